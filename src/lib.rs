@@ -1,0 +1,5 @@
+//! Distributed locks on independent Redis or Valkey nodes.
+
+#![deny(missing_docs, unsafe_code)]
+
+pub mod resp;
