@@ -2,4 +2,7 @@
 
 #![deny(missing_docs, unsafe_code)]
 
+pub mod proto;
 pub mod resp;
+
+pub use proto::{Ask, Wait};

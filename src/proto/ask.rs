@@ -1,0 +1,180 @@
+//! What a caller asks for, and the door at which bad input is turned away.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use super::config::Config;
+
+/// The most resources in one lock.
+pub const MAX_KEYS: usize = 64;
+
+/// The most bytes in the name of a resource.
+pub const MAX_RESOURCE: usize = 64 << 10;
+
+/// A request for a lock on one resource or on several, all or nothing.
+///
+/// ```
+/// use std::time::Duration;
+/// use redbolt::{Ask, Wait};
+///
+/// let ask = Ask::new(b"job").ttl(Duration::from_secs(5)).wait(Wait::For(Duration::from_secs(2)));
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "an Ask does nothing until it is given to acquire"]
+pub struct Ask<'a> {
+    first: &'a [u8],
+    more: Vec<&'a [u8]>,
+    pub(super) ttl: Duration,
+    pub(super) wait: Wait,
+}
+
+impl<'a> Ask<'a> {
+    /// Asks for a lock on `resource`, 1 byte to 64 KiB, any bytes. It is the name of the key.
+    ///
+    /// Until said otherwise the TTL is 10 s and there is one attempt.
+    pub fn new(resource: &'a [u8]) -> Self {
+        Self { first: resource, more: Vec::new(), ttl: Duration::from_secs(10), wait: Wait::Try }
+    }
+
+    /// Adds a resource to the same lock: all are granted together or none is. At most 64.
+    pub fn and(mut self, resource: &'a [u8]) -> Self {
+        self.more.push(resource);
+        self
+    }
+
+    /// How long the nodes keep the lock unless it is extended; cut to whole milliseconds.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How long to wait for it.
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
+        std::iter::once(self.first).chain(self.more.iter().copied())
+    }
+
+    pub(super) fn key_count(&self) -> usize {
+        1 + self.more.len()
+    }
+
+    pub(super) fn check(&self, config: &Config) -> Result<(), InputError> {
+        if self.key_count() > MAX_KEYS {
+            return Err(InputError::TooManyKeys { keys: self.key_count() });
+        }
+        for (at, key) in self.keys().enumerate() {
+            check_resource(key)?;
+            if self.keys().take(at).any(|earlier| earlier == key) {
+                return Err(InputError::DuplicateKey { index: at });
+            }
+        }
+        config.check_ttl(self.ttl)
+    }
+}
+
+pub(super) fn check_resource(key: &[u8]) -> Result<(), InputError> {
+    match key.len() {
+        0 => Err(InputError::EmptyResource),
+        1..=MAX_RESOURCE => Ok(()),
+        len => Err(InputError::ResourceTooLong { len }),
+    }
+}
+
+/// How long an acquisition goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Attempts until granted or until this much time has passed. Zero is one attempt, as
+    /// [`Try`](Self::Try).
+    For(Duration),
+    /// Attempts until granted, or until the nodes' configuration makes a quorum impossible.
+    Forever,
+    /// One attempt.
+    Try,
+}
+
+/// A request that cannot be carried out, whatever the nodes say. Nothing was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InputError {
+    /// The same resource twice in one lock.
+    DuplicateKey {
+        /// Place of the second, from zero.
+        index: usize,
+    },
+    /// A resource needs at least one byte.
+    EmptyResource,
+    /// An extension of this lock is under way.
+    ExtensionUnderWay,
+    /// The lock would be held for longer than the maximum hold time.
+    HeldTooLong {
+        /// The maximum hold time.
+        max_hold: Duration,
+    },
+    /// The lock is not held: not yet granted, released, or lost.
+    NotHeld,
+    /// A resource has at most 64 KiB.
+    ResourceTooLong {
+        /// Its length.
+        len: usize,
+    },
+    /// A lock has at most 64 resources.
+    TooManyKeys {
+        /// How many were given.
+        keys: usize,
+    },
+    /// More locks are under way than one core can have.
+    TooManyLocks,
+    /// The TTL is over the configured maximum.
+    TtlAboveMaximum {
+        /// The TTL.
+        ttl: Duration,
+        /// The maximum.
+        max_ttl: Duration,
+    },
+    /// The TTL is so short that the drift of clocks leaves no validity.
+    TtlBelowDrift {
+        /// The TTL.
+        ttl: Duration,
+        /// The drift.
+        drift: Duration,
+    },
+    /// The TTL is zero, or below one millisecond.
+    TtlZero,
+}
+
+impl fmt::Display for InputError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DuplicateKey { index } => {
+                write!(f, "resource {} of the lock is there twice", index + 1)
+            }
+            Self::EmptyResource => f.write_str("the resource's name is empty"),
+            Self::ExtensionUnderWay => f.write_str("an extension of this lock is under way"),
+            Self::HeldTooLong { max_hold } => {
+                write!(f, "the lock would be held for longer than the maximum of {max_hold:?}")
+            }
+            Self::NotHeld => f.write_str("the lock is not held"),
+            Self::ResourceTooLong { len } => {
+                write!(f, "the resource's name has {len} bytes, the limit is {MAX_RESOURCE}")
+            }
+            Self::TooManyKeys { keys } => {
+                write!(f, "{keys} resources in one lock, the limit is {MAX_KEYS}")
+            }
+            Self::TooManyLocks => f.write_str("too many locks under way in this client"),
+            Self::TtlAboveMaximum { ttl, max_ttl } => {
+                write!(f, "the TTL of {ttl:?} is over the maximum of {max_ttl:?} (max_ttl)")
+            }
+            Self::TtlBelowDrift { ttl, drift } => {
+                write!(f, "the TTL of {ttl:?} leaves no validity: clock drift takes {drift:?}")
+            }
+            Self::TtlZero => f.write_str("the TTL is zero (it is counted in milliseconds)"),
+        }
+    }
+}
+
+impl Error for InputError {}

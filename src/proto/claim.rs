@@ -1,0 +1,113 @@
+//! What the nodes may hold for one attempt, until it is known that they do not.
+//!
+//! A claim has its own token and outlives its attempt: undo and release are owed to every node
+//! that may have seen the ask, until each has confirmed or the TTL is over. Not here: when it is
+//! sent, see `core`.
+
+use std::time::Duration;
+
+use super::keys::Keys;
+use super::lock::LockId;
+use super::nodes::NodeSet;
+use super::recipe::{Arguments, MANY, PLAIN, Recipe};
+use super::slab::Key;
+use super::time::Nanos;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ClaimId(pub(super) Key);
+
+pub(super) struct Claim {
+    /// The lock whose attempt this is; `None` once that has ended.
+    pub(super) lock: Option<LockId>,
+    pub(super) recipe: &'static Recipe,
+    pub(super) keys: Keys,
+    /// The owner value: 32 hexadecimal digits, and the label.
+    token: Vec<u8>,
+    pub(super) ttl: Duration,
+    /// Nodes whose ask waits for their link.
+    pub(super) queued: NodeSet,
+    /// Nodes that may hold the keys.
+    pub(super) seen: NodeSet,
+    /// Nodes that owe the confirmation of an undo.
+    pub(super) owed: NodeSet,
+    /// Nodes to which an undo is under way on their present connection.
+    pub(super) undoing: NodeSet,
+    /// Nodes where the ask was in a connection that died: it may yet run, behind an undo on a
+    /// newer connection.
+    pub(super) ghosts: NodeSet,
+    /// When an undo that a ghost may have overtaken is sent once more.
+    pub(super) again_at: Nanos,
+    /// When no node can hold the keys any longer.
+    pub(super) forget_at: Nanos,
+}
+
+impl Claim {
+    pub(super) fn new() -> Self {
+        let none = NodeSet::default();
+        Self {
+            lock: None,
+            recipe: &PLAIN,
+            keys: Keys::default(),
+            token: Vec::new(),
+            ttl: Duration::ZERO,
+            queued: none,
+            seen: none,
+            owed: none,
+            undoing: none,
+            ghosts: none,
+            again_at: Nanos::NEVER,
+            forget_at: Nanos::default(),
+        }
+    }
+
+    /// Makes a used slot a new claim, with a token that nobody has seen.
+    pub(super) fn begin(
+        &mut self,
+        lock: LockId,
+        keys: &Keys,
+        ttl: Duration,
+        random: [u8; 16],
+        label: &[u8],
+    ) {
+        let none = NodeSet::default();
+        self.lock = Some(lock);
+        self.recipe = if keys.len() == 1 { &PLAIN } else { &MANY };
+        self.keys.copy_from(keys);
+        self.set_token(random, label);
+        self.ttl = ttl;
+        (self.queued, self.seen, self.owed) = (none, none, none);
+        (self.undoing, self.ghosts) = (none, none);
+        self.again_at = Nanos::NEVER;
+        self.forget_at = Nanos::default();
+    }
+
+    pub(super) fn arguments(&self, ttl: Option<Duration>) -> Arguments<'_> {
+        Arguments { keys: &self.keys, token: &self.token, ttl_ms: ttl.map(super::lock::ttl_ms) }
+    }
+
+    /// The keys can live until a TTL after `now`.
+    pub(super) fn lives_until(&mut self, end: Nanos) {
+        self.forget_at = self.forget_at.max(end);
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        self.lock.is_none() && self.owed.is_empty()
+    }
+
+    fn set_token(&mut self, random: [u8; 16], label: &[u8]) {
+        self.token.clear();
+        for byte in random {
+            self.token.push(HEX[usize::from(byte >> 4)]);
+            self.token.push(HEX[usize::from(byte & 15)]);
+        }
+        if !label.is_empty() {
+            self.token.push(b':');
+            self.token.extend_from_slice(label);
+        }
+    }
+}
+
+/// Hexadecimal digits of a token, before its label.
+pub(super) const TOKEN_DIGITS: usize = 32;
+
+const HEX: &[u8; 16] = b"0123456789abcdef";

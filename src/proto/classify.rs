@@ -1,0 +1,138 @@
+//! What a server's error means for a lock: every prefix that Redis 7 can answer with.
+//!
+//! The prefix decides, not the words behind it, with two exceptions: errors that carry only the
+//! general prefix `ERR`, and errors that old servers and proxies wrap into another one when they
+//! were raised inside a script. Not here: what is done about it.
+
+use super::vote::Cause;
+
+/// An error reply, understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ServerError {
+    Cause(Cause),
+    /// `NOSCRIPT`: mended within the attempt by sending the script's text.
+    NoScript,
+}
+
+/// Reads an error's text, without its leading `-`.
+pub(super) fn classify(text: &[u8]) -> ServerError {
+    known(text).or_else(|| wrapped(text)).unwrap_or(ServerError::Cause(Cause::ServerError))
+}
+
+fn known(text: &[u8]) -> Option<ServerError> {
+    let code = text.split(|&b| b == b' ').next().unwrap_or(text);
+    let cause = match code {
+        b"ASK" | b"CROSSSLOT" | b"MOVED" => Cause::ClusterMode,
+        b"BUSY" => Cause::Busy,
+        b"CLUSTERDOWN" | b"EXECABORT" | b"TRYAGAIN" | b"UNKILLABLE" => Cause::Unavailable,
+        b"DENIED" => Cause::ProtectedMode,
+        b"ERR" => return general(&text[code.len()..]),
+        b"LOADING" => Cause::Loading,
+        b"MASTERDOWN" => Cause::MasterDown,
+        b"MISCONF" => Cause::DiskTrouble,
+        b"NOAUTH" => Cause::PasswordMissing,
+        b"NOPERM" => Cause::NoPermission,
+        b"NOPROTO" => Cause::UnknownCommand,
+        b"NOREPLICAS" => Cause::NoReplicas,
+        b"NOSCRIPT" => return Some(ServerError::NoScript),
+        b"OOM" => Cause::OutOfMemory,
+        b"READONLY" => Cause::ReadOnly,
+        b"WRONGPASS" => Cause::WrongPassword,
+        b"WRONGTYPE" => Cause::WrongType,
+        _ => return None,
+    };
+    Some(ServerError::Cause(cause))
+}
+
+/// Errors under the general prefix, by how their text begins.
+fn general(text: &[u8]) -> Option<ServerError> {
+    let text = text.trim_ascii_start();
+    let cause = [
+        (&b"max number of clients"[..], Cause::MaxClients),
+        (b"unknown command", Cause::UnknownCommand),
+        (b"invalid password", Cause::WrongPassword),
+        (b"AUTH <password> called without any password", Cause::WrongPassword),
+        (b"Client sent AUTH, but no password is set", Cause::WrongPassword),
+        (b"DB index is out of range", Cause::NoSuchDatabase),
+        (b"SELECT is not allowed in cluster mode", Cause::ClusterMode),
+    ]
+    .into_iter()
+    .find_map(|(start, cause)| text.starts_with(start).then_some(cause))?;
+    Some(ServerError::Cause(cause))
+}
+
+/// Before 7.0 an error raised inside a script arrives as `ERR Error running script (call to f_…):
+/// @user_script:1: -READONLY …`; proxies add wrappers of their own kind.
+fn wrapped(text: &[u8]) -> Option<ServerError> {
+    let inside = |text: &[u8]| memchr::memmem::find(text, b"script").is_some();
+    if !text.starts_with(b"ERR ") || !inside(text) {
+        return None;
+    }
+    memchr::memchr_iter(b'-', text).find_map(|at| known(&text[at + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cause(text: &str) -> Cause {
+        match classify(text.as_bytes()) {
+            ServerError::Cause(cause) => cause,
+            ServerError::NoScript => panic!("{text}: a cause"),
+        }
+    }
+
+    /// The texts are those of redis 7.0.15 (`server.c`, `script.c`, `networking.c`, `acl.c`).
+    #[test]
+    fn every_error_of_the_table() {
+        let table = [
+            ("LOADING Redis is loading the dataset in memory", Cause::Loading),
+            ("BUSY Redis is busy running a script.", Cause::Busy),
+            ("MASTERDOWN Link with MASTER is down", Cause::MasterDown),
+            ("MISCONF Redis is configured to save RDB snapshots", Cause::DiskTrouble),
+            ("OOM command not allowed when used memory > 'maxmemory'.", Cause::OutOfMemory),
+            ("NOREPLICAS Not enough good replicas to write.", Cause::NoReplicas),
+            ("READONLY You can't write against a read only replica.", Cause::ReadOnly),
+            ("CLUSTERDOWN Hash slot not served", Cause::Unavailable),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", Cause::Unavailable),
+            ("UNKILLABLE Sorry the script already executed write commands", Cause::Unavailable),
+            ("EXECABORT Transaction discarded", Cause::Unavailable),
+            ("NOAUTH Authentication required.", Cause::PasswordMissing),
+            ("WRONGPASS invalid username-password pair or user is disabled.", Cause::WrongPassword),
+            ("ERR invalid password", Cause::WrongPassword),
+            (
+                "ERR AUTH <password> called without any password configured for the default user.",
+                Cause::WrongPassword,
+            ),
+            ("NOPERM this user has no permissions to run the 'set' command", Cause::NoPermission),
+            ("DENIED Redis is running in protected mode", Cause::ProtectedMode),
+            ("MOVED 3999 127.0.0.1:6381", Cause::ClusterMode),
+            ("ASK 3999 127.0.0.1:6381", Cause::ClusterMode),
+            ("CROSSSLOT Keys in request don't hash to the same slot", Cause::ClusterMode),
+            ("ERR SELECT is not allowed in cluster mode", Cause::ClusterMode),
+            ("NOPROTO unsupported protocol version", Cause::UnknownCommand),
+            ("WRONGTYPE Operation against a key", Cause::WrongType),
+            ("ERR unknown command 'EVAL', with args beginning with:", Cause::UnknownCommand),
+            ("ERR max number of clients reached", Cause::MaxClients),
+            ("ERR DB index is out of range", Cause::NoSuchDatabase),
+            ("ERR something new", Cause::ServerError),
+            ("", Cause::ServerError),
+            ("LOADINGS", Cause::ServerError),
+        ];
+        for (text, expected) in table {
+            assert_eq!(cause(text), expected, "{text}");
+        }
+        assert_eq!(classify(b"NOSCRIPT No matching script."), ServerError::NoScript);
+    }
+
+    #[test]
+    fn errors_from_inside_a_script() {
+        let old = "ERR Error running script (call to f_0123456789abcdef): @user_script:1: \
+            @user_script: 1: -READONLY You can't write against a read only replica.";
+        assert_eq!(cause(old), Cause::ReadOnly);
+        let new = "OOM command not allowed when used memory > 'maxmemory'. script: 43f6, on @user_script:1.";
+        assert_eq!(cause(new), Cause::OutOfMemory);
+        assert_eq!(cause("ERR user-script -READONLYish"), Cause::ServerError);
+        assert_eq!(cause("ERR no wrapper -OOM here"), Cause::ServerError);
+    }
+}

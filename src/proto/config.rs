@@ -1,0 +1,305 @@
+//! The configuration of the core: parsed once, never validated later.
+//!
+//! [`Settings`] is what a caller may say, [`Config`] what has been found possible. Not here:
+//! addresses. The core knows nodes by their place in the list.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use super::ask::InputError;
+use super::lease::Drift;
+use super::nodes::{MAX_NODES, NodeId};
+
+/// The most bytes in a token's label.
+pub const MAX_LABEL: usize = 128;
+
+/// All that can be chosen, with its defaults.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The nodes, 1 to 32.
+    pub nodes: Vec<NodeSettings>,
+    /// How many grants make a lock: more than half of the nodes. `None`: N/2 + 1.
+    pub quorum: Option<usize>,
+    /// The longest TTL that is accepted, at most one day. All clients of the same nodes should
+    /// agree about it. Default 30 s.
+    pub max_ttl: Duration,
+    /// How long one lock may be held by extending it. `None`: without end, which the [Redlock
+    /// page](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/) warns of,
+    /// since a stuck holder then blocks everybody. Default 24 h.
+    pub max_hold: Option<Duration>,
+    /// The share of a TTL that is not trusted to clocks, in parts per million, below 500 000.
+    /// Default 10 000 (1 %); a clock that is being slewed can be off by more.
+    pub drift_ppm: u32,
+    /// How long a node may take to answer before it counts as no voter. Its connection stays open
+    /// and its late answer is understood. Default 50 ms.
+    pub answer_within: Duration,
+    /// How long opening a connection and its greeting may take. Default 500 ms.
+    pub connect_within: Duration,
+    /// Silence after which a connection with answers due is given up. Default 2 s.
+    pub dead_after: Duration,
+    /// The pauses between attempts of a waiting acquisition grow from the first to the second.
+    /// Default 5 ms to 200 ms.
+    pub pause: (Duration, Duration),
+    /// The pauses between connection attempts grow from the first to the second.
+    /// Default 20 ms to 1 s.
+    pub backoff: (Duration, Duration),
+    /// Appended to each token after a colon, up to 128 printable bytes, so that an operator sees
+    /// who holds a lock. Default empty.
+    pub label: Vec<u8>,
+    /// The name of the connections in `CLIENT LIST`, printable and without spaces. Default
+    /// `redbolt`.
+    pub client_name: Vec<u8>,
+    /// Whether a node whose `maxmemory` is set with an evicting policy may vote. It can drop a lock
+    /// that is held. Default no.
+    pub accept_evicting: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            nodes: Vec::new(),
+            quorum: None,
+            max_ttl: Duration::from_secs(30),
+            max_hold: Some(Duration::from_secs(24 * 60 * 60)),
+            drift_ppm: 10_000,
+            answer_within: Duration::from_millis(50),
+            connect_within: Duration::from_millis(500),
+            dead_after: Duration::from_secs(2),
+            pause: (Duration::from_millis(5), Duration::from_millis(200)),
+            backoff: (Duration::from_millis(20), Duration::from_secs(1)),
+            label: Vec::new(),
+            client_name: b"redbolt".to_vec(),
+            accept_evicting: false,
+        }
+    }
+}
+
+/// What is said to a node before anything else.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeSettings {
+    /// Sent with `AUTH`.
+    pub credentials: Option<Credentials>,
+    /// Sent with `SELECT` unless zero.
+    pub database: u32,
+}
+
+impl NodeSettings {
+    /// Whether a command sent before the greeting is confirmed could run as the wrong user or in
+    /// the wrong database.
+    pub(super) fn must_be_proven(&self) -> bool {
+        self.credentials.is_some() || self.database != 0
+    }
+}
+
+/// A password, or an ACL user with one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// The ACL user; `None` is the default user.
+    pub user: Option<Vec<u8>>,
+    /// Its password.
+    pub password: Secret,
+}
+
+/// Bytes that no log, error or `Debug` may show.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Vec<u8>);
+
+impl Secret {
+    /// Wraps the bytes.
+    #[must_use]
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    pub(super) fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// A configuration that holds.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub(super) settings: Settings,
+    pub(super) quorum: u8,
+    pub(super) drift: Drift,
+}
+
+impl Config {
+    /// Checks the settings.
+    ///
+    /// # Errors
+    ///
+    /// Names the first setting that is out of its range.
+    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+        let nodes = settings.nodes.len();
+        match nodes {
+            0 => return Err(SettingsError::NoNodes),
+            1..=MAX_NODES => {}
+            _ => return Err(SettingsError::TooManyNodes { nodes }),
+        }
+        let quorum = settings.quorum.unwrap_or(nodes / 2 + 1);
+        if quorum <= nodes / 2 || quorum > nodes {
+            return Err(SettingsError::Quorum { quorum, nodes });
+        }
+        if settings.drift_ppm >= 500_000 {
+            return Err(SettingsError::Drift { ppm: settings.drift_ppm });
+        }
+        check_text("label", &settings.label, MAX_LABEL, true)?;
+        check_text("client name", &settings.client_name, MAX_LABEL, false)?;
+        let drift = Drift { parts_per_million: settings.drift_ppm };
+        check_spans(&settings, drift)?;
+        // At most MAX_NODES.
+        Ok(Self { settings, quorum: quorum as u8, drift })
+    }
+
+    /// How many nodes there are.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.settings.nodes.len()
+    }
+
+    /// How many grants make a lock.
+    #[must_use]
+    pub fn quorum(&self) -> usize {
+        self.quorum.into()
+    }
+
+    /// What was asked for.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(super) fn node(&self, node: NodeId) -> &NodeSettings {
+        &self.settings.nodes[node.index()]
+    }
+
+    pub(super) fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.settings.nodes.len() as u8).map(NodeId)
+    }
+
+    pub(super) fn check_ttl(&self, ttl: Duration) -> Result<(), InputError> {
+        let (max_ttl, drift) = (self.settings.max_ttl, self.drift.of(ttl));
+        if ttl < Duration::from_millis(1) {
+            Err(InputError::TtlZero)
+        } else if ttl > max_ttl {
+            Err(InputError::TtlAboveMaximum { ttl, max_ttl })
+        } else if ttl <= drift {
+            Err(InputError::TtlBelowDrift { ttl, drift })
+        } else {
+            Ok(())
+        }
+    }
+}
+
+fn check_text(
+    what: &'static str,
+    text: &[u8],
+    max: usize,
+    spaces: bool,
+) -> Result<(), SettingsError> {
+    let fits = |byte: &u8| byte.is_ascii_graphic() || (spaces && *byte == b' ');
+    if text.len() > max || !text.iter().all(fits) {
+        return Err(SettingsError::Text { what, max });
+    }
+    Ok(())
+}
+
+fn check_spans(settings: &Settings, drift: Drift) -> Result<(), SettingsError> {
+    let (least, most) = (Duration::from_millis(1), LONGEST_SPAN);
+    let spans = [
+        ("max_ttl", settings.max_ttl),
+        ("answer_within", settings.answer_within),
+        ("connect_within", settings.connect_within),
+        ("dead_after", settings.dead_after),
+        ("the first pause", settings.pause.0),
+        ("the longest pause", settings.pause.1),
+        ("the first backoff", settings.backoff.0),
+        ("the longest backoff", settings.backoff.1),
+    ];
+    for (what, span) in spans {
+        if span < least || span > most {
+            return Err(SettingsError::Span { what, span });
+        }
+    }
+    if settings.max_ttl <= drift.of(settings.max_ttl) {
+        return Err(SettingsError::Span { what: "max_ttl (less drift)", span: settings.max_ttl });
+    }
+    Ok(())
+}
+
+/// A day: no lease, deadline or pause of a lock is meant to be longer.
+const LONGEST_SPAN: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A setting out of its range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// The drift rate is not below 50 %.
+    Drift {
+        /// The rate that was given.
+        ppm: u32,
+    },
+    /// There is no node.
+    NoNodes,
+    /// The quorum is not more than half of the nodes, or more than all of them.
+    Quorum {
+        /// The quorum that was given.
+        quorum: usize,
+        /// How many nodes there are.
+        nodes: usize,
+    },
+    /// A span of time is below 1 ms or over a day.
+    Span {
+        /// Which.
+        what: &'static str,
+        /// What was given.
+        span: Duration,
+    },
+    /// A text has bytes that are not printable, or too many.
+    Text {
+        /// Which.
+        what: &'static str,
+        /// The most bytes that it can have.
+        max: usize,
+    },
+    /// There are more nodes than 32.
+    TooManyNodes {
+        /// How many.
+        nodes: usize,
+    },
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Drift { ppm } => {
+                write!(f, "a drift of {ppm} parts per million is not below 500000")
+            }
+            Self::NoNodes => f.write_str("no nodes given"),
+            Self::Quorum { quorum, nodes } => write!(
+                f,
+                "a quorum of {quorum} does not fit {nodes} nodes: it must be {} to {nodes}",
+                nodes / 2 + 1
+            ),
+            Self::Span { what, span } => {
+                write!(f, "{what} of {span:?} is out of range (1 ms to one day)")
+            }
+            Self::Text { what, max } => {
+                write!(f, "the {what} must be printable ASCII, at most {max} bytes")
+            }
+            Self::TooManyNodes { nodes } => {
+                write!(f, "{nodes} nodes given, the limit is {MAX_NODES}")
+            }
+        }
+    }
+}
+
+impl Error for SettingsError {}

@@ -1,0 +1,207 @@
+//! From bytes to the requests that they answer.
+
+use super::Core;
+use crate::proto::claim::{ClaimId, TOKEN_DIGITS};
+use crate::proto::classify::{ServerError, classify};
+use crate::proto::greeting::{Mistyped, Step};
+use crate::proto::node::{Link, Request};
+use crate::proto::nodes::{LinkId, NodeId};
+use crate::proto::recipe::{Answer, Count, count};
+use crate::proto::time::Now;
+use crate::proto::vote::{Cause, Vote};
+use crate::resp::Token;
+
+impl Core {
+    /// The socket filled the first `bytes` of [`space`](Self::space). Read the clock after the read.
+    pub fn received(&mut self, link: LinkId, bytes: usize, now: Now) {
+        let (now, id) = (self.clamp(now), link.node());
+        // Out of the node, so that tokens can borrow it while the answers change everything else.
+        let mut inbox = std::mem::take(&mut self.node_mut(id).inbox);
+        inbox.filled(bytes);
+        self.node_mut(id).heard = now.boot;
+        loop {
+            match self.nodes[id.index()].decoder.next(inbox.unread()) {
+                Ok(None) => break,
+                Ok(Some((token, len))) => {
+                    if self.answered(id, token, now).is_err() {
+                        self.close(id, Cause::UnexpectedReply, now);
+                    }
+                    inbox.consume(len);
+                }
+                Err(violation) => {
+                    self.node_mut(id).detail = Some((Cause::Violation, violation.to_string()));
+                    self.close(id, Cause::Violation, now);
+                }
+            }
+            if matches!(self.node(id).link, Link::Down { .. } | Link::Opening { .. }) {
+                inbox.clear();
+                break;
+            }
+        }
+        self.node_mut(id).inbox = inbox;
+    }
+
+    /// An answer belongs to the oldest request that has none. One that comes unasked, or is of a
+    /// type that the request cannot have, means that order is lost: there is nothing to match by.
+    fn answered(&mut self, id: NodeId, token: Token<'_>, now: Now) -> Result<(), Mistyped> {
+        let Some(due) = self.node_mut(id).pipeline.answered() else { return Err(Mistyped) };
+        if let Token::Error(text) = token {
+            self.note(id, due.request, text);
+        }
+        match due.request {
+            Request::Ask(claim) => self.ask_answered(id, claim, token, now)?,
+            Request::Extend { claim, round } => {
+                let answer = count(token).ok_or(Mistyped)?;
+                self.extension_answered(id, claim, round, answer, now);
+            }
+            Request::Greet(step) => self.greet(id, step, token, now)?,
+            Request::Kill => {
+                if let Token::Int(_) = token {
+                    self.lay_ghosts(id);
+                }
+            }
+            Request::Remaining { lock, round } => match token {
+                Token::Int(ms) => self.way_blocked(id, lock, round, ms, now),
+                Token::Error(_) => {}
+                _ => return Err(Mistyped),
+            },
+            Request::Undo(claim) => {
+                let answer = count(token).ok_or(Mistyped)?;
+                self.forget_scripts_on(id, answer);
+                self.undo_answered(id, claim, answer, now);
+            }
+            Request::ViewTtl(view) => self.view_ttl(view, id, token, due.since, now)?,
+            Request::ViewValue(view) => self.view_value(view, id, token)?,
+        }
+        self.leave_if_idle(id, now);
+        Ok(())
+    }
+
+    fn greet(
+        &mut self,
+        id: NodeId,
+        step: Step,
+        token: Token<'_>,
+        now: Now,
+    ) -> Result<(), Mistyped> {
+        let node = &mut self.nodes[id.index()];
+        node.greeting.answer(step, token, &self.config.settings)?;
+        self.greeting_answered(id, step, now);
+        Ok(())
+    }
+
+    fn ask_answered(
+        &mut self,
+        id: NodeId,
+        claim_id: ClaimId,
+        token: Token<'_>,
+        now: Now,
+    ) -> Result<(), Mistyped> {
+        // A claim that is gone was plain or not: its answer is one of either.
+        let Some(claim) = self.claims.find(claim_id.0) else { return Ok(()) };
+        let vote = match claim.recipe.ask.vote(token).ok_or(Mistyped)? {
+            Answer::NoScript => {
+                self.node_mut(id).loaded.forget_all();
+                if self.is_asking(claim_id) && self.node(id).link.takes_asks() {
+                    self.send_ask(id, claim_id, now);
+                    return Ok(());
+                }
+                Vote::Fail(Cause::ServerError)
+            }
+            Answer::DenyFor(ms) => {
+                if let Some(lock) = claim.lock
+                    && let Some(round) = self.locks.find(lock.0).map(|lock| lock.round)
+                {
+                    self.way_blocked(id, lock, round, ms, now);
+                }
+                Vote::Deny
+            }
+            Answer::Vote(vote) => vote,
+        };
+        // A node that is being left is no voter, whatever it says.
+        if matches!(self.node(id).link, Link::Leaving { .. }) {
+            return Ok(());
+        }
+        if let Some(lock) = self.cast(id, claim_id, vote) {
+            self.decide(lock, now);
+        }
+        if vote == Vote::Fail(Cause::ReadOnly) && self.node(id).link == Link::Ready {
+            self.retire(id, Cause::ReadOnly, now);
+        }
+        Ok(())
+    }
+
+    fn extension_answered(
+        &mut self,
+        id: NodeId,
+        claim: ClaimId,
+        round: u32,
+        answer: Count,
+        now: Now,
+    ) {
+        self.forget_scripts_on(id, answer);
+        let vote = match answer {
+            Count::NoScript => return self.resend_extension(id, claim, round, now),
+            Count::Fail(Cause::WrongType) | Count::Of(0) => Vote::Deny,
+            Count::Fail(cause) => Vote::Fail(cause),
+            Count::Of(_) => Vote::Grant,
+        };
+        self.extension_vote(id, claim, round, vote, now);
+    }
+
+    fn forget_scripts_on(&mut self, id: NodeId, answer: Count) {
+        if answer == Count::NoScript {
+            self.node_mut(id).loaded.forget_all();
+        }
+    }
+
+    /// Keeps an error's words for the refusal, where they say more than its cause does.
+    fn note(&mut self, id: NodeId, request: Request, text: &[u8]) {
+        let ServerError::Cause(cause) = classify(text) else { return };
+        let tells = matches!(
+            cause,
+            Cause::NoPermission | Cause::ServerError | Cause::Unavailable | Cause::UnknownCommand
+        );
+        if tells && request != Request::Greet(Step::Auth) {
+            self.node_mut(id).detail = Some((cause, presentable(text)));
+        }
+    }
+}
+
+/// An error's text without anything that we sent: servers repeat the arguments of commands that
+/// they do not know, and one of ours is the token.
+fn presentable(text: &[u8]) -> String {
+    let quoted = memchr::memmem::find(text, b", with args beginning with");
+    let text = &text[..quoted.unwrap_or(text.len()).min(LONGEST_NOTE)];
+    let mut words = String::with_capacity(text.len());
+    for run in text.chunk_by(|a, b| a.is_ascii_hexdigit() == b.is_ascii_hexdigit()) {
+        if run[0].is_ascii_hexdigit() && run.len() >= TOKEN_DIGITS / 2 {
+            words.push_str("(hidden)");
+        } else {
+            words.extend(run.iter().map(|&b| match b {
+                b' '..=b'~' => char::from(b),
+                _ => '?',
+            }));
+        }
+    }
+    words
+}
+
+/// A token cut off here still has half of its digits, and is hidden.
+const LONGEST_NOTE: usize = 160;
+
+#[cfg(test)]
+mod tests {
+    use super::presentable;
+
+    #[test]
+    fn arguments_and_tokens_are_not_shown() {
+        let text = b"ERR unknown command 'SET', with args beginning with: 'job' '00112233445566778899aabbccddeeff' ";
+        assert_eq!(presentable(text), "ERR unknown command 'SET'");
+        let text = b"ERR no 00112233445566778899aabbccddeeff:host here\r";
+        assert_eq!(presentable(text), "ERR no (hidden):host here?");
+        let mut long = vec![b' '; 140];
+        long.extend_from_slice(b"00112233445566778899aabbccddeeff");
+        assert_eq!(presentable(&long).trim(), "(hidden)");
+    }
+}

@@ -1,0 +1,311 @@
+//! From an ask to a grant or a refusal: attempts, their verdicts, and the pauses between them.
+
+use std::time::Duration;
+
+use super::Core;
+use crate::proto::ask::{Ask, InputError};
+use crate::proto::claim::{Claim, ClaimId};
+use crate::proto::event::{Event, Refusal, Why};
+use crate::proto::lease::Lease;
+use crate::proto::lock::{Lock, LockId, Phase};
+use crate::proto::node::{Link, Request};
+use crate::proto::nodes::NodeId;
+use crate::proto::time::Now;
+use crate::proto::vote::{Cause, Verdict, Vote};
+
+impl Core {
+    /// Asks all nodes for a lock. The outcome is [`Event::Granted`] or [`Event::Refused`].
+    ///
+    /// # Errors
+    ///
+    /// The ask is refused at the door, and nothing is sent.
+    pub fn acquire(&mut self, ask: &Ask<'_>, now: Now) -> Result<LockId, InputError> {
+        ask.check(&self.config)?;
+        if self.locks.len().max(self.claims.len()) >= super::MAX_LOCKS {
+            return Err(InputError::TooManyLocks);
+        }
+        let now = self.clamp(now);
+        let (claim, _) = self.claims.occupy(Claim::new);
+        let votes = self.ballot();
+        let (key, lock) = self.locks.occupy(|| Lock::new(ClaimId(claim), votes));
+        lock.begin(ask, now);
+        let id = LockId(key);
+        self.attempt(id, ClaimId(claim), now);
+        Ok(id)
+    }
+
+    /// One round of asks, under a token of its own.
+    fn attempt(&mut self, id: LockId, claim_id: ClaimId, now: Now) {
+        let votes = self.ballot();
+        let random = self.entropy.bytes();
+        let lock = self.locks.find_mut(id.0).expect("only a living lock makes an attempt");
+        let claim = self.claims.find_mut(claim_id.0).expect("the caller made it");
+        claim.begin(id, &lock.keys, lock.ttl, random, &self.config.settings.label);
+        lock.begin_round(Phase::Asking, now, votes);
+        lock.claim = claim_id;
+        lock.lease = Lease::new(now, lock.ttl, self.config.drift);
+        lock.pause.expiries.clear();
+        let (end, deadline) = (lock.lease.ends(), lock.deadline);
+
+        let mut patience = self.config.settings.answer_within;
+        for node in self.config.node_ids() {
+            patience = patience.max(self.offer(node, claim_id, now));
+        }
+        let until = (now.boot + patience).min(end).min(deadline);
+        if let Some(lock) = self.locks.find_mut(id.0) {
+            lock.round_until = until;
+        }
+        self.arm(until);
+        self.decide(id, now);
+    }
+
+    /// Asks one node, now or as soon as its link is there; returns how long that may take.
+    fn offer(&mut self, node_id: NodeId, claim: ClaimId, now: Now) -> Duration {
+        let node = self.node(node_id);
+        let cause = match node.link {
+            link if link.takes_asks() => {
+                if node.pipeline.len() < super::MAX_PIPELINE {
+                    self.send_ask(node_id, claim, now);
+                    return Duration::ZERO;
+                }
+                Cause::Backlog
+            }
+            Link::Opening { .. } | Link::Greeting { .. } => return self.queue(node_id, claim),
+            Link::Down { .. } if now.boot >= node.probe_at && !node.cause.is_configuration() => {
+                self.open(node_id, now);
+                return self.queue(node_id, claim);
+            }
+            _ => node.cause,
+        };
+        self.cast(node_id, claim, Vote::Fail(cause));
+        Duration::ZERO
+    }
+
+    /// A first contact is given the time that it needs; a node that was lost before is not waited
+    /// for longer than one that answers.
+    fn queue(&mut self, node: NodeId, claim: ClaimId) -> Duration {
+        if let Some(claim) = self.claims.find_mut(claim.0) {
+            claim.queued.insert(node);
+        }
+        match self.node(node).failures {
+            0 => self.config.settings.connect_within,
+            _ => Duration::ZERO,
+        }
+    }
+
+    pub(super) fn send_ask(&mut self, node_id: NodeId, id: ClaimId, now: Now) {
+        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        claim.queued.remove(node_id);
+        claim.seen.insert(node_id);
+        claim.lives_until(now.boot + claim.ttl);
+        let node = &mut self.nodes[node_id.index()];
+        let (loaded, digests) = (&mut node.loaded, &self.digests);
+        node.pipeline.push(Request::Ask(id), now.boot, |out| {
+            claim.recipe.ask.encode(out, &claim.arguments(Some(claim.ttl)), loaded, digests);
+        });
+        self.arm(now.boot + self.config.settings.dead_after);
+    }
+
+    /// Sends the asks that waited for this node's link.
+    pub(super) fn send_queued(&mut self, node: NodeId, now: Now) {
+        for id in self.claim_ids() {
+            if self.claims.find(id.0).is_some_and(|claim| claim.queued.contains(node)) {
+                self.send_ask(node, id, now);
+            }
+        }
+    }
+
+    /// Counts a vote for the attempt that it belongs to. A grant that comes late to a lock that is
+    /// held is kept; one that comes after the attempt has ended finds its undo behind it.
+    pub(super) fn cast(&mut self, node: NodeId, claim: ClaimId, vote: Vote) -> Option<LockId> {
+        let id = self.claims.find(claim.0)?.lock?;
+        let lock = self.locks.find_mut(id.0)?;
+        if matches!(lock.phase, Phase::Asking | Phase::Held) {
+            lock.votes.cast(node, vote);
+        }
+        Some(id)
+    }
+
+    /// The one place where a lock is granted.
+    pub(super) fn decide(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        if lock.phase != Phase::Asking {
+            return;
+        }
+        match lock.votes.verdict() {
+            Verdict::Undecided => {}
+            Verdict::Contended => self.attempt_failed(id, Why::Contended, now),
+            Verdict::NoQuorum => self.attempt_failed(id, Why::NoQuorum, now),
+            Verdict::Granted if lock.lease.remaining(now).is_zero() => {
+                self.attempt_failed(id, Why::Expired, now);
+            }
+            Verdict::Granted => {
+                lock.phase = Phase::Held;
+                lock.held_since = lock.since.boot;
+                let (end, until) = (lock.lease.ends(), lock.round_until);
+                self.arm(end.min(until));
+                self.events.push_back(Event::Granted(id));
+            }
+        }
+    }
+
+    /// The time of an attempt is over: whoever has not voted is no voter.
+    pub(super) fn attempt_due(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        if now.boot < lock.round_until {
+            let until = lock.round_until;
+            return self.arm(until);
+        }
+        for node in lock.votes.missing().iter() {
+            let cause = match self.nodes[node.index()].link {
+                Link::Opening { .. } => Cause::ConnectTimeout,
+                _ => Cause::NoAnswer,
+            };
+            lock.votes.cast(node, Vote::Fail(cause));
+        }
+        if lock.lease.remaining(now).is_zero() {
+            self.attempt_failed(id, Why::Expired, now);
+        } else {
+            self.decide(id, now);
+        }
+    }
+
+    fn attempt_failed(&mut self, id: LockId, why: Why, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let claim = lock.claim;
+        let out_of_time = now.boot >= lock.deadline;
+        let retry = lock.waits() && !out_of_time && !lock.votes.is_misconfigured();
+        if retry {
+            self.pause(id, now);
+        }
+        self.abandon(claim, now);
+        if retry {
+            self.ask_remaining(id, now);
+        } else {
+            self.refuse(id, if out_of_time { Why::OutOfTime } else { why }, now);
+        }
+    }
+
+    pub(super) fn refuse(&mut self, id: LockId, why: Why, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let needed = lock.votes.quorum() - lock.votes.grants().len().min(lock.votes.quorum());
+        let remaining = lock.pause.way_free_at(needed).map(|at| at.since(now.boot));
+        let refusal = Refusal { why, votes: lock.votes, remaining };
+        self.locks.free(id.0);
+        self.events.push_back(Event::Refused(id, refusal));
+    }
+
+    /// Sets the time of the next attempt: random under a cap that grows with each refusal, so that
+    /// waiters spread out; after a split vote at once, since nobody holds the resource then. Splits
+    /// in a row end that, for a key left over on one node looks like a split for its whole TTL.
+    fn pause(&mut self, id: LockId, now: Now) {
+        let (least, most) = self.config.settings.pause;
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let split = !lock.votes.grants().is_empty() && lock.votes.is_contended();
+        lock.pause.splits = if split { lock.pause.splits + 1 } else { 0 };
+        let bound = if split && lock.pause.splits <= SPLITS {
+            now.boot.since(lock.since.boot) * SPLIT_ROUND_TRIPS
+        } else {
+            let cap = most.min(least * (1 << lock.pause.refusals.min(16)));
+            lock.pause.refusals += 1;
+            cap
+        };
+        let floor = if split { Duration::ZERO } else { least / 8 };
+        lock.phase = Phase::Pausing;
+        lock.pause.jitter = self.entropy.below(EXPIRY_JITTER);
+        lock.pause.until =
+            (now.boot + floor + self.entropy.below(bound.saturating_sub(floor))).min(lock.deadline);
+        let until = lock.pause.until;
+        self.arm(until);
+        self.shorten_pause(id);
+    }
+
+    /// Asks the nodes that denied how long the key in the way will live: behind the undo, while the
+    /// pause runs, so that an attempt that is granted never pays for it. A lock on several resources
+    /// is told by the denial itself.
+    fn ask_remaining(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find(id.0) else { return };
+        if lock.phase != Phase::Pausing || lock.keys.len() > 1 {
+            return;
+        }
+        for node_id in lock.votes.denies().iter() {
+            let node = &mut self.nodes[node_id.index()];
+            if node.link.takes_asks() {
+                let request = Request::Remaining { lock: id, round: lock.round };
+                node.pipeline.push(request, now.boot, |out| {
+                    let _ = crate::resp::command(out, 2).arg(b"PTTL").arg(lock.keys.first());
+                });
+            }
+        }
+    }
+
+    /// A node told for how long the key in the way will live: -2 it is gone, -1 for ever.
+    pub(super) fn way_blocked(&mut self, node: NodeId, id: LockId, round: u32, ms: i64, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0).filter(|lock| lock.round == round) else {
+            return;
+        };
+        if ms == -1 || !matches!(lock.phase, Phase::Asking | Phase::Pausing) {
+            return;
+        }
+        let left = Duration::from_millis(u64::try_from(ms).unwrap_or(0));
+        lock.pause.expiries.push((node, now.boot + left));
+        if lock.phase == Phase::Pausing {
+            self.shorten_pause(id);
+            self.pause_due(id, now);
+        }
+    }
+
+    /// The pause need not outlast the keys that stand in the way.
+    fn shorten_pause(&mut self, id: LockId) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let needed = lock.votes.quorum().saturating_sub(lock.votes.grants().len());
+        if let Some(free_at) = lock.pause.way_free_at(needed) {
+            lock.pause.until = lock.pause.until.min(free_at + lock.pause.jitter);
+            let until = lock.pause.until;
+            self.arm(until);
+        }
+    }
+
+    pub(super) fn pause_due(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find(id.0) else { return };
+        if now.boot >= lock.deadline {
+            self.refuse(id, Why::OutOfTime, now);
+        } else if now.boot < lock.pause.until {
+            let until = lock.pause.until;
+            self.arm(until);
+        } else {
+            let (claim, _) = self.claims.occupy(Claim::new);
+            self.attempt(id, ClaimId(claim), now);
+        }
+    }
+
+    /// The asks of a held lock that still wait for a link are withdrawn when their time is over, so
+    /// that none is sent long after.
+    pub(super) fn withdraw_queued(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find(id.0) else { return };
+        let Some(claim) = self.claims.find_mut(lock.claim.0) else { return };
+        if !claim.queued.is_empty() {
+            if now.boot >= lock.round_until {
+                claim.queued = Default::default();
+            } else {
+                let until = lock.round_until;
+                self.arm(until);
+            }
+        }
+    }
+
+    /// Whether answers to this claim's ask still decide something.
+    pub(super) fn is_asking(&self, claim: ClaimId) -> bool {
+        let lock = self.claims.find(claim.0).and_then(|claim| self.locks.find(claim.lock?.0));
+        lock.is_some_and(|lock| lock.phase == Phase::Asking)
+    }
+}
+
+/// So many split votes in a row are answered without a pause.
+const SPLITS: u32 = 4;
+
+/// A pause after a split vote is shorter than this many round trips.
+const SPLIT_ROUND_TRIPS: u32 = 4;
+
+/// Waiters do not meet an expiry all at the same moment.
+const EXPIRY_JITTER: Duration = Duration::from_millis(5);

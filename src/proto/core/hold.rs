@@ -1,0 +1,267 @@
+//! While a lock is held: extension, release, and loss.
+
+use std::time::Duration;
+
+use super::Core;
+use crate::proto::ask::InputError;
+use crate::proto::claim::ClaimId;
+use crate::proto::event::{Confirmed, Event, LossCause, Refusal, Why};
+use crate::proto::lease::Lease;
+use crate::proto::lock::{LockId, Phase};
+use crate::proto::node::Request;
+use crate::proto::nodes::NodeId;
+use crate::proto::time::Now;
+use crate::proto::vote::{Cause, Vote};
+
+impl Core {
+    /// Asks all nodes to keep a held lock for `ttl` more. The outcome is [`Event::Extended`],
+    /// [`Event::NotExtended`] or [`Event::Lost`].
+    ///
+    /// The validity afterwards is the larger of the old and the new one.
+    ///
+    /// # Errors
+    ///
+    /// The lock is not held, an extension is under way already, or the TTL is out of its range; the
+    /// lock is as it was.
+    pub fn extend(&mut self, id: LockId, ttl: Duration, now: Now) -> Result<(), InputError> {
+        let now = self.clamp(now);
+        self.lease_due(id, now);
+        let lock = self.locks.find(id.0).ok_or(InputError::NotHeld)?;
+        match lock.phase {
+            Phase::Held => {}
+            Phase::Extending => return Err(InputError::ExtensionUnderWay),
+            _ => return Err(InputError::NotHeld),
+        }
+        self.config.check_ttl(ttl)?;
+        if let Some(max_hold) = self.config.settings.max_hold
+            && now.boot.since(lock.held_since) + ttl > max_hold
+        {
+            return Err(InputError::HeldTooLong { max_hold });
+        }
+        self.begin_extension(id, Duration::from_millis(crate::proto::lock::ttl_ms(ttl)), now);
+        self.settle_extension(id, now);
+        Ok(())
+    }
+
+    fn begin_extension(&mut self, id: LockId, ttl: Duration, now: Now) {
+        let votes = self.ballot();
+        let until = now.boot + self.config.settings.answer_within;
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        lock.begin_round(Phase::Extending, now, votes);
+        lock.extend_ttl = ttl;
+        lock.round_until = until.min(lock.lease.ends());
+        let (claim, until) = (lock.claim, lock.round_until);
+        self.arm(until);
+        for node in self.config.node_ids() {
+            self.send_extension(node, claim, id, now);
+        }
+    }
+
+    fn send_extension(&mut self, node_id: NodeId, claim_id: ClaimId, id: LockId, now: Now) {
+        let Some(claim) = self.claims.find_mut(claim_id.0) else { return };
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let node = &mut self.nodes[node_id.index()];
+        if !node.link.takes_asks() {
+            let cause = if node.tried { node.cause } else { Cause::NoAnswer };
+            return lock.votes.cast(node_id, Vote::Fail(cause));
+        }
+        claim.lives_until(now.boot + lock.extend_ttl);
+        let (loaded, digests) = (&mut node.loaded, &self.digests);
+        let request = Request::Extend { claim: claim_id, round: lock.round };
+        node.pipeline.push(request, now.boot, |out| {
+            let args = claim.arguments(Some(lock.extend_ttl));
+            claim.recipe.extend.encode(out, &args, loaded, digests);
+        });
+        self.arm(now.boot + self.config.settings.dead_after);
+    }
+
+    /// Sends an extension once more, after the node forgot its script.
+    pub(super) fn resend_extension(&mut self, node: NodeId, claim: ClaimId, round: u32, now: Now) {
+        if let Some(id) = self.extending(claim, round) {
+            self.send_extension(node, claim, id, now);
+            self.settle_extension(id, now);
+        }
+    }
+
+    pub(super) fn extension_vote(
+        &mut self,
+        node: NodeId,
+        claim: ClaimId,
+        round: u32,
+        vote: Vote,
+        now: Now,
+    ) {
+        let Some(id) = self.extending(claim, round) else { return };
+        if let Some(lock) = self.locks.find_mut(id.0) {
+            lock.votes.cast(node, vote);
+        }
+        self.settle_extension(id, now);
+    }
+
+    /// The lock whose extension this still is.
+    fn extending(&self, claim: ClaimId, round: u32) -> Option<LockId> {
+        let id = self.claims.find(claim.0)?.lock?;
+        let lock = self.locks.find(id.0)?;
+        (lock.phase == Phase::Extending && lock.round == round).then_some(id)
+    }
+
+    /// A denial is a key that is gone. A quorum extends, while the present validity lasts; so many
+    /// gone that no quorum is left is a loss.
+    fn settle_extension(&mut self, id: LockId, now: Now) {
+        let drift = self.config.drift;
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        if lock.phase != Phase::Extending {
+            return;
+        }
+        let (nodes, quorum) = (lock.votes.nodes(), lock.votes.quorum());
+        let (grants, gone) = (lock.votes.grants().len(), lock.votes.denies().len());
+        let missing = lock.votes.missing().len();
+        if lock.lease.remaining(now).is_zero() {
+            self.lose(id, LossCause::Expired);
+        } else if grants >= quorum {
+            let longer = Lease::new(lock.since, lock.extend_ttl, drift);
+            lock.lease = lock.lease.longer(longer, now);
+            lock.phase = Phase::Held;
+            let end = lock.lease.ends();
+            self.arm(end);
+            self.events.push_back(Event::Extended(id));
+        } else if gone > nodes - quorum {
+            self.lose(id, LossCause::Gone);
+        } else if grants + missing < quorum && gone + missing <= nodes - quorum {
+            lock.phase = Phase::Held;
+            let refusal = Refusal { why: Why::NoQuorum, votes: lock.votes, remaining: None };
+            let end = lock.lease.ends();
+            self.arm(end);
+            self.events.push_back(Event::NotExtended(id, refusal));
+        }
+    }
+
+    /// A lock that is held: is its validity over, or the time of its extension?
+    pub(super) fn lease_due(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        if !matches!(lock.phase, Phase::Extending | Phase::Held) {
+            return;
+        }
+        if lock.lease.remaining(now).is_zero() {
+            return self.lose(id, LossCause::Expired);
+        }
+        // Counted from now, because the wall clock may have taken more of the lease than boot did.
+        let end = now.boot + lock.lease.remaining(now);
+        let (phase, until) = (lock.phase, lock.round_until);
+        self.arm(end);
+        match phase {
+            Phase::Extending if now.boot >= until => self.extension_due(id, now),
+            Phase::Extending => self.arm(until),
+            _ => self.withdraw_queued(id, now),
+        }
+    }
+
+    fn extension_due(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        for node in lock.votes.missing().iter() {
+            lock.votes.cast(node, Vote::Fail(Cause::NoAnswer));
+        }
+        self.settle_extension(id, now);
+    }
+
+    /// Nothing is sent: what the nodes still keep protects whatever the holder is doing.
+    fn lose(&mut self, id: LockId, cause: LossCause) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        lock.phase = Phase::Lost;
+        let claim = lock.claim;
+        if let Some(claim) = self.claims.find_mut(claim.0) {
+            claim.queued = Default::default();
+            let forget_at = claim.forget_at;
+            self.arm(forget_at);
+        }
+        self.events.push_back(Event::Lost(id, cause));
+    }
+
+    /// A holder that never lets go of a lost lock is forgotten together with its keys.
+    pub(super) fn lost_due(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find(id.0) else { return };
+        let claim = lock.claim;
+        match self.claims.find(claim.0).map(|claim| claim.forget_at) {
+            Some(forget_at) if now.boot < forget_at => self.arm(forget_at),
+            Some(_) => {
+                self.claims.free(claim.0);
+                self.locks.free(id.0);
+            }
+            None => self.locks.free(id.0),
+        }
+    }
+
+    /// Lets go of a lock, or cancels its acquisition. An unknown id is ignored.
+    ///
+    /// The outcome is [`Event::Released`]; [`Event::Refused`] with [`Why::Cancelled`] if it was not
+    /// granted yet; [`Event::Lost`] if its validity ended before; none if its end was told already.
+    /// In every case the undo reaches each node that may keep a key for it.
+    pub fn release(&mut self, id: LockId, now: Now) {
+        let now = self.clamp(now);
+        self.lease_due(id, now);
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let claim = lock.claim;
+        match lock.phase {
+            Phase::Asking => {
+                self.abandon(claim, now);
+                self.refuse(id, Why::Cancelled, now);
+            }
+            Phase::Pausing => self.refuse(id, Why::Cancelled, now),
+            Phase::Extending | Phase::Held => self.begin_release(id, now),
+            Phase::Lost => {
+                self.locks.free(id.0);
+                self.abandon(claim, now);
+            }
+            Phase::Releasing => {}
+        }
+    }
+
+    fn begin_release(&mut self, id: LockId, now: Now) {
+        let votes = self.ballot();
+        let until = now.boot + self.config.settings.answer_within;
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        lock.begin_round(Phase::Releasing, now, votes);
+        lock.round_until = until;
+        let claim = lock.claim;
+        self.arm(until);
+        self.undo(claim, now);
+        self.settle_release(id, now);
+    }
+
+    /// One node's answer to the undo of a lock that is being released.
+    pub(super) fn release_vote(&mut self, node: NodeId, id: LockId, vote: Vote, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        if lock.phase == Phase::Releasing {
+            lock.votes.cast(node, vote);
+            self.settle_release(id, now);
+        }
+    }
+
+    /// A release is over when a quorum confirmed it, when nobody is left to answer, or when its
+    /// time is. What is not confirmed stays owed.
+    fn settle_release(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find(id.0) else { return };
+        let Some(claim) = self.claims.find(lock.claim.0) else { return };
+        let confirmed = lock.votes.grants().len();
+        let over = confirmed >= lock.votes.quorum()
+            || claim.undoing.is_empty()
+            || now.boot >= lock.round_until;
+        if over {
+            let claim = lock.claim;
+            // At most MAX_NODES.
+            let of = lock.votes.nodes() as u32;
+            self.locks.free(id.0);
+            self.detach(claim);
+            let confirmed = Confirmed { nodes: confirmed as u32, of };
+            self.events.push_back(Event::Released(id, confirmed));
+        }
+    }
+
+    pub(super) fn release_due(&mut self, id: LockId, now: Now) {
+        if let Some(lock) = self.locks.find(id.0) {
+            let until = lock.round_until;
+            self.arm(until);
+        }
+        self.settle_release(id, now);
+    }
+}

@@ -1,0 +1,277 @@
+//! A node's link: opening, greeting, being refused as a voter, and losing the connection.
+
+use std::time::Duration;
+
+use super::Core;
+use crate::proto::claim::ClaimId;
+use crate::proto::event::LinkOp;
+use crate::proto::greeting::{Greeting, Step};
+use crate::proto::node::{Identity, Link, Request};
+use crate::proto::nodes::{LinkId, NodeId};
+use crate::proto::pipeline::Pipeline;
+use crate::proto::time::{Nanos, Now};
+use crate::proto::vote::{Cause, Vote};
+
+impl Core {
+    /// Opens the links of all nodes that are down, ahead of their backoff.
+    pub fn open_all(&mut self, now: Now) {
+        let now = self.clamp(now);
+        for node in self.config.node_ids() {
+            if matches!(self.node(node).link, Link::Down { .. }) {
+                self.open(node, now);
+            }
+        }
+    }
+
+    /// The link's socket is connected.
+    pub fn connected(&mut self, link: LinkId, now: Now) {
+        let (now, id) = (self.clamp(now), link.node());
+        let Link::Opening { until } = self.node(id).link else { return };
+        // Behind an ask, an undo that is still owed would come too late; before it, a kill must be
+        // known to be right.
+        let fused = self.node(id).proven && !self.is_burdened(id);
+        let settings = self.config.node(id);
+        let node = &mut self.nodes[id.index()];
+        node.heard = now.boot;
+        node.link = Link::Greeting { until, fused };
+        for step in Step::needed(settings) {
+            node.pipeline.push(Request::Greet(step), now.boot, |out| {
+                step.encode(out, settings, &self.config.settings);
+            });
+        }
+        if fused {
+            self.send_queued(id, now);
+        }
+    }
+
+    /// The link could not be opened, or its connection ended.
+    pub fn disconnected(&mut self, link: LinkId, cause: Cause, now: Now) {
+        let now = self.clamp(now);
+        self.sever(link.node(), cause, now);
+    }
+
+    /// Keeps words about a cause that the driver knows more of.
+    pub fn explain(&mut self, link: LinkId, cause: Cause, words: String) {
+        self.node_mut(link.node()).detail = Some((cause, words));
+    }
+
+    pub(super) fn open(&mut self, id: NodeId, now: Now) {
+        let until = now.boot + self.config.settings.connect_within;
+        let node = self.node_mut(id);
+        node.link = Link::Opening { until };
+        // An attempt that ends here and the next one are that far apart.
+        node.probe_at = now.boot + PROBE;
+        self.changed.insert(id);
+        self.ops.push_back(LinkOp::Open(LinkId(id.0)));
+        self.arm(until);
+    }
+
+    /// Closes a link from our side.
+    pub(super) fn close(&mut self, id: NodeId, cause: Cause, now: Now) {
+        self.ops.push_back(LinkOp::Close(LinkId(id.0)));
+        self.sever(id, cause, now);
+    }
+
+    /// The connection is over: everything under way on it is answered by that.
+    fn sever(&mut self, id: NodeId, cause: Cause, now: Now) {
+        let (least, most) = self.config.settings.backoff;
+        let cap = most.min(least * (1 << self.node(id).failures.min(16)));
+        let retry_at = now.boot + cap / 2 + self.entropy.below(cap / 2);
+        let node = &mut self.nodes[id.index()];
+        node.cause = match node.link {
+            Link::Down { .. } => return,
+            Link::Leaving { .. } => node.cause,
+            // A server that turns us away says why before it closes.
+            _ => node.greeting.refused.unwrap_or(cause),
+        };
+        node.link = Link::Down { retry_at };
+        node.failures = node.failures.saturating_add(1);
+        node.tried = true;
+        let pipeline = std::mem::replace(&mut node.pipeline, Pipeline::new());
+        node.reset_connection();
+        self.changed.insert(id);
+        self.arm(retry_at);
+        self.unanswered(id, pipeline, now);
+        self.fail_queued(id, now);
+    }
+
+    fn unanswered(&mut self, node: NodeId, pipeline: Pipeline<Request>, now: Now) {
+        let cause = self.node(node).cause;
+        for (request, untouched) in pipeline.into_requests() {
+            match request {
+                Request::Ask(claim) => self.ask_unanswered(node, claim, untouched, now),
+                Request::Extend { claim, round } => {
+                    self.extension_vote(node, claim, round, Vote::Fail(cause), now);
+                }
+                Request::Undo(claim) => {
+                    if let Some(claim) = self.claims.find_mut(claim.0) {
+                        claim.undoing.remove(node);
+                    }
+                    self.undo_settled(node, claim, Vote::Fail(cause), now);
+                }
+                Request::ViewValue(view) | Request::ViewTtl(view) => {
+                    self.view_failed(view, node, cause);
+                }
+                Request::Greet(_) | Request::Kill | Request::Remaining { .. } => {}
+            }
+        }
+    }
+
+    fn ask_unanswered(&mut self, node: NodeId, id: ClaimId, untouched: bool, now: Now) {
+        if let Some(claim) = self.claims.find_mut(id.0) {
+            if untouched {
+                claim.seen.remove(node);
+                claim.owed.remove(node);
+            } else {
+                claim.ghosts.insert(node);
+            }
+        }
+        self.vote_failed(node, id, now);
+    }
+
+    fn vote_failed(&mut self, node: NodeId, claim: ClaimId, now: Now) {
+        let cause = self.node(node).cause;
+        if let Some(lock) = self.cast(node, claim, Vote::Fail(cause)) {
+            self.decide(lock, now);
+        }
+    }
+
+    /// Asks and views that waited for this link.
+    fn fail_queued(&mut self, node: NodeId, now: Now) {
+        for id in self.claim_ids() {
+            let Some(claim) = self.claims.find_mut(id.0) else { continue };
+            if claim.queued.contains(node) {
+                claim.queued.remove(node);
+                self.vote_failed(node, id, now);
+            }
+        }
+        self.fail_queued_views(node);
+    }
+
+    pub(super) fn greeting_answered(&mut self, id: NodeId, step: Step, now: Now) {
+        if step != Step::LAST {
+            return;
+        }
+        let greeting = std::mem::take(&mut self.node_mut(id).greeting);
+        let twin = self.twin(id, &greeting);
+        if let Some(twin) = twin {
+            let words = format!("it is node {}", twin.index() + 1);
+            self.node_mut(id).detail = Some((Cause::SameServer, words));
+        } else if let Some(run_id) = greeting.run_id {
+            self.lay_old_connection(id, Identity { run_id, client_id: greeting.client_id }, now);
+        }
+        match greeting.refused.or_else(|| twin.map(|_| Cause::SameServer)) {
+            Some(cause) => {
+                if cause.is_configuration() {
+                    let must_be_proven = self.config.node(id).must_be_proven();
+                    self.node_mut(id).proven = !must_be_proven;
+                }
+                self.retire(id, cause, now);
+            }
+            None => self.ready(id, now),
+        }
+    }
+
+    fn ready(&mut self, id: NodeId, now: Now) {
+        let node = self.node_mut(id);
+        node.link = Link::Ready;
+        node.proven = true;
+        node.tried = true;
+        node.failures = 0;
+        node.detail = None;
+        self.changed.insert(id);
+        self.send_owed(id, now);
+        self.send_queued(id, now);
+        self.send_queued_views(id, now);
+    }
+
+    /// Another node that turned out to be the same server process.
+    fn twin(&self, id: NodeId, greeting: &Greeting) -> Option<NodeId> {
+        let run_id = greeting.run_id?;
+        self.config.node_ids().find(|&other| {
+            other != id && self.node(other).identity.is_some_and(|known| known.run_id == run_id)
+        })
+    }
+
+    /// Bytes in a dead connection may run after an undo on this one. Where the server is certainly
+    /// the same process, it is told to drop that connection first; ids of another process would be
+    /// those of strangers.
+    fn lay_old_connection(&mut self, id: NodeId, new: Identity, now: Now) {
+        let haunted = self.is_haunted(id);
+        let node = &mut self.nodes[id.index()];
+        let old = node.identity.replace(new).filter(|old| old.run_id == new.run_id);
+        if let Some(client_id) = old.and_then(|old| old.client_id).filter(|_| haunted) {
+            node.pipeline.push(Request::Kill, now.boot, |out| {
+                let kill = crate::resp::command(out, 4).arg(b"CLIENT").arg(b"KILL").arg(b"ID");
+                let _ = kill.int(client_id);
+            });
+        }
+    }
+
+    /// The node is no voter. What it may have granted on this connection is undone, what it owes is
+    /// sent once more, and then the link is closed.
+    pub(super) fn retire(&mut self, id: NodeId, cause: Cause, now: Now) {
+        let until = now.boot + self.config.settings.answer_within;
+        let node = self.node_mut(id);
+        node.cause = cause;
+        node.tried = true;
+        node.link = Link::Leaving { until };
+        let asked: Vec<_> = node
+            .pipeline
+            .requests()
+            .filter_map(
+                |request| if let Request::Ask(claim) = request { Some(*claim) } else { None },
+            )
+            .collect();
+        self.changed.insert(id);
+        self.arm(until);
+        for claim_id in asked {
+            if let Some(claim) = self.claims.find_mut(claim_id.0) {
+                claim.owed.insert(id);
+            }
+            self.vote_failed(id, claim_id, now);
+        }
+        self.fail_queued(id, now);
+        self.send_owed(id, now);
+        self.leave_if_idle(id, now);
+    }
+
+    /// Closes a link that is being left once nothing is due on it.
+    pub(super) fn leave_if_idle(&mut self, id: NodeId, now: Now) {
+        let node = self.node(id);
+        if matches!(node.link, Link::Leaving { .. }) && node.pipeline.len() == 0 {
+            self.close(id, node.cause, now);
+        }
+    }
+
+    pub(super) fn node_due(&mut self, id: NodeId, now: Now) {
+        let node = self.node(id);
+        match node.link {
+            Link::Down { retry_at } if now.boot >= retry_at => return self.open(id, now),
+            Link::Down { retry_at } => return self.arm(retry_at),
+            Link::Opening { until } if now.boot >= until => {
+                return self.close(id, Cause::ConnectTimeout, now);
+            }
+            Link::Greeting { until, .. } | Link::Leaving { until } if now.boot >= until => {
+                return self.close(id, Cause::NoAnswer, now);
+            }
+            Link::Opening { until } | Link::Greeting { until, .. } | Link::Leaving { until } => {
+                self.arm(until);
+            }
+            Link::Ready => {}
+        }
+        match self.node(id).dead_at(self.config.settings.dead_after) {
+            Some(dead_at) if now.boot >= dead_at => {
+                return self.close(id, Cause::DeadPeer, now);
+            }
+            Some(dead_at) => self.arm(dead_at),
+            None => {}
+        }
+        if self.node(id).owed_at != Nanos::NEVER {
+            self.owed_due(id, now);
+        }
+    }
+}
+
+/// Asks may open a link that is down ahead of its backoff, this far apart.
+const PROBE: Duration = Duration::from_millis(25);

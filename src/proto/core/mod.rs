@@ -1,0 +1,248 @@
+//! The state machine itself: what it holds, and its four families of methods.
+//!
+//! The transitions are cut by subject: `attempt` (asking, deciding, pausing), `hold` (extension,
+//! release, loss), `owed` (undo until confirmed), `link` (opening, greeting, losing a connection),
+//! `answer` (from a reply to the request it belongs to), `view` (looking without taking part).
+//!
+//! Nothing here returns an error because of a node: a node's failure is its vote, and there is no
+//! `?` across nodes.
+
+mod answer;
+mod attempt;
+mod hold;
+mod link;
+mod owed;
+mod view;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+pub use self::view::{Holder, KeyState, NodeView, View, ViewId};
+
+use self::view::Viewing;
+use super::claim::{Claim, ClaimId};
+use super::config::Config;
+use super::entropy::Entropy;
+use super::event::{Event, LinkOp, NodeState};
+use super::lease::Lease;
+use super::lock::{Lock, LockId, Phase};
+use super::node::{Link, Node};
+use super::nodes::{LinkId, NodeId, NodeSet};
+use super::script::Digests;
+use super::slab::Slab;
+use super::time::{Nanos, Now};
+use super::vote::{Cause, Votes};
+
+/// The most locks that one core can have under way, held or undone at once.
+pub const MAX_LOCKS: usize = 1 << 20;
+
+/// The most unanswered requests on one link before it takes no more asks. Undos, releases and
+/// extensions are never refused: their number is bounded by the locks that asked before.
+pub const MAX_PIPELINE: usize = 1 << 14;
+
+/// The lock protocol on all nodes. See the [module](super) for how to drive it.
+pub struct Core {
+    config: Arc<Config>,
+    entropy: Entropy,
+    digests: Digests,
+    /// The latest boot time ever seen.
+    boot: Nanos,
+    nodes: Vec<Node>,
+    locks: Slab<Lock>,
+    claims: Slab<Claim>,
+    views: Slab<Viewing>,
+    events: VecDeque<Event>,
+    /// Nodes whose state changed since it was last reported.
+    changed: NodeSet,
+    ops: VecDeque<LinkOp>,
+    /// Nothing is due before this. It may be too early, never too late.
+    next_timeout: Nanos,
+}
+
+impl Core {
+    /// A core that will open a link to every node at its first [`timeout`](Self::timeout), which is
+    /// due at once.
+    ///
+    /// `entropy` fills a buffer with unpredictable bytes: tokens are made of them, and whoever can
+    /// guess a token can release the lock. It is called for about 1 KiB at a time.
+    pub fn new(config: Arc<Config>, entropy: impl FnMut(&mut [u8]) + Send + 'static) -> Self {
+        let nodes =
+            config.node_ids().map(|id| Node::new(config.node(id).must_be_proven())).collect();
+        Self {
+            config,
+            entropy: Entropy::new(entropy),
+            digests: Digests::new(),
+            boot: Nanos::default(),
+            nodes,
+            locks: Slab::new(),
+            claims: Slab::new(),
+            views: Slab::new(),
+            events: VecDeque::new(),
+            changed: NodeSet::default(),
+            ops: VecDeque::new(),
+            next_timeout: Nanos::default(),
+        }
+    }
+
+    /// The configuration it was made with.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The lease of a lock that is held; `None` before, and after it was released or lost.
+    #[must_use]
+    pub fn lease(&self, id: LockId) -> Option<&Lease> {
+        let lock = self.locks.find(id.0)?;
+        matches!(lock.phase, Phase::Held | Phase::Extending).then_some(&lock.lease)
+    }
+
+    /// Whether a node can vote now.
+    #[must_use]
+    pub fn node_state(&self, node: NodeId) -> NodeState {
+        let node = &self.nodes[node.index()];
+        match node.link {
+            Link::Ready => NodeState::Ready,
+            Link::Down { .. } | Link::Leaving { .. } if node.tried => NodeState::Down(node.cause),
+            _ => NodeState::Connecting,
+        }
+    }
+
+    /// More about why this node failed with `cause`, in words that are safe to show.
+    #[must_use]
+    pub fn detail(&self, node: NodeId, cause: Cause) -> Option<&str> {
+        let (of, words) = self.nodes[node.index()].detail.as_ref()?;
+        (*of == cause).then_some(words)
+    }
+
+    /// Whether some node still owes the confirmation of a release or an undo.
+    #[must_use]
+    pub fn owes(&self) -> bool {
+        (0..self.claims.capacity())
+            .filter_map(|at| self.claims.find(self.claims.at(at)?))
+            .any(|claim| !claim.owed.is_empty())
+    }
+
+    /// The bytes that wait to be written to a link.
+    #[must_use]
+    #[inline]
+    pub fn transmit(&self, link: LinkId) -> &[u8] {
+        self.nodes[link.index()].pipeline.unsent()
+    }
+
+    /// The socket took the first `bytes` of [`transmit`](Self::transmit).
+    #[inline]
+    pub fn transmitted(&mut self, link: LinkId, bytes: usize) {
+        self.nodes[link.index()].pipeline.sent(bytes);
+    }
+
+    /// Where the link's next bytes shall be read to: at least 8 KiB.
+    #[inline]
+    pub fn space(&mut self, link: LinkId) -> &mut [u8] {
+        self.nodes[link.index()].inbox.space()
+    }
+
+    /// What to do about a link, in order.
+    pub fn poll_link(&mut self) -> Option<LinkOp> {
+        self.ops.pop_front()
+    }
+
+    /// The next outcome.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        let node = self.changed.iter().next()?;
+        self.changed.remove(node);
+        Some(Event::Node(node, self.node_state(node)))
+    }
+
+    /// When [`timeout`](Self::timeout) is due, on the boot clock. It can be earlier than anything
+    /// happens, and in the past if something is due.
+    #[must_use]
+    #[inline]
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        (self.next_timeout != Nanos::NEVER).then_some(self.next_timeout)
+    }
+
+    /// Does what is due at `now`. Read the sockets first.
+    pub fn timeout(&mut self, now: Now) {
+        let now = self.clamp(now);
+        if now.boot < self.next_timeout {
+            return;
+        }
+        self.next_timeout = Nanos::NEVER;
+        for node in self.config.node_ids() {
+            self.node_due(node, now);
+        }
+        for at in 0..self.locks.capacity() {
+            if let Some(key) = self.locks.at(at) {
+                self.lock_due(LockId(key), now);
+            }
+        }
+        for at in 0..self.claims.capacity() {
+            if let Some(key) = self.claims.at(at) {
+                self.claim_due(ClaimId(key), now);
+            }
+        }
+        for at in 0..self.views.capacity() {
+            if let Some(key) = self.views.at(at) {
+                self.view_due(ViewId(key), now);
+            }
+        }
+    }
+
+    fn lock_due(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find(id.0) else { return };
+        match lock.phase {
+            Phase::Asking => self.attempt_due(id, now),
+            Phase::Pausing => self.pause_due(id, now),
+            Phase::Extending | Phase::Held => self.lease_due(id, now),
+            Phase::Releasing => self.release_due(id, now),
+            Phase::Lost => self.lost_due(id, now),
+        }
+    }
+
+    /// `boot` never steps back; `wall` is taken as it is.
+    fn clamp(&mut self, now: Now) -> Now {
+        self.boot = self.boot.max(now.boot);
+        Now { boot: self.boot, wall: now.wall }
+    }
+
+    /// Something is due at `at`.
+    #[inline]
+    fn arm(&mut self, at: Nanos) {
+        self.next_timeout = self.next_timeout.min(at);
+    }
+
+    fn ballot(&self) -> Votes {
+        // At most MAX_NODES.
+        Votes::new(self.nodes.len() as u8, self.config.quorum)
+    }
+
+    fn node(&self, node: NodeId) -> &Node {
+        &self.nodes[node.index()]
+    }
+
+    fn node_mut(&mut self, node: NodeId) -> &mut Node {
+        &mut self.nodes[node.index()]
+    }
+
+    /// The claims that are alive, for a walk during which they may come and go.
+    fn claim_ids(&self) -> Vec<ClaimId> {
+        (0..self.claims.capacity()).filter_map(|at| self.claims.at(at)).map(ClaimId).collect()
+    }
+}
+
+impl fmt::Debug for Core {
+    /// Counts only: tokens and passwords are inside.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core")
+            .field("nodes", &self.nodes.len())
+            .field("locks", &self.locks.len())
+            .field("claims", &self.claims.len())
+            .finish_non_exhaustive()
+    }
+}

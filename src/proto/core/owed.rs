@@ -1,0 +1,192 @@
+//! Undo, and what is owed of it.
+//!
+//! Undo goes to every node that may have seen the ask, behind it on the same connection, also where
+//! the node denied or did not answer in time. It is owed until the node has confirmed it: error
+//! answers and lost connections do not count, and only the end of the TTL makes it pointless.
+
+use super::Core;
+use crate::proto::claim::{Claim, ClaimId};
+use crate::proto::node::{Link, OWED_PAUSE, Request};
+use crate::proto::nodes::{NodeId, NodeSet};
+use crate::proto::recipe::Count;
+use crate::proto::time::{Nanos, Now};
+use crate::proto::vote::{Cause, Vote};
+
+impl Core {
+    /// Ends a claim's attempt: nobody waits for it any longer, and its keys have to go.
+    pub(super) fn abandon(&mut self, id: ClaimId, now: Now) {
+        self.undo(id, now);
+        self.detach(id);
+    }
+
+    /// The claim no longer belongs to a lock. It stays for as long as something is owed.
+    pub(super) fn detach(&mut self, id: ClaimId) {
+        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        claim.lock = None;
+        let (forget_at, settled) = (claim.forget_at, claim.is_settled());
+        if settled {
+            self.claims.free(id.0);
+        } else {
+            self.arm(forget_at);
+        }
+    }
+
+    /// Undoes a claim on every node that may have seen it.
+    pub(super) fn undo(&mut self, id: ClaimId, now: Now) {
+        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        claim.queued = NodeSet::default();
+        let seen = claim.seen;
+        for node in seen.iter() {
+            if self.withdraw(node, id) {
+                continue;
+            }
+            if let Some(claim) = self.claims.find_mut(id.0) {
+                claim.owed.insert(node);
+            }
+            self.send_undo(node, id, now);
+        }
+    }
+
+    /// Takes back an ask of which no byte reached the socket.
+    fn withdraw(&mut self, node: NodeId, id: ClaimId) -> bool {
+        let gone = self.node_mut(node).pipeline.withdraw(|&request| request == Request::Ask(id));
+        if gone && let Some(claim) = self.claims.find_mut(id.0) {
+            claim.seen.remove(node);
+        }
+        gone
+    }
+
+    pub(super) fn send_undo(&mut self, node_id: NodeId, id: ClaimId, now: Now) {
+        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        let node = &mut self.nodes[node_id.index()];
+        if !node.link.takes_undos() || claim.undoing.contains(node_id) {
+            return;
+        }
+        claim.undoing.insert(node_id);
+        let (loaded, digests) = (&mut node.loaded, &self.digests);
+        node.pipeline.push(Request::Undo(id), now.boot, |out| {
+            claim.recipe.undo.encode(out, &claim.arguments(None), loaded, digests);
+        });
+        self.arm(now.boot + self.config.settings.dead_after);
+    }
+
+    /// Sends everything that this node owes the confirmation of and that is not under way.
+    pub(super) fn send_owed(&mut self, node: NodeId, now: Now) {
+        for id in self.claim_ids() {
+            if self.claims.find(id.0).is_some_and(|claim| claim.owed.contains(node)) {
+                self.send_undo(node, id, now);
+            }
+        }
+    }
+
+    pub(super) fn undo_answered(&mut self, node_id: NodeId, id: ClaimId, count: Count, now: Now) {
+        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        claim.undoing.remove(node_id);
+        match count {
+            Count::NoScript => return self.send_undo(node_id, id, now),
+            // Data of another kind under our one key is not ours.
+            Count::Fail(Cause::WrongType) if claim.keys.len() == 1 => {}
+            Count::Fail(cause) => return self.undo_refused(node_id, id, cause, now),
+            Count::Of(_) => {}
+        }
+        if claim.ghosts.contains(node_id) {
+            self.undo_again(node_id, id, now);
+        } else {
+            claim.owed.remove(node_id);
+            claim.seen.remove(node_id);
+        }
+        self.node_mut(node_id).owed_pause = OWED_PAUSE.0;
+        self.undo_settled(node_id, id, Vote::Grant, now);
+    }
+
+    /// The node answered with an error: it still owes, and is asked again after a pause.
+    fn undo_refused(&mut self, node_id: NodeId, id: ClaimId, cause: Cause, now: Now) {
+        let node = self.node_mut(node_id);
+        if node.owed_at == Nanos::NEVER {
+            node.owed_at = now.boot + node.owed_pause;
+            node.owed_pause = (node.owed_pause * 2).min(OWED_PAUSE.1);
+        }
+        let owed_at = node.owed_at;
+        self.arm(owed_at);
+        self.undo_settled(node_id, id, Vote::Fail(cause), now);
+    }
+
+    /// A confirmation that a ghost of the ask may follow is not the last word: the undo is sent once
+    /// more when half of the TTL is over.
+    fn undo_again(&mut self, node: NodeId, id: ClaimId, now: Now) {
+        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        claim.ghosts.remove(node);
+        let half = claim.forget_at.since(now.boot) / 2;
+        claim.again_at = claim.again_at.min(now.boot + half);
+        let again_at = claim.again_at;
+        self.arm(again_at);
+    }
+
+    pub(super) fn undo_settled(&mut self, node: NodeId, id: ClaimId, vote: Vote, now: Now) {
+        match self.claims.find(id.0).map(|claim| (claim.lock, claim.is_settled())) {
+            Some((Some(lock), _)) => self.release_vote(node, lock, vote, now),
+            Some((None, true)) => self.claims.free(id.0),
+            _ => {}
+        }
+    }
+
+    /// Whether this node may keep a key that an undo has to follow before new asks do.
+    pub(super) fn is_burdened(&self, node: NodeId) -> bool {
+        let owes = |claim: &Claim| claim.owed.contains(node) || claim.ghosts.contains(node);
+        (0..self.claims.capacity()).filter_map(|at| self.claims.find(self.claims.at(at)?)).any(owes)
+    }
+
+    /// Whether an ask may still run out of a connection to this node that has died.
+    pub(super) fn is_haunted(&self, node: NodeId) -> bool {
+        (0..self.claims.capacity())
+            .filter_map(|at| self.claims.find(self.claims.at(at)?))
+            .any(|claim| claim.ghosts.contains(node))
+    }
+
+    /// The node has closed the dead connection: what it had not read will never run.
+    pub(super) fn lay_ghosts(&mut self, node: NodeId) {
+        for id in self.claim_ids() {
+            if let Some(claim) = self.claims.find_mut(id.0) {
+                claim.ghosts.remove(node);
+            }
+        }
+    }
+
+    pub(super) fn claim_due(&mut self, id: ClaimId, now: Now) {
+        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        if claim.lock.is_some() {
+            return;
+        }
+        if now.boot >= claim.forget_at {
+            return self.claims.free(id.0);
+        }
+        let forget_at = claim.forget_at;
+        self.arm(forget_at);
+        self.again_due(id, now);
+    }
+
+    fn again_due(&mut self, id: ClaimId, now: Now) {
+        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        if now.boot < claim.again_at {
+            let again_at = claim.again_at;
+            return self.arm(again_at);
+        }
+        claim.again_at = Nanos::NEVER;
+        let idle = claim.owed.without(claim.undoing);
+        for node in idle.iter() {
+            self.send_undo(node, id, now);
+        }
+    }
+
+    pub(super) fn owed_due(&mut self, node_id: NodeId, now: Now) {
+        let node = self.node_mut(node_id);
+        if now.boot < node.owed_at {
+            let owed_at = node.owed_at;
+            return self.arm(owed_at);
+        }
+        node.owed_at = Nanos::NEVER;
+        if matches!(node.link, Link::Ready) {
+            self.send_owed(node_id, now);
+        }
+    }
+}

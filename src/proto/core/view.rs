@@ -1,0 +1,301 @@
+//! Looking at a resource without taking part: who holds it on which node, and for how long.
+//!
+//! Nothing is written. The value is read by `GETRANGE`, because a key of that name may be anything,
+//! and large. Not here: what the nodes' answers add up to for a user, see the front's inspection.
+
+use std::fmt;
+use std::time::Duration;
+
+use sha1_smol::Sha1;
+
+use super::Core;
+use crate::proto::ask::{InputError, check_resource};
+use crate::proto::claim::TOKEN_DIGITS;
+use crate::proto::classify::{ServerError, classify};
+use crate::proto::config::MAX_LABEL;
+use crate::proto::event::Event;
+use crate::proto::greeting::Mistyped;
+use crate::proto::node::{Link, Request};
+use crate::proto::nodes::{NodeId, NodeSet};
+use crate::proto::slab::Key;
+use crate::proto::time::{Nanos, Now};
+use crate::proto::vote::Cause;
+use crate::resp::{Token, command};
+
+/// The name of an inspection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ViewId(pub(in crate::proto) Key);
+
+/// What each node says about a resource.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// In the order of the configuration.
+    pub nodes: Vec<NodeView>,
+}
+
+/// What one node says about a resource.
+#[derive(Clone, Debug)]
+pub struct NodeView {
+    /// The key's state there, or why the node did not tell.
+    pub state: Result<KeyState, Cause>,
+    /// From when the question was sent to when it was answered.
+    pub round_trip: Option<Duration>,
+}
+
+/// A key's state on one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyState {
+    /// There is no such key.
+    Free,
+    /// The key is there.
+    Held(Holder),
+}
+
+/// Who holds a key, as far as may be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The label behind the token, if it has one; printable.
+    pub label: Option<String>,
+    /// The first 4 bytes of the SHA-1 of the value: equal on all nodes for one holder, and no help
+    /// to whoever would like to release the lock.
+    pub fingerprint: u32,
+    /// For how long the node will keep the key; `None` if without end.
+    pub remaining: Option<Duration>,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.label {
+            Some(label) => f.write_str(label),
+            None => write!(f, "unlabelled #{:08x}", self.fingerprint),
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Viewing {
+    view: View,
+    key: Vec<u8>,
+    until: Nanos,
+    /// Nodes whose link is not there yet.
+    queued: NodeSet,
+    /// Nodes that have not answered.
+    open: NodeSet,
+    complete: bool,
+}
+
+impl Core {
+    /// Asks all nodes who holds `resource`. The outcome is [`Event::Viewed`].
+    ///
+    /// # Errors
+    ///
+    /// The name of the resource is empty or too long.
+    pub fn inspect(&mut self, resource: &[u8], now: Now) -> Result<ViewId, InputError> {
+        check_resource(resource)?;
+        let now = self.clamp(now);
+        let nobody = NodeView { state: Err(Cause::NoAnswer), round_trip: None };
+        let nodes: Vec<_> = self.config.node_ids().collect();
+        let until = now.boot + self.config.settings.connect_within;
+        let (key, viewing) = self.views.occupy(Viewing::default);
+        *viewing = Viewing {
+            view: View { nodes: vec![nobody; nodes.len()] },
+            key: resource.to_vec(),
+            until,
+            ..Viewing::default()
+        };
+        for &node in &nodes {
+            viewing.open.insert(node);
+        }
+        let id = ViewId(key);
+        self.arm(until);
+        for node in nodes {
+            self.look(node, id, now);
+        }
+        self.view_settled(id);
+        Ok(id)
+    }
+
+    /// The result of a complete inspection, once.
+    pub fn take_view(&mut self, id: ViewId) -> Option<View> {
+        let viewing = self.views.find_mut(id.0).filter(|viewing| viewing.complete)?;
+        let view = std::mem::take(&mut viewing.view);
+        self.views.free(id.0);
+        Some(view)
+    }
+
+    fn look(&mut self, node: NodeId, id: ViewId, now: Now) {
+        match self.node(node).link {
+            Link::Ready => self.send_view(node, id, now),
+            Link::Opening { .. } | Link::Greeting { .. } => self.queue_view(node, id),
+            Link::Down { .. } if now.boot >= self.node(node).probe_at => {
+                self.open(node, now);
+                self.queue_view(node, id);
+            }
+            _ => self.view_failed(id, node, self.node(node).cause),
+        }
+    }
+
+    fn queue_view(&mut self, node: NodeId, id: ViewId) {
+        if let Some(viewing) = self.views.find_mut(id.0) {
+            viewing.queued.insert(node);
+        }
+    }
+
+    fn send_view(&mut self, node_id: NodeId, id: ViewId, now: Now) {
+        let Some(viewing) = self.views.find_mut(id.0) else { return };
+        viewing.queued.remove(node_id);
+        let pipeline = &mut self.nodes[node_id.index()].pipeline;
+        pipeline.push(Request::ViewValue(id), now.boot, |out| {
+            let range = command(out, 4).arg(b"GETRANGE").arg(&viewing.key).int(0);
+            let _ = range.int((TOKEN_DIGITS + 1 + MAX_LABEL) as u64);
+        });
+        pipeline.push(Request::ViewTtl(id), now.boot, |out| {
+            let _ = command(out, 2).arg(b"PTTL").arg(&viewing.key);
+        });
+        self.arm(now.boot + self.config.settings.dead_after);
+    }
+
+    pub(super) fn send_queued_views(&mut self, node: NodeId, now: Now) {
+        for id in self.view_ids() {
+            if self.views.find(id.0).is_some_and(|viewing| viewing.queued.contains(node)) {
+                self.send_view(node, id, now);
+            }
+        }
+    }
+
+    pub(super) fn fail_queued_views(&mut self, node: NodeId) {
+        let cause = self.node(node).cause;
+        for id in self.view_ids() {
+            if self.views.find(id.0).is_some_and(|viewing| viewing.queued.contains(node)) {
+                self.view_failed(id, node, cause);
+            }
+        }
+    }
+
+    /// The first answer: what is under the key, if anything.
+    pub(super) fn view_value(
+        &mut self,
+        id: ViewId,
+        node: NodeId,
+        token: Token<'_>,
+    ) -> Result<(), Mistyped> {
+        let holder = match token {
+            Token::Bulk(value) => holder(value),
+            Token::Error(_) => Holder { label: None, fingerprint: 0, remaining: None },
+            _ => return Err(Mistyped),
+        };
+        if let Some(viewing) = self.open_view(id, node) {
+            viewing.view.nodes[node.index()].state = match refused(token) {
+                Some(cause) => Err(cause),
+                None => Ok(KeyState::Held(holder)),
+            };
+        }
+        Ok(())
+    }
+
+    /// The second answer: for how long, and by that whether there is a key at all.
+    pub(super) fn view_ttl(
+        &mut self,
+        id: ViewId,
+        node: NodeId,
+        token: Token<'_>,
+        since: Nanos,
+        now: Now,
+    ) -> Result<(), Mistyped> {
+        let refused = refused(token);
+        let ms = match token {
+            Token::Int(ms) => ms,
+            Token::Error(_) => 0,
+            _ => return Err(Mistyped),
+        };
+        let Some(viewing) = self.open_view(id, node) else { return Ok(()) };
+        let view = &mut viewing.view.nodes[node.index()];
+        view.round_trip = Some(now.boot.since(since));
+        match (&mut view.state, refused, ms) {
+            (Err(_), _, _) => {}
+            (state, Some(cause), _) => *state = Err(cause),
+            (state, None, -2) => *state = Ok(KeyState::Free),
+            (Ok(KeyState::Held(holder)), None, ms) => {
+                holder.remaining = u64::try_from(ms).ok().map(Duration::from_millis);
+            }
+            (Ok(KeyState::Free), None, _) => {}
+        }
+        viewing.open.remove(node);
+        self.view_settled(id);
+        Ok(())
+    }
+
+    pub(super) fn view_failed(&mut self, id: ViewId, node: NodeId, cause: Cause) {
+        let Some(viewing) = self.open_view(id, node) else { return };
+        viewing.view.nodes[node.index()] = NodeView { state: Err(cause), round_trip: None };
+        viewing.queued.remove(node);
+        viewing.open.remove(node);
+        self.view_settled(id);
+    }
+
+    pub(super) fn view_due(&mut self, id: ViewId, now: Now) {
+        let Some(viewing) = self.views.find(id.0).filter(|viewing| !viewing.complete) else {
+            return;
+        };
+        if now.boot < viewing.until {
+            let until = viewing.until;
+            return self.arm(until);
+        }
+        for node in viewing.open.iter() {
+            self.view_failed(id, node, Cause::NoAnswer);
+        }
+    }
+
+    fn view_settled(&mut self, id: ViewId) {
+        if let Some(viewing) = self.views.find_mut(id.0)
+            && viewing.open.is_empty()
+            && !viewing.complete
+        {
+            viewing.complete = true;
+            self.events.push_back(Event::Viewed(id));
+        }
+    }
+
+    /// An inspection that still waits for this node.
+    fn open_view(&mut self, id: ViewId, node: NodeId) -> Option<&mut Viewing> {
+        self.views.find_mut(id.0).filter(|viewing| viewing.open.contains(node))
+    }
+
+    fn view_ids(&self) -> Vec<ViewId> {
+        (0..self.views.capacity()).filter_map(|at| self.views.at(at)).map(ViewId).collect()
+    }
+}
+
+/// Why a node does not tell; data of another kind under the key is no reason, it is a holder.
+fn refused(token: Token<'_>) -> Option<Cause> {
+    let Token::Error(text) = token else { return None };
+    match classify(text) {
+        ServerError::Cause(Cause::WrongType) => None,
+        ServerError::Cause(cause) => Some(cause),
+        ServerError::NoScript => Some(Cause::ServerError),
+    }
+}
+
+fn holder(value: &[u8]) -> Holder {
+    let digest = Sha1::from(value).digest().bytes();
+    let fingerprint = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
+    let label = value.get(TOKEN_DIGITS..).and_then(|rest| rest.strip_prefix(b":"));
+    let label = label.filter(|_| value[..TOKEN_DIGITS].iter().all(u8::is_ascii_hexdigit));
+    let label = label.map(|label| String::from_utf8_lossy(label).replace(char::is_control, "?"));
+    Holder { label, fingerprint, remaining: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_tokens_have_labels() {
+        let ours = holder(b"00112233445566778899aabbccddeeff:web-1:77\n");
+        assert_eq!(ours.label.as_deref(), Some("web-1:77?"));
+        assert_eq!(holder(b"00112233445566778899aabbccddeeff").label, None);
+        assert_eq!(holder(b"zz112233445566778899aabbccddeeff:x").label, None);
+        assert_eq!(holder(b"").label, None);
+        assert!(!format!("{ours:?}").contains("0011"));
+    }
+}

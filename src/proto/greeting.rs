@@ -1,0 +1,231 @@
+//! What is said and asked on a new link before a node may vote: one flight of commands.
+//!
+//! `AUTH`, `SELECT`, `CLIENT SETNAME`, `CLIENT ID`, and `INFO` for what kind of server this is. The
+//! three `INFO` sections are three commands, because several in one are an error before 7.0. A
+//! replica, a cluster-mode server and one that may evict keys are refused as voters here; that two
+//! nodes are the same server is found by whoever can see both.
+//!
+//! The restart guard reads its key as the last command of this flight; it has no other place.
+
+use crate::resp::{Token, command};
+
+use super::classify::{ServerError, classify};
+use super::config::{NodeSettings, Settings};
+use super::vote::Cause;
+
+/// One command of the greeting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Auth,
+    Select,
+    SetName,
+    ClientId,
+    InfoServer,
+    InfoReplication,
+    InfoMemory,
+}
+
+impl Step {
+    const ALL: [Self; 7] = [
+        Self::Auth,
+        Self::Select,
+        Self::SetName,
+        Self::ClientId,
+        Self::InfoServer,
+        Self::InfoReplication,
+        Self::InfoMemory,
+    ];
+
+    /// The step whose answer completes the greeting.
+    pub(super) const LAST: Self = Self::InfoMemory;
+
+    /// The steps that a node's settings call for, in order.
+    pub(super) fn needed(node: &NodeSettings) -> impl Iterator<Item = Self> + use<> {
+        let (auth, select) = (node.credentials.is_some(), node.database != 0);
+        Self::ALL.into_iter().filter(move |step| match step {
+            Self::Auth => auth,
+            Self::Select => select,
+            _ => true,
+        })
+    }
+
+    pub(super) fn encode(self, out: &mut Vec<u8>, node: &NodeSettings, settings: &Settings) {
+        let _ = match self {
+            Self::Auth => {
+                let credentials =
+                    node.credentials.as_ref().expect("AUTH is needed only with credentials");
+                let auth = command(out, 2 + usize::from(credentials.user.is_some())).arg(b"AUTH");
+                match &credentials.user {
+                    Some(user) => auth.arg(user),
+                    None => auth,
+                }
+                .arg(credentials.password.expose())
+            }
+            Self::Select => command(out, 2).arg(b"SELECT").int(node.database.into()),
+            Self::SetName => {
+                command(out, 3).arg(b"CLIENT").arg(b"SETNAME").arg(&settings.client_name)
+            }
+            Self::ClientId => command(out, 2).arg(b"CLIENT").arg(b"ID"),
+            Self::InfoServer => command(out, 2).arg(b"INFO").arg(b"server"),
+            Self::InfoReplication => command(out, 2).arg(b"INFO").arg(b"replication"),
+            Self::InfoMemory => command(out, 2).arg(b"INFO").arg(b"memory"),
+        };
+    }
+}
+
+/// The 40 hexadecimal digits that a server draws at each start.
+pub(super) type RunId = [u8; 40];
+
+/// What a link's greeting has told so far.
+#[derive(Debug, Default)]
+pub(super) struct Greeting {
+    /// The first thing that makes the node no voter.
+    pub(super) refused: Option<Cause>,
+    pub(super) run_id: Option<RunId>,
+    pub(super) client_id: Option<u64>,
+}
+
+/// An answer of a type that the command cannot have.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Mistyped;
+
+impl Greeting {
+    pub(super) fn answer(
+        &mut self,
+        step: Step,
+        answer: Token<'_>,
+        settings: &Settings,
+    ) -> Result<(), Mistyped> {
+        match (step, answer) {
+            (Step::Auth | Step::Select | Step::SetName, Token::Simple(_)) => {}
+            (Step::ClientId, Token::Int(id)) => self.client_id = u64::try_from(id).ok(),
+            (Step::InfoServer, Token::Bulk(info)) => self.server(info),
+            (Step::InfoReplication, Token::Bulk(info)) => self.replication(info),
+            (Step::InfoMemory, Token::Bulk(info)) => self.memory(info, settings),
+            (step, Token::Error(text)) => self.error(step, text),
+            _ => return Err(Mistyped),
+        }
+        Ok(())
+    }
+
+    /// A greeting without a name or an id is still one; without the rest the node cannot vote.
+    fn error(&mut self, step: Step, text: &[u8]) {
+        let cause = match classify(text) {
+            ServerError::Cause(cause) => cause,
+            ServerError::NoScript => Cause::ServerError,
+        };
+        let optional = matches!(step, Step::SetName | Step::ClientId);
+        if optional && matches!(cause, Cause::NoPermission | Cause::UnknownCommand) {
+            return;
+        }
+        self.refuse(match (step, cause) {
+            // Whatever words an old or foreign server has for it.
+            (Step::Auth, Cause::ServerError) => Cause::WrongPassword,
+            (Step::Select, Cause::ServerError) => Cause::NoSuchDatabase,
+            (_, cause) => cause,
+        });
+    }
+
+    fn server(&mut self, info: &[u8]) {
+        self.run_id = field(info, b"run_id").and_then(|id| id.try_into().ok());
+        if self.run_id.is_none() {
+            self.refuse(Cause::UnexpectedReply);
+        }
+        if field(info, b"redis_mode") == Some(b"cluster") {
+            self.refuse(Cause::ClusterMode);
+        }
+    }
+
+    fn replication(&mut self, info: &[u8]) {
+        match field(info, b"role") {
+            Some(b"master") => {}
+            Some(_) => self.refuse(Cause::Replica),
+            None => self.refuse(Cause::UnexpectedReply),
+        }
+    }
+
+    fn memory(&mut self, info: &[u8], settings: &Settings) {
+        let limited = !matches!(field(info, b"maxmemory"), None | Some(b"0"));
+        let keeps = matches!(field(info, b"maxmemory_policy"), None | Some(b"noeviction"));
+        if limited && !keeps && !settings.accept_evicting {
+            self.refuse(Cause::Evicting);
+        }
+    }
+
+    pub(super) fn refuse(&mut self, cause: Cause) {
+        self.refused.get_or_insert(cause);
+    }
+}
+
+/// The value of `name:value` in an `INFO` text.
+fn field<'i>(info: &'i [u8], name: &[u8]) -> Option<&'i [u8]> {
+    info.split(|&byte| byte == b'\n')
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(b":"))
+        .map(<[u8]>::trim_ascii_end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: &[u8] = b"# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n\
+        run_id:0123456789012345678901234567890123456789\r\n";
+
+    fn greet(server: &[u8], replication: &[u8], memory: &[u8]) -> Greeting {
+        let mut greeting = Greeting::default();
+        let settings = Settings::default();
+        for (step, info) in [
+            (Step::InfoServer, server),
+            (Step::InfoReplication, replication),
+            (Step::InfoMemory, memory),
+        ] {
+            greeting.answer(step, Token::Bulk(info), &settings).unwrap();
+        }
+        greeting
+    }
+
+    #[test]
+    fn a_plain_master_may_vote() {
+        let memory = b"maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n";
+        let greeting = greet(SERVER, b"role:master\r\n", memory);
+        assert_eq!(greeting.refused, None);
+        assert_eq!(greeting.run_id, Some(*b"0123456789012345678901234567890123456789"));
+    }
+
+    #[test]
+    fn others_may_not() {
+        let refused = |server: &[u8], replication: &[u8], memory: &[u8]| {
+            greet(server, replication, memory).refused
+        };
+        let cluster = [b"redis_mode:cluster\r\n", SERVER].concat();
+        assert_eq!(refused(&cluster, b"role:master\r\n", b""), Some(Cause::ClusterMode));
+        assert_eq!(refused(SERVER, b"role:slave\r\n", b""), Some(Cause::Replica));
+        assert_eq!(refused(b"run_id:short\r\n", b"role:master", b""), Some(Cause::UnexpectedReply));
+        let memory = b"maxmemory:1048576\r\nmaxmemory_policy:volatile-ttl\r\n";
+        assert_eq!(refused(SERVER, b"role:master\r\n", memory), Some(Cause::Evicting));
+        let memory = b"maxmemory:1048576\r\nmaxmemory_policy:noeviction\r\n";
+        assert_eq!(refused(SERVER, b"role:master\r\n", memory), None);
+    }
+
+    #[test]
+    fn the_first_refusal_stands() {
+        let mut greeting = Greeting::default();
+        let settings = Settings::default();
+        let wrong = Token::Error(b"WRONGPASS invalid username-password pair");
+        let noauth = Token::Error(b"NOAUTH Authentication required.");
+        greeting.answer(Step::Auth, wrong, &settings).unwrap();
+        greeting.answer(Step::InfoServer, noauth, &settings).unwrap();
+        assert_eq!(greeting.refused, Some(Cause::WrongPassword));
+        assert_eq!(greeting.answer(Step::ClientId, Token::NilBulk, &settings), Err(Mistyped));
+    }
+
+    #[test]
+    fn a_name_and_an_id_are_optional() {
+        let mut greeting = Greeting::default();
+        let denied = Token::Error(b"NOPERM this user has no permissions to run 'client|id'");
+        greeting.answer(Step::ClientId, denied, &Settings::default()).unwrap();
+        assert_eq!((greeting.refused, greeting.client_id), (None, None));
+        greeting.answer(Step::InfoMemory, denied, &Settings::default()).unwrap();
+        assert_eq!(greeting.refused, Some(Cause::NoPermission));
+    }
+}

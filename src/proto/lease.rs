@@ -1,0 +1,146 @@
+//! How a TTL becomes a validity.
+//!
+//! A node keeps the key for `ttl` by *its* clock; a holder may rely on it for
+//! `ttl - elapsed - drift` by *its own*. This file is the only one that does this arithmetic.
+//! Nothing in it can wrap: a lease with nothing left has a remaining time of zero.
+//!
+//! The formula is that of the [Redlock page] (`MIN_VALIDITY`). `elapsed` is the larger of what the
+//! two clocks say, so that a suspend, a paused virtual machine and a forward step of the time of day
+//! all end a lease early, and a backward step changes nothing.
+//!
+//! Not here: reading a clock. A lease begins before the first byte of its attempt exists, and `now`
+//! is read after the deciding reply is in hand; an error in either makes the validity shorter.
+//!
+//! [Redlock page]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
+
+use std::time::Duration;
+
+use super::time::{Now, saturating_nanos};
+
+/// What a holder may still rely on, as a function of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lease {
+    since: Now,
+    /// TTL minus drift.
+    span_ns: u64,
+}
+
+impl Lease {
+    pub(super) fn new(since: Now, ttl: Duration, drift: Drift) -> Self {
+        Self { since, span_ns: saturating_nanos(ttl.saturating_sub(drift.of(ttl))) }
+    }
+
+    /// The validity that is left at `now`; zero once the lease is over.
+    ///
+    /// Read the clock for each call: the answer is worth nothing a moment later.
+    #[must_use]
+    pub fn remaining(&self, now: Now) -> Duration {
+        Duration::from_nanos(self.span_ns.saturating_sub(self.elapsed_ns(now)))
+    }
+
+    /// Of two leases on the same lock, the one that lasts longer at `now`.
+    pub(super) fn longer(self, other: Self, now: Now) -> Self {
+        if other.remaining(now) > self.remaining(now) { other } else { self }
+    }
+
+    /// When the lease is over at the latest, on the boot clock.
+    pub(super) fn ends(&self) -> super::Nanos {
+        self.since.boot + Duration::from_nanos(self.span_ns)
+    }
+
+    fn elapsed_ns(&self, now: Now) -> u64 {
+        let boot = now.boot.0.saturating_sub(self.since.boot.0);
+        let wall = now.wall.0.saturating_sub(self.since.wall.0);
+        boot.max(wall)
+    }
+}
+
+/// The share of a TTL that clocks are not trusted with: a rate, and 2 ms for their resolution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Drift {
+    pub(super) parts_per_million: u32,
+}
+
+impl Drift {
+    pub(super) fn of(self, ttl: Duration) -> Duration {
+        let share = saturating_nanos(ttl) as u128 * u128::from(self.parts_per_million) / 1_000_000;
+        Duration::from_nanos(u64::try_from(share).unwrap_or(u64::MAX)).saturating_add(RESOLUTION)
+    }
+}
+
+/// Redis expires keys in whole milliseconds; one on each side.
+const RESOLUTION: Duration = Duration::from_millis(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::Nanos;
+
+    const MS: u64 = 1_000_000;
+    const DRIFT: Drift = Drift { parts_per_million: 10_000 };
+
+    fn at(boot_ms: u64, wall_ms: u64) -> Now {
+        Now { boot: Nanos(boot_ms * MS), wall: Nanos(wall_ms * MS) }
+    }
+
+    fn left_ms(lease: Lease, now: Now) -> u64 {
+        lease.remaining(now).as_millis() as u64
+    }
+
+    #[test]
+    fn validity_is_ttl_minus_elapsed_minus_drift() {
+        let lease = Lease::new(at(100, 5_000), Duration::from_millis(1_000), DRIFT);
+        assert_eq!(left_ms(lease, at(100, 5_000)), 988);
+        assert_eq!(left_ms(lease, at(600, 5_500)), 488);
+        assert_eq!(left_ms(lease, at(1_087, 5_987)), 1);
+        assert_eq!(left_ms(lease, at(1_088, 5_988)), 0);
+        assert_eq!(left_ms(lease, at(90_000, 95_000)), 0);
+        assert_eq!(lease.ends(), Nanos(1_088 * MS));
+    }
+
+    #[test]
+    fn the_last_nanosecond_counts() {
+        let lease = Lease::new(at(0, 0), Duration::from_millis(1_000), DRIFT);
+        let end = Nanos(988 * MS);
+        assert_eq!(lease.remaining(Now { boot: Nanos(end.0 - 1), wall: Nanos(0) }).as_nanos(), 1);
+        assert!(lease.remaining(Now { boot: end, wall: Nanos(0) }).is_zero());
+    }
+
+    #[test]
+    fn drift_that_eats_the_ttl_leaves_nothing() {
+        for ttl_us in [0, 1, 1_999, 2_000, 2_020] {
+            let lease = Lease::new(at(9, 9), Duration::from_micros(ttl_us), DRIFT);
+            assert!(lease.remaining(at(9, 9)).is_zero(), "{ttl_us} us");
+        }
+        let lease = Lease::new(at(9, 9), Duration::from_micros(2_021), DRIFT);
+        assert!(!lease.remaining(at(9, 9)).is_zero());
+    }
+
+    #[test]
+    fn the_wall_clock_can_only_shorten() {
+        let lease = Lease::new(at(0, 7_200_000), Duration::from_secs(10), DRIFT);
+        assert_eq!(left_ms(lease, at(1_000, 7_201_000)), 8_898);
+        assert_eq!(left_ms(lease, at(1_000, 7_200_000 + 3_600_000)), 0, "one hour forward");
+        assert_eq!(left_ms(lease, at(1_000, 3_600_000)), 8_898, "one hour back");
+        assert_eq!(left_ms(lease, at(9_898, 3_600_000)), 0, "and still it ends by boot");
+    }
+
+    #[test]
+    fn extremes_do_not_wrap() {
+        let end = Now { boot: Nanos::NEVER, wall: Nanos::NEVER };
+        let longest =
+            Lease::new(end, Duration::from_nanos(u64::MAX), Drift { parts_per_million: u32::MAX });
+        assert!(longest.remaining(end).is_zero());
+        assert_eq!(Lease::new(end, Duration::MAX, DRIFT).ends(), Nanos::NEVER);
+        assert!(!Lease::new(end, Duration::from_secs(1), DRIFT).remaining(at(0, 0)).is_zero());
+    }
+
+    #[test]
+    fn the_longer_of_two_wins() {
+        let old = Lease::new(at(0, 0), Duration::from_secs(30), DRIFT);
+        let new = Lease::new(at(1_000, 1_000), Duration::from_secs(1), DRIFT);
+        assert_eq!(old.longer(new, at(1_000, 1_000)), old);
+        assert_eq!(new.longer(old, at(1_000, 1_000)), old);
+        assert_eq!(old.longer(new, at(29_900, 1_000)), old);
+    }
+}

@@ -1,0 +1,132 @@
+//! One lock's life, as the caller sees it.
+//!
+//! ```text
+//!          acquire                    quorum, validity left
+//!   ──────▶ Asking ───────────────────────────────────────▶ Held ◀──── extended ───┐
+//!             │  ▲                                           │ │                   │
+//!     refused │  │ pause over                       release  │ └──── extend ─▶ Extending
+//!             ▼  │                                           ▼                     │
+//!           Pausing                                      Releasing      validity over, or gone
+//!             │ out of time, or cancelled                    │                     ▼
+//!             └──────▶ refused                               └──▶ released       Lost
+//! ```
+//!
+//! Not here: what a node may hold for it, which is a [`Claim`](super::claim::Claim), one for each
+//! attempt; and the transitions, which are in `core`.
+
+use std::time::Duration;
+
+use super::ask::{Ask, Wait};
+use super::claim::ClaimId;
+use super::keys::Keys;
+use super::lease::Lease;
+use super::nodes::NodeId;
+use super::slab::Key;
+use super::time::{Nanos, Now};
+use super::vote::Votes;
+
+/// The name of a lock from its acquire to its end. Never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LockId(pub(super) Key);
+
+#[derive(Debug)]
+pub(super) struct Lock {
+    pub(super) phase: Phase,
+    /// The claim of the present attempt, or of the one that was granted.
+    pub(super) claim: ClaimId,
+    /// Counts attempts and extensions, so that an answer is never credited to a later one.
+    pub(super) round: u32,
+    pub(super) since: Now,
+    pub(super) round_until: Nanos,
+    /// The votes of the present attempt, extension or release.
+    pub(super) votes: Votes,
+    pub(super) lease: Lease,
+    pub(super) held_since: Nanos,
+    pub(super) extend_ttl: Duration,
+    pub(super) keys: Keys,
+    pub(super) ttl: Duration,
+    pub(super) wait: Wait,
+    pub(super) deadline: Nanos,
+    pub(super) pause: Pause,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Asking,
+    Extending,
+    Held,
+    Lost,
+    Pausing,
+    Releasing,
+}
+
+/// The time between two attempts.
+#[derive(Debug, Default)]
+pub(super) struct Pause {
+    pub(super) until: Nanos,
+    /// Refusals so far, which the cap grows with.
+    pub(super) refusals: u32,
+    /// Refusals in a row that won a grant.
+    pub(super) splits: u32,
+    pub(super) jitter: Duration,
+    /// When the keys that stand in the way are over, as far as it is known.
+    pub(super) expiries: Vec<(NodeId, Nanos)>,
+}
+
+impl Lock {
+    pub(super) fn new(claim: ClaimId, votes: Votes) -> Self {
+        Self {
+            phase: Phase::Asking,
+            claim,
+            round: 0,
+            since: Now::default(),
+            round_until: Nanos::NEVER,
+            votes,
+            lease: Lease::default(),
+            held_since: Nanos::default(),
+            extend_ttl: Duration::ZERO,
+            keys: Keys::default(),
+            ttl: Duration::ZERO,
+            wait: Wait::Try,
+            deadline: Nanos::NEVER,
+            pause: Pause::default(),
+        }
+    }
+
+    /// Makes a used slot a new lock.
+    pub(super) fn begin(&mut self, ask: &Ask<'_>, now: Now) {
+        self.keys.set(ask.keys());
+        self.ttl = Duration::from_millis(ttl_ms(ask.ttl));
+        (self.wait, self.deadline) = match ask.wait {
+            Wait::For(Duration::ZERO) | Wait::Try => (Wait::Try, Nanos::NEVER),
+            Wait::For(span) => (ask.wait, now.boot + span),
+            Wait::Forever => (ask.wait, Nanos::NEVER),
+        };
+        self.pause.refusals = 0;
+        self.pause.splits = 0;
+    }
+
+    pub(super) fn begin_round(&mut self, phase: Phase, now: Now, votes: Votes) {
+        self.phase = phase;
+        self.round = self.round.wrapping_add(1);
+        self.since = now;
+        self.votes = votes;
+    }
+
+    pub(super) fn waits(&self) -> bool {
+        self.wait != Wait::Try
+    }
+}
+
+impl Pause {
+    /// When the `needed`-th of the keys that stand in the way is over, if that is known.
+    pub(super) fn way_free_at(&mut self, needed: usize) -> Option<Nanos> {
+        self.expiries.sort_unstable_by_key(|&(_, at)| at);
+        self.expiries.get(needed.checked_sub(1)?).map(|&(_, at)| at)
+    }
+}
+
+/// A TTL as the nodes take it: whole milliseconds.
+pub(super) fn ttl_ms(ttl: Duration) -> u64 {
+    u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
+}

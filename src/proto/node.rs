@@ -1,0 +1,143 @@
+//! One node's conversation: its link, what is under way on it, and what is known of the server.
+//!
+//! Not here: what the answers do to locks. That is in `core`, which owns both.
+
+use std::time::Duration;
+
+use crate::resp::Decoder;
+
+use super::claim::ClaimId;
+use super::core::ViewId;
+use super::greeting::{Greeting, RunId, Step};
+use super::inbox::{Inbox, reply_limits};
+use super::lock::LockId;
+use super::pipeline::Pipeline;
+use super::script::Loaded;
+use super::time::Nanos;
+use super::vote::Cause;
+
+/// A request, as far as its answer has to be understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    Ask(ClaimId),
+    Extend {
+        claim: ClaimId,
+        round: u32,
+    },
+    Greet(Step),
+    Kill,
+    /// The remaining TTL of the key that stood in the way of this attempt.
+    Remaining {
+        lock: LockId,
+        round: u32,
+    },
+    Undo(ClaimId),
+    ViewTtl(ViewId),
+    ViewValue(ViewId),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Link {
+    /// Closed until the backoff is over.
+    Down { retry_at: Nanos },
+    /// The socket is being connected.
+    Opening { until: Nanos },
+    /// The greeting is under way. `fused`: asks may follow it before it is answered.
+    Greeting { until: Nanos, fused: bool },
+    /// The node votes.
+    Ready,
+    /// The node is no voter; what it owes is sent, then the link is closed.
+    Leaving { until: Nanos },
+}
+
+impl Link {
+    /// Whether asks and extensions can be sent.
+    pub(super) fn takes_asks(self) -> bool {
+        matches!(self, Self::Ready | Self::Greeting { fused: true, .. })
+    }
+
+    /// Whether undos can be sent.
+    pub(super) fn takes_undos(self) -> bool {
+        self.takes_asks() || matches!(self, Self::Leaving { .. })
+    }
+}
+
+/// Which server process a connection led to, and the connection's name there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Identity {
+    pub(super) run_id: RunId,
+    pub(super) client_id: Option<u64>,
+}
+
+pub(super) struct Node {
+    pub(super) link: Link,
+    pub(super) pipeline: Pipeline<Request>,
+    pub(super) inbox: Inbox,
+    pub(super) decoder: Decoder,
+    pub(super) greeting: Greeting,
+    /// The scripts that this connection has sent.
+    pub(super) loaded: Loaded,
+    /// AUTH and SELECT have succeeded here with these settings, or are not needed.
+    pub(super) proven: bool,
+    /// Of the last connection that was greeted.
+    pub(super) identity: Option<Identity>,
+    /// Links lost since the last one that was ready.
+    pub(super) failures: u32,
+    /// Whether a link was ever tried to the end, so that `cause` says something.
+    pub(super) tried: bool,
+    /// Why the node is no voter.
+    pub(super) cause: Cause,
+    /// More about a cause, in words that are safe to show.
+    pub(super) detail: Option<(Cause, String)>,
+    /// When bytes last came.
+    pub(super) heard: Nanos,
+    /// From when an ask may open the link ahead of its backoff.
+    pub(super) probe_at: Nanos,
+    /// When undos that were answered with an error are sent again.
+    pub(super) owed_at: Nanos,
+    pub(super) owed_pause: Duration,
+}
+
+impl Node {
+    pub(super) fn new(must_be_proven: bool) -> Self {
+        Self {
+            link: Link::Down { retry_at: Nanos::default() },
+            pipeline: Pipeline::new(),
+            inbox: Inbox::default(),
+            decoder: Decoder::new(reply_limits()),
+            greeting: Greeting::default(),
+            loaded: Loaded::default(),
+            proven: !must_be_proven,
+            identity: None,
+            failures: 0,
+            tried: false,
+            cause: Cause::default(),
+            detail: None,
+            heard: Nanos::default(),
+            probe_at: Nanos::default(),
+            owed_at: Nanos::NEVER,
+            owed_pause: OWED_PAUSE.0,
+        }
+    }
+
+    /// Forgets everything that belonged to the last connection.
+    pub(super) fn reset_connection(&mut self) {
+        self.pipeline.clear();
+        self.inbox.clear();
+        self.decoder = Decoder::new(reply_limits());
+        self.greeting = Greeting::default();
+        self.loaded = Loaded::default();
+        self.owed_at = Nanos::NEVER;
+    }
+
+    /// When the silence of a node that owes an answer has lasted for too long.
+    pub(super) fn dead_at(&self, dead_after: Duration) -> Option<Nanos> {
+        let oldest = self.pipeline.oldest()?;
+        Some(oldest.since.max(self.heard) + dead_after)
+    }
+}
+
+/// Undos answered with an error are sent again after pauses that double, from the first to the
+/// second.
+pub(super) const OWED_PAUSE: (Duration, Duration) =
+    (Duration::from_millis(20), Duration::from_secs(1));

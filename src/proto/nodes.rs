@@ -1,0 +1,97 @@
+//! Names for nodes, links, and sets of nodes. Not here: what a node is doing, see `node`.
+
+use std::fmt;
+
+/// The most nodes that a lock can be taken on.
+pub const MAX_NODES: usize = 32;
+
+/// One node of the configuration, by its place in it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub(super) u8);
+
+impl NodeId {
+    /// The place of the node in the configuration, from zero. People are shown this plus one.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0.into()
+    }
+}
+
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {}", self.0 + 1)
+    }
+}
+
+/// One connection's place. Each node has one command link, under the same index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub(super) u8);
+
+impl LinkId {
+    /// The place of the link, from zero: below the number of nodes.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0.into()
+    }
+
+    /// The node at the other end.
+    #[must_use]
+    pub fn node(self) -> NodeId {
+        NodeId(self.0)
+    }
+}
+
+/// A set of nodes.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct NodeSet(u32);
+
+impl NodeSet {
+    /// How many nodes are in it.
+    #[must_use]
+    pub fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Whether no node is in it.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether this node is in it.
+    #[must_use]
+    pub fn contains(self, node: NodeId) -> bool {
+        self.0 & bit(node) != 0
+    }
+
+    /// The nodes in it, in the order of the configuration.
+    pub fn iter(self) -> impl Iterator<Item = NodeId> {
+        (0..MAX_NODES as u8).map(NodeId).filter(move |&node| self.contains(node))
+    }
+
+    pub(super) fn insert(&mut self, node: NodeId) {
+        self.0 |= bit(node);
+    }
+
+    pub(super) fn remove(&mut self, node: NodeId) {
+        self.0 &= !bit(node);
+    }
+
+    pub(super) fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub(super) fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+impl fmt::Debug for NodeSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+fn bit(node: NodeId) -> u32 {
+    1 << node.0
+}

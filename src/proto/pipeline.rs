@@ -1,0 +1,154 @@
+//! The bytes on their way to a node, and the answers that are due, in order.
+//!
+//! Redis answers in the order of the requests and says no more than that, so the order is all
+//! there is to match by. A slot stays until its answer has come, however late. Not here: what a
+//! slot means.
+
+use std::collections::VecDeque;
+
+use super::time::Nanos;
+
+/// One link's outbox and the ring of requests that have no answer yet.
+#[derive(Debug)]
+pub(super) struct Pipeline<R> {
+    outbox: Vec<u8>,
+    /// Bytes at the front of the outbox that the socket took.
+    taken: usize,
+    /// Stream offset of the outbox's first byte.
+    base: u64,
+    due: VecDeque<Due<R>>,
+}
+
+/// A request whose answer is due.
+#[derive(Debug)]
+pub(super) struct Due<R> {
+    pub(super) request: R,
+    pub(super) since: Nanos,
+    /// Stream offset of its first byte.
+    start: u64,
+}
+
+impl<R> Pipeline<R> {
+    pub(super) fn new() -> Self {
+        Self { outbox: Vec::new(), taken: 0, base: 0, due: VecDeque::new() }
+    }
+
+    /// Appends a request; `encode` writes its bytes.
+    #[inline]
+    pub(super) fn push(&mut self, request: R, now: Nanos, encode: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.end();
+        encode(&mut self.outbox);
+        self.due.push_back(Due { request, since: now, start });
+    }
+
+    /// Takes the request that the next answer belongs to.
+    #[inline]
+    pub(super) fn answered(&mut self) -> Option<Due<R>> {
+        self.due.pop_front()
+    }
+
+    pub(super) fn oldest(&self) -> Option<&Due<R>> {
+        self.due.front()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.due.len()
+    }
+
+    pub(super) fn requests(&self) -> impl Iterator<Item = &R> {
+        self.due.iter().map(|due| &due.request)
+    }
+
+    pub(super) fn unsent(&self) -> &[u8] {
+        &self.outbox[self.taken..]
+    }
+
+    pub(super) fn sent(&mut self, bytes: usize) {
+        self.taken += bytes;
+        debug_assert!(self.taken <= self.outbox.len(), "the socket took what there was");
+        if self.taken == self.outbox.len() {
+            self.base += self.taken as u64;
+            self.outbox.clear();
+            self.taken = 0;
+        }
+    }
+
+    /// Takes back the first request that `wanted` finds, if no byte of it has reached the socket.
+    pub(super) fn withdraw(&mut self, wanted: impl Fn(&R) -> bool) -> bool {
+        let sent = self.base + self.taken as u64;
+        if sent == self.end() {
+            return false;
+        }
+        let Some(at) = self.due.iter().position(|due| due.start >= sent && wanted(&due.request))
+        else {
+            return false;
+        };
+        let start = self.due[at].start;
+        let end = self.due.get(at + 1).map_or_else(|| self.end(), |next| next.start);
+        self.outbox.drain((start - self.base) as usize..(end - self.base) as usize);
+        self.due.remove(at);
+        for later in self.due.range_mut(at..) {
+            later.start -= end - start;
+        }
+        true
+    }
+
+    /// The requests without an answer, and whether no byte of them reached the socket.
+    pub(super) fn into_requests(self) -> impl Iterator<Item = (R, bool)> {
+        let sent = self.base + self.taken as u64;
+        self.due.into_iter().map(move |due| (due.request, due.start >= sent))
+    }
+
+    /// Forgets everything, for a new connection; keeps the memory.
+    pub(super) fn clear(&mut self) {
+        self.outbox.clear();
+        self.due.clear();
+        self.taken = 0;
+        self.base = 0;
+    }
+
+    fn end(&self) -> u64 {
+        self.base + self.outbox.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled() -> Pipeline<u8> {
+        let mut pipeline = Pipeline::new();
+        for (request, bytes) in [(1, &b"aa"[..]), (2, b"bbb"), (3, b"c"), (2, b"dd")] {
+            pipeline.push(request, Nanos(0), |out| out.extend_from_slice(bytes));
+        }
+        pipeline
+    }
+
+    #[test]
+    fn only_an_untouched_request_is_withdrawn() {
+        let mut pipeline = filled();
+        pipeline.sent(3);
+        assert!(!pipeline.withdraw(|&r| r == 1));
+        assert!(pipeline.withdraw(|&r| r == 2), "the second 2, for the first has begun");
+        assert_eq!(pipeline.unsent(), b"bbc");
+        assert!(!pipeline.withdraw(|&r| r == 2));
+        assert!(pipeline.withdraw(|&r| r == 3));
+        assert_eq!(pipeline.unsent(), b"bb");
+        assert_eq!(pipeline.requests().copied().collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[test]
+    fn offsets_hold_after_a_withdrawal() {
+        let mut pipeline = filled();
+        assert!(pipeline.withdraw(|&r| r == 1));
+        assert!(pipeline.withdraw(|&r| r == 3));
+        assert_eq!(pipeline.unsent(), b"bbbdd");
+        pipeline.sent(3);
+        assert!(pipeline.withdraw(|&r| r == 2));
+        assert_eq!(pipeline.unsent(), b"");
+        pipeline.push(9, Nanos(0), |out| out.push(b'z'));
+        assert!(pipeline.withdraw(|&r| r == 9));
+        assert_eq!(pipeline.answered().map(|due| due.request), Some(2));
+        assert_eq!(pipeline.len(), 0);
+    }
+}

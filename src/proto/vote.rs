@@ -1,0 +1,374 @@
+//! Votes and the verdict over them.
+//!
+//! Three answers, not two: *deny* says that somebody holds the resource, *fail* says that the node
+//! is no voter now, and why. Mixing them up is what makes other clients report dead nodes as a
+//! held lock. Not here: how a reply becomes a vote, see `recipe` and `classify`.
+
+use std::fmt;
+
+use super::nodes::{MAX_NODES, NodeId, NodeSet};
+
+/// Why a node is no voter, or has not answered usefully.
+///
+/// Ordered by whose move it is: the network's, the server's, the operator's. [`Display`](fmt::Display)
+/// gives the words for an operator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum Cause {
+    /// No bytes within the time that a request has.
+    #[default]
+    NoAnswer,
+    /// The connection could not be opened in time.
+    ConnectTimeout,
+    /// Nothing listens at the address.
+    ConnectionRefused,
+    /// The connection was reset.
+    ConnectionReset,
+    /// The server closed the connection.
+    ConnectionClosed,
+    /// The address cannot be reached from here.
+    Unreachable,
+    /// The host name could not be resolved.
+    NameLookup,
+    /// Another error of the operating system; the detail names it.
+    Io,
+    /// No bytes for the dead-peer limit while answers were due.
+    DeadPeer,
+    /// The bytes are no RESP2; the detail says where and which rule.
+    Violation,
+    /// A valid reply that answers nothing we asked, or of a type that it cannot have.
+    UnexpectedReply,
+    /// More requests are under way on this link than the limit allows.
+    Backlog,
+
+    /// `LOADING`: the server reads its data from disk.
+    Loading,
+    /// `BUSY`: a script blocks the server.
+    Busy,
+    /// `MASTERDOWN`: a replica without its master.
+    MasterDown,
+    /// `MISCONF`: the server cannot write to its disk.
+    DiskTrouble,
+    /// `OOM`: the server's memory is full.
+    OutOfMemory,
+    /// `NOREPLICAS`: too few replicas to accept writes.
+    NoReplicas,
+    /// `READONLY`: the server became a replica.
+    ReadOnly,
+    /// `CLUSTERDOWN`, `TRYAGAIN`, `UNKILLABLE`, `EXECABORT`: the server cannot serve this now.
+    Unavailable,
+    /// The server has no room for another client.
+    MaxClients,
+    /// An error that redbolt does not know; the detail gives its text.
+    ServerError,
+
+    /// `NOAUTH`: the server wants a password and none is configured.
+    PasswordMissing,
+    /// `WRONGPASS`, or `AUTH` refused: user or password is wrong.
+    WrongPassword,
+    /// `NOPERM`: the user may not run a command that locks need; the detail names it.
+    NoPermission,
+    /// `DENIED`: protected mode.
+    ProtectedMode,
+    /// The database does not exist.
+    NoSuchDatabase,
+    /// A command that locks need does not exist or has been renamed.
+    UnknownCommand,
+    /// `WRONGTYPE`: the key holds data of another kind.
+    WrongType,
+    /// The server is a replica.
+    Replica,
+    /// The server runs in cluster mode.
+    ClusterMode,
+    /// Another node of the configuration is the same server; the detail says which.
+    SameServer,
+    /// The server may evict keys: `maxmemory` is set with an evicting policy.
+    Evicting,
+}
+
+impl Cause {
+    /// Whether only an operator can mend it, so that waiting and asking again is pointless.
+    #[must_use]
+    pub fn is_configuration(self) -> bool {
+        self as u8 >= Self::PasswordMissing as u8
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoAnswer => "no answer in time",
+            Self::ConnectTimeout => "no connection in time",
+            Self::ConnectionRefused => "connection refused",
+            Self::ConnectionReset => "connection reset",
+            Self::ConnectionClosed => "connection closed by the server",
+            Self::Unreachable => "unreachable",
+            Self::NameLookup => "host name not found",
+            Self::Io => "input/output error",
+            Self::DeadPeer => "silent for too long",
+            Self::Violation => "not a Redis server (protocol violation)",
+            Self::UnexpectedReply => "not a Redis server (unexpected reply)",
+            Self::Backlog => "too many requests under way",
+            Self::Loading => "LOADING: the server is still reading its data",
+            Self::Busy => "BUSY: a script blocks the server",
+            Self::MasterDown => "MASTERDOWN: a replica without its master",
+            Self::DiskTrouble => "MISCONF: the server cannot save to disk",
+            Self::OutOfMemory => "OOM: the server's memory is full",
+            Self::NoReplicas => "NOREPLICAS: too few replicas to accept writes",
+            Self::ReadOnly => "READONLY: the server is a replica",
+            Self::Unavailable => "the server cannot serve this now",
+            Self::MaxClients => "the server has no room for another client",
+            Self::ServerError => "unknown server error",
+            Self::PasswordMissing => "NOAUTH: the server wants a password",
+            Self::WrongPassword => "WRONGPASS: wrong user or password",
+            Self::NoPermission => "NOPERM: the user lacks a permission",
+            Self::ProtectedMode => "DENIED: the server is in protected mode",
+            Self::NoSuchDatabase => "no such database",
+            Self::UnknownCommand => "a needed command is missing or renamed",
+            Self::WrongType => "WRONGTYPE: the key holds other data",
+            Self::Replica => "a replica, not a master",
+            Self::ClusterMode => "in cluster mode",
+            Self::SameServer => "the same server as another node",
+            Self::Evicting => "may evict locks: maxmemory is set with an evicting policy",
+        })
+    }
+}
+
+/// One node's answer in an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vote {
+    /// The node keeps the lock for us.
+    Grant,
+    /// The node says that somebody else holds it.
+    Deny,
+    /// The node did not answer usefully.
+    Fail(Cause),
+}
+
+/// What the votes amount to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Votes to come can still change it.
+    Undecided,
+    /// A quorum granted.
+    Granted,
+    /// A quorum voted, and too many denied: somebody holds it.
+    Contended,
+    /// Too many nodes are no voters.
+    NoQuorum,
+}
+
+/// The votes of one attempt.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Votes {
+    nodes: u8,
+    quorum: u8,
+    grants: NodeSet,
+    denies: NodeSet,
+    fails: NodeSet,
+    causes: [Cause; MAX_NODES],
+}
+
+impl Votes {
+    pub(super) fn new(nodes: u8, quorum: u8) -> Self {
+        debug_assert!(nodes as usize <= MAX_NODES && quorum > nodes / 2 && quorum <= nodes);
+        let none = NodeSet::default();
+        let causes = [Cause::default(); MAX_NODES];
+        Self { nodes, quorum, grants: none, denies: none, fails: none, causes }
+    }
+
+    /// How many nodes there are.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.nodes.into()
+    }
+
+    /// How many grants make a lock.
+    #[must_use]
+    pub fn quorum(&self) -> usize {
+        self.quorum.into()
+    }
+
+    /// The nodes that granted.
+    #[must_use]
+    pub fn grants(&self) -> NodeSet {
+        self.grants
+    }
+
+    /// The nodes that denied.
+    #[must_use]
+    pub fn denies(&self) -> NodeSet {
+        self.denies
+    }
+
+    /// The nodes that were no voters.
+    #[must_use]
+    pub fn fails(&self) -> NodeSet {
+        self.fails
+    }
+
+    /// What this node said; `None` if it was never heard or not waited for.
+    #[must_use]
+    pub fn of(&self, node: NodeId) -> Option<Vote> {
+        if self.grants.contains(node) {
+            Some(Vote::Grant)
+        } else if self.denies.contains(node) {
+            Some(Vote::Deny)
+        } else if self.fails.contains(node) {
+            Some(Vote::Fail(self.causes[node.index()]))
+        } else {
+            None
+        }
+    }
+
+    /// The one place where votes become a verdict.
+    ///
+    /// Early in both directions: it is decided as soon as no vote to come can change it.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let (nodes, quorum) = (self.nodes(), self.quorum());
+        let (grants, denies, fails) = (self.grants.len(), self.denies.len(), self.fails.len());
+        if grants >= quorum {
+            Verdict::Granted
+        } else if fails > nodes - quorum {
+            Verdict::NoQuorum
+        } else if denies + fails > nodes - quorum && grants + denies >= quorum {
+            Verdict::Contended
+        } else {
+            Verdict::Undecided
+        }
+    }
+
+    /// Whether enough nodes voted to say that somebody holds the resource.
+    #[must_use]
+    pub fn is_contended(&self) -> bool {
+        self.verdict() == Verdict::Contended
+    }
+
+    /// Counts a node's vote. A node has one: a later vote replaces an earlier one.
+    pub(super) fn cast(&mut self, node: NodeId, vote: Vote) {
+        debug_assert!(node.0 < self.nodes);
+        self.grants.remove(node);
+        self.denies.remove(node);
+        self.fails.remove(node);
+        match vote {
+            Vote::Grant => self.grants.insert(node),
+            Vote::Deny => self.denies.insert(node),
+            Vote::Fail(cause) => {
+                self.fails.insert(node);
+                self.causes[node.index()] = cause;
+            }
+        }
+    }
+
+    /// The nodes that have not voted.
+    pub(super) fn missing(&self) -> NodeSet {
+        let mut all = NodeSet::default();
+        for node in (0..self.nodes).map(NodeId) {
+            all.insert(node);
+        }
+        all.without(self.grants.or(self.denies).or(self.fails))
+    }
+
+    /// Whether an operator has to act before a quorum is possible.
+    pub(super) fn is_misconfigured(&self) -> bool {
+        let wrong =
+            self.fails.iter().filter(|node| self.causes[node.index()].is_configuration()).count();
+        wrong > self.nodes() - self.quorum()
+    }
+}
+
+impl fmt::Debug for Votes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = (0..self.nodes).map(NodeId);
+        f.debug_map().entries(all.map(|node| (node, self.of(node)))).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the verdict must be once everybody has voted, counted the long way.
+    fn final_verdict(quorum: usize, votes: &[Option<Vote>]) -> Verdict {
+        let count =
+            |wanted: fn(&Vote) -> bool| votes.iter().flatten().filter(|vote| wanted(vote)).count();
+        let grants = count(|v| *v == Vote::Grant);
+        let denies = count(|v| *v == Vote::Deny);
+        match (grants >= quorum, grants + denies >= quorum) {
+            (true, _) => Verdict::Granted,
+            (_, true) => Verdict::Contended,
+            _ => Verdict::NoQuorum,
+        }
+    }
+
+    fn tally(nodes: u8, quorum: u8, cast: &[Option<Vote>]) -> Votes {
+        let mut votes = Votes::new(nodes, quorum);
+        for (node, vote) in cast.iter().enumerate() {
+            if let Some(vote) = vote {
+                votes.cast(NodeId(node as u8), *vote);
+            }
+        }
+        votes
+    }
+
+    /// All finals that can still come of a partial ballot.
+    fn reachable(quorum: u8, cast: &mut Vec<Option<Vote>>, at: usize, found: &mut Vec<Verdict>) {
+        let Some(open) = (at..cast.len()).find(|&i| cast[i].is_none()) else {
+            let verdict = final_verdict(quorum.into(), cast);
+            if !found.contains(&verdict) {
+                found.push(verdict);
+            }
+            return;
+        };
+        for vote in [Vote::Grant, Vote::Deny, Vote::Fail(Cause::Loading)] {
+            cast[open] = Some(vote);
+            reachable(quorum, cast, open + 1, found);
+        }
+        cast[open] = None;
+    }
+
+    /// Every partial ballot of up to five nodes, and so every order and outcome: the verdict is
+    /// decided exactly when all completions agree, with one early exception for grants.
+    #[test]
+    fn verdicts_exhaustively() {
+        let choices = [None, Some(Vote::Grant), Some(Vote::Deny), Some(Vote::Fail(Cause::Loading))];
+        let mut ballots = 0;
+        for nodes in 1..=5u8 {
+            for quorum in nodes / 2 + 1..=nodes {
+                for code in 0..4u32.pow(nodes.into()) {
+                    let mut cast: Vec<_> = (0..u32::from(nodes))
+                        .map(|node| choices[(code / 4u32.pow(node) % 4) as usize])
+                        .collect();
+                    let verdict = tally(nodes, quorum, &cast).verdict();
+                    let mut finals = Vec::new();
+                    reachable(quorum, &mut cast, 0, &mut finals);
+                    match finals[..] {
+                        [only] => assert_eq!(verdict, only, "{cast:?}"),
+                        _ => assert_eq!(verdict, Verdict::Undecided, "{cast:?} -> {finals:?}"),
+                    }
+                    ballots += 1;
+                }
+            }
+        }
+        assert_eq!(ballots, 4 + 16 + 2 * 64 + 2 * 256 + 3 * 1024);
+    }
+
+    #[test]
+    fn a_node_votes_once() {
+        let mut votes = Votes::new(3, 2);
+        for _ in 0..5 {
+            votes.cast(NodeId(0), Vote::Grant);
+        }
+        assert_eq!(votes.verdict(), Verdict::Undecided);
+        votes.cast(NodeId(0), Vote::Fail(Cause::NoAnswer));
+        assert_eq!((votes.grants().len(), votes.fails().len()), (0, 1));
+    }
+
+    #[test]
+    fn only_an_operator_mends_configuration() {
+        assert!(Cause::WrongPassword.is_configuration() && Cause::Evicting.is_configuration());
+        assert!(!Cause::ServerError.is_configuration() && !Cause::Loading.is_configuration());
+    }
+}
