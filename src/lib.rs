@@ -2,7 +2,17 @@
 
 #![deny(missing_docs, unsafe_code)]
 
+mod front;
+pub mod net;
 pub mod proto;
 pub mod resp;
 
-pub use proto::{Ask, Wait};
+pub use front::{
+    AcquireError, Client, Config, ConfigBuilder, ConfigError, Driver, Ending, ExtendError, Held,
+    Inspection, InspectionVerdict, LockGuard, NodeInspection, NodeReport, NodeStatus, NodeVote,
+    RefusalReport,
+};
+pub use proto::{
+    Ask, Cause, Confirmed, Event, Holder, InputError, KeyState, LockId, LossCause, NodeState,
+    Refusal, Settings, Vote, Wait, Why,
+};

@@ -181,7 +181,8 @@ impl Config {
         &self.settings.nodes[node.index()]
     }
 
-    pub(super) fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<> {
+    /// All nodes, in order.
+    pub fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<> {
         (0..self.settings.nodes.len() as u8).map(NodeId)
     }
 

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use super::ask::{Ask, Wait};
 use super::claim::ClaimId;
+use super::event::LossCause;
 use super::keys::Keys;
 use super::lease::Lease;
 use super::nodes::NodeId;
@@ -55,7 +56,7 @@ pub(super) enum Phase {
     Asking,
     Extending,
     Held,
-    Lost,
+    Lost(LossCause),
     Pausing,
     Releasing,
 }

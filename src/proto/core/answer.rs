@@ -15,6 +15,9 @@ impl Core {
     /// The socket filled the first `bytes` of [`space`](Self::space). Read the clock after the read.
     pub fn received(&mut self, link: LinkId, bytes: usize, now: Now) {
         let (now, id) = (self.clamp(now), link.node());
+        if matches!(self.node(id).link, Link::Down { .. } | Link::Opening { .. }) {
+            return;
+        }
         // Out of the node, so that tokens can borrow it while the answers change everything else.
         let mut inbox = std::mem::take(&mut self.node_mut(id).inbox);
         inbox.filled(bytes);

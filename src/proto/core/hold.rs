@@ -167,7 +167,7 @@ impl Core {
     /// Nothing is sent: what the nodes still keep protects whatever the holder is doing.
     fn lose(&mut self, id: LockId, cause: LossCause) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        lock.phase = Phase::Lost;
+        lock.phase = Phase::Lost(cause);
         let claim = lock.claim;
         if let Some(claim) = self.claims.find_mut(claim.0) {
             claim.queued = Default::default();
@@ -208,7 +208,7 @@ impl Core {
             }
             Phase::Pausing => self.refuse(id, Why::Cancelled, now),
             Phase::Extending | Phase::Held => self.begin_release(id, now),
-            Phase::Lost => {
+            Phase::Lost(_) => {
                 self.locks.free(id.0);
                 self.abandon(claim, now);
             }

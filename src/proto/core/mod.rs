@@ -24,7 +24,7 @@ use self::view::Viewing;
 use super::claim::{Claim, ClaimId};
 use super::config::Config;
 use super::entropy::Entropy;
-use super::event::{Event, LinkOp, NodeState};
+use super::event::{Event, LinkOp, LossCause, NodeState};
 use super::lease::Lease;
 use super::lock::{Lock, LockId, Phase};
 use super::node::{Link, Node};
@@ -116,12 +116,30 @@ impl Core {
         (*of == cause).then_some(words)
     }
 
-    /// Whether some node still owes the confirmation of a release or an undo.
+    /// How a lock was lost; `None` while it is not. A lock that is no longer known has been over for
+    /// longer than its TTL.
+    #[must_use]
+    pub fn loss(&self, id: LockId) -> Option<LossCause> {
+        match self.locks.find(id.0).map(|lock| lock.phase) {
+            None => Some(LossCause::Expired),
+            Some(Phase::Lost(cause)) => Some(cause),
+            Some(_) => None,
+        }
+    }
+
+    /// The votes of a lock's present attempt, extension or release.
+    #[must_use]
+    pub fn votes(&self, id: LockId) -> Option<&Votes> {
+        self.locks.find(id.0).map(|lock| &lock.votes)
+    }
+
+    /// Whether a node that can be reached still owes the confirmation of a release or an undo.
     #[must_use]
     pub fn owes(&self) -> bool {
+        let reached = |node: NodeId| self.node(node).link.takes_undos();
         (0..self.claims.capacity())
             .filter_map(|at| self.claims.find(self.claims.at(at)?))
-            .any(|claim| !claim.owed.is_empty())
+            .any(|claim| claim.owed.iter().any(reached))
     }
 
     /// The bytes that wait to be written to a link.
@@ -201,7 +219,7 @@ impl Core {
             Phase::Pausing => self.pause_due(id, now),
             Phase::Extending | Phase::Held => self.lease_due(id, now),
             Phase::Releasing => self.release_due(id, now),
-            Phase::Lost => self.lost_due(id, now),
+            Phase::Lost(_) => self.lost_due(id, now),
         }
     }
 

@@ -1,0 +1,249 @@
+//! The blocking front: writes and reads happen on the calling thread.
+//!
+//! No thread stands behind it, so nothing happens between calls: a lock is extended when the caller
+//! extends it, and what a release could not write goes with the next call, or with the client's
+//! own drop. Not here: anything about the protocol.
+
+use std::cell::{RefCell, RefMut};
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::config::Config;
+use super::driver::Driver;
+use super::guard::{Ending, LockGuard};
+use super::inspection::Inspection;
+use super::report::{NodeReport, RefusalReport};
+use crate::proto::{Ask, Event, InputError, LockId, LossCause, NodeState, Refusal, ViewId, Why};
+
+/// Takes locks on the calling thread. `Send`, not `Sync`: one for each thread.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use redbolt::{Ask, Client, Config, Wait};
+///
+/// let config = Config::builder()
+///     .node("10.0.0.1")?.node("10.0.0.2")?.node("10.0.0.3")?
+///     .build()?;
+/// let client = Client::new(config)?;
+/// let ask = Ask::new(b"job").wait(Wait::For(Duration::from_secs(2)));
+/// let mut lock = client.acquire(ask)?;
+/// // ... do the work while lock.is_valid() ...
+/// lock.extend(Duration::from_secs(10))?;
+/// println!("{:?}", lock.release());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Client {
+    driver: RefCell<Driver>,
+}
+
+impl Client {
+    /// Begins to connect to all nodes. A node that cannot be reached is no error here.
+    ///
+    /// # Errors
+    ///
+    /// The system has no file descriptors left.
+    pub fn new(config: Config) -> io::Result<Self> {
+        Ok(Self { driver: RefCell::new(Driver::new(config)?) })
+    }
+
+    /// Waits until every node is ready or known not to be, for at most `within`, and tells which.
+    ///
+    /// Without it the first acquisition waits for the connections as far as it needs them.
+    pub fn warm_up(&self, within: Duration) -> NodeReport {
+        let mut driver = self.driver.borrow_mut();
+        let until = Instant::now() + within;
+        driver.connect();
+        loop {
+            let report = driver.nodes();
+            let left = until.saturating_duration_since(Instant::now());
+            let settled = report.nodes.iter().all(|node| node.state != NodeState::Connecting);
+            if settled || left.is_zero() {
+                return report;
+            }
+            let wait = driver.deadline().map_or(left, |deadline| deadline.min(left));
+            driver.wait(Some(wait));
+        }
+    }
+
+    /// Takes a lock, waiting for as long as the ask says.
+    ///
+    /// The guard releases the lock when it is dropped, without waiting for the nodes. Nothing
+    /// extends it but [`LockGuard::extend`].
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Input`] at the door; [`AcquireError::Refused`] with every node's vote. In
+    /// both cases nothing of the attempt stays on the nodes, or the undo is on its way.
+    pub fn acquire(&self, ask: Ask<'_>) -> Result<LockGuard<'_>, AcquireError> {
+        let mut driver = self.driver.borrow_mut();
+        let id = driver.acquire(&ask)?;
+        match outcome(&mut driver, id) {
+            Event::Refused(_, refusal) => Err(AcquireError::Refused(driver.report(&refusal))),
+            _ if driver.remaining(id).is_zero() => {
+                // The process was stopped between the last reply and here.
+                let refusal = granted_too_late(&mut driver, id);
+                Err(AcquireError::Refused(driver.report(&refusal)))
+            }
+            _ => Ok(LockGuard::new(self, id)),
+        }
+    }
+
+    /// Runs `work` under a lock, and releases the lock also if `work` panics.
+    ///
+    /// A lease can end while `work` runs: what is returned says whether the lock was still held
+    /// when the work was done.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire); `work` is not run then.
+    pub fn with<T>(
+        &self,
+        ask: Ask<'_>,
+        work: impl FnOnce(&mut LockGuard<'_>) -> T,
+    ) -> Result<Held<T>, AcquireError> {
+        let mut guard = self.acquire(ask)?;
+        let value = work(&mut guard);
+        Ok(Held { value, ending: guard.release() })
+    }
+
+    /// Asks all nodes who holds `resource`. Takes no lock and writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// The name of the resource is empty or too long.
+    pub fn inspect(&self, resource: &[u8]) -> Result<Inspection, InputError> {
+        let mut driver = self.driver.borrow_mut();
+        let id = driver.inspect(resource)?;
+        Ok(viewed(&mut driver, id))
+    }
+
+    /// The configuration it was made with.
+    #[must_use]
+    pub fn config(&self) -> Config {
+        self.driver.borrow().config().clone()
+    }
+
+    pub(super) fn driver(&self) -> RefMut<'_, Driver> {
+        self.driver.borrow_mut()
+    }
+}
+
+impl Drop for Client {
+    /// Gives releases that are still under way up to 50 ms to be confirmed.
+    fn drop(&mut self) {
+        let driver = self.driver.get_mut();
+        let until = Instant::now() + LAST_RELEASES;
+        while driver.owes() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            driver.wait(Some(driver.deadline().map_or(left, |deadline| deadline.min(left))));
+        }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
+/// Takes turns until this lock has an outcome. Events of other guards' locks are dropped: a guard
+/// asks the core, which knows.
+pub(super) fn outcome(driver: &mut Driver, id: LockId) -> Event {
+    loop {
+        while let Some(event) = driver.poll_event() {
+            let of = match event {
+                Event::Extended(of) | Event::Granted(of) => of,
+                Event::Lost(of, _) | Event::Released(of, _) => of,
+                Event::NotExtended(of, _) | Event::Refused(of, _) => of,
+                _ => continue,
+            };
+            if of == id {
+                return event;
+            }
+        }
+        driver.wait(driver.deadline());
+    }
+}
+
+fn viewed(driver: &mut Driver, id: ViewId) -> Inspection {
+    loop {
+        if let Some(inspection) = driver.take_inspection(id) {
+            return inspection;
+        }
+        driver.wait(driver.deadline());
+        while driver.poll_event().is_some() {}
+    }
+}
+
+fn granted_too_late(driver: &mut Driver, id: LockId) -> Refusal {
+    let votes = *driver.votes(id).expect("a lock is known until it is released");
+    driver.release(id);
+    Refusal { why: Why::Expired, votes, remaining: None }
+}
+
+/// The result of [`Client::with`].
+#[derive(Debug)]
+#[must_use = "it says whether the lock was held to the end"]
+pub struct Held<T> {
+    /// What the work returned.
+    pub value: T,
+    /// Whether the lock was released, or had been lost before.
+    pub ending: Ending,
+}
+
+/// Why a lock was not granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AcquireError {
+    /// The ask cannot be carried out, whatever the nodes say.
+    Input(InputError),
+    /// The nodes refused it.
+    Refused(RefusalReport),
+}
+
+impl fmt::Display for AcquireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Input(error) => error.fmt(f),
+            Self::Refused(report) => report.fmt(f),
+        }
+    }
+}
+
+impl Error for AcquireError {}
+
+impl From<InputError> for AcquireError {
+    fn from(error: InputError) -> Self {
+        Self::Input(error)
+    }
+}
+
+/// Why a lock was not extended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExtendError {
+    /// The extension cannot be carried out, whatever the nodes say.
+    Input(InputError),
+    /// The lock is over. Stop what it protects.
+    Lost(LossCause),
+    /// No quorum extended it. It is held until its validity ends, and may be tried again.
+    Refused(RefusalReport),
+}
+
+impl fmt::Display for ExtendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Input(error) => error.fmt(f),
+            Self::Lost(cause) => write!(f, "the lock is lost: {cause}"),
+            Self::Refused(report) => report.fmt(f),
+        }
+    }
+}
+
+impl Error for ExtendError {}
+
+/// How long a client's drop waits for confirmations of releases.
+const LAST_RELEASES: Duration = Duration::from_millis(50);

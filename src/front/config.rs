@@ -1,0 +1,227 @@
+//! The configuration of a front: the core's, and the addresses.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::net::{Address, AddressError};
+use crate::proto::{self, NodeId, Settings, SettingsError};
+
+/// Which nodes, and how. Cheap to clone.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let config = redbolt::Config::builder()
+///     .node("redis://10.0.0.1")?
+///     .node("valkey://:secret@10.0.0.2:6380/1")?
+///     .node("unix:///run/redis.sock")?
+///     .answer_within(Duration::from_millis(20))
+///     .build()?;
+/// assert_eq!(config.quorum(), 2);
+/// # Ok::<(), redbolt::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Config {
+    core: Arc<proto::Config>,
+    addresses: Arc<[Address]>,
+}
+
+impl Config {
+    /// Begins a configuration with the defaults of [`Settings`].
+    pub fn builder() -> ConfigBuilder {
+        ConfigBuilder { settings: Settings::default(), addresses: Vec::new() }
+    }
+
+    /// How many nodes there are.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.core.nodes()
+    }
+
+    /// How many grants make a lock.
+    #[must_use]
+    pub fn quorum(&self) -> usize {
+        self.core.quorum()
+    }
+
+    /// Everything else that was chosen.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        self.core.settings()
+    }
+
+    /// Where the nodes listen, in the order in which they were given.
+    #[must_use]
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    pub(super) fn core(&self) -> Arc<proto::Config> {
+        Arc::clone(&self.core)
+    }
+
+    pub(super) fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<> {
+        self.core.node_ids()
+    }
+
+    /// A node as people know it: its number from one, and its address.
+    pub(super) fn address(&self, node: NodeId) -> &Address {
+        &self.addresses[node.index()]
+    }
+}
+
+/// Gathers a [`Config`]. Each method says what it changes; the defaults are those of
+/// [`Settings`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until build"]
+pub struct ConfigBuilder {
+    settings: Settings,
+    addresses: Vec<Address>,
+}
+
+impl ConfigBuilder {
+    /// Adds a node: `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`,
+    /// `valkey://…`, or `unix:///path[?db=n]`. Nothing is looked up or connected yet.
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be read. The error shows no user and no password.
+    pub fn node(mut self, address: &str) -> Result<Self, ConfigError> {
+        let (address, settings) = Address::parse(address)?;
+        self.addresses.push(address);
+        self.settings.nodes.push(settings);
+        Ok(self)
+    }
+
+    /// How many grants make a lock: more than half of the nodes.
+    pub fn quorum(mut self, quorum: usize) -> Self {
+        self.settings.quorum = Some(quorum);
+        self
+    }
+
+    /// The longest TTL that is accepted. See [`Settings::max_ttl`].
+    pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.settings.max_ttl = max_ttl;
+        self
+    }
+
+    /// How long a lock may be held by extending it. See [`Settings::max_hold`].
+    pub fn max_hold(mut self, max_hold: Option<Duration>) -> Self {
+        self.settings.max_hold = max_hold;
+        self
+    }
+
+    /// The rate of drift, in parts per million. See [`Settings::drift_ppm`].
+    pub fn drift_ppm(mut self, drift_ppm: u32) -> Self {
+        self.settings.drift_ppm = drift_ppm;
+        self
+    }
+
+    /// How long a node may take to answer. See [`Settings::answer_within`].
+    pub fn answer_within(mut self, span: Duration) -> Self {
+        self.settings.answer_within = span;
+        self
+    }
+
+    /// How long opening a connection may take. See [`Settings::connect_within`].
+    pub fn connect_within(mut self, span: Duration) -> Self {
+        self.settings.connect_within = span;
+        self
+    }
+
+    /// The silence after which a connection is given up. See [`Settings::dead_after`].
+    pub fn dead_after(mut self, span: Duration) -> Self {
+        self.settings.dead_after = span;
+        self
+    }
+
+    /// Who we are, for the operator who looks at a lock. See [`Settings::label`].
+    pub fn label(mut self, label: &[u8]) -> Self {
+        self.settings.label = label.to_vec();
+        self
+    }
+
+    /// The name of our connections. See [`Settings::client_name`].
+    pub fn client_name(mut self, name: &[u8]) -> Self {
+        self.settings.client_name = name.to_vec();
+        self
+    }
+
+    /// Whether a node that may evict locks may vote. See [`Settings::accept_evicting`].
+    pub fn accept_evicting(mut self, accept: bool) -> Self {
+        self.settings.accept_evicting = accept;
+        self
+    }
+
+    /// Checks it all.
+    ///
+    /// # Errors
+    ///
+    /// No nodes, more than 32, the same address twice, or a value out of its range.
+    pub fn build(self) -> Result<Config, ConfigError> {
+        let core = proto::Config::new(self.settings)?;
+        for (second, address) in self.addresses.iter().enumerate() {
+            let earlier = self.addresses[..second].iter().position(|other| other == address);
+            if let Some(first) = earlier {
+                return Err(ConfigError::Duplicate { first, second, address: address.clone() });
+            }
+        }
+        Ok(Config { core: Arc::new(core), addresses: self.addresses.into() })
+    }
+}
+
+/// A configuration that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A node's address cannot be read.
+    Address(AddressError),
+    /// Two nodes have the same address.
+    Duplicate {
+        /// Place of the first, from zero.
+        first: usize,
+        /// Place of the second.
+        second: usize,
+        /// Their address.
+        address: Address,
+    },
+    /// A setting is out of its range.
+    Settings(SettingsError),
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(error) => error.fmt(f),
+            Self::Duplicate { first, second, address } => {
+                let (first, second) = (first + 1, second + 1);
+                write!(f, "nodes {first} and {second} have the same address {address}")
+            }
+            Self::Settings(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for ConfigError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Address(error) => Some(error),
+            Self::Duplicate { .. } => None,
+            Self::Settings(error) => Some(error),
+        }
+    }
+}
+
+impl From<AddressError> for ConfigError {
+    fn from(error: AddressError) -> Self {
+        Self::Address(error)
+    }
+}
+
+impl From<SettingsError> for ConfigError {
+    fn from(error: SettingsError) -> Self {
+        Self::Settings(error)
+    }
+}

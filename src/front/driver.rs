@@ -1,0 +1,293 @@
+//! The embedded front: a lock client inside somebody else's loop.
+//!
+//! No thread and no waiting. The host tells it of readiness and of its deadline passing; outcomes
+//! are events. It reads the clock itself, after the last read. Not here: blocking, see `client`.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use mio::{Events, Poll, Registry};
+
+use super::config::Config;
+use super::inspection::Inspection;
+use super::report::{NodeReport, RefusalReport};
+use crate::net::{Sockets, now};
+use crate::proto::{
+    Ask, Core, Event, InputError, Lease, LockId, LossCause, NodeId, NodeState, Refusal, ViewId,
+    Votes,
+};
+
+/// Locks for a program with an event loop of its own.
+///
+/// Two ways to embed it:
+///
+/// * [`new`](Self::new): it has an epoll of its own, which is one file descriptor ([`AsFd`]). Watch
+///   that for readability in any loop, and call [`turn`](Self::turn) when it is readable or when
+///   [`deadline`](Self::deadline) has passed.
+/// * [`in_registry`](Self::in_registry): its sockets live in the host's `mio::Poll`, under tokens that
+///   the host chose. Pass events to [`on_event`](Self::on_event), then call `turn`.
+///
+/// Commands return at once and their bytes are written at once; the outcome is an
+/// [`Event`]. After every command or turn, take events until there are none and ask
+/// for the deadline anew.
+///
+/// Dropping it closes the connections. Locks that are still held stay on the nodes until their TTL
+/// is over: release them first and take turns until [`owes`](Self::owes) is false.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use redbolt::{Ask, Config, Driver, proto::Event};
+///
+/// let config = Config::builder().node("127.0.0.1:6379")?.build()?;
+/// let mut driver = Driver::new(config)?;
+/// let id = driver.acquire(&Ask::new(b"job"))?;
+/// // In the host's loop, whenever the driver's file descriptor is readable or its deadline passed:
+/// driver.turn();
+/// while let Some(event) = driver.poll_event() {
+///     match event {
+///         Event::Granted(granted) if granted == id => {
+///             println!("held for {:?}", driver.remaining(id));
+///             driver.release(id);
+///         }
+///         Event::Refused(_, refusal) => println!("{}", driver.report(&refusal)),
+///         _ => {}
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Driver {
+    config: Config,
+    sockets: Sockets,
+    /// `None` in a host's registry.
+    own: Option<Box<OwnPoll>>,
+}
+
+struct OwnPoll {
+    poll: Poll,
+    events: Events,
+}
+
+impl Driver {
+    /// A driver with an epoll of its own. It begins to connect; a node that cannot be reached is no
+    /// error.
+    ///
+    /// # Errors
+    ///
+    /// The system has no file descriptors left.
+    pub fn new(config: Config) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let registry = poll.registry().try_clone()?;
+        // Each socket and the resolver are ready at most once in a turn.
+        let events = Events::with_capacity(2 * Self::tokens_needed(&config));
+        Self::start(config, registry, 0, Some(Box::new(OwnPoll { poll, events })))
+    }
+
+    /// A driver whose sockets live in a host's loop, under `tokens`, of which
+    /// [`tokens_needed`](Self::tokens_needed) says how many there must be.
+    ///
+    /// # Errors
+    ///
+    /// The range is too small, or the system has no file descriptors left.
+    pub fn in_registry(
+        config: Config,
+        registry: &Registry,
+        tokens: Range<usize>,
+    ) -> io::Result<Self> {
+        let needed = Self::tokens_needed(&config);
+        if tokens.len() < needed {
+            let text = format!("{} tokens given, {needed} needed", tokens.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        Self::start(config, registry.try_clone()?, tokens.start, None)
+    }
+
+    /// How many `mio::Token`s a driver of this configuration uses: one for each node, one for name
+    /// look-ups, and one more for each node, for the links on which waiters will be told of releases.
+    #[must_use]
+    pub fn tokens_needed(config: &Config) -> usize {
+        2 * config.nodes() + 1
+    }
+
+    fn start(
+        config: Config,
+        registry: Registry,
+        first_token: usize,
+        own: Option<Box<OwnPoll>>,
+    ) -> io::Result<Self> {
+        // The first failure to draw is told here; later ones cannot be, so they end the process
+        // rather than let a token be guessed.
+        getrandom::fill(&mut [0; 16]).map_err(io::Error::other)?;
+        let core = Core::new(config.core(), |bytes| {
+            getrandom::fill(bytes).expect("the system's source of randomness stays available");
+        });
+        let sockets = Sockets::new(core, config.addresses(), registry, first_token)?;
+        let mut driver = Self { config, sockets, own };
+        driver.sockets.drive();
+        Ok(driver)
+    }
+
+    /// Asks all nodes for a lock. The outcome is [`Event::Granted`] or [`Event::Refused`].
+    ///
+    /// # Errors
+    ///
+    /// The ask is refused at the door, and nothing is sent.
+    pub fn acquire(&mut self, ask: &Ask<'_>) -> Result<LockId, InputError> {
+        let id = self.sockets.core_mut().acquire(ask, now())?;
+        self.sockets.settle();
+        Ok(id)
+    }
+
+    /// Asks all nodes to keep a held lock for `ttl` more. The outcome is [`Event::Extended`],
+    /// [`Event::NotExtended`] or [`Event::Lost`].
+    ///
+    /// # Errors
+    ///
+    /// It is not held, an extension is under way, or the TTL is out of its range.
+    pub fn extend(&mut self, id: LockId, ttl: Duration) -> Result<(), InputError> {
+        let outcome = self.sockets.core_mut().extend(id, ttl, now());
+        self.sockets.settle();
+        outcome
+    }
+
+    /// Lets go of a lock, or cancels its acquisition; see
+    /// [`Core::release`] for the outcomes.
+    pub fn release(&mut self, id: LockId) {
+        self.sockets.core_mut().release(id, now());
+        self.sockets.settle();
+    }
+
+    /// Asks all nodes who holds `resource`, without taking part. The outcome is
+    /// [`Event::Viewed`].
+    ///
+    /// # Errors
+    ///
+    /// The name of the resource is empty or too long.
+    pub fn inspect(&mut self, resource: &[u8]) -> Result<ViewId, InputError> {
+        let id = self.sockets.core_mut().inspect(resource, now())?;
+        self.sockets.settle();
+        Ok(id)
+    }
+
+    /// The result of an inspection that is complete, once.
+    pub fn take_inspection(&mut self, id: ViewId) -> Option<Inspection> {
+        let view = self.sockets.core_mut().take_view(id)?;
+        Some(Inspection::new(&self.config, self.sockets.core(), view))
+    }
+
+    /// Connects to all nodes that are not connected, ahead of their backoff.
+    pub fn connect(&mut self) {
+        self.sockets.core_mut().open_all(now());
+        self.sockets.settle();
+    }
+
+    /// Takes a readiness event of the host's loop; `false` if it is not for this driver.
+    pub fn on_event(&mut self, event: &mio::event::Event) -> bool {
+        self.sockets.on_event(event)
+    }
+
+    /// Does everything that can be done now, without waiting.
+    ///
+    /// Call it when the file descriptor is readable, after events were passed on, and when the
+    /// deadline has passed. Calling it at other times is harmless.
+    pub fn turn(&mut self) {
+        self.wait(Some(Duration::ZERO));
+    }
+
+    /// A turn that waits for up to `timeout` if it has an epoll of its own.
+    pub(super) fn wait(&mut self, timeout: Option<Duration>) {
+        if let Some(own) = &mut self.own {
+            match own.poll.poll(&mut own.events, timeout) {
+                Ok(()) => {
+                    for event in &own.events {
+                        self.sockets.on_event(event);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => self.sockets.fail_all(&error),
+            }
+        }
+        self.sockets.drive();
+    }
+
+    /// When [`turn`](Self::turn) is due at the latest, from now; `None` if only readiness matters.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        self.sockets.deadline(now())
+    }
+
+    /// The next outcome.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.sockets.core_mut().poll_event()
+    }
+
+    /// The validity that is left of a lock, by the clock as it is now; zero if it is not held.
+    #[must_use]
+    pub fn remaining(&self, id: LockId) -> Duration {
+        let lease = self.sockets.core().lease(id);
+        lease.map_or(Duration::ZERO, |lease: &Lease| lease.remaining(now()))
+    }
+
+    /// How a lock was lost; `None` while it is not.
+    #[must_use]
+    pub fn loss(&self, id: LockId) -> Option<LossCause> {
+        self.sockets.core().loss(id)
+    }
+
+    /// The votes of a lock's present attempt, extension or release.
+    #[must_use]
+    pub fn votes(&self, id: LockId) -> Option<&Votes> {
+        self.sockets.core().votes(id)
+    }
+
+    /// Whether a release or an undo is not confirmed yet on a node that can be reached.
+    #[must_use]
+    pub fn owes(&self) -> bool {
+        self.sockets.core().owes()
+    }
+
+    /// A refusal in words, with addresses.
+    #[must_use]
+    pub fn report(&self, refusal: &Refusal) -> RefusalReport {
+        RefusalReport::new(&self.config, self.sockets.core(), *refusal)
+    }
+
+    /// Which nodes can vote now.
+    #[must_use]
+    pub fn nodes(&self) -> NodeReport {
+        NodeReport::new(&self.config, self.sockets.core())
+    }
+
+    /// Whether this node can vote now.
+    #[must_use]
+    pub fn node_state(&self, node: NodeId) -> NodeState {
+        self.sockets.core().node_state(node)
+    }
+
+    /// The configuration it was made with.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+}
+
+impl AsFd for Driver {
+    /// The file descriptor to watch for readability.
+    ///
+    /// # Panics
+    ///
+    /// If the driver lives in a host's registry: that is the one to watch.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        let own =
+            self.own.as_ref().expect("a driver in a host's registry has no descriptor of its own");
+        own.poll.registry().as_fd()
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("core", self.sockets.core()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,111 @@
+//! What a holder has in hand. Not here: keeping it alive; a blocking guard has no thread to lean on.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::client::{Client, ExtendError, outcome};
+use crate::proto::{Confirmed, Event, InputError, LockId, LossCause};
+
+/// A lock that was granted.
+///
+/// It protects nothing by itself: check [`is_valid`](Self::is_valid) before each step that relies on
+/// it, and know that a pause between the check and the step cannot be seen from here.
+///
+/// Dropping it writes the release at once and does not wait. What the sockets did not take goes with
+/// the client's next call, or with its drop.
+#[must_use = "dropping the guard releases the lock"]
+pub struct LockGuard<'c> {
+    client: &'c Client,
+    id: LockId,
+    /// The core has been told to let go.
+    released: bool,
+}
+
+impl<'c> LockGuard<'c> {
+    pub(super) fn new(client: &'c Client, id: LockId) -> Self {
+        Self { client, id, released: false }
+    }
+
+    /// The validity that is left, by the clock as it is now; zero once the lock is lost.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.client.driver().remaining(self.id)
+    }
+
+    /// Whether the lock is held, by the clock as it is now.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// Asks the nodes to keep the lock for `ttl` from now, and waits for a quorum. The validity is
+    /// never shortened by it.
+    ///
+    /// # Errors
+    ///
+    /// [`ExtendError::Lost`]: stop. [`ExtendError::Refused`]: the lock is held until
+    /// [`remaining`](Self::remaining) is zero.
+    pub fn extend(&mut self, ttl: Duration) -> Result<(), ExtendError> {
+        let mut driver = self.client.driver();
+        match driver.extend(self.id, ttl) {
+            Ok(()) => {}
+            Err(InputError::NotHeld) => return Err(ExtendError::Lost(LossCause::Expired)),
+            Err(error) => return Err(ExtendError::Input(error)),
+        }
+        match outcome(&mut driver, self.id) {
+            Event::Lost(_, cause) => Err(ExtendError::Lost(cause)),
+            Event::NotExtended(_, refusal) => Err(ExtendError::Refused(driver.report(&refusal))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Releases the lock and waits until a quorum has confirmed it, or until whoever answers has.
+    ///
+    /// A lock that was lost before is not an error: the ending says so.
+    pub fn release(mut self) -> Ending {
+        self.released = true;
+        let mut driver = self.client.driver();
+        let known_loss = driver.loss(self.id);
+        driver.release(self.id);
+        if let Some(cause) = known_loss {
+            return Ending::Lost(cause);
+        }
+        match outcome(&mut driver, self.id) {
+            Event::Lost(_, cause) => Ending::Lost(cause),
+            Event::Released(_, confirmed) => Ending::Released(confirmed),
+            other => unreachable!("a held lock ends in released or lost, not in {other:?}"),
+        }
+    }
+}
+
+impl Drop for LockGuard<'_> {
+    fn drop(&mut self) {
+        if !self.released {
+            self.client.driver().release(self.id);
+        }
+    }
+}
+
+impl fmt::Debug for LockGuard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockGuard").field("remaining", &self.remaining()).finish_non_exhaustive()
+    }
+}
+
+/// How a lock ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It had ended before it was released: what it protected may have been in other hands.
+    Lost(LossCause),
+    /// It was held until it was released.
+    Released(Confirmed),
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost(cause) => write!(f, "lost: {cause}"),
+            Self::Released(confirmed) => write!(f, "released, {confirmed}"),
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The ways to hold a lock.
+//!
+//! | front | thread | for |
+//! |---|---|---|
+//! | [`Client`] | the caller's | the lowest latency: reads and writes happen on the calling thread |
+//! | [`Driver`] | the host's | programs with an event loop of their own |
+//!
+//! All of them drive the same [`Core`](crate::proto::Core) through the same sockets; they differ
+//! in who waits. Not here: a background thread, and futures; they come as fronts of their own.
+
+mod client;
+mod config;
+mod driver;
+mod guard;
+mod inspection;
+mod report;
+
+pub use client::{AcquireError, Client, ExtendError, Held};
+pub use config::{Config, ConfigBuilder, ConfigError};
+pub use driver::Driver;
+pub use guard::{Ending, LockGuard};
+pub use inspection::{Inspection, InspectionVerdict, NodeInspection};
+pub use report::{NodeReport, NodeStatus, NodeVote, RefusalReport};

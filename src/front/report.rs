@@ -1,0 +1,181 @@
+//! Outcomes in words: which node said what.
+//!
+//! The core's refusals name nodes by number and causes by kind, inline and without memory of their
+//! own. Here they get addresses and details, for people. Not here: deciding anything.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use super::config::Config;
+use crate::net::Address;
+use crate::proto::{Cause, Core, NodeState, Refusal, Vote, Why};
+
+/// Why a lock was not granted or not extended, with every node's vote.
+///
+/// As text: `no quorum: 2 of 5 granted, 3 needed; node 3 10.0.0.3:6379: connection refused; …`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusalReport {
+    refusal: Refusal,
+    nodes: Vec<NodeVote>,
+}
+
+/// One node's part in a refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeVote {
+    /// The node's number, from one.
+    pub number: usize,
+    /// Where it listens.
+    pub address: Address,
+    /// What it said; `None` if the attempt was decided or over before.
+    pub vote: Option<Vote>,
+    words: String,
+}
+
+impl RefusalReport {
+    pub(super) fn new(config: &Config, core: &Core, refusal: Refusal) -> Self {
+        let nodes = config.node_ids().map(|node| {
+            let vote = refusal.votes.of(node);
+            let words = match vote {
+                None => "not asked, or not waited for".to_owned(),
+                Some(Vote::Grant) => "granted".to_owned(),
+                Some(Vote::Deny) => "held by another".to_owned(),
+                Some(Vote::Fail(cause)) => explain(config, cause, core.detail(node, cause)),
+            };
+            let address = config.address(node).clone();
+            NodeVote { number: node.index() + 1, address, vote, words }
+        });
+        Self { refusal, nodes: nodes.collect() }
+    }
+
+    /// The reason in one word.
+    #[must_use]
+    pub fn why(&self) -> Why {
+        self.refusal.why
+    }
+
+    /// Whether a quorum of the nodes voted and somebody holds the resource, as opposed to nodes
+    /// that are no voters. It tells the two apart also when the time was over.
+    #[must_use]
+    pub fn is_contended(&self) -> bool {
+        self.refusal.votes.is_contended()
+    }
+
+    /// How long the keys in the way live on if nobody extends them, as far as it is known.
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        self.refusal.remaining
+    }
+
+    /// All nodes, in order.
+    #[must_use]
+    pub fn nodes(&self) -> &[NodeVote] {
+        &self.nodes
+    }
+}
+
+impl fmt::Display for RefusalReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let votes = &self.refusal.votes;
+        f.write_str(match self.refusal.why {
+            Why::Cancelled => "cancelled",
+            Why::Contended => "held by another",
+            Why::Expired => "the grants came too late, no validity is left",
+            Why::NoQuorum => "no quorum",
+            Why::OutOfTime if self.is_contended() => "out of time, held by another",
+            Why::OutOfTime => "out of time, no quorum",
+        })?;
+        let (granted, nodes) = (votes.grants().len(), votes.nodes());
+        write!(f, ": {granted} of {nodes} granted, {} needed", votes.quorum())?;
+        for node in self.nodes.iter().filter(|node| node.vote != Some(Vote::Grant)) {
+            write!(f, "; {node}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Error for RefusalReport {}
+
+impl fmt::Display for NodeVote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {} {}: {}", self.number, self.address, self.words)
+    }
+}
+
+/// Which nodes can vote.
+#[derive(Clone, Debug)]
+pub struct NodeReport {
+    /// All nodes, in order.
+    pub nodes: Vec<NodeStatus>,
+    quorum: usize,
+}
+
+/// Whether one node can vote.
+#[derive(Clone, Debug)]
+pub struct NodeStatus {
+    /// The node's number, from one.
+    pub number: usize,
+    /// Where it listens.
+    pub address: Address,
+    /// Its state.
+    pub state: NodeState,
+    words: String,
+}
+
+impl NodeReport {
+    pub(super) fn new(config: &Config, core: &Core) -> Self {
+        let nodes = config.node_ids().map(|node| {
+            let state = core.node_state(node);
+            let words = match state {
+                NodeState::Connecting => "still connecting".to_owned(),
+                NodeState::Down(cause) => explain(config, cause, core.detail(node, cause)),
+                NodeState::Ready => "ready".to_owned(),
+            };
+            let address = config.address(node).clone();
+            NodeStatus { number: node.index() + 1, address, state, words }
+        });
+        Self { nodes: nodes.collect(), quorum: config.quorum() }
+    }
+
+    /// Whether enough nodes are ready for a lock.
+    #[must_use]
+    pub fn has_quorum(&self) -> bool {
+        self.ready() >= self.quorum
+    }
+
+    /// How many nodes are ready.
+    #[must_use]
+    pub fn ready(&self) -> usize {
+        self.nodes.iter().filter(|node| node.state == NodeState::Ready).count()
+    }
+}
+
+impl fmt::Display for NodeReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} ready, {} needed", self.ready(), self.nodes.len(), self.quorum)?;
+        for node in &self.nodes {
+            write!(f, "; {node}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for NodeStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {} {}: {}", self.number, self.address, self.words)
+    }
+}
+
+/// A cause in words, with the numbers and details that belong to it.
+pub(super) fn explain(config: &Config, cause: Cause, detail: Option<&str>) -> String {
+    let settings = config.settings();
+    match (cause, detail) {
+        (Cause::NoAnswer, _) => format!("no answer in {:?}", settings.answer_within),
+        (Cause::ConnectTimeout, _) => format!("no connection in {:?}", settings.connect_within),
+        (Cause::DeadPeer, _) => format!("silent for {:?}", settings.dead_after),
+        (Cause::SameServer, Some(words)) => format!("the same server as another node: {words}"),
+        (Cause::Io | Cause::NameLookup, Some(words)) => words.to_owned(),
+        (cause, Some(words)) => format!("{cause} ({words})"),
+        (cause, None) => cause.to_string(),
+    }
+}

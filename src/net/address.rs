@@ -1,0 +1,337 @@
+//! Where a node is, and what is said to it first: the forms in which people write it.
+//!
+//! `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`, `valkey://…` (the same), and
+//! `unix:///path[?db=n]`. User, password and path may be percent-encoded. Everything else is an
+//! error that says what is wrong without repeating what may be a secret. Not here: name look-up.
+
+use std::error::Error;
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::PathBuf;
+
+use crate::proto::{Credentials, NodeSettings, Secret};
+
+/// Where a node listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// A host name, to be looked up, and a port.
+    Name(String, u16),
+    /// An IP address and a port.
+    Ip(IpAddr, u16),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// Reads an address and the settings that came with it.
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong; the text shows nothing behind the scheme that may be a secret.
+    pub fn parse(text: &str) -> Result<(Self, NodeSettings), AddressError> {
+        parse(text).map_err(|fault| AddressError { fault, shown: presentable(text) })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(host, port) => write!(f, "{host}:{port}"),
+            Self::Ip(IpAddr::V6(ip), port) => write!(f, "[{ip}]:{port}"),
+            Self::Ip(ip, port) => write!(f, "{ip}:{port}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Why an address could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressError {
+    fault: Fault,
+    shown: String,
+}
+
+impl fmt::Display for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node address `{}`: {}", self.shown, self.fault)
+    }
+}
+
+impl Error for AddressError {}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Database,
+    Empty,
+    Host,
+    PasswordMissing,
+    Path,
+    Percent,
+    Port,
+    Query,
+    Scheme,
+    Tls,
+    UserWithoutScheme,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Database => "the database is not a number",
+            Self::Empty => "it is empty",
+            Self::Host => "the host is missing or has characters that no host has",
+            Self::PasswordMissing => {
+                "a user without a password (write user:password@, or :password@ for the default \
+                user)"
+            }
+            Self::Path => "a Unix socket needs an absolute path of at most 107 bytes",
+            Self::Percent => "a % is not followed by two hexadecimal digits",
+            Self::Port => "the port is not a number from 1 to 65535",
+            Self::Query => "the only option behind a ? is db=n, of a unix:// address",
+            Self::Scheme => "the scheme is none of redis://, valkey:// and unix://",
+            Self::Tls => "TLS (rediss://, valkeys://) is not supported",
+            Self::UserWithoutScheme => "a user or password needs redis:// before it",
+        })
+    }
+}
+
+fn parse(text: &str) -> Result<(Address, NodeSettings), Fault> {
+    if text.is_empty() {
+        return Err(Fault::Empty);
+    }
+    match text.split_once("://") {
+        None if text.contains('@') => Err(Fault::UserWithoutScheme),
+        None => Ok((host_and_port(text)?, NodeSettings::default())),
+        Some(("redis" | "valkey", rest)) => over_tcp(rest),
+        Some(("unix", rest)) => over_unix(rest),
+        Some(("rediss" | "valkeys", _)) => Err(Fault::Tls),
+        Some(_) => Err(Fault::Scheme),
+    }
+}
+
+fn over_tcp(rest: &str) -> Result<(Address, NodeSettings), Fault> {
+    let (user_info, place) = match rest.rsplit_once('@') {
+        Some((user_info, place)) => (Some(user_info), place),
+        None => (None, rest),
+    };
+    if place.contains('?') || place.contains('#') {
+        return Err(Fault::Query);
+    }
+    let (host, database) = place.split_once('/').unwrap_or((place, ""));
+    let credentials = user_info.map(credentials).transpose()?;
+    let address = host_and_port(host)?;
+    Ok((address, NodeSettings { credentials, database: database_number(database)? }))
+}
+
+fn over_unix(rest: &str) -> Result<(Address, NodeSettings), Fault> {
+    let (path, query) = rest.split_once('?').map_or((rest, None), |(path, q)| (path, Some(q)));
+    let database = match query {
+        None => 0,
+        Some(query) => {
+            let number = query.strip_prefix("db=").filter(|n| !n.is_empty());
+            database_number(number.ok_or(Fault::Query)?)?
+        }
+    };
+    let path = String::from_utf8(decoded(path)?).map_err(|_| Fault::Path)?;
+    if !path.starts_with('/') || path.len() > LONGEST_SOCKET_PATH || path.contains('\0') {
+        return Err(Fault::Path);
+    }
+    Ok((Address::Unix(path.into()), NodeSettings { credentials: None, database }))
+}
+
+fn credentials(user_info: &str) -> Result<Credentials, Fault> {
+    let (user, password) = user_info.split_once(':').ok_or(Fault::PasswordMissing)?;
+    let (user, password) = (decoded(user)?, decoded(password)?);
+    if password.is_empty() {
+        return Err(Fault::PasswordMissing);
+    }
+    let user = Some(user).filter(|user| !user.is_empty());
+    Ok(Credentials { user, password: Secret::new(password) })
+}
+
+fn host_and_port(text: &str) -> Result<Address, Fault> {
+    if let Ok(ip) = text.parse::<Ipv6Addr>() {
+        return Ok(Address::Ip(ip.into(), DEFAULT_PORT));
+    }
+    if let Some(bracketed) = text.strip_prefix('[') {
+        let (ip, port) = bracketed.split_once(']').ok_or(Fault::Host)?;
+        let ip: Ipv6Addr = ip.parse().map_err(|_| Fault::Host)?;
+        let port = match port {
+            "" => DEFAULT_PORT,
+            port => port_number(port.strip_prefix(':').ok_or(Fault::Port)?)?,
+        };
+        return Ok(Address::Ip(ip.into(), port));
+    }
+    let (host, port) = match text.split_once(':') {
+        Some((host, port)) => (host, port_number(port)?),
+        None => (text, DEFAULT_PORT),
+    };
+    if let Ok(ip) = host.parse() {
+        return Ok(Address::Ip(ip, port));
+    }
+    let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+    if host.is_empty() || host.len() > LONGEST_HOST || !host.bytes().all(fits) {
+        return Err(Fault::Host);
+    }
+    Ok(Address::Name(host.to_owned(), port))
+}
+
+fn port_number(text: &str) -> Result<u16, Fault> {
+    match digits(text) {
+        Some(port @ 1..=65_535) => Ok(port as u16),
+        _ => Err(Fault::Port),
+    }
+}
+
+fn database_number(text: &str) -> Result<u32, Fault> {
+    if text.is_empty() { Ok(0) } else { digits(text).ok_or(Fault::Database) }
+}
+
+/// Digits and nothing else: `str::parse` would take a sign.
+fn digits(text: &str) -> Option<u32> {
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+fn decoded(text: &str) -> Result<Vec<u8>, Fault> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|b| char::from(b).to_digit(16));
+        let (high, low) = (digit().ok_or(Fault::Percent)?, digit().ok_or(Fault::Percent)?);
+        // Two hexadecimal digits.
+        out.push((high * 16 + low) as u8);
+    }
+    Ok(out)
+}
+
+/// As much of an address as can be shown: neither what stands before an `@`, nor what stands behind
+/// a colon where a port should be and is not one.
+fn presentable(text: &str) -> String {
+    let (scheme, rest) = match text.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), text),
+    };
+    let (hidden, place) = match rest.rsplit_once('@') {
+        Some((_, place)) => ("(hidden)@", place),
+        None => ("", rest),
+    };
+    let shown = match place.split_once(':') {
+        Some((host, behind)) if !place.starts_with('[') => {
+            let port = behind.split(['/', '?']).next().unwrap_or(behind);
+            match digits(port) {
+                Some(_) => place.to_owned(),
+                None => format!("{host}:(hidden)"),
+            }
+        }
+        _ => place.to_owned(),
+    };
+    format!("{scheme}{hidden}{}", shown.escape_debug())
+}
+
+const DEFAULT_PORT: u16 = 6379;
+
+/// RFC 1035.
+const LONGEST_HOST: usize = 253;
+
+/// `sun_path` holds 108 bytes with its final NUL.
+const LONGEST_SOCKET_PATH: usize = 107;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        Address::parse(text).unwrap().0.to_string()
+    }
+
+    fn fault(text: &str) -> Fault {
+        Address::parse(text).expect_err(text).fault
+    }
+
+    #[test]
+    fn all_forms() {
+        assert_eq!(shown("10.0.0.1"), "10.0.0.1:6379");
+        assert_eq!(shown("redis-1.example"), "redis-1.example:6379");
+        assert_eq!(shown("localhost:7000"), "localhost:7000");
+        assert_eq!(shown("::1"), "[::1]:6379");
+        assert_eq!(shown("[::1]:7000"), "[::1]:7000");
+        assert_eq!(shown("redis://h"), "h:6379");
+        assert_eq!(shown("valkey://h:1/"), "h:1");
+        assert_eq!(shown("unix:///run/r.sock"), "unix:/run/r.sock");
+        assert_eq!(shown("unix:///run/a%20b"), "unix:/run/a b");
+    }
+
+    #[test]
+    fn settings_come_with_it() {
+        let (_, settings) = Address::parse("redis://ann:p%40ss%3a@h:7/3").unwrap();
+        let credentials = settings.credentials.unwrap();
+        assert_eq!(credentials.user.as_deref(), Some(&b"ann"[..]));
+        assert_eq!(credentials.password, Secret::new(b"p@ss:".to_vec()));
+        assert_eq!(settings.database, 3);
+        let (_, settings) = Address::parse("redis://:pw@h").unwrap();
+        assert_eq!(settings.credentials.unwrap().user, None);
+        let (address, settings) = Address::parse("unix:///s?db=9").unwrap();
+        assert_eq!((address, settings.database), (Address::Unix("/s".into()), 9));
+        let (address, _) = Address::parse("redis://u:a@b@h").unwrap();
+        assert_eq!(address.to_string(), "h:6379", "a bare @ in a password is understood");
+    }
+
+    #[test]
+    fn everything_else_is_an_error() {
+        for (text, expected) in [
+            ("", Fault::Empty),
+            ("http://h", Fault::Scheme),
+            ("rediss://h", Fault::Tls),
+            ("user:pw@h", Fault::UserWithoutScheme),
+            ("redis://", Fault::Host),
+            ("redis://:7000", Fault::Host),
+            ("a b", Fault::Host),
+            ("h:", Fault::Port),
+            ("h:0", Fault::Port),
+            ("h:65536", Fault::Port),
+            ("h:+1", Fault::Port),
+            ("[::1]7", Fault::Port),
+            ("[::1", Fault::Host),
+            ("redis://h/x", Fault::Database),
+            ("redis://h/1/2", Fault::Database),
+            ("redis://h?db=1", Fault::Query),
+            ("redis://user@h", Fault::PasswordMissing),
+            ("redis://user:@h", Fault::PasswordMissing),
+            ("redis://u:%zz@h", Fault::Percent),
+            ("redis://u:%4@h", Fault::Percent),
+            ("unix://run/x", Fault::Path),
+            ("unix://", Fault::Path),
+            ("unix:///x?db=", Fault::Query),
+            ("unix:///x?timeout=1", Fault::Query),
+            ("unix:///x?db=-1", Fault::Database),
+        ] {
+            assert_eq!(fault(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn no_error_repeats_a_secret() {
+        for text in [
+            "redis://u:s3cret@h:x",
+            "redis://u:s3cret@h/x",
+            "redis://:s3cret",
+            "redis://u:s3cret",
+            "u:s3cret",
+            "u:s3cret@h",
+            "http://u:s3cret@h",
+            "redis://u:s3/cret@h:1:2",
+            "redis://s3cret@h",
+            "rediss://u:s3cret@h",
+        ] {
+            let error = Address::parse(text).unwrap_err();
+            let told = format!("{error} {error:?}");
+            assert!(!told.contains("s3"), "{told}");
+        }
+        let (_, settings) = Address::parse("redis://u:s3cret@h").unwrap();
+        assert!(!format!("{settings:?}").contains("s3"));
+    }
+}

@@ -1,0 +1,94 @@
+//! One non-blocking stream, over TCP or a Unix socket.
+//!
+//! Options are set here, and so again on each reconnect: `TCP_NODELAY`, because a lock is one small
+//! write; keepalive and `TCP_USER_TIMEOUT`, because a half-open connection otherwise lasts a quarter
+//! of an hour. Not here: when to read and write.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use mio::net::{TcpStream, UnixStream};
+use mio::{Interest, Registry};
+use socket2::{SockRef, TcpKeepalive};
+
+pub(super) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    /// Begins to connect; the stream is writable when that is over, for better or worse.
+    pub(super) fn tcp(address: SocketAddr, dead_after: Duration) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        let options = SockRef::from(&stream);
+        options.set_tcp_keepalive(
+            &TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 3),
+        )?;
+        #[cfg(target_os = "linux")]
+        options.set_tcp_user_timeout(Some(dead_after))?;
+        #[cfg(not(target_os = "linux"))]
+        let _ = dead_after;
+        Ok(Self::Tcp(stream))
+    }
+
+    pub(super) fn unix(path: &Path) -> io::Result<Self> {
+        UnixStream::connect(path).map(Self::Unix).map_err(|error| match error.kind() {
+            // The listener's backlog is full.
+            io::ErrorKind::WouldBlock => io::ErrorKind::ConnectionRefused.into(),
+            _ => error,
+        })
+    }
+
+    /// Registered once, for everything: readiness is edge-triggered, so what is of no interest now
+    /// costs nothing.
+    pub(super) fn register(&mut self, registry: &Registry, token: mio::Token) -> io::Result<()> {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        match self {
+            Self::Tcp(stream) => registry.register(stream, token, interest),
+            Self::Unix(stream) => registry.register(stream, token, interest),
+        }
+    }
+
+    pub(super) fn deregister(&mut self, registry: &Registry) {
+        // It is closed right after, which takes it out of any poll as well.
+        let _ = match self {
+            Self::Tcp(stream) => registry.deregister(stream),
+            Self::Unix(stream) => registry.deregister(stream),
+        };
+    }
+
+    /// Whether the connection stands; an error if it cannot.
+    pub(super) fn is_connected(&self) -> io::Result<bool> {
+        let (error, peer) = match self {
+            Self::Tcp(stream) => (stream.take_error()?, stream.peer_addr().map(drop)),
+            Self::Unix(stream) => (stream.take_error()?, stream.peer_addr().map(drop)),
+        };
+        match (error, peer) {
+            (Some(error), _) => Err(error),
+            (None, Ok(())) => Ok(true),
+            (None, Err(error)) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+            (None, Err(error)) => Err(error),
+        }
+    }
+
+    #[inline]
+    pub(super) fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(space),
+            Self::Unix(stream) => stream.read(space),
+        }
+    }
+
+    #[inline]
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(bytes),
+            Self::Unix(stream) => stream.write(bytes),
+        }
+    }
+}
+
+const KEEPALIVE: Duration = Duration::from_secs(15);

@@ -1,0 +1,321 @@
+//! The loop's body: from readiness to the core, and from the core to the sockets.
+//!
+//! The core's outputs are matched here and nowhere else. What readiness says is a hint: only what a
+//! read or a write returns is acted upon. Not here: waiting for readiness, which is the front's or
+//! the host's.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mio::Registry;
+use mio::event::Event;
+
+use super::address::Address;
+use super::resolve::{Found, Resolver};
+use super::socket::Socket;
+use super::{cause, clock};
+use crate::proto::{Cause, Core, LinkId, LinkOp, Now};
+
+/// All sockets of one core.
+pub(crate) struct Sockets {
+    core: Core,
+    wires: Vec<Wire>,
+    registry: Registry,
+    /// The `mio::Token` of the first link; the others follow, then the resolver's.
+    first_token: usize,
+    resolver: Option<Resolver>,
+    dead_after: Duration,
+    /// A connection used by two processes would mix up their answers.
+    pid: u32,
+}
+
+/// One link's socket.
+struct Wire {
+    link: Option<LinkId>,
+    address: Address,
+    state: State,
+    /// The kernel's buffer is full; it tells when it is not.
+    blocked: bool,
+    /// A look-up is under way, wanted or not.
+    looking: bool,
+    /// Connections tried, to take the addresses of a name in turn.
+    tries: usize,
+}
+
+enum State {
+    Closed,
+    Connecting(Socket),
+    Open(Socket),
+    Resolving,
+}
+
+impl Sockets {
+    pub(crate) fn new(
+        core: Core,
+        addresses: &[Address],
+        registry: Registry,
+        first_token: usize,
+    ) -> io::Result<Self> {
+        let names = addresses.iter().any(|address| matches!(address, Address::Name(..)));
+        let bell = mio::Token(first_token + addresses.len());
+        let resolver = names.then(|| Resolver::new(&registry, bell)).transpose()?;
+        let dead_after = core.config().settings().dead_after;
+        let wires = addresses.iter().cloned().map(Wire::new).collect();
+        let pid = std::process::id();
+        Ok(Self { core, wires, registry, first_token, resolver, dead_after, pid })
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
+    pub(crate) fn core_mut(&mut self) -> &mut Core {
+        &mut self.core
+    }
+
+    /// Takes a readiness event; `false` if it is not for one of our sockets.
+    pub(crate) fn on_event(&mut self, event: &Event) -> bool {
+        let Some(at) = event.token().0.checked_sub(self.first_token) else { return false };
+        if at == self.wires.len() && self.resolver.is_some() {
+            self.names_found();
+            return true;
+        }
+        if at >= self.wires.len() {
+            return false;
+        }
+        if event.is_writable() {
+            self.wires[at].blocked = false;
+        }
+        if matches!(self.wires[at].state, State::Connecting(_)) {
+            self.finish_connecting(at);
+        } else {
+            self.read(at);
+        }
+        true
+    }
+
+    /// Fires what is due, does what the core wishes about links, and writes what it has to say.
+    pub(crate) fn drive(&mut self) {
+        if let Some(due) = self.core.poll_timeout() {
+            let now = clock::now();
+            if due <= now.boot {
+                self.core.timeout(now);
+            }
+        }
+        self.settle();
+    }
+
+    /// Does everything that the core wants done now.
+    pub(crate) fn settle(&mut self) {
+        self.link_ops();
+        for at in 0..self.wires.len() {
+            self.write(at);
+        }
+        self.link_ops();
+    }
+
+    /// How long the loop may sleep.
+    pub(crate) fn deadline(&self, now: Now) -> Option<Duration> {
+        self.core.poll_timeout().map(|due| due.since(now.boot))
+    }
+
+    /// Nothing can be heard any longer: every connection is over.
+    pub(crate) fn fail_all(&mut self, error: &io::Error) {
+        for at in 0..self.wires.len() {
+            self.failed(at, error);
+        }
+    }
+
+    fn link_ops(&mut self) {
+        while let Some(op) = self.core.poll_link() {
+            match op {
+                LinkOp::Close(link) => self.drop_socket(link.index()),
+                LinkOp::Open(link) => {
+                    self.wires[link.index()].link = Some(link);
+                    self.open(link.index());
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, at: usize) {
+        if std::process::id() != self.pid {
+            return self.failed(at, &io::Error::other(FORKED));
+        }
+        let wire = &mut self.wires[at];
+        match &wire.address {
+            Address::Ip(ip, port) => {
+                let address = SocketAddr::new(*ip, *port);
+                self.connect(at, Socket::tcp(address, self.dead_after));
+            }
+            Address::Unix(path) => {
+                let socket = Socket::unix(path);
+                self.connect(at, socket);
+            }
+            Address::Name(host, port) => {
+                wire.state = State::Resolving;
+                if wire.looking {
+                    return;
+                }
+                wire.looking = true;
+                let resolver =
+                    self.resolver.as_ref().expect("a resolver is made where there are names");
+                if let Err(error) = resolver.look_up(at, host, *port) {
+                    wire.looking = false;
+                    self.failed(at, &error);
+                }
+            }
+        }
+    }
+
+    fn connect(&mut self, at: usize, socket: io::Result<Socket>) {
+        let token = mio::Token(self.first_token + at);
+        let registered = socket.and_then(|mut socket| {
+            socket.register(&self.registry, token)?;
+            Ok(socket)
+        });
+        match registered {
+            Ok(socket) => self.wires[at].state = State::Connecting(socket),
+            Err(error) => self.failed(at, &error),
+        }
+    }
+
+    fn names_found(&mut self) {
+        while let Some(found) = self.resolver.as_mut().and_then(Resolver::answer) {
+            self.name_found(&found);
+        }
+    }
+
+    fn name_found(&mut self, found: &Found) {
+        let wire = &mut self.wires[found.link];
+        wire.looking = false;
+        if !matches!(wire.state, State::Resolving) {
+            return;
+        }
+        match found.addresses.as_deref() {
+            Ok(addresses @ [_, ..]) => {
+                let address = addresses[wire.tries % addresses.len()];
+                wire.tries = wire.tries.wrapping_add(1);
+                self.connect(found.link, Socket::tcp(address, self.dead_after));
+            }
+            Ok([]) => self.disconnected(found.link, Cause::NameLookup),
+            Err(error) => {
+                self.explain(found.link, Cause::NameLookup, error.to_string());
+                self.disconnected(found.link, Cause::NameLookup);
+            }
+        }
+    }
+
+    fn finish_connecting(&mut self, at: usize) {
+        let State::Connecting(socket) = &self.wires[at].state else { return };
+        match socket.is_connected() {
+            Ok(false) => {}
+            Ok(true) => {
+                let wire = &mut self.wires[at];
+                if let State::Connecting(socket) = std::mem::replace(&mut wire.state, State::Closed)
+                {
+                    wire.state = State::Open(socket);
+                }
+                if let Some(link) = wire.link {
+                    self.core.connected(link, clock::now());
+                }
+                self.write(at);
+                self.read(at);
+            }
+            Err(error) => self.failed(at, &error),
+        }
+    }
+
+    /// Reads until the socket has no more. A read that did not fill its space was the last one, for
+    /// the kernel tells when more has come.
+    fn read(&mut self, at: usize) {
+        loop {
+            let wire = &mut self.wires[at];
+            let (State::Open(socket), Some(link)) = (&mut wire.state, wire.link) else { return };
+            let space = self.core.space(link);
+            let room = space.len();
+            match socket.read(space) {
+                Ok(0) => return self.disconnected(at, Cause::ConnectionClosed),
+                Ok(bytes) => {
+                    self.core.received(link, bytes, clock::now());
+                    if bytes < room {
+                        return;
+                    }
+                    self.link_ops();
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return self.failed(at, &error),
+            }
+        }
+    }
+
+    fn write(&mut self, at: usize) {
+        loop {
+            let wire = &mut self.wires[at];
+            let (State::Open(socket), Some(link), false) =
+                (&mut wire.state, wire.link, wire.blocked)
+            else {
+                return;
+            };
+            let bytes = self.core.transmit(link);
+            if bytes.is_empty() {
+                return;
+            }
+            match socket.write(bytes) {
+                Ok(written) => {
+                    wire.blocked = written < bytes.len();
+                    self.core.transmitted(link, written);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => wire.blocked = true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    // What the server said before it hung up is still there to be read.
+                    self.read(at);
+                    return self.failed(at, &error);
+                }
+            }
+        }
+    }
+
+    fn failed(&mut self, at: usize, error: &io::Error) {
+        let (cause, words) = cause::of(error);
+        if let Some(words) = words {
+            self.explain(at, cause, words);
+        }
+        self.disconnected(at, cause);
+    }
+
+    fn explain(&mut self, at: usize, cause: Cause, words: String) {
+        if let Some(link) = self.wires[at].link {
+            self.core.explain(link, cause, words);
+        }
+    }
+
+    fn disconnected(&mut self, at: usize, cause: Cause) {
+        self.drop_socket(at);
+        if let Some(link) = self.wires[at].link {
+            self.core.disconnected(link, cause, clock::now());
+        }
+    }
+
+    fn drop_socket(&mut self, at: usize) {
+        let wire = &mut self.wires[at];
+        wire.blocked = false;
+        if let State::Connecting(mut socket) | State::Open(mut socket) =
+            std::mem::replace(&mut wire.state, State::Closed)
+        {
+            socket.deregister(&self.registry);
+        }
+    }
+}
+
+impl Wire {
+    fn new(address: Address) -> Self {
+        let state = State::Closed;
+        Self { link: None, address, state, blocked: false, looking: false, tries: 0 }
+    }
+}
+
+const FORKED: &str = "this client was made before a fork and is of no use in the child process";
