@@ -3,6 +3,8 @@
 //! A test runs each beside its Lua text on a real server. A script is called by the library with
 //! well-formed arguments; for others the models reply with an error of their own wording.
 
+use redbolt::proto::script::{ACQUIRE_MANY, EXTEND, UNDO};
+
 use crate::{keys::Keys, reply::Reply, store::Script};
 
 /// The scripts that every store knows from the start.
@@ -56,23 +58,3 @@ fn token_and_ttl<'a>(argv: &[&'a [u8]]) -> Option<(&'a [u8], i64)> {
 
 const BAD_ARGUMENTS: &[u8] =
     b"ERR this embedded node runs a lock script only with a token and a TTL";
-
-const UNDO: &str = "local n = 0 \
-    for _, k in ipairs(KEYS) do \
-    if redis.call('GET', k) == ARGV[1] then n = n + redis.call('DEL', k) end end \
-    return n";
-
-const EXTEND: &str = "for _, k in ipairs(KEYS) do \
-    if redis.call('GET', k) ~= ARGV[1] then return 0 end end \
-    for _, k in ipairs(KEYS) do \
-    if redis.call('PTTL', k) < tonumber(ARGV[2]) then \
-    redis.call('PEXPIRE', k, ARGV[2]) end end \
-    return 1";
-
-const ACQUIRE_MANY: &str = "local most = -2 \
-    for _, k in ipairs(KEYS) do local t = redis.call('PTTL', k) \
-    if t == -1 then return -1 end \
-    if t > most then most = t end end \
-    if most >= 0 then return most end \
-    for _, k in ipairs(KEYS) do redis.call('SET', k, ARGV[1], 'PX', ARGV[2]) end \
-    return redis.status_reply('OK')";

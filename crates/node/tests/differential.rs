@@ -21,6 +21,7 @@ use proptest::{
     sample::select,
     test_runner::{RngSeed, TestCaseError, TestRunner},
 };
+use redbolt::proto::script::{ACQUIRE_MANY, EXTEND, UNDO};
 use redbolt_node::{Node, Now, Store};
 use redbolt_proving::Server;
 
@@ -669,7 +670,3 @@ const SHORTEST_SPAN: u64 = 200_000;
 const TOLERANCE: u64 = 30_000;
 const INFO_THAT_DIFFERS: [&str; 5] =
     ["redis_version", "run_id", "server_time_usec", "uptime_in_seconds", "uptime_in_days"];
-
-const UNDO: &str = "local n = 0 for _, k in ipairs(KEYS) do if redis.call('GET', k) == ARGV[1] then n = n + redis.call('DEL', k) end end return n";
-const EXTEND: &str = "for _, k in ipairs(KEYS) do if redis.call('GET', k) ~= ARGV[1] then return 0 end end for _, k in ipairs(KEYS) do if redis.call('PTTL', k) < tonumber(ARGV[2]) then redis.call('PEXPIRE', k, ARGV[2]) end end return 1";
-const ACQUIRE_MANY: &str = "local most = -2 for _, k in ipairs(KEYS) do local t = redis.call('PTTL', k) if t == -1 then return -1 end if t > most then most = t end end if most >= 0 then return most end for _, k in ipairs(KEYS) do redis.call('SET', k, ARGV[1], 'PX', ARGV[2]) end return redis.status_reply('OK')";
