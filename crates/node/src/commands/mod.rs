@@ -1,0 +1,299 @@
+//! What each command does: the table, and the checks that come before every command.
+//!
+//! The order of the checks is the server's: known, number of arguments, then authentication. A
+//! command either writes its whole reply or fails with an error and has written nothing.
+
+mod scripting;
+mod server;
+mod session;
+mod strings;
+
+use std::str;
+
+use crate::{
+    keys::Keys,
+    reply::Reply,
+    store::{ConnId, Now, Session, Store},
+};
+
+pub(crate) use server::Settings;
+
+/// Runs one command on a live connection; `args` holds its name at least.
+pub(crate) fn run(store: &mut Store, conn: ConnId, args: &[&[u8]], now: Now, out: &mut Vec<u8>) {
+    let mut call = Call { store, conn, args, now, reply: Reply::new(out) };
+    let outcome = find(args).and_then(|(command, body)| {
+        call.permit(command)?;
+        body(&mut call)
+    });
+    if let Err(Failure(text)) = outcome {
+        call.reply.error(&text);
+    }
+}
+
+/// One command on its way.
+struct Call<'a> {
+    store: &'a mut Store,
+    conn: ConnId,
+    args: &'a [&'a [u8]],
+    now: Now,
+    reply: Reply<'a>,
+}
+
+/// The text of an error reply.
+#[derive(Debug, PartialEq, Eq)]
+struct Failure(Vec<u8>);
+
+type Outcome = Result<(), Failure>;
+type Handler = fn(&mut Call<'_>) -> Outcome;
+
+/// An entry of the command table.
+struct Command {
+    name: &'static str,
+    arity: Arity,
+    body: Body,
+    /// Whether a client may call it before AUTH.
+    open: bool,
+}
+
+/// How many words a command has, its name (and its subcommand's) included.
+#[derive(Clone, Copy)]
+enum Arity {
+    Exactly(usize),
+    AtLeast(usize),
+}
+
+enum Body {
+    Run(Handler),
+    Subcommands(&'static [Command]),
+}
+
+use Arity::{AtLeast, Exactly};
+
+const COMMANDS: &[Command] = &[
+    Command::new("auth", AtLeast(2), session::auth).open_to_all(),
+    Command::with(
+        "client",
+        &[
+            Command::new("getname", Exactly(2), session::client_getname),
+            Command::new("id", Exactly(2), session::client_id),
+            Command::new("kill", AtLeast(3), session::client_kill),
+            Command::new("setname", Exactly(3), session::client_setname),
+        ],
+    ),
+    Command::with(
+        "config",
+        &[
+            Command::new("get", AtLeast(3), server::config_get),
+            Command::new("set", AtLeast(4), server::config_set),
+        ],
+    ),
+    Command::new("del", AtLeast(2), strings::del),
+    Command::new("echo", Exactly(2), session::echo),
+    Command::new("eval", AtLeast(3), scripting::eval),
+    Command::new("evalsha", AtLeast(3), scripting::evalsha),
+    Command::new("exists", AtLeast(2), strings::exists),
+    Command::new("expire", AtLeast(3), strings::expire),
+    Command::new("flushall", AtLeast(1), server::flushall),
+    Command::new("flushdb", AtLeast(1), server::flushdb),
+    Command::new("get", Exactly(2), strings::get),
+    Command::new("getrange", Exactly(4), strings::getrange),
+    Command::new("info", AtLeast(1), server::info),
+    Command::new("pexpire", AtLeast(3), strings::pexpire),
+    Command::new("ping", AtLeast(1), session::ping),
+    Command::new("pttl", Exactly(2), strings::pttl),
+    Command::new("quit", AtLeast(1), session::quit).open_to_all(),
+    Command::new("reset", Exactly(1), session::reset).open_to_all(),
+    Command::with(
+        "script",
+        &[
+            Command::new("exists", AtLeast(3), scripting::script_exists),
+            Command::new("flush", AtLeast(2), scripting::script_flush),
+            Command::new("load", Exactly(3), scripting::script_load),
+        ],
+    ),
+    Command::new("select", Exactly(2), session::select),
+    Command::new("set", AtLeast(3), strings::set),
+    Command::new("time", Exactly(1), server::time),
+    Command::new("ttl", Exactly(2), strings::ttl),
+    Command::new("type", Exactly(2), strings::type_of),
+];
+
+impl Command {
+    const fn new(name: &'static str, arity: Arity, run: Handler) -> Self {
+        Self { name, arity, body: Body::Run(run), open: false }
+    }
+
+    const fn with(name: &'static str, subcommands: &'static [Self]) -> Self {
+        Self { name, arity: AtLeast(2), body: Body::Subcommands(subcommands), open: false }
+    }
+
+    const fn open_to_all(self) -> Self {
+        Self { open: true, ..self }
+    }
+}
+
+impl Arity {
+    fn allows(self, words: usize) -> bool {
+        match self {
+            Exactly(n) => words == n,
+            AtLeast(n) => words >= n,
+        }
+    }
+}
+
+/// The command that `args` call, subcommands resolved, with the right number of arguments.
+fn find(args: &[&[u8]]) -> Result<(&'static Command, Handler), Failure> {
+    let Some(command) = named(COMMANDS, args[0]) else { return Err(unknown_command(args)) };
+    match command.body {
+        Body::Run(run) if command.arity.allows(args.len()) => Ok((command, run)),
+        Body::Subcommands(subcommands) if args.len() > 1 => {
+            find_subcommand(command, subcommands, args)
+        }
+        _ => Err(wrong_arity(command.name)),
+    }
+}
+
+fn find_subcommand(
+    container: &Command,
+    subcommands: &'static [Command],
+    args: &[&[u8]],
+) -> Result<(&'static Command, Handler), Failure> {
+    let Some(command) = named(subcommands, args[1]) else {
+        return Err(unknown_subcommand(container.name, args[1]));
+    };
+    match command.body {
+        Body::Run(run) if command.arity.allows(args.len()) => Ok((command, run)),
+        _ => Err(wrong_arity(&format!("{}|{}", container.name, command.name))),
+    }
+}
+
+fn named(table: &'static [Command], name: &[u8]) -> Option<&'static Command> {
+    table.iter().find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+fn wrong_arity(name: &str) -> Failure {
+    Failure::from(format!("ERR wrong number of arguments for '{name}' command"))
+}
+
+/// The server quotes arguments until their quotes have used up a budget of its own.
+fn unknown_command(args: &[&[u8]]) -> Failure {
+    let mut quoted = Vec::new();
+    for arg in &args[1..] {
+        if quoted.len() >= QUOTED {
+            break;
+        }
+        let room = QUOTED - quoted.len();
+        quoted.extend_from_slice(&[b"'", c_string(arg, room), b"' "].concat());
+    }
+    let name = c_string(args[0], QUOTED);
+    Failure([b"ERR unknown command '", name, b"', with args beginning with: ", &quoted].concat())
+}
+
+fn unknown_subcommand(container: &str, name: &[u8]) -> Failure {
+    let help = format!("'. Try {} HELP.", container.to_ascii_uppercase());
+    let name = c_string(name, QUOTED);
+    Failure([b"ERR unknown subcommand '", name, help.as_bytes()].concat())
+}
+
+/// At most `room` bytes, and none from the first NUL on: the server prints arguments as C strings.
+fn c_string(bytes: &[u8], room: usize) -> &[u8] {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    &bytes[..end.min(room)]
+}
+
+impl Call<'_> {
+    fn permit(&self, command: &Command) -> Outcome {
+        let password_set = !self.store.settings.password.is_empty();
+        let stranger = self.store.sessions.get(&self.conn).is_some_and(|s| s.user.is_none());
+        match password_set && stranger && !command.open {
+            true => Err("NOAUTH Authentication required.".into()),
+            false => Ok(()),
+        }
+    }
+
+    fn session(&mut self) -> &mut Session {
+        self.store.sessions.get_mut(&self.conn).expect("a command runs on a live connection only")
+    }
+
+    /// The keys of the selected database.
+    fn keys(&mut self) -> Keys<'_> {
+        let database = self.session().database;
+        Keys::new(&mut self.store.databases[database], self.now.millis())
+    }
+
+    fn ok(&mut self) -> Outcome {
+        self.reply.status("OK");
+        Ok(())
+    }
+
+    fn int(&mut self, value: i64) -> Outcome {
+        self.reply.int(value);
+        Ok(())
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+/// An integer as the server reads one: no blanks, no plus, no leading zero.
+fn integer(arg: &[u8]) -> Result<i64, Failure> {
+    let text = str::from_utf8(arg).ok().filter(|text| is_canonical(text));
+    text.and_then(|text| text.parse().ok()).ok_or_else(|| NOT_AN_INTEGER.into())
+}
+
+fn is_canonical(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    text == "0" || digits.starts_with(|first: char| first.is_ascii_digit() && first != '0')
+}
+
+fn is_word(arg: &[u8], word: &str) -> bool {
+    arg.eq_ignore_ascii_case(word.as_bytes())
+}
+
+const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+const SYNTAX_ERROR: &str = "ERR syntax error";
+const QUOTED: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_are_read_as_strictly_as_by_the_server() {
+        for (text, value) in [("0", 0), ("-7", -7), ("9223372036854775807", i64::MAX)] {
+            assert_eq!(integer(text.as_bytes()), Ok(value));
+        }
+        for text in ["", "-", "-0", "007", "+1", " 1", "1 ", "1.0", "9223372036854775808", "x"] {
+            assert_eq!(integer(text.as_bytes()), Err(NOT_AN_INTEGER.into()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn commands_are_in_order_and_found_in_any_case() {
+        assert!(COMMANDS.is_sorted_by_key(|command| command.name));
+        assert!(named(COMMANDS, b"GeT").is_some());
+        assert!(named(COMMANDS, b"ge").is_none());
+    }
+
+    #[test]
+    fn a_long_unknown_command_is_quoted_in_part() {
+        let long = [b'x'; 100];
+        let Failure(text) = unknown_command(&[b"FOO", &long, &long, b"c"]);
+        let x = |n| "x".repeat(n);
+        let expected = format!(
+            "ERR unknown command 'FOO', with args beginning with: '{}' '{}' ",
+            x(100),
+            x(25)
+        );
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+    }
+}

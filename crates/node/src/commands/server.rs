@@ -1,0 +1,192 @@
+//! Commands about the node as a whole: INFO, CONFIG, TIME, and emptying it.
+
+use super::{Call, Failure, Outcome, SYNTAX_ERROR, is_word};
+
+/// What CONFIG SET changes.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) maxmemory: u64,
+    pub(crate) policy: &'static str,
+    /// Of the default user; empty: none is needed.
+    pub(crate) password: Vec<u8>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { maxmemory: 0, policy: "noeviction", password: Vec::new() }
+    }
+}
+
+/// Sections come in an order of their own, each once, and unknown ones are passed over.
+pub(super) fn info(call: &mut Call<'_>) -> Outcome {
+    let wanted = &call.args[1..];
+    let is_wanted = |section: &str| {
+        let mut names = [section, "default", "all", "everything"].into_iter();
+        wanted.is_empty() || names.any(|name| wanted.iter().any(|arg| is_word(arg, name)))
+    };
+    let sections = SECTIONS.iter().filter(|(name, _)| is_wanted(name)).map(|(_, text)| text(call));
+    let text = sections.collect::<Vec<_>>().join("\r\n");
+    call.reply.bulk(text.as_bytes());
+    Ok(())
+}
+
+/// The name of a section of INFO, and its text.
+type Section = (&'static str, fn(&Call<'_>) -> String);
+
+const SECTIONS: [Section; 3] =
+    [("server", info_server), ("memory", info_memory), ("replication", info_replication)];
+
+fn info_server(call: &Call<'_>) -> String {
+    let up = call.now.micros().saturating_sub(call.store.started.micros()) / 1_000_000;
+    let (run_id, now, days) = (&call.store.run_id, call.now.micros(), up / 86_400);
+    format!(
+        "# Server\r\nredis_version:{VERSION}\r\nredis_mode:standalone\r\nrun_id:{run_id}\r\n\
+         server_time_usec:{now}\r\nuptime_in_seconds:{up}\r\nuptime_in_days:{days}\r\n"
+    )
+}
+
+fn info_memory(call: &Call<'_>) -> String {
+    let Settings { maxmemory, policy, .. } = &call.store.settings;
+    format!("# Memory\r\nmaxmemory:{maxmemory}\r\nmaxmemory_policy:{policy}\r\n")
+}
+
+fn info_replication(_: &Call<'_>) -> String {
+    "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n".into()
+}
+
+pub(super) fn time(call: &mut Call<'_>) -> Outcome {
+    let micros = call.now.micros();
+    call.reply.array(2);
+    call.reply.bulk((micros / 1_000_000).to_string().as_bytes());
+    call.reply.bulk((micros % 1_000_000).to_string().as_bytes());
+    Ok(())
+}
+
+pub(super) fn flushall(call: &mut Call<'_>) -> Outcome {
+    check_flush_option(&call.args[1..])?;
+    call.store.databases.iter_mut().for_each(|database| database.clear());
+    call.ok()
+}
+
+pub(super) fn flushdb(call: &mut Call<'_>) -> Outcome {
+    check_flush_option(&call.args[1..])?;
+    let database = call.session().database;
+    call.store.databases[database].clear();
+    call.ok()
+}
+
+fn check_flush_option(args: &[&[u8]]) -> Outcome {
+    match args {
+        [] => Ok(()),
+        [how] if is_word(how, "SYNC") || is_word(how, "ASYNC") => Ok(()),
+        _ => Err(SYNTAX_ERROR.into()),
+    }
+}
+
+/// Exact names only; the server takes patterns too.
+pub(super) fn config_get(call: &mut Call<'_>) -> Outcome {
+    let found: Vec<(&[u8], Vec<u8>)> = call.args[2..]
+        .iter()
+        .filter_map(|name| Some((*name, setting(&call.store.settings, name)?)))
+        .collect();
+    call.reply.array(found.len() * 2);
+    for (name, value) in found {
+        call.reply.bulk(name);
+        call.reply.bulk(&value);
+    }
+    Ok(())
+}
+
+fn setting(settings: &Settings, name: &[u8]) -> Option<Vec<u8>> {
+    match name.to_ascii_lowercase().as_slice() {
+        b"maxmemory" => Some(settings.maxmemory.to_string().into()),
+        b"maxmemory-policy" => Some(settings.policy.into()),
+        b"requirepass" => Some(settings.password.clone()),
+        _ => None,
+    }
+}
+
+/// All pairs or none.
+pub(super) fn config_set(call: &mut Call<'_>) -> Outcome {
+    let pairs = call.args[2..].chunks_exact(2);
+    if !pairs.remainder().is_empty() {
+        return Err(SYNTAX_ERROR.into());
+    }
+    check_names(&call.args[2..])?;
+    let mut settings = call.store.settings.clone();
+    for pair in pairs {
+        apply(&mut settings, pair[0], pair[1])?;
+    }
+    call.store.settings = settings;
+    call.ok()
+}
+
+fn check_names(pairs: &[&[u8]]) -> Outcome {
+    let names: Vec<Vec<u8>> =
+        pairs.iter().step_by(2).map(|name| name.to_ascii_lowercase()).collect();
+    for (at, name) in names.iter().enumerate() {
+        if setting(&Settings::default(), name).is_none() {
+            let unknown = b"ERR Unknown option or number of arguments for CONFIG SET - '";
+            return Err(Failure([unknown, pairs[at * 2], b"'"].concat()));
+        }
+        if names[..at].contains(name) {
+            return Err(config_failure(name, "duplicate parameter"));
+        }
+    }
+    Ok(())
+}
+
+fn apply(settings: &mut Settings, name: &[u8], value: &[u8]) -> Outcome {
+    match name.to_ascii_lowercase().as_slice() {
+        b"maxmemory" => {
+            let bytes = memory(value);
+            settings.maxmemory = bytes
+                .ok_or_else(|| config_failure(b"maxmemory", "argument must be a memory value"))?;
+        }
+        b"maxmemory-policy" => {
+            let known = POLICIES.iter().find(|policy| is_word(value, policy));
+            settings.policy =
+                known.ok_or_else(|| config_failure(b"maxmemory-policy", &policies()))?;
+        }
+        _ => settings.password = value.to_vec(),
+    }
+    Ok(())
+}
+
+fn config_failure(name: &[u8], why: &str) -> Failure {
+    let name = String::from_utf8_lossy(name);
+    Failure::from(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+}
+
+fn policies() -> String {
+    format!("argument(s) must be one of the following: {}", POLICIES.join(", "))
+}
+
+/// A number with an optional unit: `k` counts in thousands, `kb` in 1024.
+fn memory(value: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(value).ok()?.to_ascii_lowercase();
+    let digits = text.trim_end_matches(|end: char| end.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "b" => 1,
+        "k" => 1_000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+const VERSION: &str = "7.0.15";
+const POLICIES: [&str; 8] = [
+    "volatile-lru",
+    "volatile-lfu",
+    "volatile-random",
+    "volatile-ttl",
+    "allkeys-lru",
+    "allkeys-lfu",
+    "allkeys-random",
+    "noeviction",
+];

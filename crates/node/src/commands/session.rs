@@ -1,0 +1,134 @@
+//! Commands about the connection itself: who it is, where it looks, and its end.
+
+use super::{Call, Outcome, SYNTAX_ERROR, integer, is_word};
+use crate::store::{ConnId, DEFAULT_USER};
+
+pub(super) fn auth(call: &mut Call<'_>) -> Outcome {
+    let (user, password) = match call.args[1..] {
+        [_] if call.store.settings.password.is_empty() => return Err(NO_PASSWORD_SET.into()),
+        [password] => (DEFAULT_USER, password),
+        [user, password] => (user, password),
+        _ => return Err(SYNTAX_ERROR.into()),
+    };
+    if !is_password_of(call, user, password) {
+        return Err("WRONGPASS invalid username-password pair or user is disabled.".into());
+    }
+    call.session().user = Some(user.to_vec());
+    call.ok()
+}
+
+pub(super) fn select(call: &mut Call<'_>) -> Outcome {
+    let index = i32::try_from(integer(call.args[1])?).map_err(|_| INDEX_TOO_LARGE)?;
+    let index = usize::try_from(index).ok().filter(|&index| index < call.store.databases.len());
+    call.session().database = index.ok_or("ERR DB index is out of range")?;
+    call.ok()
+}
+
+pub(super) fn ping(call: &mut Call<'_>) -> Outcome {
+    match call.args[1..] {
+        [] => call.reply.status("PONG"),
+        [message] => call.reply.bulk(message),
+        _ => return Err(super::wrong_arity("ping")),
+    }
+    Ok(())
+}
+
+pub(super) fn echo(call: &mut Call<'_>) -> Outcome {
+    call.reply.bulk(call.args[1]);
+    Ok(())
+}
+
+pub(super) fn quit(call: &mut Call<'_>) -> Outcome {
+    call.store.close(call.conn);
+    call.ok()
+}
+
+pub(super) fn reset(call: &mut Call<'_>) -> Outcome {
+    *call.session() = call.store.fresh_session();
+    call.reply.status("RESET");
+    Ok(())
+}
+
+pub(super) fn client_id(call: &mut Call<'_>) -> Outcome {
+    call.int(call.conn.number() as i64)
+}
+
+pub(super) fn client_getname(call: &mut Call<'_>) -> Outcome {
+    let name = call.session().name.clone();
+    if name.is_empty() {
+        call.reply.nil()
+    } else {
+        call.reply.bulk(&name)
+    }
+    Ok(())
+}
+
+pub(super) fn client_setname(call: &mut Call<'_>) -> Outcome {
+    let name = call.args[2];
+    if !name.iter().all(u8::is_ascii_graphic) {
+        return Err(BAD_NAME.into());
+    }
+    call.session().name = name.to_vec();
+    call.ok()
+}
+
+/// `CLIENT KILL address` finds nobody here: a sans-I/O store knows no addresses.
+pub(super) fn client_kill(call: &mut Call<'_>) -> Outcome {
+    if call.args.len() == 3 {
+        return Err("ERR No such client".into());
+    }
+    let filter = KillFilter::parse(&call.args[2..])?;
+    let doomed: Vec<ConnId> =
+        call.store.sessions.keys().copied().filter(|&id| filter.hits(id, call.conn)).collect();
+    doomed.iter().for_each(|&id| call.store.close(id));
+    call.int(doomed.len() as i64)
+}
+
+struct KillFilter {
+    id: Option<u64>,
+    skip_me: bool,
+}
+
+impl KillFilter {
+    fn parse(args: &[&[u8]]) -> Result<Self, super::Failure> {
+        let mut filter = Self { id: None, skip_me: true };
+        for pair in args.chunks(2) {
+            match *pair {
+                [word, id] if is_word(word, "ID") => {
+                    let id = integer(id).ok().and_then(|id| u64::try_from(id).ok());
+                    let id = id.filter(|&id| id > 0);
+                    filter.id = Some(id.ok_or("ERR client-id should be greater than 0")?);
+                }
+                [word, yes] if is_word(word, "SKIPME") && is_word(yes, "yes") => {
+                    filter.skip_me = true;
+                }
+                [word, no] if is_word(word, "SKIPME") && is_word(no, "no") => {
+                    filter.skip_me = false;
+                }
+                _ => return Err(SYNTAX_ERROR.into()),
+            }
+        }
+        Ok(filter)
+    }
+
+    fn hits(&self, id: ConnId, me: ConnId) -> bool {
+        self.id.is_none_or(|wanted| wanted == id.number()) && !(self.skip_me && id == me)
+    }
+}
+
+/// The default user without a password is let in with any.
+fn is_password_of(call: &Call<'_>, user: &[u8], password: &[u8]) -> bool {
+    let expected = match user {
+        DEFAULT_USER => Some(&call.store.settings.password),
+        other => call.store.users.get(other),
+    };
+    expected.is_some_and(|expected| {
+        expected == password || (user == DEFAULT_USER && expected.is_empty())
+    })
+}
+
+const NO_PASSWORD_SET: &str = "ERR AUTH <password> called without any password configured for the \
+                               default user. Are you sure your configuration is correct?";
+const INDEX_TOO_LARGE: &str =
+    "ERR value is out of range, value must between -2147483648 and 2147483647";
+const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";

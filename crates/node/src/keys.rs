@@ -1,0 +1,162 @@
+//! The keys of one database, seen at one instant.
+//!
+//! Every read and write of a key, by a command or a script, goes through [`Keys`]: expiry is decided
+//! here and nowhere else. A key whose time has come is removed when it is touched; until then it
+//! costs memory, never a wrong reply.
+
+use std::collections::BTreeMap;
+
+/// What one database holds. Ordered, so that two runs never differ.
+pub(crate) type Entries = BTreeMap<Vec<u8>, Entry>;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    value: Vec<u8>,
+    /// Unix milliseconds of the last instant at which the key exists.
+    expires: Option<i64>,
+}
+
+/// The keys of a connection's database, at the instant of a command.
+#[derive(Debug)]
+pub struct Keys<'s> {
+    entries: &'s mut Entries,
+    now: i64,
+}
+
+/// What becomes of a key's TTL when it is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expiry {
+    Never,
+    Kept,
+    /// Unix milliseconds.
+    At(i64),
+}
+
+impl<'s> Keys<'s> {
+    pub(crate) fn new(entries: &'s mut Entries, now: i64) -> Self {
+        Self { entries, now }
+    }
+
+    /// The value of a key.
+    pub fn value(&mut self, key: &[u8]) -> Option<&[u8]> {
+        self.live(key).map(|entry| entry.value.as_slice())
+    }
+
+    /// What PTTL replies: milliseconds left, −1 without a TTL, −2 without the key.
+    pub fn pttl(&mut self, key: &[u8]) -> i64 {
+        let now = self.now;
+        match self.live(key) {
+            None => -2,
+            Some(Entry { expires: None, .. }) => -1,
+            Some(Entry { expires: Some(at), .. }) => *at - now,
+        }
+    }
+
+    /// Removes a key, and says whether it was there.
+    pub fn delete(&mut self, key: &[u8]) -> bool {
+        self.live(key).is_some() && self.entries.remove(key).is_some()
+    }
+
+    /// Sets a key to live for `ttl` milliseconds from now.
+    pub fn set_for(&mut self, key: &[u8], value: &[u8], ttl: i64) {
+        self.set(key, value, Expiry::At(self.now.saturating_add(ttl)));
+    }
+
+    /// Lets a key live for `ttl` milliseconds from now; nothing left removes it. Says whether it
+    /// was there.
+    pub fn expire_in(&mut self, key: &[u8], ttl: i64) -> bool {
+        self.expire_at(key, self.now.saturating_add(ttl))
+    }
+
+    pub(crate) fn now(&self) -> i64 {
+        self.now
+    }
+
+    pub(crate) fn contains(&mut self, key: &[u8]) -> bool {
+        self.live(key).is_some()
+    }
+
+    /// Unix milliseconds at which the key ends, if it exists and ends at all.
+    pub(crate) fn expiry(&mut self, key: &[u8]) -> Option<i64> {
+        self.live(key)?.expires
+    }
+
+    pub(crate) fn set(&mut self, key: &[u8], value: &[u8], expiry: Expiry) {
+        let expires = match expiry {
+            Expiry::Never => None,
+            Expiry::Kept => self.expiry(key),
+            Expiry::At(at) => Some(at),
+        };
+        self.entries.insert(key.to_vec(), Entry { value: value.to_vec(), expires });
+    }
+
+    pub(crate) fn expire_at(&mut self, key: &[u8], at: i64) -> bool {
+        if at <= self.now {
+            return self.delete(key);
+        }
+        match self.live(key) {
+            Some(entry) => {
+                entry.expires = Some(at);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn live(&mut self, key: &[u8]) -> Option<&mut Entry> {
+        let over = self.entries.get(key)?.expires.is_some_and(|at| self.now > at);
+        if over {
+            self.entries.remove(key);
+            return None;
+        }
+        self.entries.get_mut(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_exists_through_its_last_millisecond() {
+        let mut entries = Entries::new();
+        Keys::new(&mut entries, 1_000).set_for(b"k", b"v", 50);
+        assert_eq!(Keys::new(&mut entries, 1_049).pttl(b"k"), 1);
+        assert_eq!(Keys::new(&mut entries, 1_050).pttl(b"k"), 0);
+        assert_eq!(Keys::new(&mut entries, 1_050).value(b"k"), Some(&b"v"[..]));
+        assert_eq!(Keys::new(&mut entries, 1_051).pttl(b"k"), -2);
+        assert!(entries.is_empty(), "touched and over, it is gone for good");
+    }
+
+    #[test]
+    fn a_key_that_is_over_is_not_there_for_any_use() {
+        let with_dead_key = |use_it: &dyn Fn(&mut Keys<'_>)| {
+            let mut entries = Entries::new();
+            Keys::new(&mut entries, 0).set_for(b"k", b"v", 10);
+            use_it(&mut Keys::new(&mut entries, 11));
+        };
+        with_dead_key(&|keys| assert!(!keys.delete(b"k")));
+        with_dead_key(&|keys| assert!(!keys.contains(b"k")));
+        with_dead_key(&|keys| assert!(!keys.expire_in(b"k", 100)));
+        with_dead_key(&|keys| {
+            keys.set(b"k", b"w", Expiry::Kept);
+            assert_eq!(keys.pttl(b"k"), -1);
+        });
+    }
+
+    #[test]
+    fn setting_and_expiring_change_the_ttl_as_told() {
+        let mut entries = Entries::new();
+        let mut keys = Keys::new(&mut entries, 100);
+        keys.set_for(b"k", b"v", 10);
+        keys.set(b"k", b"w", Expiry::Kept);
+        assert_eq!(keys.value(b"k"), Some(&b"w"[..]));
+        assert_eq!(keys.pttl(b"k"), 10);
+        keys.set(b"k", b"w", Expiry::Never);
+        assert_eq!(keys.pttl(b"k"), -1);
+        assert!(keys.expire_in(b"k", 7));
+        assert_eq!(keys.pttl(b"k"), 7);
+        assert!(keys.expire_in(b"k", 0), "nothing left removes the key");
+        assert_eq!(keys.pttl(b"k"), -2);
+    }
+}

@@ -1,0 +1,142 @@
+//! A [`Store`] on a TCP socket, in a thread of its own: started, stopped, started again.
+//!
+//! Not here: the loop that moves bytes (`serve`) and what a command does (`commands`).
+
+use std::{
+    fmt::Write,
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex, MutexGuard},
+    thread::{self, JoinHandle},
+};
+
+use mio::Waker;
+use socket2::{Domain, Socket, Type};
+
+use crate::{
+    serve::{Server, wall_clock},
+    store::{Memory, Store},
+};
+
+/// A node that serves a [`Store`], from a thread named `redbolt-node`.
+///
+/// It is for development and tests: memory only, not a database. Dropping it ends the thread.
+#[derive(Debug)]
+pub struct Node {
+    address: SocketAddr,
+    /// Locked by the thread for as long as it runs.
+    store: Arc<Mutex<Store>>,
+    running: Option<Running>,
+    /// What the next start does to the keys.
+    memory: Memory,
+    /// Keeps the port ours while nobody listens on it.
+    reserved: Option<Socket>,
+}
+
+#[derive(Debug)]
+struct Running {
+    thread: JoinHandle<()>,
+    stop: Waker,
+}
+
+impl Node {
+    /// Serves a new store on a free loopback port.
+    pub fn start() -> io::Result<Self> {
+        Self::on((Ipv4Addr::LOCALHOST, 0).into())
+    }
+
+    /// Serves a new store on `address`; port 0 stands for any free one.
+    pub fn on(address: SocketAddr) -> io::Result<Self> {
+        Self::serving(Store::new(&random_run_id()?, wall_clock()), address)
+    }
+
+    /// Serves a store that the caller has prepared, with users or scripts.
+    pub fn serving(store: Store, address: SocketAddr) -> io::Result<Self> {
+        let server = Server::bind(address)?;
+        let mut node = Self {
+            address: server.address()?,
+            store: Arc::new(Mutex::new(store)),
+            running: None,
+            memory: Memory::Kept,
+            reserved: None,
+        };
+        node.running = Some(Running::start(server, Arc::clone(&node.store))?);
+        Ok(node)
+    }
+
+    /// Where it listens, also while it is stopped.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends the listener and all connections, as the death of a process does. `memory` says what
+    /// the next start will find. A node that is stopped stays as it is.
+    pub fn stop(&mut self, memory: Memory) {
+        if let Some(running) = self.running.take() {
+            running.end();
+            self.memory = memory;
+            // Without it the port is only likely to be free for the next start.
+            self.reserved = reserve(self.address).ok();
+        }
+    }
+
+    /// Starts a stopped node again, on its port and with a new run id. One that runs goes on.
+    pub fn start_again(&mut self) -> io::Result<()> {
+        if self.running.is_some() {
+            return Ok(());
+        }
+        let run_id = random_run_id()?;
+        self.reserved = None;
+        let server = Server::bind(self.address)?;
+        lock(&self.store).restart(self.memory, &run_id, wall_clock());
+        self.running = Some(Running::start(server, Arc::clone(&self.store))?);
+        Ok(())
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.stop(Memory::Lost);
+    }
+}
+
+impl Running {
+    fn start(mut server: Server, store: Arc<Mutex<Store>>) -> io::Result<Self> {
+        let stop = server.stopper()?;
+        let thread = thread::Builder::new()
+            .name("redbolt-node".into())
+            .spawn(move || server.run(&mut lock(&store)))?;
+        Ok(Self { thread, stop })
+    }
+
+    fn end(self) {
+        // A loop that panicked has nobody to wake, and has said so.
+        let _ = self.stop.wake();
+        let _ = self.thread.join();
+    }
+}
+
+/// A panic of the loop leaves a store that is whole enough for a test that fails anyway.
+fn lock(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
+    store.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// A socket that is bound and does not listen: connecting to the port is refused, and the kernel
+/// gives it to nobody else, in particular not to an outgoing connection.
+fn reserve(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// 40 hexadecimal digits, as a real server's.
+fn random_run_id() -> io::Result<String> {
+    let mut bytes = [0; 20];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes.iter().fold(String::new(), |mut id, byte| {
+        // Writing to a string never fails.
+        let _ = write!(id, "{byte:02x}");
+        id
+    }))
+}

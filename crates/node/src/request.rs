@@ -1,0 +1,153 @@
+//! Requests out of a stream of bytes: arrays of bulk strings, in bounded memory.
+
+use std::ops::Range;
+
+use redbolt::resp::{Decoder, Limits, Token};
+
+/// Collects the bytes of one connection and finds the requests in them.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that the decoder has passed.
+    passed: usize,
+    decoder: Decoder,
+    /// Where the words of the request that is being read stand in the buffer.
+    words: Vec<Range<usize>>,
+    missing: u32,
+}
+
+/// What a peer sent is no request; the connection cannot go on.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Malformed(pub(crate) String);
+
+impl Requests {
+    pub(crate) fn new() -> Self {
+        let decoder = Decoder::new(limits());
+        Self { buffer: Vec::new(), passed: 0, decoder, words: Vec::new(), missing: 0 }
+    }
+
+    /// Takes bytes from the peer.
+    ///
+    /// Call [`next`](Self::next) until it finds nothing before giving it more: then the buffer
+    /// holds at most one request and a few pieces of this size.
+    pub(crate) fn take(&mut self, bytes: &[u8]) {
+        if self.words.is_empty() {
+            self.buffer.drain(..self.passed);
+            self.passed = 0;
+        }
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Hands the next complete request to `run`, word by word; `false`: there is none yet.
+    ///
+    /// An empty array is a request without words, which asks for nothing.
+    pub(crate) fn next(&mut self, run: impl FnOnce(&[&[u8]])) -> Result<bool, Malformed> {
+        while self.step()? {
+            if self.missing == 0 {
+                let word = |at: &Range<usize>| &self.buffer[at.clone()];
+                run(&self.words.iter().map(word).collect::<Vec<_>>());
+                self.words.clear();
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Moves past one token, if it is complete.
+    fn step(&mut self) -> Result<bool, Malformed> {
+        let rest = &self.buffer[self.passed..];
+        let token = self.decoder.next(rest).map_err(|broken| Malformed(broken.to_string()))?;
+        let Some((token, length)) = token else { return Ok(false) };
+        let end = self.passed + length;
+        match token {
+            Token::Array(words) => self.missing = words,
+            Token::NilArray => self.missing = 0,
+            Token::Bulk(word) if self.missing > 0 => {
+                self.words.push(end - CR_LF - word.len()..end - CR_LF);
+                self.missing -= 1;
+            }
+            _ => return Err(Malformed("expected an array of bulk strings".into())),
+        }
+        self.passed = end;
+        Ok(true)
+    }
+}
+
+/// What one request may cost.
+fn limits() -> Limits {
+    let mut limits = Limits::default();
+    // Words are bulk strings, so the decoder itself refuses an array inside the array.
+    limits.depth = 1;
+    limits.elements = MAX_WORDS;
+    limits.bulk = MAX_WORD;
+    limits.reply = MAX_REQUEST;
+    limits
+}
+
+const MAX_WORDS: u32 = 4096;
+const MAX_WORD: usize = 1 << 20;
+const MAX_REQUEST: u64 = 4 << 20;
+const CR_LF: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(requests: &mut Requests) -> Result<Vec<Vec<Vec<u8>>>, Malformed> {
+        let mut found = Vec::new();
+        while requests.next(|words| found.push(words.iter().map(|w| w.to_vec()).collect()))? {}
+        Ok(found)
+    }
+
+    #[test]
+    fn requests_are_the_same_in_one_piece_and_in_any_two_and_byte_by_byte() {
+        let stream = b"*2\r\n$3\r\nGET\r\n$4\r\na\r\nb\r\n*0\r\n*-1\r\n*1\r\n$0\r\n\r\n";
+        let expected: Vec<Vec<Vec<u8>>> =
+            vec![vec![b"GET".to_vec(), b"a\r\nb".to_vec()], vec![], vec![], vec![vec![]]];
+        for cut in 0..=stream.len() {
+            let mut requests = Requests::new();
+            requests.take(&stream[..cut]);
+            let mut found = all(&mut requests).unwrap();
+            requests.take(&stream[cut..]);
+            found.extend(all(&mut requests).unwrap());
+            assert_eq!(found, expected, "cut at {cut}");
+        }
+        let mut requests = Requests::new();
+        let mut found = Vec::new();
+        for byte in stream {
+            requests.take(&[*byte]);
+            found.extend(all(&mut requests).unwrap());
+        }
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused() {
+        for stream in [
+            &b"PING\r\n"[..],
+            b"$4\r\nPING\r\n",
+            b"+PING\r\n",
+            b"*1\r\n:1\r\n",
+            b"*1\r\n$-1\r\n",
+            b"*1\r\n*1\r\n$1\r\na\r\n",
+            b"*4097\r\n",
+            b"*1\r\n$1048577\r\n",
+        ] {
+            let mut requests = Requests::new();
+            requests.take(stream);
+            assert!(all(&mut requests).is_err(), "{:?}", stream.escape_ascii().to_string());
+        }
+    }
+
+    #[test]
+    fn the_buffer_forgets_what_was_answered() {
+        let mut requests = Requests::new();
+        for _ in 0..1_000 {
+            requests.take(b"*1\r\n$4\r\nPING\r\n*1\r\n");
+            assert_eq!(all(&mut requests).unwrap().len(), 1);
+            requests.take(b"$4\r\nPING\r\n");
+            assert_eq!(all(&mut requests).unwrap().len(), 1);
+        }
+        assert!(requests.buffer.len() < 100);
+    }
+}

@@ -1,0 +1,236 @@
+//! The loop that moves bytes between sockets and a store, and reads the clock.
+//!
+//! Buffers are bounded: a client that does not read its replies is not read either.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Read, Write},
+    net::SocketAddr,
+    time::SystemTime,
+};
+
+use mio::{
+    Events, Interest, Poll, Registry, Waker,
+    net::{TcpListener, TcpStream},
+};
+
+use crate::{
+    reply::Reply,
+    request::Requests,
+    store::{ConnId, Now, Store},
+};
+
+/// A listener and its connections.
+#[derive(Debug)]
+pub(crate) struct Server {
+    poll: Poll,
+    listener: TcpListener,
+    clients: BTreeMap<ConnId, Client>,
+}
+
+#[derive(Debug)]
+struct Client {
+    id: ConnId,
+    stream: TcpStream,
+    requests: Requests,
+    /// Replies that the socket has not taken.
+    unsent: Vec<u8>,
+    /// Nothing more is read; what is left of the replies is sent, then it ends.
+    leaving: bool,
+}
+
+/// How a client's turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// It waits for its socket.
+    Waits,
+    /// There is more to do, and the others come first.
+    Yields,
+    Ends,
+}
+
+/// The wall clock, the only one here.
+pub(crate) fn wall_clock() -> Now {
+    let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    Now::from_micros(since_epoch.as_micros().try_into().unwrap_or(u64::MAX))
+}
+
+impl Server {
+    pub(crate) fn bind(address: SocketAddr) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let mut listener = TcpListener::bind(address)?;
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        Ok(Self { poll, listener, clients: BTreeMap::new() })
+    }
+
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// What ends [`run`](Self::run) when it is woken. One at a time.
+    pub(crate) fn stopper(&self) -> io::Result<Waker> {
+        Waker::new(self.poll.registry(), STOP)
+    }
+
+    /// Serves until stopped; then the listener and all connections close with this value.
+    pub(crate) fn run(&mut self, store: &mut Store) {
+        let mut events = Events::with_capacity(128);
+        loop {
+            match self.poll.poll(&mut events, None) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return,
+                Ok(()) => {}
+            }
+            for event in &events {
+                match event.token() {
+                    STOP => return,
+                    LISTENER => self.accept(store),
+                    client => self.turn(client, store),
+                }
+            }
+        }
+    }
+
+    /// Errors of `accept` concern one connection, or pass: the next connection tries again.
+    fn accept(&mut self, store: &mut Store) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            if self.clients.len() < MAX_CLIENTS {
+                let id = store.connect();
+                match Client::new(id, stream, self.poll.registry()) {
+                    Ok(client) => drop(self.clients.insert(id, client)),
+                    Err(_) => store.disconnect(id),
+                }
+            }
+        }
+    }
+
+    fn turn(&mut self, token: mio::Token, store: &mut Store) {
+        let id = client_of(token);
+        let Some(client) = self.clients.get_mut(&id) else {
+            // It ended by the hand of another client in this very round.
+            return;
+        };
+        let turn = client.turn(store);
+        let lost = turn == Turn::Yields && client.come_again(self.poll.registry()).is_err();
+        if turn == Turn::Ends || lost {
+            store.disconnect(id);
+            self.clients.remove(&id);
+        }
+        self.end_killed(store);
+    }
+
+    /// Ends the connections that the store has closed, as soon as their last reply is out.
+    fn end_killed(&mut self, store: &mut Store) {
+        while let Some(id) = store.poll_close() {
+            let Some(client) = self.clients.get_mut(&id) else { continue };
+            client.leaving = true;
+            if client.turn(store) == Turn::Ends {
+                self.clients.remove(&id);
+            }
+        }
+    }
+}
+
+impl Client {
+    fn new(id: ConnId, mut stream: TcpStream, registry: &Registry) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        registry.register(&mut stream, token_of(id), INTEREST)?;
+        Ok(Self { id, stream, requests: Requests::new(), unsent: Vec::new(), leaving: false })
+    }
+
+    /// Answers, sends and reads until the socket has no more to give or to take.
+    fn turn(&mut self, store: &mut Store) -> Turn {
+        for _ in 0..ROUNDS_PER_TURN {
+            let more = !self.leaving && self.answer(store);
+            if self.flush().is_err() {
+                return Turn::Ends;
+            }
+            match (self.unsent.len(), self.leaving) {
+                (0, true) => return Turn::Ends,
+                (_, true) => return Turn::Waits,
+                (MAX_UNSENT.., _) => return Turn::Waits,
+                _ if more => continue,
+                _ => {}
+            }
+            match self.read() {
+                Ok(0) => return Turn::Ends,
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Waits,
+                Err(_) => return Turn::Ends,
+            }
+        }
+        Turn::Yields
+    }
+
+    /// Runs the requests that are complete. Says whether it left some because nobody reads the
+    /// replies.
+    fn answer(&mut self, store: &mut Store) -> bool {
+        let (id, replies) = (self.id, &mut self.unsent);
+        while replies.len() < MAX_UNSENT {
+            match self.requests.next(|words| store.command(id, words, wall_clock(), replies)) {
+                Ok(true) => {}
+                Ok(false) => return false,
+                Err(malformed) => {
+                    let text = format!("ERR Protocol error: {}", malformed.0);
+                    Reply::new(replies).error(text.as_bytes());
+                    store.disconnect(id);
+                    self.leaving = true;
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let mut taken = 0;
+        while taken < self.unsent.len() {
+            match self.stream.write(&self.unsent[taken..]) {
+                Ok(length) => taken += length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.unsent.drain(..taken);
+        Ok(())
+    }
+
+    fn read(&mut self) -> io::Result<usize> {
+        let mut piece = [0; PIECE];
+        loop {
+            match self.stream.read(&mut piece) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(length) => {
+                    self.requests.take(&piece[..length]);
+                    return Ok(length);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Events tell of changes only; registering anew tells again of what is ready.
+    fn come_again(&mut self, registry: &Registry) -> io::Result<()> {
+        registry.reregister(&mut self.stream, token_of(self.id), INTEREST)
+    }
+}
+
+fn token_of(id: ConnId) -> mio::Token {
+    mio::Token(id.number() as usize + FIRST_CLIENT)
+}
+
+fn client_of(token: mio::Token) -> ConnId {
+    ConnId::from_number((token.0 - FIRST_CLIENT) as u64)
+}
+
+const STOP: mio::Token = mio::Token(0);
+const LISTENER: mio::Token = mio::Token(1);
+/// Connection numbers begin at 1.
+const FIRST_CLIENT: usize = 1;
+
+const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
+const MAX_CLIENTS: usize = 1024;
+const MAX_UNSENT: usize = 1 << 20;
+const PIECE: usize = 16 << 10;
+const ROUNDS_PER_TURN: usize = 64;

@@ -1,0 +1,339 @@
+//! The state of one node, and its life: connections come and go, the process restarts.
+//!
+//! Sans I/O: the clock is an argument, replies go to a buffer of the caller, and what a shell has to
+//! do besides is asked for with [`Store::poll_close`]. What each command does is in `commands`.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+};
+
+use sha1_smol::Sha1;
+
+use crate::{
+    commands::{self, Settings},
+    keys::{Entries, Keys},
+    reply::Reply,
+    scripts,
+};
+
+/// The wall clock of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Now {
+    micros: u64,
+}
+
+/// A connection: what `CLIENT ID` replies on it. Numbers begin again with a restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConnId(u64);
+
+/// What a restart does to the keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Memory {
+    /// They survive, as with an append-only file that is always synced.
+    Kept,
+    /// They are gone, as without persistence.
+    Lost,
+}
+
+/// A model of a Lua script: keys, then arguments, as `KEYS` and `ARGV` have them.
+pub type Script = fn(&mut Keys<'_>, &[&[u8]], &[&[u8]], &mut Reply<'_>);
+
+/// One node's memory and connections, without its sockets.
+///
+/// ```
+/// use redbolt_node::{Now, Store};
+///
+/// let mut store = Store::new("run-1", Now::from_millis(0));
+/// let conn = store.connect();
+/// let mut out = Vec::new();
+/// store.command(conn, &[b"SET", b"k", b"v", b"PX", b"10"], Now::from_millis(5), &mut out);
+/// store.command(conn, &[b"PTTL", b"k"], Now::from_millis(8), &mut out);
+/// store.command(conn, &[b"GET", b"k"], Now::from_millis(16), &mut out);
+/// assert_eq!(out, b"+OK\r\n:7\r\n$-1\r\n");
+/// ```
+pub struct Store {
+    pub(crate) databases: Vec<Entries>,
+    pub(crate) sessions: BTreeMap<ConnId, Session>,
+    pub(crate) settings: Settings,
+    pub(crate) users: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(crate) scripts: Vec<Taught>,
+    pub(crate) run_id: String,
+    pub(crate) started: Now,
+    last_id: u64,
+    closing: VecDeque<ConnId>,
+}
+
+/// What a node knows of one connection.
+pub(crate) struct Session {
+    pub(crate) name: Vec<u8>,
+    pub(crate) database: usize,
+    /// Nobody before AUTH, where a password is set.
+    pub(crate) user: Option<Vec<u8>>,
+}
+
+/// A script whose model is known.
+pub(crate) struct Taught {
+    pub(crate) text: &'static str,
+    pub(crate) sha: String,
+    pub(crate) run: Script,
+    /// Whether a client has sent the text since the start, so that EVALSHA finds it.
+    pub(crate) loaded: bool,
+}
+
+impl Now {
+    /// From Unix time in microseconds.
+    pub const fn from_micros(micros: u64) -> Self {
+        Self { micros }
+    }
+
+    /// From Unix time in milliseconds.
+    pub const fn from_millis(millis: u64) -> Self {
+        Self { micros: millis * 1_000 }
+    }
+
+    pub(crate) fn micros(self) -> u64 {
+        self.micros
+    }
+
+    /// Signed, as the server reckons: TTLs may be negative.
+    pub(crate) fn millis(self) -> i64 {
+        (self.micros / 1_000).cast_signed()
+    }
+}
+
+impl ConnId {
+    /// The number that `CLIENT ID` replies.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+impl Store {
+    /// An empty node that knows redbolt's scripts.
+    ///
+    /// A real server's `run_id` is 40 random hexadecimal digits; any text will do here.
+    pub fn new(run_id: &str, now: Now) -> Self {
+        let mut store = Self {
+            databases: vec![Entries::new(); DATABASES],
+            sessions: BTreeMap::new(),
+            settings: Settings::default(),
+            users: BTreeMap::new(),
+            scripts: Vec::new(),
+            run_id: run_id.to_owned(),
+            started: now,
+            last_id: 0,
+            closing: VecDeque::new(),
+        };
+        for (text, run) in scripts::SHIPPED {
+            store.teach(text, *run);
+        }
+        store
+    }
+
+    /// Adds a script: what EVAL of this text does from now on.
+    pub fn teach(&mut self, text: &'static str, run: Script) {
+        let sha = Sha1::from(text).digest().to_string();
+        self.scripts.retain(|known| known.text != text);
+        self.scripts.push(Taught { text, sha, run, loaded: false });
+    }
+
+    /// Adds an ACL user who may do everything. The user `default` is set by `requirepass` instead.
+    pub fn add_user(&mut self, name: &str, password: &str) {
+        self.users.insert(name.into(), password.into());
+    }
+
+    /// Sets the password of the default user; the empty one lets everybody in.
+    pub fn require_password(&mut self, password: &str) {
+        self.settings.password = password.into();
+    }
+
+    /// Opens a connection.
+    pub fn connect(&mut self) -> ConnId {
+        self.last_id += 1;
+        let id = ConnId(self.last_id);
+        self.sessions.insert(id, self.fresh_session());
+        id
+    }
+
+    /// Ends a connection.
+    pub fn disconnect(&mut self, conn: ConnId) {
+        self.sessions.remove(&conn);
+    }
+
+    /// Runs one command, its name first, and appends the reply to `out`.
+    ///
+    /// On a connection that has ended it does nothing: a killed client's last commands do not run.
+    pub fn command(&mut self, conn: ConnId, args: &[&[u8]], now: Now, out: &mut Vec<u8>) {
+        if !args.is_empty() && self.sessions.contains_key(&conn) {
+            commands::run(self, conn, args, now, out);
+        }
+    }
+
+    /// The next connection that the node itself has ended (QUIT, CLIENT KILL).
+    ///
+    /// The store has forgotten it already; the shell sends what is left and closes the socket.
+    pub fn poll_close(&mut self) -> Option<ConnId> {
+        self.closing.pop_front()
+    }
+
+    /// Ends the process and starts it again: all connections and loaded scripts are gone, settings
+    /// and users stay, as if they stood in the configuration file.
+    pub fn restart(&mut self, memory: Memory, run_id: &str, now: Now) {
+        if memory == Memory::Lost {
+            self.databases.iter_mut().for_each(Entries::clear);
+        }
+        self.scripts.iter_mut().for_each(|script| script.loaded = false);
+        self.sessions.clear();
+        self.closing.clear();
+        self.last_id = 0;
+        self.run_id = run_id.to_owned();
+        self.started = now;
+    }
+
+    /// A session as it is at first, and again after RESET.
+    pub(crate) fn fresh_session(&self) -> Session {
+        let open = self.settings.password.is_empty();
+        Session { name: Vec::new(), database: 0, user: open.then(|| DEFAULT_USER.to_vec()) }
+    }
+
+    /// Ends a connection from inside.
+    pub(crate) fn close(&mut self, conn: ConnId) {
+        if self.sessions.remove(&conn).is_some() {
+            self.closing.push_back(conn);
+        }
+    }
+}
+
+/// Passwords, keys and values stay out of it.
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("run_id", &self.run_id)
+            .field("connections", &self.sessions.len())
+            .field("keys", &self.databases.iter().map(Entries::len).sum::<usize>())
+            .finish_non_exhaustive()
+    }
+}
+
+pub(crate) const DEFAULT_USER: &[u8] = b"default";
+const DATABASES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Bench {
+        store: Store,
+        now: Now,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let now = Now::from_millis(1_000_000);
+            Self { store: Store::new("run", now), now }
+        }
+
+        fn say(&mut self, conn: ConnId, line: &str) -> String {
+            let args: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            let mut out = Vec::new();
+            self.store.command(conn, &args, self.now, &mut out);
+            String::from_utf8(out).unwrap()
+        }
+
+        fn pass(&mut self, millis: u64) {
+            self.now = Now::from_micros(self.now.micros() + millis * 1_000);
+        }
+    }
+
+    #[test]
+    fn keys_end_by_the_clock_that_is_given() {
+        let mut bench = Bench::new();
+        let conn = bench.store.connect();
+        assert_eq!(bench.say(conn, "SET k v PX 100"), "+OK\r\n");
+        assert_eq!(bench.say(conn, "SET k w NX PX 100"), "$-1\r\n");
+        bench.pass(60);
+        assert_eq!(bench.say(conn, "PTTL k"), ":40\r\n");
+        assert_eq!(bench.say(conn, "PEXPIRE k 100"), ":1\r\n");
+        bench.pass(100);
+        assert_eq!(bench.say(conn, "PTTL k"), ":0\r\n");
+        bench.pass(1);
+        assert_eq!(bench.say(conn, "PEXPIRE k 100"), ":0\r\n");
+        assert_eq!(bench.say(conn, "SET k w NX PX 100"), "+OK\r\n");
+    }
+
+    #[test]
+    fn time_is_the_time_given() {
+        let mut bench = Bench::new();
+        let conn = bench.store.connect();
+        bench.now = Now::from_micros(1_234_567_890_123_456);
+        assert_eq!(bench.say(conn, "TIME"), "*2\r\n$10\r\n1234567890\r\n$6\r\n123456\r\n");
+        assert!(bench.say(conn, "INFO server").contains("\r\nuptime_in_seconds:1234566890\r\n"));
+    }
+
+    #[test]
+    fn a_restart_forgets_connections_and_scripts_and_keys_if_told_so() {
+        let mut bench = Bench::new();
+        let conn = bench.store.connect();
+        bench.say(conn, "SET k v");
+        let load = [&b"SCRIPT"[..], b"LOAD", scripts::SHIPPED[0].0.as_bytes()];
+        bench.store.command(conn, &load, bench.now, &mut Vec::new());
+        let exists = format!("SCRIPT EXISTS {}", bench.store.scripts[0].sha);
+        assert_eq!(bench.say(conn, &exists), "*1\r\n:1\r\n");
+
+        bench.store.restart(Memory::Kept, "second", bench.now);
+        assert_eq!(bench.say(conn, "PING"), "", "the old connection is gone");
+        let conn = bench.store.connect();
+        assert_eq!(conn.number(), 1);
+        assert_eq!(bench.say(conn, "GET k"), "$1\r\nv\r\n");
+        assert_eq!(bench.say(conn, &exists), "*1\r\n:0\r\n");
+        assert!(bench.say(conn, "INFO server").contains("\r\nrun_id:second\r\n"));
+
+        bench.store.restart(Memory::Lost, "third", bench.now);
+        let conn = bench.store.connect();
+        assert_eq!(bench.say(conn, "GET k"), "$-1\r\n");
+    }
+
+    #[test]
+    fn a_killed_connection_is_reported_and_runs_nothing_more() {
+        let mut bench = Bench::new();
+        let (one, two) = (bench.store.connect(), bench.store.connect());
+        assert_eq!(bench.say(one, &format!("CLIENT KILL ID {}", two.number())), ":1\r\n");
+        assert_eq!(bench.store.poll_close(), Some(two));
+        assert_eq!(bench.store.poll_close(), None);
+        assert_eq!(bench.say(two, "SET k v"), "");
+        assert_eq!(bench.say(one, "EXISTS k"), ":0\r\n");
+        assert_eq!(bench.say(one, "QUIT"), "+OK\r\n");
+        assert_eq!(bench.store.poll_close(), Some(one));
+    }
+
+    #[test]
+    fn named_users_and_the_default_one_need_their_passwords() {
+        let mut bench = Bench::new();
+        bench.store.require_password("sesame");
+        bench.store.add_user("bob", "pw");
+        let conn = bench.store.connect();
+        assert_eq!(bench.say(conn, "GET k"), "-NOAUTH Authentication required.\r\n");
+        assert!(bench.say(conn, "AUTH bob sesame").starts_with("-WRONGPASS "));
+        assert_eq!(bench.say(conn, "GET k"), "-NOAUTH Authentication required.\r\n");
+        assert_eq!(bench.say(conn, "AUTH bob pw"), "+OK\r\n");
+        assert_eq!(bench.say(conn, "GET k"), "$-1\r\n");
+        assert_eq!(bench.say(conn, "AUTH sesame"), "+OK\r\n");
+        assert!(!format!("{:?}", bench.store).contains("sesame"));
+    }
+
+    #[test]
+    fn a_script_can_be_taught() {
+        let mut bench = Bench::new();
+        bench.store.teach("return #KEYS", |_, keys, _, reply| reply.int(keys.len() as i64));
+        let conn = bench.store.connect();
+        let mut out = Vec::new();
+        let call = [&b"EVAL"[..], b"return #KEYS", b"2", b"a", b"b", b"c"];
+        bench.store.command(conn, &call, bench.now, &mut out);
+        assert_eq!(out, b":2\r\n");
+    }
+}

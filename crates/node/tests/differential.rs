@@ -1,0 +1,672 @@
+//! The embedded node beside a real `redis-server`: the same commands, the same bytes in reply.
+//!
+//! Random sequences of commands run over TCP on several connections of both, in one piece, pipelined
+//! and byte by byte. What cannot be equal is compared by shape: TTLs within a tolerance, the clock,
+//! connection numbers, INFO. The lock scripts run here as Lua on one side and as Rust on the other.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::{
+    cell::RefCell,
+    fmt,
+    io::{self, BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use proptest::{
+    collection::vec,
+    prelude::*,
+    sample::select,
+    test_runner::{RngSeed, TestCaseError, TestRunner},
+};
+use redbolt::proto::script::{ACQUIRE_MANY, EXTEND, UNDO};
+use redbolt_node::{Node, Now, Store};
+use redbolt_proving::Server;
+
+#[test]
+fn random_commands_get_the_replies_of_a_real_server() {
+    let pair = RefCell::new(Pair::start());
+    let seed = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|seed| seed.parse().ok());
+    let config = ProptestConfig {
+        cases: 300,
+        failure_persistence: None,
+        max_shrink_iters: 2_000,
+        rng_seed: RngSeed::Fixed(seed.unwrap_or(7)),
+        ..ProptestConfig::default()
+    };
+    let sequences = (any_delivery(), vec(any_step(), 1..40));
+    let outcome = TestRunner::new(config)
+        .run(&sequences, |(delivery, steps)| pair.borrow_mut().play(delivery, &steps));
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+#[test]
+fn keys_end_on_both_sides() {
+    let mut pair = Pair::start();
+    pair.same(&["SET", "k", "v", "PX", "30"]);
+    pair.same(&["SET", "kept", "v"]);
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let is_gone = |pair: &mut Pair| {
+        [&mut pair.embedded, &mut pair.real].map(|side| side.ask(0, &["EXISTS", "k"]))
+            == [b":0\r\n"; 2]
+    };
+    while !is_gone(&mut pair) {
+        assert!(Instant::now() < deadline, "the key outlives its 30 ms by seconds");
+        thread::sleep(Duration::from_millis(5));
+    }
+    for command in ["PTTL", "TTL", "TYPE", "GET", "DEL"] {
+        pair.same(&[command, "k"]);
+    }
+    pair.same(&["PEXPIRE", "k", "1000"]);
+    pair.same(&["SET", "k", "w", "XX"]);
+    pair.same(&["EXISTS", "k", "kept"]);
+}
+
+/// How the bytes of a sequence are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Delivery {
+    /// A command, then its reply.
+    InTurn,
+    /// Commands in a row on one connection in one write, then all their replies.
+    Pipelined,
+    /// In turn, and each byte in a write of its own.
+    ByteByByte,
+}
+
+/// One command on one of the connections.
+#[derive(Debug, Clone)]
+struct Step {
+    slot: usize,
+    words: Vec<Word>,
+}
+
+#[derive(Clone)]
+enum Word {
+    Bytes(Vec<u8>),
+    /// A long time, another one in every step, in units of so many milliseconds. Long: nothing ends
+    /// while a sequence runs. Another: a comparison of two ends never hangs on a millisecond.
+    Span(u64),
+    /// The number of the connection in this slot.
+    IdOf(usize),
+}
+
+/// Readable in the report of a failure.
+impl fmt::Debug for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "\"{}\"", bytes.escape_ascii()),
+            Self::Span(unit) => write!(f, "Span({unit})"),
+            Self::IdOf(slot) => write!(f, "IdOf({slot})"),
+        }
+    }
+}
+
+fn any_delivery() -> impl Strategy<Value = Delivery> {
+    select(vec![Delivery::InTurn, Delivery::Pipelined, Delivery::ByteByByte])
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let words = prop_oneof![
+        5 => set_command(),
+        4 => expire_command(),
+        5 => key_command(),
+        6 => script_command(),
+        3 => session_command(),
+        2 => server_command(),
+        2 => wrong_command(),
+        1 => unknown_command(),
+    ];
+    (0..SLOTS, words).prop_map(|(slot, words)| Step { slot, words })
+}
+
+fn set_command() -> impl Strategy<Value = Vec<Word>> {
+    let ttl = |unit: &str, span: Word| vec![text(unit), span];
+    let option = prop_oneof![
+        4 => select(vec![vec![text("NX")], vec![text("xx")], vec![text("KEEPTTL")]]),
+        4 => select(vec![ttl("PX", Word::Span(1)), ttl("ex", Word::Span(1_000))]),
+        1 => (select(vec!["PX", "EX"]), odd_number()).prop_map(move |(unit, n)| ttl(unit, text(n))),
+        1 => select(vec![vec![text("PX")], vec![text("FOO")], vec![text("")]]),
+    ];
+    (key(), value(), vec(option, 0..3)).prop_map(|(key, value, options)| {
+        [vec![text("SET"), key, value], options.concat()].concat()
+    })
+}
+
+fn expire_command() -> impl Strategy<Value = Vec<Word>> {
+    let name_and_time = prop_oneof![
+        4 => Just(vec![text("PEXPIRE"), Word::Span(1)]),
+        4 => Just(vec![text("expire"), Word::Span(1_000)]),
+        2 => (select(vec!["EXPIRE", "PEXPIRE"]), odd_number())
+            .prop_map(|(name, n)| vec![text(name), text(n)]),
+    ];
+    let options = vec(select(vec!["NX", "xx", "GT", "lt", "FOO"]), 0..2);
+    (name_and_time, key(), options).prop_map(|(mut words, key, options)| {
+        words.insert(1, key);
+        words.extend(options.into_iter().map(text));
+        words
+    })
+}
+
+fn key_command() -> impl Strategy<Value = Vec<Word>> {
+    let on_one = (select(vec!["GET", "PTTL", "TTL", "TYPE", "pttl"]), key())
+        .prop_map(|(name, key)| vec![text(name), key]);
+    let on_many = (select(vec!["DEL", "EXISTS"]), vec(key(), 1..4))
+        .prop_map(|(name, keys)| [vec![text(name)], keys].concat());
+    let edge =
+        || select(vec!["0", "1", "3", "-1", "-3", "-100", "100", "-9223372036854775808", "x"]);
+    let range = (key(), edge(), edge())
+        .prop_map(|(key, start, end)| vec![text("GETRANGE"), key, text(start), text(end)]);
+    prop_oneof![4 => on_one, 2 => on_many, 1 => range]
+}
+
+fn script_command() -> impl Strategy<Value = Vec<Word>> {
+    let call = (select(vec!["EVAL", "EVALSHA"]), any_script(), vec(key(), 0..4), token())
+        .prop_map(|(name, script, keys, token)| script_call(name, script, keys, token));
+    let bad_count = select(vec!["3", "-1", "x", "01", "9223372036854775807"]);
+    let bad_call = (select(vec!["EVAL", "EVALSHA"]), any_script(), bad_count)
+        .prop_map(|(name, script, n)| vec![text(name), script_word(name, script), text(n)]);
+    let manage = prop_oneof![
+        any_script().prop_map(|script| vec![text("SCRIPT"), text("LOAD"), text(script)]),
+        vec(any_script(), 1..3).prop_map(|scripts| {
+            let shas = scripts.into_iter().map(|script| script_word("EVALSHA", script));
+            [text("script"), text("Exists")].into_iter().chain(shas).collect()
+        }),
+        select(vec!["SYNC", "async", "FOO"]).prop_map(|how| vec![
+            text("SCRIPT"),
+            text("FLUSH"),
+            text(how)
+        ]),
+        Just(vec![text("SCRIPT"), text("FLUSH")]),
+    ];
+    let odd_sha = select(vec!["abc", "0123456789abcdef0123456789abcdef01234567"])
+        .prop_map(|sha| vec![text("EVALSHA"), text(sha), text("0")]);
+    prop_oneof![12 => call, 2 => bad_call, 3 => manage, 1 => odd_sha]
+}
+
+fn script_call(name: &str, script: &str, keys: Vec<Word>, token: Word) -> Vec<Word> {
+    let head = vec![text(name), script_word(name, script), text(&keys.len().to_string())];
+    let ttl = if script == UNDO { vec![] } else { vec![Word::Span(1)] };
+    [head, keys, vec![token], ttl].concat()
+}
+
+fn script_word(name: &str, script: &str) -> Word {
+    match name {
+        "EVAL" => text(script),
+        _ => text(&sha1_smol::Sha1::from(script).digest().to_string()),
+    }
+}
+
+fn session_command() -> impl Strategy<Value = Vec<Word>> {
+    let lines = select(vec![
+        "PING",
+        "ping hello",
+        "ECHO hello",
+        "CLIENT ID",
+        "client getname",
+        "CLIENT SETNAME worker-1",
+        "CLIENT SETNAME \u{e9}",
+        "CLIENT KILL 127.0.0.1:1",
+        "CLIENT KILL ID 99999999",
+        "CLIENT KILL ID 0",
+        "CLIENT KILL ID x SKIPME no",
+        "CLIENT KILL ID 1 ID",
+        "CLIENT KILL SKIPME yes",
+        "CLIENT KILL FOO 1",
+        "SELECT 0",
+        "SELECT 1",
+        "SELECT 15",
+        "SELECT 16",
+        "SELECT -1",
+        "SELECT 01",
+        "SELECT 2147483648",
+        "AUTH sesame",
+        "AUTH wrong",
+        "AUTH default sesame",
+        "AUTH default wrong",
+        "AUTH bob pw",
+        "AUTH bob wrong",
+        "AUTH nobody pw",
+        "AUTH a b c",
+        "RESET",
+        "QUIT",
+    ])
+    .prop_map(line);
+    let kill = (0..SLOTS, select(vec!["", "SKIPME yes", "SKIPME no"])).prop_map(|(slot, more)| {
+        [line("CLIENT KILL ID"), vec![Word::IdOf(slot)], line(more)].concat()
+    });
+    prop_oneof![8 => lines, 1 => kill]
+}
+
+fn server_command() -> impl Strategy<Value = Vec<Word>> {
+    let lines = select(vec![
+        "TIME",
+        "FLUSHALL",
+        "FLUSHDB",
+        "FLUSHALL async",
+        "FLUSHDB SYNC",
+        "FLUSHALL FOO",
+        "FLUSHDB SYNC SYNC",
+        "CONFIG GET maxmemory",
+        "config get MAXMEMORY-POLICY",
+        "CONFIG GET requirepass",
+        "CONFIG GET nosuch",
+        "CONFIG SET maxmemory 100mb",
+        "CONFIG SET maxmemory 1GB maxmemory-policy volatile-ttl",
+        "CONFIG SET maxmemory 0",
+        "CONFIG SET maxmemory 1.5",
+        "CONFIG SET maxmemory 5x",
+        "CONFIG SET maxmemory-policy AllKeys-LRU",
+        "CONFIG SET maxmemory-policy noeviction",
+        "CONFIG SET maxmemory-policy foo",
+        "CONFIG SET maxmemory 2gb maxmemory-policy foo",
+        "CONFIG SET maxmemory 0 maxmemory 0",
+        "CONFIG SET nosuch 1",
+        "CONFIG SET maxmemory 0 nosuch",
+        "CONFIG SET requirepass sesame",
+    ])
+    .prop_map(line);
+    let no_password = Just([line("CONFIG SET requirepass"), vec![text("")]].concat());
+    let sections = select(vec!["server", "REPLICATION", "memory", "nosuch", "all"]);
+    let info =
+        vec(sections, 0..3).prop_map(|sections| line(&format!("INFO {}", sections.join(" "))));
+    prop_oneof![5 => lines, 1 => no_password, 3 => info]
+}
+
+/// A command that exists, with any number of arguments that make little sense.
+fn wrong_command() -> impl Strategy<Value = Vec<Word>> {
+    let names = select(vec![
+        "SET",
+        "GET",
+        "GETRANGE",
+        "DEL",
+        "EXISTS",
+        "TYPE",
+        "PTTL",
+        "TTL",
+        "PEXPIRE",
+        "EXPIRE",
+        "EVAL",
+        "EVALSHA",
+        "SCRIPT",
+        "SCRIPT EXISTS",
+        "SCRIPT LOAD",
+        "AUTH",
+        "SELECT",
+        "CLIENT",
+        "CLIENT ID",
+        "CLIENT SETNAME",
+        "CLIENT GETNAME",
+        "CLIENT KILL",
+        "TIME",
+        "PING",
+        "ECHO",
+        "FLUSHALL",
+        "FLUSHDB",
+        "CONFIG",
+        "CONFIG GET",
+        "CONFIG SET",
+        "RESET",
+        "CLIENT foo",
+        "script FOO",
+        "Config \u{1}",
+    ]);
+    let arguments = select(vec!["k1", "FOO", "-", "k\r\n1", "7"]);
+    (names, vec(arguments, 0..5)).prop_map(|(name, arguments)| {
+        [line(name), arguments.into_iter().map(text).collect()].concat()
+    })
+}
+
+/// A name that no server knows, with any bytes behind it.
+fn unknown_command() -> impl Strategy<Value = Vec<Word>> {
+    (vec(any::<u8>(), 0..150), vec(vec(any::<u8>(), 0..150), 0..4)).prop_map(|(tail, arguments)| {
+        let name = [&b"FOO"[..], &tail].concat();
+        std::iter::once(name).chain(arguments).map(Word::Bytes).collect()
+    })
+}
+
+fn any_script() -> impl Strategy<Value = &'static str> {
+    select(vec![UNDO, EXTEND, ACQUIRE_MANY])
+}
+
+fn key() -> impl Strategy<Value = Word> {
+    select(vec![&b"k1"[..], b"k2", b"k3", b"", b"\r\n\0\xff"])
+        .prop_map(|key| Word::Bytes(key.into()))
+}
+
+fn token() -> impl Strategy<Value = Word> {
+    select(vec!["token-a", "token-b"]).prop_map(text)
+}
+
+fn value() -> impl Strategy<Value = Word> {
+    prop_oneof![3 => token(), 1 => vec(any::<u8>(), 0..20).prop_map(Word::Bytes)]
+}
+
+fn odd_number() -> impl Strategy<Value = &'static str> {
+    select(vec![
+        "0",
+        "-1",
+        "-0",
+        "01",
+        "+5",
+        " 5",
+        "",
+        "x",
+        "1.5",
+        "9223372036854775807",
+        "9223372036854775808",
+        "-9223372036854775808",
+        "9223372036854775",
+        "-9223372036854776",
+        "9221000000000000000",
+    ])
+}
+
+fn text(text: &str) -> Word {
+    Word::Bytes(text.into())
+}
+
+fn line(words: &str) -> Vec<Word> {
+    words.split(' ').filter(|word| !word.is_empty()).map(text).collect()
+}
+
+/// The two servers, in the same state after the same commands.
+struct Pair {
+    embedded: Side,
+    real: Side,
+    _node: Node,
+    _server: Server,
+}
+
+impl Pair {
+    fn start() -> Self {
+        let server = Server::with(&["--user", "bob", "on", ">pw", "~*", "&*", "+@all"]);
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
+        let mut store =
+            Store::new("0123456789012345678901234567890123456789", Now::from_millis(now));
+        store.add_user("bob", "pw");
+        let node = Node::serving(store, ([127, 0, 0, 1], 0).into()).unwrap();
+        let (embedded, real) = (Side::of(&node.address().to_string()), Side::of(&server.address()));
+        Self { embedded, real, _node: node, _server: server }
+    }
+
+    fn same(&mut self, words: &[&str]) {
+        assert_eq!(
+            self.embedded.ask(0, words).escape_ascii().to_string(),
+            self.real.ask(0, words).escape_ascii().to_string(),
+            "{words:?}"
+        );
+    }
+
+    fn play(&mut self, delivery: Delivery, steps: &[Step]) -> Result<(), TestCaseError> {
+        self.embedded.clear();
+        self.real.clear();
+        let mut done = 0;
+        while done < steps.len() {
+            let flight = match delivery {
+                Delivery::Pipelined => flight(&steps[done..]),
+                _ => 1,
+            };
+            self.fly(delivery, done, &steps[done..done + flight])?;
+            done += flight;
+        }
+        Ok(())
+    }
+
+    /// Sends some steps of one connection, whose first has the number `at`, and compares the replies.
+    fn fly(&mut self, delivery: Delivery, at: usize, steps: &[Step]) -> Result<(), TestCaseError> {
+        let embedded = self.embedded.exchange(delivery, at, steps);
+        let real = self.real.exchange(delivery, at, steps);
+        for ((step, embedded), real) in steps.iter().zip(&embedded).zip(&real) {
+            let (name, second) = (step.word(0), step.word(1));
+            prop_assert!(
+                is_same(&name, &second, embedded, real),
+                "{step:?}\n  embedded: {}\n  real:     {}",
+                embedded.escape_ascii(),
+                real.escape_ascii()
+            );
+        }
+        let last = &steps[steps.len() - 1];
+        for slot in last.ended_slots(&real[real.len() - 1]) {
+            prop_assert!(self.real.has_ended(slot), "{last:?} does not end {slot} of the real one");
+            prop_assert!(self.embedded.has_ended(slot), "{last:?} does not end {slot}");
+        }
+        Ok(())
+    }
+}
+
+/// How many steps from the first on go in one write: on one connection, up to one that ends any.
+fn flight(steps: &[Step]) -> usize {
+    let together = steps.iter().take_while(|step| step.slot == steps[0].slot).count();
+    let ending = steps[..together].iter().position(Step::may_end_connections);
+    ending.map_or(together, |at| at + 1)
+}
+
+impl Step {
+    fn word(&self, at: usize) -> String {
+        match self.words.get(at) {
+            Some(Word::Bytes(word)) => String::from_utf8_lossy(word).to_ascii_uppercase(),
+            _ => String::new(),
+        }
+    }
+
+    fn may_end_connections(&self) -> bool {
+        self.word(0) == "QUIT" || (self.word(0) == "CLIENT" && self.word(1) == "KILL")
+    }
+
+    /// The connections that this command has ended, if it got this reply.
+    fn ended_slots(&self, reply: &[u8]) -> Vec<usize> {
+        let killed_some = reply.starts_with(b":") && reply != b":0\r\n";
+        match self.word(0).as_str() {
+            "QUIT" => vec![self.slot],
+            "CLIENT" if self.word(1) == "KILL" && killed_some => match self.words.get(3) {
+                Some(Word::IdOf(slot)) => vec![*slot],
+                _ => (0..SLOTS).filter(|&slot| slot != self.slot).collect(),
+            },
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// One of the two servers, with a few connections.
+struct Side {
+    address: String,
+    slots: Vec<Slot>,
+}
+
+struct Slot {
+    stream: BufReader<TcpStream>,
+    id: u64,
+}
+
+impl Side {
+    fn of(address: &str) -> Self {
+        let slots = (0..SLOTS).map(|_| Slot::open(address)).collect();
+        Self { address: address.into(), slots }
+    }
+
+    /// Brings the server and all connections back to the start. The password, if there is one now,
+    /// is the only one that the sequences set.
+    fn clear(&mut self) {
+        self.ask(0, &["AUTH", "default", "sesame"]);
+        self.ask(0, &["CONFIG", "SET", "requirepass", "", "maxmemory", "0"]);
+        self.ask(0, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+        assert_eq!(self.ask(0, &["FLUSHALL"]), b"+OK\r\n");
+        assert_eq!(self.ask(0, &["SCRIPT", "FLUSH"]), b"+OK\r\n");
+        for slot in 0..SLOTS {
+            assert_eq!(self.ask(slot, &["RESET"]), b"+RESET\r\n");
+        }
+    }
+
+    fn ask(&mut self, slot: usize, words: &[&str]) -> Vec<u8> {
+        let words = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        self.slots[slot].send(&encode(words), Delivery::InTurn);
+        self.slots[slot].reply()
+    }
+
+    fn exchange(&mut self, delivery: Delivery, at: usize, steps: &[Step]) -> Vec<Vec<u8>> {
+        let encode_step = |(i, step): (usize, &Step)| {
+            encode(step.words.iter().map(|word| self.spell(word, at + i)).collect())
+        };
+        let bytes: Vec<u8> = steps.iter().enumerate().flat_map(encode_step).collect();
+        let slot = &mut self.slots[steps[0].slot];
+        slot.send(&bytes, delivery);
+        steps.iter().map(|_| slot.reply()).collect()
+    }
+
+    fn spell(&self, word: &Word, step: usize) -> Vec<u8> {
+        match word {
+            Word::Bytes(bytes) => bytes.clone(),
+            Word::IdOf(slot) => self.slots[*slot].id.to_string().into(),
+            Word::Span(unit) => (span(step) / unit).to_string().into(),
+        }
+    }
+
+    /// Whether the connection is at its end; opens another in its place.
+    fn has_ended(&mut self, slot: usize) -> bool {
+        let ended = self.slots[slot].stream.fill_buf().is_ok_and(<[u8]>::is_empty);
+        self.slots[slot] = Slot::open(&self.address);
+        ended
+    }
+}
+
+impl Slot {
+    fn open(address: &str) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let mut slot = Self { stream: BufReader::new(stream), id: 0 };
+        slot.send(&encode(vec![b"CLIENT".to_vec(), b"ID".to_vec()]), Delivery::InTurn);
+        // Where a password is set by now, the number stays unknown, and 0 finds nobody.
+        slot.id = integer(&slot.reply()).unwrap_or(0) as u64;
+        slot
+    }
+
+    fn send(&mut self, bytes: &[u8], delivery: Delivery) {
+        let size = if delivery == Delivery::ByteByByte { 1 } else { bytes.len() };
+        bytes.chunks(size).for_each(|piece| self.stream.get_mut().write_all(piece).unwrap());
+    }
+
+    /// One reply as it stands on the wire; a word of its own where there is none.
+    fn reply(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        match copy_reply(&mut self.stream, &mut bytes) {
+            Ok(()) => bytes,
+            Err(error) => format!("no reply: {error}").into(),
+        }
+    }
+}
+
+fn copy_reply(from: &mut BufReader<TcpStream>, to: &mut Vec<u8>) -> io::Result<()> {
+    let start = to.len();
+    if from.read_until(b'\n', to)? == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let kind = to[start];
+    let number = std::str::from_utf8(&to[start + 1..]).ok().and_then(|n| n.trim_end().parse().ok());
+    match (kind, number) {
+        (b'$', Some(length @ 0u64..)) => from.take(length + 2).read_to_end(to).map(drop),
+        (b'*', Some(length @ 0u64..)) => (0..length).try_for_each(|_| copy_reply(from, to)),
+        _ => Ok(()),
+    }
+}
+
+fn encode(words: Vec<Vec<u8>>) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(&word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// Milliseconds, no two steps alike and not in the order of the steps.
+fn span(step: usize) -> u64 {
+    SHORTEST_SPAN * (1 + (step as u64 * 17) % 41)
+}
+
+/// Equal, or of the same shape where equality cannot be.
+fn is_same(name: &str, second: &str, embedded: &[u8], real: &[u8]) -> bool {
+    match (name, second) {
+        ("TTL", _) => embedded == real || is_close(embedded, real, 1_000),
+        ("PTTL" | "EVAL" | "EVALSHA", _) if is_close(embedded, real, 1) => true,
+        ("CLIENT", "ID") => {
+            embedded == real || [embedded, real].iter().all(|r| integer(r) > Some(0))
+        }
+        ("TIME", _) => embedded == real || are_times(embedded, real),
+        ("INFO", _) => embedded == real || is_info_part(embedded, real),
+        // Texts that are no lock script fail on both sides, for reasons of their own.
+        ("EVAL", text) if !text.starts_with("LOCAL") && !text.starts_with("FOR") => {
+            embedded == real || is_error(embedded) && is_error(real)
+        }
+        ("SCRIPT", "LOAD") => embedded == real || is_error(embedded) && is_error(real),
+        _ => embedded == real,
+    }
+}
+
+/// Both a time left, of a key that was given a span.
+fn is_close(embedded: &[u8], real: &[u8], unit: u64) -> bool {
+    let span = |reply| integer(reply).and_then(|n| u64::try_from(n).ok());
+    match (span(embedded), span(real)) {
+        (Some(a), Some(b)) => {
+            a.min(b) >= SHORTEST_SPAN / unit / 2 && a.abs_diff(b) <= TOLERANCE / unit
+        }
+        _ => false,
+    }
+}
+
+fn are_times(embedded: &[u8], real: &[u8]) -> bool {
+    let seconds = |reply: &[u8]| {
+        let text = String::from_utf8(reply.to_vec()).ok()?;
+        let ["*2", "$10", seconds, _, micros] = text.lines().collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        micros.parse::<u32>().ok().filter(|&micros| micros < 1_000_000)?;
+        seconds.parse::<u64>().ok()
+    };
+    match (seconds(embedded), seconds(real)) {
+        (Some(a), Some(b)) => a.abs_diff(b) <= TOLERANCE / 1_000,
+        _ => false,
+    }
+}
+
+/// The embedded node has some of the sections and some of their lines, in a form and with values
+/// that a client cannot tell from the real ones.
+fn is_info_part(embedded: &[u8], real: &[u8]) -> bool {
+    let (embedded, real) = (String::from_utf8_lossy(embedded), String::from_utf8_lossy(real));
+    let (embedded, real) = (info_lines(&embedded), info_lines(&real));
+    !embedded.is_empty()
+        && embedded.iter().all(|(section, key, value)| {
+            let twin = real.iter().find(|(s, k, _)| (s, k) == (section, key));
+            twin.is_some_and(|(_, _, real)| real == value || INFO_THAT_DIFFERS.contains(key))
+        })
+}
+
+fn info_lines(info: &str) -> Vec<(&str, &str, &str)> {
+    let mut section = "";
+    let mut lines = Vec::new();
+    for line in info.split("\r\n").skip(1).filter(|line| !line.is_empty()) {
+        match line.split_once(':') {
+            Some((key, value)) => lines.push((section, key, value)),
+            None => section = line,
+        }
+    }
+    lines
+}
+
+fn integer(reply: &[u8]) -> Option<i64> {
+    std::str::from_utf8(reply.strip_prefix(b":")?).ok()?.trim_end().parse().ok()
+}
+
+fn is_error(reply: &[u8]) -> bool {
+    reply.starts_with(b"-ERR ")
+}
+
+const SLOTS: usize = 3;
+/// Milliseconds. Far above the tolerance, so that no wrong span passes for a right one.
+const SHORTEST_SPAN: u64 = 200_000;
+const TOLERANCE: u64 = 30_000;
+const INFO_THAT_DIFFERS: [&str; 5] =
+    ["redis_version", "run_id", "server_time_usec", "uptime_in_seconds", "uptime_in_days"];

@@ -1,0 +1,124 @@
+//! The server around the store: its life, its bounds, and bytes that come in pieces.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use redbolt_node::{Memory, Node, Now, Store};
+use redbolt_proving::{Connection, Reply};
+
+fn connect(node: &Node) -> Connection {
+    Connection::open(&node.address().to_string())
+}
+
+fn ok() -> Reply {
+    Reply::Status("OK".into())
+}
+
+#[test]
+fn a_stopped_node_refuses_connections_and_comes_back_on_its_port() {
+    let mut node = Node::start().unwrap();
+    let address = node.address();
+    let mut before = connect(&node);
+    assert_eq!(before.cmd("SET k v"), ok());
+    let run_id = run_id(&mut before);
+
+    node.stop(Memory::Kept);
+    assert_eq!(before.rest(), b"", "open connections end");
+    assert!(TcpStream::connect(address).is_err());
+    node.stop(Memory::Lost);
+
+    node.start_again().unwrap();
+    node.start_again().unwrap();
+    assert_eq!(node.address(), address);
+    let mut after = connect(&node);
+    assert_eq!(after.cmd("GET k"), Reply::Bulk(b"v".to_vec()), "the second stop changed nothing");
+    assert_ne!(self::run_id(&mut after), run_id);
+
+    node.stop(Memory::Lost);
+    node.start_again().unwrap();
+    assert_eq!(connect(&node).cmd("GET k"), Reply::Nil);
+}
+
+#[test]
+fn a_dropped_node_closes_its_socket() {
+    let node = Node::start().unwrap();
+    let (address, mut client) = (node.address(), connect(&node));
+    assert_eq!(client.cmd("SET k v"), ok());
+    drop(node);
+    assert_eq!(client.rest(), b"");
+    assert!(TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn it_serves_a_prepared_store() {
+    let mut store = Store::new("mine", Now::from_millis(0));
+    store.require_password("sesame");
+    let node = Node::serving(store, SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let mut client = connect(&node);
+    assert_eq!(client.cmd("GET k"), Reply::Error("NOAUTH Authentication required.".into()));
+    assert_eq!(client.cmd("AUTH sesame"), ok());
+    assert_eq!(run_id(&mut client), "mine");
+}
+
+#[test]
+fn a_killed_client_reads_the_end_and_a_killer_of_itself_its_reply_first() {
+    let node = Node::start().unwrap();
+    let (mut one, mut two) = (connect(&node), connect(&node));
+    let Reply::Int(id) = one.cmd("CLIENT ID") else { panic!("an id is an integer") };
+    assert_eq!(two.cmd(&format!("CLIENT KILL ID {id}")), Reply::Int(1));
+    assert_eq!(one.rest(), b"");
+    let Reply::Int(id) = two.cmd("CLIENT ID") else { panic!("an id is an integer") };
+    assert_eq!(two.cmd(&format!("CLIENT KILL ID {id} SKIPME no")), Reply::Int(1));
+    assert_eq!(two.rest(), b"");
+}
+
+#[test]
+fn a_request_that_is_none_gets_an_error_and_the_end() {
+    let node = Node::start().unwrap();
+    let mut client = connect(&node);
+    client.send(b"*1\r\n$4\r\nPING\r\nGET / HTTP/1.1\r\n\r\n");
+    assert_eq!(client.reply(), Reply::Status("PONG".into()));
+    let Reply::Error(text) = client.reply() else { panic!("an error is expected") };
+    assert!(text.starts_with("ERR Protocol error: "), "{text}");
+    assert_eq!(client.rest(), b"");
+    assert_eq!(connect(&node).cmd("PING"), Reply::Status("PONG".into()));
+}
+
+/// Far more replies than the node and the kernel hold for one client: it must stop reading, and
+/// still answer everything once the client reads, and others all the while.
+#[test]
+fn a_client_that_does_not_read_stalls_itself_alone() {
+    let node = Node::start().unwrap();
+    let (count, payload) = (400, vec![b'x'; 100_000]);
+    let mut request = format!("*2\r\n$4\r\nECHO\r\n${}\r\n", payload.len()).into_bytes();
+    request.extend_from_slice(&payload);
+    request.extend_from_slice(b"\r\n");
+
+    let mut greedy = TcpStream::connect(node.address()).unwrap();
+    greedy.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut writing = greedy.try_clone().unwrap();
+    let writer = std::thread::spawn(move || {
+        for _ in 0..count {
+            writing.write_all(&request).unwrap();
+        }
+    });
+    let mut other = connect(&node);
+    for _ in 0..100 {
+        assert_eq!(other.cmd("PING"), Reply::Status("PONG".into()));
+    }
+    let mut replies = vec![0; count * (payload.len() + "$100000\r\n\r\n".len())];
+    greedy.read_exact(&mut replies).unwrap();
+    writer.join().unwrap();
+    assert!(replies.ends_with(b"xx\r\n"));
+}
+
+fn run_id(client: &mut Connection) -> String {
+    let Reply::Bulk(info) = client.cmd("INFO server") else { panic!("INFO is a bulk string") };
+    let info = String::from_utf8(info).unwrap();
+    info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap().to_owned()
+}

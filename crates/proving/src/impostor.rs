@@ -1,0 +1,100 @@
+//! Peers that are no usable Redis server: each plays one part, for every connection.
+
+use std::{
+    io::{self, BufRead, BufReader, Write},
+    net::{Shutdown, TcpStream},
+};
+
+use crate::{
+    acceptor::Acceptor,
+    client::{number, read_bulk, read_line},
+};
+
+/// The part that an [`Impostor`] plays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// Accepts, reads and never answers.
+    Silent,
+    /// Accepts and closes at once.
+    Close,
+    /// Answers the first bytes as an HTTP server would, and closes.
+    Http,
+    /// Sends bytes that are no RESP as soon as it accepts.
+    Garbage,
+    /// Turns the client away as a server in protected mode does, and closes.
+    Denied,
+    /// Answers every command with this line (`-LOADING …`, `-OOM …`), given without its CR LF.
+    Always(String),
+}
+
+/// A hostile or unfit peer on a loopback port. Dropping it ends its connections and threads.
+#[derive(Debug)]
+pub struct Impostor {
+    acceptor: Acceptor,
+}
+
+impl Impostor {
+    /// Starts to play a part.
+    pub fn start(act: Act) -> Self {
+        // A client that leaves in the middle ends the play; there is nobody to tell.
+        Self { acceptor: Acceptor::start(move |client, _| drop(play(&act, client))) }
+    }
+
+    /// The address to connect to, as `127.0.0.1:PORT`.
+    pub fn address(&self) -> String {
+        self.acceptor.address()
+    }
+}
+
+fn play(act: &Act, mut client: &TcpStream) -> io::Result<()> {
+    match act {
+        Act::Silent => listen_to_the_end(client),
+        Act::Close => Ok(()),
+        Act::Http => {
+            BufReader::new(client).fill_buf()?;
+            farewell(client, HTTP.as_bytes())
+        }
+        Act::Garbage => {
+            client.write_all(GARBAGE)?;
+            listen_to_the_end(client)
+        }
+        Act::Denied => farewell(client, DENIED.as_bytes()),
+        Act::Always(line) => answer_all(client, line),
+    }
+}
+
+/// Says a last word. Closing with unread bytes would reset the connection and could lose the word,
+/// so it reads on until the client closes as well.
+fn farewell(mut client: &TcpStream, word: &[u8]) -> io::Result<()> {
+    client.write_all(word)?;
+    client.shutdown(Shutdown::Write)?;
+    listen_to_the_end(client)
+}
+
+fn listen_to_the_end(mut client: &TcpStream) -> io::Result<()> {
+    io::copy(&mut client, &mut io::sink()).map(drop)
+}
+
+fn answer_all(mut client: &TcpStream, line: &str) -> io::Result<()> {
+    let answer = format!("{line}\r\n");
+    let mut requests = BufReader::new(client);
+    loop {
+        skip_request(&mut requests)?;
+        client.write_all(answer.as_bytes())?;
+    }
+}
+
+fn skip_request(source: &mut BufReader<&TcpStream>) -> io::Result<()> {
+    let arguments = number(read_line(source)?.trim_start_matches('*'))?;
+    for _ in 0..arguments {
+        let length = number(read_line(source)?.trim_start_matches('$'))?;
+        read_bulk(source, length)?;
+    }
+    Ok(())
+}
+
+const HTTP: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
+                    Connection: close\r\n\r\n400 Bad Request";
+const GARBAGE: &[u8] = b"\x00\xff\x17garbage\r\n\x80\x81$12*\r\n";
+const DENIED: &str = "-DENIED Redis is running in protected mode because protected mode is \
+                      enabled and no password is set for the default user.\r\n";

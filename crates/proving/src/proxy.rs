@@ -1,0 +1,203 @@
+//! A TCP proxy before a server that delays, splits, joins and cuts what passes through it.
+//!
+//! It looks at no byte: faults at the level of the protocol are the business of `impostor`.
+
+use std::{
+    io::{self, Read, Write},
+    net::TcpStream,
+    sync::{Arc, Condvar, Mutex},
+    thread,
+    time::Duration,
+};
+
+use crate::acceptor::{Acceptor, Open, cut};
+
+/// What a [`Proxy`] does with the bytes of each connection, in both directions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Passes everything on as it comes.
+    Pass,
+    /// Writes every byte by itself.
+    Bytes,
+    /// Holds what came for this long, and passes all that came meanwhile on in one write.
+    Coalesce(Duration),
+    /// Ends a connection after this many more bytes toward the client.
+    CutAfter(usize),
+    /// Accepts connections and passes nothing on. What it held is passed on when the mode changes.
+    Stall,
+    /// Ends all connections, and each new one as soon as it is accepted.
+    Refuse,
+}
+
+/// A proxy on a loopback port of its own. Dropping it ends its connections and threads.
+#[derive(Debug)]
+pub struct Proxy {
+    switch: Arc<Switch>,
+    acceptor: Acceptor,
+}
+
+impl Proxy {
+    /// Starts a proxy before the server at `target`, in [`Mode::Pass`].
+    pub fn before(target: &str) -> Self {
+        let switch = Arc::new(Switch::default());
+        let (ours, target) = (Arc::clone(&switch), target.to_owned());
+        let acceptor = Acceptor::start(move |client, open| relay(client, &target, &ours, open));
+        Self { switch, acceptor }
+    }
+
+    /// The address to connect to, as `127.0.0.1:PORT`.
+    pub fn address(&self) -> String {
+        self.acceptor.address()
+    }
+
+    /// Changes the mode, for open connections too. Counts start again.
+    pub fn set(&self, mode: Mode) {
+        self.switch.set(mode);
+        if mode == Mode::Refuse {
+            self.acceptor.cut_all();
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // Threads that wait for the end of a stall see a changed mode and then a dead socket.
+        self.set(Mode::Refuse);
+    }
+}
+
+/// The mode of the moment, and how often it has changed.
+#[derive(Debug)]
+struct Switch {
+    setting: Mutex<(Mode, u64)>,
+    changed: Condvar,
+}
+
+impl Default for Switch {
+    fn default() -> Self {
+        Self { setting: Mutex::new((Mode::Pass, 0)), changed: Condvar::new() }
+    }
+}
+
+impl Switch {
+    fn set(&self, mode: Mode) {
+        let mut setting = self.setting.lock().unwrap();
+        *setting = (mode, setting.1 + 1);
+        self.changed.notify_all();
+    }
+
+    /// The mode, once it is not a stall.
+    fn awaited(&self) -> (Mode, u64) {
+        let setting = self.setting.lock().unwrap();
+        *self.changed.wait_while(setting, |(mode, _)| *mode == Mode::Stall).unwrap()
+    }
+
+    fn mode(&self) -> Mode {
+        self.setting.lock().unwrap().0
+    }
+}
+
+fn relay(client: &TcpStream, target: &str, switch: &Switch, open: &Open) {
+    if switch.mode() == Mode::Refuse {
+        return;
+    }
+    let Ok(server) = TcpStream::connect(target).map(Arc::new) else {
+        return;
+    };
+    if !open.note(&server) {
+        return;
+    }
+    let _ = client.set_nodelay(true);
+    let _ = server.set_nodelay(true);
+    thread::scope(|scope| {
+        scope.spawn(|| pump(client, &server, switch, Direction::ToServer));
+        pump(&server, client, switch, Direction::ToClient);
+    });
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    ToServer,
+    ToClient,
+}
+
+/// Passes bytes on in one direction until a side ends; then both sides end.
+fn pump(from: &TcpStream, to: &TcpStream, switch: &Switch, direction: Direction) {
+    let mut passage = Passage { from, to, direction, epoch: 0, passed: 0 };
+    let mut buffer = vec![0; BUFFER];
+    while let Ok(length @ 1..) = (&mut &*from).read(&mut buffer) {
+        let (mode, epoch) = switch.awaited();
+        if passage.pass(&mut buffer, length, mode, epoch).is_err() {
+            break;
+        }
+    }
+    cut(from);
+    cut(to);
+}
+
+/// One direction of one connection.
+struct Passage<'a> {
+    from: &'a TcpStream,
+    to: &'a TcpStream,
+    direction: Direction,
+    epoch: u64,
+    passed: usize,
+}
+
+impl Passage<'_> {
+    /// Passes on the first `length` bytes of the buffer. An error ends the connection.
+    fn pass(&mut self, buffer: &mut [u8], length: usize, mode: Mode, epoch: u64) -> io::Result<()> {
+        let mut to = self.to;
+        match mode {
+            Mode::Bytes => buffer[..length].chunks(1).try_for_each(|byte| {
+                to.write_all(byte)?;
+                // Gives the reader a chance to see the byte before the next one.
+                thread::yield_now();
+                Ok(())
+            }),
+            Mode::Coalesce(span) => {
+                thread::sleep(span);
+                let more = read_ready(self.from, &mut buffer[length..])?;
+                to.write_all(&buffer[..length + more])
+            }
+            Mode::CutAfter(limit) if self.direction == Direction::ToClient => {
+                self.pass_within(&buffer[..length], limit, epoch)
+            }
+            Mode::Refuse => Err(io::ErrorKind::ConnectionAborted.into()),
+            Mode::Pass | Mode::CutAfter(_) | Mode::Stall => to.write_all(&buffer[..length]),
+        }
+    }
+
+    fn pass_within(&mut self, bytes: &[u8], limit: usize, epoch: u64) -> io::Result<()> {
+        if self.epoch != epoch {
+            (self.epoch, self.passed) = (epoch, 0);
+        }
+        let allowed = bytes.len().min(limit - self.passed);
+        let mut to = self.to;
+        to.write_all(&bytes[..allowed])?;
+        self.passed += allowed;
+        match self.passed < limit {
+            true => Ok(()),
+            false => Err(io::ErrorKind::ConnectionAborted.into()),
+        }
+    }
+}
+
+/// Reads what has arrived, without waiting.
+///
+/// The flag belongs to the socket, which the other direction writes to. That write may then find it
+/// full and fail, which ends the connection; the test's few bytes never fill a socket.
+fn read_ready(mut from: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+    if buffer.is_empty() {
+        return Ok(0);
+    }
+    from.set_nonblocking(true)?;
+    let outcome = from.read(buffer);
+    from.set_nonblocking(false)?;
+    match outcome {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        other => other,
+    }
+}
+
+const BUFFER: usize = 64 * 1024;

@@ -1,0 +1,364 @@
+//! One `redis-server` process: started on a free port, stopped, frozen, killed and started again.
+//!
+//! Not here: how to talk to it (`client`), and faults of the network before it (`proxy`).
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{Mutex, OnceLock, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::client::{Connection, Reply};
+
+/// A running `redis-server` on a loopback port, with nothing on disk but its own directory.
+///
+/// Dropping it kills the process and removes the directory. On Linux the process also dies with the
+/// test, however that ends.
+#[derive(Debug)]
+pub struct Server {
+    child: Option<Child>,
+    port: u16,
+    extra: Vec<String>,
+    home: TempDir,
+}
+
+/// Starts `n` servers side by side, each as [`Server::start`] does.
+pub fn servers(n: usize) -> Vec<Server> {
+    let mut all: Vec<Server> = (0..n).map(|_| Server::launch(&[])).collect();
+    all.iter_mut().for_each(Server::settle);
+    all
+}
+
+impl Server {
+    /// Starts a server and waits until it answers.
+    ///
+    /// The program is `redis-server`, or what the environment variable `REDIS_SERVER` names.
+    ///
+    /// # Panics
+    /// When the program is missing, or does not answer within ten seconds.
+    pub fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// Starts a server with more arguments for the program, such as `["--requirepass", "x"]`.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start), and when the program refuses the arguments.
+    pub fn with(args: &[&str]) -> Self {
+        let mut server = Self::launch(args);
+        server.settle();
+        server
+    }
+
+    /// The TCP port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The TCP address, as `127.0.0.1:PORT`.
+    pub fn address(&self) -> String {
+        address(self.port)
+    }
+
+    /// The path of the Unix socket on which the server listens too.
+    pub fn socket(&self) -> PathBuf {
+        self.home.path().join("redis.sock")
+    }
+
+    /// The process id.
+    ///
+    /// # Panics
+    /// When the server was killed and not restarted.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("the server was killed: restart it first").id()
+    }
+
+    /// Freezes the process (SIGSTOP): the kernel still accepts connections for it.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets a frozen process go on (SIGCONT).
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Kills the process (SIGKILL) and reaps it. Its data is gone; the port stays ours to restart on.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Starts the server again, on the same port and with the same arguments, killing it first if
+    /// it still runs.
+    ///
+    /// # Panics
+    /// When it does not answer within ten seconds, or somebody took the port meanwhile.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.child = Some(self.spawn());
+        if let Err(log) = self.wait_until_up() {
+            panic!("redis-server did not come back on port {}:\n{log}", self.port);
+        }
+    }
+
+    /// Sends one command on a connection of its own and returns the reply.
+    ///
+    /// # Panics
+    /// When there is no well-formed reply within five seconds.
+    pub fn run(&self, args: &[&[u8]]) -> Reply {
+        self.connect().run(args)
+    }
+
+    /// Like [`run`](Self::run), with the words of `line`, split at spaces.
+    pub fn cmd(&self, line: &str) -> Reply {
+        self.connect().cmd(line)
+    }
+
+    /// Opens a connection, for a test that needs several commands on the same one.
+    pub fn connect(&self) -> Connection {
+        Connection::open(&self.address())
+    }
+
+    fn launch(args: &[&str]) -> Self {
+        require_program();
+        let extra = args.iter().map(ToString::to_string).collect();
+        let home = tempfile::Builder::new().prefix("redbolt-").tempdir().unwrap();
+        let mut server = Self { child: None, port: free_port(), extra, home };
+        server.child = Some(server.spawn());
+        server
+    }
+
+    /// Waits until the server answers. A port is free only until somebody else takes it, so a bind
+    /// that lost such a race is tried again elsewhere.
+    fn settle(&mut self) {
+        for _ in 0..BIND_TRIES {
+            match self.wait_until_up() {
+                Ok(()) => return,
+                Err(log) if log.contains("Address already in use") => {
+                    self.kill();
+                    self.port = free_port();
+                    self.child = Some(self.spawn());
+                }
+                Err(log) => panic!("redis-server {:?} did not start:\n{log}", self.extra),
+            }
+        }
+        panic!("found no port for redis-server in {BIND_TRIES} tries");
+    }
+
+    fn spawn(&self) -> Child {
+        let mut command = dying_with_us(program());
+        command
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
+            .arg("--dir")
+            .arg(self.home.path())
+            .arg("--unixsocket")
+            .arg(self.socket())
+            .args(&self.extra)
+            .stdin(Stdio::null())
+            .stdout(File::create(self.log()).unwrap())
+            .stderr(Stdio::null());
+        spawn_on_lasting_thread(command).expect("the program was found a moment ago")
+    }
+
+    /// Ready when it answers on its Unix socket: that one is in our own directory, while the port
+    /// may belong to a stranger. The server listens on the port before it makes the socket.
+    fn wait_until_up(&mut self) -> Result<(), String> {
+        let deadline = Instant::now() + START_LIMIT;
+        while Instant::now() < deadline {
+            let child = self.child.as_mut().expect("waited for only after a start");
+            if child.try_wait().unwrap().is_some() {
+                return Err(self.read_log());
+            }
+            if answers(&self.socket()) {
+                return Ok(());
+            }
+            thread::sleep(POLL_PAUSE);
+        }
+        Err(format!("no answer within {START_LIMIT:?}\n{}", self.read_log()))
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(self.child.as_ref().expect("the server was killed"));
+        kill_process(pid, signal).unwrap();
+    }
+
+    fn log(&self) -> PathBuf {
+        self.home.path().join("log")
+    }
+
+    fn read_log(&self) -> String {
+        fs::read_to_string(self.log()).unwrap_or_default()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(child) = self.child.as_mut() {
+            // Nothing to be done about a failure here, and a panic would hide the test's own.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Any reply will do: NOAUTH and LOADING come from a server that is up.
+fn answers(socket: &Path) -> bool {
+    Connection::open_unix(socket).and_then(|mut connection| connection.try_run(&[b"PING"])).is_ok()
+}
+
+fn address(port: u16) -> String {
+    format!("127.0.0.1:{port}")
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn program() -> OsString {
+    std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
+}
+
+fn require_program() {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    assert!(
+        *FOUND.get_or_init(|| runs(&program())),
+        "{} does not run here: `apt-get install redis-server`, \
+         or name another binary, such as valkey-server, in REDIS_SERVER",
+        program().display()
+    );
+}
+
+fn runs(program: &OsString) -> bool {
+    let mut command = Command::new(program);
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// The parent-death signal is set between fork and exec, which takes unsafe code here; util-linux
+/// has a program that does it. Without that program a killed test leaves its servers behind.
+fn dying_with_us(program: OsString) -> Command {
+    static SETPRIV: OnceLock<bool> = OnceLock::new();
+    if !*SETPRIV.get_or_init(|| runs(&"setpriv".into())) {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+    command
+}
+
+/// The kernel sends the parent-death signal when the *thread* that forked ends. Test threads come
+/// and go, and a server may outlive the one that made it, so one thread that never ends forks all.
+fn spawn_on_lasting_thread(command: Command) -> io::Result<Child> {
+    type Job = (Command, mpsc::Sender<io::Result<Child>>);
+    static SPAWNER: OnceLock<Mutex<mpsc::Sender<Job>>> = OnceLock::new();
+    let spawner = SPAWNER.get_or_init(|| {
+        let (jobs, inbox) = mpsc::channel::<Job>();
+        thread::spawn(move || {
+            for (mut command, outcome) in inbox {
+                let _ = outcome.send(command.spawn());
+            }
+        });
+        Mutex::new(jobs)
+    });
+    let (outcome, child) = mpsc::channel();
+    spawner.lock().unwrap().send((command, outcome)).unwrap();
+    child.recv().unwrap()
+}
+
+const START_LIMIT: Duration = Duration::from_secs(10);
+const POLL_PAUSE: Duration = Duration::from_millis(5);
+const BIND_TRIES: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_pong(server: &Server) -> bool {
+        server.cmd("PING") == Reply::Status("PONG".into())
+    }
+
+    #[test]
+    fn answers_on_both_its_addresses() {
+        let server = Server::start();
+        assert!(is_pong(&server));
+        assert!(answers(&server.socket()));
+        assert_eq!(server.address(), format!("127.0.0.1:{}", server.port()));
+    }
+
+    #[test]
+    fn extra_arguments_reach_the_program() {
+        let server = Server::with(&["--requirepass", "x"]);
+        assert_eq!(server.cmd("GET a"), Reply::Error("NOAUTH Authentication required.".into()));
+        let mut connection = server.connect();
+        assert_eq!(connection.cmd("AUTH x"), Reply::Status("OK".into()));
+        assert_eq!(connection.cmd("GET a"), Reply::Nil);
+    }
+
+    #[test]
+    fn many_start_side_by_side_on_their_own_ports() {
+        let five = servers(5);
+        assert!(five.iter().all(is_pong));
+        let mut ports: Vec<u16> = five.iter().map(Server::port).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), 5);
+    }
+
+    #[test]
+    fn a_paused_server_is_silent_until_it_is_resumed() {
+        let server = Server::start();
+        server.pause();
+        let mut connection = server.connect();
+        connection.send(b"PING\r\n");
+        assert!(connection.is_silent_for(Duration::from_millis(100)));
+        server.resume();
+        assert_eq!(connection.reply(), Reply::Status("PONG".into()));
+    }
+
+    #[test]
+    fn a_restart_keeps_the_port_and_loses_the_data() {
+        let mut server = Server::start();
+        let (port, first) = (server.port(), server.pid());
+        server.cmd("SET a 1");
+        server.kill();
+        assert!(std::net::TcpStream::connect(server.address()).is_err());
+        server.restart();
+        assert_eq!(server.port(), port);
+        assert_ne!(server.pid(), first);
+        assert_eq!(server.cmd("GET a"), Reply::Nil);
+    }
+
+    #[test]
+    fn a_lost_race_for_the_port_is_tried_on_another() {
+        let mut server = Server::start();
+        server.kill();
+        let thief = TcpListener::bind(server.address()).unwrap();
+        server.child = Some(server.spawn());
+        server.settle();
+        assert_ne!(server.port(), thief.local_addr().unwrap().port());
+        assert!(is_pong(&server));
+    }
+
+    #[test]
+    fn a_server_outlives_the_thread_that_started_it_but_not_its_value() {
+        let server = thread::spawn(Server::start).join().unwrap();
+        assert!(is_pong(&server));
+        let (address, home) = (server.address(), server.home.path().to_owned());
+        drop(server);
+        assert!(std::net::TcpStream::connect(address).is_err());
+        assert!(!home.exists());
+    }
+}
