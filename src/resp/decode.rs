@@ -6,8 +6,14 @@
 //! Arrays are announced and their elements follow as tokens of their own, so there is no tree, no
 //! recursion, and no allocation here at all.
 //!
-//! Every violation is decided by the first byte at which no valid stream could go on, never by
-//! where a read happened to end.
+//! Every violation is decided by the first byte at which no valid stream could go on (a reply over
+//! its limit, by the byte with which the length of a token is known), never by where a read
+//! happened to end.
+//!
+//! There are two ways through a token. Nearly all arrive whole and well formed, and the *short
+//! cut* recognizes those and nothing else. Whatever it does not recognize goes the *long way*,
+//! which knows the rules and keeps what it has seen of a token between calls. The short cut is
+//! worth its lines: without it a scalar costs twice as much.
 
 use super::limits::{Limits, MAX_DEPTH};
 use super::violation::{Rule, Violation};
@@ -33,32 +39,46 @@ pub enum Token<'b> {
 }
 
 /// An incremental RESP2 decoder. See the [module](super) for an example.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoder {
     limits: Limits,
+    progress: Progress,
     /// Stream offset of the first unconsumed byte.
     offset: u64,
-    /// Stream offset of the first byte of the reply that is being read.
+    /// Stream offset of the open reply. Between replies it is out of date, as is the next field.
     reply_start: u64,
-    /// Elements that the arrays of this reply may still announce.
+    /// Elements that the arrays of the open reply may still announce.
     elements_left: u32,
-    /// Elements still to come in each open array, the innermost last.
-    open: [u32; MAX_DEPTH],
+    /// Elements still to come in the innermost open array.
+    missing: u32,
     depth: usize,
-    partial: Partial,
-    violation: Option<Violation>,
+    /// What was missing in the arrays around each open one when it opened, the outermost first.
+    around: [u32; MAX_DEPTH],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// Between tokens.
+    Fresh,
+    /// Inside a token.
+    Inside(Partial),
+    /// Behind the end of what can be understood.
+    Broken(Violation),
 }
 
 /// What is known of a token whose end has not arrived.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Partial {
     /// Bytes of the token that need not be looked at again.
     scanned: usize,
     magnitude: u64,
     negative: bool,
-    /// Header and payload length of a bulk string, once the header is complete.
-    bulk: Option<(usize, usize)>,
+    /// Where the payload of a bulk string begins, once its header is complete.
+    payload: Option<usize>,
 }
+
+/// A token and its length.
+type Found<'b> = (Token<'b>, usize);
 
 /// A broken rule, at an offset from the first unconsumed byte.
 type Fault = (usize, Rule);
@@ -66,19 +86,24 @@ type Fault = (usize, Rule);
 impl Decoder {
     /// A decoder at the start of a stream.
     ///
-    /// A [`Limits::depth`] over [`MAX_DEPTH`] counts as [`MAX_DEPTH`].
+    /// A limit over what a decoder can keep counts as that: a [`Limits::depth`] over
+    /// [`MAX_DEPTH`], and a bulk string or a line of half the address space.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        let limits = Limits { depth: limits.depth.min(MAX_DEPTH), ..limits };
         Self {
-            limits,
+            limits: Limits {
+                bulk: limits.bulk.min(LONGEST_PAYLOAD),
+                depth: limits.depth.min(MAX_DEPTH),
+                line: limits.line.min(LONGEST_PAYLOAD),
+                ..limits
+            },
+            progress: Progress::Fresh,
             offset: 0,
             reply_start: 0,
-            elements_left: limits.elements,
-            open: [0; MAX_DEPTH],
+            elements_left: 0,
+            missing: 0,
             depth: 0,
-            partial: Partial::default(),
-            violation: None,
+            around: [0; MAX_DEPTH],
         }
     }
 
@@ -91,22 +116,15 @@ impl Decoder {
     ///
     /// The first broken rule ends the stream: every later call returns the same violation.
     #[inline]
-    pub fn next<'b>(&mut self, buf: &'b [u8]) -> Result<Option<(Token<'b>, usize)>, Violation> {
-        if let Some(violation) = self.violation {
-            return Err(violation);
-        }
-        match self.token(buf) {
-            Ok(Some((token, len))) => {
+    pub fn next<'b>(&mut self, buf: &'b [u8]) -> Result<Option<Found<'b>>, Violation> {
+        if self.progress == Progress::Fresh {
+            let Some((&kind, rest)) = buf.split_first() else { return Ok(None) };
+            if let Some((token, len)) = self.whole(kind, rest) {
                 self.advance(token, len);
-                Ok(Some((token, len)))
-            }
-            Ok(None) => Ok(None),
-            Err((at, rule)) => {
-                let violation = Violation { offset: self.offset + at as u64, rule };
-                self.violation = Some(violation);
-                Err(violation)
+                return Ok(Some((token, len)));
             }
         }
+        self.step(buf)
     }
 
     /// Bytes of the stream consumed so far.
@@ -121,15 +139,160 @@ impl Decoder {
         self.depth
     }
 
+    /// Moves past a complete token, and past every array that it completes.
     #[inline]
-    fn token<'b>(&mut self, buf: &'b [u8]) -> Result<Option<(Token<'b>, usize)>, Fault> {
+    fn advance(&mut self, token: Token<'_>, len: usize) {
+        let start = self.offset;
+        self.offset += len as u64;
+        if let Token::Array(elements @ 1..) = token {
+            self.open(elements, start);
+        } else if self.depth > 0 {
+            self.missing -= 1;
+            if self.missing == 0 {
+                self.close();
+            }
+        }
+    }
+
+    #[inline]
+    fn open(&mut self, elements: u32, start: u64) {
+        if self.depth == 0 {
+            self.reply_start = start;
+            self.elements_left = self.limits.elements;
+        }
+        self.elements_left -= elements;
+        self.around[self.depth] = self.missing;
+        self.missing = elements;
+        self.depth += 1;
+    }
+
+    fn close(&mut self) {
+        while self.missing == 0 {
+            self.depth -= 1;
+            if self.depth == 0 {
+                return;
+            }
+            self.missing = self.around[self.depth] - 1;
+        }
+    }
+
+    /// Whether the reply may go on for so many bytes.
+    #[inline]
+    fn fits_reply(&self, len: usize) -> bool {
+        let before = if self.depth > 0 { self.offset - self.reply_start } else { 0 };
+        before + len as u64 <= self.limits.reply
+    }
+
+    #[inline]
+    fn announceable(&self) -> u32 {
+        if self.depth > 0 { self.elements_left } else { self.limits.elements }
+    }
+}
+
+/// The short cut: tokens that are all there and break no rule, which is nearly all of them.
+///
+/// `None` means that the long way has to decide, never that something is wrong.
+impl Decoder {
+    #[inline]
+    fn whole<'b>(&self, kind: u8, rest: &'b [u8]) -> Option<Found<'b>> {
+        let (token, len) = match (kind, rest) {
+            // The grant of a lock.
+            (b'+', [b'O', b'K', b'\r', b'\n', ..]) if self.limits.line >= 2 => {
+                Some((Token::Simple(&rest[..2]), 4))
+            }
+            (b'+', _) => self.whole_line(rest).map(|(text, len)| (Token::Simple(text), len)),
+            (b'-', _) => self.whole_line(rest).map(|(text, len)| (Token::Error(text), len)),
+            (b':', _) => whole_number(rest).map(|(value, len)| (Token::Int(value), len)),
+            (b'$', [b'-', b'1', b'\r', b'\n', ..]) => Some((Token::NilBulk, 4)),
+            (b'$', _) => self.whole_bulk(rest),
+            (b'*', _) => self.whole_array(rest),
+            _ => None,
+        }?;
+        self.fits_reply(1 + len).then_some((token, 1 + len))
+    }
+
+    #[inline]
+    fn whole_line<'b>(&self, rest: &'b [u8]) -> Option<(&'b [u8], usize)> {
+        let end = line_break(rest)?;
+        let whole = end <= self.limits.line && rest[end..].starts_with(b"\r\n");
+        whole.then(|| (&rest[..end], end + 2))
+    }
+
+    #[inline]
+    fn whole_bulk<'b>(&self, rest: &'b [u8]) -> Option<Found<'b>> {
+        let (len, header) = whole_number(rest)?;
+        let len = usize::try_from(len).ok().filter(|len| *len <= self.limits.bulk)?;
+        let (payload, behind) = rest[header..].split_at_checked(len)?;
+        behind.starts_with(b"\r\n").then_some((Token::Bulk(payload), header + len + 2))
+    }
+
+    #[inline]
+    fn whole_array<'b>(&self, rest: &'b [u8]) -> Option<Found<'b>> {
+        let (elements, header) = whole_number(rest)?;
+        let elements = u32::try_from(elements).ok()?;
+        let allowed = self.depth < self.limits.depth && elements <= self.announceable();
+        allowed.then_some((Token::Array(elements), header))
+    }
+}
+
+/// Digits that cannot be out of range, and CR LF.
+#[inline]
+fn whole_number(rest: &[u8]) -> Option<(i64, usize)> {
+    let mut value = 0;
+    let mut digits = 0;
+    while let Some(digit @ 0..=9) = rest.get(digits).map(|byte| byte.wrapping_sub(b'0')) {
+        if digits == SAFE_DIGITS {
+            return None;
+        }
+        value = value * 10 + i64::from(digit);
+        digits += 1;
+    }
+    let canonical = digits == 1 || digits > 1 && rest[0] != b'0';
+    (canonical && rest[digits..].starts_with(b"\r\n")).then_some((value, digits + 2))
+}
+
+/// The long way: tokens that come in pieces, and the rules.
+impl Decoder {
+    #[inline(never)]
+    fn step<'b>(&mut self, buf: &'b [u8]) -> Result<Option<Found<'b>>, Violation> {
+        let mut partial = match self.progress {
+            Progress::Fresh => Partial::default(),
+            Progress::Inside(partial) => partial,
+            Progress::Broken(violation) => return Err(violation),
+        };
         let Some(&kind) = buf.first() else { return Ok(None) };
+        match self.token(kind, buf, &mut partial) {
+            Ok(Some((token, len))) => {
+                self.progress = Progress::Fresh;
+                self.advance(token, len);
+                Ok(Some((token, len)))
+            }
+            Ok(None) => {
+                self.progress = Progress::Inside(partial);
+                Ok(None)
+            }
+            Err((at, rule)) => {
+                let violation = Violation { offset: self.offset + at as u64, rule };
+                self.progress = Progress::Broken(violation);
+                Err(violation)
+            }
+        }
+    }
+
+    fn token<'b>(
+        &self,
+        kind: u8,
+        buf: &'b [u8],
+        partial: &mut Partial,
+    ) -> Result<Option<Found<'b>>, Fault> {
         let found = match kind {
-            b'+' => self.line(buf)?.map(|(text, len)| (Token::Simple(text), len)),
-            b'-' => self.line(buf)?.map(|(text, len)| (Token::Error(text), len)),
-            b':' => self.number(buf, Number::Integer)?.map(|(n, len)| (Token::Int(n), len)),
-            b'$' => self.bulk(buf)?,
-            b'*' => self.array(buf)?,
+            b'+' => self.line(buf, partial)?.map(|(text, len)| (Token::Simple(text), len)),
+            b'-' => self.line(buf, partial)?.map(|(text, len)| (Token::Error(text), len)),
+            b':' => {
+                self.number(buf, Number::Integer, partial)?.map(|(n, len)| (Token::Int(n), len))
+            }
+            b'$' => self.bulk(buf, partial)?,
+            b'*' => self.array(buf, partial)?,
             _ => return Err((0, Rule::Type)),
         };
         match found {
@@ -138,24 +301,23 @@ impl Decoder {
         }
     }
 
-    fn fits_reply(&self, len: usize) -> bool {
-        self.offset - self.reply_start + len as u64 <= self.limits.reply
-    }
-
-    #[inline]
-    fn line<'b>(&mut self, buf: &'b [u8]) -> Result<Option<(&'b [u8], usize)>, Fault> {
-        let from = self.partial.scanned.max(1);
+    fn line<'b>(
+        &self,
+        buf: &'b [u8],
+        partial: &mut Partial,
+    ) -> Result<Option<(&'b [u8], usize)>, Fault> {
+        let from = partial.scanned.max(1);
         let over = 1 + self.limits.line;
         let window = &buf[from..buf.len().min(over + 1)];
         let Some(found) = line_break(window) else {
-            self.partial.scanned = from + window.len();
+            partial.scanned = from + window.len();
             return if buf.len() > over { Err((over, Rule::LineTooLong)) } else { Ok(None) };
         };
         let end = from + found;
         if buf[end] == b'\n' {
             return Err((end, Rule::BareLf));
         }
-        self.partial.scanned = end;
+        partial.scanned = end;
         match buf.get(end + 1) {
             Some(b'\n') => Ok(Some((&buf[1..end], end + 2))),
             Some(_) => Err((end + 1, Rule::BareCr)),
@@ -163,25 +325,22 @@ impl Decoder {
         }
     }
 
-    #[inline]
-    fn bulk<'b>(&mut self, buf: &'b [u8]) -> Result<Option<(Token<'b>, usize)>, Fault> {
-        let (start, len) = match self.partial.bulk {
+    fn bulk<'b>(&self, buf: &'b [u8], partial: &mut Partial) -> Result<Option<Found<'b>>, Fault> {
+        let start = match partial.payload {
             Some(known) => known,
-            None => match self.number(buf, Number::BulkLength)? {
+            None => match self.number(buf, Number::BulkLength, partial)? {
                 None => return Ok(None),
                 Some((-1, header)) => return Ok(Some((Token::NilBulk, header))),
                 Some((len, header)) => {
-                    // Within `Limits::bulk`, a usize.
-                    let len = len as usize;
-                    if !self.fits_reply(header + len + 2) {
+                    if !self.fits_reply(header + len as usize + 2) {
                         return Err((0, Rule::ReplyTooLong));
                     }
-                    self.partial.bulk = Some((header, len));
-                    (header, len)
+                    *partial.payload.insert(header)
                 }
             },
         };
-        let end = start + len;
+        // The length is within `Limits::bulk`, a usize.
+        let end = start + partial.magnitude as usize;
         match (buf.get(end), buf.get(end + 1)) {
             (Some(b'\r'), Some(b'\n')) => Ok(Some((Token::Bulk(&buf[start..end]), end + 2))),
             (Some(b'\r') | None, None) => Ok(None),
@@ -190,92 +349,90 @@ impl Decoder {
         }
     }
 
-    #[inline]
-    fn array<'b>(&mut self, buf: &'b [u8]) -> Result<Option<(Token<'b>, usize)>, Fault> {
+    fn array<'b>(&self, buf: &'b [u8], partial: &mut Partial) -> Result<Option<Found<'b>>, Fault> {
         if self.depth >= self.limits.depth {
             return Err((0, Rule::TooDeep));
         }
-        Ok(self.number(buf, Number::ArrayLength)?.map(|(n, len)| match u32::try_from(n) {
+        let number = self.number(buf, Number::ArrayLength, partial)?;
+        Ok(number.map(|(n, len)| match u32::try_from(n) {
             Ok(n) => (Token::Array(n), len),
             Err(_) => (Token::NilArray, len),
         }))
     }
 
     /// The number behind the type byte, and where its line ends.
-    #[inline]
-    fn number(&mut self, buf: &[u8], kind: Number) -> Result<Option<(i64, usize)>, Fault> {
-        let Partial { scanned, mut magnitude, mut negative, .. } = self.partial;
-        let mut at = scanned.max(1);
+    fn number(
+        &self,
+        buf: &[u8],
+        kind: Number,
+        partial: &mut Partial,
+    ) -> Result<Option<(i64, usize)>, Fault> {
+        let mut at = partial.scanned.max(1);
         while let Some(&byte) = buf.get(at) {
             let digits_from = 1 + usize::from(matches!(buf[1], b'-' | b'+'));
             match byte {
-                b'0'..=b'9' => {
-                    let digit = u64::from(byte - b'0');
-                    if at == digits_from {
-                        if negative && digit == 0 {
-                            return Err((at, Rule::NegativeZero));
-                        }
-                    } else if magnitude == 0 {
-                        return Err((at, Rule::LeadingZero));
-                    }
-                    let (most, rule) = self.most(kind, negative);
-                    magnitude = match magnitude.checked_mul(10).map(|m| m.checked_add(digit)) {
-                        Some(Some(next)) if next <= most => next,
-                        _ => return Err((at, rule)),
-                    };
-                }
+                b'0'..=b'9' => self
+                    .digit(byte - b'0', at - digits_from, kind, partial)
+                    .map_err(|rule| (at, rule))?,
                 b'\r' if at > digits_from => {
+                    partial.scanned = at;
                     return match buf.get(at + 1) {
-                        Some(b'\n') => Ok(Some((signed(magnitude, negative), at + 2))),
+                        Some(b'\n') => Ok(Some((partial.signed(), at + 2))),
                         Some(_) => Err((at + 1, Rule::BareCr)),
-                        None => {
-                            self.partial = Partial { scanned: at, magnitude, negative, bulk: None };
-                            Ok(None)
-                        }
+                        None => Ok(None),
                     };
                 }
-                b'-' if at == 1 => negative = true,
+                b'-' if at == 1 => partial.negative = true,
                 b'+' if at == 1 && kind == Number::Integer => {}
                 _ => return Err((at, Rule::Digit)),
             }
             at += 1;
         }
-        self.partial = Partial { scanned: at, magnitude, negative, bulk: None };
+        partial.scanned = at;
         Ok(None)
     }
 
+    /// Takes one more digit, the `place`th from the left, from 0.
+    fn digit(
+        &self,
+        digit: u8,
+        place: usize,
+        kind: Number,
+        partial: &mut Partial,
+    ) -> Result<(), Rule> {
+        match (place, digit) {
+            (0, 0) if partial.negative => return Err(Rule::NegativeZero),
+            (1.., _) if partial.magnitude == 0 => return Err(Rule::LeadingZero),
+            _ => {}
+        }
+        let (most, rule) = self.most(kind, partial.negative);
+        // At most 2^63, so that ten times that and nine overflow, but u128 does not.
+        let magnitude = u128::from(partial.magnitude) * 10 + u128::from(digit);
+        partial.magnitude =
+            u64::try_from(magnitude).ok().filter(|next| *next <= most).ok_or(rule)?;
+        Ok(())
+    }
+
     /// The largest magnitude that a number may have, and the rule that a larger one breaks.
-    #[inline]
     fn most(&self, kind: Number, negative: bool) -> (u64, Rule) {
         match (kind, negative) {
             (Number::Integer, false) => (i64::MAX as u64, Rule::Range),
             (Number::Integer, true) => (i64::MIN.unsigned_abs(), Rule::Range),
             (_, true) => (1, Rule::NegativeLength),
             (Number::BulkLength, false) => (self.limits.bulk as u64, Rule::BulkTooLong),
-            (Number::ArrayLength, false) => (self.elements_left.into(), Rule::TooManyElements),
+            (Number::ArrayLength, false) => (self.announceable().into(), Rule::TooManyElements),
         }
     }
+}
 
-    /// Moves past a complete token, and past every array that it completes.
-    #[inline]
-    fn advance(&mut self, token: Token<'_>, len: usize) {
-        self.offset += len as u64;
-        self.partial = Partial::default();
-        if let Token::Array(n @ 1..) = token {
-            self.elements_left -= n;
-            self.open[self.depth] = n;
-            self.depth += 1;
-            return;
+impl Partial {
+    /// The magnitude is at most 2^63 with a minus and 2^63 - 1 without one.
+    fn signed(&self) -> i64 {
+        if self.negative {
+            0i64.wrapping_sub_unsigned(self.magnitude)
+        } else {
+            self.magnitude as i64
         }
-        while let Some(innermost) = self.open[..self.depth].last_mut() {
-            *innermost -= 1;
-            if *innermost > 0 {
-                return;
-            }
-            self.depth -= 1;
-        }
-        self.reply_start = self.offset;
-        self.elements_left = self.limits.elements;
     }
 }
 
@@ -286,24 +443,25 @@ enum Number {
     Integer,
 }
 
-/// `magnitude` is at most 2^63 with a minus and 2^63 - 1 without one.
-fn signed(magnitude: u64, negative: bool) -> i64 {
-    if negative { 0i64.wrapping_sub_unsigned(magnitude) } else { magnitude as i64 }
-}
-
 /// Where the first CR or LF stands. Most lines are a few bytes long, and for them a loop beats
 /// the set-up of a vector search.
 #[inline]
 fn line_break(bytes: &[u8]) -> Option<usize> {
     let (head, tail) = bytes.split_at(bytes.len().min(SHORT_LINE));
-    if let Some(found) = head.iter().position(|&b| b == b'\r' || b == b'\n') {
+    if let Some(found) = head.iter().position(|&byte| byte == b'\r' || byte == b'\n') {
         return Some(found);
     }
     memchr::memchr2(b'\r', b'\n', tail).map(|found| head.len() + found)
 }
 
+/// No slice is longer than this, and sums with it do not overflow.
+const LONGEST_PAYLOAD: usize = isize::MAX as usize / 2;
+
+/// Any number of so many digits is an `i64`.
+const SAFE_DIGITS: usize = 18;
+
 /// Up to here a line is searched byte by byte.
-const SHORT_LINE: usize = 16;
+const SHORT_LINE: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -384,6 +542,24 @@ mod tests {
         let mut decoder = Decoder::new(Limits::default());
         let first = decoder.next(b"?").unwrap_err();
         assert_eq!(decoder.next(b"+OK\r\n"), Err(first));
+    }
+
+    #[test]
+    fn limits_that_are_no_limits_are_safe() {
+        let limits = Limits {
+            bulk: usize::MAX,
+            depth: usize::MAX,
+            elements: u32::MAX,
+            line: usize::MAX,
+            reply: u64::MAX,
+        };
+        for announced in ["18446744073709551615", "18446744073709551614", "9223372036854775807"] {
+            let stream = format!("${announced}\r\n");
+            let found = decode(stream.as_bytes(), 1, limits).1;
+            assert_eq!(found.map(|v| v.rule), Some(Rule::BulkTooLong), "{announced}");
+        }
+        let (tokens, none) = decode(b"*4294967295\r\n+a\r\n:1", 1, limits);
+        assert_eq!((tokens.len(), none), (2, None));
     }
 
     #[test]

@@ -64,9 +64,14 @@ impl Drop for CommandEncoder<'_> {
 /// A type byte, a number, CR LF.
 #[inline]
 fn header(out: &mut Vec<u8>, kind: u8, value: u64) {
+    // Appends of constant length are cheap, and no argument of a lock command needs the third.
     if value < 10 {
-        // One digit covers most arguments of a lock command.
         out.extend_from_slice(&[kind, b'0' + value as u8, b'\r', b'\n']);
+        return;
+    }
+    if value < 100 {
+        let (tens, ones) = (value as u8 / 10, value as u8 % 10);
+        out.extend_from_slice(&[kind, b'0' + tens, b'0' + ones, b'\r', b'\n']);
         return;
     }
     let mut digits = [0; 20];

@@ -6,7 +6,8 @@ pub const MAX_DEPTH: usize = 32;
 /// What a reply may cost before it is a [`Violation`](super::Violation).
 ///
 /// All bounds are inclusive. None of them makes the decoder reserve memory: it borrows the
-/// caller's buffer, and [`buffered`](Self::buffered) says how large that has to be.
+/// caller's buffer, and [`buffered`](Self::buffered) says how large that has to be. There are no
+/// values that switch a bound off; one that is larger than memory comes to that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {

@@ -1,0 +1,35 @@
+//! The RESP2 decoder against the oracle, under limits and cuts that the input chooses.
+//!
+//! The first byte of an input chooses the limits, the second how the stream is cut; the rest is
+//! the stream.
+
+use redbolt::resp::Limits;
+use resp_tests::{feed, oracle};
+
+/// Decoder and oracle find the same in the stream, whole and cut.
+pub fn body(input: &[u8]) {
+    let [limits, step, stream @ ..] = input else { return };
+    let limits = choose(*limits);
+    let expected = oracle::decode(stream, &limits);
+    assert_eq!(feed::decode(stream, &limits, []), expected, "in one piece");
+    let step = usize::from(*step).max(1);
+    let cuts = (0..stream.len()).step_by(step);
+    assert_eq!(feed::decode(stream, &limits, cuts), expected, "in pieces of {step}");
+}
+
+/// The default, or bounds so small that a short stream meets them.
+fn choose(byte: u8) -> Limits {
+    let mut limits = Limits::default();
+    if byte & 1 == 1 {
+        let small = u32::from(byte);
+        limits.bulk = usize::from(byte & 15);
+        limits.depth = usize::from(byte >> 5);
+        limits.elements = small >> 2 & 15;
+        limits.line = usize::from(byte >> 3);
+        limits.reply = u64::from(small >> 1);
+    }
+    limits
+}
+
+/// Long enough for every construction of the grammar, short enough for many runs a second.
+pub const MAX_LEN: usize = 256;

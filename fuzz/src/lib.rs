@@ -1,0 +1,25 @@
+//! The bodies of the fuzz targets: functions that panic where redbolt is wrong.
+//!
+//! They are a library so that they break at compile time with the code they test, and so that
+//! `cargo test` runs them over the committed corpus without a fuzzer. A target is three lines in
+//! `targets/` that hand libFuzzer's bytes to its body; to add one, write the body as a module
+//! here, list it in [`TARGETS`], add those three lines, a `[[bin]]` and a folder in `corpus/`.
+
+#![deny(missing_docs, unsafe_code)]
+
+pub mod decoder;
+
+/// A fuzz target.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The name of its binary, and of its folder in `corpus/`.
+    pub name: &'static str,
+    /// What runs on each input.
+    pub body: fn(&[u8]),
+    /// The longest input worth trying, in bytes.
+    pub max_len: usize,
+}
+
+/// All targets.
+pub const TARGETS: &[Target] =
+    &[Target { name: "decoder", body: decoder::body, max_len: decoder::MAX_LEN }];

@@ -1,0 +1,196 @@
+//! `fuzz`: builds the targets with coverage counters, runs them, and sums up.
+//!
+//! libFuzzer works on the stable toolchain: counting edges is a flag of LLVM that `rustc` passes
+//! through. The address sanitizer, which would need a nightly compiler, has nothing to find in
+//! code without `unsafe`; overflow checks and debug assertions are on instead.
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use clap::Parser;
+use redbolt_fuzz::{TARGETS, Target};
+
+/// Fuzzes redbolt. Fails if a target crashes.
+#[derive(Parser)]
+struct Args {
+    /// Seconds for each target
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Stop a target after this many executions
+    #[arg(long)]
+    runs: Option<u64>,
+    /// Afterwards, add to the committed corpus what covers more than it does
+    #[arg(long)]
+    keep: bool,
+    /// Targets to run; all if none is named
+    targets: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("fuzz: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether every target survived.
+fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
+    let mut survived = true;
+    for target in chosen(&args.targets)? {
+        let program = build(target.name)?;
+        let fuzzed = Fuzzed::new(target, &program, args)?;
+        println!("{fuzzed}");
+        survived &= fuzzed.crashes == 0;
+        if args.keep {
+            merge(target, &program)?;
+        }
+    }
+    Ok(survived)
+}
+
+fn chosen(names: &[String]) -> Result<Vec<&'static Target>, String> {
+    if names.is_empty() {
+        return Ok(TARGETS.iter().collect());
+    }
+    let find = |name: &String| {
+        let target = TARGETS.iter().find(|target| target.name == name);
+        target.ok_or_else(|| format!("no target is called {name}"))
+    };
+    names.iter().map(find).collect()
+}
+
+/// Builds a target, instrumented, in a target directory of its own, and says where it is.
+fn build(name: &str) -> Result<PathBuf, Box<dyn Error>> {
+    let triple = host()?;
+    let status = cargo()
+        .args(["build", "--release", "--features", "libfuzzer", "--bin", name])
+        // With a target named, build scripts and macros are built without the flags.
+        .args(["--target", &triple, "--target-dir"])
+        .arg(scratch())
+        .current_dir(home())
+        .env("RUSTFLAGS", FLAGS.join(" "))
+        .status()?;
+    if !status.success() {
+        return Err(format!("{name} does not build").into());
+    }
+    Ok(scratch().join(triple).join("release").join(name))
+}
+
+fn host() -> Result<String, Box<dyn Error>> {
+    let output = Command::new("rustc").args(["--print", "host-tuple"]).output()?;
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+/// What a run of one target came to.
+struct Fuzzed {
+    name: &'static str,
+    executions: u64,
+    edges: u64,
+    crashes: usize,
+    peak_mib: u64,
+    crash_folder: PathBuf,
+}
+
+impl Fuzzed {
+    fn new(target: &Target, program: &Path, args: &Args) -> Result<Self, Box<dyn Error>> {
+        let found = fresh(&scratch().join("corpus").join(target.name))?;
+        let crash_folder = fresh(&scratch().join("crashes").join(target.name))?;
+        let output = Command::new(program)
+            .arg(format!("-max_total_time={}", args.seconds))
+            .arg(format!("-runs={}", args.runs.map_or(-1, u64::cast_signed)))
+            .arg(format!("-max_len={}", target.max_len))
+            .arg(format!("-artifact_prefix={}/", crash_folder.display()))
+            .args(["-print_final_stats=1", "-timeout=10", "-rss_limit_mb=1024"])
+            .args([found, corpus(target)])
+            .stderr(Stdio::piped())
+            .output()?;
+        let log = String::from_utf8_lossy(&output.stderr);
+        let crashes = fs::read_dir(&crash_folder)?.count();
+        if !output.status.success() {
+            eprint!("{log}");
+        }
+        Ok(Self {
+            name: target.name,
+            executions: number_behind(&log, "stat::number_of_executed_units:"),
+            edges: number_behind(&log, " cov: "),
+            crashes: crashes.max(usize::from(!output.status.success())),
+            peak_mib: number_behind(&log, "stat::peak_rss_mb:"),
+            crash_folder,
+        })
+    }
+}
+
+impl std::fmt::Display for Fuzzed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { name, executions, edges, crashes, peak_mib, crash_folder } = self;
+        write!(f, "{name}: {executions} executions, {edges} edges covered, ")?;
+        write!(f, "{crashes} crashes, peak memory {peak_mib} MiB")?;
+        if *crashes > 0 {
+            write!(f, ", inputs in {}", crash_folder.display())?;
+        }
+        Ok(())
+    }
+}
+
+/// The number behind the last occurrence of `label`.
+fn number_behind(log: &str, label: &str) -> u64 {
+    let behind = log.rsplit_once(label).map_or("", |(_, behind)| behind);
+    let digits = behind.split_whitespace().next().unwrap_or("");
+    digits.parse().unwrap_or(0)
+}
+
+/// Adds the inputs of the last run that cover more than the committed corpus.
+fn merge(target: &Target, program: &Path) -> Result<(), Box<dyn Error>> {
+    let status = Command::new(program)
+        .arg("-merge=1")
+        .args([corpus(target), scratch().join("corpus").join(target.name)])
+        .stderr(Stdio::null())
+        .status()?;
+    if status.success() { Ok(()) } else { Err("the corpora do not merge".into()) }
+}
+
+fn fresh(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
+    if folder.exists() {
+        fs::remove_dir_all(folder)?;
+    }
+    fs::create_dir_all(folder)?;
+    Ok(folder.to_owned())
+}
+
+fn corpus(target: &Target) -> PathBuf {
+    home().join("corpus").join(target.name)
+}
+
+fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// Where this package is.
+fn home() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Builds, found inputs and crashes; git ignores it.
+fn scratch() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    target.map_or_else(|| home().join("../target"), PathBuf::from).join("fuzz")
+}
+
+/// Edge counters and comparison tracing, as libFuzzer wants them, and every check of a debug
+/// build.
+const FLAGS: &[&str] = &[
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    "-Ccodegen-units=1",
+    "-Cdebug-assertions=on",
+    "-Coverflow-checks=on",
+];

@@ -1,0 +1,36 @@
+//! Ways to give a stream to the decoder: whole, cut once, cut everywhere.
+//!
+//! Each way must decode to the same; that is what the tests compare. Apart from the tests because
+//! all of them and the fuzz targets feed alike.
+
+use redbolt::resp::{Decoder, Limits};
+
+use crate::{Decoded, End};
+
+/// Decodes `stream` as if it had arrived in pieces that end at `cuts`, which ascend, and at its
+/// end.
+#[must_use]
+pub fn decode<'b>(
+    stream: &'b [u8],
+    limits: &Limits,
+    cuts: impl IntoIterator<Item = usize>,
+) -> Decoded<'b> {
+    let mut decoder = Decoder::new(*limits);
+    let (mut at, mut tokens) = (0, Vec::new());
+    for arrived in cuts.into_iter().chain([stream.len()]) {
+        loop {
+            let depth = decoder.depth();
+            match decoder.next(&stream[at..arrived]) {
+                Ok(Some((token, len))) => {
+                    tokens.push((depth, token));
+                    at += len;
+                }
+                Ok(None) => break,
+                Err(violation) => return Decoded { tokens, end: End::Violation(violation) },
+            }
+        }
+        assert!(arrived - at < limits.buffered(), "the decoder wants more than it may");
+    }
+    let between = decoder.depth() == 0 && at == stream.len();
+    Decoded { tokens, end: if between { End::Complete } else { End::Incomplete } }
+}
