@@ -1,0 +1,5 @@
+//! Behaviour against real `redis-server` processes, one file per subject.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod locks;
+mod support;
