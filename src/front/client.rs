@@ -78,6 +78,7 @@ impl Client {
     /// both cases nothing of the attempt stays on the nodes, or the undo is on its way.
     pub fn acquire(&self, ask: Ask<'_>) -> Result<LockGuard<'_>, AcquireError> {
         let mut driver = self.driver.borrow_mut();
+        driver.catch_up();
         let id = driver.acquire(&ask)?;
         match outcome(&mut driver, id) {
             Event::Refused(_, refusal) => Err(AcquireError::Refused(driver.report(&refusal))),
@@ -115,6 +116,7 @@ impl Client {
     /// The name of the resource is empty or too long.
     pub fn inspect(&self, resource: &[u8]) -> Result<Inspection, InputError> {
         let mut driver = self.driver.borrow_mut();
+        driver.catch_up();
         let id = driver.inspect(resource)?;
         Ok(viewed(&mut driver, id))
     }

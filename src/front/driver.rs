@@ -16,8 +16,8 @@ use super::inspection::Inspection;
 use super::report::{NodeReport, RefusalReport};
 use crate::net::{Sockets, now};
 use crate::proto::{
-    Ask, Core, Event, InputError, Lease, LockId, LossCause, NodeId, NodeState, Refusal, ViewId,
-    Votes,
+    Ask, Core, Event, InputError, Lease, LockId, LossCause, Nanos, NodeId, NodeState, Refusal,
+    ViewId, Votes,
 };
 
 /// Locks for a program with an event loop of its own.
@@ -63,6 +63,8 @@ pub struct Driver {
     sockets: Sockets,
     /// `None` in a host's registry.
     own: Option<Box<OwnPoll>>,
+    /// When the sockets were last looked at.
+    heard: Nanos,
 }
 
 struct OwnPoll {
@@ -124,7 +126,7 @@ impl Driver {
             getrandom::fill(bytes).expect("the system's source of randomness stays available");
         });
         let sockets = Sockets::new(core, config.addresses(), registry, first_token)?;
-        let mut driver = Self { config, sockets, own };
+        let mut driver = Self { config, sockets, own, heard: now().boot };
         driver.sockets.drive();
         Ok(driver)
     }
@@ -196,6 +198,15 @@ impl Driver {
         self.wait(Some(Duration::ZERO));
     }
 
+    /// Hears what happened while nobody called, such as a server closing an idle connection, so that
+    /// a request is not written to a connection that is gone. Calls in close succession pay nothing
+    /// for it.
+    pub(super) fn catch_up(&mut self) {
+        if now().boot.since(self.heard) > IDLE {
+            self.wait(Some(Duration::ZERO));
+        }
+    }
+
     /// A turn that waits for up to `timeout` if it has an epoll of its own.
     pub(super) fn wait(&mut self, timeout: Option<Duration>) {
         if let Some(own) = &mut self.own {
@@ -210,6 +221,7 @@ impl Driver {
             }
         }
         self.sockets.drive();
+        self.heard = now().boot;
     }
 
     /// When [`turn`](Self::turn) is due at the latest, from now; `None` if only readiness matters.
@@ -291,3 +303,6 @@ impl fmt::Debug for Driver {
         f.debug_struct("Driver").field("core", self.sockets.core()).finish_non_exhaustive()
     }
 }
+
+/// Connections that were looked at more recently are taken to be open.
+const IDLE: Duration = Duration::from_millis(100);

@@ -47,6 +47,7 @@ impl<'c> LockGuard<'c> {
     /// [`remaining`](Self::remaining) is zero.
     pub fn extend(&mut self, ttl: Duration) -> Result<(), ExtendError> {
         let mut driver = self.client.driver();
+        driver.catch_up();
         match driver.extend(self.id, ttl) {
             Ok(()) => {}
             Err(InputError::NotHeld) => return Err(ExtendError::Lost(LossCause::Expired)),
@@ -65,6 +66,7 @@ impl<'c> LockGuard<'c> {
     pub fn release(mut self) -> Ending {
         self.released = true;
         let mut driver = self.client.driver();
+        driver.catch_up();
         let known_loss = driver.loss(self.id);
         driver.release(self.id);
         if let Some(cause) = known_loss {

@@ -21,7 +21,7 @@ use super::claim::ClaimId;
 use super::event::LossCause;
 use super::keys::Keys;
 use super::lease::Lease;
-use super::nodes::NodeId;
+use super::nodes::{NodeId, NodeSet};
 use super::slab::Key;
 use super::time::{Nanos, Now};
 use super::vote::Votes;
@@ -44,6 +44,8 @@ pub(super) struct Lock {
     pub(super) lease: Lease,
     pub(super) held_since: Nanos,
     pub(super) extend_ttl: Duration,
+    /// Nodes whose extension waits for their link.
+    pub(super) extend_queued: NodeSet,
     pub(super) keys: Keys,
     pub(super) ttl: Duration,
     pub(super) wait: Wait,
@@ -86,6 +88,7 @@ impl Lock {
             lease: Lease::default(),
             held_since: Nanos::default(),
             extend_ttl: Duration::ZERO,
+            extend_queued: NodeSet::default(),
             keys: Keys::default(),
             ttl: Duration::ZERO,
             wait: Wait::Try,
@@ -112,6 +115,7 @@ impl Lock {
         self.round = self.round.wrapping_add(1);
         self.since = now;
         self.votes = votes;
+        self.extend_queued = NodeSet::default();
     }
 
     pub(super) fn waits(&self) -> bool {

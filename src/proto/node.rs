@@ -56,6 +56,11 @@ impl Link {
         matches!(self, Self::Ready | Self::Greeting { fused: true, .. })
     }
 
+    /// Whether it is on its way to take asks and undos.
+    pub(super) fn opens(self) -> bool {
+        matches!(self, Self::Opening { .. } | Self::Greeting { .. })
+    }
+
     /// Whether undos can be sent.
     pub(super) fn takes_undos(self) -> bool {
         self.takes_asks() || matches!(self, Self::Leaving { .. })

@@ -45,6 +45,9 @@ impl Core {
         lock.claim = claim_id;
         lock.lease = Lease::new(now, lock.ttl, self.config.drift);
         lock.pause.expiries.clear();
+        if lock.waits() {
+            lock.pause.jitter = self.entropy.below(EXPIRY_JITTER);
+        }
         let (end, deadline) = (lock.lease.ends(), lock.deadline);
 
         let mut patience = self.config.settings.answer_within;
@@ -62,20 +65,16 @@ impl Core {
     /// Asks one node, now or as soon as its link is there; returns how long that may take.
     fn offer(&mut self, node_id: NodeId, claim: ClaimId, now: Now) -> Duration {
         let node = self.node(node_id);
-        let cause = match node.link {
-            link if link.takes_asks() => {
-                if node.pipeline.len() < super::MAX_PIPELINE {
-                    self.send_ask(node_id, claim, now);
-                    return Duration::ZERO;
-                }
-                Cause::Backlog
-            }
-            Link::Opening { .. } | Link::Greeting { .. } => return self.queue(node_id, claim),
-            Link::Down { .. } if now.boot >= node.probe_at && !node.cause.is_configuration() => {
-                self.open(node_id, now);
-                return self.queue(node_id, claim);
-            }
-            _ => node.cause,
+        let takes_asks = node.link.takes_asks();
+        let cause = if takes_asks && node.pipeline.len() < super::MAX_PIPELINE {
+            self.send_ask(node_id, claim, now);
+            return Duration::ZERO;
+        } else if takes_asks {
+            Cause::Backlog
+        } else if self.reopen(node_id, now) {
+            return self.queue(node_id, claim);
+        } else {
+            self.node(node_id).cause
         };
         self.cast(node_id, claim, Vote::Fail(cause));
         Duration::ZERO
@@ -212,7 +211,6 @@ impl Core {
         };
         let floor = if split { Duration::ZERO } else { least / 8 };
         lock.phase = Phase::Pausing;
-        lock.pause.jitter = self.entropy.below(EXPIRY_JITTER);
         lock.pause.until =
             (now.boot + floor + self.entropy.below(bound.saturating_sub(floor))).min(lock.deadline);
         let until = lock.pause.until;
@@ -247,8 +245,11 @@ impl Core {
         if ms == -1 || !matches!(lock.phase, Phase::Asking | Phase::Pausing) {
             return;
         }
-        let left = Duration::from_millis(u64::try_from(ms).unwrap_or(0));
-        lock.pause.expiries.push((node, now.boot + left));
+        let free_at = match u64::try_from(ms) {
+            Ok(ms) => now.boot + Duration::from_millis(ms) + lock.pause.jitter,
+            Err(_) => now.boot,
+        };
+        lock.pause.expiries.push((node, free_at));
         if lock.phase == Phase::Pausing {
             self.shorten_pause(id);
             self.pause_due(id, now);
@@ -260,7 +261,7 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let needed = lock.votes.quorum().saturating_sub(lock.votes.grants().len());
         if let Some(free_at) = lock.pause.way_free_at(needed) {
-            lock.pause.until = lock.pause.until.min(free_at + lock.pause.jitter);
+            lock.pause.until = lock.pause.until.min(free_at);
             let until = lock.pause.until;
             self.arm(until);
         }

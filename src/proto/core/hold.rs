@@ -9,7 +9,7 @@ use crate::proto::event::{Confirmed, Event, LossCause, Refusal, Why};
 use crate::proto::lease::Lease;
 use crate::proto::lock::{LockId, Phase};
 use crate::proto::node::Request;
-use crate::proto::nodes::NodeId;
+use crate::proto::nodes::{NodeId, NodeSet};
 use crate::proto::time::Now;
 use crate::proto::vote::{Cause, Vote};
 
@@ -53,18 +53,62 @@ impl Core {
         let (claim, until) = (lock.claim, lock.round_until);
         self.arm(until);
         for node in self.config.node_ids() {
+            self.offer_extension(node, claim, id, now);
+        }
+    }
+
+    /// Extends on one node, now or as soon as its link is back.
+    fn offer_extension(&mut self, node: NodeId, claim: ClaimId, id: LockId, now: Now) {
+        if self.node(node).link.takes_asks() {
+            return self.send_extension(node, claim, id, now);
+        }
+        let opens = self.reopen(node, now);
+        let cause = self.node(node).cause;
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        if opens {
+            lock.extend_queued.insert(node);
+        } else {
+            lock.votes.cast(node, Vote::Fail(cause));
+        }
+    }
+
+    /// Sends the extensions that waited for this node's link.
+    pub(super) fn send_queued_extensions(&mut self, node: NodeId, now: Now) {
+        for (id, claim) in self.take_queued_extensions(node) {
             self.send_extension(node, claim, id, now);
         }
+    }
+
+    pub(super) fn fail_queued_extensions(&mut self, node: NodeId, now: Now) {
+        let cause = self.node(node).cause;
+        for (id, _) in self.take_queued_extensions(node) {
+            if let Some(lock) = self.locks.find_mut(id.0) {
+                lock.votes.cast(node, Vote::Fail(cause));
+            }
+            self.settle_extension(id, now);
+        }
+    }
+
+    fn take_queued_extensions(&mut self, node: NodeId) -> Vec<(LockId, ClaimId)> {
+        let mut waiting = Vec::new();
+        for key in (0..self.locks.capacity()).filter_map(|at| self.locks.at(at)) {
+            let Some(lock) = self.locks.find(key) else { continue };
+            if lock.phase == Phase::Extending && lock.extend_queued.contains(node) {
+                waiting.push((LockId(key), lock.claim));
+            }
+        }
+        for (id, _) in &waiting {
+            if let Some(lock) = self.locks.find_mut(id.0) {
+                lock.extend_queued.remove(node);
+            }
+        }
+        waiting
     }
 
     fn send_extension(&mut self, node_id: NodeId, claim_id: ClaimId, id: LockId, now: Now) {
         let Some(claim) = self.claims.find_mut(claim_id.0) else { return };
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let node = &mut self.nodes[node_id.index()];
-        if !node.link.takes_asks() {
-            let cause = if node.tried { node.cause } else { Cause::NoAnswer };
-            return lock.votes.cast(node_id, Vote::Fail(cause));
-        }
         claim.lives_until(now.boot + lock.extend_ttl);
         let (loaded, digests) = (&mut node.loaded, &self.digests);
         let request = Request::Extend { claim: claim_id, round: lock.round };
@@ -225,6 +269,10 @@ impl Core {
         let claim = lock.claim;
         self.arm(until);
         self.undo(claim, now);
+        let owed = self.claims.find(claim.0).map_or_else(NodeSet::default, |claim| claim.owed);
+        for node in owed.iter() {
+            self.reopen(node, now);
+        }
         self.settle_release(id, now);
     }
 
@@ -243,8 +291,9 @@ impl Core {
         let Some(lock) = self.locks.find(id.0) else { return };
         let Some(claim) = self.claims.find(lock.claim.0) else { return };
         let confirmed = lock.votes.grants().len();
+        let awaited = |node: NodeId| claim.undoing.contains(node) || self.node(node).link.opens();
         let over = confirmed >= lock.votes.quorum()
-            || claim.undoing.is_empty()
+            || !claim.owed.iter().any(awaited)
             || now.boot >= lock.round_until;
         if over {
             let claim = lock.claim;
@@ -254,6 +303,17 @@ impl Core {
             self.detach(claim);
             let confirmed = Confirmed { nodes: confirmed as u32, of };
             self.events.push_back(Event::Released(id, confirmed));
+        }
+    }
+
+    /// A link is gone that releases may have waited for.
+    pub(super) fn settle_releases(&mut self, now: Now) {
+        for at in 0..self.locks.capacity() {
+            if let Some(key) = self.locks.at(at)
+                && self.locks.find(key).is_some_and(|lock| lock.phase == Phase::Releasing)
+            {
+                self.settle_release(LockId(key), now);
+            }
         }
     }
 

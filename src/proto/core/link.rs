@@ -55,6 +55,18 @@ impl Core {
         self.node_mut(link.node()).detail = Some((cause, words));
     }
 
+    /// Whether this link takes requests soon: it is being opened, or is opened now, ahead of its
+    /// backoff, because somebody has a use for it. What only an operator can mend is left to the
+    /// backoff.
+    pub(super) fn reopen(&mut self, id: NodeId, now: Now) -> bool {
+        let node = self.node(id);
+        let probe = now.boot >= node.probe_at && !node.cause.is_configuration();
+        if probe && matches!(node.link, Link::Down { .. }) {
+            self.open(id, now);
+        }
+        self.node(id).link.opens()
+    }
+
     pub(super) fn open(&mut self, id: NodeId, now: Now) {
         let until = now.boot + self.config.settings.connect_within;
         let node = self.node_mut(id);
@@ -93,6 +105,7 @@ impl Core {
         self.arm(retry_at);
         self.unanswered(id, pipeline, now);
         self.fail_queued(id, now);
+        self.settle_releases(now);
     }
 
     fn unanswered(&mut self, node: NodeId, pipeline: Pipeline<Request>, now: Now) {
@@ -145,6 +158,7 @@ impl Core {
                 self.vote_failed(node, id, now);
             }
         }
+        self.fail_queued_extensions(node, now);
         self.fail_queued_views(node);
     }
 
@@ -182,6 +196,7 @@ impl Core {
         self.changed.insert(id);
         self.send_owed(id, now);
         self.send_queued(id, now);
+        self.send_queued_extensions(id, now);
         self.send_queued_views(id, now);
     }
 
