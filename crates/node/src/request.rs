@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use redbolt::resp::{Decoder, Limits, Token};
 
-/// Collects the bytes of one connection and finds the requests in them.
-#[derive(Debug)]
+/// Collects the bytes of one connection and finds the requests in them. No `Debug`: the bytes may
+/// be passwords.
 pub(crate) struct Requests {
     buffer: Vec<u8>,
     /// Bytes of the buffer that the decoder has passed.

@@ -21,14 +21,12 @@ use crate::{
 };
 
 /// A listener and its connections.
-#[derive(Debug)]
 pub(crate) struct Server {
     poll: Poll,
     listener: TcpListener,
     clients: BTreeMap<ConnId, Client>,
 }
 
-#[derive(Debug)]
 struct Client {
     id: ConnId,
     stream: TcpStream,

@@ -6,7 +6,7 @@ use std::{
     ffi::OsString,
     fs::{self, File},
     io,
-    net::TcpListener,
+    net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{Mutex, OnceLock, mpsc},
@@ -15,6 +15,7 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
 use crate::client::{Connection, Reply};
@@ -26,9 +27,18 @@ use crate::client::{Connection, Reply};
 #[derive(Debug)]
 pub struct Server {
     child: Option<Child>,
-    port: u16,
+    port: Port,
     extra: Vec<String>,
     home: TempDir,
+}
+
+/// A port that is ours.
+#[derive(Debug)]
+struct Port {
+    number: u16,
+    /// Bound and not listening, which keeps the kernel from giving the port to others, also while
+    /// the server is dead: an outgoing connection could take it, or even connect to itself.
+    _reserved: Option<Socket>,
 }
 
 /// Starts `n` servers side by side, each as [`Server::start`] does.
@@ -61,12 +71,12 @@ impl Server {
 
     /// The TCP port on 127.0.0.1.
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number
     }
 
     /// The TCP address, as `127.0.0.1:PORT`.
     pub fn address(&self) -> String {
-        address(self.port)
+        format!("127.0.0.1:{}", self.port.number)
     }
 
     /// The path of the Unix socket on which the server listens too.
@@ -109,7 +119,7 @@ impl Server {
         self.kill();
         self.child = Some(self.spawn());
         if let Err(log) = self.wait_until_up() {
-            panic!("redis-server did not come back on port {}:\n{log}", self.port);
+            panic!("redis-server did not come back on port {}:\n{log}", self.port.number);
         }
     }
 
@@ -135,20 +145,20 @@ impl Server {
         require_program();
         let extra = args.iter().map(ToString::to_string).collect();
         let home = tempfile::Builder::new().prefix("redbolt-").tempdir().unwrap();
-        let mut server = Self { child: None, port: free_port(), extra, home };
+        let mut server = Self { child: None, port: Port::free(), extra, home };
         server.child = Some(server.spawn());
         server
     }
 
-    /// Waits until the server answers. A port is free only until somebody else takes it, so a bind
-    /// that lost such a race is tried again elsewhere.
+    /// Waits until the server answers. Where a port cannot be reserved, a bind that lost a race for
+    /// it is tried again elsewhere.
     fn settle(&mut self) {
         for _ in 0..BIND_TRIES {
             match self.wait_until_up() {
                 Ok(()) => return,
                 Err(log) if log.contains("Address already in use") => {
                     self.kill();
-                    self.port = free_port();
+                    self.port = Port::free();
                     self.child = Some(self.spawn());
                 }
                 Err(log) => panic!("redis-server {:?} did not start:\n{log}", self.extra),
@@ -160,7 +170,7 @@ impl Server {
     fn spawn(&self) -> Child {
         let mut command = dying_with_us(program());
         command
-            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--port", &self.port.number.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
             .arg("--dir")
             .arg(self.home.path())
@@ -214,17 +224,21 @@ impl Drop for Server {
     }
 }
 
+impl Port {
+    fn free() -> Self {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        // With this, and nobody listening, the server can bind the same port. So it is on Linux;
+        // elsewhere the port is free again as soon as it is known.
+        socket.set_reuse_address(true).unwrap();
+        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        let number = socket.local_addr().unwrap().as_socket().expect("bound to IPv4").port();
+        Self { number, _reserved: cfg!(target_os = "linux").then_some(socket) }
+    }
+}
+
 /// Any reply will do: NOAUTH and LOADING come from a server that is up.
 fn answers(socket: &Path) -> bool {
     Connection::open_unix(socket).and_then(|mut connection| connection.try_run(&[b"PING"])).is_ok()
-}
-
-fn address(port: u16) -> String {
-    format!("127.0.0.1:{port}")
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn program() -> OsString {
@@ -284,6 +298,8 @@ const BIND_TRIES: usize = 5;
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
+
     use super::*;
 
     fn is_pong(server: &Server) -> bool {
@@ -334,7 +350,7 @@ mod tests {
         let (port, first) = (server.port(), server.pid());
         server.cmd("SET a 1");
         server.kill();
-        assert!(std::net::TcpStream::connect(server.address()).is_err());
+        assert!(TcpStream::connect(server.address()).is_err());
         server.restart();
         assert_eq!(server.port(), port);
         assert_ne!(server.pid(), first);
@@ -358,7 +374,7 @@ mod tests {
         assert!(is_pong(&server));
         let (address, home) = (server.address(), server.home.path().to_owned());
         drop(server);
-        assert!(std::net::TcpStream::connect(address).is_err());
+        assert!(TcpStream::connect(address).is_err());
         assert!(!home.exists());
     }
 }

@@ -1,0 +1,62 @@
+//! The library takes its locks on embedded nodes as it does on real ones.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::time::Duration;
+
+use redbolt::{AcquireError, Ask, Client, Config, Ending, LockGuard, RefusalReport, Wait};
+use redbolt_node::{Memory, Node};
+
+fn nodes(n: usize) -> Vec<Node> {
+    (0..n).map(|_| Node::start().unwrap()).collect()
+}
+
+fn client(nodes: &[Node]) -> Client {
+    let empty = Config::builder();
+    let all =
+        nodes.iter().fold(empty, |config, node| config.node(&node.address().to_string()).unwrap());
+    let client = Client::new(all.build().unwrap()).unwrap();
+    client.warm_up(Duration::from_secs(5));
+    client
+}
+
+fn ask(resource: &[u8]) -> Ask<'_> {
+    Ask::new(resource).ttl(Duration::from_secs(20)).wait(Wait::For(Duration::from_secs(10)))
+}
+
+fn refusal(outcome: Result<LockGuard<'_>, AcquireError>) -> RefusalReport {
+    match outcome {
+        Err(AcquireError::Refused(report)) => report,
+        other => panic!("a refusal is expected: {other:?}"),
+    }
+}
+
+#[test]
+fn a_lock_of_one_key_and_of_many_is_held_extended_and_released() {
+    let nodes = nodes(3);
+    let (client, rival) = (client(&nodes), client(&nodes));
+    for wanted in [ask(b"job"), ask(b"job").and(b"other")] {
+        let mut guard = client.acquire(wanted).unwrap();
+        let report = refusal(rival.acquire(ask(b"job").wait(Wait::Try)));
+        assert!(report.is_contended(), "{report}");
+        guard.extend(Duration::from_secs(25)).unwrap();
+        assert!(guard.remaining() > Duration::from_secs(20));
+        assert!(matches!(guard.release(), Ending::Released(_)));
+        rival.acquire(ask(b"job")).unwrap().release();
+    }
+}
+
+#[test]
+fn a_minority_that_stops_does_no_harm_and_a_majority_refuses() {
+    let mut nodes = nodes(3);
+    let client = client(&nodes);
+    nodes[0].stop(Memory::Lost);
+    client.acquire(ask(b"job")).unwrap().release();
+
+    nodes[1].stop(Memory::Lost);
+    let report = refusal(client.acquire(ask(b"job").wait(Wait::Try)));
+    assert!(!report.is_contended(), "{report}");
+
+    nodes[0].start_again().unwrap();
+    client.acquire(ask(b"job")).unwrap().release();
+}
