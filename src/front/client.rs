@@ -17,7 +17,8 @@ use super::inspection::Inspection;
 use super::report::{NodeReport, RefusalReport};
 use crate::proto::{Ask, Event, InputError, LockId, LossCause, NodeState, Refusal, ViewId, Why};
 
-/// Takes locks on the calling thread. `Send`, not `Sync`: one for each thread.
+/// Takes locks on the calling thread. `Send`, not `Sync`: one for each thread. After a `fork` it
+/// belongs to the parent.
 ///
 /// ```no_run
 /// use std::time::Duration;

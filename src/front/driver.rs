@@ -34,8 +34,12 @@ use crate::proto::{
 /// [`Event`]. After every command or turn, take events until there are none and ask
 /// for the deadline anew.
 ///
-/// Dropping it closes the connections. Locks that are still held stay on the nodes until their TTL
-/// is over: release them first and take turns until [`owes`](Self::owes) is false.
+/// Dropping it releases what is held and cancels what is asked for, as far as the sockets take the
+/// bytes without waiting, and closes the connections. To be sure, release and take turns until
+/// [`owes`](Self::owes) is false.
+///
+/// After a `fork` it belongs to the parent: in the child it can neither connect nor be used, and must
+/// be left alone.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -282,6 +286,12 @@ impl Driver {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.sockets.let_go();
     }
 }
 

@@ -39,8 +39,10 @@ struct Wire {
     blocked: bool,
     /// A look-up is under way, wanted or not.
     looking: bool,
-    /// Connections tried, to take the addresses of a name in turn.
-    tries: usize,
+    /// Look-ups answered, so that each begins with another address of the name.
+    turns: usize,
+    /// Addresses of the name that are tried if this connection fails, the next one last.
+    others: Vec<SocketAddr>,
 }
 
 enum State {
@@ -127,10 +129,23 @@ impl Sockets {
         }
     }
 
+    /// Writes the releases of everything that is held, as far as the sockets take them.
+    ///
+    /// Not in a forked process: the connections are the parent's, and so are the locks.
+    pub(crate) fn let_go(&mut self) {
+        if std::process::id() == self.pid {
+            self.core.release_all(clock::now());
+            self.settle();
+        }
+    }
+
     fn link_ops(&mut self) {
         while let Some(op) = self.core.poll_link() {
             match op {
-                LinkOp::Close(link) => self.drop_socket(link.index()),
+                LinkOp::Close(link) => {
+                    self.wires[link.index()].others.clear();
+                    self.drop_socket(link.index());
+                }
                 LinkOp::Open(link) => {
                     self.wires[link.index()].link = Some(link);
                     self.open(link.index());
@@ -169,6 +184,14 @@ impl Sockets {
         }
     }
 
+    /// Connects to the next address of a name; `false` if there is none.
+    fn connect_next(&mut self, at: usize) -> bool {
+        let Some(address) = self.wires[at].others.pop() else { return false };
+        self.drop_socket(at);
+        self.connect(at, Socket::tcp(address, self.dead_after));
+        true
+    }
+
     fn connect(&mut self, at: usize, socket: io::Result<Socket>) {
         let token = mio::Token(self.first_token + at);
         let registered = socket.and_then(|mut socket| {
@@ -177,7 +200,15 @@ impl Sockets {
         });
         match registered {
             Ok(socket) => self.wires[at].state = State::Connecting(socket),
-            Err(error) => self.failed(at, &error),
+            Err(error) => self.connect_failed(at, &error),
+        }
+    }
+
+    /// A name that leads to several addresses is reached by any of them: `localhost` often stands for
+    /// `::1` first, and many servers listen on `127.0.0.1` alone.
+    fn connect_failed(&mut self, at: usize, error: &io::Error) {
+        if !self.connect_next(at) {
+            self.failed(at, error);
         }
     }
 
@@ -195,9 +226,10 @@ impl Sockets {
         }
         match found.addresses.as_deref() {
             Ok(addresses @ [_, ..]) => {
-                let address = addresses[wire.tries % addresses.len()];
-                wire.tries = wire.tries.wrapping_add(1);
-                self.connect(found.link, Socket::tcp(address, self.dead_after));
+                wire.others = addresses.iter().rev().copied().collect();
+                wire.others.rotate_right(wire.turns % addresses.len());
+                wire.turns = wire.turns.wrapping_add(1);
+                self.connect_next(found.link);
             }
             Ok([]) => self.disconnected(found.link, Cause::NameLookup),
             Err(error) => {
@@ -223,7 +255,7 @@ impl Sockets {
                 self.write(at);
                 self.read(at);
             }
-            Err(error) => self.failed(at, &error),
+            Err(error) => self.connect_failed(at, &error),
         }
     }
 
@@ -314,7 +346,15 @@ impl Sockets {
 impl Wire {
     fn new(address: Address) -> Self {
         let state = State::Closed;
-        Self { link: None, address, state, blocked: false, looking: false, tries: 0 }
+        Self {
+            link: None,
+            address,
+            state,
+            blocked: false,
+            looking: false,
+            turns: 0,
+            others: Vec::new(),
+        }
     }
 }
 

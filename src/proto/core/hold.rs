@@ -52,6 +52,10 @@ impl Core {
         lock.round_until = until.min(lock.lease.ends());
         let (claim, until) = (lock.claim, lock.round_until);
         self.arm(until);
+        // Asks that still wait for a link have missed the lease that they were for.
+        if let Some(claim) = self.claims.find_mut(claim.0) {
+            claim.queued = NodeSet::default();
+        }
         for node in self.config.node_ids() {
             self.offer_extension(node, claim, id, now);
         }
@@ -260,6 +264,15 @@ impl Core {
         }
     }
 
+    /// Lets go of every lock, and cancels every acquisition.
+    pub fn release_all(&mut self, now: Now) {
+        for at in 0..self.locks.capacity() {
+            if let Some(key) = self.locks.at(at) {
+                self.release(LockId(key), now);
+            }
+        }
+    }
+
     fn begin_release(&mut self, id: LockId, now: Now) {
         let votes = self.ballot();
         let until = now.boot + self.config.settings.answer_within;
@@ -318,10 +331,9 @@ impl Core {
     }
 
     pub(super) fn release_due(&mut self, id: LockId, now: Now) {
-        if let Some(lock) = self.locks.find(id.0) {
-            let until = lock.round_until;
-            self.arm(until);
+        match self.locks.find(id.0).map(|lock| lock.round_until) {
+            Some(until) if now.boot < until => self.arm(until),
+            _ => self.settle_release(id, now),
         }
-        self.settle_release(id, now);
     }
 }
