@@ -4,7 +4,7 @@
 //! extends it, and what a release could not write goes with the next call, or with the client's
 //! own drop. Not here: anything about the protocol.
 
-use std::cell::{RefCell, RefMut};
+use std::cell::RefCell;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -81,14 +81,14 @@ impl Client {
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
         let id = driver.acquire(&ask)?;
-        match outcome(&mut driver, id) {
+        match driver.outcome(id) {
             Event::Refused(_, refusal) => Err(AcquireError::Refused(driver.report(&refusal))),
             _ if driver.remaining(id).is_zero() => {
                 // The process was stopped between the last reply and here.
                 let refusal = granted_too_late(&mut driver, id);
                 Err(AcquireError::Refused(driver.report(&refusal)))
             }
-            _ => Ok(LockGuard::new(self, id)),
+            _ => Ok(LockGuard::new(&self.driver, id)),
         }
     }
 
@@ -127,10 +127,6 @@ impl Client {
     pub fn config(&self) -> Config {
         self.driver.borrow().config().clone()
     }
-
-    pub(super) fn driver(&self) -> RefMut<'_, Driver> {
-        self.driver.borrow_mut()
-    }
 }
 
 impl Drop for Client {
@@ -151,25 +147,6 @@ impl Drop for Client {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").finish_non_exhaustive()
-    }
-}
-
-/// Takes turns until this lock has an outcome. Events of other guards' locks are dropped: a guard
-/// asks the core, which knows.
-pub(super) fn outcome(driver: &mut Driver, id: LockId) -> Event {
-    loop {
-        while let Some(event) = driver.poll_event() {
-            let of = match event {
-                Event::Extended(of) | Event::Granted(of) => of,
-                Event::Lost(of, _) | Event::Released(of, _) => of,
-                Event::NotExtended(of, _) | Event::Refused(of, _) => of,
-                _ => continue,
-            };
-            if of == id {
-                return event;
-            }
-        }
-        driver.wait(driver.deadline());
     }
 }
 
@@ -224,29 +201,6 @@ impl From<InputError> for AcquireError {
         Self::Input(error)
     }
 }
-
-/// Why a lock was not extended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ExtendError {
-    /// The extension cannot be carried out, whatever the nodes say.
-    Input(InputError),
-    /// The lock is over. Stop what it protects.
-    Lost(LossCause),
-    /// No quorum extended it. It is held until its validity ends, and may be tried again.
-    Refused(RefusalReport),
-}
-
-impl fmt::Display for ExtendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Input(error) => error.fmt(f),
-            Self::Lost(cause) => write!(f, "the lock is lost: {cause}"),
-            Self::Refused(report) => report.fmt(f),
-        }
-    }
-}
-
-impl Error for ExtendError {}
 
 /// How long a client's drop waits for confirmations of releases.
 const LAST_RELEASES: Duration = Duration::from_millis(50);

@@ -228,6 +228,25 @@ impl Driver {
         self.heard = now().boot;
     }
 
+    /// Takes turns until this lock has an outcome. Events of other locks are dropped: their guards
+    /// ask the core, which knows.
+    pub(super) fn outcome(&mut self, id: LockId) -> Event {
+        loop {
+            while let Some(event) = self.poll_event() {
+                let of = match event {
+                    Event::Extended(of) | Event::Granted(of) => of,
+                    Event::Lost(of, _) | Event::Released(of, _) => of,
+                    Event::NotExtended(of, _) | Event::Refused(of, _) => of,
+                    Event::Node(..) | Event::Viewed(_) => continue,
+                };
+                if of == id {
+                    return event;
+                }
+            }
+            self.wait(self.deadline());
+        }
+    }
+
     /// When [`turn`](Self::turn) is due at the latest, from now; `None` if only readiness matters.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {

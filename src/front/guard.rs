@@ -1,9 +1,12 @@
 //! What a holder has in hand. Not here: keeping it alive; a blocking guard has no thread to lean on.
 
+use std::cell::RefCell;
+use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use super::client::{Client, ExtendError, outcome};
+use super::driver::Driver;
+use super::report::RefusalReport;
 use crate::proto::{Confirmed, Event, InputError, LockId, LossCause};
 
 /// A lock that was granted.
@@ -15,21 +18,21 @@ use crate::proto::{Confirmed, Event, InputError, LockId, LossCause};
 /// the client's next call, or with its drop.
 #[must_use = "dropping the guard releases the lock"]
 pub struct LockGuard<'c> {
-    client: &'c Client,
+    driver: &'c RefCell<Driver>,
     id: LockId,
     /// The core has been told to let go.
     released: bool,
 }
 
 impl<'c> LockGuard<'c> {
-    pub(super) fn new(client: &'c Client, id: LockId) -> Self {
-        Self { client, id, released: false }
+    pub(super) fn new(driver: &'c RefCell<Driver>, id: LockId) -> Self {
+        Self { driver, id, released: false }
     }
 
     /// The validity that is left, by the clock as it is now; zero once the lock is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.client.driver().remaining(self.id)
+        self.driver.borrow().remaining(self.id)
     }
 
     /// Whether the lock is held, by the clock as it is now.
@@ -46,14 +49,14 @@ impl<'c> LockGuard<'c> {
     /// [`ExtendError::Lost`]: stop. [`ExtendError::Refused`]: the lock is held until
     /// [`remaining`](Self::remaining) is zero.
     pub fn extend(&mut self, ttl: Duration) -> Result<(), ExtendError> {
-        let mut driver = self.client.driver();
+        let mut driver = self.driver.borrow_mut();
         driver.catch_up();
         match driver.extend(self.id, ttl) {
             Ok(()) => {}
             Err(InputError::NotHeld) => return Err(ExtendError::Lost(LossCause::Expired)),
             Err(error) => return Err(ExtendError::Input(error)),
         }
-        match outcome(&mut driver, self.id) {
+        match driver.outcome(self.id) {
             Event::Lost(_, cause) => Err(ExtendError::Lost(cause)),
             Event::NotExtended(_, refusal) => Err(ExtendError::Refused(driver.report(&refusal))),
             _ => Ok(()),
@@ -65,14 +68,14 @@ impl<'c> LockGuard<'c> {
     /// A lock that was lost before is not an error: the ending says so.
     pub fn release(mut self) -> Ending {
         self.released = true;
-        let mut driver = self.client.driver();
+        let mut driver = self.driver.borrow_mut();
         driver.catch_up();
         let known_loss = driver.loss(self.id);
         driver.release(self.id);
         if let Some(cause) = known_loss {
             return Ending::Lost(cause);
         }
-        match outcome(&mut driver, self.id) {
+        match driver.outcome(self.id) {
             Event::Lost(_, cause) => Ending::Lost(cause),
             Event::Released(_, confirmed) => Ending::Released(confirmed),
             other => unreachable!("a held lock ends in released or lost, not in {other:?}"),
@@ -83,7 +86,7 @@ impl<'c> LockGuard<'c> {
 impl Drop for LockGuard<'_> {
     fn drop(&mut self) {
         if !self.released {
-            self.client.driver().release(self.id);
+            self.driver.borrow_mut().release(self.id);
         }
     }
 }
@@ -93,6 +96,29 @@ impl fmt::Debug for LockGuard<'_> {
         f.debug_struct("LockGuard").field("remaining", &self.remaining()).finish_non_exhaustive()
     }
 }
+
+/// Why a lock was not extended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExtendError {
+    /// The extension cannot be carried out, whatever the nodes say.
+    Input(InputError),
+    /// The lock is over. Stop what it protects.
+    Lost(LossCause),
+    /// No quorum extended it. It is held until its validity ends, and may be tried again.
+    Refused(RefusalReport),
+}
+
+impl fmt::Display for ExtendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Input(error) => error.fmt(f),
+            Self::Lost(cause) => write!(f, "the lock is lost: {cause}"),
+            Self::Refused(report) => report.fmt(f),
+        }
+    }
+}
+
+impl Error for ExtendError {}
 
 /// How a lock ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,9 +15,9 @@ mod guard;
 mod inspection;
 mod report;
 
-pub use client::{AcquireError, Client, ExtendError, Held};
+pub use client::{AcquireError, Client, Held};
 pub use config::{Config, ConfigBuilder, ConfigError};
 pub use driver::Driver;
-pub use guard::{Ending, LockGuard};
+pub use guard::{Ending, ExtendError, LockGuard};
 pub use inspection::{Inspection, InspectionVerdict, NodeInspection};
 pub use report::{NodeReport, NodeStatus, NodeVote, RefusalReport};
