@@ -15,7 +15,7 @@ use super::driver::Driver;
 use super::guard::{Ending, LockGuard};
 use super::inspection::Inspection;
 use super::report::{NodeReport, RefusalReport};
-use crate::proto::{Ask, Event, InputError, LockId, LossCause, NodeState, Refusal, ViewId, Why};
+use crate::proto::{Ask, Event, InputError, LockId, NodeState, Refusal, ViewId, Why};
 
 /// Takes locks on the calling thread. `Send`, not `Sync`: one for each thread. After a `fork` it
 /// belongs to the parent.
