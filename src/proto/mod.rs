@@ -20,6 +20,44 @@
 //! delays, it never corrupts. Early, late and repeated timeouts are harmless. Read what the sockets
 //! have before calling `timeout`, or an answer that is already there counts as missing.
 //!
+//! One lock on one node, driven by hand:
+//!
+//! ```
+//! use std::{sync::Arc, time::Duration};
+//! use redbolt::proto::{Ask, Config, Core, Event, LinkOp, Nanos, NodeSettings, Now, Settings};
+//!
+//! let settings = Settings { nodes: vec![NodeSettings::default()], ..Settings::default() };
+//! // Only a documentation can afford entropy like this.
+//! let mut core = Core::new(Arc::new(Config::new(settings)?), |bytes| bytes.fill(0xab));
+//! let at = |ms: u64| Now { boot: Nanos(ms * 1_000_000), wall: Nanos(ms * 1_000_000) };
+//!
+//! core.timeout(at(0)); // due at once: it opens the links
+//! let Some(LinkOp::Open(link)) = core.poll_link() else { panic!("a link to open") };
+//! let id = core.acquire(&Ask::new(b"job").ttl(Duration::from_secs(1)), at(1))?;
+//! core.connected(link, at(2));
+//!
+//! // The greeting and the ask leave in one flight.
+//! let flight = core.transmit(link).to_vec();
+//! core.transmitted(link, flight.len());
+//! assert!(flight.starts_with(b"*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n"));
+//! assert!(flight.ends_with(b"$2\r\nNX\r\n$2\r\nPX\r\n$4\r\n1000\r\n"));
+//!
+//! // The answers, in order: name, id, three INFO sections, and OK to the SET.
+//! let answers = b"+OK\r\n:7\r\n\
+//!     $47\r\nrun_id:0123456789012345678901234567890123456789\r\n\
+//!     $11\r\nrole:master\r\n$11\r\nmaxmemory:0\r\n+OK\r\n";
+//! core.space(link)[..answers.len()].copy_from_slice(answers);
+//! core.received(link, answers.len(), at(3));
+//! assert_eq!(core.poll_event(), Some(Event::Granted(id)));
+//!
+//! // 1 s, less 1 % and 2 ms of drift, counted from before the first byte existed.
+//! let lease = core.lease(id).expect("it is held");
+//! assert_eq!(lease.remaining(at(101)), Duration::from_millis(1_000 - 12 - 100));
+//! core.release(id, at(102));
+//! assert!(core.transmit(link).starts_with(b"*5\r\n$4\r\nEVAL\r\n"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Apart from `net` so that it can be simulated and proven; apart from `resp` because that knows
 //! nothing of locks. Not here: addresses (a node is its place in the configuration) and the wait for
 //! anything.
