@@ -1,2 +1,53 @@
-//! Placeholder until the first commit of this crate.
-fn main() {}
+//! The project's own commands: `cargo xtask test`, `cargo xtask demo`.
+//!
+//! Apart from the other crates because it needs none of them: a machine with Rust and a shell must be
+//! able to build it and be told what else is missing. Not here: what the tests test.
+
+mod programs;
+mod results;
+mod step;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::step::{Failure, cargo};
+
+/// The project's own commands.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Show locks being taken, refused and released on embedded nodes
+    Demo,
+    /// Run every check and every test, and install the programs that they need
+    Test,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().task {
+        Task::Demo => demo(),
+        Task::Test => test::everything(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("\nxtask: FAILED: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The demo of the command line, as fast as it really is. Building is quiet unless it fails.
+fn demo() -> Result<(), Failure> {
+    eprintln!("xtask: building redbolt; the first time takes a minute");
+    let mut demo = cargo("run");
+    demo.args(["--quiet", "--package", "redbolt-cli", "--release", "--bin", "redbolt"]);
+    step::run("demo", demo.args(["--", "demo"]))
+}

@@ -1,0 +1,174 @@
+//! The programs that the tests need, installed with the system's package manager where they are
+//! missing.
+//!
+//! Nothing is installed without saying so, and where it fails the commands to run by hand are said.
+//! Not here: starting anything; a package may start a service of its own, the tests use none.
+
+use std::{
+    env,
+    process::{Command, Stdio},
+};
+
+use crate::step::{self, Failure, cargo};
+
+/// Finds or installs everything.
+pub(crate) fn provide() -> Result<(), Failure> {
+    provide_component("rustfmt", "fmt")?;
+    provide_component("clippy", "clippy")?;
+    let missing: Vec<&Program> = PROGRAMS.iter().filter(|program| program.is_missing()).collect();
+    if missing.is_empty() {
+        println!("xtask: all there");
+        return Ok(());
+    }
+    let names = missing.iter().map(|program| program.name).collect::<Vec<_>>().join(" and ");
+    let Some(manager) = MANAGERS.iter().find(|manager| on_path(manager.name)) else {
+        return Err(Failure(format!("no known package manager: install {names} by hand")));
+    };
+    println!("xtask: missing, and tests run it: {names}");
+    install(&manager.commands(&missing, !is_root() && on_path("sudo")))?;
+    match missing.iter().find(|program| program.is_missing()) {
+        Some(program) => Err(Failure(format!("{} is still not in PATH", program.name))),
+        None => Ok(()),
+    }
+}
+
+/// A minimal toolchain has neither `cargo fmt` nor `cargo clippy`.
+fn provide_component(component: &str, subcommand: &str) -> Result<(), Failure> {
+    let mut version = cargo(subcommand);
+    version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+    if version.status().is_ok_and(|status| status.success()) {
+        return Ok(());
+    }
+    if on_path("rustup") {
+        return install(&[format!("rustup component add {component}")]);
+    }
+    let text = format!("`cargo {subcommand}` does not run: install {component} for your toolchain");
+    Err(Failure(text))
+}
+
+fn install(commands: &[String]) -> Result<(), Failure> {
+    for line in commands {
+        println!("xtask: installing: {line}");
+        let mut words = line.split(' ');
+        let mut command = Command::new(words.next().unwrap_or_default());
+        step::run("programs", command.args(words)).map_err(|failure| {
+            Failure(format!("{failure}. To install by hand: {}", commands.join(" && ")))
+        })?;
+    }
+    Ok(())
+}
+
+/// A program that tests run.
+struct Program {
+    name: &'static str,
+    /// The variable that names another binary for it, to the tests as to us.
+    stand_in: Option<&'static str>,
+    linux_only: bool,
+}
+
+impl Program {
+    fn is_missing(&self) -> bool {
+        let wanted = cfg!(target_os = "linux") || !self.linux_only;
+        let stood_in = self.stand_in.is_some_and(|variable| env::var_os(variable).is_some());
+        wanted && !stood_in && !on_path(self.name)
+    }
+}
+
+/// A package manager.
+struct Manager {
+    name: &'static str,
+    /// What to run in turn; the names of the packages are added to the last.
+    commands: &'static [&'static str],
+    /// The package with `redis-server`. Other packages are named as their programs.
+    redis: &'static str,
+    /// It installs for the whole machine.
+    needs_root: bool,
+}
+
+impl Manager {
+    fn commands(&self, missing: &[&Program], sudo: bool) -> Vec<String> {
+        let prefix = if self.needs_root && sudo { "sudo " } else { "" };
+        let mut commands: Vec<_> =
+            self.commands.iter().map(|line| format!("{prefix}{line}")).collect();
+        for program in missing {
+            let package = if program.name == REDIS { self.redis } else { program.name };
+            if let Some(install) = commands.last_mut() {
+                install.push(' ');
+                install.push_str(package);
+            }
+        }
+        commands
+    }
+}
+
+fn is_root() -> bool {
+    let user = Command::new("id").arg("-u").output();
+    user.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+fn on_path(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+const REDIS: &str = "redis-server";
+
+/// `strace` counts system calls.
+const PROGRAMS: [Program; 2] = [
+    Program { name: REDIS, stand_in: Some("REDIS_SERVER"), linux_only: false },
+    Program { name: "strace", stand_in: None, linux_only: true },
+];
+
+/// Brew last: it may also be on a Linux system that has a manager of its own.
+const MANAGERS: [Manager; 7] = [
+    Manager {
+        name: "apt-get",
+        commands: &["apt-get update", "env DEBIAN_FRONTEND=noninteractive apt-get install -y"],
+        redis: "redis-server",
+        needs_root: true,
+    },
+    system("dnf", &["dnf install -y"]),
+    system("yum", &["yum install -y"]),
+    system("apk", &["apk add"]),
+    system("pacman", &["pacman -Sy --noconfirm"]),
+    system("zypper", &["zypper --non-interactive install"]),
+    Manager { name: "brew", commands: &["brew install"], redis: "redis", needs_root: false },
+];
+
+const fn system(name: &'static str, commands: &'static [&'static str]) -> Manager {
+    Manager { name, commands, redis: "redis", needs_root: true }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commands(manager: &str, sudo: bool) -> Vec<String> {
+        let manager = MANAGERS.iter().find(|known| known.name == manager).unwrap();
+        manager.commands(&[&PROGRAMS[0], &PROGRAMS[1]], sudo)
+    }
+
+    #[test]
+    fn debian_looks_for_packages_first() {
+        let update = "apt-get update";
+        let install = "env DEBIAN_FRONTEND=noninteractive apt-get install -y redis-server strace";
+        assert_eq!(commands("apt-get", false), [update, install]);
+        assert_eq!(
+            commands("apt-get", true),
+            [format!("sudo {update}"), format!("sudo {install}")]
+        );
+    }
+
+    #[test]
+    fn the_package_is_named_as_the_system_names_it() {
+        assert_eq!(commands("dnf", true), ["sudo dnf install -y redis strace"]);
+        assert_eq!(commands("brew", true), ["brew install redis strace"]);
+    }
+
+    #[test]
+    fn what_fails_can_be_run_by_hand() {
+        let commands = ["false".to_owned(), "echo done".to_owned()];
+        let failure = install(&commands).unwrap_err().to_string();
+        assert!(failure.ends_with("To install by hand: false && echo done"), "{failure}");
+    }
+}

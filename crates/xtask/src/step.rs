@@ -1,0 +1,52 @@
+//! One step: a command that is run, and what is said when it fails.
+
+use std::{
+    env, fmt, io,
+    path::Path,
+    process::{Command, ExitStatus},
+};
+
+/// What went wrong, in one line for the end of the output.
+#[derive(Debug)]
+pub(crate) struct Failure(pub(crate) String);
+
+impl Failure {
+    pub(crate) fn of(step: &str, command: &str, status: ExitStatus) -> Self {
+        Self(format!("{step}: `{command}` ended with {status}"))
+    }
+
+    pub(crate) fn not_run(command: &str, error: &io::Error) -> Self {
+        Self(format!("`{command}` could not be run: {error}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The cargo that runs us, at the root of the repository.
+pub(crate) fn cargo(subcommand: &str) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+    command.arg(subcommand);
+    command
+}
+
+/// Runs a command whose output is ours.
+pub(crate) fn run(step: &str, command: &mut Command) -> Result<(), Failure> {
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Failure::of(step, &shown(command), status)),
+        Err(error) => Err(Failure::not_run(&shown(command), &error)),
+    }
+}
+
+/// A command as it would be typed.
+pub(crate) fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let name = program.file_name().unwrap_or(program.as_os_str());
+    let words = std::iter::once(name).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,108 @@
+//! `cargo xtask test`: everything that must hold before a change is done, the cheapest first. It
+//! stops at the first failure.
+
+use std::{
+    io,
+    num::NonZero,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    programs,
+    results::Results,
+    step::{self, Failure, cargo},
+};
+
+/// Runs it all and ends with a summary.
+pub(crate) fn everything() -> Result<(), Failure> {
+    let mut steps = Steps::default();
+    let mut results = Results::default();
+    steps.take("programs", programs::provide)?;
+    steps.take("format", || step::run("format", &mut format()))?;
+    steps.take("clippy", || step::run("clippy", &mut clippy()))?;
+    steps.take("docs", || step::run("docs", &mut docs()))?;
+    steps.take("tests", || run_tests(tests(), &mut results))?;
+    println!("\n{steps}\n\n{results}");
+    Ok(())
+}
+
+fn format() -> Command {
+    let mut command = cargo("fmt");
+    command.args(["--all", "--check"]);
+    command
+}
+
+fn clippy() -> Command {
+    let mut command = cargo("clippy");
+    command.args(["--workspace", "--all-targets", "--", "-D", "warnings"]);
+    command
+}
+
+fn docs() -> Command {
+    let mut command = cargo("doc");
+    command.args(["--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+    command
+}
+
+/// Libraries, programs, and the examples in the documentation; the examples in files are built.
+fn tests() -> Command {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let mut command = cargo("test");
+    command.args(["--workspace", "--color", "never"]);
+    command.env("RUST_TEST_THREADS", cores.min(MAX_TEST_THREADS).to_string());
+    command
+}
+
+/// Shows what the tests print as it comes, and keeps their results.
+fn run_tests(mut command: Command, results: &mut Results) -> Result<(), Failure> {
+    let shown = step::shown(&command);
+    let failure = |error| Failure::not_run(&shown, &error);
+    // One pipe for both streams: on one cargo says which program it runs, on the other the program
+    // says how it went.
+    let (output, writer) = io::pipe().map_err(failure)?;
+    command.stdout(writer.try_clone().map_err(failure)?).stderr(writer);
+    let mut child = command.spawn().map_err(failure)?;
+    // It holds the pipe's other end, and so the output would never end.
+    drop(command);
+    results.read(output, &mut io::stdout()).map_err(failure)?;
+    let status = child.wait().map_err(failure)?;
+    if status.success() { Ok(()) } else { Err(Failure::of("tests", &shown, status)) }
+}
+
+/// Steps that were taken, and how long each took.
+#[derive(Default)]
+struct Steps {
+    taken: Vec<(&'static str, Duration)>,
+}
+
+impl Steps {
+    fn take(
+        &mut self,
+        name: &'static str,
+        step: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        println!("\nxtask: {name}");
+        let start = Instant::now();
+        step()?;
+        let took = start.elapsed();
+        println!("xtask: {name} done, {:.1} s", took.as_secs_f64());
+        self.taken.push((name, took));
+        Ok(())
+    }
+}
+
+impl std::fmt::Display for Steps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut total = Duration::ZERO;
+        for (name, took) in &self.taken {
+            writeln!(f, "xtask: {name:<8} {:>7.1} s", took.as_secs_f64())?;
+            total += *took;
+        }
+        write!(f, "xtask: {:<8} {:>7.1} s", "total", total.as_secs_f64())
+    }
+}
+
+/// One test may start five servers: a machine with many cores must not start hundreds at once.
+const MAX_TEST_THREADS: usize = 8;
