@@ -1,0 +1,111 @@
+//! The rules of the house, checked on its sources: which way dependencies run, what the core may
+//! touch, what things are called. ARCHITECTURE.md says why.
+//!
+//! Each rule is a function from a source to its faults, so that it is tried on small bad examples as
+//! well as on the repository. Nothing here counts lines.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "house/map.rs"]
+mod map;
+#[path = "house/rules.rs"]
+mod rules;
+#[path = "house/source.rs"]
+mod source;
+
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
+
+use crate::{
+    rules::Fault,
+    source::{Source, files_below},
+};
+
+#[test]
+fn dependencies_run_one_way() {
+    let crates = dependencies(&["--depth", "1"]).into_iter().map(|(name, _)| name).collect();
+    check(&["src"], |source| rules::arrows(source, &crates));
+}
+
+#[test]
+fn codec_and_core_do_not_touch_the_machine() {
+    check(&["src"], rules::machine);
+    for exception in rules::EXCEPTIONS {
+        let source = Source::read(root(), exception.file);
+        let needed = source.paths.iter().any(|named| named.path == exception.path);
+        assert!(needed, "{} no longer needs {}", exception.file, exception.path);
+    }
+}
+
+#[test]
+fn unsafe_code_is_in_one_file() {
+    check(&["src", "crates", "examples", "resp-tests/src", "fuzz/src"], rules::unsafe_code);
+}
+
+#[test]
+fn models_and_provers_see_codec_and_protocol_only() {
+    // The tests of the node put the whole library against it.
+    check(&["crates/node/src", "resp-tests", "fuzz"], rules::behind_the_protocol);
+}
+
+#[test]
+fn one_word_has_one_meaning() {
+    check(&["src", "crates", "examples"], rules::words);
+}
+
+#[test]
+fn few_crates_stand_behind_the_library() {
+    let crates = dependencies(&[]);
+    assert!(crates.len() <= MAX_CRATES, "{} crates: {crates:?}", crates.len());
+    let names: BTreeSet<_> = crates.iter().map(|(name, _)| name.as_str()).collect();
+    assert!(names.is_superset(&["mio", "redbolt"].into()), "that is no tree of ours: {crates:?}");
+    let heavy: Vec<_> = HEAVY.iter().filter(|name| names.contains(**name)).collect();
+    assert!(heavy.is_empty(), "an async runtime or a driver: {heavy:?}");
+}
+
+#[test]
+fn the_code_map_shows_every_file_and_no_other() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let reading = map::read(&text, &files_below(root(), &FOLDERS));
+    assert!(reading.unknown.is_empty(), "on the code map, but no files: {:?}", reading.unknown);
+    let files = files_below(root(), &["src"]);
+    let missing: Vec<_> = files.difference(&reading.shown).collect();
+    assert!(missing.is_empty(), "not on the code map of ARCHITECTURE.md: {missing:?}");
+}
+
+#[test]
+fn the_compiler_refuses_what_is_not_documented() {
+    assert!(rules::denies_missing_docs(&Source::read(root(), "src/lib.rs")));
+}
+
+/// Fails with all faults of all files in these folders.
+fn check(folders: &[&str], rule: impl Fn(&Source) -> Vec<Fault>) {
+    let files = files_below(root(), folders);
+    let faults: Vec<String> = files
+        .iter()
+        .map(|file| Source::read(root(), file))
+        .flat_map(|source| rule(&source).into_iter().map(move |fault| fault.shown(&source.file)))
+        .collect();
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
+
+/// The crates that a user of the library builds, with their versions, by the names that code uses.
+fn dependencies(options: &[&str]) -> BTreeSet<(String, String)> {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--edges", "normal", "--package", "redbolt", "--prefix", "none"])
+        .args(options)
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let crates = lines.lines().filter_map(|line| line.split_once(' '));
+    let version = |rest: &str| rest.split(' ').next().unwrap_or_default().to_owned();
+    crates.map(|(name, rest)| (name.replace('-', "_"), version(rest))).collect()
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+const FOLDERS: [&str; 7] = ["src", "crates", "examples", "tests", "resp-tests", "benches", "fuzz"];
+const HEAVY: [&str; 5] = ["async_std", "fred", "redis", "smol", "tokio"];
+const MAX_CRATES: usize = 12;

@@ -1,0 +1,303 @@
+//! The rules, each from one source to what is wrong with it.
+//!
+//! Not here: which files a rule is for, see `tests/house.rs`.
+
+use std::collections::BTreeSet;
+
+use crate::source::{Place, Source};
+
+/// One place where a rule is broken.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    line: usize,
+    text: String,
+}
+
+impl Fault {
+    fn at(place: Place, text: String) -> Self {
+        Self { line: place.line, text }
+    }
+
+    pub(crate) fn shown(&self, file: &str) -> String {
+        format!("{file}:{}: {}", self.line, self.text)
+    }
+}
+
+/// Paths into a layer above, and crates that are not for this layer.
+///
+/// `crates` are the dependencies of the library. What only tests use is the compiler's concern.
+pub(crate) fn arrows(source: &Source, crates: &BTreeSet<String>) -> Vec<Fault> {
+    if source.file == "src/lib.rs" {
+        return Vec::new();
+    }
+    let Some(layer) = LAYERS.iter().find(|layer| layer.has(&source.file)) else {
+        return vec![Fault { line: 1, text: "it belongs to no layer".to_owned() }];
+    };
+    let mut faults = Vec::new();
+    for named in &source.paths {
+        let mut parts = named.path.split("::");
+        let allowed = match parts.next().unwrap_or_default() {
+            "crate" => layer.may_use(parts.next().unwrap_or_default()),
+            name => !crates.contains(name) || layer.crates.contains(&name),
+        };
+        if !allowed {
+            let text = format!("{} is not for `{}`", named.path, layer.name);
+            faults.push(Fault::at(named.place, text));
+        }
+    }
+    faults
+}
+
+/// Clocks, sockets, threads, locks and the like in the layers that decide.
+pub(crate) fn machine(source: &Source) -> Vec<Fault> {
+    if !LAYERS.iter().any(|layer| layer.decides && layer.has(&source.file)) {
+        return Vec::new();
+    }
+    let excepted = |path: &str| EXCEPTIONS.iter().any(|e| e.file == source.file && e.path == path);
+    let paths = source.paths.iter().filter(|named| !named.place.in_tests);
+    let paths = paths.filter(|named| reaches_out(&named.path) && !excepted(&named.path));
+    let words = source.words.iter().filter(|word| !word.place.in_tests);
+    let prints = words.filter(|word| word.called && PRINTS.contains(&word.name.as_str()));
+    let paths = paths.map(|named| Fault::at(named.place, format!("{} in the core", named.path)));
+    paths
+        .chain(prints.map(|word| Fault::at(word.place, format!("{}! in the core", word.name))))
+        .collect()
+}
+
+fn reaches_out(path: &str) -> bool {
+    let within = |module: &str| {
+        path.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    };
+    MACHINE.iter().any(|module| within(module)) && !INERT.iter().any(|item| within(item))
+}
+
+pub(crate) fn unsafe_code(source: &Source) -> Vec<Fault> {
+    if source.file == "src/net/clock.rs" {
+        return Vec::new();
+    }
+    let words = source.words.iter().filter(|word| word.name == "unsafe");
+    words.map(|word| Fault::at(word.place, "unsafe code".to_owned())).collect()
+}
+
+/// Use of the library past `redbolt::resp` and `redbolt::proto`.
+pub(crate) fn behind_the_protocol(source: &Source) -> Vec<Fault> {
+    let paths = source.paths.iter().filter(|named| {
+        let mut parts = named.path.split("::");
+        parts.next() == Some("redbolt") && !matches!(parts.next(), Some("proto" | "resp"))
+    });
+    paths.map(|named| Fault::at(named.place, format!("{} is out of sight", named.path))).collect()
+}
+
+/// Words that have a better one, in code, comments and messages, and the one name that means two
+/// things unless it is qualified.
+pub(crate) fn words(source: &Source) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for (at, line) in source.text.lines().enumerate() {
+        let line = line.to_lowercase();
+        for (word, better) in WORDS.iter().filter(|(word, _)| line.contains(word)) {
+            faults.push(Fault { line: at + 1, text: format!("\"{word}\": say {better}") });
+        }
+    }
+    let imports = source.paths.iter().filter(|named| named.imported && named.path == "mio::Token");
+    faults.extend(imports.map(|named| {
+        Fault::at(
+            named.place,
+            "mio::Token is imported: write it out, tokens are a lock's".to_owned(),
+        )
+    }));
+    faults
+}
+
+pub(crate) fn denies_missing_docs(source: &Source) -> bool {
+    let mut words = source.words.iter().map(|word| word.name.as_str());
+    words.by_ref().any(|word| word == "deny") && words.next() == Some("missing_docs")
+}
+
+/// A part of the library, in a folder of `src` with this name.
+struct Layer {
+    name: &'static str,
+    /// The other layers that it may use.
+    below: &'static [&'static str],
+    /// The crates that it may use.
+    crates: &'static [&'static str],
+    /// It decides: time, entropy and bytes are arguments.
+    decides: bool,
+}
+
+impl Layer {
+    fn has(&self, file: &str) -> bool {
+        file.split('/').nth(1) == Some(self.name)
+    }
+
+    fn may_use(&self, layer: &str) -> bool {
+        layer == self.name || self.below.contains(&layer)
+    }
+}
+
+const LAYERS: [Layer; 4] = [
+    Layer {
+        name: "front",
+        below: &["net", "proto"],
+        crates: &["getrandom", "mio"],
+        decides: false,
+    },
+    Layer {
+        name: "net",
+        below: &["proto", "resp"],
+        crates: &["libc", "mio", "socket2"],
+        decides: false,
+    },
+    Layer { name: "proto", below: &["resp"], crates: &["memchr", "sha1_smol"], decides: true },
+    Layer { name: "resp", below: &[], crates: &["memchr"], decides: true },
+];
+
+/// What of the standard library is more than memory. The maps take their order from the system's
+/// entropy, so that two runs of the same inputs would differ.
+const MACHINE: [&str; 13] = [
+    "std::collections::HashMap",
+    "std::collections::HashSet",
+    "std::collections::hash_map",
+    "std::env",
+    "std::fs",
+    "std::hash::RandomState",
+    "std::io",
+    "std::net",
+    "std::os",
+    "std::process",
+    "std::sync",
+    "std::thread",
+    "std::time",
+];
+
+/// What of it is memory all the same. A core shares its configuration with its front.
+const INERT: [&str; 2] = ["std::sync::Arc", "std::time::Duration"];
+
+const PRINTS: [&str; 5] = ["dbg", "eprint", "eprintln", "print", "println"];
+
+/// A path that one file may use although it reaches out.
+pub(crate) struct Exception {
+    pub(crate) file: &'static str,
+    pub(crate) path: &'static str,
+}
+
+/// An assertion in `drop` must be silent during a panic, or the second panic would end the process
+/// before the first one is told. It exists in debug builds only, and starts no thread.
+pub(crate) const EXCEPTIONS: [Exception; 1] =
+    [Exception { file: "src/resp/encode.rs", path: "std::thread::panicking" }];
+
+const WORDS: [(&str, &str); 5] = [
+    ("heartbeat", "extend"),
+    ("lock name", "resource"),
+    ("majority vote", "quorum"),
+    ("renew", "extend"),
+    ("rollback", "undo"),
+];
+
+mod tests {
+    use super::*;
+
+    fn arrows_of(file: &str, text: &str) -> Vec<Fault> {
+        let crates = ["libc", "memchr", "mio"].map(str::to_owned).into();
+        arrows(&Source::parse(file, text), &crates)
+    }
+
+    fn breaks(rule: impl Fn(&Source) -> Vec<Fault>, file: &str, text: &str) -> bool {
+        !rule(&Source::parse(file, text)).is_empty()
+    }
+
+    #[test]
+    fn an_arrow_that_runs_back_is_a_fault() {
+        let down = "use crate::resp::Token; use super::lease::Lease; use std::fmt; use memchr::a;";
+        assert_eq!(arrows_of("src/proto/vote.rs", down), []);
+        for up in ["use crate::{net, resp};", "fn f() { super::super::super::net::now() }"] {
+            assert_eq!(arrows_of("src/proto/core/hold.rs", up).len(), 1, "{up}");
+        }
+        assert_eq!(arrows_of("src/resp/decode.rs", "use crate::proto::Now;").len(), 1);
+        assert_eq!(arrows_of("src/net/socket.rs", "fn f(c: crate::front::Client) {}").len(), 1);
+    }
+
+    #[test]
+    fn the_front_door_is_no_way_round() {
+        assert_eq!(arrows_of("src/proto/vote.rs", "use crate::Client;").len(), 1);
+        assert_eq!(arrows_of("src/proto/vote.rs", "use crate::*;").len(), 1);
+        assert_eq!(arrows_of("src/proto/vote.rs", "use crate as all;").len(), 1);
+        assert_eq!(arrows_of("src/lib.rs", "pub use crate::front::Client;"), []);
+    }
+
+    #[test]
+    fn a_crate_of_another_layer_is_a_fault() {
+        assert_eq!(arrows_of("src/resp/decode.rs", "fn f() { memchr::memchr(0, b); }"), []);
+        assert_eq!(arrows_of("src/resp/decode.rs", "fn f() { assert!(libc::a()); }").len(), 1);
+        assert_eq!(arrows_of("src/proto/vote.rs", "use mio;").len(), 1);
+    }
+
+    #[test]
+    fn a_folder_without_a_layer_is_a_fault() {
+        assert_eq!(arrows_of("src/util/mod.rs", "").len(), 1);
+    }
+
+    #[test]
+    fn the_core_touches_memory_only() {
+        let core = "src/proto/vote.rs";
+        for bad in [
+            "use std::time::Instant;",
+            "use std::time::{self, Duration};",
+            "fn f() { let _ = std::time::SystemTime::now(); }",
+            "use std::sync::{Arc, Mutex};",
+            "use core::sync::atomic::AtomicU32;",
+            "fn f() { ::std::thread::panicking(); }",
+            "use std::net::IpAddr;",
+            "use std::collections::HashMap;",
+            "fn f() { if x { dbg!(x); } }",
+        ] {
+            assert!(breaks(machine, core, bad), "{bad}");
+            assert!(!breaks(machine, "src/net/vote.rs", bad), "{bad}");
+            assert!(
+                !breaks(machine, core, &format!("#[cfg(test)] mod tests {{ {bad} }}")),
+                "{bad}"
+            );
+        }
+        let good = "use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
+            fn f() { assert!(std::mem::take(&mut print)); }";
+        assert!(!breaks(machine, core, good));
+    }
+
+    #[test]
+    fn an_exception_is_for_one_file() {
+        let text = "fn f() -> bool { std::thread::panicking() }";
+        assert!(!breaks(machine, "src/resp/encode.rs", text));
+        assert!(breaks(machine, "src/resp/decode.rs", text));
+    }
+
+    #[test]
+    fn unsafe_code_is_found() {
+        let text = "fn f() { unsafe { g() } }";
+        assert!(breaks(unsafe_code, "src/net/socket.rs", text));
+        assert!(!breaks(unsafe_code, "src/net/clock.rs", text));
+        assert!(!breaks(unsafe_code, "src/lib.rs", "#![deny(unsafe_code)] // unsafe"));
+    }
+
+    #[test]
+    fn the_network_is_out_of_a_model_s_sight() {
+        let rule = behind_the_protocol;
+        assert!(breaks(rule, "fuzz/src/lib.rs", "use redbolt::{net::now, resp::Token};"));
+        assert!(breaks(rule, "fuzz/src/lib.rs", "use redbolt::Client;"));
+        let good = "use redbolt::{proto, resp::Token}; use redbolt_node::Node;";
+        assert!(!breaks(rule, "fuzz/src/lib.rs", good));
+    }
+
+    #[test]
+    fn words_with_a_better_one_are_found() {
+        assert!(breaks(words, "src/lib.rs", "// Renews the lease."));
+        assert!(breaks(words, "src/lib.rs", "const A: &str = \"no lock name given\";"));
+        assert!(breaks(words, "src/lib.rs", "use mio::{Poll, Token};"));
+        assert!(!breaks(words, "src/lib.rs", "use mio::Poll; // extends the lease of mio::Token"));
+    }
+
+    #[test]
+    fn the_line_that_denies_is_looked_for() {
+        let denies = |text: &str| denies_missing_docs(&Source::parse("src/lib.rs", text));
+        assert!(denies("#![deny(missing_docs, unsafe_code)]"));
+        assert!(!denies("#![warn(missing_docs)]") && !denies("#![deny(unsafe_code)]"));
+    }
+}
