@@ -1,0 +1,366 @@
+//! A server with a mio loop of its own that takes locks in that loop, without a thread for them.
+//!
+//! ```text
+//! cargo run --example own_mio_loop
+//! cargo run --example own_mio_loop -- --listen 127.0.0.1:7000 --node 10.0.0.1 --node 10.0.0.2 ...
+//! ```
+//!
+//! It serves lines over TCP. A lock belongs to the connection that took it, and ends with it:
+//!
+//! ```text
+//! LOCK key      GRANTED key ... or REFUSED key ..., after at most two seconds; LOST key, if it comes to that
+//! UNLOCK key    RELEASED key ... or UNKNOWN key
+//! STATUS        STATUS ..., which nodes can vote
+//! ```
+//!
+//! Without `--node` it starts three embedded nodes of its own. With `--listen` it serves until it is
+//! killed; without, two connections of its own put it through its paces, and it ends with 0 if every
+//! answer was as it should be.
+
+use std::collections::HashMap;
+use std::env;
+use std::error::Error;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Waker};
+use redbolt::{Ask, Config, Driver, Event, LockId, Wait};
+use redbolt_node::Node;
+
+fn main() -> ExitCode {
+    let Some(options) = Options::read(env::args().skip(1)) else {
+        eprintln!("usage: own_mio_loop [--listen ADDRESS] [--node ADDRESS]...");
+        return ExitCode::from(2);
+    };
+    match run(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("own_mio_loop: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(mut options: Options) -> Result<(), Box<dyn Error>> {
+    // They serve for as long as this value lives.
+    let embedded = if options.nodes.is_empty() { embedded_nodes(3)? } else { Vec::new() };
+    options.nodes.extend(embedded.iter().map(|node| node.address().to_string()));
+    let mut builder = Config::builder().answer_within(Duration::from_millis(500));
+    for node in &options.nodes {
+        builder = builder.node(node)?;
+    }
+    let config = builder.build()?;
+
+    let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+    let mut host = Host::start(config, options.listen.unwrap_or(any_port))?;
+    let address = host.listener.local_addr()?;
+    println!("listening on {address}");
+    if options.listen.is_some() {
+        return Ok(host.serve()?);
+    }
+    let waker = Waker::new(host.poll.registry(), STOP)?;
+    thread::scope(|scope| {
+        // It ends the loop, whether it went well or not.
+        let story = scope.spawn(|| {
+            let outcome = tell(address);
+            waker.wake().and(outcome)
+        });
+        host.serve()?;
+        Ok(story.join().map_err(|_| "the story panicked")??)
+    })
+}
+
+/// Somebody else's server. All that it needs of redbolt is in `driver`.
+struct Host {
+    poll: Poll,
+    listener: TcpListener,
+    driver: Driver,
+    clients: HashMap<mio::Token, Client>,
+    next_client: usize,
+    /// Who asked for a lock or has it.
+    locks: HashMap<LockId, (mio::Token, String)>,
+}
+
+impl Host {
+    fn start(config: Config, listen: SocketAddr) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let mut listener = TcpListener::bind(listen)?;
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        // The host gives away a range of its tokens, and its own go on behind it.
+        let end = FIRST_FREE + Driver::tokens_needed(&config);
+        let driver = Driver::in_registry(config, poll.registry(), FIRST_FREE..end)?;
+        let (clients, locks) = (HashMap::new(), HashMap::new());
+        Ok(Self { poll, listener, driver, clients, next_client: end, locks })
+    }
+
+    /// The loop. Redbolt has four lines in it.
+    fn serve(&mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(64);
+        loop {
+            // One: sleep no longer than the locks can wait.
+            sleep(&mut self.poll, &mut events, self.driver.deadline())?;
+            for event in &events {
+                match event.token() {
+                    // Two: hand over what is for the locks.
+                    _ if self.driver.on_event(event) => {}
+                    STOP => return self.finish(),
+                    LISTENER => self.accept()?,
+                    client => self.converse(client),
+                }
+            }
+            // Three: let it do what is due.
+            self.driver.turn();
+            // Four: take the outcomes.
+            while let Some(event) = self.driver.poll_event() {
+                self.tell_outcome(event);
+            }
+        }
+    }
+
+    /// Commands return at once; what comes of them is an event of a later turn.
+    fn obey(&mut self, client: mio::Token, line: &str) {
+        match line.split_once(' ') {
+            Some(("LOCK", key)) if self.lock_of(client, key).is_some() => {
+                self.send(client, &format!("REFUSED {key} you have it, or wait for it"));
+            }
+            Some(("LOCK", key)) => {
+                let ask = Ask::new(key.as_bytes()).wait(Wait::For(PATIENCE));
+                match self.driver.acquire(&ask) {
+                    Ok(id) => drop(self.locks.insert(id, (client, key.to_owned()))),
+                    Err(error) => self.send(client, &format!("REFUSED {key} {error}")),
+                }
+            }
+            Some(("UNLOCK", key)) => match self.lock_of(client, key) {
+                Some(id) => self.driver.release(id),
+                None => self.send(client, &format!("UNKNOWN {key}")),
+            },
+            None if line == "STATUS" => {
+                self.send(client, &format!("STATUS {}", self.driver.nodes()))
+            }
+            _ => self.send(client, "WHAT? LOCK key, UNLOCK key or STATUS"),
+        }
+    }
+
+    fn tell_outcome(&mut self, event: Event) {
+        let (id, word, more) = match event {
+            Event::Granted(id) => (id, "GRANTED", format!("for {:.1?}", self.driver.remaining(id))),
+            Event::Refused(id, refusal) => {
+                (id, "REFUSED", self.driver.report(&refusal).to_string())
+            }
+            Event::Released(id, confirmed) => (id, "RELEASED", confirmed.to_string()),
+            Event::Lost(id, cause) => {
+                // Nothing was sent at the loss; what is left of it on the nodes goes now.
+                self.driver.release(id);
+                (id, "LOST", cause.to_string())
+            }
+            // Nodes that come and go, and extensions, which this server does not use.
+            _ => return,
+        };
+        let Some((client, key)) = self.locks.get(&id).cloned() else { return };
+        if !matches!(event, Event::Granted(_)) {
+            self.locks.remove(&id);
+        }
+        self.send(client, &format!("{word} {key} {more}"));
+    }
+
+    fn lock_of(&self, client: mio::Token, key: &str) -> Option<LockId> {
+        let mut locks = self.locks.iter();
+        locks.find(|(_, (owner, name))| *owner == client && name == key).map(|(id, _)| *id)
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        // An error of `accept` concerns one connection, or passes.
+        while let Ok((mut stream, _)) = self.listener.accept() {
+            let token = mio::Token(self.next_client);
+            self.next_client += 1;
+            let both = Interest::READABLE | Interest::WRITABLE;
+            self.poll.registry().register(&mut stream, token, both)?;
+            self.clients.insert(token, Client { stream, received: Vec::new(), unsent: Vec::new() });
+        }
+        Ok(())
+    }
+
+    /// Reads what a client has sent and obeys each line.
+    fn converse(&mut self, token: mio::Token) {
+        let Some(client) = self.clients.get_mut(&token) else { return };
+        let open = client.receive().is_ok() && client.flush().is_ok();
+        while let Some(line) = self.clients.get_mut(&token).and_then(Client::line) {
+            self.obey(token, &line);
+        }
+        if !open {
+            self.clients.remove(&token);
+            for (id, _) in self.locks.iter().filter(|(_, (owner, _))| *owner == token) {
+                self.driver.release(*id);
+            }
+        }
+    }
+
+    fn send(&mut self, client: mio::Token, line: &str) {
+        // One that is gone, or that goes now, is noticed when it is read.
+        let Some(client) = self.clients.get_mut(&client) else { return };
+        client.unsent.extend_from_slice(line.as_bytes());
+        client.unsent.push(b'\n');
+        let _ = client.flush();
+    }
+
+    /// Lets go of everything, and gives the nodes a moment to hear of it.
+    fn finish(&mut self) -> io::Result<()> {
+        self.locks.keys().for_each(|id| self.driver.release(*id));
+        let until = Instant::now() + PATIENCE;
+        let mut events = Events::with_capacity(64);
+        while self.driver.owes() && Instant::now() < until {
+            let wait = self.driver.deadline().map_or(PATIENCE, |deadline| deadline.min(PATIENCE));
+            sleep(&mut self.poll, &mut events, Some(wait))?;
+            for event in &events {
+                self.driver.on_event(event);
+            }
+            self.driver.turn();
+        }
+        Ok(())
+    }
+}
+
+/// A signal that wakes us is no error.
+fn sleep(poll: &mut Poll, events: &mut Events, longest: Option<Duration>) -> io::Result<()> {
+    match poll.poll(events, longest) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+        polled => polled,
+    }
+}
+
+/// One connection of the host.
+struct Client {
+    stream: TcpStream,
+    received: Vec<u8>,
+    unsent: Vec<u8>,
+}
+
+impl Client {
+    /// Reads to the end of what is there. The end of the stream is an error, and so is a client that
+    /// sends no line ends or reads no answers.
+    fn receive(&mut self) -> io::Result<()> {
+        let mut piece = [0; 512];
+        while self.received.len() + self.unsent.len() < MAX_KEPT {
+            match self.stream.read(&mut piece) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(length) => self.received.extend_from_slice(&piece[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::InvalidData.into())
+    }
+
+    fn line(&mut self) -> Option<String> {
+        let end = self.received.iter().position(|byte| *byte == b'\n')?;
+        let line: Vec<u8> = self.received.drain(..=end).collect();
+        Some(String::from_utf8_lossy(&line).trim_end().to_owned())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while !self.unsent.is_empty() {
+            match self.stream.write(&self.unsent) {
+                Ok(length) => drop(self.unsent.drain(..length)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Two connections, and what each hears.
+fn tell(address: SocketAddr) -> io::Result<()> {
+    let (mut ann, mut ben) = (Caller::new("ann", address)?, Caller::new("ben", address)?);
+    ann.say("LOCK redbolt-example")?;
+    ann.hear("GRANTED redbolt-example")?;
+    // Ben waits, and the loop goes on meanwhile.
+    ben.say("LOCK redbolt-example")?;
+    ann.say("STATUS")?;
+    ann.hear("STATUS")?;
+    ann.say("UNLOCK redbolt-example")?;
+    ann.hear("RELEASED redbolt-example")?;
+    ben.hear("GRANTED redbolt-example")?;
+    // Now ann waits in vain.
+    ann.say("LOCK redbolt-example")?;
+    ann.hear("REFUSED redbolt-example")?;
+    ann.say("UNLOCK redbolt-example")?;
+    ann.hear("UNKNOWN redbolt-example")?;
+    // What ben holds ends with ben.
+    ben.leave();
+    ann.say("LOCK redbolt-example")?;
+    ann.hear("GRANTED redbolt-example")
+}
+
+/// One end of a connection to the host.
+struct Caller {
+    name: &'static str,
+    stream: BufReader<std::net::TcpStream>,
+}
+
+impl Caller {
+    fn new(name: &'static str, address: SocketAddr) -> io::Result<Self> {
+        let stream = std::net::TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(5 * PATIENCE))?;
+        Ok(Self { name, stream: BufReader::new(stream) })
+    }
+
+    fn say(&mut self, line: &str) -> io::Result<()> {
+        println!("{} > {line}", self.name);
+        self.stream.get_mut().write_all(format!("{line}\n").as_bytes())
+    }
+
+    fn hear(&mut self, expected: &str) -> io::Result<()> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line)?;
+        println!("{} < {}", self.name, line.trim_end());
+        if line.starts_with(expected) {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("{} waited for {expected}", self.name)))
+    }
+
+    fn leave(self) {
+        println!("{} leaves", self.name);
+    }
+}
+
+/// The command line.
+#[derive(Default)]
+struct Options {
+    listen: Option<SocketAddr>,
+    nodes: Vec<String>,
+}
+
+impl Options {
+    fn read(mut args: impl Iterator<Item = String>) -> Option<Self> {
+        let mut options = Self::default();
+        while let Some(arg) = args.next() {
+            match arg.as_str() {
+                "--listen" => options.listen = Some(args.next()?.parse().ok()?),
+                "--node" => options.nodes.push(args.next()?),
+                _ => return None,
+            }
+        }
+        Some(options)
+    }
+}
+
+fn embedded_nodes(count: usize) -> io::Result<Vec<Node>> {
+    (0..count).map(|_| Node::start()).collect()
+}
+
+/// How long LOCK waits.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The most bytes that are kept for a client.
+const MAX_KEPT: usize = 64 << 10;
+
+const LISTENER: mio::Token = mio::Token(0);
+const STOP: mio::Token = mio::Token(1);
+const FIRST_FREE: usize = 2;

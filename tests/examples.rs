@@ -1,0 +1,153 @@
+//! The examples as a newcomer runs them: as processes, that end by themselves and say what they did.
+//!
+//! Not here: `resp_dump`, which `resp-tests` runs over its vectors.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    env,
+    io::Read,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::OnceLock,
+    thread,
+    time::{Duration, Instant},
+};
+
+use redbolt_proving::{Reply, Server, servers};
+
+#[test]
+fn blocking_tells_its_story_on_embedded_nodes() {
+    tells_of_blocking(&run("blocking", &[]));
+}
+
+#[test]
+fn blocking_tells_its_story_on_real_nodes() {
+    tells_of_blocking(&run("blocking", &arguments(&servers(3))));
+}
+
+#[test]
+fn blocking_says_why_there_is_no_lock() {
+    // It tries for the five seconds that it is willing to wait.
+    let end = run("blocking", &["--node".to_owned(), NOBODY.to_owned()]);
+    assert_eq!(end.status, Some(1), "{end:?}");
+    assert!(end.errors.contains("no quorum: 0 of 1 granted"), "{end:?}");
+    assert!(end.errors.contains("connection refused"), "{end:?}");
+}
+
+#[test]
+fn a_host_s_own_loop_serves_on_embedded_nodes() {
+    tells_of_the_loop(&run("own_mio_loop", &[]));
+}
+
+#[test]
+fn a_host_s_own_loop_serves_on_real_nodes() {
+    let servers = servers(3);
+    tells_of_the_loop(&run("own_mio_loop", &arguments(&servers)));
+    // What was held at the end is let go.
+    for server in &servers {
+        assert_eq!(server.cmd("EXISTS redbolt-example"), Reply::Int(0));
+    }
+}
+
+#[test]
+fn a_wrong_command_line_shows_the_right_one() {
+    for example in ["blocking", "own_mio_loop"] {
+        let end = run(example, &["--node".to_owned()]);
+        assert_eq!(end.status, Some(2), "{end:?}");
+        assert!(end.errors.starts_with(&format!("usage: {example} ")), "{end:?}");
+    }
+}
+
+fn tells_of_blocking(end: &End) {
+    assert_eq!(end.status, Some(0), "{end:?}");
+    let lines = ["2 of 3 nodes make a lock", "held for ", "refused to another: held by another: "];
+    says_in_order(end, &[&lines[..], &["step 3 done, ", "released, ", "worked with "]].concat());
+}
+
+fn tells_of_the_loop(end: &End) {
+    assert_eq!(end.status, Some(0), "{end:?}");
+    let lines = ["ann < GRANTED", "ann < STATUS ", "ben < GRANTED", "ann < REFUSED"];
+    says_in_order(end, &[&lines[..], &["ben leaves", "ann < GRANTED"]].concat());
+}
+
+/// Lines that begin so, with others between them.
+fn says_in_order(end: &End, beginnings: &[&str]) {
+    let mut lines = end.output.lines();
+    for beginning in beginnings {
+        assert!(lines.any(|line| line.starts_with(beginning)), "no {beginning}: {end:?}");
+    }
+}
+
+fn arguments(servers: &[Server]) -> Vec<String> {
+    servers.iter().flat_map(|server| ["--node".to_owned(), server.address()]).collect()
+}
+
+/// How a run ended.
+#[derive(Debug)]
+struct End {
+    status: Option<i32>,
+    output: String,
+    errors: String,
+}
+
+fn run(example: &str, arguments: &[String]) -> End {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let program = BUILT.get_or_init(build).join(example);
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let ended = wait(&mut child);
+    // What the examples say is less than a pipe holds, so that nobody has waited for us to read.
+    let output = read(child.stdout.take().unwrap());
+    let errors = read(child.stderr.take().unwrap());
+    assert!(ended, "{example} did not end in {PATIENCE:?}:\n{output}\n{errors}");
+    End { status: child.wait().unwrap().code(), output, errors }
+}
+
+/// Whether it ended by itself. It has ended in any case.
+fn wait(child: &mut Child) -> bool {
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        if child.try_wait().unwrap().is_some() {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    false
+}
+
+fn read(mut stream: impl Read) -> String {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// Builds the examples in the profile and target directory of this test, and says where they are.
+/// `cargo test` has done so already, unless it was asked for this test alone.
+fn build() -> PathBuf {
+    let test = env::current_exe().unwrap();
+    let target = test.parent().and_then(Path::parent).unwrap();
+    let folder = target.file_name().and_then(|name| name.to_str()).unwrap();
+    let profile = if folder == "debug" { "dev" } else { folder };
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--package", "redbolt", "--examples", "--profile", profile])
+        .arg("--target-dir")
+        .arg(target.parent().unwrap())
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .unwrap();
+    assert!(built.success(), "the examples do not build");
+    target.join("examples")
+}
+
+/// Far longer than any example takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A port below 1024 that no service has had for decades.
+const NOBODY: &str = "127.0.0.1:1";
