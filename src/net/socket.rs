@@ -42,13 +42,28 @@ impl Socket {
         })
     }
 
-    /// Registered once, for everything: readiness is edge-triggered, so what is of no interest now
-    /// costs nothing.
+    /// Watches for the end of connecting, and for what comes with it.
     pub(super) fn register(&mut self, registry: &Registry, token: mio::Token) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
         match self {
             Self::Tcp(stream) => registry.register(stream, token, interest),
             Self::Unix(stream) => registry.register(stream, token, interest),
+        }
+    }
+
+    /// Watches for answers, and for room to write only where there was none: a Unix socket that is
+    /// watched for room tells of it whenever its peer has read, which is a wake-up for nothing.
+    pub(super) fn watch(
+        &mut self,
+        registry: &Registry,
+        token: mio::Token,
+        full: bool,
+    ) -> io::Result<()> {
+        let answers = Interest::READABLE;
+        let interest = if full { answers | Interest::WRITABLE } else { answers };
+        match self {
+            Self::Tcp(stream) => registry.reregister(stream, token, interest),
+            Self::Unix(stream) => registry.reregister(stream, token, interest),
         }
     }
 

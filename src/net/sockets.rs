@@ -86,14 +86,14 @@ impl Sockets {
         if at >= self.wires.len() {
             return false;
         }
-        if event.is_writable() {
-            self.wires[at].blocked = false;
-        }
         if matches!(self.wires[at].state, State::Connecting(_)) {
             self.finish_connecting(at);
-        } else {
-            self.read(at);
+            return true;
         }
+        if event.is_writable() && self.wires[at].blocked {
+            self.set_blocked(at, false);
+        }
+        self.read(at);
         true
     }
 
@@ -249,7 +249,8 @@ impl Sockets {
                 {
                     wire.state = State::Open(socket);
                 }
-                if let Some(link) = wire.link {
+                self.set_blocked(at, false);
+                if let Some(link) = self.wires[at].link {
                     self.core.connected(link, clock::now());
                 }
                 self.write(at);
@@ -297,10 +298,15 @@ impl Sockets {
             }
             match socket.write(bytes) {
                 Ok(written) => {
-                    wire.blocked = written < bytes.len();
+                    let full = written < bytes.len();
                     self.core.transmitted(link, written);
+                    if full {
+                        return self.set_blocked(at, true);
+                    }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => wire.blocked = true,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return self.set_blocked(at, true);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     // What the server said before it hung up is still there to be read.
@@ -308,6 +314,18 @@ impl Sockets {
                     return self.failed(at, &error);
                 }
             }
+        }
+    }
+
+    /// Whether the kernel's buffer is full.
+    fn set_blocked(&mut self, at: usize, blocked: bool) {
+        let token = mio::Token(self.first_token + at);
+        let wire = &mut self.wires[at];
+        wire.blocked = blocked;
+        if let State::Open(socket) = &mut wire.state
+            && let Err(error) = socket.watch(&self.registry, token, blocked)
+        {
+            self.failed(at, &error);
         }
     }
 

@@ -1,0 +1,220 @@
+//! In steady state nothing is allocated: taking, extending and releasing locks reuses what earlier
+//! locks left behind.
+//!
+//! A test binary of its own, because the counting allocator is that of the whole program. It counts
+//! per thread, so the servers' helper threads and other tests do not disturb. The counts are exact:
+//! one allocation in ten thousand locks is a failure.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::time::{Duration, Instant};
+
+use redbolt::{AcquireError, Ask, Client, Config, Driver, Ending, Event, LockId};
+use redbolt_proving::{Server, servers};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+#[test]
+fn the_counter_counts() {
+    let counted = allocation_counter::measure(|| drop(Ask::new(b"a").and(b"b")));
+    assert_eq!(counted.count_total, 1, "the list of further resources");
+}
+
+#[test]
+fn a_client_does_not_allocate() {
+    for n in SIZES {
+        let servers = servers(n);
+        let mut client = Client::new(config(&servers)).unwrap();
+        assert_eq!(client.warm_up(PATIENCE).ready(), n);
+        let work = |client: &mut Client| {
+            client_pairs(client, WARM_UP);
+            client_extensions(client, WARM_UP);
+        };
+        // Every node answers in order, so an inspection that is complete has all earlier answers.
+        let catch_up = |client: &mut Client| drop(client.inspect(b"job").unwrap());
+        with_each_node_lagging(&servers, &mut client, work, catch_up);
+        assert_none(n, || client_pairs(&client, PAIRS));
+        assert_none(n, || client_extensions(&client, EXTENSIONS));
+    }
+}
+
+#[test]
+fn a_driver_with_its_own_epoll_does_not_allocate() {
+    for n in SIZES {
+        let servers = servers(n);
+        let driver = Driver::new(config(&servers)).unwrap();
+        driver_does_not_allocate(&servers, &mut Host { driver, poll: None });
+    }
+}
+
+#[test]
+fn a_driver_in_its_hosts_loop_does_not_allocate() {
+    for n in SIZES {
+        let servers = servers(n);
+        let config = config(&servers);
+        let poll = mio::Poll::new().unwrap();
+        let tokens = 100..100 + Driver::tokens_needed(&config);
+        let driver = Driver::in_registry(config, poll.registry(), tokens).unwrap();
+        let poll = Some((poll, mio::Events::with_capacity(64)));
+        driver_does_not_allocate(&servers, &mut Host { driver, poll });
+    }
+}
+
+fn driver_does_not_allocate(servers: &[Server], host: &mut Host) {
+    let n = servers.len();
+    host.step_until(|driver| driver.nodes().ready() == n);
+    let work = |host: &mut Host| {
+        host.pairs(WARM_UP);
+        host.extensions(WARM_UP);
+        host.denials(WARM_UP);
+    };
+    with_each_node_lagging(servers, host, work, Host::catch_up);
+    assert_none(n, || host.pairs(PAIRS));
+    assert_none(n, || host.extensions(EXTENSIONS));
+    assert_none(n, || host.denials(DENIALS));
+}
+
+fn assert_none(n: usize, work: impl FnOnce()) {
+    let counted = allocation_counter::measure(work);
+    assert_eq!((counted.count_total, counted.bytes_total), (0, 0), "{n} nodes");
+}
+
+/// Does work once for each node while that node does not answer, if a quorum can spare it, and lets
+/// it catch up.
+///
+/// On a busy machine a node falls behind by itself now and then, and then more is under way than
+/// ever before. That is growth, not steady state: here it happens before anything is counted.
+fn with_each_node_lagging<T>(
+    servers: &[Server],
+    holder: &mut T,
+    work: fn(&mut T),
+    catch_up: fn(&mut T),
+) {
+    for server in servers {
+        if servers.len() > 1 {
+            server.pause();
+        }
+        work(holder);
+        server.resume();
+        catch_up(holder);
+    }
+}
+
+fn client_pairs(client: &Client, pairs: usize) {
+    for _ in 0..pairs {
+        let lock = acquired(client.acquire(Ask::new(b"job")));
+        assert!(matches!(lock.release(), Ending::Released(_)));
+    }
+}
+
+fn client_extensions(client: &Client, extensions: usize) {
+    let mut lock = acquired(client.acquire(Ask::new(b"job")));
+    for _ in 0..extensions {
+        lock.extend(Duration::from_secs(10)).unwrap();
+    }
+    assert!(matches!(lock.release(), Ending::Released(_)));
+}
+
+fn acquired<T>(outcome: Result<T, AcquireError>) -> T {
+    outcome.unwrap_or_else(|error| panic!("not granted: {error}"))
+}
+
+/// A program with a loop of its own, and a driver in it.
+struct Host {
+    driver: Driver,
+    /// `None`: the driver has an epoll of its own, of which the host sees the descriptor.
+    poll: Option<(mio::Poll, mio::Events)>,
+}
+
+impl Host {
+    fn pairs(&mut self, pairs: usize) {
+        for _ in 0..pairs {
+            let id = self.acquire();
+            self.release(id);
+        }
+    }
+
+    fn extensions(&mut self, extensions: usize) {
+        let id = self.acquire();
+        for _ in 0..extensions {
+            self.driver.extend(id, Duration::from_secs(10)).unwrap();
+            assert_eq!(self.outcome(), Event::Extended(id));
+        }
+        self.release(id);
+    }
+
+    /// Attempts on a resource that is held, each with its undo.
+    fn denials(&mut self, denials: usize) {
+        let held = self.acquire();
+        for _ in 0..denials {
+            let id = self.driver.acquire(&Ask::new(b"job")).unwrap();
+            assert!(matches!(self.outcome(), Event::Refused(of, _) if of == id));
+        }
+        self.release(held);
+    }
+
+    fn catch_up(&mut self) {
+        self.step_until(|driver| !driver.owes());
+    }
+
+    fn step_until(&mut self, reached: impl Fn(&Driver) -> bool) {
+        let until = Instant::now() + 2 * PATIENCE;
+        while !reached(&self.driver) {
+            assert!(Instant::now() < until, "the nodes do not answer: {:?}", self.driver.nodes());
+            self.step();
+        }
+    }
+
+    fn acquire(&mut self) -> LockId {
+        let id = self.driver.acquire(&Ask::new(b"job")).unwrap();
+        assert_eq!(self.outcome(), Event::Granted(id));
+        id
+    }
+
+    fn release(&mut self, id: LockId) {
+        self.driver.release(id);
+        assert!(matches!(self.outcome(), Event::Released(of, _) if of == id));
+    }
+
+    fn outcome(&mut self) -> Event {
+        loop {
+            match self.driver.poll_event() {
+                Some(Event::Node(..)) => {}
+                Some(event) => return event,
+                None => self.step(),
+            }
+        }
+    }
+
+    /// Waits until there is something to do, and has the driver do it.
+    fn step(&mut self) {
+        let timeout = self.driver.deadline().unwrap_or(PATIENCE);
+        match &mut self.poll {
+            Some((poll, events)) => {
+                poll.poll(events, Some(timeout)).unwrap();
+                for event in &*events {
+                    assert!(self.driver.on_event(event));
+                }
+            }
+            None => {
+                let timeout = Timespec::try_from(timeout).unwrap();
+                poll(&mut [PollFd::new(&self.driver, PollFlags::IN)], Some(&timeout)).unwrap();
+            }
+        }
+        self.driver.turn();
+    }
+}
+
+fn config(servers: &[Server]) -> Config {
+    let builder = Config::builder();
+    let builder = builder.answer_within(PATIENCE).connect_within(PATIENCE).dead_after(2 * PATIENCE);
+    let add = |builder: redbolt::ConfigBuilder, server: &Server| builder.node(&server.address());
+    servers.iter().try_fold(builder, add).unwrap().build().unwrap()
+}
+
+const SIZES: [usize; 3] = [1, 3, 5];
+const WARM_UP: usize = 500;
+const PAIRS: usize = 10_000;
+const EXTENSIONS: usize = 2_000;
+const DENIALS: usize = 2_000;
+
+/// Far longer than any answer takes.
+const PATIENCE: Duration = Duration::from_secs(5);

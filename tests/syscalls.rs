@@ -1,0 +1,332 @@
+//! How many system calls an acquire and a release make.
+//!
+//! The test binary runs itself again under `strace`, in the role of the program that takes locks. It
+//! writes the name of what it does next to /dev/null, which divides the trace into phases, and the
+//! calls of each phase are counted. Reads of the clock do not appear: they are no system calls
+//! where the kernel offers them through the vDSO.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::env;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use redbolt::{Ask, Client, Config, Driver, Event, LockId};
+use redbolt_proving::{Connection, Reply, Server, servers};
+
+#[test]
+fn a_driver_makes_n_writes_one_poll_and_at_most_n_reads() {
+    let test = "a_driver_makes_n_writes_one_poll_and_at_most_n_reads";
+    in_both_roles(test, drive, |phases, n| {
+        for (what, calls) in phases {
+            match what.as_str() {
+                "ask" | "release" => calls.expect(n..=n, 0..=0, 0..=0),
+                "grant" | "confirmation" => calls.expect(0..=0, 1..=1, 1..=n),
+                _ => Ok(()),
+            }
+            .unwrap_or_else(|fault| panic!("{n} nodes, {what}: {fault}"));
+        }
+        assert_eq!(count(phases, "confirmation"), ROUNDS);
+        let drawn: usize = phases.iter().map(|(_, calls)| calls.of(&["getrandom"])).sum();
+        assert!(drawn <= ROUNDS / ATTEMPTS_PER_DRAW + 2, "{drawn} draws for {ROUNDS} attempts");
+    });
+}
+
+#[test]
+fn a_client_polls_at_most_once_for_each_vote_that_it_needs() {
+    let test = "a_client_polls_at_most_once_for_each_vote_that_it_needs";
+    in_both_roles(test, block, |phases, n| {
+        let quorum = n / 2 + 1;
+        for (what, calls) in phases {
+            // A client that has not heard anything for a while looks for news first.
+            let calls = calls.since_the_first_write();
+            match what.as_str() {
+                "acquire" | "release" => calls.expect(n..=n, 1..=quorum, quorum..=n),
+                _ => Ok(()),
+            }
+            .unwrap_or_else(|fault| panic!("{n} nodes, {what}: {fault}"));
+        }
+        assert_eq!(count(phases, "release"), ROUNDS);
+    });
+}
+
+/// Without a moment to catch up, the replies that a call did not wait for are read by the next one.
+/// Even so nothing is polled or read in vain.
+#[test]
+fn a_client_back_to_back_reads_at_most_once_for_each_reply() {
+    let test = "a_client_back_to_back_reads_at_most_once_for_each_reply";
+    in_both_roles(test, block_back_to_back, |phases, n| {
+        let calls = &phases.iter().find(|(what, _)| what == "pairs").unwrap().1;
+        let replies = 2 * n * ROUNDS;
+        let polls = ROUNDS..=calls.of(&READS) + STALLS;
+        calls
+            .expect(replies..=replies, polls, ROUNDS..=replies)
+            .unwrap_or_else(|fault| panic!("{n} nodes, {ROUNDS} pairs: {fault}"));
+    });
+}
+
+/// Room to write is watched for only while there is none, and then it must be.
+#[test]
+fn a_full_socket_is_written_to_again_once_it_has_room() {
+    let servers = servers(3);
+    let nodes: Vec<_> =
+        servers.iter().map(|server| format!("unix://{}", server.socket().display())).collect();
+    let client = warm_client(&nodes);
+    servers[0].pause();
+    let resource = vec![b'x'; 64 << 10];
+    for _ in 0..100 {
+        let _ = client.acquire(Ask::new(&resource)).unwrap().release();
+    }
+    servers[0].resume();
+    has_heard_all(&client);
+    assert_eq!(servers[0].run(&[b"EXISTS", &resource]), Reply::Int(0));
+    let lock = client.acquire(Ask::new(&resource)).unwrap();
+    has_heard_all(&client);
+    assert_eq!(servers[0].run(&[b"EXISTS", &resource]), Reply::Int(1));
+    drop(lock);
+}
+
+/// The program under trace: a driver that turns once all replies are there.
+fn drive(nodes: &[String]) {
+    let mut driver = Driver::new(config(nodes)).unwrap();
+    let until = Instant::now() + PATIENCE;
+    while driver.nodes().ready() < nodes.len() {
+        assert!(Instant::now() < until, "{:?}", driver.nodes());
+        driver.turn();
+    }
+    let mut witnesses: Vec<_> = nodes.iter().map(|node| witness(node)).collect();
+    let mut tell = teller();
+    let mut answered = |driver: &mut Driver, what: &str| {
+        tell("wait");
+        witnesses.iter_mut().for_each(all_is_answered);
+        tell(what);
+        driver.turn();
+        tell("other");
+    };
+    let mut tell = teller();
+    for round in 0..=ROUNDS {
+        // The first release sends its script by its text.
+        let warm = round > 0;
+        tell(if warm { "ask" } else { "first" });
+        let id = driver.acquire(&ask()).unwrap();
+        answered(&mut driver, if warm { "grant" } else { "first" });
+        assert!(happened(&mut driver, |event| event == Event::Granted(id)));
+        tell(if warm { "release" } else { "first" });
+        driver.release(id);
+        answered(&mut driver, if warm { "confirmation" } else { "first" });
+        assert!(happened(&mut driver, |event| is_release(event, id)));
+    }
+}
+
+fn happened(driver: &mut Driver, wanted: impl Fn(Event) -> bool) -> bool {
+    std::iter::from_fn(|| driver.poll_event()).any(wanted)
+}
+
+fn is_release(event: Event, id: LockId) -> bool {
+    matches!(event, Event::Released(of, _) if of == id)
+}
+
+/// The program under trace: a client that has seen all replies before each call.
+fn block(nodes: &[String]) {
+    let client = warm_client(nodes);
+    let mut tell = teller();
+    for _ in 0..ROUNDS {
+        tell("acquire");
+        let lock = client.acquire(ask()).unwrap();
+        tell("wait");
+        has_heard_all(&client);
+        tell("release");
+        let _ = lock.release();
+        tell("wait");
+        has_heard_all(&client);
+    }
+}
+
+/// The program under trace: a client that never pauses.
+fn block_back_to_back(nodes: &[String]) {
+    let client = warm_client(nodes);
+    let mut tell = teller();
+    tell("pairs");
+    for _ in 0..ROUNDS {
+        let _ = client.acquire(ask()).unwrap().release();
+    }
+    tell("other");
+}
+
+fn warm_client(nodes: &[String]) -> Client {
+    let client = Client::new(config(nodes)).unwrap();
+    assert_eq!(client.warm_up(PATIENCE).ready(), nodes.len());
+    let _ = client.acquire(ask()).unwrap().release();
+    has_heard_all(&client);
+    client
+}
+
+/// Nodes answer in order, so an inspection that is complete has all earlier replies before it.
+fn has_heard_all(client: &Client) {
+    let inspection = client.inspect(b"nobody").unwrap();
+    assert!(inspection.nodes.iter().all(|node| node.state.is_ok()), "{inspection:?}");
+}
+
+fn witness(node: &str) -> Connection {
+    match node.strip_prefix("unix://") {
+        Some(path) => Connection::open_unix(Path::new(path)).unwrap(),
+        None => Connection::open(node),
+    }
+}
+
+/// A server writes the replies of a turn of its loop before the next turn. The first PING came
+/// behind the commands, so before the second is answered their replies are in our socket.
+fn all_is_answered(witness: &mut Connection) {
+    witness.cmd("PING");
+    witness.cmd("PING");
+}
+
+fn ask() -> Ask<'static> {
+    Ask::new(b"job").ttl(PATIENCE)
+}
+
+/// No timer of this configuration is due while the test runs.
+fn config(nodes: &[String]) -> Config {
+    let builder = Config::builder().max_ttl(PATIENCE).dead_after(PATIENCE);
+    let builder = builder.answer_within(PATIENCE).connect_within(PATIENCE);
+    nodes.iter().try_fold(builder, |builder, node| builder.node(node)).unwrap().build().unwrap()
+}
+
+/// Names the phase that begins.
+fn teller() -> impl FnMut(&str) {
+    let mut nowhere = OpenOptions::new().write(true).open("/dev/null").unwrap();
+    move |phase| nowhere.write_all(format!("{PHASE}{phase}").as_bytes()).unwrap()
+}
+
+/// Runs a test's program under trace, and in the test itself judges the trace, for each number of
+/// nodes and each kind of socket.
+fn in_both_roles(test: &str, program: fn(&[String]), judge: fn(&[(String, Calls)], usize)) {
+    if let Ok(nodes) = env::var(NODES) {
+        return program(&nodes.split(' ').map(str::to_owned).collect::<Vec<_>>());
+    }
+    for n in [1, 3, 5] {
+        let servers = servers(n);
+        let tcp = servers.iter().map(Server::address).collect::<Vec<_>>();
+        let unix =
+            servers.iter().map(|server: &Server| format!("unix://{}", server.socket().display()));
+        for nodes in [tcp, unix.collect()] {
+            judge(&traced(test, &nodes), n);
+        }
+    }
+}
+
+fn traced(test: &str, nodes: &[String]) -> Vec<(String, Calls)> {
+    let kind = if nodes[0].starts_with("unix:") { "unix" } else { "tcp" };
+    let name = format!("{test}-{}-{kind}-{}", nodes.len(), std::process::id());
+    let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let outcome = Command::new("strace")
+        .args(["-f", "-qq", "-e", "signal=none", "-s", "64", "-o"])
+        .arg(&trace)
+        .arg(env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(NODES, nodes.join(" "))
+        .output();
+    let output = match outcome {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            panic!("strace is missing: `apt-get install strace`")
+        }
+        outcome => outcome.unwrap(),
+    };
+    assert!(
+        output.status.success(),
+        "the traced program failed:\n{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let phases = phases(&fs::read_to_string(&trace).unwrap());
+    fs::remove_file(trace).unwrap();
+    phases
+}
+
+/// Cuts a trace into its phases. The lines of other threads than the one that names them are left
+/// out.
+fn phases(trace: &str) -> Vec<(String, Calls)> {
+    let named = trace.lines().find(|line| line.contains(PHASE)).expect("the program has phases");
+    let thread = format!("{} ", named.split_whitespace().next().unwrap());
+    let mut phases: Vec<(String, Calls)> = Vec::new();
+    for line in trace.lines() {
+        let Some(("", call)) = line.split_once(&thread) else { continue };
+        if let Some((_, begun)) = call.split_once(PHASE) {
+            let what = begun.split('"').next().unwrap();
+            phases.push((what.to_owned(), Calls::default()));
+        } else if let (Some((_, calls)), Some((name, _))) =
+            (phases.last_mut(), call.trim_start().split_once('('))
+            && !name.starts_with("<...")
+        {
+            calls.0.push(name.to_owned());
+        }
+    }
+    phases
+}
+
+fn count(phases: &[(String, Calls)], wanted: &str) -> usize {
+    phases.iter().filter(|(what, _)| what == wanted).count()
+}
+
+/// The names of a phase's system calls, in order.
+#[derive(Debug, Default)]
+struct Calls(Vec<String>);
+
+impl Calls {
+    fn of(&self, kinds: &[&str]) -> usize {
+        self.0.iter().filter(|name| kinds.contains(&name.as_str())).count()
+    }
+
+    fn since_the_first_write(&self) -> Self {
+        let before = self.0.iter().take_while(|name| !WRITES.contains(&name.as_str())).count();
+        Self(self.0[before..].to_vec())
+    }
+
+    /// These and no others, but for randomness, of which a draw lasts for many attempts.
+    fn expect(&self, writes: Bounds, polls: Bounds, reads: Bounds) -> Result<(), String> {
+        for (kind, found, bounds) in [
+            ("writes", self.of(&WRITES), writes),
+            ("polls", self.of(&POLLS), polls),
+            ("reads", self.of(&READS), reads),
+        ] {
+            if !bounds.contains(&found) {
+                return Err(format!("{found} {kind} where {bounds:?} are due, in {:?}", self.0));
+            }
+        }
+        let known = [&WRITES[..], &POLLS, &READS, &["getrandom"]].concat();
+        match self.0.iter().find(|name| !known.contains(&name.as_str())) {
+            None => Ok(()),
+            Some(clock) if clock.starts_with("clock_gettime") => Err(format!(
+                "{clock} is a system call on this machine: its clock source cannot be read through \
+                 the vDSO (see /sys/devices/system/clocksource/clocksource0/current_clocksource)"
+            )),
+            Some(other) => Err(format!("{other} has no business here: {:?}", self.0)),
+        }
+    }
+}
+
+type Bounds = std::ops::RangeInclusive<usize>;
+
+const WRITES: [&str; 4] = ["write", "writev", "sendto", "sendmsg"];
+const POLLS: [&str; 3] = ["epoll_wait", "epoll_pwait", "epoll_pwait2"];
+const READS: [&str; 4] = ["read", "readv", "recvfrom", "recvmsg"];
+
+/// More than one draw of randomness lasts for.
+const ROUNDS: usize = 100;
+
+/// Polls of a client that looks for news because the machine stood still between two calls.
+const STALLS: usize = 2;
+
+/// A token takes 16 of the 1024 bytes of a draw.
+const ATTEMPTS_PER_DRAW: usize = 64;
+
+/// The environment variable that makes the test binary the program under trace.
+const NODES: &str = "REDBOLT_TRACED_NODES";
+
+/// What a line of the trace that names a phase has in it.
+const PHASE: &str = "phase: ";
+
+const PATIENCE: Duration = Duration::from_secs(60);
