@@ -16,13 +16,18 @@ use super::script::Loaded;
 use super::time::Nanos;
 use super::vote::Cause;
 
-/// A request, as far as its answer has to be understood.
+/// A request, as far as its answer has to be understood. `by_text`: a script went as its text, so
+/// that a node which says `NOSCRIPT` is not sent it once more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
-    Ask(ClaimId),
+    Ask {
+        claim: ClaimId,
+        by_text: bool,
+    },
     Extend {
         claim: ClaimId,
         round: u32,
+        by_text: bool,
     },
     Greet(Step),
     Kill,
@@ -31,7 +36,10 @@ pub(super) enum Request {
         lock: LockId,
         round: u32,
     },
-    Undo(ClaimId),
+    Undo {
+        claim: ClaimId,
+        by_text: bool,
+    },
     ViewTtl(ViewId),
     ViewValue(ViewId),
 }

@@ -95,3 +95,21 @@ fn several_requests_under_way_are_all_mended() {
     }
     assert_eq!(world.kept(0), (0, 0));
 }
+
+/// A node that does not know a script by its text either is not asked at wire speed.
+#[test]
+fn a_node_that_never_knows_a_script_is_asked_with_pauses() {
+    let mut world = World::new(1).warm();
+    world.servers[0].delay = ms(1).as_nanos() as u64;
+    world.answer(0, |args| args[0].starts_with(b"EVAL").then(|| error("NOSCRIPT none")).flatten());
+    let id = world.lock(b"job", secs(10));
+    world.run(ms(10));
+    world.extend(id, secs(10));
+    world.run(ms(100));
+    let extensions = world.count("extend") + world.count("extend sha");
+    assert!(extensions <= 2, "{extensions} extensions");
+    world.release(id);
+    world.run(secs(5));
+    let undos = world.count("undo") + world.count("undo sha");
+    assert!((5..30).contains(&undos), "{undos} undos in 5 s");
+}

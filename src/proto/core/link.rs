@@ -99,11 +99,11 @@ impl Core {
         let cause = self.node(node).cause;
         for (request, untouched) in pipeline.into_requests() {
             match request {
-                Request::Ask(claim) => self.ask_unanswered(node, claim, untouched, now),
-                Request::Extend { claim, round } => {
+                Request::Ask { claim, .. } => self.ask_unanswered(node, claim, untouched, now),
+                Request::Extend { claim, round, .. } => {
                     self.extension_vote(node, claim, round, Vote::Fail(cause), now);
                 }
-                Request::Undo(claim) => {
+                Request::Undo { claim, .. } => {
                     if let Some(claim) = self.claims.find_mut(claim.0) {
                         claim.undoing.remove(node);
                     }
@@ -216,13 +216,13 @@ impl Core {
         node.cause = cause;
         node.tried = true;
         node.link = Link::Leaving { until };
-        let asked: Vec<_> = node
-            .pipeline
-            .requests()
-            .filter_map(
-                |request| if let Request::Ask(claim) = request { Some(*claim) } else { None },
-            )
-            .collect();
+        let asked: Vec<_> =
+            node.pipeline
+                .requests()
+                .filter_map(|request| {
+                    if let Request::Ask { claim, .. } = request { Some(*claim) } else { None }
+                })
+                .collect();
         self.changed.insert(id);
         self.arm(until);
         for claim_id in asked {
