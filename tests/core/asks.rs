@@ -2,7 +2,7 @@
 
 use redbolt::proto::{Ask, Cause, Event, Verdict, Vote, Wait, Why};
 
-use crate::world::{World, ms, secs};
+use crate::world::{World, error, ms, secs};
 
 #[test]
 fn a_majority_grants_and_late_grants_take_part() {
@@ -203,4 +203,25 @@ fn cuts_change_nothing() {
         assert_eq!(world.holders(b"job"), [false; 3], "chunk {chunk}");
         assert_eq!(world.kept(0), (0, 0), "chunk {chunk}");
     }
+}
+
+/// A node that becomes a replica is left; what was not written to it by then needs no undo.
+#[test]
+fn an_ask_is_withdrawn_from_a_node_that_is_left() {
+    let mut world = World::new(3).warm();
+    world.servers[2].delay = ms(10).as_nanos() as u64;
+    world.answer(2, |args| (args[0] == b"SET").then(|| error("READONLY no")).flatten());
+    let first = world.lock(b"job", secs(10));
+    world.servers[2].window = 0;
+    let second = world.lock(b"other", secs(10));
+    world.run(ms(30));
+    world.servers[2].window = usize::MAX;
+    world.run(ms(5));
+    assert!(world.is_granted(first) && world.is_granted(second));
+    let token = |ran: &crate::world::Ran| ran.token().to_vec();
+    let others = world.log.iter().find(|ran| ran.words[1] == b"other").map(token).unwrap();
+    world.run(ms(15));
+    let told = world.log.iter().filter(|ran| ran.node == 2 && (ran.is_ask() || ran.is_undo()));
+    assert!(told.clone().count() >= 1);
+    assert!(told.into_iter().all(|ran| ran.token() != others), "nothing was written about it");
 }

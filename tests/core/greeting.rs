@@ -209,3 +209,21 @@ fn a_restarted_server_is_greeted_again() {
     let id = world.lock(b"job", secs(10));
     assert!(world.is_granted(id));
 }
+
+/// One server behind two addresses must not count twice for an extension either.
+#[test]
+fn an_extension_in_the_flight_of_a_refused_greeting_is_no_vote() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(10));
+    world.stop(2);
+    world.cut(0, 1, Written::Runs);
+    spoil(&mut world, 1, b"server", bulk(&format!("run_id:{:040}\r\n", 0)));
+    world.servers[1].delay = ms(10).as_nanos() as u64;
+    world.log.clear();
+    world.run_until(secs(1), |world| world.count("info") > 0);
+    world.extend(id, secs(20));
+    world.run(ms(100));
+    assert!(world.ran(1).contains(&"extend"), "it rode along");
+    assert!(!world.outcomes(id).contains(&Event::Extended(id)), "one of three is no quorum");
+    assert!(matches!(world.outcomes(id)[..], [Event::Granted(_), Event::NotExtended(..)]));
+}

@@ -146,6 +146,10 @@ impl Core {
         now: Now,
     ) {
         self.forget_scripts_on(id, answer);
+        // Those that were under way when the node was refused have failed already.
+        if matches!(self.node(id).link, Link::Leaving { .. }) {
+            return;
+        }
         let vote = match answer {
             Count::NoScript => return self.resend_extension(id, claim, round, now),
             Count::Fail(Cause::WrongType) | Count::Of(0) => Vote::Deny,

@@ -216,24 +216,31 @@ impl Core {
         node.cause = cause;
         node.tried = true;
         node.link = Link::Leaving { until };
-        let asked: Vec<_> =
-            node.pipeline
-                .requests()
-                .filter_map(|request| {
-                    if let Request::Ask { claim, .. } = request { Some(*claim) } else { None }
-                })
-                .collect();
+        let due: Vec<_> = node.pipeline.requests().copied().collect();
         self.changed.insert(id);
         self.arm(until);
-        for claim_id in asked {
-            if let Some(claim) = self.claims.find_mut(claim_id.0) {
-                claim.owed.insert(id);
+        for request in due {
+            match request {
+                Request::Ask { claim, .. } => self.disown(id, claim, now),
+                Request::Extend { claim, round, .. } => {
+                    self.extension_vote(id, claim, round, Vote::Fail(cause), now);
+                }
+                _ => {}
             }
-            self.vote_failed(id, claim_id, now);
         }
         self.fail_queued(id, now);
         self.send_owed(id, now);
         self.leave_if_idle(id, now);
+    }
+
+    /// An ask that is under way to a node which is no voter.
+    fn disown(&mut self, node: NodeId, id: ClaimId, now: Now) {
+        if !self.withdraw(node, id)
+            && let Some(claim) = self.claims.find_mut(id.0)
+        {
+            claim.owed.insert(node);
+        }
+        self.vote_failed(node, id, now);
     }
 
     /// Closes a link that is being left once nothing is due on it.

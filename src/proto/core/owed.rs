@@ -48,7 +48,7 @@ impl Core {
     }
 
     /// Takes back an ask of which no byte reached the socket.
-    fn withdraw(&mut self, node: NodeId, id: ClaimId) -> bool {
+    pub(super) fn withdraw(&mut self, node: NodeId, id: ClaimId) -> bool {
         let gone = self
             .node_mut(node)
             .pipeline
