@@ -74,7 +74,7 @@ impl Link {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Identity {
     pub(super) run_id: RunId,
-    pub(super) client_id: Option<u64>,
+    pub(super) client_id: u64,
 }
 
 pub(super) struct Node {
@@ -88,7 +88,12 @@ pub(super) struct Node {
     /// AUTH and SELECT have succeeded here with these settings, or are not needed.
     pub(super) proven: bool,
     /// Of the last connection that was greeted.
+    pub(super) run_id: Option<RunId>,
+    /// Of the present connection, once it was greeted.
     pub(super) identity: Option<Identity>,
+    /// Of the dead connection that all asks are in which may yet run here; `None` if there are
+    /// several, or if it told no name.
+    pub(super) haunted: Option<Identity>,
     /// Links lost since the last one that was ready.
     pub(super) failures: u32,
     /// Whether a link was ever tried to the end, so that `cause` says something.
@@ -116,7 +121,9 @@ impl Node {
             greeting: Greeting::default(),
             loaded: Loaded::default(),
             proven: !must_be_proven,
+            run_id: None,
             identity: None,
+            haunted: None,
             failures: 0,
             tried: false,
             cause: Cause::default(),
@@ -135,6 +142,7 @@ impl Node {
         self.decoder = Decoder::new(reply_limits());
         self.greeting = Greeting::default();
         self.loaded = Loaded::default();
+        self.identity = None;
         self.owed_at = Nanos::NEVER;
     }
 

@@ -125,3 +125,30 @@ fn the_second_undo_keeps_its_timer() {
     assert_eq!(world.holders(b"job"), [false; 3]);
     assert_eq!(world.kept(0), (0, 0));
 }
+
+/// The kill must name the connection that the ghost is in: here that is one which died before its
+/// greeting told its id.
+#[test]
+fn a_kill_of_another_connection_lays_no_ghost() {
+    let mut world = World::new(3).warm();
+    world.cut(0, 2, Written::Runs);
+    for node in 0..3 {
+        world.pause(node);
+    }
+    world.run(ms(30));
+    for node in [0, 1] {
+        world.set(node, b"job", b"theirs", 60_000);
+    }
+    world.lock(b"job", TTL);
+    world.cut(0, 2, Written::Haunts);
+    for node in 0..3 {
+        world.resume(node);
+    }
+    world.run(secs(2));
+    assert_eq!(world.kept(0), (0, 1), "the undo will be sent again");
+    world.free_ghosts();
+    assert_eq!(world.holders(b"job"), [true; 3]);
+    world.run(secs(9));
+    assert_eq!(world.holders(b"job"), [true, true, false]);
+    assert_eq!(world.kept(0), (0, 0));
+}

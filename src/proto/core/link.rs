@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Core;
 use crate::proto::claim::ClaimId;
 use crate::proto::event::LinkOp;
-use crate::proto::greeting::{Greeting, Step};
+use crate::proto::greeting::{Greeting, RunId, Step};
 use crate::proto::node::{Identity, Link, Request};
 use crate::proto::nodes::{LinkId, NodeId};
 use crate::proto::pipeline::Pipeline;
@@ -88,10 +88,17 @@ impl Core {
         node.failures = node.failures.saturating_add(1);
         node.tried = true;
         let pipeline = std::mem::replace(&mut node.pipeline, Pipeline::new());
+        let identity = node.identity;
         node.reset_connection();
         self.changed.insert(id);
         self.arm(retry_at);
+        let ghosts = self.ghosts(id);
         self.unanswered(id, pipeline, now);
+        if ghosts == 0 {
+            self.node_mut(id).haunted = identity;
+        } else if self.ghosts(id) > ghosts {
+            self.node_mut(id).haunted = None;
+        }
         self.fail_queued(id, now);
     }
 
@@ -158,7 +165,10 @@ impl Core {
             let words = format!("it is node {}", twin.index() + 1);
             self.node_mut(id).detail = Some((Cause::SameServer, words));
         } else if let Some(run_id) = greeting.run_id {
-            self.lay_old_connection(id, Identity { run_id, client_id: greeting.client_id }, now);
+            self.lay_old_connection(id, run_id, now);
+            let node = self.node_mut(id);
+            node.run_id = Some(run_id);
+            node.identity = greeting.client_id.map(|client_id| Identity { run_id, client_id });
         }
         match greeting.refused.or_else(|| twin.map(|_| Cause::SameServer)) {
             Some(cause) => {
@@ -188,22 +198,19 @@ impl Core {
     /// Another node that turned out to be the same server process.
     fn twin(&self, id: NodeId, greeting: &Greeting) -> Option<NodeId> {
         let run_id = greeting.run_id?;
-        self.config.node_ids().find(|&other| {
-            other != id && self.node(other).identity.is_some_and(|known| known.run_id == run_id)
-        })
+        self.config.node_ids().find(|&other| other != id && self.node(other).run_id == Some(run_id))
     }
 
     /// Bytes in a dead connection may run after an undo on this one. Where the server is certainly
     /// the same process, it is told to drop that connection first; ids of another process would be
     /// those of strangers.
-    fn lay_old_connection(&mut self, id: NodeId, new: Identity, now: Now) {
-        let haunted = self.is_haunted(id);
+    fn lay_old_connection(&mut self, id: NodeId, run_id: RunId, now: Now) {
+        let haunted = self.ghosts(id) > 0;
         let node = &mut self.nodes[id.index()];
-        let old = node.identity.replace(new).filter(|old| old.run_id == new.run_id);
-        if let Some(client_id) = old.and_then(|old| old.client_id).filter(|_| haunted) {
+        if let Some(old) = node.haunted.filter(|old| haunted && old.run_id == run_id) {
             node.pipeline.push(Request::Kill, now.boot, |out| {
                 let kill = crate::resp::command(out, 4).arg(b"CLIENT").arg(b"KILL").arg(b"ID");
-                let _ = kill.int(client_id);
+                let _ = kill.int(old.client_id);
             });
         }
     }

@@ -140,11 +140,12 @@ impl Core {
         (0..self.claims.capacity()).filter_map(|at| self.claims.find(self.claims.at(at)?)).any(owes)
     }
 
-    /// Whether an ask may still run out of a connection to this node that has died.
-    pub(super) fn is_haunted(&self, node: NodeId) -> bool {
+    /// How many asks may still run out of connections to this node that have died.
+    pub(super) fn ghosts(&self, node: NodeId) -> usize {
         (0..self.claims.capacity())
             .filter_map(|at| self.claims.find(self.claims.at(at)?))
-            .any(|claim| claim.ghosts.contains(node))
+            .filter(|claim| claim.ghosts.contains(node))
+            .count()
     }
 
     /// The node has closed the dead connection: what it had not read will never run.
