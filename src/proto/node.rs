@@ -16,13 +16,18 @@ use super::script::Loaded;
 use super::time::Nanos;
 use super::vote::Cause;
 
-/// A request, as far as its answer has to be understood.
+/// A request, as far as its answer has to be understood. `by_text`: a script went as its text, so
+/// that a node which says `NOSCRIPT` is not sent it once more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
-    Ask(ClaimId),
+    Ask {
+        claim: ClaimId,
+        by_text: bool,
+    },
     Extend {
         claim: ClaimId,
         round: u32,
+        by_text: bool,
     },
     Greet(Step),
     Kill,
@@ -31,7 +36,10 @@ pub(super) enum Request {
         lock: LockId,
         round: u32,
     },
-    Undo(ClaimId),
+    Undo {
+        claim: ClaimId,
+        by_text: bool,
+    },
     ViewTtl(ViewId),
     ViewValue(ViewId),
 }
@@ -71,7 +79,7 @@ impl Link {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Identity {
     pub(super) run_id: RunId,
-    pub(super) client_id: Option<u64>,
+    pub(super) client_id: u64,
 }
 
 pub(super) struct Node {
@@ -85,7 +93,12 @@ pub(super) struct Node {
     /// AUTH and SELECT have succeeded here with these settings, or are not needed.
     pub(super) proven: bool,
     /// Of the last connection that was greeted.
+    pub(super) run_id: Option<RunId>,
+    /// Of the present connection, once it was greeted.
     pub(super) identity: Option<Identity>,
+    /// Of the dead connection that all asks are in which may yet run here; `None` if there are
+    /// several, or if it told no name.
+    pub(super) haunted: Option<Identity>,
     /// Links lost since the last one that was ready.
     pub(super) failures: u32,
     /// Whether a link was ever tried to the end, so that `cause` says something.
@@ -113,7 +126,9 @@ impl Node {
             greeting: Greeting::default(),
             loaded: Loaded::default(),
             proven: !must_be_proven,
+            run_id: None,
             identity: None,
+            haunted: None,
             failures: 0,
             tried: false,
             cause: Cause::default(),
@@ -132,6 +147,7 @@ impl Node {
         self.decoder = Decoder::new(reply_limits());
         self.greeting = Greeting::default();
         self.loaded = Loaded::default();
+        self.identity = None;
         self.owed_at = Nanos::NEVER;
     }
 

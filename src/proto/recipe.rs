@@ -84,6 +84,11 @@ impl Command {
         }
     }
 
+    /// Whether the command would now be sent as a script's text.
+    pub(super) fn goes_by_text(self, loaded: Loaded) -> bool {
+        matches!(self, Self::Run(script) if !loaded.contains(script))
+    }
+
     /// What the answer to an ask means; `None` if it is no answer to it.
     #[inline]
     pub(super) fn vote(self, answer: Token<'_>) -> Option<Answer> {
@@ -117,6 +122,16 @@ pub(super) enum Count {
     NoScript,
     /// How many keys, or for an extension: 1 for done, 0 for gone.
     Of(i64),
+}
+
+impl Count {
+    /// `NOSCRIPT` to a script's text is a server's error like any other.
+    pub(super) fn after_text(self, by_text: bool) -> Self {
+        match self {
+            Self::NoScript if by_text => Self::Fail(Cause::ServerError),
+            other => other,
+        }
+    }
 }
 
 /// Reads the answer to an extension or an undo; `None` if it is no answer to either.

@@ -52,9 +52,11 @@ impl Core {
             self.note(id, due.request, text);
         }
         match due.request {
-            Request::Ask(claim) => self.ask_answered(id, claim, token, now)?,
-            Request::Extend { claim, round } => {
-                let answer = count(token).ok_or(Mistyped)?;
+            Request::Ask { claim, by_text } => {
+                self.ask_answered(id, claim, by_text, token, now)?;
+            }
+            Request::Extend { claim, round, by_text } => {
+                let answer = count(token).ok_or(Mistyped)?.after_text(by_text);
                 self.extension_answered(id, claim, round, answer, now);
             }
             Request::Greet(step) => self.greet(id, step, token, now)?,
@@ -68,8 +70,8 @@ impl Core {
                 Token::Error(_) => {}
                 _ => return Err(Mistyped),
             },
-            Request::Undo(claim) => {
-                let answer = count(token).ok_or(Mistyped)?;
+            Request::Undo { claim, by_text } => {
+                let answer = count(token).ok_or(Mistyped)?.after_text(by_text);
                 self.forget_scripts_on(id, answer);
                 self.undo_answered(id, claim, answer, now);
             }
@@ -97,6 +99,7 @@ impl Core {
         &mut self,
         id: NodeId,
         claim_id: ClaimId,
+        by_text: bool,
         token: Token<'_>,
         now: Now,
     ) -> Result<(), Mistyped> {
@@ -105,7 +108,7 @@ impl Core {
         let vote = match claim.recipe.ask.vote(token).ok_or(Mistyped)? {
             Answer::NoScript => {
                 self.node_mut(id).loaded.forget_all();
-                if self.is_asking(claim_id) && self.node(id).link.takes_asks() {
+                if !by_text && self.is_asking(claim_id) && self.node(id).link.takes_asks() {
                     self.send_ask(id, claim_id, now);
                     return Ok(());
                 }
@@ -143,6 +146,10 @@ impl Core {
         now: Now,
     ) {
         self.forget_scripts_on(id, answer);
+        // Those that were under way when the node was refused have failed already.
+        if matches!(self.node(id).link, Link::Leaving { .. }) {
+            return;
+        }
         let vote = match answer {
             Count::NoScript => return self.resend_extension(id, claim, round, now),
             Count::Fail(Cause::WrongType) | Count::Of(0) => Vote::Deny,

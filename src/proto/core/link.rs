@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Core;
 use crate::proto::claim::ClaimId;
 use crate::proto::event::LinkOp;
-use crate::proto::greeting::{Greeting, Step};
+use crate::proto::greeting::{Greeting, RunId, Step};
 use crate::proto::node::{Identity, Link, Request};
 use crate::proto::nodes::{LinkId, NodeId};
 use crate::proto::pipeline::Pipeline;
@@ -100,10 +100,17 @@ impl Core {
         node.failures = node.failures.saturating_add(1);
         node.tried = true;
         let pipeline = std::mem::replace(&mut node.pipeline, Pipeline::new());
+        let identity = node.identity;
         node.reset_connection();
         self.changed.insert(id);
         self.arm(retry_at);
+        let ghosts = self.ghosts(id);
         self.unanswered(id, pipeline, now);
+        if ghosts == 0 {
+            self.node_mut(id).haunted = identity;
+        } else if self.ghosts(id) > ghosts {
+            self.node_mut(id).haunted = None;
+        }
         self.fail_queued(id, now);
         self.settle_releases(now);
     }
@@ -112,11 +119,11 @@ impl Core {
         let cause = self.node(node).cause;
         for (request, untouched) in pipeline.into_requests() {
             match request {
-                Request::Ask(claim) => self.ask_unanswered(node, claim, untouched, now),
-                Request::Extend { claim, round } => {
+                Request::Ask { claim, .. } => self.ask_unanswered(node, claim, untouched, now),
+                Request::Extend { claim, round, .. } => {
                     self.extension_vote(node, claim, round, Vote::Fail(cause), now);
                 }
-                Request::Undo(claim) => {
+                Request::Undo { claim, .. } => {
                     if let Some(claim) = self.claims.find_mut(claim.0) {
                         claim.undoing.remove(node);
                     }
@@ -172,7 +179,10 @@ impl Core {
             let words = format!("it is node {}", twin.index() + 1);
             self.node_mut(id).detail = Some((Cause::SameServer, words));
         } else if let Some(run_id) = greeting.run_id {
-            self.lay_old_connection(id, Identity { run_id, client_id: greeting.client_id }, now);
+            self.lay_old_connection(id, run_id, now);
+            let node = self.node_mut(id);
+            node.run_id = Some(run_id);
+            node.identity = greeting.client_id.map(|client_id| Identity { run_id, client_id });
         }
         match greeting.refused.or_else(|| twin.map(|_| Cause::SameServer)) {
             Some(cause) => {
@@ -203,22 +213,19 @@ impl Core {
     /// Another node that turned out to be the same server process.
     fn twin(&self, id: NodeId, greeting: &Greeting) -> Option<NodeId> {
         let run_id = greeting.run_id?;
-        self.config.node_ids().find(|&other| {
-            other != id && self.node(other).identity.is_some_and(|known| known.run_id == run_id)
-        })
+        self.config.node_ids().find(|&other| other != id && self.node(other).run_id == Some(run_id))
     }
 
     /// Bytes in a dead connection may run after an undo on this one. Where the server is certainly
     /// the same process, it is told to drop that connection first; ids of another process would be
     /// those of strangers.
-    fn lay_old_connection(&mut self, id: NodeId, new: Identity, now: Now) {
-        let haunted = self.is_haunted(id);
+    fn lay_old_connection(&mut self, id: NodeId, run_id: RunId, now: Now) {
+        let haunted = self.ghosts(id) > 0;
         let node = &mut self.nodes[id.index()];
-        let old = node.identity.replace(new).filter(|old| old.run_id == new.run_id);
-        if let Some(client_id) = old.and_then(|old| old.client_id).filter(|_| haunted) {
+        if let Some(old) = node.haunted.filter(|old| haunted && old.run_id == run_id) {
             node.pipeline.push(Request::Kill, now.boot, |out| {
                 let kill = crate::resp::command(out, 4).arg(b"CLIENT").arg(b"KILL").arg(b"ID");
-                let _ = kill.int(client_id);
+                let _ = kill.int(old.client_id);
             });
         }
     }
@@ -231,24 +238,31 @@ impl Core {
         node.cause = cause;
         node.tried = true;
         node.link = Link::Leaving { until };
-        let asked: Vec<_> = node
-            .pipeline
-            .requests()
-            .filter_map(
-                |request| if let Request::Ask(claim) = request { Some(*claim) } else { None },
-            )
-            .collect();
+        let due: Vec<_> = node.pipeline.requests().copied().collect();
         self.changed.insert(id);
         self.arm(until);
-        for claim_id in asked {
-            if let Some(claim) = self.claims.find_mut(claim_id.0) {
-                claim.owed.insert(id);
+        for request in due {
+            match request {
+                Request::Ask { claim, .. } => self.disown(id, claim, now),
+                Request::Extend { claim, round, .. } => {
+                    self.extension_vote(id, claim, round, Vote::Fail(cause), now);
+                }
+                _ => {}
             }
-            self.vote_failed(id, claim_id, now);
         }
         self.fail_queued(id, now);
         self.send_owed(id, now);
         self.leave_if_idle(id, now);
+    }
+
+    /// An ask that is under way to a node which is no voter.
+    fn disown(&mut self, node: NodeId, id: ClaimId, now: Now) {
+        if !self.withdraw(node, id)
+            && let Some(claim) = self.claims.find_mut(id.0)
+        {
+            claim.owed.insert(node);
+        }
+        self.vote_failed(node, id, now);
     }
 
     /// Closes a link that is being left once nothing is due on it.

@@ -48,8 +48,11 @@ impl Core {
     }
 
     /// Takes back an ask of which no byte reached the socket.
-    fn withdraw(&mut self, node: NodeId, id: ClaimId) -> bool {
-        let gone = self.node_mut(node).pipeline.withdraw(|&request| request == Request::Ask(id));
+    pub(super) fn withdraw(&mut self, node: NodeId, id: ClaimId) -> bool {
+        let gone = self
+            .node_mut(node)
+            .pipeline
+            .withdraw(|&request| matches!(request, Request::Ask { claim, .. } if claim == id));
         if gone && let Some(claim) = self.claims.find_mut(id.0) {
             claim.seen.remove(node);
         }
@@ -63,8 +66,9 @@ impl Core {
             return;
         }
         claim.undoing.insert(node_id);
+        let by_text = claim.recipe.undo.goes_by_text(node.loaded);
         let (loaded, digests) = (&mut node.loaded, &self.digests);
-        node.pipeline.push(Request::Undo(id), now.boot, |out| {
+        node.pipeline.push(Request::Undo { claim: id, by_text }, now.boot, |out| {
             claim.recipe.undo.encode(out, &claim.arguments(None), loaded, digests);
         });
         self.arm(now.boot + self.config.settings.dead_after);
@@ -136,11 +140,12 @@ impl Core {
         (0..self.claims.capacity()).filter_map(|at| self.claims.find(self.claims.at(at)?)).any(owes)
     }
 
-    /// Whether an ask may still run out of a connection to this node that has died.
-    pub(super) fn is_haunted(&self, node: NodeId) -> bool {
+    /// How many asks may still run out of connections to this node that have died.
+    pub(super) fn ghosts(&self, node: NodeId) -> usize {
         (0..self.claims.capacity())
             .filter_map(|at| self.claims.find(self.claims.at(at)?))
-            .any(|claim| claim.ghosts.contains(node))
+            .filter(|claim| claim.ghosts.contains(node))
+            .count()
     }
 
     /// The node has closed the dead connection: what it had not read will never run.

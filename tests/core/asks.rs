@@ -1,0 +1,227 @@
+//! Asking and undoing: which nodes count, and which have to hear that it is over.
+
+use redbolt::proto::{Ask, Cause, Event, Verdict, Vote, Wait, Why};
+
+use crate::world::{World, error, ms, secs};
+
+#[test]
+fn a_majority_grants_and_late_grants_take_part() {
+    let mut world = World::new(5).warm();
+    world.servers[3].delay = ms(40).as_nanos() as u64;
+    world.servers[4].delay = ms(200).as_nanos() as u64;
+    let id = world.lock(b"job", secs(10));
+    assert!(world.is_granted(id), "without waiting for the slow ones");
+    assert_eq!(world.holders(b"job"), [true, true, true, false, false]);
+    world.run(ms(500));
+    assert_eq!(world.core().votes(id).unwrap().grants().len(), 5);
+
+    world.stop(0);
+    world.stop(1);
+    world.extend(id, secs(20));
+    world.run(ms(500));
+    assert!(!world.outcomes(id).contains(&Event::Extended(id)), "two answer too late");
+    for node in [3, 4] {
+        world.servers[node].delay = 0;
+    }
+    world.extend(id, secs(20));
+    assert!(world.outcomes(id).contains(&Event::Extended(id)), "the late grants make the quorum");
+
+    world.release(id);
+    assert_eq!(world.holders(b"job")[2..], [false; 3]);
+}
+
+#[test]
+fn a_release_reaches_a_grant_that_is_still_to_come() {
+    let mut world = World::new(3).warm();
+    world.pause(2);
+    let id = world.lock(b"job", secs(10));
+    world.release(id);
+    assert!(
+        matches!(world.outcomes(id)[..], [Event::Granted(_), Event::Released(_, c)] if c.nodes == 2)
+    );
+    world.resume(2);
+    assert_eq!(world.ran(2), ["ask", "undo"]);
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+#[test]
+fn the_undo_reaches_whoever_denied_or_was_late() {
+    let mut world = World::new(5).warm();
+    for node in [0, 1] {
+        world.set(node, b"job", b"theirs", 60_000);
+    }
+    world.pause(2);
+    let id = world.lock(b"job", secs(10));
+    world.run(ms(60));
+    let refusal = match world.outcomes(id)[..] {
+        [Event::Refused(_, refusal)] => refusal,
+        ref other => panic!("{other:?}"),
+    };
+    assert_eq!((refusal.why, refusal.votes.verdict()), (Why::Contended, Verdict::Contended));
+    let votes: Vec<_> = (0..5).map(|n| refusal.votes.of(world.node(n)).unwrap()).collect();
+    let (deny, grant) = (Vote::Deny, Vote::Grant);
+    assert_eq!(votes, [deny, deny, Vote::Fail(Cause::NoAnswer), grant, grant]);
+    for node in [0, 1, 3, 4] {
+        assert_eq!(world.ran(node), ["ask", "undo"], "node {node}");
+    }
+    assert_eq!(world.kept(0), (0, 1), "the silent one owes");
+    world.resume(2);
+    assert_eq!(world.ran(2), ["ask", "undo"]);
+    assert_eq!(world.holders(b"job"), [true, true, false, false, false], "theirs alone is left");
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+#[test]
+fn an_ask_is_withdrawn_while_no_byte_of_it_was_written() {
+    let mut world = World::new(3).warm();
+    for node in [0, 1] {
+        world.set(node, b"job", b"theirs", 60_000);
+    }
+    world.servers[2].window = 0;
+    world.lock(b"job", secs(10));
+    assert_eq!(world.kept(0), (0, 0), "nothing is owed");
+    world.servers[2].window = usize::MAX;
+    world.run(ms(100));
+    assert_eq!(world.ran(2), [""; 0]);
+}
+
+#[test]
+fn an_ask_that_was_begun_is_finished_and_undone() {
+    let mut world = World::new(3).warm();
+    for node in [0, 1] {
+        world.set(node, b"job", b"theirs", 60_000);
+    }
+    world.servers[2].window = 1;
+    world.lock(b"job", secs(10));
+    assert_eq!(world.kept(0), (0, 1));
+    world.servers[2].window = usize::MAX;
+    world.run(ms(100));
+    assert_eq!(world.ran(2), ["ask", "undo"]);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+#[test]
+fn an_ask_that_waits_for_a_link_is_never_sent_once_it_is_over() {
+    let mut world = World::new(3);
+    world.servers[2].delay = ms(30).as_nanos() as u64;
+    let id = world.lock(b"job", secs(10));
+    assert!(world.is_granted(id));
+    world.release(id);
+    world.run(secs(1));
+    assert!(
+        world.ran(2).iter().all(|kind| ["client", "info"].contains(kind)),
+        "{:?}",
+        world.ran(2)
+    );
+}
+
+#[test]
+fn a_link_that_comes_up_late_is_asked_for_a_lock_that_is_held() {
+    let mut world = World::new(3);
+    world.servers[2].delay = ms(30).as_nanos() as u64;
+    let id = world.lock(b"job", secs(10));
+    world.run(secs(1));
+    assert_eq!(world.holders(b"job"), [true; 3]);
+    assert_eq!(world.core().votes(id).unwrap().grants().len(), 3);
+}
+
+#[test]
+fn every_attempt_has_a_token_of_its_own() {
+    let mut world = World::new(3).warm();
+    for node in 0..3 {
+        world.set(node, b"job", b"theirs", 700);
+    }
+    let id = world.wait_for(b"job", secs(10));
+    world.run(secs(2));
+    assert!(world.is_granted(id));
+    let mut tokens: Vec<_> =
+        world.log.iter().filter(|ran| ran.is_ask()).map(|ran| (ran.node, ran.token())).collect();
+    let asks = tokens.len();
+    assert!(asks > 3 * 3, "{asks} asks");
+    tokens.sort();
+    tokens.dedup();
+    assert_eq!(tokens.len(), asks, "no node saw a token twice");
+    tokens.dedup_by_key(|&mut (_, token)| token);
+    assert!(tokens.iter().all(|(_, token)| token.len() == 32));
+}
+
+#[test]
+fn a_lock_on_many_keys_is_all_or_nothing() {
+    let mut world = World::new(3).warm();
+    for node in 0..3 {
+        world.set(node, b"b", b"theirs", 400);
+    }
+    let ask = Ask::new(b"a").and(b"b").and(b"c").ttl(secs(10));
+    let id = world.acquire(0, &ask, &[b"a", b"b", b"c"]);
+    let refusal = match world.outcomes(id)[..] {
+        [Event::Refused(_, refusal)] => refusal,
+        ref other => panic!("{other:?}"),
+    };
+    assert_eq!((refusal.why, refusal.remaining), (Why::Contended, Some(ms(400))));
+    assert_eq!((world.holders(b"a"), world.holders(b"c")), (vec![false; 3], vec![false; 3]));
+    assert_eq!(world.count("pttl"), 0, "the denial has told it");
+
+    let id = world.acquire(0, &ask.wait(Wait::Forever), &[b"a", b"b", b"c"]);
+    world.run(secs(1));
+    assert!(world.is_granted(id));
+    world.release(id);
+    for key in [b"a", b"b", b"c"] {
+        assert_eq!(world.holders(key), [false; 3]);
+    }
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+#[test]
+fn grants_that_come_when_nothing_is_left_are_refused_and_undone() {
+    let mut world = World::with(3, 1, |settings| settings.answer_within = secs(5)).warm();
+    for server in &mut world.servers {
+        server.delay = ms(50).as_nanos() as u64;
+    }
+    let id = world.lock(b"job", ms(100));
+    world.run(ms(300));
+    assert!(matches!(world.outcomes(id)[..], [Event::Refused(_, r)] if r.why == Why::Expired));
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    for node in 0..3 {
+        assert_eq!(world.ran(node), ["ask", "undo"]);
+    }
+}
+
+/// However the bytes are cut, the same things happen.
+#[test]
+fn cuts_change_nothing() {
+    for chunk in 1..60 {
+        let mut world = World::new(3).warm();
+        world.cut_bytes(chunk, chunk as u64);
+        let id = world.lock(b"job", secs(10));
+        assert!(world.is_granted(id), "chunk {chunk}");
+        world.extend(id, secs(20));
+        assert!(world.outcomes(id).contains(&Event::Extended(id)), "chunk {chunk}");
+        world.cut(0, 1, crate::world::Written::Runs);
+        world.run(secs(1));
+        world.release(id);
+        assert_eq!(world.holders(b"job"), [false; 3], "chunk {chunk}");
+        assert_eq!(world.kept(0), (0, 0), "chunk {chunk}");
+    }
+}
+
+/// A node that becomes a replica is left; what was not written to it by then needs no undo.
+#[test]
+fn an_ask_is_withdrawn_from_a_node_that_is_left() {
+    let mut world = World::new(3).warm();
+    world.servers[2].delay = ms(10).as_nanos() as u64;
+    world.answer(2, |args| (args[0] == b"SET").then(|| error("READONLY no")).flatten());
+    let first = world.lock(b"job", secs(10));
+    world.servers[2].window = 0;
+    let second = world.lock(b"other", secs(10));
+    world.run(ms(30));
+    world.servers[2].window = usize::MAX;
+    world.run(ms(5));
+    assert!(world.is_granted(first) && world.is_granted(second));
+    let token = |ran: &crate::world::Ran| ran.token().to_vec();
+    let others = world.log.iter().find(|ran| ran.words[1] == b"other").map(token).unwrap();
+    world.run(ms(15));
+    let told = world.log.iter().filter(|ran| ran.node == 2 && (ran.is_ask() || ran.is_undo()));
+    assert!(told.clone().count() >= 1);
+    assert!(told.into_iter().all(|ran| ran.token() != others), "nothing was written about it");
+}

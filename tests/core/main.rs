@@ -1,0 +1,10 @@
+//! The protocol core against model nodes in virtual time, through its public face only. No socket,
+//! no thread and no clock: a failure is the same on every machine.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod asks;
+mod ghosts;
+mod greeting;
+mod owed;
+mod scripts;
+mod world;

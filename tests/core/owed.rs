@@ -1,0 +1,163 @@
+//! What is owed: a release or an undo goes on until the node has confirmed it, or its key is over.
+
+use redbolt::proto::{Cause, Event, NodeState};
+use redbolt_node::Memory;
+
+use crate::world::{Accept, World, Written, bulk, error, ms, secs};
+
+fn scripts_fail(world: &mut World, node: usize, text: &'static str) {
+    world.answer(node, move |args| args[0].starts_with(b"EVAL").then(|| error(text)).flatten());
+}
+
+/// A lock on all three nodes, whose release the last one did not confirm.
+fn owing() -> World {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(20));
+    scripts_fail(&mut world, 2, "NOREPLICAS Not enough good replicas to write.");
+    world.release(id);
+    world
+}
+
+#[test]
+fn an_error_is_no_confirmation() {
+    for text in [
+        "NOREPLICAS Not enough good replicas to write.",
+        "MISCONF Redis is configured to save RDB snapshots",
+        "LOADING Redis is loading the dataset in memory",
+        "NOAUTH Authentication required.",
+        "BUSY Redis is busy running a script.",
+        "READONLY You can't write against a read only replica.",
+        "OOM command not allowed when used memory > 'maxmemory'.",
+        "NOPERM this user has no permissions to run the 'eval' command",
+        "WHATEVER",
+    ] {
+        let mut world = World::new(3).warm();
+        let id = world.lock(b"job", secs(20));
+        scripts_fail(&mut world, 2, text);
+        world.release(id);
+        assert!(matches!(world.outcomes(id)[1], Event::Released(_, c) if c.nodes == 2));
+        world.run(secs(5));
+        assert_eq!(world.kept(0), (0, 1), "{text}");
+        assert!(world.core().owes());
+        let undos = world.ran(2).iter().filter(|kind| kind.starts_with("undo")).count();
+        assert!((5..20).contains(&undos), "{text}: {undos} in 5 s");
+        world.servers[2].answer = None;
+        world.run(ms(1_100));
+        assert_eq!(world.holders(b"job"), [false; 3], "{text}");
+        assert_eq!(world.kept(0), (0, 0), "{text}");
+        assert!(!world.core().owes());
+    }
+}
+
+#[test]
+fn it_survives_lost_connections() {
+    let mut world = owing();
+    for _ in 0..5 {
+        world.cut(0, 2, Written::Vanishes);
+        world.run(ms(1_500));
+        assert_eq!(world.kept(0), (0, 1));
+    }
+    world.servers[2].answer = None;
+    world.cut(0, 2, Written::Vanishes);
+    world.run(ms(1_500));
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+#[test]
+fn it_survives_a_restart_with_the_keys() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(20));
+    world.stop(2);
+    world.release(id);
+    assert_eq!(world.kept(0), (0, 1));
+    world.run(secs(3));
+    world.start(2, Memory::Kept);
+    assert_eq!(world.holders(b"job"), [false, false, true]);
+    world.run(ms(1_500));
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+#[test]
+fn a_failed_greeting_still_sends_what_is_owed() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(20));
+    world.stop(2);
+    world.release(id);
+    world.start(2, Memory::Kept);
+    world.answer(2, |args| {
+        (args.get(1) == Some(&&b"replication"[..])).then(|| bulk("role:slave\r\n")).flatten()
+    });
+    world.run(secs(2));
+    let node = world.node(2);
+    assert_eq!(world.core().node_state(node), NodeState::Down(Cause::Replica));
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+#[test]
+fn it_is_forgotten_one_ttl_later() {
+    let mut world = owing();
+    world.run(ms(19_900));
+    assert_eq!(world.kept(0), (0, 1));
+    world.run(ms(101));
+    assert_eq!(world.kept(0), (0, 0));
+    world.log.clear();
+    world.servers[2].answer = None;
+    world.run(secs(5));
+    assert_eq!(world.ran(2), [""; 0], "nothing more is sent");
+}
+
+#[test]
+fn an_extension_that_may_have_run_prolongs_it() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(10));
+    world.run(secs(5));
+    world.extend(id, secs(20));
+    scripts_fail(&mut world, 2, "MISCONF no");
+    world.release(id);
+    world.run(ms(19_900));
+    assert_eq!(world.kept(0), (0, 1));
+    world.run(ms(101));
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+#[test]
+fn a_lost_lock_that_is_never_let_go_is_forgotten_with_its_keys() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(10));
+    world.run(ms(9_999));
+    assert_eq!(world.kept(0), (1, 1));
+    assert!(world.core().loss(id).is_some());
+    world.run(ms(2));
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+#[test]
+fn an_undo_is_not_sent_at_wire_speed() {
+    let mut world = owing();
+    world.log.clear();
+    world.run(secs(10));
+    let undos = world.ran(2).len();
+    assert!((8..25).contains(&undos), "{undos} in 10 s");
+}
+
+#[test]
+fn a_node_that_is_away_is_undone_when_it_is_back() {
+    let mut world = World::new(3).warm();
+    for node in [0, 1] {
+        world.set(node, b"job", b"theirs", 60_000);
+    }
+    world.lock(b"job", secs(20));
+    let id = world.lock(b"other", secs(20));
+    world.servers[2].accept = Accept::Silent;
+    world.cut(0, 2, Written::Vanishes);
+    world.release(id);
+    world.run(secs(3));
+    assert_eq!(world.kept(0), (0, 1));
+    world.servers[2].accept = Accept::Yes;
+    world.run(secs(3));
+    assert_eq!(world.holders(b"other"), [false; 3]);
+    assert_eq!(world.kept(0), (0, 0));
+}

@@ -1,0 +1,716 @@
+//! A world in virtual time: cores, model nodes, and the wires between them.
+//!
+//! Deterministic: the same calls and the same seed give the same run. Each step delivers what has
+//! arrived, then lets timers run, as a driver has to. At every instant it watches what must hold at
+//! every instant, see [`World::watch`]. Not here: choosing faults at random, see `random`.
+
+mod server;
+mod wire;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redbolt::proto::{
+    Ask, Cause, Config, Core, Event, LinkId, LinkOp, LockId, Nanos, NodeId, NodeSettings,
+    NodeState, Now, Settings, Wait,
+};
+use redbolt_node::Memory;
+
+pub(crate) use self::server::{Accept, Server, bulk, error};
+use self::wire::{State, Wire};
+
+pub(crate) struct World {
+    /// Nanoseconds on the boot clock of all machines.
+    pub(crate) boot: u64,
+    /// What the clients' wall clock is ahead of boot.
+    pub(crate) wall_ahead: i64,
+    pub(crate) servers: Vec<Server>,
+    pub(crate) clients: Vec<Client>,
+    wires: Vec<Wire>,
+    /// Everything that ran on a server, in order.
+    pub(crate) log: Vec<Ran>,
+    /// Pieces that bytes are cut into are no longer than this.
+    pub(crate) chunk: usize,
+    random: Random,
+}
+
+pub(crate) struct Client {
+    pub(crate) core: Core,
+    /// The wire of each node's link.
+    links: Vec<Option<usize>>,
+    /// Outcomes of locks, with the moment they were told.
+    pub(crate) events: Vec<(u64, Event)>,
+    pub(crate) states: Vec<(NodeId, NodeState)>,
+    pub(crate) locks: Vec<Known>,
+}
+
+/// A lock that was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) id: LockId,
+    pub(crate) keys: Vec<Vec<u8>>,
+    /// When its validity ends on the boot clock, as last seen.
+    ends: Option<u64>,
+    pub(crate) ended: u32,
+}
+
+/// A command that ran, with what it was answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Ran {
+    pub(crate) at: u64,
+    pub(crate) node: usize,
+    pub(crate) client: usize,
+    pub(crate) wire: usize,
+    pub(crate) words: Vec<Vec<u8>>,
+    pub(crate) reply: Vec<u8>,
+}
+
+/// What happens to bytes that were written before a connection was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// They still run, now.
+    Runs,
+    /// They run when [`World::free_ghosts`] lets them.
+    Haunts,
+    Vanishes,
+}
+
+impl World {
+    /// One client and `nodes` nodes, with the defaults.
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self::with(nodes, 1, |_| {})
+    }
+
+    pub(crate) fn with(nodes: usize, clients: usize, set: impl Fn(&mut Settings)) -> Self {
+        let mut settings =
+            Settings { nodes: vec![NodeSettings::default(); nodes], ..Settings::default() };
+        set(&mut settings);
+        let config = Arc::new(Config::new(settings).unwrap());
+        let mut world = Self {
+            boot: 1_000 * SECOND,
+            wall_ahead: 0,
+            servers: Vec::new(),
+            clients: Vec::new(),
+            wires: Vec::new(),
+            log: Vec::new(),
+            chunk: usize::MAX,
+            random: Random(1),
+        };
+        world.servers = (0..nodes).map(|name| Server::new(name, world.server_now())).collect();
+        world.clients = (0..clients).map(|name| Client::new(&config, name as u64)).collect();
+        world
+    }
+
+    /// Bytes are cut anywhere from now on, as the seed says.
+    pub(crate) fn cut_bytes(&mut self, chunk: usize, seed: u64) {
+        self.chunk = chunk.max(1);
+        self.random = Random(seed | 1);
+    }
+
+    /// Opens all links and greets, so that a test begins with voters.
+    pub(crate) fn warm(mut self) -> Self {
+        self.run(ms(1));
+        for client in &self.clients {
+            for node in client.core.config().node_ids() {
+                assert_eq!(client.core.node_state(node), NodeState::Ready);
+            }
+        }
+        self.log.clear();
+        self
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        let wall = (self.boot + EPOCH).checked_add_signed(self.wall_ahead).unwrap();
+        Now { boot: Nanos(self.boot), wall: Nanos(wall) }
+    }
+
+    pub(crate) fn server_now(&self) -> redbolt_node::Now {
+        redbolt_node::Now::from_micros(self.boot / 1_000)
+    }
+
+    pub(crate) fn link(&self, node: usize) -> LinkId {
+        link_of(node)
+    }
+
+    pub(crate) fn node(&self, node: usize) -> NodeId {
+        link_of(node).node()
+    }
+
+    // Commands. Each runs what can run at once.
+
+    pub(crate) fn acquire(&mut self, client: usize, ask: &Ask<'_>, keys: &[&[u8]]) -> LockId {
+        let id = self.begin(client, ask, keys);
+        self.flow();
+        id
+    }
+
+    /// As [`acquire`](Self::acquire), with nothing written yet.
+    pub(crate) fn begin(&mut self, client: usize, ask: &Ask<'_>, keys: &[&[u8]]) -> LockId {
+        let now = self.now();
+        let client = &mut self.clients[client];
+        let id = client.core.acquire(ask, now).unwrap();
+        let keys = keys.iter().map(|key| key.to_vec()).collect();
+        client.locks.push(Known { id, keys, ends: None, ended: 0 });
+        id
+    }
+
+    pub(crate) fn lock(&mut self, key: &[u8], ttl: Duration) -> LockId {
+        self.acquire(0, &Ask::new(key).ttl(ttl), &[key])
+    }
+
+    /// One that waits for ever.
+    pub(crate) fn wait_for(&mut self, key: &[u8], ttl: Duration) -> LockId {
+        self.acquire(0, &Ask::new(key).ttl(ttl).wait(Wait::Forever), &[key])
+    }
+
+    pub(crate) fn extend(&mut self, id: LockId, ttl: Duration) {
+        let now = self.now();
+        self.core().extend(id, ttl, now).unwrap();
+        self.flow();
+    }
+
+    pub(crate) fn release(&mut self, id: LockId) {
+        let now = self.now();
+        self.core().release(id, now);
+        self.flow();
+    }
+
+    /// The first client's core, for a test with one.
+    pub(crate) fn core(&mut self) -> &mut Core {
+        &mut self.clients[0].core
+    }
+
+    // What can be seen.
+
+    /// What has become of a lock, without the events about extensions in between.
+    pub(crate) fn outcomes(&self, id: LockId) -> Vec<Event> {
+        let of = |event: &Event| lock_of(event) == Some(id);
+        self.clients.iter().flat_map(|c| &c.events).map(|&(_, e)| e).filter(of).collect()
+    }
+
+    pub(crate) fn is_granted(&self, id: LockId) -> bool {
+        self.outcomes(id).contains(&Event::Granted(id))
+    }
+
+    pub(crate) fn remaining(&self, id: LockId) -> Duration {
+        let now = self.now();
+        self.clients
+            .iter()
+            .find_map(|client| client.core.lease(id))
+            .map_or(Duration::ZERO, |l| l.remaining(now))
+    }
+
+    /// Locks and claims that the first client's core still knows.
+    pub(crate) fn kept(&self, client: usize) -> (usize, usize) {
+        let text = format!("{:?}", self.clients[client].core);
+        let count = |name: &str| {
+            let rest = &text[text.find(name).unwrap() + name.len()..];
+            rest[..rest.find([',', ' ']).unwrap()].parse().unwrap()
+        };
+        (count("locks: "), count("claims: "))
+    }
+
+    pub(crate) fn value(&mut self, node: usize, key: &[u8]) -> Vec<u8> {
+        let now = self.server_now();
+        self.servers[node].value(key, now)
+    }
+
+    pub(crate) fn set(&mut self, node: usize, key: &[u8], value: &[u8], ttl_ms: u64) {
+        let (now, ttl) = (self.server_now(), ttl_ms.to_string());
+        self.servers[node].observe(&[b"SET", key, value, b"PX", ttl.as_bytes()], now);
+    }
+
+    pub(crate) fn pttl(&mut self, node: usize, key: &[u8]) -> i64 {
+        let now = self.server_now();
+        let reply = self.servers[node].observe(&[b"PTTL", key], now);
+        std::str::from_utf8(&reply[1..reply.len() - 2]).unwrap().parse().unwrap()
+    }
+
+    /// Whether each node has a key.
+    pub(crate) fn holders(&mut self, key: &[u8]) -> Vec<bool> {
+        (0..self.servers.len()).map(|node| !self.value(node, key).is_empty()).collect()
+    }
+
+    /// The commands that ran on a node, each as the kind of thing it is.
+    pub(crate) fn ran(&self, node: usize) -> Vec<&'static str> {
+        self.log.iter().filter(|ran| ran.node == node).map(Ran::kind).collect()
+    }
+
+    pub(crate) fn count(&self, kind: &str) -> usize {
+        self.log.iter().filter(|ran| ran.kind() == kind).count()
+    }
+
+    // Faults.
+
+    /// The connection to a node is lost; the client learns of it at once.
+    pub(crate) fn cut(&mut self, client: usize, node: usize, written: Written) {
+        let Some(wire) = self.clients[client].links[node].take() else { return };
+        self.abandon(wire, written);
+        let now = self.now();
+        self.clients[client].core.disconnected(link_of(node), Cause::ConnectionReset, now);
+        self.flow();
+    }
+
+    fn abandon(&mut self, wire: usize, written: Written) {
+        let wire = &mut self.wires[wire];
+        wire.alive = false;
+        wire.down.clear();
+        match written {
+            Written::Runs => {}
+            Written::Haunts => wire.held = true,
+            Written::Vanishes => wire.up.clear(),
+        }
+    }
+
+    /// What was written to lost connections runs now, on all nodes.
+    pub(crate) fn free_ghosts(&mut self) {
+        for wire in &mut self.wires {
+            wire.held = false;
+        }
+        self.flow();
+    }
+
+    /// A server goes away: its process is killed.
+    pub(crate) fn stop(&mut self, node: usize) {
+        self.servers[node].accept = Accept::No;
+        for wire in self.wires.iter_mut().filter(|wire| wire.node == node) {
+            wire.state = State::Ended;
+            wire.up.clear();
+        }
+        self.flow();
+    }
+
+    pub(crate) fn start(&mut self, node: usize, memory: Memory) {
+        let now = self.server_now();
+        let server = &mut self.servers[node];
+        server.accept = Accept::Yes;
+        server.restart(node, memory, now);
+    }
+
+    /// A server closes its connections and lives on.
+    pub(crate) fn hang_up(&mut self, node: usize) {
+        for wire in self.wires.iter_mut().filter(|wire| wire.node == node) {
+            wire.state = State::Ended;
+        }
+        self.flow();
+    }
+
+    pub(crate) fn pause(&mut self, node: usize) {
+        self.servers[node].paused = true;
+    }
+
+    pub(crate) fn resume(&mut self, node: usize) {
+        self.servers[node].paused = false;
+        self.flow();
+    }
+
+    /// The server answers something by itself.
+    pub(crate) fn say(&mut self, client: usize, node: usize, bytes: &[u8]) {
+        let wire = self.clients[client].links[node].expect("there is a link");
+        self.wires[wire].down.push(self.boot, bytes.to_vec());
+        self.flow();
+    }
+
+    /// Every answer of a node is made by `answer`, where it makes one.
+    pub(crate) fn answer(
+        &mut self,
+        node: usize,
+        answer: impl FnMut(&[&[u8]]) -> Option<Vec<u8>> + 'static,
+    ) {
+        self.servers[node].answer = Some(Box::new(answer));
+    }
+
+    // Time.
+
+    pub(crate) fn run(&mut self, span: Duration) {
+        self.run_to(self.boot + span.as_nanos() as u64);
+    }
+
+    fn run_to(&mut self, end: u64) {
+        for _ in 0..MANY {
+            self.flow();
+            match self.next_at() {
+                Some(next) if next <= end => self.boot = self.boot.max(next),
+                _ => {
+                    self.boot = end;
+                    return self.flow();
+                }
+            }
+        }
+        panic!("more happens than can be meant");
+    }
+
+    /// Runs until `done`, for at most `span`.
+    pub(crate) fn run_until(&mut self, span: Duration, mut done: impl FnMut(&mut Self) -> bool) {
+        let end = self.boot + span.as_nanos() as u64;
+        while !done(self) {
+            let next = self.next_at().filter(|&next| next <= end);
+            self.boot = self.boot.max(next.expect("it happens within the span"));
+            self.flow();
+        }
+    }
+
+    /// When something happens next.
+    fn next_at(&self) -> Option<u64> {
+        let timers = self.clients.iter().filter_map(|c| c.core.poll_timeout()).map(|at| at.0);
+        timers.chain(self.wires.iter().filter_map(|wire| self.wire_at(wire))).min()
+    }
+
+    fn wire_at(&self, wire: &Wire) -> Option<u64> {
+        let server = &self.servers[wire.node];
+        let up = wire.up.next_at().filter(|_| !wire.held && !server.paused);
+        let down = wire.down.next_at().filter(|_| wire.alive);
+        let answered = server.accept != Accept::Silent;
+        let open =
+            (wire.alive && answered && wire.state == State::Connecting).then_some(wire.open_at);
+        [up, down, open].into_iter().flatten().min()
+    }
+
+    /// Everything that happens now, without time passing.
+    pub(crate) fn flow(&mut self) {
+        for _ in 0..MANY {
+            let mut moved = false;
+            for client in 0..self.clients.len() {
+                moved |= self.drain(client);
+            }
+            for wire in 0..self.wires.len() {
+                moved |= self.connect(wire) | self.serve(wire) | self.deliver(wire);
+            }
+            if !moved && !self.fire() {
+                return self.watch();
+            }
+        }
+        panic!("it never comes to rest");
+    }
+
+    /// A core's outputs.
+    fn drain(&mut self, client: usize) -> bool {
+        let mut moved = false;
+        while let Some(op) = self.clients[client].core.poll_link() {
+            self.link_op(client, op);
+            moved = true;
+        }
+        for node in 0..self.servers.len() {
+            moved |= self.write(client, node);
+        }
+        while let Some(event) = self.clients[client].core.poll_event() {
+            self.clients[client].told(self.boot, event);
+            moved = true;
+        }
+        moved
+    }
+
+    fn link_op(&mut self, client: usize, op: LinkOp) {
+        match op {
+            LinkOp::Open(link) => {
+                let node = link.index();
+                let open_at = self.boot + 2 * self.servers[node].delay;
+                self.clients[client].links[node] = Some(self.wires.len());
+                self.wires.push(Wire::new(client, node, open_at));
+            }
+            LinkOp::Close(link) => {
+                if let Some(wire) = self.clients[client].links[link.index()].take() {
+                    self.abandon(wire, Written::Runs);
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, client: usize, node: usize) -> bool {
+        let Some(wire) = self.clients[client].links[node] else { return false };
+        let server = &mut self.servers[node];
+        let (window, at) = (server.window, self.boot + server.delay);
+        let wire = &mut self.wires[wire];
+        if !matches!(wire.state, State::Open(_)) {
+            return false;
+        }
+        let core = &mut self.clients[client].core;
+        let unsent = core.transmit(link_of(node));
+        let taken = unsent.len().min(window).min(self.random.up_to(self.chunk));
+        wire.up.push(at, unsent[..taken].to_vec());
+        core.transmitted(link_of(node), taken);
+        if window != usize::MAX {
+            server.window -= taken;
+        }
+        taken > 0
+    }
+
+    fn connect(&mut self, at: usize) -> bool {
+        let wire = &mut self.wires[at];
+        if !wire.alive || wire.state != State::Connecting || wire.open_at > self.boot {
+            return false;
+        }
+        let (client, node) = (wire.client, wire.node);
+        let now = self.now();
+        match self.servers[node].accept {
+            Accept::Silent => return false,
+            Accept::Yes => {
+                self.wires[at].state = State::Open(self.servers[node].store.connect());
+                self.clients[client].core.connected(link_of(node), now);
+            }
+            Accept::No => {
+                self.wires[at].alive = false;
+                self.clients[client].links[node] = None;
+                let refused = Cause::ConnectionRefused;
+                self.clients[client].core.disconnected(link_of(node), refused, now);
+            }
+        }
+        true
+    }
+
+    /// The server runs what has arrived on a wire.
+    fn serve(&mut self, at: usize) -> bool {
+        let wire = &mut self.wires[at];
+        let server = &mut self.servers[wire.node];
+        let State::Open(conn) = wire.state else { return false };
+        if server.paused || wire.held {
+            return false;
+        }
+        let requests = wire.arrived(self.boot);
+        let moved = !requests.is_empty();
+        for words in requests {
+            let mut reply = Vec::new();
+            let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            let now = redbolt_node::Now::from_micros(self.boot / 1_000);
+            server.run(conn, &args, now, &mut reply);
+            if wire.alive {
+                wire.down.push(self.boot + server.delay, reply.clone());
+            }
+            let (node, client) = (wire.node, wire.client);
+            self.log.push(Ran { at: self.boot, node, client, wire: at, words, reply });
+        }
+        if !wire.alive && wire.up.is_empty() {
+            server.store.disconnect(conn);
+            wire.state = State::Ended;
+        }
+        let node = wire.node;
+        while let Some(killed) = self.servers[node].store.poll_close() {
+            let is_killed = |w: &&mut Wire| w.node == node && w.state == State::Open(killed);
+            if let Some(wire) = self.wires.iter_mut().find(is_killed) {
+                wire.state = State::Ended;
+                wire.up.clear();
+            }
+        }
+        moved
+    }
+
+    /// A client reads what has arrived, or learns that the server is gone.
+    fn deliver(&mut self, at: usize) -> bool {
+        let now = self.now();
+        let wire = &mut self.wires[at];
+        let (client, node) = (wire.client, wire.node);
+        if !wire.alive {
+            return false;
+        }
+        let core = &mut self.clients[client].core;
+        if let Some(mut bytes) = wire.down.arrived(self.boot) {
+            let space = core.space(link_of(node));
+            let taken = bytes.len().min(space.len()).min(self.random.up_to(self.chunk));
+            space[..taken].copy_from_slice(&bytes[..taken]);
+            wire.down.unread(self.boot, bytes.split_off(taken));
+            core.received(link_of(node), taken, now);
+            return true;
+        }
+        if wire.state == State::Ended && wire.down.is_empty() {
+            wire.alive = false;
+            self.clients[client].links[node] = None;
+            let closed = Cause::ConnectionClosed;
+            self.clients[client].core.disconnected(link_of(node), closed, now);
+            return true;
+        }
+        false
+    }
+
+    /// Timers that are due. A handled one is never due again in the past.
+    fn fire(&mut self) -> bool {
+        let now = self.now();
+        let mut fired = false;
+        for client in &mut self.clients {
+            if client.core.poll_timeout().is_some_and(|at| at <= now.boot) {
+                client.core.timeout(now);
+                let next = client.core.poll_timeout();
+                assert!(next.is_none_or(|at| at >= now.boot), "a timer in the past: {next:?}");
+                fired = true;
+            }
+        }
+        fired
+    }
+
+    /// What must hold at every instant, while nodes keep what they have: at most one client holds a
+    /// key validly, and a quorum of nodes keeps one value for as long as that is so. A validity
+    /// grows by an extension only, and each lock ends once.
+    fn watch(&mut self) {
+        let mut held: Vec<(usize, Vec<u8>)> = Vec::new();
+        for client in 0..self.clients.len() {
+            for at in 0..self.clients[client].locks.len() {
+                let id = self.clients[client].locks[at].id;
+                let left = self.remaining(id).as_nanos() as u64;
+                // By boot alone: the wall clock may take from a validity and give it back.
+                let lease = self.clients[client].core.lease(id);
+                let ends =
+                    lease.map(|l| l.remaining(Now { boot: Nanos(self.boot), ..Now::default() }));
+                let ends = ends.map(|left| self.boot + left.as_nanos() as u64);
+                let known = &mut self.clients[client].locks[at];
+                if let (Some(before), Some(ends)) = (known.ends, ends) {
+                    assert!(ends <= before.max(self.boot), "a validity grew by itself");
+                }
+                known.ends = ends.or(known.ends);
+                assert!(known.ended <= 1, "a lock ends once");
+                if left > 0 {
+                    held.extend(known.keys.iter().map(|key| (client, key.clone())));
+                }
+            }
+        }
+        held.sort();
+        for pair in held.windows(2) {
+            assert_ne!(pair[0].1, pair[1].1, "two hold {:?}", pair[0].1.escape_ascii().to_string());
+        }
+        for (client, key) in held {
+            self.watch_key(client, &key);
+        }
+    }
+
+    fn watch_key(&mut self, client: usize, key: &[u8]) {
+        let quorum = self.clients[client].core.config().quorum();
+        let values: Vec<Vec<u8>> = (0..self.servers.len()).map(|n| self.value(n, key)).collect();
+        let same = |value: &Vec<u8>| values.iter().filter(|other| *other == value).count();
+        let most = values.iter().filter(|value| !value.is_empty()).map(same).max();
+        assert!(most >= Some(quorum), "valid, but {most:?} nodes of {quorum} keep the key");
+    }
+}
+
+impl Client {
+    fn new(config: &Arc<Config>, seed: u64) -> Self {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let core = Core::new(Arc::clone(config), move |bytes| {
+            bytes.fill_with(|| random.next() as u8);
+        });
+        let links = vec![None; config.nodes()];
+        Self { core, links, events: Vec::new(), states: Vec::new(), locks: Vec::new() }
+    }
+
+    fn told(&mut self, at: u64, event: Event) {
+        if let Event::Node(node, state) = event {
+            return self.states.push((node, state));
+        }
+        let known = self.locks.iter_mut().find(|known| lock_of(&event) == Some(known.id));
+        match (known, event) {
+            (Some(known), Event::Extended(_)) => known.ends = None,
+            (Some(known), Event::Refused(..) | Event::Released(..) | Event::Lost(..)) => {
+                known.ended += 1;
+            }
+            _ => {}
+        }
+        self.events.push((at, event));
+    }
+}
+
+impl Ran {
+    /// What this command is to the protocol.
+    pub(crate) fn kind(&self) -> &'static str {
+        use redbolt::proto::script::{ACQUIRE_MANY, EXTEND, UNDO};
+        let word = |at: usize| self.words.get(at).map_or(&[][..], Vec::as_slice);
+        match (word(0), word(1)) {
+            (b"SET", _) => "ask",
+            (b"EVAL", text) if text == ACQUIRE_MANY.as_bytes() => "ask",
+            (b"EVAL", text) if text == EXTEND.as_bytes() => "extend",
+            (b"EVAL", text) if text == UNDO.as_bytes() => "undo",
+            (b"EVALSHA", sha) if sha == digest(ACQUIRE_MANY).as_bytes() => "ask sha",
+            (b"EVALSHA", sha) if sha == digest(EXTEND).as_bytes() => "extend sha",
+            (b"EVALSHA", sha) if sha == digest(UNDO).as_bytes() => "undo sha",
+            (b"AUTH", _) => "auth",
+            (b"SELECT", _) => "select",
+            (b"CLIENT", b"KILL") => "kill",
+            (b"CLIENT", _) => "client",
+            (b"INFO", _) => "info",
+            (b"PTTL", _) => "pttl",
+            (b"GETRANGE", _) => "getrange",
+            _ => "unknown",
+        }
+    }
+
+    pub(crate) fn is_ask(&self) -> bool {
+        self.kind().starts_with("ask")
+    }
+
+    pub(crate) fn is_undo(&self) -> bool {
+        self.kind().starts_with("undo")
+    }
+
+    /// The token that a command of a lock carries.
+    pub(crate) fn token(&self) -> &[u8] {
+        if self.words[0] == b"SET" {
+            return &self.words[2];
+        }
+        let keys: usize = std::str::from_utf8(&self.words[2]).unwrap().parse().unwrap();
+        &self.words[3 + keys]
+    }
+}
+
+/// The lock that an event is about.
+pub(crate) fn lock_of(event: &Event) -> Option<LockId> {
+    match *event {
+        Event::Granted(id)
+        | Event::Extended(id)
+        | Event::Lost(id, _)
+        | Event::NotExtended(id, _)
+        | Event::Refused(id, _)
+        | Event::Released(id, _) => Some(id),
+        _ => None,
+    }
+}
+
+/// The core names links itself; a configuration with enough nodes tells them apart.
+fn link_of(node: usize) -> LinkId {
+    LINKS.with(|links| links[node])
+}
+
+thread_local! {
+    /// The links of the first nodes, as a core that opens them names them.
+    static LINKS: Vec<LinkId> = {
+        let nodes = vec![NodeSettings::default(); redbolt::proto::MAX_NODES];
+        let config = Config::new(Settings { nodes, ..Settings::default() }).unwrap();
+        let mut core = Core::new(Arc::new(config), |bytes| bytes.fill(0));
+        core.timeout(Now::default());
+        std::iter::from_fn(|| core.poll_link())
+            .map(|op| match op {
+                LinkOp::Open(link) | LinkOp::Close(link) => link,
+            })
+            .collect()
+    };
+}
+
+fn digest(script: &str) -> String {
+    sha1_smol::Sha1::from(script).digest().to_string()
+}
+
+/// xorshift64*: small, and the same everywhere.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+    }
+
+    /// From one to `most`; without end if that is.
+    fn up_to(&mut self, most: usize) -> usize {
+        if most == usize::MAX { most } else { 1 + self.next() as usize % most }
+    }
+}
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(crate) const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub(crate) const SECOND: u64 = 1_000_000_000;
+pub(crate) const HOUR: i64 = 3_600 * 1_000_000_000;
+const EPOCH: u64 = 1_700_000_000 * SECOND;
+/// More than any test needs.
+const MANY: usize = 200_000;

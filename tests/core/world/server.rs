@@ -1,0 +1,89 @@
+//! A node of the world: a model store, and what can be wrong with it.
+
+use redbolt::resp::{Decoder, Limits, Token};
+use redbolt_node::{ConnId, Memory, Now, Store};
+
+/// What a server does with those who connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Accept {
+    /// Lets them in.
+    Yes,
+    /// Nothing listens.
+    No,
+    /// Nothing is heard from it, ever.
+    Silent,
+}
+
+pub(crate) struct Server {
+    pub(crate) store: Store,
+    pub(crate) accept: Accept,
+    /// Stopped: bytes wait, nothing runs.
+    pub(crate) paused: bool,
+    /// One way.
+    pub(crate) delay: u64,
+    /// How many bytes more clients' sockets take.
+    pub(crate) window: usize,
+    /// Answers in place of the store, where it has something to say.
+    pub(crate) answer: Option<Box<Answer>>,
+    /// A connection of ours, to look at keys.
+    observer: ConnId,
+    runs: u32,
+}
+
+pub(crate) type Answer = dyn FnMut(&[&[u8]]) -> Option<Vec<u8>>;
+
+impl Server {
+    pub(crate) fn new(name: usize, now: Now) -> Self {
+        let mut store = Store::new(&run_id(name, 0), now);
+        let observer = store.connect();
+        let (accept, window) = (Accept::Yes, usize::MAX);
+        Self { store, accept, paused: false, delay: 0, window, answer: None, observer, runs: 0 }
+    }
+
+    /// Runs one command and appends what is answered.
+    pub(crate) fn run(&mut self, conn: ConnId, args: &[&[u8]], now: Now, out: &mut Vec<u8>) {
+        match self.answer.as_mut().and_then(|answer| answer(args)) {
+            Some(answer) => out.extend_from_slice(&answer),
+            None => self.store.command(conn, args, now, out),
+        }
+    }
+
+    pub(crate) fn restart(&mut self, name: usize, memory: Memory, now: Now) {
+        self.runs += 1;
+        self.store.restart(memory, &run_id(name, self.runs), now);
+        self.observer = self.store.connect();
+    }
+
+    /// Keys are looked for in this database from now on.
+    pub(crate) fn look_into(&mut self, database: &str, now: Now) {
+        assert_eq!(self.observe(&[b"SELECT", database.as_bytes()], now), b"+OK\r\n");
+    }
+
+    /// What a command of ours is answered.
+    pub(crate) fn observe(&mut self, args: &[&[u8]], now: Now) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.store.command(self.observer, args, now, &mut out);
+        out
+    }
+
+    /// The value of a key; empty if there is none.
+    pub(crate) fn value(&mut self, key: &[u8], now: Now) -> Vec<u8> {
+        let reply = self.observe(&[b"GET", key], now);
+        match Decoder::new(Limits::default()).next(&reply) {
+            Ok(Some((Token::Bulk(value), _))) => value.to_vec(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+pub(crate) fn error(text: &str) -> Option<Vec<u8>> {
+    Some(format!("-{text}\r\n").into_bytes())
+}
+
+pub(crate) fn bulk(text: &str) -> Option<Vec<u8>> {
+    Some(format!("${}\r\n{text}\r\n", text.len()).into_bytes())
+}
+
+fn run_id(name: usize, run: u32) -> String {
+    format!("{name:020}{run:020}")
+}

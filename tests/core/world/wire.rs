@@ -1,0 +1,130 @@
+//! One connection, from a client's socket to a server's: bytes under way in both directions.
+
+use std::collections::VecDeque;
+
+use redbolt::resp::{Decoder, Limits, Token};
+use redbolt_node::ConnId;
+
+/// A connection that was opened at some time. It stays when its client has gone: what it wrote may
+/// still run.
+pub(crate) struct Wire {
+    pub(crate) client: usize,
+    pub(crate) node: usize,
+    /// When the client's socket is connected.
+    pub(crate) open_at: u64,
+    pub(crate) state: State,
+    /// The client's socket exists.
+    pub(crate) alive: bool,
+    /// Bytes to the server stand still until somebody lets them go.
+    pub(crate) held: bool,
+    pub(crate) up: Stream,
+    pub(crate) down: Stream,
+    requests: Requests,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Connecting,
+    Open(ConnId),
+    /// The server's side is closed.
+    Ended,
+}
+
+impl Wire {
+    pub(crate) fn new(client: usize, node: usize, open_at: u64) -> Self {
+        Self {
+            client,
+            node,
+            open_at,
+            state: State::Connecting,
+            alive: true,
+            held: false,
+            up: Stream::default(),
+            down: Stream::default(),
+            requests: Requests::new(),
+        }
+    }
+
+    /// Complete requests among the bytes that have arrived.
+    pub(crate) fn arrived(&mut self, now: u64) -> Vec<Vec<Vec<u8>>> {
+        while let Some(bytes) = self.up.arrived(now) {
+            self.requests.buffer.extend_from_slice(&bytes);
+        }
+        self.requests.complete()
+    }
+}
+
+/// Bytes with the moment at which they arrive.
+#[derive(Default)]
+pub(crate) struct Stream(VecDeque<(u64, Vec<u8>)>);
+
+impl Stream {
+    pub(crate) fn push(&mut self, at: u64, bytes: Vec<u8>) {
+        // Bytes do not overtake one another.
+        let at = self.0.back().map_or(at, |&(last, _)| last.max(at));
+        if !bytes.is_empty() {
+            self.0.push_back((at, bytes));
+        }
+    }
+
+    pub(crate) fn arrived(&mut self, now: u64) -> Option<Vec<u8>> {
+        self.0.pop_front_if(|&mut (at, _)| at <= now).map(|(_, bytes)| bytes)
+    }
+
+    /// Puts back what was not taken.
+    pub(crate) fn unread(&mut self, now: u64, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            self.0.push_front((now, bytes));
+        }
+    }
+
+    pub(crate) fn next_at(&self) -> Option<u64> {
+        self.0.front().map(|&(at, _)| at)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// Finds requests in a stream of bytes.
+struct Requests {
+    buffer: Vec<u8>,
+    decoder: Decoder,
+    words: Vec<Vec<u8>>,
+    missing: u32,
+}
+
+impl Requests {
+    fn new() -> Self {
+        let decoder = Decoder::new(Limits::default());
+        Self { buffer: Vec::new(), decoder, words: Vec::new(), missing: 0 }
+    }
+
+    fn complete(&mut self) -> Vec<Vec<Vec<u8>>> {
+        let mut found = Vec::new();
+        let mut at = 0;
+        while let Some((token, len)) =
+            self.decoder.next(&self.buffer[at..]).expect("the core writes RESP2")
+        {
+            match token {
+                Token::Array(words) => self.missing = words,
+                Token::Bulk(word) => {
+                    self.words.push(word.to_vec());
+                    self.missing -= 1;
+                    if self.missing == 0 {
+                        found.push(std::mem::take(&mut self.words));
+                    }
+                }
+                other => panic!("the core writes arrays of bulk strings, not {other:?}"),
+            }
+            at += len;
+        }
+        self.buffer.drain(..at);
+        found
+    }
+}
