@@ -7,6 +7,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod dump;
+mod hostile;
+mod linear;
 mod properties;
 mod vectors;
 
