@@ -6,10 +6,13 @@
 // A test reports by panicking.
 #![allow(clippy::unwrap_used)]
 
+mod differential;
 mod dump;
+mod echo;
 mod hostile;
 mod linear;
 mod properties;
+mod recorded;
 mod vectors;
 
 use std::io::Write as _;
