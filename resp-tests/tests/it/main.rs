@@ -6,6 +6,7 @@
 // A test reports by panicking.
 #![allow(clippy::unwrap_used)]
 
+mod allocation;
 mod differential;
 mod dump;
 mod echo;
