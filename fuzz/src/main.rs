@@ -21,7 +21,7 @@ struct Args {
     /// Stop a target after this many executions
     #[arg(long)]
     runs: Option<u64>,
-    /// Afterwards, add to the committed corpus what covers more than it does
+    /// Afterwards, let the committed corpus be the fewest inputs that cover as much
     #[arg(long)]
     keep: bool,
     /// Targets to run; all if none is named
@@ -48,7 +48,7 @@ fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
         println!("{fuzzed}");
         survived &= fuzzed.crashes == 0;
         if args.keep {
-            merge(target, &program)?;
+            keep(target, &program)?;
         }
     }
     Ok(survived)
@@ -99,7 +99,7 @@ struct Fuzzed {
 
 impl Fuzzed {
     fn new(target: &Target, program: &Path, args: &Args) -> Result<Self, Box<dyn Error>> {
-        let found = fresh(&scratch().join("corpus").join(target.name))?;
+        let found = fresh(&found(target))?;
         let crash_folder = fresh(&scratch().join("crashes").join(target.name))?;
         let output = Command::new(program)
             .arg(format!("-max_total_time={}", args.seconds))
@@ -145,14 +145,23 @@ fn number_behind(log: &str, label: &str) -> u64 {
     digits.parse().unwrap_or(0)
 }
 
-/// Adds the inputs of the last run that cover more than the committed corpus.
-fn merge(target: &Target, program: &Path) -> Result<(), Box<dyn Error>> {
+/// Makes the committed corpus the fewest inputs that cover what it and the last run covered.
+fn keep(target: &Target, program: &Path) -> Result<(), Box<dyn Error>> {
+    let merged = fresh(&scratch().join("merged").join(target.name))?;
     let status = Command::new(program)
         .arg("-merge=1")
-        .args([corpus(target), scratch().join("corpus").join(target.name)])
+        .args([&merged, &corpus(target), &found(target)])
         .stderr(Stdio::null())
         .status()?;
-    if status.success() { Ok(()) } else { Err("the corpora do not merge".into()) }
+    if !status.success() {
+        return Err("the corpora do not merge".into());
+    }
+    let corpus = fresh(&corpus(target))?;
+    for input in fs::read_dir(merged)? {
+        let input = input?;
+        fs::copy(input.path(), corpus.join(input.file_name()))?;
+    }
+    Ok(())
 }
 
 fn fresh(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
@@ -165,6 +174,11 @@ fn fresh(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
 
 fn corpus(target: &Target) -> PathBuf {
     home().join("corpus").join(target.name)
+}
+
+/// What the last run found worth keeping.
+fn found(target: &Target) -> PathBuf {
+    scratch().join("corpus").join(target.name)
 }
 
 fn cargo() -> Command {

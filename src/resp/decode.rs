@@ -238,6 +238,9 @@ impl Decoder {
 /// Digits that cannot be out of range, and CR LF.
 #[inline]
 fn whole_number(rest: &[u8]) -> Option<(i64, usize)> {
+    if let [digit @ b'0'..=b'9', b'\r', b'\n', ..] = rest {
+        return Some((i64::from(digit - b'0'), 3));
+    }
     let mut value = 0;
     let mut digits = 0;
     while let Some(digit @ 0..=9) = rest.get(digits).map(|byte| byte.wrapping_sub(b'0')) {

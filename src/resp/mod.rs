@@ -25,6 +25,8 @@
 //!
 //! [protocol page]: https://redis.io/docs/latest/develop/reference/protocol-spec/
 
+#![forbid(unsafe_code)]
+
 mod decode;
 mod encode;
 mod limits;

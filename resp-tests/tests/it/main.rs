@@ -6,8 +6,14 @@
 // A test reports by panicking.
 #![allow(clippy::unwrap_used)]
 
+mod allocation;
+mod differential;
 mod dump;
+mod echo;
+mod hostile;
+mod linear;
 mod properties;
+mod recorded;
 mod vectors;
 
 use std::io::Write as _;

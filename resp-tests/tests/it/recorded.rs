@@ -1,0 +1,48 @@
+//! Replies recorded from real servers decode completely, wherever they are cut.
+
+use redbolt::resp::{Decoder, Limits};
+use resp_tests::{End, case, feed, oracle};
+
+use crate::report;
+
+#[test]
+fn recorded_replies_decode_as_the_oracle_says() {
+    let (mut streams, mut replies) = (0, 0);
+    for (name, stream) in case::recorded() {
+        let decoded = feed::decode(&stream, &Limits::default(), []);
+        assert_eq!(decoded.end, End::Complete, "{name}");
+        assert_eq!(decoded, oracle::decode(&stream, &Limits::default()), "{name}");
+        let bytewise = feed::decode(&stream, &Limits::default(), 0..stream.len());
+        assert_eq!(bytewise, decoded, "{name} byte by byte");
+        replies += decoded.tokens.iter().filter(|(depth, _)| *depth == 0).count();
+        streams += 1;
+    }
+    assert!(replies >= 200, "only {replies} recorded replies");
+    report(&format!("{replies} recorded replies in {streams} streams"));
+}
+
+/// A cut matters only to the token that it falls into. So each token is cut at each of its bytes,
+/// and the decoder must be left as if it had not been: then all that follows is the same too.
+#[test]
+fn no_split_changes_what_a_recorded_reply_decodes_to() {
+    let mut splits = 0;
+    for (name, stream) in case::recorded() {
+        let mut decoder = Decoder::new(Limits::default());
+        let mut at = 0;
+        while at < stream.len() {
+            let before = decoder.clone();
+            let found = decoder.next(&stream[at..]).unwrap().unwrap();
+            for cut in 0..found.1 {
+                let mut decoder_of_pieces = before.clone();
+                let part = decoder_of_pieces.next(&stream[at..at + cut]);
+                assert_eq!(part, Ok(None), "{name} at {at}, cut behind {cut}");
+                let rest = decoder_of_pieces.next(&stream[at..]);
+                assert_eq!(rest, Ok(Some(found)), "{name} at {at}, cut behind {cut}");
+                assert_eq!(decoder_of_pieces, decoder, "{name} at {at}, cut behind {cut}");
+                splits += 1;
+            }
+            at += found.1;
+        }
+    }
+    report(&format!("{splits} ways to split the recorded replies"));
+}
