@@ -56,6 +56,8 @@ impl Client {
         let mut driver = self.driver.borrow_mut();
         let until = Instant::now() + within;
         driver.connect();
+        // A link that ended while nobody looked is not ready.
+        driver.turn();
         loop {
             let report = driver.nodes();
             let left = until.saturating_duration_since(Instant::now());

@@ -93,7 +93,7 @@ impl Sockets {
         if event.is_writable() && self.wires[at].blocked {
             self.set_blocked(at, false);
         }
-        self.read(at);
+        self.read(at, event.is_read_closed());
         true
     }
 
@@ -254,7 +254,7 @@ impl Sockets {
                     self.core.connected(link, clock::now());
                 }
                 self.write(at);
-                self.read(at);
+                self.read(at, true);
             }
             Err(error) => self.connect_failed(at, &error),
         }
@@ -262,7 +262,9 @@ impl Sockets {
 
     /// Reads until the socket has no more. A read that did not fill its space was the last one, for
     /// the kernel tells when more has come.
-    fn read(&mut self, at: usize) {
+    ///
+    /// But of an end that it has told of together with the last bytes it does not tell again.
+    fn read(&mut self, at: usize, ended: bool) {
         loop {
             let wire = &mut self.wires[at];
             let (State::Open(socket), Some(link)) = (&mut wire.state, wire.link) else { return };
@@ -272,7 +274,7 @@ impl Sockets {
                 Ok(0) => return self.disconnected(at, Cause::ConnectionClosed),
                 Ok(bytes) => {
                     self.core.received(link, bytes, clock::now());
-                    if bytes < room {
+                    if bytes < room && !ended {
                         return;
                     }
                     self.link_ops();
@@ -310,7 +312,7 @@ impl Sockets {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     // What the server said before it hung up is still there to be read.
-                    self.read(at);
+                    self.read(at, true);
                     return self.failed(at, &error);
                 }
             }

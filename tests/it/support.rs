@@ -1,19 +1,167 @@
-//! What the tests share: servers, and clients configured for them.
+//! What the tests share: clients for servers, questions to the servers themselves, and bounded waits.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use redbolt::{Client, Config, ConfigBuilder};
-use redbolt_proving::Server;
+use redbolt::{
+    AcquireError, Ask, Client, Config, ConfigBuilder, Driver, Event, LockGuard, LockId,
+    RefusalReport, Wait,
+};
+use redbolt_proving::{Reply, Server};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// A builder with one node for each server. Answers may take long, for a test machine is busy.
 pub(crate) fn builder(servers: &[Server]) -> ConfigBuilder {
-    let builder = Config::builder().answer_within(PATIENCE).connect_within(PATIENCE);
-    servers.iter().fold(builder, |builder, server| builder.node(&server.address()).unwrap())
+    patient(servers.iter().map(Server::address))
+}
+
+/// A builder for these addresses, as patient as [`builder`].
+pub(crate) fn patient<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> ConfigBuilder {
+    with_nodes(
+        Config::builder().answer_within(PATIENCE).connect_within(PATIENCE).dead_after(DEAD),
+        addresses,
+    )
+}
+
+/// A builder for these addresses that has the library's own defaults.
+pub(crate) fn default<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> ConfigBuilder {
+    with_nodes(Config::builder(), addresses)
+}
+
+fn with_nodes<A: AsRef<str>>(
+    builder: ConfigBuilder,
+    addresses: impl IntoIterator<Item = A>,
+) -> ConfigBuilder {
+    addresses.into_iter().fold(builder, |builder, address| builder.node(address.as_ref()).unwrap())
 }
 
 pub(crate) fn client(servers: &[Server]) -> Client {
-    Client::new(builder(servers).build().unwrap()).unwrap()
+    client_of(builder(servers))
+}
+
+pub(crate) fn client_of(builder: ConfigBuilder) -> Client {
+    Client::new(builder.build().unwrap()).unwrap()
+}
+
+pub(crate) fn driver_of(builder: ConfigBuilder) -> Driver {
+    Driver::new(builder.build().unwrap()).unwrap()
+}
+
+/// An ask whose key would outlast every test if nobody removed it.
+pub(crate) fn long(resource: &[u8]) -> Ask<'_> {
+    Ask::new(resource).ttl(LONG)
+}
+
+/// As [`long`], trying again for as long as a condition is waited for.
+pub(crate) fn patiently(resource: &[u8]) -> Ask<'_> {
+    long(resource).wait(Wait::For(LIMIT))
+}
+
+/// The refusal of an acquisition that must not succeed.
+pub(crate) fn refusal(outcome: Result<LockGuard<'_>, AcquireError>) -> RefusalReport {
+    match outcome {
+        Err(AcquireError::Refused(report)) => report,
+        other => panic!("must be refused: {other:?}"),
+    }
+}
+
+/// Whether the server has a key of this name in database 0.
+pub(crate) fn exists(server: &Server, key: &str) -> bool {
+    server.cmd(&format!("EXISTS {key}")) == Reply::Int(1)
+}
+
+/// On how many servers there is a key of this name.
+pub(crate) fn held_on(servers: &[Server], key: &str) -> usize {
+    servers.iter().filter(|server| exists(server, key)).count()
+}
+
+/// The key's remaining TTL, by the server.
+pub(crate) fn pttl(server: &Server, key: &str) -> i64 {
+    match server.cmd(&format!("PTTL {key}")) {
+        Reply::Int(ms) => ms,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// How often the server has executed a command.
+pub(crate) fn calls(server: &Server, command: &str) -> u64 {
+    calls_by(server.cmd("INFO commandstats"), command)
+}
+
+/// How often a command was executed, by an `INFO commandstats`.
+pub(crate) fn calls_by(stats: Reply, command: &str) -> u64 {
+    let Reply::Bulk(stats) = stats else { panic!("{stats:?}") };
+    let start = format!("cmdstat_{command}:calls=");
+    let stats = String::from_utf8(stats).unwrap();
+    let count = stats.lines().find_map(|line| line.strip_prefix(&start)?.split(',').next());
+    count.map_or(0, |count| count.parse().unwrap())
+}
+
+/// Waits until it holds; what takes longer than [`LIMIT`] never comes.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + LIMIT;
+    while !holds() {
+        assert!(Instant::now() < until, "still not after {LIMIT:?}: {what}");
+        std::thread::sleep(Duration::from_millis(3));
+    }
+}
+
+/// Drives a driver through its file descriptor, as a host would, until it holds.
+pub(crate) fn turn_until(
+    driver: &mut Driver,
+    what: &str,
+    mut holds: impl FnMut(&mut Driver) -> bool,
+) {
+    let until = Instant::now() + LIMIT;
+    while !holds(driver) {
+        assert!(Instant::now() < until, "still not after {LIMIT:?}: {what}");
+        wait_readable(driver);
+        driver.turn();
+    }
+}
+
+/// Sleeps until the driver has something to do, or for a moment.
+fn wait_readable(driver: &Driver) {
+    let moment = Duration::from_millis(3);
+    let span = driver.deadline().map_or(moment, |deadline| deadline.min(moment));
+    let span = Timespec { tv_sec: 0, tv_nsec: span.as_nanos() as _ };
+    poll(&mut [PollFd::new(driver, PollFlags::IN)], Some(&span)).unwrap();
+}
+
+/// Drives a driver until this lock has an outcome.
+pub(crate) fn outcome(driver: &mut Driver, id: LockId) -> Event {
+    let mut found = None;
+    turn_until(driver, "the lock's outcome", |driver| {
+        while let Some(event) = driver.poll_event() {
+            match event {
+                Event::Granted(of) | Event::Extended(of) if of == id => found = Some(event),
+                Event::Refused(of, _) | Event::NotExtended(of, _) if of == id => {
+                    found = Some(event);
+                }
+                Event::Released(of, _) if of == id => found = Some(event),
+                Event::Lost(of, _) if of == id => found = Some(event),
+                _ => {}
+            }
+        }
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+/// Drives a driver until a new lock is held.
+pub(crate) fn held_by(driver: &mut Driver, ask: &Ask<'_>) -> LockId {
+    let id = driver.acquire(ask).unwrap();
+    assert_eq!(outcome(driver, id), Event::Granted(id));
+    id
 }
 
 /// Far longer than any answer takes; only tests that wait it out see it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Silence that ends a connection, behind every answer that is waited for.
+const DEAD: Duration = Duration::from_secs(4);
+
+/// Within this, everything that shall happen has happened. Well below [`LONG`].
+pub(crate) const LIMIT: Duration = Duration::from_secs(15);
+
+/// The longest TTL that the default configuration takes.
+pub(crate) const LONG: Duration = Duration::from_secs(30);

@@ -1,0 +1,134 @@
+//! The same bytes in other pieces, and connections that end in the middle of a reply.
+
+use std::time::Duration;
+
+use redbolt::{Ask, Client, Ending};
+use redbolt_proving::{Mode, Proxy, Reply, Server, servers};
+
+use crate::support::{LIMIT, client_of, default, eventually, exists, held_on, long, patient};
+use crate::support::{patiently, refusal};
+
+#[test]
+fn split_and_coalesced_bytes_change_nothing() {
+    for n in [1, 3] {
+        let (servers, proxies) = proxied(n);
+        let client = client_of(patient(proxies.iter().map(Proxy::address)));
+        for mode in [Mode::Bytes, Mode::Coalesce(Duration::from_millis(4)), Mode::Pass, Mode::Bytes]
+        {
+            proxies.iter().for_each(|proxy| proxy.set(mode));
+            // A new client, so that the greeting is split as well.
+            for client in [&client, &client_of(patient(proxies.iter().map(Proxy::address)))] {
+                all_that_a_client_does(client, &servers);
+            }
+        }
+    }
+}
+
+fn all_that_a_client_does(client: &Client, servers: &[Server]) {
+    let mut lock = client.acquire(patiently(b"job").and(b"other")).unwrap();
+    lock.extend(Duration::from_secs(20)).unwrap();
+    assert!(lock.remaining() > Duration::from_secs(15));
+    let report = refusal(client.acquire(Ask::new(b"job")));
+    assert!(report.is_contended(), "{report}");
+    let inspection = client.inspect(b"other").unwrap();
+    assert!(matches!(inspection.verdict, redbolt::InspectionVerdict::Held(_)), "{inspection:?}");
+    assert!(matches!(lock.release(), Ending::Released(_)));
+    eventually("released everywhere", || {
+        let _ = client.warm_up(Duration::ZERO);
+        held_on(servers, "job") + held_on(servers, "other") == 0
+    });
+}
+
+/// The reply to an ask has 5 bytes, that to an undo 4: a warm connection is cut before, within and
+/// behind each of them.
+#[test]
+fn a_cut_reply_leaves_nothing_locked() {
+    let (servers, proxies) = proxied(1);
+    let client = client_of(patient([proxies[0].address()]));
+    for limit in 0..=9 {
+        let _ = client.acquire(patiently(b"job")).unwrap().release();
+        proxies[0].set(Mode::CutAfter(limit));
+        match client.acquire(long(b"job")) {
+            Ok(lock) => drop(lock),
+            Err(error) => assert!(error.to_string().contains("connection"), "{limit}: {error}"),
+        }
+        proxies[0].set(Mode::Pass);
+        // The key that may be there has a TTL beyond every patience.
+        eventually("the key is gone", || {
+            let _ = client.warm_up(Duration::from_millis(20));
+            !exists(&servers[0], "job")
+        });
+    }
+}
+
+#[test]
+fn a_cut_greeting_leaves_nothing_locked() {
+    let (servers, proxies) = proxied(1);
+    let length = greeting_length(&servers[0]);
+    for limit in (0..length + 20).step_by(length / 40).chain([length - 1, length, length + 1]) {
+        proxies[0].set(Mode::CutAfter(limit));
+        let client = client_of(patient([proxies[0].address()]));
+        if let Ok(lock) = client.acquire(long(b"job")) {
+            drop(lock);
+        }
+        proxies[0].set(Mode::Pass);
+        let lock = client.acquire(patiently(b"job")).unwrap();
+        assert!(matches!(lock.release(), Ending::Released(_)), "{limit}");
+        assert!(!exists(&servers[0], "job"), "{limit}");
+    }
+}
+
+/// Roughly how many bytes a server answers to a greeting.
+fn greeting_length(server: &Server) -> usize {
+    let length = |section| match server.cmd(&format!("INFO {section}")) {
+        Reply::Bulk(text) => text.len(),
+        other => panic!("{other:?}"),
+    };
+    length("server") + length("replication") + length("memory")
+}
+
+#[test]
+fn every_node_cut_somewhere_else() {
+    let (servers, proxies) = proxied(3);
+    let client = client_of(patient(proxies.iter().map(Proxy::address)));
+    for round in 0..12 {
+        for (at, proxy) in proxies.iter().enumerate() {
+            proxy.set(Mode::CutAfter((round + 3 * at) % 11));
+        }
+        if let Ok(lock) = client.acquire(long(b"job")) {
+            drop(lock);
+        }
+        proxies.iter().for_each(|proxy| proxy.set(Mode::Pass));
+        let _ = client.acquire(patiently(b"job")).unwrap().release();
+        eventually("nothing stays", || {
+            let _ = client.warm_up(Duration::from_millis(20));
+            held_on(&servers, "job") == 0
+        });
+    }
+}
+
+/// The end of a connection that comes together with its last reply is seen at once, not when the
+/// silence has become too long.
+#[test]
+fn an_end_behind_a_reply_is_seen_at_once() {
+    let (_servers, proxies) = proxied(1);
+    let client = client_of(default([proxies[0].address()]).dead_after(4 * LIMIT));
+    for _ in 0..20 {
+        proxies[0].set(Mode::Pass);
+        let _ = client.acquire(patiently(b"job")).unwrap().release();
+        // The reply to the ask passes whole, and the connection ends behind it.
+        proxies[0].set(Mode::CutAfter(5));
+        let lock = client.acquire(long(b"job"));
+        eventually("the end is seen", || {
+            let report = client.warm_up(Duration::ZERO);
+            report.ready() == 0 || report.to_string().contains("closed")
+        });
+        drop(lock);
+    }
+}
+
+fn proxied(n: usize) -> (Vec<Server>, Vec<Proxy>) {
+    let servers = servers(n);
+    let proxies = servers.iter().map(|server| Proxy::before(&server.address())).collect();
+    (servers, proxies)
+}
