@@ -151,6 +151,15 @@ impl Node {
         self.owed_at = Nanos::NEVER;
     }
 
+    /// Whether the link is on its way, or was lost so recently that its return is worth a wait: one
+    /// that was ready is opened again at once, and only when that fails the node is taken for dead.
+    pub(super) fn may_return(&self) -> bool {
+        match self.link {
+            Link::Down { .. } => self.failures == 1 && !self.cause.is_configuration(),
+            link => link.opens(),
+        }
+    }
+
     /// When the silence of a node that owes an answer has lasted for too long.
     pub(super) fn dead_at(&self, dead_after: Duration) -> Option<Nanos> {
         let oldest = self.pipeline.oldest()?;

@@ -66,10 +66,10 @@ impl Core {
         if self.node(node).link.takes_asks() {
             return self.send_extension(node, claim, id, now);
         }
-        let opens = self.reopen(node, now);
-        let cause = self.node(node).cause;
+        self.reopen(node, now);
+        let (may_return, cause) = (self.node(node).may_return(), self.node(node).cause);
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if opens {
+        if may_return {
             lock.extend_queued.insert(node);
         } else {
             lock.votes.cast(node, Vote::Fail(cause));
@@ -91,6 +91,20 @@ impl Core {
             }
             self.settle_extension(id, now);
         }
+    }
+
+    /// The connection was lost with the extension in it. It never shortens anything, so it may run
+    /// twice: it waits for the next connection.
+    pub(super) fn extension_unanswered(
+        &mut self,
+        node: NodeId,
+        claim: ClaimId,
+        round: u32,
+        now: Now,
+    ) {
+        let Some(id) = self.extending(claim, round) else { return };
+        self.offer_extension(node, claim, id, now);
+        self.settle_extension(id, now);
     }
 
     fn take_queued_extensions(&mut self, node: NodeId) -> Vec<(LockId, ClaimId)> {
@@ -305,7 +319,7 @@ impl Core {
         let Some(lock) = self.locks.find(id.0) else { return };
         let Some(claim) = self.claims.find(lock.claim.0) else { return };
         let confirmed = lock.votes.grants().len();
-        let awaited = |node: NodeId| claim.undoing.contains(node) || self.node(node).link.opens();
+        let awaited = |node: NodeId| claim.undoing.contains(node) || self.node(node).may_return();
         let over = confirmed >= lock.votes.quorum()
             || !claim.owed.iter().any(awaited)
             || now.boot >= lock.round_until;

@@ -105,13 +105,14 @@ impl Core {
         self.changed.insert(id);
         self.arm(retry_at);
         let ghosts = self.ghosts(id);
+        // What waits for the link waited in vain; what was under way may wait for the next.
+        self.fail_queued(id, now);
         self.unanswered(id, pipeline, now);
         if ghosts == 0 {
             self.node_mut(id).haunted = identity;
         } else if self.ghosts(id) > ghosts {
             self.node_mut(id).haunted = None;
         }
-        self.fail_queued(id, now);
         self.settle_releases(now);
     }
 
@@ -121,7 +122,7 @@ impl Core {
             match request {
                 Request::Ask { claim, .. } => self.ask_unanswered(node, claim, untouched, now),
                 Request::Extend { claim, round, .. } => {
-                    self.extension_vote(node, claim, round, Vote::Fail(cause), now);
+                    self.extension_unanswered(node, claim, round, now);
                 }
                 Request::Undo { claim, .. } => {
                     if let Some(claim) = self.claims.find_mut(claim.0) {

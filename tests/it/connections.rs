@@ -1,0 +1,146 @@
+//! Connections and scripts that go away under a client whose servers are all well.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redbolt::{Client, Ending, LockGuard, Why};
+use redbolt_proving::{Reply, Server, servers};
+
+use crate::support::{builder, client, client_of, eventually, held_on, long, patiently, refusal};
+
+#[test]
+fn a_flush_of_scripts_between_any_two_steps_is_not_noticed() {
+    for n in [1, 3, 5] {
+        let servers = servers(n);
+        let client = client(&servers);
+        let flush = || servers.iter().for_each(flush_scripts);
+        for round in 0..4 {
+            // One resource asks with SET, several ask with a script.
+            let ask = if round % 2 == 0 { patiently(b"job") } else { patiently(b"job").and(b"b") };
+            flush();
+            let mut lock = client.acquire(ask.clone()).unwrap();
+            for _ in 0..2 {
+                flush();
+                lock.extend(Duration::from_secs(20)).unwrap();
+            }
+            flush();
+            assert!(refusal(client.acquire(long(b"job"))).is_contended());
+            flush();
+            released_by_quorum(lock.release(), n);
+            // The round is over with a quorum; the others have the undo in their sockets.
+            eventually("released everywhere", || {
+                let _ = client.warm_up(Duration::ZERO);
+                held_on(&servers, "job") + held_on(&servers, "b") == 0
+            });
+        }
+    }
+}
+
+fn flush_scripts(server: &Server) {
+    assert_eq!(server.cmd("SCRIPT FLUSH"), Reply::Status("OK".into()));
+}
+
+#[test]
+fn a_held_lock_survives_the_loss_of_every_connection() {
+    for n in [1, 3, 5] {
+        let servers = servers(n);
+        let client = client(&servers);
+        let mut lock = client.acquire(patiently(b"job")).unwrap();
+        for _ in 0..3 {
+            cut_all(&servers);
+            lock.extend(Duration::from_secs(25)).unwrap();
+        }
+        assert!(lock.remaining() > Duration::from_secs(20));
+        cut_all(&servers);
+        released_by_quorum(lock.release(), n);
+        settle(&client);
+        assert_eq!(held_on(&servers, "job"), 0);
+    }
+}
+
+#[test]
+fn a_release_written_into_dead_connections_still_arrives() {
+    for n in [1, 3] {
+        let servers = servers(n);
+        let client = client(&servers);
+        let lock = client.acquire(patiently(b"job")).unwrap();
+        cut_all(&servers);
+        // Neither waits for an answer: the client's own drop is what is left.
+        drop(lock);
+        drop(client);
+        assert_eq!(held_on(&servers, "job"), 0);
+    }
+}
+
+#[test]
+fn a_client_that_was_idle_notices_what_died_meanwhile() {
+    let servers = servers(3);
+    let client = client(&servers);
+    released_by_quorum(client.acquire(patiently(b"job")).unwrap().release(), 3);
+    cut_all(&servers);
+    thread::sleep(Duration::from_millis(1_200));
+    // One attempt, and no excuse.
+    released_by_quorum(client.acquire(long(b"job")).unwrap().release(), 3);
+}
+
+#[test]
+fn a_cut_at_any_moment_loses_no_lock_and_leaves_no_key() {
+    let servers = servers(3);
+    let client = client(&servers);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..400 {
+                thread::sleep(Duration::from_micros(300 + 700 * (round % 13)));
+                cut_all(&servers[..2]);
+            }
+        });
+        let until = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < until {
+            let mut lock = client.acquire(patiently(b"job")).unwrap();
+            // What is refused here is tried again: it is held meanwhile.
+            extend_in_the_end(&mut lock);
+            assert!(matches!(lock.release(), Ending::Released(_)));
+        }
+    });
+    eventually("nothing stays", || {
+        settle(&client);
+        held_on(&servers, "job") == 0
+    });
+}
+
+fn extend_in_the_end(lock: &mut LockGuard<'_>) {
+    eventually("an extension", || lock.extend(Duration::from_secs(25)).is_ok());
+}
+
+/// A node that was refused for its configuration is asked again once that is mended, also by a
+/// client that never waits.
+#[test]
+fn a_mended_node_votes_again_for_a_client_that_only_tries() {
+    let server = Server::with(&["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]);
+    let client = client_of(builder(std::slice::from_ref(&server)));
+    let report = refusal(client.acquire(long(b"job")));
+    assert_eq!(report.why(), Why::NoQuorum, "{report}");
+    assert!(report.to_string().contains("evict"), "{report}");
+    server.cmd("CONFIG SET maxmemory-policy noeviction");
+    eventually("a grant", || client.acquire(long(b"job")).is_ok());
+}
+
+/// Ends every connection but the one that says so.
+fn cut_all(servers: &[Server]) {
+    for server in servers {
+        let reply = server.cmd("CLIENT KILL TYPE normal SKIPME yes");
+        assert!(matches!(reply, Reply::Int(_)), "{reply:?}");
+    }
+}
+
+/// Lets the client see what its sockets have.
+fn settle(client: &Client) {
+    let _ = client.warm_up(Duration::from_secs(1));
+}
+
+fn released_by_quorum(ending: Ending, n: usize) {
+    match ending {
+        Ending::Released(confirmed) => assert!(confirmed.nodes as usize > n / 2, "{confirmed}"),
+        lost @ Ending::Lost(_) => panic!("{lost}"),
+    }
+}
