@@ -170,11 +170,11 @@ impl fmt::Display for NodeStatus {
 pub(super) fn explain(config: &Config, cause: Cause, detail: Option<&str>) -> String {
     let settings = config.settings();
     match (cause, detail) {
-        (Cause::NoAnswer, _) => format!("no answer in {:?}", settings.answer_within),
+        (Cause::NoAnswer, None) => format!("no answer in {:?}", settings.answer_within),
         (Cause::ConnectTimeout, _) => format!("no connection in {:?}", settings.connect_within),
         (Cause::DeadPeer, _) => format!("silent for {:?}", settings.dead_after),
         (Cause::SameServer, Some(words)) => format!("the same server as another node: {words}"),
-        (Cause::Io | Cause::NameLookup, Some(words)) => words.to_owned(),
+        (Cause::Io | Cause::NameLookup | Cause::NoAnswer, Some(words)) => words.to_owned(),
         (cause, Some(words)) => format!("{cause} ({words})"),
         (cause, None) => cause.to_string(),
     }

@@ -4,5 +4,6 @@
 mod connections;
 mod exclusion;
 mod locks;
+mod outages;
 mod support;
 mod wire;

@@ -282,7 +282,14 @@ impl Core {
             Link::Opening { until } if now.boot >= until => {
                 return self.close(id, Cause::ConnectTimeout, now);
             }
-            Link::Greeting { until, .. } | Link::Leaving { until } if now.boot >= until => {
+            // What was asked behind the greeting may run yet, so its undo follows it.
+            Link::Greeting { until, .. } if now.boot >= until => {
+                let span = self.config.settings.connect_within;
+                let words = format!("connected, but no answer to the greeting in {span:?}");
+                self.node_mut(id).detail = Some((Cause::NoAnswer, words));
+                return self.retire(id, Cause::NoAnswer, now);
+            }
+            Link::Leaving { until } if now.boot >= until => {
                 return self.close(id, Cause::NoAnswer, now);
             }
             Link::Opening { until } | Link::Greeting { until, .. } | Link::Leaving { until } => {

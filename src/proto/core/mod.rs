@@ -136,9 +136,8 @@ impl Core {
     /// Whether a node that can be reached still owes the confirmation of a release or an undo.
     #[must_use]
     pub fn owes(&self) -> bool {
-        let reached = |node: NodeId| {
-            self.node(node).link.takes_undos() || self.node(node).may_return()
-        };
+        let reached =
+            |node: NodeId| self.node(node).link.takes_undos() || self.node(node).may_return();
         (0..self.claims.capacity())
             .filter_map(|at| self.claims.find(self.claims.at(at)?))
             .any(|claim| claim.owed.iter().any(reached))

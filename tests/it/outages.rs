@@ -1,0 +1,173 @@
+//! Servers that are killed, stopped and started again, fewer than a quorum and more.
+
+use std::time::{Duration, Instant};
+
+use redbolt::{Ask, Cause, Client, Ending, RefusalReport, Vote, Wait, Why};
+use redbolt_proving::{Server, servers};
+
+use crate::support::{
+    builder, client, client_of, default, eventually, held_on, long, patiently, refusal,
+};
+
+#[test]
+fn a_killed_minority_is_not_missed() {
+    for n in [3, 5] {
+        let mut servers = servers(n);
+        let client = client(&servers);
+        let lock = client.acquire(long(b"job")).unwrap();
+        servers[..n / 2].iter_mut().for_each(Server::kill);
+        let mut lock = extended(lock);
+        lock.extend(Duration::from_secs(20)).unwrap();
+        released_by_quorum(lock.release(), n);
+        released_by_quorum(client.acquire(long(b"job")).unwrap().release(), n);
+        assert_eq!(held_on(&servers[n / 2..], "job"), 0);
+    }
+}
+
+#[test]
+fn a_killed_majority_refuses_and_a_restarted_one_grants() {
+    for n in [1, 3, 5] {
+        let mut servers = servers(n);
+        let client = client(&servers);
+        let dead = n / 2 + 1;
+        released_by_quorum(client.acquire(long(b"job")).unwrap().release(), n);
+        servers[..dead].iter_mut().for_each(Server::kill);
+        let report = refused_soon(&client, long(b"job"));
+        assert_eq!(report.why(), Why::NoQuorum, "{report}");
+        assert!(report.nodes()[..dead].iter().all(is_fail), "{report}");
+        let refused = format!("node 1 {}: connection refused", servers[0].address());
+        eventually("the message says that nobody listens", || {
+            refused_soon(&client, long(b"job")).to_string().contains(&refused)
+        });
+        assert_eq!(held_on(&servers[dead..], "job"), 0, "nothing stays behind a refusal");
+
+        servers[..dead].iter_mut().for_each(Server::restart);
+        released_by_quorum(client.acquire(patiently(b"job")).unwrap().release(), n);
+    }
+}
+
+#[test]
+fn a_stopped_minority_is_not_waited_for() {
+    let servers = servers(5);
+    let client = client(&servers);
+    let _ = client.warm_up(Duration::from_secs(5));
+    servers[..2].iter().for_each(Server::pause);
+    let began = Instant::now();
+    let lock = client.acquire(long(b"job")).unwrap();
+    released_by_quorum(lock.release(), 5);
+    // Two seconds is what this client would wait for an answer.
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    servers[..2].iter().for_each(Server::resume);
+    eventually("the late grants are undone", || held_on(&servers, "job") == 0);
+}
+
+#[test]
+fn a_stopped_majority_refuses_in_time_and_keeps_nothing() {
+    for (n, warm) in [(1, true), (3, true), (3, false), (5, true)] {
+        let servers = servers(n);
+        let client = client_of(default(servers.iter().map(Server::address)));
+        if warm {
+            let report = client.warm_up(Duration::from_secs(5));
+            assert_eq!(report.ready(), n, "{report}");
+        }
+        let stopped = n / 2 + 1;
+        servers[..stopped].iter().for_each(Server::pause);
+        let report = refused_soon(&client, long(b"job"));
+        assert_eq!(report.why(), Why::NoQuorum, "{report}");
+        assert_eq!(report.nodes()[0].vote, Some(Vote::Fail(Cause::NoAnswer)), "{report}");
+        if warm {
+            let silent = format!("node 1 {}: no answer in 50ms", servers[0].address());
+            assert!(report.to_string().contains(&silent), "{report}");
+        }
+        servers[..stopped].iter().for_each(Server::resume);
+        // The ask and its undo are in the sockets: the servers run them, whatever the client does.
+        drop(client);
+        eventually("the servers have heard us", || {
+            servers[..stopped].iter().all(|server| crate::support::calls(server, "set") > 0)
+        });
+        eventually("nothing stays behind a refusal", || held_on(&servers, "job") == 0);
+    }
+}
+
+#[test]
+fn a_stopped_majority_outlasts_the_callers_time() {
+    let servers = servers(3);
+    let client = client_of(default(servers.iter().map(Server::address)));
+    let _ = client.warm_up(Duration::from_secs(5));
+    servers[1..].iter().for_each(Server::pause);
+    let ask = long(b"job").wait(Wait::For(Duration::from_millis(300)));
+    let began = Instant::now();
+    let report = refused_soon(&client, ask);
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    assert_eq!(report.why(), Why::OutOfTime, "{report}");
+    assert!(!report.is_contended(), "{report}");
+    servers[1..].iter().for_each(Server::resume);
+    let _ = client.warm_up(Duration::from_secs(5));
+    eventually("nothing stays behind a refusal", || held_on(&servers, "job") == 0);
+    let lock = client.acquire(patiently(b"job")).unwrap();
+    released_by_quorum(lock.release(), 3);
+}
+
+#[test]
+fn a_lock_outlives_a_stop_of_its_majority_that_is_shorter_than_it() {
+    let servers = servers(3);
+    let client = client_of(builder(&servers).answer_within(Duration::from_millis(100)));
+    let mut lock = client.acquire(patiently(b"job")).unwrap();
+    servers[1..].iter().for_each(Server::pause);
+    let refused = lock.extend(Duration::from_secs(25)).unwrap_err().to_string();
+    assert!(refused.starts_with("no quorum: 1 of 3 granted, 2 needed"), "{refused}");
+    assert!(refused.contains("no answer in 100ms"), "{refused}");
+    assert!(lock.is_valid(), "it is held until its validity ends");
+    servers[1..].iter().for_each(Server::resume);
+    let lock = extended(lock);
+    assert!(matches!(lock.release(), Ending::Released(_)));
+    drop(client);
+    eventually("released everywhere", || held_on(&servers, "job") == 0);
+}
+
+#[test]
+fn rolling_restarts_never_stop_the_service() {
+    let mut servers = servers(3);
+    let client = client(&servers);
+    for round in 0..6 {
+        released_by_quorum(client.acquire(patiently(b"job")).unwrap().release(), 3);
+        servers[round % 3].restart();
+    }
+}
+
+#[test]
+fn ttl_and_wait_decide_how_long_a_dead_set_of_nodes_is_asked() {
+    let mut servers = servers(1);
+    let client = client(&servers);
+    servers[0].kill();
+    let began = Instant::now();
+    let ask = Ask::new(b"job").ttl(Duration::from_secs(1)).wait(Wait::For(Duration::from_secs(1)));
+    let report = refused_soon(&client, ask);
+    assert_eq!(report.why(), Why::OutOfTime, "{report}");
+    assert!(began.elapsed() >= Duration::from_secs(1));
+}
+
+/// A refusal that comes long before a hang would.
+fn refused_soon(client: &Client, ask: Ask<'_>) -> RefusalReport {
+    let began = Instant::now();
+    let report = refusal(client.acquire(ask));
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}: {report}", began.elapsed());
+    report
+}
+
+/// Extends until it succeeds: nodes may just have come back.
+fn extended(mut lock: redbolt::LockGuard<'_>) -> redbolt::LockGuard<'_> {
+    eventually("an extension", || lock.extend(Duration::from_secs(25)).is_ok());
+    lock
+}
+
+fn released_by_quorum(ending: Ending, n: usize) {
+    match ending {
+        Ending::Released(confirmed) => assert!(confirmed.nodes as usize > n / 2, "{confirmed}"),
+        lost @ Ending::Lost(_) => panic!("{lost}"),
+    }
+}
+
+fn is_fail(vote: &redbolt::NodeVote) -> bool {
+    matches!(vote.vote, Some(Vote::Fail(_)))
+}
