@@ -189,7 +189,7 @@ impl Core {
             Some(cause) => {
                 if cause.is_configuration() {
                     let must_be_proven = self.config.node(id).must_be_proven();
-                    self.node_mut(id).proven = !must_be_proven;
+                    self.node_mut(id).proven = !must_be_proven && cause != Cause::SameServer;
                 }
                 self.retire(id, cause, now);
             }
@@ -256,10 +256,13 @@ impl Core {
         self.leave_if_idle(id, now);
     }
 
-    /// An ask that is under way to a node which is no voter.
+    /// An ask that is under way to a node which is no voter. A second name of another node keeps what
+    /// counts for that one: it is undone with the lock.
     fn disown(&mut self, node: NodeId, id: ClaimId, now: Now) {
+        let twin = self.node(node).cause == Cause::SameServer;
         if !self.withdraw(node, id)
             && let Some(claim) = self.claims.find_mut(id.0)
+            && !(twin && claim.lock.is_some())
         {
             claim.owed.insert(node);
         }
