@@ -1,6 +1,6 @@
 //! What is owed: a release or an undo goes on until the node has confirmed it, or its key is over.
 
-use redbolt::proto::{Cause, Event, NodeState};
+use redbolt::proto::{Cause, Event, NodeState, Vote};
 use redbolt_node::Memory;
 
 use crate::world::{Accept, World, Written, bulk, error, ms, secs};
@@ -28,7 +28,6 @@ fn an_error_is_no_confirmation() {
         "BUSY Redis is busy running a script.",
         "READONLY You can't write against a read only replica.",
         "OOM command not allowed when used memory > 'maxmemory'.",
-        "NOPERM this user has no permissions to run the 'eval' command",
         "WHATEVER",
     ] {
         let mut world = World::new(3).warm();
@@ -47,6 +46,32 @@ fn an_error_is_no_confirmation() {
         assert_eq!(world.kept(0), (0, 0), "{text}");
         assert!(!world.core().owes());
     }
+}
+
+/// A node that grants what it will not let go of again is no voter.
+#[test]
+fn a_node_that_forbids_the_undo_does_not_vote() {
+    let mut world = World::new(1).warm();
+    let id = world.lock(b"job", secs(20));
+    scripts_fail(&mut world, 0, "NOPERM this user has no permissions to run the 'eval' command");
+    world.release(id);
+    for _ in 0..10 {
+        world.run(ms(333));
+        let id = world.lock(b"another", secs(20));
+        world.run(ms(200));
+        match world.outcomes(id)[..] {
+            [Event::Refused(_, refusal)] => {
+                let vote = refusal.votes.of(world.node(0));
+                assert_eq!(vote, Some(Vote::Fail(Cause::NoPermission)));
+            }
+            ref other => panic!("{other:?}"),
+        }
+    }
+    world.servers[0].answer = None;
+    world.run(ms(1_100));
+    assert_eq!(world.holders(b"job"), [false]);
+    assert_eq!(world.holders(b"another"), [false]);
+    assert_eq!(world.kept(0), (0, 0));
 }
 
 #[test]

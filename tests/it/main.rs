@@ -6,4 +6,5 @@ mod exclusion;
 mod locks;
 mod outages;
 mod support;
+mod voters;
 mod wire;

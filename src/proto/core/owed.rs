@@ -103,7 +103,9 @@ impl Core {
         self.undo_settled(node_id, id, Vote::Grant, now);
     }
 
-    /// The node answered with an error: it still owes, and is asked again after a pause.
+    /// The node answered with an error: it still owes, and is asked again after a pause. One that
+    /// forbids the undo altogether would keep every lock for its TTL: it is no voter until it
+    /// confirms.
     fn undo_refused(&mut self, node_id: NodeId, id: ClaimId, cause: Cause, now: Now) {
         let node = self.node_mut(node_id);
         if node.owed_at == Nanos::NEVER {
@@ -113,6 +115,10 @@ impl Core {
         let owed_at = node.owed_at;
         self.arm(owed_at);
         self.undo_settled(node_id, id, Vote::Fail(cause), now);
+        let forbidden = matches!(cause, Cause::NoPermission | Cause::UnknownCommand);
+        if forbidden && self.node(node_id).link == Link::Ready {
+            self.retire(node_id, cause, now);
+        }
     }
 
     /// A confirmation that a ghost of the ask may follow is not the last word: the undo is sent once

@@ -1,0 +1,400 @@
+//! Nodes that are no voters: each says why, word for word, and the others decide.
+
+use std::time::{Duration, Instant};
+
+use redbolt::{Cause, NodeState, Vote, Why};
+use redbolt_proving::{Act, Impostor, Reply, Server, servers};
+
+use crate::support::{
+    LONG, calls, calls_by, client_of, eventually, exists, held_on, long, patient, patiently,
+    refusal,
+};
+
+/// What is expected of a node that must not vote.
+struct Unfit<'a> {
+    /// How it is written in the configuration, and how it is shown.
+    url: &'a str,
+    shown: &'a str,
+    /// The words behind its address in a refusal.
+    words: &'a str,
+}
+
+impl Unfit<'_> {
+    /// Alone it refuses with its cause, and soon; beside two good nodes it is not missed.
+    fn check(&self) {
+        let client = client_of(patient([self.url]));
+        let began = Instant::now();
+        let report = refusal(client.acquire(long(b"job")));
+        let expected =
+            format!("no quorum: 0 of 1 granted, 1 needed; node 1 {}: {}", self.shown, self.words);
+        assert_eq!(report.to_string(), expected);
+        assert_eq!(report.why(), Why::NoQuorum);
+        assert!(began.elapsed() < LONG / 4, "{:?}", began.elapsed());
+
+        let mut good = servers(2);
+        let addresses = good.iter().map(Server::address);
+        let client = client_of(patient([self.url.to_owned()].into_iter().chain(addresses)));
+        let lock = client.acquire(patiently(b"job")).unwrap();
+        let _ = lock.release();
+        // With one of the good ones gone there is no quorum, so the unfit one has no vote.
+        drop(good.pop());
+        let report = refusal(client.acquire(long(b"job")));
+        assert!(
+            report.nodes().iter().all(|node| node.number == 2 || node.vote != Some(Vote::Grant)),
+            "{report}"
+        );
+        assert!(report.to_string().contains(&format!("node 1 {}: ", self.shown)), "{report}");
+        drop(client);
+        assert_eq!(held_on(&good, "job"), 0);
+    }
+}
+
+fn check(address: &str, words: &str) {
+    Unfit { url: address, shown: address, words }.check();
+}
+
+#[test]
+fn a_missing_password() {
+    let server = Server::with(&["--requirepass", "secret"]);
+    check(&server.address(), "NOAUTH: the server wants a password");
+    nothing_was_set(calls_by(admin(&server, "INFO commandstats"), "set"));
+}
+
+#[test]
+fn a_wrong_password() {
+    let server = Server::with(&["--requirepass", "secret"]);
+    let url = format!("redis://:guess@{}", server.address());
+    let shown = server.address();
+    Unfit { url: &url, shown: &shown, words: WRONGPASS }.check();
+    nothing_was_set(calls_by(admin(&server, "INFO commandstats"), "set"));
+    assert_eq!(admin(&server, "KEYS *"), Reply::Array(vec![]));
+}
+
+/// Whatever follows a failed AUTH runs as the default user, who may do everything here.
+#[test]
+fn a_wrong_password_where_everybody_may_come_in() {
+    let server = Server::start();
+    server.cmd("ACL SETUSER alice on >right ~* +@all");
+    let shown = server.address();
+    for user_info in ["alice:wrong", "bob:right", ":guess"] {
+        let url = format!("redis://{user_info}@{shown}");
+        Unfit { url: &url, shown: &shown, words: WRONGPASS }.check();
+    }
+    nothing_was_set(calls(&server, "set"));
+    assert_eq!(server.cmd("KEYS *"), Reply::Array(vec![]));
+}
+
+#[test]
+fn a_database_that_is_not_there() {
+    let server = Server::start();
+    let (url, shown) = (format!("redis://{}/99", server.address()), server.address());
+    Unfit { url: &url, shown: &shown, words: "no such database" }.check();
+    nothing_was_set(calls(&server, "set"));
+    assert_eq!(server.cmd("KEYS *"), Reply::Array(vec![]));
+}
+
+/// The password was right once, so the ask follows AUTH unasked; then it runs as another user.
+#[test]
+fn a_password_that_was_right_once() {
+    let server = Server::start();
+    server.cmd("ACL SETUSER alice on >right ~* +@all");
+    let client = client_of(patient([format!("redis://alice:right@{}", server.address())]));
+    let _ = client.acquire(patiently(b"job")).unwrap().release();
+    server.cmd("ACL SETUSER alice resetpass >changed");
+    server.cmd("CLIENT KILL TYPE normal SKIPME yes");
+    for _ in 0..5 {
+        let report = refusal(client.acquire(long(b"job")));
+        assert!(!report.is_contended(), "{report}");
+        let _ = client.warm_up(Duration::from_secs(1));
+    }
+    assert_eq!(
+        client.warm_up(Duration::ZERO).nodes[0].state,
+        NodeState::Down(Cause::WrongPassword)
+    );
+    eventually("no key stays under another user", || {
+        let _ = client.warm_up(Duration::from_millis(20));
+        !exists(&server, "job")
+    });
+    server.cmd("ACL SETUSER alice resetpass >right");
+    eventually("it votes again", || client.acquire(long(b"job")).is_ok());
+}
+
+#[test]
+fn a_user_without_set() {
+    let server = Server::start();
+    forbid(&server, "-set");
+    check(
+        &server.address(),
+        "NOPERM: the user lacks a permission (NOPERM this user has no permissions to run the \
+         'set' command)",
+    );
+}
+
+#[test]
+fn a_user_without_info() {
+    let server = Server::start();
+    forbid(&server, "-info");
+    check(
+        &server.address(),
+        "NOPERM: the user lacks a permission (NOPERM this user has no permissions to run the \
+         'info' command)",
+    );
+    assert!(!exists(&server, "job"));
+}
+
+#[test]
+fn a_user_whose_keys_are_others() {
+    let server = Server::start();
+    server.cmd("ACL SETUSER default resetkeys ~locks:*");
+    check(
+        &server.address(),
+        "NOPERM: the user lacks a permission (NOPERM this user has no permissions to access one \
+         of the keys used as arguments)",
+    );
+}
+
+/// A name and an id are a convenience, not a condition.
+#[test]
+fn a_user_without_client_commands_votes() {
+    let server = Server::start();
+    forbid(&server, "-client");
+    let client = client_of(patient([server.address()]));
+    let _ = client.acquire(patiently(b"job")).unwrap().release();
+    assert!(!exists(&server, "job"));
+}
+
+/// Who may not run scripts cannot release what he was granted. After the first time the node is no
+/// voter, and the operator is told.
+#[test]
+fn a_user_without_scripts() {
+    let server = Server::start();
+    forbid(&server, "-eval -evalsha");
+    let client = client_of(patient([server.address()]));
+    drop(client.acquire(patiently(b"job").ttl(Duration::from_secs(20))).unwrap());
+    eventually("the refusal says why", || {
+        let report = refusal(client.acquire(long(b"another"))).to_string();
+        report.contains("NOPERM: the user lacks a permission") && report.contains("run the 'eval")
+    });
+    allow(&server, "+eval +evalsha");
+    eventually("the owed release is confirmed", || {
+        let _ = client.warm_up(Duration::from_millis(20));
+        !exists(&server, "job")
+    });
+    eventually("it votes again", || client.acquire(long(b"another")).is_ok());
+}
+
+#[test]
+fn protected_mode() {
+    let impostor = Impostor::start(Act::Denied);
+    check(&impostor.address(), "DENIED: the server is in protected mode");
+}
+
+#[test]
+fn a_web_server() {
+    let impostor = Impostor::start(Act::Http);
+    let words = refusal_of(&impostor.address());
+    assert!(words.starts_with("not a Redis server (protocol violation)"), "{words}");
+    check(&impostor.address(), &words);
+}
+
+#[test]
+fn garbage() {
+    let impostor = Impostor::start(Act::Garbage);
+    let words = refusal_of(&impostor.address());
+    assert!(words.starts_with("not a Redis server (protocol violation)"), "{words}");
+    check(&impostor.address(), &words);
+}
+
+#[test]
+fn silence() {
+    let impostor = Impostor::start(Act::Silent);
+    check(&impostor.address(), "connected, but no answer to the greeting in 2s");
+}
+
+#[test]
+fn a_port_where_everybody_is_turned_away() {
+    let impostor = Impostor::start(Act::Close);
+    let words = refusal_of(&impostor.address());
+    assert!(words.starts_with("connection "), "{words}");
+}
+
+#[test]
+fn nobody() {
+    let mut server = Server::start();
+    server.kill();
+    check(&server.address(), "connection refused");
+}
+
+#[test]
+fn an_error_for_everything() {
+    let impostor = Impostor::start(Act::Always("-ERR go away".into()));
+    check(&impostor.address(), "unknown server error (ERR go away)");
+}
+
+#[test]
+fn a_replica() {
+    let server = Server::start();
+    server.cmd("REPLICAOF 127.0.0.1 1");
+    check(&server.address(), "a replica, not a master");
+    assert!(!exists(&server, "job"));
+}
+
+#[test]
+fn a_master_that_becomes_a_replica_while_connected() {
+    let server = Server::start();
+    let client = client_of(patient([server.address()]));
+    let _ = client.acquire(patiently(b"job")).unwrap().release();
+    server.cmd("REPLICAOF 127.0.0.1 1");
+    let report = refusal(client.acquire(long(b"job")));
+    assert_eq!(report.nodes()[0].vote, Some(Vote::Fail(Cause::ReadOnly)), "{report}");
+    assert!(report.to_string().ends_with("READONLY: the server is a replica"), "{report}");
+    eventually("the greeting finds a replica", || {
+        let report = client.warm_up(Duration::from_secs(1));
+        report.nodes[0].state == NodeState::Down(Cause::Replica)
+    });
+    server.cmd("REPLICAOF NO ONE");
+    eventually("it votes again", || client.acquire(long(b"job")).is_ok());
+}
+
+#[test]
+fn a_server_that_reads_its_data() {
+    let mut server = Server::with(&[
+        "--key-load-delay",
+        "20000",
+        "--loading-process-events-interval-bytes",
+        "1024",
+        "--rdbcompression",
+        "no",
+    ]);
+    let mut connection = server.connect();
+    (0..100)
+        .for_each(|at| drop(connection.run(&[b"SET", format!("old{at}").as_bytes(), &[0; 600]])));
+    assert_eq!(server.cmd("SAVE"), Reply::Status("OK".into()));
+    server.restart();
+    // The proof that it still loads, or this test would prove nothing.
+    let loading = |server: &Server| matches!(server.cmd("GET x"), Reply::Error(e) if e.starts_with("LOADING"));
+    assert!(loading(&server));
+    let client = client_of(patient([server.address()]));
+    let report = refusal(client.acquire(long(b"job"))).to_string();
+    assert!(report.ends_with(": LOADING: the server is still reading its data"), "{report}");
+    let lock = client.acquire(patiently(b"job")).unwrap();
+    assert!(!loading(&server));
+    let _ = lock.release();
+}
+
+#[test]
+fn a_server_without_memory() {
+    let server = Server::with(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]);
+    check(&server.address(), "OOM: the server's memory is full");
+    assert!(!exists(&server, "job"));
+}
+
+#[test]
+fn a_server_that_may_evict() {
+    let server = Server::with(&["--maxmemory", "64mb", "--maxmemory-policy", "volatile-ttl"]);
+    check(&server.address(), "may evict locks: maxmemory is set with an evicting policy");
+    assert!(!exists(&server, "job"));
+    let client = client_of(patient([server.address()]).accept_evicting(true));
+    assert!(client.acquire(patiently(b"job")).unwrap().is_valid());
+}
+
+#[test]
+fn a_server_in_cluster_mode() {
+    let server = Server::with(&["--cluster-enabled", "yes"]);
+    check(&server.address(), "in cluster mode");
+}
+
+#[test]
+fn a_server_without_enough_replicas() {
+    let server = Server::with(&["--min-replicas-to-write", "1"]);
+    check(&server.address(), "NOREPLICAS: too few replicas to accept writes");
+}
+
+#[test]
+fn a_server_that_is_busy_with_a_script() {
+    let server = Server::with(&["--busy-reply-threshold", "1"]);
+    let client = client_of(patient([server.address()]));
+    let _ = client.acquire(patiently(b"job")).unwrap().release();
+    let mut spinning = server.connect();
+    spinning.send(b"*3\r\n$4\r\nEVAL\r\n$17\r\nwhile true do end\r\n$1\r\n0\r\n");
+    eventually(
+        "the server is busy",
+        || matches!(server.cmd("GET x"), Reply::Error(e) if e.starts_with("BUSY")),
+    );
+    let report = refusal(client.acquire(long(b"job"))).to_string();
+    assert!(report.ends_with(": BUSY: a script blocks the server"), "{report}");
+    assert_eq!(server.cmd("SCRIPT KILL"), Reply::Status("OK".into()));
+    let _ = client.acquire(patiently(b"job")).unwrap().release();
+}
+
+#[test]
+fn a_server_that_has_no_room() {
+    let server = Server::with(&["--maxclients", "1"]);
+    let only = server.connect();
+    check(&server.address(), "the server has no room for another client");
+    drop(only);
+    let client = client_of(patient([server.address()]));
+    assert!(client.acquire(patiently(b"job")).unwrap().is_valid());
+}
+
+#[test]
+fn one_server_under_two_names() {
+    let servers = servers(2);
+    let twins = [
+        (format!("localhost:{}", servers[0].port()), format!("localhost:{}", servers[0].port())),
+        (
+            format!("unix://{}", servers[0].socket().display()),
+            format!("unix:{}", servers[0].socket().display()),
+        ),
+    ];
+    for (url, _shown) in twins {
+        let client = client_of(patient([servers[0].address(), url, servers[1].address()]));
+        for _ in 0..5 {
+            let mut lock = client.acquire(patiently(b"job")).unwrap();
+            // The key is there once for both names, and must not go while it counts for one.
+            for _ in 0..5 {
+                let _ = client.warm_up(Duration::from_millis(50));
+                lock.extend(Duration::from_secs(20)).unwrap();
+            }
+            assert_eq!(held_on(&servers, "job"), 2);
+            let _ = lock.release();
+        }
+        let report = client.warm_up(Duration::from_secs(5));
+        assert_eq!(report.ready(), 2, "{report}");
+        assert!(
+            report.to_string().contains("the same server as another node: it is node "),
+            "{report}"
+        );
+        drop(client);
+        assert_eq!(held_on(&servers, "job"), 0);
+    }
+}
+
+/// The words that a refusal has for the only node.
+fn refusal_of(address: &str) -> String {
+    let report = refusal(client_of(patient([address])).acquire(long(b"job"))).to_string();
+    let (_, words) = report.split_once(&format!("node 1 {address}: ")).unwrap();
+    words.to_owned()
+}
+
+fn forbid(server: &Server, rules: &str) {
+    assert_eq!(server.cmd(&format!("ACL SETUSER default {rules}")), Reply::Status("OK".into()));
+}
+
+fn allow(server: &Server, rules: &str) {
+    forbid(server, rules);
+}
+
+/// A command to a server whose password is `secret`.
+fn admin(server: &Server, line: &str) -> Reply {
+    let mut connection = server.connect();
+    connection.cmd("AUTH secret");
+    connection.cmd(line)
+}
+
+#[track_caller]
+fn nothing_was_set(sets: u64) {
+    assert_eq!(sets, 0, "a SET ran although AUTH or SELECT had failed");
+}
+
+const WRONGPASS: &str = "WRONGPASS: wrong user or password";
