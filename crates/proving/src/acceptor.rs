@@ -26,6 +26,8 @@ pub(crate) struct Open {
 #[derive(Debug, Default)]
 struct Sockets {
     alive: Vec<Weak<TcpStream>>,
+    /// Those of them that were accepted here.
+    accepted: Vec<Weak<TcpStream>>,
     stopped: bool,
 }
 
@@ -51,6 +53,12 @@ impl Acceptor {
     pub(crate) fn cut_all(&self) {
         self.open.cut_all();
     }
+
+    /// Ends the sockets that were accepted, and leaves alone what was opened for them.
+    pub(crate) fn cut_accepted(&self) {
+        let sockets = self.open.sockets.lock().unwrap();
+        sockets.accepted.iter().filter_map(Weak::upgrade).for_each(|socket| cut(&socket));
+    }
 }
 
 impl Drop for Acceptor {
@@ -71,6 +79,14 @@ impl Open {
         sockets.alive.retain(|socket| socket.strong_count() > 0);
         sockets.alive.push(Arc::downgrade(socket));
         !sockets.stopped
+    }
+
+    fn note_accepted(&self, socket: &Arc<TcpStream>) -> bool {
+        let mut sockets = self.sockets.lock().unwrap();
+        sockets.accepted.retain(|socket| socket.strong_count() > 0);
+        sockets.accepted.push(Arc::downgrade(socket));
+        drop(sockets);
+        self.note(socket)
     }
 
     fn cut_all(&self) {
@@ -96,7 +112,7 @@ where
     thread::scope(|scope| {
         loop {
             let socket = Arc::new(listener.accept().unwrap().0);
-            if !open.note(&socket) {
+            if !open.note_accepted(&socket) {
                 return;
             }
             scope.spawn(move || {

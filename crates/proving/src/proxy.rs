@@ -25,6 +25,9 @@ pub enum Mode {
     CutAfter(usize),
     /// Accepts connections and passes nothing on. What it held is passed on when the mode changes.
     Stall,
+    /// Ends the clients' side of the connections of the moment, and holds what they had sent for the
+    /// server until the mode changes. New connections pass.
+    Orphan,
     /// Ends all connections, and each new one as soon as it is accepted.
     Refuse,
 }
@@ -53,8 +56,10 @@ impl Proxy {
     /// Changes the mode, for open connections too. Counts start again.
     pub fn set(&self, mode: Mode) {
         self.switch.set(mode);
-        if mode == Mode::Refuse {
-            self.acceptor.cut_all();
+        match mode {
+            Mode::Refuse => self.acceptor.cut_all(),
+            Mode::Orphan => self.acceptor.cut_accepted(),
+            _ => {}
         }
     }
 }
@@ -86,19 +91,24 @@ impl Switch {
         self.changed.notify_all();
     }
 
-    /// The mode, once it is not a stall.
-    fn awaited(&self) -> (Mode, u64) {
-        let setting = self.setting.lock().unwrap();
-        *self.changed.wait_while(setting, |(mode, _)| *mode == Mode::Stall).unwrap()
+    /// The mode, once it is not one that holds a connection as old as `born`.
+    fn awaited(&self, born: u64) -> (Mode, u64) {
+        let holds = |(mode, epoch): &mut (Mode, u64)| match mode {
+            Mode::Stall => true,
+            Mode::Orphan => born < *epoch,
+            _ => false,
+        };
+        *self.changed.wait_while(self.setting.lock().unwrap(), holds).unwrap()
     }
 
-    fn mode(&self) -> Mode {
-        self.setting.lock().unwrap().0
+    fn setting(&self) -> (Mode, u64) {
+        *self.setting.lock().unwrap()
     }
 }
 
 fn relay(client: &TcpStream, target: &str, switch: &Switch, open: &Open) {
-    if switch.mode() == Mode::Refuse {
+    let (mode, born) = switch.setting();
+    if mode == Mode::Refuse {
         return;
     }
     let Ok(server) = TcpStream::connect(target).map(Arc::new) else {
@@ -110,8 +120,8 @@ fn relay(client: &TcpStream, target: &str, switch: &Switch, open: &Open) {
     let _ = client.set_nodelay(true);
     let _ = server.set_nodelay(true);
     thread::scope(|scope| {
-        scope.spawn(|| pump(client, &server, switch, Direction::ToServer));
-        pump(&server, client, switch, Direction::ToClient);
+        scope.spawn(|| pump(client, &server, switch, born, Direction::ToServer));
+        pump(&server, client, switch, born, Direction::ToClient);
     });
 }
 
@@ -122,11 +132,11 @@ enum Direction {
 }
 
 /// Passes bytes on in one direction until a side ends; then both sides end.
-fn pump(from: &TcpStream, to: &TcpStream, switch: &Switch, direction: Direction) {
+fn pump(from: &TcpStream, to: &TcpStream, switch: &Switch, born: u64, direction: Direction) {
     let mut passage = Passage { from, to, direction, epoch: 0, passed: 0 };
     let mut buffer = vec![0; BUFFER];
     while let Ok(length @ 1..) = (&mut &*from).read(&mut buffer) {
-        let (mode, epoch) = switch.awaited();
+        let (mode, epoch) = switch.awaited(born);
         if passage.pass(&mut buffer, length, mode, epoch).is_err() {
             break;
         }
@@ -164,7 +174,9 @@ impl Passage<'_> {
                 self.pass_within(&buffer[..length], limit, epoch)
             }
             Mode::Refuse => Err(io::ErrorKind::ConnectionAborted.into()),
-            Mode::Pass | Mode::CutAfter(_) | Mode::Stall => to.write_all(&buffer[..length]),
+            Mode::Pass | Mode::CutAfter(_) | Mode::Orphan | Mode::Stall => {
+                to.write_all(&buffer[..length])
+            }
         }
     }
 

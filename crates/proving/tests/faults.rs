@@ -126,3 +126,23 @@ fn a_fixed_reply_answers_each_command_once() {
     assert_eq!(connection.reply(), refused);
     assert!(connection.is_silent_for(Duration::from_millis(50)));
 }
+
+#[test]
+fn what_an_orphan_had_sent_arrives_when_it_is_let_go() {
+    let server = Server::start();
+    let proxy = Proxy::before(&server.address());
+    let mut old = Connection::open(&proxy.address());
+    assert_eq!(old.cmd("PING"), pong());
+    proxy.set(Mode::Stall);
+    old.send(b"SET key ghost\r\n");
+    proxy.set(Mode::Orphan);
+    assert!(old.try_reply().is_err());
+    let mut new = Connection::open(&proxy.address());
+    assert_eq!(new.cmd("DEL key"), Reply::Int(0));
+    proxy.set(Mode::Pass);
+    let deadline = std::time::Instant::now() + Duration::from_secs(5);
+    while server.cmd("GET key") != Reply::Bulk(b"ghost".to_vec()) {
+        assert!(std::time::Instant::now() < deadline, "what was held never came");
+    }
+    assert_eq!(new.cmd("PING"), pong());
+}
