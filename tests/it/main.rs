@@ -5,6 +5,7 @@ mod connections;
 mod exclusion;
 mod locks;
 mod outages;
+mod owed;
 mod support;
 mod voters;
 mod wire;

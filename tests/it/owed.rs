@@ -1,0 +1,199 @@
+//! Releases and undos that are owed: they reach the key before its TTL does, whatever happens.
+
+use std::time::{Duration, Instant};
+
+use redbolt::{Driver, Event, LockId, Why};
+use redbolt_proving::{Mode, Proxy, Reply, Server, servers};
+
+use crate::support::{
+    calls, driver_of, eventually, exists, held_by, held_on, long, outcome, patient, turn_until,
+};
+
+/// A driver that holds `job` on one server, for 30 s if nobody releases it.
+fn holding(server: &Server) -> (Driver, LockId) {
+    let mut driver = driver_of(patient([server.address()]));
+    let id = held_by(&mut driver, &long(b"job"));
+    (driver, id)
+}
+
+fn release(driver: &mut Driver, id: LockId) -> u32 {
+    driver.release(id);
+    match outcome(driver, id) {
+        Event::Released(_, confirmed) => confirmed.nodes,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Drives until the key is gone, long before it would go by itself.
+fn gone(driver: &mut Driver, server: &Server) {
+    turn_until(driver, "the key is gone", |_| !exists(server, "job"));
+    turn_until(driver, "nothing is owed", |driver| !driver.owes());
+}
+
+#[test]
+fn too_few_replicas_delay_a_release() {
+    let server = Server::start();
+    let (mut driver, id) = holding(&server);
+    server.cmd("CONFIG SET min-replicas-to-write 1");
+    assert_eq!(release(&mut driver, id), 0, "an error is no confirmation");
+    assert!(exists(&server, "job"));
+    assert!(driver.owes());
+    server.cmd("CONFIG SET min-replicas-to-write 0");
+    gone(&mut driver, &server);
+}
+
+#[test]
+fn too_few_replicas_and_lost_connections_delay_a_release() {
+    let server = Server::start();
+    let (mut driver, id) = holding(&server);
+    server.cmd("CONFIG SET min-replicas-to-write 1");
+    assert_eq!(release(&mut driver, id), 0);
+    for _ in 0..5 {
+        server.cmd("SCRIPT FLUSH");
+        server.cmd("CLIENT KILL TYPE normal SKIPME yes");
+        let until = Instant::now() + Duration::from_millis(60);
+        turn_until(&mut driver, "a moment", |_| Instant::now() > until);
+        assert!(exists(&server, "job"));
+    }
+    server.cmd("CONFIG SET min-replicas-to-write 0");
+    gone(&mut driver, &server);
+}
+
+#[test]
+fn a_password_set_while_the_lock_is_held_delays_its_release() {
+    let server = Server::start();
+    let (mut driver, id) = holding(&server);
+    let mut admin = server.connect();
+    admin.cmd("CONFIG SET requirepass secret");
+    assert_eq!(admin.cmd("AUTH secret"), Reply::Status("OK".into()));
+    admin.cmd("CLIENT KILL TYPE normal SKIPME yes");
+    assert_eq!(release(&mut driver, id), 0);
+    let until = Instant::now() + Duration::from_millis(300);
+    turn_until(&mut driver, "a moment", |_| Instant::now() > until);
+    assert_eq!(admin.cmd("EXISTS job"), Reply::Int(1));
+    admin.cmd("CONFIG SET requirepass ");
+    assert_eq!(admin.run(&[b"CONFIG", b"SET", b"requirepass", b""]), Reply::Status("OK".into()));
+    gone(&mut driver, &server);
+}
+
+#[test]
+fn a_stop_delays_a_release() {
+    let server = Server::start();
+    let mut driver = driver_of(
+        patient([server.address()])
+            .answer_within(Duration::from_millis(50))
+            .dead_after(Duration::from_millis(100))
+            .connect_within(Duration::from_millis(100)),
+    );
+    let id = held_by(&mut driver, &long(b"job").wait(redbolt::Wait::For(crate::support::LIMIT)));
+    server.pause();
+    assert_eq!(release(&mut driver, id), 0);
+    // The connection is given up, and others that find a server as silent.
+    let until = Instant::now() + Duration::from_millis(500);
+    turn_until(&mut driver, "a moment", |_| Instant::now() > until);
+    server.resume();
+    gone(&mut driver, &server);
+}
+
+/// An ask in a connection that dies runs behind the undo that went by the next one, unless that one
+/// has the server drop the old connection first.
+#[test]
+fn an_ask_from_a_dead_connection_leaves_no_key() {
+    for _ in 0..3 {
+        let server = Server::start();
+        let proxy = Proxy::before(&server.address());
+        let mut driver = haunt(&proxy);
+        // Everything about the undo is over before the ask arrives.
+        turn_until(&mut driver, "the undo is confirmed", |driver| {
+            calls(&server, "eval") > 0 && !driver.owes()
+        });
+        proxy.set(Mode::Pass);
+        // What the server has read by now, it has run.
+        let until = Instant::now() + Duration::from_millis(200);
+        turn_until(&mut driver, "the ghost's time", |_| Instant::now() > until);
+        assert!(calls(&server, "client|kill") > 0);
+        assert!(!exists(&server, "job"), "the ask ran behind its undo");
+    }
+}
+
+/// Without the right to end connections, the undo is sent once more when half of the TTL is over.
+#[test]
+fn a_ghost_that_nobody_may_lay_is_undone_at_half_time() {
+    let server = Server::start();
+    server.cmd("ACL SETUSER default -client|kill");
+    let proxy = Proxy::before(&server.address());
+    let mut driver = haunt(&proxy);
+    turn_until(&mut driver, "the first undo", |_| calls(&server, "eval") > 0);
+    proxy.set(Mode::Pass);
+    eventually("the ask runs behind its undo", || exists(&server, "job"));
+    gone(&mut driver, &server);
+    assert!(calls(&server, "eval") + calls(&server, "evalsha") > 1);
+}
+
+/// Refused, with the ask in a connection that the client has lost and the server has not.
+fn haunt(proxy: &Proxy) -> Driver {
+    let mut driver = driver_of(patient([proxy.address()]));
+    let ready = |driver: &mut Driver| driver.nodes().ready() == 1;
+    turn_until(&mut driver, "the node is ready", ready);
+    proxy.set(Mode::Stall);
+    let ask = redbolt::Ask::new(b"job").ttl(Duration::from_secs(8));
+    let id = driver.acquire(&ask).unwrap();
+    let until = Instant::now() + Duration::from_millis(20);
+    turn_until(&mut driver, "the ask is in the proxy", |_| Instant::now() > until);
+    proxy.set(Mode::Orphan);
+    match outcome(&mut driver, id) {
+        Event::Refused(_, refusal) => assert_eq!(refusal.why, Why::NoQuorum),
+        other => panic!("{other:?}"),
+    }
+    driver
+}
+
+#[test]
+fn a_connection_cut_before_a_stopped_server_leaves_no_key() {
+    let server = Server::start();
+    let proxy = Proxy::before(&server.address());
+    let mut driver = driver_of(patient([proxy.address()]));
+    turn_until(&mut driver, "the node is ready", |driver| driver.nodes().ready() == 1);
+    server.pause();
+    let id = driver.acquire(&long(b"job")).unwrap();
+    let until = Instant::now() + Duration::from_millis(50);
+    turn_until(&mut driver, "the ask is in the server's socket", |_| Instant::now() > until);
+    proxy.set(Mode::Refuse);
+    assert!(matches!(outcome(&mut driver, id), Event::Refused(..)));
+    proxy.set(Mode::Pass);
+    server.resume();
+    turn_until(&mut driver, "the ask has run", |_| calls(&server, "set") > 0);
+    gone(&mut driver, &server);
+}
+
+/// A node that grants when the lock is long held takes part in everything that follows.
+#[test]
+fn a_late_grant_is_kept_and_released() {
+    let servers = servers(3);
+    let mut driver = driver_of(patient(servers.iter().map(Server::address)));
+    turn_until(&mut driver, "all are ready", |driver| driver.nodes().ready() == 3);
+    servers[2].pause();
+    let id = held_by(&mut driver, &long(b"job"));
+    servers[2].resume();
+    turn_until(&mut driver, "the late grant", |_| exists(&servers[2], "job"));
+    driver.extend(id, Duration::from_secs(29)).unwrap();
+    assert_eq!(outcome(&mut driver, id), Event::Extended(id));
+    assert!(release(&mut driver, id) >= 2);
+    turn_until(&mut driver, "all are free", |driver| !driver.owes());
+    assert_eq!(held_on(&servers, "job"), 0);
+}
+
+#[test]
+fn a_grant_that_comes_behind_the_release_is_undone() {
+    let servers = servers(3);
+    let mut driver = driver_of(patient(servers.iter().map(Server::address)));
+    turn_until(&mut driver, "all are ready", |driver| driver.nodes().ready() == 3);
+    servers[2].pause();
+    let id = held_by(&mut driver, &long(b"job"));
+    assert_eq!(release(&mut driver, id), 2);
+    assert!(driver.owes(), "the stopped node has not confirmed");
+    servers[2].resume();
+    turn_until(&mut driver, "all are free", |driver| !driver.owes());
+    assert_eq!(calls(&servers[2], "set"), 1, "the ask has run");
+    assert_eq!(held_on(&servers, "job"), 0);
+}
