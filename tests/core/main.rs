@@ -5,6 +5,9 @@
 mod asks;
 mod ghosts;
 mod greeting;
+mod holding;
+mod links;
 mod owed;
 mod scripts;
+mod waiting;
 mod world;

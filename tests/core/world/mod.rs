@@ -31,6 +31,8 @@ pub(crate) struct World {
     pub(crate) log: Vec<Ran>,
     /// Pieces that bytes are cut into are no longer than this.
     pub(crate) chunk: usize,
+    /// Whether a lock's keys must be there, see [`watch`](Self::watch).
+    watched: bool,
     random: Random,
 }
 
@@ -94,6 +96,7 @@ impl World {
             wires: Vec::new(),
             log: Vec::new(),
             chunk: usize::MAX,
+            watched: true,
             random: Random(1),
         };
         world.servers = (0..nodes).map(|name| Server::new(name, world.server_now())).collect();
@@ -169,6 +172,12 @@ impl World {
         self.flow();
     }
 
+    /// As [`extend`](Self::extend), where keys were taken away behind the holder's back.
+    pub(crate) fn extend_unwatched(&mut self, id: LockId, ttl: Duration) {
+        self.watched = false;
+        self.extend(id, ttl);
+    }
+
     pub(crate) fn release(&mut self, id: LockId) {
         let now = self.now();
         self.core().release(id, now);
@@ -182,25 +191,20 @@ impl World {
 
     // What can be seen.
 
-    /// What has become of a lock, without the events about extensions in between.
+    /// What the first client was told of a lock.
     pub(crate) fn outcomes(&self, id: LockId) -> Vec<Event> {
-        let of = |event: &Event| lock_of(event) == Some(id);
-        self.clients.iter().flat_map(|c| &c.events).map(|&(_, e)| e).filter(of).collect()
+        self.clients[0].outcomes(id)
     }
 
     pub(crate) fn is_granted(&self, id: LockId) -> bool {
-        self.outcomes(id).contains(&Event::Granted(id))
+        self.clients[0].outcomes(id).contains(&Event::Granted(id))
     }
 
     pub(crate) fn remaining(&self, id: LockId) -> Duration {
-        let now = self.now();
-        self.clients
-            .iter()
-            .find_map(|client| client.core.lease(id))
-            .map_or(Duration::ZERO, |l| l.remaining(now))
+        self.clients[0].remaining(id, self.now())
     }
 
-    /// Locks and claims that the first client's core still knows.
+    /// Locks and claims that a client's core still knows.
     pub(crate) fn kept(&self, client: usize) -> (usize, usize) {
         let text = format!("{:?}", self.clients[client].core);
         let count = |name: &str| {
@@ -544,7 +548,7 @@ impl World {
         for client in 0..self.clients.len() {
             for at in 0..self.clients[client].locks.len() {
                 let id = self.clients[client].locks[at].id;
-                let left = self.remaining(id).as_nanos() as u64;
+                let left = self.clients[client].remaining(id, self.now()).as_nanos() as u64;
                 // By boot alone: the wall clock may take from a validity and give it back.
                 let lease = self.clients[client].core.lease(id);
                 let ends =
@@ -565,8 +569,8 @@ impl World {
         for pair in held.windows(2) {
             assert_ne!(pair[0].1, pair[1].1, "two hold {:?}", pair[0].1.escape_ascii().to_string());
         }
-        for (client, key) in held {
-            self.watch_key(client, &key);
+        if self.watched {
+            held.iter().for_each(|(client, key)| self.watch_key(*client, key));
         }
     }
 
@@ -587,6 +591,15 @@ impl Client {
         });
         let links = vec![None; config.nodes()];
         Self { core, links, events: Vec::new(), states: Vec::new(), locks: Vec::new() }
+    }
+
+    pub(crate) fn outcomes(&self, id: LockId) -> Vec<Event> {
+        let of = |event: &Event| lock_of(event) == Some(id);
+        self.events.iter().map(|&(_, event)| event).filter(of).collect()
+    }
+
+    pub(crate) fn remaining(&self, id: LockId, now: Now) -> Duration {
+        self.core.lease(id).map_or(Duration::ZERO, |lease| lease.remaining(now))
     }
 
     fn told(&mut self, at: u64, event: Event) {
