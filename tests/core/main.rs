@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod asks;
+mod clock;
+mod door;
 mod ghosts;
 mod greeting;
 mod holding;

@@ -259,10 +259,10 @@ impl Core {
     }
 
     pub(super) fn release_due(&mut self, id: LockId, now: Now) {
+        self.settle_release(id, now);
         if let Some(lock) = self.locks.find(id.0) {
             let until = lock.round_until;
             self.arm(until);
         }
-        self.settle_release(id, now);
     }
 }

@@ -31,6 +31,12 @@ pub(crate) struct World {
     pub(crate) log: Vec<Ran>,
     /// Pieces that bytes are cut into are no longer than this.
     pub(crate) chunk: usize,
+    /// The wall clock is set to anything, all the time.
+    pub(crate) jumping: bool,
+    /// Timers are handled so many nanoseconds after they are due.
+    pub(crate) late: u64,
+    /// Timers are handled again and again although none is due.
+    pub(crate) nagging: bool,
     /// Whether a lock's keys must be there, see [`watch`](Self::watch).
     watched: bool,
     random: Random,
@@ -62,7 +68,8 @@ pub(crate) struct Ran {
     pub(crate) at: u64,
     pub(crate) node: usize,
     pub(crate) client: usize,
-    pub(crate) wire: usize,
+    /// The client had left the connection by then.
+    pub(crate) is_ghost: bool,
     pub(crate) words: Vec<Vec<u8>>,
     pub(crate) reply: Vec<u8>,
 }
@@ -96,6 +103,9 @@ impl World {
             wires: Vec::new(),
             log: Vec::new(),
             chunk: usize::MAX,
+            jumping: false,
+            late: 0,
+            nagging: false,
             watched: true,
             random: Random(1),
         };
@@ -356,7 +366,8 @@ impl World {
 
     /// When something happens next.
     fn next_at(&self) -> Option<u64> {
-        let timers = self.clients.iter().filter_map(|c| c.core.poll_timeout()).map(|at| at.0);
+        let timers = self.clients.iter().filter_map(|c| c.core.poll_timeout());
+        let timers = timers.map(|at| at.0.saturating_add(self.late));
         timers.chain(self.wires.iter().filter_map(|wire| self.wire_at(wire))).min()
     }
 
@@ -372,6 +383,9 @@ impl World {
 
     /// Everything that happens now, without time passing.
     pub(crate) fn flow(&mut self) {
+        if self.jumping {
+            self.wall_ahead = (self.random.next() % (2 * HOUR) as u64) as i64 - HOUR;
+        }
         for _ in 0..MANY {
             let mut moved = false;
             for client in 0..self.clients.len() {
@@ -481,7 +495,7 @@ impl World {
                 wire.down.push(self.boot + server.delay, reply.clone());
             }
             let (node, client) = (wire.node, wire.client);
-            self.log.push(Ran { at: self.boot, node, client, wire: at, words, reply });
+            self.log.push(Ran { at: self.boot, node, client, is_ghost: !wire.alive, words, reply });
         }
         if !wire.alive && wire.up.is_empty() {
             server.store.disconnect(conn);
@@ -530,7 +544,12 @@ impl World {
         let now = self.now();
         let mut fired = false;
         for client in &mut self.clients {
-            if client.core.poll_timeout().is_some_and(|at| at <= now.boot) {
+            let due = client.core.poll_timeout().map(|at| at.0.saturating_add(self.late));
+            let is_due = due.is_some_and(|at| at <= now.boot.0);
+            if self.nagging {
+                client.core.timeout(now);
+            }
+            if is_due {
                 client.core.timeout(now);
                 let next = client.core.poll_timeout();
                 assert!(next.is_none_or(|at| at >= now.boot), "a timer in the past: {next:?}");
