@@ -86,7 +86,7 @@ pub(super) struct Greeting {
 }
 
 /// An answer of a type that the command cannot have.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mistyped;
 
 impl Greeting {

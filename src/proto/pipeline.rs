@@ -47,6 +47,11 @@ impl<R> Pipeline<R> {
         self.due.pop_front()
     }
 
+    /// Puts back what [`answered`](Self::answered) took: the answer was none to it.
+    pub(super) fn unanswered(&mut self, due: Due<R>) {
+        self.due.push_front(due);
+    }
+
     pub(super) fn oldest(&self) -> Option<&Due<R>> {
         self.due.front()
     }

@@ -3,8 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod asks;
+mod clock;
+mod door;
 mod ghosts;
 mod greeting;
+mod holding;
+mod links;
 mod owed;
 mod scripts;
+mod waiting;
 mod world;

@@ -6,7 +6,8 @@ use crate::proto::classify::{ServerError, classify};
 use crate::proto::greeting::{Mistyped, Step};
 use crate::proto::node::{Link, Request};
 use crate::proto::nodes::{LinkId, NodeId};
-use crate::proto::recipe::{Answer, Count, count};
+use crate::proto::pipeline::Due;
+use crate::proto::recipe::{Answer, Count, MANY, PLAIN, count};
 use crate::proto::time::Now;
 use crate::proto::vote::{Cause, Vote};
 use crate::resp::Token;
@@ -51,6 +52,22 @@ impl Core {
         if let Token::Error(text) = token {
             self.note(id, due.request, text);
         }
+        let answered = self.understood(id, &due, token, now);
+        match answered {
+            Ok(()) => self.leave_if_idle(id, now),
+            // It is over with the link, like all that are behind it.
+            Err(Mistyped) => self.node_mut(id).pipeline.unanswered(due),
+        }
+        answered
+    }
+
+    fn understood(
+        &mut self,
+        id: NodeId,
+        due: &Due<Request>,
+        token: Token<'_>,
+        now: Now,
+    ) -> Result<(), Mistyped> {
         match due.request {
             Request::Ask { claim, by_text } => {
                 self.ask_answered(id, claim, by_text, token, now)?;
@@ -60,11 +77,11 @@ impl Core {
                 self.extension_answered(id, claim, round, answer, now);
             }
             Request::Greet(step) => self.greet(id, step, token, now)?,
-            Request::Kill => {
-                if let Token::Int(_) = token {
-                    self.lay_ghosts(id);
-                }
-            }
+            Request::Kill => match token {
+                Token::Int(_) => self.lay_ghosts(id),
+                Token::Error(_) => {}
+                _ => return Err(Mistyped),
+            },
             Request::Remaining { lock, round } => match token {
                 Token::Int(ms) => self.way_blocked(id, lock, round, ms, now),
                 Token::Error(_) => {}
@@ -78,7 +95,6 @@ impl Core {
             Request::ViewTtl(view) => self.view_ttl(view, id, token, due.since, now)?,
             Request::ViewValue(view) => self.view_value(view, id, token)?,
         }
-        self.leave_if_idle(id, now);
         Ok(())
     }
 
@@ -103,8 +119,11 @@ impl Core {
         token: Token<'_>,
         now: Now,
     ) -> Result<(), Mistyped> {
-        // A claim that is gone was plain or not: its answer is one of either.
-        let Some(claim) = self.claims.find(claim_id.0) else { return Ok(()) };
+        let Some(claim) = self.claims.find(claim_id.0) else {
+            // It was plain or not: the answer is one of either.
+            let known = [PLAIN, MANY].iter().any(|recipe| recipe.ask.vote(token).is_some());
+            return if known { Ok(()) } else { Err(Mistyped) };
+        };
         let vote = match claim.recipe.ask.vote(token).ok_or(Mistyped)? {
             Answer::NoScript => {
                 self.node_mut(id).loaded.forget_all();

@@ -180,7 +180,7 @@ impl Core {
         let (grants, gone) = (lock.votes.grants().len(), lock.votes.denies().len());
         let missing = lock.votes.missing().len();
         if lock.lease.remaining(now).is_zero() {
-            self.lose(id, LossCause::Expired);
+            self.lose(id, LossCause::Expired, now);
         } else if grants >= quorum {
             let longer = Lease::new(lock.since, lock.extend_ttl, drift);
             lock.lease = lock.lease.longer(longer, now);
@@ -189,7 +189,7 @@ impl Core {
             self.arm(end);
             self.events.push_back(Event::Extended(id));
         } else if gone > nodes - quorum {
-            self.lose(id, LossCause::Gone);
+            self.lose(id, LossCause::Gone, now);
         } else if grants + missing < quorum && gone + missing <= nodes - quorum {
             lock.phase = Phase::Held;
             let refusal = Refusal { why: Why::NoQuorum, votes: lock.votes, remaining: None };
@@ -206,7 +206,7 @@ impl Core {
             return;
         }
         if lock.lease.remaining(now).is_zero() {
-            return self.lose(id, LossCause::Expired);
+            return self.lose(id, LossCause::Expired, now);
         }
         // Counted from now, because the wall clock may have taken more of the lease than boot did.
         let end = now.boot + lock.lease.remaining(now);
@@ -228,16 +228,15 @@ impl Core {
     }
 
     /// Nothing is sent: what the nodes still keep protects whatever the holder is doing.
-    fn lose(&mut self, id: LockId, cause: LossCause) {
+    fn lose(&mut self, id: LockId, cause: LossCause, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.phase = Phase::Lost(cause);
         let claim = lock.claim;
         if let Some(claim) = self.claims.find_mut(claim.0) {
-            claim.queued = Default::default();
-            let forget_at = claim.forget_at;
-            self.arm(forget_at);
+            claim.queued = NodeSet::default();
         }
         self.events.push_back(Event::Lost(id, cause));
+        self.lost_due(id, now);
     }
 
     /// A holder that never lets go of a lost lock is forgotten together with its keys.

@@ -31,6 +31,14 @@ pub(crate) struct World {
     pub(crate) log: Vec<Ran>,
     /// Pieces that bytes are cut into are no longer than this.
     pub(crate) chunk: usize,
+    /// The wall clock is set to anything, all the time.
+    pub(crate) jumping: bool,
+    /// Timers are handled so many nanoseconds after they are due.
+    pub(crate) late: u64,
+    /// Timers are handled again and again although none is due.
+    pub(crate) nagging: bool,
+    /// Whether a lock's keys must be there, see [`watch`](Self::watch).
+    watched: bool,
     random: Random,
 }
 
@@ -60,7 +68,8 @@ pub(crate) struct Ran {
     pub(crate) at: u64,
     pub(crate) node: usize,
     pub(crate) client: usize,
-    pub(crate) wire: usize,
+    /// The client had left the connection by then.
+    pub(crate) is_ghost: bool,
     pub(crate) words: Vec<Vec<u8>>,
     pub(crate) reply: Vec<u8>,
 }
@@ -94,6 +103,10 @@ impl World {
             wires: Vec::new(),
             log: Vec::new(),
             chunk: usize::MAX,
+            jumping: false,
+            late: 0,
+            nagging: false,
+            watched: true,
             random: Random(1),
         };
         world.servers = (0..nodes).map(|name| Server::new(name, world.server_now())).collect();
@@ -169,6 +182,12 @@ impl World {
         self.flow();
     }
 
+    /// As [`extend`](Self::extend), where keys were taken away behind the holder's back.
+    pub(crate) fn extend_unwatched(&mut self, id: LockId, ttl: Duration) {
+        self.watched = false;
+        self.extend(id, ttl);
+    }
+
     pub(crate) fn release(&mut self, id: LockId) {
         let now = self.now();
         self.core().release(id, now);
@@ -182,25 +201,20 @@ impl World {
 
     // What can be seen.
 
-    /// What has become of a lock, without the events about extensions in between.
+    /// What the first client was told of a lock.
     pub(crate) fn outcomes(&self, id: LockId) -> Vec<Event> {
-        let of = |event: &Event| lock_of(event) == Some(id);
-        self.clients.iter().flat_map(|c| &c.events).map(|&(_, e)| e).filter(of).collect()
+        self.clients[0].outcomes(id)
     }
 
     pub(crate) fn is_granted(&self, id: LockId) -> bool {
-        self.outcomes(id).contains(&Event::Granted(id))
+        self.clients[0].outcomes(id).contains(&Event::Granted(id))
     }
 
     pub(crate) fn remaining(&self, id: LockId) -> Duration {
-        let now = self.now();
-        self.clients
-            .iter()
-            .find_map(|client| client.core.lease(id))
-            .map_or(Duration::ZERO, |l| l.remaining(now))
+        self.clients[0].remaining(id, self.now())
     }
 
-    /// Locks and claims that the first client's core still knows.
+    /// Locks and claims that a client's core still knows.
     pub(crate) fn kept(&self, client: usize) -> (usize, usize) {
         let text = format!("{:?}", self.clients[client].core);
         let count = |name: &str| {
@@ -352,7 +366,8 @@ impl World {
 
     /// When something happens next.
     fn next_at(&self) -> Option<u64> {
-        let timers = self.clients.iter().filter_map(|c| c.core.poll_timeout()).map(|at| at.0);
+        let timers = self.clients.iter().filter_map(|c| c.core.poll_timeout());
+        let timers = timers.map(|at| at.0.saturating_add(self.late));
         timers.chain(self.wires.iter().filter_map(|wire| self.wire_at(wire))).min()
     }
 
@@ -368,6 +383,9 @@ impl World {
 
     /// Everything that happens now, without time passing.
     pub(crate) fn flow(&mut self) {
+        if self.jumping {
+            self.wall_ahead = (self.random.next() % (2 * HOUR) as u64) as i64 - HOUR;
+        }
         for _ in 0..MANY {
             let mut moved = false;
             for client in 0..self.clients.len() {
@@ -477,7 +495,7 @@ impl World {
                 wire.down.push(self.boot + server.delay, reply.clone());
             }
             let (node, client) = (wire.node, wire.client);
-            self.log.push(Ran { at: self.boot, node, client, wire: at, words, reply });
+            self.log.push(Ran { at: self.boot, node, client, is_ghost: !wire.alive, words, reply });
         }
         if !wire.alive && wire.up.is_empty() {
             server.store.disconnect(conn);
@@ -526,7 +544,12 @@ impl World {
         let now = self.now();
         let mut fired = false;
         for client in &mut self.clients {
-            if client.core.poll_timeout().is_some_and(|at| at <= now.boot) {
+            let due = client.core.poll_timeout().map(|at| at.0.saturating_add(self.late));
+            let is_due = due.is_some_and(|at| at <= now.boot.0);
+            if self.nagging {
+                client.core.timeout(now);
+            }
+            if is_due {
                 client.core.timeout(now);
                 let next = client.core.poll_timeout();
                 assert!(next.is_none_or(|at| at >= now.boot), "a timer in the past: {next:?}");
@@ -544,7 +567,7 @@ impl World {
         for client in 0..self.clients.len() {
             for at in 0..self.clients[client].locks.len() {
                 let id = self.clients[client].locks[at].id;
-                let left = self.remaining(id).as_nanos() as u64;
+                let left = self.clients[client].remaining(id, self.now()).as_nanos() as u64;
                 // By boot alone: the wall clock may take from a validity and give it back.
                 let lease = self.clients[client].core.lease(id);
                 let ends =
@@ -565,8 +588,8 @@ impl World {
         for pair in held.windows(2) {
             assert_ne!(pair[0].1, pair[1].1, "two hold {:?}", pair[0].1.escape_ascii().to_string());
         }
-        for (client, key) in held {
-            self.watch_key(client, &key);
+        if self.watched {
+            held.iter().for_each(|(client, key)| self.watch_key(*client, key));
         }
     }
 
@@ -587,6 +610,15 @@ impl Client {
         });
         let links = vec![None; config.nodes()];
         Self { core, links, events: Vec::new(), states: Vec::new(), locks: Vec::new() }
+    }
+
+    pub(crate) fn outcomes(&self, id: LockId) -> Vec<Event> {
+        let of = |event: &Event| lock_of(event) == Some(id);
+        self.events.iter().map(|&(_, event)| event).filter(of).collect()
+    }
+
+    pub(crate) fn remaining(&self, id: LockId, now: Now) -> Duration {
+        self.core.lease(id).map_or(Duration::ZERO, |lease| lease.remaining(now))
     }
 
     fn told(&mut self, at: u64, event: Event) {

@@ -1,0 +1,259 @@
+//! While a lock is held: extension, loss, release.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use redbolt::proto::{Event, InputError, LossCause, Vote, Why};
+use redbolt_node::Memory;
+
+use crate::world::{World, Written, ms, secs};
+
+fn slow(world: &mut World, millis: u64) {
+    for server in &mut world.servers {
+        server.delay = ms(millis).as_nanos() as u64;
+    }
+}
+
+#[test]
+fn validity_is_counted_from_before_the_first_byte() {
+    let mut world = World::new(3).warm();
+    slow(&mut world, 20);
+    let id = world.lock(b"job", secs(10));
+    world.run(ms(45));
+    assert!(world.is_granted(id));
+    assert_eq!(world.remaining(id), secs(10) - ms(102) - ms(45));
+    world.extend(id, secs(20));
+    world.run(ms(45));
+    assert_eq!(world.remaining(id), secs(20) - ms(202) - ms(45));
+}
+
+#[test]
+fn an_extension_never_shortens() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(20));
+    let before = world.remaining(id);
+    world.extend(id, ms(100));
+    assert_eq!(world.outcomes(id), [Event::Granted(id), Event::Extended(id)]);
+    assert_eq!(world.remaining(id), before);
+    assert!(world.pttl(0, b"job") > 19_000);
+}
+
+#[test]
+fn without_a_quorum_it_is_held_until_it_ends() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(10));
+    world.pause(1);
+    world.pause(2);
+    let before = world.remaining(id);
+    world.extend(id, secs(20));
+    world.run(ms(50));
+    match world.outcomes(id)[1..] {
+        [Event::NotExtended(_, refusal)] => {
+            assert_eq!(refusal.why, Why::NoQuorum);
+            assert_eq!(refusal.votes.of(world.node(0)), Some(Vote::Grant));
+        }
+        ref other => panic!("{other:?}"),
+    }
+    assert_eq!(world.remaining(id), before - ms(50));
+    world.run(before - ms(51));
+    assert_eq!(world.outcomes(id).len(), 2);
+    world.run(ms(1));
+    assert_eq!(world.outcomes(id)[2..], [Event::Lost(id, LossCause::Expired)]);
+}
+
+#[test]
+fn gone_on_too_many_nodes_is_a_loss_at_once_and_nothing_is_sent() {
+    let mut world = World::new(5).warm();
+    let id = world.lock(b"job", secs(10));
+    let now = world.server_now();
+    for node in [1, 2, 3] {
+        world.servers[node].observe(&[b"DEL", b"job"], now);
+    }
+    world.log.clear();
+    world.pause(0);
+    world.extend_unwatched(id, secs(20));
+    assert_eq!(world.outcomes(id)[1..], [Event::Lost(id, LossCause::Gone)]);
+    assert!(world.core().lease(id).is_none());
+    world.resume(0);
+    world.run(secs(1));
+    assert_eq!(world.outcomes(id).len(), 2, "once");
+    assert_eq!(world.count("undo"), 0);
+    world.release(id);
+    assert_eq!(world.holders(b"job"), [false; 5]);
+    assert_eq!(world.outcomes(id).len(), 2);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+#[test]
+fn gone_on_a_minority_is_no_loss() {
+    let mut world = World::new(5).warm();
+    let id = world.lock(b"job", secs(10));
+    let now = world.server_now();
+    for node in [1, 2] {
+        world.servers[node].observe(&[b"DEL", b"job"], now);
+    }
+    world.extend(id, secs(20));
+    assert_eq!(world.outcomes(id)[1..], [Event::Extended(id)]);
+    assert_eq!(world.holders(b"job"), [true, false, false, true, true], "none is brought back");
+}
+
+#[test]
+fn a_lock_that_has_ended_is_not_extended() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", ms(500));
+    // The host calls late: no timer has told it yet.
+    world.boot += 493_000_000;
+    let now = world.now();
+    assert_eq!(world.core().extend(id, secs(20), now), Err(InputError::NotHeld));
+    world.flow();
+    assert_eq!(world.outcomes(id)[1..], [Event::Lost(id, LossCause::Expired)]);
+    assert_eq!(world.count("extend"), 0);
+}
+
+#[test]
+fn answers_after_the_end_extend_nothing() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", ms(500));
+    world.run(ms(480));
+    slow(&mut world, 10);
+    world.extend(id, secs(20));
+    world.run(ms(100));
+    assert_eq!(world.outcomes(id)[1..], [Event::Lost(id, LossCause::Expired)]);
+    assert_eq!(world.holders(b"job"), [true; 3], "protected until let go");
+    world.release(id);
+    world.run(ms(100));
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+/// The nodes' answers to the first extension come during the second, and say yes; those to the
+/// second say no.
+#[test]
+fn an_answer_counts_for_its_own_round_only() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(10));
+    for node in [1, 2] {
+        let asked = Rc::new(Cell::new(0));
+        world.answer(node, move |args| {
+            let yes = asked.get() == 0;
+            (args[0].starts_with(b"EVAL")).then(|| {
+                asked.set(asked.get() + 1);
+                if yes { b":1\r\n".to_vec() } else { b":0\r\n".to_vec() }
+            })
+        });
+        world.pause(node);
+    }
+    world.extend(id, secs(20));
+    world.run(ms(60));
+    world.extend(id, secs(20));
+    world.resume(1);
+    world.resume(2);
+    assert!(matches!(
+        world.outcomes(id)[1..],
+        [Event::NotExtended(..), Event::Lost(_, LossCause::Gone)]
+    ));
+}
+
+#[test]
+fn one_extension_at_a_time() {
+    let mut world = World::new(3).warm();
+    slow(&mut world, 10);
+    let id = world.lock(b"job", secs(10));
+    let now = world.now();
+    assert_eq!(world.core().extend(id, secs(10), now), Err(InputError::NotHeld), "still asking");
+    world.run(ms(30));
+    world.extend(id, secs(10));
+    let now = world.now();
+    assert_eq!(world.core().extend(id, secs(10), now), Err(InputError::ExtensionUnderWay));
+    world.run(ms(30));
+    assert_eq!(world.outcomes(id), [Event::Granted(id), Event::Extended(id)]);
+}
+
+#[test]
+fn a_release_ends_an_extension() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(10));
+    slow(&mut world, 10);
+    world.extend(id, secs(20));
+    world.release(id);
+    world.run(secs(1));
+    assert!(matches!(world.outcomes(id)[..], [Event::Granted(_), Event::Released(..)]));
+    assert_eq!(world.ran(0), ["ask", "extend", "undo"]);
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+#[test]
+fn the_release_of_a_lock_that_has_ended_is_a_loss_and_an_undo() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(1));
+    world.boot += 989_000_000;
+    world.release(id);
+    assert_eq!(world.outcomes(id)[1..], [Event::Lost(id, LossCause::Expired)]);
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+#[test]
+fn a_release_without_answers_ends_in_its_time() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(10));
+    for node in 0..3 {
+        world.pause(node);
+    }
+    let begun = world.boot;
+    world.release(id);
+    world.run(ms(50));
+    assert!(matches!(world.outcomes(id)[1], Event::Released(_, c) if c.nodes == 0 && c.of == 3));
+    assert_eq!(world.clients[0].events.last().unwrap().0 - begun, 50_000_000);
+    for node in 0..3 {
+        world.resume(node);
+    }
+    assert_eq!(world.kept(0), (0, 0));
+    assert_eq!(world.holders(b"job"), [false; 3]);
+}
+
+#[test]
+fn a_release_without_links_ends_at_once_and_is_owed() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(10));
+    for node in 0..3 {
+        world.stop(node);
+    }
+    world.release(id);
+    assert!(matches!(world.outcomes(id)[1], Event::Released(_, c) if c.nodes == 0));
+    for node in 0..3 {
+        world.start(node, Memory::Kept);
+    }
+    world.run(secs(2));
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+#[test]
+fn a_hold_has_its_maximum() {
+    let mut world = World::with(1, 1, |settings| settings.max_hold = Some(secs(25))).warm();
+    let id = world.lock(b"job", secs(10));
+    world.run(secs(5));
+    world.extend(id, secs(20));
+    world.run(ms(1));
+    let (now, max_hold) = (world.now(), secs(25));
+    let refused = Err(InputError::HeldTooLong { max_hold });
+    assert_eq!(world.core().extend(id, secs(20), now), refused);
+    assert!(world.core().lease(id).is_some());
+}
+
+#[test]
+fn an_extension_whose_links_are_lost_fails_at_once() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(10));
+    for node in [1, 2] {
+        world.pause(node);
+    }
+    world.extend(id, secs(20));
+    for node in [1, 2] {
+        world.cut(0, node, Written::Vanishes);
+    }
+    assert!(matches!(world.outcomes(id)[1..], [Event::NotExtended(..)]));
+    assert!(world.core().lease(id).is_some());
+}

@@ -1,0 +1,272 @@
+//! Peers that are silent, late, or no Redis servers at all.
+
+use redbolt::proto::{Ask, Cause, Event, MAX_PIPELINE, NodeState, Vote, Why};
+
+use crate::world::{Accept, World, ms, secs};
+
+#[test]
+fn a_silent_peer_is_given_up_after_the_limit() {
+    let mut world = World::new(3).warm();
+    let begun = world.boot;
+    world.pause(2);
+    let id = world.lock(b"job", secs(10));
+    world.run(ms(1_999));
+    let node = world.node(2);
+    assert_eq!(world.core().node_state(node), NodeState::Ready, "slow is not dead");
+    world.run(ms(1));
+    assert_eq!(world.core().node_state(node), NodeState::Down(Cause::DeadPeer));
+    assert_eq!(world.boot - begun, 2_000_000_000);
+    world.release(id);
+    world.resume(2);
+    world.run(secs(3));
+    assert_eq!(world.core().node_state(node), NodeState::Ready);
+    assert_eq!(world.holders(b"job"), [false; 3]);
+}
+
+#[test]
+fn a_peer_that_says_something_is_alive() {
+    let mut world = World::new(1).warm();
+    world.servers[0].delay = ms(900).as_nanos() as u64;
+    for at in 0..20u8 {
+        world.lock(&[at], secs(10));
+        world.run(ms(300));
+    }
+    let node = world.node(0);
+    assert_eq!(world.core().node_state(node), NodeState::Ready);
+    assert_eq!(world.count("info"), 0, "it was never opened anew");
+}
+
+#[test]
+fn a_late_answer_is_consumed_and_shifts_nothing() {
+    let mut world = World::new(1).warm();
+    world.set(0, b"theirs", b"x", 60_000);
+    world.pause(0);
+    let late = world.lock(b"theirs", secs(10));
+    world.run(ms(60));
+    assert!(matches!(world.outcomes(late)[..], [Event::Refused(_, r)] if r.why == Why::NoQuorum));
+    let ours = world.lock(b"ours", secs(10));
+    let denied = world.lock(b"theirs", secs(10));
+    world.resume(0);
+    assert!(world.is_granted(ours));
+    assert!(
+        matches!(world.outcomes(denied)[..], [Event::Refused(_, r)] if r.why == Why::Contended)
+    );
+    assert_eq!(world.ran(0), ["ask", "undo", "ask", "ask", "undo sha"]);
+    world.release(ours);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+/// What no answer of ours can look like ends that link and no other.
+#[test]
+fn nonsense_ends_the_link_that_it_came_on() {
+    let nonsense: [(&[u8], Cause); 12] = [
+        (b"+OK\r\n", Cause::UnexpectedReply),
+        (b":1\r\n", Cause::UnexpectedReply),
+        (b"$-1\r\n", Cause::UnexpectedReply),
+        (b"*-1\r\n", Cause::UnexpectedReply),
+        (b"*2\r\n+OK\r\n+OK\r\n", Cause::UnexpectedReply),
+        (b"-ERR what\r\n", Cause::UnexpectedReply),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", Cause::Violation),
+        (b"_\r\n", Cause::Violation),
+        (b"%1\r\n+a\r\n+b\r\n", Cause::Violation),
+        (b"\0\0\0\0", Cause::Violation),
+        (b"*99999999\r\n", Cause::Violation),
+        (b"$99999999\r\n", Cause::Violation),
+    ];
+    for (bytes, cause) in nonsense {
+        let mut world = World::new(3).warm();
+        let held = world.lock(b"held", secs(20));
+        world.say(0, 2, bytes);
+        let node = world.node(2);
+        let shown = bytes.escape_ascii().to_string();
+        assert_eq!(world.core().node_state(node), NodeState::Down(cause), "{shown}");
+        let id = world.lock(b"job", secs(20));
+        assert!(world.is_granted(id), "{shown}");
+        for other in [0, 1] {
+            let other = world.node(other);
+            assert_eq!(world.core().node_state(other), NodeState::Ready, "{shown}");
+        }
+        world.run(secs(2));
+        assert_eq!(world.core().node_state(node), NodeState::Ready, "{shown}");
+        world.release(id);
+        world.release(held);
+        assert_eq!(world.holders(b"held"), [false; 3], "{shown}");
+        assert_eq!(world.kept(0), (0, 0), "{shown}");
+    }
+}
+
+/// An answer that the request at its turn cannot have: nothing behind it may be believed.
+#[test]
+fn a_mistyped_answer_ends_the_link() {
+    for answer in [&b":1\r\n"[..], b"$2\r\nOK\r\n", b"*1\r\n+OK\r\n", b"*0\r\n", b"+QUEUED\r\n"] {
+        let mut world = World::new(1).warm();
+        world.answer(0, |args| (args[0] == b"SET").then(|| answer.to_vec()));
+        let id = world.lock(b"job", secs(20));
+        let vote = Vote::Fail(Cause::UnexpectedReply);
+        match world.outcomes(id)[..] {
+            [Event::Refused(_, refusal)] => {
+                assert_eq!(refusal.votes.of(world.node(0)), Some(vote));
+            }
+            ref other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The undo that got no proper answer is sent again on the next link.
+#[test]
+fn a_mistyped_answer_confirms_no_undo() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(20));
+    world.answer(2, |args| args[0].starts_with(b"EVAL").then(|| b"+OK\r\n".to_vec()));
+    world.release(id);
+    let node = world.node(2);
+    assert_eq!(world.core().node_state(node), NodeState::Down(Cause::UnexpectedReply));
+    world.servers[2].answer = None;
+    world.run(secs(1));
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    world.run(secs(10));
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+#[test]
+fn a_mistyped_answer_fails_what_it_was_for_at_once() {
+    let mut world = World::new(1).warm();
+    world.answer(0, |args| (args[0] != b"SET").then(|| b"+OK\r\n".to_vec()));
+    let id = world.lock(b"job", secs(20));
+    world.extend(id, secs(20));
+    assert!(matches!(world.outcomes(id)[1..], [Event::NotExtended(..)]));
+    world.run(secs(1));
+    world.servers[0].answer = None;
+    world.run(secs(2));
+    world.answer(0, |args| (args[0] == b"GETRANGE").then(|| b":1\r\n".to_vec()));
+    let now = world.now();
+    let view = world.core().inspect(b"job", now).unwrap();
+    world.flow();
+    let view = world.core().take_view(view).expect("it failed at once");
+    assert_eq!(view.nodes[0].state, Err(Cause::UnexpectedReply));
+}
+
+/// The elements of an array are not answers to the requests behind it, not even where nobody cares
+/// for the answer any more.
+#[test]
+fn an_array_for_a_forgotten_ask_ends_the_link() {
+    let mut world = World::new(1).warm();
+    world.servers[0].delay = ms(100).as_nanos() as u64;
+    world.answer(0, |args| (args[0] == b"SET").then(|| b"*2\r\n:0\r\n+OK\r\n".to_vec()));
+    world.lock(b"job", ms(60));
+    world.run(ms(150));
+    assert_eq!(world.kept(0), (0, 0), "it is forgotten");
+    world.lock(b"other", secs(20));
+    world.run(ms(60));
+    let node = world.node(0);
+    assert_eq!(world.core().node_state(node), NodeState::Down(Cause::UnexpectedReply));
+}
+
+#[test]
+fn an_array_for_a_kill_ends_the_link() {
+    let mut world = World::new(1).warm();
+    world.pause(0);
+    world.lock(b"job", secs(20));
+    world.cut(0, 0, crate::world::Written::Haunts);
+    world.answer(0, |args| (args.get(1) == Some(&&b"KILL"[..])).then(|| b"*0\r\n".to_vec()));
+    world.resume(0);
+    world.run_until(secs(1), |world| world.count("kill") > 0);
+    let node = world.node(0);
+    assert_eq!(world.core().node_state(node), NodeState::Down(Cause::UnexpectedReply));
+}
+
+#[test]
+fn who_is_turned_away_at_the_door_is_told_why() {
+    for (words, cause) in [
+        ("-DENIED Redis is running in protected mode\r\n", Cause::ProtectedMode),
+        ("-ERR max number of clients reached\r\n", Cause::MaxClients),
+    ] {
+        let mut world = World::new(1);
+        world.pause(0);
+        let id = world.lock(b"job", secs(10));
+        world.say(0, 0, words.as_bytes());
+        world.hang_up(0);
+        let node = world.node(0);
+        assert_eq!(world.core().node_state(node), NodeState::Down(cause));
+        match world.outcomes(id)[..] {
+            [Event::Refused(_, refusal)] => {
+                assert_eq!(refusal.votes.of(node), Some(Vote::Fail(cause)));
+            }
+            ref other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn those_that_cannot_be_reached_fail_with_their_cause() {
+    let mut world = World::new(4);
+    world.servers[2].accept = Accept::No;
+    world.servers[3].accept = Accept::Silent;
+    let id = world.lock(b"job", secs(10));
+    world.run(ms(500));
+    match world.outcomes(id)[..] {
+        [Event::Refused(_, refusal)] => {
+            let of = |node| refusal.votes.of(world.node(node));
+            assert_eq!(refusal.why, Why::NoQuorum);
+            assert_eq!(of(2), Some(Vote::Fail(Cause::ConnectionRefused)));
+            assert_eq!(of(3), Some(Vote::Fail(Cause::ConnectTimeout)));
+        }
+        ref other => panic!("{other:?}"),
+    }
+    assert_eq!(world.holders(b"job"), [false; 4]);
+}
+
+/// The limit is for asks; what gives room back is always taken.
+#[test]
+fn a_full_pipeline_refuses_asks_and_takes_releases() {
+    let mut world = World::new(1).warm();
+    let held = world.lock(b"held", secs(20));
+    world.pause(0);
+    let now = world.now();
+    for at in 0..MAX_PIPELINE {
+        world.core().acquire(&Ask::new(&at.to_be_bytes()), now).unwrap();
+    }
+    let one_more = world.core().acquire(&Ask::new(b"one more"), now).unwrap();
+    match world.core().poll_event() {
+        Some(Event::Refused(id, refusal)) => {
+            assert_eq!(id, one_more);
+            let vote = refusal.votes.of(world.node(0));
+            assert_eq!(vote, Some(Vote::Fail(Cause::Backlog)));
+        }
+        other => panic!("{other:?}"),
+    }
+    world.release(held);
+    world.resume(0);
+    assert!(matches!(world.outcomes(held)[1], Event::Released(_, c) if c.nodes == 1));
+    assert_eq!(world.holders(b"held"), [false]);
+    assert_eq!(world.count("ask"), MAX_PIPELINE + 1);
+}
+
+#[test]
+fn spurious_calls_are_harmless() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(10));
+    let (now, link) = (world.now(), world.link(1));
+    let core = world.core();
+    core.connected(link, now);
+    core.received(link, 0, now);
+    core.transmitted(link, 0);
+    core.timeout(now);
+    core.open_all(now);
+    core.release(id, now);
+    core.release(id, now);
+    assert!(core.extend(id, secs(1), now).is_err());
+    world.flow();
+    world.release(id);
+    assert!(matches!(world.outcomes(id)[..], [Event::Granted(_), Event::Released(..)]));
+    let now = world.now();
+    world.stop(2);
+    let link = world.link(2);
+    let core = world.core();
+    core.disconnected(link, Cause::ConnectionReset, now);
+    core.space(link)[0] = b'+';
+    core.received(link, 1, now);
+    assert_eq!(core.transmit(link), b"");
+    world.run(secs(1));
+    assert_eq!(world.kept(0), (0, 0));
+}

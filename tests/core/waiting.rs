@@ -1,0 +1,281 @@
+//! Waiting: never blindly, never at wire speed, and always to an end.
+
+use redbolt::proto::{Ask, Event, LockId, Settings, Wait, Why};
+
+use crate::world::{Accept, World, Written, error, ms, secs};
+
+/// Pauses so long that only what ends them early is seen.
+fn patient(settings: &mut Settings) {
+    settings.pause = (secs(10), secs(10));
+}
+
+/// When a node was asked, in ms since `since`.
+fn asked(world: &World, node: usize, since: u64) -> Vec<u64> {
+    let asks = world.log.iter().filter(|ran| ran.node == node && ran.is_ask());
+    asks.map(|ran| (ran.at - since) / 1_000_000).collect()
+}
+
+fn is_refused(world: &World, id: LockId, why: Why) -> bool {
+    matches!(world.outcomes(id)[..], [Event::Refused(_, refusal)] if refusal.why == why)
+}
+
+fn foreign(world: &mut World, ttls: &[u64]) {
+    for (node, &ttl) in ttls.iter().enumerate() {
+        world.set(node, b"job", b"theirs", ttl);
+    }
+}
+
+#[test]
+fn a_key_without_end_is_asked_for_with_pauses_under_the_cap() {
+    let mut world = World::new(3).warm();
+    let now = world.server_now();
+    for server in &mut world.servers {
+        server.observe(&[b"SET", b"job", b"theirs"], now);
+    }
+    let begun = world.boot;
+    world.wait_for(b"job", secs(10));
+    world.run(secs(10));
+    let asked = asked(&world, 0, begun);
+    let gaps: Vec<_> = asked.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.iter().all(|&gap| gap <= 200), "{gaps:?}");
+    assert!(gaps[..5].iter().sum::<u64>() < 5 + 10 + 20 + 40 + 80, "they begin short: {gaps:?}");
+    assert!((60..200).contains(&asked.len()), "{} asks in 10 s", asked.len());
+    assert!(gaps[10..].iter().any(|&gap| gap > 100), "they are spread under the cap: {gaps:?}");
+}
+
+#[test]
+fn the_end_of_the_key_in_the_way_ends_the_pause() {
+    let mut world = World::with(3, 1, patient).warm();
+    foreign(&mut world, &[300, 300, 300]);
+    let begun = world.boot;
+    let id = world.wait_for(b"job", secs(10));
+    world.run(secs(1));
+    assert!(world.is_granted(id));
+    let asked = asked(&world, 0, begun);
+    assert!(asked.len() == 2 && (300..=306).contains(&asked[1]), "{asked:?}");
+}
+
+/// Three of five denials decide, and those are asked.
+#[test]
+fn so_many_keys_have_to_end_as_grants_are_missing() {
+    let cases: [(&[u64], u64); 3] =
+        [(&[500, 300, 100], 100), (&[500, 100, 300, 900], 300), (&[300, 200, 100, 900, 900], 300)];
+    for (ttls, end) in cases {
+        let mut world = World::with(5, 1, patient).warm();
+        foreign(&mut world, ttls);
+        for node in 0..ttls.len() {
+            // The grants come first.
+            world.servers[node].delay = 100_000;
+        }
+        let begun = world.boot;
+        let id = world.wait_for(b"job", secs(10));
+        world.run_until(secs(5), |world| world.is_granted(id));
+        let waited = (world.boot - begun) / 1_000_000;
+        assert!((end..=end + 12).contains(&waited), "{waited} ms for {ttls:?}");
+    }
+}
+
+#[test]
+fn a_key_that_is_gone_already_is_asked_for_now() {
+    let mut world = World::with(3, 1, patient).warm();
+    foreign(&mut world, &[60_000, 60_000, 60_000]);
+    for node in 0..3 {
+        world.answer(node, |args| (args[0] == b"PTTL").then(|| b":-2\r\n".to_vec()));
+    }
+    let begun = world.boot;
+    world.wait_for(b"job", secs(10));
+    world.run(ms(6));
+    let asked = asked(&world, 0, begun);
+    assert!(asked.len() >= 2, "{asked:?}");
+}
+
+/// A key left over on one node looks like a split vote for as long as it lives.
+#[test]
+fn split_votes_in_a_row_are_not_answered_at_wire_speed() {
+    let mut world = World::new(3).warm();
+    world.stop(1);
+    world.set(2, b"job", b"left over", 60_000);
+    for server in &mut world.servers {
+        server.delay = 100_000;
+    }
+    let begun = world.boot;
+    let id = world.wait_for(b"job", secs(10));
+    world.run(secs(10));
+    assert!(!world.is_granted(id));
+    let asked = asked(&world, 0, begun);
+    for second in 0..10 {
+        let in_it = asked.iter().filter(|&&at| at / 1_000 == second).count();
+        assert!((1..=40).contains(&in_it), "{in_it} asks in second {second}");
+    }
+}
+
+#[test]
+fn a_split_vote_is_asked_again_at_once() {
+    let mut world = World::with(3, 1, patient).warm();
+    world.set(0, b"job", b"theirs", 60_000);
+    world.set(1, b"job", b"others", 60_000);
+    for node in [0, 1] {
+        world.servers[node].delay = ms(1).as_nanos() as u64;
+    }
+    let begun = world.boot;
+    world.wait_for(b"job", secs(10));
+    world.run(ms(100));
+    let asked = asked(&world, 2, begun);
+    assert_eq!(asked.len(), 5, "{asked:?}");
+    assert!(asked[4] <= 5 * (2 + 4 * 2), "{asked:?}");
+}
+
+#[test]
+fn a_deadline_ends_it_on_time() {
+    let mut world = World::new(3).warm();
+    foreign(&mut world, &[60_000, 60_000, 60_000]);
+    let begun = world.boot;
+    let ask = Ask::new(b"job").wait(Wait::For(ms(300)));
+    let id = world.acquire(0, &ask, &[b"job"]);
+    world.run(secs(1));
+    assert!(is_refused(&world, id, Why::OutOfTime));
+    assert_eq!(world.clients[0].events.last().unwrap().0 - begun, 300_000_000);
+    match world.outcomes(id)[..] {
+        [Event::Refused(_, refusal)] => {
+            let left = refusal.remaining.expect("a waiter learns it");
+            assert!(left > secs(59) && left <= secs(60), "{left:?}");
+        }
+        ref other => panic!("{other:?}"),
+    }
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+#[test]
+fn a_deadline_ends_an_attempt_that_nobody_answers() {
+    let mut world = World::new(3).warm();
+    for node in 0..3 {
+        world.pause(node);
+    }
+    let begun = world.boot;
+    let ask = Ask::new(b"job").wait(Wait::For(ms(30)));
+    let id = world.acquire(0, &ask, &[b"job"]);
+    world.run(secs(1));
+    assert!(is_refused(&world, id, Why::OutOfTime));
+    assert_eq!(world.clients[0].events.last().unwrap().0 - begun, 30_000_000);
+}
+
+#[test]
+fn it_can_be_cancelled_while_asking() {
+    let mut world = World::new(3).warm();
+    for node in 0..3 {
+        world.pause(node);
+    }
+    let id = world.wait_for(b"job", secs(10));
+    world.release(id);
+    assert!(is_refused(&world, id, Why::Cancelled));
+    for node in 0..3 {
+        world.resume(node);
+    }
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    assert_eq!(world.ran(0), ["ask", "undo"]);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+#[test]
+fn it_can_be_cancelled_while_pausing() {
+    let mut world = World::with(3, 1, patient).warm();
+    foreign(&mut world, &[60_000, 60_000, 60_000]);
+    let id = world.wait_for(b"job", secs(10));
+    world.run(ms(100));
+    assert_eq!(world.outcomes(id), []);
+    world.release(id);
+    assert!(is_refused(&world, id, Why::Cancelled));
+    world.run(secs(60));
+    assert_eq!(asked(&world, 0, 0).len(), 1);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+#[test]
+fn it_can_be_cancelled_while_connecting() {
+    let mut world = World::new(3);
+    for server in &mut world.servers {
+        server.delay = ms(20).as_nanos() as u64;
+    }
+    let id = world.wait_for(b"job", secs(10));
+    world.run(ms(10));
+    world.release(id);
+    assert!(is_refused(&world, id, Why::Cancelled));
+    assert_eq!(world.kept(0), (0, 0));
+    world.run(secs(1));
+    assert_eq!(world.log.iter().filter(|ran| ran.is_ask() || ran.is_undo()).count(), 0);
+}
+
+#[test]
+fn what_an_operator_must_mend_ends_a_wait() {
+    let mut world = World::new(3).warm();
+    for node in [0, 1] {
+        world.answer(node, |args| (args[0] == b"SET").then(|| error("NOPERM no")).flatten());
+    }
+    let id = world.wait_for(b"job", secs(10));
+    world.run(ms(10));
+    assert!(is_refused(&world, id, Why::NoQuorum));
+    assert_eq!(world.holders(b"job"), [false; 3]);
+}
+
+#[test]
+fn what_may_pass_does_not() {
+    let mut world = World::new(3);
+    for node in [0, 1] {
+        world.servers[node].accept = Accept::No;
+    }
+    let id = world.wait_for(b"job", secs(10));
+    world.run(secs(20));
+    assert_eq!(world.outcomes(id), []);
+    for node in [0, 1] {
+        world.servers[node].accept = Accept::Yes;
+    }
+    world.run(secs(3));
+    assert!(world.is_granted(id));
+    world.release(id);
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    world.run(secs(1));
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+/// Many that want the same: each gets it in the end, and one at a time.
+#[test]
+fn waiters_of_several_clients_take_turns() {
+    let mut world = World::with(3, 3, |_| {}).warm();
+    for server in &mut world.servers {
+        server.delay = 200_000;
+    }
+    let ask = Ask::new(b"job").ttl(secs(2)).wait(Wait::Forever);
+    let ids: Vec<_> = (0..3).map(|client| world.acquire(client, &ask, &[b"job"])).collect();
+    let mut waiting = vec![0, 1, 2];
+    while !waiting.is_empty() {
+        let granted = |world: &World| {
+            let is_granted = |&client: &usize| {
+                world.clients[client].outcomes(ids[client]).contains(&Event::Granted(ids[client]))
+            };
+            waiting.iter().position(is_granted)
+        };
+        world.run_until(secs(10), |world| granted(world).is_some());
+        let client = waiting.remove(granted(&world).unwrap());
+        world.run(ms(20));
+        let now = world.now();
+        world.clients[client].core.release(ids[client], now);
+    }
+    world.run(secs(1));
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    for client in 0..3 {
+        assert_eq!(world.kept(client), (0, 0));
+    }
+}
+
+#[test]
+fn a_wait_outlives_lost_connections() {
+    let mut world = World::new(3).warm();
+    foreign(&mut world, &[2_000, 2_000, 2_000]);
+    let id = world.wait_for(b"job", secs(10));
+    for round in 0..10 {
+        world.run(ms(150));
+        world.cut(0, round % 3, Written::Runs);
+    }
+    world.run(secs(2));
+    assert!(world.is_granted(id));
+}
