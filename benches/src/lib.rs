@@ -3,3 +3,7 @@
 #![deny(missing_docs, unsafe_code)]
 
 pub mod codec;
+pub mod contender;
+pub mod placement;
+pub mod report;
+pub mod rounds;

@@ -1,0 +1,142 @@
+//! The floor: the least that a program must do to take and release a lock on a majority of nodes.
+//!
+//! Requests are encoded once. Replies are known to the byte, so they are counted, not parsed: a node
+//! has answered when as many bytes have come as were due. System calls are made without libc, there
+//! is no timeout and no clock. What no lock client could leave out is in it and nothing else, so it
+//! is not one: it would not notice a lock that is held by another before its bytes are compared.
+
+use std::net::TcpStream;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use anyhow::{Context, Result, bail, ensure};
+use redbolt::proto::script;
+use redbolt::resp::command;
+use redbolt_proving::{Connection, Reply};
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll;
+use rustix::io::{Errno, ioctl_fionbio};
+
+use super::{Contender, Node, Task};
+
+pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let mut links = Vec::new();
+    for node in &task.nodes {
+        let socket = connect(node)?;
+        ioctl_fionbio(&socket, true)?;
+        let place = epoll::EventData::new_u64(links.len() as u64);
+        epoll::add(&epoll, &socket, place, epoll::EventFlags::IN | epoll::EventFlags::ET)?;
+        links.push(Link { socket, due: 0 });
+    }
+    let digest = load_undo(&task.nodes)?;
+    let (resource, ttl) = (task.resource.as_bytes(), task.ttl.as_millis() as u64);
+    let (mut set, mut undo) = (Vec::new(), Vec::new());
+    drop(command(&mut set, 6).arg(b"SET").arg(resource).arg(TOKEN).arg(b"NX").arg(b"PX").int(ttl));
+    drop(command(&mut undo, 5).arg(b"EVALSHA").arg(&digest).int(1).arg(resource).arg(TOKEN));
+    let (quorum, events) = (links.len() / 2 + 1, Vec::with_capacity(links.len()));
+    Ok(Box::new(RawEpoll { epoll, links, quorum, set, undo, events }))
+}
+
+fn connect(node: &Node) -> Result<OwnedFd> {
+    Ok(match node {
+        Node::Tcp(address) => {
+            let stream = TcpStream::connect(address)?;
+            stream.set_nodelay(true)?;
+            stream.into()
+        }
+        Node::Unix(path) => UnixStream::connect(path)?.into(),
+    })
+}
+
+fn load_undo(nodes: &[Node]) -> Result<Vec<u8>> {
+    let mut digest = Vec::new();
+    for node in nodes {
+        let mut connection = match node {
+            Node::Tcp(address) => Connection::open(address),
+            Node::Unix(path) => Connection::open_unix(path.as_ref())?,
+        };
+        match connection.run(&[b"SCRIPT", b"LOAD", script::UNDO.as_bytes()]) {
+            Reply::Bulk(loaded) => digest = loaded,
+            other => bail!("SCRIPT LOAD was answered with {other:?}"),
+        }
+    }
+    Ok(digest)
+}
+
+struct RawEpoll {
+    epoll: OwnedFd,
+    links: Vec<Link>,
+    quorum: usize,
+    set: Vec<u8>,
+    undo: Vec<u8>,
+    events: Vec<epoll::Event>,
+}
+
+struct Link {
+    socket: OwnedFd,
+    /// Bytes of replies that have not come.
+    due: usize,
+}
+
+impl Contender for RawEpoll {
+    fn acquire(&mut self) -> Result<()> {
+        let request = std::mem::take(&mut self.set);
+        let outcome = self.ask(&request, b"+OK\r\n");
+        self.set = request;
+        outcome
+    }
+
+    fn release(&mut self) -> Result<()> {
+        let request = std::mem::take(&mut self.undo);
+        let outcome = self.ask(&request, b":1\r\n");
+        self.undo = request;
+        outcome
+    }
+}
+
+impl RawEpoll {
+    /// Sends the request to all nodes and waits for the reply of a majority. The others' replies are
+    /// read with the next call's.
+    #[inline]
+    fn ask(&mut self, request: &[u8], reply: &[u8]) -> Result<()> {
+        for link in &mut self.links {
+            let written = rustix::net::send(&link.socket, request, rustix::net::SendFlags::NOSIGNAL)?;
+            ensure!(written == request.len(), "the socket is full");
+            link.due += reply.len();
+        }
+        let mut answered = 0;
+        while answered < self.quorum {
+            self.events.clear();
+            epoll::wait(&self.epoll, spare_capacity(&mut self.events), None)?;
+            for event in &self.events {
+                let link = &mut self.links[event.data.u64() as usize];
+                answered += usize::from(link.hear(reply)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Link {
+    /// Reads once: what has come fits. Whether the last reply that is due was there.
+    #[inline]
+    fn hear(&mut self, reply: &[u8]) -> Result<bool> {
+        let mut space = [0; 64];
+        let len = match rustix::net::recv(self.socket.as_fd(), &mut space, rustix::net::RecvFlags::empty()).map(|x|x.0) {
+            Ok(0) => bail!("the node closed the connection"),
+            Ok(len) => len,
+            Err(Errno::AGAIN) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        self.due = self.due.checked_sub(len).context("the node said more than was due")?;
+        if self.due > 0 {
+            return Ok(false);
+        }
+        ensure!(space[..len].ends_with(reply), "not granted, or not held: {:?}", &space[..len]);
+        Ok(true)
+    }
+}
+
+/// Of the length of redbolt's tokens without a label.
+const TOKEN: &[u8; 32] = b"00112233445566778899aabbccddeeff";

@@ -1,0 +1,47 @@
+//! redbolt's blocking front.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use redbolt::{Ask, Client, Config, Ending, LockGuard};
+
+use super::{Contender, Node, Task};
+
+pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
+    // A guard borrows its client. Both live as long as the program.
+    let client: &'static Client = Box::leak(Box::new(Client::new(config(task)?)?));
+    let report = client.warm_up(PATIENCE);
+    ensure!(report.ready() == task.nodes.len(), "{report:?}");
+    Ok(Box::new(RedboltClient { client, task: task.clone(), held: None }))
+}
+
+/// The defaults, with these nodes.
+pub(super) fn config(task: &Task) -> Result<Config> {
+    let builder = task.nodes.iter().try_fold(Config::builder(), |builder, node| match node {
+        Node::Tcp(address) => builder.node(address),
+        Node::Unix(path) => builder.node(&format!("unix://{path}")),
+    })?;
+    Ok(builder.build()?)
+}
+
+struct RedboltClient {
+    client: &'static Client,
+    task: Task,
+    held: Option<LockGuard<'static>>,
+}
+
+impl Contender for RedboltClient {
+    fn acquire(&mut self) -> Result<()> {
+        let ask = Ask::new(self.task.resource.as_bytes()).ttl(self.task.ttl);
+        self.held = Some(self.client.acquire(ask).map_err(|error| anyhow!("{error}"))?);
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<()> {
+        let ending = self.held.take().context("no lock is held")?.release();
+        ensure!(matches!(ending, Ending::Released(_)), "{ending}");
+        Ok(())
+    }
+}
+
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);

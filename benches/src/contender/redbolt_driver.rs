@@ -1,0 +1,75 @@
+//! redbolt's embedded front in a host's mio loop that has nothing else to do.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use redbolt::{Ask, Driver, Event, LockId};
+
+use super::redbolt_client::{PATIENCE, config};
+use super::{Contender, Task};
+
+pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
+    let config = config(task)?;
+    let poll = mio::Poll::new()?;
+    let tokens = 0..Driver::tokens_needed(&config);
+    let events = mio::Events::with_capacity(tokens.len());
+    let driver = Driver::in_registry(config, poll.registry(), tokens)?;
+    let mut host = Host { poll, events, driver, task: task.clone(), held: None };
+    let until = Instant::now() + PATIENCE;
+    while host.driver.nodes().ready() < task.nodes.len() {
+        ensure!(Instant::now() < until, "{:?}", host.driver.nodes());
+        host.turn()?;
+    }
+    Ok(Box::new(host))
+}
+
+struct Host {
+    poll: mio::Poll,
+    events: mio::Events,
+    driver: Driver,
+    task: Task,
+    held: Option<LockId>,
+}
+
+impl Contender for Host {
+    fn acquire(&mut self) -> Result<()> {
+        let ask = Ask::new(self.task.resource.as_bytes()).ttl(self.task.ttl);
+        let id = self.driver.acquire(&ask)?;
+        match self.outcome()? {
+            Event::Granted(of) if of == id => self.held = Some(id),
+            other => bail!("{other:?}"),
+        }
+        ensure!(!self.driver.remaining(id).is_zero(), "granted too late");
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<()> {
+        let id = self.held.take().context("no lock is held")?;
+        self.driver.release(id);
+        match self.outcome()? {
+            Event::Released(of, _) if of == id => Ok(()),
+            other => bail!("{other:?}"),
+        }
+    }
+}
+
+impl Host {
+    fn outcome(&mut self) -> Result<Event> {
+        loop {
+            match self.driver.poll_event() {
+                Some(Event::Node(..)) => {}
+                Some(event) => return Ok(event),
+                None => self.turn()?,
+            }
+        }
+    }
+
+    fn turn(&mut self) -> Result<()> {
+        self.poll.poll(&mut self.events, self.driver.deadline())?;
+        for event in &self.events {
+            self.driver.on_event(event);
+        }
+        self.driver.turn();
+        Ok(())
+    }
+}

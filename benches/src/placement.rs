@@ -1,0 +1,73 @@
+//! Which core the client runs on, and which the nodes.
+//!
+//! It decides everything on a small machine: a wake-up on the same core costs a fraction of one
+//! that crosses cores. Figures of different placements are not to be compared.
+
+use anyhow::{Result, ensure};
+use redbolt_proving::Server;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Where client and nodes run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// All on the same core.
+    OneCore,
+    /// The client on one core, the nodes on the others.
+    Split,
+    /// Wherever the kernel likes.
+    Unpinned,
+}
+
+impl Placement {
+    /// All placements, with their names on the command line.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("one-core", Self::OneCore), ("split", Self::Split), ("unpinned", Self::Unpinned)];
+
+    /// Places this thread, and those that it will start, and the nodes, on the `usable` cores.
+    /// Returns what it did, in words.
+    ///
+    /// # Errors
+    ///
+    /// There are too few cores, or the system does not allow it.
+    pub fn apply(self, usable: &[usize], servers: &[Server]) -> Result<String> {
+        let (client, nodes) = match self {
+            Self::OneCore => (&usable[usable.len() - 1..], &usable[usable.len() - 1..]),
+            Self::Split => {
+                ensure!(usable.len() > 1, "split needs two cores, and there is one");
+                usable.split_at(1)
+            }
+            Self::Unpinned => (usable, usable),
+        };
+        sched_setaffinity(None, &set(client))?;
+        for server in servers {
+            sched_setaffinity(Some(pid(server)), &set(nodes))?;
+        }
+        Ok(match self {
+            Self::Unpinned => format!("unpinned, on any of {} cores", usable.len()),
+            _ => format!("client on core {client:?}, nodes on core {nodes:?}"),
+        })
+    }
+}
+
+/// The cores that this thread may run on. Ask before it is placed.
+///
+/// # Errors
+///
+/// The system does not tell.
+pub fn usable_cores() -> Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
+}
+
+/// Redis runs commands on its main thread.
+fn pid(server: &Server) -> Pid {
+    // A process id fits, and is never zero.
+    Pid::from_raw(server.pid() as i32).expect("a running server has a process id")
+}
+
+fn set(cores: &[usize]) -> CpuSet {
+    let mut set = CpuSet::new();
+    cores.iter().for_each(|&core| set.set(core));
+    set
+}
