@@ -62,6 +62,8 @@ pub fn shapes() -> Vec<Shape> {
         whole("array of 10 000 bulks", vec![array]),
         whole("pipeline of 64 mixed replies", mixed()),
         trickled,
+        many("line of 6 bytes", &line(6)),
+        many("line of 8 bytes", &line(8)),
         many("line of 16 bytes", &line(16)),
         many("line of 64 bytes", &line(64)),
         many("line of 1024 bytes", &line(1024)),

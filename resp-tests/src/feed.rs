@@ -26,7 +26,10 @@ pub fn decode<'b>(
                     at += len;
                 }
                 Ok(None) => break,
-                Err(violation) => return Decoded { tokens, end: End::Violation(violation) },
+                Err(violation) => {
+                    assert_eq!(decoder.next(b"+OK\r\n"), Err(violation), "it must stick");
+                    return Decoded { tokens, end: End::Violation(violation) };
+                }
             }
         }
         assert!(arrived - at < limits.buffered(), "the decoder wants more than it may");

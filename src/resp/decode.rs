@@ -39,6 +39,8 @@ pub enum Token<'b> {
 }
 
 /// An incremental RESP2 decoder. See the [module](super) for an example.
+///
+/// Equal decoders go on equally.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoder {
     limits: Limits,
@@ -116,7 +118,7 @@ impl Decoder {
     ///
     /// The first broken rule ends the stream: every later call returns the same violation.
     #[inline]
-    pub fn next<'b>(&mut self, buf: &'b [u8]) -> Result<Option<Found<'b>>, Violation> {
+    pub fn next<'b>(&mut self, buf: &'b [u8]) -> Result<Option<(Token<'b>, usize)>, Violation> {
         if self.progress == Progress::Fresh {
             let Some((&kind, rest)) = buf.split_first() else { return Ok(None) };
             if let Some((token, len)) = self.whole(kind, rest) {
@@ -238,6 +240,7 @@ impl Decoder {
 /// Digits that cannot be out of range, and CR LF.
 #[inline]
 fn whole_number(rest: &[u8]) -> Option<(i64, usize)> {
+    // The lengths and numbers of a lock command's reply mostly have one digit.
     if let [digit @ b'0'..=b'9', b'\r', b'\n', ..] = rest {
         return Some((i64::from(digit - b'0'), 3));
     }

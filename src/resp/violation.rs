@@ -50,7 +50,8 @@ pub enum Rule {
     /// An integer fits 64 bits with sign. Offset: the digit that takes it out of that range.
     Range,
     /// A reply has at most [`Limits::reply`](super::Limits::reply) bytes. Offset: the first byte
-    /// of the token that ends past it.
+    /// of the token that ends past it. Decided where the length of that token is known: for a
+    /// bulk string by its header, for all others by their end.
     ReplyTooLong,
     /// At most [`Limits::depth`](super::Limits::depth) arrays are open at once. Offset: the `*`.
     TooDeep,

@@ -225,10 +225,10 @@ fn ascending(cuts: &[Index], len: usize) -> Vec<usize> {
     cuts
 }
 
-const CASES: u32 = 4000;
+const CASES: u32 = 5000;
 
 const EDGES: &[i64] = &[0, 1, -1, -2, 9, 10, i64::MAX, i64::MIN, i64::MAX - 1, i64::MIN + 1];
 
 /// `|` parts them.
-const PIECES: &str = "+|-|:|$|*|\r\n|\r|\n|0|1|2|3|9|-1|OK|*1\r\n|*2\r\n|$2\r\n|$0\r\n|+a\r\n|:1\r\n|\
+const PIECES: &str = "+|-|:|$|*|\r\n|\r|\n|0|1|2|3|9|-1|+OK\r\n|$-1\r\n|*1\r\n|*2\r\n|$2\r\n|$0\r\n|+a\r\n|:1\r\n|\
     $1\r\na\r\n|922337203685477580";
