@@ -123,7 +123,8 @@ impl Reader {
     fn ident<'t>(&mut self, tokens: &'t [TokenTree]) -> &'t [TokenTree] {
         let name = tokens[0].to_string();
         match (name.as_str(), tokens) {
-            ("use", [_, after @ ..]) => {
+            // `use<'a>` in a signature imports nothing.
+            ("use", [_, after @ ..]) if !is_punct(after.first(), '<') => {
                 let end = after.iter().position(|token| is_punct(Some(token), ';'));
                 let (tree, rest) = after.split_at(end.unwrap_or(after.len()));
                 self.imports(tree, &[]);
@@ -264,6 +265,14 @@ mod tests {
             pub(in crate::proto) struct S(Vec<mio::Token>);";
         let first = ["std::time::Instant", "std::mem::take", "libc::a"];
         assert_eq!(paths(text), [&first[..], &["crate::proto", "mio::Token"]].concat());
+    }
+
+    #[test]
+    fn a_use_in_a_signature_hides_nothing() {
+        assert_eq!(
+            paths("fn f() -> impl Sized + use<> { a::b() } fn g() { c::d() }"),
+            ["a::b", "c::d"]
+        );
     }
 
     #[test]
