@@ -1,6 +1,25 @@
-//! Durations as users read them.
+//! Durations as users write and read them: `500ms`, `10s`, `1.5s`, `2m`, `1h`.
+//!
+//! A bare number is refused. In `flock` it would be seconds and in Redis milliseconds, and a lock
+//! that is a thousand times too short is worse than an error.
 
 use std::time::Duration;
+
+/// Reads a duration from a command-line argument.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let value: f64 = number.parse().map_err(|_| format!("not a duration; {EXAMPLES}"))?;
+    let seconds = match unit {
+        "ms" => value / 1000.0,
+        "s" => value,
+        "m" => value * 60.0,
+        "h" => value * 3600.0,
+        "" => return Err(format!("a duration needs a unit; {EXAMPLES}")),
+        _ => return Err(format!("{unit:?} is not a unit of time; {EXAMPLES}")),
+    };
+    Duration::try_from_secs_f64(seconds).map_err(|_| format!("too long; {EXAMPLES}"))
+}
 
 /// Shows a duration with a precision that suits its size: `85 us`, `1.24 ms`, `8.3 s`.
 pub(crate) fn show(duration: Duration) -> String {
@@ -13,9 +32,37 @@ pub(crate) fn show(duration: Duration) -> String {
     }
 }
 
+const EXAMPLES: &str = "write it like 500ms, 10s, 2m or 1h";
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn units_are_read() {
+        assert_eq!(parse("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse("10s"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(parse("1h"), Ok(Duration::from_secs(3600)));
+        assert_eq!(parse("0s"), Ok(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_bare_number_is_refused_with_the_reason() {
+        assert_eq!(
+            parse("10").unwrap_err(),
+            "a duration needs a unit; write it like 500ms, 10s, 2m or 1h"
+        );
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["", "s", "-5s", "10 s", "10sec", "1.2.3s", ".", "1e9s", "nan", "10S"] {
+            assert!(parse(text).is_err(), "{text:?}");
+        }
+        assert!(parse(&format!("{}s", "9".repeat(40))).is_err());
+    }
 
     #[test]
     fn the_precision_follows_the_size() {
