@@ -45,10 +45,8 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Nodes")]
 pub(crate) struct Nodes {
-    /// A node: host, host:port, redis://[user[:password]@]host[:port][/db] or unix:///path. Give
-    /// it once for each node; every user of the lock must name the same nodes
-    #[arg(long = "node", value_name = "ADDRESS", env = "REDBOLT_NODES", hide_env_values = true)]
-    #[arg(value_delimiter = ',')]
+    #[arg(long = "node", value_name = "ADDRESS", help = NODE_HELP, value_delimiter = ',')]
+    #[arg(env = "REDBOLT_NODES", hide_env_values = true)]
     pub(crate) addresses: Vec<String>,
 }
 
@@ -169,6 +167,10 @@ fn some_bytes(key: OsString) -> Result<OsString, &'static str> {
 
 /// The first word of the shim's command line, in place of a subcommand.
 pub(crate) const SHIM: &str = "__exec";
+
+const NODE_HELP: &str = "\
+A node: host, host:port, redis://[user[:password]@]host[:port][/db] or unix:///path. Give it once \
+for each node; every user of the lock must name the same nodes";
 
 const FIRST_STEPS: &str = "\
 First steps:

@@ -1,6 +1,6 @@
 //! `redbolt lock`: take the lock, run the command, keep the lock, let go.
 //!
-//! Each part is in a file of its own: how long to wait ([`patience`]) and waiting ([`line`]), what to
+//! Each part is in a file of its own: how long to wait ([`patience`]) and waiting ([`mod@line`]), what to
 //! do while the command runs ([`keeper`], a state machine) and doing it ([`supervise`]), how the
 //! command is started ([`command`], [`shim`]) and why it stays in redbolt's process group
 //! ([`family`]). This file joins them and knows the exit statuses.
