@@ -170,17 +170,21 @@ impl Lease {
         self.driver.deadline()
     }
 
-    /// Lets go of the lock, or stops asking for it, and gives the nodes a moment to confirm it.
-    /// Whether a quorum confirmed that a lock that was held is free again.
+    /// Lets go of the lock, or stops asking for it. Whether a quorum confirmed that a lock that was
+    /// held is free again.
     pub(super) fn let_go(mut self, poller: &Poller) -> io::Result<bool> {
+        let patience = if self.remaining().is_zero() { LINGER } else { CONFIRM_WITHIN };
+        let mut until = now()? + patience;
         if let Some(id) = self.id.take() {
             self.driver.release(id);
         }
         let mut confirmed = false;
-        let until = now()? + SETTLE_WITHIN;
         loop {
             while let Some(news) = self.news() {
-                confirmed |= matches!(news, News::Released { confirmed: true });
+                if matches!(news, News::Released { confirmed: true }) {
+                    confirmed = true;
+                    until = until.min(now()? + LINGER);
+                }
             }
             let left = until.saturating_sub(now()?);
             if left.is_zero() || !self.driver.owes() {
@@ -199,6 +203,10 @@ impl AsFd for Lease {
     }
 }
 
-/// The library sends a release at once; this is for the answers. Nodes that are known to be down
-/// are not waited for.
-const SETTLE_WITHIN: Duration = Duration::from_millis(500);
+/// How long a quorum may take to confirm a release, which is sent at once. Nodes that are known to
+/// be down are not waited for.
+const CONFIRM_WITHIN: Duration = Duration::from_millis(500);
+
+/// How long the other nodes may take. They have been told; but an answer that meets a closed socket
+/// resets the connection, and what was sent on it may be lost.
+const LINGER: Duration = Duration::from_millis(50);

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use redbolt_proving::Reply;
 
-use crate::harness::{World, redbolt, run};
+use crate::harness::{World, eventually, redbolt, run};
 
 #[test]
 fn the_status_of_the_command_is_passed_on_and_the_lock_let_go() {
@@ -137,4 +137,16 @@ fn a_release_that_nobody_confirms_is_a_warning_only() {
     let line = format!("kill -STOP {}; exit 5", pids[..2].join(" "));
     world.run(&["lock", "job", "-c", &line]).expect(5).expect_says("warning");
     world.nodes.iter().for_each(redbolt_proving::Server::resume);
+}
+
+#[test]
+fn a_minority_that_is_stopped_is_told_of_the_release_all_the_same() {
+    let world = World::of(3);
+    let line = format!("kill -STOP {}", world.nodes[0].pid());
+    // The TTL alone would take longer than this test waits.
+    let words = ["lock", "--max-ttl", "90s", "--ttl", "90s", "job", "-c", &line];
+    let ran = world.run(&words).expect(0);
+    assert_eq!(ran.stderr, "");
+    world.nodes[0].resume();
+    eventually("the stopped node has heard of it too", || world.held_on("job") == 0);
 }
