@@ -25,6 +25,7 @@ use std::io;
 use nix::errno::Errno;
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, getpid};
 
 /// The processes that descend from this one, without those that were there before the command.
@@ -38,9 +39,10 @@ impl Family {
     /// called `exec redbolt` may have left us children: they are strangers.
     pub(super) fn found() -> io::Result<Self> {
         set_child_subreaper(true)?;
-        let us = getpid().as_raw();
-        let children = processes().into_iter().filter(|process| process.parent == us);
-        Ok(Self { strangers: children.map(|process| process.pid).collect() })
+        // The lock is held already: all processes are read only in the rare case.
+        let childless = waitpid(None, Some(WaitPidFlag::WNOHANG)) == Err(Errno::ECHILD);
+        let strangers = if childless { Vec::new() } else { children() };
+        Ok(Self { strangers })
     }
 
     /// Everybody, parents before their children.
@@ -56,6 +58,13 @@ impl Family {
         let refused = |&pid: &i32| kill(Pid::from_raw(pid), signal) == Err(Errno::EPERM);
         self.members().iter().filter(|pid| refused(pid)).count()
     }
+}
+
+/// The processes whose parent is this one.
+fn children() -> Vec<i32> {
+    let us = getpid().as_raw();
+    let ours = processes().into_iter().filter(|process| process.parent == us);
+    ours.map(|process| process.pid).collect()
 }
 
 /// All descendants of `ancestor`, parents before their children.
