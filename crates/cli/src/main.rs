@@ -1,2 +1,70 @@
-//! Placeholder until the first commit of this crate.
-fn main() {}
+//! The command `redbolt`: run a command under a lock, and look at locks.
+//!
+//! Each subcommand is a module of its own; this file only tells them apart. What every exit
+//! status means is in [`exit`]. Not here, nor anywhere in this crate: how a lock is taken, which is
+//! the library's.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "`lock` is for Linux"))]
+
+mod args;
+mod demo;
+mod duration;
+mod exit;
+#[cfg(target_os = "linux")]
+mod lock;
+mod node;
+mod nodes;
+mod say;
+mod status;
+
+use std::env;
+use std::io;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use crate::args::{Cli, Command, ShimArgs};
+use crate::exit::Failure;
+use crate::say::say;
+
+fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    if env::args_os().nth(1).is_some_and(|word| word == args::SHIM) {
+        return ShimArgs::try_parse_from(env::args_os().skip(1))
+            .map_or_else(|refusal| refuse(&refusal), |args| lock::shim::exec(&args).into());
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(refusal) => return refuse(&refusal),
+    };
+    ExitCode::from(run(&cli.command).unwrap_or_else(|failure| {
+        say(&failure);
+        failure.status()
+    }))
+}
+
+fn run(command: &Command) -> Result<u8, Failure> {
+    match command {
+        #[cfg(target_os = "linux")]
+        Command::Lock(args) => lock::run(args),
+        #[cfg(not(target_os = "linux"))]
+        Command::Lock(_) => Err(Failure::usage(
+            "redbolt lock needs Linux, for signalfd and the parent-death signal",
+        )),
+        Command::Status(args) => status::run(args),
+        Command::Node(args) => node::run(args),
+        Command::Demo => demo::run(),
+        Command::Completions { shell } => {
+            clap_complete::generate(*shell, &mut Cli::command(), "redbolt", &mut io::stdout());
+            Ok(exit::SUCCESS)
+        }
+    }
+}
+
+/// Help and version are answers; everything else that stops the parser is a usage error.
+fn refuse(refusal: &clap::Error) -> ExitCode {
+    // Where it cannot be printed, the status still says it.
+    let _ = refusal.print();
+    ExitCode::from(if refusal.use_stderr() { exit::USAGE } else { exit::SUCCESS })
+}

@@ -1,0 +1,270 @@
+//! The command line: what can be typed, and the help that explains it.
+//!
+//! Everything that can be decided from the words alone is decided here, so that the rest of the
+//! program sees only sound requests. Not here: node addresses, which the library reads, because
+//! its errors know how not to repeat a password.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::{duration, exit};
+
+/// Distributed locks on independent Redis or Valkey nodes, for the shell.
+#[derive(Debug, Parser)]
+#[command(name = "redbolt", bin_name = "redbolt", version, after_help = FIRST_STEPS)]
+#[command(arg_required_else_help = true, subcommand_required = true)]
+#[command(disable_help_subcommand = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a command while holding a lock
+    Lock(LockArgs),
+    /// Show who holds a lock, node by node, without touching it
+    Status(StatusArgs),
+    /// Serve a node from memory, for development and tests
+    Node(NodeArgs),
+    /// Watch five nodes grant, refuse and survive, without any server
+    Demo,
+    /// Print a completion script for a shell
+    #[command(after_help = COMPLETION_HELP)]
+    Completions {
+        /// The shell to complete for
+        shell: Shell,
+    },
+}
+
+/// Where the nodes are.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Nodes")]
+pub(crate) struct Nodes {
+    #[arg(long = "node", value_name = "ADDRESS", help = NODE_HELP, value_delimiter = ',')]
+    #[arg(env = "REDBOLT_NODES", hide_env_values = true)]
+    pub(crate) addresses: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = LOCK_HELP, override_usage = LOCK_USAGE)]
+pub(crate) struct LockArgs {
+    /// How long the nodes keep the lock should redbolt vanish; extended every third of it
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
+    pub(crate) ttl: Duration,
+
+    /// Give up when the lock was not free within this time [default: wait without limit]
+    #[arg(long, short, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) wait: Option<Duration>,
+
+    /// Do not wait: one attempt
+    #[arg(long = "try", short = 'n', conflicts_with = "wait")]
+    pub(crate) try_once: bool,
+
+    /// Hold the lock for one TTL and no longer; the command must end before
+    #[arg(long)]
+    pub(crate) no_extend: bool,
+
+    /// Time between the command's SIGTERM and SIGKILL when the lock is lost, below TTL/2
+    /// [default: TTL/4]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) kill_after: Option<Duration>,
+
+    /// Exit status when somebody else holds the lock
+    #[arg(long, short = 'E', value_name = "N", default_value_t = exit::CONFLICT)]
+    pub(crate) conflict_exit_code: u8,
+
+    /// The longest TTL that any user of these nodes may ask for [default: 30s]
+    #[arg(long, value_name = "TIME", env = "REDBOLT_MAX_TTL", value_parser = duration::parse)]
+    pub(crate) max_ttl: Option<Duration>,
+
+    /// Run this line with /bin/sh instead of CMD
+    #[arg(short = 'c', value_name = "LINE", conflicts_with = "command")]
+    pub(crate) shell_line: Option<OsString>,
+
+    /// The name to lock
+    #[arg(value_parser = OsStringValueParser::new().try_map(some_bytes))]
+    pub(crate) key: OsString,
+
+    /// The command to run, with its arguments
+    #[arg(value_name = "CMD", trailing_var_arg = true, required_unless_present = "shell_line")]
+    pub(crate) command: Vec<OsString>,
+
+    // Last, or its heading would stand over the rest.
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+}
+
+impl LockArgs {
+    /// The words to execute: CMD, or a shell with the line of `-c`.
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        match &self.shell_line {
+            Some(line) => vec!["/bin/sh".into(), "-c".into(), line.clone()],
+            None => self.command.clone(),
+        }
+    }
+
+    /// The time from SIGTERM to SIGKILL, or why the one that was asked for cannot be.
+    pub(crate) fn grace(&self) -> Result<Duration, String> {
+        let grace = self.kill_after.unwrap_or(self.ttl / 4);
+        if grace < self.ttl / 2 || self.ttl.is_zero() {
+            return Ok(grace);
+        }
+        Err(format!(
+            "--kill-after must be below half of the TTL ({}), or the command would be stopped \
+             while the lock can still be extended",
+            duration::show(self.ttl / 2)
+        ))
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = STATUS_HELP)]
+pub(crate) struct StatusArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The name of the lock
+    #[arg(value_parser = OsStringValueParser::new().try_map(some_bytes))]
+    pub(crate) key: OsString,
+
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NodeArgs {
+    /// The loopback port to listen on; 0 takes a free one
+    #[arg(long, default_value_t = 6379)]
+    pub(crate) port: u16,
+}
+
+/// What `redbolt lock` says to its shim. Not a subcommand, so that no help and no completion
+/// mentions it.
+#[derive(Debug, Parser)]
+#[command(name = SHIM)]
+pub(crate) struct ShimArgs {
+    /// The process that must still be the parent
+    #[arg(long)]
+    pub(crate) parent: i32,
+
+    /// Numbers of the signals to unblock
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) unblock: Vec<i32>,
+
+    #[arg(required = true, last = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+fn some_bytes(key: OsString) -> Result<OsString, &'static str> {
+    if key.is_empty() { Err("the name of a lock cannot be empty") } else { Ok(key) }
+}
+
+/// The first word of the shim's command line, in place of a subcommand.
+pub(crate) const SHIM: &str = "__exec";
+
+const NODE_HELP: &str = "\
+A node: host, host:port, redis://[user[:password]@]host[:port][/db] or unix:///path. Give it once \
+for each node; every user of the lock must name the same nodes";
+
+const FIRST_STEPS: &str = "\
+First steps:
+  redbolt demo                          see it work, no server needed
+  redbolt node --port 7001              or start a node to play with, and in another shell:
+  redbolt lock --node 127.0.0.1:7001 backup -- ./backup.sh
+  redbolt status --node 127.0.0.1:7001 backup
+
+Instead of repeating --node: export REDBOLT_NODES=10.0.0.1,10.0.0.2,10.0.0.3";
+
+const LOCK_USAGE: &str = "\
+redbolt lock [OPTIONS] KEY -- CMD [ARG]...
+       redbolt lock [OPTIONS] KEY -c 'shell line'";
+
+const LOCK_HELP: &str = "\
+The command never outlives the lock: if the lock is lost or cannot be extended, the command and
+all that it started get SIGTERM, then SIGKILL. It finds REDBOLT_KEY and REDBOLT_TTL_MS in its
+environment. SIGINT, SIGTERM and SIGHUP are passed on to it. The lock is let go when the command
+has ended; what it leaves running in the background is not waited for.
+
+Exit status: that of the command (128 + signal if it was killed), or
+   64  wrong usage                            70  lock lost, command stopped
+   69  too few nodes answer; says why         75  held by somebody else (see -E)
+   71  refused by the operating system       126  CMD cannot be executed
+                                             127  CMD not found
+
+Examples:
+  redbolt lock nightly -- ./backup.sh --full
+  redbolt lock --try nightly -- ./backup.sh || echo 'already running'
+  redbolt lock --wait 30s --ttl 20s deploy -c 'git pull && make install'";
+
+const STATUS_HELP: &str = "\
+It takes no lock and writes nothing. A node's line ends with the round trip of its answer.
+
+Exit status: 0 when the lock is held by a quorum or free, 69 when neither can be said, 64 for
+wrong usage.";
+
+const COMPLETION_HELP: &str = "\
+bash:  redbolt completions bash > ~/.local/share/bash-completion/completions/redbolt
+zsh:   redbolt completions zsh > \"${fpath[1]}/_redbolt\"
+fish:  redbolt completions fish > ~/.config/fish/completions/redbolt.fish";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn lock(words: &[&str]) -> Result<LockArgs, clap::Error> {
+        let words = ["redbolt", "lock"].iter().chain(words);
+        match Cli::try_parse_from(words)?.command {
+            Command::Lock(args) => Ok(args),
+            other => panic!("not a lock: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_command_keeps_its_own_options() {
+        let args = lock(&["-n", "job", "--", "ls", "-n", "--ttl", "--"]).unwrap();
+        assert!(args.try_once);
+        assert_eq!(args.words(), ["ls", "-n", "--ttl", "--"]);
+        let args = lock(&["job", "ls", "-n"]).unwrap();
+        assert!(!args.try_once);
+        assert_eq!(args.words(), ["ls", "-n"]);
+    }
+
+    #[test]
+    fn a_shell_line_stands_before_or_behind_the_key() {
+        for words in [["job", "-c", "a b"], ["-c", "a b", "job"]] {
+            assert_eq!(lock(&words).unwrap().words(), ["/bin/sh", "-c", "a b"]);
+        }
+        assert!(lock(&["job", "-c", "a", "--", "b"]).is_err());
+        assert!(lock(&["job"]).is_err());
+        assert!(lock(&["", "--", "a"]).is_err());
+    }
+
+    #[test]
+    fn waiting_and_trying_exclude_each_other() {
+        assert!(lock(&["--wait", "1s", "--try", "job", "--", "a"]).is_err());
+        assert!(lock(&["-w", "1", "job", "--", "a"]).is_err());
+    }
+
+    #[test]
+    fn the_grace_stays_below_half_of_the_ttl() {
+        let grace =
+            |after| lock(&["--ttl", "8s", "--kill-after", after, "j", "a"]).unwrap().grace();
+        assert_eq!(lock(&["--ttl", "8s", "j", "a"]).unwrap().grace(), Ok(Duration::from_secs(2)));
+        assert_eq!(grace("3999ms"), Ok(Duration::from_millis(3999)));
+        assert_eq!(grace("0s"), Ok(Duration::ZERO));
+        assert!(grace("4s").unwrap_err().contains("4.0 s"));
+    }
+}

@@ -1,0 +1,74 @@
+//! Durations as users write and read them: `500ms`, `10s`, `1.5s`, `2m`, `1h`.
+//!
+//! A bare number is refused. In `flock` it would be seconds and in Redis milliseconds, and a lock
+//! that is a thousand times too short is worse than an error.
+
+use std::time::Duration;
+
+/// Reads a duration from a command-line argument.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let value: f64 = number.parse().map_err(|_| format!("not a duration; {EXAMPLES}"))?;
+    let seconds = match unit {
+        "ms" => value / 1000.0,
+        "s" => value,
+        "m" => value * 60.0,
+        "h" => value * 3600.0,
+        "" => return Err(format!("a duration needs a unit; {EXAMPLES}")),
+        _ => return Err(format!("{unit:?} is not a unit of time; {EXAMPLES}")),
+    };
+    Duration::try_from_secs_f64(seconds).map_err(|_| format!("too long; {EXAMPLES}"))
+}
+
+/// Shows a duration with a precision that suits its size: `85 us`, `1.24 ms`, `8.3 s`.
+pub(crate) fn show(duration: Duration) -> String {
+    let micros = duration.as_micros();
+    match micros {
+        0..1_000 => format!("{micros} us"),
+        1_000..100_000 => format!("{:.2} ms", duration.as_secs_f64() * 1000.0),
+        100_000..1_000_000 => format!("{:.0} ms", duration.as_secs_f64() * 1000.0),
+        _ => format!("{:.1} s", duration.as_secs_f64()),
+    }
+}
+
+const EXAMPLES: &str = "write it like 500ms, 10s, 2m or 1h";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_read() {
+        assert_eq!(parse("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse("10s"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(parse("1h"), Ok(Duration::from_secs(3600)));
+        assert_eq!(parse("0s"), Ok(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_bare_number_is_refused_with_the_reason() {
+        assert_eq!(
+            parse("10").unwrap_err(),
+            "a duration needs a unit; write it like 500ms, 10s, 2m or 1h"
+        );
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for text in ["", "s", "-5s", "10 s", "10sec", "1.2.3s", ".", "1e9s", "nan", "10S"] {
+            assert!(parse(text).is_err(), "{text:?}");
+        }
+        assert!(parse(&format!("{}s", "9".repeat(40))).is_err());
+    }
+
+    #[test]
+    fn the_precision_follows_the_size() {
+        assert_eq!(show(Duration::from_micros(85)), "85 us");
+        assert_eq!(show(Duration::from_micros(1_240)), "1.24 ms");
+        assert_eq!(show(Duration::from_micros(250_900)), "251 ms");
+        assert_eq!(show(Duration::from_millis(8_310)), "8.3 s");
+    }
+}

@@ -1,0 +1,79 @@
+//! Every exit status of `redbolt`, with the names that the rest of the program uses.
+//!
+//! The numbers below 80 are those of `sysexits.h`, so that they do not clash with what commands
+//! usually return; 126, 127 and 128 + signal are the shell's.
+
+use std::fmt;
+use std::io;
+
+/// All went well.
+pub(crate) const SUCCESS: u8 = 0;
+/// The user asked for something that cannot be: wrong options, no nodes, a TTL over the limit.
+pub(crate) const USAGE: u8 = 64;
+/// Too few nodes answered to decide anything.
+pub(crate) const NO_QUORUM: u8 = 69;
+/// The lease ended before the command did, and the command was stopped.
+pub(crate) const LOST: u8 = 70;
+/// The operating system refused something that redbolt needs.
+pub(crate) const SYSTEM: u8 = 71;
+/// Somebody else holds the lock (`--conflict-exit-code` changes it).
+pub(crate) const CONFLICT: u8 = 75;
+/// The command was found but could not be executed.
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+/// The command was not found.
+pub(crate) const NOT_FOUND: u8 = 127;
+
+/// The status for a process that was killed by signal number `signal`.
+pub(crate) fn killed_by(signal: i32) -> u8 {
+    SIGNAL_BASE.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX))
+}
+
+/// Why `redbolt` itself could not do what it was asked for.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    status: u8,
+    message: String,
+}
+
+impl Failure {
+    /// The user's to mend.
+    pub(crate) fn usage(message: impl fmt::Display) -> Self {
+        Self { status: USAGE, message: message.to_string() }
+    }
+
+    /// Refused by the operating system.
+    pub(crate) fn system(message: impl fmt::Display) -> Self {
+        Self { status: SYSTEM, message: message.to_string() }
+    }
+
+    /// The status to exit with.
+    pub(crate) fn status(&self) -> u8 {
+        self.status
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::system(error)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+const SIGNAL_BASE: u8 = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_count_from_128() {
+        assert_eq!(killed_by(2), 130);
+        assert_eq!(killed_by(9), 137);
+        assert_eq!(killed_by(64), 192);
+    }
+}

@@ -1,0 +1,79 @@
+//! The command that runs under the lock: how it is started, and how its end is heard.
+//!
+//! It runs where redbolt runs: same session, same process group, same terminal. See
+//! [`family`](super::family) for why.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process;
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use super::signals::Signals;
+use crate::args::{LockArgs, SHIM};
+use crate::exit;
+
+/// A command that was started.
+#[derive(Debug)]
+pub(super) struct Command {
+    pid: Pid,
+    status: Option<u8>,
+}
+
+impl Command {
+    /// Starts the command of `args`, through the shim.
+    pub(super) fn start(args: &LockArgs, signals: &Signals) -> io::Result<Self> {
+        let unblock: Vec<_> = signals.to_unblock().iter().map(ToString::to_string).collect();
+        let child = process::Command::new("/proc/self/exe")
+            .arg0("redbolt")
+            .arg(SHIM)
+            .args(["--parent", &process::id().to_string()])
+            .args(["--unblock", &unblock.join(",")])
+            .arg(OsStr::new("--"))
+            .args(args.words())
+            .env("REDBOLT_KEY", &args.key)
+            .env("REDBOLT_TTL_MS", args.ttl.as_millis().to_string())
+            .spawn()?;
+        let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
+        Ok(Self { pid: Pid::from_raw(pid), status: None })
+    }
+
+    /// The process that was started.
+    pub(super) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// The exit status to pass on, once the command has ended.
+    pub(super) fn status(&self) -> Option<u8> {
+        self.status
+    }
+
+    /// Hears of every process that has ended: the command, and orphans that it left to us.
+    pub(super) fn reap(&mut self) {
+        loop {
+            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::StillAlive) => return,
+                Ok(WaitStatus::Exited(pid, code)) if pid == self.pid => {
+                    self.status = Some(code.to_le_bytes()[0]);
+                }
+                Ok(WaitStatus::Signaled(pid, signal, _)) if pid == self.pid => {
+                    self.status = Some(exit::killed_by(signal as i32));
+                }
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Passes a signal on, unless the command has ended.
+    pub(super) fn signal(&self, signal: Signal) {
+        if self.status.is_none() {
+            // It may be ending at this moment, or run as somebody else; both are its right.
+            let _ = kill(self.pid, signal);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The command and everything that it started, found and stopped together.
+//!
+//! The command stays in redbolt's own process group. Any other arrangement would be felt: in a
+//! group of its own it is a background job, which cannot read from the terminal, and if redbolt
+//! hands it the terminal, then `redbolt lock … | less` hangs, Ctrl-C no longer reaches the script
+//! around it, and Ctrl-Z, `fg` and `bg` have to be imitated. So the terminal does what it does
+//! without redbolt: Ctrl-C, Ctrl-\ and Ctrl-Z reach both, once (redbolt ignores what comes from
+//! the terminal and passes on what was sent to it alone), and a stopped redbolt finds on waking
+//! that its lease is over.
+//!
+//! The price: a signal to the whole group would hit the shell script that called us, the other
+//! end of a pipe, and with SIGKILL redbolt itself, before it could release the lock or say why.
+//! So the family is found by descent. Redbolt is the *subreaper*: a process whose parent has ended
+//! becomes redbolt's child instead of init's, and nobody leaves the family by changing group or
+//! session, as shells with job control and daemons do.
+//!
+//! One thing cannot be had this way: a signal that somebody sends to the whole group (`kill %1`)
+//! reaches the command twice, directly and from redbolt, which cannot tell it from one that was
+//! sent to redbolt alone.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+
+use nix::errno::Errno;
+use nix::sys::prctl::set_child_subreaper;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::{Pid, getpid};
+
+/// The processes that descend from this one, without those that were there before the command.
+#[derive(Debug)]
+pub(super) struct Family {
+    strangers: Vec<i32>,
+}
+
+impl Family {
+    /// Makes this process the parent of all orphans among its descendants, from now on. Whoever
+    /// called `exec redbolt` may have left us children: they are strangers.
+    pub(super) fn found() -> io::Result<Self> {
+        set_child_subreaper(true)?;
+        // The lock is held already: all processes are read only in the rare case.
+        let childless = waitpid(None, Some(WaitPidFlag::WNOHANG)) == Err(Errno::ECHILD);
+        let strangers = if childless { Vec::new() } else { children() };
+        Ok(Self { strangers })
+    }
+
+    /// Everybody, parents before their children.
+    pub(super) fn members(&self) -> Vec<i32> {
+        let mut processes = processes();
+        processes.retain(|process| !self.strangers.contains(&process.pid));
+        descendants(getpid().as_raw(), &processes)
+    }
+
+    /// Sends `signal` to everybody. The number of those that it could not be sent to, because they
+    /// run as another user.
+    pub(super) fn signal(&self, signal: Signal) -> usize {
+        let refused = |&pid: &i32| kill(Pid::from_raw(pid), signal) == Err(Errno::EPERM);
+        self.members().iter().filter(|pid| refused(pid)).count()
+    }
+}
+
+/// The processes whose parent is this one.
+fn children() -> Vec<i32> {
+    let us = getpid().as_raw();
+    let ours = processes().into_iter().filter(|process| process.parent == us);
+    ours.map(|process| process.pid).collect()
+}
+
+/// All descendants of `ancestor`, parents before their children.
+fn descendants(ancestor: i32, processes: &[Process]) -> Vec<i32> {
+    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+    for process in processes {
+        children.entry(process.parent).or_default().push(process.pid);
+    }
+    let mut found = children.remove(&ancestor).unwrap_or_default();
+    let mut next = 0;
+    while let Some(&pid) = found.get(next) {
+        found.extend(children.remove(&pid).unwrap_or_default());
+        next += 1;
+    }
+    found.retain(|&pid| pid != ancestor);
+    found
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Process {
+    pid: i32,
+    parent: i32,
+}
+
+fn processes() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter_map(|pid| parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)).collect()
+}
+
+/// Reads `pid (name) state parent …`, where the name may hold any byte, blanks and parentheses
+/// too.
+fn parse(pid: i32, stat: &[u8]) -> Option<Process> {
+    let name_end = stat.iter().rposition(|&byte| byte == b')')?;
+    let rest = std::str::from_utf8(&stat[name_end + 1..]).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    let _state = fields.next()?;
+    Some(Process { pid, parent: fields.next()?.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_forge_a_parent() {
+        let stat = b"7 (a) S 1 (b) R 42 7 7 0 -1";
+        assert_eq!(parse(7, stat), Some(Process { pid: 7, parent: 42 }));
+        assert_eq!(parse(7, b"7 (\xff\n) S 3 7"), Some(Process { pid: 7, parent: 3 }));
+        assert_eq!(parse(7, b"nonsense"), None);
+        assert_eq!(parse(7, b"7 (cut)"), None);
+    }
+
+    #[test]
+    fn descent_is_followed_and_strangers_are_not() {
+        let family = [(10, 1), (30, 20), (20, 10), (40, 30), (50, 1), (60, 50), (21, 10)];
+        let processes: Vec<_> =
+            family.into_iter().map(|(pid, parent)| Process { pid, parent }).collect();
+        assert_eq!(descendants(10, &processes), [20, 21, 30, 40]);
+        assert!(descendants(40, &processes).is_empty());
+    }
+
+    #[test]
+    fn a_circle_of_pids_that_changed_meanwhile_ends() {
+        let processes = [Process { pid: 2, parent: 1 }, Process { pid: 1, parent: 2 }];
+        assert_eq!(descendants(1, &processes), [2]);
+    }
+
+    #[test]
+    fn this_process_is_listed_with_its_parent() {
+        let parent = nix::unistd::getppid().as_raw();
+        assert!(processes().contains(&Process { pid: getpid().as_raw(), parent }));
+    }
+}

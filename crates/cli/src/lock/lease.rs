@@ -1,0 +1,212 @@
+//! One lock of the library's [`Driver`], as the rest of `redbolt lock` sees it.
+//!
+//! It translates: events of the driver into [`News`], refusals into words. What is decided about
+//! them is decided elsewhere.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use redbolt::proto::Verdict;
+use redbolt::{
+    Ask, Config, Driver, Event, Holder, InputError, InspectionVerdict, LockId, LossCause,
+    NodeState, NodeStatus, NodeVote, Refusal, RefusalReport, Wait, Why,
+};
+
+use super::poller::{Poller, now};
+
+/// A lock, from the first ask to its end.
+#[derive(Debug)]
+pub(super) struct Lease {
+    driver: Driver,
+    key: Vec<u8>,
+    ttl: Duration,
+    id: Option<LockId>,
+    /// The last attempt that was decided, or the refusal.
+    last: Option<Refusal>,
+}
+
+/// What the nodes had to say.
+#[derive(Debug)]
+pub(super) enum News {
+    /// The lock is held.
+    Granted,
+    /// It was not granted.
+    Refused {
+        /// Whether somebody holds it, as opposed to nodes that cannot vote.
+        contended: bool,
+    },
+    /// It is held for another TTL.
+    Extended,
+    /// It was not extended; why.
+    NotExtended(String),
+    /// It is no longer held; why.
+    Lost(String),
+    /// It was held to the end of its TTL.
+    Expired,
+    /// It was let go; on how many nodes that is confirmed.
+    Released {
+        /// Whether a quorum confirmed it.
+        confirmed: bool,
+    },
+    /// Who holds it, as far as can be said.
+    Seen(Option<Holder>),
+}
+
+impl Lease {
+    /// Begins to connect to the nodes.
+    pub(super) fn new(config: Config, key: &[u8], ttl: Duration) -> io::Result<Self> {
+        Ok(Self { driver: Driver::new(config)?, key: key.to_vec(), ttl, id: None, last: None })
+    }
+
+    /// Asks for the lock. The outcome is [`News::Granted`] or [`News::Refused`].
+    pub(super) fn ask(&mut self, wait: Wait) -> Result<(), InputError> {
+        let ask = Ask::new(&self.key).ttl(self.ttl).wait(wait);
+        self.id = Some(self.driver.acquire(&ask)?);
+        Ok(())
+    }
+
+    /// Asks for another TTL. The outcome is [`News::Extended`] or [`News::NotExtended`], or the
+    /// lock is over.
+    pub(super) fn extend(&mut self) -> Result<(), InputError> {
+        let id = self.id.ok_or(InputError::NotHeld)?;
+        self.driver.extend(id, self.ttl)
+    }
+
+    /// Asks who holds the lock. The outcome is [`News::Seen`].
+    pub(super) fn look(&mut self) {
+        // The key was good enough to be asked for.
+        let _ = self.driver.inspect(&self.key);
+    }
+
+    /// Does what can be done without waiting.
+    pub(super) fn turn(&mut self) {
+        self.driver.turn();
+        if let Some(votes) = self.id.and_then(|id| self.driver.votes(id))
+            && votes.verdict() != Verdict::Undecided
+        {
+            self.last = Some(Refusal { why: Why::OutOfTime, votes: *votes, remaining: None });
+        }
+    }
+
+    /// The verdict of the last attempt that was decided.
+    pub(super) fn verdict(&self) -> Verdict {
+        self.last.map_or(Verdict::Undecided, |refusal| refusal.votes.verdict())
+    }
+
+    /// Why there is no quorum: a sentence, and one line for each node.
+    ///
+    /// A verdict may come before every node is known; those who read this want all of them, so nodes
+    /// that are still connecting get the time that they have.
+    pub(super) fn silence(&mut self, poller: &Poller) -> io::Result<String> {
+        let until = now()? + self.driver.config().settings().connect_within;
+        while self.driver.nodes().nodes.iter().any(|node| node.state == NodeState::Connecting) {
+            let left = until.saturating_sub(now()?);
+            if left.is_zero() {
+                break;
+            }
+            let within = self.driver.deadline().map_or(left, |deadline| deadline.min(left));
+            poller.wait_deaf(&[self.as_fd()], Some(within))?;
+            self.driver.turn();
+        }
+        Ok(self.explain())
+    }
+
+    fn explain(&self) -> String {
+        let states = self.driver.nodes();
+        let report = self.last.map(|refusal| self.driver.report(&refusal));
+        let head = match report.as_ref().map(RefusalReport::why) {
+            Some(Why::Expired) => "the nodes took so long that nothing was left of the TTL".into(),
+            _ => format!("too few nodes can vote, {} are needed", self.driver.config().quorum()),
+        };
+        let line = |(at, state): (usize, &NodeStatus)| {
+            let vote = report.as_ref().and_then(|report| report.nodes().get(at));
+            let vote = vote.filter(|vote| vote.vote.is_some());
+            vote.map_or_else(|| state.to_string(), NodeVote::to_string)
+        };
+        let lines = states.nodes.iter().enumerate().map(line);
+        lines.fold(head, |text, line| format!("{text}\n{line}"))
+    }
+
+    /// The next news.
+    pub(super) fn news(&mut self) -> Option<News> {
+        loop {
+            match self.driver.poll_event()? {
+                Event::Granted(_) => return Some(News::Granted),
+                Event::Refused(_, refusal) => {
+                    self.last = Some(refusal);
+                    return Some(News::Refused { contended: refusal.votes.is_contended() });
+                }
+                Event::Extended(_) => return Some(News::Extended),
+                Event::NotExtended(_, refusal) => {
+                    return Some(News::NotExtended(self.driver.report(&refusal).to_string()));
+                }
+                Event::Lost(_, LossCause::Expired) => return Some(News::Expired),
+                Event::Lost(_, cause) => return Some(News::Lost(cause.to_string())),
+                Event::Released(_, confirmed) => {
+                    let quorum = self.driver.config().quorum();
+                    let confirmed = usize::try_from(confirmed.nodes).is_ok_and(|n| n >= quorum);
+                    return Some(News::Released { confirmed });
+                }
+                Event::Viewed(id) => {
+                    let seen = self.driver.take_inspection(id).map(|seen| seen.verdict);
+                    return Some(News::Seen(match seen {
+                        Some(InspectionVerdict::Held(holder)) => Some(holder),
+                        _ => None,
+                    }));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The validity that is left.
+    pub(super) fn remaining(&self) -> Duration {
+        self.id.map_or(Duration::ZERO, |id| self.driver.remaining(id))
+    }
+
+    /// When to take the next turn at the latest.
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        self.driver.deadline()
+    }
+
+    /// Lets go of the lock, or stops asking for it. Whether a quorum confirmed that a lock that was
+    /// held is free again.
+    pub(super) fn let_go(mut self, poller: &Poller) -> io::Result<bool> {
+        let patience = if self.remaining().is_zero() { LINGER } else { CONFIRM_WITHIN };
+        let mut until = now()? + patience;
+        if let Some(id) = self.id.take() {
+            self.driver.release(id);
+        }
+        let mut confirmed = false;
+        loop {
+            while let Some(news) = self.news() {
+                if matches!(news, News::Released { confirmed: true }) {
+                    confirmed = true;
+                    until = until.min(now()? + LINGER);
+                }
+            }
+            let left = until.saturating_sub(now()?);
+            if left.is_zero() || !self.driver.owes() {
+                return Ok(confirmed);
+            }
+            let within = self.driver.deadline().map_or(left, |deadline| deadline.min(left));
+            poller.wait_deaf(&[self.as_fd()], Some(within))?;
+            self.turn();
+        }
+    }
+}
+
+impl AsFd for Lease {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.driver.as_fd()
+    }
+}
+
+/// How long a quorum may take to confirm a release, which is sent at once. Nodes that are known to
+/// be down are not waited for.
+const CONFIRM_WITHIN: Duration = Duration::from_millis(500);
+
+/// How long the other nodes may take. They have been told; but an answer that meets a closed socket
+/// resets the connection, and what was sent on it may be lost.
+const LINGER: Duration = Duration::from_millis(50);

@@ -1,0 +1,119 @@
+//! Standing in line: from the first ask to the lock, or to the reason why there is none.
+//!
+//! One `poll` over the nodes, the signals and a timer. The library makes the attempts and paces
+//! them; here it is decided when to leave the line, by [`Patience`], and shown who is in front, by
+//! [`Watch`].
+
+use std::io;
+use std::os::fd::AsFd;
+
+use nix::sys::signal::Signal;
+
+use super::lease::{Lease, News};
+use super::patience::{Advice, Patience};
+use super::poller::{Poller, now};
+use super::watch::Watch;
+use crate::say::say;
+
+/// How the wait ended.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The lock is ours.
+    Granted,
+    /// Somebody else holds it.
+    Contended,
+    /// Too few nodes are voters; why, in words.
+    NoQuorum(String),
+    /// A signal told us to leave.
+    Interrupted(Signal),
+}
+
+/// A place in the line.
+#[derive(Debug)]
+pub(super) struct Line<'a> {
+    lease: &'a mut Lease,
+    poller: &'a Poller,
+    patience: Patience,
+    watch: Watch,
+}
+
+impl<'a> Line<'a> {
+    /// The line for a lease that has been asked for.
+    pub(super) fn join(
+        lease: &'a mut Lease,
+        poller: &'a Poller,
+        patience: Patience,
+    ) -> io::Result<Self> {
+        Ok(Self { lease, poller, patience, watch: Watch::new(now()?) })
+    }
+
+    /// Waits to the end of the wait.
+    pub(super) fn wait(mut self) -> io::Result<Outcome> {
+        let outcome = loop {
+            self.lease.turn();
+            if let Some(outcome) = self.hear()? {
+                break outcome;
+            }
+            if let Some(signal) = self.interruption() {
+                break Outcome::Interrupted(signal);
+            }
+            if let Some(outcome) = self.lose_patience()? {
+                break outcome;
+            }
+            self.sleep()?;
+        };
+        self.watch.clear();
+        Ok(outcome)
+    }
+
+    fn hear(&mut self) -> io::Result<Option<Outcome>> {
+        while let Some(news) = self.lease.news() {
+            match news {
+                News::Granted => return Ok(Some(Outcome::Granted)),
+                News::Refused { contended: true } => return Ok(Some(Outcome::Contended)),
+                News::Refused { contended: false } => {
+                    return Ok(Some(Outcome::NoQuorum(self.lease.silence(self.poller)?)));
+                }
+                News::Seen(holder) => self.watch.show(holder.as_ref(), now()?),
+                News::Expired
+                | News::Extended
+                | News::Lost(_)
+                | News::NotExtended(_)
+                | News::Released { .. } => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// A signal that ends the wait. One that the caller chose to ignore does not, as with `nohup`.
+    fn interruption(&self) -> Option<Signal> {
+        let signals = &self.poller.signals;
+        std::iter::from_fn(|| signals.next())
+            .map(|request| request.signal)
+            .find(|&signal| !signals.is_ignored(signal))
+    }
+
+    fn lose_patience(&mut self) -> io::Result<Option<Outcome>> {
+        self.patience.note(self.lease.verdict(), now()?);
+        match self.patience.advice(now()?) {
+            Advice::Wait => Ok(None),
+            Advice::Tell => {
+                let silence = self.lease.silence(self.poller)?;
+                self.watch.clear();
+                say(format_args!("{silence}\nwaiting for nodes to come back"));
+                Ok(None)
+            }
+            Advice::Contended => Ok(Some(Outcome::Contended)),
+            Advice::NoQuorum => Ok(Some(Outcome::NoQuorum(self.lease.silence(self.poller)?))),
+        }
+    }
+
+    fn sleep(&mut self) -> io::Result<()> {
+        let now = now()?;
+        if self.watch.is_due(now) {
+            self.lease.look();
+        }
+        let deadlines = [self.lease.deadline(), self.patience.due_in(now), self.watch.due_in(now)];
+        self.poller.wait(&[self.lease.as_fd()], deadlines.into_iter().flatten().min())
+    }
+}

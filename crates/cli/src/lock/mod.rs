@@ -1,0 +1,118 @@
+//! `redbolt lock`: take the lock, run the command, keep the lock, let go.
+//!
+//! Each part is in a file of its own: how long to wait ([`patience`]) and waiting ([`mod@line`]), what to
+//! do while the command runs ([`keeper`], a state machine) and doing it ([`supervise`]), how the
+//! command is started ([`command`], [`shim`]) and why it stays in redbolt's process group
+//! ([`family`]). This file joins them and knows the exit statuses.
+
+mod command;
+mod family;
+mod keeper;
+mod lease;
+mod line;
+mod patience;
+mod poller;
+pub(crate) mod shim;
+mod signals;
+mod supervise;
+mod watch;
+
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use redbolt::{Config, Wait};
+
+use self::keeper::Terms;
+use self::lease::Lease;
+use self::line::{Line, Outcome};
+use self::patience::Patience;
+use self::poller::{Poller, now};
+use self::signals::Signals;
+use self::supervise::{Ended, Supervisor};
+use crate::args::LockArgs;
+use crate::exit::{self, Failure};
+use crate::nodes;
+use crate::say::say;
+
+/// Runs the command of `args` under its lock. The exit status.
+pub(crate) fn run(args: &LockArgs) -> Result<u8, Failure> {
+    let kill_after = args.grace().map_err(Failure::usage)?;
+    let terms = Terms { ttl: args.ttl, kill_after, extend: !args.no_extend };
+    let config = config(args)?;
+    let signals = Signals::block()?;
+    if signals.is_ignored(Signal::SIGCHLD) {
+        return Err(Failure::system(NO_SIGCHLD));
+    }
+    let poller = Poller::new(signals)?;
+    let mut lease = Lease::new(config, args.key.as_bytes(), args.ttl)?;
+    let ended = wait_and_run(&mut lease, args, &poller, terms);
+    let confirmed = lease.let_go(&poller)?;
+    match ended? {
+        Ended::Lost => Ok(exit::LOST),
+        Ended::NotBegun { status } => Ok(status),
+        Ended::Itself { status } => {
+            if !confirmed {
+                say(UNCONFIRMED);
+            }
+            Ok(status)
+        }
+    }
+}
+
+fn wait_and_run(
+    lease: &mut Lease,
+    args: &LockArgs,
+    poller: &Poller,
+    terms: Terms,
+) -> Result<Ended, Failure> {
+    if let Some(status) = wait(lease, args, poller)? {
+        return Ok(Ended::NotBegun { status });
+    }
+    Ok(Supervisor::start(lease, poller, args, terms)?.run()?)
+}
+
+fn config(args: &LockArgs) -> Result<Config, Failure> {
+    let answer_within = (args.ttl / 20).clamp(ANSWER_WITHIN.0, ANSWER_WITHIN.1);
+    let mut builder = nodes::builder(&args.nodes)?.answer_within(answer_within);
+    if let Some(max_ttl) = args.max_ttl {
+        builder = builder.max_ttl(max_ttl);
+    }
+    builder.build().map_err(Failure::usage)
+}
+
+/// Waits until the lock is granted. If it is not, the status that says why.
+fn wait(lease: &mut Lease, args: &LockArgs, poller: &Poller) -> Result<Option<u8>, Failure> {
+    let once = args.try_once || args.wait.is_some_and(|wait| wait.is_zero());
+    lease.ask(if once { Wait::Try } else { Wait::Forever }).map_err(Failure::usage)?;
+    let patience = Patience::new(args.wait.filter(|_| !once), now()?);
+    let status = match Line::join(lease, poller, patience)?.wait()? {
+        // Between the grant and here this process may have been stopped for long.
+        Outcome::Granted if lease.remaining().is_zero() => {
+            say("the lock ran out before the command could start");
+            exit::LOST
+        }
+        Outcome::Granted => return Ok(None),
+        Outcome::Interrupted(signal) => exit::killed_by(signal as i32),
+        Outcome::Contended => {
+            say(format_args!("{} is held by another", args.key.display()));
+            args.conflict_exit_code
+        }
+        Outcome::NoQuorum(why) => {
+            say(why);
+            exit::NO_QUORUM
+        }
+    };
+    Ok(Some(status))
+}
+
+/// How long a node may take to answer: a twentieth of the TTL, within these bounds. Generous,
+/// since it costs time only where nodes fail, and nobody tunes a shell command to its network.
+const ANSWER_WITHIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
+
+const UNCONFIRMED: &str = "warning: too few nodes confirmed the release; the lock may stay taken \
+    until its TTL is over";
+
+/// The kernel forgets the statuses of children whose end their parent ignores.
+const NO_SIGCHLD: &str = "SIGCHLD is ignored here, so the command's exit status could not be had; \
+    start redbolt with `env --default-signal=CHLD`";

@@ -1,0 +1,117 @@
+//! The signals that redbolt hears while it waits for a lock and while the command runs.
+//!
+//! They are blocked and read from a signalfd: they arrive in the same poll as the nodes' replies,
+//! no handler is installed, and so each disposition that the caller chose (`nohup` ignores SIGHUP)
+//! passes to the command untouched. The mask is put back in the command by the shim.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::libc;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
+
+/// The blocked signals, as a stream.
+#[derive(Debug)]
+pub(super) struct Signals {
+    fd: SignalFd,
+    blocked_before: SigSet,
+    ignored: u64,
+}
+
+/// One signal that asks for an end, and who sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) signal: Signal,
+    pub(super) from: Sender,
+}
+
+/// Who sent a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sender {
+    /// The terminal (Ctrl-C, hang-up), to every process of the foreground group.
+    Terminal,
+    /// A process.
+    Process(Pid),
+}
+
+impl Signals {
+    /// Blocks the signals of this thread, and of the threads that it starts later.
+    pub(super) fn block() -> io::Result<Self> {
+        let heard: SigSet = REQUESTS.into_iter().chain([Signal::SIGCHLD]).collect();
+        let mut blocked = heard;
+        // Writing to the terminal from the background must not stop the keeper of a lease.
+        blocked.add(Signal::SIGTTOU);
+        let blocked_before = blocked.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        let fd = SignalFd::with_flags(&heard, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+        Ok(Self { fd, blocked_before, ignored: ignored_signals() })
+    }
+
+    /// The numbers of the signals that a command must unblock.
+    pub(super) fn to_unblock(&self) -> Vec<i32> {
+        let blocked = REQUESTS.into_iter().chain([Signal::SIGCHLD, Signal::SIGTTOU]);
+        blocked.filter(|&s| !self.blocked_before.contains(s)).map(|s| s as i32).collect()
+    }
+
+    /// The next request that has arrived; a child's end only wakes.
+    pub(super) fn next(&self) -> Option<Request> {
+        while let Ok(Some(info)) = self.fd.read_signal() {
+            let number = i32::try_from(info.ssi_signo).unwrap_or(0);
+            let Ok(signal) = Signal::try_from(number) else { continue };
+            if signal != Signal::SIGCHLD {
+                return Some(Request { signal, from: sender(info.ssi_code, info.ssi_pid) });
+            }
+        }
+        None
+    }
+
+    /// Whether the caller chose that this signal does nothing.
+    pub(super) fn is_ignored(&self, signal: Signal) -> bool {
+        self.ignored & (1 << (signal as u32 - 1)) != 0
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn sender(code: i32, pid: u32) -> Sender {
+    match i32::try_from(pid) {
+        Ok(pid) if code != libc::SI_KERNEL => Sender::Process(Pid::from_raw(pid)),
+        _ => Sender::Terminal,
+    }
+}
+
+/// The signals with disposition "ignore" as a bit set, read from where Linux shows them: asking
+/// with `sigaction` would need unsafe code.
+fn ignored_signals() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// SIGQUIT is here because the terminal sends it too: redbolt must outlive the command.
+const REQUESTS: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_terminal_is_told_from_a_process() {
+        assert_eq!(sender(libc::SI_KERNEL, 0), Sender::Terminal);
+        assert_eq!(sender(0, 42), Sender::Process(Pid::from_raw(42)));
+    }
+
+    #[test]
+    fn an_ignored_signal_is_known() {
+        // The runtime of Rust programs ignores SIGPIPE.
+        let signals = Signals::block().unwrap();
+        assert!(signals.is_ignored(Signal::SIGPIPE));
+        assert!(!signals.is_ignored(Signal::SIGTERM));
+    }
+}

@@ -1,0 +1,93 @@
+//! The line that tells somebody at a terminal who holds the lock while they wait.
+//!
+//! Only for a terminal, only when the wait takes longer than a moment, and rewritten in place once
+//! a second. In a log it would be noise, so there it is nothing.
+
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use crate::duration::show;
+use crate::say::raw;
+use redbolt::Holder;
+
+/// The line, or nothing where nobody watches.
+#[derive(Debug)]
+pub(super) struct Watch {
+    since: Duration,
+    /// When to look again; `None` where nobody watches.
+    next: Option<Duration>,
+    is_shown: bool,
+}
+
+impl Watch {
+    /// A watch over a wait that begins at `now`.
+    pub(super) fn new(now: Duration) -> Self {
+        let next = io::stderr().is_terminal().then_some(now + PERIOD);
+        Self { since: now, next, is_shown: false }
+    }
+
+    /// Whether it is time to look who holds the lock. If so, the next time is set.
+    pub(super) fn is_due(&mut self, now: Duration) -> bool {
+        let due = self.next.is_some_and(|next| next <= now);
+        if due {
+            self.next = Some(now + PERIOD);
+        }
+        due
+    }
+
+    /// How long until the next look.
+    pub(super) fn due_in(&self, now: Duration) -> Option<Duration> {
+        Some(self.next?.saturating_sub(now))
+    }
+
+    /// Shows who holds the lock.
+    pub(super) fn show(&mut self, holder: Option<&Holder>, now: Duration) {
+        let waited = now.saturating_sub(self.since).as_secs();
+        let line = format!("redbolt: waiting {waited} s, {}", in_words(holder));
+        // A line that wraps could not be taken back.
+        let line: String = line.chars().take(WIDTH).collect();
+        raw(&format!("{CLEAR}{line}"));
+        self.is_shown = true;
+    }
+
+    /// Removes the line, before anything else is written.
+    pub(super) fn clear(&mut self) {
+        if std::mem::take(&mut self.is_shown) {
+            raw(CLEAR);
+        }
+    }
+}
+
+fn in_words(holder: Option<&Holder>) -> String {
+    let Some(holder) = holder else { return "nobody holds the lock on enough nodes".to_owned() };
+    match holder.remaining {
+        Some(left) => format!("held by {holder} for {} more unless extended", show(left)),
+        None => format!("held by {holder} without end"),
+    }
+}
+
+/// Waits shorter than this are not worth a line.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Back to the first column, and empty to the end of the line.
+const CLEAR: &str = "\r\x1b[K";
+
+/// What fits everywhere.
+const WIDTH: usize = 79;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_is_told_with_what_is_known() {
+        let holder =
+            |remaining| Holder { label: Some("web-1:77".to_owned()), fingerprint: 0, remaining };
+        assert_eq!(
+            in_words(Some(&holder(Some(Duration::from_millis(8_300))))),
+            "held by web-1:77 for 8.3 s more unless extended"
+        );
+        assert_eq!(in_words(Some(&holder(None))), "held by web-1:77 without end");
+        assert!(in_words(None).contains("nobody"));
+    }
+}

@@ -1,0 +1,26 @@
+//! `redbolt node`: an embedded node, for those who have no Redis at hand.
+
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+use std::thread;
+
+use redbolt_node::Node;
+
+use crate::args::NodeArgs;
+use crate::exit::Failure;
+
+/// Serves a node until the process is ended.
+pub(crate) fn run(args: &NodeArgs) -> Result<u8, Failure> {
+    let wanted = (Ipv4Addr::LOCALHOST, args.port);
+    let node = Node::on(wanted.into())
+        .map_err(|error| Failure::system(format_args!("port {}: {error}", args.port)))?;
+    // Whoever started this may wait for the line, or may have closed the pipe; both are fine.
+    let _ = writeln!(
+        io::stdout(),
+        "node on {}: memory only, for development and tests; Ctrl-C ends it",
+        node.address()
+    );
+    loop {
+        thread::park();
+    }
+}

@@ -1,0 +1,84 @@
+//! From words to a configuration: which nodes, and who we are.
+//!
+//! The library reads the addresses. Its errors name the place in an address that is wrong, never
+//! the password in it.
+
+use std::fs;
+use std::process;
+
+use redbolt::{Config, ConfigBuilder};
+
+use crate::args::Nodes;
+use crate::exit::Failure;
+
+/// A configuration of these nodes, and of what is the same in all of this program.
+pub(crate) fn builder(nodes: &Nodes) -> Result<ConfigBuilder, Failure> {
+    let builder = Config::builder()
+        .label(label().as_bytes())
+        .client_name(b"redbolt-cli")
+        // The command bounds the hold: a lock is extended only while its command runs.
+        .max_hold(None);
+    let addresses = nodes.addresses.iter().map(|address| address.trim());
+    let addresses: Vec<_> = addresses.filter(|address| !address.is_empty()).collect();
+    if addresses.is_empty() {
+        return Err(Failure::usage(NO_NODES));
+    }
+    addresses.into_iter().try_fold(builder, ConfigBuilder::node).map_err(Failure::usage)
+}
+
+/// Who holds a lock, for whoever looks at it: `host:pid`.
+fn label() -> String {
+    let host = ["/proc/sys/kernel/hostname", "/etc/hostname"].into_iter().find_map(|path| {
+        let name = fs::read_to_string(path).ok()?;
+        Some(printable(name.trim())).filter(|name| !name.is_empty())
+    });
+    format!("{}:{}", host.as_deref().unwrap_or("unknown-host"), process::id())
+}
+
+/// What a label may hold, and short enough to leave room for the process id.
+fn printable(name: &str) -> String {
+    name.chars().filter(char::is_ascii_graphic).take(HOST_LENGTH).collect()
+}
+
+/// The longest host name of Linux.
+const HOST_LENGTH: usize = 64;
+
+const NO_NODES: &str = "no nodes given
+name each with --node HOST:PORT, or all in REDBOLT_NODES, separated by commas
+to see it work without any server: redbolt demo";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_label_is_host_and_process() {
+        let label = label();
+        let (host, pid) = label.rsplit_once(':').unwrap();
+        assert_eq!(pid, process::id().to_string());
+        assert!(!host.is_empty());
+    }
+
+    #[test]
+    fn a_strange_host_name_is_made_printable() {
+        assert_eq!(printable("web-1.example\x1b[2J\u{fc}"), "web-1.example[2J");
+        assert_eq!(printable(&"x".repeat(300)).len(), HOST_LENGTH);
+    }
+
+    #[test]
+    fn blanks_and_empty_parts_are_no_nodes() {
+        let nodes =
+            |words: &[&str]| Nodes { addresses: words.iter().map(ToString::to_string).collect() };
+        assert!(builder(&nodes(&["", " "])).unwrap_err().to_string().contains("redbolt demo"));
+        assert_eq!(builder(&nodes(&["a", " b:1 ", ""])).unwrap().build().unwrap().nodes(), 2);
+    }
+
+    #[test]
+    fn an_error_keeps_the_password_to_itself() {
+        for address in ["redis://:hunter2@host:99999", "redis://u:hunter2@", "http://u:hunter2@h"] {
+            let nodes = Nodes { addresses: vec![address.to_owned()] };
+            let error = builder(&nodes).unwrap_err();
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+        }
+    }
+}

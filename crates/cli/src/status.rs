@@ -1,0 +1,132 @@
+//! `redbolt status`: who holds a lock, node by node.
+//!
+//! It takes no lock and writes nothing to the nodes. The verdict is the library's.
+
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use redbolt::{Client, Config, Holder, Inspection, InspectionVerdict, KeyState, NodeInspection};
+use serde_json::{Value, json};
+
+use crate::args::StatusArgs;
+use crate::duration::show;
+use crate::exit::{self, Failure};
+use crate::nodes;
+
+/// Prints the status. The exit status says whether there was a verdict.
+pub(crate) fn run(args: &StatusArgs) -> Result<u8, Failure> {
+    let config = nodes::builder(&args.nodes)?
+        .answer_within(ANSWER_WITHIN)
+        .build()
+        .map_err(Failure::usage)?;
+    let client = Client::new(config.clone())?;
+    let seen = client.inspect(args.key.as_bytes()).map_err(Failure::usage)?;
+    let key = args.key.to_string_lossy();
+    let text = if args.json {
+        format!("{}\n", as_json(&key, &config, &seen))
+    } else {
+        as_text(&key, &config, &seen)
+    };
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(match seen.verdict {
+        InspectionVerdict::Free | InspectionVerdict::Held(_) => exit::SUCCESS,
+        _ => exit::NO_QUORUM,
+    })
+}
+
+fn as_text(key: &str, config: &Config, seen: &Inspection) -> String {
+    let rows: Vec<_> = seen.nodes.iter().map(row).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths = [width(0).unwrap_or(0), width(1).unwrap_or(0)];
+    let mut text = String::new();
+    for [address, state, round_trip] in &rows {
+        let line = format!("{address:<0$}  {state:<1$}  {round_trip}", widths[0], widths[1]);
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    let (quorum, nodes) = (config.quorum(), config.nodes());
+    text + &match &seen.verdict {
+        InspectionVerdict::Free => format!("{key}: free\n"),
+        InspectionVerdict::Held(holder) => {
+            let held =
+                count(seen, |state| matches!(state, KeyState::Held(h) if is_same(h, holder)));
+            format!("{key}: held by {holder} on {held} of {nodes} nodes\n")
+        }
+        _ => {
+            let answered = count(seen, |_| true);
+            format!("{key}: undecided, {answered} of {nodes} nodes answered, {quorum} must agree\n")
+        }
+    }
+}
+
+fn row(node: &NodeInspection) -> [String; 3] {
+    let state = match &node.state {
+        Ok(KeyState::Free) => "free".to_owned(),
+        Ok(KeyState::Held(holder)) => match holder.remaining {
+            Some(left) => format!("held by {holder}, {} left", show(left)),
+            None => format!("held by {holder}, without end"),
+        },
+        Err(_) => format!("no answer: {}", reason(node)),
+    };
+    [node.address.to_string(), state, node.round_trip.map(show).unwrap_or_default()]
+}
+
+fn as_json(key: &str, config: &Config, seen: &Inspection) -> Value {
+    let (verdict, holder) = match &seen.verdict {
+        InspectionVerdict::Free => ("free", None),
+        InspectionVerdict::Held(holder) => ("held", Some(holder)),
+        _ => ("undecided", None),
+    };
+    json!({
+        "key": key,
+        "verdict": verdict,
+        "holder": holder.map(|holder| &holder.label),
+        "remaining_ms": holder.and_then(remaining_ms),
+        "quorum": config.quorum(),
+        "nodes": seen.nodes.iter().map(node_as_json).collect::<Vec<_>>(),
+    })
+}
+
+fn node_as_json(node: &NodeInspection) -> Value {
+    let (state, holder) = match &node.state {
+        Ok(KeyState::Free) => ("free", None),
+        Ok(KeyState::Held(holder)) => ("held", Some(holder)),
+        Err(_) => ("no_answer", None),
+    };
+    json!({
+        "address": node.address.to_string(),
+        "state": state,
+        "holder": holder.map(|holder| &holder.label),
+        "remaining_ms": holder.and_then(remaining_ms),
+        "round_trip_us": node.round_trip.map(|span| whole(span.as_micros())),
+        "reason": node.state.is_err().then(|| reason(node)),
+    })
+}
+
+fn remaining_ms(holder: &Holder) -> Option<u64> {
+    holder.remaining.map(|left| whole(left.as_millis()))
+}
+
+fn whole(number: u128) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+/// The words of the library for a node that did not tell, without its address.
+fn reason(node: &NodeInspection) -> String {
+    let words = node.to_string();
+    let address = format!("node {} {}: ", node.number, node.address);
+    words.strip_prefix(&address).unwrap_or(&words).to_owned()
+}
+
+/// Two nodes that hold the key for the same token.
+fn is_same(one: &Holder, other: &Holder) -> bool {
+    one.fingerprint == other.fingerprint
+}
+
+fn count(seen: &Inspection, wanted: impl Fn(&KeyState) -> bool) -> usize {
+    seen.nodes.iter().filter(|node| node.state.as_ref().is_ok_and(&wanted)).count()
+}
+
+/// A look is not urgent.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);

@@ -1,0 +1,200 @@
+//! Servers, and the program beside them, with every wait bounded.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use redbolt_proving::{Reply, Server, servers};
+use tempfile::TempDir;
+
+/// Nodes, and a directory for what commands leave behind.
+pub(crate) struct World {
+    pub(crate) nodes: Vec<Server>,
+    home: TempDir,
+}
+
+impl World {
+    pub(crate) fn of(nodes: usize) -> Self {
+        Self { nodes: servers(nodes), home: TempDir::new().unwrap() }
+    }
+
+    /// `redbolt` with these nodes in its environment, in the directory.
+    pub(crate) fn redbolt(&self, words: &[&str]) -> Command {
+        let mut command = redbolt(words);
+        command.env("REDBOLT_NODES", self.addresses()).current_dir(self.home.path());
+        command
+    }
+
+    pub(crate) fn run(&self, words: &[&str]) -> Ran {
+        run(self.redbolt(words))
+    }
+
+    /// Starts `redbolt` with a pipe for each of its streams.
+    pub(crate) fn start(&self, words: &[&str]) -> Running {
+        Running::start(self.redbolt(words))
+    }
+
+    pub(crate) fn addresses(&self) -> String {
+        self.nodes.iter().map(Server::address).collect::<Vec<_>>().join(",")
+    }
+
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.home.path().join(file)
+    }
+
+    /// What a command wrote to a file, once it is there.
+    pub(crate) fn written(&self, file: &str) -> String {
+        let path = self.path(file);
+        eventually(&format!("{file} is written"), || {
+            fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n'))
+        });
+        fs::read_to_string(path).unwrap().trim().to_owned()
+    }
+
+    /// The process whose number a command wrote to a file.
+    pub(crate) fn process(&self, file: &str) -> i32 {
+        self.written(file).parse().unwrap()
+    }
+
+    /// On how many nodes the key is.
+    pub(crate) fn held_on(&self, key: &str) -> usize {
+        self.nodes.iter().filter(|node| node.run(&[b"GET", key.as_bytes()]) != Reply::Nil).count()
+    }
+
+    /// Gives the key to somebody else, on every node and without end.
+    pub(crate) fn take(&self, key: &str) {
+        for node in &self.nodes {
+            node.run(&[b"SET", key.as_bytes(), b"somebody else"]);
+        }
+    }
+
+    pub(crate) fn delete(&self, key: &str) {
+        for node in &self.nodes {
+            node.run(&[b"DEL", key.as_bytes()]);
+        }
+    }
+}
+
+/// What the first node tells of itself.
+pub(crate) fn info(world: &World, section: &str) -> String {
+    match world.nodes[0].cmd(&format!("INFO {section}")) {
+        Reply::Bulk(text) => String::from_utf8(text).unwrap(),
+        other => panic!("no INFO: {other:?}"),
+    }
+}
+
+/// `redbolt` without the environment of whoever runs the tests.
+pub(crate) fn redbolt(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redbolt"));
+    command.args(words).env_remove("REDBOLT_NODES").env_remove("REDBOLT_MAX_TTL");
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Runs a program to its end.
+pub(crate) fn run(command: Command) -> Ran {
+    Running::start(command).end()
+}
+
+/// A program that has ended.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) status: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) took: Duration,
+}
+
+impl Ran {
+    #[track_caller]
+    pub(crate) fn expect(self, status: i32) -> Self {
+        assert_eq!(self.status, Some(status), "{self:?}");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn expect_says(self, words: &str) -> Self {
+        assert!(self.stderr.contains(words), "{words:?} is missing: {self:?}");
+        self
+    }
+}
+
+/// A program that runs. It is killed when this is dropped.
+pub(crate) struct Running {
+    child: Child,
+    since: Instant,
+}
+
+impl Running {
+    pub(crate) fn start(mut command: Command) -> Self {
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Self { child, since: Instant::now() }
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.id().try_into().unwrap()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid()), signal).unwrap();
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub(crate) fn end(self) -> Ran {
+        self.end_within(PATIENCE)
+    }
+
+    #[track_caller]
+    pub(crate) fn end_within(mut self, limit: Duration) -> Ran {
+        let stdout = drain(self.child.stdout.take().unwrap());
+        let stderr = drain(self.child.stderr.take().unwrap());
+        within(limit, "the program ends", || self.child.try_wait().unwrap().is_some());
+        let took = self.since.elapsed();
+        let status = self.child.wait().unwrap().code();
+        Ran { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap(), took }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn drain(mut stream: impl Read + Send + 'static) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// Waits until `condition` holds, for as long as a busy machine may need.
+#[track_caller]
+pub(crate) fn eventually(what: &str, condition: impl FnMut() -> bool) {
+    within(PATIENCE, what, condition);
+}
+
+#[track_caller]
+fn within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) {
+    let until = Instant::now() + limit;
+    while !condition() {
+        assert!(Instant::now() < until, "in {limit:?} it did not happen that {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a process is there, and not only its remains.
+pub(crate) fn lives(pid: i32) -> bool {
+    let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
+    stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap().trim_start().starts_with('Z'))
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);

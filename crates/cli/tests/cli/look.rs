@@ -1,0 +1,119 @@
+//! `status`, `node` and `demo`: looking, without taking part.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::harness::{World, info, redbolt, run};
+
+#[test]
+fn status_tells_who_holds_the_lock_on_each_node() {
+    let world = World::of(3);
+    let free = world.run(&["status", "job"]).expect(0).stdout;
+    assert_eq!(free.lines().filter(|line| line.contains("  free")).count(), 3, "{free}");
+    assert_eq!(free.lines().last(), Some("job: free"));
+
+    let holder = world.start(&["lock", "job", "-c", "echo $PPID > redbolt; exec sleep 600"]);
+    let label = format!(":{}", holder.pid());
+    world.process("redbolt");
+    let held = world.run(&["status", "job"]).expect(0).stdout;
+    for node in &world.nodes {
+        let line = held.lines().find(|line| line.starts_with(&node.address())).unwrap();
+        assert!(line.contains("held by ") && line.contains(&label), "{line}");
+        assert!(line.contains(" left") && line.ends_with('s'), "TTL and round trip: {line}");
+    }
+    assert!(held.lines().last().unwrap().ends_with("on 3 of 3 nodes"), "{held}");
+}
+
+#[test]
+fn status_tells_why_a_node_does_not_answer() {
+    let mut world = World::of(3);
+    world.nodes[0].kill();
+    let two = world.run(&["status", "job"]).expect(0).stdout;
+    assert!(two.lines().next().unwrap().contains("no answer: connection refused"), "{two}");
+    assert_eq!(two.lines().last(), Some("job: free"));
+    world.nodes[1].pause();
+    let one = world.run(&["status", "job"]).expect(69).stdout;
+    assert!(one.lines().last().unwrap().contains("undecided, 1 of 3 nodes answered"), "{one}");
+    world.nodes[1].resume();
+}
+
+#[test]
+fn status_in_json() {
+    let world = World::of(3);
+    let json = |status| -> Value {
+        let ran = world.run(&["status", "--json", "job"]).expect(status);
+        serde_json::from_str(&ran.stdout).unwrap()
+    };
+    assert_eq!(json(0)["verdict"], "free");
+    let holder = world.start(&["lock", "job", "-c", "echo $PPID > redbolt; exec sleep 600"]);
+    world.process("redbolt");
+    let held = json(0);
+    assert_eq!((&held["key"], &held["verdict"]), (&"job".into(), &"held".into()));
+    assert!(held["holder"].as_str().unwrap().ends_with(&format!(":{}", holder.pid())));
+    assert_eq!(held["quorum"], 2);
+    let nodes = held["nodes"].as_array().unwrap();
+    assert_eq!(nodes.len(), 3);
+    for (node, server) in nodes.iter().zip(&world.nodes) {
+        assert_eq!(node["address"], server.address());
+        assert_eq!(node["state"], "held");
+        assert!((1..=10_000).contains(&node["remaining_ms"].as_u64().unwrap()), "{node}");
+        assert!(node["round_trip_us"].as_u64().is_some() && node["reason"].is_null(), "{node}");
+    }
+    drop(holder);
+    world.nodes[0].pause();
+    world.nodes[1].pause();
+    let silent = json(69);
+    assert_eq!(silent["verdict"], "undecided");
+    assert_eq!(silent["nodes"][0]["state"], "no_answer");
+    assert!(silent["nodes"][0]["reason"].as_str().unwrap().contains("no "));
+    world.nodes[0].resume();
+    world.nodes[1].resume();
+}
+
+#[test]
+fn status_writes_nothing() {
+    let world = World::of(1);
+    world.nodes[0].cmd("CONFIG RESETSTAT");
+    world.run(&["status", "job"]).expect(0);
+    let stats = info(&world, "commandstats");
+    assert!(stats.contains("cmdstat_pttl"), "{stats}");
+    for write in ["cmdstat_set:", "cmdstat_eval", "cmdstat_del", "cmdstat_pexpire"] {
+        assert!(!stats.contains(write), "{stats}");
+    }
+}
+
+#[test]
+fn a_node_from_memory_serves_locks() {
+    let mut command = redbolt(&["node", "--port", "0"]);
+    let mut node = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(node.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.split_whitespace().nth(2).unwrap().trim_end_matches(':');
+    let ran = run(redbolt(&["lock", "--node", address, "job", "--", "echo", "under a lock"]));
+    let again = run(redbolt(&["node", "--port", address.rsplit(':').next().unwrap()]));
+    node.kill().unwrap();
+    node.wait().unwrap();
+    assert_eq!(ran.expect(0).stdout, "under a lock\n");
+    again.expect(71).expect_says("in use");
+}
+
+#[test]
+fn the_demo_tells_its_story() {
+    let told = run(redbolt(&["demo"])).expect(0).stdout;
+    for line in [
+        "5 of 5 nodes are ready",
+        "alice takes the lock in",
+        "held by alice",
+        "bob has the lock",
+        "one node is stopped: alice takes the lock",
+        "another one is stopped: alice takes the lock",
+        "a third one is stopped: alice is refused",
+        "they come back: 5 of 5",
+    ] {
+        assert!(told.contains(line), "{line:?} is missing in:\n{told}");
+    }
+    assert_eq!(told.matches("  node ").count(), 3, "{told}");
+    assert!((10..=16).contains(&told.lines().count()), "{told}");
+}

@@ -1,0 +1,167 @@
+//! The command never outlives the lock.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::harness::{Running, World, eventually, lives};
+
+/// Says who it is, and does not listen to SIGTERM.
+const STUBBORN: &str = "trap 'echo term >> term' TERM; echo $$ > pid; while :; do sleep 0.05; done";
+
+/// Has a child of its own, and one that left the process group and the session.
+const FAMILY: &str = "sleep 600 & echo $! > child; \
+    setsid sh -c 'echo $$ > stranger; exec sleep 600' & \
+    echo $$ > pid; wait";
+
+#[test]
+fn a_lock_that_is_gone_ends_the_command() {
+    let world = World::of(3);
+    let running =
+        world.start(&["lock", "--ttl", "1s", "job", "-c", "echo $$ > pid; exec sleep 600"]);
+    let pid = world.process("pid");
+    world.delete("job");
+    running.end().expect(70).expect_says("lost").expect_says("SIGTERM");
+    assert!(!lives(pid));
+}
+
+#[test]
+fn a_lock_that_was_taken_ends_the_command_and_stays_with_the_taker() {
+    let world = World::of(3);
+    let running =
+        world.start(&["lock", "--ttl", "1s", "job", "-c", "echo $$ > pid; exec sleep 600"]);
+    let pid = world.process("pid");
+    world.take("job");
+    running.end().expect(70).expect_says("lost");
+    assert!(!lives(pid));
+    assert_eq!(world.held_on("job"), 3);
+}
+
+#[test]
+fn everything_that_the_command_started_ends_with_it() {
+    let world = World::of(1);
+    let running = world.start(&["lock", "--ttl", "1s", "job", "-c", FAMILY]);
+    let pids = ["pid", "child", "stranger"].map(|file| world.process(file));
+    world.delete("job");
+    running.end().expect(70);
+    for pid in pids {
+        assert!(!lives(pid));
+    }
+}
+
+#[test]
+fn who_ignores_sigterm_is_killed_after_the_grace() {
+    let world = World::of(1);
+    let words = ["lock", "--ttl", "2s", "--kill-after", "400ms", "job", "-c", STUBBORN];
+    let running = world.start(&words);
+    let pid = world.process("pid");
+    let before = Instant::now();
+    world.delete("job");
+    assert_eq!(world.written("term"), "term");
+    running.end().expect(70).expect_says("SIGKILL");
+    assert!(!lives(pid));
+    assert!(before.elapsed() >= Duration::from_millis(400), "killed before its time");
+}
+
+#[test]
+fn without_a_majority_the_command_ends_before_the_lease() {
+    let world = World::of(3);
+    let words = ["lock", "--ttl", "1s", "--kill-after", "300ms", "job", "-c", STUBBORN];
+    let running = world.start(&words);
+    let pid = world.process("pid");
+    world.nodes[..2].iter().for_each(redbolt_proving::Server::pause);
+    let ran = running.end().expect(70).expect_says("cannot be extended").expect_says("no answer");
+    assert_eq!(world.written("term"), "term", "SIGTERM came first");
+    assert!(ran.stderr.contains("SIGKILL"), "{ran:?}");
+    assert!(!lives(pid));
+    world.nodes[..2].iter().for_each(redbolt_proving::Server::resume);
+    eventually("the keys of a command that was stopped are gone", || world.held_on("job") == 0);
+}
+
+#[test]
+fn a_minority_that_fails_is_not_felt() {
+    let mut world = World::of(3);
+    let running =
+        world.start(&["lock", "--ttl", "1s", "job", "-c", "echo > up; sleep 2.5; exit 4"]);
+    eventually("the command runs", || world.path("up").exists());
+    world.nodes[0].kill();
+    running.end().expect(4);
+}
+
+#[test]
+fn the_lock_is_kept_for_as_long_as_the_command_runs() {
+    let world = World::of(3);
+    let running = world.start(&["lock", "--ttl", "1s", "job", "-c", "echo > up; sleep 3"]);
+    eventually("the command runs", || world.path("up").exists());
+    let until = Instant::now() + Duration::from_millis(2500);
+    while Instant::now() < until {
+        assert!(world.held_on("job") >= 2);
+        thread::sleep(Duration::from_millis(20));
+    }
+    running.end().expect(0);
+}
+
+#[test]
+fn without_extending_the_command_has_one_ttl() {
+    let world = World::of(1);
+    let words =
+        ["lock", "--ttl", "800ms", "--no-extend", "job", "-c", "echo $$ > pid; exec sleep 600"];
+    let running = world.start(&words);
+    let pid = world.process("pid");
+    running.end().expect(70).expect_says("--no-extend");
+    assert!(!lives(pid));
+    world.run(&["lock", "--no-extend", "job", "--", "true"]).expect(0);
+}
+
+#[test]
+fn who_slept_through_the_lease_kills_at_once() {
+    let world = World::of(1);
+    let running = world.start(&["lock", "--ttl", "1s", "job", "-c", STUBBORN]);
+    let pid = world.process("pid");
+    running.signal(Signal::SIGSTOP);
+    eventually("the key dies with its TTL", || world.held_on("job") == 0);
+    running.signal(Signal::SIGCONT);
+    running.end().expect(70).expect_says("ran out").expect_says("SIGKILL");
+    assert!(!lives(pid));
+    assert!(!world.path("term").exists(), "there was no time for SIGTERM");
+}
+
+#[test]
+fn a_killed_redbolt_takes_its_command_along_and_the_key_dies_with_its_ttl() {
+    let world = World::of(3);
+    let words = [
+        "lock",
+        "--ttl",
+        "1s",
+        "job",
+        "-c",
+        "trap 'echo term > term; exit' TERM; echo $$ > pid; while :; do sleep 0.05; done",
+    ];
+    let running = world.start(&words);
+    let pid = world.process("pid");
+    running.signal(Signal::SIGKILL);
+    assert_eq!(world.written("term"), "term");
+    eventually("the command has ended", || !lives(pid));
+    eventually("the key dies with its TTL", || world.held_on("job") == 0);
+}
+
+#[test]
+fn children_that_were_there_before_are_no_family() {
+    let world = World::of(1);
+    let mut command = std::process::Command::new("sh");
+    let program = env!("CARGO_BIN_EXE_redbolt");
+    let line = "echo $$ > pid; exec sleep 600";
+    let script =
+        format!("sleep 600 & echo $! > before; exec {program} lock --ttl 1s job -c '{line}'");
+    command.args(["-c", &script]);
+    command.env("REDBOLT_NODES", world.addresses()).current_dir(world.path(""));
+    let running = Running::start(command);
+    let (before, pid) = (world.process("before"), world.process("pid"));
+    world.delete("job");
+    eventually("redbolt and its command end", || !lives(running.pid()) && !lives(pid));
+    assert!(lives(before));
+    kill(Pid::from_raw(before), Signal::SIGKILL).unwrap();
+    running.end().expect(70);
+}

@@ -1,0 +1,17 @@
+//! The program as a user runs it, against real servers.
+//!
+//! One binary for all, so that it is linked once. What is on the nodes is the word of
+//! `redbolt-proving`, which knows nothing of redbolt.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "in tests a panic is the way to report")]
+
+mod counter;
+mod harness;
+mod look;
+mod loss;
+mod signals;
+mod statuses;
+mod terminal;
+mod usage;
+mod waiting;

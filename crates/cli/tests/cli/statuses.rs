@@ -1,0 +1,152 @@
+//! Every exit status of `redbolt lock`, and what the command finds.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use redbolt_proving::Reply;
+
+use crate::harness::{World, eventually, redbolt, run};
+
+#[test]
+fn the_status_of_the_command_is_passed_on_and_the_lock_let_go() {
+    let world = World::of(3);
+    for status in [0, 1, 3, 64, 75, 255] {
+        world.run(&["lock", "job", "--", "sh", "-c", &format!("exit {status}")]).expect(status);
+        assert_eq!(world.held_on("job"), 0);
+    }
+    world.run(&["lock", "job", "-c", "exit 7"]).expect(7);
+    world.run(&["lock", "job", "sh", "-c", "exit 8"]).expect(8);
+}
+
+#[test]
+fn a_command_that_was_killed_is_128_and_the_signal() {
+    let world = World::of(1);
+    for (signal, status) in [("TERM", 143), ("KILL", 137), ("INT", 130), ("SEGV", 139)] {
+        world.run(&["lock", "job", "-c", &format!("kill -{signal} $$")]).expect(status);
+    }
+    assert_eq!(world.held_on("job"), 0);
+}
+
+#[test]
+fn a_command_that_cannot_be_run_is_126_or_127_and_says_why() {
+    let world = World::of(1);
+    world.run(&["lock", "job", "--", "no-such-command"]).expect(127).expect_says("no-such-command");
+    world.run(&["lock", "job", "--", "./no/such/path"]).expect(127);
+    let plain = world.path("plain");
+    fs::write(&plain, "text\n").unwrap();
+    fs::set_permissions(&plain, fs::Permissions::from_mode(0o644)).unwrap();
+    world.run(&["lock", "job", "--", "./plain"]).expect(126).expect_says("./plain");
+    world.run(&["lock", "job", "--", "/"]).expect(126);
+    assert_eq!(world.held_on("job"), 0);
+}
+
+#[test]
+fn held_by_another_is_75_or_what_was_asked_for() {
+    let world = World::of(3);
+    world.take("job");
+    for (options, status) in [
+        (&["--try"][..], 75),
+        (&["-n"], 75),
+        (&["--wait", "200ms"], 75),
+        (&["--wait", "0s"], 75),
+        (&["-n", "-E", "3"], 3),
+        (&["-n", "--conflict-exit-code", "0"], 0),
+    ] {
+        let words = [&["lock"], options, &["job", "--", "touch", "ran"]].concat();
+        world.run(&words).expect(status).expect_says("job is held by another");
+        assert!(!world.path("ran").exists());
+    }
+    for node in &world.nodes {
+        let value = node.cmd("GET job");
+        assert_eq!(value, Reply::Bulk(b"somebody else".to_vec()), "the holder's key is untouched");
+    }
+}
+
+#[test]
+fn no_quorum_is_69_with_a_line_for_each_node() {
+    let mut world = World::of(3);
+    world.nodes[0].kill();
+    world.nodes[2].pause();
+    for options in [&["--try"][..], &["--wait", "300ms"], &[]] {
+        let words = [&["lock", "--ttl", "2s"], options, &["job", "--", "touch", "ran"]].concat();
+        let ran = world.run(&words).expect(69).expect_says("connection refused");
+        for (number, node) in world.nodes.iter().enumerate() {
+            let line = format!("redbolt: node {} {}: ", number + 1, node.address());
+            assert_eq!(ran.stderr.matches(&line).count(), 1, "{line:?} in {ran:?}");
+        }
+        assert!(!world.path("ran").exists());
+    }
+    world.nodes[2].resume();
+    world.nodes[0].restart();
+    world.run(&["lock", "--wait", "5s", "job", "--", "true"]).expect(0);
+}
+
+#[test]
+fn a_wrong_port_is_seen_at_once_though_the_wait_has_no_limit() {
+    let words = ["lock", "--node", "127.0.0.1:1", "job", "--", "true"];
+    let ran = run(redbolt(&words)).expect(69).expect_says("127.0.0.1:1: connection refused");
+    // An unlimited wait would have met the limit of the harness.
+    assert!(ran.took.as_secs() < 15, "{ran:?}");
+}
+
+#[test]
+fn a_wrong_password_is_69_and_stays_unsaid() {
+    let mut world = World::of(1);
+    world.nodes[0] = redbolt_proving::Server::with(&["--requirepass", "right"]);
+    let address = |password: &str| format!("redis://:{password}@{}", world.nodes[0].address());
+    let lock = |password: &str| {
+        let mut command = redbolt(&["lock", "job", "--", "true"]);
+        command.env("REDBOLT_NODES", address(password));
+        run(command)
+    };
+    let ran = lock("hunter2").expect(69).expect_says("WRONGPASS");
+    assert!(!ran.stderr.contains("hunter2"), "{ran:?}");
+    lock("right").expect(0);
+}
+
+#[test]
+fn the_command_knows_key_and_ttl_but_not_the_token() {
+    let world = World::of(1);
+    let line = format!("env > env; redis-cli -p {} get job > token", world.nodes[0].port());
+    world.run(&["lock", "--ttl", "5s", "job", "-c", &line]).expect(0);
+    let (env, token) = (world.written("env"), world.written("token"));
+    assert!(env.lines().any(|line| line == "REDBOLT_KEY=job"), "{env}");
+    assert!(env.lines().any(|line| line == "REDBOLT_TTL_MS=5000"), "{env}");
+    let random = token.split(':').next().unwrap();
+    assert_eq!(random.len(), 32, "{token}");
+    assert!(!env.contains(random), "{env}");
+}
+
+#[test]
+fn a_name_can_be_any_bytes() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let world = World::of(1);
+    let name = OsStr::from_bytes(b"a b\xff\r\nc");
+    let mut command = world.redbolt(&["lock"]);
+    command.arg(name).args(["--", "redis-cli", "-p", &world.nodes[0].port().to_string(), "dbsize"]);
+    assert_eq!(run(command).expect(0).stdout.trim(), "1");
+    world.run(&["lock", "-n", "job", "--", "true"]).expect(0);
+}
+
+#[test]
+fn a_release_that_nobody_confirms_is_a_warning_only() {
+    let world = World::of(3);
+    let pids: Vec<_> = world.nodes.iter().map(|node| node.pid().to_string()).collect();
+    let line = format!("kill -STOP {}; exit 5", pids[..2].join(" "));
+    world.run(&["lock", "job", "-c", &line]).expect(5).expect_says("warning");
+    world.nodes.iter().for_each(redbolt_proving::Server::resume);
+}
+
+#[test]
+fn a_minority_that_is_stopped_is_told_of_the_release_all_the_same() {
+    let world = World::of(3);
+    let line = format!("kill -STOP {}", world.nodes[0].pid());
+    // The TTL alone would take longer than this test waits.
+    let words = ["lock", "--max-ttl", "90s", "--ttl", "90s", "job", "-c", &line];
+    let ran = world.run(&words).expect(0);
+    assert_eq!(ran.stderr, "");
+    world.nodes[0].resume();
+    eventually("the stopped node has heard of it too", || world.held_on("job") == 0);
+}

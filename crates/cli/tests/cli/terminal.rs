@@ -1,0 +1,171 @@
+//! At a terminal: the command has it, as it would without redbolt.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use nix::pty::openpty;
+
+use crate::harness::{World, eventually};
+
+/// A program in a session of its own, at a terminal that the test holds.
+struct Session {
+    program: Child,
+    keyboard: File,
+    screen: Arc<Mutex<String>>,
+    watcher: thread::JoinHandle<()>,
+}
+
+impl Session {
+    /// `setsid --ctty` makes the terminal the controlling one, which takes unsafe code otherwise.
+    fn start(world: &World, words: &[&str]) -> Self {
+        let pty = openpty(None, None).unwrap();
+        let side = || Stdio::from(pty.slave.try_clone().unwrap());
+        let mut command = Command::new("setsid");
+        command.args(["--ctty", "--wait"]).args(words);
+        command.env("REDBOLT_NODES", world.addresses()).env("PS1", "$ ");
+        command.current_dir(world.path("")).stdin(side()).stdout(side()).stderr(side());
+        let program = command.spawn().unwrap();
+        // The command keeps copies of the terminal's side; the screen ends when all are closed.
+        drop(command);
+        let keyboard = File::from(pty.master);
+        let screen = Arc::new(Mutex::new(String::new()));
+        let watcher = watch(keyboard.try_clone().unwrap(), Arc::clone(&screen));
+        Self { program, keyboard, screen, watcher }
+    }
+
+    fn types(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    fn shows(&self) -> String {
+        self.screen.lock().unwrap().clone()
+    }
+
+    #[track_caller]
+    fn until_shown(&self, words: &str) {
+        eventually(&format!("{words:?} is shown"), || {
+            let shown = self.shows();
+            shown.contains(words)
+        });
+    }
+
+    #[track_caller]
+    fn end(mut self) -> (Option<i32>, String) {
+        eventually("the program ends", || self.program.try_wait().unwrap().is_some());
+        eventually("all was read from the terminal", || self.watcher.is_finished());
+        (self.program.wait().unwrap().code(), self.shows())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+    }
+}
+
+/// Reading fails when nobody is left at the other side.
+fn watch(mut terminal: File, screen: Arc<Mutex<String>>) -> thread::JoinHandle<()> {
+    thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok(length @ 1..) = terminal.read(&mut bytes) {
+            screen.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..length]));
+        }
+    })
+}
+
+const REDBOLT: &str = env!("CARGO_BIN_EXE_redbolt");
+const CTRL_C: &str = "\x03";
+const CTRL_Z: &str = "\x1a";
+
+#[test]
+fn the_command_reads_from_the_terminal() {
+    let world = World::of(1);
+    let line = "stty -echo; echo ready; read x; echo got $x";
+    let mut session = Session::start(&world, &[REDBOLT, "lock", "job", "-c", line]);
+    session.until_shown("ready");
+    session.types("hello\n");
+    let (status, shown) = session.end();
+    assert_eq!(status, Some(0), "{shown}");
+    assert!(shown.contains("got hello"), "{shown}");
+}
+
+#[test]
+fn ctrl_c_reaches_the_command_once_and_it_decides() {
+    let world = World::of(1);
+    let line = "trap 'echo int >> got' INT; echo ready; \
+        until [ -e got ]; do sleep 0.05; done; sleep 0.3; cat got; exit 3";
+    let mut session = Session::start(&world, &[REDBOLT, "lock", "job", "-c", line]);
+    session.until_shown("ready");
+    session.types(CTRL_C);
+    let (status, shown) = session.end();
+    assert_eq!(status, Some(3), "{shown}");
+    assert_eq!(shown.matches("int").count(), 1, "{shown}");
+    assert_eq!(world.held_on("job"), 0);
+}
+
+#[test]
+fn a_command_that_dies_of_ctrl_c_is_130_and_the_lock_is_let_go() {
+    let world = World::of(1);
+    let line = "echo ready; exec sleep 600";
+    let mut session = Session::start(&world, &[REDBOLT, "lock", "job", "-c", line]);
+    session.until_shown("ready");
+    session.types(CTRL_C);
+    let (status, shown) = session.end();
+    assert_eq!(status, Some(130), "{shown}");
+    assert_eq!(world.held_on("job"), 0);
+}
+
+#[test]
+fn a_shell_stops_and_continues_the_job() {
+    let world = World::of(1);
+    let mut shell = Session::start(&world, &["bash", "--norc", "--noprofile", "-i"]);
+    // What is typed before the job has the terminal again might go to the shell.
+    let line =
+        "echo rea\"\"dy; until [ -e go ]; do sleep 0.05; done; echo ag\"\"ain; read x; echo got $x";
+    shell.types(&format!("{REDBOLT} lock job -c '{line}'\n"));
+    shell.until_shown("ready");
+    shell.types(CTRL_Z);
+    shell.until_shown("Stopped");
+    fs::write(world.path("go"), "").unwrap();
+    shell.types("fg\n");
+    shell.until_shown("again");
+    shell.types("hello\n");
+    shell.until_shown("got hello");
+    shell.types("echo status=$?\nexit\n");
+    shell.until_shown("status=0");
+    shell.end();
+}
+
+#[test]
+fn a_job_that_was_stopped_for_longer_than_the_lease_is_killed_when_it_continues() {
+    let world = World::of(1);
+    let mut shell = Session::start(&world, &["bash", "--norc", "--noprofile", "-i"]);
+    shell.types(&format!("{REDBOLT} lock --ttl 1s job -c 'echo rea\"\"dy; sleep 600'\n"));
+    shell.until_shown("ready");
+    shell.types(CTRL_Z);
+    shell.until_shown("Stopped");
+    eventually("the lease is over", || world.held_on("job") == 0);
+    shell.types("fg\n");
+    shell.until_shown("ran out");
+    shell.types("echo status=$?\nexit\n");
+    shell.until_shown("status=70");
+    shell.end();
+}
+
+#[test]
+fn a_waiter_at_a_terminal_sees_who_holds_the_lock() {
+    let world = World::of(3);
+    let holder = world.start(&["lock", "job", "-c", "echo $$ > pid; exec sleep 600"]);
+    world.process("pid");
+    let mut session = Session::start(&world, &[REDBOLT, "lock", "job", "--", "true"]);
+    session.until_shown("waiting");
+    session.until_shown(&format!(":{} for ", holder.pid()));
+    session.types(CTRL_C);
+    let (status, shown) = session.end();
+    assert_eq!(status, Some(130), "{shown}");
+    assert!(shown.ends_with("\r\u{1b}[K"), "the line is removed: {shown:?}");
+}
