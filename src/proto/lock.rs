@@ -41,6 +41,8 @@ pub(super) struct Lock {
     pub(super) round_until: Nanos,
     /// The votes of the present attempt, extension or release.
     pub(super) votes: Votes,
+    /// The votes of the last attempt that came to a verdict.
+    pub(super) decided: Option<Votes>,
     pub(super) lease: Lease,
     pub(super) held_since: Nanos,
     pub(super) extend_ttl: Duration,
@@ -85,6 +87,7 @@ impl Lock {
             since: Now::default(),
             round_until: Nanos::NEVER,
             votes,
+            decided: None,
             lease: Lease::default(),
             held_since: Nanos::default(),
             extend_ttl: Duration::ZERO,
@@ -106,6 +109,7 @@ impl Lock {
             Wait::For(span) => (ask.wait, now.boot + span),
             Wait::Forever => (ask.wait, Nanos::NEVER),
         };
+        self.decided = None;
         self.pause.refusals = 0;
         self.pause.splits = 0;
     }

@@ -151,11 +151,15 @@ impl Node {
         self.owed_at = Nanos::NEVER;
     }
 
-    /// Whether the link is on its way, or was lost so recently that its return is worth a wait: one
-    /// that was ready is opened again at once, and only when that fails the node is taken for dead.
+    /// Whether the link is on its way, or its connection was just lost, so that its return is worth a
+    /// wait: servers end connections that are idle. Only when opening it again fails the node is taken
+    /// for dead.
     pub(super) fn may_return(&self) -> bool {
         match self.link {
-            Link::Down { .. } => self.failures == 1 && !self.cause.is_configuration(),
+            Link::Down { .. } => {
+                self.failures == 1
+                    && matches!(self.cause, Cause::ConnectionClosed | Cause::ConnectionReset)
+            }
             link => link.opens(),
         }
     }

@@ -214,13 +214,14 @@ fn a_release_without_answers_ends_in_its_time() {
 }
 
 #[test]
-fn a_release_without_links_ends_at_once_and_is_owed() {
+fn a_release_ends_when_no_link_comes_back_and_is_owed() {
     let mut world = World::new(3).warm();
     let id = world.lock(b"job", secs(10));
     for node in 0..3 {
         world.stop(node);
     }
     world.release(id);
+    world.run(ms(40));
     assert!(matches!(world.outcomes(id)[1], Event::Released(_, c) if c.nodes == 0));
     for node in 0..3 {
         world.start(node, Memory::Kept);
@@ -244,7 +245,7 @@ fn a_hold_has_its_maximum() {
 }
 
 #[test]
-fn an_extension_whose_links_are_lost_fails_at_once() {
+fn an_extension_whose_links_are_lost_and_stay_silent_fails_in_its_time() {
     let mut world = World::new(3).warm();
     let id = world.lock(b"job", secs(10));
     for node in [1, 2] {
@@ -254,6 +255,7 @@ fn an_extension_whose_links_are_lost_fails_at_once() {
     for node in [1, 2] {
         world.cut(0, node, Written::Vanishes);
     }
+    world.run(ms(50));
     assert!(matches!(world.outcomes(id)[1..], [Event::NotExtended(..)]));
     assert!(world.core().lease(id).is_some());
 }

@@ -160,6 +160,24 @@ fn a_deadline_ends_an_attempt_that_nobody_answers() {
 }
 
 #[test]
+fn an_attempt_cut_short_does_not_hide_that_somebody_holds_it() {
+    let mut world = World::new(3).warm();
+    foreign(&mut world, &[60_000, 60_000, 60_000]);
+    let ask = Ask::new(b"job").wait(Wait::For(ms(300)));
+    let id = world.acquire(0, &ask, &[b"job"]);
+    world.run(ms(280));
+    for node in 0..3 {
+        world.pause(node);
+    }
+    world.run(secs(1));
+    assert!(is_refused(&world, id, Why::OutOfTime));
+    match world.outcomes(id)[..] {
+        [Event::Refused(_, refusal)] => assert!(refusal.votes.is_contended(), "{refusal:?}"),
+        ref other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn it_can_be_cancelled_while_asking() {
     let mut world = World::new(3).warm();
     for node in 0..3 {

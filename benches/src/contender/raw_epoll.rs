@@ -101,7 +101,8 @@ impl RawEpoll {
     #[inline]
     fn ask(&mut self, request: &[u8], reply: &[u8]) -> Result<()> {
         for link in &mut self.links {
-            let written = rustix::net::send(&link.socket, request, rustix::net::SendFlags::NOSIGNAL)?;
+            let written =
+                rustix::net::send(&link.socket, request, rustix::net::SendFlags::NOSIGNAL)?;
             ensure!(written == request.len(), "the socket is full");
             link.due += reply.len();
         }
@@ -123,7 +124,13 @@ impl Link {
     #[inline]
     fn hear(&mut self, reply: &[u8]) -> Result<bool> {
         let mut space = [0; 64];
-        let len = match rustix::net::recv(self.socket.as_fd(), &mut space, rustix::net::RecvFlags::empty()).map(|x|x.0) {
+        let len = match rustix::net::recv(
+            self.socket.as_fd(),
+            &mut space,
+            rustix::net::RecvFlags::empty(),
+        )
+        .map(|x| x.0)
+        {
             Ok(0) => bail!("the node closed the connection"),
             Ok(len) => len,
             Err(Errno::AGAIN) => return Ok(false),

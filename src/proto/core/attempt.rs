@@ -163,6 +163,15 @@ impl Core {
             };
             lock.votes.cast(node, Vote::Fail(cause));
         }
+        if now.boot >= lock.deadline
+            && let Some(decided) = lock.decided
+        {
+            // An attempt that was cut short says less about the reason than the one before.
+            lock.votes = decided;
+            let claim = lock.claim;
+            self.abandon(claim, now);
+            return self.refuse(id, Why::OutOfTime, now);
+        }
         if lock.lease.remaining(now).is_zero() {
             self.attempt_failed(id, Why::Expired, now);
         } else {
@@ -176,6 +185,7 @@ impl Core {
         let out_of_time = now.boot >= lock.deadline;
         let retry = lock.waits() && !out_of_time && !lock.votes.is_misconfigured();
         if retry {
+            lock.decided = Some(lock.votes);
             self.pause(id, now);
         }
         self.abandon(claim, now);
@@ -248,7 +258,8 @@ impl Core {
         }
         let free_at = match u64::try_from(ms) {
             Ok(ms) => now.boot + Duration::from_millis(ms) + lock.pause.jitter,
-            Err(_) => now.boot,
+            // Gone already: only as late as it takes two waiters not to ask in step for ever.
+            Err(_) => now.boot + lock.pause.jitter / 8,
         };
         lock.pause.expiries.push((node, free_at));
         if lock.phase == Phase::Pausing {
