@@ -161,7 +161,7 @@ fn a_deadline_ends_an_attempt_that_nobody_answers() {
 
 #[test]
 fn an_attempt_cut_short_does_not_hide_that_somebody_holds_it() {
-    let mut world = World::new(3).warm();
+    let mut world = World::with(3, 1, |settings| settings.pause = (ms(1), ms(2))).warm();
     foreign(&mut world, &[60_000, 60_000, 60_000]);
     let ask = Ask::new(b"job").wait(Wait::For(ms(300)));
     let id = world.acquire(0, &ask, &[b"job"]);
