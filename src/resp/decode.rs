@@ -449,15 +449,11 @@ enum Number {
     Integer,
 }
 
-/// Where the first CR or LF stands. Most lines are a few bytes long, and for them a loop beats
-/// the set-up of a vector search.
+/// Where the first CR or LF stands. Lines are errors mostly, which are long enough for a vector
+/// search; `+OK`, which is not, has been recognized before.
 #[inline]
 fn line_break(bytes: &[u8]) -> Option<usize> {
-    let (head, tail) = bytes.split_at(bytes.len().min(SHORT_LINE));
-    if let Some(found) = head.iter().position(|&byte| byte == b'\r' || byte == b'\n') {
-        return Some(found);
-    }
-    memchr::memchr2(b'\r', b'\n', tail).map(|found| head.len() + found)
+    memchr::memchr2(b'\r', b'\n', bytes)
 }
 
 /// No slice is longer than this, and sums with it do not overflow.
@@ -465,9 +461,6 @@ const LONGEST_PAYLOAD: usize = isize::MAX as usize / 2;
 
 /// Any number of so many digits is an `i64`.
 const SAFE_DIGITS: usize = 18;
-
-/// Up to here a line is searched byte by byte.
-const SHORT_LINE: usize = 8;
 
 #[cfg(test)]
 mod tests {
