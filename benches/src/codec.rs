@@ -30,9 +30,10 @@ pub struct Shape {
 /// Decodes a shape's stream and adds up what it found.
 pub type Decode = fn(&Shape) -> Box<dyn FnMut() -> u64>;
 
-/// The decoding contenders, the floor first.
+/// The decoding contenders, the two floors first.
 pub const DECODERS: &[(&str, Decode)] = &[
     ("byte loop", with_byte_loop),
+    ("line, then bytes", with_line_loop),
     ("redbolt", with_redbolt),
     ("memchr per line", with_memchr),
     ("redis-protocol, range", with_range),
@@ -62,11 +63,11 @@ pub fn shapes() -> Vec<Shape> {
         whole("array of 10 000 bulks", vec![array]),
         whole("pipeline of 64 mixed replies", mixed()),
         trickled,
-        many("line of 6 bytes", &line(6)),
-        many("line of 8 bytes", &line(8)),
-        many("line of 16 bytes", &line(16)),
-        many("line of 64 bytes", &line(64)),
-        many("line of 1024 bytes", &line(1024)),
+        many("line of 6 bytes", &simple(6)),
+        many("line of 8 bytes", &simple(8)),
+        many("line of 16 bytes", &simple(16)),
+        many("line of 64 bytes", &simple(64)),
+        many("line of 1024 bytes", &simple(1024)),
     ]
 }
 
@@ -74,7 +75,7 @@ fn bulk(payload: &[u8]) -> Vec<u8> {
     [format!("${}\r\n", payload.len()).as_bytes(), payload, b"\r\n"].concat()
 }
 
-fn line(len: usize) -> Vec<u8> {
+fn simple(len: usize) -> Vec<u8> {
     [b"+", vec![b'x'; len].as_slice(), b"\r\n"].concat()
 }
 
@@ -98,31 +99,99 @@ fn mixed() -> Vec<Vec<u8>> {
 }
 
 fn with_byte_loop(shape: &Shape) -> Box<dyn FnMut() -> u64> {
-    with_callback(shape, |bytes| bytes.iter().position(|&byte| byte == b'\r'))
+    with_callback(shape, |bytes, sum| byte_loop(bytes, position_of_cr, |token| add(sum, token)))
+}
+
+fn with_line_loop(shape: &Shape) -> Box<dyn FnMut() -> u64> {
+    with_callback(shape, |bytes, sum| line_loop(bytes, position_of_cr, |token| add(sum, token)))
 }
 
 fn with_memchr(shape: &Shape) -> Box<dyn FnMut() -> u64> {
-    with_callback(shape, |bytes| memchr::memchr(b'\r', bytes))
+    with_callback(shape, |bytes, sum| {
+        line_loop(bytes, |bytes| memchr::memchr(b'\r', bytes), |token| add(sum, token))
+    })
+}
+
+#[inline]
+fn position_of_cr(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|&byte| byte == b'\r')
 }
 
 fn with_callback(
     shape: &Shape,
-    find_cr: impl Fn(&[u8]) -> Option<usize> + Copy + 'static,
+    decode: impl Fn(&[u8], &mut u64) -> usize + 'static,
 ) -> Box<dyn FnMut() -> u64> {
     let shape = shape.clone();
     Box::new(move || {
         let (mut sum, mut at) = (0, 0);
         for arrived in shape.arrivals() {
-            at += byte_loop(&shape.stream[at..arrived], find_cr, |token| add(&mut sum, token));
+            at += decode(&shape.stream[at..arrived], &mut sum);
         }
         sum
     })
 }
 
-/// The floor: finds where tokens end, and trusts that they are well formed and not too large.
-/// Returns the length of the complete ones.
+/// The floor: takes tokens apart and trusts that they are well formed and not too large. Returns
+/// the length of the complete ones.
 #[inline]
 fn byte_loop(
+    bytes: &[u8],
+    find_cr: impl Fn(&[u8]) -> Option<usize>,
+    mut found: impl FnMut(Token<'_>),
+) -> usize {
+    let mut at = 0;
+    while let Some((&kind, rest)) = bytes[at..].split_first() {
+        let token = match kind {
+            b'+' => line(rest, &find_cr).map(|(text, len)| (Token::Simple(text), len)),
+            b'-' => line(rest, &find_cr).map(|(text, len)| (Token::Error(text), len)),
+            b':' => number(rest).map(|(value, len)| (Token::Int(value), len)),
+            b'*' => number(rest).map(|(elements, len)| match elements {
+                -1 => (Token::NilArray, len),
+                _ => (Token::Array(elements as u32), len),
+            }),
+            _ => number(rest).and_then(|(len, header)| match len {
+                -1 => Some((Token::NilBulk, header)),
+                _ => {
+                    let payload = rest.get(header..header + len as usize)?;
+                    Some((Token::Bulk(payload), header + payload.len() + 2))
+                }
+            }),
+        };
+        match token {
+            Some((token, len)) if len <= rest.len() => {
+                found(token);
+                at += 1 + len;
+            }
+            _ => break,
+        }
+    }
+    at
+}
+
+#[inline]
+fn line(rest: &[u8], find_cr: impl Fn(&[u8]) -> Option<usize>) -> Option<(&[u8], usize)> {
+    let len = find_cr(rest)?;
+    Some((&rest[..len], len + 2))
+}
+
+/// A number up to the first byte that is no digit, and the length of its line.
+#[inline]
+fn number(rest: &[u8]) -> Option<(i64, usize)> {
+    let negative = *rest.first()? == b'-';
+    let mut at = usize::from(negative);
+    let mut value = 0;
+    loop {
+        match rest.get(at)?.wrapping_sub(b'0') {
+            digit @ 0..=9 => value = value * 10 + i64::from(digit),
+            _ => return Some((if negative { -value } else { value }, at + 2)),
+        }
+        at += 1;
+    }
+}
+
+/// The other floor: finds the end of a line first and reads it then. Trusts as much.
+#[inline]
+fn line_loop(
     bytes: &[u8],
     find_cr: impl Fn(&[u8]) -> Option<usize>,
     mut found: impl FnMut(Token<'_>),
@@ -138,12 +207,12 @@ fn byte_loop(
         found(match kind {
             b'+' => Token::Simple(line),
             b'-' => Token::Error(line),
-            b':' => Token::Int(number(line)),
+            b':' => Token::Int(number_of(line)),
             b'*' if line == b"-1" => Token::NilArray,
-            b'*' => Token::Array(number(line) as u32),
+            b'*' => Token::Array(number_of(line) as u32),
             _ if line == b"-1" => Token::NilBulk,
             _ => {
-                let (payload, len) = (end, number(line) as usize);
+                let (payload, len) = (end, number_of(line) as usize);
                 end += len + 2;
                 if end > bytes.len() {
                     break;
@@ -157,7 +226,7 @@ fn byte_loop(
 }
 
 #[inline]
-fn number(digits: &[u8]) -> i64 {
+fn number_of(digits: &[u8]) -> i64 {
     let (negative, digits) = match digits {
         [b'-', digits @ ..] => (true, digits),
         digits => (false, digits),
