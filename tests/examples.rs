@@ -129,7 +129,8 @@ fn read(mut stream: impl Read) -> String {
 }
 
 /// Builds the examples in the profile and target directory of this test, and says where they are.
-/// `cargo test` has done so already, unless it was asked for this test alone.
+/// `cargo test` has done so already, unless it was asked for this test alone;
+/// it runs tests in the folder of their package.
 fn build() -> PathBuf {
     let test = env::current_exe().unwrap();
     let target = test.parent().and_then(Path::parent).unwrap();
@@ -139,7 +140,6 @@ fn build() -> PathBuf {
         .args(["build", "--quiet", "--package", "redbolt", "--examples", "--profile", profile])
         .arg("--target-dir")
         .arg(target.parent().unwrap())
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status()
         .unwrap();
     assert!(built.success(), "the examples do not build");

@@ -12,7 +12,13 @@ mod rules;
 #[path = "house/source.rs"]
 mod source;
 
-use std::{collections::BTreeSet, fs, path::Path, process::Command};
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::LazyLock,
+};
 
 use crate::{
     rules::Fault,
@@ -102,8 +108,13 @@ fn dependencies(options: &[&str]) -> BTreeSet<(String, String)> {
     crates.map(|(name, rest)| (name.replace('-', "_"), version(rest))).collect()
 }
 
+/// Asked of cargo as it runs us, for two clones with one target directory also share this program.
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
+        let ours = env::var_os("CARGO_MANIFEST_DIR");
+        ours.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
+    });
+    &ROOT
 }
 
 const FOLDERS: [&str; 7] = ["src", "crates", "examples", "tests", "resp-tests", "benches", "fuzz"];

@@ -2,7 +2,7 @@
 
 use std::{
     env, fmt, io,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, ExitStatus},
 };
 
@@ -29,9 +29,15 @@ impl fmt::Display for Failure {
 /// The cargo that runs us, at the root of the repository.
 pub(crate) fn cargo(subcommand: &str) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
-    command.arg(subcommand);
+    command.current_dir(root()).arg(subcommand);
     command
+}
+
+/// Asked of cargo as it runs us, for two clones with one target directory also share this program.
+fn root() -> PathBuf {
+    let ours =
+        env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&ours).join("../..")
 }
 
 /// Runs a command whose output is ours.
