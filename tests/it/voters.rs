@@ -108,7 +108,7 @@ fn a_password_that_was_right_once() {
         let _ = client.warm_up(Duration::from_secs(1));
     }
     assert_eq!(
-        client.warm_up(Duration::ZERO).nodes[0].state,
+        client.warm_up(Duration::from_secs(5)).nodes[0].state,
         NodeState::Down(Cause::WrongPassword)
     );
     eventually("no key stays under another user", || {
