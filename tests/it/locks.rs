@@ -5,7 +5,9 @@ use std::time::Duration;
 use redbolt::{AcquireError, Ask, Ending, Wait, Why};
 use redbolt_proving::{Reply, servers};
 
-use crate::support::client;
+use crate::support::{
+    builder, client, client_of, eventually, held_on, long, patient, patiently, refusal,
+};
 
 #[test]
 fn a_lock_is_taken_on_a_quorum_and_released_everywhere() {
@@ -42,4 +44,88 @@ fn a_second_client_is_refused_and_then_granted() {
     let _ = lock.release();
     let ask = Ask::new(b"job").wait(Wait::For(Duration::from_secs(10)));
     assert!(second.acquire(ask).unwrap().is_valid());
+}
+
+#[test]
+fn several_resources_are_granted_together_or_not_at_all() {
+    let servers = servers(3);
+    let (ours, theirs) = (client(&servers), client(&servers));
+    let all = || patiently(b"a").and(b"b").and(b"c");
+    let held = |keys: &[&str]| keys.iter().map(|key| held_on(&servers, key)).sum::<usize>();
+    let theirs = theirs.acquire(patiently(b"b")).unwrap();
+    eventually("all nodes grant", || held(&["b"]) == 3);
+    let report = refusal(ours.acquire(all().wait(Wait::Try)));
+    assert_eq!(report.why(), Why::Contended, "{report}");
+    let left = report.remaining().expect("a script's denial says it");
+    assert!((20..=30).contains(&left.as_secs()), "{left:?}");
+    assert_eq!(held(&["a", "c"]), 0, "nothing of a part");
+    let _ = theirs.release();
+
+    let lock = ours.acquire(all()).unwrap();
+    assert!(held(&["a"]) >= 2 && held(&["b"]) >= 2 && held(&["c"]) >= 2);
+    for key in [&b"a"[..], b"b", b"c"] {
+        assert!(refusal(client(&servers).acquire(long(key))).is_contended());
+    }
+    assert!(matches!(lock.release(), Ending::Released(_)));
+    eventually("all are free", || {
+        let _ = ours.warm_up(Duration::ZERO);
+        held(&["a", "b", "c"]) == 0
+    });
+}
+
+#[test]
+fn thirty_two_nodes_and_no_more() {
+    let servers = servers(32);
+    let client = client(&servers);
+    let lock = client.acquire(patiently(b"job")).unwrap();
+    assert!(held_on(&servers, "job") >= 17);
+    match lock.release() {
+        Ending::Released(confirmed) => assert!(confirmed.nodes >= 17 && confirmed.of == 32),
+        lost => panic!("{lost:?}"),
+    }
+    drop(client);
+    assert_eq!(held_on(&servers, "job"), 0);
+
+    let error = builder(&servers).node("10.0.0.33").unwrap().build().unwrap_err();
+    assert_eq!(error.to_string(), "33 nodes given, the limit is 32");
+}
+
+#[test]
+fn a_higher_quorum_is_asked_for_and_kept_to() {
+    let servers = servers(3);
+    let client = client_of(builder(&servers).quorum(3));
+    let lock = client.acquire(patiently(b"job")).unwrap();
+    assert_eq!(held_on(&servers, "job"), 3);
+    assert!(matches!(lock.release(), Ending::Released(confirmed) if confirmed.nodes == 3));
+    servers[2].cmd("SET job theirs PX 30000");
+    let report = refusal(client.acquire(long(b"job")));
+    assert!(report.to_string().starts_with("held by another: "), "{report}");
+    assert!(report.to_string().contains(" of 3 granted, 3 needed; "), "{report}");
+    drop(client);
+    eventually("nothing stays", || held_on(&servers[..2], "job") == 0);
+    let error = builder(&servers).quorum(1).build().unwrap_err();
+    assert_eq!(error.to_string(), "a quorum of 1 does not fit 3 nodes: it must be 2 to 3");
+}
+
+#[test]
+fn any_bytes_are_a_name() {
+    let servers = servers(1);
+    let client = client(&servers);
+    let longest = vec![b'x'; 64 << 10];
+    for name in [&b"\r\n$3\r\n\0"[..], b" ", b"\xff\xfe", b"*", &longest] {
+        let lock = client.acquire(patiently(name)).unwrap();
+        assert_eq!(servers[0].run(&[b"EXISTS", name]), Reply::Int(1));
+        assert!(matches!(lock.release(), Ending::Released(_)));
+        assert_eq!(servers[0].cmd("DBSIZE"), Reply::Int(0));
+    }
+    for name in [&b""[..], &vec![b'x'; (64 << 10) + 1]] {
+        assert!(matches!(client.acquire(long(name)), Err(AcquireError::Input(_))));
+    }
+}
+
+#[test]
+fn nodes_that_are_the_same_or_none_are_no_configuration() {
+    let twice = patient(["127.0.0.1:7000", "127.0.0.1:7000"]).build().unwrap_err();
+    assert_eq!(twice.to_string(), "nodes 1 and 2 have the same address 127.0.0.1:7000");
+    assert_eq!(patient([""; 0]).build().unwrap_err().to_string(), "no nodes given");
 }

@@ -108,7 +108,7 @@ fn a_password_that_was_right_once() {
         let _ = client.warm_up(Duration::from_secs(1));
     }
     assert_eq!(
-        client.warm_up(Duration::ZERO).nodes[0].state,
+        client.warm_up(Duration::from_secs(5)).nodes[0].state,
         NodeState::Down(Cause::WrongPassword)
     );
     eventually("no key stays under another user", || {
@@ -296,6 +296,23 @@ fn a_server_that_may_evict() {
     assert!(!exists(&server, "job"));
     let client = client_of(patient([server.address()]).accept_evicting(true));
     assert!(client.acquire(patiently(b"job")).unwrap().is_valid());
+}
+
+/// The first ask follows the greeting unasked: what it got from a node that turns out to be no voter
+/// goes at once, not with the lock.
+#[test]
+fn what_a_refused_node_granted_is_undone_while_the_lock_is_held() {
+    let unfit = Server::with(&["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]);
+    let good = servers(2);
+    let addresses = good.iter().map(Server::address).chain([unfit.address()]);
+    let client = client_of(patient(addresses));
+    let lock = client.acquire(patiently(b"job")).unwrap();
+    eventually("the ask ran, and its undo", || {
+        let _ = client.warm_up(Duration::from_millis(20));
+        calls(&unfit, "set") > 0 && !exists(&unfit, "job")
+    });
+    assert!(lock.is_valid());
+    assert_eq!(held_on(&good, "job"), 2);
 }
 
 #[test]

@@ -1,0 +1,120 @@
+//! The ways to name a node, and what becomes of names that lead nowhere.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use redbolt::{Cause, Client, Ending, NodeState, Vote};
+use redbolt_proving::{Reply, Server, servers};
+
+use crate::support::{client_of, default, exists, held_on, long, patient, patiently, refusal};
+
+#[test]
+fn unix_sockets() {
+    let servers = servers(3);
+    let urls = servers.iter().map(|server| format!("unix://{}?db=2", server.socket().display()));
+    let client = client_of(patient(urls));
+    taken_and_released(&client, &servers, 2);
+}
+
+#[test]
+fn databases_do_not_see_each_other() {
+    let servers = servers(3);
+    let url = |server: &Server, db: u32| format!("redis://{}/{db}", server.address());
+    let one = client_of(patient(servers.iter().map(|server| url(server, 1))));
+    let two = client_of(patient(servers.iter().map(|server| url(server, 2))));
+    let lock = one.acquire(patiently(b"job")).unwrap();
+    taken_and_released(&two, &servers, 2);
+    assert!(lock.is_valid());
+    assert_eq!(held_on(&servers, "job"), 0, "database 0 was never meant");
+}
+
+#[test]
+fn an_acl_user() {
+    let server = Server::with(&["--requirepass", "secret"]);
+    let mut admin = server.connect();
+    admin.cmd("AUTH secret");
+    let rules =
+        "+set +eval +evalsha +get +del +pttl +pexpire +select +info +client|setname +client|id";
+    let made = admin.cmd(&format!("ACL SETUSER w@b on >p:/%? ~job {rules}"));
+    assert_eq!(made, Reply::Status("OK".into()));
+    let client =
+        client_of(patient([format!("redis://w%40b:p%3A%2F%25%3F@{}/3", server.address())]));
+    let mut lock = client.acquire(patiently(b"job")).unwrap();
+    lock.extend(Duration::from_secs(25)).unwrap();
+    admin.cmd("SELECT 3");
+    assert_eq!(admin.cmd("EXISTS job"), Reply::Int(1));
+    assert!(matches!(lock.release(), Ending::Released(_)));
+    assert_eq!(admin.cmd("EXISTS job"), Reply::Int(0));
+    assert_eq!(admin.cmd("ACL LOG"), Reply::Array(vec![]), "nothing was tried in vain");
+}
+
+#[test]
+fn a_name_is_looked_up() {
+    let servers = servers(1);
+    let address = format!("localhost:{}", servers[0].port());
+    let client = client_of(patient([address.clone()]));
+    taken_and_released(&client, &servers, 0);
+    let report = client.warm_up(Duration::from_secs(5));
+    assert_eq!(report.to_string(), format!("1 of 1 ready, 1 needed; node 1 {address}: ready"));
+}
+
+#[test]
+fn a_name_that_nobody_has_stalls_nobody() {
+    let servers = servers(2);
+    let addresses = ["name.invalid:6379".to_owned(), servers[0].address(), servers[1].address()];
+    let client = client_of(default(addresses).answer_within(Duration::from_millis(500)));
+    let began = Instant::now();
+    for _ in 0..20 {
+        let lock = client.acquire(patiently(b"job")).unwrap();
+        assert!(matches!(lock.release(), Ending::Released(c) if c.nodes == 2));
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(held_on(&servers, "job"), 0);
+
+    let alone = client_of(patient(["name.invalid"]));
+    let report = refusal(alone.acquire(long(b"job")));
+    match report.nodes()[0].vote {
+        Some(Vote::Fail(Cause::NameLookup | Cause::ConnectTimeout)) => {}
+        other => panic!("{other:?}"),
+    }
+    assert!(report.to_string().contains("node 1 name.invalid:6379: "), "{report}");
+}
+
+#[test]
+fn version_6_of_the_internet_protocol() {
+    if TcpListener::bind("[::1]:0").is_err() {
+        eprintln!("this machine has no IPv6 loopback: nothing to test");
+        return;
+    }
+    let server = Server::with(&["--bind", "127.0.0.1", "::1"]);
+    let address = format!("[::1]:{}", server.port());
+    let client = client_of(patient([address.clone()]));
+    taken_and_released(&client, std::slice::from_ref(&server), 0);
+    // The same server under its other address has no second vote.
+    let client = client_of(patient([address, server.address()]));
+    let report = client.warm_up(Duration::from_secs(5));
+    let twins = report.nodes.iter().filter(|node| node.state == NodeState::Down(Cause::SameServer));
+    assert_eq!(twins.count(), 1, "{report}");
+}
+
+#[test]
+fn a_socket_that_is_not_there() {
+    let client = client_of(patient(["unix:///nowhere/redis.sock"]));
+    let report = refusal(client.acquire(long(b"job"))).to_string();
+    assert!(report.contains("node 1 unix:/nowhere/redis.sock: No such file"), "{report}");
+}
+
+fn taken_and_released(client: &Client, servers: &[Server], database: u32) {
+    let lock = client.acquire(patiently(b"job")).unwrap();
+    let kept = servers.iter().filter(|server| {
+        let mut connection = server.connect();
+        connection.cmd(&format!("SELECT {database}"));
+        connection.cmd("EXISTS job") == Reply::Int(1)
+    });
+    assert!(kept.count() > servers.len() / 2);
+    assert_eq!(servers.iter().any(|server| exists(server, "job")), database == 0);
+    match lock.release() {
+        Ending::Released(confirmed) => assert!(confirmed.nodes as usize > servers.len() / 2),
+        lost @ Ending::Lost(_) => panic!("{lost}"),
+    }
+}

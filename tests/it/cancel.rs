@@ -1,0 +1,150 @@
+//! Letting go without a word: whatever is dropped, and whenever, leaves nothing behind.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use redbolt::{Ask, Driver, Ending, Event, Wait, Why};
+use redbolt_proving::{Reply, Server, servers};
+
+use crate::support::{
+    LIMIT, client, driver_of, eventually, exists, held_by, held_on, long, outcome, patient,
+    patiently, turn_until,
+};
+
+#[test]
+fn a_dropped_guard_lets_go_without_waiting() {
+    let servers = servers(3);
+    let client = client(&servers);
+    drop(client.acquire(patiently(b"job")).unwrap());
+    eventually("nothing stays", || held_on(&servers, "job") == 0);
+}
+
+#[test]
+fn guards_and_their_client_dropped_together() {
+    let servers = servers(3);
+    for _ in 0..5 {
+        let client = client(&servers);
+        let one = client.acquire(patiently(b"one")).unwrap();
+        let two = client.acquire(patiently(b"two")).unwrap();
+        drop((two, one));
+        drop(client);
+        assert_eq!(held_on(&servers, "one") + held_on(&servers, "two"), 0);
+    }
+}
+
+#[test]
+fn a_forgotten_guard_goes_with_its_client() {
+    let servers = servers(3);
+    let client = client(&servers);
+    std::mem::forget(client.acquire(patiently(b"job")).unwrap());
+    drop(client);
+    eventually("nothing stays", || held_on(&servers, "job") == 0);
+}
+
+#[test]
+fn a_panic_under_the_lock_releases_it() {
+    let servers = servers(3);
+    let client = client(&servers);
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let _ = client.with(patiently(b"job"), |guard| {
+            assert!(guard.is_valid());
+            panic!("in the middle of the work");
+        });
+    }));
+    let panic = outcome.unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"in the middle of the work"));
+    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    // The client is as good as before.
+    let held = client.with(patiently(b"job"), |_| 7).unwrap();
+    assert_eq!(held.value, 7);
+    assert!(matches!(held.ending, Ending::Released(_)));
+}
+
+/// Cold: the ask is cancelled while connections are opened and greeted. Warm: while it is sent.
+#[test]
+fn an_acquisition_is_cancelled_after_any_number_of_turns() {
+    let servers = servers(3);
+    for warm in [false, true] {
+        for turns in 0..12 {
+            let mut driver = driver_of(patient(servers.iter().map(Server::address)));
+            if warm {
+                let all = |driver: &mut Driver| driver.nodes().ready() == 3;
+                turn_until(&mut driver, "all are ready", all);
+            }
+            let id = driver.acquire(&patiently(b"job")).unwrap();
+            (0..turns).for_each(|_| driver.turn());
+            driver.release(id);
+            // It may have been granted just before.
+            let end = match outcome(&mut driver, id) {
+                Event::Granted(_) => outcome(&mut driver, id),
+                end => end,
+            };
+            match end {
+                Event::Released(..) => {}
+                Event::Refused(_, refusal) => assert_eq!(refusal.why, Why::Cancelled),
+                other => panic!("{other:?}"),
+            }
+            turn_until(&mut driver, "nothing is owed", |driver| !driver.owes());
+            assert_eq!(held_on(&servers, "job"), 0, "warm {warm}, {turns} turns");
+        }
+    }
+}
+
+#[test]
+fn a_driver_is_dropped_after_any_number_of_turns() {
+    let servers = servers(3);
+    for turns in 0..16 {
+        let mut driver = driver_of(patient(servers.iter().map(Server::address)));
+        driver.acquire(&patiently(b"job")).unwrap();
+        (0..turns).for_each(|_| driver.turn());
+        drop(driver);
+        // The servers have run what was in the sockets once they have seen their end.
+        eventually("our connections are gone", || servers.iter().all(|server| !connected(server)));
+        assert_eq!(held_on(&servers, "job"), 0, "{turns} turns");
+    }
+}
+
+fn connected(server: &Server) -> bool {
+    match server.cmd("CLIENT LIST TYPE normal") {
+        Reply::Bulk(list) => String::from_utf8(list).unwrap().contains(" name=redbolt "),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_waiter_that_gives_up_leaves_the_holder_alone() {
+    let servers = servers(3);
+    let holder = client(&servers);
+    let lock = holder.acquire(patiently(b"job")).unwrap();
+    let mut driver = driver_of(patient(servers.iter().map(Server::address)));
+    let id = driver.acquire(&Ask::new(b"job").wait(Wait::Forever)).unwrap();
+    let asked = || servers.iter().all(|server| crate::support::calls(server, "set") > 3);
+    turn_until(&mut driver, "some attempts", |_| asked());
+    driver.release(id);
+    match outcome(&mut driver, id) {
+        Event::Refused(_, refusal) => assert_eq!(refusal.why, Why::Cancelled),
+        other => panic!("{other:?}"),
+    }
+    turn_until(&mut driver, "nothing is owed", |driver| !driver.owes());
+    assert!(held_on(&servers, "job") >= 2, "the holder's keys");
+    assert!(matches!(lock.release(), Ending::Released(_)));
+}
+
+#[test]
+fn a_lock_cancelled_before_a_stopped_server_leaves_no_key_there() {
+    let servers = servers(1);
+    let mut driver = driver_of(patient(servers.iter().map(Server::address)));
+    let id = held_by(&mut driver, &long(b"first"));
+    driver.release(id);
+    let _ = outcome(&mut driver, id);
+    servers[0].pause();
+    let id = driver.acquire(&long(b"job").wait(Wait::For(LIMIT))).unwrap();
+    (0..3).for_each(|_| driver.turn());
+    driver.release(id);
+    drop(driver);
+    servers[0].resume();
+    eventually("the ask has run", || crate::support::calls(&servers[0], "set") == 2);
+    eventually("and its undo", || !exists(&servers[0], "job"));
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(!exists(&servers[0], "job"));
+}

@@ -1,0 +1,176 @@
+//! The driver as a guest: in a loop that has sockets of its own, and behind one file descriptor.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use redbolt::{Config, Driver, Event};
+use redbolt_proving::{Server, servers};
+
+use crate::support::{
+    LIMIT, builder, driver_of, held_by, held_on, long, outcome, patiently, turn_until,
+};
+
+/// A host with a socket to itself in the same loop, its token right behind the driver's.
+struct Host {
+    poll: Poll,
+    events: Events,
+    driver: Driver,
+    socket: TcpStream,
+    token: Token,
+    heard: Vec<u8>,
+}
+
+impl Host {
+    fn new(config: Config, socket: std::net::TcpStream) -> Self {
+        let poll = Poll::new().unwrap();
+        let tokens = FIRST..FIRST + Driver::tokens_needed(&config);
+        let token = Token(tokens.end);
+        let driver = Driver::in_registry(config, poll.registry(), tokens).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let mut socket = TcpStream::from_std(socket);
+        poll.registry().register(&mut socket, token, Interest::READABLE).unwrap();
+        // Few events at a time, so that a turn often sees only some of them.
+        let events = Events::with_capacity(2);
+        Self { poll, events, driver, socket, token, heard: Vec::new() }
+    }
+
+    /// One round of the loop, as a host writes it.
+    fn round(&mut self) {
+        let patience = Duration::from_millis(50);
+        let span = self.driver.deadline().map_or(patience, |deadline| deadline.min(patience));
+        self.poll.poll(&mut self.events, Some(span)).unwrap();
+        for event in &self.events {
+            let guests = self.driver.on_event(event);
+            assert_eq!(guests, event.token() != self.token, "{event:?}");
+            if !guests {
+                let mut bytes = [0; 64];
+                while let Ok(length @ 1..) = self.socket.read(&mut bytes) {
+                    self.heard.extend_from_slice(&bytes[..length]);
+                }
+            }
+        }
+        self.driver.turn();
+    }
+
+    fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
+        let until = Instant::now() + LIMIT;
+        while !holds(self) {
+            assert!(Instant::now() < until, "still not: {what}");
+            self.round();
+        }
+    }
+}
+
+#[test]
+fn in_a_loop_that_has_sockets_of_its_own() {
+    let servers = servers(3);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut peer = listener.accept().unwrap().0;
+    let mut host = Host::new(builder(&servers).build().unwrap(), socket);
+
+    for round in 1..=20 {
+        peer.write_all(b"host").unwrap();
+        let id = host.driver.acquire(&patiently(b"job")).unwrap();
+        host.until("granted", |host| next_is(host, Event::Granted(id)));
+        assert!(host.driver.remaining(id) > Duration::from_secs(10));
+        host.driver.extend(id, Duration::from_secs(25)).unwrap();
+        host.until("extended", |host| next_is(host, Event::Extended(id)));
+        host.driver.release(id);
+        host.until("released", |host| {
+            std::iter::from_fn(|| host.driver.poll_event())
+                .any(|event| matches!(event, Event::Released(of, _) if of == id))
+        });
+        host.until("the host's own bytes", |host| host.heard.len() == round * 4);
+    }
+    host.until("nothing is owed", |host| !host.driver.owes());
+    assert_eq!(held_on(&servers, "job"), 0);
+    assert_eq!(host.heard, b"host".repeat(20));
+}
+
+fn next_is(host: &mut Host, expected: Event) -> bool {
+    std::iter::from_fn(|| host.driver.poll_event()).any(|event| event == expected)
+}
+
+#[test]
+fn servers_that_come_and_go_under_a_host() {
+    let mut servers = servers(3);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut host = Host::new(builder(&servers).build().unwrap(), socket);
+    for round in 0..6 {
+        let id = host.driver.acquire(&patiently(b"job")).unwrap();
+        host.until("granted", |host| next_is(host, Event::Granted(id)));
+        servers[round % 3].restart();
+        host.driver.release(id);
+        // An undo is owed for longer where its ask may have been in a connection that died.
+        host.until("nothing is held", |_| held_on(&servers, "job") == 0);
+    }
+    host.until("all are ready", |host| host.driver.nodes().ready() == 3);
+}
+
+#[test]
+fn behind_one_file_descriptor() {
+    let servers = servers(3);
+    let mut driver = driver_of(builder(&servers));
+    for _ in 0..20 {
+        let id = held_by(&mut driver, &patiently(b"job"));
+        driver.release(id);
+        assert!(matches!(outcome(&mut driver, id), Event::Released(..)));
+    }
+    turn_until(&mut driver, "nothing is owed", |driver| !driver.owes());
+    assert_eq!(held_on(&servers, "job"), 0);
+}
+
+/// Nothing but the descriptor wakes this host up, so nothing may be left in the driver.
+#[test]
+fn readiness_and_deadline_are_all_that_a_host_needs() {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    let servers = servers(3);
+    let mut driver = driver_of(builder(&servers));
+    let id = driver.acquire(&long(b"job")).unwrap();
+    let until = Instant::now() + LIMIT;
+    while driver.remaining(id).is_zero() {
+        assert!(Instant::now() < until);
+        let span = driver.deadline().map(|deadline| Timespec {
+            tv_sec: deadline.as_secs() as _,
+            tv_nsec: deadline.subsec_nanos() as _,
+        });
+        poll(&mut [PollFd::new(&driver, PollFlags::IN)], span.as_ref()).unwrap();
+        driver.turn();
+    }
+    driver.release(id);
+    turn_until(&mut driver, "nothing is owed", |driver| !driver.owes());
+}
+
+#[test]
+fn several_locks_at_once() {
+    let servers = servers(3);
+    let mut driver = driver_of(builder(&servers));
+    let names: Vec<String> = (0..50).map(|at| format!("job{at}")).collect();
+    let ids: Vec<_> =
+        names.iter().map(|name| driver.acquire(&patiently(name.as_bytes())).unwrap()).collect();
+    turn_until(&mut driver, "all are held", |driver| {
+        while driver.poll_event().is_some() {}
+        ids.iter().all(|&id| !driver.remaining(id).is_zero())
+    });
+    assert!(names.iter().all(|name| held_on(&servers, name) >= 2));
+    ids.iter().for_each(|&id| driver.release(id));
+    turn_until(&mut driver, "nothing is owed", |driver| !driver.owes());
+    assert!(names.iter().all(|name| held_on(&servers, name) == 0));
+}
+
+#[test]
+fn too_few_tokens_are_refused() {
+    let server = Server::start();
+    let config = builder(std::slice::from_ref(&server)).build().unwrap();
+    let poll = Poll::new().unwrap();
+    let error = Driver::in_registry(config, poll.registry(), 5..6).unwrap_err();
+    assert_eq!(error.to_string(), "1 tokens given, 3 needed");
+}
+
+const FIRST: usize = 1_000;

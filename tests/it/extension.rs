@@ -1,0 +1,129 @@
+//! Keeping a lock: it gets longer or stays as it is, and a lost one stays lost.
+
+use std::time::Duration;
+
+use redbolt::{Ending, ExtendError, InputError, LossCause};
+use redbolt_proving::{Reply, servers};
+
+use crate::support::{builder, client, client_of, eventually, held_on, long, patiently, pttl};
+
+#[test]
+fn a_ttl_never_gets_shorter() {
+    let servers = servers(3);
+    let client = client(&servers);
+    let mut lock = client.acquire(patiently(b"job").and(b"other")).unwrap();
+    eventually("all nodes grant", || held_on(&servers, "other") == 3);
+    for ttl in [1, 29, 2, 25] {
+        lock.extend(Duration::from_secs(ttl)).unwrap();
+        assert!(lock.remaining() > Duration::from_secs(10), "{:?}", lock.remaining());
+        for (server, key) in servers.iter().flat_map(|server| [(server, "job"), (server, "other")])
+        {
+            let left = pttl(server, key);
+            assert!((10_000..=30_000).contains(&left), "{ttl}: {left} ms of {key}");
+        }
+    }
+}
+
+#[test]
+fn an_extension_counts_from_its_own_beginning() {
+    let servers = servers(3);
+    let client = client(&servers);
+    let mut lock = client.acquire(patiently(b"job").ttl(Duration::from_secs(10))).unwrap();
+    assert!(lock.remaining() <= Duration::from_secs(10));
+    lock.extend(Duration::from_secs(30)).unwrap();
+    // 1 % of drift and 2 ms are not promised.
+    assert!(lock.remaining() <= Duration::from_millis(29_698));
+    assert!(lock.remaining() > Duration::from_secs(20));
+    eventually("all nodes extended", || servers.iter().all(|server| pttl(server, "job") > 20_000));
+}
+
+#[test]
+fn a_lock_whose_keys_are_gone_is_lost_and_not_revived() {
+    for n in [1, 3, 5] {
+        let servers = servers(n);
+        let client = client(&servers);
+        let mut lock = client.acquire(patiently(b"job")).unwrap();
+        eventually("all nodes grant", || held_on(&servers, "job") == n);
+        for server in &servers[..n / 2 + 1] {
+            assert_eq!(server.cmd("DEL job"), Reply::Int(1));
+        }
+        let error = lock.extend(Duration::from_secs(20)).unwrap_err();
+        assert!(matches!(error, ExtendError::Lost(LossCause::Gone)), "{error}");
+        assert_eq!(error.to_string(), "the lock is lost: its key is gone on too many nodes");
+        assert!(!lock.is_valid());
+        assert_eq!(held_on(&servers[..n / 2 + 1], "job"), 0, "not revived");
+        let again = lock.extend(Duration::from_secs(20)).unwrap_err();
+        assert!(matches!(again, ExtendError::Lost(_)), "{again}");
+        assert_eq!(lock.release(), Ending::Lost(LossCause::Gone));
+        eventually("what was left is undone", || {
+            let _ = client.warm_up(Duration::ZERO);
+            held_on(&servers, "job") == 0
+        });
+    }
+}
+
+#[test]
+fn a_lock_taken_by_another_is_lost_and_the_other_keeps_it() {
+    let servers = servers(3);
+    let client = client(&servers);
+    let mut lock = client.acquire(patiently(b"job")).unwrap();
+    eventually("all nodes grant", || held_on(&servers, "job") == 3);
+    for server in &servers {
+        server.cmd("SET job stranger PX 30000");
+    }
+    assert!(matches!(lock.extend(Duration::from_secs(20)), Err(ExtendError::Lost(_))));
+    assert!(matches!(lock.release(), Ending::Lost(_)));
+    drop(client);
+    for server in &servers {
+        assert_eq!(server.cmd("GET job"), Reply::Bulk(b"stranger".to_vec()));
+    }
+}
+
+#[test]
+fn a_minority_without_the_key_changes_nothing() {
+    let servers = servers(5);
+    let client = client(&servers);
+    let mut lock = client.acquire(patiently(b"job")).unwrap();
+    eventually("all nodes grant", || held_on(&servers, "job") == 5);
+    servers[..2].iter().for_each(|server| drop(server.cmd("DEL job")));
+    lock.extend(Duration::from_secs(25)).unwrap();
+    assert_eq!(held_on(&servers, "job"), 3, "nothing is set again");
+    assert!(matches!(lock.release(), Ending::Released(_)));
+}
+
+#[test]
+fn a_lock_that_nobody_extends_ends_by_itself() {
+    let servers = servers(3);
+    let client = client(&servers);
+    let mut lock = client.acquire(patiently(b"job").ttl(Duration::from_millis(400))).unwrap();
+    eventually("its end", || !lock.is_valid());
+    assert_eq!(lock.remaining(), Duration::ZERO);
+    let error = lock.extend(Duration::from_secs(20)).unwrap_err();
+    assert!(matches!(error, ExtendError::Lost(LossCause::Expired)), "{error}");
+    assert_eq!(lock.release(), Ending::Lost(LossCause::Expired));
+    eventually("the keys end too", || held_on(&servers, "job") == 0);
+    let _ = client.acquire(patiently(b"job")).unwrap();
+}
+
+#[test]
+fn what_cannot_be_is_refused_at_the_door() {
+    let servers = servers(1);
+    let client = client_of(builder(&servers).max_hold(Some(Duration::from_secs(40))));
+    let mut lock = client.acquire(patiently(b"job")).unwrap();
+    let mut refused = |ttl| match lock.extend(ttl) {
+        Err(ExtendError::Input(error)) => error,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused(Duration::ZERO), InputError::TtlZero);
+    assert!(matches!(refused(Duration::from_secs(31)), InputError::TtlAboveMaximum { .. }));
+    assert!(matches!(refused(Duration::from_millis(1)), InputError::TtlBelowDrift { .. }));
+    assert!(lock.is_valid());
+    drop(lock);
+
+    let client = client_of(builder(&servers).max_hold(Some(Duration::from_secs(10))));
+    let mut lock = client.acquire(long(b"other")).unwrap();
+    match lock.extend(Duration::from_secs(20)) {
+        Err(ExtendError::Input(InputError::HeldTooLong { .. })) => {}
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,120 @@
+//! Looking at nodes and locks without taking part.
+
+use std::time::Duration;
+
+use redbolt::{InspectionVerdict, KeyState, NodeState};
+use redbolt_proving::{Act, Impostor, Server, servers};
+
+use crate::support::{
+    builder, calls, client, client_of, eventually, held_on, patient, patiently, pttl,
+};
+
+/// Every command that could change something.
+const WRITES: [&str; 7] = ["set", "del", "eval", "evalsha", "pexpire", "expire", "getset"];
+
+fn writes(servers: &[Server]) -> u64 {
+    servers.iter().flat_map(|server| WRITES.map(|command| calls(server, command))).sum()
+}
+
+#[test]
+fn it_shows_who_holds_a_lock_and_for_how_long() {
+    let servers = servers(3);
+    let holder = client_of(builder(&servers).label(b"web-1:77"));
+    let lock = holder.acquire(patiently(b"job")).unwrap();
+    eventually("all nodes grant", || held_on(&servers, "job") == 3);
+    let onlooker = client(&servers);
+    let inspection = onlooker.inspect(b"job").unwrap();
+    match &inspection.verdict {
+        InspectionVerdict::Held(holder) => {
+            assert_eq!(holder.label.as_deref(), Some("web-1:77"));
+            assert_eq!(holder.to_string(), "web-1:77");
+        }
+        other => panic!("{other:?}"),
+    }
+    for (node, server) in inspection.nodes.iter().zip(&servers) {
+        let Ok(KeyState::Held(holder)) = &node.state else { panic!("{node}") };
+        let remaining = holder.remaining.unwrap().as_millis() as i64;
+        assert!((pttl(server, "job")..=30_000).contains(&remaining), "{remaining}");
+        assert!(node.round_trip.unwrap() > Duration::ZERO);
+        let shown = format!("node {} {}: held by web-1:77 for ", node.number, server.address());
+        assert!(node.to_string().starts_with(&shown), "{node}");
+    }
+    assert!(lock.is_valid());
+    let _ = lock.release();
+    eventually("it is free", || {
+        onlooker.inspect(b"job").unwrap().verdict == InspectionVerdict::Free
+    });
+}
+
+#[test]
+fn it_writes_nothing_and_neither_does_a_warm_up() {
+    let servers = servers(3);
+    let client = client(&servers);
+    let report = client.warm_up(Duration::from_secs(5));
+    assert!(report.has_quorum() && report.ready() == 3, "{report}");
+    assert!(report.nodes.iter().all(|node| node.state == NodeState::Ready));
+    assert_eq!(client.inspect(b"job").unwrap().verdict, InspectionVerdict::Free);
+    servers[0].cmd("RPUSH list 1");
+    let before = writes(&servers);
+    for key in [&b"job"[..], b"list", b"\r\n\0"] {
+        let _ = client.inspect(key).unwrap();
+    }
+    assert_eq!(writes(&servers), before);
+    assert_eq!(before, 0);
+    assert!(client.inspect(b"").is_err());
+}
+
+#[test]
+fn data_of_another_kind_is_a_holder_without_a_name() {
+    let servers = servers(1);
+    servers[0].cmd("RPUSH job 1 2 3");
+    let inspection = client(&servers).inspect(b"job").unwrap();
+    let Ok(KeyState::Held(holder)) = &inspection.nodes[0].state else { panic!("{inspection:?}") };
+    assert_eq!((holder.label.as_ref(), holder.remaining), (None, None));
+    assert!(inspection.nodes[0].to_string().ends_with("without end"));
+}
+
+#[test]
+fn holders_without_a_quorum_are_undecided() {
+    let servers = servers(3);
+    servers[0].cmd("SET job one PX 30000");
+    servers[1].cmd("SET job two PX 30000");
+    let inspection = client(&servers).inspect(b"job").unwrap();
+    assert_eq!(inspection.verdict, InspectionVerdict::Undecided);
+}
+
+/// Nodes that do not answer are shown with their cause and their part of the verdict is open.
+#[test]
+fn those_that_do_not_answer_say_why() {
+    let servers = servers(1);
+    let (dead, web) = (Server::start(), Impostor::start(Act::Http));
+    let refused = dead.address();
+    drop(dead);
+    let addresses = [servers[0].address(), refused.clone(), web.address()];
+    let client = client_of(patient(&addresses));
+    let inspection = client.inspect(b"job").unwrap();
+    assert_eq!(inspection.verdict, InspectionVerdict::Undecided);
+    assert_eq!(inspection.nodes[0].state, Ok(KeyState::Free));
+    let shown = inspection.nodes[1].to_string();
+    assert_eq!(shown, format!("node 2 {refused}: connection refused"));
+    let shown = inspection.nodes[2].to_string();
+    assert!(shown.contains("not a Redis server"), "{shown}");
+
+    let report = client.warm_up(Duration::from_secs(5));
+    assert!(!report.has_quorum());
+    assert_eq!(report.ready(), 1, "{report}");
+    let start = format!("1 of 3 ready, 2 needed; node 1 {}: ready; node 2 ", addresses[0]);
+    assert!(report.to_string().starts_with(&start), "{report}");
+}
+
+#[test]
+fn a_silent_node_does_not_hold_the_others_up() {
+    let servers = servers(3);
+    let client = client_of(builder(&servers).connect_within(Duration::from_millis(300)));
+    assert_eq!(client.warm_up(Duration::from_secs(5)).ready(), 3);
+    servers[2].pause();
+    let inspection = client.inspect(b"job").unwrap();
+    assert_eq!(inspection.verdict, InspectionVerdict::Free);
+    assert!(inspection.nodes[2].state.is_err() && inspection.nodes[2].round_trip.is_none());
+    servers[2].resume();
+}

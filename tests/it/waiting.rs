@@ -1,0 +1,109 @@
+//! Waiting for a lock that somebody holds.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redbolt::{Ask, Ending, Wait, Why};
+use redbolt_proving::{Reply, Server, servers};
+
+use crate::support::{client, held_on, long, patiently, refusal};
+
+#[test]
+fn a_release_lets_the_next_one_in() {
+    let servers = servers(3);
+    let holder = client(&servers);
+    let lock = holder.acquire(patiently(b"job")).unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let waiter = client(&servers);
+            let lock = waiter.acquire(patiently(b"job")).unwrap();
+            assert!(matches!(lock.release(), Ending::Released(_)));
+        });
+        thread::sleep(Duration::from_millis(150));
+        assert!(!waiter.is_finished(), "granted while another held it");
+        assert!(matches!(lock.release(), Ending::Released(_)));
+        waiter.join().unwrap();
+    });
+}
+
+#[test]
+fn an_expiry_lets_the_next_one_in() {
+    let servers = servers(3);
+    for server in &servers {
+        assert_eq!(server.cmd("SET job dead PX 700 NX"), Reply::Status("OK".into()));
+    }
+    let began = Instant::now();
+    let client = client(&servers);
+    let lock = client.acquire(patiently(b"job")).unwrap();
+    assert!(began.elapsed() > Duration::from_millis(600), "{:?}", began.elapsed());
+    assert!(lock.is_valid());
+}
+
+#[test]
+fn a_foreign_key_without_a_ttl_stays_in_the_way() {
+    let servers = servers(3);
+    servers[..2].iter().for_each(|server| drop(server.cmd("SET job theirs")));
+    let client = client(&servers);
+    for ask in [Ask::new(b"job"), Ask::new(b"job").and(b"free")] {
+        let span = Duration::from_millis(400);
+        let began = Instant::now();
+        let report = refusal(client.acquire(ask.wait(Wait::For(span))));
+        assert!(began.elapsed() >= span, "{:?}", began.elapsed());
+        assert_eq!(report.why(), Why::OutOfTime, "{report}");
+        assert!(report.is_contended(), "{report}");
+        assert_eq!(report.remaining(), None, "nobody knows when it ends");
+        assert!(report.to_string().starts_with("out of time, held by another"), "{report}");
+    }
+    for server in &servers[..2] {
+        assert_eq!(server.cmd("GET job"), Reply::Bulk(b"theirs".to_vec()));
+        assert_eq!(server.cmd("PTTL job"), Reply::Int(-1));
+    }
+    assert_eq!(held_on(&servers, "free") + held_on(&servers[2..], "job"), 0);
+}
+
+#[test]
+fn out_of_time_says_how_long_it_would_have_been() {
+    let servers = servers(3);
+    let holder = client(&servers);
+    let lock = holder.acquire(patiently(b"job")).unwrap();
+    let waiter = client(&servers);
+    let report = refusal(waiter.acquire(long(b"job").wait(Wait::For(Duration::from_millis(500)))));
+    assert_eq!(report.why(), Why::OutOfTime, "{report}");
+    assert!(report.is_contended(), "{report}");
+    let remaining = report.remaining().expect("whoever waits asks for it");
+    assert!((20..=30).contains(&remaining.as_secs()), "{remaining:?}");
+    assert!(lock.is_valid(), "the waiter's undos are not the holder's");
+}
+
+#[test]
+fn one_attempt_is_one_attempt() {
+    let servers = servers(1);
+    let holder = client(&servers);
+    let _lock = holder.acquire(patiently(b"job")).unwrap();
+    let other = client(&servers);
+    let sets = || crate::support::calls(&servers[0], "set");
+    let before = sets();
+    for ask in [long(b"job").wait(Wait::Try), long(b"job").wait(Wait::For(Duration::ZERO))] {
+        let report = refusal(other.acquire(ask));
+        assert_eq!(report.why(), Why::Contended, "{report}");
+    }
+    assert_eq!(sets() - before, 2);
+}
+
+#[test]
+fn many_waiters_all_get_their_turn() {
+    let servers = servers(3);
+    let work = |servers: &[Server]| {
+        let client = client(servers);
+        for _ in 0..10 {
+            let held = client.with(patiently(b"job"), |guard| guard.is_valid());
+            assert!(held.unwrap().value);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| work(&servers));
+        }
+    });
+    assert_eq!(held_on(&servers, "job"), 0);
+}
