@@ -66,9 +66,9 @@ impl Core {
             return lock.votes.cast(node_id, Vote::Fail(cause));
         }
         claim.lives_until(now.boot + lock.extend_ttl);
-        let by_text = claim.recipe.extend.goes_by_text(node.loaded);
+        let by_digest = claim.recipe.extend.goes_by_digest(node.loaded);
         let (loaded, digests) = (&mut node.loaded, &self.digests);
-        let request = Request::Extend { claim: claim_id, round: lock.round, by_text };
+        let request = Request::Extend { claim: claim_id, round: lock.round, by_digest };
         node.pipeline.push(request, now.boot, |out| {
             let args = claim.arguments(Some(lock.extend_ttl));
             claim.recipe.extend.encode(out, &args, loaded, digests);
