@@ -16,18 +16,18 @@ use super::script::Loaded;
 use super::time::Nanos;
 use super::vote::Cause;
 
-/// A request, as far as its answer has to be understood. `by_text`: a script went as its text, so
-/// that a node which says `NOSCRIPT` is not sent it once more.
+/// A request, as far as its answer has to be understood. `by_digest`: it went as a script's
+/// digest, so that the text can follow if the node says `NOSCRIPT`; to anything else that is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Ask {
         claim: ClaimId,
-        by_text: bool,
+        by_digest: bool,
     },
     Extend {
         claim: ClaimId,
         round: u32,
-        by_text: bool,
+        by_digest: bool,
     },
     Greet(Step),
     Kill,
@@ -38,7 +38,7 @@ pub(super) enum Request {
     },
     Undo {
         claim: ClaimId,
-        by_text: bool,
+        by_digest: bool,
     },
     ViewTtl(ViewId),
     ViewValue(ViewId),

@@ -84,9 +84,9 @@ impl Command {
         }
     }
 
-    /// Whether the command would now be sent as a script's text.
-    pub(super) fn goes_by_text(self, loaded: Loaded) -> bool {
-        matches!(self, Self::Run(script) if !loaded.contains(script))
+    /// Whether the command would now be sent as a script's digest.
+    pub(super) fn goes_by_digest(self, loaded: Loaded) -> bool {
+        matches!(self, Self::Run(script) if loaded.contains(script))
     }
 
     /// What the answer to an ask means; `None` if it is no answer to it.
@@ -125,10 +125,10 @@ pub(super) enum Count {
 }
 
 impl Count {
-    /// `NOSCRIPT` to a script's text is a server's error like any other.
-    pub(super) fn after_text(self, by_text: bool) -> Self {
+    /// `NOSCRIPT` to anything but a digest is a server's error like any other.
+    pub(super) fn to_request(self, by_digest: bool) -> Self {
         match self {
-            Self::NoScript if by_text => Self::Fail(Cause::ServerError),
+            Self::NoScript if !by_digest => Self::Fail(Cause::ServerError),
             other => other,
         }
     }

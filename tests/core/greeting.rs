@@ -62,7 +62,8 @@ fn the_first_ask_waits_for_auth_and_select_until_they_are_proven() {
 
 #[test]
 fn behind_a_wrong_password_or_database_nothing_is_asked() {
-    let table: [(&str, fn(&mut World), Cause); 2] = [
+    type Spoil = fn(&mut World);
+    let table: [(&str, Spoil, Cause); 2] = [
         (
             "password",
             |world| world.servers[0].store.require_password("changed"),
@@ -125,7 +126,8 @@ fn spoil(world: &mut World, node: usize, section: &'static [u8], reply: Option<V
 
 #[test]
 fn those_that_are_no_voters_are_named() {
-    let table: [(&[u8], Option<Vec<u8>>, Cause); 9] = [
+    type Answer = Option<Vec<u8>>;
+    let table: [(&[u8], Answer, Cause); 9] = [
         (b"replication", bulk("role:slave\r\n"), Cause::Replica),
         (b"replication", bulk("# nothing\r\n"), Cause::UnexpectedReply),
         (

@@ -10,6 +10,7 @@ mod greeting;
 mod holding;
 mod links;
 mod owed;
+mod random;
 mod scripts;
 mod waiting;
 mod world;

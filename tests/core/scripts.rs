@@ -102,8 +102,12 @@ fn a_node_that_never_knows_a_script_is_asked_with_pauses() {
     let mut world = World::new(1).warm();
     world.servers[0].delay = ms(1).as_nanos() as u64;
     world.answer(0, |args| args[0].starts_with(b"EVAL").then(|| error("NOSCRIPT none")).flatten());
+    let many = Ask::new(b"a").and(b"b");
+    let refused = world.acquire(0, &many, &[b"a", b"b"]);
     let id = world.lock(b"job", secs(10));
     world.run(ms(10));
+    assert!(matches!(world.outcomes(refused)[..], [Event::Refused(..)]), "at once");
+    world.log.clear();
     world.extend(id, secs(10));
     world.run(ms(100));
     let extensions = world.count("extend") + world.count("extend sha");
@@ -111,5 +115,14 @@ fn a_node_that_never_knows_a_script_is_asked_with_pauses() {
     world.release(id);
     world.run(secs(5));
     let undos = world.count("undo") + world.count("undo sha");
-    assert!((5..30).contains(&undos), "{undos} undos in 5 s");
+    assert!((5..60).contains(&undos), "{undos} undos of two attempts in 5 s");
+}
+
+#[test]
+fn an_ask_that_is_no_script_is_not_sent_again() {
+    let mut world = World::new(1).warm();
+    world.answer(0, |args| (args[0] == b"SET").then(|| error("NOSCRIPT what")).flatten());
+    let id = world.lock(b"job", secs(10));
+    assert!(matches!(world.outcomes(id)[..], [Event::Refused(..)]));
+    assert_eq!(world.ran(0), ["ask", "undo"]);
 }

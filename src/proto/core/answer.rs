@@ -69,11 +69,11 @@ impl Core {
         now: Now,
     ) -> Result<(), Mistyped> {
         match due.request {
-            Request::Ask { claim, by_text } => {
-                self.ask_answered(id, claim, by_text, token, now)?;
+            Request::Ask { claim, by_digest } => {
+                self.ask_answered(id, claim, by_digest, token, now)?;
             }
-            Request::Extend { claim, round, by_text } => {
-                let answer = count(token).ok_or(Mistyped)?.after_text(by_text);
+            Request::Extend { claim, round, by_digest } => {
+                let answer = count(token).ok_or(Mistyped)?.to_request(by_digest);
                 self.extension_answered(id, claim, round, answer, now);
             }
             Request::Greet(step) => self.greet(id, step, token, now)?,
@@ -87,8 +87,8 @@ impl Core {
                 Token::Error(_) => {}
                 _ => return Err(Mistyped),
             },
-            Request::Undo { claim, by_text } => {
-                let answer = count(token).ok_or(Mistyped)?.after_text(by_text);
+            Request::Undo { claim, by_digest } => {
+                let answer = count(token).ok_or(Mistyped)?.to_request(by_digest);
                 self.forget_scripts_on(id, answer);
                 self.undo_answered(id, claim, answer, now);
             }
@@ -115,7 +115,7 @@ impl Core {
         &mut self,
         id: NodeId,
         claim_id: ClaimId,
-        by_text: bool,
+        by_digest: bool,
         token: Token<'_>,
         now: Now,
     ) -> Result<(), Mistyped> {
@@ -127,7 +127,7 @@ impl Core {
         let vote = match claim.recipe.ask.vote(token).ok_or(Mistyped)? {
             Answer::NoScript => {
                 self.node_mut(id).loaded.forget_all();
-                if !by_text && self.is_asking(claim_id) && self.node(id).link.takes_asks() {
+                if by_digest && self.is_asking(claim_id) && self.node(id).link.takes_asks() {
                     self.send_ask(id, claim_id, now);
                     return Ok(());
                 }

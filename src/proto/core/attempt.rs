@@ -98,9 +98,9 @@ impl Core {
         claim.seen.insert(node_id);
         claim.lives_until(now.boot + claim.ttl);
         let node = &mut self.nodes[node_id.index()];
-        let by_text = claim.recipe.ask.goes_by_text(node.loaded);
+        let by_digest = claim.recipe.ask.goes_by_digest(node.loaded);
         let (loaded, digests) = (&mut node.loaded, &self.digests);
-        node.pipeline.push(Request::Ask { claim: id, by_text }, now.boot, |out| {
+        node.pipeline.push(Request::Ask { claim: id, by_digest }, now.boot, |out| {
             claim.recipe.ask.encode(out, &claim.arguments(Some(claim.ttl)), loaded, digests);
         });
         self.arm(now.boot + self.config.settings.dead_after);

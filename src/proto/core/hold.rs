@@ -128,9 +128,9 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let node = &mut self.nodes[node_id.index()];
         claim.lives_until(now.boot + lock.extend_ttl);
-        let by_text = claim.recipe.extend.goes_by_text(node.loaded);
+        let by_digest = claim.recipe.extend.goes_by_digest(node.loaded);
         let (loaded, digests) = (&mut node.loaded, &self.digests);
-        let request = Request::Extend { claim: claim_id, round: lock.round, by_text };
+        let request = Request::Extend { claim: claim_id, round: lock.round, by_digest };
         node.pipeline.push(request, now.boot, |out| {
             let args = claim.arguments(Some(lock.extend_ttl));
             claim.recipe.extend.encode(out, &args, loaded, digests);

@@ -66,9 +66,9 @@ impl Core {
             return;
         }
         claim.undoing.insert(node_id);
-        let by_text = claim.recipe.undo.goes_by_text(node.loaded);
+        let by_digest = claim.recipe.undo.goes_by_digest(node.loaded);
         let (loaded, digests) = (&mut node.loaded, &self.digests);
-        node.pipeline.push(Request::Undo { claim: id, by_text }, now.boot, |out| {
+        node.pipeline.push(Request::Undo { claim: id, by_digest }, now.boot, |out| {
             claim.recipe.undo.encode(out, &claim.arguments(None), loaded, digests);
         });
         self.arm(now.boot + self.config.settings.dead_after);

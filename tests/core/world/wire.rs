@@ -68,7 +68,8 @@ impl Stream {
     }
 
     pub(crate) fn arrived(&mut self, now: u64) -> Option<Vec<u8>> {
-        self.0.pop_front_if(|&mut (at, _)| at <= now).map(|(_, bytes)| bytes)
+        self.next_at().filter(|&at| at <= now)?;
+        self.0.pop_front().map(|(_, bytes)| bytes)
     }
 
     /// Puts back what was not taken.

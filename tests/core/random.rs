@@ -1,0 +1,484 @@
+//! Random histories: clients, faults and bytes in any order. Each failure is shown shrunk, and
+//! replays from its seed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use redbolt::proto::{
+    Ask, Cause, Config, Core, Event, LinkId, LockId, Nanos, NodeSettings, Now, Settings, Wait,
+};
+use redbolt_node::Memory;
+
+use crate::world::{Accept, Ran, World, Written, error, lock_of, ms, secs};
+
+const NODES: usize = 3;
+const CLIENTS: usize = 3;
+const KEYS: [&[u8]; 2] = [b"job", b"other"];
+const LONG: Duration = secs(30);
+
+#[derive(Clone, Debug)]
+enum Step {
+    Acquire { client: usize, keys: usize, long: bool, wait: u64 },
+    Answer { node: usize, error: usize },
+    Cut { client: usize, node: usize, written: Written },
+    Delay { node: usize, micros: u64 },
+    Extend { client: usize, which: usize, long: bool },
+    ForgetScripts { node: usize },
+    HangUp { node: usize },
+    Inspect { client: usize },
+    Mute { node: usize },
+    Nonsense { client: usize, node: usize },
+    Pause { node: usize },
+    Release { client: usize, which: usize },
+    Restart { node: usize },
+    Run { millis: u64 },
+    Silence { node: usize },
+    Stop { node: usize },
+    Wall { seconds: i64 },
+    Well { node: usize },
+    Window { node: usize, bytes: usize },
+}
+
+const ERRORS: [&str; 5] =
+    ["LOADING wait", "MISCONF disk", "READONLY replica", "NOSCRIPT none", "OOM full"];
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let (client, node) = (0..CLIENTS, 0..NODES);
+    let written = prop_oneof![Just(Written::Runs), Just(Written::Haunts), Just(Written::Vanishes)];
+    let both = (client.clone(), node.clone());
+    let step = prop_oneof![
+        8 => (client.clone(), 1..=3usize, prop::bool::weighted(0.7), 0..4u64).prop_map(
+            |(client, keys, long, wait)| Step::Acquire { client, keys, long, wait }
+        ),
+        8 => (0..400u64).prop_map(|millis| Step::Run { millis }),
+        5 => (client.clone(), 0..4usize).prop_map(|(client, which)| Step::Release { client, which }),
+        3 => (client.clone(), 0..4usize, any::<bool>())
+            .prop_map(|(client, which, long)| Step::Extend { client, which, long }),
+        3 => (both.clone(), written)
+            .prop_map(|((client, node), written)| Step::Cut { client, node, written }),
+        3 => node.clone().prop_map(|node| Step::Well { node }),
+        2 => node.clone().prop_map(|node| Step::Pause { node }),
+        2 => (node.clone(), 0..ERRORS.len()).prop_map(|(node, error)| Step::Answer { node, error }),
+        2 => (node.clone(), 0..60_000u64).prop_map(|(node, micros)| Step::Delay { node, micros }),
+        1 => (node.clone(), 0..300usize).prop_map(|(node, bytes)| Step::Window { node, bytes }),
+        1 => node.clone().prop_map(|node| Step::ForgetScripts { node }),
+        1 => node.clone().prop_map(|node| Step::HangUp { node }),
+        1 => client.prop_map(|client| Step::Inspect { client }),
+        1 => both.prop_map(|(client, node)| Step::Nonsense { client, node }),
+        1 => node.clone().prop_map(|node| Step::Mute { node }),
+        1 => node.clone().prop_map(|node| Step::Restart { node }),
+        1 => node.clone().prop_map(|node| Step::Silence { node }),
+        1 => node.prop_map(|node| Step::Stop { node }),
+        1 => (-5..5i64).prop_map(|seconds| Step::Wall { seconds }),
+    ];
+    prop::collection::vec(step, 1..40)
+}
+
+fn world(seed: u64, chunk: usize) -> World {
+    let mut world = World::with(NODES, CLIENTS, |_| {});
+    if chunk > 0 {
+        world.cut_bytes(chunk, seed);
+    }
+    world
+}
+
+fn apply(world: &mut World, step: &Step) {
+    match *step {
+        Step::Acquire { client, keys, long, wait } => acquire(world, client, keys, long, wait),
+        Step::Answer { node, error: at } => {
+            world.answer(node, move |args| {
+                let is_lock = args[0] == b"SET" || args[0].starts_with(b"EVAL");
+                is_lock.then(|| error(ERRORS[at])).flatten()
+            });
+        }
+        Step::Cut { client, node, written } => world.cut(client, node, written),
+        Step::Delay { node, micros } => world.servers[node].delay = micros * 1_000,
+        Step::Extend { client, which, long } => {
+            if let Some(id) = lock_at(world, client, which) {
+                let now = world.now();
+                let _ =
+                    world.clients[client].core.extend(id, if long { LONG } else { ms(300) }, now);
+            }
+        }
+        Step::ForgetScripts { node } => {
+            let now = world.server_now();
+            world.servers[node].observe(&[b"SCRIPT", b"FLUSH"], now);
+        }
+        Step::HangUp { node } => world.hang_up(node),
+        Step::Inspect { client } => {
+            let now = world.now();
+            world.clients[client].core.inspect(KEYS[0], now).unwrap();
+        }
+        Step::Mute { node } => {
+            // Deaf as well, but connections are accepted.
+            world.servers[node].paused = true;
+            world.servers[node].accept = Accept::Yes;
+        }
+        Step::Nonsense { client, node } => world.say(client, node, b"\0"),
+        Step::Pause { node } => world.pause(node),
+        Step::Release { client, which } => {
+            if let Some(id) = lock_at(world, client, which) {
+                let now = world.now();
+                world.clients[client].core.release(id, now);
+            }
+        }
+        Step::Restart { node } => {
+            world.stop(node);
+            world.start(node, Memory::Kept);
+        }
+        Step::Run { millis } => world.run(ms(millis)),
+        Step::Silence { node } => world.servers[node].accept = Accept::Silent,
+        Step::Stop { node } => world.stop(node),
+        Step::Wall { seconds } => world.wall_ahead += seconds * 1_000_000_000,
+        Step::Well { node } => heal(world, node),
+        Step::Window { node, bytes } => world.servers[node].window = bytes,
+    }
+    world.flow();
+}
+
+fn acquire(world: &mut World, client: usize, keys: usize, long: bool, wait: u64) {
+    let keys: Vec<&[u8]> = KEYS.iter().copied().take(2).skip(keys / 3).take(1 + keys % 2).collect();
+    let ttl = if long { LONG } else { ms(300) };
+    let wait = match wait {
+        0 => Wait::Forever,
+        1 => Wait::For(ms(700)),
+        _ => Wait::Try,
+    };
+    let ask = keys[1..].iter().fold(Ask::new(keys[0]), |ask, key| ask.and(key));
+    world.acquire(client, &ask.ttl(ttl).wait(wait), &keys);
+}
+
+fn lock_at(world: &World, client: usize, which: usize) -> Option<LockId> {
+    let locks = &world.clients[client].locks;
+    Some(locks.get(locks.len().checked_sub(1 + which)?)?.id)
+}
+
+fn heal(world: &mut World, node: usize) {
+    if world.servers[node].accept == Accept::No {
+        world.start(node, Memory::Kept);
+    }
+    let server = &mut world.servers[node];
+    server.accept = Accept::Yes;
+    server.answer = None;
+    server.window = usize::MAX;
+    server.delay = 0;
+    world.resume(node);
+}
+
+/// Everybody lets go, every node is well, and time enough passes for all that is owed.
+fn quiesce(world: &mut World) {
+    for node in 0..NODES {
+        heal(world, node);
+    }
+    for client in 0..CLIENTS {
+        for which in 0..world.clients[client].locks.len() {
+            let (id, now) = (world.clients[client].locks[which].id, world.now());
+            world.clients[client].core.release(id, now);
+        }
+    }
+    world.run(secs(5));
+}
+
+/// Each lock has ended once; each ask that may have left a key is followed by its undo.
+fn is_settled(world: &World) {
+    for (at, client) in world.clients.iter().enumerate() {
+        for lock in &client.locks {
+            assert_eq!(lock.ended, 1, "client {at}, {:?}", client.outcomes(lock.id));
+        }
+    }
+    let place = |wanted: &dyn Fn(&Ran) -> bool| {
+        let mut last = HashMap::new();
+        for (at, ran) in world.log.iter().enumerate().filter(|(_, ran)| wanted(ran)) {
+            last.insert((ran.node, ran.token().to_vec()), at);
+        }
+        last
+    };
+    let undone = place(&|ran| ran.is_undo());
+    // Of a short TTL there may be nothing left to undo.
+    let asked =
+        place(&|ran| ran.is_ask() && !ran.is_ghost && ran.words.last().unwrap() == b"30000");
+    for (ask, at) in asked {
+        assert!(undone.get(&ask).is_some_and(|&undo| undo > at), "no undo on node {}", ask.0);
+    }
+}
+
+/// No key of ours and nothing to remember.
+fn is_empty(world: &mut World) {
+    for key in KEYS {
+        assert_eq!(world.holders(key), [false; NODES]);
+    }
+    for client in 0..CLIENTS {
+        assert_eq!(world.kept(client), (0, 0));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, max_shrink_iters: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// With nodes that keep their memory: one holder at most at every instant, a quorum behind each
+    /// (both watched by the world), one end for each lock, an undo for each ask, and nothing left.
+    #[test]
+    fn whatever_happens_it_is_safe_and_leaves_nothing(
+        steps in steps(), chunk in 0..40usize, seed: u64,
+    ) {
+        let mut world = world(seed, chunk);
+        for step in &steps {
+            apply(&mut world, step);
+        }
+        quiesce(&mut world);
+        is_settled(&world);
+        world.free_ghosts();
+        world.run(LONG + secs(1));
+        is_empty(&mut world);
+    }
+
+    /// The wall clock and the calls to `timeout` in between decide nothing but leases.
+    #[test]
+    fn calls_in_between_change_nothing(steps in steps()) {
+        let trace = |nagging| {
+            let mut world = world(0, 0);
+            world.nagging = nagging;
+            for step in &steps {
+                apply(&mut world, step);
+            }
+            let ran: Vec<_> = world.log.iter().map(|ran| (ran.at, ran.node, ran.kind())).collect();
+            let told: Vec<_> = world.clients.iter().flat_map(|c| c.events.clone()).collect();
+            (ran, told)
+        };
+        prop_assert_eq!(trace(false), trace(true));
+    }
+
+    /// However late a driver calls, it is safe, ends, and leaves nothing.
+    #[test]
+    fn a_late_driver_is_safe(steps in steps(), late in 1..2_000u64) {
+        let mut world = world(0, 0);
+        world.late = late * 1_000_000;
+        for step in &steps {
+            apply(&mut world, step);
+        }
+        quiesce(&mut world);
+        world.run(secs(10));
+        is_settled(&world);
+        world.free_ghosts();
+        world.run(LONG + secs(5));
+        is_empty(&mut world);
+    }
+}
+
+/// What a driver may call, in any order, with any bytes.
+#[derive(Clone, Debug)]
+enum Call {
+    Acquire { key: u8, many: bool, ttl: u64, wait: bool },
+    Bytes { link: usize, bytes: Vec<u8> },
+    Connected { link: usize },
+    Disconnected { link: usize },
+    Drain,
+    Extend { which: usize, ttl: u64 },
+    Inspect { key: u8 },
+    OpenAll,
+    Release { which: usize },
+    Timeout { millis: u64 },
+    Transmitted { link: usize, part: u8 },
+    Wall { nanos: u64 },
+}
+
+fn replies() -> impl Strategy<Value = Vec<u8>> {
+    let info = format!("role:master\r\nredis_mode:standalone\r\nrun_id:{:040}\r\n", 1);
+    let info = format!("${}\r\n{info}\r\n", info.len()).into_bytes();
+    let other = format!("role:master\r\nrun_id:{:040}\r\n", 2);
+    let other = format!("${}\r\n{other}\r\n", other.len()).into_bytes();
+    let greeting = [&b"+OK\r\n:7\r\n"[..], &info, &info, &info].concat();
+    let other_greeting = [&b"+OK\r\n:8\r\n"[..], &other, &other, &other].concat();
+    let fixed: Vec<&'static [u8]> = vec![
+        b"+OK\r\n",
+        b"$-1\r\n",
+        b":0\r\n",
+        b":1\r\n",
+        b":-2\r\n",
+        b":-1\r\n",
+        b":9223372036854775807\r\n",
+        b"*0\r\n",
+        b"*2\r\n",
+        b"*-1\r\n",
+        b"$0\r\n\r\n",
+        b"-NOSCRIPT x\r\n",
+        b"-READONLY x\r\n",
+        b"-NOAUTH x\r\n",
+        b"-WRONGTYPE x\r\n",
+        b"-LOADING x\r\n",
+        b"-DENIED x\r\n",
+        b"_\r\n",
+        b"+",
+        b"\r\n",
+        b"$40\r\n",
+        b":-9223372036854775808\r\n",
+    ];
+    let one = prop_oneof![
+        6 => prop::sample::select(fixed).prop_map(<[u8]>::to_vec),
+        4 => Just(greeting),
+        2 => Just(other_greeting),
+        1 => prop::collection::vec(any::<u8>(), 0..40),
+    ];
+    prop::collection::vec(one, 1..6).prop_map(|parts| parts.concat())
+}
+
+fn calls() -> impl Strategy<Value = Vec<Call>> {
+    let link = 0..NODES;
+    let call = prop_oneof![
+        4 => (0..3u8, any::<bool>(), 1..40_000u64, any::<bool>())
+            .prop_map(|(key, many, ttl, wait)| Call::Acquire { key, many, ttl, wait }),
+        8 => (link.clone(), replies()).prop_map(|(link, bytes)| Call::Bytes { link, bytes }),
+        4 => link.clone().prop_map(|link| Call::Connected { link }),
+        2 => link.clone().prop_map(|link| Call::Disconnected { link }),
+        3 => Just(Call::Drain),
+        2 => (0..4usize, 0..40_000u64).prop_map(|(which, ttl)| Call::Extend { which, ttl }),
+        1 => (0..3u8).prop_map(|key| Call::Inspect { key }),
+        1 => Just(Call::OpenAll),
+        2 => (0..4usize).prop_map(|which| Call::Release { which }),
+        4 => prop_oneof![0..100u64, 0..5_000u64, Just(u64::MAX / 4_000_000)]
+            .prop_map(|millis| Call::Timeout { millis }),
+        4 => (link, any::<u8>()).prop_map(|(link, part)| Call::Transmitted { link, part }),
+        1 => any::<u64>().prop_map(|nanos| Call::Wall { nanos }),
+    ];
+    prop::collection::vec(call, 1..80)
+}
+
+/// A core in the hands of a driver that does as it likes.
+struct Abused {
+    core: Core,
+    links: Vec<LinkId>,
+    now: Now,
+    locks: Vec<LockId>,
+    ends: HashMap<LockId, u32>,
+    valid: HashMap<LockId, Nanos>,
+}
+
+impl Abused {
+    fn new() -> Self {
+        let nodes = vec![NodeSettings::default(); NODES];
+        let config = Config::new(Settings { nodes, ..Settings::default() }).unwrap();
+        let mut seed = 1u8;
+        let core = Core::new(Arc::new(config), move |bytes| {
+            seed = seed.wrapping_add(1);
+            bytes.fill_with(|| {
+                seed = seed.wrapping_mul(5).wrapping_add(3);
+                seed
+            });
+        });
+        let links = (0..NODES).map(|node| World::new(NODES).link(node)).collect();
+        let (now, locks) = (Now { boot: Nanos(5_000_000_000), wall: Nanos(9_000_000_000) }, vec![]);
+        Self { core, links, now, locks, ends: HashMap::new(), valid: HashMap::new() }
+    }
+
+    fn call(&mut self, call: &Call) {
+        let now = self.now;
+        match call {
+            Call::Acquire { key, many, ttl, wait } => {
+                let (key, more) = ([*key], [*key, 0]);
+                let ask = Ask::new(&key).ttl(ms(*ttl));
+                let ask = if *many { ask.and(&more) } else { ask };
+                let wait = if *wait { Wait::Forever } else { Wait::Try };
+                self.locks.extend(self.core.acquire(&ask.wait(wait), now));
+            }
+            Call::Bytes { link, bytes } => self.receive(*link, bytes),
+            Call::Connected { link } => self.core.connected(self.links[*link], now),
+            Call::Disconnected { link } => {
+                self.core.disconnected(self.links[*link], Cause::ConnectionReset, now);
+            }
+            Call::Drain => self.drain(),
+            Call::Extend { which, ttl } => {
+                if let Some(&id) = self.locks.iter().rev().nth(*which) {
+                    let _ = self.core.extend(id, ms(*ttl), now);
+                }
+            }
+            Call::Inspect { key } => drop(self.core.inspect(&[*key], now)),
+            Call::OpenAll => self.core.open_all(now),
+            Call::Release { which } => {
+                if let Some(&id) = self.locks.iter().rev().nth(*which) {
+                    self.core.release(id, now);
+                }
+            }
+            Call::Timeout { millis } => {
+                self.now.boot = now.boot + ms(*millis);
+                self.core.timeout(self.now);
+                let next = self.core.poll_timeout();
+                assert!(next.is_none_or(|at| at >= self.now.boot), "in the past");
+            }
+            Call::Transmitted { link, part } => {
+                let link = self.links[*link];
+                let unsent = self.core.transmit(link).len();
+                self.core.transmitted(link, unsent * usize::from(*part) / 255);
+            }
+            Call::Wall { nanos } => self.now.wall = Nanos(*nanos),
+        }
+        self.look();
+    }
+
+    fn receive(&mut self, link: usize, bytes: &[u8]) {
+        for piece in bytes.chunks(300) {
+            let space = self.core.space(self.links[link]);
+            space[..piece.len()].copy_from_slice(piece);
+            self.core.received(self.links[link], piece.len(), self.now);
+        }
+    }
+
+    fn drain(&mut self) {
+        while self.core.poll_link().is_some() {}
+        while let Some(event) = self.core.poll_event() {
+            match event {
+                Event::Lost(id, _) | Event::Refused(id, _) | Event::Released(id, _) => {
+                    *self.ends.entry(id).or_default() += 1;
+                }
+                Event::Viewed(id) => assert!(self.core.take_view(id).is_some()),
+                Event::Extended(id) => drop(self.valid.remove(&id)),
+                _ => assert!(lock_of(&event).is_none_or(|id| self.locks.contains(&id))),
+            }
+        }
+    }
+
+    /// No reply makes a validity longer, but an extension that was told.
+    fn look(&mut self) {
+        let by_boot = Now { boot: self.now.boot, wall: Nanos(0) };
+        let leases: Vec<_> = self
+            .locks
+            .iter()
+            .filter_map(|&id| Some((id, self.now.boot + self.core.lease(id)?.remaining(by_boot))))
+            .collect();
+        if leases.iter().any(|(id, end)| self.valid.get(id).is_some_and(|before| end > before)) {
+            self.drain();
+        }
+        for (id, end) in leases {
+            let before = self.valid.insert(id, end).unwrap_or(end);
+            assert!(end <= before.max(self.now.boot), "a validity grew by itself");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, max_shrink_iters: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_driver_and_no_bytes_can_break_it(calls in calls()) {
+        let mut abused = Abused::new();
+        for call in &calls {
+            abused.call(call);
+        }
+        for id in abused.locks.clone() {
+            abused.core.release(id, abused.now);
+        }
+        for link in abused.links.clone() {
+            abused.core.disconnected(link, Cause::ConnectionReset, abused.now);
+        }
+        for _ in 0..4 {
+            abused.call(&Call::Timeout { millis: 41_000 });
+            abused.drain();
+        }
+        for id in &abused.locks {
+            prop_assert_eq!(abused.ends.get(id), Some(&1));
+        }
+        let text = format!("{:?}", abused.core);
+        prop_assert!(text.contains("locks: 0, claims: 0"), "{}", text);
+    }
+}
