@@ -14,7 +14,7 @@ use mio::{Events, Poll, Registry};
 use super::config::Config;
 use super::inspection::Inspection;
 use super::report::{NodeReport, RefusalReport};
-use crate::net::{Sockets, now};
+use crate::net::{Sockets, boot, now};
 use crate::proto::{
     Ask, Core, Event, InputError, Lease, LockId, LossCause, Nanos, NodeId, NodeState, Refusal,
     ViewId, Votes,
@@ -206,7 +206,7 @@ impl Driver {
     /// a request is not written to a connection that is gone. Calls in close succession pay nothing
     /// for it.
     pub(super) fn catch_up(&mut self) {
-        if now().boot.since(self.heard) > IDLE {
+        if boot().since(self.heard) > IDLE {
             self.wait(Some(Duration::ZERO));
         }
     }
@@ -225,7 +225,7 @@ impl Driver {
             }
         }
         self.sockets.drive();
-        self.heard = now().boot;
+        self.heard = self.sockets.core().latest();
     }
 
     /// Takes turns until this lock has an outcome. Events of other locks are dropped: their guards
@@ -243,14 +243,16 @@ impl Driver {
                     return event;
                 }
             }
-            self.wait(self.deadline());
+            // The ask, or the last turn, has read the clock.
+            let latest = self.sockets.core().latest();
+            self.wait(self.sockets.deadline(latest));
         }
     }
 
     /// When [`turn`](Self::turn) is due at the latest, from now; `None` if only readiness matters.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
-        self.sockets.deadline(now())
+        self.sockets.deadline(boot())
     }
 
     /// The next outcome.

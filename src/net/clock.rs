@@ -16,6 +16,12 @@ pub fn now() -> Now {
     Now { boot: read(BOOT), wall: read(libc::CLOCK_REALTIME) }
 }
 
+/// Reads the boot clock alone: enough for timers, never for a lease.
+#[inline]
+pub(crate) fn boot() -> Nanos {
+    read(BOOT)
+}
+
 #[inline]
 fn read(clock: libc::clockid_t) -> Nanos {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

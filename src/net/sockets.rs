@@ -15,7 +15,7 @@ use super::address::Address;
 use super::resolve::{Found, Resolver};
 use super::socket::Socket;
 use super::{cause, clock};
-use crate::proto::{Cause, Core, LinkId, LinkOp, Now};
+use crate::proto::{Cause, Core, LinkId, LinkOp, Nanos};
 
 /// All sockets of one core.
 pub(crate) struct Sockets {
@@ -26,6 +26,8 @@ pub(crate) struct Sockets {
     first_token: usize,
     resolver: Option<Resolver>,
     dead_after: Duration,
+    /// Something was read since the last [`drive`](Self::drive).
+    heard: bool,
     /// A connection used by two processes would mix up their answers.
     pid: u32,
 }
@@ -65,7 +67,7 @@ impl Sockets {
         let dead_after = core.config().settings().dead_after;
         let wires = addresses.iter().cloned().map(Wire::new).collect();
         let pid = std::process::id();
-        Ok(Self { core, wires, registry, first_token, resolver, dead_after, pid })
+        Ok(Self { core, wires, registry, first_token, resolver, dead_after, heard: false, pid })
     }
 
     pub(crate) fn core(&self) -> &Core {
@@ -99,11 +101,11 @@ impl Sockets {
 
     /// Fires what is due, does what the core wishes about links, and writes what it has to say.
     pub(crate) fn drive(&mut self) {
-        if let Some(due) = self.core.poll_timeout() {
-            let now = clock::now();
-            if due <= now.boot {
-                self.core.timeout(now);
-            }
+        // What was read came with a reading of the clock.
+        let heard = std::mem::take(&mut self.heard);
+        let due = self.core.poll_timeout().is_some_and(|due| due <= self.core.latest());
+        if due || !heard {
+            self.core.timeout(clock::now());
         }
         self.settle();
     }
@@ -118,8 +120,8 @@ impl Sockets {
     }
 
     /// How long the loop may sleep.
-    pub(crate) fn deadline(&self, now: Now) -> Option<Duration> {
-        self.core.poll_timeout().map(|due| due.since(now.boot))
+    pub(crate) fn deadline(&self, boot: Nanos) -> Option<Duration> {
+        self.core.poll_timeout().map(|due| due.since(boot))
     }
 
     /// Nothing can be heard any longer: every connection is over.
@@ -274,6 +276,7 @@ impl Sockets {
                 Ok(0) => return self.disconnected(at, Cause::ConnectionClosed),
                 Ok(bytes) => {
                     self.core.received(link, bytes, clock::now());
+                    self.heard = true;
                     if bytes < room && !ended {
                         return;
                     }
@@ -303,8 +306,9 @@ impl Sockets {
                     let full = written < bytes.len();
                     self.core.transmitted(link, written);
                     if full {
-                        return self.set_blocked(at, true);
+                        self.set_blocked(at, true);
                     }
+                    return;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return self.set_blocked(at, true);

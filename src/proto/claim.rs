@@ -95,11 +95,13 @@ impl Claim {
     }
 
     fn set_token(&mut self, random: [u8; 16], label: &[u8]) {
-        self.token.clear();
-        for byte in random {
-            self.token.push(HEX[usize::from(byte >> 4)]);
-            self.token.push(HEX[usize::from(byte & 15)]);
+        let mut digits = [0; TOKEN_DIGITS];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(random) {
+            pair[0] = HEX[usize::from(byte >> 4)];
+            pair[1] = HEX[usize::from(byte & 15)];
         }
+        self.token.clear();
+        self.token.extend_from_slice(&digits);
         if !label.is_empty() {
             self.token.push(b':');
             self.token.extend_from_slice(label);

@@ -66,7 +66,15 @@ impl NodeSet {
 
     /// The nodes in it, in the order of the configuration.
     pub fn iter(self) -> impl Iterator<Item = NodeId> {
-        (0..MAX_NODES as u8).map(NodeId).filter(move |&node| self.contains(node))
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            // Below MAX_NODES, or 32 where nothing is left.
+            let node = NodeId(rest.trailing_zeros() as u8);
+            (rest != 0).then(|| {
+                rest &= rest - 1;
+                node
+            })
+        })
     }
 
     pub(super) fn insert(&mut self, node: NodeId) {
@@ -94,4 +102,20 @@ impl fmt::Debug for NodeSet {
 
 fn bit(node: NodeId) -> u32 {
     1 << node.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_and_the_last_node_are_walked() {
+        let mut set = NodeSet::default();
+        assert_eq!(set.iter().next(), None);
+        for node in [31, 0, 7] {
+            set.insert(NodeId(node));
+        }
+        assert_eq!(set.iter().map(NodeId::index).collect::<Vec<_>>(), [0, 7, 31]);
+        assert_eq!(set.iter().count(), set.len());
+    }
 }

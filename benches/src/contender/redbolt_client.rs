@@ -15,9 +15,10 @@ pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
     Ok(Box::new(RedboltClient { client, task: task.clone(), held: None }))
 }
 
-/// The defaults, with these nodes.
+/// The defaults, but for the patience that a machine with other work to do needs.
 pub(super) fn config(task: &Task) -> Result<Config> {
-    let builder = task.nodes.iter().try_fold(Config::builder(), |builder, node| match node {
+    let builder = Config::builder().answer_within(PATIENCE).dead_after(2 * PATIENCE);
+    let builder = task.nodes.iter().try_fold(builder, |builder, node| match node {
         Node::Tcp(address) => builder.node(address),
         Node::Unix(path) => builder.node(&format!("unix://{path}")),
     })?;

@@ -178,6 +178,14 @@ impl Core {
         Some(Event::Node(node, self.node_state(node)))
     }
 
+    /// The latest boot time that it was given. To know whether a timeout is due right after a read,
+    /// this saves a reading of the clock.
+    #[must_use]
+    #[inline]
+    pub fn latest(&self) -> Nanos {
+        self.boot
+    }
+
     /// When [`timeout`](Self::timeout) is due, on the boot clock. It can be earlier than anything
     /// happens, and in the past if something is due.
     #[must_use]
