@@ -145,6 +145,12 @@ impl Core {
         }
     }
 
+    /// Whether this claim is to be undone on this node, also while its lock is held: the node was
+    /// refused as a voter while it was asked.
+    pub(super) fn owes_undo(&self, node: NodeId, claim: ClaimId) -> bool {
+        self.claims.find(claim.0).is_some_and(|claim| claim.owed.contains(node))
+    }
+
     /// Whether this node may keep a key that an undo has to follow before new asks do.
     pub(super) fn is_burdened(&self, node: NodeId) -> bool {
         let owes = |claim: &Claim| claim.owed.contains(node) || claim.ghosts.contains(node);
