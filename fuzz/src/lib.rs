@@ -7,7 +7,10 @@
 
 #![deny(missing_docs, unsafe_code)]
 
+pub mod address;
+pub mod core;
 pub mod decoder;
+mod input;
 
 /// A fuzz target.
 #[derive(Clone, Copy, Debug)]
@@ -18,8 +21,15 @@ pub struct Target {
     pub body: fn(&[u8]),
     /// The longest input worth trying, in bytes.
     pub max_len: usize,
+    /// Whether libFuzzer is told what the code compares, so that it can guess magic bytes. It costs
+    /// half of the executions.
+    pub compares: bool,
 }
 
 /// All targets.
-pub const TARGETS: &[Target] =
-    &[Target { name: "decoder", body: decoder::body, max_len: decoder::MAX_LEN }];
+pub const TARGETS: &[Target] = &[
+    Target { name: "address", body: address::body, max_len: address::MAX_LEN, compares: true },
+    // An input chooses from tables, so there is nothing to guess.
+    Target { name: "core", body: core::body, max_len: core::MAX_LEN, compares: false },
+    Target { name: "decoder", body: decoder::body, max_len: decoder::MAX_LEN, compares: true },
+];

@@ -43,7 +43,7 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     let mut survived = true;
     for target in chosen(&args.targets)? {
-        let program = build(target.name)?;
+        let program = build(target)?;
         let fuzzed = Fuzzed::new(target, &program, args)?;
         println!("{fuzzed}");
         survived &= fuzzed.crashes == 0;
@@ -66,20 +66,26 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Target>, String> {
 }
 
 /// Builds a target, instrumented, in a target directory of its own, and says where it is.
-fn build(name: &str) -> Result<PathBuf, Box<dyn Error>> {
-    let triple = host()?;
+fn build(target: &Target) -> Result<PathBuf, Box<dyn Error>> {
+    let (name, triple) = (target.name, host()?);
+    // Targets with other flags would build each other's dependencies again and again.
+    let (folder, flags) = if target.compares {
+        (scratch(), [FLAGS, TRACE_COMPARES].concat())
+    } else {
+        (scratch().join("edges"), FLAGS.to_vec())
+    };
     let status = cargo()
         .args(["build", "--release", "--features", "libfuzzer", "--bin", name])
         // With a target named, build scripts and macros are built without the flags.
         .args(["--target", &triple, "--target-dir"])
-        .arg(scratch())
+        .arg(&folder)
         .current_dir(home())
-        .env("RUSTFLAGS", FLAGS.join(" "))
+        .env("RUSTFLAGS", flags.join(" "))
         .status()?;
     if !status.success() {
         return Err(format!("{name} does not build").into());
     }
-    Ok(scratch().join(triple).join("release").join(name))
+    Ok(folder.join(triple).join("release").join(name))
 }
 
 fn host() -> Result<String, Box<dyn Error>> {
@@ -196,15 +202,16 @@ fn scratch() -> PathBuf {
     target.map_or_else(|| home().join("../target"), PathBuf::from).join("fuzz")
 }
 
-/// Edge counters and comparison tracing, as libFuzzer wants them, and every check of a debug
-/// build.
+/// Edge counters, as libFuzzer wants them, and every check of a debug build.
 const FLAGS: &[&str] = &[
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
     "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
     "-Cllvm-args=-sanitizer-coverage-pc-table",
-    "-Cllvm-args=-sanitizer-coverage-trace-compares",
     "-Ccodegen-units=1",
     "-Cdebug-assertions=on",
     "-Coverflow-checks=on",
 ];
+
+/// Tells libFuzzer what the code compares.
+const TRACE_COMPARES: &[&str] = &["-Cllvm-args=-sanitizer-coverage-trace-compares"];

@@ -211,9 +211,12 @@ fn decoded(text: &str) -> Result<Vec<u8>, Fault> {
 /// As much of an address as can be shown: neither what stands before an `@`, nor what stands behind
 /// a colon where a port should be and is not one.
 fn presentable(text: &str) -> String {
+    // What does not look like a scheme may be a password, or move a terminal's cursor.
     let (scheme, rest) = match text.split_once("://") {
-        Some((scheme, rest)) => (format!("{scheme}://"), rest),
-        None => (String::new(), text),
+        Some((scheme, rest)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => {
+            (format!("{scheme}://"), rest)
+        }
+        _ => (String::new(), text),
     };
     let (hidden, place) = match rest.rsplit_once('@') {
         Some((_, place)) => ("(hidden)@", place),
@@ -326,10 +329,13 @@ mod tests {
             "redis://u:s3/cret@h:1:2",
             "redis://s3cret@h",
             "rediss://u:s3cret@h",
+            "u:s3cret@redis://h",
+            "\x1b[31m://h",
         ] {
             let error = Address::parse(text).unwrap_err();
             let told = format!("{error} {error:?}");
             assert!(!told.contains("s3"), "{told}");
+            assert!(!told.contains(char::is_control), "{told:?}");
         }
         let (_, settings) = Address::parse("redis://u:s3cret@h").unwrap();
         assert!(!format!("{settings:?}").contains("s3"));

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::ask::InputError;
 use super::lease::Drift;
+use super::lock::ttl_ms;
 use super::nodes::{MAX_NODES, NodeId};
 
 /// The most bytes in a token's label.
@@ -186,9 +187,11 @@ impl Config {
         (0..self.settings.nodes.len() as u8).map(NodeId)
     }
 
+    /// Judges a TTL as the nodes will get it, in whole milliseconds.
     pub(super) fn check_ttl(&self, ttl: Duration) -> Result<(), InputError> {
+        let ttl = Duration::from_millis(ttl_ms(ttl));
         let (max_ttl, drift) = (self.settings.max_ttl, self.drift.of(ttl));
-        if ttl < Duration::from_millis(1) {
+        if ttl.is_zero() {
             Err(InputError::TtlZero)
         } else if ttl > max_ttl {
             Err(InputError::TtlAboveMaximum { ttl, max_ttl })
@@ -304,3 +307,21 @@ impl fmt::Display for SettingsError {
 }
 
 impl Error for SettingsError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of 2.9 ms the nodes get 2 ms, and the drift takes more than that.
+    #[test]
+    fn a_ttl_is_judged_in_whole_milliseconds() {
+        let settings = Settings { nodes: vec![NodeSettings::default()], ..Settings::default() };
+        let config = Config::new(settings).unwrap();
+        let judged = |us| config.check_ttl(Duration::from_micros(us));
+        assert_eq!(judged(999), Err(InputError::TtlZero));
+        assert!(matches!(judged(2_900), Err(InputError::TtlBelowDrift { .. })));
+        assert_eq!(judged(3_000), Ok(()));
+        assert!(matches!(judged(30_001_000), Err(InputError::TtlAboveMaximum { .. })));
+        assert_eq!(judged(30_000_999), Ok(()), "cut to the maximum");
+    }
+}

@@ -79,23 +79,20 @@ impl<R> Pipeline<R> {
     }
 
     /// Takes back the first request that `wanted` finds, if no byte of it has reached the socket.
-    pub(super) fn withdraw(&mut self, wanted: impl Fn(&R) -> bool) -> bool {
+    pub(super) fn withdraw(&mut self, wanted: impl Fn(&R) -> bool) -> Option<R> {
         let sent = self.base + self.taken as u64;
         if sent == self.end() {
-            return false;
+            return None;
         }
-        let Some(at) = self.due.iter().position(|due| due.start >= sent && wanted(&due.request))
-        else {
-            return false;
-        };
+        let at = self.due.iter().position(|due| due.start >= sent && wanted(&due.request))?;
         let start = self.due[at].start;
         let end = self.due.get(at + 1).map_or_else(|| self.end(), |next| next.start);
         self.outbox.drain((start - self.base) as usize..(end - self.base) as usize);
-        self.due.remove(at);
+        let taken = self.due.remove(at)?;
         for later in self.due.range_mut(at..) {
             later.start -= end - start;
         }
-        true
+        Some(taken.request)
     }
 
     /// The requests without an answer, and whether no byte of them reached the socket.
@@ -133,11 +130,12 @@ mod tests {
     fn only_an_untouched_request_is_withdrawn() {
         let mut pipeline = filled();
         pipeline.sent(3);
-        assert!(!pipeline.withdraw(|&r| r == 1));
-        assert!(pipeline.withdraw(|&r| r == 2), "the second 2, for the first has begun");
+        assert_eq!(pipeline.withdraw(|&r| r == 1), None);
+        let second = pipeline.withdraw(|&r| r == 2);
+        assert_eq!(second, Some(2), "the second 2, for the first has begun");
         assert_eq!(pipeline.unsent(), b"bbc");
-        assert!(!pipeline.withdraw(|&r| r == 2));
-        assert!(pipeline.withdraw(|&r| r == 3));
+        assert_eq!(pipeline.withdraw(|&r| r == 2), None);
+        assert_eq!(pipeline.withdraw(|&r| r == 3), Some(3));
         assert_eq!(pipeline.unsent(), b"bb");
         assert_eq!(pipeline.requests().copied().collect::<Vec<_>>(), [1, 2]);
     }
@@ -145,14 +143,14 @@ mod tests {
     #[test]
     fn offsets_hold_after_a_withdrawal() {
         let mut pipeline = filled();
-        assert!(pipeline.withdraw(|&r| r == 1));
-        assert!(pipeline.withdraw(|&r| r == 3));
+        assert_eq!(pipeline.withdraw(|&r| r == 1), Some(1));
+        assert_eq!(pipeline.withdraw(|&r| r == 3), Some(3));
         assert_eq!(pipeline.unsent(), b"bbbdd");
         pipeline.sent(3);
-        assert!(pipeline.withdraw(|&r| r == 2));
+        assert_eq!(pipeline.withdraw(|&r| r == 2), Some(2));
         assert_eq!(pipeline.unsent(), b"");
         pipeline.push(9, Nanos(0), |out| out.push(b'z'));
-        assert!(pipeline.withdraw(|&r| r == 9));
+        assert_eq!(pipeline.withdraw(|&r| r == 9), Some(9));
         assert_eq!(pipeline.answered().map(|due| due.request), Some(2));
         assert_eq!(pipeline.len(), 0);
     }

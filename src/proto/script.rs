@@ -87,6 +87,11 @@ impl Loaded {
         self.0 |= 1 << script as u8;
     }
 
+    /// The text was not sent after all.
+    pub(super) fn forget(&mut self, script: Script) {
+        self.0 &= !(1 << script as u8);
+    }
+
     /// The node answered `NOSCRIPT`: it has forgotten all of them.
     pub(super) fn forget_all(&mut self) {
         self.0 = 0;

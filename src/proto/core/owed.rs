@@ -8,7 +8,7 @@ use super::Core;
 use crate::proto::claim::{Claim, ClaimId};
 use crate::proto::node::{Link, OWED_PAUSE, Request};
 use crate::proto::nodes::{NodeId, NodeSet};
-use crate::proto::recipe::Count;
+use crate::proto::recipe::{Command, Count};
 use crate::proto::time::{Nanos, Now};
 use crate::proto::vote::{Cause, Vote};
 
@@ -47,16 +47,21 @@ impl Core {
         }
     }
 
-    /// Takes back an ask of which no byte reached the socket.
-    pub(super) fn withdraw(&mut self, node: NodeId, id: ClaimId) -> bool {
-        let gone = self
-            .node_mut(node)
-            .pipeline
-            .withdraw(|&request| matches!(request, Request::Ask { claim, .. } if claim == id));
-        if gone && let Some(claim) = self.claims.find_mut(id.0) {
-            claim.seen.remove(node);
+    /// Takes back an ask of which no byte reached the socket. If it was to bring a script, the next
+    /// one has to.
+    pub(super) fn withdraw(&mut self, node_id: NodeId, id: ClaimId) -> bool {
+        let node = &mut self.nodes[node_id.index()];
+        let asks =
+            |request: &Request| matches!(request, Request::Ask { claim, .. } if *claim == id);
+        let Some(taken) = node.pipeline.withdraw(asks) else { return false };
+        let Some(claim) = self.claims.find_mut(id.0) else { return true };
+        claim.seen.remove(node_id);
+        if let Request::Ask { by_text: true, .. } = taken
+            && let Command::Run(script) = claim.recipe.ask
+        {
+            node.loaded.forget(script);
         }
-        gone
+        true
     }
 
     pub(super) fn send_undo(&mut self, node_id: NodeId, id: ClaimId, now: Now) {
@@ -138,6 +143,12 @@ impl Core {
             Some((None, true)) => self.claims.free(id.0),
             _ => {}
         }
+    }
+
+    /// Whether this claim is to be undone on this node, also while its lock is held: the node was
+    /// refused as a voter while it was asked.
+    pub(super) fn owes_undo(&self, node: NodeId, claim: ClaimId) -> bool {
+        self.claims.find(claim.0).is_some_and(|claim| claim.owed.contains(node))
     }
 
     /// Whether this node may keep a key that an undo has to follow before new asks do.

@@ -1,0 +1,147 @@
+//! Addresses as people write them: what is accepted survives being printed, and what is refused
+//! is refused without repeating a secret.
+//!
+//! An even first byte takes the rest as text. An odd one takes it as the parts of an address, which
+//! are written down in a form that has to be accepted.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use redbolt::net::{Address, AddressError};
+use redbolt::proto::{Credentials, Secret};
+
+use crate::input::Input;
+
+/// An address, arbitrary or well formed.
+pub fn body(input: &[u8]) {
+    let mut input = Input::new(input);
+    if input.byte() & 1 == 0 {
+        arbitrary(&String::from_utf8_lossy(input.rest()));
+    } else {
+        well_formed(&mut input);
+    }
+}
+
+fn arbitrary(text: &str) {
+    match Address::parse(text) {
+        Ok((address, settings)) => {
+            assert_eq!(Address::parse(&written(&address)).map(|(same, _)| same), Ok(address));
+            if let Some(credentials) = settings.credentials {
+                assert_eq!(format!("{:?}", credentials.password), "Secret(..)");
+            }
+        }
+        Err(error) => tells_nothing(text, &error),
+    }
+}
+
+/// The address as text that can be read again.
+fn written(address: &Address) -> String {
+    match address {
+        Address::Unix(path) => {
+            let path = path.to_str().expect("made of text");
+            format!("unix://{}", encoded(path.as_bytes(), b"/"))
+        }
+        address => address.to_string(),
+    }
+}
+
+/// What stands before the last `@` is not in the error, nor is anything that moves a cursor.
+fn tells_nothing(text: &str, error: &AddressError) {
+    let told = error.to_string();
+    assert!(!told.contains(char::is_control), "{told:?}");
+    let Some(secret) = user_info(text) else { return };
+    let shown = told.strip_prefix("node address `").and_then(|told| told.rsplit_once("`: "));
+    let (shown, _) = shown.expect("the form of an error");
+    let leaks = |piece: &str| piece.contains(secret);
+    assert!(!shown.split("(hidden)").any(leaks), "{told}");
+    if secret.bytes().all(|b| b.is_ascii_alphanumeric()) {
+        let debugged = format!("{error:?}");
+        let (_, shown) = debugged.split_once("shown: ").expect("the form of an error");
+        assert!(!shown.split("(hidden)").any(leaks), "{debugged}");
+    }
+}
+
+/// Where a password would be, if it is long enough to be recognized and stands nowhere else.
+fn user_info(text: &str) -> Option<&str> {
+    let (before, _) = text.rsplit_once('@')?;
+    let secret = match before.split_once("://") {
+        Some((scheme, rest)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => rest,
+        _ => before,
+    };
+    // Errors escape what they show, and an escape may look like the secret, too.
+    let plain = secret.escape_debug().eq(secret.chars());
+    let escaped = text.escape_debug().to_string();
+    let alone = occurrences(text, secret) == 1 && occurrences(&escaped, secret) == 1;
+    (secret.len() >= SHORTEST_SECRET && plain && alone).then_some(secret)
+}
+
+fn occurrences(text: &str, part: &str) -> usize {
+    text.as_bytes().windows(part.len().max(1)).filter(|window| *window == part.as_bytes()).count()
+}
+
+/// Any user, password, host, port and database, percent-encoded as little or as much as one likes.
+fn well_formed(input: &mut Input<'_>) {
+    let scheme = input.choose(&["redis", "valkey"]);
+    let bare: &[u8] = input.choose(&[&b""[..], b"@", b"!$&'()*+,;=~", b"/?#[]@"]);
+    let port = u16::from_be_bytes([input.byte(), input.byte()]).max(1);
+    let database = u32::from_be_bytes([input.byte(), input.byte(), input.byte(), input.byte()]);
+    let address = host(input, port);
+    let user_len = usize::from(input.byte() % 16);
+    let user = Some(input.bytes(user_len).to_vec()).filter(|user| !user.is_empty());
+    let password = input.rest();
+    let mut text = format!("{scheme}://");
+    if !password.is_empty() {
+        let user = encoded(user.as_deref().unwrap_or_default(), bare);
+        text += &format!("{user}:{}@", encoded(password, bare));
+    }
+    text += &format!("{address}/{database}");
+    let (read, settings) = Address::parse(&text).expect(&text);
+    assert_eq!((read, settings.database), (address, database), "{text}");
+    let password = Secret::new(password.to_vec());
+    let expected = Some(Credentials { user, password }).filter(|_| text.contains('@'));
+    assert!(settings.credentials == expected, "{text}");
+}
+
+fn host(input: &mut Input<'_>, port: u16) -> Address {
+    match input.byte() % 3 {
+        0 => {
+            let letter = |&byte: &u8| char::from(HOST_LETTERS[usize::from(byte) % 38]);
+            let len = usize::from(input.byte());
+            let name: String = input.bytes(len.min(200)).iter().map(letter).collect();
+            // A number at the end could make it an IP address.
+            Address::Name(name + "x", port)
+        }
+        1 => {
+            let mut bits = [0; 4];
+            bits.fill_with(|| input.byte());
+            Address::Ip(IpAddr::V4(Ipv4Addr::from(bits)), port)
+        }
+        _ => {
+            let mut bits = [0; 16];
+            bits.fill_with(|| input.byte());
+            Address::Ip(IpAddr::V6(Ipv6Addr::from(bits)), port)
+        }
+    }
+}
+
+/// Percent-encoding; letters, digits and `bare` stay as they are.
+fn encoded(bytes: &[u8], bare: &[u8]) -> String {
+    let mut out = String::new();
+    for &byte in bytes {
+        if byte.is_ascii_alphanumeric() || bare.contains(&byte) {
+            out.push(char::from(byte));
+        } else if byte % 2 == 0 {
+            out += &format!("%{byte:02x}");
+        } else {
+            out += &format!("%{byte:02X}");
+        }
+    }
+    out
+}
+
+const HOST_LETTERS: &[u8; 38] = b"abcdefghijklmnopqrstuvwxyz0123456789-.";
+
+/// Shorter ones occur by chance.
+const SHORTEST_SECRET: usize = 4;
+
+/// Longer than the longest host name and the longest socket path.
+pub const MAX_LEN: usize = 384;

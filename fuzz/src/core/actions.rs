@@ -1,0 +1,142 @@
+//! What can happen to a core, and how an input spells it.
+//!
+//! The low half of a byte is the action, the high half its first choice; some actions read more.
+
+use std::time::Duration;
+
+use redbolt::proto::{Cause, Wait};
+
+use super::peer;
+use super::world::World;
+use crate::input::{Input, pick};
+
+/// Carries out one action.
+pub(super) fn act(world: &mut World, code: u8, input: &mut Input<'_>) {
+    let choice = code >> 4;
+    match code & 15 {
+        0 => acquire(world, 1, choice),
+        1 => {
+            let keys = input.choose(&[2, 3, 2, 64, 65]);
+            acquire(world, keys, choice);
+        }
+        2 => {
+            let ttl = ttl(world, input.byte());
+            world.extend(choice, ttl);
+        }
+        3 => world.release(choice),
+        4 => on_link(world, choice, World::connect),
+        5 => {
+            let cause = input.choose(CAUSES);
+            on_link(world, choice, |world, at| world.disconnect(at, cause));
+        }
+        6 => {
+            let len = usize::from(input.byte() & 63);
+            let bytes = input.bytes(len);
+            on_link(world, choice, |world, at| world.deliver(at, bytes));
+        }
+        7 => {
+            let code = input.byte();
+            on_link(world, choice, |world, at| {
+                let text = peer::plausible(code, world.wires[at].node);
+                world.deliver(at, text.as_bytes());
+            });
+        }
+        8 => on_link(world, choice & 7, |world, at| world.answer(at, choice > 7)),
+        9 => {
+            let most = usize::from(input.byte());
+            on_link(world, choice, |world, at| world.transmit(at, most));
+        }
+        10 => on_link(world, choice, |world, at| world.serve(at, peer::ERA)),
+        11 if choice < 8 => world.serve_all(peer::ERA),
+        11 => world.serve_all(peer::NEXT_ERA),
+        12 => {
+            world.pass(pick(STEPS, choice));
+            world.tick();
+        }
+        13 => odd_time(world, choice),
+        14 if choice < 12 => {
+            world.pass_until_due();
+            world.tick();
+        }
+        14 => world.open_all(),
+        _ => world.inspect([&b"k0"[..], b"\r\n", b""][usize::from(choice % 3)]),
+    }
+}
+
+fn on_link(world: &mut World, number: u8, act: impl FnOnce(&mut World, usize)) {
+    let at = world.wire(number);
+    act(world, at);
+}
+
+fn acquire(world: &mut World, keys: usize, choice: u8) {
+    let ttl = ttl(world, choice & 3);
+    let waits = [
+        Wait::Try,
+        Wait::For(Duration::from_millis(40)),
+        Wait::Forever,
+        Wait::For(Duration::from_secs(5)),
+    ];
+    world.acquire(keys, ttl, pick(&waits, choice >> 2));
+}
+
+/// The first four are for asks, all for extensions.
+fn ttl(world: &World, choice: u8) -> Duration {
+    let (ms, most) = (Duration::from_millis, world.longest_ttl());
+    pick(
+        &[
+            ms(1_000),
+            most,
+            ms(90),
+            Duration::from_micros(2_900),
+            ms(10_000),
+            Duration::from_micros(900),
+            most + ms(1),
+            ms(3),
+        ],
+        choice,
+    )
+}
+
+/// Time that passes unnoticed, and clocks that do what clocks should not.
+fn odd_time(world: &mut World, choice: u8) {
+    const HOUR: u64 = 3_600_000_000_000;
+    let wall = world.wall();
+    match choice {
+        0..8 => world.pass(pick(STEPS, choice * 2 + 1)),
+        8 => world.set_wall(wall.saturating_add(HOUR)),
+        9 => world.set_wall(wall.saturating_sub(HOUR)),
+        10 => world.set_wall(wall.saturating_add(800_000_000)),
+        11 => world.set_wall(0),
+        12 => world.set_wall(u64::MAX),
+        13 => world.back = 1_000_000,
+        14 => world.back = 500_000_000_000,
+        _ => world.tick(),
+    }
+}
+
+const STEPS: &[Duration] = &[
+    Duration::from_nanos(1),
+    Duration::from_micros(40),
+    Duration::from_micros(300),
+    Duration::from_millis(1),
+    Duration::from_millis(2),
+    Duration::from_millis(5),
+    Duration::from_millis(11),
+    Duration::from_millis(25),
+    Duration::from_millis(51),
+    Duration::from_millis(101),
+    Duration::from_millis(490),
+    Duration::from_millis(999),
+    Duration::from_millis(2_001),
+    Duration::from_secs(9),
+    Duration::from_secs(31),
+    Duration::from_secs(100_000),
+];
+
+const CAUSES: &[Cause] = &[
+    Cause::ConnectionClosed,
+    Cause::ConnectionReset,
+    Cause::ConnectionRefused,
+    Cause::NameLookup,
+    Cause::WrongPassword,
+];

@@ -1,0 +1,422 @@
+//! The core's driver and the other ends of its links.
+
+use std::time::Duration;
+
+use redbolt::proto::{
+    Ask, Cause, Core, Event, InputError, LinkOp, Nanos, NodeState, Now, ViewId, Wait,
+};
+
+use super::ledger::{Ledger, Phase};
+use super::peer;
+use super::wire::{Answer, Received, State, Wire};
+
+pub(super) struct World {
+    core: Core,
+    pub(super) wires: Vec<Wire>,
+    ledger: Ledger,
+    /// Inspections without an outcome.
+    views: Vec<ViewId>,
+    /// The time.
+    boot: u64,
+    wall: u64,
+    /// How far the boot clock is behind itself.
+    pub(super) back: u64,
+}
+
+/// Commands and time.
+impl World {
+    pub(super) fn new(core: Core) -> Self {
+        let config = core.config();
+        let ledger = Ledger::new(config.nodes(), config.quorum());
+        let nodes = config.settings().nodes.iter();
+        let wires = nodes
+            .enumerate()
+            .map(|(at, node)| Wire::new(at, node.credentials.is_some() || node.database != 0));
+        let wires = wires.collect();
+        Self { core, wires, ledger, views: Vec::new(), boot: BOOT, wall: WALL, back: 0 }
+    }
+
+    /// The time as the core is told it, which is noted.
+    fn now(&mut self) -> Now {
+        let now = Now { boot: Nanos(self.boot - self.back), wall: Nanos(self.wall) };
+        self.ledger.now = Now { boot: self.ledger.now.boot.max(now.boot), wall: now.wall };
+        now
+    }
+
+    /// A lock on `keys` resources, whose first names it.
+    pub(super) fn acquire(&mut self, keys: usize, ttl: Duration, wait: Wait) {
+        if self.ledger.locks.len() >= MOST_LOCKS {
+            return;
+        }
+        let name = format!("k{}", self.ledger.locks.len());
+        let more: Vec<_> = (1..keys).map(|at| format!("\r\n$-1\r\n\0{at}")).collect();
+        let ask = Ask::new(name.as_bytes()).ttl(ttl).wait(wait);
+        let ask = more.iter().fold(ask, |ask, key| ask.and(key.as_bytes()));
+        let (before, now) = (self.ledger.now, self.now());
+        match self.core.acquire(&ask, now) {
+            Ok(id) => {
+                let (due, waits) = self.end_of(wait);
+                self.ledger.acquired(id, ttl, due, waits);
+            }
+            // Turned away at the door, before anybody looked at the time.
+            Err(_) => self.ledger.now = before,
+        }
+        self.settle();
+    }
+
+    /// When an acquisition has to end, if ever, and whether it makes more than one attempt.
+    fn end_of(&self, wait: Wait) -> (Option<Nanos>, bool) {
+        let settings = self.core.config().settings();
+        let (span, waits) = match wait {
+            Wait::For(span) if !span.is_zero() => (span, true),
+            Wait::Forever => return (None, true),
+            _ => (settings.answer_within.max(settings.connect_within), false),
+        };
+        (Some(self.ledger.now.boot + span), waits)
+    }
+
+    pub(super) fn extend(&mut self, lock: u8, ttl: Duration) {
+        let Some(at) = self.lock(lock) else { return };
+        let now = self.now();
+        match self.core.extend(self.ledger.locks[at].id, ttl, now) {
+            Ok(()) => {
+                let due = self.ledger.now.boot + self.core.config().settings().answer_within;
+                self.ledger.extending(at, ttl, due);
+            }
+            Err(InputError::ExtensionUnderWay) => {
+                assert_eq!(self.ledger.locks[at].phase, Phase::Extending);
+            }
+            Err(_) => {}
+        }
+        self.settle();
+    }
+
+    pub(super) fn release(&mut self, lock: u8) {
+        let Some(at) = self.lock(lock) else { return };
+        self.release_at(at);
+    }
+
+    fn release_at(&mut self, at: usize) {
+        let now = self.now();
+        self.core.release(self.ledger.locks[at].id, now);
+        let due = self.ledger.now.boot + self.core.config().settings().answer_within;
+        self.ledger.releasing(at, due);
+        self.settle();
+    }
+
+    /// A lock by a number: the newest is zero.
+    fn lock(&self, number: u8) -> Option<usize> {
+        let locks = self.ledger.locks.len();
+        let back = usize::from(number).checked_rem(locks)?;
+        Some(locks - 1 - back)
+    }
+
+    pub(super) fn inspect(&mut self, resource: &[u8]) {
+        let (before, now) = (self.ledger.now, self.now());
+        match self.core.inspect(resource, now) {
+            Ok(view) => self.views.push(view),
+            Err(_) => self.ledger.now = before,
+        }
+        self.settle();
+    }
+
+    pub(super) fn open_all(&mut self) {
+        let now = self.now();
+        self.core.open_all(now);
+        self.settle();
+    }
+
+    pub(super) fn longest_ttl(&self) -> Duration {
+        self.core.config().settings().max_ttl
+    }
+
+    pub(super) fn pass(&mut self, span: Duration) {
+        let nanos = span.as_nanos() as u64;
+        self.boot += nanos;
+        self.wall = self.wall.saturating_add(nanos);
+        self.back = 0;
+    }
+
+    pub(super) fn set_wall(&mut self, wall: u64) {
+        self.wall = wall;
+    }
+
+    pub(super) fn wall(&self) -> u64 {
+        self.wall
+    }
+
+    /// Waits for as long as the core wants.
+    pub(super) fn pass_until_due(&mut self) {
+        if let Some(due) = self.core.poll_timeout() {
+            self.pass(Duration::from_nanos(due.0.saturating_sub(self.boot)));
+        }
+    }
+
+    /// A timeout; once it is handled nothing is due any longer.
+    pub(super) fn tick(&mut self) {
+        for _ in 0..MOST_TICKS {
+            let now = self.now();
+            self.core.timeout(now);
+            self.settle();
+            self.ledger.check_dues();
+            if self.core.poll_timeout().is_none_or(|due| due > self.ledger.now.boot) {
+                return;
+            }
+        }
+        panic!("a timeout is always due");
+    }
+}
+
+/// Links.
+impl World {
+    pub(super) fn wire(&self, number: u8) -> usize {
+        usize::from(number) % self.wires.len()
+    }
+
+    pub(super) fn connect(&mut self, at: usize) {
+        let Some(link) = self.wires[at].link else { return };
+        if self.wires[at].state == State::Opening {
+            self.wires[at].reset(State::Open);
+        }
+        let now = self.now();
+        self.core.connected(link, now);
+        self.settle();
+    }
+
+    pub(super) fn disconnect(&mut self, at: usize, cause: Cause) {
+        let Some(link) = self.wires[at].link else { return };
+        self.wires[at].reset(State::Closed);
+        let now = self.now();
+        self.core.explain(link, cause, "words".into());
+        self.core.disconnected(link, cause, now);
+        self.settle();
+    }
+
+    /// The socket takes up to so many bytes.
+    pub(super) fn transmit(&mut self, at: usize, most: usize) {
+        let Some(link) = self.wires[at].link else { return };
+        let bytes = self.core.transmit(link).len().min(most);
+        self.wires[at].took(bytes);
+        self.core.transmitted(link, bytes);
+    }
+
+    /// Delivers bytes: in one piece as far as they answer what was sent, otherwise answer by
+    /// answer, because each may change what the next one belongs to.
+    pub(super) fn deliver(&mut self, at: usize, bytes: &[u8]) {
+        if self.wires[at].state != State::Open {
+            return self.feed(at, bytes);
+        }
+        let connection = self.wires[at].connection;
+        let (mut seen, mut fed) = (0, self.wires[at].partial.len());
+        self.wires[at].partial.extend_from_slice(bytes);
+        loop {
+            let wire = &mut self.wires[at];
+            let (token, len) = match wire.token(seen) {
+                Ok(None) => return self.feed_up_to(at, fed, usize::MAX, seen),
+                Ok(Some((token, len))) => (Received::new(token), len),
+                Err(_) => return self.feed_last(at, fed, connection),
+            };
+            seen += len;
+            if wire.waiting() == 0 {
+                // The answers before it may take a request back, or be followed by one.
+                self.feed_up_to(at, fed, seen - len, 0);
+                fed = fed.max(seen - len);
+                if self.wires[at].connection != connection {
+                    return;
+                }
+            }
+            match self.wires[at].answer(token, &mut self.ledger) {
+                Some(Answer::Sent) => {}
+                Some(Answer::Early) => {
+                    self.feed_up_to(at, fed, seen, 0);
+                    fed = fed.max(seen);
+                    if self.wires[at].connection != connection {
+                        return;
+                    }
+                }
+                None | Some(Answer::Fatal) => return self.feed_last(at, fed, connection),
+            }
+        }
+    }
+
+    /// Gives the core the partial bytes of `from..to`, and forgets those before `done`.
+    fn feed_up_to(&mut self, at: usize, from: usize, to: usize, done: usize) {
+        let wire = &mut self.wires[at];
+        let to = to.min(wire.partial.len());
+        let connection = wire.connection;
+        if from < to {
+            let bytes = wire.partial[from..to].to_vec();
+            self.feed(at, &bytes);
+        }
+        let wire = &mut self.wires[at];
+        if wire.connection == connection {
+            wire.partial.drain(..done);
+        }
+    }
+
+    /// Gives the core bytes that end the connection.
+    fn feed_last(&mut self, at: usize, from: usize, connection: u32) {
+        self.feed_up_to(at, from, usize::MAX, 0);
+        assert_ne!(self.wires[at].connection, connection, "nonsense, and the link stays open");
+    }
+
+    fn feed(&mut self, at: usize, bytes: &[u8]) {
+        let Some(link) = self.wires[at].link else { return };
+        self.core.space(link)[..bytes.len()].copy_from_slice(bytes);
+        let now = self.now();
+        self.core.received(link, bytes.len(), now);
+        self.settle();
+    }
+
+    /// Answers the oldest request as an honest node would.
+    pub(super) fn answer(&mut self, at: usize, refuse: bool) {
+        if let Some(request) = self.wires[at].oldest() {
+            let text = peer::honest(request, self.wires[at].node, refuse, peer::ERA);
+            self.deliver(at, text.as_bytes());
+        }
+    }
+
+    /// Lets an honest node do everything that it is asked, as long as it is asked.
+    pub(super) fn serve(&mut self, at: usize, era: char) {
+        for _ in 0..MOST_FLIGHTS {
+            if self.wires[at].state == State::Opening {
+                self.connect(at);
+            }
+            self.transmit(at, usize::MAX);
+            let wire = &self.wires[at];
+            if wire.is_quiet() || wire.state == State::Closed {
+                return;
+            }
+            let answer = |nth| peer::honest(wire.waiting_at(nth), wire.node, false, era);
+            let flight: String = (0..wire.waiting()).map(answer).collect();
+            self.deliver(at, flight.as_bytes());
+        }
+    }
+
+    pub(super) fn serve_all(&mut self, era: char) {
+        for at in 0..self.wires.len() {
+            self.serve(at, era);
+        }
+    }
+}
+
+/// What the core wants and tells.
+impl World {
+    /// Takes every output of the core and compares.
+    pub(super) fn settle(&mut self) {
+        self.link_ops();
+        for wire in &mut self.wires {
+            if let Some(link) = wire.link {
+                wire.sync(self.core.transmit(link), &mut self.ledger);
+            }
+        }
+        self.events();
+        self.ledger.check(&self.core);
+    }
+
+    fn link_ops(&mut self) {
+        while let Some(op) = self.core.poll_link() {
+            let (LinkOp::Close(link) | LinkOp::Open(link)) = op;
+            let wire = &mut self.wires[link.index()];
+            wire.link = Some(link);
+            match op {
+                LinkOp::Close(_) => {
+                    assert_ne!(wire.state, State::Closed, "a link is closed twice");
+                    wire.reset(State::Closed);
+                }
+                LinkOp::Open(_) => {
+                    assert_eq!(wire.state, State::Closed, "a link is opened twice");
+                    wire.reset(State::Opening);
+                }
+            }
+        }
+    }
+
+    fn events(&mut self) {
+        let most = 4 * (self.ledger.locks.len() + self.views.len() + self.wires.len());
+        for _ in 0..=most {
+            let Some(event) = self.core.poll_event() else { return };
+            match event {
+                Event::Extended(id) => self.ledger.extended(id, &self.core),
+                Event::Granted(id) => self.ledger.granted(id, &self.core),
+                Event::Lost(id, cause) => self.ledger.lost(id, cause),
+                Event::NotExtended(id, _) => self.ledger.not_extended(id),
+                Event::Refused(id, refusal) => self.ledger.refused(id, &refusal),
+                Event::Released(id, confirmed) => self.ledger.released(id, confirmed),
+                Event::Viewed(id) => self.viewed(id),
+                Event::Node(node, NodeState::Ready) => {
+                    assert_eq!(self.wires[node.index()].state, State::Open, "{node:?} is ready");
+                }
+                _ => {}
+            }
+        }
+        panic!("more events than there can be");
+    }
+
+    fn viewed(&mut self, id: ViewId) {
+        let at = self.views.iter().position(|&view| view == id).expect("asked for, and not told");
+        self.views.swap_remove(at);
+        let view = self.core.take_view(id).expect("a view that is complete");
+        assert_eq!(view.nodes.len(), self.wires.len());
+        assert!(self.core.take_view(id).is_none(), "a view is taken once");
+    }
+}
+
+/// The end.
+impl World {
+    /// Lets go of every lock and every link, twice, and waits until every TTL is over.
+    pub(super) fn let_go(&mut self) {
+        for _ in 0..2 {
+            for at in 0..self.ledger.locks.len() {
+                self.release_at(at);
+            }
+            for at in 0..self.wires.len() {
+                self.disconnect(at, Cause::ConnectionClosed);
+            }
+        }
+        self.pass(self.longest_ttl() + LONG);
+        self.tick();
+        self.nothing_is_left();
+    }
+
+    /// With honest nodes on all links, a fresh lock is taken and released.
+    pub(super) fn start_afresh(&mut self) {
+        self.serve_all(peer::LAST_ERA);
+        self.acquire_last();
+        let last = self.ledger.locks.len() - 1;
+        self.serve_all(peer::LAST_ERA);
+        assert_eq!(self.ledger.locks[last].phase, Phase::Held, "a free lock on honest nodes");
+        self.release_at(last);
+        self.serve_all(peer::LAST_ERA);
+        self.nothing_is_left();
+    }
+
+    fn acquire_last(&mut self) {
+        // All have ended.
+        self.ledger.locks.truncate(MOST_LOCKS - 1);
+        self.acquire(1, Duration::from_millis(500), Wait::Try);
+    }
+
+    fn nothing_is_left(&self) {
+        assert!(self.views.is_empty(), "an inspection without an end");
+        let ended = |lock: &super::ledger::Lock| lock.phase == Phase::Ended;
+        assert!(self.ledger.locks.iter().all(ended), "a lock without an end");
+        let left = format!("{:?}", self.core);
+        assert!(left.contains("locks: 0, claims: 0"), "{left}");
+    }
+}
+
+/// More locks than that in one input find nothing more.
+const MOST_LOCKS: usize = 24;
+
+/// So often a timeout may lead to another one at the same moment.
+const MOST_TICKS: usize = 3;
+
+/// An honest node is asked no more often than that without time passing.
+const MOST_FLIGHTS: usize = 8;
+
+const LONG: Duration = Duration::from_secs(100);
+
+/// Some seconds after boot, in 2023.
+const BOOT: u64 = 1_000_000_000_000;
+const WALL: u64 = 1_700_000_000_000_000_000;
