@@ -69,8 +69,8 @@ pub use front::{
     RefusalReport,
 };
 pub use proto::{
-    Ask, Cause, Confirmed, Event, Holder, InputError, KeyState, LockId, LossCause, NodeState,
-    Refusal, Settings, Vote, Wait, Why,
+    Ask, Cause, Confirmed, Event, Holder, InputError, KeyState, LockId, LockState, LossCause,
+    NodeState, Refusal, Settings, Vote, Wait, Why,
 };
 
 /// The README's examples, compiled.

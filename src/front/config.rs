@@ -137,6 +137,18 @@ impl ConfigBuilder {
         self
     }
 
+    /// The first and the longest pause between attempts. See [`Settings::pause`].
+    pub fn pause(mut self, first: Duration, longest: Duration) -> Self {
+        self.settings.pause = (first, longest);
+        self
+    }
+
+    /// The first and the longest pause between connections. See [`Settings::backoff`].
+    pub fn backoff(mut self, first: Duration, longest: Duration) -> Self {
+        self.settings.backoff = (first, longest);
+        self
+    }
+
     /// Who we are, for the operator who looks at a lock. See [`Settings::label`].
     pub fn label(mut self, label: &[u8]) -> Self {
         self.settings.label = label.to_vec();

@@ -16,7 +16,7 @@ use super::inspection::Inspection;
 use super::report::{NodeReport, RefusalReport};
 use crate::net::{Sockets, boot, now};
 use crate::proto::{
-    Ask, Core, Event, InputError, Lease, LockId, LossCause, Nanos, NodeId, NodeState, Refusal,
+    Ask, Core, Event, InputError, Lease, LockId, LockState, Nanos, NodeId, NodeState, Refusal,
     ViewId, Votes,
 };
 
@@ -267,15 +267,15 @@ impl Driver {
         lease.map_or(Duration::ZERO, |lease: &Lease| lease.remaining(now()))
     }
 
-    /// How a lock was lost; `None` while it is not.
+    /// Where a lock is in its life.
     #[must_use]
-    pub fn loss(&self, id: LockId) -> Option<LossCause> {
-        self.sockets.core().loss(id)
+    pub fn state(&self, id: LockId) -> LockState {
+        self.sockets.core().state(id)
     }
 
-    /// The votes of a lock's present attempt, extension or release.
+    /// The votes of a lock's present attempt, extension or release; none once it is not known.
     #[must_use]
-    pub fn votes(&self, id: LockId) -> Option<&Votes> {
+    pub fn votes(&self, id: LockId) -> Votes {
         self.sockets.core().votes(id)
     }
 
@@ -307,6 +307,13 @@ impl Driver {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
+    }
+}
+
+impl Driver {
+    /// Whether this is the process that made it: in a forked child the connections are the parent's.
+    pub(super) fn is_ours(&self) -> bool {
+        self.sockets.is_ours()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::driver::Driver;
 use super::report::RefusalReport;
-use crate::proto::{Confirmed, Event, InputError, LockId, LossCause};
+use crate::proto::{Confirmed, Event, InputError, LockId, LockState, LossCause};
 
 /// A lock that was granted.
 ///
@@ -53,7 +53,7 @@ impl<'c> LockGuard<'c> {
         driver.catch_up();
         match driver.extend(self.id, ttl) {
             Ok(()) => {}
-            Err(InputError::NotHeld) => return Err(ExtendError::Lost(LossCause::Expired)),
+            Err(InputError::NotHeld) => return Err(ExtendError::Lost(loss(driver.state(self.id)))),
             Err(error) => return Err(ExtendError::Input(error)),
         }
         match driver.outcome(self.id) {
@@ -70,10 +70,10 @@ impl<'c> LockGuard<'c> {
         self.released = true;
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
-        let known_loss = driver.loss(self.id);
+        let state = driver.state(self.id);
         driver.release(self.id);
-        if let Some(cause) = known_loss {
-            return Ending::Lost(cause);
+        if state != LockState::Held {
+            return Ending::Lost(loss(state));
         }
         match driver.outcome(self.id) {
             Event::Lost(_, cause) => Ending::Lost(cause),
@@ -85,8 +85,9 @@ impl<'c> LockGuard<'c> {
 
 impl Drop for LockGuard<'_> {
     fn drop(&mut self) {
-        if !self.released {
-            self.driver.borrow_mut().release(self.id);
+        let mut driver = self.driver.borrow_mut();
+        if !self.released && driver.is_ours() {
+            driver.release(self.id);
         }
     }
 }
@@ -94,6 +95,15 @@ impl Drop for LockGuard<'_> {
 impl fmt::Debug for LockGuard<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockGuard").field("remaining", &self.remaining()).finish_non_exhaustive()
+    }
+}
+
+/// How a lock was lost that its holder has not released. One that is not known any longer has been
+/// over for longer than its TTL.
+fn loss(state: LockState) -> LossCause {
+    match state {
+        LockState::Lost(cause) => cause,
+        _ => LossCause::Expired,
     }
 }
 

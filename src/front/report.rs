@@ -80,7 +80,7 @@ impl fmt::Display for RefusalReport {
         f.write_str(match self.refusal.why {
             Why::Cancelled => "cancelled",
             Why::Contended => "held by another",
-            Why::Expired => "the grants came too late, no validity is left",
+            Why::Expired => "no validity was left before a quorum had granted",
             Why::NoQuorum => "no quorum",
             Why::OutOfTime if self.is_contended() => "out of time, held by another",
             Why::OutOfTime => "out of time, no quorum",

@@ -208,8 +208,8 @@ fn decoded(text: &str) -> Result<Vec<u8>, Fault> {
     Ok(out)
 }
 
-/// As much of an address as can be shown: neither what stands before an `@`, nor what stands behind
-/// a colon where a port should be and is not one.
+/// As much of an address as can be shown: neither what stands before an `@` or behind a `?`, nor what
+/// stands behind a colon unless that is a host's port.
 fn presentable(text: &str) -> String {
     // What does not look like a scheme may be a password, or move a terminal's cursor.
     let (scheme, rest) = match text.split_once("://") {
@@ -222,17 +222,22 @@ fn presentable(text: &str) -> String {
         Some((_, place)) => ("(hidden)@", place),
         None => ("", rest),
     };
-    let shown = match place.split_once(':') {
-        Some((host, behind)) if !place.starts_with('[') => {
-            let port = behind.split(['/', '?']).next().unwrap_or(behind);
-            match digits(port) {
-                Some(_) => place.to_owned(),
-                None => format!("{host}:(hidden)"),
-            }
-        }
-        _ => place.to_owned(),
+    let (place, options) = match place.split_once(['?', '#']) {
+        Some((place, _)) => (place, "?(hidden)"),
+        None => (place, ""),
     };
-    format!("{scheme}{hidden}{}", shown.escape_debug())
+    let shown = match host_and_port(place.split('/').next().unwrap_or(place)) {
+        // A number without a host before it may be a password.
+        Ok(Address::Name(..) | Address::Ip(..)) => place,
+        _ if scheme == "unix://" => place,
+        _ => place.split([':', ']']).next().unwrap_or_default(),
+    };
+    let cut = match place[shown.len()..].chars().next() {
+        None => "",
+        Some(':') => ":(hidden)",
+        Some(_) => "(hidden)",
+    };
+    format!("{scheme}{hidden}{}{cut}{options}", shown.escape_debug())
 }
 
 const DEFAULT_PORT: u16 = 6379;
@@ -337,6 +342,8 @@ mod tests {
             assert!(!told.contains("s3"), "{told}");
             assert!(!told.contains(char::is_control), "{told:?}");
         }
+        let error = Address::parse("redis://:123456").unwrap_err().to_string();
+        assert!(!error.contains("123"), "{error}");
         let (_, settings) = Address::parse("redis://u:s3cret@h").unwrap();
         assert!(!format!("{settings:?}").contains("s3"));
     }

@@ -110,13 +110,20 @@ impl Sockets {
         self.settle();
     }
 
-    /// Does everything that the core wants done now.
+    /// Does everything that the core wants done now. A write that fails can give the core something
+    /// to say to others, so it goes on until nothing is left.
     pub(crate) fn settle(&mut self) {
-        self.link_ops();
-        for at in 0..self.wires.len() {
-            self.write(at);
+        // Each pass but the last one ends a link or writes to one that had nothing to write.
+        for _ in 0..=2 * self.wires.len() {
+            self.link_ops();
+            let mut idle = true;
+            for at in 0..self.wires.len() {
+                idle &= !self.write(at);
+            }
+            if idle {
+                return;
+            }
         }
-        self.link_ops();
     }
 
     /// How long the loop may sleep.
@@ -131,11 +138,16 @@ impl Sockets {
         }
     }
 
+    /// Whether this is the process that made it.
+    pub(crate) fn is_ours(&self) -> bool {
+        std::process::id() == self.pid
+    }
+
     /// Writes the releases of everything that is held, as far as the sockets take them.
     ///
     /// Not in a forked process: the connections are the parent's, and so are the locks.
     pub(crate) fn let_go(&mut self) {
-        if std::process::id() == self.pid {
+        if self.is_ours() {
             self.core.release_all(clock::now());
             self.settle();
         }
@@ -157,7 +169,7 @@ impl Sockets {
     }
 
     fn open(&mut self, at: usize) {
-        if std::process::id() != self.pid {
+        if !self.is_ours() {
             return self.failed(at, &io::Error::other(FORKED));
         }
         let wire = &mut self.wires[at];
@@ -173,6 +185,11 @@ impl Sockets {
             Address::Name(host, port) => {
                 wire.state = State::Resolving;
                 if wire.looking {
+                    return;
+                }
+                if !wire.others.is_empty() {
+                    // A look-up that took longer than the link had for it was not in vain.
+                    self.connect_next(at);
                     return;
                 }
                 wire.looking = true;
@@ -223,16 +240,17 @@ impl Sockets {
     fn name_found(&mut self, found: &Found) {
         let wire = &mut self.wires[found.link];
         wire.looking = false;
-        if !matches!(wire.state, State::Resolving) {
-            return;
-        }
+        let awaited = matches!(wire.state, State::Resolving);
         match found.addresses.as_deref() {
             Ok(addresses @ [_, ..]) => {
                 wire.others = addresses.iter().rev().copied().collect();
                 wire.others.rotate_right(wire.turns % addresses.len());
                 wire.turns = wire.turns.wrapping_add(1);
-                self.connect_next(found.link);
+                if awaited {
+                    self.connect_next(found.link);
+                }
             }
+            _ if !awaited => {}
             Ok([]) => self.disconnected(found.link, Cause::NameLookup),
             Err(error) => {
                 self.explain(found.link, Cause::NameLookup, error.to_string());
@@ -251,6 +269,7 @@ impl Sockets {
                 {
                     wire.state = State::Open(socket);
                 }
+                wire.others.clear();
                 self.set_blocked(at, false);
                 if let Some(link) = self.wires[at].link {
                     self.core.connected(link, clock::now());
@@ -289,17 +308,18 @@ impl Sockets {
         }
     }
 
-    fn write(&mut self, at: usize) {
+    /// Writes what there is, once; `false` if there was nothing to do.
+    fn write(&mut self, at: usize) -> bool {
         loop {
             let wire = &mut self.wires[at];
             let (State::Open(socket), Some(link), false) =
                 (&mut wire.state, wire.link, wire.blocked)
             else {
-                return;
+                return false;
             };
             let bytes = self.core.transmit(link);
             if bytes.is_empty() {
-                return;
+                return false;
             }
             match socket.write(bytes) {
                 Ok(written) => {
@@ -308,18 +328,22 @@ impl Sockets {
                     if full {
                         self.set_blocked(at, true);
                     }
-                    return;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return self.set_blocked(at, true);
+                    self.set_blocked(at, true);
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    // What the server said before it hung up is still there to be read.
-                    self.read(at, true);
-                    return self.failed(at, &error);
-                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => self.write_failed(at, &error),
             }
+            return true;
+        }
+    }
+
+    /// What the server said before it hung up is still there to be read, and may end the link itself.
+    fn write_failed(&mut self, at: usize, error: &io::Error) {
+        self.read(at, true);
+        if matches!(self.wires[at].state, State::Open(_)) {
+            self.failed(at, error);
         }
     }
 

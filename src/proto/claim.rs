@@ -30,6 +30,8 @@ pub(super) struct Claim {
     pub(super) seen: NodeSet,
     /// Nodes that owe the confirmation of an undo.
     pub(super) owed: NodeSet,
+    /// Nodes that answered the ask with an error which says that it did not run.
+    pub(super) refused: NodeSet,
     /// Nodes to which an undo is under way on their present connection.
     pub(super) undoing: NodeSet,
     /// Nodes where the ask was in a connection that died: it may yet run, behind an undo on a
@@ -53,6 +55,7 @@ impl Claim {
             queued: none,
             seen: none,
             owed: none,
+            refused: none,
             undoing: none,
             ghosts: none,
             again_at: Nanos::NEVER,
@@ -76,7 +79,7 @@ impl Claim {
         self.set_token(random, label);
         self.ttl = ttl;
         (self.queued, self.seen, self.owed) = (none, none, none);
-        (self.undoing, self.ghosts) = (none, none);
+        (self.refused, self.undoing, self.ghosts) = (none, none, none);
         self.again_at = Nanos::NEVER;
         self.forget_at = Nanos::default();
     }

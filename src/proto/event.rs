@@ -54,7 +54,7 @@ pub enum Why {
     Cancelled,
     /// A quorum of the nodes voted, and somebody holds the resource.
     Contended,
-    /// The grants took so long that no validity was left.
+    /// No validity was left before a quorum had granted: the TTL is too short for these nodes.
     Expired,
     /// Too many nodes are no voters; the votes say why.
     NoQuorum,
@@ -94,6 +94,22 @@ impl fmt::Display for Confirmed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} confirmed", self.nodes, self.of)
     }
+}
+
+/// Where a lock is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LockState {
+    /// It is being asked for.
+    Asked,
+    /// It was granted. Read its lease: it may be over although nobody has noticed yet.
+    Held,
+    /// It was lost, and its holder has not let go.
+    Lost(LossCause),
+    /// Its holder let go, and the confirmations are awaited.
+    Releasing,
+    /// It was refused or released, or it was lost so long ago that no node can keep it.
+    Unknown,
 }
 
 /// Whether a node can vote.

@@ -83,6 +83,8 @@ pub(super) struct Greeting {
     pub(super) refused: Option<Cause>,
     pub(super) run_id: Option<RunId>,
     pub(super) client_id: Option<u64>,
+    /// SELECT failed: whatever runs on this connection runs in another database.
+    pub(super) astray: bool,
 }
 
 /// An answer of a type that the command cannot have.
@@ -118,6 +120,7 @@ impl Greeting {
         if optional && matches!(cause, Cause::NoPermission | Cause::UnknownCommand) {
             return;
         }
+        self.astray |= step == Step::Select;
         self.refuse(match (step, cause) {
             // Whatever words an old or foreign server has for it.
             (Step::Auth, Cause::ServerError) => Cause::WrongPassword,

@@ -90,7 +90,7 @@ pub use self::config::{
     Config, Credentials, MAX_LABEL, NodeSettings, Secret, Settings, SettingsError,
 };
 pub use self::core::{Core, Holder, KeyState, MAX_LOCKS, MAX_PIPELINE, NodeView, View, ViewId};
-pub use self::event::{Confirmed, Event, LinkOp, LossCause, NodeState, Refusal, Why};
+pub use self::event::{Confirmed, Event, LinkOp, LockState, LossCause, NodeState, Refusal, Why};
 pub use self::lease::Lease;
 pub use self::lock::LockId;
 pub use self::nodes::{LinkId, MAX_NODES, NodeId, NodeSet};

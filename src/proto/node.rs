@@ -90,6 +90,9 @@ pub(super) struct Node {
     pub(super) greeting: Greeting,
     /// The scripts that this connection has sent.
     pub(super) loaded: Loaded,
+    /// This connection is in the wrong database: an undo of anything that was not asked for on it would
+    /// find nothing, and be taken for a confirmation.
+    pub(super) astray: bool,
     /// AUTH and SELECT have succeeded here with these settings, or are not needed.
     pub(super) proven: bool,
     /// Of the last connection that was greeted.
@@ -114,6 +117,8 @@ pub(super) struct Node {
     /// When undos that were answered with an error are sent again.
     pub(super) owed_at: Nanos,
     pub(super) owed_pause: Duration,
+    /// Undos were answered with errors, and none was confirmed since.
+    pub(super) undos_refused: bool,
 }
 
 impl Node {
@@ -125,6 +130,7 @@ impl Node {
             decoder: Decoder::new(reply_limits()),
             greeting: Greeting::default(),
             loaded: Loaded::default(),
+            astray: false,
             proven: !must_be_proven,
             run_id: None,
             identity: None,
@@ -137,15 +143,16 @@ impl Node {
             probe_at: Nanos::default(),
             owed_at: Nanos::NEVER,
             owed_pause: OWED_PAUSE.0,
+            undos_refused: false,
         }
     }
 
     /// Forgets everything that belonged to the last connection.
     pub(super) fn reset_connection(&mut self) {
-        self.pipeline.clear();
         self.inbox.clear();
         self.decoder = Decoder::new(reply_limits());
         self.greeting = Greeting::default();
+        self.astray = false;
         self.loaded = Loaded::default();
         self.identity = None;
         self.owed_at = Nanos::NEVER;

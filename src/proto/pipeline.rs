@@ -75,6 +75,10 @@ impl<R> Pipeline<R> {
             self.base += self.taken as u64;
             self.outbox.clear();
             self.taken = 0;
+        } else if self.taken >= COMPACT && self.taken > self.outbox.len() / 2 {
+            self.base += self.taken as u64;
+            self.outbox.drain(..self.taken);
+            self.taken = 0;
         }
     }
 
@@ -101,18 +105,13 @@ impl<R> Pipeline<R> {
         self.due.into_iter().map(move |due| (due.request, due.start >= sent))
     }
 
-    /// Forgets everything, for a new connection; keeps the memory.
-    pub(super) fn clear(&mut self) {
-        self.outbox.clear();
-        self.due.clear();
-        self.taken = 0;
-        self.base = 0;
-    }
-
     fn end(&self) -> u64 {
         self.base + self.outbox.len() as u64
     }
 }
+
+/// A peer that reads slowly never drains the outbox; what it took is dropped from so many bytes on.
+const COMPACT: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {

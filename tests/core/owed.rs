@@ -1,6 +1,6 @@
 //! What is owed: a release or an undo goes on until the node has confirmed it, or its key is over.
 
-use redbolt::proto::{Cause, Event, NodeState, Vote};
+use redbolt::proto::{Cause, Event, LockState, NodeState, Vote};
 use redbolt_node::Memory;
 
 use crate::world::{Accept, World, Written, bulk, error, ms, secs};
@@ -154,7 +154,7 @@ fn a_lost_lock_that_is_never_let_go_is_forgotten_with_its_keys() {
     let id = world.lock(b"job", secs(10));
     world.run(ms(9_999));
     assert_eq!(world.kept(0), (1, 1));
-    assert!(world.core().loss(id).is_some());
+    assert!(matches!(world.core().state(id), LockState::Lost(_)));
     world.run(ms(2));
     assert_eq!(world.kept(0), (0, 0));
 }

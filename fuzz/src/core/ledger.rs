@@ -218,7 +218,7 @@ impl Ledger {
         let lock = self.told(id);
         assert_eq!(lock.phase, Phase::Asking, "what was granted");
         assert!(count(lock.granted) >= quorum, "granted by {:b}", lock.granted);
-        let votes = core.votes(id).expect("a lock that was just granted has votes");
+        let votes = core.votes(id);
         assert_eq!(votes.verdict(), Verdict::Granted);
         assert_eq!(mask(votes.grants()) & !lock.granted, 0, "a grant that no node gave");
         assert_eq!(mask(votes.denies()) & !lock.denied, 0, "a denial that no node gave");
@@ -320,7 +320,7 @@ impl Ledger {
                 _ => assert_eq!(lease, None, "a lease of a lock that is {:?}", lock.phase),
             }
             if lock.phase == Phase::Held {
-                let votes = core.votes(lock.id).expect("a lock that is held has votes");
+                let votes = core.votes(lock.id);
                 // A node that has confirmed the undo and grants all the same is beyond help.
                 let undone = lock.undone & !lock.confirmed;
                 assert_eq!(mask(votes.grants()) & undone, 0, "held by a node told to undo it");

@@ -7,7 +7,7 @@ use crate::proto::greeting::{Mistyped, Step};
 use crate::proto::node::{Link, Request};
 use crate::proto::nodes::{LinkId, NodeId};
 use crate::proto::pipeline::Due;
-use crate::proto::recipe::{Answer, Count, MANY, PLAIN, count};
+use crate::proto::recipe::{Answer, Command, Count, MANY, PLAIN, count};
 use crate::proto::time::Now;
 use crate::proto::vote::{Cause, Vote};
 use crate::resp::Token;
@@ -143,17 +143,33 @@ impl Core {
             }
             Answer::Vote(vote) => vote,
         };
+        self.note_refused(id, claim_id, vote);
         // A node that is being left is no voter, whatever it says.
         if matches!(self.node(id).link, Link::Leaving { .. }) {
             return Ok(());
         }
-        if let Some(lock) = self.cast(id, claim_id, vote) {
+        // What is being undone counts for nothing.
+        if !self.owes_undo(id, claim_id)
+            && let Some(lock) = self.cast(id, claim_id, vote)
+        {
             self.decide(lock, now);
         }
         if vote == Vote::Fail(Cause::ReadOnly) && self.node(id).link == Link::Ready {
             self.retire(id, Cause::ReadOnly, now);
         }
         Ok(())
+    }
+
+    /// Remembers that an ask did not run. A script may have run in part, and an error that we do not
+    /// know may come from something between us and the server.
+    fn note_refused(&mut self, id: NodeId, claim: ClaimId, vote: Vote) {
+        if let Vote::Fail(cause) = vote
+            && cause != Cause::ServerError
+            && let Some(claim) = self.claims.find_mut(claim.0)
+            && claim.recipe.ask == Command::SetIfAbsent
+        {
+            claim.refused.insert(id);
+        }
     }
 
     fn extension_answered(

@@ -45,6 +45,7 @@ impl Core {
         lock.claim = claim_id;
         lock.lease = Lease::new(now, lock.ttl, self.config.drift);
         lock.pause.expiries.clear();
+        lock.pause.jitter = Duration::ZERO;
         if lock.waits() {
             lock.pause.jitter = self.entropy.below(EXPIRY_JITTER);
         }
@@ -268,9 +269,13 @@ impl Core {
         }
     }
 
-    /// The pause need not outlast the keys that stand in the way.
+    /// The pause need not outlast the keys that stand in the way. One that keeps the parties of a split
+    /// vote apart is random, and stays so.
     fn shorten_pause(&mut self, id: LockId) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
+        if (1..=SPLITS).contains(&lock.pause.splits) {
+            return;
+        }
         let needed = lock.votes.quorum().saturating_sub(lock.votes.grants().len());
         if let Some(free_at) = lock.pause.way_free_at(needed) {
             lock.pause.until = lock.pause.until.min(free_at);

@@ -63,11 +63,13 @@ impl Core {
 
     /// Extends on one node, now or as soon as its link is back.
     fn offer_extension(&mut self, node: NodeId, claim: ClaimId, id: LockId, now: Now) {
-        if self.node(node).link.takes_asks() {
+        let link = self.node(node).link;
+        if link.takes_asks() && self.node(node).pipeline.len() < super::MAX_PIPELINE {
             return self.send_extension(node, claim, id, now);
         }
         self.reopen(node, now);
-        let (may_return, cause) = (self.node(node).may_return(), self.node(node).cause);
+        let cause = if link.takes_asks() { Cause::Backlog } else { self.node(node).cause };
+        let may_return = self.node(node).may_return() && !link.takes_asks();
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         if may_return {
             lock.extend_queued.insert(node);
@@ -327,7 +329,7 @@ impl Core {
             // At most MAX_NODES.
             let of = lock.votes.nodes() as u32;
             self.locks.free(id.0);
-            self.detach(claim);
+            self.detach(claim, now);
             let confirmed = Confirmed { nodes: confirmed as u32, of };
             self.events.push_back(Event::Released(id, confirmed));
         }

@@ -60,7 +60,8 @@ impl Core {
     /// backoff.
     pub(super) fn reopen(&mut self, id: NodeId, now: Now) -> bool {
         let node = self.node(id);
-        let probe = now.boot >= node.probe_at && !node.cause.is_configuration();
+        let hopeless = node.cause.is_configuration() || node.cause == Cause::MaxClients;
+        let probe = now.boot >= node.probe_at && !hopeless;
         if probe && matches!(node.link, Link::Down { .. }) {
             self.open(id, now);
         }
@@ -71,8 +72,7 @@ impl Core {
         let until = now.boot + self.config.settings.connect_within;
         let node = self.node_mut(id);
         node.link = Link::Opening { until };
-        // An attempt that ends here and the next one are that far apart.
-        node.probe_at = now.boot + PROBE;
+        node.probe_at = now.boot + PROBE.1.min(PROBE.0 * (1 << node.failures.min(8)));
         self.changed.insert(id);
         self.ops.push_back(LinkOp::Open(LinkId(id.0)));
         self.arm(until);
@@ -171,12 +171,18 @@ impl Core {
     }
 
     pub(super) fn greeting_answered(&mut self, id: NodeId, step: Step, now: Now) {
-        if step != Step::LAST {
+        // One whose time is over has been refused, and what it granted is being undone.
+        if step != Step::LAST || !matches!(self.node(id).link, Link::Greeting { .. }) {
             return;
         }
         let greeting = std::mem::take(&mut self.node_mut(id).greeting);
+        self.node_mut(id).astray = greeting.astray;
         let twin = self.twin(id, &greeting);
         if let Some(twin) = twin {
+            // It may have moved to this address: if it is not there, this node is believed next time.
+            if self.node(twin).link != Link::Ready {
+                self.node_mut(twin).run_id = None;
+            }
             let words = format!("it is node {}", twin.index() + 1);
             self.node_mut(id).detail = Some((Cause::SameServer, words));
         } else if let Some(run_id) = greeting.run_id {
@@ -256,7 +262,8 @@ impl Core {
         self.leave_if_idle(id, now);
     }
 
-    /// An ask that is under way to a node which is no voter. A second name of another node keeps what
+    /// An ask that is under way to a node which is no voter. It is undone on this connection even where
+    /// that is in the wrong database, for so was the ask. A second name of another node keeps what
     /// counts for that one: it is undone with the lock.
     fn disown(&mut self, node: NodeId, id: ClaimId, now: Now) {
         let twin = self.node(node).cause == Cause::SameServer;
@@ -265,6 +272,7 @@ impl Core {
             && !(twin && claim.lock.is_some())
         {
             claim.owed.insert(node);
+            self.push_undo(node, id, now);
         }
         self.vote_failed(node, id, now);
     }
@@ -313,5 +321,5 @@ impl Core {
     }
 }
 
-/// Asks may open a link that is down ahead of its backoff, this far apart.
-const PROBE: Duration = Duration::from_millis(25);
+/// Asks may open a link that is down ahead of its backoff: so far apart at first, and at most.
+const PROBE: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(200));

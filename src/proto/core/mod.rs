@@ -24,7 +24,7 @@ use self::view::Viewing;
 use super::claim::{Claim, ClaimId};
 use super::config::Config;
 use super::entropy::Entropy;
-use super::event::{Event, LinkOp, LossCause, NodeState};
+use super::event::{Event, LinkOp, LockState, NodeState};
 use super::lease::Lease;
 use super::lock::{Lock, LockId, Phase};
 use super::node::{Link, Node};
@@ -37,8 +37,8 @@ use super::vote::{Cause, Votes};
 /// The most locks that one core can have under way, held or undone at once.
 pub const MAX_LOCKS: usize = 1 << 20;
 
-/// The most unanswered requests on one link before it takes no more asks. Undos, releases and
-/// extensions are never refused: their number is bounded by the locks that asked before.
+/// The most unanswered requests on one link before it takes no more asks and extensions. Undos and
+/// releases are never refused: their number is bounded by the locks that asked before.
 pub const MAX_PIPELINE: usize = 1 << 14;
 
 /// The lock protocol on all nodes. See the [module](super) for how to drive it.
@@ -116,21 +116,22 @@ impl Core {
         (*of == cause).then_some(words)
     }
 
-    /// How a lock was lost; `None` while it is not. A lock that is no longer known has been over for
-    /// longer than its TTL.
+    /// Where a lock is in its life.
     #[must_use]
-    pub fn loss(&self, id: LockId) -> Option<LossCause> {
+    pub fn state(&self, id: LockId) -> LockState {
         match self.locks.find(id.0).map(|lock| lock.phase) {
-            None => Some(LossCause::Expired),
-            Some(Phase::Lost(cause)) => Some(cause),
-            Some(_) => None,
+            None => LockState::Unknown,
+            Some(Phase::Asking | Phase::Pausing) => LockState::Asked,
+            Some(Phase::Extending | Phase::Held) => LockState::Held,
+            Some(Phase::Lost(cause)) => LockState::Lost(cause),
+            Some(Phase::Releasing) => LockState::Releasing,
         }
     }
 
-    /// The votes of a lock's present attempt, extension or release.
+    /// The votes of a lock's present attempt, extension or release; none once it is not known.
     #[must_use]
-    pub fn votes(&self, id: LockId) -> Option<&Votes> {
-        self.locks.find(id.0).map(|lock| &lock.votes)
+    pub fn votes(&self, id: LockId) -> Votes {
+        self.locks.find(id.0).map_or_else(|| self.ballot(), |lock| lock.votes)
     }
 
     /// Whether a node that can be reached still owes the confirmation of a release or an undo.

@@ -16,15 +16,15 @@ impl Core {
     /// Ends a claim's attempt: nobody waits for it any longer, and its keys have to go.
     pub(super) fn abandon(&mut self, id: ClaimId, now: Now) {
         self.undo(id, now);
-        self.detach(id);
+        self.detach(id, now);
     }
 
     /// The claim no longer belongs to a lock. It stays for as long as something is owed.
-    pub(super) fn detach(&mut self, id: ClaimId) {
+    pub(super) fn detach(&mut self, id: ClaimId, now: Now) {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         claim.lock = None;
         let (forget_at, settled) = (claim.forget_at, claim.is_settled());
-        if settled {
+        if settled || now.boot >= forget_at {
             self.claims.free(id.0);
         } else {
             self.arm(forget_at);
@@ -56,7 +56,7 @@ impl Core {
         let Some(taken) = node.pipeline.withdraw(asks) else { return false };
         let Some(claim) = self.claims.find_mut(id.0) else { return true };
         claim.seen.remove(node_id);
-        if let Request::Ask { by_text: true, .. } = taken
+        if let Request::Ask { by_digest: false, .. } = taken
             && let Command::Run(script) = claim.recipe.ask
         {
             node.loaded.forget(script);
@@ -65,6 +65,13 @@ impl Core {
     }
 
     pub(super) fn send_undo(&mut self, node_id: NodeId, id: ClaimId, now: Now) {
+        if !self.node(node_id).astray {
+            self.push_undo(node_id, id, now);
+        }
+    }
+
+    /// Sends the undo on this connection, whatever that is.
+    pub(super) fn push_undo(&mut self, node_id: NodeId, id: ClaimId, now: Now) {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         let node = &mut self.nodes[node_id.index()];
         if !node.link.takes_undos() || claim.undoing.contains(node_id) {
@@ -92,7 +99,7 @@ impl Core {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         claim.undoing.remove(node_id);
         match count {
-            Count::NoScript => return self.send_undo(node_id, id, now),
+            Count::NoScript => return self.push_undo(node_id, id, now),
             // Data of another kind under our one key is not ours.
             Count::Fail(Cause::WrongType) if claim.keys.len() == 1 => {}
             Count::Fail(cause) => return self.undo_refused(node_id, id, cause, now),
@@ -104,15 +111,28 @@ impl Core {
             claim.owed.remove(node_id);
             claim.seen.remove(node_id);
         }
-        self.node_mut(node_id).owed_pause = OWED_PAUSE.0;
         self.undo_settled(node_id, id, Vote::Grant, now);
+        let node = self.node_mut(node_id);
+        node.owed_pause = OWED_PAUSE.0;
+        if std::mem::take(&mut node.undos_refused) {
+            self.send_owed(node_id, now);
+        }
     }
 
     /// The node answered with an error: it still owes, and is asked again after a pause. One that
     /// forbids the undo altogether would keep every lock for its TTL: it is no voter until it
     /// confirms.
     fn undo_refused(&mut self, node_id: NodeId, id: ClaimId, cause: Cause, now: Now) {
+        if let Some(claim) = self.claims.find_mut(id.0)
+            && claim.refused.contains(node_id)
+        {
+            // It answered the ask with an error as well: there is nothing to undo.
+            claim.owed.remove(node_id);
+            claim.seen.remove(node_id);
+            return self.undo_settled(node_id, id, Vote::Fail(cause), now);
+        }
         let node = self.node_mut(node_id);
+        node.undos_refused = true;
         if node.owed_at == Nanos::NEVER {
             node.owed_at = now.boot + node.owed_pause;
             node.owed_pause = (node.owed_pause * 2).min(OWED_PAUSE.1);
@@ -208,7 +228,18 @@ impl Core {
         }
         node.owed_at = Nanos::NEVER;
         if matches!(node.link, Link::Ready) {
-            self.send_owed(node_id, now);
+            self.send_one_owed(node_id, now);
+        }
+    }
+
+    /// One undo asks whether the node takes them again; when it is confirmed, the others follow.
+    fn send_one_owed(&mut self, node: NodeId, now: Now) {
+        let idle = (0..self.claims.capacity()).filter_map(|at| self.claims.at(at)).find(|&key| {
+            let claim = self.claims.find(key);
+            claim.is_some_and(|claim| claim.owed.without(claim.undoing).contains(node))
+        });
+        if let Some(key) = idle {
+            self.send_undo(node, ClaimId(key), now);
         }
     }
 }

@@ -82,10 +82,10 @@ impl Lease {
     /// Does what can be done without waiting.
     pub(super) fn turn(&mut self) {
         self.driver.turn();
-        if let Some(votes) = self.id.and_then(|id| self.driver.votes(id))
+        if let Some(votes) = self.id.map(|id| self.driver.votes(id))
             && votes.verdict() != Verdict::Undecided
         {
-            self.last = Some(Refusal { why: Why::OutOfTime, votes: *votes, remaining: None });
+            self.last = Some(Refusal { why: Why::OutOfTime, votes, remaining: None });
         }
     }
 
