@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use redbolt::{Client, Ending, LockGuard, Why};
 use redbolt_proving::{Reply, Server, servers};
 
-use crate::support::{builder, client, client_of, eventually, held_on, long, patiently, refusal};
+use crate::support::{
+    builder, client, client_of, driver_of, eventually, held_by, held_on, long, patiently, refusal,
+    turn_until,
+};
 
 #[test]
 fn a_flush_of_scripts_between_any_two_steps_is_not_noticed() {
@@ -62,12 +65,11 @@ fn a_held_lock_survives_the_loss_of_every_connection() {
 fn a_release_written_into_dead_connections_still_arrives() {
     for n in [1, 3] {
         let servers = servers(n);
-        let client = client(&servers);
-        let lock = client.acquire(patiently(b"job")).unwrap();
+        let mut driver = driver_of(builder(&servers));
+        let id = held_by(&mut driver, &patiently(b"job"));
         cut_all(&servers);
-        // Neither waits for an answer: the client's own drop is what is left.
-        drop(lock);
-        drop(client);
+        driver.release(id);
+        turn_until(&mut driver, "nothing is owed", |driver| !driver.owes());
         assert_eq!(held_on(&servers, "job"), 0);
     }
 }

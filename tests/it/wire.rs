@@ -12,6 +12,8 @@ use crate::support::{patiently, refusal};
 fn split_and_coalesced_bytes_change_nothing() {
     for n in [1, 3] {
         let (servers, proxies) = proxied(n);
+        // On a busy machine a byte can cost a time slice.
+        let patient = |addresses| patient(addresses).answer_within(LIMIT / 2).connect_within(LIMIT);
         let client = client_of(patient(proxies.iter().map(Proxy::address)));
         for mode in [Mode::Bytes, Mode::Coalesce(Duration::from_millis(4)), Mode::Pass, Mode::Bytes]
         {
