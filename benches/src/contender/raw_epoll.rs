@@ -3,10 +3,10 @@
 //! Requests are encoded once. Replies are known to the byte, so they are counted, not parsed: a node
 //! has answered when as many bytes have come as were due. System calls are made without libc, there
 //! is no timeout and no clock. What no lock client could leave out is in it and nothing else, so it
-//! is not one: it would not notice a lock that is held by another before its bytes are compared.
+//! is not one: whatever is not a grant or a confirmation ends the measurement.
 
 use std::net::TcpStream;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -14,8 +14,9 @@ use redbolt::proto::script;
 use redbolt::resp::command;
 use redbolt_proving::{Connection, Reply};
 use rustix::buffer::spare_capacity;
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::{Errno, ioctl_fionbio};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::{Contender, Node, Task};
 
@@ -35,7 +36,7 @@ pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
     drop(command(&mut set, 6).arg(b"SET").arg(resource).arg(TOKEN).arg(b"NX").arg(b"PX").int(ttl));
     drop(command(&mut undo, 5).arg(b"EVALSHA").arg(&digest).int(1).arg(resource).arg(TOKEN));
     let (quorum, events) = (links.len() / 2 + 1, Vec::with_capacity(links.len()));
-    Ok(Box::new(RawEpoll { epoll, links, quorum, set, undo, events }))
+    Ok(Box::new(RawEpoll { epoll, links, quorum, set, undo, events, space: vec![0; 4096] }))
 }
 
 fn connect(node: &Node) -> Result<OwnedFd> {
@@ -71,6 +72,7 @@ struct RawEpoll {
     set: Vec<u8>,
     undo: Vec<u8>,
     events: Vec<epoll::Event>,
+    space: Vec<u8>,
 }
 
 struct Link {
@@ -101,9 +103,7 @@ impl RawEpoll {
     #[inline]
     fn ask(&mut self, request: &[u8], reply: &[u8]) -> Result<()> {
         for link in &mut self.links {
-            let written =
-                rustix::net::send(&link.socket, request, rustix::net::SendFlags::NOSIGNAL)?;
-            ensure!(written == request.len(), "the socket is full");
+            link.say(request)?;
             link.due += reply.len();
         }
         let mut answered = 0;
@@ -112,7 +112,7 @@ impl RawEpoll {
             epoll::wait(&self.epoll, spare_capacity(&mut self.events), None)?;
             for event in &self.events {
                 let link = &mut self.links[event.data.u64() as usize];
-                answered += usize::from(link.hear(reply)?);
+                answered += usize::from(link.hear(&mut self.space, reply)?);
             }
         }
         Ok(())
@@ -120,28 +120,48 @@ impl RawEpoll {
 }
 
 impl Link {
-    /// Reads once: what has come fits. Whether the last reply that is due was there.
     #[inline]
-    fn hear(&mut self, reply: &[u8]) -> Result<bool> {
-        let mut space = [0; 64];
-        let len = match rustix::net::recv(
-            self.socket.as_fd(),
-            &mut space,
-            rustix::net::RecvFlags::empty(),
-        )
-        .map(|x| x.0)
-        {
-            Ok(0) => bail!("the node closed the connection"),
-            Ok(len) => len,
-            Err(Errno::AGAIN) => return Ok(false),
-            Err(error) => return Err(error.into()),
+    fn say(&mut self, request: &[u8]) -> Result<()> {
+        let written = match send(&self.socket, request, SendFlags::NOSIGNAL) {
+            Err(Errno::AGAIN) => {
+                self.await_room()?;
+                send(&self.socket, request, SendFlags::NOSIGNAL)?
+            }
+            outcome => outcome?,
         };
-        self.due = self.due.checked_sub(len).context("the node said more than was due")?;
-        if self.due > 0 {
-            return Ok(false);
+        ensure!(written == request.len(), "the socket took a part of a request");
+        Ok(())
+    }
+
+    /// The node has fallen so far behind that the socket is full.
+    #[cold]
+    fn await_room(&self) -> Result<()> {
+        let timeout = Timespec { tv_sec: 10, tv_nsec: 0 };
+        let ready = poll(&mut [PollFd::new(&self.socket, PollFlags::OUT)], Some(&timeout))?;
+        ensure!(ready == 1, "the node does not read");
+        Ok(())
+    }
+
+    /// Reads what has come, and tells whether the last reply that is due was in it. A read that did
+    /// not fill the space was the last one.
+    #[inline]
+    fn hear(&mut self, space: &mut [u8], reply: &[u8]) -> Result<bool> {
+        loop {
+            let len = match recv(&self.socket, &mut *space, RecvFlags::empty()) {
+                Ok((0, _)) => bail!("the node closed the connection"),
+                Ok((len, _)) => len,
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            };
+            self.due = self.due.checked_sub(len).context("the node said more than was due")?;
+            if self.due == 0 {
+                ensure!(space[..len].ends_with(reply), "not granted, or not held");
+                return Ok(true);
+            }
+            if len < space.len() {
+                return Ok(false);
+            }
         }
-        ensure!(space[..len].ends_with(reply), "not granted, or not held: {:?}", &space[..len]);
-        Ok(true)
     }
 }
 
