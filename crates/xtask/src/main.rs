@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask test`, `cargo xtask demo`.
+//! The project's own commands: `cargo xtask test`, `cargo xtask demo`, `cargo xtask fuzz`.
 //!
 //! Apart from the other crates because it needs none of them: a machine with Rust and a shell must be
 //! able to build it and be told what else is missing. Not here: what the tests test.
@@ -26,6 +26,13 @@ struct Arguments {
 enum Task {
     /// Show locks being taken, refused and released on embedded nodes
     Demo,
+    /// Run the fuzz targets for real: [--seconds N] [--runs N] [--keep] [TARGET]...
+    #[command(disable_help_flag = true)]
+    Fuzz {
+        /// What the fuzz program takes; --help shows it
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Run every check and every test, and install the programs that they need
     Test,
 }
@@ -33,6 +40,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Demo => demo(),
+        Task::Fuzz { arguments } => fuzz(&arguments),
         Task::Test => test::everything(),
     };
     match outcome {
@@ -50,4 +58,11 @@ fn demo() -> Result<(), Failure> {
     let mut demo = cargo("run");
     demo.args(["--quiet", "--package", "redbolt-cli", "--release", "--bin", "redbolt"]);
     step::run("demo", demo.args(["--", "demo"]))
+}
+
+/// The targets over and over, with inputs that a fuzzer makes up. It needs a C++ compiler.
+fn fuzz(arguments: &[String]) -> Result<(), Failure> {
+    let mut fuzz = cargo("run");
+    fuzz.args(["--quiet", "--package", "redbolt-fuzz", "--bin", "fuzz", "--"]);
+    step::run("fuzz", fuzz.args(arguments))
 }
