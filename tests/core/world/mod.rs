@@ -69,6 +69,8 @@ pub(crate) struct Ran {
     pub(crate) node: usize,
     /// The client had left the connection by then.
     pub(crate) is_ghost: bool,
+    /// The node did not know the script, so that nothing ran.
+    pub(crate) is_unknown: bool,
     pub(crate) words: Vec<Vec<u8>>,
 }
 
@@ -491,11 +493,12 @@ impl World {
             let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
             let now = redbolt_node::Now::from_micros(self.boot / 1_000);
             server.run(conn, &args, now, &mut reply);
+            let is_unknown = reply.starts_with(b"-NOSCRIPT");
             if wire.alive {
                 wire.down.push(self.boot + server.delay, reply);
             }
             let node = wire.node;
-            self.log.push(Ran { at: self.boot, node, is_ghost: !wire.alive, words });
+            self.log.push(Ran { at: self.boot, node, is_ghost: !wire.alive, is_unknown, words });
         }
         if !wire.alive && wire.up.is_empty() {
             server.store.disconnect(conn);
