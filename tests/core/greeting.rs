@@ -111,9 +111,12 @@ fn a_password_that_stops_working_has_to_be_proven_again() {
     world.servers[0].store.require_password("changed");
     world.cut(0, 0, Written::Runs);
     world.run(ms(300));
+    let node = world.node(0);
+    world.run_until(secs(3), |world| world.core().node_state(node) == NodeState::Connecting);
     world.log.clear();
     let id = world.lock(b"job", secs(10));
     world.run(secs(3));
+    assert!(world.count("auth") > 0);
     assert!(matches!(world.outcomes(id)[..], [Event::Refused(..)]));
     assert_eq!(world.log.iter().filter(|ran| ran.is_ask()).count(), 0);
 }
@@ -220,7 +223,7 @@ fn a_restarted_server_is_greeted_again() {
 fn an_extension_in_the_flight_of_a_refused_greeting_is_no_vote() {
     let mut world = World::new(3).warm();
     let id = world.lock(b"job", secs(10));
-    world.stop(2);
+    world.pause(2);
     world.cut(0, 1, Written::Runs);
     spoil(&mut world, 1, b"server", bulk(&format!("run_id:{:040}\r\n", 0)));
     world.servers[1].delay = ms(10).as_nanos() as u64;

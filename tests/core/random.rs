@@ -197,10 +197,8 @@ fn is_settled(world: &World) {
     };
     let undone = place(&|ran| ran.is_undo());
     // Of a short TTL there may be nothing left to undo.
-    let asked = place(&|ran| {
-        let ran_at_all = ran.is_ask() && !ran.is_ghost && !ran.is_unknown;
-        ran_at_all && ran.words.last().unwrap() == b"30000"
-    });
+    let is_long = |ran: &Ran| ran.words.last().unwrap() == b"30000";
+    let asked = place(&|ran| ran.is_ask() && is_long(ran) && !ran.is_ghost && !ran.is_unknown);
     for (ask, at) in asked {
         assert!(undone.get(&ask).is_some_and(|&undo| undo > at), "no undo on node {}", ask.0);
     }

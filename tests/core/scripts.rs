@@ -2,7 +2,7 @@
 
 use redbolt::proto::{Ask, Event};
 
-use crate::world::{World, error, ms, secs};
+use crate::world::{World, Written, error, ms, secs};
 
 /// All scripts have run once on all connections, and then every node forgot them.
 fn flushed(nodes: usize) -> World {
@@ -78,6 +78,21 @@ fn an_extension_of_an_ended_round_is_not() {
     world.run(secs(1));
     assert!(matches!(world.outcomes(id)[..], [Event::Granted(_), Event::NotExtended(..)]));
     assert_eq!(world.ran(0), ["ask", "extend sha"]);
+}
+
+#[test]
+fn a_new_connection_begins_with_the_text() {
+    let mut world = World::new(1).warm();
+    let first = world.lock(b"job", secs(10));
+    world.release(first);
+    let second = world.lock(b"job", secs(10));
+    world.release(second);
+    world.cut(0, 0, Written::Runs);
+    world.run(secs(1));
+    let third = world.lock(b"job", secs(10));
+    world.release(third);
+    let undos: Vec<_> = world.log.iter().filter(|ran| ran.is_undo()).map(|r| r.kind()).collect();
+    assert_eq!(undos, ["undo", "undo sha", "undo"]);
 }
 
 #[test]

@@ -69,7 +69,7 @@ pub(crate) struct Ran {
     pub(crate) node: usize,
     /// The client had left the connection by then.
     pub(crate) is_ghost: bool,
-    /// The server did not know the script, so that nothing ran.
+    /// The node did not know the script, so that nothing ran.
     pub(crate) is_unknown: bool,
     pub(crate) words: Vec<Vec<u8>>,
 }
