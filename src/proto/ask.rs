@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::config::Config;
+use super::time::ttl_ms;
 
 /// The most resources in one lock.
 pub const MAX_KEYS: usize = 64;
@@ -73,7 +74,7 @@ impl<'a> Ask<'a> {
                 return Err(InputError::DuplicateKey { index: at });
             }
         }
-        config.check_ttl(self.ttl)
+        check_ttl(config, self.ttl)
     }
 }
 
@@ -82,6 +83,23 @@ pub(super) fn check_resource(key: &[u8]) -> Result<(), InputError> {
         0 => Err(InputError::EmptyResource),
         1..=MAX_RESOURCE => Ok(()),
         len => Err(InputError::ResourceTooLong { len }),
+    }
+}
+
+/// A TTL is judged by the whole milliseconds that the nodes will get.
+pub(super) fn check_ttl(config: &Config, ttl: Duration) -> Result<(), InputError> {
+    let max_ttl = config.settings.max_ttl;
+    if ttl > max_ttl {
+        return Err(InputError::TtlAboveMaximum { ttl, max_ttl });
+    }
+    let ttl = Duration::from_millis(ttl_ms(ttl));
+    let drift = config.drift.of(ttl);
+    if ttl.is_zero() {
+        Err(InputError::TtlZero)
+    } else if ttl <= drift {
+        Err(InputError::TtlBelowDrift { ttl, drift })
+    } else {
+        Ok(())
     }
 }
 
@@ -178,3 +196,22 @@ impl fmt::Display for InputError {
 }
 
 impl Error for InputError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::{NodeSettings, Settings};
+
+    /// Of 2.9 ms the nodes get 2 ms, and the drift takes more than that.
+    #[test]
+    fn a_ttl_is_judged_in_whole_milliseconds() {
+        let settings = Settings { nodes: vec![NodeSettings::default()], ..Settings::default() };
+        let config = Config::new(settings).unwrap();
+        let judged = |us| check_ttl(&config, Duration::from_micros(us));
+        assert_eq!(judged(999), Err(InputError::TtlZero));
+        assert!(matches!(judged(2_900), Err(InputError::TtlBelowDrift { .. })));
+        assert_eq!(judged(3_000), Ok(()));
+        assert!(matches!(judged(30_000_001), Err(InputError::TtlAboveMaximum { .. })));
+        assert_eq!(judged(30_000_000), Ok(()));
+    }
+}

@@ -7,14 +7,9 @@
 use std::time::Duration;
 
 use super::keys::Keys;
-use super::lock::LockId;
-use super::nodes::NodeSet;
+use super::names::{LockId, NodeSet};
 use super::recipe::{Arguments, MANY, PLAIN, Recipe};
-use super::slab::Key;
-use super::time::Nanos;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct ClaimId(pub(super) Key);
+use super::time::{Nanos, ttl_ms};
 
 pub(super) struct Claim {
     /// The lock whose attempt this is; `None` once that has ended.
@@ -85,7 +80,7 @@ impl Claim {
     }
 
     pub(super) fn arguments(&self, ttl: Option<Duration>) -> Arguments<'_> {
-        Arguments { keys: &self.keys, token: &self.token, ttl_ms: ttl.map(super::lock::ttl_ms) }
+        Arguments { keys: &self.keys, token: &self.token, ttl_ms: ttl.map(ttl_ms) }
     }
 
     /// The keys can live until a TTL after `now`.

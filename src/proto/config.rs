@@ -7,10 +7,8 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use super::ask::InputError;
 use super::lease::Drift;
-use super::lock::ttl_ms;
-use super::nodes::{MAX_NODES, NodeId};
+use super::names::{MAX_NODES, NodeId};
 
 /// The most bytes in a token's label.
 pub const MAX_LABEL: usize = 128;
@@ -187,23 +185,6 @@ impl Config {
     pub fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<> {
         (0..self.settings.nodes.len() as u8).map(NodeId)
     }
-
-    /// Judges a TTL as the nodes will get it, in whole milliseconds.
-    pub(super) fn check_ttl(&self, ttl: Duration) -> Result<(), InputError> {
-        let max_ttl = self.settings.max_ttl;
-        if ttl > max_ttl {
-            return Err(InputError::TtlAboveMaximum { ttl, max_ttl });
-        }
-        let ttl = Duration::from_millis(ttl_ms(ttl));
-        let drift = self.drift.of(ttl);
-        if ttl.is_zero() {
-            Err(InputError::TtlZero)
-        } else if ttl <= drift {
-            Err(InputError::TtlBelowDrift { ttl, drift })
-        } else {
-            Ok(())
-        }
-    }
 }
 
 fn check_text(
@@ -310,21 +291,3 @@ impl fmt::Display for SettingsError {
 }
 
 impl Error for SettingsError {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Of 2.9 ms the nodes get 2 ms, and the drift takes more than that.
-    #[test]
-    fn a_ttl_is_judged_in_whole_milliseconds() {
-        let settings = Settings { nodes: vec![NodeSettings::default()], ..Settings::default() };
-        let config = Config::new(settings).unwrap();
-        let judged = |us| config.check_ttl(Duration::from_micros(us));
-        assert_eq!(judged(999), Err(InputError::TtlZero));
-        assert!(matches!(judged(2_900), Err(InputError::TtlBelowDrift { .. })));
-        assert_eq!(judged(3_000), Ok(()));
-        assert!(matches!(judged(30_000_001), Err(InputError::TtlAboveMaximum { .. })));
-        assert_eq!(judged(30_000_000), Ok(()));
-    }
-}

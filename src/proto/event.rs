@@ -3,9 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::core::ViewId;
-use super::lock::LockId;
-use super::nodes::{LinkId, NodeId};
+use super::names::{LinkId, LockId, NodeId, ViewId};
 use super::vote::{Cause, Votes};
 
 /// An outcome.

@@ -17,18 +17,12 @@
 use std::time::Duration;
 
 use super::ask::{Ask, Wait};
-use super::claim::ClaimId;
 use super::event::LossCause;
 use super::keys::Keys;
 use super::lease::Lease;
-use super::nodes::{NodeId, NodeSet};
-use super::slab::Key;
-use super::time::{Nanos, Now};
+use super::names::{ClaimId, NodeId, NodeSet};
+use super::time::{Nanos, Now, ttl_ms};
 use super::vote::Votes;
-
-/// The name of a lock from its acquire to its end. Never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LockId(pub(super) Key);
 
 #[derive(Debug)]
 pub(super) struct Lock {
@@ -133,9 +127,4 @@ impl Pause {
         self.expiries.sort_unstable_by_key(|&(_, at)| at);
         self.expiries.get(needed.checked_sub(1)?).map(|&(_, at)| at)
     }
-}
-
-/// A TTL as the nodes take it: whole milliseconds.
-pub(super) fn ttl_ms(ttl: Duration) -> u64 {
-    u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
 }

@@ -76,8 +76,8 @@ mod inbox;
 mod keys;
 mod lease;
 mod lock;
+mod names;
 mod node;
-mod nodes;
 mod pipeline;
 mod recipe;
 pub mod script;
@@ -89,10 +89,9 @@ pub use self::ask::{Ask, InputError, MAX_KEYS, MAX_RESOURCE, Wait};
 pub use self::config::{
     Config, Credentials, MAX_LABEL, NodeSettings, Secret, Settings, SettingsError,
 };
-pub use self::core::{Core, Holder, KeyState, MAX_LOCKS, MAX_PIPELINE, NodeView, View, ViewId};
+pub use self::core::{Core, Holder, KeyState, MAX_LOCKS, MAX_PIPELINE, NodeView, View};
 pub use self::event::{Confirmed, Event, LinkOp, LockState, LossCause, NodeState, Refusal, Why};
 pub use self::lease::Lease;
-pub use self::lock::LockId;
-pub use self::nodes::{LinkId, MAX_NODES, NodeId, NodeSet};
+pub use self::names::{LinkId, LockId, MAX_NODES, NodeId, NodeSet, ViewId};
 pub use self::time::{Nanos, Now};
 pub use self::vote::{Cause, Verdict, Vote, Votes};

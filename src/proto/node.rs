@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use crate::resp::Decoder;
 
-use super::claim::ClaimId;
-use super::core::ViewId;
 use super::greeting::{Greeting, RunId, Step};
 use super::inbox::{Inbox, reply_limits};
-use super::lock::LockId;
+use super::names::{ClaimId, LockId, ViewId};
 use super::pipeline::Pipeline;
 use super::script::Loaded;
 use super::time::Nanos;

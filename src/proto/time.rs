@@ -46,3 +46,8 @@ pub struct Now {
 pub(super) fn saturating_nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
+
+/// A TTL as the nodes take it: whole milliseconds.
+pub(super) fn ttl_ms(ttl: Duration) -> u64 {
+    u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
+}

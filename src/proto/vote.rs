@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use super::nodes::{MAX_NODES, NodeId, NodeSet};
+use super::names::{MAX_NODES, NodeId, NodeSet};
 
 /// Why a node is no voter, or has not answered usefully.
 ///

@@ -1,11 +1,11 @@
 //! From bytes to the requests that they answer.
 
 use super::Core;
-use crate::proto::claim::{ClaimId, TOKEN_DIGITS};
+use crate::proto::claim::TOKEN_DIGITS;
 use crate::proto::classify::{ServerError, classify};
 use crate::proto::greeting::{Mistyped, Step};
+use crate::proto::names::{ClaimId, LinkId, NodeId};
 use crate::proto::node::{Link, Request};
-use crate::proto::nodes::{LinkId, NodeId};
 use crate::proto::pipeline::Due;
 use crate::proto::recipe::{Answer, Command, Count, MANY, PLAIN, count};
 use crate::proto::time::Now;

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::Core;
 use crate::proto::ask::{Ask, InputError};
-use crate::proto::claim::{Claim, ClaimId};
+use crate::proto::claim::Claim;
 use crate::proto::event::{Event, Refusal, Why};
 use crate::proto::lease::Lease;
-use crate::proto::lock::{Lock, LockId, Phase};
+use crate::proto::lock::{Lock, Phase};
+use crate::proto::names::{ClaimId, LockId, NodeId};
 use crate::proto::node::{Link, Request};
-use crate::proto::nodes::NodeId;
 use crate::proto::time::Now;
 use crate::proto::vote::{Cause, Verdict, Vote};
 

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use super::Core;
-use crate::proto::ask::InputError;
-use crate::proto::claim::ClaimId;
+use crate::proto::ask::{InputError, check_ttl};
 use crate::proto::event::{Confirmed, Event, LossCause, Refusal, Why};
 use crate::proto::lease::Lease;
-use crate::proto::lock::{LockId, Phase};
+use crate::proto::lock::Phase;
+use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::node::Request;
-use crate::proto::nodes::{NodeId, NodeSet};
-use crate::proto::time::Now;
+use crate::proto::time::{Now, ttl_ms};
 use crate::proto::vote::{Cause, Vote};
 
 impl Core {
@@ -32,13 +31,13 @@ impl Core {
             Phase::Extending => return Err(InputError::ExtensionUnderWay),
             _ => return Err(InputError::NotHeld),
         }
-        self.config.check_ttl(ttl)?;
+        check_ttl(&self.config, ttl)?;
         if let Some(max_hold) = self.config.settings.max_hold
             && now.boot.since(lock.held_since) + ttl > max_hold
         {
             return Err(InputError::HeldTooLong { max_hold });
         }
-        self.begin_extension(id, Duration::from_millis(crate::proto::lock::ttl_ms(ttl)), now);
+        self.begin_extension(id, Duration::from_millis(ttl_ms(ttl)), now);
         self.settle_extension(id, now);
         Ok(())
     }

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use super::Core;
-use crate::proto::claim::ClaimId;
 use crate::proto::event::LinkOp;
 use crate::proto::greeting::{Greeting, RunId, Step};
+use crate::proto::names::{ClaimId, LinkId, NodeId};
 use crate::proto::node::{Identity, Link, Request};
-use crate::proto::nodes::{LinkId, NodeId};
 use crate::proto::pipeline::Pipeline;
 use crate::proto::time::{Nanos, Now};
 use crate::proto::vote::{Cause, Vote};

@@ -18,17 +18,17 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-pub use self::view::{Holder, KeyState, NodeView, View, ViewId};
+pub use self::view::{Holder, KeyState, NodeView, View};
 
 use self::view::Viewing;
-use super::claim::{Claim, ClaimId};
+use super::claim::Claim;
 use super::config::Config;
 use super::entropy::Entropy;
 use super::event::{Event, LinkOp, LockState, NodeState};
 use super::lease::Lease;
-use super::lock::{Lock, LockId, Phase};
+use super::lock::{Lock, Phase};
+use super::names::{ClaimId, LinkId, LockId, NodeId, NodeSet, ViewId};
 use super::node::{Link, Node};
-use super::nodes::{LinkId, NodeId, NodeSet};
 use super::script::Digests;
 use super::slab::Slab;
 use super::time::{Nanos, Now};

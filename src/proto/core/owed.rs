@@ -5,9 +5,9 @@
 //! answers and lost connections do not count, and only the end of the TTL makes it pointless.
 
 use super::Core;
-use crate::proto::claim::{Claim, ClaimId};
+use crate::proto::claim::Claim;
+use crate::proto::names::{ClaimId, NodeId, NodeSet};
 use crate::proto::node::{Link, OWED_PAUSE, Request};
-use crate::proto::nodes::{NodeId, NodeSet};
 use crate::proto::recipe::{Command, Count};
 use crate::proto::time::{Nanos, Now};
 use crate::proto::vote::{Cause, Vote};

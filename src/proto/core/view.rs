@@ -15,16 +15,11 @@ use crate::proto::classify::{ServerError, classify};
 use crate::proto::config::MAX_LABEL;
 use crate::proto::event::Event;
 use crate::proto::greeting::Mistyped;
+use crate::proto::names::{NodeId, NodeSet, ViewId};
 use crate::proto::node::{Link, Request};
-use crate::proto::nodes::{NodeId, NodeSet};
-use crate::proto::slab::Key;
 use crate::proto::time::{Nanos, Now};
 use crate::proto::vote::Cause;
 use crate::resp::{Token, command};
-
-/// The name of an inspection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ViewId(pub(in crate::proto) Key);
 
 /// What each node says about a resource.
 #[derive(Clone, Debug, Default)]

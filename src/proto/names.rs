@@ -1,6 +1,10 @@
-//! Names for nodes, links, and sets of nodes. Not here: what a node is doing, see `node`.
+//! Names: of nodes, links, locks, claims and inspections, and sets of nodes.
+//!
+//! Apart from what they name, so that an event or a request can carry them without knowing it.
 
 use std::fmt;
+
+use super::slab::Key;
 
 /// The most nodes that a lock can be taken on.
 pub const MAX_NODES: usize = 32;
@@ -40,6 +44,18 @@ impl LinkId {
         NodeId(self.0)
     }
 }
+
+/// The name of a lock from its acquire to its end. Never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LockId(pub(super) Key);
+
+/// The name of an inspection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ViewId(pub(super) Key);
+
+/// The name of what the nodes may hold for one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ClaimId(pub(super) Key);
 
 /// A set of nodes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
