@@ -271,19 +271,29 @@ fn spurious_calls_are_harmless() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// A peer that takes no answer from us and gives none keeps what is queued in bounds.
+/// The lock stays as it is: a silent peer does not make us keep extensions without end.
 #[test]
-fn a_full_pipeline_takes_no_more_extensions() {
-    let mut world = World::new(3).warm();
-    let id = world.lock(b"job", secs(10));
-    world.pause(2);
-    world.log.clear();
-    for _ in 0..MAX_PIPELINE + 100 {
-        world.extend(id, secs(10));
+fn a_full_pipeline_refuses_extensions() {
+    let mut world = World::new(1).warm();
+    let held = world.lock(b"held", secs(20));
+    world.pause(0);
+    let now = world.now();
+    for at in 0..MAX_PIPELINE {
+        world.core().acquire(&Ask::new(&at.to_be_bytes()), now).unwrap();
     }
-    assert_eq!(world.ran(0).len(), MAX_PIPELINE + 100, "the others go on");
-    world.resume(2);
-    assert_eq!(world.ran(2).len(), MAX_PIPELINE);
+    world.core().extend(held, secs(20), now).unwrap();
+    match world.core().poll_event() {
+        Some(Event::NotExtended(id, refusal)) => {
+            assert_eq!(id, held);
+            let vote = refusal.votes.of(world.node(0));
+            assert_eq!(vote, Some(Vote::Fail(Cause::Backlog)));
+        }
+        other => panic!("{other:?}"),
+    }
+    world.release(held);
+    world.resume(0);
+    assert_eq!(world.count("extend"), 0);
+    assert_eq!(world.holders(b"held"), [false]);
 }
 
 /// Each try may open the link ahead of its backoff, but not as often as there are tries.
