@@ -3,7 +3,7 @@
 use redbolt::proto::{Cause, Credentials, Event, NodeState, Secret, Settings, Why};
 use redbolt_node::Memory;
 
-use crate::world::{World, Written, bulk, error, ms, secs};
+use crate::world::{Accept, World, Written, bulk, error, ms, secs};
 
 fn with_password(settings: &mut Settings) {
     let credentials = Credentials { user: None, password: Secret::new(b"sesame".to_vec()) };
@@ -234,4 +234,51 @@ fn an_extension_in_the_flight_of_a_refused_greeting_is_no_vote() {
     assert!(world.ran(1).contains(&"extend"), "it rode along");
     assert!(!world.outcomes(id).contains(&Event::Extended(id)), "one of three is no quorum");
     assert!(matches!(world.outcomes(id)[..], [Event::Granted(_), Event::NotExtended(..)]));
+}
+
+/// Its asks are being undone behind that greeting, so none of their grants may count.
+#[test]
+fn a_greeting_that_comes_after_its_time_makes_no_voter() {
+    let mut world = World::with(3, 1, |settings| settings.answer_within = ms(300));
+    world.pause(1);
+    world.run(ms(300));
+    world.pause(2);
+    let id = world.lock(b"job", secs(10));
+    let node = world.node(1);
+    world.run_until(secs(1), |world| world.core().node_state(node) != NodeState::Connecting);
+    assert_eq!(world.outcomes(id), [], "one grant, and the time is not over");
+    world.resume(1);
+    assert!(world.ran(1).contains(&"ask"), "it rode along");
+    assert_eq!(world.core().node_state(node), NodeState::Down(Cause::NoAnswer));
+    assert!(!world.is_granted(id), "its grant is being undone");
+    assert!(!world.holders(b"job")[1]);
+    world.resume(2);
+    world.release(id);
+    world.run(secs(3));
+    assert_eq!(world.core().node_state(node), NodeState::Ready, "by another greeting");
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+/// Each is known to be the other as long as its address was not asked again.
+#[test]
+fn nodes_that_swapped_their_addresses_vote_again() {
+    let mut world = World::new(3).warm();
+    for node in [0, 1] {
+        world.servers[node].accept = Accept::No;
+        world.cut(0, node, Written::Runs);
+    }
+    let (first, second) = world.servers.split_at_mut(1);
+    std::mem::swap(&mut first[0].store, &mut second[0].store);
+    for node in [0, 1] {
+        world.servers[node].accept = Accept::Yes;
+    }
+    world.run(secs(10));
+    for node in 0..3 {
+        let node = world.node(node);
+        assert_eq!(world.core().node_state(node), NodeState::Ready);
+    }
+    world.stop(2);
+    let id = world.lock(b"job", secs(10));
+    assert!(world.is_granted(id), "the two count as two");
 }

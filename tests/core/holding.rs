@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use redbolt::proto::{Event, InputError, LossCause, Vote, Why};
+use redbolt::proto::{Event, InputError, LockState, LossCause, Vote, Why};
 use redbolt_node::Memory;
 
 use crate::world::{World, Written, ms, secs};
@@ -258,4 +258,27 @@ fn an_extension_whose_links_are_lost_and_stay_silent_fails_in_its_time() {
     world.run(ms(50));
     assert!(matches!(world.outcomes(id)[1..], [Event::NotExtended(..)]));
     assert!(world.core().lease(id).is_some());
+}
+
+/// The process was stopped between the answer and the timers, for longer than the TTL: its host takes
+/// both events at once, and asks about a lock that is known no more.
+#[test]
+fn a_lock_granted_and_lost_in_one_turn_can_be_asked_about() {
+    let mut world = World::new(1).warm();
+    world.pause(0);
+    let id = world.lock(b"job", secs(10));
+    let (link, node, now) = (world.link(0), world.node(0), world.now());
+    let core = world.core();
+    core.space(link)[..5].copy_from_slice(b"+OK\r\n");
+    core.received(link, 5, now);
+    assert_eq!(core.state(id), LockState::Held);
+    assert_eq!(core.votes(id).of(node), Some(Vote::Grant));
+    world.boot += secs(60).as_nanos() as u64;
+    let now = world.now();
+    let core = world.core();
+    core.timeout(now);
+    assert_eq!(core.poll_event(), Some(Event::Granted(id)));
+    assert_eq!(core.state(id), LockState::Unknown);
+    assert_eq!((core.votes(id).nodes(), core.votes(id).of(node)), (1, None));
+    assert_eq!(core.poll_event(), Some(Event::Lost(id, LossCause::Expired)));
 }

@@ -2,7 +2,7 @@
 
 use redbolt::proto::{Ask, Cause, Event, MAX_PIPELINE, NodeState, Vote, Why};
 
-use crate::world::{Accept, World, ms, secs};
+use crate::world::{Accept, World, Written, ms, secs};
 
 #[test]
 fn a_silent_peer_is_given_up_after_the_limit() {
@@ -167,7 +167,7 @@ fn an_array_for_a_kill_ends_the_link() {
     let mut world = World::new(1).warm();
     world.pause(0);
     world.lock(b"job", secs(20));
-    world.cut(0, 0, crate::world::Written::Haunts);
+    world.cut(0, 0, Written::Haunts);
     world.answer(0, |args| (args.get(1) == Some(&&b"KILL"[..])).then(|| b"*0\r\n".to_vec()));
     world.resume(0);
     world.run_until(secs(1), |world| world.count("kill") > 0);
@@ -269,4 +269,51 @@ fn spurious_calls_are_harmless() {
     assert_eq!(core.transmit(link), b"");
     world.run(secs(1));
     assert_eq!(world.kept(0), (0, 0));
+}
+
+/// The lock stays as it is: a silent peer does not make us keep extensions without end.
+#[test]
+fn a_full_pipeline_refuses_extensions() {
+    let mut world = World::new(1).warm();
+    let held = world.lock(b"held", secs(20));
+    world.pause(0);
+    let now = world.now();
+    for at in 0..MAX_PIPELINE {
+        world.core().acquire(&Ask::new(&at.to_be_bytes()), now).unwrap();
+    }
+    world.core().extend(held, secs(20), now).unwrap();
+    match world.core().poll_event() {
+        Some(Event::NotExtended(id, refusal)) => {
+            assert_eq!(id, held);
+            let vote = refusal.votes.of(world.node(0));
+            assert_eq!(vote, Some(Vote::Fail(Cause::Backlog)));
+        }
+        other => panic!("{other:?}"),
+    }
+    world.release(held);
+    world.resume(0);
+    assert_eq!(world.count("extend"), 0);
+    assert_eq!(world.holders(b"held"), [false]);
+}
+
+/// Each try may open the link ahead of its backoff, but not as often as there are tries.
+#[test]
+fn a_dead_node_is_not_probed_by_every_try() {
+    let mut world = World::new(3).warm();
+    world.servers[2].accept = Accept::No;
+    world.cut(0, 2, Written::Runs);
+    let tries = |world: &mut World, count: usize| {
+        world.clients[0].states.clear();
+        for _ in 0..count {
+            let id = world.lock(b"job", secs(10));
+            world.release(id);
+            world.run(ms(5));
+        }
+        let opened = (world.node(2), NodeState::Connecting);
+        world.clients[0].states.iter().filter(|&&state| state == opened).count()
+    };
+    let first = tries(&mut world, 200);
+    assert!(first <= 20, "{first} connects in the first second");
+    let later = tries(&mut world, 800);
+    assert!((4..=24).contains(&later), "{later} connects in four seconds");
 }

@@ -1,9 +1,11 @@
 //! What is owed: a release or an undo goes on until the node has confirmed it, or its key is over.
 
+use std::time::Duration;
+
 use redbolt::proto::{Cause, Event, LockState, NodeState, Vote};
 use redbolt_node::Memory;
 
-use crate::world::{Accept, World, Written, bulk, error, ms, secs};
+use crate::world::{Accept, Ran, World, Written, bulk, error, ms, secs};
 
 fn scripts_fail(world: &mut World, node: usize, text: &'static str) {
     world.answer(node, move |args| args[0].starts_with(b"EVAL").then(|| error(text)).flatten());
@@ -185,4 +187,74 @@ fn a_node_that_is_away_is_undone_when_it_is_back() {
     world.run(secs(3));
     assert_eq!(world.holders(b"other"), [false; 3]);
     assert_eq!(world.kept(0), (0, 0));
+}
+
+/// There it finds nothing, and says so: that is no confirmation.
+#[test]
+fn an_undo_is_not_sent_to_the_wrong_database() {
+    let mut world = World::with(3, 1, |settings| {
+        settings.nodes.iter_mut().for_each(|node| node.database = 3);
+    });
+    let now = world.server_now();
+    world.servers.iter_mut().for_each(|server| server.look_into("3", now));
+    let mut world = world.warm();
+    let id = world.lock(b"job", secs(20));
+    assert_eq!(world.holders(b"job"), [true; 3]);
+    world.answer(2, |args| {
+        (args[0] == b"SELECT").then(|| error("BUSY Redis is busy running a script.")).flatten()
+    });
+    world.cut(0, 2, Written::Runs);
+    world.release(id);
+    world.run(secs(1));
+    assert!(world.ran(2).contains(&"select"), "it was reached");
+    assert_eq!(world.holders(b"job"), [false, false, true]);
+    assert_eq!(world.kept(0), (0, 1), "it is still owed");
+    world.servers[2].answer = None;
+    world.run(ms(1_500));
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+/// A node that takes neither asks nor undos has nothing to undo.
+#[test]
+fn a_sick_minority_is_not_hammered() {
+    const LOCKS: usize = 500;
+    let mut world = World::new(3).warm();
+    world.answer(2, |args| {
+        let sick = args[0] == b"SET" || args[0].starts_with(b"EVAL");
+        sick.then(|| error("MISCONF Redis is configured to save RDB snapshots")).flatten()
+    });
+    for _ in 0..LOCKS {
+        let id = world.lock(b"job", secs(10));
+        assert!(world.is_granted(id));
+        world.release(id);
+        world.run(Duration::from_micros(2_500));
+    }
+    assert_eq!(world.kept(0), (0, 0), "claims do not pile up");
+    let on_sick = |is: fn(&Ran) -> bool| world.log.iter().filter(|r| r.node == 2 && is(r)).count();
+    assert_eq!(on_sick(Ran::is_ask), LOCKS);
+    // Each ask has its undo in the same flight; no undo is for a lock of the past.
+    let undos = on_sick(Ran::is_undo);
+    assert!(undos <= LOCKS + LOCKS / 10, "{undos} undos for {LOCKS} asks");
+}
+
+/// Where a hundred undos were refused, one asks whether the node takes them again.
+#[test]
+fn many_refused_undos_are_probed_by_one() {
+    let mut world = World::new(3).warm();
+    scripts_fail(&mut world, 2, "MISCONF Redis is configured to save RDB snapshots");
+    for at in 0..100 {
+        let id = world.lock(&[at], secs(30));
+        world.release(id);
+    }
+    assert_eq!(world.kept(0), (0, 100));
+    world.run(secs(1));
+    world.log.clear();
+    world.run(secs(10));
+    let probes = world.ran(2).len();
+    assert!((8..25).contains(&probes), "{probes} in 10 s");
+    world.servers[2].answer = None;
+    world.run(ms(1_100));
+    assert_eq!(world.kept(0), (0, 0), "the others follow the one that was confirmed");
+    assert!((0..100).all(|at| world.value(2, &[at]).is_empty()));
 }

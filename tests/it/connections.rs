@@ -7,8 +7,8 @@ use redbolt::{Client, Ending, LockGuard, Why};
 use redbolt_proving::{Reply, Server, servers};
 
 use crate::support::{
-    builder, client, client_of, driver_of, eventually, held_by, held_on, long, patiently, refusal,
-    turn_until,
+    builder, calls, client, client_of, driver_of, eventually, exists, held_by, held_on, long,
+    patient, patiently, refusal, turn_until,
 };
 
 #[test]
@@ -59,6 +59,44 @@ fn a_held_lock_survives_the_loss_of_every_connection() {
         settle(&client);
         assert_eq!(held_on(&servers, "job"), 0);
     }
+}
+
+/// A write into a Unix socket whose peer is gone fails at once, and with it the link; the extension
+/// waits for the next one, which must not be taken for the one that failed.
+#[test]
+fn an_extension_survives_the_loss_of_every_unix_socket() {
+    let servers = servers(3);
+    let client = client_of(patient(servers.iter().map(unix)));
+    let mut lock = client.acquire(patiently(b"job")).unwrap();
+    // A link that was just opened is not opened anew at once; one that was not heard of for long is
+    // read before it is written to. Between the two, the write is what fails.
+    for pause in [0, 40, 50, 60, 150] {
+        thread::sleep(Duration::from_millis(pause));
+        cut_all(&servers);
+        lock.extend(Duration::from_secs(25)).unwrap();
+    }
+    released_by_quorum(lock.release(), 3);
+}
+
+fn unix(server: &Server) -> String {
+    format!("unix://{}", server.socket().display())
+}
+
+/// The refusal comes out of the write that failed; by then the others have been written to, and
+/// nobody may call the client again.
+#[test]
+fn a_refusal_by_a_failed_write_leaves_no_undo_unwritten() {
+    let mut servers = servers(2);
+    let nobody = "unix:///nonexistent/redis.sock".to_owned();
+    let client = client_of(patient([nobody, unix(&servers[0]), unix(&servers[1])]));
+    let both = |client: &Client| client.warm_up(Duration::ZERO).ready() == 2;
+    eventually("two are ready", || both(&client));
+    servers[1].kill();
+    assert_eq!(refusal(client.acquire(long(b"job"))).why(), Why::NoQuorum);
+    eventually("the healthy node's key is undone without another call", || {
+        calls(&servers[0], "eval") > 0 && !exists(&servers[0], "job")
+    });
+    assert_eq!(calls(&servers[0], "set"), 1, "it was asked");
 }
 
 #[test]
