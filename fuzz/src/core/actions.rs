@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use redbolt::proto::{Cause, Wait};
+use redbolt::proto::{Cause, MAX_KEYS, Wait};
 
 use super::peer;
 use super::world::World;
@@ -16,7 +16,11 @@ pub(super) fn act(world: &mut World, code: u8, input: &mut Input<'_>) {
     match code & 15 {
         0 => acquire(world, 1, choice),
         1 => {
-            let keys = input.choose(&[2, 3, 2, 64, 65]);
+            let keys = match input.byte() {
+                number @ 0..250 => 2 + usize::from(number % 2),
+                250..253 => MAX_KEYS,
+                _ => MAX_KEYS + 1,
+            };
             acquire(world, keys, choice);
         }
         2 => {

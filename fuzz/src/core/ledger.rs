@@ -36,9 +36,11 @@ pub(super) struct Lock {
     tokens: Vec<Vec<u8>>,
     /// When the newest token was first seen.
     attempted: Nanos,
-    /// What nodes said to the newest attempt.
+    /// What nodes said to the newest attempt, and to any.
     granted: u32,
     denied: u32,
+    ever_granted: u32,
+    ever_denied: u32,
     /// Nodes that were told to undo the newest attempt, and those that did.
     undone: u32,
     confirmed: u32,
@@ -123,6 +125,8 @@ impl Ledger {
                 Received::NilBulk | Received::Int(_) => lock.denied |= 1 << node,
                 _ => {}
             }
+            lock.ever_granted |= lock.granted;
+            lock.ever_denied |= lock.denied;
         }
     }
 
@@ -174,6 +178,8 @@ impl Ledger {
             attempted: Nanos::default(),
             granted: 0,
             denied: 0,
+            ever_granted: 0,
+            ever_denied: 0,
             undone: 0,
             confirmed: 0,
             extensions: 0,
@@ -235,8 +241,10 @@ impl Ledger {
         let now = self.now;
         let lock = self.told(id);
         assert_eq!(lock.phase, Phase::Asking, "what was refused");
-        assert_eq!(mask(refusal.votes.grants()) & !lock.granted, 0, "a grant that no node gave");
-        assert_eq!(mask(refusal.votes.denies()) & !lock.denied, 0, "a denial that no node gave");
+        // An attempt that was cut short gives way to the one before.
+        let (granted, denied) = (lock.ever_granted, lock.ever_denied);
+        assert_eq!(mask(refusal.votes.grants()) & !granted, 0, "a grant that no node gave");
+        assert_eq!(mask(refusal.votes.denies()) & !denied, 0, "a denial that no node gave");
         match refusal.why {
             Why::Cancelled => assert!(lock.let_go, "cancelled by nobody"),
             Why::Contended => assert!(refusal.votes.is_contended()),

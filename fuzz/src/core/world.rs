@@ -406,8 +406,8 @@ impl World {
     }
 }
 
-/// More locks than that in one input find nothing more.
-const MOST_LOCKS: usize = 24;
+/// Enough to get into each other's way; more would only take time.
+const MOST_LOCKS: usize = 6;
 
 /// So often a timeout may lead to another one at the same moment.
 const MOST_TICKS: usize = 3;
