@@ -98,6 +98,39 @@ fn without_a_kill_the_undo_is_sent_again_at_half_of_the_ttl() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
+/// One of two connections is known by name; to kill that one would lay half of the ghosts.
+#[test]
+fn ghosts_in_two_connections_are_not_laid_by_one_kill() {
+    let mut world = World::new(3).warm();
+    refuse_kills(&mut world, 2);
+    world.pause(2);
+    let held = world.lock(b"job", TTL);
+    world.cut(0, 2, Written::Haunts);
+    world.resume(2);
+    world.run(ms(100));
+    for node in 0..3 {
+        if node < 2 {
+            world.set(node, b"other", b"theirs", 60_000);
+        }
+        world.pause(node);
+    }
+    world.lock(b"other", TTL);
+    world.cut(0, 2, Written::Haunts);
+    world.servers[2].answer = None;
+    for node in 0..3 {
+        world.resume(node);
+    }
+    world.run(secs(2));
+    world.free_ghosts();
+    assert!(world.holders(b"other")[2], "the ghost runs");
+    world.run(secs(10));
+    assert_eq!(world.holders(b"other"), [true, true, false]);
+    world.release(held);
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    world.run(secs(10));
+    assert_eq!(world.kept(0), (0, 0));
+}
+
 /// The second undo keeps its timer while other timers fire and the release ends by an answer.
 #[test]
 fn the_second_undo_keeps_its_timer() {
