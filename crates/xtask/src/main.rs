@@ -26,7 +26,7 @@ struct Arguments {
 enum Task {
     /// Show locks being taken, refused and released on embedded nodes
     Demo,
-    /// Run the fuzz targets for real: [--seconds N] [--runs N] [--keep] [TARGET]...
+    /// Run the fuzz targets for real; `cargo xtask fuzz --help` shows the options
     #[command(disable_help_flag = true)]
     Fuzz {
         /// What the fuzz program takes; --help shows it

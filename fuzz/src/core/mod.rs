@@ -1,6 +1,6 @@
 //! The lock core under arbitrary bytes, times and disconnects.
 //!
-//! An input is a configuration followed by actions (`actions`). The core runs in a [`World`] that
+//! An input is a configuration followed by actions (`actions`). The core runs in a `World` that
 //! plays its driver and its nodes, and holds it to what it promises: `wire` reads every byte that
 //! it sends and matches every answer to its request, `ledger` keeps each lock's life and the
 //! votes that were really delivered. After the last action everything is let go and a fresh lock
