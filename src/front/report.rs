@@ -40,7 +40,9 @@ impl RefusalReport {
                 None => "not asked, or not waited for".to_owned(),
                 Some(Vote::Grant) => "granted".to_owned(),
                 Some(Vote::Deny) => "held by another".to_owned(),
-                Some(Vote::Fail(cause)) => explain(config, cause, core.detail(node, cause)),
+                Some(Vote::Fail(cause)) => {
+                    explain(config, cause, core.detail(node, cause).as_deref())
+                }
             };
             let address = config.address(node).clone();
             NodeVote { number: node.index() + 1, address, vote, words }
@@ -128,7 +130,9 @@ impl NodeReport {
             let state = core.node_state(node);
             let words = match state {
                 NodeState::Connecting => "still connecting".to_owned(),
-                NodeState::Down(cause) => explain(config, cause, core.detail(node, cause)),
+                NodeState::Down(cause) => {
+                    explain(config, cause, core.detail(node, cause).as_deref())
+                }
                 NodeState::Ready => "ready".to_owned(),
             };
             let address = config.address(node).clone();
@@ -174,7 +178,10 @@ pub(super) fn explain(config: &Config, cause: Cause, detail: Option<&str>) -> St
         (Cause::ConnectTimeout, _) => format!("no connection in {:?}", settings.connect_within),
         (Cause::DeadPeer, _) => format!("silent for {:?}", settings.dead_after),
         (Cause::SameServer, Some(words)) => format!("the same server as another node: {words}"),
-        (Cause::Io | Cause::NameLookup | Cause::NoAnswer, Some(words)) => words.to_owned(),
+        (Cause::Quarantined, Some(words)) => format!("{cause} {words}"),
+        (Cause::Io | Cause::NameLookup | Cause::NoAnswer | Cause::OtherLimits, Some(words)) => {
+            words.to_owned()
+        }
         (cause, Some(words)) => format!("{cause} ({words})"),
         (cause, None) => cause.to_string(),
     }

@@ -91,7 +91,7 @@ pub use self::ask::{Ask, InputError, MAX_KEYS, MAX_RESOURCE, Wait};
 pub use self::config::{
     Config, Credentials, MAX_LABEL, NodeSettings, Secret, Settings, SettingsError,
 };
-pub use self::core::{Core, Holder, KeyState, MAX_LOCKS, MAX_PIPELINE, NodeView, View};
+pub use self::core::{Core, Holder, KeyState, MAX_LOCKS, MAX_PIPELINE, NodeGuard, NodeView, View};
 pub use self::event::{Confirmed, Event, LinkOp, LockState, LossCause, NodeState, Refusal, Why};
 pub use self::fence::FencingToken;
 pub use self::guard::{Guard, Setup, Trust};

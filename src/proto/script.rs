@@ -142,6 +142,11 @@ impl Script {
             Self::WriteBack => WRITE_BACK,
         }
     }
+
+    /// Whether it reads the guard's key, the last of its KEYS.
+    pub(super) fn checks_guard(self) -> bool {
+        matches!(self, Self::AcquireFenced | Self::AcquireMany)
+    }
 }
 
 /// The names by which `EVALSHA` calls the scripts.

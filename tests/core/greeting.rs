@@ -183,7 +183,7 @@ fn the_same_server_twice_is_one_voter_and_says_which() {
     spoil(&mut world, 2, b"server", bulk(&format!("run_id:{:040}\r\n", 0)));
     world.run(ms(30));
     let node = world.node(2);
-    assert_eq!(world.core().detail(node, Cause::SameServer), Some("it is node 1"));
+    assert_eq!(world.core().detail(node, Cause::SameServer).as_deref(), Some("it is node 1"));
 }
 
 #[test]

@@ -63,12 +63,13 @@ impl Core {
     /// Extends on one node, now or as soon as its link is back.
     fn offer_extension(&mut self, node: NodeId, claim: ClaimId, id: LockId, now: Now) {
         let link = self.node(node).link;
-        if link.takes_asks() && self.node(node).pipeline.len() < super::MAX_PIPELINE {
+        if link.takes_extensions() && self.node(node).pipeline.len() < super::MAX_PIPELINE {
             return self.send_extension(node, claim, id, now);
         }
         self.reopen(node, now);
-        let cause = if link.takes_asks() { Cause::Backlog } else { self.node(node).cause };
-        let may_return = self.node(node).may_return() && !link.takes_asks();
+        let full = link.takes_extensions();
+        let cause = if full { Cause::Backlog } else { self.node(node).cause };
+        let may_return = self.node(node).may_return() && !full;
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         if may_return {
             lock.extend_queued.insert(node);
@@ -133,7 +134,7 @@ impl Core {
         let (loaded, digests) = (&mut node.loaded, &self.digests);
         let request = Request::Extend { claim: claim_id, round: lock.round, by_digest };
         node.pipeline.push(request, now.boot, |out| {
-            let args = claim.arguments(Some(lock.extend_ttl));
+            let args = claim.arguments(&self.config, lock.extend_ttl, 0);
             claim.recipe.extend.encode(out, &args, loaded, digests);
         });
         self.arm(now.boot + self.config.settings.dead_after);
@@ -203,7 +204,7 @@ impl Core {
     /// A lock that is held: is its validity over, or the time of its extension?
     pub(super) fn lease_due(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if !matches!(lock.phase, Phase::Extending | Phase::Held) {
+        if !lock.phase.is_held() {
             return;
         }
         if lock.lease.remaining(now).is_zero() {
@@ -265,7 +266,7 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let claim = lock.claim;
         match lock.phase {
-            Phase::Asking => {
+            Phase::Asking | Phase::Fencing => {
                 self.abandon(claim, now);
                 self.refuse(id, Why::Cancelled, now);
             }

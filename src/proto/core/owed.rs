@@ -4,6 +4,8 @@
 //! the node denied or did not answer in time. It is owed until the node has confirmed it: error
 //! answers and lost connections do not count, and only the end of the TTL makes it pointless.
 
+use std::time::Duration;
+
 use super::Core;
 use crate::proto::claim::Claim;
 use crate::proto::names::{ClaimId, NodeId, NodeSet};
@@ -81,7 +83,8 @@ impl Core {
         let by_digest = claim.recipe.undo.goes_by_digest(node.loaded);
         let (loaded, digests) = (&mut node.loaded, &self.digests);
         node.pipeline.push(Request::Undo { claim: id, by_digest }, now.boot, |out| {
-            claim.recipe.undo.encode(out, &claim.arguments(None), loaded, digests);
+            let args = claim.arguments(&self.config, Duration::ZERO, 0);
+            claim.recipe.undo.encode(out, &args, loaded, digests);
         });
         self.arm(now.boot + self.config.settings.dead_after);
     }
@@ -227,7 +230,7 @@ impl Core {
             return self.arm(owed_at);
         }
         node.owed_at = Nanos::NEVER;
-        if matches!(node.link, Link::Ready) {
+        if node.link.takes_extensions() {
             self.send_one_owed(node_id, now);
         }
     }

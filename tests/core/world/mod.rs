@@ -110,6 +110,10 @@ impl World {
             random: Random(1),
         };
         world.servers = (0..nodes).map(|name| Server::new(name, world.server_now())).collect();
+        let now = world.server_now();
+        for (server, node) in world.servers.iter_mut().zip(&config.settings().nodes) {
+            server.remember(config.settings(), node, now);
+        }
         world.clients = (0..clients).map(|name| Client::new(&config, name as u64)).collect();
         world
     }
