@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::config::Config;
 use crate::net::Address;
-use crate::proto::{Cause, Core, NodeState, Refusal, Vote, Why};
+use crate::proto::{Cause, Core, NodeGuard, NodeState, Refusal, Vote, Why};
 
 /// Why a lock was not granted or not extended, with every node's vote.
 ///
@@ -121,6 +121,8 @@ pub struct NodeStatus {
     pub address: Address,
     /// Its state.
     pub state: NodeState,
+    /// Its guard.
+    pub guard: NodeGuard,
     words: String,
 }
 
@@ -136,7 +138,8 @@ impl NodeReport {
                 NodeState::Ready => "ready".to_owned(),
             };
             let address = config.address(node).clone();
-            NodeStatus { number: node.index() + 1, address, state, words }
+            let guard = core.node_guard(node);
+            NodeStatus { number: node.index() + 1, address, state, guard, words }
         });
         Self { nodes: nodes.collect(), quorum: config.quorum() }
     }

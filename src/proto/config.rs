@@ -195,6 +195,11 @@ impl Config {
         &self.settings
     }
 
+    /// Gives other orders for nodes that have no guard for us.
+    pub fn set_setup(&mut self, setup: Setup) {
+        self.settings.setup = setup;
+    }
+
     /// The guard's key; `None` where nodes are not guarded.
     pub(super) fn guard_key(&self) -> Option<&[u8]> {
         (self.settings.guard == Guard::On).then_some(&self.settings.guard_key[..])

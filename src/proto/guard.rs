@@ -9,6 +9,9 @@
 //! Pure functions, and public, so that the models that search this protocol for holes decide with the
 //! same code. Not here: when the key is read and written, see `core/guard.rs`.
 
+use std::fmt;
+use std::time::Duration;
+
 /// The 40 hexadecimal digits that a server draws at each start.
 pub type RunId = [u8; 40];
 
@@ -159,6 +162,22 @@ impl Found {
     #[must_use]
     pub fn calls_for_enrolment(self) -> bool {
         matches!(self, Self::Missing | Self::OtherDatabase | Self::OtherRun)
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("no guard: it is new, or has lost its memory"),
+            Self::OtherDatabase => f.write_str("the guard of another database"),
+            Self::OtherLimits { max_ttl_ms, nodes } => {
+                let max_ttl = Duration::from_millis(*max_ttl_ms);
+                write!(f, "set up for {nodes} nodes and a max_ttl of {max_ttl:?}")
+            }
+            Self::OtherRun => f.write_str("the guard of an earlier run: it was restarted"),
+            Self::Ours => f.write_str("guarded"),
+            Self::Unreadable => f.write_str("its guard's key holds something else"),
+        }
     }
 }
 

@@ -194,7 +194,9 @@ impl Node {
         self.inbox.clear();
         self.decoder = Decoder::new(reply_limits());
         self.greeting = Greeting::default();
-        self.guard = Watch::default();
+        // What was found last still says why the node does not vote.
+        self.guard.is_ours = false;
+        self.guard.seen = None;
         self.astray = false;
         self.loaded = Loaded::default();
         self.identity = None;

@@ -7,6 +7,7 @@
 //! node may vote. A quarantine is the node's, kept in its key and counted by its clock; what is
 //! remembered here is only when to look again.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::Core;
@@ -29,11 +30,17 @@ impl Core {
             (Guard::Off, ..) => NodeGuard::Off,
             (_, Link::Ready, _) => NodeGuard::Votes,
             (_, _, None) => NodeGuard::Unknown,
-            (_, Link::Quarantined { .. }, Some(found)) if watch.seen.is_none() => {
+            (_, Link::Quarantined { .. }, Some(found)) if watch.is_ours => {
                 NodeGuard::Quarantined { left: watch.free_at.since(self.boot), found }
             }
             (_, _, Some(found)) => NodeGuard::Found(found),
         }
+    }
+
+    /// Whether the guards of a set that was new, or that was to be changed, have been written.
+    #[must_use]
+    pub fn has_set_up(&self) -> bool {
+        self.is_set_up
     }
 
     /// Value and TTL have been read on this link.
@@ -335,6 +342,20 @@ pub enum NodeGuard {
     Unknown,
     /// It lets the node vote.
     Votes,
+}
+
+impl fmt::Display for NodeGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Found(found) => found.fmt(f),
+            Self::Off => f.write_str("not guarded"),
+            Self::Quarantined { left, .. } => {
+                write!(f, "quarantined {} s", left.as_secs_f64().ceil())
+            }
+            Self::Unknown => f.write_str("not read"),
+            Self::Votes => f.write_str("remembers every lock"),
+        }
+    }
 }
 
 /// A PTTL that no server gives, and that lets nobody vote.
