@@ -6,6 +6,7 @@ use super::Core;
 use crate::proto::event::Why;
 use crate::proto::fence::{Agreement, FencingToken, MAX_SKEW, MAX_TOKEN, agreement};
 use crate::proto::lock::Phase;
+use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::node::{Link, Request};
 use crate::proto::recipe::{Command, Count};
@@ -91,6 +92,10 @@ impl Core {
                 lock.fence.token = Some(FencingToken::new(token));
                 true
             }
+            Agreement::Behind(target) if mutant!(FenceNotWrittenBack) => {
+                lock.fence.token = Some(FencingToken::new(target));
+                true
+            }
             Agreement::Behind(target) => {
                 lock.fence.target = target;
                 self.begin_write_back(id, now);
@@ -158,7 +163,7 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         match answer {
             Count::NoScript => return self.send_write_back(node, id, now),
-            Count::Of(0) => lock.votes.cast(node, Vote::Deny),
+            Count::Of(0) if !mutant!(FenceUnowned) => lock.votes.cast(node, Vote::Deny),
             Count::Of(_) => lock.fence.confirmed.insert(node),
             Count::Fail(cause) => lock.votes.cast(node, Vote::Fail(cause)),
         }
@@ -195,12 +200,13 @@ impl Core {
         if lock.phase != Phase::Fencing {
             return;
         }
-        let confirmed = lock.fence.confirmed.and(lock.votes.grants());
+        let confirmed = lock.fence.confirmed.and(lock.votes.grants()).len();
+        let enough = if mutant!(FenceWithOne) { 1 } else { lock.votes.quorum() };
         if lock.lease.remaining(now).is_zero() {
             self.attempt_failed(id, Why::Expired, now);
-        } else if confirmed.len() >= lock.votes.quorum() {
+        } else if confirmed >= enough {
             lock.fence.token = Some(FencingToken::new(lock.fence.target));
-            self.grant(id);
+            self.grant(id, now);
         } else {
             match lock.votes.verdict() {
                 Verdict::Granted | Verdict::Undecided => {}

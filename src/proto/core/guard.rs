@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::Core;
 use crate::proto::greeting::{Greeting, Mistyped, Step};
 use crate::proto::guard::{BIG_MS, Expected, Found, Guard, Setup, Standing};
+use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId};
 use crate::proto::node::{Link, Request};
 use crate::proto::recipe::{Count, count};
@@ -45,7 +46,11 @@ impl Core {
 
     /// Value and TTL have been read on this link.
     pub(super) fn guard_read(&mut self, id: NodeId, greeting: Greeting, now: Now) {
-        let found = self.expected(id).judge(greeting.guard.as_deref());
+        let found = match self.expected(id).judge(greeting.guard.as_deref()) {
+            Found::OtherRun if mutant!(GuardAnyRun) => Found::Ours,
+            Found::OtherLimits { .. } if mutant!(GuardAnyLimits) => Found::Ours,
+            found => found,
+        };
         let standing = Standing::of(greeting.guard_pttl);
         let watch = &mut self.node_mut(id).guard;
         watch.is_ours = found == Found::Ours;
@@ -85,7 +90,12 @@ impl Core {
             let again = now.boot + self.config.settings.connect_within;
             self.quarantine(id, again, now);
         } else {
-            self.enrol(id, &seen, self.config.settings.max_ttl, now);
+            let quarantine = match self.config.settings.max_ttl {
+                _ if mutant!(GuardMissingIsNew) => Duration::ZERO,
+                max_ttl if mutant!(GuardTooShort) => max_ttl / 2,
+                max_ttl => max_ttl,
+            };
+            self.enrol(id, &seen, quarantine, now);
         }
     }
 
@@ -250,7 +260,8 @@ impl Core {
         now: Now,
     ) -> Vote {
         let standing = Standing::of(pttl);
-        if self.node(id).guard.is_ours && standing == Standing::Votes {
+        let stands = self.node(id).guard.is_ours && standing == Standing::Votes;
+        if stands || mutant!(GuardIgnored) {
             return vote;
         }
         if vote == Vote::Grant {
