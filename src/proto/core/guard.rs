@@ -65,7 +65,7 @@ impl Core {
                 self.quarantine_for(id, Duration::from_millis(left_ms), now);
             }
             // It went between the two commands.
-            (Found::Ours, Standing::Missing) => self.look_again(id, now),
+            (Found::Ours, Standing::Missing) => self.look_soon(id, now),
             (Found::Ours, Standing::Endless) | (Found::Unreadable, _) => {
                 self.retire(id, Cause::GuardAltered, now);
             }
@@ -158,8 +158,10 @@ impl Core {
             return Ok(());
         }
         match answer {
-            Count::Of(written) => {
-                if written == 1 && self.config.settings.setup == Setup::Change {
+            // It is not what was seen any more.
+            Count::Of(0) => self.look_soon(id, now),
+            Count::Of(_) => {
+                if self.config.settings.setup == Setup::Change {
                     self.kill_others(id, now);
                 }
                 self.look_again(id, now);
@@ -198,6 +200,12 @@ impl Core {
             });
         }
         self.arm(now.boot + self.config.settings.dead_after);
+    }
+
+    /// As [`look_again`](Self::look_again), and not as fast as a guard could change under our eyes.
+    fn look_soon(&mut self, id: NodeId, now: Now) {
+        let again = now.boot + self.config.settings.backoff.0;
+        self.quarantine(id, again, now);
     }
 
     fn quarantine_for(&mut self, id: NodeId, left: Duration, now: Now) {
