@@ -92,7 +92,8 @@ impl Now {
         Self { micros: millis * 1_000 }
     }
 
-    pub(crate) fn micros(self) -> u64 {
+    /// Unix time in microseconds.
+    pub const fn micros(self) -> u64 {
         self.micros
     }
 

@@ -218,7 +218,7 @@ impl Call<'_> {
     /// The keys of the selected database.
     fn keys(&mut self) -> Keys<'_> {
         let database = self.session().database;
-        Keys::new(&mut self.store.databases[database], self.now.millis())
+        Keys::new(&mut self.store.databases[database], self.now)
     }
 
     fn ok(&mut self) -> Outcome {
