@@ -253,7 +253,8 @@ impl Core {
         if self.node(id).guard.is_ours && standing == Standing::Votes {
             return vote;
         }
-        if vote == Vote::Grant {
+        // One that is being left has been dealt with, and may be another node under a second name.
+        if vote == Vote::Grant && !matches!(self.node(id).link, Link::Leaving { .. }) {
             self.give_back(id, claim, now);
         }
         if self.node(id).link == Link::Ready {
