@@ -272,7 +272,8 @@ impl Core {
         if stands || mutant!(GuardIgnored) {
             return vote;
         }
-        if vote == Vote::Grant {
+        // One that is being left has been dealt with, and may be another node under a second name.
+        if vote == Vote::Grant && !matches!(self.node(id).link, Link::Leaving { .. }) {
             self.give_back(id, claim, now);
         }
         if self.node(id).link == Link::Ready {
