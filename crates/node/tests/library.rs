@@ -12,7 +12,7 @@ fn nodes(n: usize) -> Vec<Node> {
 }
 
 fn client(nodes: &[Node]) -> Client {
-    let empty = Config::builder();
+    let empty = Config::builder().new_nodes();
     let all =
         nodes.iter().fold(empty, |config, node| config.node(&node.address().to_string()).unwrap());
     let client = Client::new(all.build().unwrap()).unwrap();

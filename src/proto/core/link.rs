@@ -31,7 +31,7 @@ impl Core {
         // Behind an ask, an undo that is still owed would come too late; before it, a kill must be
         // known to be right.
         let proven = self.node(id).proven || mutant!(SelectNotAwaited);
-        let fused = proven && !self.is_burdened(id);
+        let fused = proven && !self.is_burdened(id) && !self.awaits_set_up();
         let settings = self.config.node(id);
         let node = &mut self.nodes[id.index()];
         node.heard = now.boot;
@@ -68,7 +68,7 @@ impl Core {
         if probe && matches!(node.link, Link::Down { .. }) {
             self.open(id, now);
         }
-        self.node(id).link.opens()
+        self.node(id).will_take_asks()
     }
 
     pub(super) fn open(&mut self, id: NodeId, now: Now) {

@@ -114,7 +114,7 @@ impl Core {
         match node.link {
             Link::Ready => NodeState::Ready,
             Link::Down { .. } | Link::Leaving { .. } if node.tried => NodeState::Down(node.cause),
-            Link::Quarantined { .. } => NodeState::Down(node.cause),
+            Link::Quarantined { .. } if !node.guard.is_settling => NodeState::Down(node.cause),
             _ => NodeState::Connecting,
         }
     }
