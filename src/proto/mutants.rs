@@ -75,6 +75,8 @@ mod planted {
         FailIsDeny,
         /// The token is the largest counter, and nobody is told.
         FenceNotWrittenBack,
+        /// A late grant whose counter is past the token confirms it (a first draft of this library).
+        FencePassedCounts,
         /// A counter is raised although the lock has gone to another holder.
         FenceUnowned,
         /// One node is enough for a fencing token.

@@ -2,6 +2,9 @@
 //!
 //! What the counters amount to is decided in `proto::fence`. Here is who is asked and told.
 
+use std::cmp::Ordering;
+use std::time::Duration;
+
 use super::Core;
 use crate::proto::event::Why;
 use crate::proto::fence::{Agreement, FencingToken, MAX_SKEW, MAX_TOKEN, agreement};
@@ -13,8 +16,6 @@ use crate::proto::recipe::{Command, Count};
 use crate::proto::script::Script;
 use crate::proto::time::Now;
 use crate::proto::vote::{Cause, Verdict, Vote};
-
-use std::time::Duration;
 
 impl Core {
     /// The fencing token of a lock that is held; `None` if it was not asked for.
@@ -117,14 +118,17 @@ impl Core {
         }
     }
 
-    /// Confirms the token on a node that granted: its counter is there already, or is raised.
+    /// Confirms the token on a node that granted: its counter is there already, or is raised. One that
+    /// is past it may have granted to another holder of the same token in between, and confirms
+    /// nothing.
     fn raise_counter(&mut self, node: NodeId, id: LockId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let there = lock.fence.counters.iter().find(|(of, _)| *of == node);
-        if there.is_some_and(|&(_, counter)| counter >= lock.fence.target) {
-            lock.fence.confirmed.insert(node);
-        } else {
-            self.send_write_back(node, id, now);
+        match there.map_or(Ordering::Less, |(_, counter)| counter.cmp(&lock.fence.target)) {
+            Ordering::Less => self.send_write_back(node, id, now),
+            Ordering::Equal => lock.fence.confirmed.insert(node),
+            Ordering::Greater if mutant!(FencePassedCounts) => lock.fence.confirmed.insert(node),
+            Ordering::Greater => lock.votes.cast(node, Vote::Fail(Cause::NotCounted)),
         }
     }
 
