@@ -398,7 +398,7 @@ mod tests {
         let conn = bench.store.connect();
         assert_eq!(bench.say(conn, "PTTL long"), ":899\r\n");
         assert_eq!(bench.say(conn, "GET changed"), "$3\r\nold\r\n");
-        assert_eq!(bench.say(conn, "EXISTS short later"), ":0\r\n");
+        assert_eq!(bench.say(conn, "EXISTS later"), ":0\r\n");
         bench.now = Now::from_millis(1_000_000);
         assert_eq!(bench.say(conn, "EXISTS short"), ":0\r\n", "it was not loaded at all");
         assert_eq!(format!("{snapshot:?}"), "Snapshot { keys: 3 }");
