@@ -83,6 +83,7 @@ mod inbox;
 mod keys;
 mod lease;
 mod lock;
+mod mutants;
 mod names;
 mod node;
 mod pipeline;
@@ -101,6 +102,8 @@ pub use self::event::{Confirmed, Event, LinkOp, LockState, LossCause, NodeState,
 pub use self::fence::FencingToken;
 pub use self::guard::{Guard, Setup, Trust};
 pub use self::lease::Lease;
+#[cfg(redbolt_mutants)]
+pub use self::mutants::{Mutant, plant};
 pub use self::names::{LinkId, LockId, MAX_NODES, NodeId, NodeSet, ViewId};
 pub use self::time::{Nanos, Now};
 pub use self::vote::{Cause, Verdict, Vote, Votes};
