@@ -401,11 +401,18 @@ fn a_lock_held_while_its_node_is_quarantined_is_extended_and_released() {
 /// For as long as the forgotten lock can live, and not longer than that.
 #[test]
 fn what_two_nodes_forgot_is_granted_to_nobody_else() {
-    for memory in [Memory::Lost, Memory::Kept] {
+    for memory in ["lost", "kept", "stale"] {
         let mut world = World::with(3, 2, |_| {}).warm().forgetful();
+        let before = [0, 1].map(|node| world.servers[node].store.snapshot());
         let held = world.lock(b"job", MAX_TTL);
-        world.restart(0, memory);
-        world.restart(1, memory);
+        for (node, before) in before.into_iter().enumerate() {
+            let memory = match memory {
+                "lost" => Memory::Lost,
+                "kept" => Memory::Kept,
+                _ => Memory::Stale(before),
+            };
+            world.restart(node, memory);
+        }
         let ask = Ask::new(b"job").ttl(secs(10)).wait(Wait::Forever);
         let begun = world.boot;
         let rival = world.acquire(1, &ask, &[b"job"]);
@@ -497,7 +504,7 @@ fn an_operator_can_vouch_for_what_a_node_keeps_but_not_for_what_it_lost() {
     ];
     for (trust, memory, votes) in table {
         let mut world = World::with(1, 1, trusting(trust)).warm();
-        world.restart(0, memory);
+        world.restart(0, memory.clone());
         world.run(secs(2));
         let id = world.lock(b"job", secs(10));
         assert_eq!(world.is_granted(id), votes, "{trust:?} {memory:?}");
@@ -583,6 +590,21 @@ fn new_nodes_vote_at_once_if_an_operator_says_so() {
     }
 }
 
+/// The first lock waits for the round trips of the set-up, and no longer.
+#[test]
+fn the_first_lock_on_new_nodes_is_granted() {
+    for kind in asks() {
+        let mut world = fresh(Setup::IfNew);
+        for server in &mut world.servers {
+            server.delay = ms(5).as_nanos() as u64;
+        }
+        let id = world.acquire(0, &kind, &[b"job"]);
+        assert_eq!(world.state(0), NodeState::Connecting);
+        world.run(ms(100));
+        assert!(world.is_granted(id));
+    }
+}
+
 #[test]
 fn init_writes_nothing_unless_all_are_new() {
     let guarded = |world: &mut World| {
@@ -597,13 +619,9 @@ fn init_writes_nothing_unless_all_are_new() {
         let value = world.own_guard(1, 0).replace(":30000:3:0", ":30000:5:0");
         world.set_guard(1, &value, BIG_MS);
     };
-    let quarantined = |world: &mut World| {
-        let value = world.own_guard(1, 0);
-        world.set_guard(1, &value, BIG_MS + 60_000);
-    };
     let down = |world: &mut World| world.stop(1);
     let silent = |world: &mut World| world.servers[1].accept = Accept::Silent;
-    let spoils: [fn(&mut World); 6] = [guarded, stale, others, quarantined, down, silent];
+    let spoils: [fn(&mut World); 5] = [guarded, stale, others, down, silent];
     for (at, spoil) in spoils.iter().enumerate() {
         let mut world = fresh(Setup::Init);
         spoil(&mut world);
@@ -613,6 +631,58 @@ fn init_writes_nothing_unless_all_are_new() {
         assert_eq!((before, world.count("enrol")), (after, 0), "case {at}");
         assert!(!world.core().has_set_up(), "case {at}");
         assert_ne!(world.state(0), NodeState::Ready, "case {at}");
+    }
+}
+
+/// Whoever came first has quarantined the nodes; none of them has voted since.
+#[test]
+fn init_can_follow_a_first_contact() {
+    let mut world = World::new(3).unguarded();
+    let id = world.lock(b"job", secs(10));
+    assert!(matches!(world.outcomes(id)[..], [Event::Refused(..)]));
+    assert!(guards(&mut world).iter().all(|(_, left)| *left == 30_000));
+    let init = world.join(setting_up(Setup::Init));
+    world.run(ms(1));
+    assert!(world.clients[init].core.has_set_up());
+    assert!(guards(&mut world).iter().all(|(_, left)| *left < 0));
+    let id = world.acquire(init, &Ask::new(b"job"), &[b"job"]);
+    assert!(world.clients[init].outcomes(id).contains(&Event::Granted(id)));
+}
+
+/// With one that votes, locks may be alive that the others have forgotten.
+#[test]
+fn init_does_not_end_the_quarantine_of_a_set_in_use() {
+    let mut world = World::new(3).warm().forgetful();
+    world.restart(0, Memory::Lost);
+    world.restart(1, Memory::Lost);
+    world.run(secs(2));
+    let init = world.join(setting_up(Setup::Init));
+    world.run(secs(1));
+    assert!(!world.clients[init].core.has_set_up());
+    for node in [0, 1] {
+        assert!(world.guard(node).1 > 25_000);
+    }
+}
+
+#[test]
+fn whoever_only_looks_writes_nothing() {
+    let table: [(&dyn Fn(&mut World), Cause); 3] = [
+        (&|world: &mut World| world.flush(0), Cause::Quarantined),
+        (&other_run, Cause::Quarantined),
+        (&|world: &mut World| world.set_guard(0, "r:30000:5:0", BIG_MS), Cause::OtherLimits),
+    ];
+    for (spoil, cause) in table {
+        let mut world = World::with(1, 1, setting_up(Setup::Look));
+        spoil(&mut world);
+        let before = world.guard(0).0;
+        world.run(secs(5));
+        let node = world.node(0);
+        assert_eq!(world.core().node_state(node), NodeState::Down(cause));
+        let now = world.now();
+        let view = world.core().inspect(b"job", now).unwrap();
+        world.flow();
+        assert!(world.core().take_view(view).unwrap().nodes[0].state.is_ok(), "{cause}");
+        assert_eq!((world.guard(0).0, world.count("enrol")), (before, 0));
     }
 }
 
