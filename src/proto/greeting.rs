@@ -11,6 +11,7 @@ use crate::resp::{Token, command};
 
 use super::classify::{ServerError, classify};
 use super::config::{NodeSettings, Settings};
+use super::guard::RunId;
 use super::vote::Cause;
 
 /// One command of the greeting.
@@ -72,9 +73,6 @@ impl Step {
         };
     }
 }
-
-/// The 40 hexadecimal digits that a server draws at each start.
-pub(super) type RunId = [u8; 40];
 
 /// What a link's greeting has told so far.
 #[derive(Debug, Default)]

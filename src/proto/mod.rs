@@ -71,7 +71,9 @@ mod config;
 mod core;
 mod entropy;
 mod event;
+pub mod fence;
 mod greeting;
+pub mod guard;
 mod inbox;
 mod keys;
 mod lease;
@@ -91,6 +93,8 @@ pub use self::config::{
 };
 pub use self::core::{Core, Holder, KeyState, MAX_LOCKS, MAX_PIPELINE, NodeView, View};
 pub use self::event::{Confirmed, Event, LinkOp, LockState, LossCause, NodeState, Refusal, Why};
+pub use self::fence::FencingToken;
+pub use self::guard::{Guard, Setup, Trust};
 pub use self::lease::Lease;
 pub use self::names::{LinkId, LockId, MAX_NODES, NodeId, NodeSet, ViewId};
 pub use self::time::{Nanos, Now};

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::resp::Decoder;
 
-use super::greeting::{Greeting, RunId, Step};
+use super::greeting::{Greeting, Step};
+use super::guard::RunId;
 use super::inbox::{Inbox, reply_limits};
 use super::names::{ClaimId, LockId, ViewId};
 use super::pipeline::Pipeline;

@@ -7,18 +7,99 @@
 
 use sha1_smol::Sha1;
 
-/// Grants all of KEYS to the token ARGV\[1\] for ARGV\[2\] ms and returns `OK`, or touches nothing
+/// The node does not vote unless its guard lives for [`BIG_MS`](super::guard::BIG_MS) at the most.
+macro_rules! check_guard {
+    () => {
+        "if guard then \
+         local t = redis.call('PTTL', guard) \
+         if t < 0 or t > 126144000000 then return redis.status_reply('GUARD ' .. t) end \
+         end "
+    };
+}
+
+/// The longest TTL among the n resources is the denial's answer.
+macro_rules! find_longest {
+    () => {
+        "local most = -2 \
+         for i = 1, n do \
+         local t = redis.call('PTTL', KEYS[i]) \
+         if t == -1 then return -1 end \
+         if t > most then most = t end \
+         end \
+         if most >= 0 then return most end "
+    };
+}
+
+/// Grants the resources to the token ARGV\[1\] for ARGV\[2\] ms and returns `OK`, or touches nothing
 /// and returns the longest remaining TTL among them, -1 if one has none.
-pub const ACQUIRE_MANY: &str = "\
-local most = -2 \
-for _, k in ipairs(KEYS) do \
-local t = redis.call('PTTL', k) \
-if t == -1 then return -1 end \
-if t > most then most = t end \
+///
+/// ARGV\[3\] is the number of resources. A key behind them is the guard: if it does not let the node
+/// vote, nothing is touched and the answer is the status line `GUARD` with the guard's PTTL.
+pub const ACQUIRE_MANY: &str = concat!(
+    "local n = tonumber(ARGV[3]) \
+     local guard = KEYS[n + 1] ",
+    check_guard!(),
+    find_longest!(),
+    "for i = 1, n do redis.call('SET', KEYS[i], ARGV[1], 'PX', ARGV[2]) end \
+     return redis.status_reply('OK')"
+);
+
+/// As [`ACQUIRE_MANY`], and raises the resources' fencing counters: KEYS are n resources, their n
+/// counters, and the guard. ARGV\[4\] is the proposed value, the client's wall clock in µs,
+/// ARGV\[5\] how many ms the counters live.
+///
+/// A grant is the status line `OK` with the new value of all counters: the proposal, or one more than
+/// the largest of them if that is more. A proposal over 5 s from the node's own clock touches nothing
+/// and is answered by `CLOCK` and that clock in µs. A counter that is no number, or that would pass
+/// 2^53 - 1, where Lua's numbers end, is an error.
+pub const ACQUIRE_FENCED: &str = concat!(
+    "local n = tonumber(ARGV[3]) \
+     local guard = KEYS[2 * n + 1] ",
+    check_guard!(),
+    find_longest!(),
+    "local c = tonumber(ARGV[4]) \
+     local time = redis.call('TIME') \
+     local now = time[1] * 1000000 + time[2] \
+     if math.abs(c - now) > 5000000 then \
+     return redis.status_reply(string.format('CLOCK %.0f', now)) end \
+     for i = n + 1, 2 * n do \
+     local v = tonumber(redis.call('GET', KEYS[i]) or 0) \
+     if not v or v >= 9007199254740991 then \
+     return redis.error_reply('ERR the fencing counter cannot be raised') end \
+     if v >= c then c = v + 1 end \
+     end \
+     local text = string.format('%.0f', c) \
+     for i = 1, n do \
+     redis.call('SET', KEYS[n + i], text, 'PX', ARGV[5]) \
+     redis.call('SET', KEYS[i], ARGV[1], 'PX', ARGV[2]) \
+     end \
+     return redis.status_reply('OK ' .. text)"
+);
+
+/// Raises fencing counters to at least ARGV\[3\] and returns 1 if all resources hold the token
+/// ARGV\[1\]; otherwise returns 0. KEYS are ARGV\[2\] resources and their counters, which then live
+/// for ARGV\[4\] ms.
+pub const WRITE_BACK: &str = "\
+local n = tonumber(ARGV[2]) \
+for i = 1, n do \
+if redis.call('GET', KEYS[i]) ~= ARGV[1] then return 0 end \
 end \
-if most >= 0 then return most end \
-for _, k in ipairs(KEYS) do redis.call('SET', k, ARGV[1], 'PX', ARGV[2]) end \
-return redis.status_reply('OK')";
+for i = n + 1, 2 * n do \
+local v = tonumber(redis.call('GET', KEYS[i]) or 0) \
+if not v then return redis.error_reply('ERR the fencing counter cannot be raised') end \
+if v < tonumber(ARGV[3]) then redis.call('SET', KEYS[i], ARGV[3], 'PX', ARGV[4]) end \
+end \
+return 1";
+
+/// Gives the guard KEYS\[1\] the value ARGV\[2\] for ARGV\[3\] ms if its value is ARGV\[1\], where
+/// an empty one stands for a missing key. Returns 1 if it has the new value now, whoever gave it, and
+/// 0 if it has another one.
+pub const ENROL: &str = "\
+local v = redis.call('GET', KEYS[1]) or '' \
+if v == ARGV[2] then return 1 end \
+if v ~= ARGV[1] then return 0 end \
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) \
+return 1";
 
 /// Lets KEYS live for at least ARGV\[2\] ms more and returns 1 if all of them hold the token
 /// ARGV\[1\]; otherwise returns 0. It never shortens a TTL and never brings a key back.
@@ -42,17 +123,23 @@ return n";
 /// One of the scripts above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Script {
+    AcquireFenced,
     AcquireMany,
+    Enrol,
     Extend,
     Undo,
+    WriteBack,
 }
 
 impl Script {
     pub(super) fn text(self) -> &'static str {
         match self {
+            Self::AcquireFenced => ACQUIRE_FENCED,
             Self::AcquireMany => ACQUIRE_MANY,
+            Self::Enrol => ENROL,
             Self::Extend => EXTEND,
             Self::Undo => UNDO,
+            Self::WriteBack => WRITE_BACK,
         }
     }
 }
@@ -98,11 +185,28 @@ impl Loaded {
     }
 }
 
-const SCRIPTS: [Script; 3] = [Script::AcquireMany, Script::Extend, Script::Undo];
+const SCRIPTS: [Script; 6] = [
+    Script::AcquireFenced,
+    Script::AcquireMany,
+    Script::Enrol,
+    Script::Extend,
+    Script::Undo,
+    Script::WriteBack,
+];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A number in a Lua text cannot be a constant of ours.
+    #[test]
+    fn the_texts_know_the_bound_of_the_guard() {
+        let bound = format!("t > {} ", crate::proto::guard::BIG_MS);
+        assert!(ACQUIRE_MANY.contains(&bound) && ACQUIRE_FENCED.contains(&bound));
+        let far = format!("> {} ", crate::proto::fence::MAX_SKEW.as_micros());
+        assert!(ACQUIRE_FENCED.contains(&far));
+        assert!(ACQUIRE_FENCED.contains(&format!("v >= {} ", crate::proto::fence::MAX_TOKEN)));
+    }
 
     #[test]
     fn each_script_has_its_own_digest() {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::Core;
 use crate::proto::event::LinkOp;
-use crate::proto::greeting::{Greeting, RunId, Step};
+use crate::proto::greeting::{Greeting, Step};
+use crate::proto::guard::RunId;
 use crate::proto::names::{ClaimId, LinkId, NodeId};
 use crate::proto::node::{Identity, Link, Request};
 use crate::proto::pipeline::Pipeline;

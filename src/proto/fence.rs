@@ -1,0 +1,96 @@
+//! Fencing tokens: numbers that grow from one holder of a resource to the next.
+//!
+//! A lease cannot stop a holder that was paused from writing after its end; a resource that
+//! remembers the largest token it has seen can. Each node counts on its own, so the grants of an
+//! attempt may disagree. Where a quorum of them is equal, that value is the token. Otherwise the
+//! largest is written back to the nodes that are behind, and only while they still keep the lock for
+//! us: without that check two holders could get the same token. Then the commit sets of any two
+//! holders meet in a node that gave them the lock one after the other, and raised its counter in
+//! between. No clock and no TTL is part of that argument.
+//!
+//! Pure functions, and public, so that the model that searches them for holes decides with the same
+//! code. Not here: when what is sent, see `core/fence.rs`.
+
+use std::fmt;
+use std::time::Duration;
+
+/// How far the proposed value may be from a node's own clock. The script refuses what is further.
+pub const MAX_SKEW: Duration = Duration::from_secs(5);
+
+/// The shortest `max_ttl` with which locks can be fenced: more than twice [`MAX_SKEW`], so that a
+/// counter that was lost with a node's memory is overtaken by the clocks before the node votes again.
+pub const MIN_MAX_TTL: Duration = Duration::from_secs(11);
+
+/// The largest token: 2^53 - 1, where the numbers of Lua and of JSON end. The clocks that tokens
+/// are made of reach it in the year 2255.
+pub const MAX_TOKEN: u64 = (1 << 53) - 1;
+
+/// A number that is larger for each later holder of a resource.
+///
+/// Hand it to whatever the lock protects, and let that refuse a smaller one than the largest it has
+/// seen. It grows as long as no node that votes loses its counters. If one does, it still grows if
+/// the servers' clocks agree within `max_ttl` less 10 s. Tokens are not consecutive, and mean nothing
+/// across resources.
+///
+/// ```
+/// use redbolt::FencingToken;
+///
+/// # fn write(seen: &mut u64, token: FencingToken) -> bool {
+/// let fresh = token.get() >= *seen;
+/// if fresh {
+///     *seen = token.get();
+/// }
+/// # fresh }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FencingToken(u64);
+
+impl FencingToken {
+    pub(super) fn new(value: u64) -> Self {
+        Self(value)
+    }
+
+    /// The number, from 1 to 2^53 - 1.
+    #[must_use]
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What the counters of a quorum of grants amount to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agreement {
+    /// A quorum has this value, whatever the others have: it is the token.
+    Reached(u64),
+    /// The largest value, to be written back to the granted nodes that are behind it.
+    Behind(u64),
+}
+
+/// Reads the counters of the grants of one attempt, at least one.
+#[must_use]
+pub fn agreement(counters: &[u64], quorum: usize) -> Agreement {
+    let equal = |value: u64| counters.iter().filter(|&&other| other == value).count();
+    let agreed = counters.iter().copied().find(|&value| equal(value) >= quorum);
+    let largest = counters.iter().copied().max().unwrap_or_default();
+    agreed.map_or(Agreement::Behind(largest), Agreement::Reached)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quorum_of_equals_is_the_token() {
+        assert_eq!(agreement(&[7, 7], 2), Agreement::Reached(7));
+        assert_eq!(agreement(&[7, 9, 7], 2), Agreement::Reached(7), "whatever the others say");
+        assert_eq!(agreement(&[7, 9], 2), Agreement::Behind(9));
+        assert_eq!(agreement(&[7, 9, 8], 2), Agreement::Behind(9));
+        assert_eq!(agreement(&[5], 1), Agreement::Reached(5));
+    }
+}
