@@ -10,6 +10,8 @@
 
 use std::fmt;
 
+use redbolt::proto::fence::{Agreement, agreement};
+
 use crate::search::Model;
 
 const NODES: usize = 3;
@@ -96,8 +98,7 @@ const ORDERS: [[usize; 3]; 6] = [SAME_ORDER, [0, 2, 1], [1, 0, 2], [1, 2, 0], [2
 const SAME_ORDER: [usize; 3] = [0, 1, 2];
 
 /// Whose answers the client knows: a quorum, or all.
-const SUBSETS: [[bool; NODES]; 4] =
-    [[true, true, false], [true, false, true], [false, true, true], [true, true, true]];
+const SUBSETS: [&[usize]; 4] = [&[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Mail {
@@ -319,32 +320,35 @@ impl<const A: usize> Fencing<A> {
         found(Step::Begins { by }, next);
     }
 
-    /// A quorum of equal grants is the token, whatever the others say; otherwise the highest of the
-    /// grants so far is written back. What has come may still be on its way, so any part of it may be
-    /// all that the client knows.
+    /// What has come may still be on its way, so a quorum of it may be all that the client knows.
     fn agree(&self, state: &State<A>, by: usize, found: &mut impl FnMut(Step, State<A>)) {
         for known in SUBSETS {
-            let granted = |node: usize| match state.nodes[node].mail[by] {
-                Mail::Granted(counter) if known[node] => Some(counter),
+            let granted = |&node: &usize| match state.nodes[node].mail[by] {
+                Mail::Granted(counter) => Some(counter),
                 _ => None,
             };
-            let of = |node: usize| granted(node).or_else(|| (!known[node]).then_some(0));
-            let [Some(a), Some(b), Some(c)] = [of(0), of(1), of(2)] else { continue };
-            let highest = a.max(b).max(c);
-            let equal = |token| (0..NODES).filter(|&node| granted(node) == Some(token)).count();
-            if let Some(token) = [a, b].into_iter().find(|&token| equal(token) >= QUORUM) {
-                found(Step::Commits { by, token }, state.commit(by, token));
+            let mut counters = [0; NODES];
+            for (at, node) in known.iter().enumerate() {
+                counters[at] = granted(node).unwrap_or(0).into();
             }
-            let mut next = state.commit(by, highest);
-            if self.write_back == WriteBack::None {
-                found(Step::Commits { by, token: highest }, next);
+            let counters = &counters[..known.len()];
+            if counters.contains(&0) {
+                continue;
+            }
+            let (token, agreed) = match agreement(counters, QUORUM) {
+                Agreement::Reached(token) => (token as u8, true),
+                Agreement::Behind(token) => (token as u8, self.write_back == WriteBack::None),
+            };
+            let mut next = state.commit(by, token);
+            if agreed {
+                found(Step::Commits { by, token }, next);
                 continue;
             }
             next.attempts[by].phase = Phase::Writing;
-            for node in (0..NODES).filter(|&node| granted(node).is_some_and(|c| c < highest)) {
-                next.nodes[node].mail[by] = Mail::WriteBack;
+            for node in known.iter().filter(|node| granted(node).is_some_and(|c| c < token)) {
+                next.nodes[*node].mail[by] = Mail::WriteBack;
             }
-            found(Step::Proposes { by, token: highest }, next);
+            found(Step::Proposes { by, token }, next);
         }
     }
 
