@@ -10,4 +10,5 @@
 //! cases to a real `redbolt::proto::Core`.
 
 pub mod fencing;
+pub mod guard;
 pub mod search;
