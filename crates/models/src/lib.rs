@@ -10,5 +10,6 @@
 //! cases to a real `redbolt::proto::Core`.
 
 pub mod fencing;
+pub mod ghosts;
 pub mod guard;
 pub mod search;
