@@ -9,6 +9,7 @@
 //! are the library's own functions where it exports them, and `tests/conformance.rs` puts the same
 //! cases to a real `redbolt::proto::Core`.
 
+pub mod extend;
 pub mod fencing;
 pub mod ghosts;
 pub mod guard;
