@@ -66,11 +66,11 @@ pub mod resp;
 pub use front::{
     AcquireError, Client, Config, ConfigBuilder, ConfigError, Driver, Ending, ExtendError, Held,
     Inspection, InspectionVerdict, LockGuard, NodeInspection, NodeReport, NodeStatus, NodeVote,
-    RefusalReport,
+    RefusalReport, SetupError, init, init_change,
 };
 pub use proto::{
-    Ask, Cause, Confirmed, Event, Holder, InputError, KeyState, LockId, LockState, LossCause,
-    NodeState, Refusal, Settings, Vote, Wait, Why,
+    Ask, Cause, Confirmed, Event, FencingToken, Guard, Holder, InputError, KeyState, LockId,
+    LockState, LossCause, NodeGuard, NodeState, Refusal, Settings, Trust, Vote, Wait, Why,
 };
 
 /// The README's examples, compiled.

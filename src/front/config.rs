@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::net::{Address, AddressError};
-use crate::proto::{self, NodeId, Settings, SettingsError};
+use crate::proto::{self, Guard, NodeId, Settings, SettingsError, Setup, Trust};
 
 /// Which nodes, and how. Cheap to clone.
 ///
@@ -58,6 +58,13 @@ impl Config {
         &self.addresses
     }
 
+    /// The same, with other orders for nodes that have no guard for us.
+    pub(super) fn with_setup(&self, setup: Setup) -> Self {
+        let mut core = proto::Config::clone(&self.core);
+        core.set_setup(setup);
+        Self { core: Arc::new(core), addresses: Arc::clone(&self.addresses) }
+    }
+
     pub(super) fn core(&self) -> Arc<proto::Config> {
         Arc::clone(&self.core)
     }
@@ -93,6 +100,19 @@ impl ConfigBuilder {
         self.addresses.push(address);
         self.settings.nodes.push(settings);
         Ok(self)
+    }
+
+    /// Adds a node whose guard is believed in another way; see [`Trust`].
+    ///
+    /// # Errors
+    ///
+    /// As [`node`](Self::node).
+    pub fn node_with(self, address: &str, trust: Trust) -> Result<Self, ConfigError> {
+        let mut builder = self.node(address)?;
+        if let Some(node) = builder.settings.nodes.last_mut() {
+            node.trust = trust;
+        }
+        Ok(builder)
     }
 
     /// How many grants make a lock: more than half of the nodes.
@@ -164,6 +184,39 @@ impl ConfigBuilder {
     /// Whether a node that may evict locks may vote. See [`Settings::accept_evicting`].
     pub fn accept_evicting(mut self, accept: bool) -> Self {
         self.settings.accept_evicting = accept;
+        self
+    }
+
+    /// Whether nodes have to prove that they remember every lock. See [`Guard`].
+    pub fn guard(mut self, guard: Guard) -> Self {
+        self.settings.guard = guard;
+        self
+    }
+
+    /// The key of the guard, the same for all clients. See [`Settings::guard_key`].
+    pub fn guard_key(mut self, key: &[u8]) -> Self {
+        self.settings.guard_key = key.to_vec();
+        self
+    }
+
+    /// Says that the nodes are new if none of them has a guard, so that the first lock need not wait
+    /// for `max_ttl`. For nodes that were just made, such as those of a test; wrong where all nodes can
+    /// lose their memory at once. Otherwise run [`init`](crate::init), once.
+    pub fn new_nodes(mut self) -> Self {
+        self.settings.setup = Setup::IfNew;
+        self
+    }
+
+    /// Writes nothing to any node, so that nodes without our guard never vote: for a client that only
+    /// inspects.
+    pub fn only_look(mut self) -> Self {
+        self.settings.setup = Setup::Look;
+        self
+    }
+
+    /// How long a fencing counter lives. See [`Settings::counter_life`].
+    pub fn counter_life(mut self, life: Duration) -> Self {
+        self.settings.counter_life = life;
         self
     }
 

@@ -16,8 +16,8 @@ use super::inspection::Inspection;
 use super::report::{NodeReport, RefusalReport};
 use crate::net::{Sockets, boot, now};
 use crate::proto::{
-    Ask, Core, Event, InputError, Lease, LockId, LockState, Nanos, NodeId, NodeState, Refusal,
-    ViewId, Votes,
+    Ask, Core, Event, FencingToken, InputError, Lease, LockId, LockState, Nanos, NodeId, NodeState,
+    Refusal, ViewId, Votes,
 };
 
 /// Locks for a program with an event loop of its own.
@@ -267,6 +267,13 @@ impl Driver {
         lease.map_or(Duration::ZERO, |lease: &Lease| lease.remaining(now()))
     }
 
+    /// The fencing token of a lock that is held; `None` unless it was asked for
+    /// ([`Ask::fenced`]).
+    #[must_use]
+    pub fn fencing_token(&self, id: LockId) -> Option<FencingToken> {
+        self.sockets.core().fencing_token(id)
+    }
+
     /// Where a lock is in its life.
     #[must_use]
     pub fn state(&self, id: LockId) -> LockState {
@@ -311,6 +318,11 @@ impl Driver {
 }
 
 impl Driver {
+    /// Whether the guards of a set that was new, or that was to be changed, have been written.
+    pub(super) fn has_set_up(&self) -> bool {
+        self.sockets.core().has_set_up()
+    }
+
     /// Whether this is the process that made it: in a forked child the connections are the parent's.
     pub(super) fn is_ours(&self) -> bool {
         self.sockets.is_ours()

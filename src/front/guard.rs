@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::driver::Driver;
 use super::report::RefusalReport;
-use crate::proto::{Confirmed, Event, InputError, LockId, LockState, LossCause};
+use crate::proto::{Confirmed, Event, FencingToken, InputError, LockId, LockState, LossCause};
 
 /// A lock that was granted.
 ///
@@ -39,6 +39,13 @@ impl<'c> LockGuard<'c> {
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
+    }
+
+    /// The fencing token, for whatever the lock protects; `None` unless it was asked for
+    /// ([`Ask::fenced`](crate::Ask::fenced)), and after the lock was lost.
+    #[must_use]
+    pub fn fencing_token(&self) -> Option<FencingToken> {
+        self.driver.borrow().fencing_token(self.id)
     }
 
     /// Asks the nodes to keep the lock for `ttl` from now, and waits for a quorum. The validity is

@@ -54,7 +54,7 @@ impl Inspection {
                     Some(remaining) => format!("held by {holder} for {remaining:?} more"),
                     None => format!("held by {holder} without end"),
                 },
-                Err(cause) => explain(config, *cause, core.detail(node, *cause)),
+                Err(cause) => explain(config, *cause, core.detail(node, *cause).as_deref()),
             };
             NodeInspection {
                 number: node.index() + 1,

@@ -14,6 +14,7 @@ mod driver;
 mod guard;
 mod inspection;
 mod report;
+mod setup;
 
 pub use client::{AcquireError, Client, Held};
 pub use config::{Config, ConfigBuilder, ConfigError};
@@ -21,3 +22,4 @@ pub use driver::Driver;
 pub use guard::{Ending, ExtendError, LockGuard};
 pub use inspection::{Inspection, InspectionVerdict, NodeInspection};
 pub use report::{NodeReport, NodeStatus, NodeVote, RefusalReport};
+pub use setup::{SetupError, init, init_change};

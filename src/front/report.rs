@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::config::Config;
 use crate::net::Address;
-use crate::proto::{Cause, Core, NodeState, Refusal, Vote, Why};
+use crate::proto::{Cause, Core, NodeGuard, NodeState, Refusal, Vote, Why};
 
 /// Why a lock was not granted or not extended, with every node's vote.
 ///
@@ -40,7 +40,9 @@ impl RefusalReport {
                 None => "not asked, or not waited for".to_owned(),
                 Some(Vote::Grant) => "granted".to_owned(),
                 Some(Vote::Deny) => "held by another".to_owned(),
-                Some(Vote::Fail(cause)) => explain(config, cause, core.detail(node, cause)),
+                Some(Vote::Fail(cause)) => {
+                    explain(config, cause, core.detail(node, cause).as_deref())
+                }
             };
             let address = config.address(node).clone();
             NodeVote { number: node.index() + 1, address, vote, words }
@@ -119,6 +121,8 @@ pub struct NodeStatus {
     pub address: Address,
     /// Its state.
     pub state: NodeState,
+    /// Its guard.
+    pub guard: NodeGuard,
     words: String,
 }
 
@@ -128,11 +132,14 @@ impl NodeReport {
             let state = core.node_state(node);
             let words = match state {
                 NodeState::Connecting => "still connecting".to_owned(),
-                NodeState::Down(cause) => explain(config, cause, core.detail(node, cause)),
+                NodeState::Down(cause) => {
+                    explain(config, cause, core.detail(node, cause).as_deref())
+                }
                 NodeState::Ready => "ready".to_owned(),
             };
             let address = config.address(node).clone();
-            NodeStatus { number: node.index() + 1, address, state, words }
+            let guard = core.node_guard(node);
+            NodeStatus { number: node.index() + 1, address, state, guard, words }
         });
         Self { nodes: nodes.collect(), quorum: config.quorum() }
     }
@@ -174,7 +181,10 @@ pub(super) fn explain(config: &Config, cause: Cause, detail: Option<&str>) -> St
         (Cause::ConnectTimeout, _) => format!("no connection in {:?}", settings.connect_within),
         (Cause::DeadPeer, _) => format!("silent for {:?}", settings.dead_after),
         (Cause::SameServer, Some(words)) => format!("the same server as another node: {words}"),
-        (Cause::Io | Cause::NameLookup | Cause::NoAnswer, Some(words)) => words.to_owned(),
+        (Cause::Quarantined, Some(words)) => format!("{cause} {words}"),
+        (Cause::Io | Cause::NameLookup | Cause::NoAnswer | Cause::OtherLimits, Some(words)) => {
+            words.to_owned()
+        }
         (cause, Some(words)) => format!("{cause} ({words})"),
         (cause, None) => cause.to_string(),
     }

@@ -120,7 +120,14 @@ fn over_tcp(rest: &str) -> Result<(Address, NodeSettings), Fault> {
     let (host, database) = place.split_once('/').unwrap_or((place, ""));
     let credentials = user_info.map(credentials).transpose()?;
     let address = host_and_port(host)?;
-    Ok((address, NodeSettings { credentials, database: database_number(database)? }))
+    Ok((
+        address,
+        NodeSettings {
+            credentials,
+            database: database_number(database)?,
+            ..NodeSettings::default()
+        },
+    ))
 }
 
 fn over_unix(rest: &str) -> Result<(Address, NodeSettings), Fault> {
@@ -136,7 +143,7 @@ fn over_unix(rest: &str) -> Result<(Address, NodeSettings), Fault> {
     if !path.starts_with('/') || path.len() > LONGEST_SOCKET_PATH || path.contains('\0') {
         return Err(Fault::Path);
     }
-    Ok((Address::Unix(path.into()), NodeSettings { credentials: None, database }))
+    Ok((Address::Unix(path.into()), NodeSettings { database, ..NodeSettings::default() }))
 }
 
 fn credentials(user_info: &str) -> Result<Credentials, Fault> {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::config::Config;
+use super::fence;
 use super::time::ttl_ms;
 
 /// The most resources in one lock.
@@ -28,6 +29,7 @@ pub struct Ask<'a> {
     more: Vec<&'a [u8]>,
     pub(super) ttl: Duration,
     pub(super) wait: Wait,
+    pub(super) fenced: bool,
 }
 
 impl<'a> Ask<'a> {
@@ -35,7 +37,8 @@ impl<'a> Ask<'a> {
     ///
     /// Until said otherwise the TTL is 10 s and there is one attempt.
     pub fn new(resource: &'a [u8]) -> Self {
-        Self { first: resource, more: Vec::new(), ttl: Duration::from_secs(10), wait: Wait::Try }
+        let (ttl, wait) = (Duration::from_secs(10), Wait::Try);
+        Self { first: resource, more: Vec::new(), ttl, wait, fenced: false }
     }
 
     /// Adds a resource to the same lock: all are granted together or none is. At most 64.
@@ -56,6 +59,14 @@ impl<'a> Ask<'a> {
         self
     }
 
+    /// Asks for a [`FencingToken`](super::FencingToken) with the lock. It needs the guard, and a
+    /// `max_ttl` of at least 11 s. Each resource has a counter on each node, under its name behind
+    /// `redbolt:fence:`.
+    pub fn fenced(mut self) -> Self {
+        self.fenced = true;
+        self
+    }
+
     pub(super) fn keys(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
         std::iter::once(self.first).chain(self.more.iter().copied())
     }
@@ -73,6 +84,12 @@ impl<'a> Ask<'a> {
             if self.keys().take(at).any(|earlier| earlier == key) {
                 return Err(InputError::DuplicateKey { index: at });
             }
+            if config.guard_key() == Some(key) {
+                return Err(InputError::GuardKey);
+            }
+        }
+        if self.fenced && !config.can_fence() {
+            return Err(InputError::CannotFence);
         }
         check_ttl(config, self.ttl)
     }
@@ -119,6 +136,8 @@ pub enum Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InputError {
+    /// A fenced lock needs the guard, and a `max_ttl` of at least 11 s.
+    CannotFence,
     /// The same resource twice in one lock.
     DuplicateKey {
         /// Place of the second, from zero.
@@ -128,6 +147,8 @@ pub enum InputError {
     EmptyResource,
     /// An extension of this lock is under way.
     ExtensionUnderWay,
+    /// The resource has the name of the guard's key.
+    GuardKey,
     /// The lock would be held for longer than the maximum hold time.
     HeldTooLong {
         /// The maximum hold time.
@@ -168,11 +189,17 @@ pub enum InputError {
 impl fmt::Display for InputError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::CannotFence => write!(
+                f,
+                "fencing needs the guard, and a max_ttl of at least {:?}",
+                fence::MIN_MAX_TTL
+            ),
             Self::DuplicateKey { index } => {
                 write!(f, "resource {} of the lock is there twice", index + 1)
             }
             Self::EmptyResource => f.write_str("the resource's name is empty"),
             Self::ExtensionUnderWay => f.write_str("an extension of this lock is under way"),
+            Self::GuardKey => f.write_str("the resource has the name of the guard's key"),
             Self::HeldTooLong { max_hold } => {
                 write!(f, "the lock would be held for longer than the maximum of {max_hold:?}")
             }

@@ -6,9 +6,10 @@
 
 use std::time::Duration;
 
+use super::config::Config;
 use super::keys::Keys;
 use super::names::{LockId, NodeSet};
-use super::recipe::{Arguments, MANY, PLAIN, Recipe};
+use super::recipe::{Arguments, FENCED, MANY, PLAIN, Recipe};
 use super::time::{Nanos, ttl_ms};
 
 pub(super) struct Claim {
@@ -19,10 +20,14 @@ pub(super) struct Claim {
     /// The owner value: 32 hexadecimal digits, and the label.
     token: Vec<u8>,
     pub(super) ttl: Duration,
+    /// The value that is proposed for its fencing counters.
+    pub(super) counter: u64,
     /// Nodes whose ask waits for their link.
     pub(super) queued: NodeSet,
     /// Nodes that may hold the keys.
     pub(super) seen: NodeSet,
+    /// Nodes whose grant counted: the guard let them vote. Only these can extend.
+    pub(super) counted: NodeSet,
     /// Nodes that owe the confirmation of an undo.
     pub(super) owed: NodeSet,
     /// Nodes that answered the ask with an error which says that it did not run.
@@ -47,8 +52,10 @@ impl Claim {
             keys: Keys::default(),
             token: Vec::new(),
             ttl: Duration::ZERO,
+            counter: 0,
             queued: none,
             seen: none,
+            counted: none,
             owed: none,
             refused: none,
             undoing: none,
@@ -63,24 +70,43 @@ impl Claim {
         &mut self,
         lock: LockId,
         keys: &Keys,
+        fenced: bool,
         ttl: Duration,
         random: [u8; 16],
         label: &[u8],
     ) {
         let none = NodeSet::default();
         self.lock = Some(lock);
-        self.recipe = if keys.len() == 1 { &PLAIN } else { &MANY };
+        self.recipe = match (fenced, keys.len()) {
+            (true, _) => &FENCED,
+            (false, 1) => &PLAIN,
+            (false, _) => &MANY,
+        };
         self.keys.copy_from(keys);
         self.set_token(random, label);
         self.ttl = ttl;
-        (self.queued, self.seen, self.owed) = (none, none, none);
+        (self.queued, self.seen, self.counted, self.owed) = (none, none, none, none);
         (self.refused, self.undoing, self.ghosts) = (none, none, none);
         self.again_at = Nanos::NEVER;
         self.forget_at = Nanos::default();
     }
 
-    pub(super) fn arguments(&self, ttl: Option<Duration>) -> Arguments<'_> {
-        Arguments { keys: &self.keys, token: &self.token, ttl_ms: ttl.map(ttl_ms) }
+    /// What a command about this claim carries. Whatever gives no TTL and raises no counter has zero
+    /// for them.
+    pub(super) fn arguments<'a>(
+        &'a self,
+        config: &'a Config,
+        ttl: Duration,
+        counter: u64,
+    ) -> Arguments<'a> {
+        Arguments {
+            keys: &self.keys,
+            token: &self.token,
+            ttl_ms: ttl_ms(ttl),
+            guard: config.guard_key(),
+            counter,
+            counter_life_ms: ttl_ms(config.settings().counter_life),
+        }
     }
 
     /// The keys can live until a TTL after `now`.

@@ -7,6 +7,8 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
+use super::fence;
+use super::guard::{Guard, Setup, Trust};
 use super::lease::Drift;
 use super::names::{MAX_NODES, NodeId};
 
@@ -20,8 +22,9 @@ pub struct Settings {
     pub nodes: Vec<NodeSettings>,
     /// How many grants make a lock: more than half of the nodes. `None`: N/2 + 1.
     pub quorum: Option<usize>,
-    /// The longest TTL that is accepted, at most one day. All clients of the same nodes should
-    /// agree about it. Default 30 s.
+    /// The longest TTL that is accepted, at most one day. All clients of the same nodes have to agree
+    /// about it: the guard sees to that. Also how long a node that may have forgotten locks is
+    /// quarantined. Default 30 s.
     pub max_ttl: Duration,
     /// How long one lock may be held by extending it. `None`: without end, which the [Redlock
     /// page](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/) warns of,
@@ -53,6 +56,14 @@ pub struct Settings {
     /// Whether a node whose `maxmemory` is set with an evicting policy may vote. It can drop a lock
     /// that is held. Default no.
     pub accept_evicting: bool,
+    /// Whether a node has to prove that it remembers every lock before it votes. Default on.
+    pub guard: Guard,
+    /// The key of the guard on each node, the same for all clients. Default `redbolt:guard`.
+    pub guard_key: Vec<u8>,
+    /// What happens to a node that has no guard for us. Default: it is enrolled, and quarantined.
+    pub setup: Setup,
+    /// How long a fencing counter lives after the last grant, one day to one year. Default 7 days.
+    pub counter_life: Duration,
 }
 
 impl Default for Settings {
@@ -71,6 +82,10 @@ impl Default for Settings {
             label: Vec::new(),
             client_name: b"redbolt".to_vec(),
             accept_evicting: false,
+            guard: Guard::On,
+            guard_key: b"redbolt:guard".to_vec(),
+            setup: Setup::Enrol,
+            counter_life: 7 * DAY,
         }
     }
 }
@@ -82,6 +97,8 @@ pub struct NodeSettings {
     pub credentials: Option<Credentials>,
     /// Sent with `SELECT` unless zero.
     pub database: u32,
+    /// How much of the node's guard is believed.
+    pub trust: Trust,
 }
 
 impl NodeSettings {
@@ -155,6 +172,7 @@ impl Config {
         check_text("client name", &settings.client_name, MAX_LABEL, false)?;
         let drift = Drift { parts_per_million: settings.drift_ppm };
         check_spans(&settings, drift)?;
+        check_guard(&settings)?;
         // At most MAX_NODES.
         Ok(Self { settings, quorum: quorum as u8, drift })
     }
@@ -175,6 +193,21 @@ impl Config {
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// Gives other orders for nodes that have no guard for us.
+    pub fn set_setup(&mut self, setup: Setup) {
+        self.settings.setup = setup;
+    }
+
+    /// The guard's key; `None` where nodes are not guarded.
+    pub(super) fn guard_key(&self) -> Option<&[u8]> {
+        (self.settings.guard == Guard::On).then_some(&self.settings.guard_key[..])
+    }
+
+    /// Whether locks can be fenced with it.
+    pub(super) fn can_fence(&self) -> bool {
+        self.settings.guard == Guard::On && self.settings.max_ttl >= fence::MIN_MAX_TTL
     }
 
     pub(super) fn node(&self, node: NodeId) -> &NodeSettings {
@@ -223,17 +256,43 @@ fn check_spans(settings: &Settings, drift: Drift) -> Result<(), SettingsError> {
     Ok(())
 }
 
-/// A day: no lease, deadline or pause of a lock is meant to be longer.
-const LONGEST_SPAN: Duration = Duration::from_secs(24 * 60 * 60);
+fn check_guard(settings: &Settings) -> Result<(), SettingsError> {
+    let key = &settings.guard_key;
+    if key.is_empty() || key.len() > MAX_GUARD_KEY {
+        return Err(SettingsError::GuardKey { len: key.len() });
+    }
+    if !(DAY..=365 * DAY).contains(&settings.counter_life) {
+        return Err(SettingsError::CounterLife { span: settings.counter_life });
+    }
+    Ok(())
+}
+
+/// The most bytes in the name of the guard's key.
+const MAX_GUARD_KEY: usize = 256;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// No lease, deadline or pause of a lock is meant to be longer.
+const LONGEST_SPAN: Duration = DAY;
 
 /// A setting out of its range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SettingsError {
+    /// The life of a fencing counter is below a day or over a year.
+    CounterLife {
+        /// What was given.
+        span: Duration,
+    },
     /// The drift rate is not below 50 %.
     Drift {
         /// The rate that was given.
         ppm: u32,
+    },
+    /// The name of the guard's key is empty, or has more than 256 bytes.
+    GuardKey {
+        /// Its length.
+        len: usize,
     },
     /// There is no node.
     NoNodes,
@@ -268,8 +327,14 @@ pub enum SettingsError {
 impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::CounterLife { span } => {
+                write!(f, "a fencing counter's life of {span:?} is out of range (1 to 365 days)")
+            }
             Self::Drift { ppm } => {
                 write!(f, "a drift of {ppm} parts per million is not below 500000")
+            }
+            Self::GuardKey { len } => {
+                write!(f, "the guard's key has {len} bytes: it must be 1 to {MAX_GUARD_KEY}")
             }
             Self::NoNodes => f.write_str("no nodes given"),
             Self::Quorum { quorum, nodes } => write!(

@@ -100,10 +100,16 @@ impl fmt::Display for Confirmed {
 pub enum LockState {
     /// It is being asked for.
     Asked,
+    /// It is held, and an extension is under way.
+    Extending,
+    /// A quorum has granted, and its fencing token is being written back.
+    Fencing,
     /// It was granted. Read its lease: it may be over although nobody has noticed yet.
     Held,
     /// It was lost, and its holder has not let go.
     Lost(LossCause),
+    /// It was refused, and waits for its next attempt.
+    Pausing,
     /// Its holder let go, and the confirmations are awaited.
     Releasing,
     /// It was refused or released, or it was lost so long ago that no node can keep it.

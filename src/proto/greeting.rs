@@ -1,17 +1,16 @@
 //! What is said and asked on a new link before a node may vote: one flight of commands.
 //!
-//! `AUTH`, `SELECT`, `CLIENT SETNAME`, `CLIENT ID`, and `INFO` for what kind of server this is. The
-//! three `INFO` sections are three commands, because several in one are an error before 7.0. A
-//! replica, a cluster-mode server and one that may evict keys are refused as voters here; that two
-//! nodes are the same server is found by whoever can see both.
-//!
-//! The restart guard reads its key as the last command of this flight; it has no other place.
+//! `AUTH`, `SELECT`, `CLIENT SETNAME`, `CLIENT ID`, `INFO` for what kind of server this is, and the
+//! guard's value and TTL, which can be read again later. The three `INFO` sections are three commands,
+//! because several in one are an error before 7.0. A replica, a cluster-mode server and one that may
+//! evict keys are refused as voters here; that two nodes are the same server is found by whoever can
+//! see both, and what the guard means is decided in `guard`.
 
 use crate::resp::{Token, command};
 
 use super::classify::{ServerError, classify};
 use super::config::{NodeSettings, Settings};
-use super::guard::RunId;
+use super::guard::{Guard, RunId, Trust};
 use super::vote::Cause;
 
 /// One command of the greeting.
@@ -24,10 +23,12 @@ pub(super) enum Step {
     InfoServer,
     InfoReplication,
     InfoMemory,
+    GuardValue,
+    GuardTtl,
 }
 
 impl Step {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::Auth,
         Self::Select,
         Self::SetName,
@@ -35,17 +36,32 @@ impl Step {
         Self::InfoServer,
         Self::InfoReplication,
         Self::InfoMemory,
+        Self::GuardValue,
+        Self::GuardTtl,
     ];
 
+    /// The steps that look at the guard.
+    pub(super) const LOOK: [Self; 2] = [Self::GuardValue, Self::GuardTtl];
+
     /// The step whose answer completes the greeting.
-    pub(super) const LAST: Self = Self::InfoMemory;
+    pub(super) fn last(settings: &Settings) -> Self {
+        match settings.guard {
+            Guard::On => Self::GuardTtl,
+            Guard::Off => Self::InfoMemory,
+        }
+    }
 
     /// The steps that a node's settings call for, in order.
-    pub(super) fn needed(node: &NodeSettings) -> impl Iterator<Item = Self> + use<> {
+    pub(super) fn needed(
+        node: &NodeSettings,
+        settings: &Settings,
+    ) -> impl Iterator<Item = Self> + use<> {
         let (auth, select) = (node.credentials.is_some(), node.database != 0);
+        let guarded = settings.guard == Guard::On;
         Self::ALL.into_iter().filter(move |step| match step {
             Self::Auth => auth,
             Self::Select => select,
+            Self::GuardValue | Self::GuardTtl => guarded,
             _ => true,
         })
     }
@@ -70,6 +86,8 @@ impl Step {
             Self::InfoServer => command(out, 2).arg(b"INFO").arg(b"server"),
             Self::InfoReplication => command(out, 2).arg(b"INFO").arg(b"replication"),
             Self::InfoMemory => command(out, 2).arg(b"INFO").arg(b"memory"),
+            Self::GuardValue => command(out, 2).arg(b"GET").arg(&settings.guard_key),
+            Self::GuardTtl => command(out, 2).arg(b"PTTL").arg(&settings.guard_key),
         };
     }
 }
@@ -83,6 +101,9 @@ pub(super) struct Greeting {
     pub(super) client_id: Option<u64>,
     /// SELECT failed: whatever runs on this connection runs in another database.
     pub(super) astray: bool,
+    /// The guard's value; `None` if the key is missing.
+    pub(super) guard: Option<Vec<u8>>,
+    pub(super) guard_pttl: i64,
 }
 
 /// An answer of a type that the command cannot have.
@@ -94,6 +115,7 @@ impl Greeting {
         &mut self,
         step: Step,
         answer: Token<'_>,
+        node: &NodeSettings,
         settings: &Settings,
     ) -> Result<(), Mistyped> {
         match (step, answer) {
@@ -102,19 +124,29 @@ impl Greeting {
             (Step::InfoServer, Token::Bulk(info)) => self.server(info),
             (Step::InfoReplication, Token::Bulk(info)) => self.replication(info),
             (Step::InfoMemory, Token::Bulk(info)) => self.memory(info, settings),
-            (step, Token::Error(text)) => self.error(step, text),
+            (Step::GuardValue, Token::Bulk(value)) => self.guard = Some(value.to_vec()),
+            (Step::GuardValue, Token::NilBulk) => self.guard = None,
+            (Step::GuardTtl, Token::Int(pttl)) => self.guard_pttl = pttl,
+            (step, Token::Error(text)) => self.error(step, text, node.trust),
             _ => return Err(Mistyped),
         }
         Ok(())
     }
 
-    /// A greeting without a name or an id is still one; without the rest the node cannot vote.
-    fn error(&mut self, step: Step, text: &[u8]) {
+    /// A greeting without a name or an id is still one, and so is one without `INFO` where an operator
+    /// said so; without the rest the node cannot vote.
+    fn error(&mut self, step: Step, text: &[u8], trust: Trust) {
         let cause = match classify(text) {
             ServerError::Cause(cause) => cause,
             ServerError::NoScript => Cause::ServerError,
         };
-        let optional = matches!(step, Step::SetName | Step::ClientId);
+        let optional = match step {
+            Step::SetName | Step::ClientId => true,
+            Step::InfoServer | Step::InfoReplication | Step::InfoMemory => {
+                trust == Trust::MarkerOnly
+            }
+            _ => false,
+        };
         if optional && matches!(cause, Cause::NoPermission | Cause::UnknownCommand) {
             return;
         }
@@ -123,6 +155,7 @@ impl Greeting {
             // Whatever words an old or foreign server has for it.
             (Step::Auth, Cause::ServerError) => Cause::WrongPassword,
             (Step::Select, Cause::ServerError) => Cause::NoSuchDatabase,
+            (Step::GuardValue, Cause::WrongType) => Cause::GuardAltered,
             (_, cause) => cause,
         });
     }
@@ -180,7 +213,8 @@ mod tests {
             (Step::InfoReplication, replication),
             (Step::InfoMemory, memory),
         ] {
-            greeting.answer(step, Token::Bulk(info), &settings).unwrap();
+            let node = NodeSettings::default();
+            greeting.answer(step, Token::Bulk(info), &node, &settings).unwrap();
         }
         greeting
     }
@@ -211,22 +245,38 @@ mod tests {
     #[test]
     fn the_first_refusal_stands() {
         let mut greeting = Greeting::default();
-        let settings = Settings::default();
+        let (node, settings) = (NodeSettings::default(), Settings::default());
         let wrong = Token::Error(b"WRONGPASS invalid username-password pair");
         let noauth = Token::Error(b"NOAUTH Authentication required.");
-        greeting.answer(Step::Auth, wrong, &settings).unwrap();
-        greeting.answer(Step::InfoServer, noauth, &settings).unwrap();
+        greeting.answer(Step::Auth, wrong, &node, &settings).unwrap();
+        greeting.answer(Step::InfoServer, noauth, &node, &settings).unwrap();
         assert_eq!(greeting.refused, Some(Cause::WrongPassword));
-        assert_eq!(greeting.answer(Step::ClientId, Token::NilBulk, &settings), Err(Mistyped));
+        let nil = greeting.answer(Step::ClientId, Token::NilBulk, &node, &settings);
+        assert_eq!(nil, Err(Mistyped));
     }
 
     #[test]
     fn a_name_and_an_id_are_optional() {
         let mut greeting = Greeting::default();
+        let (node, settings) = (NodeSettings::default(), Settings::default());
         let denied = Token::Error(b"NOPERM this user has no permissions to run 'client|id'");
-        greeting.answer(Step::ClientId, denied, &Settings::default()).unwrap();
+        greeting.answer(Step::ClientId, denied, &node, &settings).unwrap();
         assert_eq!((greeting.refused, greeting.client_id), (None, None));
-        greeting.answer(Step::InfoMemory, denied, &Settings::default()).unwrap();
+        greeting.answer(Step::InfoMemory, denied, &node, &settings).unwrap();
+        assert_eq!(greeting.refused, Some(Cause::NoPermission));
+    }
+
+    #[test]
+    fn an_operator_can_do_without_info() {
+        let mut greeting = Greeting::default();
+        let settings = Settings::default();
+        let node = NodeSettings { trust: Trust::MarkerOnly, ..NodeSettings::default() };
+        let denied = Token::Error(b"NOPERM this user has no permissions to run 'info'");
+        for step in [Step::InfoServer, Step::InfoReplication, Step::InfoMemory] {
+            greeting.answer(step, denied, &node, &settings).unwrap();
+        }
+        assert_eq!((greeting.refused, greeting.run_id), (None, None));
+        greeting.answer(Step::GuardTtl, denied, &node, &settings).unwrap();
         assert_eq!(greeting.refused, Some(Cause::NoPermission));
     }
 }

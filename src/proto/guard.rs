@@ -9,6 +9,9 @@
 //! Pure functions, and public, so that the models that search this protocol for holes decide with the
 //! same code. Not here: when the key is read and written, see `core/guard.rs`.
 
+use std::fmt;
+use std::time::Duration;
+
 /// The 40 hexadecimal digits that a server draws at each start.
 pub type RunId = [u8; 40];
 
@@ -38,8 +41,11 @@ pub enum Setup {
     /// If no node of the set has a guard, all are new: they are enrolled without a quarantine. Else as
     /// [`Enrol`](Self::Enrol). Wrong where all nodes can lose their memory at once.
     IfNew,
-    /// As [`IfNew`](Self::IfNew), but unless all are new nothing is written.
+    /// If no node of the set votes, and none has another guard than ours, the operator's word is taken
+    /// that all are new, and they vote at once. Else nothing is written.
     Init,
+    /// Nothing is written, whatever is found: for a client that only inspects.
+    Look,
     /// All nodes get our guard, whatever they have, with a quarantine of the larger `max_ttl`, and
     /// drop their other connections, on which the old value was read.
     Change,
@@ -159,6 +165,22 @@ impl Found {
     #[must_use]
     pub fn calls_for_enrolment(self) -> bool {
         matches!(self, Self::Missing | Self::OtherDatabase | Self::OtherRun)
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("no guard: it is new, or has lost its memory"),
+            Self::OtherDatabase => f.write_str("the guard of another database"),
+            Self::OtherLimits { max_ttl_ms, nodes } => {
+                let max_ttl = Duration::from_millis(*max_ttl_ms);
+                write!(f, "set up for {nodes} nodes and a max_ttl of {max_ttl:?}")
+            }
+            Self::OtherRun => f.write_str("the guard of an earlier run: it was restarted"),
+            Self::Ours => f.write_str("guarded"),
+            Self::Unreadable => f.write_str("its guard's key holds something else"),
+        }
     }
 }
 

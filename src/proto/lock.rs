@@ -11,6 +11,8 @@
 //!             └──────▶ refused                               └──▶ released       Lost
 //! ```
 //!
+//! A fenced lock can pass through Fencing between Asking and Held, while its token is written back.
+//!
 //! Not here: what a node may hold for it, which is a [`Claim`](super::claim::Claim), one for each
 //! attempt; and the transitions, which are in `core`.
 
@@ -18,6 +20,7 @@ use std::time::Duration;
 
 use super::ask::{Ask, Wait};
 use super::event::LossCause;
+use super::fence::FencingToken;
 use super::keys::Keys;
 use super::lease::Lease;
 use super::names::{ClaimId, NodeId, NodeSet};
@@ -42,6 +45,7 @@ pub(super) struct Lock {
     pub(super) extend_ttl: Duration,
     /// Nodes whose extension waits for their link.
     pub(super) extend_queued: NodeSet,
+    pub(super) fence: Fence,
     pub(super) keys: Keys,
     pub(super) ttl: Duration,
     pub(super) wait: Wait,
@@ -53,10 +57,32 @@ pub(super) struct Lock {
 pub(super) enum Phase {
     Asking,
     Extending,
+    Fencing,
     Held,
     Lost(LossCause),
     Pausing,
     Releasing,
+}
+
+impl Phase {
+    pub(super) fn is_held(self) -> bool {
+        matches!(self, Self::Extending | Self::Held)
+    }
+}
+
+/// The fencing token of a lock, and the way to it.
+#[derive(Debug, Default)]
+pub(super) struct Fence {
+    pub(super) is_wanted: bool,
+    pub(super) token: Option<FencingToken>,
+    /// What the nodes that granted the present attempt have counted.
+    pub(super) counters: Vec<(NodeId, u64)>,
+    /// The value that is written back.
+    pub(super) target: u64,
+    /// Nodes that have it, while they keep the lock for us.
+    pub(super) confirmed: NodeSet,
+    /// An attempt that failed by our clock alone was repeated.
+    pub(super) was_set_right: bool,
 }
 
 /// The time between two attempts.
@@ -86,6 +112,7 @@ impl Lock {
             held_since: Nanos::default(),
             extend_ttl: Duration::ZERO,
             extend_queued: NodeSet::default(),
+            fence: Fence::default(),
             keys: Keys::default(),
             ttl: Duration::ZERO,
             wait: Wait::Try,
@@ -104,6 +131,9 @@ impl Lock {
             Wait::Forever => (ask.wait, Nanos::NEVER),
         };
         self.decided = None;
+        self.fence.is_wanted = ask.fenced;
+        self.fence.was_set_right = false;
+        self.fence.token = None;
         self.pause.refusals = 0;
         self.pause.splits = 0;
     }

@@ -105,6 +105,10 @@ impl NodeSet {
         Self(self.0 | other.0)
     }
 
+    pub(super) fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     pub(super) fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }

@@ -7,22 +7,31 @@ use std::time::Duration;
 use crate::resp::Decoder;
 
 use super::greeting::{Greeting, Step};
-use super::guard::RunId;
+use super::guard::{Found, RunId};
 use super::inbox::{Inbox, reply_limits};
 use super::names::{ClaimId, LockId, ViewId};
 use super::pipeline::Pipeline;
 use super::script::Loaded;
 use super::time::Nanos;
-use super::vote::Cause;
+use super::vote::{Cause, Vote};
 
 /// A request, as far as its answer has to be understood. `by_digest`: it went as a script's
 /// digest, so that the text can follow if the node says `NOSCRIPT`; to anything else that is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
+    /// `checked`: the guard is read by a command of its own, whose answer follows.
     Ask {
         claim: ClaimId,
         by_digest: bool,
+        checked: bool,
     },
+    /// The second half of an ask: the guard decides whether the vote counts.
+    Check {
+        claim: ClaimId,
+        vote: Vote,
+    },
+    /// The guard is to be given our value.
+    Enrol,
     Extend {
         claim: ClaimId,
         round: u32,
@@ -30,6 +39,8 @@ pub(super) enum Request {
     },
     Greet(Step),
     Kill,
+    /// All other connections of the node are to be dropped.
+    KillOthers,
     /// The remaining TTL of the key that stood in the way of this attempt.
     Remaining {
         lock: LockId,
@@ -41,6 +52,12 @@ pub(super) enum Request {
     },
     ViewTtl(ViewId),
     ViewValue(ViewId),
+    /// The fencing counters are to be raised, where the lock is still ours.
+    WriteBack {
+        claim: ClaimId,
+        round: u32,
+        by_digest: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +68,9 @@ pub(super) enum Link {
     Opening { until: Nanos },
     /// The greeting is under way. `fused`: asks may follow it before it is answered.
     Greeting { until: Nanos, fused: bool },
+    /// The guard does not let the node vote. It is looked at again at `until`; never, while that is
+    /// under way.
+    Quarantined { until: Nanos },
     /// The node votes.
     Ready,
     /// The node is no voter; what it owes is sent, then the link is closed.
@@ -58,9 +78,14 @@ pub(super) enum Link {
 }
 
 impl Link {
-    /// Whether asks and extensions can be sent.
+    /// Whether asks can be sent.
     pub(super) fn takes_asks(self) -> bool {
         matches!(self, Self::Ready | Self::Greeting { fused: true, .. })
+    }
+
+    /// Whether extensions can be sent: they need no guard.
+    pub(super) fn takes_extensions(self) -> bool {
+        self.takes_asks() || matches!(self, Self::Quarantined { .. })
     }
 
     /// Whether it is on its way to take asks and undos.
@@ -70,7 +95,7 @@ impl Link {
 
     /// Whether undos can be sent.
     pub(super) fn takes_undos(self) -> bool {
-        self.takes_asks() || matches!(self, Self::Leaving { .. })
+        self.takes_extensions() || matches!(self, Self::Leaving { .. })
     }
 }
 
@@ -81,8 +106,26 @@ pub(super) struct Identity {
     pub(super) client_id: u64,
 }
 
+/// What was last seen of a node's guard.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Watch {
+    /// On this connection the value was read and is ours.
+    pub(super) is_ours: bool,
+    /// What the value said before it was enrolled, or says.
+    pub(super) found: Option<Found>,
+    /// When the quarantine should be over.
+    pub(super) free_at: Nanos,
+    /// Whether it votes is known in a round trip or two, and worth a wait.
+    pub(super) is_settling: bool,
+    /// The value that is to be replaced, empty for none, once all nodes have been looked at.
+    pub(super) seen: Option<Vec<u8>>,
+}
+
 pub(super) struct Node {
     pub(super) link: Link,
+    pub(super) guard: Watch,
+    /// How far the server's clock was ahead of ours when a fencing token was proposed, in µs.
+    pub(super) ahead_us: Option<i64>,
     pub(super) pipeline: Pipeline<Request>,
     pub(super) inbox: Inbox,
     pub(super) decoder: Decoder,
@@ -124,6 +167,8 @@ impl Node {
     pub(super) fn new(must_be_proven: bool) -> Self {
         Self {
             link: Link::Down { retry_at: Nanos::default() },
+            guard: Watch::default(),
+            ahead_us: None,
             pipeline: Pipeline::new(),
             inbox: Inbox::default(),
             decoder: Decoder::new(reply_limits()),
@@ -151,10 +196,37 @@ impl Node {
         self.inbox.clear();
         self.decoder = Decoder::new(reply_limits());
         self.greeting = Greeting::default();
+        // What was found last still says why the node does not vote.
+        self.guard.is_ours = false;
+        self.guard.seen = None;
+        self.guard.is_settling = false;
         self.astray = false;
         self.loaded = Loaded::default();
         self.identity = None;
         self.owed_at = Nanos::NEVER;
+    }
+
+    /// Whether it is on its way to take asks.
+    pub(super) fn will_take_asks(&self) -> bool {
+        let settles = matches!(self.link, Link::Quarantined { .. }) && self.guard.is_settling;
+        settles || self.link.opens()
+    }
+
+    /// The server has answered the greeting as it should.
+    pub(super) fn greeted(&mut self) {
+        self.proven = true;
+        self.tried = true;
+        self.failures = 0;
+        self.detail = None;
+    }
+
+    /// Whether it is known what the node is, or that it cannot be reached.
+    pub(super) fn is_settled(&self) -> bool {
+        match self.link {
+            Link::Down { .. } => self.tried,
+            Link::Opening { .. } | Link::Greeting { .. } => false,
+            Link::Quarantined { .. } | Link::Ready | Link::Leaving { .. } => true,
+        }
     }
 
     /// Whether the link is on its way, or its connection was just lost, so that its return is worth a

@@ -47,6 +47,11 @@ impl<R> Pipeline<R> {
         self.due.pop_front()
     }
 
+    /// Puts back what [`answered`](Self::answered) took: another answer to it is due.
+    pub(super) fn half_answered(&mut self, due: Due<R>, rest: R) {
+        self.due.push_front(Due { request: rest, ..due });
+    }
+
     /// Puts back what [`answered`](Self::answered) took: the answer was none to it.
     pub(super) fn unanswered(&mut self, due: Due<R>) {
         self.due.push_front(due);

@@ -1,10 +1,10 @@
 //! A kind of lock, as data: which command asks for it, extends it and undoes it, and what the
 //! answers mean.
 //!
-//! Other kinds (fenced, read/write, foreign formats) are more values of [`Recipe`], not more code
-//! in the core. Not here: when a command is sent, and to whom.
+//! Other kinds (read/write, foreign formats) are more values of [`Recipe`], not more code in the core.
+//! Not here: when a command is sent, and to whom.
 
-use crate::resp::{Token, command};
+use crate::resp::{CommandEncoder, Token, command};
 
 use super::classify::{ServerError, classify};
 use super::keys::Keys;
@@ -19,7 +19,7 @@ pub(super) struct Recipe {
     pub(super) undo: Command,
 }
 
-/// One resource: `SET NX PX`.
+/// One resource: `SET NX PX`, and the guard's `PTTL` behind it.
 pub(super) const PLAIN: Recipe = Recipe {
     ask: Command::SetIfAbsent,
     extend: Command::Run(Script::Extend),
@@ -27,13 +27,15 @@ pub(super) const PLAIN: Recipe = Recipe {
 };
 
 /// Several resources, all or nothing.
-pub(super) const MANY: Recipe = Recipe {
-    ask: Command::Run(Script::AcquireMany),
-    extend: Command::Run(Script::Extend),
-    undo: Command::Run(Script::Undo),
-};
+pub(super) const MANY: Recipe = Recipe { ask: Command::Run(Script::AcquireMany), ..PLAIN };
 
-/// A command that carries keys, a token, and (all but undo) a TTL.
+/// One resource or several, with a fencing token.
+pub(super) const FENCED: Recipe = Recipe { ask: Command::Run(Script::AcquireFenced), ..PLAIN };
+
+/// Every kind there is.
+pub(super) const RECIPES: [&Recipe; 3] = [&PLAIN, &MANY, &FENCED];
+
+/// A command about keys that carry a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Run(Script),
@@ -41,10 +43,17 @@ pub(super) enum Command {
 }
 
 /// The arguments of a [`Command`].
+#[derive(Clone, Copy)]
 pub(super) struct Arguments<'a> {
     pub(super) keys: &'a Keys,
     pub(super) token: &'a [u8],
-    pub(super) ttl_ms: Option<u64>,
+    /// Zero for a command that gives no TTL.
+    pub(super) ttl_ms: u64,
+    /// The guard's key, where nodes are guarded.
+    pub(super) guard: Option<&'a [u8]>,
+    /// The proposed or written value of the fencing counters.
+    pub(super) counter: u64,
+    pub(super) counter_life_ms: u64,
 }
 
 impl Command {
@@ -59,28 +68,13 @@ impl Command {
     ) {
         match self {
             Self::SetIfAbsent => {
-                let ttl = args.ttl_ms.expect("a SET that asks has a TTL");
                 let set = command(out, 6).arg(b"SET").arg(args.keys.first()).arg(args.token);
-                let _ = set.arg(b"NX").arg(b"PX").int(ttl);
-            }
-            Self::Run(script) => {
-                let keys = args.keys.len();
-                let words = 3 + keys + 1 + usize::from(args.ttl_ms.is_some());
-                let mut eval = if loaded.contains(script) {
-                    command(out, words).arg(b"EVALSHA").arg(digests.of(script))
-                } else {
-                    loaded.insert(script);
-                    command(out, words).arg(b"EVAL").arg(script.text().as_bytes())
-                }
-                .int(keys as u64);
-                for key in args.keys.iter() {
-                    eval = eval.arg(key);
-                }
-                let eval = eval.arg(args.token);
-                if let Some(ttl) = args.ttl_ms {
-                    let _ = eval.int(ttl);
+                let _ = set.arg(b"NX").arg(b"PX").int(args.ttl_ms);
+                if let Some(guard) = args.guard {
+                    let _ = command(out, 2).arg(b"PTTL").arg(guard);
                 }
             }
+            Self::Run(script) => run(script, out, args, loaded, digests),
         }
     }
 
@@ -89,13 +83,21 @@ impl Command {
         matches!(self, Self::Run(script) if loaded.contains(script))
     }
 
+    /// Whether the guard is read by a command of its own, whose answer follows.
+    pub(super) fn is_checked_behind(self) -> bool {
+        self == Self::SetIfAbsent
+    }
+
     /// What the answer to an ask means; `None` if it is no answer to it.
     #[inline]
     pub(super) fn vote(self, answer: Token<'_>) -> Option<Answer> {
         Some(match (self, answer) {
-            (_, Token::Simple(b"OK")) => Answer::Vote(Vote::Grant),
+            (Self::SetIfAbsent | Self::Run(Script::AcquireMany), Token::Simple(b"OK")) => {
+                Answer::Vote(Vote::Grant)
+            }
             (Self::SetIfAbsent, Token::NilBulk) => Answer::Vote(Vote::Deny),
             (Self::Run(_), Token::Int(remaining_ms @ -1..)) => Answer::DenyFor(remaining_ms),
+            (Self::Run(script), Token::Simple(line)) => status(script, line)?,
             (_, Token::Error(text)) => match classify(text) {
                 ServerError::NoScript => Answer::NoScript,
                 ServerError::Cause(cause) => Answer::Vote(Vote::Fail(cause)),
@@ -105,13 +107,69 @@ impl Command {
     }
 }
 
+fn run(
+    script: Script,
+    out: &mut Vec<u8>,
+    args: &Arguments<'_>,
+    loaded: &mut Loaded,
+    digests: &Digests,
+) {
+    let &Arguments { ttl_ms, counter, counter_life_ms, .. } = args;
+    let n = args.keys.len() as u64;
+    let numbers = match script {
+        Script::AcquireFenced => &[ttl_ms, n, counter, counter_life_ms][..],
+        Script::AcquireMany => &[ttl_ms, n],
+        Script::Extend => &[ttl_ms],
+        Script::WriteBack => &[n, counter, counter_life_ms],
+        Script::Enrol | Script::Undo => &[],
+    };
+    let counted = matches!(script, Script::AcquireFenced | Script::WriteBack);
+    let guard = args.guard.filter(|_| script.checks_guard());
+    let keys = args.keys.len() * (1 + usize::from(counted)) + usize::from(guard.is_some());
+    let mut eval = if loaded.contains(script) {
+        command(out, 4 + keys + numbers.len()).arg(b"EVALSHA").arg(digests.of(script))
+    } else {
+        loaded.insert(script);
+        command(out, 4 + keys + numbers.len()).arg(b"EVAL").arg(script.text().as_bytes())
+    }
+    .int(keys as u64);
+    eval = args.keys.iter().fold(eval, CommandEncoder::arg);
+    if counted {
+        eval = args.keys.iter().fold(eval, |eval, key| eval.prefixed(COUNTER_PREFIX, key));
+    }
+    eval = guard.into_iter().fold(eval, CommandEncoder::arg).arg(args.token);
+    let _ = numbers.iter().copied().fold(eval, CommandEncoder::int);
+}
+
+/// A status line that a script answers with: a word and a number.
+fn status(script: Script, line: &[u8]) -> Option<Answer> {
+    let (word, number) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+    match (script, word) {
+        (Script::AcquireFenced, "OK") => Some(Answer::GrantWith(number.parse().ok()?)),
+        (Script::AcquireFenced, "CLOCK") => Some(Answer::Skewed(number.parse().ok()?)),
+        (Script::AcquireFenced | Script::AcquireMany, "GUARD") => {
+            Some(Answer::Guarded(number.parse().ok()?))
+        }
+        _ => None,
+    }
+}
+
+/// A resource's fencing counter is the key of this and its name.
+const COUNTER_PREFIX: &[u8] = b"redbolt:fence:";
+
 /// What a node's answer to an ask means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// A denial that says for how many ms more (-1: without end).
     DenyFor(i64),
+    /// A grant, and the value of the fencing counters there.
+    GrantWith(u64),
+    /// The guard does not let the node vote: its PTTL.
+    Guarded(i64),
     /// The node does not know the script by its digest.
     NoScript,
+    /// The proposed counter is too far from the node's clock, which said this many µs.
+    Skewed(u64),
     Vote(Vote),
 }
 

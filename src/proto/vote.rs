@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use super::mutants::mutant;
 use super::names::{MAX_NODES, NodeId, NodeSet};
 
 /// Why a node is no voter, or has not answered usefully.
@@ -62,6 +63,13 @@ pub enum Cause {
     MaxClients,
     /// An error that redbolt does not know; the detail gives its text.
     ServerError,
+    /// The node may have forgotten locks, and does not vote until all of them are over; the detail
+    /// says why and for how long.
+    Quarantined,
+    /// Its clock is too far from the fencing token that was proposed; the detail says by how much.
+    ClockSkew,
+    /// The node never counted as one that granted this lock, so that its extension does not count.
+    NotCounted,
 
     /// `NOAUTH`: the server wants a password and none is configured.
     PasswordMissing,
@@ -85,6 +93,10 @@ pub enum Cause {
     SameServer,
     /// The server may evict keys: `maxmemory` is set with an evicting policy.
     Evicting,
+    /// Its guard was set up for another `max_ttl` or number of nodes; the detail says which.
+    OtherLimits,
+    /// Its guard's key holds something else, or has no TTL.
+    GuardAltered,
 }
 
 impl Cause {
@@ -120,6 +132,9 @@ impl fmt::Display for Cause {
             Self::Unavailable => "the server cannot serve this now",
             Self::MaxClients => "the server has no room for another client",
             Self::ServerError => "unknown server error",
+            Self::Quarantined => "quarantined",
+            Self::ClockSkew => "its clock is too far from ours",
+            Self::NotCounted => "its grant was not counted",
             Self::PasswordMissing => "NOAUTH: the server wants a password",
             Self::WrongPassword => "WRONGPASS: wrong user or password",
             Self::NoPermission => "NOPERM: the user lacks a permission",
@@ -131,6 +146,8 @@ impl fmt::Display for Cause {
             Self::ClusterMode => "in cluster mode",
             Self::SameServer => "the same server as another node",
             Self::Evicting => "may evict locks: maxmemory is set with an evicting policy",
+            Self::OtherLimits => "set up for other limits",
+            Self::GuardAltered => "its guard was altered",
         })
     }
 }
@@ -228,6 +245,7 @@ impl Votes {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let (nodes, quorum) = (self.nodes(), self.quorum());
+        let quorum = if mutant!(QuorumOfHalf) { nodes / 2 } else { quorum };
         let (grants, denies, fails) = (self.grants.len(), self.denies.len(), self.fails.len());
         if grants >= quorum {
             Verdict::Granted
@@ -255,6 +273,7 @@ impl Votes {
         match vote {
             Vote::Grant => self.grants.insert(node),
             Vote::Deny => self.denies.insert(node),
+            Vote::Fail(_) if mutant!(FailIsDeny) => self.denies.insert(node),
             Vote::Fail(cause) => {
                 self.fails.insert(node);
                 self.causes[node.index()] = cause;
@@ -269,6 +288,11 @@ impl Votes {
             all.insert(node);
         }
         all.without(self.grants.or(self.denies).or(self.fails))
+    }
+
+    /// Whether a node failed for this reason.
+    pub(super) fn has_failed_by(&self, cause: Cause) -> bool {
+        self.fails.iter().any(|node| self.causes[node.index()] == cause)
     }
 
     /// Whether an operator has to act before a quorum is possible.

@@ -38,6 +38,16 @@ impl CommandEncoder<'_> {
         self
     }
 
+    /// Appends an argument that is made of two parts.
+    pub fn prefixed(mut self, prefix: &[u8], rest: &[u8]) -> Self {
+        self.count();
+        header(self.out, b'$', (prefix.len() + rest.len()) as u64);
+        self.out.extend_from_slice(prefix);
+        self.out.extend_from_slice(rest);
+        self.out.extend_from_slice(b"\r\n");
+        self
+    }
+
     /// Appends a number in decimal digits.
     #[inline]
     pub fn int(self, value: u64) -> Self {

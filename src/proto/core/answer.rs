@@ -1,13 +1,15 @@
 //! From bytes to the requests that they answer.
 
 use super::Core;
-use crate::proto::claim::TOKEN_DIGITS;
+use crate::proto::claim::{Claim, TOKEN_DIGITS};
 use crate::proto::classify::{ServerError, classify};
 use crate::proto::greeting::{Mistyped, Step};
-use crate::proto::names::{ClaimId, LinkId, NodeId};
+use crate::proto::lock::Phase;
+use crate::proto::mutants::mutant;
+use crate::proto::names::{ClaimId, LinkId, LockId, NodeId};
 use crate::proto::node::{Link, Request};
 use crate::proto::pipeline::Due;
-use crate::proto::recipe::{Answer, Command, Count, MANY, PLAIN, count};
+use crate::proto::recipe::{Answer, Command, Count, PLAIN, RECIPES, count};
 use crate::proto::time::Now;
 use crate::proto::vote::{Cause, Vote};
 use crate::resp::Token;
@@ -52,6 +54,9 @@ impl Core {
         if let Token::Error(text) = token {
             self.note(id, due.request, text);
         }
+        if let Request::Ask { claim, checked: true, .. } = due.request {
+            return self.half_answered(id, due, claim, token);
+        }
         let answered = self.understood(id, &due, token, now);
         match answered {
             Ok(()) => self.leave_if_idle(id, now),
@@ -69,9 +74,11 @@ impl Core {
         now: Now,
     ) -> Result<(), Mistyped> {
         match due.request {
-            Request::Ask { claim, by_digest } => {
+            Request::Ask { claim, by_digest, .. } => {
                 self.ask_answered(id, claim, by_digest, token, now)?;
             }
+            Request::Check { claim, vote } => self.check_answered(id, claim, vote, token, now)?,
+            Request::Enrol => self.enrolled(id, token, now)?,
             Request::Extend { claim, round, by_digest } => {
                 let answer = count(token).ok_or(Mistyped)?.to_request(by_digest);
                 self.extension_answered(id, claim, round, answer, now);
@@ -80,6 +87,10 @@ impl Core {
             Request::Kill => match token {
                 Token::Int(_) => self.lay_ghosts(id),
                 Token::Error(_) => {}
+                _ => return Err(Mistyped),
+            },
+            Request::KillOthers => match token {
+                Token::Int(_) | Token::Error(_) => {}
                 _ => return Err(Mistyped),
             },
             Request::Remaining { lock, round } => match token {
@@ -91,6 +102,11 @@ impl Core {
                 let answer = count(token).ok_or(Mistyped)?.to_request(by_digest);
                 self.forget_scripts_on(id, answer);
                 self.undo_answered(id, claim, answer, now);
+            }
+            Request::WriteBack { claim, round, by_digest } => {
+                let answer = count(token).ok_or(Mistyped)?.to_request(by_digest);
+                self.forget_scripts_on(id, answer);
+                self.write_back_answered(id, claim, round, answer, now);
             }
             Request::ViewTtl(view) => self.view_ttl(view, id, token, due.since, now)?,
             Request::ViewValue(view) => self.view_value(view, id, token)?,
@@ -106,8 +122,30 @@ impl Core {
         now: Now,
     ) -> Result<(), Mistyped> {
         let node = &mut self.nodes[id.index()];
-        node.greeting.answer(step, token, &self.config.settings)?;
+        let settings = self.config.node(id);
+        node.greeting.answer(step, token, settings, &self.config.settings)?;
         self.greeting_answered(id, step, now);
+        Ok(())
+    }
+
+    /// An ask whose vote counts by what the guard says next.
+    fn half_answered(
+        &mut self,
+        id: NodeId,
+        due: Due<Request>,
+        claim: ClaimId,
+        token: Token<'_>,
+    ) -> Result<(), Mistyped> {
+        let Some(answer) = PLAIN.ask.vote(token) else {
+            self.node_mut(id).pipeline.unanswered(due);
+            return Err(Mistyped);
+        };
+        let vote = match answer {
+            Answer::Vote(vote) => vote,
+            _ => Vote::Fail(Cause::ServerError),
+        };
+        self.note_refused(id, claim, vote);
+        self.node_mut(id).pipeline.half_answered(due, Request::Check { claim, vote });
         Ok(())
     }
 
@@ -120,10 +158,11 @@ impl Core {
         now: Now,
     ) -> Result<(), Mistyped> {
         let Some(claim) = self.claims.find(claim_id.0) else {
-            // It was plain or not: the answer is one of either.
-            let known = [PLAIN, MANY].iter().any(|recipe| recipe.ask.vote(token).is_some());
+            // Nobody knows of which kind it was: the answer is one to any of them.
+            let known = RECIPES.iter().any(|recipe| recipe.ask.vote(token).is_some());
             return if known { Ok(()) } else { Err(Mistyped) };
         };
+        let proposed = claim.counter;
         let vote = match claim.recipe.ask.vote(token).ok_or(Mistyped)? {
             Answer::NoScript => {
                 self.node_mut(id).loaded.forget_all();
@@ -141,23 +180,55 @@ impl Core {
                 }
                 Vote::Deny
             }
+            Answer::GrantWith(counter) => {
+                self.counter_told(id, claim_id, counter);
+                Vote::Grant
+            }
+            Answer::Guarded(pttl) => self.guarded_vote(id, claim_id, Vote::Deny, pttl, now),
+            Answer::Skewed(server_us) => {
+                self.clock_told(id, server_us, proposed, now);
+                Vote::Fail(Cause::ClockSkew)
+            }
             Answer::Vote(vote) => vote,
         };
         self.note_refused(id, claim_id, vote);
+        let vote = match self.config.guard_key() {
+            // The script has read the TTL itself.
+            Some(_) if vote == Vote::Grant => self.guarded_vote(id, claim_id, vote, 0, now),
+            _ => vote,
+        };
+        self.count_vote(id, claim_id, vote, now);
+        Ok(())
+    }
+
+    /// Counts a vote that stands, unless the node or the claim has been given up.
+    pub(super) fn count_vote(&mut self, id: NodeId, claim_id: ClaimId, vote: Vote, now: Now) {
         // A node that is being left is no voter, whatever it says.
         if matches!(self.node(id).link, Link::Leaving { .. }) {
-            return Ok(());
+            return;
         }
-        // What is being undone counts for nothing.
-        if !self.owes_undo(id, claim_id)
-            && let Some(lock) = self.cast(id, claim_id, vote)
-        {
-            self.decide(lock, now);
+        // What is being undone counts for nothing, and so does what has been refused.
+        let stands = vote != Vote::Grant || !self.owes_undo(id, claim_id);
+        if stands {
+            if vote == Vote::Grant
+                && let Some(claim) = self.claims.find_mut(claim_id.0)
+            {
+                claim.counted.insert(id);
+            }
+            if let Some(lock) = self.cast(id, claim_id, vote) {
+                self.voted(id, lock, vote, now);
+            }
         }
         if vote == Vote::Fail(Cause::ReadOnly) && self.node(id).link == Link::Ready {
             self.retire(id, Cause::ReadOnly, now);
         }
-        Ok(())
+    }
+
+    fn voted(&mut self, node: NodeId, id: LockId, vote: Vote, now: Now) {
+        match self.locks.find(id.0).map(|lock| lock.phase) {
+            Some(Phase::Fencing) => self.voted_late(node, id, vote, now),
+            _ => self.decide(id, now),
+        }
     }
 
     /// Remembers that an ask did not run. A script may have run in part, and an error that we do not
@@ -191,9 +262,16 @@ impl Core {
             Count::Fail(cause) => Vote::Fail(cause),
             // The key is still there, but it was given up and its undo is on the way.
             Count::Of(_) if self.owes_undo(id, claim) => Vote::Fail(self.node(id).cause),
+            Count::Of(_) if !self.has_counted(id, claim) => Vote::Fail(Cause::NotCounted),
             Count::Of(_) => Vote::Grant,
         };
         self.extension_vote(id, claim, round, vote, now);
+    }
+
+    /// Whether the node's grant was counted, so that its extension may be.
+    fn has_counted(&self, node: NodeId, claim: ClaimId) -> bool {
+        let counted = |claim: &Claim| claim.counted.contains(node) || mutant!(ExtendCountsAll);
+        self.claims.find(claim.0).is_some_and(counted)
     }
 
     fn forget_scripts_on(&mut self, id: NodeId, answer: Count) {
@@ -218,6 +296,9 @@ impl Core {
 /// An error's text without anything that we sent: servers repeat the arguments of commands that
 /// they do not know, and one of ours is the token.
 fn presentable(text: &[u8]) -> String {
+    if mutant!(TokenInWords) {
+        return String::from_utf8_lossy(text).into_owned();
+    }
     let quoted = memchr::memmem::find(text, b", with args beginning with");
     let text = &text[..quoted.unwrap_or(text.len()).min(LONGEST_NOTE)];
     let mut words = String::with_capacity(text.len());

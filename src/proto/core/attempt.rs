@@ -8,9 +8,10 @@ use crate::proto::claim::Claim;
 use crate::proto::event::{Event, Refusal, Why};
 use crate::proto::lease::Lease;
 use crate::proto::lock::{Lock, Phase};
-use crate::proto::names::{ClaimId, LockId, NodeId};
+use crate::proto::mutants::mutant;
+use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::node::{Link, Request};
-use crate::proto::time::Now;
+use crate::proto::time::{Nanos, Now};
 use crate::proto::vote::{Cause, Verdict, Vote};
 
 impl Core {
@@ -38,10 +39,18 @@ impl Core {
     fn attempt(&mut self, id: LockId, claim_id: ClaimId, now: Now) {
         let votes = self.ballot();
         let random = self.entropy.bytes();
+        let proposal = self.proposal(now);
         let lock = self.locks.find_mut(id.0).expect("only a living lock makes an attempt");
         let claim = self.claims.find_mut(claim_id.0).expect("the caller made it");
-        claim.begin(id, &lock.keys, lock.ttl, random, &self.config.settings.label);
+        let fenced = lock.fence.is_wanted;
+        let random = match mutant!(TokenReused) {
+            true => (std::ptr::from_ref(lock).addr() as u128).to_le_bytes(),
+            false => random,
+        };
+        claim.begin(id, &lock.keys, fenced, lock.ttl, random, &self.config.settings.label);
+        claim.counter = proposal;
         lock.begin_round(Phase::Asking, now, votes);
+        lock.fence.counters.clear();
         lock.claim = claim_id;
         lock.lease = Lease::new(now, lock.ttl, self.config.drift);
         lock.pause.expiries.clear();
@@ -94,15 +103,19 @@ impl Core {
     }
 
     pub(super) fn send_ask(&mut self, node_id: NodeId, id: ClaimId, now: Now) {
+        debug_assert!(self.node(node_id).link.takes_asks(), "only a voter is asked");
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         claim.queued.remove(node_id);
         claim.seen.insert(node_id);
         claim.lives_until(now.boot + claim.ttl);
         let node = &mut self.nodes[node_id.index()];
-        let by_digest = claim.recipe.ask.goes_by_digest(node.loaded);
+        let ask = claim.recipe.ask;
+        let by_digest = ask.goes_by_digest(node.loaded);
+        let checked = ask.is_checked_behind() && self.config.guard_key().is_some();
         let (loaded, digests) = (&mut node.loaded, &self.digests);
-        node.pipeline.push(Request::Ask { claim: id, by_digest }, now.boot, |out| {
-            claim.recipe.ask.encode(out, &claim.arguments(Some(claim.ttl)), loaded, digests);
+        node.pipeline.push(Request::Ask { claim: id, by_digest, checked }, now.boot, |out| {
+            let args = claim.arguments(&self.config, claim.ttl, claim.counter);
+            ask.encode(out, &args, loaded, digests);
         });
         self.arm(now.boot + self.config.settings.dead_after);
     }
@@ -121,33 +134,55 @@ impl Core {
     pub(super) fn cast(&mut self, node: NodeId, claim: ClaimId, vote: Vote) -> Option<LockId> {
         let id = self.claims.find(claim.0)?.lock?;
         let lock = self.locks.find_mut(id.0)?;
-        if matches!(lock.phase, Phase::Asking | Phase::Held) {
+        if matches!(lock.phase, Phase::Asking | Phase::Fencing | Phase::Held) {
             lock.votes.cast(node, vote);
         }
         Some(id)
     }
 
-    /// The one place where a lock is granted.
+    /// What the votes of an attempt have come to.
     pub(super) fn decide(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if lock.phase != Phase::Asking {
+        match lock.phase {
+            Phase::Asking => {}
+            Phase::Fencing => return self.settle_write_back(id, now),
+            _ => return,
+        }
+        if mutant!(AllNodesAwaited) && !lock.votes.missing().is_empty() {
             return;
+        }
+        if mutant!(LeaseFromAnswer) {
+            lock.lease = Lease::new(now, lock.ttl, self.config.drift);
         }
         match lock.votes.verdict() {
             Verdict::Undecided => {}
             Verdict::Contended => self.attempt_failed(id, Why::Contended, now),
             Verdict::NoQuorum => self.attempt_failed(id, Why::NoQuorum, now),
-            Verdict::Granted if lock.lease.remaining(now).is_zero() => {
+            Verdict::Granted
+                if lock.lease.remaining(now).is_zero() && !mutant!(ValidityUnchecked) =>
+            {
                 self.attempt_failed(id, Why::Expired, now);
             }
-            Verdict::Granted => {
-                lock.phase = Phase::Held;
-                lock.held_since = lock.since.boot;
-                let (end, until) = (lock.lease.ends(), lock.round_until);
-                self.arm(end.min(until));
-                self.events.push_back(Event::Granted(id));
+            Verdict::Granted if lock.fence.is_wanted => {
+                if self.agree(id, now) {
+                    self.grant(id, now);
+                } else {
+                    self.settle_write_back(id, now);
+                }
             }
+            Verdict::Granted => self.grant(id, now),
         }
+    }
+
+    /// The one place where a lock is granted.
+    pub(super) fn grant(&mut self, id: LockId, now: Now) {
+        self.locks.find(id.0).into_iter().for_each(|lock| self.check_grant(lock, now));
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        lock.phase = Phase::Held;
+        lock.held_since = lock.since.boot;
+        let (end, until) = (lock.lease.ends(), lock.round_until);
+        self.arm(end.min(until));
+        self.events.push_back(Event::Granted(id));
     }
 
     /// The time of an attempt is over: whoever has not voted is no voter.
@@ -157,12 +192,19 @@ impl Core {
             let until = lock.round_until;
             return self.arm(until);
         }
-        for node in lock.votes.missing().iter() {
+        let unconfirmed = match lock.phase {
+            Phase::Fencing => lock.votes.grants().without(lock.fence.confirmed),
+            _ => NodeSet::default(),
+        };
+        for node in lock.votes.missing().or(unconfirmed).iter() {
             let cause = match self.nodes[node.index()].link {
                 Link::Opening { .. } => Cause::ConnectTimeout,
                 _ => Cause::NoAnswer,
             };
             lock.votes.cast(node, Vote::Fail(cause));
+            if mutant!(ReplyShifted) {
+                let _ = self.nodes[node.index()].pipeline.answered();
+            }
         }
         if now.boot >= lock.deadline
             && let Some(decided) = lock.decided
@@ -180,10 +222,20 @@ impl Core {
         }
     }
 
-    fn attempt_failed(&mut self, id: LockId, why: Why, now: Now) {
+    pub(super) fn attempt_failed(&mut self, id: LockId, why: Why, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let claim = lock.claim;
         let out_of_time = now.boot >= lock.deadline;
+        // The nodes have told how wrong our clock is: that is no verdict about the lock.
+        if why == Why::NoQuorum
+            && !out_of_time
+            && lock.votes.has_failed_by(Cause::ClockSkew)
+            && !std::mem::replace(&mut lock.fence.was_set_right, true)
+        {
+            self.abandon(claim, now);
+            let (claim, _) = self.claims.occupy(Claim::new);
+            return self.attempt(id, ClaimId(claim), now);
+        }
         let retry = lock.waits() && !out_of_time && !lock.votes.is_misconfigured();
         if retry {
             lock.decided = Some(lock.votes);
@@ -221,10 +273,14 @@ impl Core {
             lock.pause.refusals += 1;
             cap
         };
+        let bound = if mutant!(PauseSkipped) { Duration::ZERO } else { bound };
         let floor = if split { Duration::ZERO } else { least / 8 };
         lock.phase = Phase::Pausing;
         lock.pause.until =
             (now.boot + floor + self.entropy.below(bound.saturating_sub(floor))).min(lock.deadline);
+        if mutant!(PauseWithoutEnd) {
+            lock.pause.until = Nanos::NEVER;
+        }
         let until = lock.pause.until;
         self.arm(until);
         self.shorten_pause(id);
@@ -315,7 +371,7 @@ impl Core {
     /// Whether answers to this claim's ask still decide something.
     pub(super) fn is_asking(&self, claim: ClaimId) -> bool {
         let lock = self.claims.find(claim.0).and_then(|claim| self.locks.find(claim.lock?.0));
-        lock.is_some_and(|lock| lock.phase == Phase::Asking)
+        lock.is_some_and(|lock| matches!(lock.phase, Phase::Asking | Phase::Fencing))
     }
 }
 

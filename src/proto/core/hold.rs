@@ -7,6 +7,7 @@ use crate::proto::ask::{InputError, check_ttl};
 use crate::proto::event::{Confirmed, Event, LossCause, Refusal, Why};
 use crate::proto::lease::Lease;
 use crate::proto::lock::Phase;
+use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::node::Request;
 use crate::proto::time::{Now, ttl_ms};
@@ -34,6 +35,7 @@ impl Core {
         check_ttl(&self.config, ttl)?;
         if let Some(max_hold) = self.config.settings.max_hold
             && now.boot.since(lock.held_since) + ttl > max_hold
+            && !mutant!(MaxHoldIgnored)
         {
             return Err(InputError::HeldTooLong { max_hold });
         }
@@ -63,12 +65,13 @@ impl Core {
     /// Extends on one node, now or as soon as its link is back.
     fn offer_extension(&mut self, node: NodeId, claim: ClaimId, id: LockId, now: Now) {
         let link = self.node(node).link;
-        if link.takes_asks() && self.node(node).pipeline.len() < super::MAX_PIPELINE {
+        if link.takes_extensions() && self.node(node).pipeline.len() < super::MAX_PIPELINE {
             return self.send_extension(node, claim, id, now);
         }
         self.reopen(node, now);
-        let cause = if link.takes_asks() { Cause::Backlog } else { self.node(node).cause };
-        let may_return = self.node(node).may_return() && !link.takes_asks();
+        let full = link.takes_extensions();
+        let cause = if full { Cause::Backlog } else { self.node(node).cause };
+        let may_return = self.node(node).may_return() && !full;
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         if may_return {
             lock.extend_queued.insert(node);
@@ -133,7 +136,7 @@ impl Core {
         let (loaded, digests) = (&mut node.loaded, &self.digests);
         let request = Request::Extend { claim: claim_id, round: lock.round, by_digest };
         node.pipeline.push(request, now.boot, |out| {
-            let args = claim.arguments(Some(lock.extend_ttl));
+            let args = claim.arguments(&self.config, lock.extend_ttl, 0);
             claim.recipe.extend.encode(out, &args, loaded, digests);
         });
         self.arm(now.boot + self.config.settings.dead_after);
@@ -166,7 +169,8 @@ impl Core {
     fn extending(&self, claim: ClaimId, round: u32) -> Option<LockId> {
         let id = self.claims.find(claim.0)?.lock?;
         let lock = self.locks.find(id.0)?;
-        (lock.phase == Phase::Extending && lock.round == round).then_some(id)
+        let overtaken = mutant!(ReleaseOvertaken) && lock.phase == Phase::Releasing;
+        (overtaken || lock.phase == Phase::Extending && lock.round == round).then_some(id)
     }
 
     /// A denial is a key that is gone. A quorum extends, while the present validity lasts; so many
@@ -174,17 +178,24 @@ impl Core {
     fn settle_extension(&mut self, id: LockId, now: Now) {
         let drift = self.config.drift;
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if lock.phase != Phase::Extending {
+        if lock.phase != Phase::Extending && !mutant!(ReleaseOvertaken) {
             return;
         }
         let (nodes, quorum) = (lock.votes.nodes(), lock.votes.quorum());
+        let quorum = if mutant!(ExtendWithOne) { 1 } else { quorum };
         let (grants, gone) = (lock.votes.grants().len(), lock.votes.denies().len());
         let missing = lock.votes.missing().len();
-        if lock.lease.remaining(now).is_zero() {
+        if lock.lease.remaining(now).is_zero() && !mutant!(ExtendAfterExpiry) {
             self.lose(id, LossCause::Expired, now);
         } else if grants >= quorum {
-            let longer = Lease::new(lock.since, lock.extend_ttl, drift);
-            lock.lease = lock.lease.longer(longer, now);
+            let since = if mutant!(ExtendFromAnswer) { now } else { lock.since };
+            let longer = Lease::new(since, lock.extend_ttl, drift);
+            let before = lock.lease.remaining(now);
+            lock.lease = match mutant!(ExtendShortens) {
+                true => longer,
+                false => lock.lease.longer(longer, now),
+            };
+            debug_assert!(lock.lease.remaining(now) >= before, "an extension shortens nothing");
             lock.phase = Phase::Held;
             let end = lock.lease.ends();
             self.arm(end);
@@ -197,16 +208,20 @@ impl Core {
             let end = lock.lease.ends();
             self.arm(end);
             self.events.push_back(Event::NotExtended(id, refusal));
+            if mutant!(FailedExtendUndoes) {
+                let claim = self.locks.find(id.0).map(|lock| lock.claim);
+                claim.into_iter().for_each(|claim| self.undo(claim, now));
+            }
         }
     }
 
     /// A lock that is held: is its validity over, or the time of its extension?
     pub(super) fn lease_due(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if !matches!(lock.phase, Phase::Extending | Phase::Held) {
+        if !lock.phase.is_held() {
             return;
         }
-        if lock.lease.remaining(now).is_zero() {
+        if lock.lease.remaining(now).is_zero() && !mutant!(ExtendAfterExpiry) {
             return self.lose(id, LossCause::Expired, now);
         }
         // Counted from now, because the wall clock may have taken more of the lease than boot did.
@@ -236,7 +251,9 @@ impl Core {
         if let Some(claim) = self.claims.find_mut(claim.0) {
             claim.queued = NodeSet::default();
         }
-        self.events.push_back(Event::Lost(id, cause));
+        if !mutant!(LossUntold) {
+            self.events.push_back(Event::Lost(id, cause));
+        }
         self.lost_due(id, now);
     }
 
@@ -265,7 +282,7 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let claim = lock.claim;
         match lock.phase {
-            Phase::Asking => {
+            Phase::Asking | Phase::Fencing => {
                 self.abandon(claim, now);
                 self.refuse(id, Why::Cancelled, now);
             }

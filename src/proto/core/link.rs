@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::Core;
 use crate::proto::event::LinkOp;
 use crate::proto::greeting::{Greeting, Step};
-use crate::proto::guard::RunId;
+use crate::proto::guard::{Guard, RunId};
+use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LinkId, NodeId};
 use crate::proto::node::{Identity, Link, Request};
 use crate::proto::pipeline::Pipeline;
@@ -29,12 +30,13 @@ impl Core {
         let Link::Opening { until } = self.node(id).link else { return };
         // Behind an ask, an undo that is still owed would come too late; before it, a kill must be
         // known to be right.
-        let fused = self.node(id).proven && !self.is_burdened(id);
+        let proven = self.node(id).proven || mutant!(SelectNotAwaited);
+        let fused = proven && !self.is_burdened(id) && !self.awaits_set_up();
         let settings = self.config.node(id);
         let node = &mut self.nodes[id.index()];
         node.heard = now.boot;
         node.link = Link::Greeting { until, fused };
-        for step in Step::needed(settings) {
+        for step in Step::needed(settings, &self.config.settings) {
             node.pipeline.push(Request::Greet(step), now.boot, |out| {
                 step.encode(out, settings, &self.config.settings);
             });
@@ -48,6 +50,7 @@ impl Core {
     pub fn disconnected(&mut self, link: LinkId, cause: Cause, now: Now) {
         let now = self.clamp(now);
         self.sever(link.node(), cause, now);
+        self.check();
     }
 
     /// Keeps words about a cause that the driver knows more of.
@@ -65,10 +68,13 @@ impl Core {
         if probe && matches!(node.link, Link::Down { .. }) {
             self.open(id, now);
         }
-        self.node(id).link.opens()
+        self.node(id).will_take_asks()
     }
 
     pub(super) fn open(&mut self, id: NodeId, now: Now) {
+        if mutant!(ReconnectNever) && self.node(id).tried {
+            return;
+        }
         let until = now.boot + self.config.settings.connect_within;
         let node = self.node_mut(id);
         node.link = Link::Opening { until };
@@ -114,6 +120,7 @@ impl Core {
             self.node_mut(id).haunted = None;
         }
         self.settle_releases(now);
+        self.set_up(now);
     }
 
     fn unanswered(&mut self, node: NodeId, pipeline: Pipeline<Request>, now: Now) {
@@ -130,10 +137,19 @@ impl Core {
                     }
                     self.undo_settled(node, claim, Vote::Fail(cause), now);
                 }
+                // Its ask has run.
+                Request::Check { claim, .. } => self.vote_failed(node, claim, now),
+                Request::WriteBack { claim, round, .. } => {
+                    self.write_back_failed(node, claim, round, cause, now);
+                }
                 Request::ViewValue(view) | Request::ViewTtl(view) => {
                     self.view_failed(view, node, cause);
                 }
-                Request::Greet(_) | Request::Kill | Request::Remaining { .. } => {}
+                Request::Enrol
+                | Request::Greet(_)
+                | Request::Kill
+                | Request::KillOthers
+                | Request::Remaining { .. } => {}
             }
         }
     }
@@ -146,6 +162,9 @@ impl Core {
             } else {
                 claim.ghosts.insert(node);
             }
+            if mutant!(AskSentAgain) && claim.lock.is_some() {
+                return claim.queued.insert(node);
+            }
         }
         self.vote_failed(node, id, now);
     }
@@ -157,8 +176,14 @@ impl Core {
         }
     }
 
-    /// Asks and views that waited for this link.
+    /// What waited for this link.
     fn fail_queued(&mut self, node: NodeId, now: Now) {
+        self.fail_queued_asks(node, now);
+        self.fail_queued_extensions(node, now);
+        self.fail_queued_views(node);
+    }
+
+    pub(super) fn fail_queued_asks(&mut self, node: NodeId, now: Now) {
         for id in self.claim_ids() {
             let Some(claim) = self.claims.find_mut(id.0) else { continue };
             if claim.queued.contains(node) {
@@ -166,16 +191,30 @@ impl Core {
                 self.vote_failed(node, id, now);
             }
         }
-        self.fail_queued_extensions(node, now);
-        self.fail_queued_views(node);
     }
 
     pub(super) fn greeting_answered(&mut self, id: NodeId, step: Step, now: Now) {
-        // One whose time is over has been refused, and what it granted is being undone.
-        if step != Step::LAST || !matches!(self.node(id).link, Link::Greeting { .. }) {
+        if step != Step::last(&self.config.settings) {
             return;
         }
         let greeting = std::mem::take(&mut self.node_mut(id).greeting);
+        match self.node(id).link {
+            Link::Greeting { .. } => self.greeted(id, greeting, now),
+            Link::Quarantined { .. } => self.looked(id, greeting, now),
+            // One whose time is over has been refused, and what it granted is being undone.
+            _ => {}
+        }
+    }
+
+    /// The guard was read again.
+    fn looked(&mut self, id: NodeId, greeting: Greeting, now: Now) {
+        match greeting.refused {
+            Some(cause) => self.retire(id, cause, now),
+            None => self.guard_read(id, greeting, now),
+        }
+    }
+
+    fn greeted(&mut self, id: NodeId, greeting: Greeting, now: Now) {
         self.node_mut(id).astray = greeting.astray;
         let twin = self.twin(id, &greeting);
         if let Some(twin) = twin {
@@ -199,17 +238,15 @@ impl Core {
                 }
                 self.retire(id, cause, now);
             }
-            None => self.ready(id, now),
+            None if self.config.settings.guard == Guard::Off => self.ready(id, now),
+            None => self.guard_read(id, greeting, now),
         }
     }
 
-    fn ready(&mut self, id: NodeId, now: Now) {
+    pub(super) fn ready(&mut self, id: NodeId, now: Now) {
         let node = self.node_mut(id);
         node.link = Link::Ready;
-        node.proven = true;
-        node.tried = true;
-        node.failures = 0;
-        node.detail = None;
+        node.greeted();
         self.changed.insert(id);
         self.send_owed(id, now);
         self.send_queued(id, now);
@@ -229,7 +266,8 @@ impl Core {
     fn lay_old_connection(&mut self, id: NodeId, run_id: RunId, now: Now) {
         let haunted = self.ghosts(id) > 0;
         let node = &mut self.nodes[id.index()];
-        if let Some(old) = node.haunted.filter(|old| haunted && old.run_id == run_id) {
+        let same = |old: &Identity| old.run_id == run_id || mutant!(KillAnyRun);
+        if let Some(old) = node.haunted.filter(|old| haunted && same(old)) {
             node.pipeline.push(Request::Kill, now.boot, |out| {
                 let kill = crate::resp::command(out, 4).arg(b"CLIENT").arg(b"KILL").arg(b"ID");
                 let _ = kill.int(old.client_id);
@@ -250,7 +288,12 @@ impl Core {
         self.arm(until);
         for request in due {
             match request {
-                Request::Ask { claim, .. } => self.disown(id, claim, now),
+                Request::Ask { claim, .. } | Request::Check { claim, .. } => {
+                    self.disown(id, claim, now);
+                }
+                Request::WriteBack { claim, round, .. } => {
+                    self.write_back_failed(id, claim, round, cause, now);
+                }
                 Request::Extend { claim, round, .. } => {
                     self.extension_vote(id, claim, round, Vote::Fail(cause), now);
                 }
@@ -259,6 +302,7 @@ impl Core {
         }
         self.fail_queued(id, now);
         self.send_owed(id, now);
+        self.set_up(now);
         self.leave_if_idle(id, now);
     }
 
@@ -306,6 +350,7 @@ impl Core {
             Link::Opening { until } | Link::Greeting { until, .. } | Link::Leaving { until } => {
                 self.arm(until);
             }
+            Link::Quarantined { until } => self.quarantine_due(id, until, now),
             Link::Ready => {}
         }
         match self.node(id).dead_at(self.config.settings.dead_after) {

@@ -2,13 +2,18 @@
 //!
 //! The transitions are cut by subject: `attempt` (asking, deciding, pausing), `hold` (extension,
 //! release, loss), `owed` (undo until confirmed), `link` (opening, greeting, losing a connection),
-//! `answer` (from a reply to the request it belongs to), `view` (looking without taking part).
+//! `guard` (whether a node remembers every lock), `fence` (from counters to a token), `answer` (from a
+//! reply to the request it belongs to), `view` (looking without taking part), `check` (what must hold
+//! at every moment).
 //!
 //! Nothing here returns an error because of a node: a node's failure is its vote, and there is no
 //! `?` across nodes.
 
 mod answer;
 mod attempt;
+mod check;
+mod fence;
+mod guard;
 mod hold;
 mod link;
 mod owed;
@@ -18,6 +23,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
+pub use self::guard::NodeGuard;
 pub use self::view::{Holder, KeyState, NodeView, View};
 
 use self::view::Viewing;
@@ -56,6 +62,8 @@ pub struct Core {
     /// Nodes whose state changed since it was last reported.
     changed: NodeSet,
     ops: VecDeque<LinkOp>,
+    /// The guards of a set that was new, or is to be changed, have been written.
+    is_set_up: bool,
     /// Nothing is due before this. It may be too early, never too late.
     next_timeout: Nanos,
 }
@@ -81,6 +89,7 @@ impl Core {
             events: VecDeque::new(),
             changed: NodeSet::default(),
             ops: VecDeque::new(),
+            is_set_up: false,
             next_timeout: Nanos::default(),
         }
     }
@@ -95,7 +104,7 @@ impl Core {
     #[must_use]
     pub fn lease(&self, id: LockId) -> Option<&Lease> {
         let lock = self.locks.find(id.0)?;
-        matches!(lock.phase, Phase::Held | Phase::Extending).then_some(&lock.lease)
+        lock.phase.is_held().then_some(&lock.lease)
     }
 
     /// Whether a node can vote now.
@@ -105,15 +114,21 @@ impl Core {
         match node.link {
             Link::Ready => NodeState::Ready,
             Link::Down { .. } | Link::Leaving { .. } if node.tried => NodeState::Down(node.cause),
+            Link::Quarantined { .. } if !node.guard.is_settling => NodeState::Down(node.cause),
             _ => NodeState::Connecting,
         }
     }
 
     /// More about why this node failed with `cause`, in words that are safe to show.
     #[must_use]
-    pub fn detail(&self, node: NodeId, cause: Cause) -> Option<&str> {
+    pub fn detail(&self, node: NodeId, cause: Cause) -> Option<String> {
+        match cause {
+            Cause::Quarantined => return Some(self.quarantine_in_words(node)),
+            Cause::OtherLimits => return Some(self.limits_in_words(node)),
+            _ => {}
+        }
         let (of, words) = self.nodes[node.index()].detail.as_ref()?;
-        (*of == cause).then_some(words)
+        (*of == cause).then(|| words.clone())
     }
 
     /// Where a lock is in its life.
@@ -121,8 +136,11 @@ impl Core {
     pub fn state(&self, id: LockId) -> LockState {
         match self.locks.find(id.0).map(|lock| lock.phase) {
             None => LockState::Unknown,
-            Some(Phase::Asking | Phase::Pausing) => LockState::Asked,
-            Some(Phase::Extending | Phase::Held) => LockState::Held,
+            Some(Phase::Asking) => LockState::Asked,
+            Some(Phase::Extending) => LockState::Extending,
+            Some(Phase::Fencing) => LockState::Fencing,
+            Some(Phase::Held) => LockState::Held,
+            Some(Phase::Pausing) => LockState::Pausing,
             Some(Phase::Lost(cause)) => LockState::Lost(cause),
             Some(Phase::Releasing) => LockState::Releasing,
         }
@@ -220,12 +238,13 @@ impl Core {
                 self.view_due(ViewId(key), now);
             }
         }
+        self.check();
     }
 
     fn lock_due(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find(id.0) else { return };
         match lock.phase {
-            Phase::Asking => self.attempt_due(id, now),
+            Phase::Asking | Phase::Fencing => self.attempt_due(id, now),
             Phase::Pausing => self.pause_due(id, now),
             Phase::Extending | Phase::Held => self.lease_due(id, now),
             Phase::Releasing => self.release_due(id, now),

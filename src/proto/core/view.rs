@@ -120,7 +120,7 @@ impl Core {
 
     fn look(&mut self, node: NodeId, id: ViewId, now: Now) {
         match self.node(node).link {
-            Link::Ready => self.send_view(node, id, now),
+            Link::Quarantined { .. } | Link::Ready => self.send_view(node, id, now),
             Link::Opening { .. } | Link::Greeting { .. } => self.queue_view(node, id),
             Link::Down { .. } if now.boot >= self.node(node).probe_at => {
                 self.open(node, now);

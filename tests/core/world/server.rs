@@ -1,5 +1,7 @@
 //! A node of the world: a model store, and what can be wrong with it.
 
+use redbolt::proto::guard::{BIG_MS, Expected};
+use redbolt::proto::{NodeSettings, Settings};
 use redbolt::resp::{Decoder, Limits, Token};
 use redbolt_node::{ConnId, Memory, Now, Store};
 
@@ -27,6 +29,7 @@ pub(crate) struct Server {
     pub(crate) answer: Option<Box<Answer>>,
     /// A connection of ours, to look at keys.
     observer: ConnId,
+    name: usize,
     runs: u32,
 }
 
@@ -37,7 +40,17 @@ impl Server {
         let mut store = Store::new(&run_id(name, 0), now);
         let observer = store.connect();
         let (accept, window) = (Accept::Yes, usize::MAX);
-        Self { store, accept, paused: false, delay: 0, window, answer: None, observer, runs: 0 }
+        Self {
+            store,
+            accept,
+            paused: false,
+            delay: 0,
+            window,
+            answer: None,
+            observer,
+            name,
+            runs: 0,
+        }
     }
 
     /// Runs one command and appends what is answered.
@@ -52,6 +65,22 @@ impl Server {
         self.runs += 1;
         self.store.restart(memory, &run_id(name, self.runs), now);
         self.observer = self.store.connect();
+    }
+
+    /// The guard says that the node remembers every lock.
+    pub(crate) fn remember(&mut self, settings: &Settings, node: &NodeSettings, now: Now) {
+        let expected = Expected {
+            run_id: run_id(self.name, self.runs).as_bytes().try_into().ok(),
+            max_ttl_ms: settings.max_ttl.as_millis() as u64,
+            nodes: settings.nodes.len() as u64,
+            database: node.database.into(),
+            trust: node.trust,
+        };
+        self.look_into(&node.database.to_string(), now);
+        let life = BIG_MS.to_string();
+        let set = [b"SET", &settings.guard_key[..], &expected.value(), b"PX", life.as_bytes()];
+        assert_eq!(self.observe(&set, now), b"+OK\r\n");
+        self.look_into("0", now);
     }
 
     /// Keys are looked for in this database from now on.

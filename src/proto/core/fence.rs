@@ -1,0 +1,233 @@
+//! Fencing tokens: proposing a value, agreeing on one, and writing it back where nodes are behind.
+//!
+//! What the counters amount to is decided in `proto::fence`. Here is who is asked and told.
+
+use std::cmp::Ordering;
+use std::time::Duration;
+
+use super::Core;
+use crate::proto::event::Why;
+use crate::proto::fence::{Agreement, FencingToken, MAX_SKEW, MAX_TOKEN, agreement};
+use crate::proto::lock::Phase;
+use crate::proto::mutants::mutant;
+use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
+use crate::proto::node::{Link, Request};
+use crate::proto::recipe::{Command, Count};
+use crate::proto::script::Script;
+use crate::proto::time::Now;
+use crate::proto::vote::{Cause, Verdict, Vote};
+
+impl Core {
+    /// The fencing token of a lock that is held; `None` if it was not asked for.
+    #[must_use]
+    pub fn fencing_token(&self, id: LockId) -> Option<FencingToken> {
+        let lock = self.locks.find(id.0)?;
+        lock.phase.is_held().then_some(lock.fence.token).flatten()
+    }
+
+    /// The value that an attempt proposes to all nodes: our wall clock in µs, set right by the median
+    /// of what the nodes said of it.
+    pub(super) fn proposal(&self, now: Now) -> u64 {
+        let wall = i128::from(micros(now));
+        // Between the two bounds.
+        (wall + i128::from(self.clocks_ahead())).clamp(1, i128::from(MAX_TOKEN)) as u64
+    }
+
+    fn clocks_ahead(&self) -> i64 {
+        let mut known = [0; crate::proto::MAX_NODES];
+        let mut count = 0;
+        for ahead in self.nodes.iter().filter_map(|node| node.ahead_us) {
+            known[count] = ahead;
+            count += 1;
+        }
+        let known = &mut known[..count];
+        known.sort_unstable();
+        known.get(count.saturating_sub(1) / 2).copied().unwrap_or_default()
+    }
+
+    /// The node refused a proposal that is too far from its clock.
+    pub(super) fn clock_told(&mut self, id: NodeId, server_us: u64, proposed: u64, now: Now) {
+        let apart = server_us.abs_diff(proposed);
+        let side = if server_us > proposed { "ahead of" } else { "behind" };
+        let words =
+            format!("{:.1?} {side} the proposed fencing token", Duration::from_micros(apart));
+        let ahead = i128::from(server_us) - i128::from(micros(now));
+        let node = self.node_mut(id);
+        node.detail = Some((Cause::ClockSkew, words));
+        node.ahead_us = i64::try_from(ahead).ok();
+    }
+
+    /// A node granted with this counter.
+    pub(super) fn counter_told(&mut self, node_id: NodeId, claim_id: ClaimId, counter: u64) {
+        self.clock_agreed(node_id);
+        let Some(id) = self.claims.find(claim_id.0).and_then(|claim| claim.lock) else { return };
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        if matches!(lock.phase, Phase::Asking | Phase::Fencing) {
+            lock.fence.counters.retain(|&(node, _)| node != node_id);
+            lock.fence.counters.push((node_id, counter));
+        }
+    }
+
+    /// A node that took our proposal has a clock like the one it was made from.
+    fn clock_agreed(&mut self, id: NodeId) {
+        let proposed = self.clocks_ahead();
+        let told = &mut self.node_mut(id).ahead_us;
+        let far =
+            told.is_none_or(|ahead| u128::from(ahead.abs_diff(proposed)) > MAX_SKEW.as_micros());
+        if far {
+            *told = Some(proposed);
+        }
+    }
+
+    /// A quorum has granted: whether its counters make a token. If not, the largest is written back.
+    pub(super) fn agree(&mut self, id: LockId, now: Now) -> bool {
+        let Some(lock) = self.locks.find_mut(id.0) else { return false };
+        let granted = lock.votes.grants();
+        lock.fence.counters.retain(|&(node, _)| granted.contains(node));
+        let mut counters = [0; crate::proto::MAX_NODES];
+        for (slot, (_, counter)) in counters.iter_mut().zip(&lock.fence.counters) {
+            *slot = *counter;
+        }
+        match agreement(&counters[..lock.fence.counters.len()], lock.votes.quorum()) {
+            Agreement::Reached(token) => {
+                lock.fence.token = Some(FencingToken::new(token));
+                true
+            }
+            Agreement::Behind(target) if mutant!(FenceNotWrittenBack) => {
+                lock.fence.token = Some(FencingToken::new(target));
+                true
+            }
+            Agreement::Behind(target) => {
+                lock.fence.target = target;
+                self.begin_write_back(id, now);
+                false
+            }
+        }
+    }
+
+    fn begin_write_back(&mut self, id: LockId, now: Now) {
+        let patience = self.config.settings.answer_within;
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        lock.phase = Phase::Fencing;
+        lock.fence.confirmed = NodeSet::default();
+        lock.round_until = (now.boot + patience).min(lock.lease.ends()).min(lock.deadline);
+        let (until, granted) = (lock.round_until, lock.votes.grants());
+        self.arm(until);
+        for node in granted.iter() {
+            self.raise_counter(node, id, now);
+        }
+    }
+
+    /// Confirms the token on a node that granted: its counter is there already, or is raised. One that
+    /// is past it may have granted to another holder of the same token in between, and confirms
+    /// nothing.
+    fn raise_counter(&mut self, node: NodeId, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let there = lock.fence.counters.iter().find(|(of, _)| *of == node);
+        match there.map_or(Ordering::Less, |(_, counter)| counter.cmp(&lock.fence.target)) {
+            Ordering::Less => self.send_write_back(node, id, now),
+            Ordering::Equal => lock.fence.confirmed.insert(node),
+            Ordering::Greater if mutant!(FencePassedCounts) => lock.fence.confirmed.insert(node),
+            Ordering::Greater => lock.votes.cast(node, Vote::Fail(Cause::NotCounted)),
+        }
+    }
+
+    fn send_write_back(&mut self, node_id: NodeId, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some(claim) = self.claims.find(lock.claim.0) else { return };
+        let node = &mut self.nodes[node_id.index()];
+        // The connection on which it granted has gone.
+        if !node.link.takes_extensions() {
+            return lock.votes.cast(node_id, Vote::Fail(node.cause));
+        }
+        let write_back = Command::Run(Script::WriteBack);
+        let by_digest = write_back.goes_by_digest(node.loaded);
+        let request = Request::WriteBack { claim: lock.claim, round: lock.round, by_digest };
+        let (loaded, digests) = (&mut node.loaded, &self.digests);
+        node.pipeline.push(request, now.boot, |out| {
+            let args = claim.arguments(&self.config, Duration::ZERO, lock.fence.target);
+            write_back.encode(out, &args, loaded, digests);
+        });
+        self.arm(now.boot + self.config.settings.dead_after);
+    }
+
+    pub(super) fn write_back_answered(
+        &mut self,
+        node: NodeId,
+        claim: ClaimId,
+        round: u32,
+        answer: Count,
+        now: Now,
+    ) {
+        let Some(id) = self.fencing(claim, round) else { return };
+        // One that is being left has failed already.
+        if matches!(self.node(node).link, Link::Leaving { .. }) {
+            return;
+        }
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        match answer {
+            Count::NoScript => self.send_write_back(node, id, now),
+            Count::Of(0) if !mutant!(FenceUnowned) => lock.votes.cast(node, Vote::Deny),
+            Count::Of(_) => lock.fence.confirmed.insert(node),
+            Count::Fail(cause) => lock.votes.cast(node, Vote::Fail(cause)),
+        }
+        self.settle_write_back(id, now);
+    }
+
+    /// The write-back will not be answered.
+    pub(super) fn write_back_failed(
+        &mut self,
+        node: NodeId,
+        claim: ClaimId,
+        round: u32,
+        cause: Cause,
+        now: Now,
+    ) {
+        let Some(id) = self.fencing(claim, round) else { return };
+        if let Some(lock) = self.locks.find_mut(id.0) {
+            lock.votes.cast(node, Vote::Fail(cause));
+        }
+        self.settle_write_back(id, now);
+    }
+
+    /// A vote that came while the token was being written back.
+    pub(super) fn voted_late(&mut self, node: NodeId, id: LockId, vote: Vote, now: Now) {
+        if vote == Vote::Grant {
+            self.raise_counter(node, id, now);
+        }
+        self.settle_write_back(id, now);
+    }
+
+    /// The token is the lock's once a quorum has it, each while it kept the lock for us.
+    pub(super) fn settle_write_back(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        if lock.phase != Phase::Fencing {
+            return;
+        }
+        let confirmed = lock.fence.confirmed.and(lock.votes.grants()).len();
+        let enough = if mutant!(FenceWithOne) { 1 } else { lock.votes.quorum() };
+        if lock.lease.remaining(now).is_zero() {
+            self.attempt_failed(id, Why::Expired, now);
+        } else if confirmed >= enough {
+            lock.fence.token = Some(FencingToken::new(lock.fence.target));
+            self.grant(id, now);
+        } else {
+            match lock.votes.verdict() {
+                Verdict::Granted | Verdict::Undecided => {}
+                Verdict::Contended => self.attempt_failed(id, Why::Contended, now),
+                Verdict::NoQuorum => self.attempt_failed(id, Why::NoQuorum, now),
+            }
+        }
+    }
+
+    /// The lock whose write-back this still is.
+    fn fencing(&self, claim: ClaimId, round: u32) -> Option<LockId> {
+        let id = self.claims.find(claim.0)?.lock?;
+        let lock = self.locks.find(id.0)?;
+        (lock.phase == Phase::Fencing && lock.round == round).then_some(id)
+    }
+}
+
+fn micros(now: Now) -> u64 {
+    now.wall.0 / 1_000
+}

@@ -1,0 +1,415 @@
+//! The restart guard on each link: read with the greeting, checked behind each ask, and written where
+//! it is missing.
+//!
+//! What a value and a TTL mean is decided in `proto::guard`. Here is what follows: a node votes only on
+//! a link on which the value was read and is ours, and each of its grants only if the TTL that was read
+//! behind it says so. Everything else puts the link into quarantine, where it is looked at until the
+//! node may vote. A quarantine is the node's, kept in its key and counted by its clock; what is
+//! remembered here is only when to look again.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::Core;
+use crate::proto::greeting::{Greeting, Mistyped, Step};
+use crate::proto::guard::{BIG_MS, Expected, Found, Guard, Setup, Standing};
+use crate::proto::mutants::mutant;
+use crate::proto::names::{ClaimId, NodeId};
+use crate::proto::node::{Link, Request};
+use crate::proto::recipe::{Count, count};
+use crate::proto::script;
+use crate::proto::time::{Nanos, Now, ttl_ms};
+use crate::proto::vote::{Cause, Vote};
+use crate::resp::{Token, command};
+
+impl Core {
+    /// What is known of a node's guard.
+    #[must_use]
+    pub fn node_guard(&self, node: NodeId) -> NodeGuard {
+        let (link, watch) = (self.node(node).link, &self.node(node).guard);
+        match (self.config.settings.guard, link, watch.found) {
+            (Guard::Off, ..) => NodeGuard::Off,
+            (_, Link::Ready, _) => NodeGuard::Votes,
+            (_, _, None) => NodeGuard::Unknown,
+            (_, Link::Quarantined { .. }, Some(found)) if watch.is_ours => {
+                NodeGuard::Quarantined { left: watch.free_at.since(self.boot), found }
+            }
+            (_, _, Some(found)) => NodeGuard::Found(found),
+        }
+    }
+
+    /// Whether the guards of a set that was new, or that was to be changed, have been written.
+    #[must_use]
+    pub fn has_set_up(&self) -> bool {
+        self.is_set_up
+    }
+
+    /// Value and TTL have been read on this link.
+    pub(super) fn guard_read(&mut self, id: NodeId, greeting: Greeting, now: Now) {
+        let found = match self.expected(id).judge(greeting.guard.as_deref()) {
+            Found::OtherRun if mutant!(GuardAnyRun) => Found::Ours,
+            Found::OtherLimits { .. } if mutant!(GuardAnyLimits) => Found::Ours,
+            found => found,
+        };
+        let standing = Standing::of(greeting.guard_pttl);
+        let watch = &mut self.node_mut(id).guard;
+        watch.is_ours = found == Found::Ours;
+        watch.seen = None;
+        watch.is_settling = false;
+        // Once it was enrolled, what it was before says more.
+        if !watch.is_ours || watch.found.is_none() {
+            watch.found = Some(found);
+        }
+        match (found, standing) {
+            (Found::Ours, Standing::Votes) => self.ready(id, now),
+            (Found::Ours, Standing::Quarantined { .. })
+                if self.config.settings.setup == Setup::Init && !self.is_set_up =>
+            {
+                self.enrol_when_due(id, found, greeting.guard.unwrap_or_default(), now);
+            }
+            (Found::Ours, Standing::Quarantined { left_ms }) => {
+                self.quarantine_for(id, Duration::from_millis(left_ms), now);
+            }
+            // It went between the two commands.
+            (Found::Ours, Standing::Missing) => self.look_soon(id, now),
+            (Found::Ours, Standing::Endless) | (Found::Unreadable, _) => {
+                self.refuse_guard(id, Cause::GuardAltered, now);
+            }
+            (Found::OtherLimits { .. }, _) if self.config.settings.setup != Setup::Change => {
+                self.refuse_guard(id, Cause::OtherLimits, now);
+            }
+            _ => self.enrol_when_due(id, found, greeting.guard.unwrap_or_default(), now),
+        }
+        self.set_up(now);
+    }
+
+    /// Only an operator can mend this guard. Whoever only looks goes on looking.
+    fn refuse_guard(&mut self, id: NodeId, cause: Cause, now: Now) {
+        if self.config.settings.setup != Setup::Look {
+            return self.retire(id, cause, now);
+        }
+        let again = now.boot + self.config.settings.backoff.1;
+        self.quarantine(id, again, now);
+        self.node_mut(id).cause = cause;
+    }
+
+    /// The guard of a node that has another one, or none, is written at once, or when all nodes have
+    /// been looked at.
+    fn enrol_when_due(&mut self, id: NodeId, found: Found, seen: Vec<u8>, now: Now) {
+        let waits = match self.config.settings.setup {
+            Setup::Enrol => false,
+            Setup::IfNew => !self.is_set_up && found == Found::Missing,
+            Setup::Change | Setup::Init | Setup::Look => true,
+        };
+        if waits {
+            let is_settling = self.config.settings.setup == Setup::IfNew;
+            let watch = &mut self.node_mut(id).guard;
+            watch.seen = Some(seen);
+            watch.is_settling = is_settling;
+            let again = now.boot + self.config.settings.connect_within;
+            self.quarantine(id, again, now);
+        } else {
+            let quarantine = match self.config.settings.max_ttl {
+                _ if mutant!(GuardMissingIsNew) => Duration::ZERO,
+                max_ttl if mutant!(GuardTooShort) => max_ttl / 2,
+                max_ttl => max_ttl,
+            };
+            self.enrol(id, &seen, quarantine, now);
+        }
+    }
+
+    /// Whether all nodes of a set have been looked at that is being set up, and what follows.
+    pub(super) fn set_up(&mut self, now: Now) {
+        let waiting = |core: &Self, id| core.node(id).guard.seen.is_some();
+        if !self.config.node_ids().any(|id| waiting(self, id)) {
+            return;
+        }
+        let nodes = || self.config.node_ids();
+        let found = |id| self.node(id).guard.found;
+        let is_new = |id| found(id) == Some(Found::Missing) || self.node(id).guard.is_ours;
+        let all_new = nodes().all(|id| waiting(self, id) && is_new(id));
+        let all_known = nodes().all(|id| waiting(self, id) || self.node(id).guard.is_ours);
+        let hopeless = nodes().any(|id| !waiting(self, id) && self.node(id).is_settled());
+        let quarantine = match self.config.settings.setup {
+            Setup::IfNew | Setup::Init if all_new => Duration::ZERO,
+            Setup::IfNew if hopeless => self.config.settings.max_ttl,
+            Setup::Change if all_known => self.longest_ttl(),
+            _ => return,
+        };
+        self.is_set_up = true;
+        for id in self.config.node_ids() {
+            if let Some(seen) = self.node_mut(id).guard.seen.take() {
+                self.enrol(id, &seen, quarantine, now);
+            }
+        }
+    }
+
+    /// Whether a node that is taken for new would be found without a guard by the first ask.
+    pub(super) fn awaits_set_up(&self) -> bool {
+        self.config.settings.setup == Setup::IfNew && !self.is_set_up
+    }
+
+    /// The larger of our `max_ttl` and all that the nodes were set up for.
+    fn longest_ttl(&self) -> Duration {
+        let others = self.nodes.iter().filter_map(|node| match node.guard.found {
+            Some(Found::OtherLimits { max_ttl_ms, .. }) => Some(Duration::from_millis(max_ttl_ms)),
+            _ => None,
+        });
+        others.fold(self.config.settings.max_ttl, Duration::max)
+    }
+
+    /// Gives the guard our value, if it still is what was seen; the node votes after `quarantine`.
+    fn enrol(&mut self, id: NodeId, seen: &[u8], quarantine: Duration, now: Now) {
+        let value = self.expected(id).value();
+        let node = &mut self.nodes[id.index()];
+        node.pipeline.push(Request::Enrol, now.boot, |out| {
+            let eval = command(out, 7).arg(b"EVAL").arg(script::ENROL.as_bytes()).int(1);
+            let eval = eval.arg(&self.config.settings.guard_key).arg(seen).arg(&value);
+            let _ = eval.int(BIG_MS.saturating_add(ttl_ms(quarantine)));
+        });
+        self.arm(now.boot + self.config.settings.dead_after);
+        let watch = &mut self.node_mut(id).guard;
+        watch.is_ours = false;
+        watch.is_settling = quarantine.is_zero();
+        watch.free_at = now.boot + quarantine;
+        self.quarantine(id, Nanos::NEVER, now);
+    }
+
+    pub(super) fn enrolled(
+        &mut self,
+        id: NodeId,
+        answer: Token<'_>,
+        now: Now,
+    ) -> Result<(), Mistyped> {
+        let answer = count(answer).ok_or(Mistyped)?.to_request(false);
+        if !matches!(self.node(id).link, Link::Quarantined { .. }) {
+            return Ok(());
+        }
+        match answer {
+            // It is not what was seen any more.
+            Count::Of(0) => self.look_soon(id, now),
+            Count::Of(_) => {
+                if self.config.settings.setup == Setup::Change {
+                    self.kill_others(id, now);
+                }
+                self.look_again(id, now);
+            }
+            Count::Fail(cause) if cause.is_configuration() || cause == Cause::ReadOnly => {
+                self.retire(id, cause, now);
+            }
+            Count::Fail(_) | Count::NoScript => {
+                let again = now.boot + self.config.settings.backoff.1;
+                self.quarantine(id, again, now);
+                if let Count::Fail(cause) = answer {
+                    self.node_mut(id).cause = cause;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Others have read the old value on their connections, and would rely on it.
+    fn kill_others(&mut self, id: NodeId, now: Now) {
+        self.node_mut(id).pipeline.push(Request::KillOthers, now.boot, |out| {
+            let kill = command(out, 6).arg(b"CLIENT").arg(b"KILL").arg(b"TYPE").arg(b"normal");
+            let _ = kill.arg(b"SKIPME").arg(b"yes");
+        });
+    }
+
+    /// Reads value and TTL once more.
+    fn look_again(&mut self, id: NodeId, now: Now) {
+        self.quarantine(id, Nanos::NEVER, now);
+        let settings = self.config.node(id);
+        let node = &mut self.nodes[id.index()];
+        node.greeting = Greeting::default();
+        for step in Step::LOOK {
+            node.pipeline.push(Request::Greet(step), now.boot, |out| {
+                step.encode(out, settings, &self.config.settings);
+            });
+        }
+        self.arm(now.boot + self.config.settings.dead_after);
+    }
+
+    /// As [`look_again`](Self::look_again), and not as fast as a guard could change under our eyes.
+    fn look_soon(&mut self, id: NodeId, now: Now) {
+        let again = now.boot + self.config.settings.backoff.0;
+        self.quarantine(id, again, now);
+    }
+
+    fn quarantine_for(&mut self, id: NodeId, left: Duration, now: Now) {
+        let free_at = now.boot + left;
+        self.node_mut(id).guard.free_at = free_at;
+        // The node counts in whole milliseconds.
+        self.quarantine(id, free_at + Duration::from_millis(1), now);
+    }
+
+    /// The node does not vote; what needs no vote goes on. It is looked at again at `until`.
+    fn quarantine(&mut self, id: NodeId, until: Nanos, now: Now) {
+        let node = self.node_mut(id);
+        node.link = Link::Quarantined { until };
+        node.cause = Cause::Quarantined;
+        node.greeted();
+        self.changed.insert(id);
+        self.arm(until);
+        if !self.node(id).guard.is_settling {
+            self.fail_queued_asks(id, now);
+        }
+        self.send_owed(id, now);
+        self.send_queued_extensions(id, now);
+        self.send_queued_views(id, now);
+    }
+
+    pub(super) fn quarantine_due(&mut self, id: NodeId, until: Nanos, now: Now) {
+        if now.boot >= until {
+            self.look_again(id, now);
+        } else {
+            self.arm(until);
+        }
+    }
+
+    /// The guard's TTL was read behind an ask: whether the vote counts.
+    pub(super) fn check_answered(
+        &mut self,
+        id: NodeId,
+        claim: ClaimId,
+        vote: Vote,
+        answer: Token<'_>,
+        now: Now,
+    ) -> Result<(), Mistyped> {
+        let pttl = match answer {
+            Token::Int(pttl) => pttl,
+            // Whatever forbids it is found by the look that follows.
+            Token::Error(_) => UNREADABLE,
+            _ => return Err(Mistyped),
+        };
+        let vote = self.guarded_vote(id, claim, vote, pttl, now);
+        self.count_vote(id, claim, vote, now);
+        Ok(())
+    }
+
+    /// A vote stands if this connection has read the value that is ours, and the TTL behind the ask
+    /// lets the node vote. A grant that does not stand is undone at once, on this connection.
+    pub(super) fn guarded_vote(
+        &mut self,
+        id: NodeId,
+        claim: ClaimId,
+        vote: Vote,
+        pttl: i64,
+        now: Now,
+    ) -> Vote {
+        let standing = Standing::of(pttl);
+        let stands = self.node(id).guard.is_ours && standing == Standing::Votes;
+        if stands || mutant!(GuardIgnored) {
+            return vote;
+        }
+        // One that is being left has been dealt with, and may be another node under a second name.
+        if vote == Vote::Grant && !matches!(self.node(id).link, Link::Leaving { .. }) {
+            self.give_back(id, claim, now);
+        }
+        if self.node(id).link == Link::Ready {
+            let left = match standing {
+                Standing::Quarantined { left_ms } => Duration::from_millis(left_ms),
+                _ => self.config.settings.max_ttl,
+            };
+            let watch = &mut self.node_mut(id).guard;
+            watch.is_ours = false;
+            watch.found = (standing == Standing::Missing).then_some(Found::Missing);
+            watch.free_at = now.boot + left;
+            self.look_again(id, now);
+        }
+        Vote::Fail(Cause::Quarantined)
+    }
+
+    /// Undoes a grant that does not count, whatever becomes of the lock.
+    fn give_back(&mut self, node: NodeId, id: ClaimId, now: Now) {
+        if let Some(claim) = self.claims.find_mut(id.0) {
+            claim.owed.insert(node);
+            self.send_undo(node, id, now);
+        }
+    }
+
+    fn expected(&self, id: NodeId) -> Expected {
+        let settings = &self.config.settings;
+        let node = self.config.node(id);
+        Expected {
+            run_id: self.node(id).run_id,
+            max_ttl_ms: ttl_ms(settings.max_ttl),
+            nodes: self.nodes.len() as u64,
+            database: node.database.into(),
+            trust: node.trust,
+        }
+    }
+
+    /// Why a node does not vote, in words.
+    pub(super) fn quarantine_in_words(&self, id: NodeId) -> String {
+        let watch = &self.node(id).guard;
+        let left = watch.free_at.since(self.boot).as_secs_f64().ceil();
+        let why = match watch.found {
+            Some(Found::Missing) => "it has no guard: it is new, or has lost its memory",
+            Some(Found::OtherRun) => "restarted: its run id changed",
+            Some(Found::OtherDatabase) => "its database was swapped",
+            _ => "others saw it new, restarted or emptied",
+        };
+        if self.config.settings.setup == Setup::Look {
+            return why.to_owned();
+        }
+        if watch.seen.is_some() {
+            return format!("{why}; another node is not new, or not reached");
+        }
+        format!("{left} s, {why}")
+    }
+}
+
+impl Core {
+    /// Which limits a node was set up for, and how to change them.
+    pub(super) fn limits_in_words(&self, id: NodeId) -> String {
+        let ours = &self.config.settings;
+        let Some(Found::OtherLimits { max_ttl_ms, nodes }) = self.node(id).guard.found else {
+            return Cause::OtherLimits.to_string();
+        };
+        let max_ttl = Duration::from_millis(max_ttl_ms);
+        format!(
+            "set up for {nodes} nodes and a max_ttl of {max_ttl:?}, this client for {} and {:?}",
+            self.nodes.len(),
+            ours.max_ttl
+        )
+    }
+}
+
+/// What is known of a node's guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NodeGuard {
+    /// It was read, and does not let the node vote; nothing was written.
+    Found(Found),
+    /// This client does not guard its nodes.
+    Off,
+    /// The node does not vote yet.
+    Quarantined {
+        /// For so long.
+        left: Duration,
+        /// What was found before the node was enrolled.
+        found: Found,
+    },
+    /// It was not read.
+    Unknown,
+    /// It lets the node vote.
+    Votes,
+}
+
+impl fmt::Display for NodeGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Found(found) => found.fmt(f),
+            Self::Off => f.write_str("not guarded"),
+            Self::Quarantined { left, .. } => {
+                write!(f, "quarantined {} s", left.as_secs_f64().ceil())
+            }
+            Self::Unknown => f.write_str("not read"),
+            Self::Votes => f.write_str("remembers every lock"),
+        }
+    }
+}
+
+/// A PTTL that no server gives, and that lets nobody vote.
+const UNREADABLE: i64 = i64::MIN;
