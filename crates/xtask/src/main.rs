@@ -1,4 +1,5 @@
-//! The project's own commands: `cargo xtask test`, `cargo xtask demo`, `cargo xtask fuzz`.
+//! The project's own commands: `cargo xtask test`, `cargo xtask demo`, `cargo xtask fuzz`,
+//! `cargo xtask sim`.
 //!
 //! Apart from the other crates because it needs none of them: a machine with Rust and a shell must be
 //! able to build it and be told what else is missing. Not here: what the tests test.
@@ -33,6 +34,13 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Search for a broken promise in simulated worlds; `cargo xtask sim --help` shows the options
+    #[command(disable_help_flag = true)]
+    Sim {
+        /// What the simulator takes; --help shows it
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Run every check and every test, and install the programs that they need
     Test,
 }
@@ -41,6 +49,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Demo => demo(),
         Task::Fuzz { arguments } => fuzz(&arguments),
+        Task::Sim { arguments } => sim(&arguments),
         Task::Test => test::everything(),
     };
     match outcome {
@@ -65,4 +74,11 @@ fn fuzz(arguments: &[String]) -> Result<(), Failure> {
     let mut fuzz = cargo("run");
     fuzz.args(["--quiet", "--package", "redbolt-fuzz", "--bin", "fuzz", "--"]);
     step::run("fuzz", fuzz.args(arguments))
+}
+
+/// The simulator, as fast as it is and with every assertion of the core.
+fn sim(arguments: &[String]) -> Result<(), Failure> {
+    let mut sim = cargo("run");
+    sim.args(["--quiet", "--package", "redbolt-sim", "--profile", "sim", "--bin", "sim", "--"]);
+    step::run("sim", sim.args(arguments))
 }
