@@ -17,6 +17,7 @@ mod coverage;
 mod fault;
 mod history;
 mod invariant;
+pub mod mutants;
 mod plan;
 mod random;
 mod register;
