@@ -36,7 +36,7 @@ pub(crate) struct Wire {
     pub(crate) asked: u32,
     pub(crate) answered: u32,
     /// A SET that was just granted here waits for the look at the guard behind it.
-    pub(crate) pending: Option<Tag>,
+    pub(crate) pending: Option<(u16, Says)>,
     /// Nonsense was put into it, so that the client is right to hang up.
     pub(crate) poisoned: bool,
     pub(crate) random: Random,
