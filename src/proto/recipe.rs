@@ -109,7 +109,7 @@ fn run(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, loaded: &mut Loa
         Script::AcquireMany => &[ttl_ms, n],
         Script::Extend => &[ttl_ms],
         Script::WriteBack => &[n, counter, counter_life_ms],
-        Script::Enrol | Script::Undo => &[],
+        Script::Undo => &[],
     };
     let counted = matches!(script, Script::AcquireFenced | Script::WriteBack);
     let guard = args.guard.filter(|_| script.checks_guard());

@@ -124,12 +124,11 @@ if redis.call('GET', k) == ARGV[1] then n = n + redis.call('DEL', k) end \
 end \
 return n";
 
-/// One of the scripts above.
+/// A script about a lock's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Script {
     AcquireFenced,
     AcquireMany,
-    Enrol,
     Extend,
     Undo,
     WriteBack,
@@ -140,7 +139,6 @@ impl Script {
         match self {
             Self::AcquireFenced => ACQUIRE_FENCED,
             Self::AcquireMany => ACQUIRE_MANY,
-            Self::Enrol => ENROL,
             Self::Extend => EXTEND,
             Self::Undo => UNDO,
             Self::WriteBack => WRITE_BACK,
@@ -152,7 +150,6 @@ impl Script {
         match self {
             Self::AcquireFenced => "0b1459f3172ff93460a445749c7522c5959d0c1d",
             Self::AcquireMany => "94285bac2a9753f971e6c450b4e6b4b922354a0c",
-            Self::Enrol => "ff4632257fbf23cd919137183dfefa7775346c3d",
             Self::Extend => "bc5009f9576ba51687e0fd86cefc22ced7b1712a",
             Self::Undo => "cbe36e5f401b152f5d5ead91b88468fec0f588ed",
             Self::WriteBack => "a6c54551f42cf2c424c331ed0b0a9384e1f10d28",
@@ -190,14 +187,8 @@ impl Loaded {
 }
 
 #[cfg(test)]
-const SCRIPTS: [Script; 6] = [
-    Script::AcquireFenced,
-    Script::AcquireMany,
-    Script::Enrol,
-    Script::Extend,
-    Script::Undo,
-    Script::WriteBack,
-];
+const SCRIPTS: [Script; 5] =
+    [Script::AcquireFenced, Script::AcquireMany, Script::Extend, Script::Undo, Script::WriteBack];
 
 #[cfg(test)]
 mod tests {
