@@ -4,9 +4,11 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use redbolt::{Cause, Client, Ending, NodeState, Vote};
-use redbolt_proving::{Reply, Server, servers};
+use redbolt_proving::{Reply, Server};
 
-use crate::support::{client_of, default, exists, held_on, long, patient, patiently, refusal};
+use crate::support::{
+    client_of, default, exists, held_on, long, patient, patiently, refusal, servers, vouch_for,
+};
 
 #[test]
 fn unix_sockets() {
@@ -35,7 +37,7 @@ fn an_acl_user() {
     admin.cmd("AUTH secret");
     let rules =
         "+set +eval +evalsha +get +del +pttl +pexpire +select +info +client|setname +client|id";
-    let made = admin.cmd(&format!("ACL SETUSER w@b on >p:/%? ~job {rules}"));
+    let made = admin.cmd(&format!("ACL SETUSER w@b on >p:/%? ~job ~redbolt:guard {rules}"));
     assert_eq!(made, Reply::Status("OK".into()));
     let client =
         client_of(patient([format!("redis://w%40b:p%3A%2F%25%3F@{}/3", server.address())]));
@@ -61,6 +63,7 @@ fn a_name_is_looked_up() {
 #[test]
 fn a_name_that_nobody_has_stalls_nobody() {
     let servers = servers(2);
+    vouch_for(&servers, 3);
     let addresses = ["name.invalid:6379".to_owned(), servers[0].address(), servers[1].address()];
     let client = client_of(default(addresses).answer_within(Duration::from_millis(500)));
     let began = Instant::now();

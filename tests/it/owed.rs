@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use redbolt::{Driver, Event, LockId, Why};
-use redbolt_proving::{Mode, Proxy, Reply, Server, servers};
+use redbolt_proving::{Mode, Proxy, Reply, Server};
 
 use crate::support::{
-    calls, driver_of, eventually, exists, held_by, held_on, long, outcome, patient, turn_until,
+    calls, driver_of, eventually, exists, held_by, held_on, long, outcome, patient, servers,
+    turn_until,
 };
 
 /// A driver that holds `job` on one server, for 30 s if nobody releases it.

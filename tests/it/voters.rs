@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use redbolt::{Cause, NodeState, Vote, Why};
-use redbolt_proving::{Act, Impostor, Reply, Server, servers};
+use redbolt_proving::{Act, Impostor, Reply, Server};
 
 use crate::support::{
     LONG, calls, calls_by, client_of, eventually, exists, held_on, long, patient, patiently,
-    refusal,
+    refusal, servers, vouch_for,
 };
 
 /// What is expected of a node that must not vote.
@@ -33,6 +33,7 @@ impl Unfit<'_> {
 
         let mut good = servers(2);
         let addresses = good.iter().map(Server::address);
+        vouch_for(&good, 3);
         let client = client_of(patient([self.url.to_owned()].into_iter().chain(addresses)));
         let lock = client.acquire(patiently(b"job")).unwrap();
         let _ = lock.release();
@@ -304,6 +305,7 @@ fn a_server_that_may_evict() {
 fn what_a_refused_node_granted_is_undone_while_the_lock_is_held() {
     let unfit = Server::with(&["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]);
     let good = servers(2);
+    vouch_for(&good, 3);
     let addresses = good.iter().map(Server::address).chain([unfit.address()]);
     let client = client_of(patient(addresses));
     let lock = client.acquire(patiently(b"job")).unwrap();

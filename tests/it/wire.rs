@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use redbolt::{Ask, Client, Ending};
-use redbolt_proving::{Mode, Proxy, Reply, Server, servers};
+use redbolt_proving::{Mode, Proxy, Reply, Server};
 
-use crate::support::{LIMIT, client_of, default, eventually, exists, held_on, long, patient};
+use crate::support::{
+    LIMIT, client_of, default, eventually, exists, held_on, long, patient, servers,
+};
 use crate::support::{patiently, refusal};
 
 #[test]
