@@ -12,7 +12,7 @@ macro_rules! check_guard {
     () => {
         "if guard then \
          local t = redis.call('PTTL', guard) \
-         if t < 0 or t > 126144000000 then return redis.status_reply('GUARD ' .. t) end \
+         if t < 0 or t > 126144000000 then return redis.status_reply(string.format('GUARD %.0f', t)) end \
          end "
     };
 }
@@ -64,7 +64,7 @@ pub const ACQUIRE_FENCED: &str = concat!(
      return redis.status_reply(string.format('CLOCK %.0f', now)) end \
      for i = n + 1, 2 * n do \
      local v = tonumber(redis.call('GET', KEYS[i]) or 0) \
-     if not v or v >= 9007199254740991 then \
+     if not (v and v < 9007199254740991) then \
      return redis.error_reply('ERR the fencing counter cannot be raised') end \
      if v >= c then c = v + 1 end \
      end \
@@ -77,8 +77,8 @@ pub const ACQUIRE_FENCED: &str = concat!(
 );
 
 /// Raises fencing counters to at least ARGV\[3\] and returns 1 if all resources hold the token
-/// ARGV\[1\]; otherwise returns 0. KEYS are ARGV\[2\] resources and their counters, which then live
-/// for ARGV\[4\] ms.
+/// ARGV\[1\]; otherwise returns 0. KEYS are ARGV\[2\] resources and their counters, which live for
+/// ARGV\[4\] ms if they are raised. A counter that is no number, or beyond 2^53 - 1, is an error.
 pub const WRITE_BACK: &str = "\
 local n = tonumber(ARGV[2]) \
 for i = 1, n do \
@@ -86,7 +86,8 @@ if redis.call('GET', KEYS[i]) ~= ARGV[1] then return 0 end \
 end \
 for i = n + 1, 2 * n do \
 local v = tonumber(redis.call('GET', KEYS[i]) or 0) \
-if not v then return redis.error_reply('ERR the fencing counter cannot be raised') end \
+if not (v and v <= 9007199254740991) then \
+return redis.error_reply('ERR the fencing counter cannot be raised') end \
 if v < tonumber(ARGV[3]) then redis.call('SET', KEYS[i], ARGV[3], 'PX', ARGV[4]) end \
 end \
 return 1";
@@ -96,10 +97,12 @@ return 1";
 /// 0 if it has another one.
 pub const ENROL: &str = "\
 local v = redis.call('GET', KEYS[1]) or '' \
-if v == ARGV[2] then return 1 end \
-if v ~= ARGV[1] then return 0 end \
+if v == ARGV[1] then \
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) \
-return 1";
+return 1 \
+end \
+if v == ARGV[2] then return 1 end \
+return 0";
 
 /// Lets KEYS live for at least ARGV\[2\] ms more and returns 1 if all of them hold the token
 /// ARGV\[1\]; otherwise returns 0. It never shortens a TTL and never brings a key back.
@@ -210,7 +213,8 @@ mod tests {
         assert!(ACQUIRE_MANY.contains(&bound) && ACQUIRE_FENCED.contains(&bound));
         let far = format!("> {} ", crate::proto::fence::MAX_SKEW.as_micros());
         assert!(ACQUIRE_FENCED.contains(&far));
-        assert!(ACQUIRE_FENCED.contains(&format!("v >= {} ", crate::proto::fence::MAX_TOKEN)));
+        assert!(ACQUIRE_FENCED.contains(&format!("v < {})", crate::proto::fence::MAX_TOKEN)));
+        assert!(WRITE_BACK.contains(&format!("v <= {})", crate::proto::fence::MAX_TOKEN)));
     }
 
     #[test]

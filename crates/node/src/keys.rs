@@ -6,6 +6,8 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use crate::store::Now;
+
 /// What one database holds. Ordered, so that two runs never differ.
 pub(crate) type Entries = BTreeMap<Vec<u8>, Entry>;
 
@@ -16,10 +18,21 @@ pub(crate) struct Entry {
     expires: Option<i64>,
 }
 
+impl Entry {
+    fn is_over(&self, now: Now) -> bool {
+        self.expires.is_some_and(|at| now.millis() > at)
+    }
+}
+
+/// Removes the keys whose time has come, touched or not.
+pub(crate) fn expire(entries: &mut Entries, now: Now) {
+    entries.retain(|_, entry| !entry.is_over(now));
+}
+
 /// The keys of a connection's database, at the instant of a command.
 pub struct Keys<'s> {
     entries: &'s mut Entries,
-    now: i64,
+    now: Now,
 }
 
 /// What becomes of a key's TTL when it is set.
@@ -32,8 +45,13 @@ pub(crate) enum Expiry {
 }
 
 impl<'s> Keys<'s> {
-    pub(crate) fn new(entries: &'s mut Entries, now: i64) -> Self {
+    pub(crate) fn new(entries: &'s mut Entries, now: Now) -> Self {
         Self { entries, now }
+    }
+
+    /// The node's clock: what TIME replies.
+    pub fn now(&self) -> Now {
+        self.now
     }
 
     /// The value of a key.
@@ -43,7 +61,7 @@ impl<'s> Keys<'s> {
 
     /// What PTTL replies: milliseconds left, −1 without a TTL, −2 without the key.
     pub fn pttl(&mut self, key: &[u8]) -> i64 {
-        let now = self.now;
+        let now = self.now.millis();
         match self.live(key) {
             None => -2,
             Some(Entry { expires: None, .. }) => -1,
@@ -58,17 +76,13 @@ impl<'s> Keys<'s> {
 
     /// Sets a key to live for `ttl` milliseconds from now.
     pub fn set_for(&mut self, key: &[u8], value: &[u8], ttl: i64) {
-        self.set(key, value, Expiry::At(self.now.saturating_add(ttl)));
+        self.set(key, value, Expiry::At(self.now.millis().saturating_add(ttl)));
     }
 
     /// Lets a key live for `ttl` milliseconds from now; nothing left removes it. Says whether it
     /// was there.
     pub fn expire_in(&mut self, key: &[u8], ttl: i64) -> bool {
-        self.expire_at(key, self.now.saturating_add(ttl))
-    }
-
-    pub(crate) fn now(&self) -> i64 {
-        self.now
+        self.expire_at(key, self.now.millis().saturating_add(ttl))
     }
 
     pub(crate) fn contains(&mut self, key: &[u8]) -> bool {
@@ -90,7 +104,7 @@ impl<'s> Keys<'s> {
     }
 
     pub(crate) fn expire_at(&mut self, key: &[u8], at: i64) -> bool {
-        if at <= self.now {
+        if at <= self.now.millis() {
             return self.delete(key);
         }
         match self.live(key) {
@@ -103,8 +117,7 @@ impl<'s> Keys<'s> {
     }
 
     fn live(&mut self, key: &[u8]) -> Option<&mut Entry> {
-        let over = self.entries.get(key)?.expires.is_some_and(|at| self.now > at);
-        if over {
+        if self.entries.get(key)?.is_over(self.now) {
             self.entries.remove(key);
             return None;
         }
@@ -126,11 +139,11 @@ mod tests {
     #[test]
     fn a_key_exists_through_its_last_millisecond() {
         let mut entries = Entries::new();
-        Keys::new(&mut entries, 1_000).set_for(b"k", b"v", 50);
-        assert_eq!(Keys::new(&mut entries, 1_049).pttl(b"k"), 1);
-        assert_eq!(Keys::new(&mut entries, 1_050).pttl(b"k"), 0);
-        assert_eq!(Keys::new(&mut entries, 1_050).value(b"k"), Some(&b"v"[..]));
-        assert_eq!(Keys::new(&mut entries, 1_051).pttl(b"k"), -2);
+        Keys::new(&mut entries, Now::from_millis(1_000)).set_for(b"k", b"v", 50);
+        assert_eq!(Keys::new(&mut entries, Now::from_millis(1_049)).pttl(b"k"), 1);
+        assert_eq!(Keys::new(&mut entries, Now::from_millis(1_050)).pttl(b"k"), 0);
+        assert_eq!(Keys::new(&mut entries, Now::from_millis(1_050)).value(b"k"), Some(&b"v"[..]));
+        assert_eq!(Keys::new(&mut entries, Now::from_millis(1_051)).pttl(b"k"), -2);
         assert!(entries.is_empty(), "touched and over, it is gone for good");
     }
 
@@ -138,8 +151,8 @@ mod tests {
     fn a_key_that_is_over_is_not_there_for_any_use() {
         let with_dead_key = |use_it: &dyn Fn(&mut Keys<'_>)| {
             let mut entries = Entries::new();
-            Keys::new(&mut entries, 0).set_for(b"k", b"v", 10);
-            use_it(&mut Keys::new(&mut entries, 11));
+            Keys::new(&mut entries, Now::from_millis(0)).set_for(b"k", b"v", 10);
+            use_it(&mut Keys::new(&mut entries, Now::from_millis(11)));
         };
         with_dead_key(&|keys| assert!(!keys.delete(b"k")));
         with_dead_key(&|keys| assert!(!keys.contains(b"k")));
@@ -153,7 +166,7 @@ mod tests {
     #[test]
     fn setting_and_expiring_change_the_ttl_as_told() {
         let mut entries = Entries::new();
-        let mut keys = Keys::new(&mut entries, 100);
+        let mut keys = Keys::new(&mut entries, Now::from_millis(100));
         keys.set_for(b"k", b"v", 10);
         keys.set(b"k", b"w", Expiry::Kept);
         assert_eq!(keys.value(b"k"), Some(&b"w"[..]));

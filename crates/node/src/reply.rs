@@ -3,7 +3,7 @@
 //! Apart from the library's codec because that one writes commands and reads replies; a server
 //! needs the other half.
 
-use std::fmt;
+use std::{fmt, io::Write};
 
 /// Writes replies to the end of a buffer.
 pub struct Reply<'o> {
@@ -18,6 +18,14 @@ impl<'o> Reply<'o> {
     /// A simple string.
     pub fn status(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
+    }
+
+    /// A simple string that is made of parts.
+    pub fn status_of(&mut self, parts: fmt::Arguments<'_>) {
+        self.out.push(b'+');
+        // Writing to a vector never fails.
+        let _ = self.out.write_fmt(parts);
+        self.out.extend_from_slice(b"\r\n");
     }
 
     /// An integer.
@@ -73,13 +81,17 @@ mod tests {
     fn each_kind_in_its_wire_form() {
         let mut out = Vec::new();
         let mut reply = Reply::new(&mut out);
-        reply.array(6);
+        reply.array(7);
         reply.status("OK");
+        reply.status_of(format_args!("OK {}", 7));
         reply.int(-2);
         reply.bulk(b"a\r\nb");
         reply.bulk(b"");
         reply.nil();
         reply.error(b"ERR a\r\nb");
-        assert_eq!(out, b"*6\r\n+OK\r\n:-2\r\n$4\r\na\r\nb\r\n$0\r\n\r\n$-1\r\n-ERR a  b\r\n");
+        assert_eq!(
+            out,
+            b"*7\r\n+OK\r\n+OK 7\r\n:-2\r\n$4\r\na\r\nb\r\n$0\r\n\r\n$-1\r\n-ERR a  b\r\n"
+        );
     }
 }

@@ -3,29 +3,102 @@
 //! A test runs each beside its Lua text on a real server. A script is called by the library with
 //! well-formed arguments; for others the models reply with an error of their own wording.
 
-use redbolt::proto::script::{ACQUIRE_MANY, EXTEND, UNDO};
+use std::str::{self, FromStr};
+
+use redbolt::proto::{
+    fence::{MAX_SKEW, MAX_TOKEN},
+    guard::Standing,
+    script::{ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, UNDO, WRITE_BACK},
+};
 
 use crate::{keys::Keys, reply::Reply, store::Script};
 
 /// The scripts that every store knows from the start.
-pub(crate) const SHIPPED: &[(&str, Script)] =
-    &[(ACQUIRE_MANY, acquire_many), (EXTEND, extend), (UNDO, undo)];
+pub(crate) const SHIPPED: &[(&str, Script)] = &[
+    (ACQUIRE_FENCED, acquire_fenced),
+    (ACQUIRE_MANY, acquire_many),
+    (ENROL, enrol),
+    (EXTEND, extend),
+    (UNDO, undo),
+    (WRITE_BACK, write_back),
+];
 
-/// Sets all keys if none exists; else the longest TTL in the way, −1 for a key without one.
+/// Sets all resources if the guard lets the node vote and none of them exists.
 fn acquire_many(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply<'_>) {
     let Some((token, ttl)) = token_and_ttl(argv) else { return reply.error(BAD_ARGUMENTS) };
-    let mut longest = -2;
-    for name in names {
-        match keys.pttl(name) {
-            -1 => return reply.int(-1),
-            left => longest = longest.max(left),
+    let Some((resources, rest)) = split(names, argv.get(2)) else {
+        return reply.error(BAD_ARGUMENTS);
+    };
+    if may_grant(keys, resources, rest.first(), reply) {
+        resources.iter().for_each(|name| keys.set_for(name, token, ttl));
+        reply.status("OK");
+    }
+}
+
+/// As above, and raises the resources' counters to the proposal or past the largest of them.
+fn acquire_fenced(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply<'_>) {
+    let Some((token, ttl)) = token_and_ttl(argv) else { return reply.error(BAD_ARGUMENTS) };
+    let (Some((resources, rest)), Some(proposal), Some(life)) =
+        (split(names, argv.get(2)), number::<u64>(argv.get(3)), span(argv.get(4)))
+    else {
+        return reply.error(BAD_ARGUMENTS);
+    };
+    let Some((counters, guard)) = rest.split_at_checked(resources.len()) else {
+        return reply.error(BAD_ARGUMENTS);
+    };
+    if !may_grant(keys, resources, guard.first(), reply) {
+        return;
+    }
+    let now = keys.now().micros();
+    if u128::from(proposal.abs_diff(now)) > MAX_SKEW.as_micros() {
+        return reply.status_of(format_args!("CLOCK {now}"));
+    }
+    let mut raised = proposal as f64;
+    for name in counters {
+        match counter(keys, name).filter(|&count| count < MAX_TOKEN as f64) {
+            Some(count) if count >= raised => raised = count + 1.0,
+            Some(_) => {}
+            None => return reply.error(BAD_COUNTER),
         }
     }
-    if longest >= 0 {
-        return reply.int(longest);
+    let text = format!("{raised:.0}");
+    counters.iter().for_each(|name| keys.set_for(name, text.as_bytes(), life));
+    resources.iter().for_each(|name| keys.set_for(name, token, ttl));
+    reply.status_of(format_args!("OK {text}"));
+}
+
+/// Raises the counters to at least the given value, if all resources are ours.
+fn write_back(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply<'_>) {
+    let (Some(token), Some((resources, rest)), Some(least), Some(life)) =
+        (argv.first(), split(names, argv.get(1)), number::<u64>(argv.get(2)), span(argv.get(3)))
+    else {
+        return reply.error(BAD_ARGUMENTS);
+    };
+    let Some(counters) = rest.get(..resources.len()) else { return reply.error(BAD_ARGUMENTS) };
+    if resources.iter().any(|name| keys.value(name) != Some(token)) {
+        return reply.int(0);
     }
-    names.iter().for_each(|name| keys.set_for(name, token, ttl));
-    reply.status("OK");
+    for name in counters {
+        match counter(keys, name).filter(|&count| count <= MAX_TOKEN as f64) {
+            Some(count) if count < least as f64 => keys.set_for(name, argv[2], life),
+            Some(_) => {}
+            None => return reply.error(BAD_COUNTER),
+        }
+    }
+    reply.int(1);
+}
+
+/// Gives the guard a new value, if it still has the one that was seen.
+fn enrol(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply<'_>) {
+    let (&[guard], &[seen, value, _], Some(ttl)) = (names, argv, span(argv.get(2))) else {
+        return reply.error(BAD_ARGUMENTS);
+    };
+    let found = keys.value(guard).unwrap_or_default();
+    if found == seen {
+        keys.set_for(guard, value, ttl);
+        return reply.int(1);
+    }
+    reply.int(i64::from(found == value));
 }
 
 /// Lets all keys live for at least the TTL, if all are ours; never shortens one.
@@ -50,11 +123,133 @@ fn undo(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply<
     reply.int(deleted as i64);
 }
 
-fn token_and_ttl<'a>(argv: &[&'a [u8]]) -> Option<(&'a [u8], i64)> {
-    let [token, ttl, ..] = argv else { return None };
-    let ttl = std::str::from_utf8(ttl).ok()?.parse().ok()?;
-    (ttl > 0).then_some((*token, ttl))
+/// Whether the guard, if one is given, lets the node vote and no resource is taken. If not, this is
+/// the reply: the guard's PTTL, or the longest TTL in the way, −1 for a resource without one.
+fn may_grant(
+    keys: &mut Keys<'_>,
+    resources: &[&[u8]],
+    guard: Option<&&[u8]>,
+    reply: &mut Reply<'_>,
+) -> bool {
+    if let Some(guard) = guard {
+        let left = keys.pttl(guard);
+        if Standing::of(left) != Standing::Votes {
+            reply.status_of(format_args!("GUARD {left}"));
+            return false;
+        }
+    }
+    let mut longest = -2;
+    for name in resources {
+        match keys.pttl(name) {
+            -1 => {
+                reply.int(-1);
+                return false;
+            }
+            left => longest = longest.max(left),
+        }
+    }
+    if longest >= 0 {
+        reply.int(longest);
+    }
+    longest < 0
 }
 
-const BAD_ARGUMENTS: &[u8] =
-    b"ERR this embedded node runs a lock script only with a token and a TTL";
+/// A counter as `tonumber` reads it: a C string with blanks around a number, no hexadecimal here.
+fn counter(keys: &mut Keys<'_>, name: &[u8]) -> Option<f64> {
+    let Some(value) = keys.value(name) else { return Some(0.0) };
+    let text = value.split(|&byte| byte == 0).next()?;
+    str::from_utf8(text).ok()?.trim_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']).parse().ok()
+}
+
+type Names<'a, 'n> = &'a [&'n [u8]];
+
+/// The resources, of which there are so many, and the keys behind them.
+fn split<'a, 'n>(
+    names: &'a [&'n [u8]],
+    count: Option<&&[u8]>,
+) -> Option<(Names<'a, 'n>, Names<'a, 'n>)> {
+    names.split_at_checked(number(count)?)
+}
+
+fn token_and_ttl<'a>(argv: &[&'a [u8]]) -> Option<(&'a [u8], i64)> {
+    let [token, ttl, ..] = argv else { return None };
+    span(Some(ttl)).map(|ttl| (*token, ttl))
+}
+
+/// Milliseconds for which a key can be set.
+fn span(arg: Option<&&[u8]>) -> Option<i64> {
+    number(arg).filter(|&ms| ms > 0)
+}
+
+fn number<T: FromStr>(arg: Option<&&[u8]>) -> Option<T> {
+    str::from_utf8(arg?).ok()?.parse().ok()
+}
+
+const BAD_ARGUMENTS: &[u8] = b"ERR this embedded node runs a lock script only with its arguments";
+const BAD_COUNTER: &[u8] = b"ERR the fencing counter cannot be raised";
+
+#[cfg(test)]
+mod tests {
+    use redbolt::proto::guard::BIG_MS;
+
+    use super::*;
+    use crate::{keys::Entries, store::Now};
+
+    /// Runs a script at the instant `NOW`, on keys that are set for so many ms.
+    fn run(script: Script, set: &[(&str, i64)], names: &[&str], argv: &[&str]) -> String {
+        let mut entries = Entries::new();
+        let mut keys = Keys::new(&mut entries, Now::from_micros(NOW));
+        set.iter().for_each(|(name, ttl)| keys.set_for(name.as_bytes(), b"7", *ttl));
+        let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+        let argv: Vec<&[u8]> = argv.iter().map(|arg| arg.as_bytes()).collect();
+        let mut out = Vec::new();
+        script(&mut keys, &names, &argv, &mut Reply::new(&mut out));
+        String::from_utf8(out).unwrap()
+    }
+
+    /// To the microsecond, which no test of a real server can be.
+    #[test]
+    fn a_proposal_may_be_off_by_five_seconds_and_no_more() {
+        let propose = |proposal: u64| {
+            let argv = ["token", "1000", "1", &proposal.to_string(), "1000"];
+            run(acquire_fenced, &[("c", 1)], &["r", "c"], &argv)
+        };
+        for fine in [NOW - 5_000_000, NOW, NOW + 5_000_000] {
+            assert_eq!(propose(fine), format!("+OK {fine}\r\n"));
+        }
+        for off in [NOW - 5_000_001, NOW + 5_000_001, 0, u64::MAX] {
+            assert_eq!(propose(off), format!("+CLOCK {NOW}\r\n"));
+        }
+    }
+
+    #[test]
+    fn a_guard_lets_vote_from_its_last_millisecond_to_the_end_of_the_quarantine() {
+        let big = BIG_MS.cast_signed();
+        let ask =
+            |left| run(acquire_many, &[("guard", left)], &["r", "guard"], &["token", "1000", "1"]);
+        assert_eq!(ask(0), "+OK\r\n");
+        assert_eq!(ask(big), "+OK\r\n");
+        assert_eq!(ask(big + 1), format!("+GUARD {}\r\n", big + 1));
+        assert_eq!(ask(-1), "+GUARD -2\r\n", "it is over");
+    }
+
+    #[test]
+    fn wrong_arguments_are_an_error_and_touch_nothing() {
+        for (script, argv) in [
+            (acquire_many as Script, &["token", "1000", "3"][..]),
+            (acquire_many, &["token", "1000"]),
+            (acquire_many, &["token", "0", "1"]),
+            (acquire_fenced, &["token", "1000", "2", "1", "1000"]),
+            (acquire_fenced, &["token", "1000", "1", "-1", "1000"]),
+            (acquire_fenced, &["token", "1000", "1", "1"]),
+            (write_back, &["token", "2", "1", "1000"]),
+            (write_back, &["token", "1", "x", "1000"]),
+            (enrol, &["", "value", "1000"]),
+        ] {
+            let reply = run(script, &[], &["a", "b"], argv);
+            assert!(reply.starts_with("-ERR this embedded node"), "{argv:?}: {reply}");
+        }
+    }
+
+    const NOW: u64 = 1_767_225_600_000_000;
+}

@@ -2,7 +2,8 @@
 //!
 //! Random sequences of commands run over TCP on several connections of both, in one piece, pipelined
 //! and byte by byte. What cannot be equal is compared by shape: TTLs within a tolerance, the clock,
-//! connection numbers, INFO. The lock scripts run here as Lua on one side and as Rust on the other.
+//! connection numbers, INFO. The lock scripts run here as Lua on one side and as Rust on the other,
+//! among all kinds of commands, and in histories of nothing but locks.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -21,22 +22,46 @@ use proptest::{
     sample::select,
     test_runner::{RngSeed, TestCaseError, TestRunner},
 };
-use redbolt::proto::script::{ACQUIRE_MANY, EXTEND, UNDO};
+use redbolt::proto::{
+    guard::BIG_MS,
+    script::{ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, UNDO, WRITE_BACK},
+};
 use redbolt_node::{Node, Now, Store};
 use redbolt_proving::Server;
 
 #[test]
 fn random_commands_get_the_replies_of_a_real_server() {
+    compare(300, 0.3, vec(any_step(), 1..40));
+}
+
+#[test]
+fn random_histories_of_locks_get_the_replies_of_a_real_server() {
+    let pair = compare(300, 0.0, vec(lock_step(), 1..60));
+    for (script, replies) in [
+        (ACQUIRE_MANY, &["+OK", ":", "+GUARD"][..]),
+        (ACQUIRE_FENCED, &["+OK ", ":", "+GUARD ", "+CLOCK ", "-ERR the fencing"]),
+        (WRITE_BACK, &[":0", ":1", "-ERR the fencing"]),
+        (ENROL, &[":0", ":1"]),
+    ] {
+        for reply in replies {
+            let count = pair.answered(script, reply);
+            assert!(count >= 10, "{count} of {reply:?} only, to {script}");
+        }
+    }
+}
+
+/// Plays random sequences on both sides, so many of them with a password set.
+fn compare(cases: u32, guarded: f64, steps: impl Strategy<Value = Vec<Step>>) -> Pair {
     let pair = RefCell::new(Pair::start());
-    let seed = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|seed| seed.parse().ok());
+    let variable = |name| std::env::var(name).ok().and_then(|value| value.parse().ok());
     let config = ProptestConfig {
-        cases: 300,
+        cases: variable("PROPTEST_CASES").map_or(cases, |cases| cases as u32),
         failure_persistence: None,
         max_shrink_iters: 2_000,
-        rng_seed: RngSeed::Fixed(seed.unwrap_or(7)),
+        rng_seed: RngSeed::Fixed(variable("PROPTEST_RNG_SEED").unwrap_or(7)),
         ..ProptestConfig::default()
     };
-    let sequences = (any_delivery(), prop::bool::weighted(0.3), vec(any_step(), 1..40));
+    let sequences = (any_delivery(), prop::bool::weighted(guarded), steps);
     let outcome = TestRunner::new(config).run(&sequences, |(delivery, guarded, steps)| {
         let mut pair = pair.borrow_mut();
         pair.clear(guarded);
@@ -44,6 +69,7 @@ fn random_commands_get_the_replies_of_a_real_server() {
         pair.same_keys()
     });
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
+    pair.into_inner()
 }
 
 #[test]
@@ -88,6 +114,96 @@ fn a_password_that_comes_and_goes_is_asked_of_the_same_connections() {
     pair.same(1, &["GET", "k"]);
 }
 
+#[test]
+fn a_proposal_that_is_far_off_is_answered_by_the_clock() {
+    let mut pair = Pair::start();
+    for side in [&mut pair.embedded, &mut pair.real] {
+        let before = micros(&side.ask(0, &["TIME"])).unwrap();
+        let ask = ["EVAL", ACQUIRE_FENCED, "2", "r1", "c1", "token", "1000", "1", "7", "1000"];
+        let reply = String::from_utf8(side.ask(0, &ask)).unwrap();
+        let after = micros(&side.ask(0, &["TIME"])).unwrap();
+        let clock = reply.strip_prefix("+CLOCK ").unwrap().trim_end().parse().unwrap();
+        assert!((before..=after).contains(&clock), "{before} {clock} {after}");
+    }
+    pair.same(0, &["EXISTS", "r1", "c1"]);
+}
+
+/// The real server loads while it reads its own dump again, with a pause behind each key.
+#[test]
+fn the_same_commands_are_refused_while_the_keys_are_loaded() {
+    let server = Server::with(&[
+        "--enable-debug-command",
+        "yes",
+        "--rdbcompression",
+        "no",
+        "--key-load-delay",
+        "5000",
+        "--loading-process-events-interval-bytes",
+        "1024",
+    ]);
+    let mut real = Side::of(&server.address());
+    for key in 0..1_000 {
+        assert_eq!(real.ask(1, &["SET", &format!("k{key}"), &"v".repeat(500)]), b"+OK\r\n");
+    }
+    let now = Now::from_millis(0);
+    let mut store = Store::new("0123456789012345678901234567890123456789", now);
+    store.load_until(Now::from_millis(1));
+    let conn = store.connect();
+
+    real.slots[0].send(&encode(vec![b"DEBUG".to_vec(), b"RELOAD".to_vec()]), Delivery::InTurn);
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while !real.ask(1, &["PING"]).starts_with(b"-LOADING ") {
+        assert!(Instant::now() < deadline, "the server does not load");
+    }
+    for command in [
+        "AUTH x",
+        "CLIENT GETNAME",
+        "CLIENT ID",
+        "CLIENT KILL ID 99",
+        "CLIENT SETNAME n",
+        "CONFIG GET maxmemory",
+        "CONFIG SET maxmemory 0",
+        "DEL k",
+        "ECHO e",
+        "EVAL x 0",
+        "EVALSHA x 0",
+        "EXISTS k",
+        "EXPIRE k 9",
+        "FLUSHALL",
+        "FLUSHDB",
+        "GET k",
+        "GET",
+        "FOO",
+        "GETRANGE k 0 1",
+        "INFO server",
+        "PEXPIRE k 9",
+        "PING",
+        "PTTL k",
+        "RESET",
+        "SCRIPT EXISTS x",
+        "SCRIPT FLUSH",
+        "SCRIPT LOAD x",
+        "SELECT 0",
+        "SET k v",
+        "SWAPDB 0 1",
+        "TIME",
+        "TTL k",
+        "TYPE k",
+        "QUIT",
+    ] {
+        let words: Vec<&str> = command.split(' ').collect();
+        let args: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        let mut reply = Vec::new();
+        store.command(conn, &args, now, &mut reply);
+        let expected = real.ask(1, &words);
+        let refusal = |reply: &[u8]| reply.starts_with(b"-LOADING ").then(|| reply.to_vec());
+        assert_eq!(refusal(&reply), refusal(&expected), "{command}");
+    }
+    let mut last = Slot::open(&server.address());
+    last.send(&encode(vec![b"PING".to_vec()]), Delivery::InTurn);
+    assert!(last.reply().starts_with(b"-LOADING "), "it has loaded all before the last command");
+}
+
 /// How the bytes of a sequence are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Delivery {
@@ -112,6 +228,10 @@ enum Word {
     /// A long time, another one in every step, in units of so many milliseconds. Long: nothing ends
     /// while a sequence runs. Another: a comparison of two ends never hangs on a millisecond.
     Span(u64),
+    /// As long, and so many milliseconds more.
+    SpanAnd(u64),
+    /// So many microseconds after the start of the sequence, in Unix time.
+    Instant(i64),
     /// The number of the connection in this slot.
     IdOf(usize),
 }
@@ -122,6 +242,8 @@ impl fmt::Debug for Word {
         match self {
             Self::Bytes(bytes) => write!(f, "\"{}\"", bytes.escape_ascii()),
             Self::Span(unit) => write!(f, "Span({unit})"),
+            Self::SpanAnd(more) => write!(f, "SpanAnd({more})"),
+            Self::Instant(offset) => write!(f, "Instant({offset})"),
             Self::IdOf(slot) => write!(f, "IdOf({slot})"),
         }
     }
@@ -159,17 +281,15 @@ fn set_command() -> impl Strategy<Value = Vec<Word>> {
 }
 
 fn expire_command() -> impl Strategy<Value = Vec<Word>> {
-    let name_and_time = prop_oneof![
-        4 => Just(vec![text("PEXPIRE"), Word::Span(1)]),
-        4 => Just(vec![text("expire"), Word::Span(1_000)]),
-        2 => (select(vec!["EXPIRE", "PEXPIRE"]), odd_number())
-            .prop_map(|(name, n)| vec![text(name), text(n)]),
-    ];
-    let options = vec(select(vec!["NX", "xx", "GT", "lt", "FOO"]), 0..2);
-    (name_and_time, key(), options).prop_map(|(mut words, key, options)| {
-        words.insert(1, key);
-        words.extend(options.into_iter().map(text));
-        words
+    let spans = select(vec![[text("PEXPIRE"), Word::Span(1)], [text("expire"), Word::Span(1_000)]]);
+    let any_condition = vec(select(vec!["NX", "xx", "GT", "lt", "FOO"]), 0..2);
+    let odd = (select(vec!["EXPIRE", "PEXPIRE"]), odd_number())
+        .prop_map(|(name, number)| [text(name), text(number)]);
+    // The same odd number twice differs by the time between, which is not the same on both sides.
+    let blind_condition = vec(select(vec!["NX", "xx", "FOO"]), 0..2);
+    let call = prop_oneof![4 => (spans, any_condition), 1 => (odd, blind_condition)];
+    (call, key()).prop_map(|(([name, time], conditions), key)| {
+        [name, key, time].into_iter().chain(conditions.into_iter().map(text)).collect()
     })
 }
 
@@ -210,8 +330,151 @@ fn script_command() -> impl Strategy<Value = Vec<Word>> {
 
 fn script_call(name: &str, script: &str, keys: Vec<Word>, token: Word) -> Vec<Word> {
     let head = vec![text(name), script_word(name, script), text(&keys.len().to_string())];
-    let ttl = if script == UNDO { vec![] } else { vec![Word::Span(1)] };
-    [head, keys, vec![token], ttl].concat()
+    let arguments = match script {
+        UNDO => vec![],
+        ACQUIRE_MANY => vec![Word::Span(1), text(&keys.len().to_string())],
+        _ => vec![Word::Span(1)],
+    };
+    [head, keys, vec![token], arguments].concat()
+}
+
+/// What clients do to the keys of a lock, and what others may have done to them.
+fn lock_step() -> impl Strategy<Value = Step> {
+    let look = (select(vec!["GET", "PTTL", "DEL"]), select(LOCK_KEYS.to_vec()))
+        .prop_map(|(name, key)| vec![text(name), text(key)]);
+    let words = prop_oneof![
+        8 => lock_call(),
+        3 => guard_write(),
+        2 => counter_write(),
+        3 => look,
+    ];
+    (0..SLOTS - 1, words).prop_map(|(slot, words)| Step { slot, words })
+}
+
+fn lock_call() -> impl Strategy<Value = Vec<Word>> {
+    let name = || select(vec!["EVAL", "EVALSHA"]);
+    let guard = || prop::option::of(Just(text("guard")));
+    let acquire_many =
+        (name(), resources(), guard(), token()).prop_map(|(name, resources, guard, token)| {
+            let arguments = vec![token, Word::Span(1), count(&resources)];
+            call(name, ACQUIRE_MANY, [resources, guard.into_iter().collect()].concat(), arguments)
+        });
+    let acquire_fenced = (name(), resources(), guard(), token(), proposal(), life()).prop_map(
+        |(name, resources, guard, token, proposal, life)| {
+            let arguments = vec![token, Word::Span(1), count(&resources), proposal, life];
+            let keys = [counters(&resources), guard.into_iter().collect()].concat();
+            call(name, ACQUIRE_FENCED, [resources, keys].concat(), arguments)
+        },
+    );
+    let write_back = (name(), resources(), token(), proposal(), life()).prop_map(
+        |(name, resources, token, least, life)| {
+            let arguments = vec![token, count(&resources), least, life];
+            let counters = counters(&resources);
+            call(name, WRITE_BACK, [resources, counters].concat(), arguments)
+        },
+    );
+    let enrol =
+        (name(), guard_value(), guard_value(), guard_ttl()).prop_map(|(name, seen, value, ttl)| {
+            call(name, ENROL, vec![text("guard")], vec![seen, value, ttl])
+        });
+    let others = (name(), select(vec![EXTEND, UNDO]), resources(), token())
+        .prop_map(|(name, script, resources, token)| script_call(name, script, resources, token));
+    prop_oneof![2 => acquire_many, 5 => acquire_fenced, 3 => write_back, 2 => enrol, 3 => others]
+}
+
+fn call(name: &str, script: &str, keys: Vec<Word>, arguments: Vec<Word>) -> Vec<Word> {
+    let head = vec![text(name), script_word(name, script), count(&keys)];
+    [head, keys, arguments].concat()
+}
+
+fn resources() -> impl Strategy<Value = Vec<Word>> {
+    select(vec![vec!["r1"], vec!["r2"], vec!["r1", "r2"], vec!["r2", "r1", "r2"], vec![]])
+        .prop_map(|names| names.into_iter().map(text).collect())
+}
+
+fn counters(resources: &[Word]) -> Vec<Word> {
+    let counter = |resource: &Word| match resource {
+        Word::Bytes(name) if name == b"r1" => text("c1"),
+        _ => text("c2"),
+    };
+    resources.iter().map(counter).collect()
+}
+
+fn count(words: &[Word]) -> Word {
+    text(&words.len().to_string())
+}
+
+/// Well within the 5 s that a proposal may be off, or far out of them.
+fn proposal() -> impl Strategy<Value = Word> {
+    let near = select(vec![-1_000_000, -1, 0, 700_000]);
+    let far = select(vec![-600_000_000, 400_000_000]);
+    prop_oneof![8 => near, 1 => far].prop_map(Word::Instant)
+}
+
+fn life() -> impl Strategy<Value = Word> {
+    select(vec![Word::Span(1), text("604800000")])
+}
+
+fn guard_value() -> impl Strategy<Value = Word> {
+    select(vec!["run-1:30000:3:0", "run-2:30000:3:0", ""]).prop_map(text)
+}
+
+/// In a quarantine, past it, or of a length that no client gives.
+fn guard_ttl() -> impl Strategy<Value = Word> {
+    prop_oneof![
+        4 => select(vec![Word::Span(1), text(&(BIG_MS - SHORTEST_SPAN).to_string())]),
+        2 => Just(Word::SpanAnd(BIG_MS)),
+        1 => select(vec!["126144030000000", "9007199254740000", "99999999999999999"]).prop_map(text),
+    ]
+}
+
+fn guard_write() -> impl Strategy<Value = Vec<Word>> {
+    let ttl = prop_oneof![
+        4 => guard_ttl().prop_map(|ttl| vec![text("PX"), ttl]),
+        1 => Just(vec![]),
+    ];
+    (guard_value(), ttl)
+        .prop_map(|(value, ttl)| [vec![text("SET"), text("guard"), value], ttl].concat())
+}
+
+/// Numbers behind and ahead of the clock, about the largest one, odd ones, and none.
+fn counter_write() -> impl Strategy<Value = Vec<Word>> {
+    let numbers = select(vec![
+        "1",
+        "0",
+        "-7",
+        "9007199254740989",
+        "9007199254740990",
+        "9007199254740991",
+        "9007199254740992",
+        "9007199254740993",
+        "9223372036854775807",
+        "18446744073709551616",
+        "4503599627370496.5",
+        "2251799813685248.25",
+        "3e15",
+        " 12\t",
+        "12\u{0}x",
+        "+5",
+        ".5",
+        "inf",
+        "-inf",
+        "nan",
+        "-nan",
+        "1e999",
+        "",
+        " ",
+        "x",
+        "12x",
+        "1 2",
+        "1e",
+        "\u{a0}1",
+        "token-a",
+    ])
+    .prop_map(text);
+    let clocks = select(vec![-3_600_000_000, -1_000, 1_000, 3_600_000_000]).prop_map(Word::Instant);
+    (select(vec!["c1", "c2"]), prop_oneof![2 => numbers, 1 => clocks])
+        .prop_map(|(key, value)| vec![text("SET"), text(key), value])
 }
 
 fn script_word(name: &str, script: &str) -> Word {
@@ -237,6 +500,13 @@ fn session_command() -> impl Strategy<Value = Vec<Word>> {
         "CLIENT KILL ID 1 ID",
         "CLIENT KILL SKIPME yes",
         "CLIENT KILL FOO 1",
+        "CLIENT KILL TYPE normal SKIPME yes",
+        "client kill skipme YES type NORMAL",
+        "CLIENT KILL TYPE pubsub",
+        "CLIENT KILL TYPE slave TYPE replica TYPE master",
+        "CLIENT KILL TYPE foo",
+        "CLIENT KILL TYPE",
+        "CLIENT KILL TYPE normal ID 99999999",
         "SELECT 0",
         "SELECT 1",
         "SELECT 15",
@@ -273,6 +543,14 @@ fn server_command() -> impl Strategy<Value = Vec<Word>> {
         "FLUSHALL async",
         "FLUSHDB SYNC",
         "FLUSHALL FOO",
+        "SWAPDB 0 1",
+        "swapdb 1 15",
+        "SWAPDB 1 1",
+        "SWAPDB 0 16",
+        "SWAPDB -1 0",
+        "SWAPDB x 1",
+        "SWAPDB 0 01",
+        "SWAPDB 0 2147483648",
         "FLUSHDB SYNC SYNC",
         "CONFIG GET maxmemory",
         "config get MAXMEMORY-POLICY",
@@ -330,6 +608,7 @@ fn wrong_command() -> impl Strategy<Value = Vec<Word>> {
         "ECHO",
         "FLUSHALL",
         "FLUSHDB",
+        "SWAPDB",
         "CONFIG",
         "CONFIG GET",
         "CONFIG SET",
@@ -385,6 +664,8 @@ fn odd_number() -> impl Strategy<Value = &'static str> {
         "9223372036854775",
         "-9223372036854776",
         "9221000000000000000",
+        "126144000000",
+        "126144030000000",
     ])
 }
 
@@ -400,6 +681,10 @@ fn line(words: &str) -> Vec<Word> {
 struct Pair {
     embedded: Side,
     real: Side,
+    /// Unix microseconds.
+    start: i64,
+    /// Scripts that were sent by their texts, and the replies.
+    scripts: Vec<(Vec<u8>, Vec<u8>)>,
     _node: Node,
     _server: Server,
 }
@@ -413,7 +698,7 @@ impl Pair {
         store.add_user("bob", "pw");
         let node = Node::serving(store, ([127, 0, 0, 1], 0).into()).unwrap();
         let (embedded, real) = (Side::of(&node.address().to_string()), Side::of(&server.address()));
-        Self { embedded, real, _node: node, _server: server }
+        Self { embedded, real, start: 0, scripts: Vec::new(), _node: node, _server: server }
     }
 
     fn same(&mut self, slot: usize, words: &[&str]) {
@@ -427,6 +712,15 @@ impl Pair {
         let password = if guarded { "sesame" } else { "" };
         self.embedded.clear(password);
         self.real.clear(password);
+        self.start = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros() as i64;
+    }
+
+    /// How often a script got a reply that begins like this.
+    fn answered(&self, script: &str, reply: &str) -> usize {
+        let answered = |(sent, got): &&(Vec<u8>, Vec<u8>)| {
+            sent == script.as_bytes() && got.starts_with(reply.as_bytes())
+        };
+        self.scripts.iter().filter(answered).count()
     }
 
     /// Compares all keys that a sequence may have left behind.
@@ -434,7 +728,7 @@ impl Pair {
         let mut steps = vec![line("AUTH default sesame")];
         for database in ["0", "1", "15"] {
             steps.push(vec![text("SELECT"), text(database)]);
-            for key in KEYS {
+            for key in KEYS.into_iter().chain(LOCK_KEYS.map(str::as_bytes)) {
                 let key = Word::Bytes(key.to_vec());
                 steps.push(vec![text("GET"), key.clone()]);
                 steps.push(vec![text("PTTL"), key]);
@@ -459,8 +753,8 @@ impl Pair {
 
     /// Sends some steps of one connection, whose first has the number `at`, and compares the replies.
     fn fly(&mut self, delivery: Delivery, at: usize, steps: &[Step]) -> Result<(), TestCaseError> {
-        let embedded = self.embedded.exchange(delivery, at, steps);
-        let real = self.real.exchange(delivery, at, steps);
+        let embedded = self.embedded.exchange(delivery, self.start, at, steps);
+        let real = self.real.exchange(delivery, self.start, at, steps);
         for ((step, embedded), real) in steps.iter().zip(&embedded).zip(&real) {
             let (name, second) = (step.word(0), step.word(1));
             prop_assert!(
@@ -469,6 +763,9 @@ impl Pair {
                 embedded.escape_ascii(),
                 real.escape_ascii()
             );
+            if let ("EVAL", Some(Word::Bytes(script))) = (&name[..], step.words.get(1)) {
+                self.scripts.push((script.clone(), real.clone()));
+            }
         }
         let last = &steps[steps.len() - 1];
         for slot in last.ended_slots(&real[real.len() - 1]) {
@@ -550,9 +847,15 @@ impl Side {
         self.slots[slot].reply()
     }
 
-    fn exchange(&mut self, delivery: Delivery, at: usize, steps: &[Step]) -> Vec<Vec<u8>> {
+    fn exchange(
+        &mut self,
+        delivery: Delivery,
+        start: i64,
+        at: usize,
+        steps: &[Step],
+    ) -> Vec<Vec<u8>> {
         let encode_step = |(i, step): (usize, &Step)| {
-            encode(step.words.iter().map(|word| self.spell(word, at + i)).collect())
+            encode(step.words.iter().map(|word| self.spell(word, start, at + i)).collect())
         };
         let bytes: Vec<u8> = steps.iter().enumerate().flat_map(encode_step).collect();
         let slot = &mut self.slots[steps[0].slot];
@@ -560,11 +863,13 @@ impl Side {
         steps.iter().map(|_| slot.reply()).collect()
     }
 
-    fn spell(&self, word: &Word, step: usize) -> Vec<u8> {
+    fn spell(&self, word: &Word, start: i64, step: usize) -> Vec<u8> {
         match word {
             Word::Bytes(bytes) => bytes.clone(),
             Word::IdOf(slot) => self.slots[*slot].id.to_string().into(),
             Word::Span(unit) => (span(step) / unit).to_string().into(),
+            Word::SpanAnd(more) => (span(step) + more).to_string().into(),
+            Word::Instant(offset) => (start + offset).to_string().into(),
         }
     }
 
@@ -637,6 +942,7 @@ fn is_same(name: &str, second: &str, embedded: &[u8], real: &[u8]) -> bool {
     match (name, second) {
         ("TTL", _) => embedded == real || is_close(embedded, real, 1_000),
         ("PTTL" | "EVAL" | "EVALSHA", _) if is_close(embedded, real, 1) => true,
+        ("EVAL" | "EVALSHA", _) if is_same_refusal(embedded, real) => true,
         ("CLIENT", "ID") => {
             embedded == real || [embedded, real].iter().all(|r| integer(r) > Some(0))
         }
@@ -662,19 +968,31 @@ fn is_close(embedded: &[u8], real: &[u8], unit: u64) -> bool {
     }
 }
 
+/// Both the same reason why a script did nothing, with a number close to the other.
+fn is_same_refusal(embedded: &[u8], real: &[u8]) -> bool {
+    let number =
+        |reply: &[u8], reason: &[u8]| integer(&[b":", reply.strip_prefix(reason)?].concat());
+    let guards = [embedded, real].map(|reply| number(reply, b"+GUARD ").unwrap_or(0));
+    let clocks = [embedded, real].map(|reply| number(reply, b"+CLOCK ").unwrap_or(0));
+    let is_close = |[a, b]: [i64; 2], tolerance| a.min(b) > 0 && a.abs_diff(b) <= tolerance;
+    is_close(guards, TOLERANCE) || is_close(clocks, TOLERANCE * 1_000)
+}
+
 fn are_times(embedded: &[u8], real: &[u8]) -> bool {
-    let seconds = |reply: &[u8]| {
-        let text = String::from_utf8(reply.to_vec()).ok()?;
-        let ["*2", "$10", seconds, _, micros] = text.lines().collect::<Vec<_>>()[..] else {
-            return None;
-        };
-        micros.parse::<u32>().ok().filter(|&micros| micros < 1_000_000)?;
-        seconds.parse::<u64>().ok()
-    };
-    match (seconds(embedded), seconds(real)) {
-        (Some(a), Some(b)) => a.abs_diff(b) <= TOLERANCE / 1_000,
+    match (micros(embedded), micros(real)) {
+        (Some(a), Some(b)) => a.abs_diff(b) <= TOLERANCE * 1_000,
         _ => false,
     }
+}
+
+/// The Unix time in a reply to TIME.
+fn micros(reply: &[u8]) -> Option<u64> {
+    let text = String::from_utf8(reply.to_vec()).ok()?;
+    let ["*2", "$10", seconds, _, micros] = text.lines().collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    let micros = micros.parse().ok().filter(|&micros: &u64| micros < 1_000_000)?;
+    Some(seconds.parse::<u64>().ok()? * 1_000_000 + micros)
 }
 
 /// The embedded node has some of the sections and some of their lines, in a form and with values
@@ -710,6 +1028,8 @@ fn is_error(reply: &[u8]) -> bool {
 }
 
 const KEYS: [&[u8]; 4] = [b"k1", b"k2", b"", b"\r\n\0\xff"];
+/// Two resources, their counters, and the guard.
+const LOCK_KEYS: [&str; 5] = ["r1", "r2", "c1", "c2", "guard"];
 const SLOTS: usize = 3;
 /// Milliseconds. Far above the tolerance, so that no wrong span passes for a right one.
 const SHORTEST_SPAN: u64 = 200_000;

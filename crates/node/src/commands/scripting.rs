@@ -68,7 +68,7 @@ fn key_count(args: &[&[u8]]) -> Result<usize, Failure> {
 fn run(call: &mut Call<'_>, script: Script, key_count: usize) -> Outcome {
     let (names, argv) = call.args[3..].split_at(key_count);
     let database = call.session().database;
-    let mut keys = Keys::new(&mut call.store.databases[database], call.now.millis());
+    let mut keys = Keys::new(&mut call.store.databases[database], call.now);
     script(&mut keys, names, argv, &mut call.reply);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Commands about the connection itself: who it is, where it looks, and its end.
 
-use super::{Call, Outcome, SYNTAX_ERROR, integer, is_word};
+use super::{Call, Failure, Outcome, SYNTAX_ERROR, integer, is_word};
 use crate::store::{ConnId, DEFAULT_USER};
 
 pub(super) fn auth(call: &mut Call<'_>) -> Outcome {
@@ -19,8 +19,7 @@ pub(super) fn auth(call: &mut Call<'_>) -> Outcome {
 
 pub(super) fn select(call: &mut Call<'_>) -> Outcome {
     let index = i32::try_from(integer(call.args[1])?).map_err(|_| INDEX_TOO_LARGE)?;
-    let index = usize::try_from(index).ok().filter(|&index| index < call.store.databases.len());
-    call.session().database = index.ok_or("ERR DB index is out of range")?;
+    call.session().database = call.database(index)?;
     call.ok()
 }
 
@@ -86,18 +85,23 @@ pub(super) fn client_kill(call: &mut Call<'_>) -> Outcome {
 
 struct KillFilter {
     id: Option<u64>,
+    /// Whether the type that is wanted, if any, is the one that all connections here have.
+    type_fits: bool,
     skip_me: bool,
 }
 
 impl KillFilter {
-    fn parse(args: &[&[u8]]) -> Result<Self, super::Failure> {
-        let mut filter = Self { id: None, skip_me: true };
+    fn parse(args: &[&[u8]]) -> Result<Self, Failure> {
+        let mut filter = Self { id: None, type_fits: true, skip_me: true };
         for pair in args.chunks(2) {
             match *pair {
                 [word, id] if is_word(word, "ID") => {
                     let id = integer(id).ok().and_then(|id| u64::try_from(id).ok());
                     let id = id.filter(|&id| id > 0);
                     filter.id = Some(id.ok_or("ERR client-id should be greater than 0")?);
+                }
+                [word, kind] if is_word(word, "TYPE") => {
+                    filter.type_fits = is_normal(kind)?;
                 }
                 [word, yes] if is_word(word, "SKIPME") && is_word(yes, "yes") => {
                     filter.skip_me = true;
@@ -112,8 +116,20 @@ impl KillFilter {
     }
 
     fn hits(&self, id: ConnId, me: ConnId) -> bool {
-        self.id.is_none_or(|wanted| wanted == id.number()) && !(self.skip_me && id == me)
+        self.type_fits
+            && self.id.is_none_or(|wanted| wanted == id.number())
+            && !(self.skip_me && id == me)
     }
+}
+
+/// Whether a client type is the one of ordinary connections.
+fn is_normal(kind: &[u8]) -> Result<bool, Failure> {
+    let others = ["master", "pubsub", "replica", "slave"];
+    if is_word(kind, "normal") || others.iter().any(|other| is_word(kind, other)) {
+        return Ok(is_word(kind, "normal"));
+    }
+    let name = super::c_string(kind, kind.len());
+    Err(Failure([b"ERR Unknown client type '", name, b"'"].concat()))
 }
 
 /// The default user without a password is let in with any.

@@ -7,7 +7,7 @@ pub(super) fn set(call: &mut Call<'_>) -> Outcome {
     let (key, value) = (call.args[1], call.args[2]);
     let options = SetOptions::parse(&call.args[3..])?;
     let mut keys = call.keys();
-    let expiry = options.expiry(keys.now())?;
+    let expiry = options.expiry(keys.now().millis())?;
     if options.only_if.is_some_and(|wanted| keys.contains(key) != (wanted == Only::IfPresent)) {
         call.reply.nil();
         return Ok(());
@@ -79,7 +79,7 @@ fn expire_in(call: &mut Call<'_>, name: &str, unit: i64) -> Outcome {
     let span = integer(call.args[2])?;
     let key = call.args[1];
     let mut keys = call.keys();
-    let at = span.checked_mul(unit).and_then(|span| span.checked_add(keys.now()));
+    let at = span.checked_mul(unit).and_then(|span| span.checked_add(keys.now().millis()));
     let at = at.ok_or_else(|| invalid_expiry(name))?;
     let changed = conditions.allow(&mut keys, key, at) && keys.expire_at(key, at);
     call.int(changed.into())
