@@ -8,7 +8,7 @@ use redbolt_proving::{Reply, Server};
 
 use crate::support::{
     builder, calls, client, client_of, driver_of, eventually, exists, held_by, held_on, long,
-    patient, patiently, refusal, servers, turn_until, vouch_for,
+    patient, patiently, refusal, servers, turn_until, vouch_for, vouched,
 };
 
 #[test]
@@ -159,7 +159,8 @@ fn extend_in_the_end(lock: &mut LockGuard<'_>) {
 /// client that never waits.
 #[test]
 fn a_mended_node_votes_again_for_a_client_that_only_tries() {
-    let server = Server::with(&["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]);
+    let server =
+        vouched(Server::with(&["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]));
     let client = client_of(builder(std::slice::from_ref(&server)));
     let report = refusal(client.acquire(long(b"job")));
     assert_eq!(report.why(), Why::NoQuorum, "{report}");

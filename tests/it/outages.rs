@@ -132,7 +132,7 @@ fn a_lock_outlives_a_stop_of_its_majority_that_is_shorter_than_it() {
 fn rolling_restarts_never_stop_the_service() {
     let max_ttl = Duration::from_millis(500);
     let mut servers = redbolt_proving::servers(3);
-    let client = client_of(builder(&servers).max_ttl(max_ttl));
+    let client = client_of(builder(&servers).max_ttl(max_ttl).new_nodes());
     assert_eq!(client.warm_up(LIMIT).ready(), 3);
     let ask = || Ask::new(b"job").ttl(max_ttl).wait(Wait::For(LIMIT));
     for round in 0..6 {

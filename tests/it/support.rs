@@ -17,6 +17,17 @@ pub(crate) fn servers(n: usize) -> Vec<Server> {
     servers
 }
 
+/// A server as the only node of a set for which an operator has run `init`.
+pub(crate) fn server() -> Server {
+    vouched(Server::start())
+}
+
+/// The same for a server that was started with arguments.
+pub(crate) fn vouched(server: Server) -> Server {
+    vouch_for(std::slice::from_ref(&server), 1);
+    server
+}
+
 /// Says that these servers keep every lock that they ever granted as nodes of a set of `nodes`, with
 /// the default `max_ttl`: what an operator's `init` says of new ones, while all nodes can be reached.
 /// Statistics begin behind it.
@@ -54,7 +65,6 @@ fn with_nodes<A: AsRef<str>>(
     builder: ConfigBuilder,
     addresses: impl IntoIterator<Item = A>,
 ) -> ConfigBuilder {
-    let builder = builder.new_nodes();
     addresses.into_iter().fold(builder, |builder, address| builder.node(address.as_ref()).unwrap())
 }
 
