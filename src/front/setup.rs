@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::config::Config;
 use super::driver::Driver;
 use super::report::NodeReport;
+use crate::proto::guard::Found;
 use crate::proto::{NodeGuard, NodeState, Setup};
 
 /// Says that these nodes are new: none of them ever granted a lock, so that they can vote at once.
@@ -21,8 +22,8 @@ use crate::proto::{NodeGuard, NodeState, Setup};
 ///
 /// # Errors
 ///
-/// A node has a guard already, or was not reached within `within`. Nothing was written then, except in
-/// [`SetupError::Incomplete`].
+/// A node votes already, or has another guard, or was not reached within `within`. Nothing was written
+/// then, except in [`SetupError::Incomplete`].
 pub fn init(config: &Config, within: Duration) -> Result<NodeReport, SetupError> {
     set_up(config, Setup::Init, within)
 }
@@ -78,8 +79,9 @@ fn progress(report: &NodeReport, setup: Setup, written: bool) -> Progress {
     let guards = || report.nodes.iter().map(|node| (node.guard, node.state));
     let is_ours = |guard| matches!(guard, NodeGuard::Votes | NodeGuard::Quarantined { .. });
     let has_another = |(guard, state)| match guard {
-        NodeGuard::Found(found) => !found.calls_for_enrolment() && state != NodeState::Connecting,
-        guard => is_ours(guard),
+        NodeGuard::Found(Found::Missing) => false,
+        NodeGuard::Found(_) => state != NodeState::Connecting,
+        guard => guard == NodeGuard::Votes,
     };
     let is_init = setup == Setup::Init;
     if guards().all(|(guard, _)| is_ours(guard)) && (written || !is_init) {
@@ -95,7 +97,7 @@ fn progress(report: &NodeReport, setup: Setup, written: bool) -> Progress {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// A node has a guard: the set is not new.
+    /// A node votes, or has another guard: the set is not new.
     Guarded(NodeReport),
     /// Guards were written, and not all nodes confirmed theirs in time.
     Incomplete(NodeReport),
@@ -109,7 +111,7 @@ impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Guarded(report) => {
-                f.write_str("not new: a node has a guard; nothing was written")?;
+                f.write_str("not new: a node votes or has another guard; nothing was written")?;
                 guards(report, f)
             }
             Self::Incomplete(report) => {

@@ -115,6 +115,8 @@ pub(super) struct Watch {
     pub(super) found: Option<Found>,
     /// When the quarantine should be over.
     pub(super) free_at: Nanos,
+    /// Whether it votes is known in a round trip or two, and worth a wait.
+    pub(super) is_settling: bool,
     /// The value that is to be replaced, empty for none, once all nodes have been looked at.
     pub(super) seen: Option<Vec<u8>>,
 }
@@ -197,10 +199,17 @@ impl Node {
         // What was found last still says why the node does not vote.
         self.guard.is_ours = false;
         self.guard.seen = None;
+        self.guard.is_settling = false;
         self.astray = false;
         self.loaded = Loaded::default();
         self.identity = None;
         self.owed_at = Nanos::NEVER;
+    }
+
+    /// Whether it is on its way to take asks.
+    pub(super) fn will_take_asks(&self) -> bool {
+        let settles = matches!(self.link, Link::Quarantined { .. }) && self.guard.is_settling;
+        settles || self.link.opens()
     }
 
     /// The server has answered the greeting as it should.

@@ -97,10 +97,12 @@ return 1";
 /// 0 if it has another one.
 pub const ENROL: &str = "\
 local v = redis.call('GET', KEYS[1]) or '' \
-if v == ARGV[2] then return 1 end \
-if v ~= ARGV[1] then return 0 end \
+if v == ARGV[1] then \
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) \
-return 1";
+return 1 \
+end \
+if v == ARGV[2] then return 1 end \
+return 0";
 
 /// Lets KEYS live for at least ARGV\[2\] ms more and returns 1 if all of them hold the token
 /// ARGV\[1\]; otherwise returns 0. It never shortens a TTL and never brings a key back.

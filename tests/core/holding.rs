@@ -178,7 +178,7 @@ fn a_release_ends_an_extension() {
     world.release(id);
     world.run(secs(1));
     assert!(matches!(world.outcomes(id)[..], [Event::Granted(_), Event::Released(..)]));
-    assert_eq!(world.ran(0), ["ask", "extend", "undo"]);
+    assert_eq!(world.ran(0), ["ask", "check", "extend", "undo"]);
     assert_eq!(world.holders(b"job"), [false; 3]);
     assert_eq!(world.kept(0), (0, 0));
 }
@@ -269,8 +269,9 @@ fn a_lock_granted_and_lost_in_one_turn_can_be_asked_about() {
     let id = world.lock(b"job", secs(10));
     let (link, node, now) = (world.link(0), world.node(0), world.now());
     let core = world.core();
-    core.space(link)[..5].copy_from_slice(b"+OK\r\n");
-    core.received(link, 5, now);
+    let answers = b"+OK\r\n:60000\r\n";
+    core.space(link)[..answers.len()].copy_from_slice(answers);
+    core.received(link, answers.len(), now);
     assert_eq!(core.state(id), LockState::Held);
     assert_eq!(core.votes(id).of(node), Some(Vote::Grant));
     world.boot += secs(60).as_nanos() as u64;

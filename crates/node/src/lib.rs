@@ -36,4 +36,4 @@ mod store;
 pub use keys::Keys;
 pub use node::Node;
 pub use reply::Reply;
-pub use store::{ConnId, Memory, Now, Script, Store};
+pub use store::{ConnId, Memory, Now, Script, Snapshot, Store};

@@ -94,14 +94,11 @@ fn enrol(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply
         return reply.error(BAD_ARGUMENTS);
     };
     let found = keys.value(guard).unwrap_or_default();
-    if found == value {
+    if found == seen {
+        keys.set_for(guard, value, ttl);
         return reply.int(1);
     }
-    if found != seen {
-        return reply.int(0);
-    }
-    keys.set_for(guard, value, ttl);
-    reply.int(1);
+    reply.int(i64::from(found == value));
 }
 
 /// Lets all keys live for at least the TTL, if all are ours; never shortens one.

@@ -12,7 +12,7 @@ use sha1_smol::Sha1;
 
 use crate::{
     commands::{self, Settings},
-    keys::{Entries, Keys},
+    keys::{self, Entries, Keys},
     reply::Reply,
     scripts,
 };
@@ -28,12 +28,20 @@ pub struct Now {
 pub struct ConnId(u64);
 
 /// What a restart does to the keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Memory {
     /// They survive, as with an append-only file that is always synced.
     Kept,
     /// They are gone, as without persistence.
     Lost,
+    /// They are those of an earlier instant, as with snapshots on disk or a replica that lagged.
+    Stale(Snapshot),
+}
+
+/// The keys of a node at one instant, and when each of them ends.
+#[derive(Clone)]
+pub struct Snapshot {
+    databases: Vec<Entries>,
 }
 
 /// A model of a Lua script: keys, then arguments, as `KEYS` and `ARGV` have them.
@@ -60,6 +68,7 @@ pub struct Store {
     pub(crate) scripts: Vec<Taught>,
     pub(crate) run_id: String,
     pub(crate) started: Now,
+    loading_until: Option<Now>,
     last_id: u64,
     closing: VecDeque<ConnId>,
 }
@@ -127,6 +136,7 @@ impl Store {
             scripts: Vec::new(),
             run_id: run_id.to_owned(),
             started: now,
+            loading_until: None,
             last_id: 0,
             closing: VecDeque::new(),
         };
@@ -185,15 +195,44 @@ impl Store {
     /// Ends the process and starts it again: all connections and loaded scripts are gone, settings
     /// and users stay, as if they stood in the configuration file.
     pub fn restart(&mut self, memory: Memory, run_id: &str, now: Now) {
-        if memory == Memory::Lost {
-            self.databases.iter_mut().for_each(Entries::clear);
+        match memory {
+            Memory::Kept => {}
+            Memory::Lost => self.databases.iter_mut().for_each(Entries::clear),
+            Memory::Stale(snapshot) => {
+                self.databases = snapshot.databases;
+                self.expire(now);
+            }
         }
+        self.loading_until = None;
         self.scripts.iter_mut().for_each(|script| script.loaded = false);
         self.sessions.clear();
         self.closing.clear();
         self.last_id = 0;
         self.run_id = run_id.to_owned();
         self.started = now;
+    }
+
+    /// The keys as they stand, for a restart that brings them back.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot { databases: self.databases.clone() }
+    }
+
+    /// Refuses most commands until this instant, as a server does that reads its keys from a disk.
+    /// A restart ends it; whoever wants it to load calls this afterwards.
+    pub fn load_until(&mut self, end: Now) {
+        self.loading_until = Some(end);
+    }
+
+    pub(crate) fn is_loading(&self, now: Now) -> bool {
+        self.loading_until.is_some_and(|end| now < end)
+    }
+
+    /// Removes the keys whose time has come, as a server does about ten times a second.
+    ///
+    /// No reply depends on it while the clock runs on. If it steps back, a key that is over and that
+    /// nobody touched meanwhile exists again, unless it was removed here.
+    pub fn expire(&mut self, now: Now) {
+        self.databases.iter_mut().for_each(|database| keys::expire(database, now));
     }
 
     /// A session as it is at first, and again after RESET.
@@ -218,6 +257,14 @@ impl fmt::Debug for Store {
             .field("connections", &self.sessions.len())
             .field("keys", &self.databases.iter().map(Entries::len).sum::<usize>())
             .finish_non_exhaustive()
+    }
+}
+
+/// Keys and values stay out of it.
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.databases.iter().map(Entries::len).sum::<usize>();
+        f.debug_struct("Snapshot").field("keys", &count).finish()
     }
 }
 
@@ -295,6 +342,60 @@ mod tests {
         assert!(bench.say(conn, "INFO server").contains("\r\nrun_id:second\r\n"));
 
         bench.store.restart(Memory::Lost, "third", bench.now);
+        let conn = bench.store.connect();
+        assert_eq!(bench.say(conn, "GET k"), "$-1\r\n");
+    }
+
+    #[test]
+    fn a_restart_with_stale_keys_has_those_of_the_snapshot_that_are_not_over() {
+        let mut bench = Bench::new();
+        let conn = bench.store.connect();
+        bench.say(conn, "SET short v PX 100");
+        bench.say(conn, "SET long v PX 1000");
+        bench.say(conn, "SET changed old");
+        let snapshot = bench.store.snapshot();
+        bench.say(conn, "SET changed new");
+        bench.say(conn, "SET later v");
+        bench.say(conn, "DEL long");
+        bench.pass(101);
+
+        bench.store.restart(Memory::Stale(snapshot.clone()), "second", bench.now);
+        let conn = bench.store.connect();
+        assert_eq!(bench.say(conn, "PTTL long"), ":899\r\n");
+        assert_eq!(bench.say(conn, "GET changed"), "$3\r\nold\r\n");
+        assert_eq!(bench.say(conn, "EXISTS short later"), ":0\r\n");
+        bench.now = Now::from_millis(1_000_000);
+        assert_eq!(bench.say(conn, "EXISTS short"), ":0\r\n", "it was not loaded at all");
+        assert_eq!(format!("{snapshot:?}"), "Snapshot { keys: 3 }");
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_brings_back_what_nobody_removed() {
+        let mut bench = Bench::new();
+        let conn = bench.store.connect();
+        for key in ["untouched", "touched"] {
+            bench.say(conn, &format!("SET {key} v PX 100"));
+        }
+        bench.pass(200);
+        assert_eq!(bench.say(conn, "GET touched"), "$-1\r\n");
+        bench.now = Now::from_millis(1_000_050);
+        assert_eq!(bench.say(conn, "PTTL touched"), ":-2\r\n");
+        assert_eq!(bench.say(conn, "PTTL untouched"), ":50\r\n");
+        bench.store.expire(Now::from_millis(1_000_101));
+        assert_eq!(bench.say(conn, "PTTL untouched"), ":-2\r\n");
+    }
+
+    #[test]
+    fn a_store_that_loads_refuses_until_it_is_done_or_starts_again() {
+        let mut bench = Bench::new();
+        let conn = bench.store.connect();
+        bench.store.load_until(Now::from_millis(1_000_010));
+        assert!(bench.say(conn, "GET k").starts_with("-LOADING "));
+        assert_eq!(bench.say(conn, "CLIENT ID"), ":1\r\n");
+        bench.pass(10);
+        assert_eq!(bench.say(conn, "GET k"), "$-1\r\n");
+        bench.store.load_until(Now::from_millis(2_000_000));
+        bench.store.restart(Memory::Kept, "second", bench.now);
         let conn = bench.store.connect();
         assert_eq!(bench.say(conn, "GET k"), "$-1\r\n");
     }

@@ -1,10 +1,11 @@
 //! From bytes to the requests that they answer.
 
 use super::Core;
-use crate::proto::claim::TOKEN_DIGITS;
+use crate::proto::claim::{Claim, TOKEN_DIGITS};
 use crate::proto::classify::{ServerError, classify};
 use crate::proto::greeting::{Mistyped, Step};
 use crate::proto::lock::Phase;
+use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LinkId, LockId, NodeId};
 use crate::proto::node::{Link, Request};
 use crate::proto::pipeline::Due;
@@ -269,7 +270,8 @@ impl Core {
 
     /// Whether the node's grant was counted, so that its extension may be.
     fn has_counted(&self, node: NodeId, claim: ClaimId) -> bool {
-        self.claims.find(claim.0).is_some_and(|claim| claim.counted.contains(node))
+        let counted = |claim: &Claim| claim.counted.contains(node) || mutant!(ExtendCountsAll);
+        self.claims.find(claim.0).is_some_and(counted)
     }
 
     fn forget_scripts_on(&mut self, id: NodeId, answer: Count) {
@@ -294,6 +296,9 @@ impl Core {
 /// An error's text without anything that we sent: servers repeat the arguments of commands that
 /// they do not know, and one of ours is the token.
 fn presentable(text: &[u8]) -> String {
+    if mutant!(TokenInWords) {
+        return String::from_utf8_lossy(text).into_owned();
+    }
     let quoted = memchr::memmem::find(text, b", with args beginning with");
     let text = &text[..quoted.unwrap_or(text.len()).min(LONGEST_NOTE)];
     let mut words = String::with_capacity(text.len());

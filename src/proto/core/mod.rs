@@ -3,13 +3,15 @@
 //! The transitions are cut by subject: `attempt` (asking, deciding, pausing), `hold` (extension,
 //! release, loss), `owed` (undo until confirmed), `link` (opening, greeting, losing a connection),
 //! `guard` (whether a node remembers every lock), `fence` (from counters to a token), `answer` (from a
-//! reply to the request it belongs to), `view` (looking without taking part).
+//! reply to the request it belongs to), `view` (looking without taking part), `check` (what must hold
+//! at every moment).
 //!
 //! Nothing here returns an error because of a node: a node's failure is its vote, and there is no
 //! `?` across nodes.
 
 mod answer;
 mod attempt;
+mod check;
 mod fence;
 mod guard;
 mod hold;
@@ -112,7 +114,7 @@ impl Core {
         match node.link {
             Link::Ready => NodeState::Ready,
             Link::Down { .. } | Link::Leaving { .. } if node.tried => NodeState::Down(node.cause),
-            Link::Quarantined { .. } => NodeState::Down(node.cause),
+            Link::Quarantined { .. } if !node.guard.is_settling => NodeState::Down(node.cause),
             _ => NodeState::Connecting,
         }
     }
@@ -236,6 +238,7 @@ impl Core {
                 self.view_due(ViewId(key), now);
             }
         }
+        self.check();
     }
 
     fn lock_due(&mut self, id: LockId, now: Now) {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use redbolt::proto::{
     Ask, Cause, Config, Core, Event, LinkId, LinkOp, LockId, Nanos, NodeId, NodeSettings,
-    NodeState, Now, Settings, Wait,
+    NodeState, Now, Settings, Wait, script,
 };
 use redbolt_node::Memory;
 
@@ -647,21 +647,19 @@ impl Client {
 impl Ran {
     /// What this command is to the protocol.
     pub(crate) fn kind(&self) -> &'static str {
-        use redbolt::proto::script::{ACQUIRE_MANY, EXTEND, UNDO};
         let word = |at: usize| self.words.get(at).map_or(&[][..], Vec::as_slice);
         match (word(0), word(1)) {
             (b"SET", _) => "ask",
-            (b"EVAL", text) if text == ACQUIRE_MANY.as_bytes() => "ask",
-            (b"EVAL", text) if text == EXTEND.as_bytes() => "extend",
-            (b"EVAL", text) if text == UNDO.as_bytes() => "undo",
-            (b"EVALSHA", sha) if sha == digest(ACQUIRE_MANY).as_bytes() => "ask sha",
-            (b"EVALSHA", sha) if sha == digest(EXTEND).as_bytes() => "extend sha",
-            (b"EVALSHA", sha) if sha == digest(UNDO).as_bytes() => "undo sha",
+            (b"EVAL", text) => kind_of_script(|script, _| script.as_bytes() == text, 0),
+            (b"EVALSHA", sha) => kind_of_script(|_, digest| digest.as_bytes() == sha, 1),
             (b"AUTH", _) => "auth",
             (b"SELECT", _) => "select",
+            (b"CLIENT", b"KILL") if word(2) == b"TYPE" => "kill others",
             (b"CLIENT", b"KILL") => "kill",
             (b"CLIENT", _) => "client",
             (b"INFO", _) => "info",
+            (b"GET", GUARD) => "look",
+            (b"PTTL", GUARD) => "check",
             (b"PTTL", _) => "pttl",
             (b"GETRANGE", _) => "getrange",
             _ => "unknown",
@@ -719,9 +717,31 @@ thread_local! {
     };
 }
 
-fn digest(script: &str) -> String {
-    sha1_smol::Sha1::from(script).digest().to_string()
+/// What a script is to the protocol, by its text or by its digest.
+fn kind_of_script(is_it: impl Fn(&str, &str) -> bool, by_digest: usize) -> &'static str {
+    DIGESTS.with(|digests| {
+        let mut scripts = SCRIPTS.iter().zip(digests);
+        let known = scripts.find(|((text, _), digest)| is_it(text, digest));
+        known.map_or("unknown", |((_, kinds), _)| kinds[by_digest])
+    })
 }
+
+const SCRIPTS: [(&str, [&str; 2]); 6] = [
+    (script::ACQUIRE_FENCED, ["ask", "ask sha"]),
+    (script::ACQUIRE_MANY, ["ask", "ask sha"]),
+    (script::ENROL, ["enrol", "enrol sha"]),
+    (script::EXTEND, ["extend", "extend sha"]),
+    (script::UNDO, ["undo", "undo sha"]),
+    (script::WRITE_BACK, ["write back", "write back sha"]),
+];
+
+thread_local! {
+    static DIGESTS: [String; SCRIPTS.len()] =
+        SCRIPTS.map(|(text, _)| sha1_smol::Sha1::from(text).digest().to_string());
+}
+
+/// The guard's key.
+pub(crate) const GUARD: &[u8] = b"redbolt:guard";
 
 /// xorshift64*: small, and the same everywhere.
 pub(crate) struct Random(pub(crate) u64);
@@ -752,4 +772,4 @@ pub(crate) const SECOND: u64 = 1_000_000_000;
 pub(crate) const HOUR: i64 = 3_600 * 1_000_000_000;
 const EPOCH: u64 = 1_700_000_000 * SECOND;
 /// More than any test needs.
-const MANY: usize = 20_000;
+const MANY: usize = 40_000;

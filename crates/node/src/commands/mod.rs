@@ -1,7 +1,7 @@
 //! What each command does: the table, and the checks that come before every command.
 //!
-//! The order of the checks is the server's: known, number of arguments, then authentication. A
-//! command either writes its whole reply or fails with an error and has written nothing.
+//! The order of the checks is the server's: known, number of arguments, then authentication, then
+//! whether the keys are loaded. A command either writes its whole reply or fails with an error and has written nothing.
 
 mod scripting;
 mod server;
@@ -53,6 +53,8 @@ struct Command {
     body: Body,
     /// Whether a client may call it before AUTH.
     open: bool,
+    /// Whether it runs while the node still loads its keys.
+    loading: bool,
 }
 
 /// How many words a command has, its name (and its subcommand's) included.
@@ -70,25 +72,25 @@ enum Body {
 use Arity::{AtLeast, Exactly};
 
 const COMMANDS: &[Command] = &[
-    Command::new("auth", AtLeast(2), session::auth).open_to_all(),
+    Command::new("auth", AtLeast(2), session::auth).open_to_all().while_loading(),
     Command::with(
         "client",
         &[
-            Command::new("getname", Exactly(2), session::client_getname),
-            Command::new("id", Exactly(2), session::client_id),
-            Command::new("kill", AtLeast(3), session::client_kill),
-            Command::new("setname", Exactly(3), session::client_setname),
+            Command::new("getname", Exactly(2), session::client_getname).while_loading(),
+            Command::new("id", Exactly(2), session::client_id).while_loading(),
+            Command::new("kill", AtLeast(3), session::client_kill).while_loading(),
+            Command::new("setname", Exactly(3), session::client_setname).while_loading(),
         ],
     ),
     Command::with(
         "config",
         &[
-            Command::new("get", AtLeast(3), server::config_get),
-            Command::new("set", AtLeast(4), server::config_set),
+            Command::new("get", AtLeast(3), server::config_get).while_loading(),
+            Command::new("set", AtLeast(4), server::config_set).while_loading(),
         ],
     ),
     Command::new("del", AtLeast(2), strings::del),
-    Command::new("echo", Exactly(2), session::echo),
+    Command::new("echo", Exactly(2), session::echo).while_loading(),
     Command::new("eval", AtLeast(3), scripting::eval),
     Command::new("evalsha", AtLeast(3), scripting::evalsha),
     Command::new("exists", AtLeast(2), strings::exists),
@@ -97,12 +99,12 @@ const COMMANDS: &[Command] = &[
     Command::new("flushdb", AtLeast(1), server::flushdb),
     Command::new("get", Exactly(2), strings::get),
     Command::new("getrange", Exactly(4), strings::getrange),
-    Command::new("info", AtLeast(1), server::info),
+    Command::new("info", AtLeast(1), server::info).while_loading(),
     Command::new("pexpire", AtLeast(3), strings::pexpire),
     Command::new("ping", AtLeast(1), session::ping),
     Command::new("pttl", Exactly(2), strings::pttl),
-    Command::new("quit", AtLeast(1), session::quit).open_to_all(),
-    Command::new("reset", Exactly(1), session::reset).open_to_all(),
+    Command::new("quit", AtLeast(1), session::quit).open_to_all().while_loading(),
+    Command::new("reset", Exactly(1), session::reset).open_to_all().while_loading(),
     Command::with(
         "script",
         &[
@@ -111,24 +113,30 @@ const COMMANDS: &[Command] = &[
             Command::new("load", Exactly(3), scripting::script_load),
         ],
     ),
-    Command::new("select", Exactly(2), session::select),
+    Command::new("select", Exactly(2), session::select).while_loading(),
     Command::new("set", AtLeast(3), strings::set),
-    Command::new("time", Exactly(1), server::time),
+    Command::new("swapdb", Exactly(3), server::swapdb),
+    Command::new("time", Exactly(1), server::time).while_loading(),
     Command::new("ttl", Exactly(2), strings::ttl),
     Command::new("type", Exactly(2), strings::type_of),
 ];
 
 impl Command {
     const fn new(name: &'static str, arity: Arity, run: Handler) -> Self {
-        Self { name, arity, body: Body::Run(run), open: false }
+        Self { name, arity, body: Body::Run(run), open: false, loading: false }
     }
 
     const fn with(name: &'static str, subcommands: &'static [Self]) -> Self {
-        Self { name, arity: AtLeast(2), body: Body::Subcommands(subcommands), open: false }
+        let body = Body::Subcommands(subcommands);
+        Self { name, arity: AtLeast(2), body, open: false, loading: false }
     }
 
     const fn open_to_all(self) -> Self {
         Self { open: true, ..self }
+    }
+
+    const fn while_loading(self) -> Self {
+        Self { loading: true, ..self }
     }
 }
 
@@ -205,14 +213,23 @@ impl Call<'_> {
     fn permit(&self, command: &Command) -> Outcome {
         let password_set = !self.store.settings.password.is_empty();
         let stranger = self.store.sessions.get(&self.conn).is_some_and(|s| s.user.is_none());
-        match password_set && stranger && !command.open {
-            true => Err("NOAUTH Authentication required.".into()),
-            false => Ok(()),
+        if password_set && stranger && !command.open {
+            return Err("NOAUTH Authentication required.".into());
         }
+        if self.store.is_loading(self.now) && !command.loading {
+            return Err("LOADING Redis is loading the dataset in memory".into());
+        }
+        Ok(())
     }
 
     fn session(&mut self) -> &mut Session {
         self.store.sessions.get_mut(&self.conn).expect("a command runs on a live connection only")
+    }
+
+    /// Where the database with this number stands.
+    fn database(&self, index: i32) -> Result<usize, Failure> {
+        let place = usize::try_from(index).ok().filter(|&at| at < self.store.databases.len());
+        place.ok_or_else(|| "ERR DB index is out of range".into())
     }
 
     /// The keys of the selected database.

@@ -1,6 +1,7 @@
-//! Commands about the node as a whole: INFO, CONFIG, TIME, and emptying it.
+//! Commands about the node as a whole: INFO, CONFIG, TIME, and emptying or swapping its
+//! databases.
 
-use super::{Call, Failure, Outcome, SYNTAX_ERROR, is_word};
+use super::{Call, Failure, Outcome, SYNTAX_ERROR, integer, is_word};
 
 /// What CONFIG SET changes.
 #[derive(Clone)]
@@ -72,6 +73,18 @@ pub(super) fn flushdb(call: &mut Call<'_>) -> Outcome {
     check_flush_option(&call.args[1..])?;
     let database = call.session().database;
     call.store.databases[database].clear();
+    call.ok()
+}
+
+/// The connections stay where they are, and find the other's keys.
+pub(super) fn swapdb(call: &mut Call<'_>) -> Outcome {
+    let index = |arg, which| {
+        let index = integer(arg).ok().and_then(|index| i32::try_from(index).ok());
+        index.ok_or_else(|| Failure::from(format!("ERR invalid {which} DB index")))
+    };
+    let (first, second) = (index(call.args[1], "first")?, index(call.args[2], "second")?);
+    let (first, second) = (call.database(first)?, call.database(second)?);
+    call.store.databases.swap(first, second);
     call.ok()
 }
 

@@ -19,8 +19,7 @@ pub(super) fn auth(call: &mut Call<'_>) -> Outcome {
 
 pub(super) fn select(call: &mut Call<'_>) -> Outcome {
     let index = i32::try_from(integer(call.args[1])?).map_err(|_| INDEX_TOO_LARGE)?;
-    let index = usize::try_from(index).ok().filter(|&index| index < call.store.databases.len());
-    call.session().database = index.ok_or("ERR DB index is out of range")?;
+    call.session().database = call.database(index)?;
     call.ok()
 }
 
