@@ -54,16 +54,16 @@ pub(crate) struct Nodes {
 
     /// The longest TTL of any lock, and so the time for which a node that may have forgotten locks
     /// does not vote [default: 30s]
-    #[arg(long, value_name = "TIME", env = MAX_TTL_VARIABLE, value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", env = MAX_TTL_VARIABLE, hide_env_values = true, value_parser = duration::parse)]
     pub(crate) max_ttl: Option<Duration>,
 
     /// The key of each node's guard [default: redbolt:guard]
-    #[arg(long, value_name = "KEY", env = GUARD_KEY_VARIABLE)]
+    #[arg(long, value_name = "KEY", env = GUARD_KEY_VARIABLE, hide_env_values = true)]
     pub(crate) guard_key: Option<String>,
 
     /// How much of a node's guard is believed: one word for all nodes, or one for each in order
     /// [default: strict]
-    #[arg(long, value_name = "WORD", env = TRUST_VARIABLE, value_delimiter = ',', value_enum)]
+    #[arg(long, value_name = "WORD", env = TRUST_VARIABLE, hide_env_values = true, value_delimiter = ',', value_enum)]
     pub(crate) trust: Vec<TrustWord>,
 }
 
@@ -140,7 +140,7 @@ pub(crate) struct LockArgs {
     pub(crate) fence: bool,
 
     /// Whether nodes have to prove that they remember every lock
-    #[arg(long, value_name = "WORD", default_value = "on", hide_possible_values = true)]
+    #[arg(long, value_name = "WORD", default_value = "on")]
     pub(crate) guard: GuardWord,
 
     /// If no node has a guard, take all of them for new, as `redbolt init` does: for nodes that were
@@ -196,7 +196,7 @@ pub(crate) struct StatusArgs {
     pub(crate) json: bool,
 
     /// Whether to look at the nodes' guards as well
-    #[arg(long, value_name = "WORD", default_value = "on", hide_possible_values = true)]
+    #[arg(long, value_name = "WORD", default_value = "on")]
     pub(crate) guard: GuardWord,
 
     /// The name of the lock
@@ -275,18 +275,20 @@ redbolt lock [OPTIONS] KEY -- CMD [ARG]...
        redbolt lock [OPTIONS] KEY -c 'shell line'";
 
 const LOCK_HELP: &str = "\
-The command never outlives the lock: if the lock is lost or cannot be extended, the command and
-all that it started get SIGTERM, then SIGKILL. It finds REDBOLT_KEY and REDBOLT_TTL_MS in its
-environment, with --fence also REDBOLT_FENCING_TOKEN: let what it writes to refuse a smaller one than
-the largest it has seen. SIGINT, SIGTERM and SIGHUP are passed on to it. The lock is let go when the command
-has ended; what it leaves running in the background is not waited for.
+The command never outlives the lock: if the lock is lost or cannot be extended, the command and all
+that it started get SIGTERM, then SIGKILL. SIGINT, SIGTERM and SIGHUP are passed on to it. The lock
+is let go when the command has ended; what it leaves running in the background is not waited for.
 
-A node that was restarted, emptied or never used before does not vote for --max-ttl, since it may
-have forgotten a lock; redbolt says so and waits for it. For new nodes there is `redbolt init`.
+The command finds REDBOLT_KEY and REDBOLT_TTL_MS in its environment, and with --fence also
+REDBOLT_FENCING_TOKEN. What it writes to should keep the largest token that it has seen, and refuse
+whoever comes with a smaller one: that one was paused, and its lock is over.
+
+A node that was restarted, emptied or never used does not vote for --max-ttl, since it may have
+forgotten a lock; redbolt says so, and waits for it. For new nodes there is `redbolt init`.
 
 Exit status: that of the command (128 + signal if it was killed), or
    64  wrong usage                            70  lock lost, command stopped
-   69  too few nodes answer; says why         75  held by somebody else (see -E)
+   69  too few nodes vote; says why           75  held by somebody else (see -E)
    71  refused by the operating system       126  CMD cannot be executed
                                              127  CMD not found
 
@@ -303,12 +305,12 @@ Exit status: 0 when the lock is held by a quorum or free, 69 when neither can be
 wrong usage.";
 
 const INIT_HELP: &str = "\
-A node without a guard is either new or has lost its memory, and redbolt cannot tell. So it does not
-vote for --max-ttl, until every lock that it may have forgotten is over. `init` says that these
-nodes never held a lock: they vote at once. Run it once in their life, before the first lock, with all
-nodes and with the --max-ttl that everybody will use. Never put it into a start script: a node that
-lost its memory in a restart looks new too, and would be believed. It asks nothing, and writes
-nothing unless all nodes answer and none has a guard.
+A node without a guard is either new or has lost its memory, and redbolt cannot tell which. So it
+does not vote for --max-ttl, until every lock that it may have forgotten is over. `init` says that
+these nodes never held a lock: they vote at once. Run it once in their life, with all nodes and with
+the --max-ttl that everybody will use. Never put it into a start script: a node that lost its memory
+in a restart looks new too, and would be believed. It asks nothing, and writes nothing unless all
+nodes answer and none of them votes.
 
 With --change it gives nodes that are in use another --max-ttl, or another number of nodes. Give
 everybody the new options as well. No node votes until the longer of both --max-ttl is over, and all

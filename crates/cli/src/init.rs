@@ -73,11 +73,13 @@ fn advice(report: &NodeReport) -> &'static str {
     let any = |is: fn(NodeGuard) -> bool| report.nodes.iter().any(|node| is(node.guard));
     if any(|guard| matches!(guard, NodeGuard::Found(Found::OtherLimits { .. }))) {
         "to move nodes that are in use to other limits: redbolt init --change"
+    } else if any(|guard| guard == NodeGuard::Found(Found::Unreadable)) {
+        "that key is not redbolt's: delete it, or name another one with --guard-key"
     } else if any(|guard| guard == NodeGuard::Votes) {
-        "these nodes are in use, and there is nothing to do: one without a guard gets it from the \
-         next lock, and votes --max-ttl later"
+        "these nodes are in use, and nothing is left to do: one that does not vote yet will, at the \
+         latest --max-ttl after the next lock"
     } else {
-        "there is nothing to do: they vote when the quarantine is over"
+        "nothing is left to do: they vote when the quarantine is over"
     }
 }
 
@@ -96,12 +98,12 @@ fn line(node: &NodeStatus) -> String {
 const CHANGE_AGAIN: &str = "run it again until it succeeds: with only some of the nodes moved, old \
     and new users might both find a quorum";
 
-const INIT_AGAIN: &str = "those that have not will get their guard from the first lock, and vote \
-    --max-ttl later; there is nothing else to do";
+const INIT_AGAIN: &str = "nothing is left to do: those that have not will get their guard from the \
+    first lock, and vote --max-ttl later";
 
 /// Nobody waits in line for this.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
-const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 
 /// How long all nodes together may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,7 +1,6 @@
 //! `redbolt status`: who holds a lock, node by node.
 //!
-//! It takes no lock and writes nothing to the nodes. The verdict is the library's. The lock is looked
-//! at by a client that guards nothing, for a node that may not vote can tell as well.
+//! It takes no lock and writes nothing to the nodes, not even a guard. The verdict is the library's.
 
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -9,31 +8,28 @@ use std::time::Duration;
 
 use redbolt::proto::guard::Found;
 use redbolt::{
-    Client, Config, ConfigBuilder, Guard, Holder, Inspection, InspectionVerdict, KeyState,
-    NodeGuard, NodeInspection, NodeReport, NodeStatus,
+    Client, Config, Holder, Inspection, InspectionVerdict, KeyState, NodeGuard, NodeInspection,
+    NodeReport, NodeStatus,
 };
 use serde_json::{Value, json};
 
-use crate::args::{GuardWord, StatusArgs};
+use crate::args::StatusArgs;
 use crate::duration::show;
 use crate::exit::{self, Failure};
 use crate::nodes;
 
 /// Prints the status. The exit status says whether there was a verdict.
 pub(crate) fn run(args: &StatusArgs) -> Result<u8, Failure> {
-    let builder = nodes::builder(&args.nodes)?.answer_within(ANSWER_WITHIN);
-    let guards = match args.guard {
-        GuardWord::On => Some(guards(builder.clone())?),
-        GuardWord::Off => None,
-    };
-    let config = builder.guard(Guard::Off).build().map_err(Failure::usage)?;
+    let builder = nodes::builder(&args.nodes)?.answer_within(ANSWER_WITHIN).only_look();
+    let config = builder.guard(args.guard.into()).build().map_err(Failure::usage)?;
     let client = Client::new(config.clone())?;
+    let guards = client.warm_up(ANSWER_WITHIN);
     let seen = client.inspect(args.key.as_bytes()).map_err(Failure::usage)?;
     let key = args.key.to_string_lossy();
     let text = if args.json {
-        format!("{}\n", as_json(&key, &config, &seen, guards.as_ref()))
+        format!("{}\n", as_json(&key, &config, &seen, &guards))
     } else {
-        as_text(&key, &config, &seen, guards.as_ref())
+        as_text(&key, &config, &seen, &guards)
     };
     io::stdout().write_all(text.as_bytes())?;
     Ok(match seen.verdict {
@@ -42,19 +38,12 @@ pub(crate) fn run(args: &StatusArgs) -> Result<u8, Failure> {
     })
 }
 
-/// What the nodes' guards say.
-fn guards(builder: ConfigBuilder) -> Result<NodeReport, Failure> {
-    let config = builder.build().map_err(Failure::usage)?;
-    Ok(Client::new(config)?.warm_up(ANSWER_WITHIN))
-}
-
-fn as_text(key: &str, config: &Config, seen: &Inspection, guards: Option<&NodeReport>) -> String {
-    let guard = |node: &NodeInspection| guard_of(guards, node).map(guard_in_words);
-    let rows = seen.nodes.iter().map(|node| row(node, guard(node).unwrap_or_default()));
+fn as_text(key: &str, config: &Config, seen: &Inspection, guards: &NodeReport) -> String {
+    let rows = seen.nodes.iter().zip(&guards.nodes).map(|(node, status)| row(node, status));
     let mut text = table(&rows.collect::<Vec<_>>());
     let (quorum, nodes) = (config.quorum(), config.nodes());
-    if let Some(report) = guards.filter(|report| !report.has_quorum()) {
-        let ready = report.ready();
+    if !guards.has_quorum() {
+        let ready = guards.ready();
         text +=
             &format!("no lock can be taken now: {ready} of {nodes} nodes vote, {quorum} must\n");
     }
@@ -85,7 +74,7 @@ fn table(rows: &[[String; COLUMNS]]) -> String {
     text
 }
 
-fn row(node: &NodeInspection, guard: String) -> [String; COLUMNS] {
+fn row(node: &NodeInspection, status: &NodeStatus) -> [String; COLUMNS] {
     let state = match &node.state {
         Ok(KeyState::Free) => "free".to_owned(),
         Ok(KeyState::Held(holder)) => match holder.remaining {
@@ -94,11 +83,8 @@ fn row(node: &NodeInspection, guard: String) -> [String; COLUMNS] {
         },
         Err(_) => format!("no answer: {}", reason(node)),
     };
+    let guard = guard_in_words(status);
     [node.address.to_string(), state, guard, node.round_trip.map(show).unwrap_or_default()]
-}
-
-fn guard_of<'r>(guards: Option<&'r NodeReport>, node: &NodeInspection) -> Option<&'r NodeStatus> {
-    guards?.nodes.iter().find(|status| status.number == node.number)
 }
 
 /// A guard that was not read has nothing to add to the reason why the node did not tell of the lock.
@@ -109,8 +95,8 @@ fn guard_in_words(node: &NodeStatus) -> String {
     }
 }
 
-fn as_json(key: &str, config: &Config, seen: &Inspection, guards: Option<&NodeReport>) -> Value {
-    let nodes = seen.nodes.iter().map(|node| node_as_json(node, guard_of(guards, node)));
+fn as_json(key: &str, config: &Config, seen: &Inspection, guards: &NodeReport) -> Value {
+    let nodes = seen.nodes.iter().zip(&guards.nodes);
     let (verdict, holder) = match &seen.verdict {
         InspectionVerdict::Free => ("free", None),
         InspectionVerdict::Held(holder) => ("held", Some(holder)),
@@ -122,11 +108,11 @@ fn as_json(key: &str, config: &Config, seen: &Inspection, guards: Option<&NodeRe
         "holder": holder.map(|holder| &holder.label),
         "remaining_ms": holder.and_then(remaining_ms),
         "quorum": config.quorum(),
-        "nodes": nodes.collect::<Vec<_>>(),
+        "nodes": nodes.map(|(node, status)| node_as_json(node, status)).collect::<Vec<_>>(),
     })
 }
 
-fn node_as_json(node: &NodeInspection, status: Option<&NodeStatus>) -> Value {
+fn node_as_json(node: &NodeInspection, status: &NodeStatus) -> Value {
     let (state, holder) = match &node.state {
         Ok(KeyState::Free) => ("free", None),
         Ok(KeyState::Held(holder)) => ("held", Some(holder)),
@@ -139,7 +125,7 @@ fn node_as_json(node: &NodeInspection, status: Option<&NodeStatus>) -> Value {
         "remaining_ms": holder.and_then(remaining_ms),
         "round_trip_us": node.round_trip.map(|span| whole(span.as_micros())),
         "reason": node.state.is_err().then(|| reason(node)),
-        "guard": status.and_then(|status| guard_as_json(status.guard)),
+        "guard": guard_as_json(status.guard),
     })
 }
 

@@ -171,7 +171,7 @@ impl Lease {
         let report = self.last.map(|refusal| self.driver.report(&refusal));
         let head = match report.as_ref().map(RefusalReport::why) {
             Some(Why::Expired) => "the nodes took so long that nothing was left of the TTL".into(),
-            _ => format!("too few nodes can vote, {} are needed", self.driver.config().quorum()),
+            _ => format!("too few nodes can vote, {} needed", self.driver.config().quorum()),
         };
         let line = |(at, state): (usize, &NodeStatus)| {
             let vote = report.as_ref().and_then(|report| report.nodes().get(at));
@@ -180,7 +180,13 @@ impl Lease {
         };
         let lines = states.nodes.iter().enumerate().map(line);
         let text = lines.fold(head, |text, line| format!("{text}\n{line}"));
-        if self.are_all_new() { format!("{text}\n{NEW}{}", self.init_command) } else { text }
+        if self.are_all_new() {
+            format!("{text}\n{NEW}{}", self.init_command)
+        } else if states.nodes.iter().any(has_other_limits) {
+            format!("{text}\n{OTHER_LIMITS}")
+        } else {
+            text
+        }
     }
 
     /// The next news.
@@ -252,11 +258,18 @@ impl Lease {
     }
 }
 
+fn has_other_limits(node: &NodeStatus) -> bool {
+    matches!(node.guard, NodeGuard::Found(Found::OtherLimits { .. }))
+}
+
 impl AsFd for Lease {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.driver.as_fd()
     }
 }
+
+const OTHER_LIMITS: &str = "all who use these nodes must name all of them, and the same --max-ttl; \
+    to change that: redbolt init --change";
 
 const NEW: &str = "if these nodes are new and never held a lock: ";
 
