@@ -115,6 +115,10 @@ to see it work without any server: redbolt demo";
 mod tests {
     use super::*;
 
+    fn named(addresses: Vec<String>) -> Nodes {
+        Nodes { addresses, max_ttl: None, guard_key: None, trust: Vec::new() }
+    }
+
     #[test]
     fn the_label_is_host_and_process() {
         let label = label();
@@ -131,8 +135,7 @@ mod tests {
 
     #[test]
     fn blanks_and_empty_parts_are_no_nodes() {
-        let nodes =
-            |words: &[&str]| Nodes { addresses: words.iter().map(ToString::to_string).collect() };
+        let nodes = |words: &[&str]| named(words.iter().map(ToString::to_string).collect());
         assert!(builder(&nodes(&["", " "])).unwrap_err().to_string().contains("redbolt demo"));
         assert_eq!(builder(&nodes(&["a", " b:1 ", ""])).unwrap().build().unwrap().nodes(), 2);
     }
@@ -140,7 +143,7 @@ mod tests {
     #[test]
     fn an_error_keeps_the_password_to_itself() {
         for address in ["redis://:hunter2@host:99999", "redis://u:hunter2@", "http://u:hunter2@h"] {
-            let nodes = Nodes { addresses: vec![address.to_owned()] };
+            let nodes = named(vec![address.to_owned()]);
             let error = builder(&nodes).unwrap_err();
             assert!(!error.to_string().contains("hunter2"), "{error}");
         }
