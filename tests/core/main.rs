@@ -7,6 +7,7 @@ mod clock;
 mod door;
 mod ghosts;
 mod greeting;
+mod guard;
 mod holding;
 mod links;
 mod owed;

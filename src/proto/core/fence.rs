@@ -133,12 +133,12 @@ impl Core {
     }
 
     fn send_write_back(&mut self, node_id: NodeId, id: LockId, now: Now) {
-        let Some(lock) = self.locks.find(id.0) else { return };
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
         let Some(claim) = self.claims.find(lock.claim.0) else { return };
         let node = &mut self.nodes[node_id.index()];
-        // Where the link has gone, its end has been or will be this node's vote.
+        // The connection on which it granted has gone.
         if !node.link.takes_extensions() {
-            return;
+            return lock.votes.cast(node_id, Vote::Fail(node.cause));
         }
         let write_back = Command::Run(Script::WriteBack);
         let by_digest = write_back.goes_by_digest(node.loaded);
@@ -166,7 +166,7 @@ impl Core {
         }
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         match answer {
-            Count::NoScript => return self.send_write_back(node, id, now),
+            Count::NoScript => self.send_write_back(node, id, now),
             Count::Of(0) if !mutant!(FenceUnowned) => lock.votes.cast(node, Vote::Deny),
             Count::Of(_) => lock.fence.confirmed.insert(node),
             Count::Fail(cause) => lock.votes.cast(node, Vote::Fail(cause)),
