@@ -135,11 +135,14 @@ impl Lease {
         left.get(config.quorum() - 1).copied()
     }
 
-    /// Whether all nodes look as if they had never held a lock.
+    /// Whether all nodes look as if they had never held a lock. Where others have seen to the guards
+    /// it may be otherwise: a set that was moved to other limits is quarantined as well.
     fn are_all_new(&self) -> bool {
         self.driver.nodes().nodes.iter().all(|node| match node.guard {
-            NodeGuard::Quarantined { found, .. } => matches!(found, Found::Missing | Found::Ours),
-            guard => guard == NodeGuard::Found(Found::Missing),
+            NodeGuard::Quarantined { found, .. } | NodeGuard::Found(found) => {
+                found == Found::Missing
+            }
+            _ => false,
         })
     }
 
