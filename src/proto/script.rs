@@ -94,11 +94,14 @@ return 1";
 
 /// Gives the guard KEYS\[1\] the value ARGV\[2\] for ARGV\[3\] ms if its value is ARGV\[1\], where
 /// an empty one stands for a missing key. Returns 1 if it has the new value now, whoever gave it, and
-/// 0 if it has another one.
+/// 0 if it has another one. A quarantine does not shorten a longer one that is under way.
 pub const ENROL: &str = "\
 local v = redis.call('GET', KEYS[1]) or '' \
 if v == ARGV[1] then \
-redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) \
+local px = tonumber(ARGV[3]) \
+local t = redis.call('PTTL', KEYS[1]) \
+if px > 126144000000 and t > px then px = t end \
+redis.call('SET', KEYS[1], ARGV[2], 'PX', string.format('%.0f', px)) \
 return 1 \
 end \
 if v == ARGV[2] then return 1 end \
@@ -211,6 +214,7 @@ mod tests {
     fn the_texts_know_the_bound_of_the_guard() {
         let bound = format!("t > {} ", crate::proto::guard::BIG_MS);
         assert!(ACQUIRE_MANY.contains(&bound) && ACQUIRE_FENCED.contains(&bound));
+        assert!(ENROL.contains(&format!("px > {} ", crate::proto::guard::BIG_MS)));
         let far = format!("> {} ", crate::proto::fence::MAX_SKEW.as_micros());
         assert!(ACQUIRE_FENCED.contains(&far));
         assert!(ACQUIRE_FENCED.contains(&format!("v < {})", crate::proto::fence::MAX_TOKEN)));
