@@ -387,26 +387,21 @@ impl World {
     fn attempt_granted(&mut self, at: usize) -> Option<usize> {
         let client = usize::from(self.plan.jobs[at].client);
         let votes = self.jobs[at].id.map(|id| self.clients[client].core.votes(id))?;
-        let mut last = None;
-        let own =
-            self.attempts.iter().enumerate().rev().filter(|(_, it)| usize::from(it.job) == at);
-        for (number, attempt) in own {
-            let unsaid = votes.grants().iter().find(|node| attempt.granted[node.index()].is_none());
-            if unsaid.is_none() {
-                let mut read: [Time; MAX_NODES] = [Time::MAX; MAX_NODES];
-                for node in votes.grants().iter() {
-                    read[node.index()] = attempt.granted[node.index()].unwrap_or(Time::MAX);
-                }
-                read.sort_unstable();
-                last = Some((number, read[votes.quorum() - 1]));
-                break;
-            }
-        }
-        let Some((number, decided)) = last else {
-            let node = votes.grants().iter().next().map_or(0, redbolt::proto::NodeId::index);
+        let own = self.attempts.iter().enumerate().filter(|(_, it)| usize::from(it.job) == at);
+        let last = own.max_by_key(|(_, attempt)| attempt.serial);
+        let said = |node: redbolt::proto::NodeId| last.and_then(|it| it.1.granted[node.index()]);
+        let unsaid = votes.grants().iter().find(|&node| said(node).is_none());
+        let (Some((number, _)), None) = (last, unsaid) else {
+            let node = unsaid.map_or(0, redbolt::proto::NodeId::index);
             self.violated(Violation::Miscredited { job: at, what: "a grant", node });
             return None;
         };
+        let mut read = [Time::MAX; MAX_NODES];
+        for node in votes.grants().iter() {
+            read[node.index()] = said(node).unwrap_or(Time::MAX);
+        }
+        read.sort_unstable();
+        let decided = read[votes.quorum() - 1];
         // One that is written back is decided by that.
         if decided < self.now && self.jobs[at].seen != Seen::Fencing {
             let by_us = (self.now - decided) / 1_000;

@@ -45,11 +45,19 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(config: &Arc<Config>, plan: ClientPlan, mut entropy: Random) -> Self {
+    /// Its entropy counts, in its lower half, so that tokens tell in which order they were drawn.
+    pub(crate) fn new(
+        config: &Arc<Config>,
+        name: usize,
+        plan: ClientPlan,
+        mut entropy: Random,
+    ) -> Self {
+        let mut drawn = 0;
         let core = Core::new(Arc::clone(config), move |bytes: &mut [u8]| {
             for chunk in bytes.chunks_mut(8) {
-                let word = entropy.next().to_le_bytes();
-                chunk.copy_from_slice(&word[..chunk.len()]);
+                drawn += 1;
+                let word = entropy.next() << 32 | drawn << NAME_BITS | name as u64;
+                chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
             }
         });
         Self {
@@ -125,6 +133,15 @@ impl Client {
         }
     }
 }
+
+/// When a token was drawn, compared with others of its client, by its first half in hexadecimal.
+pub(crate) fn serial(tag: u128) -> u64 {
+    let digits = tag.to_le_bytes();
+    let word = std::str::from_utf8(&digits).ok().and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    word.map_or(0, |word| u64::from(word.swap_bytes() as u32) >> NAME_BITS)
+}
+
+const NAME_BITS: u32 = 4;
 
 /// Origin of the boot clock.
 const BOOT: Time = 1_000_000_000_000;

@@ -74,6 +74,8 @@ pub(crate) struct World {
 pub(crate) struct Attempt {
     pub(crate) tag: u128,
     pub(crate) job: u16,
+    /// Later attempts of a client have larger ones.
+    pub(crate) serial: u64,
     /// When the first node gave it the lock; later than everything before.
     pub(crate) begun: Time,
     /// By the client's names of nodes: when the client read the grant.
@@ -192,9 +194,9 @@ impl World {
             if self.plan.faults.iter().any(other_limits) {
                 let other = Setup { max_ttl_ms: self.plan.setup.max_ttl_ms + 200, ..setup };
                 let config = self.config(other);
-                self.clients.push(Client::new(&config, client, entropy));
+                self.clients.push(Client::new(&config, at, client, entropy));
             } else {
-                self.clients.push(Client::new(&config, client, entropy));
+                self.clients.push(Client::new(&config, at, client, entropy));
             }
         }
         self.jobs.clear();

@@ -270,6 +270,7 @@ impl World {
         self.attempts.push(Attempt {
             tag,
             job: job as u16,
+            serial: super::client::serial(tag),
             begun: u64::MAX,
             granted: [None; MAX_NODES],
             counters: [0; MAX_NODES],

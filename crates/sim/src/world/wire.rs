@@ -148,11 +148,11 @@ impl Stream {
     /// is a moment at which nothing else arrives.
     #[inline]
     pub(crate) fn piece(&mut self, at: Time, end: usize) -> Option<Time> {
-        if let Some((last, last_end)) = self.pieces.back_mut() {
-            if *last >= at {
-                *last_end = end;
-                return None;
-            }
+        if let Some((last, last_end)) = self.pieces.back_mut()
+            && *last >= at
+        {
+            *last_end = end;
+            return None;
         }
         self.pieces.push_back((at, end));
         Some(at)
