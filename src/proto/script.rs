@@ -5,8 +5,6 @@
 //! texts are public because an operator may have to allow them, and a model of a node must know
 //! them. Not here: when which is sent, see `recipe`.
 
-use sha1_smol::Sha1;
-
 /// The node does not vote unless its guard lives for [`BIG_MS`](super::guard::BIG_MS) at the most.
 macro_rules! check_guard {
     () => {
@@ -126,12 +124,11 @@ if redis.call('GET', k) == ARGV[1] then n = n + redis.call('DEL', k) end \
 end \
 return n";
 
-/// One of the scripts above.
+/// A script about a lock's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Script {
     AcquireFenced,
     AcquireMany,
-    Enrol,
     Extend,
     Undo,
     WriteBack,
@@ -142,33 +139,26 @@ impl Script {
         match self {
             Self::AcquireFenced => ACQUIRE_FENCED,
             Self::AcquireMany => ACQUIRE_MANY,
-            Self::Enrol => ENROL,
             Self::Extend => EXTEND,
             Self::Undo => UNDO,
             Self::WriteBack => WRITE_BACK,
         }
     }
 
+    /// The SHA-1 of its text, by which `EVALSHA` calls it.
+    pub(super) fn digest(self) -> &'static str {
+        match self {
+            Self::AcquireFenced => "0b1459f3172ff93460a445749c7522c5959d0c1d",
+            Self::AcquireMany => "94285bac2a9753f971e6c450b4e6b4b922354a0c",
+            Self::Extend => "bc5009f9576ba51687e0fd86cefc22ced7b1712a",
+            Self::Undo => "cbe36e5f401b152f5d5ead91b88468fec0f588ed",
+            Self::WriteBack => "a6c54551f42cf2c424c331ed0b0a9384e1f10d28",
+        }
+    }
+
     /// Whether it reads the guard's key, the last of its KEYS.
     pub(super) fn checks_guard(self) -> bool {
         matches!(self, Self::AcquireFenced | Self::AcquireMany)
-    }
-}
-
-/// The names by which `EVALSHA` calls the scripts.
-pub(super) struct Digests([[u8; 40]; SCRIPTS.len()]);
-
-impl Digests {
-    pub(super) fn new() -> Self {
-        Self(SCRIPTS.map(|script| {
-            let mut hex = [0; 40];
-            hex.copy_from_slice(Sha1::from(script.text()).digest().to_string().as_bytes());
-            hex
-        }))
-    }
-
-    pub(super) fn of(&self, script: Script) -> &[u8; 40] {
-        &self.0[script as usize]
     }
 }
 
@@ -196,17 +186,14 @@ impl Loaded {
     }
 }
 
-const SCRIPTS: [Script; 6] = [
-    Script::AcquireFenced,
-    Script::AcquireMany,
-    Script::Enrol,
-    Script::Extend,
-    Script::Undo,
-    Script::WriteBack,
-];
+#[cfg(test)]
+const SCRIPTS: [Script; 5] =
+    [Script::AcquireFenced, Script::AcquireMany, Script::Extend, Script::Undo, Script::WriteBack];
 
 #[cfg(test)]
 mod tests {
+    use sha1_smol::Sha1;
+
     use super::*;
 
     /// A number in a Lua text cannot be a constant of ours.
@@ -223,10 +210,9 @@ mod tests {
 
     #[test]
     fn each_script_has_its_own_digest() {
-        let digests = Digests::new();
         for script in SCRIPTS {
-            let expected = Sha1::from(script.text()).digest().to_string();
-            assert_eq!(digests.of(script), expected.as_bytes());
+            let digest = Sha1::from(script.text()).digest().to_string();
+            assert_eq!(script.digest(), digest, "{script:?}");
         }
     }
 }

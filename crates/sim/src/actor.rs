@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use redbolt::proto::{Ask, Event as Told, LockId, LockState, LossCause, Verdict, Wait, Why};
+use redbolt::proto::{Ask, Event as Told, LockId, LockState, LossCause, Wait, Why};
 
 use crate::coverage::{Edge, Phase};
 use crate::history::{Does, Operation};
@@ -51,8 +51,18 @@ pub(crate) struct Running {
     valid_until: Time,
     /// The client takes it for held.
     is_held: bool,
-    is_waiting: bool,
+    /// As it was last seen, while it is asked for.
+    seen: Seen,
     pub(crate) released: Option<Marks>,
+}
+
+/// Where an acquisition is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Seen {
+    #[default]
+    Asking,
+    Fencing,
+    Pausing,
 }
 
 /// A call that has not come back.
@@ -73,10 +83,6 @@ pub(crate) struct Marks {
 }
 
 impl Running {
-    pub(crate) fn is_extending(&self) -> bool {
-        self.extend.is_some()
-    }
-
     /// It was told its end.
     pub(crate) fn is_over(&self) -> bool {
         self.ends > 0
@@ -113,6 +119,7 @@ impl World {
         if !self.wait_for(client, Event::Act(at as u16, step)) {
             return;
         }
+        self.story(|| format!("c{client} j{at} {step:?}"));
         match step {
             Step::Start if self.is_healed && job.kind != Kind::Probe => {}
             Step::Start => self.start(at, &job),
@@ -153,13 +160,16 @@ impl World {
         let wait = if patient { Wait::For(Duration::from_nanos(job.patience)) } else { Wait::Try };
         let now = self.clocks(client);
         self.note(0x100 + at as u64);
+        let ask = if job.fenced { ask.fenced() } else { ask };
         let asked = self.clients[client].core.acquire(&ask.wait(wait), now);
         let Ok(id) = asked else {
             return self.violated(Violation::Outcome { job: at, what: "that its input is wrong" });
         };
         let settings = self.clients[client].core.config().settings();
         let round = settings.connect_within.max(settings.answer_within).as_nanos() as Time;
-        let bound = if patient { job.patience } else { round };
+        // A fenced one may be asked for once more with a clock set right, and be written back.
+        let rounds = if job.fenced { 3 } else { 1 };
+        let bound = if patient { job.patience } else { rounds * round };
         let call = self.call(client, bound);
         let running = &mut self.jobs[at];
         running.id = Some(id);
@@ -198,7 +208,7 @@ impl World {
 
     fn extend(&mut self, at: usize, job: &Job) {
         let (client, running) = (usize::from(job.client), &mut self.jobs[at]);
-        let Some(id) = running.id.filter(|_| running.is_held && !running.is_extending()) else {
+        let Some(id) = running.id.filter(|_| running.is_held && running.extend.is_none()) else {
             return;
         };
         // Each has a TTL of its own, so that the world knows which one a reply is for; some are
@@ -225,7 +235,7 @@ impl World {
             return;
         };
         let was = self.clients[client].core.state(id);
-        let is_held = was == LockState::Held;
+        let is_held = matches!(was, LockState::Held | LockState::Extending);
         self.jobs[at].released = Some(self.marks(client));
         if is_held {
             let extending = self.jobs[at].extend.take().is_some();
@@ -256,26 +266,34 @@ impl World {
         Marks { wires: self.wires_used(), offsets: std::array::from_fn(offset) }
     }
 
-    /// Notices when a waiter begins to pause, and when it asks again.
-    pub(crate) fn notice_waiting(&mut self, client: usize) {
+    /// Notices when an acquisition begins to pause or to be written back, and when it goes on.
+    pub(crate) fn notice(&mut self, client: usize) {
         for at in 0..self.jobs.len() {
             let (plan, job) = (&self.plan.jobs[at], &self.jobs[at]);
-            if usize::from(plan.client) != client || plan.patience == 0 || job.acquire.is_none() {
+            let may_change = plan.patience > 0 || plan.fenced;
+            if usize::from(plan.client) != client || !may_change || job.acquire.is_none() {
                 continue;
             }
             let Some(id) = job.id else { continue };
-            let core = &self.clients[client].core;
-            let pauses = core.state(id) == LockState::Asked
-                && core.votes(id).verdict() != Verdict::Undecided;
-            if pauses == job.is_waiting {
-                continue;
+            let seen = match self.clients[client].core.state(id) {
+                LockState::Asked => Seen::Asking,
+                LockState::Fencing => Seen::Fencing,
+                LockState::Pausing => Seen::Pausing,
+                _ => continue,
+            };
+            let before = std::mem::replace(&mut self.jobs[at].seen, seen);
+            match (before, seen) {
+                (Seen::Asking, Seen::Fencing) => {
+                    self.coverage.edge(Edge::AskingFencing);
+                    self.reached(client, Phase::Partly);
+                }
+                (Seen::Asking, Seen::Pausing) => self.coverage.edge(Edge::AskingPausing),
+                (Seen::Fencing, Seen::Pausing) => self.coverage.edge(Edge::FencingPausing),
+                (Seen::Pausing, Seen::Asking) => self.coverage.edge(Edge::PausingAsking),
+                _ => {}
             }
-            self.jobs[at].is_waiting = pauses;
-            if pauses {
-                self.coverage.edge(Edge::AskingPausing);
+            if seen == Seen::Pausing && before != seen {
                 self.reached(client, Phase::Waiting);
-            } else {
-                self.coverage.edge(Edge::PausingAsking);
             }
         }
     }
@@ -283,6 +301,7 @@ impl World {
     // What callers are told.
 
     pub(crate) fn told(&mut self, client: usize, event: Told) {
+        self.story(|| format!("c{client} is told {event:?}"));
         if self.is_sampled {
             let text = format!("{event:?}");
             self.shows_no_secret("an event", &text);
@@ -324,12 +343,14 @@ impl World {
         }
         self.came_back(at, call, "acquire");
         self.tally.grants += 1;
-        self.coverage.edge(Edge::AskingHeld);
+        let was_fencing = self.jobs[at].seen == Seen::Fencing;
+        self.coverage.edge(if was_fencing { Edge::FencingHeld } else { Edge::AskingHeld });
         let Some(attempt) = self.attempt_granted(at) else { return };
         let running = &mut self.jobs[at];
         running.granted = Some(self.now);
         running.attempt = attempt;
         running.is_held = true;
+        self.has_token(at, &job);
         self.token_grows(at, &job);
         self.is_alone(at);
         self.note_validity(at);
@@ -366,31 +387,39 @@ impl World {
     fn attempt_granted(&mut self, at: usize) -> Option<usize> {
         let client = usize::from(self.plan.jobs[at].client);
         let votes = self.jobs[at].id.map(|id| self.clients[client].core.votes(id))?;
-        let mut last = None;
-        let own =
-            self.attempts.iter().enumerate().rev().filter(|(_, it)| usize::from(it.job) == at);
-        for (number, attempt) in own {
-            let unsaid = votes.grants().iter().find(|node| attempt.granted[node.index()].is_none());
-            if unsaid.is_none() {
-                let mut read: [Time; MAX_NODES] = [Time::MAX; MAX_NODES];
-                for node in votes.grants().iter() {
-                    read[node.index()] = attempt.granted[node.index()].unwrap_or(Time::MAX);
-                }
-                read.sort_unstable();
-                last = Some((number, read[votes.quorum() - 1]));
-                break;
-            }
-        }
-        let Some((number, decided)) = last else {
-            let node = votes.grants().iter().next().map_or(0, redbolt::proto::NodeId::index);
+        let own = self.attempts.iter().enumerate().filter(|(_, it)| usize::from(it.job) == at);
+        let last = own.max_by_key(|(_, attempt)| attempt.serial);
+        let said = |node: redbolt::proto::NodeId| last.and_then(|it| it.1.granted[node.index()]);
+        let unsaid = votes.grants().iter().find(|&node| said(node).is_none());
+        let (Some((number, _)), None) = (last, unsaid) else {
+            let node = unsaid.map_or(0, redbolt::proto::NodeId::index);
             self.violated(Violation::Miscredited { job: at, what: "a grant", node });
             return None;
         };
-        if decided < self.now {
+        let mut read = [Time::MAX; MAX_NODES];
+        for node in votes.grants().iter() {
+            read[node.index()] = said(node).unwrap_or(Time::MAX);
+        }
+        read.sort_unstable();
+        let decided = read[votes.quorum() - 1];
+        // One that is written back is decided by that.
+        if decided < self.now && self.jobs[at].seen != Seen::Fencing {
             let by_us = (self.now - decided) / 1_000;
             self.violated(Violation::Stalled { job: at, by_us });
         }
         Some(number)
+    }
+
+    /// I4: a quorum has said that its counter is the token.
+    fn has_token(&mut self, at: usize, job: &Job) {
+        let core = &self.clients[usize::from(job.client)].core;
+        let token = self.jobs[at].id.and_then(|id| core.fencing_token(id)).map(|token| token.get());
+        self.jobs[at].token = token;
+        let counters = self.attempts[self.jobs[at].attempt].counters;
+        let said = counters.iter().filter(|&&counter| Some(counter) == token).count();
+        if token.is_some() != job.fenced || (job.fenced && said < self.plan.quorum()) {
+            self.violated(Violation::Miscredited { job: at, what: "a fencing token", node: 0 });
+        }
     }
 
     /// I2: larger than every token of a holder that was told before this one's first node granted.
@@ -535,17 +564,17 @@ impl World {
         }
         self.came_back(at, call, "acquire");
         self.tally.refusals += 1;
-        self.coverage.edge(match (why, self.jobs[at].is_waiting) {
-            (Why::Cancelled, true) => Edge::PausingCancelled,
-            (Why::Cancelled, false) => Edge::AskingCancelled,
-            (Why::OutOfTime, _) => Edge::PausingOutOfTime,
+        self.coverage.edge(match (why, self.jobs[at].seen) {
+            (Why::Cancelled, Seen::Pausing) => Edge::PausingCancelled,
+            (Why::Cancelled, _) => Edge::AskingCancelled,
+            (Why::OutOfTime, Seen::Pausing) => Edge::PausingOutOfTime,
+            (_, Seen::Fencing) => Edge::FencingRefused,
             _ => Edge::AskingRefused,
         });
         self.end(at);
         // A node that was misconfigured is looked at again only after its backoff.
-        if self.plan.jobs[at].kind == Kind::Probe && why == Why::NoQuorum && self.is_healing() {
+        if self.plan.jobs[at].kind == Kind::Probe && self.probe_again(at) {
             self.jobs[at] = Running::default();
-            self.queue.push(self.now + 100 * MS, Event::Act(at as u16, Step::Start));
         }
     }
 

@@ -29,6 +29,9 @@ struct Arguments {
     /// What to leave out of the replayed schedule, such as c1,j2,f0,n3,calm
     #[arg(long, default_value = "")]
     drop: Cut,
+    /// Print everything that happens in the replayed schedule
+    #[arg(long)]
+    story: bool,
     /// How many threads
     #[arg(long)]
     jobs: Option<usize>,
@@ -75,7 +78,8 @@ pub fn main() -> ExitCode {
     let is_well = if arguments.mutants {
         mutants::Gate::run(extent(&arguments))
     } else if let Some(seed) = arguments.replay {
-        replay(arguments.class.unwrap_or(Class::Safe), seed, &arguments.drop)
+        let class = arguments.class.unwrap_or(Class::Safe);
+        replay(class, seed, &arguments.drop, arguments.story)
     } else if let Some(seeds) = arguments.determinism {
         determinism(arguments.seed, seeds)
     } else if let Some(name) = &arguments.mutant {
@@ -112,10 +116,14 @@ fn hunt_one(name: &str, arguments: &Arguments) -> bool {
 }
 
 /// One schedule, with what it is made of.
-fn replay(class: Class, seed: u64, cut: &Cut) -> bool {
+fn replay(class: Class, seed: u64, cut: &Cut, story: bool) -> bool {
     let plan = Plan::draw(class, seed).without(cut);
     println!("{plan}\n");
-    let outcome = Lab::new().run_plan(&plan);
+    let mut lab = Lab::new();
+    if story {
+        lab.tell();
+    }
+    let outcome = lab.run_plan(&plan);
     println!(
         "{} events in {:.3} s of virtual time, {} grants, {} refusals, {} losses, hash {:016x}",
         outcome.events,

@@ -64,6 +64,10 @@ impl Phases {
 #[repr(u8)]
 pub(crate) enum Edge {
     AskingHeld,
+    AskingFencing,
+    FencingHeld,
+    FencingPausing,
+    FencingRefused,
     AskingPausing,
     PausingAsking,
     AskingRefused,
@@ -85,6 +89,10 @@ pub(crate) enum Edge {
 impl Edge {
     const ALL: [(Self, &'static str); EDGES] = [
         (Self::AskingHeld, "asking > held"),
+        (Self::AskingFencing, "asking > fencing"),
+        (Self::FencingHeld, "fencing > held"),
+        (Self::FencingPausing, "fencing > pausing"),
+        (Self::FencingRefused, "fencing > refused"),
         (Self::AskingPausing, "asking > pausing"),
         (Self::PausingAsking, "pausing > asking"),
         (Self::AskingRefused, "asking > refused"),
@@ -104,7 +112,7 @@ impl Edge {
     ];
 }
 
-const EDGES: usize = 17;
+const EDGES: usize = 21;
 const FAULTS: usize = 18;
 
 /// Counts of everything that was met.

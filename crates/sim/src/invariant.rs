@@ -146,6 +146,11 @@ pub enum Violation {
         /// What it said.
         message: String,
     },
+    /// A timer is due again and again although no time passes.
+    Spins {
+        /// The client.
+        client: usize,
+    },
     /// More happens than can be meant.
     Endless,
 }
@@ -174,6 +179,7 @@ impl Violation {
             Self::KilledStranger { .. } => "killed-stranger",
             Self::Malformed { .. } => "malformed",
             Self::Panicked { .. } => "panicked",
+            Self::Spins { .. } => "spins",
             Self::Endless => "endless",
         }
     }
@@ -245,6 +251,9 @@ impl fmt::Display for Violation {
             }
             Self::Malformed { client } => write!(f, "client {client} wrote what is no request"),
             Self::Panicked { message } => f.write_str(message),
+            Self::Spins { client } => {
+                write!(f, "a timer of client {client} is due again and again at one instant")
+            }
             Self::Endless => f.write_str("it never comes to rest"),
         }
     }

@@ -92,6 +92,11 @@ impl Lab {
         self.play()
     }
 
+    /// Prints the story of the schedules to come.
+    pub fn tell(&mut self) {
+        self.world.is_told = true;
+    }
+
     /// What the schedules so far have met.
     #[must_use]
     pub fn coverage(&self) -> &Coverage {

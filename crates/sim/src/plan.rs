@@ -6,7 +6,6 @@ use std::str::FromStr;
 
 use crate::fault::{Fault, guided, swarm};
 use crate::random::Random;
-use crate::world::client::GUARDED;
 use crate::world::queue::Time;
 
 /// What a schedule may be hit by, and what must come of it.
@@ -80,10 +79,24 @@ pub struct Plan {
 pub(crate) struct Setup {
     pub(crate) max_ttl_ms: u64,
     pub(crate) guard: bool,
+    pub(crate) start: Start,
+    /// Nodes sync every write, so that their guards hold for any run.
+    pub(crate) durable: bool,
     /// The nodes want a password, and the locks are in another database.
     pub(crate) proven: bool,
     /// Tokens carry a label.
     pub(crate) labelled: bool,
+}
+
+/// What the nodes' guards are when it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// The nodes have been set up long ago.
+    Ready,
+    /// The nodes are new, and the clients know it.
+    New,
+    /// The nodes are new, and the first client to come enrols them.
+    Bare,
 }
 
 /// How the network is when nothing is wrong with it.
@@ -149,6 +162,19 @@ pub(crate) const KEYS: [&[u8]; 3] = [b"job", b"other", b"third"];
 pub(crate) const US: Time = 1_000;
 pub(crate) const MS: Time = 1_000_000;
 
+impl Setup {
+    pub(crate) fn unguarded(max_ttl_ms: u64) -> Self {
+        Self {
+            max_ttl_ms,
+            guard: false,
+            start: Start::Ready,
+            durable: false,
+            proven: false,
+            labelled: false,
+        }
+    }
+}
+
 impl Plan {
     /// The schedule of a seed.
     #[must_use]
@@ -164,7 +190,7 @@ impl Plan {
             seed: 0,
             nodes: 3,
             keys: 1,
-            setup: Setup { max_ttl_ms: 30_000, guard: false, proven: false, labelled: false },
+            setup: Setup::unguarded(30_000),
             net: Net {
                 delay: MS,
                 jitter: 0,
@@ -223,10 +249,7 @@ impl Plan {
             _ => draw.between(10_000, 28_000),
         };
         let long = ttl_ms >= 10_000;
-        self.setup.max_ttl_ms = draw.pick(if long { &[30_000] } else { &[2_000, 2_000, 12_000] });
-        self.setup.proven = draw.chance(100);
-        self.setup.labelled = draw.chance(250);
-        self.setup.guard = GUARDED && self.class != Class::MemoryLossUnguarded && draw.chance(900);
+        self.draw_setup(draw, ttl_ms);
         let ttl = ttl_ms * MS;
         // Of a long TTL no schedule waits for the end.
         let span = if long { draw.between(100, 600) * MS } else { ttl };
@@ -245,9 +268,46 @@ impl Plan {
             kind: Kind::Probe,
             patience: 0,
             work: MS,
-            fenced: false,
+            fenced: self.can_fence() && draw.chance(500),
         });
         start + 2 * span
+    }
+
+    /// What clients agree on. The longest TTL is little more than those that are used, because a
+    /// quarantine lasts that long; locks can be fenced only where it is long.
+    fn draw_setup(&mut self, draw: &mut Random, ttl_ms: u64) {
+        let guard = self.class != Class::MemoryLossUnguarded && draw.chance(900);
+        let fenced = guard && draw.chance(if self.class == Class::Safe { 300 } else { 700 });
+        let needed = match ttl_ms {
+            0..=400 => 500,
+            401..=1_600 => 1_700,
+            _ => 30_000,
+        };
+        self.setup = Setup {
+            max_ttl_ms: if fenced { needed.max(12_000) } else { needed },
+            guard,
+            start: Start::Ready,
+            durable: false,
+            proven: draw.chance(100),
+            labelled: draw.chance(250),
+        };
+        if guard && self.class == Class::Safe {
+            match draw.below(32) {
+                0 | 1 => self.setup.start = Start::New,
+                2 => self.setup.start = Start::Bare,
+                3 | 4 => self.setup.durable = true,
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether nodes may forget what they were told, and the guard makes up for it.
+    pub(crate) fn may_forget(&self) -> bool {
+        self.setup.guard && self.setup.start != Start::New && !self.setup.durable
+    }
+
+    fn can_fence(&self) -> bool {
+        self.setup.guard && self.setup.max_ttl_ms >= 11_000
     }
 
     fn draw_job(&self, draw: &mut Random, at: usize, ttl_ms: u64, span: Time, start: Time) -> Job {
@@ -273,7 +333,7 @@ impl Plan {
             kind,
             patience,
             work: work.max(MS),
-            fenced: false,
+            fenced: self.can_fence() && draw.chance(800),
         }
     }
 
@@ -390,7 +450,7 @@ fn clocks(draw: &mut Random, clocks: &mut [(i64, i64); MAX_NODES]) -> i64 {
     let rate = if draw.chance(300) { draw.between(0, 9_900) as i64 } else { 0 };
     for clock in clocks.iter_mut() {
         let ppm = if rate == 0 { 0 } else { draw.between(0, 2 * rate as u64) as i64 - rate };
-        *clock = (draw.between(0, 4_000_000) as i64 - 2_000_000, ppm);
+        *clock = (draw.between(0, 1_000_000) as i64 - 500_000, ppm);
     }
     9_900 - rate
 }
@@ -398,7 +458,9 @@ fn clocks(draw: &mut Random, clocks: &mut [(i64, i64); MAX_NODES]) -> i64 {
 fn client(draw: &mut Random, budget: i64) -> ClientPlan {
     let ppm = if draw.chance(200) { draw.below(2 * budget as u64 + 1) as i64 - budget } else { 0 };
     let late = if draw.chance(100) { draw.between(1, 30) * MS } else { 0 };
-    ClientPlan { ppm, wall_ahead: draw.below(200_000) as i64 - 100_000, late }
+    // Some are so far apart that one proposes fencing tokens which another has passed.
+    let apart = draw.pick(&[100_000, 3_000_000]);
+    ClientPlan { ppm, wall_ahead: draw.below(2 * apart) as i64 - apart as i64, late }
 }
 
 const SIZES: [usize; 16] = [3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 5, 5, 5, 5, 1, 1];

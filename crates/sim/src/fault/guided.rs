@@ -15,9 +15,9 @@ pub(crate) fn draw(plan: &mut Plan, draw: &mut Random, span: Time) {
     let aimed = match draw.below(12) {
         0 => ghost_at_commit(plan, draw, ttl),
         1 => pause_before_use(plan, draw, ttl),
-        2 if plan.setup.guard => wipe_intersection(plan, draw),
-        3 if plan.setup.guard => flush_behind_set(plan, draw),
-        4 => hole_while_asking(plan, draw, ttl),
+        2 | 3 if plan.may_forget() => wipe_intersection(plan, draw),
+        4 if plan.may_forget() => flush_behind_set(plan, draw),
+        5 => hole_while_asking(plan, draw, ttl),
         _ => return,
     };
     plan.faults.extend(aimed);
@@ -142,7 +142,7 @@ pub(crate) fn draw_memory_loss(plan: &mut Plan, draw: &mut Random) {
 
 /// A schedule in which the first lock can be taken away: not too short, and wanted by others.
 fn settle(plan: &mut Plan, draw: &mut Random) {
-    plan.setup.max_ttl_ms = 2_000;
+    plan.setup.max_ttl_ms = if plan.setup.max_ttl_ms < 12_000 { 1_700 } else { 12_000 };
     for (at, job) in plan.jobs.iter_mut().filter(|job| job.kind != Kind::Probe).enumerate() {
         job.ttl_ms = (draw.between(400, 1_500) & !15) + at as u64;
         job.at = job.at.min(1_000 * MS);

@@ -4,7 +4,7 @@
 use super::errors::PREFIXES;
 use super::{Fault, Loss, What, When};
 use crate::coverage::Phase;
-use crate::plan::{MS, Plan};
+use crate::plan::{Kind, MS, Plan};
 use crate::random::Random;
 use crate::world::queue::Time;
 
@@ -32,11 +32,18 @@ fn fault(plan: &Plan, draw: &mut Random, what: What, span: Time) -> Fault {
         1 => draw.below(100 * MS),
         _ => draw.below(span),
     };
+    let clients = plan.clients.len() as u64;
+    // Whoever comes when all is well again has been told the right limits.
+    let probe = plan.jobs.iter().find(|job| job.kind == Kind::Probe).map_or(0, |job| job.client);
+    let client = match what {
+        What::OtherLimits => (u64::from(probe) + 1) % clients,
+        _ => draw.below(clients),
+    };
     Fault {
         at,
         when,
         what,
-        client: draw.below(plan.clients.len() as u64) as u8,
+        client: client as u8,
         node: draw.below(plan.nodes as u64) as u8,
         span: lasts,
         amount: amount(draw, what),
@@ -45,7 +52,8 @@ fn fault(plan: &Plan, draw: &mut Random, what: What, span: Time) -> Fault {
 
 fn amount(draw: &mut Random, what: What) -> u64 {
     match what {
-        What::StepNode { .. } => draw.below(500_000),
+        // Fencing survives a loss of memory while the nodes' clocks agree within 2 s.
+        What::StepNode { .. } => draw.below(200_000),
         What::StepWall { .. } => draw.pick(&[1_000, 300_000, 5_000_000, 3_600_000_000]),
         What::Skew { .. } => draw.pick(&[2_000_000, 20_000_000, 3_600_000_000]),
         _ => draw.next() >> 32,
@@ -63,7 +71,7 @@ fn kind(plan: &Plan, draw: &mut Random) -> What {
         7 => What::PauseNode,
         8 => What::Crash { loss, loading: false },
         9 => What::Crash { loss, loading: true },
-        10 if plan.setup.guard && draw.chance(500) => {
+        10 if plan.may_forget() && draw.chance(500) => {
             draw.pick(&[What::FlushAll, What::FlushBehindSet])
         }
         10 => What::FlushScripts,
@@ -75,13 +83,13 @@ fn kind(plan: &Plan, draw: &mut Random) -> What {
         15 => draw.pick(&CONNECTION),
         16 => What::Cancel,
         17 => What::Skew { back },
-        _ if plan.setup.guard && draw.chance(500) => What::OtherLimits,
+        _ if plan.setup.guard && plan.clients.len() > 1 && draw.chance(500) => What::OtherLimits,
         _ => What::Twin,
     }
 }
 
 pub(crate) fn loss(plan: &Plan, draw: &mut Random) -> Loss {
-    if plan.setup.guard { draw.pick(&[Loss::Kept, Loss::Lost, Loss::Stale]) } else { Loss::Kept }
+    if plan.may_forget() { draw.pick(&[Loss::Kept, Loss::Lost, Loss::Stale]) } else { Loss::Kept }
 }
 
 const CONNECTION: [What; 5] =

@@ -15,6 +15,7 @@ impl World {
         if self.is_healed || client >= self.clients.len() {
             return;
         }
+        self.story(|| format!("f{at} {:?} c{client} node {node}", fault.what));
         self.note(0x50 + fault.what.number() as u64);
         self.count(&fault, client);
         let until = self.now + fault.span;
@@ -184,8 +185,10 @@ impl World {
     /// The server comes back. Whoever sent it something meanwhile is told that the connection is gone.
     pub(super) fn restart(&mut self, node: usize, loss: Loss) {
         self.keys_may_be_gone |= loss != Loss::Kept;
+        self.is_quarantined |= self.plan.setup.guard;
         self.nodes[node].restart(node, loss, self.now);
         self.note(0x60 + node as u64);
+        self.story(|| format!("node {node} is up again, its memory {loss:?}"));
         for at in 0..self.wires_used {
             let wire = &self.wires[at];
             if wire.node == node && wire.lost && wire.unacknowledged && wire.client_alive {
@@ -225,7 +228,7 @@ impl World {
         let mut jobs = self.plan.jobs.iter().zip(&self.jobs);
         let held = jobs.find_map(|(plan, job)| {
             let id = job.id.filter(|_| usize::from(plan.client) == client)?;
-            (core.state(id) == LockState::Held).then_some(id)
+            matches!(core.state(id), LockState::Held | LockState::Extending).then_some(id)
         });
         held.map_or_else(Vec::new, |id| {
             core.votes(id).grants().iter().map(redbolt::proto::NodeId::index).collect()
@@ -290,6 +293,7 @@ impl World {
             return self.queue.push(latest, Event::Heal);
         }
         self.is_healed = true;
+        self.story(|| "all is well again".to_owned());
         for node in 0..self.plan.nodes {
             self.heal_node(node);
         }

@@ -2,38 +2,63 @@
 
 use super::World;
 use super::queue::{Event, Time};
+use crate::fault::What;
 use crate::history::Operation;
 use crate::invariant::Violation;
-use crate::plan::{KEYS, Kind, MS};
+use crate::plan::{KEYS, Kind, MS, Start};
 
 impl World {
     /// Somebody wants the locks after everybody let go.
     pub(super) fn come_afterwards(&mut self) {
-        let bound = self.bound();
-        self.well_at = self.now + GRACE;
+        self.healed_at = self.now;
         for job in 0..self.plan.jobs.len() {
             if self.plan.jobs[job].kind == Kind::Probe {
-                self.plan.jobs[job].patience = bound;
-                self.queue.push(self.now + MS, Event::Probe(job as u16));
+                self.probe(job, MS);
             }
         }
         self.queue.push(self.now + GRACE, Event::Leftovers);
-        self.queue.push(self.now + bound + GRACE, Event::Final);
+        self.queue.push(self.now + self.bound() + 2 * GRACE, Event::Final);
     }
 
-    /// I9: how long it can take at the most until the lock is free, with all nodes well: what a ghost
-    /// leaves lives for a TTL, and a node that forgot something is quarantined for the longest of them.
+    /// Asks so long after everything was healed. A node that has forgotten something is quarantined
+    /// from the first ask on, so while that may be nobody waits.
+    fn probe(&mut self, job: usize, after: Time) {
+        let is_last = !self.is_quarantined || after >= self.bound();
+        self.plan.jobs[job].patience = match is_last {
+            true => self.bound().saturating_sub(after) + GRACE,
+            false => 0,
+        };
+        self.queue.push(self.healed_at + after, Event::Probe(job as u16));
+    }
+
+    /// The one who came afterwards was refused. Whether there is another chance.
+    pub(crate) fn probe_again(&mut self, job: usize) -> bool {
+        let passed = self.now - self.healed_at;
+        let next = if !self.is_quarantined {
+            passed + 100 * MS
+        } else if passed < GRACE {
+            GRACE
+        } else {
+            self.bound()
+        };
+        if next <= passed || next > self.bound() {
+            return false;
+        }
+        self.probe(job, next);
+        true
+    }
+
+    /// I9: how long it can take until the lock is free, with all nodes well: until they have been found
+    /// again, and then what a ghost has left lives for a TTL, and a node that forgot something is
+    /// quarantined for the longest of them.
     fn bound(&self) -> Time {
-        let longest = self.plan.setup.max_ttl_ms * MS;
+        // Who is quarantined is not looked at before the end: what is forgotten meanwhile is found then.
+        let times = if self.is_quarantined { 2 } else { 1 };
+        let longest = times * self.plan.setup.max_ttl_ms * MS;
         let stepped = self.nodes.iter().map(|node| node.stepped_back).max().unwrap_or(0) * 1_000;
         let ghosts = self.wires[..self.wires_used].iter().filter(|wire| wire.server_alive);
         let ghosts = ghosts.map(|wire| wire.up.last_at()).max().unwrap_or(0);
-        GRACE + longest + longest / 50 + stepped + ghosts.saturating_sub(self.now)
-    }
-
-    /// Nodes may still be looked for.
-    pub(crate) fn is_healing(&self) -> bool {
-        self.now < self.well_at
+        GRACE + longest + longest / 50 + stepped + ghosts.saturating_sub(self.healed_at)
     }
 
     /// I5: everybody has let go a while ago. What a ghost has set may live for its TTL.
@@ -47,7 +72,9 @@ impl World {
                 let is_over = self.jobs[job].is_over() && self.plan.jobs[job].kind != Kind::Probe;
                 // An undo may have gone where the address led to meanwhile.
                 let client = usize::from(self.plan.jobs[job].client);
-                let may_stay = attempt.haunts[node] || self.clients[client].strayed.contains(&true);
+                let may_stay = self.nodes[node].is_stale
+                    || attempt.haunts[node]
+                    || self.clients[client].strayed.contains(&true);
                 if is_over && !may_stay {
                     self.violated(Violation::KeySurvives { key, node, job });
                 }
@@ -59,7 +86,7 @@ impl World {
     pub(super) fn look_back(&mut self) {
         for job in 0..self.jobs.len() {
             let is_probe = self.plan.jobs[job].kind == Kind::Probe;
-            if is_probe && !self.jobs[job].was_granted() {
+            if is_probe && !self.jobs[job].was_granted() && !self.may_be_misled() {
                 let end = if self.jobs[job].is_over() { "was refused" } else { "never ended" };
                 self.violated(Violation::NotLive { job, end });
             } else if let Some(call) = self.jobs[job].open_call() {
@@ -74,6 +101,14 @@ impl World {
             self.tally.stale_writes += register.stale;
             self.tally.writes_refused += register.refused;
         }
+    }
+
+    /// Whoever was told other limits may have been the first to come to a node that had forgotten its
+    /// guard. That takes an operator.
+    fn may_be_misled(&self) -> bool {
+        let is_open = self.is_quarantined || self.plan.setup.start != Start::Ready;
+        is_open
+            && self.plan.faults.iter().any(|it| matches!(it.what, What::OtherLimits | What::Twin))
     }
 
     /// I7: once the longest TTL is over, a core remembers nothing.

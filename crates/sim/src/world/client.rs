@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use redbolt::proto::{Config, Core, Credentials, Nanos, NodeSettings, Now, Secret, Settings};
+use redbolt::proto::{
+    Config, Core, Credentials, Guard, Nanos, NodeSettings, Now, Secret, Settings, Setup as Orders,
+    Trust,
+};
 
 use super::node::{DATABASE, EPOCH_US, PASSWORD};
 use super::queue::Time;
-use crate::plan::{ClientPlan, MAX_NODES, Setup};
+use crate::plan::{ClientPlan, MAX_NODES, Setup, Start};
 use crate::random::Random;
 
 pub(crate) struct Client {
@@ -33,6 +36,8 @@ pub(crate) struct Client {
     pub(crate) short_until: Time,
     /// Opening fails before this.
     pub(crate) opens_fail_until: Time,
+    /// When its timer was handled last, and how many times at that instant.
+    fires: (Time, u32),
     /// Its wall clock was set back.
     was_set_back: bool,
     /// Addresses that led to another server for a while.
@@ -40,11 +45,19 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(config: &Arc<Config>, plan: ClientPlan, mut entropy: Random) -> Self {
+    /// Its entropy counts, in its lower half, so that tokens tell in which order they were drawn.
+    pub(crate) fn new(
+        config: &Arc<Config>,
+        name: usize,
+        plan: ClientPlan,
+        mut entropy: Random,
+    ) -> Self {
+        let mut drawn = 0;
         let core = Core::new(Arc::clone(config), move |bytes: &mut [u8]| {
             for chunk in bytes.chunks_mut(8) {
-                let word = entropy.next().to_le_bytes();
-                chunk.copy_from_slice(&word[..chunk.len()]);
+                drawn += 1;
+                let word = entropy.next() << 32 | drawn << NAME_BITS | name as u64;
+                chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
             }
         });
         Self {
@@ -61,6 +74,7 @@ impl Client {
             choked_until: 0,
             short_until: 0,
             opens_fail_until: 0,
+            fires: (0, 0),
             was_set_back: false,
             strayed: [false; MAX_NODES],
         }
@@ -88,6 +102,13 @@ impl Client {
         u64::try_from(true_time).unwrap_or(u64::MAX) + 2_000
     }
 
+    /// Counts how many times its timer is handled at one instant.
+    pub(crate) fn fired(&mut self, now: Time) -> u32 {
+        let (at, times) = self.fires;
+        self.fires = (now, if at == now { times + 1 } else { 1 });
+        self.fires.1
+    }
+
     pub(crate) fn late(&self) -> Time {
         self.plan.late
     }
@@ -113,6 +134,15 @@ impl Client {
     }
 }
 
+/// When a token was drawn, compared with others of its client, by its first half in hexadecimal.
+pub(crate) fn serial(tag: u128) -> u64 {
+    let digits = tag.to_le_bytes();
+    let word = std::str::from_utf8(&digits).ok().and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    word.map_or(0, |word| u64::from(word.swap_bytes() as u32) >> NAME_BITS)
+}
+
+const NAME_BITS: u32 = 4;
+
 /// Origin of the boot clock.
 const BOOT: Time = 1_000_000_000_000;
 
@@ -122,14 +152,14 @@ pub(crate) fn config(nodes: usize, setup: &Setup) -> Config {
         .proven
         .then(|| Credentials { user: None, password: Secret::new(PASSWORD.as_bytes().to_vec()) });
     let database = if setup.proven { DATABASE } else { 0 };
+    let trust = if setup.durable { Trust::Durable } else { Trust::Strict };
     let settings = Settings {
-        nodes: vec![NodeSettings { credentials, database }; nodes],
+        nodes: vec![NodeSettings { credentials, database, trust }; nodes],
+        guard: if setup.guard { Guard::On } else { Guard::Off },
+        setup: if setup.start == Start::New { Orders::IfNew } else { Orders::Enrol },
         max_ttl: std::time::Duration::from_millis(setup.max_ttl_ms),
         label: if setup.labelled { b"host:17".to_vec() } else { Vec::new() },
         ..Settings::default()
     };
     Config::new(settings).expect("plans draw what is possible")
 }
-
-/// Whether the core looks at guards.
-pub(crate) const GUARDED: bool = false;

@@ -16,7 +16,7 @@ pub(crate) mod wire;
 
 use std::sync::Arc;
 
-use redbolt::proto::{Cause, Config, Core, LinkId, LinkOp, LockState, NodeState, Now, Verdict};
+use redbolt::proto::{Cause, Config, Core, LinkId, LinkOp, LockState, NodeState, Now};
 
 use self::client::Client;
 use self::node::Node;
@@ -24,10 +24,10 @@ use self::queue::{Event, Queue, Time};
 use self::wire::{Says, Wire};
 use crate::actor::Running;
 use crate::coverage::{Coverage, Phase, Phases};
-use crate::fault::When;
+use crate::fault::{Fault, Loss, What, When};
 use crate::history::History;
 use crate::invariant::Violation;
-use crate::plan::{KEYS, MAX_NODES, MS, Plan, Setup};
+use crate::plan::{KEYS, MAX_NODES, MS, Plan, Setup, Start};
 use crate::random::Random;
 use crate::register::Register;
 
@@ -49,10 +49,13 @@ pub(crate) struct World {
     /// Faults that wait for a phase.
     armed: Vec<u16>,
     pub(crate) is_healed: bool,
-    /// All nodes must have been found again by then.
-    well_at: Time,
+    /// A node may not vote for a while.
+    is_quarantined: bool,
+    healed_at: Time,
     /// A node has forgotten something, or its clock stepped forward: keys may be gone.
     pub(crate) keys_may_be_gone: bool,
+    /// The story of the schedule is printed.
+    pub(crate) is_told: bool,
     /// Whether this schedule is one of those that are looked at more closely.
     pub(crate) is_sampled: bool,
     pub(crate) coverage: Coverage,
@@ -71,6 +74,8 @@ pub(crate) struct World {
 pub(crate) struct Attempt {
     pub(crate) tag: u128,
     pub(crate) job: u16,
+    /// Later attempts of a client have larger ones.
+    pub(crate) serial: u64,
     /// When the first node gave it the lock; later than everything before.
     pub(crate) begun: Time,
     /// By the client's names of nodes: when the client read the grant.
@@ -115,8 +120,10 @@ impl World {
             tokens: Default::default(),
             armed: Vec::new(),
             is_healed: false,
-            well_at: 0,
+            is_quarantined: false,
+            healed_at: 0,
             keys_may_be_gone: false,
+            is_told: false,
             is_sampled: false,
             coverage: Coverage::default(),
             tally: Tally::default(),
@@ -167,18 +174,30 @@ impl World {
         self.tokens.iter_mut().for_each(Vec::clear);
         self.armed.clear();
         (self.is_healed, self.keys_may_be_gone) = (false, false);
+        self.is_quarantined = self.plan.setup.start == Start::Bare;
         (self.violation, self.hash, self.events) = (None, 0, 0);
         self.tally = Tally::default();
         self.random = Random::of(self.plan.seed, 1);
         self.is_sampled = self.plan.seed % 16 == 3;
         for name in 0..self.plan.nodes {
-            self.nodes[name].reset(name, &self.plan.setup, self.plan.node_clocks[name]);
+            let Plan { nodes, setup, node_clocks, .. } = &self.plan;
+            self.nodes[name].reset(name, *nodes, setup, node_clocks[name]);
         }
-        let config = self.config();
+        let config = self.config(self.plan.setup);
         self.clients.clear();
-        for (at, client) in self.plan.clients.iter().enumerate() {
+        let setup = self.plan.setup;
+        for at in 0..self.plan.clients.len() {
+            let client = self.plan.clients[at];
             let entropy = Random::of(self.plan.seed, 1_000 + at as u64);
-            self.clients.push(Client::new(&config, *client, entropy));
+            let other_limits =
+                |fault: &Fault| fault.what == What::OtherLimits && usize::from(fault.client) == at;
+            if self.plan.faults.iter().any(other_limits) {
+                let other = Setup { max_ttl_ms: self.plan.setup.max_ttl_ms + 200, ..setup };
+                let config = self.config(other);
+                self.clients.push(Client::new(&config, at, client, entropy));
+            } else {
+                self.clients.push(Client::new(&config, at, client, entropy));
+            }
         }
         self.jobs.clear();
         for at in 0..self.plan.jobs.len() {
@@ -199,6 +218,13 @@ impl World {
 
     fn arm_fault(&mut self, at: usize) {
         let fault = self.plan.faults[at];
+        if let What::Crash { loss: Loss::Stale, .. } | What::CrashGrants { loss: Loss::Stale } =
+            fault.what
+        {
+            for node in 0..self.plan.nodes {
+                self.queue.push(fault.at / 2, Event::Snapshot(node as u8));
+            }
+        }
         match fault.when {
             When::Time => self.queue.push(fault.at, Event::Fault(at as u16)),
             When::Reached(..) => self.armed.push(at as u16),
@@ -206,8 +232,8 @@ impl World {
     }
 
     /// Made once for each setup.
-    fn config(&mut self) -> Arc<Config> {
-        let (nodes, setup) = (self.plan.nodes, self.plan.setup);
+    fn config(&mut self, setup: Setup) -> Arc<Config> {
+        let nodes = self.plan.nodes;
         let known = self.configs.iter().find(|known| known.0 == nodes && known.1 == setup);
         if let Some((.., config)) = known {
             return Arc::clone(config);
@@ -233,6 +259,7 @@ impl World {
             Event::Heal => self.heal(),
             Event::Probe(job) => self.act(job.into(), crate::actor::Step::Start),
             Event::Wipe(node, loss) => self.wipe(node.into(), loss),
+            Event::Snapshot(node) => self.nodes[usize::from(node)].take_snapshot(),
             Event::Leftovers => self.leftovers(),
             Event::Final => {
                 self.look_back();
@@ -247,6 +274,13 @@ impl World {
     pub(crate) fn note(&mut self, what: u64) {
         let mixed = self.hash.rotate_left(5) ^ what ^ self.now;
         self.hash = mixed.wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+
+    /// A line of the story, for a replay.
+    pub(crate) fn story(&self, line: impl FnOnce() -> String) {
+        if self.is_told {
+            println!("{:>12.3} ms  {}", self.now as f64 / 1e6, line());
+        }
     }
 
     /// The first violation ends the schedule, unless the class expects it.
@@ -317,8 +351,12 @@ impl World {
         for (plan, job) in self.plan.jobs.iter().zip(&self.jobs) {
             let Some(id) = job.id.filter(|_| usize::from(plan.client) == client) else { continue };
             match it.core.state(id) {
-                LockState::Asked => phases.insert(asking(&it.core.votes(id))),
-                LockState::Held if job.is_extending() => phases.insert(Phase::Extending),
+                LockState::Asked if it.core.votes(id).grants().is_empty() => {
+                    phases.insert(Phase::Asked);
+                }
+                LockState::Asked | LockState::Fencing => phases.insert(Phase::Partly),
+                LockState::Pausing => phases.insert(Phase::Waiting),
+                LockState::Extending => phases.insert(Phase::Extending),
                 LockState::Held => phases.insert(Phase::Granted),
                 LockState::Releasing => phases.insert(Phase::Releasing),
                 _ => {}
@@ -354,7 +392,7 @@ impl World {
                 break;
             }
         }
-        self.notice_waiting(client);
+        self.notice(client);
         self.arm(client);
     }
 
@@ -387,13 +425,11 @@ impl World {
         }
         let now = self.clocks(client);
         self.core(client).timeout(now);
+        if self.clients[client].fired(self.now) > MAX_FIRES {
+            self.violated(Violation::Spins { client });
+        }
         self.note(0x71 + client as u64);
         self.settle(client);
-        // One that is due at once, and stays so, would stand still.
-        let it = &self.clients[client];
-        if it.core.poll_timeout().is_some_and(|due| due < now.boot) {
-            self.violated(Violation::Outcome { job: usize::MAX, what: "a timer in the past" });
-        }
     }
 
     fn link_op(&mut self, client: usize, op: LinkOp) {
@@ -477,6 +513,7 @@ impl World {
             }
         }
         self.note(0x20 + slot as u64);
+        self.story(|| format!("c{client} lost its connection to node {slot}: {cause}"));
         self.hang_up(wire);
         self.clients[client].wires[slot] = None;
         let (now, link) = (self.clocks(client), self.links[slot]);
@@ -653,20 +690,9 @@ impl World {
     }
 }
 
-/// What a lock that is asked for is in.
-fn asking(votes: &redbolt::proto::Votes) -> Phase {
-    if votes.verdict() != Verdict::Undecided {
-        Phase::Waiting
-    } else if votes.grants().is_empty() {
-        Phase::Asked
-    } else {
-        Phase::Partly
-    }
-}
-
 /// The core names links itself; it is asked how.
 fn links() -> Vec<LinkId> {
-    let setup = Setup { max_ttl_ms: 1_000, guard: false, proven: false, labelled: false };
+    let setup = Setup::unguarded(1_000);
     let mut core = Core::new(Arc::new(client::config(MAX_NODES, &setup)), |bytes| bytes.fill(0));
     core.timeout(Now::default());
     let links = std::iter::from_fn(|| core.poll_link()).map(|op| match op {
@@ -680,5 +706,8 @@ const MANY: u32 = 200_000;
 
 /// I7: the bytes that wait for a socket. A few locks' worth of scripts.
 const MAX_OUTBOX: usize = 128 << 10;
+
+/// A timer that is due again and again at one instant keeps a machine busy.
+const MAX_FIRES: u32 = 20;
 
 const RETRANSMISSION: Time = 200 * MS;

@@ -1,10 +1,11 @@
 //! A server: a model store behind a clock of its own, and what can be wrong with it.
 
-use redbolt_node::{ConnId, Memory, Now, Store};
+use redbolt::proto::guard::BIG_MS;
+use redbolt_node::{ConnId, Memory, Now, Snapshot, Store};
 
 use super::queue::Time;
 use crate::fault::Loss;
-use crate::plan::Setup;
+use crate::plan::{Setup, Start};
 
 pub(crate) struct Node {
     pub(crate) store: Store,
@@ -29,6 +30,9 @@ pub(crate) struct Node {
     /// A backward step at most so far, in microseconds: keys live so much longer.
     pub(crate) stepped_back: u64,
     in_database: bool,
+    snapshot: Option<Snapshot>,
+    /// It came back with keys of an earlier time.
+    pub(crate) is_stale: bool,
     scratch: Vec<u8>,
 }
 
@@ -51,28 +55,57 @@ impl Node {
             flush_behind_set: false,
             stepped_back: 0,
             in_database: false,
+            snapshot: None,
+            is_stale: false,
             scratch: Vec::new(),
         }
     }
 
     /// As new: what a schedule before did to it is forgotten.
-    pub(crate) fn reset(&mut self, name: usize, setup: &Setup, (ahead, ppm): (i64, i64)) {
+    pub(crate) fn reset(
+        &mut self,
+        name: usize,
+        nodes: usize,
+        setup: &Setup,
+        (ahead, ppm): (i64, i64),
+    ) {
         (self.run, self.ahead, self.ppm, self.is_up) = (0, ahead, ppm, true);
         (self.paused_until, self.silent_until, self.refuses_until) = (0, 0, 0);
         (self.loading_until, self.errors, self.stepped_back) = (0, (0, 0), 0);
         self.flush_behind_set = false;
         self.in_database = setup.proven;
         self.store.require_password(if setup.proven { PASSWORD } else { "" });
+        self.snapshot = None;
+        self.is_stale = false;
         self.begin(name, Memory::Lost, 0);
+        if setup.guard && setup.start == Start::Ready {
+            self.guard(name, nodes, setup);
+        }
+    }
+
+    /// As it was set up long ago.
+    fn guard(&mut self, name: usize, nodes: usize, setup: &Setup) {
+        let (run, max_ttl) = (RUNS[name][0], setup.max_ttl_ms);
+        let database = if setup.proven { DATABASE } else { 0 };
+        let value = format!("{run}:{max_ttl}:{nodes}:{database}");
+        let big = BIG_MS.to_string();
+        self.observe(&[b"SET", GUARD, value.as_bytes(), b"PX", big.as_bytes()], 0);
+    }
+
+    /// What a restart with stale memory will bring back.
+    pub(crate) fn take_snapshot(&mut self) {
+        self.snapshot = Some(self.store.snapshot());
     }
 
     /// Another process of the same server.
     pub(crate) fn restart(&mut self, name: usize, loss: Loss, now: Time) {
         self.run += 1;
+        self.is_stale |= loss == Loss::Stale;
         self.is_up = true;
         let memory = match loss {
             Loss::Kept => Memory::Kept,
-            Loss::Lost | Loss::Stale => Memory::Lost,
+            Loss::Lost => Memory::Lost,
+            Loss::Stale => self.snapshot.clone().map_or(Memory::Lost, Memory::Stale),
         };
         self.begin(name, memory, now);
     }
@@ -119,6 +152,9 @@ impl Node {
 pub(crate) fn tag(token: &[u8]) -> Option<u128> {
     token.get(..16)?.try_into().ok().map(u128::from_le_bytes)
 }
+
+/// The key of the guard.
+pub(crate) const GUARD: &[u8] = b"redbolt:guard";
 
 pub(crate) const EPOCH_US: u64 = 1_700_000_000_000_000;
 pub(crate) const PASSWORD: &str = "open-sesame-4711";

@@ -36,6 +36,8 @@ pub(crate) enum Event {
     Probe(u16),
     /// A node that granted crashes, and comes back with such a memory.
     Wipe(u8, u8),
+    /// A node's memory is kept for a restart that brings it back.
+    Snapshot(u8),
     /// Nobody's key may be left.
     Leftovers,
     /// Everything is over.

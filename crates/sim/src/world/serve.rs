@@ -8,7 +8,7 @@ use redbolt::proto::script::{ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, UNDO, 
 use redbolt_node::ConnId;
 use sha1_smol::Sha1;
 
-use super::node::tag;
+use super::node::{GUARD, tag};
 use super::queue::Event;
 use super::wire::{MAX_WORDS, Request, Says, Tag, Wire, request};
 use super::{Attempt, World};
@@ -85,6 +85,7 @@ impl World {
             return self.settle(client);
         }
         self.note(0x30 + node as u64);
+        self.story(|| format!("c{client} is connected to node {node} as {slot}"));
         self.wires[at].conn = Some(self.nodes[node].store.connect());
         self.wires[at].server_alive = true;
         self.turn_away(at);
@@ -190,11 +191,20 @@ impl World {
             let clock = self.nodes[node].clock(self.now);
             self.nodes[node].store.command(conn, words, clock, out);
         }
+        self.story(|| {
+            let reply = String::from_utf8_lossy(&out[start..]);
+            let (first, rest) = reply.split_at(reply.len().min(40));
+            let dots = if rest.is_empty() { "" } else { "..." };
+            format!("node {node} runs c{client} {:?} {attempt:?}: {first:?}{dots}", request.kind)
+        });
         self.note((request.kind_number() << 8) | out.len() as u64);
         let reply = &out[start..];
-        let says = self.meaning(at, attempt, &request, reply);
-        let end = out.len();
-        self.wires[at].tags.push_back(Tag { end, attempt: attempt.unwrap_or(u16::MAX), says });
+        let told = match request.kind {
+            Kind::GuardTtl => self.guard_says(at, reply),
+            _ => attempt.map(|attempt| (attempt, self.meaning(at, attempt, &request, reply))),
+        };
+        let (attempt, says) = told.unwrap_or((u16::MAX, Says::Other));
+        self.wires[at].tags.push_back(Tag { end: out.len(), attempt, says });
         if request.kind == Kind::Kill {
             self.killed(node, client);
         }
@@ -260,6 +270,7 @@ impl World {
         self.attempts.push(Attempt {
             tag,
             job: job as u16,
+            serial: super::client::serial(tag),
             begun: u64::MAX,
             granted: [None; MAX_NODES],
             counters: [0; MAX_NODES],
@@ -317,32 +328,22 @@ impl World {
     }
 
     /// What a reply will tell the client, once it has read it.
-    fn meaning(
-        &mut self,
-        at: usize,
-        attempt: Option<u16>,
-        request: &Understood<'_>,
-        reply: &[u8],
-    ) -> Says {
+    fn meaning(&mut self, at: usize, attempt: u16, request: &Understood<'_>, reply: &[u8]) -> Says {
         let Wire { node, client_alive, .. } = self.wires[at];
         match request.kind {
             Kind::Ask { checked } if reply.starts_with(b"+OK") => {
-                let Some(known) = attempt.and_then(|at| self.attempts.get_mut(usize::from(at)))
-                else {
-                    return Says::Other;
-                };
+                let guarded = self.is_guarded();
+                let known = &mut self.attempts[usize::from(attempt)];
                 known.begun = known.begun.min(self.now);
                 known.haunts[node] |= !client_alive;
                 let counter = if reply.len() > 5 { number(&reply[4..reply.len() - 2]) } else { 0 };
                 let granted = Says::Granted { counter };
-                if checked || !self.is_guarded() {
+                if checked || !guarded {
                     return granted;
                 }
-                let attempt = attempt.unwrap_or(u16::MAX);
-                self.wires[at].pending = Some(Tag { end: 0, attempt, says: granted });
+                self.wires[at].pending = Some((attempt, granted));
                 Says::Other
             }
-            Kind::GuardTtl => self.guard_says(at, reply),
             Kind::Extend if reply == b":1\r\n" => Says::Extended { ttl: request.number },
             Kind::WriteBack if reply == b":1\r\n" => Says::Raised { counter: request.number },
             Kind::Undo if reply.starts_with(b":") => Says::Undone,
@@ -350,20 +351,13 @@ impl World {
         }
     }
 
-    /// A grant counts with the look at the guard behind it. That reply is another one's tag, so the
-    /// grant is put in front of it.
-    fn guard_says(&mut self, at: usize, reply: &[u8]) -> Says {
-        let Some(pending) = self.wires[at].pending.take() else { return Says::Other };
+    /// A grant counts with the look at the guard behind it, and that reply tells it.
+    fn guard_says(&mut self, at: usize, reply: &[u8]) -> Option<(u16, Says)> {
+        let pending = self.wires[at].pending.take()?;
         let votes = reply.first() == Some(&b':')
             && reply.get(1) != Some(&b'-')
             && number(&reply[1..reply.len() - 2]) <= BIG_MS;
-        if votes {
-            let end = self.wires[at].tags.back().map_or(0, |tag| tag.end) + 1;
-            self.wires[at].tags.push_back(Tag { end, ..pending });
-            // The reply itself is counted by its own tag.
-            self.wires[at].answered = self.wires[at].answered.wrapping_sub(1);
-        }
-        Says::Other
+        votes.then_some(pending)
     }
 
     /// The connections that a client has had killed are its own.
@@ -384,13 +378,14 @@ impl World {
 
     pub(super) fn flush_all(&mut self, node: usize) {
         self.keys_may_be_gone = true;
+        self.is_quarantined |= self.plan.setup.guard;
         self.note(0x40 + node as u64);
         self.nodes[node].observe(&[b"FLUSHALL"], self.now);
     }
 
     /// Whether the clients look at guards.
     fn is_guarded(&self) -> bool {
-        self.plan.setup.guard && super::client::GUARDED
+        self.plan.setup.guard
     }
 }
 
@@ -428,5 +423,3 @@ fn number(digits: &[u8]) -> u64 {
         number.wrapping_mul(10).wrapping_add(u64::from(digit.wrapping_sub(b'0')))
     })
 }
-
-const GUARD: &[u8] = b"redbolt:guard";

@@ -36,7 +36,7 @@ pub(crate) struct Wire {
     pub(crate) asked: u32,
     pub(crate) answered: u32,
     /// A SET that was just granted here waits for the look at the guard behind it.
-    pub(crate) pending: Option<Tag>,
+    pub(crate) pending: Option<(u16, Says)>,
     /// Nonsense was put into it, so that the client is right to hang up.
     pub(crate) poisoned: bool,
     pub(crate) random: Random,
@@ -148,11 +148,11 @@ impl Stream {
     /// is a moment at which nothing else arrives.
     #[inline]
     pub(crate) fn piece(&mut self, at: Time, end: usize) -> Option<Time> {
-        if let Some((last, last_end)) = self.pieces.back_mut() {
-            if *last >= at {
-                *last_end = end;
-                return None;
-            }
+        if let Some((last, last_end)) = self.pieces.back_mut()
+            && *last >= at
+        {
+            *last_end = end;
+            return None;
         }
         self.pieces.push_back((at, end));
         Some(at)
