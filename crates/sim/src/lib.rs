@@ -14,6 +14,7 @@
 mod actor;
 pub mod cli;
 mod coverage;
+mod credit;
 mod fault;
 mod history;
 mod invariant;

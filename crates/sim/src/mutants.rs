@@ -73,7 +73,8 @@ mod planted {
     /// There is none of this name.
     pub fn plant(name: &str) -> Result<(), String> {
         let known = Mutant::ALL.iter().find(|mutant| format!("{mutant:?}") == name);
-        let known = known.ok_or_else(|| format!("no such bug: {name}; one of {:?}", Mutant::ALL))?;
+        let known =
+            known.ok_or_else(|| format!("no such bug: {name}; one of {:?}", Mutant::ALL))?;
         redbolt::proto::plant(Some(*known));
         Ok(())
     }
@@ -129,7 +130,8 @@ mod planted {
         let share = share.max(1);
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let turn = since.map_or(0, |since| since.as_secs() / 86_400) % share;
-        let is_due = |(at, mutant): (usize, &Mutant)| (at as u64 % share == turn).then_some(*mutant);
+        let is_due =
+            |(at, mutant): (usize, &Mutant)| (at as u64 % share == turn).then_some(*mutant);
         let chosen: Vec<_> = Mutant::ALL.iter().enumerate().filter_map(is_due).collect();
         if share > 1 {
             println!(
