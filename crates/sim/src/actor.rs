@@ -406,7 +406,9 @@ impl World {
     fn go_on(&mut self, at: usize, job: &Job) {
         let name = at as u16;
         self.queue.push(self.now + job.work / 2, Event::Act(name, Step::Look));
-        if job.kind != Kind::Forget {
+        if job.kind == Kind::Fade {
+            self.queue.push(self.now + job.work, Event::Act(name, Step::Extend));
+        } else if job.kind != Kind::Forget {
             self.queue.push(self.now + job.work, Event::Act(name, Step::Release));
         }
         if job.kind == Kind::Keep {
@@ -551,14 +553,18 @@ impl World {
         if !self.remaining(at).is_zero() {
             self.a_quorum_keeps(at, &job);
         }
-        self.extend_later(at, job.ttl_ms * MS / 3);
+        if job.kind == Kind::Keep {
+            self.extend_later(at, job.ttl_ms * MS / 3);
+        }
     }
 
     fn not_extended(&mut self, at: usize) {
         let call = self.jobs[at].extend.take();
         self.came_back(at, call, "extend");
         self.coverage.edge(Edge::ExtendingRefused);
-        self.extend_later(at, self.plan.jobs[at].ttl_ms * MS / 6);
+        if self.plan.jobs[at].kind == Kind::Keep {
+            self.extend_later(at, self.plan.jobs[at].ttl_ms * MS / 6);
+        }
     }
 
     fn lost(&mut self, at: usize, cause: LossCause) {

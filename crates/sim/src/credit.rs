@@ -13,6 +13,7 @@ use crate::fault::What;
 use crate::invariant::Violation;
 use crate::plan::{MS, Start};
 use crate::world::queue::{Event, Time};
+use crate::world::wire::Wire;
 use crate::world::{Attempt, World};
 
 impl World {
@@ -80,6 +81,14 @@ impl World {
         let nodes_know = self.plan.setup.start == Start::Ready && !self.keys_may_be_gone;
         if misled && nodes_know {
             self.violated(Violation::Outcome { job: at, what: "a grant in spite of its limits" });
+        }
+    }
+
+    /// Nothing is asked of a node before that has let the client in, in its database.
+    pub(crate) fn is_let_in(&mut self, wire: usize) {
+        let Wire { client, slot, .. } = self.wires[wire];
+        if self.plan.setup.proven && !self.clients[client].let_in[slot] {
+            self.violated(Violation::AskedAtTheDoor { client, node: slot });
         }
     }
 

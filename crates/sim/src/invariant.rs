@@ -69,6 +69,13 @@ pub enum Violation {
         /// The node.
         node: usize,
     },
+    /// A node was asked before it had let the client in, in its database.
+    AskedAtTheDoor {
+        /// The client.
+        client: usize,
+        /// The node as the client names it.
+        node: usize,
+    },
     /// I5: faults are over, everybody let go, and a key is left.
     KeySurvives {
         /// The resource.
@@ -167,6 +174,7 @@ impl Violation {
             Self::StaleWrite { .. } => "I3 stale-write",
             Self::Miscredited { .. } => "I4 miscredited",
             Self::BlamedWrongly { .. } => "I4 blamed-wrongly",
+            Self::AskedAtTheDoor { .. } => "asked-at-the-door",
             Self::KeySurvives { .. } => "I5 key-survives",
             Self::Late { .. } => "I6 late",
             Self::Unbounded { .. } => "I7 unbounded",
@@ -224,6 +232,9 @@ impl fmt::Display for Violation {
             }
             Self::BlamedWrongly { client, node } => {
                 write!(f, "client {client} hung up on node {node} for nonsense it had not said")
+            }
+            Self::AskedAtTheDoor { client, node } => {
+                write!(f, "client {client} asked node {node}, which had not let it in before")
             }
             Self::KeySurvives { key, node, job } => {
                 write!(f, "a key of job {job} for resource {key} is left on node {node}")

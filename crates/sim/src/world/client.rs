@@ -40,6 +40,8 @@ pub(crate) struct Client {
     fires: (Time, u32),
     /// Its wall clock was set back.
     was_set_back: bool,
+    /// Nodes that have let it in once, in its database, as it has read.
+    pub(crate) let_in: [bool; MAX_NODES],
     /// Addresses that led to another server for a while.
     pub(crate) strayed: [bool; MAX_NODES],
 }
@@ -76,6 +78,7 @@ impl Client {
             opens_fail_until: 0,
             fires: (0, 0),
             was_set_back: false,
+            let_in: [false; MAX_NODES],
             strayed: [false; MAX_NODES],
         }
     }
@@ -158,6 +161,7 @@ pub(crate) fn config(nodes: usize, setup: &Setup) -> Config {
         guard: if setup.guard { Guard::On } else { Guard::Off },
         setup: if setup.start == Start::New { Orders::IfNew } else { Orders::Enrol },
         max_ttl: std::time::Duration::from_millis(setup.max_ttl_ms),
+        max_hold: Some(std::time::Duration::from_millis(setup.max_ttl_ms * 3 / 2)),
         label: if setup.labelled { b"host:17".to_vec() } else { Vec::new() },
         ..Settings::default()
     };

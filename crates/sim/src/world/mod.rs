@@ -184,8 +184,9 @@ impl World {
         self.random = Random::of(self.plan.seed, 1);
         self.is_sampled = self.plan.seed % 16 == 3;
         for name in 0..self.plan.nodes {
-            let Plan { nodes, setup, node_clocks, .. } = &self.plan;
+            let Plan { nodes, setup, node_clocks, counters, .. } = &self.plan;
             self.nodes[name].reset(name, *nodes, setup, node_clocks[name]);
+            self.nodes[name].count_from(counters[name]);
         }
         let config = self.config(self.plan.setup);
         self.clients.clear();
@@ -675,6 +676,7 @@ impl World {
             }
             self.wires[at].tags.pop_front();
             self.wires[at].answered += 1;
+            self.clients[client].let_in[slot] |= tag.says == Says::LetIn;
             let Some(attempt) = self.attempts.get_mut(usize::from(tag.attempt)) else { continue };
             match tag.says {
                 Says::Granted { counter } => {
@@ -687,7 +689,7 @@ impl World {
                 Says::Denied => attempt.denied[slot] = true,
                 Says::Gone => attempt.gone[slot] = true,
                 Says::Undone => attempt.undone[slot] = true,
-                Says::Other => {}
+                Says::LetIn | Says::Other => {}
             }
         }
         if partly {

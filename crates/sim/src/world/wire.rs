@@ -62,6 +62,8 @@ pub(crate) enum Says {
     Denied,
     /// There was nothing to extend.
     Gone,
+    /// The connection is in the client's database.
+    LetIn,
     /// An undo was done.
     Undone,
     /// Anything else.
