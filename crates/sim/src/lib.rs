@@ -14,6 +14,8 @@
 mod actor;
 pub mod cli;
 mod coverage;
+#[cfg(test)]
+mod doctored;
 mod fault;
 mod history;
 mod invariant;
