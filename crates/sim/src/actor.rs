@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use redbolt::proto::{Ask, Event as Told, Lease, LockId, LockState, LossCause, Wait, Why};
+use redbolt::proto::{Ask, Event as Told, Lease, LockId, LockState, LossCause, Now, Wait, Why};
 
 use crate::coverage::{Edge, Phase};
 use crate::history::{Does, Operation};
@@ -48,6 +48,8 @@ pub(crate) struct Running {
     granted: Option<Time>,
     /// Its attempt that was granted.
     pub(crate) attempt: usize,
+    /// When it was granted, on its client's clocks.
+    held_since: Now,
     /// Its lease, as it was last told.
     lease: Option<Lease>,
     /// There will be another look at its end.
@@ -391,6 +393,7 @@ impl World {
         self.is_alone(at);
         self.limits_are_shared(at);
         self.note_validity(at);
+        self.jobs[at].held_since = self.clocks(client);
         self.jobs[at].lease = self.lease(at);
         self.look_later(at, self.remaining(at));
         let called = call.map_or(self.now, |call| call.at);
@@ -545,7 +548,7 @@ impl World {
         let (ttl, left) = (self.jobs[at].extend_ttl, self.remaining(at));
         self.extension_is_earned(at, &votes, ttl);
         self.is_no_revival(at, self.jobs[at].lease);
-        self.is_within_hold(at, self.jobs[at].granted.unwrap_or(self.now), left);
+        self.is_within_hold(at, self.jobs[at].held_since, left);
         self.jobs[at].lease = self.lease(at);
         self.look_later(at, left);
         self.is_alone(at);
@@ -641,5 +644,60 @@ impl World {
         if self.jobs[at].ends > 1 {
             self.violated(Violation::Outcome { job: at, what: "its end twice" });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Class;
+    use crate::plan::Plan;
+
+    /// The world of a schedule in which the first job has just been granted.
+    fn held() -> (World, usize) {
+        for seed in 0..100 {
+            let mut world = World::new();
+            world.plan = Plan::draw(Class::Safe, seed);
+            world.plan.faults.clear();
+            world.set_up();
+            while let Some((at, event)) = world.queue.pop() {
+                world.now = at;
+                if !world.happens(event) {
+                    break;
+                }
+                let keeps = |at: usize, job: &Running| {
+                    job.is_held && world.plan.jobs[at].kind == Kind::Keep
+                };
+                if let Some(at) = (0..world.jobs.len()).find(|&at| keeps(at, &world.jobs[at])) {
+                    return (world, at);
+                }
+            }
+        }
+        panic!("somebody gets a lock, and extends it");
+    }
+
+    #[test]
+    fn a_call_that_comes_back_late_is_found() {
+        let (mut world, at) = held();
+        let (now, stalled) = (world.now, 0);
+        let call = |bound| Some(Call { at: now - now / 2, stalled, bound });
+        world.came_back(at, call(now), "acquire");
+        assert_eq!(world.violation, None);
+        world.came_back(at, call(0), "acquire");
+        assert_eq!(world.violation.map(|it| it.name()), Some("I6 late"));
+    }
+
+    #[test]
+    fn an_extension_behind_a_release_is_found() {
+        let (mut world, at) = held();
+        world.jobs[at].released = Some(Marks { wires: 0, offsets: [None; MAX_NODES] });
+        let job = world.plan.jobs[at];
+        world.extend(at, &job);
+        while world.violation.is_none() {
+            let (at, event) = world.queue.pop().expect("it is found before the end");
+            world.now = at;
+            assert!(world.happens(event), "it is found before the end");
+        }
+        assert_eq!(world.violation.map(|it| it.name()), Some("I8 extended-after-release"));
     }
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use redbolt::proto::{Lease, NodeId, NodeSet, Vote, Votes};
+use redbolt::proto::{Lease, NodeId, NodeSet, Now, Vote, Votes};
 
 use crate::actor::Step;
 use crate::fault::What;
@@ -40,10 +40,10 @@ impl World {
     }
 
     /// Nobody extends a lock past the longest hold.
-    pub(crate) fn is_within_hold(&mut self, at: usize, granted: Time, left: Duration) {
-        let config = self.clients[usize::from(self.plan.jobs[at].client)].core.config();
-        let Some(longest) = config.settings().max_hold else { return };
-        let held = Duration::from_nanos(self.now - granted) + left;
+    pub(crate) fn is_within_hold(&mut self, at: usize, granted: Now, left: Duration) {
+        let client = &self.clients[usize::from(self.plan.jobs[at].client)];
+        let Some(longest) = client.core.config().settings().max_hold else { return };
+        let held = client.clocks(self.now).boot.since(granted.boot) + left;
         if held > longest + longest / 50 {
             self.violated(Violation::Outcome {
                 job: at,

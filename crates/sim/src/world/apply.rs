@@ -163,7 +163,7 @@ impl World {
     }
 
     /// A server's process ends. Without a word: its machine does.
-    pub(super) fn crash(&mut self, node: usize, silently: bool) {
+    pub(crate) fn crash(&mut self, node: usize, silently: bool) {
         if !self.nodes[node].is_up {
             return;
         }

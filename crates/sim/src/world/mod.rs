@@ -168,7 +168,7 @@ impl World {
         self.events
     }
 
-    fn set_up(&mut self) {
+    pub(crate) fn set_up(&mut self) {
         self.now = 0;
         self.queue.clear();
         self.wires_used = 0;
@@ -249,7 +249,7 @@ impl World {
     }
 
     /// Whether anything happens after this.
-    fn happens(&mut self, event: Event) -> bool {
+    pub(crate) fn happens(&mut self, event: Event) -> bool {
         match event {
             Event::Act(job, step) => self.act(job.into(), step),
             Event::Fault(fault) => self.apply(fault.into()),
