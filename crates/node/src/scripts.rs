@@ -10,6 +10,7 @@ use std::{
 
 use redbolt::proto::{
     fence::{MAX_SKEW, MAX_TOKEN},
+    guard::BIG_MS,
     guard::Standing,
     script::{ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, UNDO, WRITE_BACK},
 };
@@ -104,14 +105,15 @@ fn write_back(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut 
     reply.int(1);
 }
 
-/// Gives the guard a new value, if it still has the one that was seen.
+/// Gives the guard a new value, if it still has the one that was seen; shortens no quarantine.
 fn enrol(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply<'_>) {
     let (&[guard], &[seen, value, _], Some(ttl)) = (names, argv, span(argv.get(2))) else {
         return reply.error(BAD_ARGUMENTS);
     };
     let found = keys.value(guard).unwrap_or_default();
     if found == seen {
-        keys.set_for(guard, value, ttl);
+        let longer = if ttl > BIG_MS.cast_signed() { keys.pttl(guard) } else { 0 };
+        keys.set_for(guard, value, ttl.max(longer));
         return reply.int(1);
     }
     reply.int(i64::from(found == value));

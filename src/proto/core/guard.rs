@@ -62,9 +62,10 @@ impl Core {
         }
         match (found, standing) {
             (Found::Ours, Standing::Votes) => self.ready(id, now),
-            (Found::Ours, Standing::Quarantined { .. })
+            (Found::Ours, Standing::Quarantined { left_ms })
                 if self.config.settings.setup == Setup::Init && !self.is_set_up =>
             {
+                self.node_mut(id).guard.free_at = now.boot + Duration::from_millis(left_ms);
                 self.enrol_when_due(id, found, greeting.guard.unwrap_or_default(), now);
             }
             (Found::Ours, Standing::Quarantined { left_ms }) => {
