@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use redbolt::proto::fence::MAX_TOKEN;
 use redbolt::proto::guard::{BIG_MS, Standing, Value};
 use redbolt::proto::{Cause, LinkId};
 use redbolt::resp::{Decoder, Limits, Token};
@@ -554,7 +555,7 @@ impl Received {
     fn status(line: &[u8]) -> Option<Self> {
         let (word, number) = std::str::from_utf8(line).ok()?.split_once(' ')?;
         match word {
-            "OK" => number.parse().ok().map(Self::OkWith),
+            "OK" => number.parse().ok().filter(|n| (1..=MAX_TOKEN).contains(n)).map(Self::OkWith),
             "GUARD" => number.parse::<i64>().ok().map(|_| Self::Guarded),
             "CLOCK" => number.parse::<u64>().ok().map(|_| Self::Clock),
             _ => None,
