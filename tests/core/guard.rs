@@ -911,5 +911,6 @@ fn a_grant_whose_check_is_lost_does_not_count_and_is_undone() {
     world.servers[0].window = usize::MAX;
     world.run(secs(1));
     assert_eq!(world.holders(b"job"), [false]);
+    assert_eq!((world.count("undo"), world.count("kill")), (1, 0), "its ask is known to have run");
     assert_eq!(world.kept(0), (0, 0));
 }
