@@ -550,6 +550,17 @@ fn without_the_guard_nobody_looks_at_one() {
     assert_eq!(world.core().node_guard(node), NodeGuard::Off);
 }
 
+/// Not even where a node talks of it.
+#[test]
+fn without_the_guard_nobody_answers_about_one() {
+    let mut world = World::with(1, 1, |settings| settings.guard = Guard::Off).warm();
+    world.answer(0, |args| (args[0] == b"EVAL").then(|| b"+GUARD -2\r\n".to_vec()));
+    let id = world.acquire(0, &many(), &[b"job", b"other"]);
+    assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::UnexpectedReply)));
+    world.run(secs(1));
+    assert_eq!(world.count("look"), 0);
+}
+
 #[test]
 fn the_key_has_the_name_that_was_chosen() {
     let mut world = World::with(1, 1, |settings| settings.guard_key = b"ours".to_vec());
@@ -668,9 +679,15 @@ fn init_does_not_end_the_quarantine_of_a_set_in_use() {
 fn whoever_only_looks_writes_nothing() {
     type Spoil = fn(&mut World);
     let table: [(Spoil, Cause); 3] = [
+<<<<<<< HEAD
         (|world| world.flush(0), Cause::Quarantined),
         (other_run, Cause::Quarantined),
         (|world| world.set_guard(0, "r:30000:5:0", BIG_MS), Cause::OtherLimits),
+=======
+        (|world: &mut World| world.flush(0), Cause::Quarantined),
+        (other_run, Cause::Quarantined),
+        (|world: &mut World| world.set_guard(0, "r:30000:5:0", BIG_MS), Cause::OtherLimits),
+>>>>>>> main
     ];
     for (spoil, cause) in table {
         let mut world = World::with(1, 1, setting_up(Setup::Look));

@@ -324,7 +324,7 @@ impl Wire {
                 assert!(self.loaded[script as usize], "{script:?} by a digest unknown there");
                 self.script(script, integer(count), args, ledger)
             }
-            _ => panic!("an unknown command of {} words", words.len()),
+            _ => panic!("an unknown command: {}", words.concat().escape_ascii()),
         }
     }
 

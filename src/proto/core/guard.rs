@@ -300,7 +300,9 @@ impl Core {
     ) -> Vote {
         let standing = Standing::of(pttl);
         let stands = self.node(id).guard.is_ours && standing == Standing::Votes;
-        if stands || mutant!(GuardIgnored) {
+        // An error for both commands is one to everything, and no news of the guard.
+        let is_fail = matches!(vote, Vote::Fail(_));
+        if stands || (is_fail && pttl == UNREADABLE) || mutant!(GuardIgnored) {
             return vote;
         }
         // One that is being left has been dealt with, and may be another node under a second name.
@@ -318,7 +320,8 @@ impl Core {
             watch.free_at = now.boot + left;
             self.look_again(id, now);
         }
-        Vote::Fail(Cause::Quarantined)
+        // The node's own words for why it does not vote say more.
+        if is_fail { vote } else { Vote::Fail(Cause::Quarantined) }
     }
 
     /// Undoes a grant that does not count, whatever becomes of the lock.
