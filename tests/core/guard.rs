@@ -925,3 +925,17 @@ fn a_grant_whose_check_is_lost_does_not_count_and_is_undone() {
     assert_eq!((world.count("undo"), world.count("kill")), (1, 0), "its ask is known to have run");
     assert_eq!(world.kept(0), (0, 0));
 }
+
+/// A node behind something that leads every other command elsewhere.
+#[test]
+fn a_guard_that_is_never_ours_is_not_enrolled_at_wire_speed() {
+    let mut world = World::new(1);
+    world.servers[0].delay = 100_000;
+    let stale = world.own_guard(0, 7);
+    world.answer(0, move |args| {
+        (args == [b"GET", GUARD]).then(|| format!("${}\r\n{stale}\r\n", stale.len()).into_bytes())
+    });
+    world.run(secs(1));
+    let enrols = world.count("enrol");
+    assert!((1..=100).contains(&enrols), "{enrols} enrolments in a second");
+}

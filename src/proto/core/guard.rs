@@ -56,6 +56,7 @@ impl Core {
         watch.is_ours = found == Found::Ours;
         watch.seen = None;
         watch.is_settling = false;
+        let enrolled = std::mem::take(&mut watch.is_enrolled);
         // Once it was enrolled, what it was before says more.
         if !watch.is_ours || watch.found.is_none() {
             watch.found = Some(found);
@@ -79,6 +80,8 @@ impl Core {
             (Found::OtherLimits { .. }, _) if self.config.settings.setup != Setup::Change => {
                 self.refuse_guard(id, Cause::OtherLimits, now);
             }
+            // It was enrolled a moment ago: others fight over it, or it is not always the same server.
+            _ if enrolled => self.look_soon(id, now),
             _ => self.enrol_when_due(id, found, greeting.guard.unwrap_or_default(), now),
         }
         self.set_up(now);
@@ -193,6 +196,7 @@ impl Core {
                 if self.config.settings.setup == Setup::Change {
                     self.kill_others(id, now);
                 }
+                self.node_mut(id).guard.is_enrolled = true;
                 self.look_again(id, now);
             }
             Count::Fail(cause) if cause.is_configuration() || cause == Cause::ReadOnly => {
