@@ -100,7 +100,7 @@ pub(super) struct Wire {
     run_id: Vec<u8>,
     /// The guard's value when it was read last; empty for none.
     value: Vec<u8>,
-    /// That value is the one that lets the node vote, and no check has failed since.
+    /// That value is the one that lets the node vote.
     is_ours: bool,
     /// The answer to the oldest ask, whose check is still to be answered.
     half: Option<Received>,
@@ -462,7 +462,6 @@ impl Wire {
             _ => (last, !matches!(last, Received::Guarded)),
         };
         let counts = votes && self.is_ours;
-        self.is_ours &= votes;
         (counts || said.is_denial()).then_some(said)
     }
 
