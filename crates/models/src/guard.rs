@@ -582,8 +582,9 @@ impl Guards {
             next.nodes[node].half = false;
             let init = self.rules.enrolment == Enrolment::Init;
             let memory = &mut next.nodes[node].memory;
-            if init && memory.value == Value::Missing {
-                memory.value = Value::Present;
+            if init && memory.value != Value::Past {
+                // It was found without a guard, or with ours and quarantined by whoever came first.
+                (memory.value, memory.quarantine) = (Value::Present, 0);
             } else if !init && memory.value != Value::Missing {
                 memory.quarantine = self.rules.ttl;
             }
