@@ -198,7 +198,7 @@ fn asks() -> [Ask<'static>; 2] {
 /// No timer of this configuration is due while the test runs.
 fn config(nodes: &[String]) -> Config {
     let builder = Config::builder().max_ttl(PATIENCE).dead_after(PATIENCE);
-    let builder = builder.answer_within(PATIENCE).connect_within(PATIENCE);
+    let builder = builder.answer_within(PATIENCE).connect_within(PATIENCE).new_nodes();
     nodes.iter().try_fold(builder, |builder, node| builder.node(node)).unwrap().build().unwrap()
 }
 

@@ -115,7 +115,7 @@ impl fmt::Display for SetupError {
                 guards(report, f)
             }
             Self::Incomplete(report) => {
-                f.write_str("incomplete: not every node has confirmed its guard; run it again")?;
+                f.write_str("incomplete: not every node has confirmed its guard")?;
                 guards(report, f)
             }
             Self::Io(error) => error.fmt(f),

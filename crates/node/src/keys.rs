@@ -100,7 +100,16 @@ impl<'s> Keys<'s> {
             Expiry::Kept => self.expiry(key),
             Expiry::At(at) => Some(at),
         };
-        self.entries.insert(key.to_vec(), Entry { value: value.to_vec(), expires });
+        match self.entries.get_mut(key) {
+            Some(entry) => {
+                entry.value.clear();
+                entry.value.extend_from_slice(value);
+                entry.expires = expires;
+            }
+            None => {
+                self.entries.insert(key.to_vec(), Entry { value: value.to_vec(), expires });
+            }
+        }
     }
 
     pub(crate) fn expire_at(&mut self, key: &[u8], at: i64) -> bool {

@@ -62,12 +62,15 @@ pub type Script = fn(&mut Keys<'_>, &[&[u8]], &[&[u8]], &mut Reply<'_>);
 /// ```
 pub struct Store {
     pub(crate) databases: Vec<Entries>,
-    pub(crate) sessions: BTreeMap<ConnId, Session>,
+    /// In the order of their numbers.
+    pub(crate) sessions: Vec<Session>,
     pub(crate) settings: Settings,
     pub(crate) users: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(crate) scripts: Vec<Taught>,
     pub(crate) run_id: String,
     pub(crate) started: Now,
+    /// Where a reply is put together whose length comes first.
+    pub(crate) scratch: Vec<u8>,
     loading_until: Option<Now>,
     last_id: u64,
     closing: VecDeque<ConnId>,
@@ -75,16 +78,18 @@ pub struct Store {
 
 /// What a node knows of one connection.
 pub(crate) struct Session {
+    pub(crate) id: ConnId,
     pub(crate) name: Vec<u8>,
     pub(crate) database: usize,
-    /// Nobody before AUTH, where a password is set.
-    pub(crate) user: Option<Vec<u8>>,
+    /// Not before AUTH, where a password is set.
+    pub(crate) authenticated: bool,
 }
 
 /// A script whose model is known.
+#[derive(Clone)]
 pub(crate) struct Taught {
     pub(crate) text: &'static str,
-    pub(crate) sha: String,
+    pub(crate) sha: [u8; SHA_DIGITS],
     pub(crate) run: Script,
     /// Whether a client has sent the text since the start, so that EVALSHA finds it.
     pub(crate) loaded: bool,
@@ -123,34 +128,50 @@ impl ConnId {
     }
 }
 
+impl Taught {
+    pub(crate) fn new(text: &'static str, run: Script) -> Self {
+        let mut sha = [0; SHA_DIGITS];
+        sha.copy_from_slice(Sha1::from(text).digest().to_string().as_bytes());
+        Self { text, sha, run, loaded: false }
+    }
+
+    /// Whether EVALSHA finds it by this digest.
+    pub(crate) fn is_called(&self, sha: &[u8]) -> bool {
+        self.loaded && self.sha.eq_ignore_ascii_case(sha)
+    }
+}
+
 impl Store {
     /// An empty node that knows redbolt's scripts.
     ///
     /// A real server's `run_id` is 40 random hexadecimal digits; any text will do here.
     pub fn new(run_id: &str, now: Now) -> Self {
-        let mut store = Self {
+        Self {
             databases: vec![Entries::new(); DATABASES],
-            sessions: BTreeMap::new(),
+            sessions: Vec::new(),
             settings: Settings::default(),
             users: BTreeMap::new(),
-            scripts: Vec::new(),
+            scripts: scripts::shipped().to_vec(),
             run_id: run_id.to_owned(),
             started: now,
+            scratch: Vec::new(),
             loading_until: None,
             last_id: 0,
             closing: VecDeque::new(),
-        };
-        for (text, run) in scripts::SHIPPED {
-            store.teach(text, *run);
         }
-        store
+    }
+
+    /// Makes it as new, for less than a new one costs. Scripts that it was taught stay.
+    pub fn reset(&mut self, run_id: &str, now: Now) {
+        self.settings = Settings::default();
+        self.users.clear();
+        self.restart(Memory::Lost, run_id, now);
     }
 
     /// Adds a script: what EVAL of this text does from now on.
     pub fn teach(&mut self, text: &'static str, run: Script) {
-        let sha = Sha1::from(text).digest().to_string();
         self.scripts.retain(|known| known.text != text);
-        self.scripts.push(Taught { text, sha, run, loaded: false });
+        self.scripts.push(Taught::new(text, run));
     }
 
     /// Adds an ACL user who may do everything. The user `default` is set by `requirepass` instead.
@@ -167,20 +188,20 @@ impl Store {
     pub fn connect(&mut self) -> ConnId {
         self.last_id += 1;
         let id = ConnId(self.last_id);
-        self.sessions.insert(id, self.fresh_session());
+        self.sessions.push(self.fresh_session(id));
         id
     }
 
     /// Ends a connection.
     pub fn disconnect(&mut self, conn: ConnId) {
-        self.sessions.remove(&conn);
+        self.remove(conn);
     }
 
     /// Runs one command, its name first, and appends the reply to `out`.
     ///
     /// On a connection that has ended it does nothing: a killed client's last commands do not run.
     pub fn command(&mut self, conn: ConnId, args: &[&[u8]], now: Now, out: &mut Vec<u8>) {
-        if !args.is_empty() && self.sessions.contains_key(&conn) {
+        if !args.is_empty() && self.session(conn).is_some() {
             commands::run(self, conn, args, now, out);
         }
     }
@@ -208,7 +229,8 @@ impl Store {
         self.sessions.clear();
         self.closing.clear();
         self.last_id = 0;
-        self.run_id = run_id.to_owned();
+        self.run_id.clear();
+        self.run_id.push_str(run_id);
         self.started = now;
     }
 
@@ -236,16 +258,28 @@ impl Store {
     }
 
     /// A session as it is at first, and again after RESET.
-    pub(crate) fn fresh_session(&self) -> Session {
-        let open = self.settings.password.is_empty();
-        Session { name: Vec::new(), database: 0, user: open.then(|| DEFAULT_USER.to_vec()) }
+    pub(crate) fn fresh_session(&self, id: ConnId) -> Session {
+        let authenticated = self.settings.password.is_empty();
+        Session { id, name: Vec::new(), database: 0, authenticated }
+    }
+
+    pub(crate) fn session(&mut self, conn: ConnId) -> Option<&mut Session> {
+        self.place(conn).map(|at| &mut self.sessions[at])
     }
 
     /// Ends a connection from inside.
     pub(crate) fn close(&mut self, conn: ConnId) {
-        if self.sessions.remove(&conn).is_some() {
+        if self.remove(conn) {
             self.closing.push_back(conn);
         }
+    }
+
+    fn remove(&mut self, conn: ConnId) -> bool {
+        self.place(conn).map(|at| self.sessions.remove(at)).is_some()
+    }
+
+    fn place(&self, conn: ConnId) -> Option<usize> {
+        self.sessions.binary_search_by_key(&conn, |session| session.id).ok()
     }
 }
 
@@ -269,6 +303,7 @@ impl fmt::Debug for Snapshot {
 }
 
 pub(crate) const DEFAULT_USER: &[u8] = b"default";
+pub(crate) const SHA_DIGITS: usize = 40;
 const DATABASES: usize = 16;
 
 #[cfg(test)]
@@ -328,9 +363,9 @@ mod tests {
         let mut bench = Bench::new();
         let conn = bench.store.connect();
         bench.say(conn, "SET k v");
-        let load = [&b"SCRIPT"[..], b"LOAD", scripts::SHIPPED[0].0.as_bytes()];
+        let load = [&b"SCRIPT"[..], b"LOAD", bench.store.scripts[0].text.as_bytes()];
         bench.store.command(conn, &load, bench.now, &mut Vec::new());
-        let exists = format!("SCRIPT EXISTS {}", bench.store.scripts[0].sha);
+        let exists = format!("SCRIPT EXISTS {}", bench.store.scripts[0].sha.escape_ascii());
         assert_eq!(bench.say(conn, &exists), "*1\r\n:1\r\n");
 
         bench.store.restart(Memory::Kept, "second", bench.now);
@@ -363,10 +398,33 @@ mod tests {
         let conn = bench.store.connect();
         assert_eq!(bench.say(conn, "PTTL long"), ":899\r\n");
         assert_eq!(bench.say(conn, "GET changed"), "$3\r\nold\r\n");
-        assert_eq!(bench.say(conn, "EXISTS short later"), ":0\r\n");
+        assert_eq!(bench.say(conn, "EXISTS later"), ":0\r\n");
         bench.now = Now::from_millis(1_000_000);
         assert_eq!(bench.say(conn, "EXISTS short"), ":0\r\n", "it was not loaded at all");
         assert_eq!(format!("{snapshot:?}"), "Snapshot { keys: 3 }");
+    }
+
+    #[test]
+    fn after_a_reset_it_is_as_new() {
+        let mut bench = Bench::new();
+        bench.store.teach("return 7", |_, _, _, reply| reply.int(7));
+        bench.store.add_user("bob", "pw");
+        let conn = bench.store.connect();
+        for line in ["SET k v", "SELECT 3", "SET k v", "CONFIG SET requirepass x maxmemory 7"] {
+            assert_eq!(bench.say(conn, line), "+OK\r\n");
+        }
+        bench.store.load_until(Now::from_millis(u64::MAX / 1_000));
+        bench.store.reset("second", bench.now);
+        let conn = bench.store.connect();
+        assert_eq!(bench.say(conn, "CLIENT ID"), ":1\r\n");
+        assert_eq!(bench.say(conn, "EXISTS k"), ":0\r\n");
+        assert_eq!(bench.say(conn, "CONFIG GET maxmemory"), "*2\r\n$9\r\nmaxmemory\r\n$1\r\n0\r\n");
+        assert!(bench.say(conn, "AUTH bob pw").starts_with("-WRONGPASS "));
+        assert_eq!(bench.say(conn, "SELECT 3"), "+OK\r\n");
+        assert_eq!(bench.say(conn, "EXISTS k"), ":0\r\n");
+        let mut out = Vec::new();
+        bench.store.command(conn, &[b"EVAL", b"return 7", b"0"], bench.now, &mut out);
+        assert_eq!(out, b":7\r\n");
     }
 
     #[test]

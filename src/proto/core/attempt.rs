@@ -112,10 +112,10 @@ impl Core {
         let ask = claim.recipe.ask;
         let by_digest = ask.goes_by_digest(node.loaded);
         let checked = ask.is_checked_behind() && self.config.guard_key().is_some();
-        let (loaded, digests) = (&mut node.loaded, &self.digests);
+        let loaded = &mut node.loaded;
         node.pipeline.push(Request::Ask { claim: id, by_digest, checked }, now.boot, |out| {
             let args = claim.arguments(&self.config, claim.ttl, claim.counter);
-            ask.encode(out, &args, loaded, digests);
+            ask.encode(out, &args, loaded);
         });
         self.arm(now.boot + self.config.settings.dead_after);
     }

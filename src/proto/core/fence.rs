@@ -143,10 +143,10 @@ impl Core {
         let write_back = Command::Run(Script::WriteBack);
         let by_digest = write_back.goes_by_digest(node.loaded);
         let request = Request::WriteBack { claim: lock.claim, round: lock.round, by_digest };
-        let (loaded, digests) = (&mut node.loaded, &self.digests);
+        let loaded = &mut node.loaded;
         node.pipeline.push(request, now.boot, |out| {
             let args = claim.arguments(&self.config, Duration::ZERO, lock.fence.target);
-            write_back.encode(out, &args, loaded, digests);
+            write_back.encode(out, &args, loaded);
         });
         self.arm(now.boot + self.config.settings.dead_after);
     }

@@ -62,9 +62,10 @@ impl Core {
         }
         match (found, standing) {
             (Found::Ours, Standing::Votes) => self.ready(id, now),
-            (Found::Ours, Standing::Quarantined { .. })
+            (Found::Ours, Standing::Quarantined { left_ms })
                 if self.config.settings.setup == Setup::Init && !self.is_set_up =>
             {
+                self.node_mut(id).guard.free_at = now.boot + Duration::from_millis(left_ms);
                 self.enrol_when_due(id, found, greeting.guard.unwrap_or_default(), now);
             }
             (Found::Ours, Standing::Quarantined { left_ms }) => {
@@ -299,7 +300,9 @@ impl Core {
     ) -> Vote {
         let standing = Standing::of(pttl);
         let stands = self.node(id).guard.is_ours && standing == Standing::Votes;
-        if stands || mutant!(GuardIgnored) {
+        // An error for both commands is one to everything, and no news of the guard.
+        let is_fail = matches!(vote, Vote::Fail(_));
+        if stands || (is_fail && pttl == UNREADABLE) || mutant!(GuardIgnored) {
             return vote;
         }
         // One that is being left has been dealt with, and may be another node under a second name.
@@ -317,7 +320,8 @@ impl Core {
             watch.free_at = now.boot + left;
             self.look_again(id, now);
         }
-        Vote::Fail(Cause::Quarantined)
+        // The node's own words for why it does not vote say more.
+        if is_fail { vote } else { Vote::Fail(Cause::Quarantined) }
     }
 
     /// Undoes a grant that does not count, whatever becomes of the lock.

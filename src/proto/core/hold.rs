@@ -133,11 +133,11 @@ impl Core {
         let node = &mut self.nodes[node_id.index()];
         claim.lives_until(now.boot + lock.extend_ttl);
         let by_digest = claim.recipe.extend.goes_by_digest(node.loaded);
-        let (loaded, digests) = (&mut node.loaded, &self.digests);
+        let loaded = &mut node.loaded;
         let request = Request::Extend { claim: claim_id, round: lock.round, by_digest };
         node.pipeline.push(request, now.boot, |out| {
             let args = claim.arguments(&self.config, lock.extend_ttl, 0);
-            claim.recipe.extend.encode(out, &args, loaded, digests);
+            claim.recipe.extend.encode(out, &args, loaded);
         });
         self.arm(now.boot + self.config.settings.dead_after);
     }

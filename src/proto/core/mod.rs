@@ -35,7 +35,6 @@ use super::lease::Lease;
 use super::lock::{Lock, Phase};
 use super::names::{ClaimId, LinkId, LockId, NodeId, NodeSet, ViewId};
 use super::node::{Link, Node};
-use super::script::Digests;
 use super::slab::Slab;
 use super::time::{Nanos, Now};
 use super::vote::{Cause, Votes};
@@ -51,7 +50,6 @@ pub const MAX_PIPELINE: usize = 1 << 14;
 pub struct Core {
     config: Arc<Config>,
     entropy: Entropy,
-    digests: Digests,
     /// The latest boot time ever seen.
     boot: Nanos,
     nodes: Vec<Node>,
@@ -80,7 +78,6 @@ impl Core {
         Self {
             config,
             entropy: Entropy::new(entropy),
-            digests: Digests::new(),
             boot: Nanos::default(),
             nodes,
             locks: Slab::new(),

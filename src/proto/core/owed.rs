@@ -88,10 +88,10 @@ impl Core {
         }
         claim.undoing.insert(node_id);
         let by_digest = claim.recipe.undo.goes_by_digest(node.loaded);
-        let (loaded, digests) = (&mut node.loaded, &self.digests);
+        let loaded = &mut node.loaded;
         node.pipeline.push(Request::Undo { claim: id, by_digest }, now.boot, |out| {
             let args = claim.arguments(&self.config, Duration::ZERO, 0);
-            claim.recipe.undo.encode(out, &args, loaded, digests);
+            claim.recipe.undo.encode(out, &args, loaded);
         });
         self.arm(now.boot + self.config.settings.dead_after);
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use redbolt::proto::{
     Ask, Cause, Config, Core, Event, LinkId, LinkOp, LockId, Nanos, NodeId, NodeSettings,
-    NodeState, Now, Settings, Wait, script,
+    NodeState, Now, Refusal, Settings, Vote, Wait, guard::BIG_MS, script,
 };
 use redbolt_node::Memory;
 
@@ -118,6 +118,30 @@ impl World {
         world
     }
 
+    /// Nodes that were never told of any lock.
+    pub(crate) fn unguarded(mut self) -> Self {
+        let now = self.server_now();
+        for server in &mut self.servers {
+            server.observe(&[b"DEL", GUARD], now);
+        }
+        self
+    }
+
+    /// One more client, with settings of its own for the same nodes; returns its place.
+    pub(crate) fn join(&mut self, set: impl Fn(&mut Settings)) -> usize {
+        let mut settings = self.clients[0].core.config().settings().clone();
+        set(&mut settings);
+        let config = Arc::new(Config::new(settings).unwrap());
+        self.clients.push(Client::new(&config, self.clients.len() as u64));
+        self.clients.len() - 1
+    }
+
+    /// Nodes may forget keys that are held from now on; that nobody else gets them is still watched.
+    pub(crate) fn forgetful(mut self) -> Self {
+        self.watched = false;
+        self
+    }
+
     /// Bytes are cut anywhere from now on, as the seed says.
     pub(crate) fn cut_bytes(&mut self, chunk: usize, seed: u64) {
         self.chunk = chunk.max(1);
@@ -141,8 +165,9 @@ impl World {
         Now { boot: Nanos(self.boot), wall: Nanos(wall) }
     }
 
+    /// What a server's clock says unless it is wrong.
     pub(crate) fn server_now(&self) -> redbolt_node::Now {
-        redbolt_node::Now::from_micros(self.boot / 1_000)
+        redbolt_node::Now::from_micros((self.boot + EPOCH) / 1_000)
     }
 
     pub(crate) fn link(&self, node: usize) -> LinkId {
@@ -214,6 +239,23 @@ impl World {
         self.clients[0].outcomes(id).contains(&Event::Granted(id))
     }
 
+    /// The refusal that was all that the first client was told of a lock.
+    pub(crate) fn refusal(&self, id: LockId) -> Refusal {
+        match self.outcomes(id)[..] {
+            [Event::Refused(_, refusal)] => refusal,
+            ref other => panic!("{other:?}"),
+        }
+    }
+
+    /// How a node voted in that refusal.
+    pub(crate) fn vote(&self, id: LockId, node: usize) -> Option<Vote> {
+        self.refusal(id).votes.of(self.node(node))
+    }
+
+    pub(crate) fn state(&self, node: usize) -> NodeState {
+        self.clients[0].core.node_state(self.node(node))
+    }
+
     pub(crate) fn remaining(&self, id: LockId) -> Duration {
         self.clients[0].remaining(id, self.now())
     }
@@ -256,6 +298,52 @@ impl World {
 
     pub(crate) fn count(&self, kind: &str) -> usize {
         self.log.iter().filter(|ran| ran.kind() == kind).count()
+    }
+
+    /// A server's clock was always so many µs ahead.
+    pub(crate) fn set_clock(&mut self, node: usize, ahead: i64) {
+        self.servers[node].ahead = ahead;
+        let (value, big) = (self.own_guard(node, 0), BIG_MS);
+        self.set_guard(node, &value, big);
+    }
+
+    // Guards.
+
+    /// The value of a node's guard, and how many ms are left of its quarantine; none is negative.
+    pub(crate) fn guard(&mut self, node: usize) -> (String, i64) {
+        let value = String::from_utf8(self.value(node, GUARD)).unwrap();
+        (value, self.pttl(node, GUARD) - BIG_MS as i64)
+    }
+
+    pub(crate) fn set_guard(&mut self, node: usize, value: &str, ttl_ms: u64) {
+        self.set(node, GUARD, value.as_bytes(), ttl_ms);
+    }
+
+    /// The guard that all clients expect, where a node was not restarted so often.
+    pub(crate) fn own_guard(&self, node: usize, restarts: u32) -> String {
+        let settings = self.clients[0].core.config().settings();
+        let expected = self.servers[node].expected(settings, &settings.nodes[node], restarts);
+        String::from_utf8(expected.value()).unwrap()
+    }
+
+    pub(crate) fn flush(&mut self, node: usize) {
+        let now = self.server_now();
+        assert_eq!(self.servers[node].observe(&[b"FLUSHALL"], now), b"+OK\r\n");
+    }
+
+    /// All connections are lost, between two commands.
+    pub(crate) fn restart_connections(&mut self) {
+        for client in 0..self.clients.len() {
+            for node in 0..self.servers.len() {
+                self.cut(client, node, Written::Runs);
+            }
+        }
+    }
+
+    /// A server's process is killed and started again.
+    pub(crate) fn restart(&mut self, node: usize, memory: Memory) {
+        self.stop(node);
+        self.start(node, memory);
     }
 
     // Faults.
@@ -495,7 +583,7 @@ impl World {
         for words in requests {
             let mut reply = Vec::new();
             let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-            let now = redbolt_node::Now::from_micros(self.boot / 1_000);
+            let now = redbolt_node::Now::from_micros((self.boot + EPOCH) / 1_000);
             server.run(conn, &args, now, &mut reply);
             let is_unknown = reply.starts_with(b"-NOSCRIPT");
             if wire.alive {
@@ -510,6 +598,8 @@ impl World {
         }
         let node = wire.node;
         while let Some(killed) = self.servers[node].store.poll_close() {
+            let now = self.server_now();
+            self.servers[node].killed(killed, now);
             let is_killed = |w: &&mut Wire| w.node == node && w.state == State::Open(killed);
             if let Some(wire) = self.wires.iter_mut().find(is_killed) {
                 wire.state = State::Ended;

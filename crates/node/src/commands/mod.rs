@@ -49,6 +49,8 @@ type Handler = fn(&mut Call<'_>) -> Outcome;
 /// An entry of the command table.
 struct Command {
     name: &'static str,
+    /// The name once more, by which it is found.
+    key: u64,
     arity: Arity,
     body: Body,
     /// Whether a client may call it before AUTH.
@@ -123,12 +125,16 @@ const COMMANDS: &[Command] = &[
 
 impl Command {
     const fn new(name: &'static str, arity: Arity, run: Handler) -> Self {
-        Self { name, arity, body: Body::Run(run), open: false, loading: false }
+        Self::entry(name, arity, Body::Run(run))
     }
 
     const fn with(name: &'static str, subcommands: &'static [Self]) -> Self {
-        let body = Body::Subcommands(subcommands);
-        Self { name, arity: AtLeast(2), body, open: false, loading: false }
+        Self::entry(name, AtLeast(2), Body::Subcommands(subcommands))
+    }
+
+    const fn entry(name: &'static str, arity: Arity, body: Body) -> Self {
+        let key = key_of(name.as_bytes());
+        Self { name, key, arity, body, open: false, loading: false }
     }
 
     const fn open_to_all(self) -> Self {
@@ -176,7 +182,23 @@ fn find_subcommand(
 }
 
 fn named(table: &'static [Command], name: &[u8]) -> Option<&'static Command> {
-    table.iter().find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
+    let key = key_of(name);
+    let command = table.binary_search_by_key(&key, |command| command.key).ok().map(|at| &table[at]);
+    command.filter(|command| command.name.len() == name.len())
+}
+
+/// A name in lower case as one number, in the order of the names; 0 for one that is longer than any
+/// command's. Every command is looked up, and numbers are compared at once.
+const fn key_of(name: &[u8]) -> u64 {
+    if name.is_empty() || name.len() > LONGEST_NAME {
+        return 0;
+    }
+    let (mut key, mut at) = (0, 0);
+    while at < name.len() {
+        key = key << 8 | name[at].to_ascii_lowercase() as u64;
+        at += 1;
+    }
+    key << (8 * (LONGEST_NAME - name.len()))
 }
 
 fn wrong_arity(name: &str) -> Failure {
@@ -209,11 +231,10 @@ fn c_string(bytes: &[u8], room: usize) -> &[u8] {
     &bytes[..end.min(room)]
 }
 
-impl Call<'_> {
-    fn permit(&self, command: &Command) -> Outcome {
+impl<'a> Call<'a> {
+    fn permit(&mut self, command: &Command) -> Outcome {
         let password_set = !self.store.settings.password.is_empty();
-        let stranger = self.store.sessions.get(&self.conn).is_some_and(|s| s.user.is_none());
-        if password_set && stranger && !command.open {
+        if password_set && !command.open && !self.session().authenticated {
             return Err("NOAUTH Authentication required.".into());
         }
         if self.store.is_loading(self.now) && !command.loading {
@@ -223,7 +244,8 @@ impl Call<'_> {
     }
 
     fn session(&mut self) -> &mut Session {
-        self.store.sessions.get_mut(&self.conn).expect("a command runs on a live connection only")
+        let session = self.store.session(self.conn);
+        session.expect("a command runs on a live connection only")
     }
 
     /// Where the database with this number stands.
@@ -234,8 +256,12 @@ impl Call<'_> {
 
     /// The keys of the selected database.
     fn keys(&mut self) -> Keys<'_> {
+        self.keys_and_reply().0
+    }
+
+    fn keys_and_reply(&mut self) -> (Keys<'_>, &mut Reply<'a>) {
         let database = self.session().database;
-        Keys::new(&mut self.store.databases[database], self.now)
+        (Keys::new(&mut self.store.databases[database], self.now), &mut self.reply)
     }
 
     fn ok(&mut self) -> Outcome {
@@ -272,10 +298,12 @@ fn is_canonical(text: &str) -> bool {
     text == "0" || digits.starts_with(|first: char| first.is_ascii_digit() && first != '0')
 }
 
+#[inline]
 fn is_word(arg: &[u8], word: &str) -> bool {
     arg.eq_ignore_ascii_case(word.as_bytes())
 }
 
+const LONGEST_NAME: usize = size_of::<u64>();
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 const SYNTAX_ERROR: &str = "ERR syntax error";
 const QUOTED: usize = 128;
@@ -296,9 +324,21 @@ mod tests {
 
     #[test]
     fn commands_are_in_order_and_found_in_any_case() {
-        assert!(COMMANDS.is_sorted_by_key(|command| command.name));
+        let is_sorted = |table: &[Command]| {
+            table.is_sorted_by_key(|command| command.name)
+                && table.iter().all(|command| command.name.len() <= LONGEST_NAME)
+        };
+        assert!(is_sorted(COMMANDS));
+        for command in COMMANDS {
+            assert!(match command.body {
+                Body::Run(_) => true,
+                Body::Subcommands(table) => is_sorted(table),
+            });
+        }
         assert!(named(COMMANDS, b"GeT").is_some());
-        assert!(named(COMMANDS, b"ge").is_none());
+        for unknown in [&b"ge"[..], b"gett", b"", b"get\0", b"get-or-something-longer"] {
+            assert!(named(COMMANDS, unknown).is_none());
+        }
     }
 
     #[test]
