@@ -93,6 +93,26 @@ fn the_core_counts_answers_for_their_own_round() {
     assert_eq!(bench.events(), [Event::Extended(id)]);
 }
 
+/// An extension that is under way does not outlast the release behind it.
+#[test]
+fn the_core_extends_nothing_that_is_being_released() {
+    let (mut bench, id) = held();
+    let now = bench.now();
+    bench.core.extend(id, secs(20), now).unwrap();
+    let sent: Vec<_> = (0..3).map(|node| bench.waiting(node)).collect();
+    assert_eq!(sent, vec![["extend"]; 3]);
+    bench.core.release(id, now);
+    for node in 0..3 {
+        assert_eq!(bench.waiting(node), ["extend", "undo"]);
+        bench.answer(node, ":1\r\n");
+    }
+    assert_eq!(bench.events(), []);
+    for node in 0..3 {
+        bench.answer(node, ":1\r\n");
+    }
+    assert!(matches!(bench.events()[..], [Event::Released(..)]));
+}
+
 /// A lock for 10 s on all nodes.
 fn held() -> (Bench, LockId) {
     let mut bench = Bench::warm();

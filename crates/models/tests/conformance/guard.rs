@@ -107,10 +107,26 @@ fn the_core_enrols_where_the_model_does_with_a_whole_quarantine_in_one_command()
             assert_eq!(bench.waiting(2), ["get", "pttl"]);
         }
     }
-    for other in ["x", &format!("{}:10000:3:0", "0".repeat(40))] {
+}
+
+/// Other limits, of whichever run, and what is no guard at all: no vote, and nothing is written.
+#[test]
+fn the_core_leaves_guards_that_are_not_ours_alone() {
+    let ours = String::from_utf8(guard_value(2, 1)).unwrap();
+    let limits = [":10000:3:0", ":30000:5:0"].map(|limits| ours.replace(":30000:3:0", limits));
+    for other in ["x", &limits[0], &limits[1]] {
         let mut bench = Bench::new();
+        let id = bench.lock(&Ask::new(b"job"));
+        for node in 0..2 {
+            bench.greet(node, &Greets::ready(node));
+        }
         bench.greet(2, &Greets { guard: Some(other.into()), ..Greets::ready(2) });
-        assert!(!bench.waiting(2).contains(&"enrol"), "{other}");
+        assert_eq!(bench.waiting(2), ["ask", "pttl", "undo"], "{other}");
+        for answer in ["+OK\r\n".to_owned(), format!(":{VOTES}\r\n")] {
+            bench.answer(2, &answer);
+        }
+        let vote = bench.core.votes(id).of(bench.node(2));
+        assert!(matches!(vote, Some(Vote::Fail(_))), "{other}: {vote:?}");
     }
 }
 
