@@ -668,9 +668,9 @@ fn init_does_not_end_the_quarantine_of_a_set_in_use() {
 fn whoever_only_looks_writes_nothing() {
     type Spoil = fn(&mut World);
     let table: [(Spoil, Cause); 3] = [
-        (|world| world.flush(0), Cause::Quarantined),
+        (|world: &mut World| world.flush(0), Cause::Quarantined),
         (other_run, Cause::Quarantined),
-        (|world| world.set_guard(0, "r:30000:5:0", BIG_MS), Cause::OtherLimits),
+        (|world: &mut World| world.set_guard(0, "r:30000:5:0", BIG_MS), Cause::OtherLimits),
     ];
     for (spoil, cause) in table {
         let mut world = World::with(1, 1, setting_up(Setup::Look));

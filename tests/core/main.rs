@@ -5,6 +5,7 @@
 mod asks;
 mod clock;
 mod door;
+mod fence;
 mod ghosts;
 mod greeting;
 mod guard;

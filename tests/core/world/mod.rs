@@ -300,6 +300,13 @@ impl World {
         self.log.iter().filter(|ran| ran.kind() == kind).count()
     }
 
+    /// A server's clock was always so many µs ahead.
+    pub(crate) fn set_clock(&mut self, node: usize, ahead: i64) {
+        self.servers[node].ahead = ahead;
+        let (value, big) = (self.own_guard(node, 0), BIG_MS);
+        self.set_guard(node, &value, big);
+    }
+
     // Guards.
 
     /// The value of a node's guard, and how many ms are left of its quarantine; none is negative.
