@@ -78,6 +78,7 @@ impl Core {
                 self.ask_answered(id, claim, by_digest, token, now)?;
             }
             Request::Check { claim, vote } => self.check_answered(id, claim, vote, token, now)?,
+            Request::DropOthers => self.others_dropped(id, token, now)?,
             Request::Enrol => self.enrolled(id, token, now)?,
             Request::Extend { claim, round, by_digest } => {
                 let answer = count(token).ok_or(Mistyped)?.to_request(by_digest);
@@ -87,10 +88,6 @@ impl Core {
             Request::Kill => match token {
                 Token::Int(_) => self.lay_ghosts(id),
                 Token::Error(_) => {}
-                _ => return Err(Mistyped),
-            },
-            Request::KillOthers => match token {
-                Token::Int(_) | Token::Error(_) => {}
                 _ => return Err(Mistyped),
             },
             Request::Remaining { lock, round } => match token {
