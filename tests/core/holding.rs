@@ -288,8 +288,8 @@ fn a_lock_granted_and_lost_in_one_turn_can_be_asked_about() {
 #[test]
 fn a_hold_has_a_maximum_by_default_and_can_have_none() {
     let (hour, day) = (secs(60 * 60), secs(24 * 60 * 60));
-    let table: [(fn(&mut Settings), bool); 2] =
-        [(|_| {}, false), (|settings| settings.max_hold = None, true)];
+    type Set = fn(&mut Settings);
+    let table: [(Set, bool); 2] = [(|_| {}, false), (|settings| settings.max_hold = None, true)];
     for (set, endless) in table {
         let mut world = World::with(1, 1, |settings| {
             settings.max_ttl = secs(60 * 60);
