@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use redbolt::proto::{Ask, Event as Told, LockId, LockState, LossCause, Wait, Why};
+use redbolt::proto::{Ask, Event as Told, Lease, LockId, LockState, LossCause, Wait, Why};
 
 use crate::coverage::{Edge, Phase};
 use crate::history::{Does, Operation};
@@ -30,6 +30,8 @@ pub(crate) enum Step {
     Cancel,
     /// The same, after the faults.
     LetGo,
+    /// Looks at the lease when next to nothing of it is left.
+    Last,
 }
 
 /// A job under way.
@@ -45,7 +47,11 @@ pub(crate) struct Running {
     extend_ttl: u64,
     granted: Option<Time>,
     /// Its attempt that was granted.
-    attempt: usize,
+    pub(crate) attempt: usize,
+    /// Its lease, as it was last told.
+    lease: Option<Lease>,
+    /// There will be another look at its end.
+    looks: bool,
     token: Option<u64>,
     /// When its validity ends at the latest, in true time, as far as it is known.
     valid_until: Time,
@@ -129,6 +135,7 @@ impl World {
             Step::Release | Step::Cancel => self.let_go(at, &job),
             Step::LetGo if job.kind != Kind::Probe => self.let_go(at, &job),
             Step::LetGo => {}
+            Step::Last => self.look_last(at, &job),
         }
     }
 
@@ -188,10 +195,35 @@ impl World {
         self.queue.push(self.now + gap, Event::Act(at as u16, Step::Write));
     }
 
+    /// A lease is as good at its end as at its beginning.
+    fn look_last(&mut self, at: usize, job: &Job) {
+        let left = self.remaining(at);
+        self.jobs[at].looks = false;
+        if left.is_zero() {
+            return;
+        }
+        if self.is_at_the_end(left) {
+            self.a_quorum_keeps(at, job);
+            self.is_alone(at);
+        } else {
+            self.look_later(at, left);
+        }
+    }
+
+    fn look_later(&mut self, at: usize, left: Duration) {
+        if !std::mem::replace(&mut self.jobs[at].looks, true) {
+            self.look_at_the_end(at, left);
+        }
+    }
+
+    fn lease(&self, at: usize) -> Option<Lease> {
+        let client = &self.clients[usize::from(self.plan.jobs[at].client)];
+        self.jobs[at].id.and_then(|id| client.core.lease(id)).copied()
+    }
+
     fn remaining(&self, at: usize) -> Duration {
         let client = &self.clients[usize::from(self.plan.jobs[at].client)];
-        let lease = self.jobs[at].id.and_then(|id| client.core.lease(id));
-        lease.map_or(Duration::ZERO, |lease| lease.remaining(client.clocks(self.now)))
+        self.lease(at).map_or(Duration::ZERO, |lease| lease.remaining(client.clocks(self.now)))
     }
 
     fn use_it(&mut self, at: usize, job: &Job) {
@@ -325,7 +357,11 @@ impl World {
         self.note(0x200 + (number << 4) + at as u64);
         match event {
             Told::Granted(_) => self.granted(at),
-            Told::Refused(_, refusal) => self.refused_with(at, refusal.why),
+            Told::Refused(_, refusal) => {
+                self.denials_were_said(at, &refusal.votes);
+                self.words_are_safe(client, &refusal.votes);
+                self.refused_with(at, refusal.why);
+            }
             Told::Lost(_, cause) => self.lost(at, cause),
             Told::Extended(_) => self.extended(at),
             Told::NotExtended(..) => self.not_extended(at),
@@ -353,7 +389,10 @@ impl World {
         self.has_token(at, &job);
         self.token_grows(at, &job);
         self.is_alone(at);
+        self.limits_are_shared(at);
         self.note_validity(at);
+        self.jobs[at].lease = self.lease(at);
+        self.look_later(at, self.remaining(at));
         let called = call.map_or(self.now, |call| call.at);
         let does = Does::Lock { token: self.jobs[at].token.unwrap_or(0) };
         let operation = Operation { called, returned: self.now, owner: at as u16, does };
@@ -501,13 +540,12 @@ impl World {
         let client = usize::from(job.client);
         let Some(id) = self.jobs[at].id else { return };
         let votes = self.clients[client].core.votes(id);
-        let attempt = &self.attempts[self.jobs[at].attempt];
-        let ttl = self.jobs[at].extend_ttl;
-        let unsaid = votes.grants().iter().find(|node| attempt.extended[node.index()] != ttl);
-        if let Some(node) = unsaid {
-            let node = node.index();
-            self.violated(Violation::Miscredited { job: at, what: "an extension", node });
-        }
+        let (ttl, left) = (self.jobs[at].extend_ttl, self.remaining(at));
+        self.extension_is_earned(at, &votes, ttl);
+        self.is_no_revival(at, self.jobs[at].lease);
+        self.is_within_hold(at, self.jobs[at].granted.unwrap_or(self.now), left);
+        self.jobs[at].lease = self.lease(at);
+        self.look_later(at, left);
         self.is_alone(at);
         self.note_validity(at);
         if !self.remaining(at).is_zero() {
@@ -528,6 +566,11 @@ impl World {
             return self.violated(Violation::Outcome { job: at, what: "the loss of nothing" });
         }
         self.tally.losses += 1;
+        if let Some(id) = self.jobs[at].id.filter(|_| cause == LossCause::Gone) {
+            let client = usize::from(self.plan.jobs[at].client);
+            let gone = self.clients[client].core.votes(id).denies();
+            self.is_gone_for_sure(at, gone);
+        }
         let extending = self.jobs[at].extend.take().is_some();
         self.coverage.edge(match (cause, extending) {
             (LossCause::Gone, _) => Edge::LostGone,

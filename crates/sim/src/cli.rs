@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 
-use crate::{Class, Coverage, Cut, Lab, Outcome, Plan, Totals, Violation, shrink};
+use crate::{Class, Coverage, Cut, Lab, Outcome, Plan, Totals, Violation, hunt, mutants, shrink};
 
 /// Deterministic simulation of many clients and nodes over the shipping core.
 #[derive(Parser)]
@@ -47,6 +47,18 @@ struct Arguments {
     /// Show every cell of the coverage
     #[arg(long)]
     coverage: bool,
+    /// Plant bugs in the core, one at a time, and see that each is found
+    #[arg(long)]
+    mutants: bool,
+    /// Of the bugs, one of so many, others each day
+    #[arg(long, default_value_t = 1)]
+    share: u64,
+    /// How many schedules a planted bug may survive
+    #[arg(long, default_value_t = 100_000)]
+    limit: u64,
+    /// Plant this bug, and show how it is found; or how it fares with --replay
+    #[arg(long)]
+    mutant: Option<String>,
 }
 
 /// Runs what the command line asks for.
@@ -57,15 +69,50 @@ pub fn main() -> ExitCode {
         // A panic is a finding, and told as one.
         std::panic::set_hook(Box::new(|_| {}));
     }
-    let is_well = if let Some(seed) = arguments.replay {
+    if let Some(name) = &arguments.mutant
+        && let Err(error) = mutants::plant(name)
+    {
+        println!("FAILED: {error}");
+        return ExitCode::FAILURE;
+    }
+    let is_well = if arguments.mutants {
+        mutants::Gate::run(extent(&arguments))
+    } else if let Some(seed) = arguments.replay {
         let class = arguments.class.unwrap_or(Class::Safe);
         replay(class, seed, &arguments.drop, arguments.story)
     } else if let Some(seeds) = arguments.determinism {
         determinism(arguments.seed, seeds)
+    } else if let Some(name) = &arguments.mutant {
+        hunt_one(name, &arguments)
     } else {
         search(&arguments)
     };
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn extent(arguments: &Arguments) -> mutants::Extent {
+    let Arguments { limit, seed: first, share, .. } = *arguments;
+    mutants::Extent { limit, first, share, jobs: jobs(arguments) }
+}
+
+fn jobs(arguments: &Arguments) -> usize {
+    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    arguments.jobs.unwrap_or(cores).clamp(1, 256)
+}
+
+/// The first schedule that finds the bug which is planted on this thread. Whether there is one.
+fn hunt_one(name: &str, arguments: &Arguments) -> bool {
+    let class = arguments.class.unwrap_or(Class::Safe);
+    let found = hunt(class, arguments.seed, arguments.limit);
+    match &found {
+        Some((schedules, violation)) => {
+            println!("{name}: found by schedule {schedules}: {violation}");
+            let seed = arguments.seed.wrapping_add(schedules - 1);
+            show_smallest(class, seed, &format!(" --mutant {name}"));
+        }
+        None => println!("FAILED: {name} survives {} schedules", arguments.limit),
+    }
+    found.is_some()
 }
 
 /// One schedule, with what it is made of.
@@ -153,8 +200,7 @@ struct Found {
 }
 
 fn run_class(class: Class, schedules: u64, arguments: &Arguments) -> Found {
-    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let jobs = arguments.jobs.unwrap_or(cores).clamp(1, 256);
+    let jobs = jobs(arguments);
     let start = Instant::now();
     let until = arguments.seconds.map(|seconds| start + Duration::from_secs(seconds));
     let schedules = if arguments.seconds.is_some() { u64::MAX } else { schedules };
@@ -200,7 +246,7 @@ fn run_class(class: Class, schedules: u64, arguments: &Arguments) -> Found {
 fn judged(class: Class, found: &Found) -> bool {
     if let Some((seed, violation)) = &found.failed {
         println!("\nVIOLATION {violation}");
-        show_smallest(class, *seed);
+        show_smallest(class, *seed, "");
         return false;
     }
     if class.breaks_exclusion() && found.totals.expected == 0 {
@@ -218,8 +264,8 @@ fn judged(class: Class, found: &Found) -> bool {
 }
 
 /// What it takes to break it, and how to see it again.
-fn show_smallest(class: Class, seed: u64) {
-    let again = format!("cargo xtask sim --class {class} --replay {seed}");
+fn show_smallest(class: Class, seed: u64, options: &str) {
+    let again = format!("cargo xtask sim{options} --class {class} --replay {seed}");
     match shrink(class, seed, TRIES) {
         Some((cut, violation)) => {
             let plan = Plan::draw(class, seed).without(&cut);

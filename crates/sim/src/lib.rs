@@ -14,11 +14,13 @@
 mod actor;
 pub mod cli;
 mod coverage;
+mod credit;
 #[cfg(test)]
 mod doctored;
 mod fault;
 mod history;
 mod invariant;
+pub mod mutants;
 mod plan;
 mod random;
 mod register;

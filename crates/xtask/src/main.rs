@@ -9,7 +9,11 @@ mod results;
 mod step;
 mod test;
 
-use std::process::ExitCode;
+use std::{
+    env,
+    path::Path,
+    process::{Command, ExitCode},
+};
 
 use clap::{Parser, Subcommand};
 
@@ -78,7 +82,34 @@ fn fuzz(arguments: &[String]) -> Result<(), Failure> {
 
 /// The simulator, as fast as it is and with every assertion of the core.
 fn sim(arguments: &[String]) -> Result<(), Failure> {
-    let mut sim = cargo("run");
-    sim.args(["--quiet", "--package", "redbolt-sim", "--profile", "sim", "--bin", "sim", "--"]);
-    step::run("sim", sim.args(arguments))
+    let mut sim = simulator();
+    if arguments.iter().any(|argument| PLANTED.iter().any(|it| argument.starts_with(it))) {
+        plant(&mut sim);
+    }
+    step::run("sim", sim.arg("--").args(arguments))
 }
+
+fn simulator() -> Command {
+    let mut sim = cargo("run");
+    sim.args(["--quiet", "--package", "redbolt-sim", "--profile", "sim", "--bin", "sim"]);
+    sim
+}
+
+/// Builds it with bugs in the core, next to all other builds, and with the flags that are set already.
+fn plant(command: &mut Command) {
+    let target = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    command.arg("--target-dir").arg(Path::new(&target).join("mutants"));
+    let (name, gap) = match env::var_os("CARGO_ENCODED_RUSTFLAGS") {
+        Some(_) => ("CARGO_ENCODED_RUSTFLAGS", "\x1f"),
+        None => ("RUSTFLAGS", " "),
+    };
+    let mut flags = env::var_os(name).unwrap_or_default();
+    if !flags.is_empty() {
+        flags.push(gap);
+    }
+    flags.push(["--cfg", "redbolt_mutants"].join(gap));
+    command.env(name, flags);
+}
+
+/// Options of the simulator, and how they begin, that need bugs in the core.
+const PLANTED: [&str; 1] = ["--mutant"];

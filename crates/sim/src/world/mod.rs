@@ -84,6 +84,10 @@ pub(crate) struct Attempt {
     pub(crate) counters: [u64; MAX_NODES],
     /// The TTL of the last extension that was done, as the client read it.
     pub(crate) extended: [u64; MAX_NODES],
+    /// Whether the client read that another has the lock.
+    pub(crate) denied: [bool; MAX_NODES],
+    /// Whether the client read that there was nothing to extend.
+    pub(crate) gone: [bool; MAX_NODES],
     /// Whether the client read that it was undone.
     pub(crate) undone: [bool; MAX_NODES],
     /// The servers on which the ask ran out of a dead connection.
@@ -679,6 +683,8 @@ impl World {
                 }
                 Says::Raised { counter } => attempt.counters[slot] = counter,
                 Says::Extended { ttl } => attempt.extended[slot] = ttl,
+                Says::Denied => attempt.denied[slot] = true,
+                Says::Gone => attempt.gone[slot] = true,
                 Says::Undone => attempt.undone[slot] = true,
                 Says::Other => {}
             }

@@ -275,6 +275,8 @@ impl World {
             granted: [None; MAX_NODES],
             counters: [0; MAX_NODES],
             extended: [0; MAX_NODES],
+            denied: [false; MAX_NODES],
+            gone: [false; MAX_NODES],
             undone: [false; MAX_NODES],
             haunts: [false; MAX_NODES],
         });
@@ -344,6 +346,9 @@ impl World {
                 self.wires[at].pending = Some((attempt, granted));
                 Says::Other
             }
+            Kind::Ask { .. } if reply == b"$-1\r\n" || reply.starts_with(b":") => Says::Denied,
+            Kind::Extend if reply == b":0\r\n" || reply.starts_with(b"-WRONGTYPE") => Says::Gone,
+            Kind::WriteBack if reply == b":0\r\n" => Says::Denied,
             Kind::Extend if reply == b":1\r\n" => Says::Extended { ttl: request.number },
             Kind::WriteBack if reply == b":1\r\n" => Says::Raised { counter: request.number },
             Kind::Undo if reply.starts_with(b":") => Says::Undone,

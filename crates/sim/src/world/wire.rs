@@ -58,6 +58,10 @@ pub(crate) enum Says {
     Raised { counter: u64 },
     /// An extension by so many ms was done.
     Extended { ttl: u64 },
+    /// Another has the lock.
+    Denied,
+    /// There was nothing to extend.
+    Gone,
     /// An undo was done.
     Undone,
     /// Anything else.
