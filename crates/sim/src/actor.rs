@@ -16,7 +16,7 @@ use crate::world::World;
 use crate::world::queue::{Event, Time};
 
 /// What a job does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Asks for the lock.
     Start,

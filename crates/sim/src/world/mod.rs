@@ -386,9 +386,6 @@ impl World {
                 moved = true;
                 self.link_op(client, op);
             }
-            for slot in 0..self.plan.nodes {
-                moved |= self.write(client, slot);
-            }
             while let Some(event) = self.core(client).poll_event() {
                 moved = true;
                 self.told(client, event);
@@ -396,6 +393,9 @@ impl World {
             if !moved || self.violation.is_some() {
                 break;
             }
+        }
+        for slot in 0..self.plan.nodes {
+            self.write(client, slot);
         }
         self.notice(client);
         self.arm(client);
@@ -543,21 +543,21 @@ impl World {
     }
 
     /// Gives the socket what it takes.
-    fn write(&mut self, client: usize, slot: usize) -> bool {
+    fn write(&mut self, client: usize, slot: usize) {
         let it = &mut self.clients[client];
-        let Some(at) = it.wires[slot] else { return false };
+        let Some(at) = it.wires[slot] else { return };
         let unsent = it.core.transmit(self.links[slot]).len();
         let wire = &mut self.wires[at as usize];
         if unsent == 0 || wire.conn.is_none() {
-            return false;
+            return;
         }
         if unsent > MAX_OUTBOX {
             self.violated(Violation::Unbounded { client, what: "bytes to write", amount: unsent });
-            return false;
+            return;
         }
         if it.choked_until > self.now {
             self.queue.push(it.choked_until, Event::Writable(at));
-            return false;
+            return;
         }
         let short = it.short_until > self.now;
         let taken = if short { unsent.min(1 + wire.random.below(40) as usize) } else { unsent };
@@ -580,7 +580,6 @@ impl World {
                 self.queue.push(self.now + 2 * self.plan.net.delay, Event::Reset(at));
             }
         }
-        true
     }
 
     /// Puts what was just written on its way.
