@@ -94,6 +94,11 @@ impl Running {
         self.ends > 0
     }
 
+    /// Nobody has to let go of it any more.
+    pub(crate) fn is_let_go(&self) -> bool {
+        self.id.is_none() || self.released.is_some()
+    }
+
     pub(crate) fn was_granted(&self) -> bool {
         self.granted.is_some()
     }
