@@ -61,6 +61,9 @@ pub(crate) struct Running {
     is_held: bool,
     /// As it was last seen, while it is asked for.
     seen: Seen,
+    paused_at: Time,
+    /// How many pauses in a row were next to none.
+    hasty: u32,
     pub(crate) released: Option<Marks>,
 }
 
@@ -94,6 +97,11 @@ impl Running {
     /// It was told its end.
     pub(crate) fn is_over(&self) -> bool {
         self.ends > 0
+    }
+
+    /// Nobody has to let go of it any more.
+    pub(crate) fn is_let_go(&self) -> bool {
+        self.id.is_none() || self.released.is_some()
     }
 
     pub(crate) fn was_granted(&self) -> bool {
@@ -323,12 +331,26 @@ impl World {
                 }
                 (Seen::Asking, Seen::Pausing) => self.coverage.edge(Edge::AskingPausing),
                 (Seen::Fencing, Seen::Pausing) => self.coverage.edge(Edge::FencingPausing),
-                (Seen::Pausing, Seen::Asking) => self.coverage.edge(Edge::PausingAsking),
+                (Seen::Pausing, Seen::Asking) => {
+                    self.coverage.edge(Edge::PausingAsking);
+                    self.is_patient(at);
+                }
                 _ => {}
             }
             if seen == Seen::Pausing && before != seen {
+                self.jobs[at].paused_at = self.now;
                 self.reached(client, Phase::Waiting);
             }
+        }
+    }
+
+    /// A waiter may ask again at once, but not again and again.
+    fn is_patient(&mut self, at: usize) {
+        let job = &mut self.jobs[at];
+        let is_hasty = self.now - job.paused_at < 50_000;
+        job.hasty = if is_hasty { job.hasty + 1 } else { 0 };
+        if job.hasty > MAX_HASTY {
+            self.violated(Violation::Hasty { job: at });
         }
     }
 
@@ -701,3 +723,6 @@ mod tests {
         assert_eq!(world.violation.map(|it| it.name()), Some("I8 extended-after-release"));
     }
 }
+
+/// A random pause is short now and then. So many in a row are no accident.
+const MAX_HASTY: u32 = 12;

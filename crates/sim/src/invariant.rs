@@ -158,6 +158,11 @@ pub enum Violation {
         /// The client.
         client: usize,
     },
+    /// A waiter asks again and again without a pause.
+    Hasty {
+        /// The job.
+        job: usize,
+    },
     /// More happens than can be meant.
     Endless,
 }
@@ -188,6 +193,7 @@ impl Violation {
             Self::Malformed { .. } => "malformed",
             Self::Panicked { .. } => "panicked",
             Self::Spins { .. } => "spins",
+            Self::Hasty { .. } => "hasty",
             Self::Endless => "endless",
         }
     }
@@ -265,6 +271,7 @@ impl fmt::Display for Violation {
             Self::Spins { client } => {
                 write!(f, "a timer of client {client} is due again and again at one instant")
             }
+            Self::Hasty { job } => write!(f, "job {job} asks again and again without a pause"),
             Self::Endless => f.write_str("it never comes to rest"),
         }
     }

@@ -215,10 +215,15 @@ impl World {
         }
         self.queue.push(self.plan.heal_at, Event::Heal);
         for client in 0..self.clients.len() {
-            if self.plan.jobs.iter().any(|job| usize::from(job.client) == client) {
+            if self.is_used(client) {
                 self.settle(client);
             }
         }
+    }
+
+    /// Whether anybody on it wants anything.
+    fn is_used(&self, client: usize) -> bool {
+        self.plan.jobs.iter().any(|job| usize::from(job.client) == client)
     }
 
     fn arm_fault(&mut self, at: usize) {
