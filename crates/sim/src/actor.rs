@@ -669,6 +669,9 @@ impl World {
     }
 }
 
+/// A random pause is short now and then. So many in a row are no accident.
+const MAX_HASTY: u32 = 12;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -723,6 +726,3 @@ mod tests {
         assert_eq!(world.violation.map(|it| it.name()), Some("I8 extended-after-release"));
     }
 }
-
-/// A random pause is short now and then. So many in a row are no accident.
-const MAX_HASTY: u32 = 12;

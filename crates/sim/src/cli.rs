@@ -50,9 +50,6 @@ struct Arguments {
     /// Plant bugs in the core, one at a time, and see that each is found
     #[arg(long)]
     mutants: bool,
-    /// Of the bugs, one of so many, others each day
-    #[arg(long, default_value_t = 1)]
-    share: u64,
     /// How many schedules a planted bug may survive
     #[arg(long, default_value_t = 100_000)]
     limit: u64,
@@ -91,8 +88,8 @@ pub fn main() -> ExitCode {
 }
 
 fn extent(arguments: &Arguments) -> mutants::Extent {
-    let Arguments { limit, seed: first, share, .. } = *arguments;
-    mutants::Extent { limit, first, share, jobs: jobs(arguments) }
+    let Arguments { limit, seed: first, .. } = *arguments;
+    mutants::Extent { limit, first, jobs: jobs(arguments) }
 }
 
 fn jobs(arguments: &Arguments) -> usize {

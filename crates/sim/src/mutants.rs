@@ -19,18 +19,20 @@ pub struct Extent {
     pub first: u64,
     /// On how many threads.
     pub jobs: usize,
-    /// One bug of so many; which of them changes from day to day.
-    pub share: u64,
 }
 
 #[cfg(not(redbolt_mutants))]
 mod none {
     use super::Extent;
 
-    /// Nothing can be planted in this build.
+    /// Nothing can be planted in this build: of these two names only one exists.
+    ///
+    /// ```
+    /// use redbolt::proto::Core;
+    /// ```
     ///
     /// ```compile_fail
-    /// redbolt::proto::plant(None);
+    /// use redbolt::proto::plant;
     /// ```
     #[derive(Clone, Copy, Debug)]
     pub struct Gate;
@@ -59,7 +61,7 @@ mod planted {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
     use std::thread;
-    use std::time::{Duration, Instant, SystemTime};
+    use std::time::{Duration, Instant};
 
     use redbolt::proto::Mutant;
 
@@ -104,13 +106,12 @@ mod planted {
         /// Whether every bug is found, and nothing without one.
         #[must_use]
         pub fn run(extent: Extent) -> bool {
-            let mutants = chosen(extent.share);
             if !is_clean(extent) {
                 return false;
             }
             println!("\n{}", Fate::HEAD);
             let start = Instant::now();
-            let fates = hunt_all(&mutants, extent);
+            let fates = hunt_all(extent);
             let well = fates.iter().filter(|fate| fate.is_well()).count();
             println!(
                 "\n{well} of {} killed in {:.1} s on {} threads",
@@ -123,26 +124,6 @@ mod planted {
             }
             well == fates.len()
         }
-    }
-
-    /// The bugs whose turn it is.
-    fn chosen(share: u64) -> Vec<Mutant> {
-        let share = share.max(1);
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let turn = since.map_or(0, |since| since.as_secs() / 86_400) % share;
-        let is_due =
-            |(at, mutant): (usize, &Mutant)| (at as u64 % share == turn).then_some(*mutant);
-        let chosen: Vec<_> = Mutant::ALL.iter().enumerate().filter_map(is_due).collect();
-        if share > 1 {
-            println!(
-                "{} of {} bugs: today those at {turn}, {}, {} .. of the list",
-                chosen.len(),
-                Mutant::ALL.len(),
-                turn + share,
-                turn + 2 * share
-            );
-        }
-        chosen
     }
 
     /// The same schedules find nothing in the core as it is, or else what they find is no bug of ours.
@@ -176,11 +157,11 @@ mod planted {
     }
 
     /// Each bug on one thread, so that its count is the same on any machine.
-    fn hunt_all(mutants: &[Mutant], extent: Extent) -> Vec<Fate> {
+    fn hunt_all(extent: Extent) -> Vec<Fate> {
         let next = AtomicUsize::new(0);
         let fates = Mutex::new(Vec::new());
         on_threads(extent.jobs, || {
-            while let Some(&mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+            while let Some(&mutant) = Mutant::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let fate = hunt(mutant, extent);
                 println!("{}", fate.row());
                 fates.lock().expect("no thread panics while it adds").push(fate);
