@@ -150,8 +150,10 @@ fn determinism(first: u64, seeds: u64) -> bool {
         let class = Class::ALL[(seed % 3) as usize];
         // The other world has played another schedule before.
         let _ = other.run(Class::Safe, seed.wrapping_mul(31));
-        if one.run(class, seed) != other.run(class, seed) {
+        let (here, there) = (one.run(class, seed), other.run(class, seed));
+        if here != there {
             println!("VIOLATION {}: seed {seed}, class {class}", Violation::NotDeterministic);
+            println!("{here:?}\n{there:?}");
             return false;
         }
     }
