@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use redbolt::proto::{Ask, Event as Told, Lease, LockId, LockState, LossCause, Now, Wait, Why};
+use redbolt::proto::{
+    Ask, Event as Told, Lease, LockId, LockState, LossCause, NodeState, Now, Wait, Why,
+};
 
 use crate::coverage::{Edge, Phase};
 use crate::history::{Does, Operation};
@@ -369,6 +371,10 @@ impl World {
             Told::Extended(id) => (id, 4),
             Told::NotExtended(id, _) => (id, 5),
             Told::Released(id, _) => (id, 6),
+            Told::Node(node, NodeState::Down(cause)) => {
+                self.words_are_safe(client, node, cause);
+                return self.note(0x200);
+            }
             _ => return self.note(0x200),
         };
         let is_its = |(plan, job): (&Job, &Running)| {
@@ -383,7 +389,7 @@ impl World {
             Told::Granted(_) => self.granted(at),
             Told::Refused(_, refusal) => {
                 self.denials_were_said(at, &refusal.votes);
-                self.words_are_safe(client, &refusal.votes);
+                self.refusal_is_safe(client, &refusal.votes);
                 self.refused_with(at, refusal.why);
             }
             Told::Lost(_, cause) => self.lost(at, cause),

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use redbolt::proto::{Lease, NodeId, NodeSet, Now, Vote, Votes};
+use redbolt::proto::{Cause, Lease, NodeId, NodeSet, Now, Vote, Votes};
 
 use crate::actor::Step;
 use crate::fault::What;
@@ -104,19 +104,20 @@ impl World {
         left < Duration::from_nanos(MS / 10)
     }
 
-    /// What a client shows of a node's words says nothing that only the client may know.
-    pub(crate) fn words_are_safe(&mut self, client: usize, votes: &Votes) {
-        if !self.plan.faults.iter().any(|fault| matches!(fault.what, What::Errors(_))) {
-            return;
+    /// What a refusal can show of nodes' words.
+    pub(crate) fn refusal_is_safe(&mut self, client: usize, votes: &Votes) {
+        for node in votes.fails().iter() {
+            if let Some(Vote::Fail(cause)) = votes.of(node) {
+                self.words_are_safe(client, node, cause);
+            }
         }
-        let core = &self.clients[client].core;
-        let words = |node: NodeId| match votes.of(node) {
-            Some(Vote::Fail(cause)) => core.detail(node, cause),
-            _ => None,
-        };
-        let all: Vec<_> = votes.fails().iter().filter_map(words).collect();
-        for words in all {
-            self.shows_no_secret("a refusal", &words);
+    }
+
+    /// What a client shows of a node's words says nothing that only the client may know.
+    pub(crate) fn words_are_safe(&mut self, client: usize, node: NodeId, cause: Cause) {
+        if self.plan.faults.iter().any(|fault| matches!(fault.what, What::Errors(_))) {
+            let words = self.clients[client].core.detail(node, cause).unwrap_or_default();
+            self.shows_no_secret("a node's error", &words);
         }
     }
 }
