@@ -37,6 +37,9 @@ fn all_that_a_client_does(client: &Client, servers: &[Server]) {
     let inspection = client.inspect(b"other").unwrap();
     assert!(matches!(inspection.verdict, redbolt::InspectionVerdict::Held(_)), "{inspection:?}");
     assert!(matches!(lock.release(), Ending::Released(_)));
+    let fenced = client.acquire(patiently(b"job").and(b"other").fenced()).unwrap();
+    assert!(fenced.fencing_token().is_some());
+    assert!(matches!(fenced.release(), Ending::Released(_)));
     eventually("released everywhere", || {
         let _ = client.warm_up(Duration::ZERO);
         held_on(servers, "job") + held_on(servers, "other") == 0

@@ -78,6 +78,7 @@ impl Core {
                 self.ask_answered(id, claim, by_digest, token, now)?;
             }
             Request::Check { claim, vote } => self.check_answered(id, claim, vote, token, now)?,
+            Request::DropOthers => self.others_dropped(id, token, now)?,
             Request::Enrol => self.enrolled(id, token, now)?,
             Request::Extend { claim, round, by_digest } => {
                 let answer = count(token).ok_or(Mistyped)?.to_request(by_digest);
@@ -87,10 +88,6 @@ impl Core {
             Request::Kill => match token {
                 Token::Int(_) => self.lay_ghosts(id),
                 Token::Error(_) => {}
-                _ => return Err(Mistyped),
-            },
-            Request::KillOthers => match token {
-                Token::Int(_) | Token::Error(_) => {}
                 _ => return Err(Mistyped),
             },
             Request::Remaining { lock, round } => match token {
@@ -184,6 +181,8 @@ impl Core {
                 self.counter_told(id, claim_id, counter);
                 Vote::Grant
             }
+            // No script was given the guard's key.
+            Answer::Guarded(_) if self.config.guard_key().is_none() => return Err(Mistyped),
             Answer::Guarded(pttl) => self.guarded_vote(id, claim_id, Vote::Deny, pttl, now),
             Answer::Skewed(server_us) => {
                 self.clock_told(id, server_us, proposed, now);

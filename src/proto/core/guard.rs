@@ -52,15 +52,23 @@ impl Core {
             found => found,
         };
         let standing = Standing::of(greeting.guard_pttl);
+        let moves = self.config.settings.setup == Setup::Change;
         let watch = &mut self.node_mut(id).guard;
         watch.is_ours = found == Found::Ours;
         watch.seen = None;
         watch.is_settling = false;
+        let enrolled = std::mem::take(&mut watch.is_enrolled);
         // Once it was enrolled, what it was before says more.
         if !watch.is_ours || watch.found.is_none() {
             watch.found = Some(found);
         }
+        watch.is_alone &= watch.is_ours;
         match (found, standing) {
+            (Found::Ours, _) if moves && !watch.is_alone => {
+                watch.is_ours = false;
+                self.quarantine(id, Nanos::NEVER, now);
+                self.drop_others(id, now);
+            }
             (Found::Ours, Standing::Votes) => self.ready(id, now),
             (Found::Ours, Standing::Quarantined { left_ms })
                 if self.config.settings.setup == Setup::Init && !self.is_set_up =>
@@ -79,6 +87,8 @@ impl Core {
             (Found::OtherLimits { .. }, _) if self.config.settings.setup != Setup::Change => {
                 self.refuse_guard(id, Cause::OtherLimits, now);
             }
+            // It was enrolled a moment ago: others fight over it, or it is not always the same server.
+            _ if enrolled => self.look_soon(id, now),
             _ => self.enrol_when_due(id, found, greeting.guard.unwrap_or_default(), now),
         }
         self.set_up(now);
@@ -168,6 +178,9 @@ impl Core {
             let eval = eval.arg(&self.config.settings.guard_key).arg(seen).arg(&value);
             let _ = eval.int(BIG_MS.saturating_add(ttl_ms(quarantine)));
         });
+        if self.config.settings.setup == Setup::Change {
+            self.drop_others(id, now);
+        }
         self.arm(now.boot + self.config.settings.dead_after);
         let watch = &mut self.node_mut(id).guard;
         watch.is_ours = false;
@@ -190,9 +203,7 @@ impl Core {
             // It is not what was seen any more.
             Count::Of(0) => self.look_soon(id, now),
             Count::Of(_) => {
-                if self.config.settings.setup == Setup::Change {
-                    self.kill_others(id, now);
-                }
+                self.node_mut(id).guard.is_enrolled = true;
                 self.look_again(id, now);
             }
             Count::Fail(cause) if cause.is_configuration() || cause == Cause::ReadOnly => {
@@ -209,12 +220,35 @@ impl Core {
         Ok(())
     }
 
-    /// Others have read the old value on their connections, and would rely on it.
-    fn kill_others(&mut self, id: NodeId, now: Now) {
-        self.node_mut(id).pipeline.push(Request::KillOthers, now.boot, |out| {
+    /// Others have read the old value on their connections, and would rely on it. Also where it was
+    /// another who moved the guard: he may have got no further.
+    fn drop_others(&mut self, id: NodeId, now: Now) {
+        self.node_mut(id).pipeline.push(Request::DropOthers, now.boot, |out| {
             let kill = command(out, 6).arg(b"CLIENT").arg(b"KILL").arg(b"TYPE").arg(b"normal");
             let _ = kill.arg(b"SKIPME").arg(b"yes");
         });
+        self.arm(now.boot + self.config.settings.dead_after);
+    }
+
+    pub(super) fn others_dropped(
+        &mut self,
+        id: NodeId,
+        answer: Token<'_>,
+        now: Now,
+    ) -> Result<(), Mistyped> {
+        let answer = count(answer).ok_or(Mistyped)?.to_request(false);
+        if !matches!(self.node(id).link, Link::Quarantined { .. }) {
+            return Ok(());
+        }
+        match answer {
+            Count::Of(_) => {
+                self.node_mut(id).guard.is_alone = true;
+                self.look_again(id, now);
+            }
+            Count::Fail(cause) => self.retire(id, cause, now),
+            Count::NoScript => self.retire(id, Cause::ServerError, now),
+        }
+        Ok(())
     }
 
     /// Reads value and TTL once more.

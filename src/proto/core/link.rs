@@ -145,10 +145,10 @@ impl Core {
                 Request::ViewValue(view) | Request::ViewTtl(view) => {
                     self.view_failed(view, node, cause);
                 }
-                Request::Enrol
+                Request::DropOthers
+                | Request::Enrol
                 | Request::Greet(_)
                 | Request::Kill
-                | Request::KillOthers
                 | Request::Remaining { .. } => {}
             }
         }
