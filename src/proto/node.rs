@@ -115,6 +115,8 @@ pub(super) struct Watch {
     pub(super) found: Option<Found>,
     /// When the quarantine should be over.
     pub(super) free_at: Nanos,
+    /// It was enrolled just now, so that the next look should find it ours.
+    pub(super) is_enrolled: bool,
     /// Whether it votes is known in a round trip or two, and worth a wait.
     pub(super) is_settling: bool,
     /// All other connections were dropped since the guard was moved to our limits.
@@ -202,6 +204,7 @@ impl Node {
         self.guard.is_ours = false;
         self.guard.seen = None;
         self.guard.is_settling = false;
+        self.guard.is_enrolled = false;
         self.astray = false;
         self.loaded = Loaded::default();
         self.identity = None;

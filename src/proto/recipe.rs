@@ -7,6 +7,7 @@
 use crate::resp::{CommandEncoder, Token, command};
 
 use super::classify::{ServerError, classify};
+use super::fence::MAX_TOKEN;
 use super::keys::Keys;
 use super::script::{Loaded, Script};
 use super::vote::{Cause, Vote};
@@ -133,7 +134,10 @@ fn run(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, loaded: &mut Loa
 fn status(script: Script, line: &[u8]) -> Option<Answer> {
     let (word, number) = std::str::from_utf8(line).ok()?.split_once(' ')?;
     match (script, word) {
-        (Script::AcquireFenced, "OK") => Some(Answer::GrantWith(number.parse().ok()?)),
+        (Script::AcquireFenced, "OK") => {
+            let counter = number.parse().ok().filter(|counter| (1..=MAX_TOKEN).contains(counter));
+            Some(Answer::GrantWith(counter?))
+        }
         (Script::AcquireFenced, "CLOCK") => Some(Answer::Skewed(number.parse().ok()?)),
         (Script::AcquireFenced | Script::AcquireMany, "GUARD") => {
             Some(Answer::Guarded(number.parse().ok()?))

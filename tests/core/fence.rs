@@ -591,3 +591,17 @@ fn a_node_that_lost_its_counter_does_not_set_tokens_back() {
     let id = lock(&mut world);
     assert!(token(&world, id).unwrap() > before);
 }
+
+/// Whatever a node says: what is no token is no grant.
+#[test]
+fn a_counter_out_of_bounds_is_no_answer() {
+    for counter in [0, MAX_TOKEN + 1, u64::MAX] {
+        let mut world = World::new(1).warm();
+        world.answer(0, move |args| {
+            let granted = format!("+OK {counter}\r\n").into_bytes();
+            (args.len() == 11).then_some(granted)
+        });
+        let id = lock(&mut world);
+        assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::UnexpectedReply)), "{counter}");
+    }
+}

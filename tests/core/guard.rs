@@ -550,6 +550,17 @@ fn without_the_guard_nobody_looks_at_one() {
     assert_eq!(world.core().node_guard(node), NodeGuard::Off);
 }
 
+/// Not even where a node talks of it.
+#[test]
+fn without_the_guard_nobody_answers_about_one() {
+    let mut world = World::with(1, 1, |settings| settings.guard = Guard::Off).warm();
+    world.answer(0, |args| (args[0] == b"EVAL").then(|| b"+GUARD -2\r\n".to_vec()));
+    let id = world.acquire(0, &many(), &[b"job", b"other"]);
+    assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::UnexpectedReply)));
+    world.run(secs(1));
+    assert_eq!(world.count("look"), 0);
+}
+
 #[test]
 fn the_key_has_the_name_that_was_chosen() {
     let mut world = World::with(1, 1, |settings| settings.guard_key = b"ours".to_vec());
@@ -668,9 +679,9 @@ fn init_does_not_end_the_quarantine_of_a_set_in_use() {
 fn whoever_only_looks_writes_nothing() {
     type Spoil = fn(&mut World);
     let table: [(Spoil, Cause); 3] = [
-        (|world: &mut World| world.flush(0), Cause::Quarantined),
+        (|world| world.flush(0), Cause::Quarantined),
         (other_run, Cause::Quarantined),
-        (|world: &mut World| world.set_guard(0, "r:30000:5:0", BIG_MS), Cause::OtherLimits),
+        (|world| world.set_guard(0, "r:30000:5:0", BIG_MS), Cause::OtherLimits),
     ];
     for (spoil, cause) in table {
         let mut world = World::with(1, 1, setting_up(Setup::Look));
@@ -912,5 +923,20 @@ fn a_grant_whose_check_is_lost_does_not_count_and_is_undone() {
     world.servers[0].window = usize::MAX;
     world.run(secs(1));
     assert_eq!(world.holders(b"job"), [false]);
+    assert_eq!((world.count("undo"), world.count("kill")), (1, 0), "its ask is known to have run");
     assert_eq!(world.kept(0), (0, 0));
+}
+
+/// A node behind something that leads every other command elsewhere.
+#[test]
+fn a_guard_that_is_never_ours_is_not_enrolled_at_wire_speed() {
+    let mut world = World::new(1);
+    world.servers[0].delay = 100_000;
+    let stale = world.own_guard(0, 7);
+    world.answer(0, move |args| {
+        (args == [b"GET", GUARD]).then(|| format!("${}\r\n{stale}\r\n", stale.len()).into_bytes())
+    });
+    world.run(secs(1));
+    let enrols = world.count("enrol");
+    assert!((1..=100).contains(&enrols), "{enrols} enrolments in a second");
 }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use redbolt::proto::{Event, InputError, LockState, LossCause, Vote, Why};
+use redbolt::proto::{Event, InputError, LockState, LossCause, Settings, Vote, Why};
 use redbolt_node::Memory;
 
 use crate::world::{World, Written, ms, secs};
@@ -282,4 +282,30 @@ fn a_lock_granted_and_lost_in_one_turn_can_be_asked_about() {
     assert_eq!(core.state(id), LockState::Unknown);
     assert_eq!((core.votes(id).nodes(), core.votes(id).of(node)), (1, None));
     assert_eq!(core.poll_event(), Some(Event::Lost(id, LossCause::Expired)));
+}
+
+/// A day at the most, unless somebody wants it without end.
+#[test]
+fn a_hold_has_a_maximum_by_default_and_can_have_none() {
+    let (hour, day) = (secs(60 * 60), secs(24 * 60 * 60));
+    type Set = fn(&mut Settings);
+    let table: [(Set, bool); 2] = [(|_| {}, false), (|settings| settings.max_hold = None, true)];
+    for (set, endless) in table {
+        let mut world = World::with(1, 1, |settings| {
+            settings.max_ttl = secs(60 * 60);
+            set(settings);
+        })
+        .warm();
+        let id = world.lock(b"job", hour);
+        for _ in 0..46 {
+            world.run(hour / 2);
+            world.extend(id, hour);
+        }
+        world.run(ms(1));
+        let now = world.now();
+        let extended = world.core().extend(id, hour, now);
+        let refused = InputError::HeldTooLong { max_hold: day };
+        assert_eq!(extended.err(), (!endless).then_some(refused));
+        assert!(world.core().lease(id).is_some(), "the lock is as it was");
+    }
 }

@@ -376,7 +376,8 @@ impl<const A: usize> Fencing<A> {
     }
 
     /// Whether a grant counts towards a token that is being written back.
-    fn counts(&self, counter: u8, token: u8) -> bool {
+    #[must_use]
+    pub fn counts(&self, counter: u8, token: u8) -> bool {
         match self.late {
             Late::Equal => counter == token,
             Late::AtLeast => counter >= token,

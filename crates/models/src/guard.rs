@@ -163,6 +163,22 @@ impl Decisions {
     }
 }
 
+impl Decisions {
+    /// Whether a grant counts: what the greeting found was `value`, and behind the SET there was no
+    /// guard, or one with `quarantine` ticks left.
+    #[must_use]
+    pub fn counts(&self, value: Value, quarantine: Option<u8>) -> bool {
+        let votes = quarantine.map_or(self.votes_if_missing, |left| self.votes[usize::from(left)]);
+        self.ours[value as usize] && votes
+    }
+
+    /// Whether a node with this value is enrolled.
+    #[must_use]
+    pub fn enrols(&self, value: Value) -> bool {
+        self.enrols[value as usize]
+    }
+}
+
 /// A model with the library's judgements at hand.
 #[derive(Debug)]
 pub struct Guards {
@@ -208,11 +224,14 @@ struct Memory {
     ttl: u8,
 }
 
+/// What a guard's value can be here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Value {
+pub enum Value {
+    /// There is no guard.
     Missing,
-    /// Of an earlier run of the server.
+    /// It is of an earlier run of the server.
     Past,
+    /// It is of the present run.
     Present,
 }
 
@@ -563,8 +582,9 @@ impl Guards {
             next.nodes[node].half = false;
             let init = self.rules.enrolment == Enrolment::Init;
             let memory = &mut next.nodes[node].memory;
-            if init && memory.value == Value::Missing {
-                memory.value = Value::Present;
+            if init && memory.value != Value::Past {
+                // It was found without a guard, or with ours and quarantined by whoever came first.
+                (memory.value, memory.quarantine) = (Value::Present, 0);
             } else if !init && memory.value != Value::Missing {
                 memory.quarantine = self.rules.ttl;
             }

@@ -82,7 +82,7 @@ fn the_value_may_be_read_behind_the_set_too() {
 
 #[test]
 fn new_nodes_that_are_told_so() {
-    clean("init, each restart once", Guarded { enrolment: Enrolment::Init, faults: LOST, ..RULES });
+    clean("init, lost", Guarded { enrolment: Enrolment::Init, faults: LOST, ..RULES });
 }
 
 #[test]

@@ -181,6 +181,8 @@ impl Core {
                 self.counter_told(id, claim_id, counter);
                 Vote::Grant
             }
+            // No script was given the guard's key.
+            Answer::Guarded(_) if self.config.guard_key().is_none() => return Err(Mistyped),
             Answer::Guarded(pttl) => self.guarded_vote(id, claim_id, Vote::Deny, pttl, now),
             Answer::Skewed(server_us) => {
                 self.clock_told(id, server_us, proposed, now);

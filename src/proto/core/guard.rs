@@ -57,6 +57,7 @@ impl Core {
         watch.is_ours = found == Found::Ours;
         watch.seen = None;
         watch.is_settling = false;
+        let enrolled = std::mem::take(&mut watch.is_enrolled);
         // Once it was enrolled, what it was before says more.
         if !watch.is_ours || watch.found.is_none() {
             watch.found = Some(found);
@@ -86,6 +87,8 @@ impl Core {
             (Found::OtherLimits { .. }, _) if self.config.settings.setup != Setup::Change => {
                 self.refuse_guard(id, Cause::OtherLimits, now);
             }
+            // It was enrolled a moment ago: others fight over it, or it is not always the same server.
+            _ if enrolled => self.look_soon(id, now),
             _ => self.enrol_when_due(id, found, greeting.guard.unwrap_or_default(), now),
         }
         self.set_up(now);
@@ -199,7 +202,10 @@ impl Core {
         match answer {
             // It is not what was seen any more.
             Count::Of(0) => self.look_soon(id, now),
-            Count::Of(_) => self.look_again(id, now),
+            Count::Of(_) => {
+                self.node_mut(id).guard.is_enrolled = true;
+                self.look_again(id, now);
+            }
             Count::Fail(cause) if cause.is_configuration() || cause == Cause::ReadOnly => {
                 self.retire(id, cause, now);
             }

@@ -7,6 +7,7 @@
 mod server;
 mod wire;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +38,8 @@ pub(crate) struct World {
     pub(crate) late: u64,
     /// Timers are handled again and again although none is due.
     pub(crate) nagging: bool,
+    /// Who was ever seen with which fencing token of a key.
+    fenced: BTreeMap<(Vec<u8>, u64), (usize, LockId)>,
     /// Whether a lock's keys must be there, see [`watch`](Self::watch).
     watched: bool,
     random: Random,
@@ -106,6 +109,7 @@ impl World {
             jumping: false,
             late: 0,
             nagging: false,
+            fenced: BTreeMap::new(),
             watched: true,
             random: Random(1),
         };
@@ -676,6 +680,8 @@ impl World {
                 }
                 known.ends = ends.or(known.ends);
                 assert!(known.ended <= 1, "a lock ends once");
+                self.watch_token(client, at);
+                let known = &self.clients[client].locks[at];
                 if left > 0 {
                     held.extend(known.keys.iter().map(|key| (client, key.clone())));
                 }
@@ -687,6 +693,16 @@ impl World {
         }
         if self.watched {
             held.iter().for_each(|(client, key)| self.watch_key(*client, key));
+        }
+    }
+
+    /// No two locks on a key have the same token.
+    fn watch_token(&mut self, client: usize, at: usize) {
+        let Known { id, keys, .. } = &self.clients[client].locks[at];
+        let Some(token) = self.clients[client].core.fencing_token(*id) else { return };
+        for key in keys {
+            let owner = self.fenced.entry((key.clone(), token.get())).or_insert((client, *id));
+            assert_eq!(*owner, (client, *id), "{token} was given twice");
         }
     }
 
@@ -766,11 +782,23 @@ impl Ran {
 
     /// The token that a command of a lock carries.
     pub(crate) fn token(&self) -> &[u8] {
-        if self.words[0] == b"SET" {
-            return &self.words[2];
+        match &self.words[0][..] {
+            b"SET" => &self.words[2],
+            _ => &self.words[3 + self.keys()],
         }
-        let keys: usize = std::str::from_utf8(&self.words[2]).unwrap().parse().unwrap();
-        &self.words[3 + keys]
+    }
+
+    /// The TTL that an ask carries.
+    pub(crate) fn ttl(&self) -> &[u8] {
+        match &self.words[0][..] {
+            b"SET" => &self.words[5],
+            _ => &self.words[4 + self.keys()],
+        }
+    }
+
+    /// How many a script has.
+    fn keys(&self) -> usize {
+        std::str::from_utf8(&self.words[2]).unwrap().parse().unwrap()
     }
 }
 

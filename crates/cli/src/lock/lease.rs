@@ -26,8 +26,8 @@ pub(super) struct Lease {
     key: Vec<u8>,
     ttl: Duration,
     fenced: bool,
-    /// What says that the nodes are new.
-    init_command: String,
+    /// What says that the nodes are new, until the user has been told.
+    init_command: Option<String>,
     id: Option<LockId>,
     /// The last attempt that was decided, or the refusal.
     last: Option<Refusal>,
@@ -68,7 +68,7 @@ impl Lease {
             key: args.key.as_bytes().to_vec(),
             ttl: args.ttl,
             fenced: args.fence,
-            init_command: nodes::init_command(&args.nodes),
+            init_command: Some(nodes::init_command(&args.nodes)),
             id: None,
             last: None,
         })
@@ -169,7 +169,7 @@ impl Lease {
         Ok(self.explain())
     }
 
-    fn explain(&self) -> String {
+    fn explain(&mut self) -> String {
         let states = self.driver.nodes();
         let report = self.last.map(|refusal| self.driver.report(&refusal));
         let head = match report.as_ref().map(RefusalReport::why) {
@@ -184,7 +184,8 @@ impl Lease {
         let lines = states.nodes.iter().enumerate().map(line);
         let text = lines.fold(head, |text, line| format!("{text}\n{line}"));
         if self.are_all_new() {
-            format!("{text}\n{NEW}{}", self.init_command)
+            let hint = self.init_command.take().map(|command| format!("\n{NEW}{command}"));
+            text + &hint.unwrap_or_default()
         } else if states.nodes.iter().any(has_other_limits) {
             format!("{text}\n{OTHER_LIMITS}")
         } else {
