@@ -1,4 +1,5 @@
-//! The project's own commands: `cargo xtask test`, `cargo xtask demo`, `cargo xtask fuzz`.
+//! The project's own commands: `cargo xtask test`, `cargo xtask demo`, `cargo xtask fuzz`,
+//! `cargo xtask prove`.
 //!
 //! Apart from the other crates because it needs none of them: a machine with Rust and a shell must be
 //! able to build it and be told what else is missing. Not here: what the tests test.
@@ -33,6 +34,13 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Prove promises on real servers; `cargo xtask prove --help` shows the programs
+    #[command(disable_help_flag = true)]
+    Prove {
+        /// What the prove program takes; --help shows it
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Run every check and every test, and install the programs that they need
     Test,
 }
@@ -41,6 +49,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Demo => demo(),
         Task::Fuzz { arguments } => fuzz(&arguments),
+        Task::Prove { arguments } => prove(&arguments),
         Task::Test => test::everything(),
     };
     match outcome {
@@ -65,4 +74,11 @@ fn fuzz(arguments: &[String]) -> Result<(), Failure> {
     let mut fuzz = cargo("run");
     fuzz.args(["--quiet", "--package", "redbolt-fuzz", "--bin", "fuzz", "--"]);
     step::run("fuzz", fuzz.args(arguments))
+}
+
+/// Real servers, processes and faults, at full size.
+fn prove(arguments: &[String]) -> Result<(), Failure> {
+    let mut prove = cargo("run");
+    prove.args(["--quiet", "--package", "redbolt-prove", "--release", "--bin", "prove", "--"]);
+    step::run("prove", prove.args(arguments))
 }
