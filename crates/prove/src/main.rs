@@ -38,6 +38,9 @@ enum Program {
         lanes: usize,
         #[arg(long, default_value_t = 400)]
         max_ttl_ms: u64,
+        /// Let nodes come back with an old snapshot
+        #[arg(long)]
+        stale: bool,
     },
     /// Let four processes be granted fenced locks while counters diverge and a node is wiped
     Fencing {
@@ -115,9 +118,9 @@ fn run(arguments: Arguments) -> Result<bool, Failure> {
 
 fn one(program: Program, stage: &Stage) -> Result<bool, Failure> {
     match program {
-        Program::Restarts { cycles, guard, nodes, lanes, max_ttl_ms } => {
+        Program::Restarts { cycles, guard, nodes, lanes, max_ttl_ms, stale } => {
             let (max_ttl, guarded) = (Duration::from_millis(max_ttl_ms), guard == Switch::On);
-            let results = Restarts { cycles, nodes, lanes, max_ttl, guarded }.run(stage)?;
+            let results = Restarts { cycles, nodes, lanes, max_ttl, guarded, stale }.run(stage)?;
             for result in &results {
                 tell(result, result.holds(), stage);
             }
@@ -142,7 +145,9 @@ fn one(program: Program, stage: &Stage) -> Result<bool, Failure> {
 fn everything(stage: &Stage) -> Result<bool, Failure> {
     let lines = [
         "restarts",
+        "restarts --stale --cycles 100",
         "restarts --guard off --cycles 50",
+        "restarts --guard off --stale --cycles 50",
         "fencing",
         "fencing --forget --grants 1000",
         "ghosts",

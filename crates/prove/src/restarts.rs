@@ -35,6 +35,8 @@ pub struct Restarts {
     pub max_ttl: Duration,
     /// Without the guard the run has to find double holders.
     pub guarded: bool,
+    /// Nodes come back with what they knew before the lock was granted, not with nothing.
+    pub stale: bool,
 }
 
 /// What the runs of one number of nodes came to.
@@ -44,6 +46,8 @@ pub struct RestartsResult {
     pub nodes: usize,
     /// Whether they were guarded.
     pub guarded: bool,
+    /// Whether they came back with stale data.
+    pub stale: bool,
     /// The TTL of the holder's locks.
     pub max_ttl: Duration,
     /// How many cycles were run.
@@ -125,6 +129,7 @@ impl Restarts {
         RestartsResult {
             nodes,
             guarded: self.guarded,
+            stale: self.stale,
             max_ttl: self.max_ttl,
             cycles: 0,
             asked: 0,
@@ -162,7 +167,9 @@ impl RestartsResult {
 impl fmt::Display for RestartsResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let guard = if self.guarded { "on" } else { "off" };
-        write!(f, "restarts, {} nodes, guard {guard}, max_ttl {:?}: ", self.nodes, self.max_ttl)?;
+        let memory = if self.stale { "stale" } else { "lost" };
+        write!(f, "restarts, {} nodes, memory {memory}, guard {guard}, ", self.nodes)?;
+        write!(f, "max_ttl {:?}: ", self.max_ttl)?;
         write!(f, "{} cycles run, {} nodes wiped, ", self.cycles, self.wipes)?;
         write!(f, "{} cycles in which a wiped node was asked while ", self.asked)?;
         write!(f, "the lease lived, {} in which the lock was granted again, ", self.granted_again)?;
@@ -189,6 +196,7 @@ struct Lane {
     rng: Rng,
     max_ttl: Duration,
     guarded: bool,
+    stale: bool,
 }
 
 /// What one cycle came to.
@@ -201,7 +209,7 @@ struct Cycle {
 
 impl Lane {
     fn new(plan: &Restarts, stage: &Stage, n: usize, at: usize) -> Result<Self, Failure> {
-        let Restarts { max_ttl, guarded, .. } = *plan;
+        let Restarts { max_ttl, guarded, stale, .. } = *plan;
         let servers = servers(n);
         let ways = Ways::to(&servers);
         let part = |nodes, label: &str| nodes::part(nodes, max_ttl, guarded, label);
@@ -218,6 +226,7 @@ impl Lane {
             rng: Rng::with_seed(stage.seed.wrapping_add(at as u64)),
             max_ttl,
             guarded,
+            stale,
         })
     }
 
@@ -226,6 +235,10 @@ impl Lane {
         if self.guarded {
             let all_vote = || self.servers.iter().all(nodes::votes);
             nodes::eventually("every node votes", all_vote)?;
+        }
+        if self.stale {
+            // A server that is started again reads the file.
+            self.servers.iter().for_each(|server| drop(server.cmd("SAVE")));
         }
         let cut = self.cut_the_holder_off();
         let to_hold = self.holding();

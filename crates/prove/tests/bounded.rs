@@ -10,9 +10,9 @@ fn stage() -> Stage {
     Stage { program: PathBuf::from(env!("CARGO_BIN_EXE_prove")), seed: 1 }
 }
 
-fn restarts(cycles: usize, guarded: bool) {
+fn restarts(cycles: usize, guarded: bool, stale: bool) {
     let max_ttl = Duration::from_millis(400);
-    let restarts = Restarts { cycles, nodes: vec![3, 5], lanes: 1, max_ttl, guarded };
+    let restarts = Restarts { cycles, nodes: vec![3, 5], lanes: 1, max_ttl, guarded, stale };
     for result in restarts.run(&stage()).unwrap() {
         println!("{result}");
         assert!(result.holds(), "{result}");
@@ -21,12 +21,18 @@ fn restarts(cycles: usize, guarded: bool) {
 
 #[test]
 fn nobody_shares_a_lock_that_nodes_have_forgotten() {
-    restarts(20, true);
+    restarts(20, true, false);
+}
+
+#[test]
+fn nor_one_that_is_not_in_their_snapshots() {
+    restarts(5, true, true);
 }
 
 #[test]
 fn without_the_guard_the_check_finds_two_holders() {
-    restarts(4, false);
+    restarts(4, false, false);
+    restarts(2, false, true);
 }
 
 #[test]
