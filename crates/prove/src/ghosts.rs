@@ -116,9 +116,11 @@ impl Ghosts {
             result.reps += 1;
             result.kills += usize::from(calls(&server, KILL) > killed);
             result.early += usize::from(early);
-            // What came later than that is seen the next time.
-            let left = [Some(resource.clone()), last.replace(resource)];
-            result.residual += left.iter().flatten().filter(|key| exists(&server, key)).count();
+            // What comes later than that is seen the next time.
+            let left = exists(&server, &resource);
+            result.residual += usize::from(left);
+            let before: Option<String> = std::mem::replace(&mut last, (!left).then_some(resource));
+            result.residual += usize::from(before.is_some_and(|key| exists(&server, &key)));
         }
         Ok(())
     }
