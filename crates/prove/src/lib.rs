@@ -20,6 +20,7 @@ mod nodes;
 mod pauses;
 mod register;
 mod restarts;
+mod storm;
 mod wire;
 mod witness;
 mod work;
@@ -33,6 +34,7 @@ pub use ghosts::{Ghosts, GhostsResult};
 pub use ledger::{Claim, Ledger};
 pub use pauses::{Pauses, PausesResult};
 pub use restarts::{Restarts, RestartsResult};
+pub use storm::{Storm, StormResult};
 pub use work::{Part, serve};
 
 /// Why a program could not be run to its end. Nothing was proven then, and nothing refuted.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Parser, Subcommand, ValueEnum};
-use redbolt_prove::{Failure, Fencing, Ghosts, Part, Pauses, Restarts, Stage, serve};
+use redbolt_prove::{Failure, Fencing, Ghosts, Part, Pauses, Restarts, Stage, Storm, serve};
 
 /// Proves redbolt's promises on real servers. Without a program: all of them, at full size, and their
 /// controls.
@@ -66,6 +66,17 @@ enum Program {
     Pauses {
         #[arg(long, default_value_t = 500)]
         reps: usize,
+    },
+    /// All faults at once, at random
+    Storm {
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// Without it the run has to find double holders
+        #[arg(long, default_value = "on")]
+        guard: Switch,
+        /// Number of nodes
+        #[arg(long, default_value_t = 5)]
+        nodes: usize,
     },
     /// What the programs start
     #[command(hide = true)]
@@ -138,6 +149,11 @@ fn one(program: Program, stage: &Stage) -> Result<bool, Failure> {
             let result = Pauses { reps }.run(stage)?;
             Ok(tell(&result, result.holds(), stage))
         }
+        Program::Storm { seconds, guard, nodes } => {
+            let (lasts, guarded) = (Duration::from_secs(seconds), guard == Switch::On);
+            let result = Storm { lasts, nodes, guarded }.run(stage)?;
+            Ok(tell(&result, result.holds(), stage))
+        }
         Program::Worker { .. } => Err("a worker is started by a program".into()),
     }
 }
@@ -152,6 +168,9 @@ fn everything(stage: &Stage) -> Result<bool, Failure> {
         "fencing --forget --grants 1000",
         "ghosts",
         "pauses",
+        "storm --nodes 3",
+        "storm --nodes 5",
+        "storm --guard off",
     ];
     let mut all = true;
     for line in lines {

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use redbolt_prove::{Fencing, Ghosts, Pauses, Restarts, Stage};
+use redbolt_prove::{Fencing, Ghosts, Pauses, Restarts, Stage, Storm};
 
 fn stage() -> Stage {
     Stage { program: PathBuf::from(env!("CARGO_BIN_EXE_prove")), seed: 1 }
@@ -59,6 +59,14 @@ fn an_ask_behind_its_undo_leaves_no_key_and_ends_no_stranger() {
 #[test]
 fn a_holder_that_was_stopped_is_told_and_fenced() {
     let result = Pauses { reps: 10 }.run(&stage()).unwrap();
+    println!("{result}");
+    assert!(result.holds(), "{result}");
+}
+
+#[test]
+fn nobody_shares_a_lock_in_a_storm() {
+    let storm = Storm { lasts: Duration::from_secs(10), nodes: 3, guarded: true };
+    let result = storm.run(&stage()).unwrap();
     println!("{result}");
     assert!(result.holds(), "{result}");
 }
