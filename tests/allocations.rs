@@ -22,11 +22,12 @@ fn the_counter_counts() {
 fn a_client_does_not_allocate() {
     for n in SIZES {
         let servers = servers(n);
-        let mut client = Client::new(config(&servers)).unwrap();
+        let mut client = Client::new(initialised(&servers)).unwrap();
         assert_eq!(client.warm_up(PATIENCE).ready(), n);
         // Every node answers in order, so an inspection that is complete has all earlier answers.
         let catch_up = |client: &mut Client| drop(client.inspect(b"job").unwrap());
-        none_in_steady_state(&servers, &mut client, catch_up, &[client_pairs, client_extensions]);
+        let kinds = [client_pairs, client_fenced_pairs, client_extensions];
+        none_in_steady_state(&servers, &mut client, catch_up, &kinds);
     }
 }
 
@@ -34,7 +35,7 @@ fn a_client_does_not_allocate() {
 fn a_driver_with_its_own_epoll_does_not_allocate() {
     for n in SIZES {
         let servers = servers(n);
-        let driver = Driver::new(config(&servers)).unwrap();
+        let driver = Driver::new(initialised(&servers)).unwrap();
         driver_does_not_allocate(&servers, &mut Host { driver, poll: None });
     }
 }
@@ -43,7 +44,7 @@ fn a_driver_with_its_own_epoll_does_not_allocate() {
 fn a_driver_in_its_hosts_loop_does_not_allocate() {
     for n in SIZES {
         let servers = servers(n);
-        let config = config(&servers);
+        let config = initialised(&servers);
         let poll = mio::Poll::new().unwrap();
         let tokens = 100..100 + Driver::tokens_needed(&config);
         let driver = Driver::in_registry(config, poll.registry(), tokens).unwrap();
@@ -54,7 +55,7 @@ fn a_driver_in_its_hosts_loop_does_not_allocate() {
 
 fn driver_does_not_allocate(servers: &[Server], host: &mut Host) {
     host.step_until(|driver| driver.nodes().ready() == servers.len());
-    let kinds = [Host::pairs, Host::extensions, Host::denials];
+    let kinds = [Host::pairs, Host::fenced_pairs, Host::extensions, Host::denials];
     none_in_steady_state(servers, host, Host::catch_up, &kinds);
 }
 
@@ -94,6 +95,14 @@ fn client_pairs(client: &mut Client, pairs: usize) {
     }
 }
 
+fn client_fenced_pairs(client: &mut Client, pairs: usize) {
+    for _ in 0..pairs {
+        let lock = acquired(client.acquire(Ask::new(b"job").fenced()));
+        assert!(lock.fencing_token().is_some());
+        assert!(matches!(lock.release(), Ending::Released(_)));
+    }
+}
+
 fn client_extensions(client: &mut Client, extensions: usize) {
     let mut lock = acquired(client.acquire(Ask::new(b"job")));
     for _ in 0..extensions {
@@ -117,6 +126,15 @@ impl Host {
     fn pairs(&mut self, pairs: usize) {
         for _ in 0..pairs {
             let id = self.acquire();
+            self.release(id);
+        }
+    }
+
+    fn fenced_pairs(&mut self, pairs: usize) {
+        for _ in 0..pairs {
+            let id = self.driver.acquire(&Ask::new(b"job").fenced()).unwrap();
+            assert_eq!(self.outcome(), Event::Granted(id));
+            assert!(self.driver.fencing_token(id).is_some());
             self.release(id);
         }
     }
@@ -190,6 +208,13 @@ impl Host {
         }
         self.driver.turn();
     }
+}
+
+/// A configuration of nodes that have just been made.
+fn initialised(servers: &[Server]) -> Config {
+    let config = config(servers);
+    redbolt::init(&config, PATIENCE).unwrap();
+    config
 }
 
 fn config(servers: &[Server]) -> Config {

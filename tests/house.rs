@@ -49,7 +49,10 @@ fn unsafe_code_is_in_one_file() {
 #[test]
 fn models_and_provers_see_codec_and_protocol_only() {
     // The tests of the node put the whole library against it.
-    check(&["crates/node/src", "resp-tests", "fuzz"], rules::behind_the_protocol);
+    check(
+        &["crates/models", "crates/node/src", "crates/sim", "resp-tests", "fuzz"],
+        rules::behind_the_protocol,
+    );
 }
 
 #[test]

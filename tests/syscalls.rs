@@ -29,9 +29,10 @@ fn a_driver_makes_n_writes_one_poll_and_at_most_n_reads() {
             }
             .unwrap_or_else(|fault| panic!("{n} nodes, {what}: {fault}"));
         }
-        assert_eq!(count(phases, "confirmation"), ROUNDS);
+        let rounds = asks().len() * ROUNDS;
+        assert_eq!(count(phases, "confirmation"), rounds);
         let drawn: usize = phases.iter().map(|(_, calls)| calls.of(&["getrandom"])).sum();
-        assert!(drawn <= ROUNDS / ATTEMPTS_PER_DRAW + 2, "{drawn} draws for {ROUNDS} attempts");
+        assert!(drawn <= rounds / ATTEMPTS_PER_DRAW + 2, "{drawn} draws for {rounds} attempts");
     });
 }
 
@@ -49,7 +50,7 @@ fn a_client_polls_at_most_once_for_each_vote_that_it_needs() {
             }
             .unwrap_or_else(|fault| panic!("{n} nodes, {what}: {fault}"));
         }
-        assert_eq!(count(phases, "release"), ROUNDS);
+        assert_eq!(count(phases, "release"), asks().len() * ROUNDS);
     });
 }
 
@@ -60,11 +61,12 @@ fn a_client_back_to_back_reads_at_most_once_for_each_reply() {
     let test = "a_client_back_to_back_reads_at_most_once_for_each_reply";
     in_both_roles(test, block_back_to_back, |phases, n| {
         let calls = &phases.iter().find(|(what, _)| what == "pairs").unwrap().1;
-        let replies = 2 * n * ROUNDS;
-        let polls = ROUNDS..=calls.of(&READS) + STALLS;
+        let rounds = asks().len() * ROUNDS;
+        let replies = 2 * n * rounds;
+        let polls = rounds..=calls.of(&READS) + STALLS;
         calls
-            .expect(replies..=replies, polls, ROUNDS..=replies)
-            .unwrap_or_else(|fault| panic!("{n} nodes, {ROUNDS} pairs: {fault}"));
+            .expect(replies..=replies, polls, rounds..=replies)
+            .unwrap_or_else(|fault| panic!("{n} nodes, {rounds} pairs: {fault}"));
     });
 }
 
@@ -74,6 +76,7 @@ fn a_full_socket_is_written_to_again_once_it_has_room() {
     let servers = servers(3);
     let nodes: Vec<_> =
         servers.iter().map(|server| format!("unix://{}", server.socket().display())).collect();
+    redbolt::init(&config(&nodes), PATIENCE).unwrap();
     let client = warm_client(&nodes);
     servers[0].pause();
     let resource = vec![b'x'; 64 << 10];
@@ -107,11 +110,11 @@ fn drive(nodes: &[String]) {
         tell("other");
     };
     let mut tell = teller();
-    for round in 0..=ROUNDS {
-        // The first release sends its script by its text.
+    for (round, ask) in (0..=ROUNDS).flat_map(|round| asks().map(|ask| (round, ask))) {
+        // The first time a script is sent by its text.
         let warm = round > 0;
         tell(if warm { "ask" } else { "first" });
-        let id = driver.acquire(&ask()).unwrap();
+        let id = driver.acquire(&ask).unwrap();
         answered(&mut driver, if warm { "grant" } else { "first" });
         assert!(happened(&mut driver, |event| event == Event::Granted(id)));
         tell(if warm { "release" } else { "first" });
@@ -133,9 +136,9 @@ fn is_release(event: Event, id: LockId) -> bool {
 fn block(nodes: &[String]) {
     let client = warm_client(nodes);
     let mut tell = teller();
-    for _ in 0..ROUNDS {
+    for ask in (0..ROUNDS).flat_map(|_| asks()) {
         tell("acquire");
-        let lock = client.acquire(ask()).unwrap();
+        let lock = client.acquire(ask).unwrap();
         tell("wait");
         has_heard_all(&client);
         tell("release");
@@ -150,8 +153,8 @@ fn block_back_to_back(nodes: &[String]) {
     let client = warm_client(nodes);
     let mut tell = teller();
     tell("pairs");
-    for _ in 0..ROUNDS {
-        let _ = client.acquire(ask()).unwrap().release();
+    for ask in (0..ROUNDS).flat_map(|_| asks()) {
+        let _ = client.acquire(ask).unwrap().release();
     }
     tell("other");
 }
@@ -159,7 +162,9 @@ fn block_back_to_back(nodes: &[String]) {
 fn warm_client(nodes: &[String]) -> Client {
     let client = Client::new(config(nodes)).unwrap();
     assert_eq!(client.warm_up(PATIENCE).ready(), nodes.len());
-    let _ = client.acquire(ask()).unwrap().release();
+    for ask in asks() {
+        let _ = client.acquire(ask).unwrap().release();
+    }
     has_heard_all(&client);
     client
 }
@@ -184,14 +189,16 @@ fn all_is_answered(witness: &mut Connection) {
     witness.cmd("PING");
 }
 
-fn ask() -> Ask<'static> {
-    Ask::new(b"job").ttl(PATIENCE)
+/// Every kind of ask: the guard is checked behind the first, and by the script of the second.
+fn asks() -> [Ask<'static>; 2] {
+    let ask = Ask::new(b"job").ttl(PATIENCE);
+    [ask.clone(), ask.fenced()]
 }
 
 /// No timer of this configuration is due while the test runs.
 fn config(nodes: &[String]) -> Config {
     let builder = Config::builder().max_ttl(PATIENCE).dead_after(PATIENCE);
-    let builder = builder.answer_within(PATIENCE).connect_within(PATIENCE);
+    let builder = builder.answer_within(PATIENCE).connect_within(PATIENCE).new_nodes();
     nodes.iter().try_fold(builder, |builder, node| builder.node(node)).unwrap().build().unwrap()
 }
 
@@ -210,6 +217,7 @@ fn in_both_roles(test: &str, program: fn(&[String]), judge: fn(&[(String, Calls)
     for n in [1, 3, 5] {
         let servers = servers(n);
         let tcp = servers.iter().map(Server::address).collect::<Vec<_>>();
+        redbolt::init(&config(&tcp), PATIENCE).unwrap();
         let unix =
             servers.iter().map(|server: &Server| format!("unix://{}", server.socket().display()));
         for nodes in [tcp, unix.collect()] {

@@ -207,6 +207,13 @@ impl ConfigBuilder {
         self
     }
 
+    /// Writes nothing to any node, so that nodes without our guard never vote: for a client that only
+    /// inspects.
+    pub fn only_look(mut self) -> Self {
+        self.settings.setup = Setup::Look;
+        self
+    }
+
     /// How long a fencing counter lives. See [`Settings::counter_life`].
     pub fn counter_life(mut self, life: Duration) -> Self {
         self.settings.counter_life = life;

@@ -12,38 +12,65 @@ use std::time::{Duration, Instant};
 use super::config::Config;
 use super::driver::Driver;
 use super::report::NodeReport;
-use crate::proto::{NodeGuard, NodeState, Setup};
+use crate::proto::guard::Found;
+use crate::proto::{Cause, Guard, NodeGuard, NodeState, Setup};
 
 /// Says that these nodes are new: none of them ever granted a lock, so that they can vote at once.
 ///
 /// Run it once in the life of a set of nodes, with the `max_ttl` that all its clients have; never in a
 /// start script. A node that lost its memory in a restart looks new too, and would be believed.
 ///
+/// Nobody has to run it: nodes that were not called new vote after `max_ttl`. If it was interrupted,
+/// that is what those do which it did not get to. Clients that came before it, and found the nodes
+/// without guards, are no obstacle: no node of theirs votes yet.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// let config = redbolt::Config::builder()
+///     .node("10.0.0.1")?.node("10.0.0.2")?.node("10.0.0.3")?
+///     .build()?;
+/// println!("{}", redbolt::init(&config, Duration::from_secs(5))?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 ///
-/// A node has a guard already, or was not reached within `within`. Nothing was written then, except in
-/// [`SetupError::Incomplete`].
+/// A node votes already, or has another guard, or was not reached within `within`. Nothing was written
+/// then, except in [`SetupError::Incomplete`].
 pub fn init(config: &Config, within: Duration) -> Result<NodeReport, SetupError> {
     set_up(config, Setup::Init, within)
 }
 
 /// Moves a set of nodes to another `max_ttl`, or to another number of nodes.
 ///
-/// All clients have to be told the new values as well. No node votes until the larger of both
-/// `max_ttl` is over, and all other connections to the nodes are closed, for clients read the guard
-/// when they connect. Nodes that carry the new values already are left alone, so that it can be run
-/// again: do so until it succeeds, because with some nodes moved and some not the old clients and the
-/// new ones might both find a quorum.
+/// `config` has the new values; all clients have to be given them too, and are refused until they are.
+/// No node votes until the larger of both `max_ttl` is over, and all other connections to the nodes are
+/// closed, for clients read the guard when they connect. The guards of nodes that carry the new values
+/// already are left alone, so that it can be run again: do so until it succeeds, because with some nodes
+/// moved and some not the old clients and the new ones might both find a quorum.
+///
+/// The guard knows how many nodes there are, not which:
+///
+/// * Stop nodes that leave the set *before* the change, for good: where a quorum of the old set leaves
+///   it, as from three nodes to one, they would go on granting to clients with the old configuration.
+/// * A node that takes the place of another, at the same number, is not noticed. Stop the old one, and
+///   give all clients the new address before a second one is replaced.
+/// * After a change to a smaller `max_ttl` keep the nodes running until the old one is over: a node that
+///   loses its memory meanwhile is quarantined for the new one only.
 ///
 /// # Errors
 ///
-/// A node was not reached within `within`, or its guard cannot be read. Nothing was written then,
-/// except in [`SetupError::Incomplete`].
+/// A node was not reached within `within`, its guard cannot be read, or the user may not run
+/// `CLIENT KILL`. Nothing was written then, except in [`SetupError::Incomplete`].
 pub fn init_change(config: &Config, within: Duration) -> Result<NodeReport, SetupError> {
     set_up(config, Setup::Change, within)
 }
 
 fn set_up(config: &Config, setup: Setup, within: Duration) -> Result<NodeReport, SetupError> {
+    if config.settings().guard == Guard::Off {
+        return Err(SetupError::GuardOff);
+    }
     let mut driver = Driver::new(config.with_setup(setup))?;
     let until = Instant::now() + within;
     driver.connect();
@@ -78,8 +105,9 @@ fn progress(report: &NodeReport, setup: Setup, written: bool) -> Progress {
     let guards = || report.nodes.iter().map(|node| (node.guard, node.state));
     let is_ours = |guard| matches!(guard, NodeGuard::Votes | NodeGuard::Quarantined { .. });
     let has_another = |(guard, state)| match guard {
-        NodeGuard::Found(found) => !found.calls_for_enrolment() && state != NodeState::Connecting,
-        guard => is_ours(guard),
+        NodeGuard::Found(Found::Missing) => false,
+        NodeGuard::Found(_) => state != NodeState::Connecting,
+        guard => guard == NodeGuard::Votes,
     };
     let is_init = setup == Setup::Init;
     if guards().all(|(guard, _)| is_ours(guard)) && (written || !is_init) {
@@ -95,7 +123,9 @@ fn progress(report: &NodeReport, setup: Setup, written: bool) -> Progress {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// A node has a guard: the set is not new.
+    /// The configuration has no guard.
+    GuardOff,
+    /// A node votes, or has another guard: the set is not new.
     Guarded(NodeReport),
     /// Guards were written, and not all nodes confirmed theirs in time.
     Incomplete(NodeReport),
@@ -108,12 +138,13 @@ pub enum SetupError {
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::GuardOff => f.write_str("the guard is off: there is nothing to set up"),
             Self::Guarded(report) => {
-                f.write_str("not new: a node has a guard; nothing was written")?;
+                f.write_str("not new: a node votes or has another guard; nothing was written")?;
                 guards(report, f)
             }
             Self::Incomplete(report) => {
-                f.write_str("incomplete: not every node has confirmed its guard; run it again")?;
+                f.write_str("incomplete: not every node has confirmed its guard")?;
                 guards(report, f)
             }
             Self::Io(error) => error.fmt(f),
@@ -127,9 +158,11 @@ impl fmt::Display for SetupError {
 
 fn guards(report: &NodeReport, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for node in &report.nodes {
-        match node.guard {
-            NodeGuard::Unknown | NodeGuard::Off => write!(f, "; {node}")?,
-            guard => write!(f, "; node {} {}: {guard}", node.number, node.address)?,
+        match (node.guard, node.state) {
+            (guard, NodeState::Ready | NodeState::Down(Cause::Quarantined)) => {
+                write!(f, "; node {} {}: {guard}", node.number, node.address)?;
+            }
+            _ => write!(f, "; {node}")?,
         }
     }
     Ok(())

@@ -4,7 +4,8 @@
 //! remembers the largest token it has seen can. Each node counts on its own, so the grants of an
 //! attempt may disagree. Where a quorum of them is equal, that value is the token. Otherwise the
 //! largest is written back to the nodes that are behind, and only while they still keep the lock for
-//! us: without that check two holders could get the same token. Then the commit sets of any two
+//! us: without that check two holders could get the same token. A grant that comes later confirms the
+//! token if its counter is behind, and raised, or equal; never if it is past it. Then the commit sets of any two
 //! holders meet in a node that gave them the lock one after the other, and raised its counter in
 //! between. No clock and no TTL is part of that argument.
 //!

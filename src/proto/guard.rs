@@ -41,8 +41,11 @@ pub enum Setup {
     /// If no node of the set has a guard, all are new: they are enrolled without a quarantine. Else as
     /// [`Enrol`](Self::Enrol). Wrong where all nodes can lose their memory at once.
     IfNew,
-    /// As [`IfNew`](Self::IfNew), but unless all are new nothing is written.
+    /// If no node of the set votes, and none has another guard than ours, the operator's word is taken
+    /// that all are new, and they vote at once. Else nothing is written.
     Init,
+    /// Nothing is written, whatever is found: for a client that only inspects.
+    Look,
     /// All nodes get our guard, whatever they have, with a quarantine of the larger `max_ttl`, and
     /// drop their other connections, on which the old value was read.
     Change,

@@ -15,6 +15,7 @@
 
 use std::time::Duration;
 
+use super::mutants::mutant;
 use super::time::{Now, saturating_nanos};
 
 /// What a holder may still rely on, as a function of time.
@@ -27,6 +28,7 @@ pub struct Lease {
 
 impl Lease {
     pub(super) fn new(since: Now, ttl: Duration, drift: Drift) -> Self {
+        let drift = if mutant!(DriftIgnored) { Drift { parts_per_million: 0 } } else { drift };
         Self { since, span_ns: saturating_nanos(ttl.saturating_sub(drift.of(ttl))) }
     }
 
@@ -51,6 +53,12 @@ impl Lease {
     fn elapsed_ns(&self, now: Now) -> u64 {
         let boot = now.boot.0.saturating_sub(self.since.boot.0);
         let wall = now.wall.0.saturating_sub(self.since.wall.0);
+        if mutant!(WallClockIgnored) {
+            return boot;
+        }
+        if mutant!(BootClockIgnored) {
+            return wall;
+        }
         boot.max(wall)
     }
 }

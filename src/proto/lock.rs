@@ -79,7 +79,7 @@ pub(super) struct Fence {
     pub(super) counters: Vec<(NodeId, u64)>,
     /// The value that is written back.
     pub(super) target: u64,
-    /// Nodes that have it, or more, while they keep the lock for us.
+    /// Nodes that have it, while they keep the lock for us.
     pub(super) confirmed: NodeSet,
     /// An attempt that failed by our clock alone was repeated.
     pub(super) was_set_right: bool,

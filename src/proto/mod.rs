@@ -40,12 +40,17 @@
 //! let flight = core.transmit(link).to_vec();
 //! core.transmitted(link, flight.len());
 //! assert!(flight.starts_with(b"*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n"));
-//! assert!(flight.ends_with(b"$2\r\nNX\r\n$2\r\nPX\r\n$4\r\n1000\r\n"));
+//! assert!(flight.ends_with(
+//!     b"$2\r\nNX\r\n$2\r\nPX\r\n$4\r\n1000\r\n*2\r\n$4\r\nPTTL\r\n$13\r\nredbolt:guard\r\n"
+//! ));
 //!
-//! // The answers, in order: name, id, three INFO sections, and OK to the SET.
+//! // The answers, in order: name, id, three INFO sections, the guard's value and TTL; OK to the SET,
+//! // and the guard's TTL behind it: the node remembers every lock.
 //! let answers = b"+OK\r\n:7\r\n\
 //!     $47\r\nrun_id:0123456789012345678901234567890123456789\r\n\
-//!     $11\r\nrole:master\r\n$11\r\nmaxmemory:0\r\n+OK\r\n";
+//!     $11\r\nrole:master\r\n$11\r\nmaxmemory:0\r\n\
+//!     $50\r\n0123456789012345678901234567890123456789:30000:1:0\r\n:126144000000\r\n\
+//!     +OK\r\n:126143999999\r\n";
 //! core.space(link)[..answers.len()].copy_from_slice(answers);
 //! core.received(link, answers.len(), at(3));
 //! assert_eq!(core.poll_event(), Some(Event::Granted(id)));
@@ -78,6 +83,7 @@ mod inbox;
 mod keys;
 mod lease;
 mod lock;
+mod mutants;
 mod names;
 mod node;
 mod pipeline;
@@ -96,6 +102,8 @@ pub use self::event::{Confirmed, Event, LinkOp, LockState, LossCause, NodeState,
 pub use self::fence::FencingToken;
 pub use self::guard::{Guard, Setup, Trust};
 pub use self::lease::Lease;
+#[cfg(redbolt_mutants)]
+pub use self::mutants::{Mutant, plant};
 pub use self::names::{LinkId, LockId, MAX_NODES, NodeId, NodeSet, ViewId};
 pub use self::time::{Nanos, Now};
 pub use self::vote::{Cause, Verdict, Vote, Votes};

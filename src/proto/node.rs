@@ -30,6 +30,8 @@ pub(super) enum Request {
         claim: ClaimId,
         vote: Vote,
     },
+    /// All other connections of the node are to be dropped.
+    DropOthers,
     /// The guard is to be given our value.
     Enrol,
     Extend {
@@ -39,8 +41,6 @@ pub(super) enum Request {
     },
     Greet(Step),
     Kill,
-    /// All other connections of the node are to be dropped.
-    KillOthers,
     /// The remaining TTL of the key that stood in the way of this attempt.
     Remaining {
         lock: LockId,
@@ -115,6 +115,12 @@ pub(super) struct Watch {
     pub(super) found: Option<Found>,
     /// When the quarantine should be over.
     pub(super) free_at: Nanos,
+    /// It was enrolled just now, so that the next look should find it ours.
+    pub(super) is_enrolled: bool,
+    /// Whether it votes is known in a round trip or two, and worth a wait.
+    pub(super) is_settling: bool,
+    /// All other connections were dropped since the guard was moved to our limits.
+    pub(super) is_alone: bool,
     /// The value that is to be replaced, empty for none, once all nodes have been looked at.
     pub(super) seen: Option<Vec<u8>>,
 }
@@ -197,10 +203,18 @@ impl Node {
         // What was found last still says why the node does not vote.
         self.guard.is_ours = false;
         self.guard.seen = None;
+        self.guard.is_settling = false;
+        self.guard.is_enrolled = false;
         self.astray = false;
         self.loaded = Loaded::default();
         self.identity = None;
         self.owed_at = Nanos::NEVER;
+    }
+
+    /// Whether it is on its way to take asks.
+    pub(super) fn will_take_asks(&self) -> bool {
+        let settles = matches!(self.link, Link::Quarantined { .. }) && self.guard.is_settling;
+        settles || self.link.opens()
     }
 
     /// The server has answered the greeting as it should.

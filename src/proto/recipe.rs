@@ -7,8 +7,9 @@
 use crate::resp::{CommandEncoder, Token, command};
 
 use super::classify::{ServerError, classify};
+use super::fence::MAX_TOKEN;
 use super::keys::Keys;
-use super::script::{Digests, Loaded, Script};
+use super::script::{Loaded, Script};
 use super::vote::{Cause, Vote};
 
 /// What is sent for a kind of lock.
@@ -59,13 +60,7 @@ pub(super) struct Arguments<'a> {
 impl Command {
     /// Encodes the command. A script goes by its text the first time on a connection.
     #[inline]
-    pub(super) fn encode(
-        self,
-        out: &mut Vec<u8>,
-        args: &Arguments<'_>,
-        loaded: &mut Loaded,
-        digests: &Digests,
-    ) {
+    pub(super) fn encode(self, out: &mut Vec<u8>, args: &Arguments<'_>, loaded: &mut Loaded) {
         match self {
             Self::SetIfAbsent => {
                 let set = command(out, 6).arg(b"SET").arg(args.keys.first()).arg(args.token);
@@ -74,7 +69,7 @@ impl Command {
                     let _ = command(out, 2).arg(b"PTTL").arg(guard);
                 }
             }
-            Self::Run(script) => run(script, out, args, loaded, digests),
+            Self::Run(script) => run(script, out, args, loaded),
         }
     }
 
@@ -107,13 +102,7 @@ impl Command {
     }
 }
 
-fn run(
-    script: Script,
-    out: &mut Vec<u8>,
-    args: &Arguments<'_>,
-    loaded: &mut Loaded,
-    digests: &Digests,
-) {
+fn run(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, loaded: &mut Loaded) {
     let &Arguments { ttl_ms, counter, counter_life_ms, .. } = args;
     let n = args.keys.len() as u64;
     let numbers = match script {
@@ -121,13 +110,13 @@ fn run(
         Script::AcquireMany => &[ttl_ms, n],
         Script::Extend => &[ttl_ms],
         Script::WriteBack => &[n, counter, counter_life_ms],
-        Script::Enrol | Script::Undo => &[],
+        Script::Undo => &[],
     };
     let counted = matches!(script, Script::AcquireFenced | Script::WriteBack);
     let guard = args.guard.filter(|_| script.checks_guard());
     let keys = args.keys.len() * (1 + usize::from(counted)) + usize::from(guard.is_some());
     let mut eval = if loaded.contains(script) {
-        command(out, 4 + keys + numbers.len()).arg(b"EVALSHA").arg(digests.of(script))
+        command(out, 4 + keys + numbers.len()).arg(b"EVALSHA").arg(script.digest().as_bytes())
     } else {
         loaded.insert(script);
         command(out, 4 + keys + numbers.len()).arg(b"EVAL").arg(script.text().as_bytes())
@@ -145,7 +134,10 @@ fn run(
 fn status(script: Script, line: &[u8]) -> Option<Answer> {
     let (word, number) = std::str::from_utf8(line).ok()?.split_once(' ')?;
     match (script, word) {
-        (Script::AcquireFenced, "OK") => Some(Answer::GrantWith(number.parse().ok()?)),
+        (Script::AcquireFenced, "OK") => {
+            let counter = number.parse().ok().filter(|counter| (1..=MAX_TOKEN).contains(counter));
+            Some(Answer::GrantWith(counter?))
+        }
         (Script::AcquireFenced, "CLOCK") => Some(Answer::Skewed(number.parse().ok()?)),
         (Script::AcquireFenced | Script::AcquireMany, "GUARD") => {
             Some(Answer::Guarded(number.parse().ok()?))

@@ -5,8 +5,6 @@
 //! texts are public because an operator may have to allow them, and a model of a node must know
 //! them. Not here: when which is sent, see `recipe`.
 
-use sha1_smol::Sha1;
-
 /// The node does not vote unless its guard lives for [`BIG_MS`](super::guard::BIG_MS) at the most.
 macro_rules! check_guard {
     () => {
@@ -94,13 +92,18 @@ return 1";
 
 /// Gives the guard KEYS\[1\] the value ARGV\[2\] for ARGV\[3\] ms if its value is ARGV\[1\], where
 /// an empty one stands for a missing key. Returns 1 if it has the new value now, whoever gave it, and
-/// 0 if it has another one.
+/// 0 if it has another one. A quarantine does not shorten a longer one that is under way.
 pub const ENROL: &str = "\
 local v = redis.call('GET', KEYS[1]) or '' \
+if v == ARGV[1] then \
+local px = tonumber(ARGV[3]) \
+local t = redis.call('PTTL', KEYS[1]) \
+if px > 126144000000 and t > px then px = t end \
+redis.call('SET', KEYS[1], ARGV[2], 'PX', string.format('%.0f', px)) \
+return 1 \
+end \
 if v == ARGV[2] then return 1 end \
-if v ~= ARGV[1] then return 0 end \
-redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) \
-return 1";
+return 0";
 
 /// Lets KEYS live for at least ARGV\[2\] ms more and returns 1 if all of them hold the token
 /// ARGV\[1\]; otherwise returns 0. It never shortens a TTL and never brings a key back.
@@ -121,12 +124,11 @@ if redis.call('GET', k) == ARGV[1] then n = n + redis.call('DEL', k) end \
 end \
 return n";
 
-/// One of the scripts above.
+/// A script about a lock's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Script {
     AcquireFenced,
     AcquireMany,
-    Enrol,
     Extend,
     Undo,
     WriteBack,
@@ -137,33 +139,26 @@ impl Script {
         match self {
             Self::AcquireFenced => ACQUIRE_FENCED,
             Self::AcquireMany => ACQUIRE_MANY,
-            Self::Enrol => ENROL,
             Self::Extend => EXTEND,
             Self::Undo => UNDO,
             Self::WriteBack => WRITE_BACK,
         }
     }
 
+    /// The SHA-1 of its text, by which `EVALSHA` calls it.
+    pub(super) fn digest(self) -> &'static str {
+        match self {
+            Self::AcquireFenced => "0b1459f3172ff93460a445749c7522c5959d0c1d",
+            Self::AcquireMany => "94285bac2a9753f971e6c450b4e6b4b922354a0c",
+            Self::Extend => "bc5009f9576ba51687e0fd86cefc22ced7b1712a",
+            Self::Undo => "cbe36e5f401b152f5d5ead91b88468fec0f588ed",
+            Self::WriteBack => "a6c54551f42cf2c424c331ed0b0a9384e1f10d28",
+        }
+    }
+
     /// Whether it reads the guard's key, the last of its KEYS.
     pub(super) fn checks_guard(self) -> bool {
         matches!(self, Self::AcquireFenced | Self::AcquireMany)
-    }
-}
-
-/// The names by which `EVALSHA` calls the scripts.
-pub(super) struct Digests([[u8; 40]; SCRIPTS.len()]);
-
-impl Digests {
-    pub(super) fn new() -> Self {
-        Self(SCRIPTS.map(|script| {
-            let mut hex = [0; 40];
-            hex.copy_from_slice(Sha1::from(script.text()).digest().to_string().as_bytes());
-            hex
-        }))
-    }
-
-    pub(super) fn of(&self, script: Script) -> &[u8; 40] {
-        &self.0[script as usize]
     }
 }
 
@@ -191,17 +186,14 @@ impl Loaded {
     }
 }
 
-const SCRIPTS: [Script; 6] = [
-    Script::AcquireFenced,
-    Script::AcquireMany,
-    Script::Enrol,
-    Script::Extend,
-    Script::Undo,
-    Script::WriteBack,
-];
+#[cfg(test)]
+const SCRIPTS: [Script; 5] =
+    [Script::AcquireFenced, Script::AcquireMany, Script::Extend, Script::Undo, Script::WriteBack];
 
 #[cfg(test)]
 mod tests {
+    use sha1_smol::Sha1;
+
     use super::*;
 
     /// A number in a Lua text cannot be a constant of ours.
@@ -209,6 +201,7 @@ mod tests {
     fn the_texts_know_the_bound_of_the_guard() {
         let bound = format!("t > {} ", crate::proto::guard::BIG_MS);
         assert!(ACQUIRE_MANY.contains(&bound) && ACQUIRE_FENCED.contains(&bound));
+        assert!(ENROL.contains(&format!("px > {} ", crate::proto::guard::BIG_MS)));
         let far = format!("> {} ", crate::proto::fence::MAX_SKEW.as_micros());
         assert!(ACQUIRE_FENCED.contains(&far));
         assert!(ACQUIRE_FENCED.contains(&format!("v < {})", crate::proto::fence::MAX_TOKEN)));
@@ -217,10 +210,9 @@ mod tests {
 
     #[test]
     fn each_script_has_its_own_digest() {
-        let digests = Digests::new();
         for script in SCRIPTS {
-            let expected = Sha1::from(script.text()).digest().to_string();
-            assert_eq!(digests.of(script), expected.as_bytes());
+            let digest = Sha1::from(script.text()).digest().to_string();
+            assert_eq!(script.digest(), digest, "{script:?}");
         }
     }
 }

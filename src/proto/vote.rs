@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use super::mutants::mutant;
 use super::names::{MAX_NODES, NodeId, NodeSet};
 
 /// Why a node is no voter, or has not answered usefully.
@@ -244,6 +245,7 @@ impl Votes {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let (nodes, quorum) = (self.nodes(), self.quorum());
+        let quorum = if mutant!(QuorumOfHalf) { nodes / 2 } else { quorum };
         let (grants, denies, fails) = (self.grants.len(), self.denies.len(), self.fails.len());
         if grants >= quorum {
             Verdict::Granted
@@ -271,6 +273,7 @@ impl Votes {
         match vote {
             Vote::Grant => self.grants.insert(node),
             Vote::Deny => self.denies.insert(node),
+            Vote::Fail(_) if mutant!(FailIsDeny) => self.denies.insert(node),
             Vote::Fail(cause) => {
                 self.fails.insert(node);
                 self.causes[node.index()] = cause;

@@ -40,7 +40,7 @@ fn a_release_reaches_a_grant_that_is_still_to_come() {
         matches!(world.outcomes(id)[..], [Event::Granted(_), Event::Released(_, c)] if c.nodes == 2)
     );
     world.resume(2);
-    assert_eq!(world.ran(2), ["ask", "undo"]);
+    assert_eq!(world.ran(2), ["ask", "check", "undo"]);
     assert_eq!(world.holders(b"job"), [false; 3]);
     assert_eq!(world.kept(0), (0, 0));
 }
@@ -63,11 +63,11 @@ fn the_undo_reaches_whoever_denied_or_was_late() {
     let (deny, grant) = (Vote::Deny, Vote::Grant);
     assert_eq!(votes, [deny, deny, Vote::Fail(Cause::NoAnswer), grant, grant]);
     for node in [0, 1, 3, 4] {
-        assert_eq!(world.ran(node), ["ask", "undo"], "node {node}");
+        assert_eq!(world.ran(node), ["ask", "check", "undo"], "node {node}");
     }
     assert_eq!(world.kept(0), (0, 1), "the silent one owes");
     world.resume(2);
-    assert_eq!(world.ran(2), ["ask", "undo"]);
+    assert_eq!(world.ran(2), ["ask", "check", "undo"]);
     assert_eq!(world.holders(b"job"), [true, true, false, false, false], "theirs alone is left");
     assert_eq!(world.kept(0), (0, 0));
 }
@@ -97,7 +97,7 @@ fn an_ask_that_was_begun_is_finished_and_undone() {
     assert_eq!(world.kept(0), (0, 1));
     world.servers[2].window = usize::MAX;
     world.run(ms(100));
-    assert_eq!(world.ran(2), ["ask", "undo"]);
+    assert_eq!(world.ran(2), ["ask", "check", "undo"]);
     assert_eq!(world.kept(0), (0, 0));
 }
 
@@ -110,7 +110,7 @@ fn an_ask_that_waits_for_a_link_is_never_sent_once_it_is_over() {
     world.release(id);
     world.run(secs(1));
     assert!(
-        world.ran(2).iter().all(|kind| ["client", "info"].contains(kind)),
+        world.ran(2).iter().all(|kind| ["client", "info", "look", "check"].contains(kind)),
         "{:?}",
         world.ran(2)
     );
@@ -183,7 +183,7 @@ fn grants_that_come_when_nothing_is_left_are_refused_and_undone() {
     assert!(matches!(world.outcomes(id)[..], [Event::Refused(_, r)] if r.why == Why::Expired));
     assert_eq!(world.holders(b"job"), [false; 3]);
     for node in 0..3 {
-        assert_eq!(world.ran(node), ["ask", "undo"]);
+        assert_eq!(world.ran(node), ["ask", "check", "undo"]);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Ghosts: bytes in a connection that has died may still run, behind an undo on a newer one.
 
+use redbolt::proto::{Ask, Cause, NodeState, Trust};
 use redbolt_node::Memory;
 
 use crate::world::{World, Written, error, ms, secs};
@@ -9,7 +10,10 @@ const TTL: std::time::Duration = secs(20);
 /// The others will deny; the last node has the ask alone, without its undo, in a connection that
 /// died.
 fn haunted(spoil: impl FnOnce(&mut World)) -> World {
-    let mut world = World::new(3).warm();
+    haunt(World::new(3).warm(), spoil)
+}
+
+fn haunt(mut world: World, spoil: impl FnOnce(&mut World)) -> World {
     for node in 0..3 {
         if node < 2 {
             world.set(node, b"job", b"theirs", 60_000);
@@ -183,5 +187,169 @@ fn a_kill_of_another_connection_lays_no_ghost() {
     assert_eq!(world.holders(b"job"), [true; 3]);
     world.run(secs(9));
     assert_eq!(world.holders(b"job"), [true, true, false]);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+/// Ids start again with each process: the number that our connection had is a stranger's now.
+#[test]
+fn a_restarted_node_loses_no_strangers_connection() {
+    for memory in [Memory::Kept, Memory::Lost] {
+        let mut world = haunted(|world| world.restart(2, memory)).forgetful();
+        let stranger = world.join(|_| {});
+        world.run(secs(5));
+        let node = world.node(2);
+        let told: Vec<_> =
+            world.clients[stranger].states.iter().filter(|(of, _)| *of == node).collect();
+        let lost =
+            |state: &NodeState| matches!(state, NodeState::Down(c) if *c != Cause::Quarantined);
+        assert!(!told.is_empty() && !told.iter().any(|(_, state)| lost(state)), "{told:?}");
+        assert_eq!(world.count("kill"), 0);
+    }
+}
+
+/// Whatever forbids the kill: the undo is sent after the reconnect, and once more at TTL/2.
+#[test]
+fn where_nobody_can_be_killed_the_undo_is_sent_twice() {
+    let no = |world: &mut World, word: &'static [u8]| {
+        world.answer(2, move |args| {
+            (args[0] == word || args.get(1) == Some(&word)).then(|| error("NOPERM no")).flatten()
+        });
+    };
+    type Forbid = fn(&mut World, fn(&mut World, &'static [u8]));
+    let table: [(&str, Forbid, usize); 4] = [
+        ("kill", |world, no| no(world, b"KILL"), 1),
+        ("id", |world, no| no(world, b"ID"), 0),
+        ("run id", |world, no| no(world, b"INFO"), 0),
+        ("restart", |world, _| world.restart(2, Memory::Kept), 0),
+    ];
+    for (what, forbid, kills) in table {
+        // Nothing is known of the first connection either.
+        let early = matches!(what, "id" | "run id");
+        let mut world = World::with(3, 1, |settings| {
+            settings.nodes[2].trust = Trust::MarkerOnly;
+        });
+        if early {
+            forbid(&mut world, no);
+        }
+        let mut world = haunt(world.warm(), |world| {
+            if !early {
+                forbid(world, no);
+            }
+        });
+        world.run(secs(9));
+        let undos =
+            |world: &World| world.log.iter().filter(|ran| ran.is_undo() && ran.node == 2).count();
+        assert_eq!((world.count("kill"), undos(&world)), (kills, 1), "{what}");
+        if what != "restart" {
+            world.free_ghosts();
+            assert_eq!(world.holders(b"job"), [true; 3], "{what}: the ghost runs");
+        }
+        world.run(ms(1_500));
+        assert_eq!(undos(&world), 2, "{what}");
+        assert_eq!(world.holders(b"job"), [true, true, false], "{what}");
+        assert_eq!(world.kept(0), (0, 0), "{what}");
+    }
+}
+
+/// After the second undo only the TTL is left.
+#[test]
+fn the_ttl_bounds_a_ghost() {
+    let mut world = haunted(|world| refuse_kills(world, 2));
+    world.run(secs(15));
+    assert_eq!(world.kept(0), (0, 0), "nothing is owed any longer");
+    world.free_ghosts();
+    assert_eq!(world.holders(b"job"), [true; 3]);
+    world.run(TTL - ms(1));
+    assert_eq!(world.holders(b"job"), [true; 3]);
+    world.run(ms(2));
+    assert_eq!(world.holders(b"job"), [true, true, false]);
+}
+
+/// A node that refuses every undo is not asked for longer than a key can live.
+#[test]
+fn nothing_is_owed_for_longer_than_the_ttl() {
+    let mut world = haunted(|world| {
+        world.answer(2, |args| {
+            (args[0].starts_with(b"EVAL") || args[1] == b"KILL")
+                .then(|| error("MISCONF disk"))
+                .flatten()
+        });
+    });
+    world.run(TTL - secs(1));
+    assert_eq!(world.kept(0), (0, 1));
+    world.run(secs(2));
+    assert_eq!(world.kept(0), (0, 0));
+    world.log.clear();
+    world.run(TTL);
+    assert_eq!(world.count("undo") + world.count("undo sha"), 0);
+}
+
+/// A node that is quarantined by then has ghosts as well.
+#[test]
+fn a_ghost_is_laid_on_a_node_that_does_not_vote() {
+    let mut world = haunted(|world| world.flush(2));
+    world.run(ms(100));
+    assert_eq!(world.state(2), NodeState::Down(Cause::Quarantined));
+    let ran = world.ran(2);
+    let place = |kind| ran.iter().position(|&other| other == kind);
+    assert!(place("kill").is_some() && place("kill") < place("undo"), "{ran:?}");
+    world.free_ghosts();
+    assert_eq!(world.holders(b"job"), [true, true, false]);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+/// The write-back of an attempt that has failed can come late as well: by then the lock is undone.
+#[test]
+fn a_ghost_of_a_fenced_ask_is_laid() {
+    let mut world = World::new(3).warm();
+    for node in 0..3 {
+        if node < 2 {
+            world.set(node, b"job", b"theirs", 60_000);
+        }
+        world.pause(node);
+    }
+    world.acquire(0, &Ask::new(b"job").fenced().ttl(TTL), &[b"job"]);
+    world.cut(0, 2, Written::Haunts);
+    for node in 0..3 {
+        world.resume(node);
+    }
+    world.run(ms(100));
+    assert_eq!(world.count("kill"), 1);
+    world.free_ghosts();
+    assert_eq!(world.holders(b"job"), [true, true, false]);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+/// An extension out of a dead connection, behind a later one.
+#[test]
+fn a_ghost_of_an_extension_shortens_nothing() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(10));
+    world.pause(2);
+    world.extend(id, secs(11));
+    world.cut(0, 2, Written::Haunts);
+    world.resume(2);
+    world.run(ms(100));
+    world.extend(id, TTL);
+    let before = world.pttl(2, b"job");
+    assert!(before > 19_000);
+    world.free_ghosts();
+    assert_eq!(world.pttl(2, b"job"), before);
+}
+
+/// Nor does it bring back what was released.
+#[test]
+fn a_ghost_of_an_extension_revives_nothing() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(10));
+    world.pause(2);
+    world.extend(id, TTL);
+    world.cut(0, 2, Written::Haunts);
+    world.resume(2);
+    world.run(ms(100));
+    world.release(id);
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    world.free_ghosts();
+    assert_eq!(world.holders(b"job"), [false; 3]);
     assert_eq!(world.kept(0), (0, 0));
 }

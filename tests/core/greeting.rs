@@ -94,7 +94,7 @@ fn behind_a_wrong_password_or_database_nothing_is_asked() {
         let id = world.lock(b"job", secs(10));
         world.run(secs(5));
         assert!(matches!(world.outcomes(id)[..], [Event::Refused(..)]), "{what}");
-        let greeting = ["auth", "select", "client", "info"];
+        let greeting = ["auth", "select", "client", "info", "look", "check"];
         assert!(world.ran(0).iter().all(|kind| greeting.contains(kind)), "{what}");
         let now = world.server_now();
         for database in ["0", "3"] {
@@ -214,6 +214,9 @@ fn a_restarted_server_is_greeted_again() {
     world.start(0, Memory::Lost);
     world.run(secs(2));
     assert!(world.count("info") > 0);
+    let node = world.node(0);
+    assert_eq!(world.core().node_state(node), NodeState::Down(Cause::Quarantined));
+    world.run(secs(30));
     let id = world.lock(b"job", secs(10));
     assert!(world.is_granted(id));
 }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use redbolt::proto::{Event, InputError, LockState, LossCause, Vote, Why};
+use redbolt::proto::{Event, InputError, LockState, LossCause, Settings, Vote, Why};
 use redbolt_node::Memory;
 
 use crate::world::{World, Written, ms, secs};
@@ -178,7 +178,7 @@ fn a_release_ends_an_extension() {
     world.release(id);
     world.run(secs(1));
     assert!(matches!(world.outcomes(id)[..], [Event::Granted(_), Event::Released(..)]));
-    assert_eq!(world.ran(0), ["ask", "extend", "undo"]);
+    assert_eq!(world.ran(0), ["ask", "check", "extend", "undo"]);
     assert_eq!(world.holders(b"job"), [false; 3]);
     assert_eq!(world.kept(0), (0, 0));
 }
@@ -269,8 +269,9 @@ fn a_lock_granted_and_lost_in_one_turn_can_be_asked_about() {
     let id = world.lock(b"job", secs(10));
     let (link, node, now) = (world.link(0), world.node(0), world.now());
     let core = world.core();
-    core.space(link)[..5].copy_from_slice(b"+OK\r\n");
-    core.received(link, 5, now);
+    let answers = b"+OK\r\n:60000\r\n";
+    core.space(link)[..answers.len()].copy_from_slice(answers);
+    core.received(link, answers.len(), now);
     assert_eq!(core.state(id), LockState::Held);
     assert_eq!(core.votes(id).of(node), Some(Vote::Grant));
     world.boot += secs(60).as_nanos() as u64;
@@ -281,4 +282,30 @@ fn a_lock_granted_and_lost_in_one_turn_can_be_asked_about() {
     assert_eq!(core.state(id), LockState::Unknown);
     assert_eq!((core.votes(id).nodes(), core.votes(id).of(node)), (1, None));
     assert_eq!(core.poll_event(), Some(Event::Lost(id, LossCause::Expired)));
+}
+
+/// A day at the most, unless somebody wants it without end.
+#[test]
+fn a_hold_has_a_maximum_by_default_and_can_have_none() {
+    let (hour, day) = (secs(60 * 60), secs(24 * 60 * 60));
+    type Set = fn(&mut Settings);
+    let table: [(Set, bool); 2] = [(|_| {}, false), (|settings| settings.max_hold = None, true)];
+    for (set, endless) in table {
+        let mut world = World::with(1, 1, |settings| {
+            settings.max_ttl = secs(60 * 60);
+            set(settings);
+        })
+        .warm();
+        let id = world.lock(b"job", hour);
+        for _ in 0..46 {
+            world.run(hour / 2);
+            world.extend(id, hour);
+        }
+        world.run(ms(1));
+        let now = world.now();
+        let extended = world.core().extend(id, hour, now);
+        let refused = InputError::HeldTooLong { max_hold: day };
+        assert_eq!(extended.err(), (!endless).then_some(refused));
+        assert!(world.core().lease(id).is_some(), "the lock is as it was");
+    }
 }

@@ -51,7 +51,7 @@ fn a_late_answer_is_consumed_and_shifts_nothing() {
     assert!(
         matches!(world.outcomes(denied)[..], [Event::Refused(_, r)] if r.why == Why::Contended)
     );
-    assert_eq!(world.ran(0), ["ask", "undo", "ask", "ask", "undo sha"]);
+    assert_eq!(world.ran(0), ["ask", "check", "undo", "ask", "check", "ask", "check", "undo sha"]);
     world.release(ours);
     assert_eq!(world.kept(0), (0, 0));
 }
@@ -131,8 +131,8 @@ fn a_mistyped_answer_confirms_no_undo() {
 #[test]
 fn a_mistyped_answer_fails_what_it_was_for_at_once() {
     let mut world = World::new(1).warm();
-    world.answer(0, |args| (args[0] != b"SET").then(|| b"+OK\r\n".to_vec()));
     let id = world.lock(b"job", secs(20));
+    world.answer(0, |args| args[0].starts_with(b"EVAL").then(|| b"+OK\r\n".to_vec()));
     world.extend(id, secs(20));
     assert!(matches!(world.outcomes(id)[1..], [Event::NotExtended(..)]));
     world.run(secs(1));

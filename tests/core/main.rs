@@ -5,8 +5,10 @@
 mod asks;
 mod clock;
 mod door;
+mod fence;
 mod ghosts;
 mod greeting;
+mod guard;
 mod holding;
 mod links;
 mod owed;

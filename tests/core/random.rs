@@ -20,11 +20,12 @@ const LONG: Duration = secs(30);
 
 #[derive(Clone, Debug)]
 enum Step {
-    Acquire { client: usize, keys: usize, long: bool, wait: u64 },
+    Acquire { client: usize, keys: usize, long: bool, fenced: bool, wait: u64 },
     Answer { node: usize, error: usize },
     Cut { client: usize, node: usize, written: Written },
     Delay { node: usize, micros: u64 },
     Extend { client: usize, which: usize, long: bool },
+    Flush { node: usize },
     ForgetScripts { node: usize },
     HangUp { node: usize },
     Inspect { client: usize },
@@ -32,7 +33,7 @@ enum Step {
     Nonsense { client: usize, node: usize },
     Pause { node: usize },
     Release { client: usize, which: usize },
-    Restart { node: usize },
+    Restart { node: usize, lost: bool },
     Run { millis: u64 },
     Silence { node: usize },
     Stop { node: usize },
@@ -44,13 +45,29 @@ enum Step {
 const ERRORS: [&str; 5] =
     ["LOADING wait", "MISCONF disk", "READONLY replica", "NOSCRIPT none", "OOM full"];
 
+/// What can happen where nodes keep their memory.
 fn steps() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(step(), 1..40)
+}
+
+/// And where they forget all that they were asked.
+fn steps_that_forget() -> impl Strategy<Value = Vec<Step>> {
+    let node = 0..NODES;
+    let step = prop_oneof![
+        9 => step(),
+        2 => node.clone().prop_map(|node| Step::Flush { node }),
+        2 => (node, any::<bool>()).prop_map(|(node, lost)| Step::Restart { node, lost }),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+fn step() -> impl Strategy<Value = Step> {
     let (client, node) = (0..CLIENTS, 0..NODES);
     let written = prop_oneof![Just(Written::Runs), Just(Written::Haunts), Just(Written::Vanishes)];
     let both = (client.clone(), node.clone());
-    let step = prop_oneof![
-        8 => (client.clone(), 1..=3usize, prop::bool::weighted(0.7), 0..4u64).prop_map(
-            |(client, keys, long, wait)| Step::Acquire { client, keys, long, wait }
+    prop_oneof![
+        8 => (client.clone(), 1..=3usize, prop::bool::weighted(0.7), any::<bool>(), 0..4u64).prop_map(
+            |(client, keys, long, fenced, wait)| Step::Acquire { client, keys, long, fenced, wait }
         ),
         8 => (0..400u64).prop_map(|millis| Step::Run { millis }),
         5 => (client.clone(), 0..4usize).prop_map(|(client, which)| Step::Release { client, which }),
@@ -68,12 +85,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => client.prop_map(|client| Step::Inspect { client }),
         1 => both.prop_map(|(client, node)| Step::Nonsense { client, node }),
         1 => node.clone().prop_map(|node| Step::Mute { node }),
-        1 => node.clone().prop_map(|node| Step::Restart { node }),
+        1 => node.clone().prop_map(|node| Step::Restart { node, lost: false }),
         1 => node.clone().prop_map(|node| Step::Silence { node }),
         1 => node.prop_map(|node| Step::Stop { node }),
         1 => (-5..5i64).prop_map(|seconds| Step::Wall { seconds }),
-    ];
-    prop::collection::vec(step, 1..40)
+    ]
 }
 
 fn world(seed: u64, chunk: usize) -> World {
@@ -86,7 +102,9 @@ fn world(seed: u64, chunk: usize) -> World {
 
 fn apply(world: &mut World, step: &Step) {
     match *step {
-        Step::Acquire { client, keys, long, wait } => acquire(world, client, keys, long, wait),
+        Step::Acquire { client, keys, long, fenced, wait } => {
+            acquire(world, client, keys, (long, fenced), wait);
+        }
         Step::Answer { node, error: at } => {
             world.answer(node, move |args| {
                 let is_lock = args[0] == b"SET" || args[0].starts_with(b"EVAL");
@@ -98,10 +116,11 @@ fn apply(world: &mut World, step: &Step) {
         Step::Extend { client, which, long } => {
             if let Some(id) = lock_at(world, client, which) {
                 let now = world.now();
-                let _ =
-                    world.clients[client].core.extend(id, if long { LONG } else { ms(300) }, now);
+                let ttl = if long { longest(world) } else { ms(300) };
+                let _ = world.clients[client].core.extend(id, ttl, now);
             }
         }
+        Step::Flush { node } => world.flush(node),
         Step::ForgetScripts { node } => {
             let now = world.server_now();
             world.servers[node].observe(&[b"SCRIPT", b"FLUSH"], now);
@@ -124,9 +143,8 @@ fn apply(world: &mut World, step: &Step) {
                 world.clients[client].core.release(id, now);
             }
         }
-        Step::Restart { node } => {
-            world.stop(node);
-            world.start(node, Memory::Kept);
+        Step::Restart { node, lost } => {
+            world.restart(node, if lost { Memory::Lost } else { Memory::Kept });
         }
         Step::Run { millis } => world.run(ms(millis)),
         Step::Silence { node } => world.servers[node].accept = Accept::Silent,
@@ -138,15 +156,20 @@ fn apply(world: &mut World, step: &Step) {
     world.flow();
 }
 
-fn acquire(world: &mut World, client: usize, keys: usize, long: bool, wait: u64) {
+fn longest(world: &World) -> Duration {
+    world.clients[0].core.config().settings().max_ttl
+}
+
+fn acquire(world: &mut World, client: usize, keys: usize, (long, fenced): (bool, bool), wait: u64) {
     let keys: Vec<&[u8]> = KEYS.iter().copied().take(2).skip(keys / 3).take(1 + keys % 2).collect();
-    let ttl = if long { LONG } else { ms(300) };
+    let ttl = if long { longest(world) } else { ms(300) };
     let wait = match wait {
         0 => Wait::Forever,
         1 => Wait::For(ms(700)),
         _ => Wait::Try,
     };
     let ask = keys[1..].iter().fold(Ask::new(keys[0]), |ask, key| ask.and(key));
+    let ask = if fenced && longest(world) > secs(11) { ask.fenced() } else { ask };
     world.acquire(client, &ask.ttl(ttl).wait(wait), &keys);
 }
 
@@ -181,13 +204,18 @@ fn quiesce(world: &mut World) {
     world.run(secs(5));
 }
 
-/// Each lock has ended once; each ask that may have left a key is followed by its undo.
-fn is_settled(world: &World) {
+/// Each lock has ended once.
+fn is_over(world: &World) {
     for (at, client) in world.clients.iter().enumerate() {
         for lock in &client.locks {
             assert_eq!(lock.ended, 1, "client {at}, {:?}", client.outcomes(lock.id));
         }
     }
+}
+
+/// Moreover each ask that may have left a key is followed by its undo.
+fn is_settled(world: &World) {
+    is_over(world);
     let place = |wanted: &dyn Fn(&Ran) -> bool| {
         let mut last = HashMap::new();
         for (at, ran) in world.log.iter().enumerate().filter(|(_, ran)| wanted(ran)) {
@@ -197,7 +225,8 @@ fn is_settled(world: &World) {
     };
     let undone = place(&|ran| ran.is_undo());
     // Of a short TTL there may be nothing left to undo.
-    let is_long = |ran: &Ran| ran.words.last().unwrap() == b"30000";
+    let longest = longest(world).as_millis().to_string().into_bytes();
+    let is_long = |ran: &Ran| ran.ttl() == longest;
     let asked = place(&|ran| ran.is_ask() && is_long(ran) && !ran.is_ghost && !ran.is_unknown);
     for (ask, at) in asked {
         assert!(undone.get(&ask).is_some_and(|&undo| undo > at), "no undo on node {}", ask.0);
@@ -231,6 +260,21 @@ proptest! {
         is_settled(&world);
         world.free_ghosts();
         world.run(LONG + secs(1));
+        is_empty(&mut world);
+    }
+
+    /// However often nodes forget, one after the other or all at once: nobody gets what somebody still
+    /// holds.
+    #[test]
+    fn whatever_is_forgotten_has_one_holder(steps in steps_that_forget()) {
+        let mut world = World::with(NODES, CLIENTS, |settings| settings.max_ttl = secs(1)).forgetful();
+        for step in &steps {
+            apply(&mut world, step);
+        }
+        quiesce(&mut world);
+        is_over(&world);
+        world.free_ghosts();
+        world.run(secs(3));
         is_empty(&mut world);
     }
 
@@ -270,7 +314,7 @@ proptest! {
 /// What a driver may call, in any order, with any bytes.
 #[derive(Clone, Debug)]
 enum Call {
-    Acquire { key: u8, many: bool, ttl: u64, wait: bool },
+    Acquire { key: u8, many: bool, fenced: bool, ttl: u64, wait: bool },
     Bytes { link: usize, bytes: Vec<u8> },
     Connected { link: usize },
     Disconnected { link: usize },
@@ -289,8 +333,9 @@ fn replies() -> impl Strategy<Value = Vec<u8>> {
     let info = format!("${}\r\n{info}\r\n", info.len()).into_bytes();
     let other = format!("role:master\r\nrun_id:{:040}\r\n", 2);
     let other = format!("${}\r\n{other}\r\n", other.len()).into_bytes();
-    let greeting = [&b"+OK\r\n:7\r\n"[..], &info, &info, &info].concat();
-    let other_greeting = [&b"+OK\r\n:8\r\n"[..], &other, &other, &other].concat();
+    let guard = |run| format!("$50\r\n{run:040}:30000:3:0\r\n:60000\r\n").into_bytes();
+    let greeting = [&b"+OK\r\n:7\r\n"[..], &info, &info, &info, &guard(1)].concat();
+    let other_greeting = [&b"+OK\r\n:8\r\n"[..], &other, &other, &other, &guard(2)].concat();
     let fixed: Vec<&'static [u8]> = vec![
         b"+OK\r\n",
         b"$-1\r\n",
@@ -313,6 +358,14 @@ fn replies() -> impl Strategy<Value = Vec<u8>> {
         b"+",
         b"\r\n",
         b"$40\r\n",
+        b"+OK\r\n:60000\r\n",
+        b"+OK\r\n:-2\r\n",
+        b"+OK 1700000000000000\r\n",
+        b"+OK 7\r\n",
+        b"+GUARD -2\r\n",
+        b"+GUARD 126144000001\r\n",
+        b"+CLOCK 1700000000000000\r\n",
+        b":126144030000\r\n",
         b":-9223372036854775808\r\n",
     ];
     let one = prop_oneof![
@@ -327,8 +380,9 @@ fn replies() -> impl Strategy<Value = Vec<u8>> {
 fn calls() -> impl Strategy<Value = Vec<Call>> {
     let link = 0..NODES;
     let call = prop_oneof![
-        4 => (0..3u8, any::<bool>(), 1..40_000u64, any::<bool>())
-            .prop_map(|(key, many, ttl, wait)| Call::Acquire { key, many, ttl, wait }),
+        4 => (0..3u8, any::<bool>(), any::<bool>(), 1..40_000u64, any::<bool>()).prop_map(
+            |(key, many, fenced, ttl, wait)| Call::Acquire { key, many, fenced, ttl, wait }
+        ),
         8 => (link.clone(), replies()).prop_map(|(link, bytes)| Call::Bytes { link, bytes }),
         4 => link.clone().prop_map(|link| Call::Connected { link }),
         2 => link.clone().prop_map(|link| Call::Disconnected { link }),
@@ -375,10 +429,11 @@ impl Abused {
     fn call(&mut self, call: &Call) {
         let now = self.now;
         match call {
-            Call::Acquire { key, many, ttl, wait } => {
+            Call::Acquire { key, many, fenced, ttl, wait } => {
                 let (key, more) = ([*key], [*key, 0]);
                 let ask = Ask::new(&key).ttl(ms(*ttl));
                 let ask = if *many { ask.and(&more) } else { ask };
+                let ask = if *fenced { ask.fenced() } else { ask };
                 let wait = if *wait { Wait::Forever } else { Wait::Try };
                 self.locks.extend(self.core.acquire(&ask.wait(wait), now));
             }

@@ -28,7 +28,7 @@ fn a_release_is_sent_again_by_its_text() {
     let mut world = flushed(3);
     let id = world.lock(b"job", secs(10));
     world.release(id);
-    assert_eq!(world.ran(0), ["ask", "undo sha", "undo"]);
+    assert_eq!(world.ran(0), ["ask", "check", "undo sha", "undo"]);
     assert!(matches!(world.outcomes(id)[1], Event::Released(_, c) if c.nodes >= 2));
     assert_eq!(world.holders(b"job"), [false; 3]);
     assert_eq!(world.kept(0), (0, 0));
@@ -39,7 +39,7 @@ fn an_extension_is_sent_again_by_its_text() {
     let mut world = flushed(3);
     let id = world.lock(b"job", secs(10));
     world.extend(id, secs(20));
-    assert_eq!(world.ran(0), ["ask", "extend sha", "extend"]);
+    assert_eq!(world.ran(0), ["ask", "check", "extend sha", "extend"]);
     assert_eq!(world.outcomes(id), [Event::Granted(id), Event::Extended(id)]);
     assert!(world.pttl(0, b"job") > 19_000);
 }
@@ -77,7 +77,7 @@ fn an_extension_of_an_ended_round_is_not() {
     world.extend(id, secs(20));
     world.run(secs(1));
     assert!(matches!(world.outcomes(id)[..], [Event::Granted(_), Event::NotExtended(..)]));
-    assert_eq!(world.ran(0), ["ask", "extend sha"]);
+    assert_eq!(world.ran(0), ["ask", "check", "extend sha"]);
 }
 
 #[test]
@@ -139,5 +139,5 @@ fn an_ask_that_is_no_script_is_not_sent_again() {
     world.answer(0, |args| (args[0] == b"SET").then(|| error("NOSCRIPT what")).flatten());
     let id = world.lock(b"job", secs(10));
     assert!(matches!(world.outcomes(id)[..], [Event::Refused(..)]));
-    assert_eq!(world.ran(0), ["ask", "undo"]);
+    assert_eq!(world.ran(0), ["ask", "check", "undo"]);
 }

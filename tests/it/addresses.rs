@@ -4,15 +4,18 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use redbolt::{Cause, Client, Ending, NodeState, Vote};
-use redbolt_proving::{Reply, Server, servers};
+use redbolt_proving::{Reply, Server};
 
-use crate::support::{client_of, default, exists, held_on, long, patient, patiently, refusal};
+use crate::support::{
+    client_of, default, exists, held_on, long, patient, patiently, refusal, servers, vouch_for,
+    vouched,
+};
 
 #[test]
 fn unix_sockets() {
     let servers = servers(3);
     let urls = servers.iter().map(|server| format!("unix://{}?db=2", server.socket().display()));
-    let client = client_of(patient(urls));
+    let client = client_of(patient(urls).new_nodes());
     taken_and_released(&client, &servers, 2);
 }
 
@@ -20,8 +23,8 @@ fn unix_sockets() {
 fn databases_do_not_see_each_other() {
     let servers = servers(3);
     let url = |server: &Server, db: u32| format!("redis://{}/{db}", server.address());
-    let one = client_of(patient(servers.iter().map(|server| url(server, 1))));
-    let two = client_of(patient(servers.iter().map(|server| url(server, 2))));
+    let one = client_of(patient(servers.iter().map(|server| url(server, 1))).new_nodes());
+    let two = client_of(patient(servers.iter().map(|server| url(server, 2))).new_nodes());
     let lock = one.acquire(patiently(b"job")).unwrap();
     taken_and_released(&two, &servers, 2);
     assert!(lock.is_valid());
@@ -35,10 +38,11 @@ fn an_acl_user() {
     admin.cmd("AUTH secret");
     let rules =
         "+set +eval +evalsha +get +del +pttl +pexpire +select +info +client|setname +client|id";
-    let made = admin.cmd(&format!("ACL SETUSER w@b on >p:/%? ~job {rules}"));
+    let made = admin.cmd(&format!("ACL SETUSER w@b on >p:/%? ~job ~redbolt:guard {rules}"));
     assert_eq!(made, Reply::Status("OK".into()));
-    let client =
-        client_of(patient([format!("redis://w%40b:p%3A%2F%25%3F@{}/3", server.address())]));
+    let client = client_of(
+        patient([format!("redis://w%40b:p%3A%2F%25%3F@{}/3", server.address())]).new_nodes(),
+    );
     let mut lock = client.acquire(patiently(b"job")).unwrap();
     lock.extend(Duration::from_secs(25)).unwrap();
     admin.cmd("SELECT 3");
@@ -61,6 +65,7 @@ fn a_name_is_looked_up() {
 #[test]
 fn a_name_that_nobody_has_stalls_nobody() {
     let servers = servers(2);
+    vouch_for(&servers, 3);
     let addresses = ["name.invalid:6379".to_owned(), servers[0].address(), servers[1].address()];
     let client = client_of(default(addresses).answer_within(Duration::from_millis(500)));
     let began = Instant::now();
@@ -86,7 +91,7 @@ fn version_6_of_the_internet_protocol() {
         eprintln!("this machine has no IPv6 loopback: nothing to test");
         return;
     }
-    let server = Server::with(&["--bind", "127.0.0.1", "::1"]);
+    let server = vouched(Server::with(&["--bind", "127.0.0.1", "::1"]));
     let address = format!("[::1]:{}", server.port());
     let client = client_of(patient([address.clone()]));
     taken_and_released(&client, std::slice::from_ref(&server), 0);

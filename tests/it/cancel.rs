@@ -4,11 +4,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use redbolt::{Ask, Driver, Ending, Event, Wait, Why};
-use redbolt_proving::{Reply, Server, servers};
+use redbolt_proving::{Reply, Server};
 
 use crate::support::{
     LIMIT, client, driver_of, eventually, exists, held_by, held_on, long, outcome, patient,
-    patiently, turn_until,
+    patiently, servers, turn_until,
 };
 
 #[test]

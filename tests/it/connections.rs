@@ -4,11 +4,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redbolt::{Client, Ending, LockGuard, Why};
-use redbolt_proving::{Reply, Server, servers};
+use redbolt_proving::{Reply, Server};
 
 use crate::support::{
     builder, calls, client, client_of, driver_of, eventually, exists, held_by, held_on, long,
-    patient, patiently, refusal, turn_until,
+    patient, patiently, refusal, servers, turn_until, vouch_for, vouched,
 };
 
 #[test]
@@ -87,6 +87,7 @@ fn unix(server: &Server) -> String {
 #[test]
 fn a_refusal_by_a_failed_write_leaves_no_undo_unwritten() {
     let mut servers = servers(2);
+    vouch_for(&servers, 3);
     let nobody = "unix:///nonexistent/redis.sock".to_owned();
     let client = client_of(patient([nobody, unix(&servers[0]), unix(&servers[1])]));
     let both = |client: &Client| client.warm_up(Duration::ZERO).ready() == 2;
@@ -158,7 +159,8 @@ fn extend_in_the_end(lock: &mut LockGuard<'_>) {
 /// client that never waits.
 #[test]
 fn a_mended_node_votes_again_for_a_client_that_only_tries() {
-    let server = Server::with(&["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]);
+    let server =
+        vouched(Server::with(&["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]));
     let client = client_of(builder(std::slice::from_ref(&server)));
     let report = refusal(client.acquire(long(b"job")));
     assert_eq!(report.why(), Why::NoQuorum, "{report}");

@@ -7,9 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use redbolt_proving::{Server, servers};
+use redbolt_proving::Server;
 
-use crate::support::{client_of, held_on, patient, patiently};
+use crate::support::{client_of, held_on, patient, patiently, servers};
 
 #[test]
 fn eight_processes_count_without_losing_one() {

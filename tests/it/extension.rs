@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use redbolt::{Ending, ExtendError, InputError, LossCause};
-use redbolt_proving::{Reply, servers};
+use redbolt_proving::Reply;
 
-use crate::support::{builder, client, client_of, eventually, held_on, long, patiently, pttl};
+use crate::support::{
+    builder, client, client_of, eventually, held_on, long, patiently, pttl, servers,
+};
 
 #[test]
 fn a_ttl_never_gets_shorter() {

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use redbolt::{InspectionVerdict, KeyState, NodeState};
-use redbolt_proving::{Act, Impostor, Server, servers};
+use redbolt_proving::{Act, Impostor, Server};
 
 use crate::support::{
-    builder, calls, client, client_of, eventually, held_on, patient, patiently, pttl,
+    builder, calls, client, client_of, eventually, held_on, patient, patiently, pttl, servers,
+    vouch_for,
 };
 
 /// Every command that could change something.
@@ -87,6 +88,7 @@ fn holders_without_a_quorum_are_undecided() {
 #[test]
 fn those_that_do_not_answer_say_why() {
     let servers = servers(1);
+    vouch_for(&servers, 3);
     let (dead, web) = (Server::start(), Impostor::start(Act::Http));
     let refused = dead.address();
     drop(dead);

@@ -7,6 +7,8 @@ mod connections;
 mod driver;
 mod exclusion;
 mod extension;
+mod fencing;
+mod guard;
 mod inspection;
 mod locks;
 mod outages;

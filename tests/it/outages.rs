@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use redbolt::{Ask, Cause, Client, Ending, RefusalReport, Vote, Wait, Why};
-use redbolt_proving::{Server, servers};
+use redbolt_proving::Server;
 
 use crate::support::{
-    builder, client, client_of, default, eventually, held_on, long, patiently, refusal,
+    LIMIT, builder, client, client_of, default, eventually, held_on, long, patiently, refusal,
+    servers, vouch_for,
 };
 
 #[test]
@@ -42,6 +43,8 @@ fn a_killed_majority_refuses_and_a_restarted_one_grants() {
         assert_eq!(held_on(&servers[dead..], "job"), 0, "nothing stays behind a refusal");
 
         servers[..dead].iter_mut().for_each(Server::restart);
+        // Nothing was held when they lost their memory.
+        vouch_for(&servers, n);
         released_by_quorum(client.acquire(patiently(b"job")).unwrap().release(), n);
     }
 }
@@ -127,11 +130,17 @@ fn a_lock_outlives_a_stop_of_its_majority_that_is_shorter_than_it() {
 
 #[test]
 fn rolling_restarts_never_stop_the_service() {
-    let mut servers = servers(3);
-    let client = client(&servers);
+    let max_ttl = Duration::from_millis(500);
+    let mut servers = redbolt_proving::servers(3);
+    let client = client_of(builder(&servers).max_ttl(max_ttl).new_nodes());
+    assert_eq!(client.warm_up(LIMIT).ready(), 3);
+    let ask = || Ask::new(b"job").ttl(max_ttl).wait(Wait::For(LIMIT));
     for round in 0..6 {
-        released_by_quorum(client.acquire(patiently(b"job")).unwrap().release(), 3);
+        released_by_quorum(client.acquire(ask()).unwrap().release(), 3);
         servers[round % 3].restart();
+        released_by_quorum(client.acquire(ask()).unwrap().release(), 3);
+        // One quarantine is waited out before the next restart.
+        eventually("all vote again", || client.warm_up(LIMIT).ready() == 3);
     }
 }
 

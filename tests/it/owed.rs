@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use redbolt::{Driver, Event, LockId, Why};
-use redbolt_proving::{Mode, Proxy, Reply, Server, servers};
+use redbolt_proving::{Mode, Proxy, Reply, Server};
 
 use crate::support::{
-    calls, driver_of, eventually, exists, held_by, held_on, long, outcome, patient, turn_until,
+    calls, driver_of, eventually, exists, held_by, held_on, long, outcome, patient, server,
+    servers, turn_until,
 };
 
 /// A driver that holds `job` on one server, for 30 s if nobody releases it.
@@ -32,7 +33,7 @@ fn gone(driver: &mut Driver, server: &Server) {
 
 #[test]
 fn too_few_replicas_delay_a_release() {
-    let server = Server::start();
+    let server = server();
     let (mut driver, id) = holding(&server);
     server.cmd("CONFIG SET min-replicas-to-write 1");
     assert_eq!(release(&mut driver, id), 0, "an error is no confirmation");
@@ -44,7 +45,7 @@ fn too_few_replicas_delay_a_release() {
 
 #[test]
 fn too_few_replicas_and_lost_connections_delay_a_release() {
-    let server = Server::start();
+    let server = server();
     let (mut driver, id) = holding(&server);
     server.cmd("CONFIG SET min-replicas-to-write 1");
     assert_eq!(release(&mut driver, id), 0);
@@ -61,7 +62,7 @@ fn too_few_replicas_and_lost_connections_delay_a_release() {
 
 #[test]
 fn a_password_set_while_the_lock_is_held_delays_its_release() {
-    let server = Server::start();
+    let server = server();
     let (mut driver, id) = holding(&server);
     let mut admin = server.connect();
     admin.cmd("CONFIG SET requirepass secret");
@@ -78,7 +79,7 @@ fn a_password_set_while_the_lock_is_held_delays_its_release() {
 
 #[test]
 fn a_stop_delays_a_release() {
-    let server = Server::start();
+    let server = server();
     let mut driver = driver_of(
         patient([server.address()])
             .answer_within(Duration::from_millis(50))
@@ -100,7 +101,7 @@ fn a_stop_delays_a_release() {
 #[test]
 fn an_ask_from_a_dead_connection_leaves_no_key() {
     for _ in 0..3 {
-        let server = Server::start();
+        let server = server();
         let proxy = Proxy::before(&server.address());
         let mut driver = haunt(&proxy);
         // Everything about the undo is over before the ask arrives.
@@ -119,7 +120,7 @@ fn an_ask_from_a_dead_connection_leaves_no_key() {
 /// Without the right to end connections, the undo is sent once more when half of the TTL is over.
 #[test]
 fn a_ghost_that_nobody_may_lay_is_undone_at_half_time() {
-    let server = Server::start();
+    let server = server();
     server.cmd("ACL SETUSER default -client|kill");
     let proxy = Proxy::before(&server.address());
     let mut driver = haunt(&proxy);
@@ -150,7 +151,7 @@ fn haunt(proxy: &Proxy) -> Driver {
 
 #[test]
 fn a_connection_cut_before_a_stopped_server_leaves_no_key() {
-    let server = Server::start();
+    let server = server();
     let proxy = Proxy::before(&server.address());
     let mut driver = driver_of(patient([proxy.address()]));
     turn_until(&mut driver, "the node is ready", |driver| driver.nodes().ready() == 1);

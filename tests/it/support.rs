@@ -2,12 +2,46 @@
 
 use std::time::{Duration, Instant};
 
+use redbolt::proto::guard;
 use redbolt::{
     AcquireError, Ask, Client, Config, ConfigBuilder, Driver, Event, LockGuard, LockId,
     RefusalReport, Wait,
 };
 use redbolt_proving::{Reply, Server};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Starts `n` servers as the nodes of a set for which an operator has run `init`.
+pub(crate) fn servers(n: usize) -> Vec<Server> {
+    let servers = redbolt_proving::servers(n);
+    vouch_for(&servers, n);
+    servers
+}
+
+/// A server as the only node of a set for which an operator has run `init`.
+pub(crate) fn server() -> Server {
+    vouched(Server::start())
+}
+
+/// The same for a server that was started with arguments.
+pub(crate) fn vouched(server: Server) -> Server {
+    vouch_for(std::slice::from_ref(&server), 1);
+    server
+}
+
+/// Says that these servers keep every lock that they ever granted as nodes of a set of `nodes`, with
+/// the default `max_ttl`: what an operator's `init` says of new ones, while all nodes can be reached.
+/// Statistics begin behind it.
+pub(crate) fn vouch_for(servers: &[Server], nodes: usize) {
+    for server in servers {
+        let Reply::Bulk(info) = server.cmd("INFO server") else { panic!("no INFO") };
+        let info = String::from_utf8(info).unwrap();
+        let run_id = info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap();
+        let guard = format!("{run_id}:{}:{nodes}:0", LONG.as_millis());
+        let set = server.cmd(&format!("SET redbolt:guard {guard} PX {}", guard::BIG_MS));
+        assert_eq!(set, Reply::Status("OK".into()));
+        server.cmd("CONFIG RESETSTAT");
+    }
+}
 
 /// A builder with one node for each server. Answers may take long, for a test machine is busy.
 pub(crate) fn builder(servers: &[Server]) -> ConfigBuilder {

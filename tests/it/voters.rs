@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use redbolt::{Cause, NodeState, Vote, Why};
-use redbolt_proving::{Act, Impostor, Reply, Server, servers};
+use redbolt::{Cause, NodeState, Trust, Vote, Why};
+use redbolt_proving::{Act, Impostor, Reply, Server};
 
 use crate::support::{
     LONG, calls, calls_by, client_of, eventually, exists, held_on, long, patient, patiently,
-    refusal,
+    refusal, server, servers, vouch_for, vouched,
 };
 
 /// What is expected of a node that must not vote.
@@ -33,6 +33,7 @@ impl Unfit<'_> {
 
         let mut good = servers(2);
         let addresses = good.iter().map(Server::address);
+        vouch_for(&good, 3);
         let client = client_of(patient([self.url.to_owned()].into_iter().chain(addresses)));
         let lock = client.acquire(patiently(b"job")).unwrap();
         let _ = lock.release();
@@ -96,7 +97,7 @@ fn a_database_that_is_not_there() {
 /// The password was right once, so the ask follows AUTH unasked; then it runs as another user.
 #[test]
 fn a_password_that_was_right_once() {
-    let server = Server::start();
+    let server = server();
     server.cmd("ACL SETUSER alice on >right ~* +@all");
     let client = client_of(patient([format!("redis://alice:right@{}", server.address())]));
     let _ = client.acquire(patiently(b"job")).unwrap().release();
@@ -121,7 +122,7 @@ fn a_password_that_was_right_once() {
 
 #[test]
 fn a_user_without_set() {
-    let server = Server::start();
+    let server = server();
     forbid(&server, "-set");
     check(
         &server.address(),
@@ -156,7 +157,7 @@ fn a_user_whose_keys_are_others() {
 /// A name and an id are a convenience, not a condition.
 #[test]
 fn a_user_without_client_commands_votes() {
-    let server = Server::start();
+    let server = server();
     forbid(&server, "-client");
     let client = client_of(patient([server.address()]));
     let _ = client.acquire(patiently(b"job")).unwrap().release();
@@ -167,7 +168,7 @@ fn a_user_without_client_commands_votes() {
 /// voter, and the operator is told.
 #[test]
 fn a_user_without_scripts() {
-    let server = Server::start();
+    let server = server();
     forbid(&server, "-eval -evalsha");
     let client = client_of(patient([server.address()]));
     drop(client.acquire(patiently(b"job").ttl(Duration::from_secs(20))).unwrap());
@@ -241,7 +242,7 @@ fn a_replica() {
 
 #[test]
 fn a_master_that_becomes_a_replica_while_connected() {
-    let server = Server::start();
+    let server = server();
     let client = client_of(patient([server.address()]));
     let _ = client.acquire(patiently(b"job")).unwrap().release();
     server.cmd("REPLICAOF 127.0.0.1 1");
@@ -258,14 +259,14 @@ fn a_master_that_becomes_a_replica_while_connected() {
 
 #[test]
 fn a_server_that_reads_its_data() {
-    let mut server = Server::with(&[
+    let mut server = vouched(Server::with(&[
         "--key-load-delay",
         "20000",
         "--loading-process-events-interval-bytes",
         "1024",
         "--rdbcompression",
         "no",
-    ]);
+    ]));
     let mut connection = server.connect();
     (0..100)
         .for_each(|at| drop(connection.run(&[b"SET", format!("old{at}").as_bytes(), &[0; 600]])));
@@ -274,7 +275,8 @@ fn a_server_that_reads_its_data() {
     // The proof that it still loads, or this test would prove nothing.
     let loading = |server: &Server| matches!(server.cmd("GET x"), Reply::Error(e) if e.starts_with("LOADING"));
     assert!(loading(&server));
-    let client = client_of(patient([server.address()]));
+    // It has saved its guard with the rest.
+    let client = client_of(patient([""; 0]).node_with(&server.address(), Trust::Durable).unwrap());
     let report = refusal(client.acquire(long(b"job"))).to_string();
     assert!(report.ends_with(": LOADING: the server is still reading its data"), "{report}");
     let lock = client.acquire(patiently(b"job")).unwrap();
@@ -291,7 +293,8 @@ fn a_server_without_memory() {
 
 #[test]
 fn a_server_that_may_evict() {
-    let server = Server::with(&["--maxmemory", "64mb", "--maxmemory-policy", "volatile-ttl"]);
+    let server =
+        vouched(Server::with(&["--maxmemory", "64mb", "--maxmemory-policy", "volatile-ttl"]));
     check(&server.address(), "may evict locks: maxmemory is set with an evicting policy");
     assert!(!exists(&server, "job"));
     let client = client_of(patient([server.address()]).accept_evicting(true));
@@ -304,6 +307,7 @@ fn a_server_that_may_evict() {
 fn what_a_refused_node_granted_is_undone_while_the_lock_is_held() {
     let unfit = Server::with(&["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]);
     let good = servers(2);
+    vouch_for(&good, 3);
     let addresses = good.iter().map(Server::address).chain([unfit.address()]);
     let client = client_of(patient(addresses));
     let lock = client.acquire(patiently(b"job")).unwrap();
@@ -329,7 +333,7 @@ fn a_server_without_enough_replicas() {
 
 #[test]
 fn a_server_that_is_busy_with_a_script() {
-    let server = Server::with(&["--busy-reply-threshold", "1"]);
+    let server = vouched(Server::with(&["--busy-reply-threshold", "1"]));
     let client = client_of(patient([server.address()]));
     let _ = client.acquire(patiently(b"job")).unwrap().release();
     let mut spinning = server.connect();
@@ -346,7 +350,7 @@ fn a_server_that_is_busy_with_a_script() {
 
 #[test]
 fn a_server_that_has_no_room() {
-    let server = Server::with(&["--maxclients", "1"]);
+    let server = vouched(Server::with(&["--maxclients", "1"]));
     let only = server.connect();
     check(&server.address(), "the server has no room for another client");
     drop(only);
@@ -357,6 +361,7 @@ fn a_server_that_has_no_room() {
 #[test]
 fn one_server_under_two_names() {
     let servers = servers(2);
+    vouch_for(&servers, 3);
     let twins = [
         (format!("localhost:{}", servers[0].port()), format!("localhost:{}", servers[0].port())),
         (

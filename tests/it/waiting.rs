@@ -4,9 +4,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redbolt::{Ask, Ending, Wait, Why};
-use redbolt_proving::{Reply, Server, servers};
+use redbolt_proving::{Reply, Server};
 
-use crate::support::{client, held_on, long, patiently, refusal};
+use crate::support::{client, held_on, long, patiently, refusal, servers};
 
 #[test]
 fn a_release_lets_the_next_one_in() {

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use redbolt::{Ask, Client, Ending};
-use redbolt_proving::{Mode, Proxy, Reply, Server, servers};
+use redbolt_proving::{Mode, Proxy, Reply, Server};
 
-use crate::support::{LIMIT, client_of, default, eventually, exists, held_on, long, patient};
+use crate::support::{
+    LIMIT, client_of, default, eventually, exists, held_on, long, patient, servers,
+};
 use crate::support::{patiently, refusal};
 
 #[test]
@@ -35,19 +37,22 @@ fn all_that_a_client_does(client: &Client, servers: &[Server]) {
     let inspection = client.inspect(b"other").unwrap();
     assert!(matches!(inspection.verdict, redbolt::InspectionVerdict::Held(_)), "{inspection:?}");
     assert!(matches!(lock.release(), Ending::Released(_)));
+    let fenced = client.acquire(patiently(b"job").and(b"other").fenced()).unwrap();
+    assert!(fenced.fencing_token().is_some());
+    assert!(matches!(fenced.release(), Ending::Released(_)));
     eventually("released everywhere", || {
         let _ = client.warm_up(Duration::ZERO);
         held_on(servers, "job") + held_on(servers, "other") == 0
     });
 }
 
-/// The reply to an ask has 5 bytes, that to an undo 4: a warm connection is cut before, within and
-/// behind each of them.
+/// The reply to an ask has 5 bytes, the guard's behind it 15, that to an undo 4: a warm connection is
+/// cut before, within and behind each of them.
 #[test]
 fn a_cut_reply_leaves_nothing_locked() {
     let (servers, proxies) = proxied(1);
     let client = client_of(patient([proxies[0].address()]));
-    for limit in 0..=9 {
+    for limit in 0..=25 {
         let _ = client.acquire(patiently(b"job")).unwrap().release();
         proxies[0].set(Mode::CutAfter(limit));
         match client.acquire(long(b"job")) {
@@ -86,7 +91,7 @@ fn greeting_length(server: &Server) -> usize {
         Reply::Bulk(text) => text.len(),
         other => panic!("{other:?}"),
     };
-    length("server") + length("replication") + length("memory")
+    length("server") + length("replication") + length("memory") + GUARD
 }
 
 #[test]
@@ -95,7 +100,7 @@ fn every_node_cut_somewhere_else() {
     let client = client_of(patient(proxies.iter().map(Proxy::address)));
     for round in 0..12 {
         for (at, proxy) in proxies.iter().enumerate() {
-            proxy.set(Mode::CutAfter((round + 3 * at) % 11));
+            proxy.set(Mode::CutAfter((5 * round + 3 * at) % 27));
         }
         if let Ok(lock) = client.acquire(long(b"job")) {
             drop(lock);
@@ -118,8 +123,8 @@ fn an_end_behind_a_reply_is_seen_at_once() {
     for _ in 0..20 {
         proxies[0].set(Mode::Pass);
         let _ = client.acquire(patiently(b"job")).unwrap().release();
-        // The reply to the ask passes whole, and the connection ends behind it.
-        proxies[0].set(Mode::CutAfter(5));
+        // The replies to the ask and its check pass whole, and the connection ends behind them.
+        proxies[0].set(Mode::CutAfter(20));
         let lock = client.acquire(long(b"job"));
         eventually("the end is seen", || {
             let report = client.warm_up(Duration::ZERO);
@@ -134,3 +139,6 @@ fn proxied(n: usize) -> (Vec<Server>, Vec<Proxy>) {
     let proxies = servers.iter().map(|server| Proxy::before(&server.address())).collect();
     (servers, proxies)
 }
+
+/// The guard's value and TTL on the wire.
+const GUARD: usize = 70;

@@ -61,11 +61,17 @@ pub struct Entry {
 }
 
 /// All contenders, the floor first: the others are compared with it.
-pub const ALL: [Entry; 3] = [
+pub const ALL: [Entry; 4] = [
     Entry {
         name: "raw epoll",
-        about: "bytes encoded beforehand, one token for ever, no clock, no timeout",
-        start: raw_epoll::start,
+        about: "bytes encoded beforehand, one token for ever, no clock, no timeout; \
+                the guard's TTL behind each ask, as all guarded ones",
+        start: raw_epoll::start_guarded,
+    },
+    Entry {
+        name: "raw, unguarded",
+        about: "as the floor, without the guard",
+        start: raw_epoll::start_unguarded,
     },
     Entry { name: "redbolt client", about: "the blocking front", start: redbolt_client::start },
     Entry {

@@ -1,7 +1,8 @@
 //! The floor: the least that a program must do to take and release a lock on a majority of nodes.
 //!
 //! Requests are encoded once. Replies are known to the byte, so they are counted, not parsed: a node
-//! has answered when as many bytes have come as were due. System calls are made without libc, there
+//! has answered when as many bytes have come as were due. The guard's TTL is read, and what it means is
+//! not looked at. System calls are made without libc, there
 //! is no timeout and no clock. What no lock client could leave out is in it and nothing else, so it
 //! is not one: whatever is not a grant or a confirmation ends the measurement.
 
@@ -20,7 +21,26 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::{Contender, Node, Task};
 
-pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
+pub(super) fn start_guarded(task: &Task) -> Result<Box<dyn Contender>> {
+    for node in &task.nodes {
+        ensure!(
+            open(node)?.run(&[b"SET", GUARD, b"-", b"PX", b"126144000000"])
+                == Reply::Status("OK".into())
+        );
+    }
+    let request = |out: &mut Vec<u8>| drop(command(out, 2).arg(b"PTTL").arg(GUARD));
+    start(task, request, Expected { begins: b"+OK\r\n:1261", len: 20 })
+}
+
+pub(super) fn start_unguarded(task: &Task) -> Result<Box<dyn Contender>> {
+    start(task, |_| (), Expected { begins: b"+OK\r\n", len: 5 })
+}
+
+fn start(
+    task: &Task,
+    check: impl FnOnce(&mut Vec<u8>),
+    grant: Expected,
+) -> Result<Box<dyn Contender>> {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let mut links = Vec::new();
     for node in &task.nodes {
@@ -34,9 +54,10 @@ pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
     let (resource, ttl) = (task.resource.as_bytes(), task.ttl.as_millis() as u64);
     let (mut set, mut undo) = (Vec::new(), Vec::new());
     drop(command(&mut set, 6).arg(b"SET").arg(resource).arg(TOKEN).arg(b"NX").arg(b"PX").int(ttl));
+    check(&mut set);
     drop(command(&mut undo, 5).arg(b"EVALSHA").arg(&digest).int(1).arg(resource).arg(TOKEN));
     let (quorum, events) = (links.len() / 2 + 1, Vec::with_capacity(links.len()));
-    Ok(Box::new(RawEpoll { epoll, links, quorum, set, undo, events, space: vec![0; 4096] }))
+    Ok(Box::new(RawEpoll { epoll, links, quorum, set, grant, undo, events, space: vec![0; 4096] }))
 }
 
 fn connect(node: &Node) -> Result<OwnedFd> {
@@ -53,11 +74,7 @@ fn connect(node: &Node) -> Result<OwnedFd> {
 fn load_undo(nodes: &[Node]) -> Result<Vec<u8>> {
     let mut digest = Vec::new();
     for node in nodes {
-        let mut connection = match node {
-            Node::Tcp(address) => Connection::open(address),
-            Node::Unix(path) => Connection::open_unix(path.as_ref())?,
-        };
-        match connection.run(&[b"SCRIPT", b"LOAD", script::UNDO.as_bytes()]) {
+        match open(node)?.run(&[b"SCRIPT", b"LOAD", script::UNDO.as_bytes()]) {
             Reply::Bulk(loaded) => digest = loaded,
             other => bail!("SCRIPT LOAD was answered with {other:?}"),
         }
@@ -65,14 +82,29 @@ fn load_undo(nodes: &[Node]) -> Result<Vec<u8>> {
     Ok(digest)
 }
 
+fn open(node: &Node) -> Result<Connection> {
+    Ok(match node {
+        Node::Tcp(address) => Connection::open(address),
+        Node::Unix(path) => Connection::open_unix(path.as_ref())?,
+    })
+}
+
 struct RawEpoll {
     epoll: OwnedFd,
     links: Vec<Link>,
     quorum: usize,
     set: Vec<u8>,
+    grant: Expected,
     undo: Vec<u8>,
     events: Vec<epoll::Event>,
     space: Vec<u8>,
+}
+
+/// The reply to a request, as far as it is always the same.
+#[derive(Clone, Copy)]
+struct Expected {
+    begins: &'static [u8],
+    len: usize,
 }
 
 struct Link {
@@ -84,14 +116,14 @@ struct Link {
 impl Contender for RawEpoll {
     fn acquire(&mut self) -> Result<()> {
         let request = std::mem::take(&mut self.set);
-        let outcome = self.ask(&request, b"+OK\r\n");
+        let outcome = self.ask(&request, self.grant);
         self.set = request;
         outcome
     }
 
     fn release(&mut self) -> Result<()> {
         let request = std::mem::take(&mut self.undo);
-        let outcome = self.ask(&request, b":1\r\n");
+        let outcome = self.ask(&request, Expected { begins: b":1\r\n", len: 4 });
         self.undo = request;
         outcome
     }
@@ -101,10 +133,10 @@ impl RawEpoll {
     /// Sends the request to all nodes and waits for the reply of a majority. The others' replies are
     /// read with the next call's.
     #[inline]
-    fn ask(&mut self, request: &[u8], reply: &[u8]) -> Result<()> {
+    fn ask(&mut self, request: &[u8], reply: Expected) -> Result<()> {
         for link in &mut self.links {
             link.say(request)?;
-            link.due += reply.len();
+            link.due += reply.len;
         }
         let mut answered = 0;
         while answered < self.quorum {
@@ -145,7 +177,7 @@ impl Link {
     /// Reads what has come, and tells whether the last reply that is due was in it. A read that did
     /// not fill the space was the last one.
     #[inline]
-    fn hear(&mut self, space: &mut [u8], reply: &[u8]) -> Result<bool> {
+    fn hear(&mut self, space: &mut [u8], reply: Expected) -> Result<bool> {
         loop {
             let len = match recv(&self.socket, &mut *space, RecvFlags::empty()) {
                 Ok((0, _)) => bail!("the node closed the connection"),
@@ -155,7 +187,8 @@ impl Link {
             };
             self.due = self.due.checked_sub(len).context("the node said more than was due")?;
             if self.due == 0 {
-                ensure!(space[..len].ends_with(reply), "not granted, or not held");
+                let last = len.checked_sub(reply.len).map_or(&[][..], |start| &space[start..len]);
+                ensure!(last.starts_with(reply.begins), "not granted, or not held");
                 return Ok(true);
             }
             if len < space.len() {
@@ -164,6 +197,9 @@ impl Link {
         }
     }
 }
+
+/// A key of its own: redbolt's holds another value.
+const GUARD: &[u8] = b"raw-epo:guard";
 
 /// Of the length of redbolt's tokens without a label.
 const TOKEN: &[u8; 32] = b"00112233445566778899aabbccddeeff";

@@ -17,7 +17,7 @@ pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
 
 /// The defaults, but for the patience that a machine with other work to do needs.
 pub(super) fn config(task: &Task) -> Result<Config> {
-    let builder = Config::builder().answer_within(PATIENCE).dead_after(2 * PATIENCE);
+    let builder = Config::builder().answer_within(PATIENCE).dead_after(2 * PATIENCE).new_nodes();
     let builder = task.nodes.iter().try_fold(builder, |builder, node| match node {
         Node::Tcp(address) => builder.node(address),
         Node::Unix(path) => builder.node(&format!("unix://{path}")),

@@ -8,8 +8,9 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use redbolt::{Guard, Trust};
 
 use crate::{duration, exit};
 
@@ -29,6 +30,8 @@ pub(crate) enum Command {
     Lock(LockArgs),
     /// Show who holds a lock, node by node, without touching it
     Status(StatusArgs),
+    /// Say that nodes are new: once in their life, never in a start script
+    Init(InitArgs),
     /// Serve a node from memory, for development and tests
     Node(NodeArgs),
     /// Watch five nodes grant, refuse and survive, without any server
@@ -41,13 +44,66 @@ pub(crate) enum Command {
     },
 }
 
-/// Where the nodes are.
+/// Where the nodes are, and what everybody who uses them has to agree about.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Nodes")]
+#[command(next_help_heading = "Nodes (the same for all who use them)")]
 pub(crate) struct Nodes {
     #[arg(long = "node", value_name = "ADDRESS", help = NODE_HELP, value_delimiter = ',')]
-    #[arg(env = "REDBOLT_NODES", hide_env_values = true)]
+    #[arg(env = NODES_VARIABLE, hide_env_values = true)]
     pub(crate) addresses: Vec<String>,
+
+    /// The longest TTL of any lock, and so the time for which a node that may have forgotten locks
+    /// does not vote [default: 30s]
+    #[arg(long, value_name = "TIME", env = MAX_TTL_VARIABLE, hide_env_values = true, value_parser = duration::parse)]
+    pub(crate) max_ttl: Option<Duration>,
+
+    /// The key of each node's guard [default: redbolt:guard]
+    #[arg(long, value_name = "KEY", env = GUARD_KEY_VARIABLE, hide_env_values = true)]
+    pub(crate) guard_key: Option<String>,
+
+    /// How much of a node's guard is believed: one word for all nodes, or one for each in order
+    /// [default: strict]
+    #[arg(long, value_name = "WORD", env = TRUST_VARIABLE, hide_env_values = true, value_delimiter = ',', value_enum)]
+    pub(crate) trust: Vec<TrustWord>,
+}
+
+/// A [`Trust`] as it is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TrustWord {
+    /// A node that was restarted is quarantined, whatever it has kept
+    Strict,
+    /// It syncs every write to its disk (appendfsync always): what it has kept is believed
+    Durable,
+    /// Its user may not run INFO: a restart with old data goes unseen
+    MarkerOnly,
+}
+
+impl From<TrustWord> for Trust {
+    fn from(word: TrustWord) -> Self {
+        match word {
+            TrustWord::Strict => Self::Strict,
+            TrustWord::Durable => Self::Durable,
+            TrustWord::MarkerOnly => Self::MarkerOnly,
+        }
+    }
+}
+
+/// A [`Guard`] as it is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GuardWord {
+    /// A node that may have forgotten locks does not vote until they are over
+    On,
+    /// It votes at once: a lock that it forgot can be held twice
+    Off,
+}
+
+impl From<GuardWord> for Guard {
+    fn from(word: GuardWord) -> Self {
+        match word {
+            GuardWord::On => Self::On,
+            GuardWord::Off => Self::Off,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -78,9 +134,19 @@ pub(crate) struct LockArgs {
     #[arg(long, short = 'E', value_name = "N", default_value_t = exit::CONFLICT)]
     pub(crate) conflict_exit_code: u8,
 
-    /// The longest TTL that any user of these nodes may ask for [default: 30s]
-    #[arg(long, value_name = "TIME", env = "REDBOLT_MAX_TTL", value_parser = duration::parse)]
-    pub(crate) max_ttl: Option<Duration>,
+    /// Give the command a fencing token: a number that grows from one holder to the next, for
+    /// whatever it writes to
+    #[arg(long)]
+    pub(crate) fence: bool,
+
+    /// Whether nodes have to prove that they remember every lock
+    #[arg(long, value_name = "WORD", default_value = "on")]
+    pub(crate) guard: GuardWord,
+
+    /// If no node has a guard, take all of them for new, as `redbolt init` does: for nodes that were
+    /// just made, such as those of a test
+    #[arg(long)]
+    pub(crate) new_nodes: bool,
 
     /// Run this line with /bin/sh instead of CMD
     #[arg(short = 'c', value_name = "LINE", conflicts_with = "command")]
@@ -129,9 +195,25 @@ pub(crate) struct StatusArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
+    /// Whether to look at the nodes' guards as well
+    #[arg(long, value_name = "WORD", default_value = "on")]
+    pub(crate) guard: GuardWord,
+
     /// The name of the lock
     #[arg(value_parser = OsStringValueParser::new().try_map(some_bytes))]
     pub(crate) key: OsString,
+
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = INIT_HELP)]
+pub(crate) struct InitArgs {
+    /// Move nodes that are in use to another --max-ttl or number of nodes; run it again until it
+    /// succeeds
+    #[arg(long)]
+    pub(crate) change: bool,
 
     #[command(flatten)]
     pub(crate) nodes: Nodes,
@@ -168,14 +250,21 @@ fn some_bytes(key: OsString) -> Result<OsString, &'static str> {
 /// The first word of the shim's command line, in place of a subcommand.
 pub(crate) const SHIM: &str = "__exec";
 
+/// Where options can come from as well.
+pub(crate) const NODES_VARIABLE: &str = "REDBOLT_NODES";
+pub(crate) const MAX_TTL_VARIABLE: &str = "REDBOLT_MAX_TTL";
+pub(crate) const GUARD_KEY_VARIABLE: &str = "REDBOLT_GUARD_KEY";
+pub(crate) const TRUST_VARIABLE: &str = "REDBOLT_TRUST";
+
 const NODE_HELP: &str = "\
 A node: host, host:port, redis://[user[:password]@]host[:port][/db] or unix:///path. Give it once \
-for each node; every user of the lock must name the same nodes";
+for each node";
 
 const FIRST_STEPS: &str = "\
 First steps:
   redbolt demo                          see it work, no server needed
   redbolt node --port 7001              or start a node to play with, and in another shell:
+  redbolt init --node 127.0.0.1:7001    it is new; once in its life
   redbolt lock --node 127.0.0.1:7001 backup -- ./backup.sh
   redbolt status --node 127.0.0.1:7001 backup
 
@@ -186,14 +275,20 @@ redbolt lock [OPTIONS] KEY -- CMD [ARG]...
        redbolt lock [OPTIONS] KEY -c 'shell line'";
 
 const LOCK_HELP: &str = "\
-The command never outlives the lock: if the lock is lost or cannot be extended, the command and
-all that it started get SIGTERM, then SIGKILL. It finds REDBOLT_KEY and REDBOLT_TTL_MS in its
-environment. SIGINT, SIGTERM and SIGHUP are passed on to it. The lock is let go when the command
-has ended; what it leaves running in the background is not waited for.
+The command never outlives the lock: if the lock is lost or cannot be extended, the command and all
+that it started get SIGTERM, then SIGKILL. SIGINT, SIGTERM and SIGHUP are passed on to it. The lock
+is let go when the command has ended; what it leaves running in the background is not waited for.
+
+The command finds REDBOLT_KEY and REDBOLT_TTL_MS in its environment, and with --fence also
+REDBOLT_FENCING_TOKEN. What it writes to should keep the largest token that it has seen, and refuse
+whoever comes with a smaller one: that one was paused, and its lock is over.
+
+A node that was restarted, emptied or never used does not vote for --max-ttl, since it may have
+forgotten a lock; redbolt says so, and waits for it. For new nodes there is `redbolt init`.
 
 Exit status: that of the command (128 + signal if it was killed), or
    64  wrong usage                            70  lock lost, command stopped
-   69  too few nodes answer; says why         75  held by somebody else (see -E)
+   69  too few nodes vote; says why           75  held by somebody else (see -E)
    71  refused by the operating system       126  CMD cannot be executed
                                              127  CMD not found
 
@@ -203,10 +298,31 @@ Examples:
   redbolt lock --wait 30s --ttl 20s deploy -c 'git pull && make install'";
 
 const STATUS_HELP: &str = "\
-It takes no lock and writes nothing. A node's line ends with the round trip of its answer.
+It takes no lock and writes nothing. A node's line says who holds the lock there, whether its guard
+lets it vote, and how long its answer took.
 
 Exit status: 0 when the lock is held by a quorum or free, 69 when neither can be said, 64 for
 wrong usage.";
+
+const INIT_HELP: &str = "\
+A node without a guard is either new or has lost its memory, and redbolt cannot tell which. So it
+does not vote for --max-ttl, until every lock that it may have forgotten is over. `init` says that
+these nodes never held a lock: they vote at once. Run it once in their life, with all nodes and with
+the --max-ttl that everybody will use. Never put it into a start script: a node that lost its memory
+in a restart looks new too, and would be believed. It asks nothing, and writes nothing unless all
+nodes answer and none of them votes.
+
+With --change it gives nodes that are in use another --max-ttl, or another number of nodes. Give
+everybody the new options as well. No node votes until the longer of both --max-ttl is over, and all
+connections to the nodes are closed. If it fails, run it again until it succeeds: with only some of
+the nodes moved, old and new users might both find a quorum.
+
+Exit status: 0 when it is done, 64 for nodes that are not new, 69 when a node does not answer or
+cannot be set up.
+
+Examples:
+  redbolt init --node 10.0.0.1 --node 10.0.0.2 --node 10.0.0.3
+  redbolt init --change --max-ttl 2m";
 
 const COMPLETION_HELP: &str = "\
 bash:  redbolt completions bash > ~/.local/share/bash-completion/completions/redbolt

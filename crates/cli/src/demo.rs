@@ -8,7 +8,9 @@ use std::io::{self, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redbolt::{AcquireError, Ask, Client, Config, LockGuard, Vote, Wait};
+use redbolt::{
+    AcquireError, Ask, Client, Config, FencingToken, LockGuard, NodeState, Trust, Vote, Wait,
+};
 use redbolt_node::{Memory, Node};
 
 use crate::duration::show;
@@ -20,8 +22,10 @@ pub(crate) fn run() -> Result<u8, Failure> {
     tell(format_args!("{NODES} nodes from memory, in this process, on loopback sockets:"));
     tell(format_args!("{}", addresses(&nodes)));
 
-    let alice = client(&nodes, "alice")?;
-    let bob = client(&nodes, "bob")?;
+    let (alice, bob) = (config(&nodes, "alice")?, config(&nodes, "bob")?);
+    redbolt::init(&alice, SOON).map_err(unexpected)?;
+    tell(format_args!("redbolt init: they are new, and vote at once"));
+    let (alice, bob) = (Client::new(alice)?, Client::new(bob)?);
     tell(format_args!(
         "alice connects: {} of {NODES} nodes are ready",
         alice.warm_up(SOON).ready()
@@ -31,6 +35,7 @@ pub(crate) fn run() -> Result<u8, Failure> {
     let guard = contend(&alice, &bob)?;
     hand_over(guard, bob)?;
     lose_nodes(&alice, &mut nodes)?;
+    lose_memory(&alice, &mut nodes)?;
     Ok(exit::SUCCESS)
 }
 
@@ -43,6 +48,7 @@ fn contend<'a>(alice: &'a Client, bob: &Client) -> Result<LockGuard<'a>, Failure
         show(took),
         show(guard.remaining())
     ));
+    tell(format_args!("  her fencing token is {}", token(&guard)?));
     match timed(|| bob.acquire(ask())) {
         (Err(AcquireError::Refused(report)), took) if report.is_contended() => {
             let seen = bob.inspect(KEY).map_err(unexpected)?;
@@ -58,16 +64,19 @@ fn contend<'a>(alice: &'a Client, bob: &Client) -> Result<LockGuard<'a>, Failure
 fn hand_over(guard: LockGuard<'_>, bob: Client) -> Result<(), Failure> {
     let waiter = thread::spawn(move || {
         let ask = ask().wait(Wait::For(SOON));
-        bob.acquire(ask).map(|guard| (Instant::now(), guard.release()))
+        let guard = bob.acquire(ask)?;
+        Ok::<_, AcquireError>((Instant::now(), guard.fencing_token(), guard.release()))
     });
     thread::sleep(Duration::from_millis(100));
     let (ending, took) = timed(|| guard.release());
     let released = Instant::now();
     tell(format_args!("bob waits; alice lets go in {}: {ending}", show(took)));
     let outcome = waiter.join().map_err(|_| unexpected("the waiter panicked"))?;
-    let (granted, _) = outcome.map_err(unexpected)?;
+    let (granted, token, _) = outcome.map_err(unexpected)?;
     let later = show(granted.saturating_duration_since(released));
     tell(format_args!("bob has the lock {later} later, and lets go"));
+    let token = token.ok_or_else(|| unexpected("no fencing token"))?;
+    tell(format_args!("  his fencing token is {token}: larger, so a late write of alice is known"));
     Ok(())
 }
 
@@ -93,10 +102,33 @@ fn lose_nodes(alice: &Client, nodes: &mut [Node]) -> Result<(), Failure> {
         node.start_again()?;
     }
     let (report, took) = timed(|| alice.warm_up(SOON));
-    tell(format_args!("they come back: {} of {NODES} are ready in {}", report.ready(), show(took)));
+    tell(format_args!(
+        "they come back with what they had on disk: {} of {NODES} are ready in {}",
+        report.ready(),
+        show(took)
+    ));
     let took = take_and_release(alice)?;
     tell(format_args!("alice takes the lock in {} and lets go", show(took)));
     Ok(())
+}
+
+/// A node comes back without its memory, and does not vote.
+fn lose_memory(alice: &Client, nodes: &mut [Node]) -> Result<(), Failure> {
+    nodes[0].stop(Memory::Lost);
+    nodes[0].start_again()?;
+    tell(format_args!("one comes back empty: it may have forgotten a lock, and does not vote"));
+    // The first hears that the connection is gone, the second opens another.
+    alice.warm_up(SOON);
+    let report = alice.warm_up(SOON);
+    let silent = report.nodes.iter().filter(|node| node.state != NodeState::Ready);
+    silent.for_each(|node| tell(format_args!("  {node}")));
+    let took = take_and_release(alice)?;
+    tell(format_args!("the other four are enough: alice takes the lock in {}", show(took)));
+    Ok(())
+}
+
+fn token(guard: &LockGuard<'_>) -> Result<FencingToken, Failure> {
+    guard.fencing_token().ok_or_else(|| unexpected("no fencing token"))
 }
 
 fn take_and_release(client: &Client) -> Result<Duration, Failure> {
@@ -105,16 +137,18 @@ fn take_and_release(client: &Client) -> Result<Duration, Failure> {
     Ok(took)
 }
 
-fn client(nodes: &[Node], name: &str) -> Result<Client, Failure> {
+/// The nodes are told to keep everything, as servers do that sync each write to their disk.
+fn config(nodes: &[Node], name: &str) -> Result<Config, Failure> {
     let mut builder = Config::builder().label(name.as_bytes());
     for node in nodes {
-        builder = builder.node(&node.address().to_string()).map_err(unexpected)?;
+        let address = node.address().to_string();
+        builder = builder.node_with(&address, Trust::Durable).map_err(unexpected)?;
     }
-    Ok(Client::new(builder.build().map_err(unexpected)?)?)
+    builder.build().map_err(unexpected)
 }
 
 fn ask() -> Ask<'static> {
-    Ask::new(KEY).ttl(TTL)
+    Ask::new(KEY).ttl(TTL).fenced()
 }
 
 fn addresses(nodes: &[Node]) -> String {

@@ -32,6 +32,14 @@ pub(crate) fn show(duration: Duration) -> String {
     }
 }
 
+/// Writes a duration so that [`parse`] reads the same, in whole milliseconds.
+pub(crate) fn exact(duration: Duration) -> String {
+    match duration.subsec_millis() {
+        0 => format!("{}s", duration.as_secs()),
+        _ => format!("{}ms", duration.as_millis()),
+    }
+}
+
 const EXAMPLES: &str = "write it like 500ms, 10s, 2m or 1h";
 
 #[cfg(test)]
@@ -62,6 +70,13 @@ mod tests {
             assert!(parse(text).is_err(), "{text:?}");
         }
         assert!(parse(&format!("{}s", "9".repeat(40))).is_err());
+    }
+
+    #[test]
+    fn what_is_written_exactly_is_read_again() {
+        assert_eq!(exact(Duration::from_secs(90)), "90s");
+        assert_eq!(exact(Duration::from_millis(1_500)), "1500ms");
+        assert_eq!(parse(&exact(Duration::from_millis(61))), Ok(Duration::from_millis(61)));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::io;
 pub(crate) const SUCCESS: u8 = 0;
 /// The user asked for something that cannot be: wrong options, no nodes, a TTL over the limit.
 pub(crate) const USAGE: u8 = 64;
-/// Too few nodes answered to decide anything.
+/// Too few nodes can vote: they do not answer, are quarantined, or are not set up as they must be.
 pub(crate) const NO_QUORUM: u8 = 69;
 /// The lease ended before the command did, and the command was stopped.
 pub(crate) const LOST: u8 = 70;
@@ -39,6 +39,11 @@ impl Failure {
     /// The user's to mend.
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
         Self { status: USAGE, message: message.to_string() }
+    }
+
+    /// Too few nodes are ready.
+    pub(crate) fn no_quorum(message: impl fmt::Display) -> Self {
+        Self { status: NO_QUORUM, message: message.to_string() }
     }
 
     /// Refused by the operating system.

@@ -11,6 +11,7 @@ mod args;
 mod demo;
 mod duration;
 mod exit;
+mod init;
 #[cfg(target_os = "linux")]
 mod lock;
 mod node;
@@ -53,6 +54,7 @@ fn run(command: &Command) -> Result<u8, Failure> {
             "redbolt lock needs Linux, for signalfd and the parent-death signal",
         )),
         Command::Status(args) => status::run(args),
+        Command::Init(args) => init::run(args),
         Command::Node(args) => node::run(args),
         Command::Demo => demo::run(),
         Command::Completions { shell } => {

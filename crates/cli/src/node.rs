@@ -15,10 +15,11 @@ pub(crate) fn run(args: &NodeArgs) -> Result<u8, Failure> {
     let node = Node::on(wanted.into())
         .map_err(|error| Failure::system(format_args!("port {}: {error}", args.port)))?;
     // Whoever started this may wait for the line, or may have closed the pipe; both are fine.
+    let address = node.address();
     let _ = writeln!(
         io::stdout(),
-        "node on {}: memory only, for development and tests; Ctrl-C ends it",
-        node.address()
+        "node on {address}: memory only, for development and tests; Ctrl-C ends it\n\
+         it is new; to say so, before its first lock: redbolt init --node {address}"
     );
     loop {
         thread::park();

@@ -1,12 +1,16 @@
 //! `redbolt status`: who holds a lock, node by node.
 //!
-//! It takes no lock and writes nothing to the nodes. The verdict is the library's.
+//! It takes no lock and writes nothing to the nodes, not even a guard. The verdict is the library's.
 
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use redbolt::{Client, Config, Holder, Inspection, InspectionVerdict, KeyState, NodeInspection};
+use redbolt::proto::guard::Found;
+use redbolt::{
+    Client, Config, Holder, Inspection, InspectionVerdict, KeyState, NodeGuard, NodeInspection,
+    NodeReport, NodeStatus,
+};
 use serde_json::{Value, json};
 
 use crate::args::StatusArgs;
@@ -16,17 +20,16 @@ use crate::nodes;
 
 /// Prints the status. The exit status says whether there was a verdict.
 pub(crate) fn run(args: &StatusArgs) -> Result<u8, Failure> {
-    let config = nodes::builder(&args.nodes)?
-        .answer_within(ANSWER_WITHIN)
-        .build()
-        .map_err(Failure::usage)?;
+    let builder = nodes::builder(&args.nodes)?.answer_within(ANSWER_WITHIN).only_look();
+    let config = builder.guard(args.guard.into()).build().map_err(Failure::usage)?;
     let client = Client::new(config.clone())?;
+    let guards = client.warm_up(ANSWER_WITHIN);
     let seen = client.inspect(args.key.as_bytes()).map_err(Failure::usage)?;
     let key = args.key.to_string_lossy();
     let text = if args.json {
-        format!("{}\n", as_json(&key, &config, &seen))
+        format!("{}\n", as_json(&key, &config, &seen, &guards))
     } else {
-        as_text(&key, &config, &seen)
+        as_text(&key, &config, &seen, &guards)
     };
     io::stdout().write_all(text.as_bytes())?;
     Ok(match seen.verdict {
@@ -35,17 +38,15 @@ pub(crate) fn run(args: &StatusArgs) -> Result<u8, Failure> {
     })
 }
 
-fn as_text(key: &str, config: &Config, seen: &Inspection) -> String {
-    let rows: Vec<_> = seen.nodes.iter().map(row).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths = [width(0).unwrap_or(0), width(1).unwrap_or(0)];
-    let mut text = String::new();
-    for [address, state, round_trip] in &rows {
-        let line = format!("{address:<0$}  {state:<1$}  {round_trip}", widths[0], widths[1]);
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
+fn as_text(key: &str, config: &Config, seen: &Inspection, guards: &NodeReport) -> String {
+    let rows = seen.nodes.iter().zip(&guards.nodes).map(|(node, status)| row(node, status));
+    let mut text = table(&rows.collect::<Vec<_>>());
     let (quorum, nodes) = (config.quorum(), config.nodes());
+    if !guards.has_quorum() {
+        let ready = guards.ready();
+        text +=
+            &format!("no lock can be taken now: {ready} of {nodes} nodes vote, {quorum} must\n");
+    }
     text + &match &seen.verdict {
         InspectionVerdict::Free => format!("{key}: free\n"),
         InspectionVerdict::Held(holder) => {
@@ -60,7 +61,20 @@ fn as_text(key: &str, config: &Config, seen: &Inspection) -> String {
     }
 }
 
-fn row(node: &NodeInspection) -> [String; 3] {
+fn table(rows: &[[String; COLUMNS]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: [usize; COLUMNS] = std::array::from_fn(|column| width(column).unwrap_or(0));
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(widths).filter(|&(_, width)| width > 0);
+        let line: String = cells.map(|(cell, width)| format!("{cell:<width$}  ")).collect();
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn row(node: &NodeInspection, status: &NodeStatus) -> [String; COLUMNS] {
     let state = match &node.state {
         Ok(KeyState::Free) => "free".to_owned(),
         Ok(KeyState::Held(holder)) => match holder.remaining {
@@ -69,10 +83,20 @@ fn row(node: &NodeInspection) -> [String; 3] {
         },
         Err(_) => format!("no answer: {}", reason(node)),
     };
-    [node.address.to_string(), state, node.round_trip.map(show).unwrap_or_default()]
+    let guard = guard_in_words(status);
+    [node.address.to_string(), state, guard, node.round_trip.map(show).unwrap_or_default()]
 }
 
-fn as_json(key: &str, config: &Config, seen: &Inspection) -> Value {
+/// A guard that was not read has nothing to add to the reason why the node did not tell of the lock.
+fn guard_in_words(node: &NodeStatus) -> String {
+    match node.guard {
+        NodeGuard::Unknown | NodeGuard::Off => String::new(),
+        guard => guard.to_string(),
+    }
+}
+
+fn as_json(key: &str, config: &Config, seen: &Inspection, guards: &NodeReport) -> Value {
+    let nodes = seen.nodes.iter().zip(&guards.nodes);
     let (verdict, holder) = match &seen.verdict {
         InspectionVerdict::Free => ("free", None),
         InspectionVerdict::Held(holder) => ("held", Some(holder)),
@@ -84,11 +108,11 @@ fn as_json(key: &str, config: &Config, seen: &Inspection) -> Value {
         "holder": holder.map(|holder| &holder.label),
         "remaining_ms": holder.and_then(remaining_ms),
         "quorum": config.quorum(),
-        "nodes": seen.nodes.iter().map(node_as_json).collect::<Vec<_>>(),
+        "nodes": nodes.map(|(node, status)| node_as_json(node, status)).collect::<Vec<_>>(),
     })
 }
 
-fn node_as_json(node: &NodeInspection) -> Value {
+fn node_as_json(node: &NodeInspection, status: &NodeStatus) -> Value {
     let (state, holder) = match &node.state {
         Ok(KeyState::Free) => ("free", None),
         Ok(KeyState::Held(holder)) => ("held", Some(holder)),
@@ -101,7 +125,22 @@ fn node_as_json(node: &NodeInspection) -> Value {
         "remaining_ms": holder.and_then(remaining_ms),
         "round_trip_us": node.round_trip.map(|span| whole(span.as_micros())),
         "reason": node.state.is_err().then(|| reason(node)),
+        "guard": guard_as_json(status.guard),
     })
+}
+
+fn guard_as_json(guard: NodeGuard) -> Option<Value> {
+    let (state, left) = match guard {
+        NodeGuard::Votes => ("votes", None),
+        NodeGuard::Quarantined { left, .. } => ("quarantined", Some(left)),
+        NodeGuard::Found(Found::Missing) => ("missing", None),
+        NodeGuard::Found(Found::OtherLimits { .. }) => ("other_limits", None),
+        NodeGuard::Found(Found::OtherRun) => ("other_run", None),
+        NodeGuard::Found(Found::OtherDatabase) => ("other_database", None),
+        NodeGuard::Found(_) => ("unreadable", None),
+        _ => return None,
+    };
+    Some(json!({ "state": state, "left_ms": left.map(|left| whole(left.as_millis())) }))
 }
 
 fn remaining_ms(holder: &Holder) -> Option<u64> {
@@ -130,3 +169,5 @@ fn count(seen: &Inspection, wanted: impl Fn(&KeyState) -> bool) -> usize {
 
 /// A look is not urgent.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+
+const COLUMNS: usize = 4;

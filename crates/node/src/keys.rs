@@ -18,6 +18,17 @@ pub(crate) struct Entry {
     expires: Option<i64>,
 }
 
+impl Entry {
+    fn is_over(&self, now: Now) -> bool {
+        self.expires.is_some_and(|at| now.millis() > at)
+    }
+}
+
+/// Removes the keys whose time has come, touched or not.
+pub(crate) fn expire(entries: &mut Entries, now: Now) {
+    entries.retain(|_, entry| !entry.is_over(now));
+}
+
 /// The keys of a connection's database, at the instant of a command.
 pub struct Keys<'s> {
     entries: &'s mut Entries,
@@ -89,7 +100,16 @@ impl<'s> Keys<'s> {
             Expiry::Kept => self.expiry(key),
             Expiry::At(at) => Some(at),
         };
-        self.entries.insert(key.to_vec(), Entry { value: value.to_vec(), expires });
+        match self.entries.get_mut(key) {
+            Some(entry) => {
+                entry.value.clear();
+                entry.value.extend_from_slice(value);
+                entry.expires = expires;
+            }
+            None => {
+                self.entries.insert(key.to_vec(), Entry { value: value.to_vec(), expires });
+            }
+        }
     }
 
     pub(crate) fn expire_at(&mut self, key: &[u8], at: i64) -> bool {
@@ -106,9 +126,7 @@ impl<'s> Keys<'s> {
     }
 
     fn live(&mut self, key: &[u8]) -> Option<&mut Entry> {
-        let now = self.now.millis();
-        let over = self.entries.get(key)?.expires.is_some_and(|at| now > at);
-        if over {
+        if self.entries.get(key)?.is_over(self.now) {
             self.entries.remove(key);
             return None;
         }

@@ -2,8 +2,9 @@
 //!
 //! [`Store`] is a model of the commands that locks use. It is deterministic: the clock is an
 //! argument of each call, and there is no thread, no socket and no entropy in it, so that a
-//! simulator can own many. [`Node`] is a server around one store, on a loopback socket, for
-//! demonstrations and for tests of programs that use locks.
+//! simulator can own many; what a restart leaves of the keys is for the caller to say ([`Memory`]).
+//! [`Node`] is a server around one store, on a loopback socket, for demonstrations and for tests of
+//! programs that use locks.
 //!
 //! Apart from the library because a lock client needs no server. Replies are worded as those of
 //! Redis 7.0, byte for byte; a test compares them with the real one. Not here: types other than
@@ -36,4 +37,4 @@ mod store;
 pub use keys::Keys;
 pub use node::Node;
 pub use reply::Reply;
-pub use store::{ConnId, Memory, Now, Script, Store};
+pub use store::{ConnId, Memory, Now, Script, Snapshot, Store};

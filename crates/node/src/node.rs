@@ -4,7 +4,7 @@
 
 use std::{
     fmt::Write,
-    io,
+    io, mem,
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard},
     thread::{self, JoinHandle},
@@ -88,7 +88,8 @@ impl Node {
         let run_id = random_run_id()?;
         self.reserved = None;
         let server = Server::bind(self.address)?;
-        lock(&self.store).restart(self.memory, &run_id, wall_clock());
+        let memory = mem::replace(&mut self.memory, Memory::Kept);
+        lock(&self.store).restart(memory, &run_id, wall_clock());
         self.running = Some(Running::start(server, Arc::clone(&self.store))?);
         Ok(())
     }

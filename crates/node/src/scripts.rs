@@ -3,18 +3,32 @@
 //! A test runs each beside its Lua text on a real server. A script is called by the library with
 //! well-formed arguments; for others the models reply with an error of their own wording.
 
-use std::str::{self, FromStr};
+use std::{
+    str::{self, FromStr},
+    sync::OnceLock,
+};
 
 use redbolt::proto::{
     fence::{MAX_SKEW, MAX_TOKEN},
+    guard::BIG_MS,
     guard::Standing,
     script::{ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, UNDO, WRITE_BACK},
 };
 
-use crate::{keys::Keys, reply::Reply, store::Script};
+use crate::{
+    keys::Keys,
+    reply::{Reply, decimal},
+    store::{Script, Taught},
+};
 
 /// The scripts that every store knows from the start.
-pub(crate) const SHIPPED: &[(&str, Script)] = &[
+pub(crate) fn shipped() -> &'static [Taught] {
+    // A simulator makes many stores, and digests take microseconds.
+    static SHIPPED: OnceLock<Vec<Taught>> = OnceLock::new();
+    SHIPPED.get_or_init(|| MODELS.map(|(text, run)| Taught::new(text, run)).into())
+}
+
+const MODELS: [(&str, Script); 6] = [
     (ACQUIRE_FENCED, acquire_fenced),
     (ACQUIRE_MANY, acquire_many),
     (ENROL, enrol),
@@ -51,7 +65,7 @@ fn acquire_fenced(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &
     }
     let now = keys.now().micros();
     if u128::from(proposal.abs_diff(now)) > MAX_SKEW.as_micros() {
-        return reply.status_of(format_args!("CLOCK {now}"));
+        return reply.status_and("CLOCK", now.cast_signed());
     }
     let mut raised = proposal as f64;
     for name in counters {
@@ -61,10 +75,13 @@ fn acquire_fenced(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &
             None => return reply.error(BAD_COUNTER),
         }
     }
-    let text = format!("{raised:.0}");
-    counters.iter().for_each(|name| keys.set_for(name, text.as_bytes(), life));
+    // As `%.0f` rounds: a counter that somebody else wrote may be a fraction.
+    let raised = raised.round_ties_even() as u64;
+    let mut text = Vec::new();
+    decimal(&mut text, raised);
+    counters.iter().for_each(|name| keys.set_for(name, &text, life));
     resources.iter().for_each(|name| keys.set_for(name, token, ttl));
-    reply.status_of(format_args!("OK {text}"));
+    reply.status_and("OK", raised.cast_signed());
 }
 
 /// Raises the counters to at least the given value, if all resources are ours.
@@ -88,20 +105,18 @@ fn write_back(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut 
     reply.int(1);
 }
 
-/// Gives the guard a new value, if it still has the one that was seen.
+/// Gives the guard a new value, if it still has the one that was seen; shortens no quarantine.
 fn enrol(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply<'_>) {
     let (&[guard], &[seen, value, _], Some(ttl)) = (names, argv, span(argv.get(2))) else {
         return reply.error(BAD_ARGUMENTS);
     };
     let found = keys.value(guard).unwrap_or_default();
-    if found == value {
+    if found == seen {
+        let longer = if ttl > BIG_MS.cast_signed() { keys.pttl(guard) } else { 0 };
+        keys.set_for(guard, value, ttl.max(longer));
         return reply.int(1);
     }
-    if found != seen {
-        return reply.int(0);
-    }
-    keys.set_for(guard, value, ttl);
-    reply.int(1);
+    reply.int(i64::from(found == value));
 }
 
 /// Lets all keys live for at least the TTL, if all are ours; never shortens one.
@@ -137,7 +152,7 @@ fn may_grant(
     if let Some(guard) = guard {
         let left = keys.pttl(guard);
         if Standing::of(left) != Standing::Votes {
-            reply.status_of(format_args!("GUARD {left}"));
+            reply.status_and("GUARD", left);
             return false;
         }
     }

@@ -12,7 +12,7 @@ use sha1_smol::Sha1;
 
 use crate::{
     commands::{self, Settings},
-    keys::{Entries, Keys},
+    keys::{self, Entries, Keys},
     reply::Reply,
     scripts,
 };
@@ -28,12 +28,20 @@ pub struct Now {
 pub struct ConnId(u64);
 
 /// What a restart does to the keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Memory {
     /// They survive, as with an append-only file that is always synced.
     Kept,
     /// They are gone, as without persistence.
     Lost,
+    /// They are those of an earlier instant, as with snapshots on disk or a replica that lagged.
+    Stale(Snapshot),
+}
+
+/// The keys of a node at one instant, and when each of them ends.
+#[derive(Clone)]
+pub struct Snapshot {
+    databases: Vec<Entries>,
 }
 
 /// A model of a Lua script: keys, then arguments, as `KEYS` and `ARGV` have them.
@@ -54,28 +62,34 @@ pub type Script = fn(&mut Keys<'_>, &[&[u8]], &[&[u8]], &mut Reply<'_>);
 /// ```
 pub struct Store {
     pub(crate) databases: Vec<Entries>,
-    pub(crate) sessions: BTreeMap<ConnId, Session>,
+    /// In the order of their numbers.
+    pub(crate) sessions: Vec<Session>,
     pub(crate) settings: Settings,
     pub(crate) users: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(crate) scripts: Vec<Taught>,
     pub(crate) run_id: String,
     pub(crate) started: Now,
+    /// Where a reply is put together whose length comes first.
+    pub(crate) scratch: Vec<u8>,
+    loading_until: Option<Now>,
     last_id: u64,
     closing: VecDeque<ConnId>,
 }
 
 /// What a node knows of one connection.
 pub(crate) struct Session {
+    pub(crate) id: ConnId,
     pub(crate) name: Vec<u8>,
     pub(crate) database: usize,
-    /// Nobody before AUTH, where a password is set.
-    pub(crate) user: Option<Vec<u8>>,
+    /// Not before AUTH, where a password is set.
+    pub(crate) authenticated: bool,
 }
 
 /// A script whose model is known.
+#[derive(Clone)]
 pub(crate) struct Taught {
     pub(crate) text: &'static str,
-    pub(crate) sha: String,
+    pub(crate) sha: [u8; SHA_DIGITS],
     pub(crate) run: Script,
     /// Whether a client has sent the text since the start, so that EVALSHA finds it.
     pub(crate) loaded: bool,
@@ -114,33 +128,50 @@ impl ConnId {
     }
 }
 
+impl Taught {
+    pub(crate) fn new(text: &'static str, run: Script) -> Self {
+        let mut sha = [0; SHA_DIGITS];
+        sha.copy_from_slice(Sha1::from(text).digest().to_string().as_bytes());
+        Self { text, sha, run, loaded: false }
+    }
+
+    /// Whether EVALSHA finds it by this digest.
+    pub(crate) fn is_called(&self, sha: &[u8]) -> bool {
+        self.loaded && self.sha.eq_ignore_ascii_case(sha)
+    }
+}
+
 impl Store {
     /// An empty node that knows redbolt's scripts.
     ///
     /// A real server's `run_id` is 40 random hexadecimal digits; any text will do here.
     pub fn new(run_id: &str, now: Now) -> Self {
-        let mut store = Self {
+        Self {
             databases: vec![Entries::new(); DATABASES],
-            sessions: BTreeMap::new(),
+            sessions: Vec::new(),
             settings: Settings::default(),
             users: BTreeMap::new(),
-            scripts: Vec::new(),
+            scripts: scripts::shipped().to_vec(),
             run_id: run_id.to_owned(),
             started: now,
+            scratch: Vec::new(),
+            loading_until: None,
             last_id: 0,
             closing: VecDeque::new(),
-        };
-        for (text, run) in scripts::SHIPPED {
-            store.teach(text, *run);
         }
-        store
+    }
+
+    /// Makes it as new, for less than a new one costs. Scripts that it was taught stay.
+    pub fn reset(&mut self, run_id: &str, now: Now) {
+        self.settings = Settings::default();
+        self.users.clear();
+        self.restart(Memory::Lost, run_id, now);
     }
 
     /// Adds a script: what EVAL of this text does from now on.
     pub fn teach(&mut self, text: &'static str, run: Script) {
-        let sha = Sha1::from(text).digest().to_string();
         self.scripts.retain(|known| known.text != text);
-        self.scripts.push(Taught { text, sha, run, loaded: false });
+        self.scripts.push(Taught::new(text, run));
     }
 
     /// Adds an ACL user who may do everything. The user `default` is set by `requirepass` instead.
@@ -157,20 +188,20 @@ impl Store {
     pub fn connect(&mut self) -> ConnId {
         self.last_id += 1;
         let id = ConnId(self.last_id);
-        self.sessions.insert(id, self.fresh_session());
+        self.sessions.push(self.fresh_session(id));
         id
     }
 
     /// Ends a connection.
     pub fn disconnect(&mut self, conn: ConnId) {
-        self.sessions.remove(&conn);
+        self.remove(conn);
     }
 
     /// Runs one command, its name first, and appends the reply to `out`.
     ///
     /// On a connection that has ended it does nothing: a killed client's last commands do not run.
     pub fn command(&mut self, conn: ConnId, args: &[&[u8]], now: Now, out: &mut Vec<u8>) {
-        if !args.is_empty() && self.sessions.contains_key(&conn) {
+        if !args.is_empty() && self.session(conn).is_some() {
             commands::run(self, conn, args, now, out);
         }
     }
@@ -185,28 +216,70 @@ impl Store {
     /// Ends the process and starts it again: all connections and loaded scripts are gone, settings
     /// and users stay, as if they stood in the configuration file.
     pub fn restart(&mut self, memory: Memory, run_id: &str, now: Now) {
-        if memory == Memory::Lost {
-            self.databases.iter_mut().for_each(Entries::clear);
+        match memory {
+            Memory::Kept => {}
+            Memory::Lost => self.databases.iter_mut().for_each(Entries::clear),
+            Memory::Stale(snapshot) => {
+                self.databases = snapshot.databases;
+                self.expire(now);
+            }
         }
+        self.loading_until = None;
         self.scripts.iter_mut().for_each(|script| script.loaded = false);
         self.sessions.clear();
         self.closing.clear();
         self.last_id = 0;
-        self.run_id = run_id.to_owned();
+        self.run_id.clear();
+        self.run_id.push_str(run_id);
         self.started = now;
     }
 
+    /// The keys as they stand, for a restart that brings them back.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot { databases: self.databases.clone() }
+    }
+
+    /// Refuses most commands until this instant, as a server does that reads its keys from a disk.
+    /// A restart ends it; whoever wants it to load calls this afterwards.
+    pub fn load_until(&mut self, end: Now) {
+        self.loading_until = Some(end);
+    }
+
+    pub(crate) fn is_loading(&self, now: Now) -> bool {
+        self.loading_until.is_some_and(|end| now < end)
+    }
+
+    /// Removes the keys whose time has come, as a server does about ten times a second.
+    ///
+    /// No reply depends on it while the clock runs on. If it steps back, a key that is over and that
+    /// nobody touched meanwhile exists again, unless it was removed here.
+    pub fn expire(&mut self, now: Now) {
+        self.databases.iter_mut().for_each(|database| keys::expire(database, now));
+    }
+
     /// A session as it is at first, and again after RESET.
-    pub(crate) fn fresh_session(&self) -> Session {
-        let open = self.settings.password.is_empty();
-        Session { name: Vec::new(), database: 0, user: open.then(|| DEFAULT_USER.to_vec()) }
+    pub(crate) fn fresh_session(&self, id: ConnId) -> Session {
+        let authenticated = self.settings.password.is_empty();
+        Session { id, name: Vec::new(), database: 0, authenticated }
+    }
+
+    pub(crate) fn session(&mut self, conn: ConnId) -> Option<&mut Session> {
+        self.place(conn).map(|at| &mut self.sessions[at])
     }
 
     /// Ends a connection from inside.
     pub(crate) fn close(&mut self, conn: ConnId) {
-        if self.sessions.remove(&conn).is_some() {
+        if self.remove(conn) {
             self.closing.push_back(conn);
         }
+    }
+
+    fn remove(&mut self, conn: ConnId) -> bool {
+        self.place(conn).map(|at| self.sessions.remove(at)).is_some()
+    }
+
+    fn place(&self, conn: ConnId) -> Option<usize> {
+        self.sessions.binary_search_by_key(&conn, |session| session.id).ok()
     }
 }
 
@@ -221,7 +294,16 @@ impl fmt::Debug for Store {
     }
 }
 
+/// Keys and values stay out of it.
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.databases.iter().map(Entries::len).sum::<usize>();
+        f.debug_struct("Snapshot").field("keys", &count).finish()
+    }
+}
+
 pub(crate) const DEFAULT_USER: &[u8] = b"default";
+pub(crate) const SHA_DIGITS: usize = 40;
 const DATABASES: usize = 16;
 
 #[cfg(test)]
@@ -281,9 +363,9 @@ mod tests {
         let mut bench = Bench::new();
         let conn = bench.store.connect();
         bench.say(conn, "SET k v");
-        let load = [&b"SCRIPT"[..], b"LOAD", scripts::SHIPPED[0].0.as_bytes()];
+        let load = [&b"SCRIPT"[..], b"LOAD", bench.store.scripts[0].text.as_bytes()];
         bench.store.command(conn, &load, bench.now, &mut Vec::new());
-        let exists = format!("SCRIPT EXISTS {}", bench.store.scripts[0].sha);
+        let exists = format!("SCRIPT EXISTS {}", bench.store.scripts[0].sha.escape_ascii());
         assert_eq!(bench.say(conn, &exists), "*1\r\n:1\r\n");
 
         bench.store.restart(Memory::Kept, "second", bench.now);
@@ -295,6 +377,83 @@ mod tests {
         assert!(bench.say(conn, "INFO server").contains("\r\nrun_id:second\r\n"));
 
         bench.store.restart(Memory::Lost, "third", bench.now);
+        let conn = bench.store.connect();
+        assert_eq!(bench.say(conn, "GET k"), "$-1\r\n");
+    }
+
+    #[test]
+    fn a_restart_with_stale_keys_has_those_of_the_snapshot_that_are_not_over() {
+        let mut bench = Bench::new();
+        let conn = bench.store.connect();
+        bench.say(conn, "SET short v PX 100");
+        bench.say(conn, "SET long v PX 1000");
+        bench.say(conn, "SET changed old");
+        let snapshot = bench.store.snapshot();
+        bench.say(conn, "SET changed new");
+        bench.say(conn, "SET later v");
+        bench.say(conn, "DEL long");
+        bench.pass(101);
+
+        bench.store.restart(Memory::Stale(snapshot.clone()), "second", bench.now);
+        let conn = bench.store.connect();
+        assert_eq!(bench.say(conn, "PTTL long"), ":899\r\n");
+        assert_eq!(bench.say(conn, "GET changed"), "$3\r\nold\r\n");
+        assert_eq!(bench.say(conn, "EXISTS later"), ":0\r\n");
+        bench.now = Now::from_millis(1_000_000);
+        assert_eq!(bench.say(conn, "EXISTS short"), ":0\r\n", "it was not loaded at all");
+        assert_eq!(format!("{snapshot:?}"), "Snapshot { keys: 3 }");
+    }
+
+    #[test]
+    fn after_a_reset_it_is_as_new() {
+        let mut bench = Bench::new();
+        bench.store.teach("return 7", |_, _, _, reply| reply.int(7));
+        bench.store.add_user("bob", "pw");
+        let conn = bench.store.connect();
+        for line in ["SET k v", "SELECT 3", "SET k v", "CONFIG SET requirepass x maxmemory 7"] {
+            assert_eq!(bench.say(conn, line), "+OK\r\n");
+        }
+        bench.store.load_until(Now::from_millis(u64::MAX / 1_000));
+        bench.store.reset("second", bench.now);
+        let conn = bench.store.connect();
+        assert_eq!(bench.say(conn, "CLIENT ID"), ":1\r\n");
+        assert_eq!(bench.say(conn, "EXISTS k"), ":0\r\n");
+        assert_eq!(bench.say(conn, "CONFIG GET maxmemory"), "*2\r\n$9\r\nmaxmemory\r\n$1\r\n0\r\n");
+        assert!(bench.say(conn, "AUTH bob pw").starts_with("-WRONGPASS "));
+        assert_eq!(bench.say(conn, "SELECT 3"), "+OK\r\n");
+        assert_eq!(bench.say(conn, "EXISTS k"), ":0\r\n");
+        let mut out = Vec::new();
+        bench.store.command(conn, &[b"EVAL", b"return 7", b"0"], bench.now, &mut out);
+        assert_eq!(out, b":7\r\n");
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_brings_back_what_nobody_removed() {
+        let mut bench = Bench::new();
+        let conn = bench.store.connect();
+        for key in ["untouched", "touched"] {
+            bench.say(conn, &format!("SET {key} v PX 100"));
+        }
+        bench.pass(200);
+        assert_eq!(bench.say(conn, "GET touched"), "$-1\r\n");
+        bench.now = Now::from_millis(1_000_050);
+        assert_eq!(bench.say(conn, "PTTL touched"), ":-2\r\n");
+        assert_eq!(bench.say(conn, "PTTL untouched"), ":50\r\n");
+        bench.store.expire(Now::from_millis(1_000_101));
+        assert_eq!(bench.say(conn, "PTTL untouched"), ":-2\r\n");
+    }
+
+    #[test]
+    fn a_store_that_loads_refuses_until_it_is_done_or_starts_again() {
+        let mut bench = Bench::new();
+        let conn = bench.store.connect();
+        bench.store.load_until(Now::from_millis(1_000_010));
+        assert!(bench.say(conn, "GET k").starts_with("-LOADING "));
+        assert_eq!(bench.say(conn, "CLIENT ID"), ":1\r\n");
+        bench.pass(10);
+        assert_eq!(bench.say(conn, "GET k"), "$-1\r\n");
+        bench.store.load_until(Now::from_millis(2_000_000));
+        bench.store.restart(Memory::Kept, "second", bench.now);
         let conn = bench.store.connect();
         assert_eq!(bench.say(conn, "GET k"), "$-1\r\n");
     }

@@ -11,8 +11,8 @@ fn nodes(n: usize) -> Vec<Node> {
     (0..n).map(|_| Node::start().unwrap()).collect()
 }
 
-fn client(nodes: &[Node]) -> Client {
-    let empty = Config::builder();
+fn client(nodes: &[Node], max_ttl: Duration) -> Client {
+    let empty = Config::builder().max_ttl(max_ttl).new_nodes();
     let all =
         nodes.iter().fold(empty, |config, node| config.node(&node.address().to_string()).unwrap());
     let client = Client::new(all.build().unwrap()).unwrap();
@@ -34,7 +34,8 @@ fn refusal(outcome: Result<LockGuard<'_>, AcquireError>) -> RefusalReport {
 #[test]
 fn a_lock_of_one_key_and_of_many_is_held_extended_and_released() {
     let nodes = nodes(3);
-    let (client, rival) = (client(&nodes), client(&nodes));
+    let max_ttl = Duration::from_secs(30);
+    let (client, rival) = (client(&nodes, max_ttl), client(&nodes, max_ttl));
     for wanted in [ask(b"job"), ask(b"job").and(b"other")] {
         let mut guard = client.acquire(wanted).unwrap();
         let report = refusal(rival.acquire(ask(b"job").wait(Wait::Try)));
@@ -49,14 +50,16 @@ fn a_lock_of_one_key_and_of_many_is_held_extended_and_released() {
 #[test]
 fn a_minority_that_stops_does_no_harm_and_a_majority_refuses() {
     let mut nodes = nodes(3);
-    let client = client(&nodes);
+    let max_ttl = Duration::from_secs(1);
+    let client = client(&nodes, max_ttl);
     nodes[0].stop(Memory::Lost);
-    client.acquire(ask(b"job")).unwrap().release();
+    client.acquire(ask(b"job").ttl(max_ttl)).unwrap().release();
 
     nodes[1].stop(Memory::Lost);
-    let report = refusal(client.acquire(ask(b"job").wait(Wait::Try)));
+    let report = refusal(client.acquire(ask(b"job").ttl(max_ttl).wait(Wait::Try)));
     assert!(!report.is_contended(), "{report}");
 
+    // It comes back without its memory, and votes again when no lock can be left that it forgot.
     nodes[0].start_again().unwrap();
-    client.acquire(ask(b"job")).unwrap().release();
+    client.acquire(ask(b"job").ttl(max_ttl)).unwrap().release();
 }

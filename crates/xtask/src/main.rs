@@ -1,5 +1,5 @@
 //! The project's own commands: `cargo xtask test`, `cargo xtask demo`, `cargo xtask fuzz`,
-//! `cargo xtask prove`.
+//! `cargo xtask prove`, `cargo xtask sim`.
 //!
 //! Apart from the other crates because it needs none of them: a machine with Rust and a shell must be
 //! able to build it and be told what else is missing. Not here: what the tests test.
@@ -9,7 +9,11 @@ mod results;
 mod step;
 mod test;
 
-use std::process::ExitCode;
+use std::{
+    env,
+    path::Path,
+    process::{Command, ExitCode},
+};
 
 use clap::{Parser, Subcommand};
 
@@ -41,6 +45,13 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Search for a broken promise in simulated worlds; `cargo xtask sim --help` shows the options
+    #[command(disable_help_flag = true)]
+    Sim {
+        /// What the simulator takes; --help shows it
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Run every check and every test, and install the programs that they need
     Test,
 }
@@ -50,6 +61,7 @@ fn main() -> ExitCode {
         Task::Demo => demo(),
         Task::Fuzz { arguments } => fuzz(&arguments),
         Task::Prove { arguments } => prove(&arguments),
+        Task::Sim { arguments } => sim(&arguments),
         Task::Test => test::everything(),
     };
     match outcome {
@@ -76,9 +88,43 @@ fn fuzz(arguments: &[String]) -> Result<(), Failure> {
     step::run("fuzz", fuzz.args(arguments))
 }
 
-/// Real servers, processes and faults, at full size.
+/// Real servers, processes and faults, at full size and with every assertion of the core.
 fn prove(arguments: &[String]) -> Result<(), Failure> {
     let mut prove = cargo("run");
-    prove.args(["--quiet", "--package", "redbolt-prove", "--release", "--bin", "prove", "--"]);
+    prove.args(["--quiet", "--package", "redbolt-prove", "--bin", "prove", "--"]);
     step::run("prove", prove.args(arguments))
 }
+
+/// The simulator, as fast as it is and with every assertion of the core.
+fn sim(arguments: &[String]) -> Result<(), Failure> {
+    let mut sim = simulator();
+    if arguments.iter().any(|argument| PLANTED.iter().any(|it| argument.starts_with(it))) {
+        plant(&mut sim);
+    }
+    step::run("sim", sim.arg("--").args(arguments))
+}
+
+fn simulator() -> Command {
+    let mut sim = cargo("run");
+    sim.args(["--quiet", "--package", "redbolt-sim", "--profile", "sim", "--bin", "sim"]);
+    sim
+}
+
+/// Builds it with bugs in the core, next to all other builds, and with the flags that are set already.
+fn plant(command: &mut Command) {
+    let target = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    command.arg("--target-dir").arg(Path::new(&target).join("mutants"));
+    let (name, gap) = match env::var_os("CARGO_ENCODED_RUSTFLAGS") {
+        Some(_) => ("CARGO_ENCODED_RUSTFLAGS", "\x1f"),
+        None => ("RUSTFLAGS", " "),
+    };
+    let mut flags = env::var_os(name).unwrap_or_default();
+    if !flags.is_empty() {
+        flags.push(gap);
+    }
+    flags.push(["--cfg", "redbolt_mutants"].join(gap));
+    command.env(name, flags);
+}
+
+/// Options of the simulator, and how they begin, that need bugs in the core.
+const PLANTED: [&str; 1] = ["--mutant"];

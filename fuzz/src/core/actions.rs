@@ -14,14 +14,15 @@ use crate::input::{Input, pick};
 pub(super) fn act(world: &mut World, code: u8, input: &mut Input<'_>) {
     let choice = code >> 4;
     match code & 15 {
-        0 => acquire(world, 1, choice),
+        0 => acquire(world, 1, false, choice),
         1 => {
-            let keys = match input.byte() {
-                number @ 0..250 => 2 + usize::from(number % 2),
-                250..253 => MAX_KEYS,
-                _ => MAX_KEYS + 1,
+            let (keys, fenced) = match input.byte() {
+                number @ 128..250 if world.can_fence() => (1 + usize::from(number % 3), true),
+                number @ 0..250 => (2 + usize::from(number % 2), false),
+                250..253 => (MAX_KEYS, false),
+                _ => (MAX_KEYS + 1, false),
             };
-            acquire(world, keys, choice);
+            acquire(world, keys, fenced, choice);
         }
         2 => {
             let ttl = ttl(world, input.byte());
@@ -41,7 +42,7 @@ pub(super) fn act(world: &mut World, code: u8, input: &mut Input<'_>) {
         7 => {
             let code = input.byte();
             on_link(world, choice, |world, at| {
-                let text = peer::plausible(code, world.wires[at].node);
+                let text = peer::plausible(code, &world.wires[at].place);
                 world.deliver(at, text.as_bytes());
             });
         }
@@ -72,7 +73,7 @@ fn on_link(world: &mut World, number: u8, act: impl FnOnce(&mut World, usize)) {
     act(world, at);
 }
 
-fn acquire(world: &mut World, keys: usize, choice: u8) {
+fn acquire(world: &mut World, keys: usize, fenced: bool, choice: u8) {
     let ttl = ttl(world, choice & 3);
     let waits = [
         Wait::Try,
@@ -80,7 +81,7 @@ fn acquire(world: &mut World, keys: usize, choice: u8) {
         Wait::Forever,
         Wait::For(Duration::from_secs(5)),
     ];
-    world.acquire(keys, ttl, pick(&waits, choice >> 2));
+    world.acquire(keys, fenced, ttl, pick(&waits, choice >> 2));
 }
 
 /// The first four are for asks, all for extensions.

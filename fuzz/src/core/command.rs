@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use redbolt::proto::script::{ACQUIRE_MANY, EXTEND, UNDO};
+use redbolt::proto::script::{ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, UNDO, WRITE_BACK};
 use sha1_smol::Sha1;
 
 /// A command and its length. Anything but an array of bulk strings in its one canonical form is a
@@ -44,10 +44,16 @@ pub(super) fn integer(word: &[u8]) -> u64 {
 /// A script of the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Script {
+    AcquireFenced,
     AcquireMany,
+    Enrol,
     Extend,
     Undo,
+    WriteBack,
 }
+
+/// How many there are.
+pub(super) const SCRIPTS: usize = 6;
 
 impl Script {
     /// By its text.
@@ -61,11 +67,18 @@ impl Script {
     }
 
     fn find(wanted: impl Fn(&(Self, &str, String)) -> bool) -> Self {
-        SCRIPTS.iter().find(|known| wanted(known)).expect("a script of the library").0
+        KNOWN.iter().find(|known| wanted(known)).expect("a script of the library").0
     }
 }
 
-static SCRIPTS: LazyLock<[(Script, &str, String); 3]> = LazyLock::new(|| {
-    [(Script::AcquireMany, ACQUIRE_MANY), (Script::Extend, EXTEND), (Script::Undo, UNDO)]
-        .map(|(script, text)| (script, text, Sha1::from(text).digest().to_string()))
+static KNOWN: LazyLock<[(Script, &str, String); SCRIPTS]> = LazyLock::new(|| {
+    [
+        (Script::AcquireFenced, ACQUIRE_FENCED),
+        (Script::AcquireMany, ACQUIRE_MANY),
+        (Script::Enrol, ENROL),
+        (Script::Extend, EXTEND),
+        (Script::Undo, UNDO),
+        (Script::WriteBack, WRITE_BACK),
+    ]
+    .map(|(script, text)| (script, text, Sha1::from(text).digest().to_string()))
 });

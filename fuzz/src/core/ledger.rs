@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use redbolt::proto::fence::MAX_TOKEN;
 use redbolt::proto::{
     Confirmed, Core, Lease, LockId, LossCause, Nanos, NodeSet, Now, Refusal, Verdict, Why,
 };
@@ -28,6 +29,10 @@ pub(super) struct Lock {
     pub(super) id: LockId,
     pub(super) phase: Phase,
     ttl: Duration,
+    fenced: bool,
+    /// What the newest attempt proposes, what its nodes have counted, and what was written back.
+    proposed: Option<u64>,
+    counters: Vec<(usize, u64)>,
     asked: Now,
     /// When the present phase is over at the latest.
     due: Option<Nanos>,
@@ -72,7 +77,13 @@ impl Ledger {
     }
 
     /// An ask: of the lock's newest attempt, or the first of a new one.
-    pub(super) fn asks(&mut self, keys: &[&[u8]], token: &[u8], ttl: u64) -> (usize, usize) {
+    pub(super) fn asks(
+        &mut self,
+        keys: &[&[u8]],
+        token: &[u8],
+        ttl: u64,
+        proposed: Option<u64>,
+    ) -> (usize, usize) {
         let at = place(keys);
         let now = self.now.boot;
         let lock = &mut self.locks[at];
@@ -82,8 +93,11 @@ impl Ledger {
             assert_eq!(lock.phase, Phase::Asking, "an attempt for a lock that is not asked for");
             lock.tokens.push(token.to_vec());
             lock.attempted = now;
+            lock.proposed = proposed;
+            lock.counters.clear();
             (lock.granted, lock.denied, lock.undone, lock.confirmed) = (0, 0, 0, 0);
         }
+        assert_eq!((lock.proposed, lock.fenced), (proposed, proposed.is_some()), "one proposal");
         let asks = matches!(lock.phase, Phase::Asking | Phase::Held | Phase::Extending);
         assert!(asks, "an ask for a lock that is {:?}", lock.phase);
         (at, lock.tokens.len() - 1)
@@ -109,6 +123,41 @@ impl Ledger {
     }
 }
 
+/// What the core writes back.
+impl Ledger {
+    /// Only nodes that granted this attempt and are behind are told, and of nothing that none has.
+    pub(super) fn writes_back(
+        &mut self,
+        keys: &[&[u8]],
+        token: &[u8],
+        node: usize,
+        target: u64,
+    ) -> (usize, usize) {
+        let at = place(keys);
+        let lock = &self.locks[at];
+        let attempt = lock.attempt_of(token);
+        assert_eq!((lock.phase, attempt), (Phase::Asking, lock.tokens.len() - 1));
+        let counter = |of| lock.counters.iter().find(|(node, _)| *node == of).map(|(_, c)| *c);
+        assert!(counter(node).is_some_and(|counter| counter < target), "behind {target}");
+        assert!(lock.counters.iter().any(|&(_, counter)| counter == target), "whose is {target}?");
+        (at, attempt)
+    }
+
+    pub(super) fn write_back_answered(
+        &mut self,
+        lock: usize,
+        attempt: usize,
+        node: usize,
+        target: u64,
+        token: Received,
+    ) {
+        let lock = &mut self.locks[lock];
+        if attempt + 1 == lock.tokens.len() && matches!(token, Received::Int(1..)) {
+            lock.counters.push((node, target));
+        }
+    }
+}
+
 /// What nodes answer.
 impl Ledger {
     pub(super) fn ask_answered(
@@ -122,6 +171,10 @@ impl Ledger {
         if attempt + 1 == lock.tokens.len() {
             match token {
                 Received::Ok => lock.granted |= 1 << node,
+                Received::OkWith(counter) => {
+                    lock.granted |= 1 << node;
+                    lock.counters.push((node, counter));
+                }
                 Received::NilBulk | Received::Int(_) => lock.denied |= 1 << node,
                 _ => {}
             }
@@ -141,7 +194,8 @@ impl Ledger {
         if round == lock.round {
             match token {
                 Received::Int(0) | Received::WrongType => lock.gone |= 1 << node,
-                Received::Int(_) => lock.extended |= 1 << node,
+                // A key that came with a grant which did not count is no part of the lock.
+                Received::Int(_) => lock.extended |= lock.granted & (1 << node),
                 _ => {}
             }
         }
@@ -164,13 +218,22 @@ impl Ledger {
 
 /// What the caller asks for.
 impl Ledger {
-    pub(super) fn acquired(&mut self, id: LockId, ttl: Duration, due: Option<Nanos>, wait: bool) {
+    pub(super) fn acquired(
+        &mut self,
+        id: LockId,
+        (ttl, fenced): (Duration, bool),
+        due: Option<Nanos>,
+        wait: bool,
+    ) {
         assert!(self.locks.iter().all(|lock| lock.id != id), "a lock's name was used again");
         self.live.push(self.locks.len());
         self.locks.push(Lock {
             id,
             phase: Phase::Asking,
             ttl: Duration::from_millis(ttl.as_millis() as u64),
+            fenced,
+            proposed: None,
+            counters: Vec::new(),
             asked: self.now,
             due,
             deadline: due.filter(|_| wait),
@@ -224,6 +287,7 @@ impl Ledger {
         let lock = self.told(id);
         assert_eq!(lock.phase, Phase::Asking, "what was granted");
         assert!(count(lock.granted) >= quorum, "granted by {:b}", lock.granted);
+        lock.check_token(core, quorum);
         let votes = core.votes(id);
         assert_eq!(votes.verdict(), Verdict::Granted);
         assert_eq!(mask(votes.grants()) & !lock.granted, 0, "a grant that no node gave");
@@ -352,6 +416,18 @@ impl Ledger {
 }
 
 impl Lock {
+    /// A token is what a quorum has counted, or has confirmed since.
+    fn check_token(&self, core: &Core, quorum: usize) {
+        let token = core.fencing_token(self.id).map(|token| token.get());
+        assert_eq!(token.is_some(), self.fenced, "a token for those who asked for it");
+        if let Some(token) = token {
+            let has = |node| self.counters.contains(&(node, token));
+            let nodes = (0..32).filter(|&node| has(node)).count();
+            assert!(nodes >= quorum, "{token} is the token of {nodes} nodes");
+            assert!((1..=MAX_TOKEN).contains(&token), "{token} is no token");
+        }
+    }
+
     fn attempt_of(&self, token: &[u8]) -> usize {
         let attempt = self.tokens.iter().rposition(|known| known == token);
         attempt.expect("a token that was asked with")

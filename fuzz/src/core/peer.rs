@@ -1,44 +1,82 @@
 //! What nodes answer: what an honest one would, and what some node might.
 
-use super::wire::{Request, Step};
+use super::wire::{Kind, Request, Step};
+
+/// A node, as its answers tell of it.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) node: usize,
+    /// What a guard says behind the run id.
+    pub(super) limits: String,
+    /// Whether a guard of other limits may be written over.
+    pub(super) may_change: bool,
+    /// Whether every enrolment begins a quarantine.
+    pub(super) quarantines: bool,
+}
+
+impl Place {
+    /// The guard of a server's run.
+    fn guard(&self, era: char) -> String {
+        run_id(self.node, era) + &self.limits
+    }
+}
 
 /// The answer of a node that does as it is told. `refuse` is its other opinion: held, gone, or of
 /// the wrong kind.
-pub(super) fn honest(request: Request, node: usize, refuse: bool, era: char) -> String {
+pub(super) fn honest(request: Request, place: &Place, refuse: bool, era: char) -> String {
     match request {
-        Request::Greet(step) => greeting(step, node, refuse, era),
-        Request::Ask { many: false, .. } if refuse => "$-1\r\n".into(),
-        Request::Ask { many: true, .. } if refuse => ":700\r\n".into(),
-        Request::Ask { .. } => "+OK\r\n".into(),
-        Request::Extend { .. } | Request::Undo { .. } | Request::Kill => {
-            if refuse { ":0\r\n" } else { ":1\r\n" }.into()
-        }
+        Request::Greet(step) | Request::Look(step) => greeting(step, place, refuse, era),
+        Request::Ask { kind: Kind::Plain, .. } if refuse => "$-1\r\n".into(),
+        Request::Ask { .. } if refuse => ":700\r\n".into(),
+        Request::Ask { kind: Kind::Fenced { proposed }, .. } => format!("+OK {proposed}\r\n"),
+        Request::Ask { kind: Kind::Plain | Kind::Many, .. } => "+OK\r\n".into(),
+        Request::Enrol
+        | Request::Extend { .. }
+        | Request::Kill
+        | Request::KillOthers
+        | Request::Undo { .. }
+        | Request::WriteBack { .. } => if refuse { ":0\r\n" } else { ":1\r\n" }.into(),
         Request::Remaining | Request::ViewTtl => if refuse { ":-2\r\n" } else { ":40\r\n" }.into(),
         Request::ViewValue => bulk(if refuse { "" } else { "00112233445566778899aabbccddeeff:me" }),
     }
 }
 
-fn greeting(step: Step, node: usize, refuse: bool, era: char) -> String {
+/// The guard's TTL behind an ask.
+pub(super) fn check(refuse: bool) -> &'static str {
+    if refuse { ":-2\r\n" } else { ":60000\r\n" }
+}
+
+fn greeting(step: Step, place: &Place, refuse: bool, era: char) -> String {
     match step {
         Step::Auth if refuse => "-WRONGPASS invalid username-password pair\r\n".into(),
         Step::Select if refuse => "-ERR DB index is out of range\r\n".into(),
         Step::Auth | Step::Select | Step::SetName => "+OK\r\n".into(),
-        Step::ClientId => format!(":{}\r\n", node + 7),
-        Step::InfoServer => server(node, era),
+        Step::ClientId => format!(":{}\r\n", place.node + 7),
+        Step::InfoServer => server(place.node, era),
         Step::InfoReplication => bulk(if refuse { "role:slave\r\n" } else { "role:master\r\n" }),
         Step::InfoMemory if refuse => bulk("maxmemory:9\r\nmaxmemory_policy:allkeys-lru\r\n"),
         Step::InfoMemory => bulk("maxmemory:0\r\n"),
+        Step::GuardValue if refuse => "$-1\r\n".into(),
+        Step::GuardValue => bulk(&place.guard(era)),
+        Step::GuardTtl => check(refuse).into(),
     }
 }
 
 /// The server on a node's address. It is another process in each era.
 fn server(node: usize, era: char) -> String {
-    let (era, node) = (era.to_string(), node.to_string());
-    bulk(&format!("redis_mode:standalone\r\nrun_id:{}{}\r\n", node.repeat(20), era.repeat(20)))
+    bulk(&format!("redis_mode:standalone\r\nrun_id:{}\r\n", run_id(node, era)))
+}
+
+fn run_id(node: usize, era: char) -> String {
+    node.to_string().repeat(20) + &era.to_string().repeat(20)
 }
 
 /// Something that a server says to somebody.
-pub(super) fn plausible(code: u8, node: usize) -> String {
+pub(super) fn plausible(code: u8, place: &Place) -> String {
+    if let Some(at) = usize::from(code).checked_sub(usize::from(FIRST_OF_GUARD)) {
+        return of_guard(at, place);
+    }
+    let node = place.node;
     let fixed = match PLAUSIBLE.get(usize::from(code)) {
         Some(text) => return (*text).into(),
         None => usize::from(code) - PLAUSIBLE.len(),
@@ -55,6 +93,21 @@ pub(super) fn plausible(code: u8, node: usize) -> String {
     }
 }
 
+/// What may be said of a guard, or of fencing counters.
+fn of_guard(at: usize, place: &Place) -> String {
+    match OF_GUARD.get(at) {
+        Some(text) => (*text).into(),
+        None => bulk(&match at - OF_GUARD.len() {
+            0 => place.guard(ERA),
+            1 => place.guard(NEXT_ERA),
+            2 => place.guard(ERA) + "1",
+            3 => place.guard(ERA).replace(':', ":1"),
+            4 => format!("-{}", place.limits),
+            _ => "somebody's".into(),
+        }),
+    }
+}
+
 fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
@@ -64,6 +117,27 @@ pub(super) const ERA: char = 'a';
 pub(super) const NEXT_ERA: char = 'b';
 /// Of the servers that are there after everything; no input knows of it.
 pub(super) const LAST_ERA: char = 'f';
+
+/// From here on a code is an answer about a guard or a counter.
+const FIRST_OF_GUARD: u8 = 224;
+
+const OF_GUARD: &[&str] = &[
+    ":126144000000\r\n",
+    ":126144000001\r\n",
+    ":126144030000\r\n",
+    "+GUARD -2\r\n",
+    "+GUARD 126144000777\r\n",
+    "+GUARD 5\r\n",
+    "+CLOCK 1700000003000000\r\n",
+    "+CLOCK 1\r\n",
+    "+CLOCK 18446744073709551615\r\n",
+    "+OK 1700000000000000\r\n",
+    "+OK 1700000000000009\r\n",
+    "+OK 9007199254740991\r\n",
+    "+OK 9007199254740992\r\n",
+    "+OK 0\r\n",
+    "+OK -1\r\n",
+];
 
 const PLAUSIBLE: &[&str] = &[
     "+OK\r\n",

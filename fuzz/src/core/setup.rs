@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redbolt::proto::{Config, Core, Credentials, NodeSettings, Secret, Settings};
+use redbolt::proto::{Config, Core, Credentials, Guard, NodeSettings, Secret, Settings, Setup};
 
 use crate::input::Input;
 
-/// Two bytes: how many nodes and which quorum, then spans and flags.
+/// Two bytes: how many nodes, which quorum, and what happens to nodes without a guard; then spans and
+/// flags.
 pub(super) fn choose(input: &mut Input<'_>) -> Core {
     let (size, flags) = (input.byte(), input.byte());
     let nodes = usize::from(size % 5) + 1;
@@ -15,6 +16,8 @@ pub(super) fn choose(input: &mut Input<'_>) -> Core {
     let settings = Settings {
         nodes: (0..nodes).map(|node| node_settings(node, flags)).collect(),
         quorum,
+        setup: [Setup::Enrol, Setup::IfNew, Setup::Change, Setup::Init][usize::from(size / 15 % 4)],
+        guard: if flags & 128 == 0 { Guard::On } else { Guard::Off },
         accept_evicting: flags & 4 != 0,
         label: if flags & 8 != 0 { b"host 1:42".to_vec() } else { Vec::new() },
         ..spans(flags & 3)

@@ -5,11 +5,14 @@
 
 use std::collections::VecDeque;
 
+use redbolt::proto::fence::MAX_TOKEN;
+use redbolt::proto::guard::{BIG_MS, Standing, Value};
 use redbolt::proto::{Cause, LinkId};
 use redbolt::resp::{Decoder, Limits, Token};
 
-use super::command::{Script, integer, parse};
+use super::command::{SCRIPTS, Script, integer, parse};
 use super::ledger::Ledger;
+use super::peer::{self, Place};
 
 /// What the driver knows of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,25 +32,57 @@ pub(super) enum Step {
     InfoServer,
     InfoReplication,
     InfoMemory,
+    GuardValue,
+    GuardTtl,
 }
 
 /// A command, as far as its answer matters. Locks are named by their place in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Greet(Step),
-    Ask { lock: usize, attempt: usize, many: bool },
-    Extend { lock: usize, round: usize },
-    Undo { lock: usize, attempt: usize },
+    /// The guard is read again.
+    Look(Step),
+    /// With its check behind it, if that is a command of its own.
+    Ask {
+        lock: usize,
+        attempt: usize,
+        kind: Kind,
+    },
+    Enrol,
+    Extend {
+        lock: usize,
+        round: usize,
+    },
+    Undo {
+        lock: usize,
+        attempt: usize,
+    },
     Remaining,
     Kill,
+    KillOthers,
     ViewValue,
     ViewTtl,
+    WriteBack {
+        lock: usize,
+        attempt: usize,
+        target: u64,
+    },
+}
+
+/// How a lock is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Plain,
+    Many,
+    Fenced { proposed: u64 },
 }
 
 pub(super) struct Wire {
     pub(super) link: Option<LinkId>,
     pub(super) state: State,
-    pub(super) node: usize,
+    pub(super) place: Place,
+    /// The guard's key, where nodes are guarded.
+    guard: Option<Vec<u8>>,
     /// Counts connections.
     pub(super) connection: u32,
     /// The bytes that the socket has not taken.
@@ -60,7 +95,15 @@ pub(super) struct Wire {
     /// Bytes of the first unsent request that were sent.
     cut: usize,
     /// The scripts whose text was sent on this connection.
-    loaded: [bool; 3],
+    loaded: [bool; SCRIPTS],
+    /// The run of the server as this connection was told of it.
+    run_id: Vec<u8>,
+    /// The guard's value when it was read last; empty for none.
+    value: Vec<u8>,
+    /// That value is the one that lets the node vote.
+    is_ours: bool,
+    /// The answer to the oldest ask, whose check is still to be answered.
+    half: Option<Received>,
     /// The last request, answered or not.
     last: Option<Request>,
     /// Whether `AUTH` or `SELECT` has to come before everything else, and whether it ever did.
@@ -85,18 +128,23 @@ pub(super) enum Answer {
 }
 
 impl Wire {
-    pub(super) fn new(node: usize, must_be_proven: bool) -> Self {
+    pub(super) fn new(place: Place, guard: Option<Vec<u8>>, must_be_proven: bool) -> Self {
         Self {
             link: None,
             state: State::Closed,
-            node,
+            place,
+            guard,
             connection: 0,
             unsent: Vec::new(),
             requests: VecDeque::new(),
             sent: 0,
             answered: 0,
             cut: 0,
-            loaded: [false; 3],
+            loaded: [false; SCRIPTS],
+            run_id: Vec::new(),
+            value: Vec::new(),
+            is_ours: false,
+            half: None,
             last: None,
             must_be_proven,
             proven: false,
@@ -114,7 +162,10 @@ impl Wire {
         self.unsent.clear();
         self.requests.clear();
         (self.sent, self.answered, self.cut) = (0, 0, 0);
-        self.loaded = [false; 3];
+        self.loaded = [false; SCRIPTS];
+        self.run_id.clear();
+        self.value.clear();
+        (self.is_ours, self.half) = (false, None);
         self.last = None;
         (self.refused, self.greeted) = (false, false);
         self.decoder = Decoder::new(limits());
@@ -126,13 +177,25 @@ impl Wire {
         self.requests.get(self.answered).map(|&(request, _)| request)
     }
 
+    /// Whether the oldest request is an ask of which only the check is still to be answered.
+    pub(super) fn is_half(&self) -> bool {
+        self.half.is_some()
+    }
+
     /// Requests that were sent and wait for their answer.
     pub(super) fn waiting(&self) -> usize {
         self.sent.saturating_sub(self.answered)
     }
 
-    pub(super) fn waiting_at(&self, at: usize) -> Request {
-        self.requests[self.answered + at].0
+    /// What an honest node answers to one of these, or what is left of that.
+    pub(super) fn honest(&self, at: usize, era: char) -> String {
+        let request = self.requests[self.answered + at].0;
+        let is_checked = matches!(request, Request::Ask { kind: Kind::Plain, .. });
+        let check = if is_checked && self.guard.is_some() { peer::check(false) } else { "" };
+        match at {
+            0 if self.half.is_some() => check.into(),
+            _ => peer::honest(request, &self.place, false, era) + check,
+        }
     }
 
     pub(super) fn is_quiet(&self) -> bool {
@@ -173,8 +236,13 @@ impl Wire {
         let kept = self.keep(unsent);
         let mut at = kept;
         while at < unsent.len() {
-            let (words, len) = parse(&unsent[at..]);
+            let (words, mut len) = parse(&unsent[at..]);
             let request = self.read(&words, ledger);
+            if let (Request::Ask { kind: Kind::Plain, .. }, Some(guard)) = (request, &self.guard) {
+                let (check, more) = parse(&unsent[at + len..]);
+                assert_eq!(check, [b"PTTL", &guard[..]], "the check behind an ask");
+                len += more;
+            }
             self.requests.push_back((request, len));
             self.last = Some(request);
             at += len;
@@ -196,7 +264,8 @@ impl Wire {
                 at += 1;
             } else {
                 assert!(matches!(request, Request::Ask { .. }), "{request:?} was taken back");
-                assert!(cut == 0 && at >= self.answered, "an ask was taken back in the middle");
+                let is_whole = cut == 0 && (at > self.answered || self.half.is_none());
+                assert!(is_whole && at >= self.answered, "an ask was taken back in the middle");
                 self.requests.remove(at);
             }
         }
@@ -209,6 +278,9 @@ impl Wire {
         match (request, self.last) {
             (Request::Greet(step), None) => assert!(step <= Step::SetName),
             (Request::Greet(step), Some(Request::Greet(last))) => assert!(step > last),
+            (Request::Look(_) | Request::Enrol | Request::KillOthers, Some(_)) => {
+                assert!(self.greeted && self.guard.is_some(), "{request:?} before the greeting");
+            }
             (request, None) => panic!("{request:?} before the greeting"),
             (Request::Greet(step), Some(last)) => panic!("{step:?} behind {last:?}"),
             _ => {
@@ -220,6 +292,11 @@ impl Wire {
     }
 
     fn understand(&mut self, words: &[&[u8]], ledger: &mut Ledger) -> Request {
+        if let (&[command, key], Some(guard)) = (words, &self.guard)
+            && key == guard
+        {
+            return self.reads_guard(command);
+        }
         match words {
             [b"AUTH", ..] => Request::Greet(Step::Auth),
             [b"SELECT", _] => Request::Greet(Step::Select),
@@ -229,12 +306,13 @@ impl Wire {
             [b"INFO", b"replication"] => Request::Greet(Step::InfoReplication),
             [b"INFO", b"memory"] => Request::Greet(Step::InfoMemory),
             [b"CLIENT", b"KILL", b"ID", _] => Request::Kill,
+            [b"CLIENT", b"KILL", b"TYPE", b"normal", b"SKIPME", b"yes"] => Request::KillOthers,
             [b"GETRANGE", ..] => Request::ViewValue,
             [b"PTTL", _] if self.last == Some(Request::ViewValue) => Request::ViewTtl,
             [b"PTTL", _] => Request::Remaining,
             [b"SET", key, token, b"NX", b"PX", ttl] => {
-                let (lock, attempt) = ledger.asks(&[key], token, integer(ttl));
-                Request::Ask { lock, attempt, many: false }
+                let (lock, attempt) = ledger.asks(&[key], token, integer(ttl), None);
+                Request::Ask { lock, attempt, kind: Kind::Plain }
             }
             [b"EVAL", text, count, args @ ..] => {
                 let script = Script::of_text(text);
@@ -246,63 +324,200 @@ impl Wire {
                 assert!(self.loaded[script as usize], "{script:?} by a digest unknown there");
                 self.script(script, integer(count), args, ledger)
             }
-            _ => panic!("an unknown command of {} words", words.len()),
+            _ => panic!("an unknown command: {}", words.concat().escape_ascii()),
+        }
+    }
+
+    /// In the greeting first, and again whenever it is to be looked at.
+    fn reads_guard(&self, command: &[u8]) -> Request {
+        let step = match command {
+            b"GET" => Step::GuardValue,
+            b"PTTL" => Step::GuardTtl,
+            _ => panic!("{} of the guard", command.escape_ascii()),
+        };
+        match self.last {
+            Some(Request::Greet(Step::InfoMemory | Step::GuardValue)) => Request::Greet(step),
+            _ => Request::Look(step),
         }
     }
 
     fn script(&self, script: Script, keys: u64, args: &[&[u8]], ledger: &mut Ledger) -> Request {
         let keys = usize::try_from(keys).expect("a number of keys");
         match (script, &args[..keys], &args[keys..]) {
-            (Script::AcquireMany, keys, [token, ttl]) => {
-                let (lock, attempt) = ledger.asks(keys, token, integer(ttl));
-                Request::Ask { lock, attempt, many: true }
+            (Script::AcquireMany, keys, [token, ttl, count]) => {
+                let keys = self.but_guard(keys);
+                assert_eq!(integer(count), keys.len() as u64, "the number of resources");
+                let (lock, attempt) = ledger.asks(keys, token, integer(ttl), None);
+                Request::Ask { lock, attempt, kind: Kind::Many }
+            }
+            (Script::AcquireFenced, keys, [token, ttl, count, proposed, life]) => {
+                let keys = but_counters(self.but_guard(keys), count);
+                assert_eq!(integer(life), 7 * 24 * 60 * 60 * 1_000);
+                let proposed = integer(proposed);
+                let (lock, attempt) = ledger.asks(keys, token, integer(ttl), Some(proposed));
+                Request::Ask { lock, attempt, kind: Kind::Fenced { proposed } }
+            }
+            (Script::WriteBack, keys, [token, count, target, life]) => {
+                let keys = but_counters(keys, count);
+                assert_eq!(integer(life), 7 * 24 * 60 * 60 * 1_000);
+                let target = integer(target);
+                let (lock, attempt) = ledger.writes_back(keys, token, self.place.node, target);
+                Request::WriteBack { lock, attempt, target }
+            }
+            (Script::Enrol, [_], [seen, value, px]) => {
+                self.enrols(seen, value, integer(px));
+                Request::Enrol
             }
             (Script::Extend, keys, [token, ttl]) => {
                 let (lock, round) = ledger.extends(keys, token, integer(ttl));
                 Request::Extend { lock, round }
             }
             (Script::Undo, keys, [token]) => {
-                let (lock, attempt) = ledger.undoes(keys, token, self.node);
+                let (lock, attempt) = ledger.undoes(keys, token, self.place.node);
                 Request::Undo { lock, attempt }
             }
             (script, keys, rest) => panic!("{script:?} of {} and {}", keys.len(), rest.len()),
         }
     }
 
+    /// The resources of a script that checks the guard, which is its last key.
+    fn but_guard<'k, 'w>(&self, keys: &'k [&'w [u8]]) -> &'k [&'w [u8]] {
+        let Some(guard) = &self.guard else { return keys };
+        let (last, keys) = keys.split_last().expect("keys");
+        assert_eq!(last, guard, "the last key is the guard");
+        keys
+    }
+
+    /// Only a guard that was read, and that is not ours, is written over; one of other limits only
+    /// where that was asked for.
+    fn enrols(&self, seen: &[u8], value: &[u8], px: u64) {
+        assert_eq!(seen, self.value, "the value that was read");
+        let expected = [&self.run_id, self.place.limits.as_bytes()].concat();
+        assert_eq!(value, expected, "the value that speaks for this run");
+        assert!(px >= BIG_MS, "a guard that lives long enough");
+        let limits = |value| Value::parse(value).map(|value| (value.max_ttl_ms, value.nodes));
+        if !self.place.may_change {
+            assert!(
+                seen.is_empty() || limits(seen) == limits(value),
+                "other limits are written over"
+            );
+        }
+        if self.place.quarantines {
+            let (max_ttl, _) = limits(value).expect("a guard of ours");
+            assert!(px >= BIG_MS + max_ttl, "a quarantine of {px} ms");
+        }
+    }
+
     /// Matches a token to the oldest request without an answer; `None` if there is none.
     pub(super) fn answer(&mut self, token: Received, ledger: &mut Ledger) -> Option<Answer> {
         let request = self.oldest()?;
-        if !token.can_answer(request) {
+        if !token.can_answer(request, self.half.is_some(), self.guard.is_some()) {
             return Some(Answer::Fatal);
         }
         let answer = if self.answered < self.sent { Answer::Sent } else { Answer::Early };
+        let is_checked = self.guard.is_some();
+        if let (Request::Ask { kind: Kind::Plain, .. }, None) = (request, self.half)
+            && is_checked
+        {
+            self.half = Some(token);
+            return Some(answer);
+        }
         self.answered += 1;
+        let node = self.place.node;
         match request {
             Request::Greet(step) => self.greeted_by(step, token),
-            Request::Ask { lock, attempt, .. } => {
-                ledger.ask_answered(lock, attempt, self.node, token)
+            Request::Look(step) => self.looked(step, token),
+            Request::Ask { lock, attempt, kind } => {
+                if let Some(said) = self.vote(kind, token) {
+                    ledger.ask_answered(lock, attempt, node, said);
+                }
             }
-            Request::Extend { lock, round } => {
-                ledger.extend_answered(lock, round, self.node, token)
+            Request::Extend { lock, round } => ledger.extend_answered(lock, round, node, token),
+            Request::Undo { lock, attempt } => ledger.undo_answered(lock, attempt, node, token),
+            Request::WriteBack { lock, attempt, target } => {
+                ledger.write_back_answered(lock, attempt, node, target, token);
             }
-            Request::Undo { lock, attempt } => {
-                ledger.undo_answered(lock, attempt, self.node, token)
-            }
-            Request::Remaining | Request::Kill | Request::ViewValue | Request::ViewTtl => {}
+            Request::Enrol
+            | Request::Kill
+            | Request::KillOthers
+            | Request::Remaining
+            | Request::ViewTtl
+            | Request::ViewValue => {}
         }
         self.forget_done();
         Some(answer)
+    }
+
+    /// What an ask was answered, if the guard lets that count.
+    fn vote(&mut self, kind: Kind, last: Received) -> Option<Received> {
+        if self.guard.is_none() {
+            return Some(last);
+        }
+        let (said, votes) = match (kind, self.half.take()) {
+            (Kind::Plain, Some(said)) => {
+                let votes =
+                    matches!(last, Received::Int(ms) if Standing::of(ms) == Standing::Votes);
+                (said, votes)
+            }
+            _ => (last, !matches!(last, Received::Guarded)),
+        };
+        let counts = votes && self.is_ours;
+        (counts || said.is_denial()).then_some(said)
     }
 
     fn greeted_by(&mut self, step: Step, token: Received) {
         if matches!(step, Step::Auth | Step::Select) && token.is_error() {
             self.refused = true;
         }
-        if step == Step::InfoMemory {
+        let last = if self.guard.is_some() { Step::GuardTtl } else { Step::InfoMemory };
+        if step == last {
             self.greeted = true;
             self.proven |= !self.refused;
         }
+        self.looked(step, token);
     }
+
+    /// What was read of the server and its guard. The bytes of the answer are in `partial` no more:
+    /// [`remember`](Self::remember) has kept them.
+    fn looked(&mut self, step: Step, token: Received) {
+        if step == Step::GuardValue {
+            let expected = [&self.run_id, self.place.limits.as_bytes()].concat();
+            let is_bulk = token == Received::Bulk;
+            if !is_bulk {
+                self.value.clear();
+            }
+            self.is_ours = is_bulk && self.value == expected;
+        }
+    }
+
+    /// Keeps what a bulk string says, where the oldest request is one about that.
+    pub(super) fn remember(&mut self, at: usize, len: usize) {
+        let Some(Request::Greet(step) | Request::Look(step)) = self.oldest() else { return };
+        let text = &self.partial[at..at + len];
+        let Some(start) = text.iter().position(|&byte| byte == b'\n') else { return };
+        let Some(text) = text.get(start + 1..len.saturating_sub(2)) else { return };
+        match step {
+            Step::InfoServer => self.run_id = run_id(text),
+            Step::GuardValue => self.value = text.to_vec(),
+            _ => {}
+        }
+    }
+}
+
+/// The resources of a script that raises counters: they follow, in the same order.
+fn but_counters<'k, 'w>(keys: &'k [&'w [u8]], count: &[u8]) -> &'k [&'w [u8]] {
+    let (resources, counters) = keys.split_at(keys.len() / 2);
+    assert_eq!(integer(count), resources.len() as u64, "the number of resources");
+    let names = resources.iter().map(|key| [b"redbolt:fence:", *key].concat());
+    assert!(names.eq(counters.iter().map(|key| key.to_vec())), "the counters of the resources");
+    resources
+}
+
+/// What follows `run_id:` on a line of its own.
+fn run_id(info: &[u8]) -> Vec<u8> {
+    let mut lines = info.split(|&byte| byte == b'\n');
+    let line = lines.find_map(|line| line.strip_prefix(b"run_id:"));
+    line.map_or_else(Vec::new, |line| line.trim_ascii_end().to_vec())
 }
 
 /// A token, as far as the model looks into it.
@@ -310,10 +525,13 @@ impl Wire {
 pub(super) enum Received {
     Array,
     Bulk,
+    Clock,
     Error,
+    Guarded,
     Int(i64),
     NilBulk,
     Ok,
+    OkWith(u64),
     Simple,
     WrongType,
 }
@@ -326,29 +544,58 @@ impl Received {
             Token::Int(number) => Self::Int(number),
             Token::NilBulk => Self::NilBulk,
             Token::Simple(b"OK") => Self::Ok,
-            Token::Simple(_) => Self::Simple,
+            Token::Simple(line) => Self::status(line).unwrap_or(Self::Simple),
             Token::Error(text) if contains(text, b"WRONGTYPE") => Self::WrongType,
             Token::Error(_) => Self::Error,
         }
+    }
+
+    /// A word and a number.
+    fn status(line: &[u8]) -> Option<Self> {
+        let (word, number) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+        match word {
+            "OK" => number.parse().ok().filter(|n| (1..=MAX_TOKEN).contains(n)).map(Self::OkWith),
+            "GUARD" => number.parse::<i64>().ok().map(|_| Self::Guarded),
+            "CLOCK" => number.parse::<u64>().ok().map(|_| Self::Clock),
+            _ => None,
+        }
+    }
+
+    fn is_denial(self) -> bool {
+        matches!(self, Self::NilBulk | Self::Int(_))
     }
 
     pub(super) fn is_error(self) -> bool {
         matches!(self, Self::Error | Self::WrongType)
     }
 
-    /// Whether this is of a type that the request can be answered with.
-    fn can_answer(self, request: Request) -> bool {
+    /// Whether this is of a type that the request can be answered with. `half`: what is asked for is
+    /// the check of an ask.
+    fn can_answer(self, request: Request, half: bool, guarded: bool) -> bool {
+        let is_status = matches!(self, Self::Ok | Self::OkWith(_) | Self::Guarded | Self::Clock);
         self.is_error()
             || match request {
                 Request::Greet(Step::Auth | Step::Select | Step::SetName) => {
-                    matches!(self, Self::Ok | Self::Simple)
+                    is_status || self == Self::Simple
                 }
-                Request::Greet(Step::ClientId) => matches!(self, Self::Int(_)),
+                Request::Greet(Step::ClientId | Step::GuardTtl) | Request::Look(Step::GuardTtl) => {
+                    matches!(self, Self::Int(_))
+                }
+                Request::Greet(Step::GuardValue) | Request::Look(_) => {
+                    matches!(self, Self::Bulk | Self::NilBulk)
+                }
                 Request::Greet(_) | Request::ViewValue => self == Self::Bulk,
-                // Of an ask that is forgotten the core does not know for how many keys it was.
-                Request::Ask { .. } => matches!(self, Self::Ok | Self::NilBulk | Self::Int(-1..)),
-                Request::Extend { .. } | Request::Undo { .. } => matches!(self, Self::Int(0..)),
-                Request::Remaining | Request::ViewTtl | Request::Kill => {
+                Request::Ask { .. } if half => matches!(self, Self::Int(_)),
+                Request::Ask { kind: Kind::Plain, .. } if guarded => {
+                    matches!(self, Self::Ok | Self::NilBulk)
+                }
+                // Of an ask that is forgotten the core does not know of which kind it was.
+                Request::Ask { .. } => is_status || matches!(self, Self::NilBulk | Self::Int(-1..)),
+                Request::Enrol
+                | Request::Extend { .. }
+                | Request::Undo { .. }
+                | Request::WriteBack { .. } => matches!(self, Self::Int(0..)),
+                Request::Kill | Request::KillOthers | Request::Remaining | Request::ViewTtl => {
                     matches!(self, Self::Int(_))
                 }
             }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use redbolt::proto::{
-    Ask, Cause, Core, Event, InputError, LinkOp, Nanos, NodeState, Now, ViewId, Wait,
+    Ask, Cause, Core, Event, Guard, InputError, LinkOp, Nanos, NodeState, Now, Settings, Setup,
+    ViewId, Wait, fence,
 };
 
 use super::ledger::{Ledger, Phase};
-use super::peer;
+use super::peer::{self, Place};
 use super::wire::{Answer, Received, State, Wire};
 
 pub(super) struct World {
@@ -28,11 +29,7 @@ impl World {
     pub(super) fn new(core: Core) -> Self {
         let config = core.config();
         let ledger = Ledger::new(config.nodes(), config.quorum());
-        let nodes = config.settings().nodes.iter();
-        let wires = nodes
-            .enumerate()
-            .map(|(at, node)| Wire::new(at, node.credentials.is_some() || node.database != 0));
-        let wires = wires.collect();
+        let wires = (0..config.nodes()).map(|node| wire(config.settings(), node)).collect();
         Self { core, wires, ledger, views: Vec::new(), boot: BOOT, wall: WALL, back: 0 }
     }
 
@@ -43,8 +40,13 @@ impl World {
         now
     }
 
+    pub(super) fn can_fence(&self) -> bool {
+        let settings = self.core.config().settings();
+        settings.guard == Guard::On && settings.max_ttl >= fence::MIN_MAX_TTL
+    }
+
     /// A lock on `keys` resources, whose first names it.
-    pub(super) fn acquire(&mut self, keys: usize, ttl: Duration, wait: Wait) {
+    pub(super) fn acquire(&mut self, keys: usize, fenced: bool, ttl: Duration, wait: Wait) {
         if self.ledger.locks.len() >= MOST_LOCKS {
             return;
         }
@@ -52,11 +54,12 @@ impl World {
         let more: Vec<_> = (1..keys).map(|at| format!("\r\n$-1\r\n\0{at}")).collect();
         let ask = Ask::new(name.as_bytes()).ttl(ttl).wait(wait);
         let ask = more.iter().fold(ask, |ask, key| ask.and(key.as_bytes()));
+        let ask = if fenced { ask.fenced() } else { ask };
         let (before, now) = (self.ledger.now, self.now());
         match self.core.acquire(&ask, now) {
             Ok(id) => {
-                let (due, waits) = self.end_of(wait);
-                self.ledger.acquired(id, ttl, due, waits);
+                let (due, waits) = self.end_of(wait, fenced);
+                self.ledger.acquired(id, (ttl, fenced), due, waits);
             }
             // Turned away at the door, before anybody looked at the time.
             Err(_) => self.ledger.now = before,
@@ -65,12 +68,17 @@ impl World {
     }
 
     /// When an acquisition has to end, if ever, and whether it makes more than one attempt.
-    fn end_of(&self, wait: Wait) -> (Option<Nanos>, bool) {
+    fn end_of(&self, wait: Wait, fenced: bool) -> (Option<Nanos>, bool) {
         let settings = self.core.config().settings();
         let (span, waits) = match wait {
             Wait::For(span) if !span.is_zero() => (span, true),
             Wait::Forever => return (None, true),
-            _ => (settings.answer_within.max(settings.connect_within), false),
+            _ => {
+                let attempt = settings.answer_within.max(settings.connect_within);
+                // A token may be written back, and a clock set right.
+                let longest = 2 * (attempt + settings.answer_within);
+                (if fenced { longest } else { attempt }, false)
+            }
         };
         (Some(self.ledger.now.boot + span), waits)
     }
@@ -216,6 +224,9 @@ impl World {
                 Ok(Some((token, len))) => (Received::new(token), len),
                 Err(_) => return self.feed_last(at, fed, connection),
             };
+            if token == Received::Bulk {
+                wire.remember(seen, len);
+            }
             seen += len;
             if wire.waiting() == 0 {
                 // The answers before it may take a request back, or be followed by one.
@@ -271,7 +282,11 @@ impl World {
     /// Answers the oldest request as an honest node would.
     pub(super) fn answer(&mut self, at: usize, refuse: bool) {
         if let Some(request) = self.wires[at].oldest() {
-            let text = peer::honest(request, self.wires[at].node, refuse, peer::ERA);
+            let wire = &self.wires[at];
+            let text = match wire.is_half() {
+                true => peer::check(refuse).into(),
+                false => peer::honest(request, &wire.place, refuse, peer::ERA),
+            };
             self.deliver(at, text.as_bytes());
         }
     }
@@ -287,8 +302,7 @@ impl World {
             if wire.is_quiet() || wire.state == State::Closed {
                 return;
             }
-            let answer = |nth| peer::honest(wire.waiting_at(nth), wire.node, false, era);
-            let flight: String = (0..wire.waiting()).map(answer).collect();
+            let flight: String = (0..wire.waiting()).map(|nth| wire.honest(nth, era)).collect();
             self.deliver(at, flight.as_bytes());
         }
     }
@@ -394,7 +408,7 @@ impl World {
     fn acquire_last(&mut self) {
         // All have ended.
         self.ledger.locks.truncate(MOST_LOCKS - 1);
-        self.acquire(1, Duration::from_millis(500), Wait::Try);
+        self.acquire(1, false, Duration::from_millis(500), Wait::Try);
     }
 
     fn nothing_is_left(&self) {
@@ -404,6 +418,20 @@ impl World {
         let left = format!("{:?}", self.core);
         assert!(left.contains("locks: 0, claims: 0"), "{left}");
     }
+}
+
+/// A link to a node, and what its guard has to say.
+fn wire(settings: &Settings, at: usize) -> Wire {
+    let node = &settings.nodes[at];
+    let max_ttl = settings.max_ttl.as_millis();
+    let place = Place {
+        node: at,
+        limits: format!(":{max_ttl}:{}:{}", settings.nodes.len(), node.database),
+        may_change: settings.setup == Setup::Change,
+        quarantines: matches!(settings.setup, Setup::Change | Setup::Enrol),
+    };
+    let guard = (settings.guard == Guard::On).then(|| settings.guard_key.clone());
+    Wire::new(place, guard, node.credentials.is_some() || node.database != 0)
 }
 
 /// Enough to get into each other's way; more would only take time.

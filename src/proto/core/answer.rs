@@ -1,10 +1,11 @@
 //! From bytes to the requests that they answer.
 
 use super::Core;
-use crate::proto::claim::TOKEN_DIGITS;
+use crate::proto::claim::{Claim, TOKEN_DIGITS};
 use crate::proto::classify::{ServerError, classify};
 use crate::proto::greeting::{Mistyped, Step};
 use crate::proto::lock::Phase;
+use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LinkId, LockId, NodeId};
 use crate::proto::node::{Link, Request};
 use crate::proto::pipeline::Due;
@@ -77,6 +78,7 @@ impl Core {
                 self.ask_answered(id, claim, by_digest, token, now)?;
             }
             Request::Check { claim, vote } => self.check_answered(id, claim, vote, token, now)?,
+            Request::DropOthers => self.others_dropped(id, token, now)?,
             Request::Enrol => self.enrolled(id, token, now)?,
             Request::Extend { claim, round, by_digest } => {
                 let answer = count(token).ok_or(Mistyped)?.to_request(by_digest);
@@ -86,10 +88,6 @@ impl Core {
             Request::Kill => match token {
                 Token::Int(_) => self.lay_ghosts(id),
                 Token::Error(_) => {}
-                _ => return Err(Mistyped),
-            },
-            Request::KillOthers => match token {
-                Token::Int(_) | Token::Error(_) => {}
                 _ => return Err(Mistyped),
             },
             Request::Remaining { lock, round } => match token {
@@ -183,6 +181,8 @@ impl Core {
                 self.counter_told(id, claim_id, counter);
                 Vote::Grant
             }
+            // No script was given the guard's key.
+            Answer::Guarded(_) if self.config.guard_key().is_none() => return Err(Mistyped),
             Answer::Guarded(pttl) => self.guarded_vote(id, claim_id, Vote::Deny, pttl, now),
             Answer::Skewed(server_us) => {
                 self.clock_told(id, server_us, proposed, now);
@@ -269,7 +269,8 @@ impl Core {
 
     /// Whether the node's grant was counted, so that its extension may be.
     fn has_counted(&self, node: NodeId, claim: ClaimId) -> bool {
-        self.claims.find(claim.0).is_some_and(|claim| claim.counted.contains(node))
+        let counted = |claim: &Claim| claim.counted.contains(node) || mutant!(ExtendCountsAll);
+        self.claims.find(claim.0).is_some_and(counted)
     }
 
     fn forget_scripts_on(&mut self, id: NodeId, answer: Count) {
@@ -294,6 +295,9 @@ impl Core {
 /// An error's text without anything that we sent: servers repeat the arguments of commands that
 /// they do not know, and one of ours is the token.
 fn presentable(text: &[u8]) -> String {
+    if mutant!(TokenInWords) {
+        return String::from_utf8_lossy(text).into_owned();
+    }
     let quoted = memchr::memmem::find(text, b", with args beginning with");
     let text = &text[..quoted.unwrap_or(text.len()).min(LONGEST_NOTE)];
     let mut words = String::with_capacity(text.len());

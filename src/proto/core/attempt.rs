@@ -8,9 +8,10 @@ use crate::proto::claim::Claim;
 use crate::proto::event::{Event, Refusal, Why};
 use crate::proto::lease::Lease;
 use crate::proto::lock::{Lock, Phase};
+use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::node::{Link, Request};
-use crate::proto::time::Now;
+use crate::proto::time::{Nanos, Now};
 use crate::proto::vote::{Cause, Verdict, Vote};
 
 impl Core {
@@ -42,6 +43,10 @@ impl Core {
         let lock = self.locks.find_mut(id.0).expect("only a living lock makes an attempt");
         let claim = self.claims.find_mut(claim_id.0).expect("the caller made it");
         let fenced = lock.fence.is_wanted;
+        let random = match mutant!(TokenReused) {
+            true => (std::ptr::from_ref(lock).addr() as u128).to_le_bytes(),
+            false => random,
+        };
         claim.begin(id, &lock.keys, fenced, lock.ttl, random, &self.config.settings.label);
         claim.counter = proposal;
         lock.begin_round(Phase::Asking, now, votes);
@@ -98,6 +103,7 @@ impl Core {
     }
 
     pub(super) fn send_ask(&mut self, node_id: NodeId, id: ClaimId, now: Now) {
+        debug_assert!(self.node(node_id).link.takes_asks(), "only a voter is asked");
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         claim.queued.remove(node_id);
         claim.seen.insert(node_id);
@@ -106,10 +112,10 @@ impl Core {
         let ask = claim.recipe.ask;
         let by_digest = ask.goes_by_digest(node.loaded);
         let checked = ask.is_checked_behind() && self.config.guard_key().is_some();
-        let (loaded, digests) = (&mut node.loaded, &self.digests);
+        let loaded = &mut node.loaded;
         node.pipeline.push(Request::Ask { claim: id, by_digest, checked }, now.boot, |out| {
             let args = claim.arguments(&self.config, claim.ttl, claim.counter);
-            ask.encode(out, &args, loaded, digests);
+            ask.encode(out, &args, loaded);
         });
         self.arm(now.boot + self.config.settings.dead_after);
     }
@@ -142,26 +148,35 @@ impl Core {
             Phase::Fencing => return self.settle_write_back(id, now),
             _ => return,
         }
+        if mutant!(AllNodesAwaited) && !lock.votes.missing().is_empty() {
+            return;
+        }
+        if mutant!(LeaseFromAnswer) {
+            lock.lease = Lease::new(now, lock.ttl, self.config.drift);
+        }
         match lock.votes.verdict() {
             Verdict::Undecided => {}
             Verdict::Contended => self.attempt_failed(id, Why::Contended, now),
             Verdict::NoQuorum => self.attempt_failed(id, Why::NoQuorum, now),
-            Verdict::Granted if lock.lease.remaining(now).is_zero() => {
+            Verdict::Granted
+                if lock.lease.remaining(now).is_zero() && !mutant!(ValidityUnchecked) =>
+            {
                 self.attempt_failed(id, Why::Expired, now);
             }
             Verdict::Granted if lock.fence.is_wanted => {
                 if self.agree(id, now) {
-                    self.grant(id);
+                    self.grant(id, now);
                 } else {
                     self.settle_write_back(id, now);
                 }
             }
-            Verdict::Granted => self.grant(id),
+            Verdict::Granted => self.grant(id, now),
         }
     }
 
     /// The one place where a lock is granted.
-    pub(super) fn grant(&mut self, id: LockId) {
+    pub(super) fn grant(&mut self, id: LockId, now: Now) {
+        self.locks.find(id.0).into_iter().for_each(|lock| self.check_grant(lock, now));
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.phase = Phase::Held;
         lock.held_since = lock.since.boot;
@@ -187,6 +202,9 @@ impl Core {
                 _ => Cause::NoAnswer,
             };
             lock.votes.cast(node, Vote::Fail(cause));
+            if mutant!(ReplyShifted) {
+                let _ = self.nodes[node.index()].pipeline.answered();
+            }
         }
         if now.boot >= lock.deadline
             && let Some(decided) = lock.decided
@@ -255,10 +273,14 @@ impl Core {
             lock.pause.refusals += 1;
             cap
         };
+        let bound = if mutant!(PauseSkipped) { Duration::ZERO } else { bound };
         let floor = if split { Duration::ZERO } else { least / 8 };
         lock.phase = Phase::Pausing;
         lock.pause.until =
             (now.boot + floor + self.entropy.below(bound.saturating_sub(floor))).min(lock.deadline);
+        if mutant!(PauseWithoutEnd) {
+            lock.pause.until = Nanos::NEVER;
+        }
         let until = lock.pause.until;
         self.arm(until);
         self.shorten_pause(id);

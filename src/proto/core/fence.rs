@@ -2,18 +2,20 @@
 //!
 //! What the counters amount to is decided in `proto::fence`. Here is who is asked and told.
 
+use std::cmp::Ordering;
+use std::time::Duration;
+
 use super::Core;
 use crate::proto::event::Why;
 use crate::proto::fence::{Agreement, FencingToken, MAX_SKEW, MAX_TOKEN, agreement};
 use crate::proto::lock::Phase;
+use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::node::{Link, Request};
 use crate::proto::recipe::{Command, Count};
 use crate::proto::script::Script;
 use crate::proto::time::Now;
 use crate::proto::vote::{Cause, Verdict, Vote};
-
-use std::time::Duration;
 
 impl Core {
     /// The fencing token of a lock that is held; `None` if it was not asked for.
@@ -91,6 +93,10 @@ impl Core {
                 lock.fence.token = Some(FencingToken::new(token));
                 true
             }
+            Agreement::Behind(target) if mutant!(FenceNotWrittenBack) => {
+                lock.fence.token = Some(FencingToken::new(target));
+                true
+            }
             Agreement::Behind(target) => {
                 lock.fence.target = target;
                 self.begin_write_back(id, now);
@@ -112,32 +118,35 @@ impl Core {
         }
     }
 
-    /// Confirms the token on a node that granted: its counter is there already, or is raised.
+    /// Confirms the token on a node that granted: its counter is there already, or is raised. One that
+    /// is past it may have granted to another holder of the same token in between, and confirms
+    /// nothing.
     fn raise_counter(&mut self, node: NodeId, id: LockId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let there = lock.fence.counters.iter().find(|(of, _)| *of == node);
-        if there.is_some_and(|&(_, counter)| counter >= lock.fence.target) {
-            lock.fence.confirmed.insert(node);
-        } else {
-            self.send_write_back(node, id, now);
+        match there.map_or(Ordering::Less, |(_, counter)| counter.cmp(&lock.fence.target)) {
+            Ordering::Less => self.send_write_back(node, id, now),
+            Ordering::Equal => lock.fence.confirmed.insert(node),
+            Ordering::Greater if mutant!(FencePassedCounts) => lock.fence.confirmed.insert(node),
+            Ordering::Greater => lock.votes.cast(node, Vote::Fail(Cause::NotCounted)),
         }
     }
 
     fn send_write_back(&mut self, node_id: NodeId, id: LockId, now: Now) {
-        let Some(lock) = self.locks.find(id.0) else { return };
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
         let Some(claim) = self.claims.find(lock.claim.0) else { return };
         let node = &mut self.nodes[node_id.index()];
-        // Where the link has gone, its end has been or will be this node's vote.
+        // The connection on which it granted has gone.
         if !node.link.takes_extensions() {
-            return;
+            return lock.votes.cast(node_id, Vote::Fail(node.cause));
         }
         let write_back = Command::Run(Script::WriteBack);
         let by_digest = write_back.goes_by_digest(node.loaded);
         let request = Request::WriteBack { claim: lock.claim, round: lock.round, by_digest };
-        let (loaded, digests) = (&mut node.loaded, &self.digests);
+        let loaded = &mut node.loaded;
         node.pipeline.push(request, now.boot, |out| {
             let args = claim.arguments(&self.config, Duration::ZERO, lock.fence.target);
-            write_back.encode(out, &args, loaded, digests);
+            write_back.encode(out, &args, loaded);
         });
         self.arm(now.boot + self.config.settings.dead_after);
     }
@@ -157,8 +166,8 @@ impl Core {
         }
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         match answer {
-            Count::NoScript => return self.send_write_back(node, id, now),
-            Count::Of(0) => lock.votes.cast(node, Vote::Deny),
+            Count::NoScript => self.send_write_back(node, id, now),
+            Count::Of(0) if !mutant!(FenceUnowned) => lock.votes.cast(node, Vote::Deny),
             Count::Of(_) => lock.fence.confirmed.insert(node),
             Count::Fail(cause) => lock.votes.cast(node, Vote::Fail(cause)),
         }
@@ -195,12 +204,13 @@ impl Core {
         if lock.phase != Phase::Fencing {
             return;
         }
-        let confirmed = lock.fence.confirmed.and(lock.votes.grants());
+        let confirmed = lock.fence.confirmed.and(lock.votes.grants()).len();
+        let enough = if mutant!(FenceWithOne) { 1 } else { lock.votes.quorum() };
         if lock.lease.remaining(now).is_zero() {
             self.attempt_failed(id, Why::Expired, now);
-        } else if confirmed.len() >= lock.votes.quorum() {
+        } else if confirmed >= enough {
             lock.fence.token = Some(FencingToken::new(lock.fence.target));
-            self.grant(id);
+            self.grant(id, now);
         } else {
             match lock.votes.verdict() {
                 Verdict::Granted | Verdict::Undecided => {}

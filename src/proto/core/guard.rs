@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::Core;
 use crate::proto::greeting::{Greeting, Mistyped, Step};
 use crate::proto::guard::{BIG_MS, Expected, Found, Guard, Setup, Standing};
+use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId};
 use crate::proto::node::{Link, Request};
 use crate::proto::recipe::{Count, count};
@@ -45,31 +46,62 @@ impl Core {
 
     /// Value and TTL have been read on this link.
     pub(super) fn guard_read(&mut self, id: NodeId, greeting: Greeting, now: Now) {
-        let found = self.expected(id).judge(greeting.guard.as_deref());
+        let found = match self.expected(id).judge(greeting.guard.as_deref()) {
+            Found::OtherRun if mutant!(GuardAnyRun) => Found::Ours,
+            Found::OtherLimits { .. } if mutant!(GuardAnyLimits) => Found::Ours,
+            found => found,
+        };
         let standing = Standing::of(greeting.guard_pttl);
+        let moves = self.config.settings.setup == Setup::Change;
         let watch = &mut self.node_mut(id).guard;
         watch.is_ours = found == Found::Ours;
         watch.seen = None;
+        watch.is_settling = false;
+        let enrolled = std::mem::take(&mut watch.is_enrolled);
         // Once it was enrolled, what it was before says more.
         if !watch.is_ours || watch.found.is_none() {
             watch.found = Some(found);
         }
+        watch.is_alone &= watch.is_ours;
         match (found, standing) {
+            (Found::Ours, _) if moves && !watch.is_alone => {
+                watch.is_ours = false;
+                self.quarantine(id, Nanos::NEVER, now);
+                self.drop_others(id, now);
+            }
             (Found::Ours, Standing::Votes) => self.ready(id, now),
+            (Found::Ours, Standing::Quarantined { left_ms })
+                if self.config.settings.setup == Setup::Init && !self.is_set_up =>
+            {
+                self.node_mut(id).guard.free_at = now.boot + Duration::from_millis(left_ms);
+                self.enrol_when_due(id, found, greeting.guard.unwrap_or_default(), now);
+            }
             (Found::Ours, Standing::Quarantined { left_ms }) => {
                 self.quarantine_for(id, Duration::from_millis(left_ms), now);
             }
             // It went between the two commands.
-            (Found::Ours, Standing::Missing) => self.look_again(id, now),
+            (Found::Ours, Standing::Missing) => self.look_soon(id, now),
             (Found::Ours, Standing::Endless) | (Found::Unreadable, _) => {
-                self.retire(id, Cause::GuardAltered, now);
+                self.refuse_guard(id, Cause::GuardAltered, now);
             }
             (Found::OtherLimits { .. }, _) if self.config.settings.setup != Setup::Change => {
-                self.retire(id, Cause::OtherLimits, now);
+                self.refuse_guard(id, Cause::OtherLimits, now);
             }
+            // It was enrolled a moment ago: others fight over it, or it is not always the same server.
+            _ if enrolled => self.look_soon(id, now),
             _ => self.enrol_when_due(id, found, greeting.guard.unwrap_or_default(), now),
         }
         self.set_up(now);
+    }
+
+    /// Only an operator can mend this guard. Whoever only looks goes on looking.
+    fn refuse_guard(&mut self, id: NodeId, cause: Cause, now: Now) {
+        if self.config.settings.setup != Setup::Look {
+            return self.retire(id, cause, now);
+        }
+        let again = now.boot + self.config.settings.backoff.1;
+        self.quarantine(id, again, now);
+        self.node_mut(id).cause = cause;
     }
 
     /// The guard of a node that has another one, or none, is written at once, or when all nodes have
@@ -78,14 +110,22 @@ impl Core {
         let waits = match self.config.settings.setup {
             Setup::Enrol => false,
             Setup::IfNew => !self.is_set_up && found == Found::Missing,
-            Setup::Change | Setup::Init => true,
+            Setup::Change | Setup::Init | Setup::Look => true,
         };
         if waits {
-            self.node_mut(id).guard.seen = Some(seen);
+            let is_settling = self.config.settings.setup == Setup::IfNew;
+            let watch = &mut self.node_mut(id).guard;
+            watch.seen = Some(seen);
+            watch.is_settling = is_settling;
             let again = now.boot + self.config.settings.connect_within;
             self.quarantine(id, again, now);
         } else {
-            self.enrol(id, &seen, self.config.settings.max_ttl, now);
+            let quarantine = match self.config.settings.max_ttl {
+                _ if mutant!(GuardMissingIsNew) => Duration::ZERO,
+                max_ttl if mutant!(GuardTooShort) => max_ttl / 2,
+                max_ttl => max_ttl,
+            };
+            self.enrol(id, &seen, quarantine, now);
         }
     }
 
@@ -97,7 +137,8 @@ impl Core {
         }
         let nodes = || self.config.node_ids();
         let found = |id| self.node(id).guard.found;
-        let all_new = nodes().all(|id| waiting(self, id) && found(id) == Some(Found::Missing));
+        let is_new = |id| found(id) == Some(Found::Missing) || self.node(id).guard.is_ours;
+        let all_new = nodes().all(|id| waiting(self, id) && is_new(id));
         let all_known = nodes().all(|id| waiting(self, id) || self.node(id).guard.is_ours);
         let hopeless = nodes().any(|id| !waiting(self, id) && self.node(id).is_settled());
         let quarantine = match self.config.settings.setup {
@@ -112,6 +153,11 @@ impl Core {
                 self.enrol(id, &seen, quarantine, now);
             }
         }
+    }
+
+    /// Whether a node that is taken for new would be found without a guard by the first ask.
+    pub(super) fn awaits_set_up(&self) -> bool {
+        self.config.settings.setup == Setup::IfNew && !self.is_set_up
     }
 
     /// The larger of our `max_ttl` and all that the nodes were set up for.
@@ -132,8 +178,14 @@ impl Core {
             let eval = eval.arg(&self.config.settings.guard_key).arg(seen).arg(&value);
             let _ = eval.int(BIG_MS.saturating_add(ttl_ms(quarantine)));
         });
+        if self.config.settings.setup == Setup::Change {
+            self.drop_others(id, now);
+        }
         self.arm(now.boot + self.config.settings.dead_after);
-        self.node_mut(id).guard.free_at = now.boot + quarantine;
+        let watch = &mut self.node_mut(id).guard;
+        watch.is_ours = false;
+        watch.is_settling = quarantine.is_zero();
+        watch.free_at = now.boot + quarantine;
         self.quarantine(id, Nanos::NEVER, now);
     }
 
@@ -148,10 +200,10 @@ impl Core {
             return Ok(());
         }
         match answer {
-            Count::Of(written) => {
-                if written == 1 && self.config.settings.setup == Setup::Change {
-                    self.kill_others(id, now);
-                }
+            // It is not what was seen any more.
+            Count::Of(0) => self.look_soon(id, now),
+            Count::Of(_) => {
+                self.node_mut(id).guard.is_enrolled = true;
                 self.look_again(id, now);
             }
             Count::Fail(cause) if cause.is_configuration() || cause == Cause::ReadOnly => {
@@ -168,12 +220,35 @@ impl Core {
         Ok(())
     }
 
-    /// Others have read the old value on their connections, and would rely on it.
-    fn kill_others(&mut self, id: NodeId, now: Now) {
-        self.node_mut(id).pipeline.push(Request::KillOthers, now.boot, |out| {
+    /// Others have read the old value on their connections, and would rely on it. Also where it was
+    /// another who moved the guard: he may have got no further.
+    fn drop_others(&mut self, id: NodeId, now: Now) {
+        self.node_mut(id).pipeline.push(Request::DropOthers, now.boot, |out| {
             let kill = command(out, 6).arg(b"CLIENT").arg(b"KILL").arg(b"TYPE").arg(b"normal");
             let _ = kill.arg(b"SKIPME").arg(b"yes");
         });
+        self.arm(now.boot + self.config.settings.dead_after);
+    }
+
+    pub(super) fn others_dropped(
+        &mut self,
+        id: NodeId,
+        answer: Token<'_>,
+        now: Now,
+    ) -> Result<(), Mistyped> {
+        let answer = count(answer).ok_or(Mistyped)?.to_request(false);
+        if !matches!(self.node(id).link, Link::Quarantined { .. }) {
+            return Ok(());
+        }
+        match answer {
+            Count::Of(_) => {
+                self.node_mut(id).guard.is_alone = true;
+                self.look_again(id, now);
+            }
+            Count::Fail(cause) => self.retire(id, cause, now),
+            Count::NoScript => self.retire(id, Cause::ServerError, now),
+        }
+        Ok(())
     }
 
     /// Reads value and TTL once more.
@@ -188,6 +263,12 @@ impl Core {
             });
         }
         self.arm(now.boot + self.config.settings.dead_after);
+    }
+
+    /// As [`look_again`](Self::look_again), and not as fast as a guard could change under our eyes.
+    fn look_soon(&mut self, id: NodeId, now: Now) {
+        let again = now.boot + self.config.settings.backoff.0;
+        self.quarantine(id, again, now);
     }
 
     fn quarantine_for(&mut self, id: NodeId, left: Duration, now: Now) {
@@ -205,7 +286,9 @@ impl Core {
         node.greeted();
         self.changed.insert(id);
         self.arm(until);
-        self.fail_queued_asks(id, now);
+        if !self.node(id).guard.is_settling {
+            self.fail_queued_asks(id, now);
+        }
         self.send_owed(id, now);
         self.send_queued_extensions(id, now);
         self.send_queued_views(id, now);
@@ -250,10 +333,14 @@ impl Core {
         now: Now,
     ) -> Vote {
         let standing = Standing::of(pttl);
-        if self.node(id).guard.is_ours && standing == Standing::Votes {
+        let stands = self.node(id).guard.is_ours && standing == Standing::Votes;
+        // An error for both commands is one to everything, and no news of the guard.
+        let is_fail = matches!(vote, Vote::Fail(_));
+        if stands || (is_fail && pttl == UNREADABLE) || mutant!(GuardIgnored) {
             return vote;
         }
-        if vote == Vote::Grant {
+        // One that is being left has been dealt with, and may be another node under a second name.
+        if vote == Vote::Grant && !matches!(self.node(id).link, Link::Leaving { .. }) {
             self.give_back(id, claim, now);
         }
         if self.node(id).link == Link::Ready {
@@ -267,7 +354,8 @@ impl Core {
             watch.free_at = now.boot + left;
             self.look_again(id, now);
         }
-        Vote::Fail(Cause::Quarantined)
+        // The node's own words for why it does not vote say more.
+        if is_fail { vote } else { Vote::Fail(Cause::Quarantined) }
     }
 
     /// Undoes a grant that does not count, whatever becomes of the lock.
@@ -300,6 +388,9 @@ impl Core {
             Some(Found::OtherDatabase) => "its database was swapped",
             _ => "others saw it new, restarted or emptied",
         };
+        if self.config.settings.setup == Setup::Look {
+            return why.to_owned();
+        }
         if watch.seen.is_some() {
             return format!("{why}; another node is not new, or not reached");
         }

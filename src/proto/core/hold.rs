@@ -7,6 +7,7 @@ use crate::proto::ask::{InputError, check_ttl};
 use crate::proto::event::{Confirmed, Event, LossCause, Refusal, Why};
 use crate::proto::lease::Lease;
 use crate::proto::lock::Phase;
+use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::node::Request;
 use crate::proto::time::{Now, ttl_ms};
@@ -34,6 +35,7 @@ impl Core {
         check_ttl(&self.config, ttl)?;
         if let Some(max_hold) = self.config.settings.max_hold
             && now.boot.since(lock.held_since) + ttl > max_hold
+            && !mutant!(MaxHoldIgnored)
         {
             return Err(InputError::HeldTooLong { max_hold });
         }
@@ -131,11 +133,11 @@ impl Core {
         let node = &mut self.nodes[node_id.index()];
         claim.lives_until(now.boot + lock.extend_ttl);
         let by_digest = claim.recipe.extend.goes_by_digest(node.loaded);
-        let (loaded, digests) = (&mut node.loaded, &self.digests);
+        let loaded = &mut node.loaded;
         let request = Request::Extend { claim: claim_id, round: lock.round, by_digest };
         node.pipeline.push(request, now.boot, |out| {
             let args = claim.arguments(&self.config, lock.extend_ttl, 0);
-            claim.recipe.extend.encode(out, &args, loaded, digests);
+            claim.recipe.extend.encode(out, &args, loaded);
         });
         self.arm(now.boot + self.config.settings.dead_after);
     }
@@ -167,7 +169,8 @@ impl Core {
     fn extending(&self, claim: ClaimId, round: u32) -> Option<LockId> {
         let id = self.claims.find(claim.0)?.lock?;
         let lock = self.locks.find(id.0)?;
-        (lock.phase == Phase::Extending && lock.round == round).then_some(id)
+        let overtaken = mutant!(ReleaseOvertaken) && lock.phase == Phase::Releasing;
+        (overtaken || lock.phase == Phase::Extending && lock.round == round).then_some(id)
     }
 
     /// A denial is a key that is gone. A quorum extends, while the present validity lasts; so many
@@ -175,17 +178,24 @@ impl Core {
     fn settle_extension(&mut self, id: LockId, now: Now) {
         let drift = self.config.drift;
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if lock.phase != Phase::Extending {
+        if lock.phase != Phase::Extending && !mutant!(ReleaseOvertaken) {
             return;
         }
         let (nodes, quorum) = (lock.votes.nodes(), lock.votes.quorum());
+        let quorum = if mutant!(ExtendWithOne) { 1 } else { quorum };
         let (grants, gone) = (lock.votes.grants().len(), lock.votes.denies().len());
         let missing = lock.votes.missing().len();
-        if lock.lease.remaining(now).is_zero() {
+        if lock.lease.remaining(now).is_zero() && !mutant!(ExtendAfterExpiry) {
             self.lose(id, LossCause::Expired, now);
         } else if grants >= quorum {
-            let longer = Lease::new(lock.since, lock.extend_ttl, drift);
-            lock.lease = lock.lease.longer(longer, now);
+            let since = if mutant!(ExtendFromAnswer) { now } else { lock.since };
+            let longer = Lease::new(since, lock.extend_ttl, drift);
+            let before = lock.lease.remaining(now);
+            lock.lease = match mutant!(ExtendShortens) {
+                true => longer,
+                false => lock.lease.longer(longer, now),
+            };
+            debug_assert!(lock.lease.remaining(now) >= before, "an extension shortens nothing");
             lock.phase = Phase::Held;
             let end = lock.lease.ends();
             self.arm(end);
@@ -198,6 +208,10 @@ impl Core {
             let end = lock.lease.ends();
             self.arm(end);
             self.events.push_back(Event::NotExtended(id, refusal));
+            if mutant!(FailedExtendUndoes) {
+                let claim = self.locks.find(id.0).map(|lock| lock.claim);
+                claim.into_iter().for_each(|claim| self.undo(claim, now));
+            }
         }
     }
 
@@ -207,7 +221,7 @@ impl Core {
         if !lock.phase.is_held() {
             return;
         }
-        if lock.lease.remaining(now).is_zero() {
+        if lock.lease.remaining(now).is_zero() && !mutant!(ExtendAfterExpiry) {
             return self.lose(id, LossCause::Expired, now);
         }
         // Counted from now, because the wall clock may have taken more of the lease than boot did.
@@ -237,7 +251,9 @@ impl Core {
         if let Some(claim) = self.claims.find_mut(claim.0) {
             claim.queued = NodeSet::default();
         }
-        self.events.push_back(Event::Lost(id, cause));
+        if !mutant!(LossUntold) {
+            self.events.push_back(Event::Lost(id, cause));
+        }
         self.lost_due(id, now);
     }
 

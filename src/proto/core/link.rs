@@ -6,6 +6,7 @@ use super::Core;
 use crate::proto::event::LinkOp;
 use crate::proto::greeting::{Greeting, Step};
 use crate::proto::guard::{Guard, RunId};
+use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LinkId, NodeId};
 use crate::proto::node::{Identity, Link, Request};
 use crate::proto::pipeline::Pipeline;
@@ -29,7 +30,8 @@ impl Core {
         let Link::Opening { until } = self.node(id).link else { return };
         // Behind an ask, an undo that is still owed would come too late; before it, a kill must be
         // known to be right.
-        let fused = self.node(id).proven && !self.is_burdened(id);
+        let proven = self.node(id).proven || mutant!(SelectNotAwaited);
+        let fused = proven && !self.is_burdened(id) && !self.awaits_set_up();
         let settings = self.config.node(id);
         let node = &mut self.nodes[id.index()];
         node.heard = now.boot;
@@ -48,6 +50,7 @@ impl Core {
     pub fn disconnected(&mut self, link: LinkId, cause: Cause, now: Now) {
         let now = self.clamp(now);
         self.sever(link.node(), cause, now);
+        self.check();
     }
 
     /// Keeps words about a cause that the driver knows more of.
@@ -65,10 +68,13 @@ impl Core {
         if probe && matches!(node.link, Link::Down { .. }) {
             self.open(id, now);
         }
-        self.node(id).link.opens()
+        self.node(id).will_take_asks()
     }
 
     pub(super) fn open(&mut self, id: NodeId, now: Now) {
+        if mutant!(ReconnectNever) && self.node(id).tried {
+            return;
+        }
         let until = now.boot + self.config.settings.connect_within;
         let node = self.node_mut(id);
         node.link = Link::Opening { until };
@@ -139,10 +145,10 @@ impl Core {
                 Request::ViewValue(view) | Request::ViewTtl(view) => {
                     self.view_failed(view, node, cause);
                 }
-                Request::Enrol
+                Request::DropOthers
+                | Request::Enrol
                 | Request::Greet(_)
                 | Request::Kill
-                | Request::KillOthers
                 | Request::Remaining { .. } => {}
             }
         }
@@ -155,6 +161,9 @@ impl Core {
                 claim.owed.remove(node);
             } else {
                 claim.ghosts.insert(node);
+            }
+            if mutant!(AskSentAgain) && claim.lock.is_some() {
+                return claim.queued.insert(node);
             }
         }
         self.vote_failed(node, id, now);
@@ -257,7 +266,8 @@ impl Core {
     fn lay_old_connection(&mut self, id: NodeId, run_id: RunId, now: Now) {
         let haunted = self.ghosts(id) > 0;
         let node = &mut self.nodes[id.index()];
-        if let Some(old) = node.haunted.filter(|old| haunted && old.run_id == run_id) {
+        let same = |old: &Identity| old.run_id == run_id || mutant!(KillAnyRun);
+        if let Some(old) = node.haunted.filter(|old| haunted && same(old)) {
             node.pipeline.push(Request::Kill, now.boot, |out| {
                 let kill = crate::resp::command(out, 4).arg(b"CLIENT").arg(b"KILL").arg(b"ID");
                 let _ = kill.int(old.client_id);

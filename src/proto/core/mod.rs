@@ -3,13 +3,15 @@
 //! The transitions are cut by subject: `attempt` (asking, deciding, pausing), `hold` (extension,
 //! release, loss), `owed` (undo until confirmed), `link` (opening, greeting, losing a connection),
 //! `guard` (whether a node remembers every lock), `fence` (from counters to a token), `answer` (from a
-//! reply to the request it belongs to), `view` (looking without taking part).
+//! reply to the request it belongs to), `view` (looking without taking part), `check` (what must hold
+//! at every moment).
 //!
 //! Nothing here returns an error because of a node: a node's failure is its vote, and there is no
 //! `?` across nodes.
 
 mod answer;
 mod attempt;
+mod check;
 mod fence;
 mod guard;
 mod hold;
@@ -33,7 +35,6 @@ use super::lease::Lease;
 use super::lock::{Lock, Phase};
 use super::names::{ClaimId, LinkId, LockId, NodeId, NodeSet, ViewId};
 use super::node::{Link, Node};
-use super::script::Digests;
 use super::slab::Slab;
 use super::time::{Nanos, Now};
 use super::vote::{Cause, Votes};
@@ -49,7 +50,6 @@ pub const MAX_PIPELINE: usize = 1 << 14;
 pub struct Core {
     config: Arc<Config>,
     entropy: Entropy,
-    digests: Digests,
     /// The latest boot time ever seen.
     boot: Nanos,
     nodes: Vec<Node>,
@@ -78,7 +78,6 @@ impl Core {
         Self {
             config,
             entropy: Entropy::new(entropy),
-            digests: Digests::new(),
             boot: Nanos::default(),
             nodes,
             locks: Slab::new(),
@@ -112,7 +111,7 @@ impl Core {
         match node.link {
             Link::Ready => NodeState::Ready,
             Link::Down { .. } | Link::Leaving { .. } if node.tried => NodeState::Down(node.cause),
-            Link::Quarantined { .. } => NodeState::Down(node.cause),
+            Link::Quarantined { .. } if !node.guard.is_settling => NodeState::Down(node.cause),
             _ => NodeState::Connecting,
         }
     }
@@ -236,6 +235,7 @@ impl Core {
                 self.view_due(ViewId(key), now);
             }
         }
+        self.check();
     }
 
     fn lock_due(&mut self, id: LockId, now: Now) {

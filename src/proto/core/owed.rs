@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::Core;
 use crate::proto::claim::Claim;
+use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId, NodeSet};
 use crate::proto::node::{Link, OWED_PAUSE, Request};
 use crate::proto::recipe::{Command, Count};
@@ -37,8 +38,14 @@ impl Core {
     pub(super) fn undo(&mut self, id: ClaimId, now: Now) {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         claim.queued = NodeSet::default();
-        let seen = claim.seen;
-        for node in seen.iter() {
+        let seen = match mutant!(UndoOfGrantsOnly) {
+            true => claim.counted,
+            false => claim.seen,
+        };
+        for (at, node) in seen.iter().enumerate() {
+            if mutant!(ReleaseToQuorum) && at >= self.config.quorum() {
+                break;
+            }
             if self.withdraw(node, id) {
                 continue;
             }
@@ -81,16 +88,19 @@ impl Core {
         }
         claim.undoing.insert(node_id);
         let by_digest = claim.recipe.undo.goes_by_digest(node.loaded);
-        let (loaded, digests) = (&mut node.loaded, &self.digests);
+        let loaded = &mut node.loaded;
         node.pipeline.push(Request::Undo { claim: id, by_digest }, now.boot, |out| {
             let args = claim.arguments(&self.config, Duration::ZERO, 0);
-            claim.recipe.undo.encode(out, &args, loaded, digests);
+            claim.recipe.undo.encode(out, &args, loaded);
         });
         self.arm(now.boot + self.config.settings.dead_after);
     }
 
     /// Sends everything that this node owes the confirmation of and that is not under way.
     pub(super) fn send_owed(&mut self, node: NodeId, now: Now) {
+        if mutant!(UndoForgotten) {
+            return;
+        }
         for id in self.claim_ids() {
             if self.claims.find(id.0).is_some_and(|claim| claim.owed.contains(node)) {
                 self.send_undo(node, id, now);
@@ -102,9 +112,11 @@ impl Core {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         claim.undoing.remove(node_id);
         match count {
+            Count::NoScript if mutant!(NoScriptIsFinal) => {}
             Count::NoScript => return self.push_undo(node_id, id, now),
             // Data of another kind under our one key is not ours.
             Count::Fail(Cause::WrongType) if claim.keys.len() == 1 => {}
+            Count::Fail(_) if mutant!(UndoErrorIsDone) => {}
             Count::Fail(cause) => return self.undo_refused(node_id, id, cause, now),
             Count::Of(_) => {}
         }

@@ -7,12 +7,13 @@
 mod server;
 mod wire;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redbolt::proto::{
     Ask, Cause, Config, Core, Event, LinkId, LinkOp, LockId, Nanos, NodeId, NodeSettings,
-    NodeState, Now, Settings, Wait,
+    NodeState, Now, Refusal, Settings, Vote, Wait, guard::BIG_MS, script,
 };
 use redbolt_node::Memory;
 
@@ -37,6 +38,8 @@ pub(crate) struct World {
     pub(crate) late: u64,
     /// Timers are handled again and again although none is due.
     pub(crate) nagging: bool,
+    /// Who was ever seen with which fencing token of a key.
+    fenced: BTreeMap<(Vec<u8>, u64), (usize, LockId)>,
     /// Whether a lock's keys must be there, see [`watch`](Self::watch).
     watched: bool,
     random: Random,
@@ -106,6 +109,7 @@ impl World {
             jumping: false,
             late: 0,
             nagging: false,
+            fenced: BTreeMap::new(),
             watched: true,
             random: Random(1),
         };
@@ -116,6 +120,30 @@ impl World {
         }
         world.clients = (0..clients).map(|name| Client::new(&config, name as u64)).collect();
         world
+    }
+
+    /// Nodes that were never told of any lock.
+    pub(crate) fn unguarded(mut self) -> Self {
+        let now = self.server_now();
+        for server in &mut self.servers {
+            server.observe(&[b"DEL", GUARD], now);
+        }
+        self
+    }
+
+    /// One more client, with settings of its own for the same nodes; returns its place.
+    pub(crate) fn join(&mut self, set: impl Fn(&mut Settings)) -> usize {
+        let mut settings = self.clients[0].core.config().settings().clone();
+        set(&mut settings);
+        let config = Arc::new(Config::new(settings).unwrap());
+        self.clients.push(Client::new(&config, self.clients.len() as u64));
+        self.clients.len() - 1
+    }
+
+    /// Nodes may forget keys that are held from now on; that nobody else gets them is still watched.
+    pub(crate) fn forgetful(mut self) -> Self {
+        self.watched = false;
+        self
     }
 
     /// Bytes are cut anywhere from now on, as the seed says.
@@ -141,8 +169,9 @@ impl World {
         Now { boot: Nanos(self.boot), wall: Nanos(wall) }
     }
 
+    /// What a server's clock says unless it is wrong.
     pub(crate) fn server_now(&self) -> redbolt_node::Now {
-        redbolt_node::Now::from_micros(self.boot / 1_000)
+        redbolt_node::Now::from_micros((self.boot + EPOCH) / 1_000)
     }
 
     pub(crate) fn link(&self, node: usize) -> LinkId {
@@ -214,6 +243,23 @@ impl World {
         self.clients[0].outcomes(id).contains(&Event::Granted(id))
     }
 
+    /// The refusal that was all that the first client was told of a lock.
+    pub(crate) fn refusal(&self, id: LockId) -> Refusal {
+        match self.outcomes(id)[..] {
+            [Event::Refused(_, refusal)] => refusal,
+            ref other => panic!("{other:?}"),
+        }
+    }
+
+    /// How a node voted in that refusal.
+    pub(crate) fn vote(&self, id: LockId, node: usize) -> Option<Vote> {
+        self.refusal(id).votes.of(self.node(node))
+    }
+
+    pub(crate) fn state(&self, node: usize) -> NodeState {
+        self.clients[0].core.node_state(self.node(node))
+    }
+
     pub(crate) fn remaining(&self, id: LockId) -> Duration {
         self.clients[0].remaining(id, self.now())
     }
@@ -256,6 +302,52 @@ impl World {
 
     pub(crate) fn count(&self, kind: &str) -> usize {
         self.log.iter().filter(|ran| ran.kind() == kind).count()
+    }
+
+    /// A server's clock was always so many µs ahead.
+    pub(crate) fn set_clock(&mut self, node: usize, ahead: i64) {
+        self.servers[node].ahead = ahead;
+        let (value, big) = (self.own_guard(node, 0), BIG_MS);
+        self.set_guard(node, &value, big);
+    }
+
+    // Guards.
+
+    /// The value of a node's guard, and how many ms are left of its quarantine; none is negative.
+    pub(crate) fn guard(&mut self, node: usize) -> (String, i64) {
+        let value = String::from_utf8(self.value(node, GUARD)).unwrap();
+        (value, self.pttl(node, GUARD) - BIG_MS as i64)
+    }
+
+    pub(crate) fn set_guard(&mut self, node: usize, value: &str, ttl_ms: u64) {
+        self.set(node, GUARD, value.as_bytes(), ttl_ms);
+    }
+
+    /// The guard that all clients expect, where a node was not restarted so often.
+    pub(crate) fn own_guard(&self, node: usize, restarts: u32) -> String {
+        let settings = self.clients[0].core.config().settings();
+        let expected = self.servers[node].expected(settings, &settings.nodes[node], restarts);
+        String::from_utf8(expected.value()).unwrap()
+    }
+
+    pub(crate) fn flush(&mut self, node: usize) {
+        let now = self.server_now();
+        assert_eq!(self.servers[node].observe(&[b"FLUSHALL"], now), b"+OK\r\n");
+    }
+
+    /// All connections are lost, between two commands.
+    pub(crate) fn restart_connections(&mut self) {
+        for client in 0..self.clients.len() {
+            for node in 0..self.servers.len() {
+                self.cut(client, node, Written::Runs);
+            }
+        }
+    }
+
+    /// A server's process is killed and started again.
+    pub(crate) fn restart(&mut self, node: usize, memory: Memory) {
+        self.stop(node);
+        self.start(node, memory);
     }
 
     // Faults.
@@ -495,7 +587,7 @@ impl World {
         for words in requests {
             let mut reply = Vec::new();
             let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-            let now = redbolt_node::Now::from_micros(self.boot / 1_000);
+            let now = redbolt_node::Now::from_micros((self.boot + EPOCH) / 1_000);
             server.run(conn, &args, now, &mut reply);
             let is_unknown = reply.starts_with(b"-NOSCRIPT");
             if wire.alive {
@@ -510,6 +602,8 @@ impl World {
         }
         let node = wire.node;
         while let Some(killed) = self.servers[node].store.poll_close() {
+            let now = self.server_now();
+            self.servers[node].killed(killed, now);
             let is_killed = |w: &&mut Wire| w.node == node && w.state == State::Open(killed);
             if let Some(wire) = self.wires.iter_mut().find(is_killed) {
                 wire.state = State::Ended;
@@ -586,6 +680,8 @@ impl World {
                 }
                 known.ends = ends.or(known.ends);
                 assert!(known.ended <= 1, "a lock ends once");
+                self.watch_token(client, at);
+                let known = &self.clients[client].locks[at];
                 if left > 0 {
                     held.extend(known.keys.iter().map(|key| (client, key.clone())));
                 }
@@ -597,6 +693,16 @@ impl World {
         }
         if self.watched {
             held.iter().for_each(|(client, key)| self.watch_key(*client, key));
+        }
+    }
+
+    /// No two locks on a key have the same token.
+    fn watch_token(&mut self, client: usize, at: usize) {
+        let Known { id, keys, .. } = &self.clients[client].locks[at];
+        let Some(token) = self.clients[client].core.fencing_token(*id) else { return };
+        for key in keys {
+            let owner = self.fenced.entry((key.clone(), token.get())).or_insert((client, *id));
+            assert_eq!(*owner, (client, *id), "{token} was given twice");
         }
     }
 
@@ -647,21 +753,19 @@ impl Client {
 impl Ran {
     /// What this command is to the protocol.
     pub(crate) fn kind(&self) -> &'static str {
-        use redbolt::proto::script::{ACQUIRE_MANY, EXTEND, UNDO};
         let word = |at: usize| self.words.get(at).map_or(&[][..], Vec::as_slice);
         match (word(0), word(1)) {
             (b"SET", _) => "ask",
-            (b"EVAL", text) if text == ACQUIRE_MANY.as_bytes() => "ask",
-            (b"EVAL", text) if text == EXTEND.as_bytes() => "extend",
-            (b"EVAL", text) if text == UNDO.as_bytes() => "undo",
-            (b"EVALSHA", sha) if sha == digest(ACQUIRE_MANY).as_bytes() => "ask sha",
-            (b"EVALSHA", sha) if sha == digest(EXTEND).as_bytes() => "extend sha",
-            (b"EVALSHA", sha) if sha == digest(UNDO).as_bytes() => "undo sha",
+            (b"EVAL", text) => kind_of_script(|script, _| script.as_bytes() == text, 0),
+            (b"EVALSHA", sha) => kind_of_script(|_, digest| digest.as_bytes() == sha, 1),
             (b"AUTH", _) => "auth",
             (b"SELECT", _) => "select",
+            (b"CLIENT", b"KILL") if word(2) == b"TYPE" => "kill others",
             (b"CLIENT", b"KILL") => "kill",
             (b"CLIENT", _) => "client",
             (b"INFO", _) => "info",
+            (b"GET", GUARD) => "look",
+            (b"PTTL", GUARD) => "check",
             (b"PTTL", _) => "pttl",
             (b"GETRANGE", _) => "getrange",
             _ => "unknown",
@@ -678,11 +782,23 @@ impl Ran {
 
     /// The token that a command of a lock carries.
     pub(crate) fn token(&self) -> &[u8] {
-        if self.words[0] == b"SET" {
-            return &self.words[2];
+        match &self.words[0][..] {
+            b"SET" => &self.words[2],
+            _ => &self.words[3 + self.keys()],
         }
-        let keys: usize = std::str::from_utf8(&self.words[2]).unwrap().parse().unwrap();
-        &self.words[3 + keys]
+    }
+
+    /// The TTL that an ask carries.
+    pub(crate) fn ttl(&self) -> &[u8] {
+        match &self.words[0][..] {
+            b"SET" => &self.words[5],
+            _ => &self.words[4 + self.keys()],
+        }
+    }
+
+    /// How many a script has.
+    fn keys(&self) -> usize {
+        std::str::from_utf8(&self.words[2]).unwrap().parse().unwrap()
     }
 }
 
@@ -719,9 +835,31 @@ thread_local! {
     };
 }
 
-fn digest(script: &str) -> String {
-    sha1_smol::Sha1::from(script).digest().to_string()
+/// What a script is to the protocol, by its text or by its digest.
+fn kind_of_script(is_it: impl Fn(&str, &str) -> bool, by_digest: usize) -> &'static str {
+    DIGESTS.with(|digests| {
+        let mut scripts = SCRIPTS.iter().zip(digests);
+        let known = scripts.find(|((text, _), digest)| is_it(text, digest));
+        known.map_or("unknown", |((_, kinds), _)| kinds[by_digest])
+    })
 }
+
+const SCRIPTS: [(&str, [&str; 2]); 6] = [
+    (script::ACQUIRE_FENCED, ["ask", "ask sha"]),
+    (script::ACQUIRE_MANY, ["ask", "ask sha"]),
+    (script::ENROL, ["enrol", "enrol sha"]),
+    (script::EXTEND, ["extend", "extend sha"]),
+    (script::UNDO, ["undo", "undo sha"]),
+    (script::WRITE_BACK, ["write back", "write back sha"]),
+];
+
+thread_local! {
+    static DIGESTS: [String; SCRIPTS.len()] =
+        SCRIPTS.map(|(text, _)| sha1_smol::Sha1::from(text).digest().to_string());
+}
+
+/// The guard's key.
+pub(crate) const GUARD: &[u8] = b"redbolt:guard";
 
 /// xorshift64*: small, and the same everywhere.
 pub(crate) struct Random(pub(crate) u64);
@@ -752,4 +890,4 @@ pub(crate) const SECOND: u64 = 1_000_000_000;
 pub(crate) const HOUR: i64 = 3_600 * 1_000_000_000;
 const EPOCH: u64 = 1_700_000_000 * SECOND;
 /// More than any test needs.
-const MANY: usize = 20_000;
+const MANY: usize = 40_000;

@@ -25,10 +25,14 @@ pub(crate) struct Server {
     pub(crate) delay: u64,
     /// How many bytes more clients' sockets take.
     pub(crate) window: usize,
+    /// How far its clock is ahead, in µs.
+    pub(crate) ahead: i64,
     /// Answers in place of the store, where it has something to say.
     pub(crate) answer: Option<Box<Answer>>,
     /// A connection of ours, to look at keys.
     observer: ConnId,
+    /// Where that one looks.
+    database: String,
     name: usize,
     runs: u32,
 }
@@ -46,8 +50,10 @@ impl Server {
             paused: false,
             delay: 0,
             window,
+            ahead: 0,
             answer: None,
             observer,
+            database: "0".to_owned(),
             name,
             runs: 0,
         }
@@ -57,25 +63,31 @@ impl Server {
     pub(crate) fn run(&mut self, conn: ConnId, args: &[&[u8]], now: Now, out: &mut Vec<u8>) {
         match self.answer.as_mut().and_then(|answer| answer(args)) {
             Some(answer) => out.extend_from_slice(&answer),
-            None => self.store.command(conn, args, now, out),
+            None => self.store.command(conn, args, self.clock(now), out),
         }
+    }
+
+    fn clock(&self, now: Now) -> Now {
+        Now::from_micros(now.micros().saturating_add_signed(self.ahead))
     }
 
     pub(crate) fn restart(&mut self, name: usize, memory: Memory, now: Now) {
         self.runs += 1;
-        self.store.restart(memory, &run_id(name, self.runs), now);
+        self.store.restart(memory, &run_id(name, self.runs), self.clock(now));
         self.observer = self.store.connect();
+    }
+
+    /// A connection was killed; if it was ours we come back.
+    pub(crate) fn killed(&mut self, conn: ConnId, now: Now) {
+        if conn == self.observer {
+            self.observer = self.store.connect();
+            self.look_into(&self.database.clone(), now);
+        }
     }
 
     /// The guard says that the node remembers every lock.
     pub(crate) fn remember(&mut self, settings: &Settings, node: &NodeSettings, now: Now) {
-        let expected = Expected {
-            run_id: run_id(self.name, self.runs).as_bytes().try_into().ok(),
-            max_ttl_ms: settings.max_ttl.as_millis() as u64,
-            nodes: settings.nodes.len() as u64,
-            database: node.database.into(),
-            trust: node.trust,
-        };
+        let expected = self.expected(settings, node, self.runs);
         self.look_into(&node.database.to_string(), now);
         let life = BIG_MS.to_string();
         let set = [b"SET", &settings.guard_key[..], &expected.value(), b"PX", life.as_bytes()];
@@ -83,15 +95,27 @@ impl Server {
         self.look_into("0", now);
     }
 
+    /// What a client with these settings expects of the guard after so many restarts.
+    pub(crate) fn expected(&self, settings: &Settings, node: &NodeSettings, runs: u32) -> Expected {
+        Expected {
+            run_id: run_id(self.name, runs).as_bytes().try_into().ok(),
+            max_ttl_ms: settings.max_ttl.as_millis() as u64,
+            nodes: settings.nodes.len() as u64,
+            database: node.database.into(),
+            trust: node.trust,
+        }
+    }
+
     /// Keys are looked for in this database from now on.
     pub(crate) fn look_into(&mut self, database: &str, now: Now) {
         assert_eq!(self.observe(&[b"SELECT", database.as_bytes()], now), b"+OK\r\n");
+        database.clone_into(&mut self.database);
     }
 
     /// What a command of ours is answered.
     pub(crate) fn observe(&mut self, args: &[&[u8]], now: Now) -> Vec<u8> {
         let mut out = Vec::new();
-        self.store.command(self.observer, args, now, &mut out);
+        self.store.command(self.observer, args, self.clock(now), &mut out);
         out
     }
 

@@ -12,6 +12,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use redbolt::FencingToken;
 
 use super::signals::Signals;
 use crate::args::{LockArgs, SHIM};
@@ -26,9 +27,14 @@ pub(super) struct Command {
 
 impl Command {
     /// Starts the command of `args`, through the shim.
-    pub(super) fn start(args: &LockArgs, signals: &Signals) -> io::Result<Self> {
+    pub(super) fn start(
+        args: &LockArgs,
+        token: Option<FencingToken>,
+        signals: &Signals,
+    ) -> io::Result<Self> {
         let unblock: Vec<_> = signals.to_unblock().iter().map(ToString::to_string).collect();
-        let child = process::Command::new("/proc/self/exe")
+        let mut command = process::Command::new("/proc/self/exe");
+        command
             .arg0("redbolt")
             .arg(SHIM)
             .args(["--parent", &process::id().to_string()])
@@ -36,8 +42,13 @@ impl Command {
             .arg(OsStr::new("--"))
             .args(args.words())
             .env("REDBOLT_KEY", &args.key)
-            .env("REDBOLT_TTL_MS", args.ttl.as_millis().to_string())
-            .spawn()?;
+            .env("REDBOLT_TTL_MS", args.ttl.as_millis().to_string());
+        match token {
+            Some(token) => command.env(FENCING_TOKEN, token.to_string()),
+            // One that redbolt was started with is of another lock.
+            None => command.env_remove(FENCING_TOKEN),
+        };
+        let child = command.spawn()?;
         let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
         Ok(Self { pid: Pid::from_raw(pid), status: None })
     }
@@ -77,3 +88,5 @@ impl Command {
         }
     }
 }
+
+const FENCING_TOKEN: &str = "REDBOLT_FENCING_TOKEN";

@@ -5,15 +5,19 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use redbolt::proto::Verdict;
+use redbolt::proto::guard::Found;
 use redbolt::{
-    Ask, Config, Driver, Event, Holder, InputError, InspectionVerdict, LockId, LossCause,
-    NodeState, NodeStatus, NodeVote, Refusal, RefusalReport, Wait, Why,
+    Ask, Cause, Config, Driver, Event, FencingToken, Holder, InputError, InspectionVerdict, LockId,
+    LossCause, NodeGuard, NodeState, NodeStatus, NodeVote, Refusal, RefusalReport, Vote, Wait, Why,
 };
 
 use super::poller::{Poller, now};
+use crate::args::LockArgs;
+use crate::nodes;
 
 /// A lock, from the first ask to its end.
 #[derive(Debug)]
@@ -21,6 +25,9 @@ pub(super) struct Lease {
     driver: Driver,
     key: Vec<u8>,
     ttl: Duration,
+    fenced: bool,
+    /// What says that the nodes are new, until the user has been told.
+    init_command: Option<String>,
     id: Option<LockId>,
     /// The last attempt that was decided, or the refusal.
     last: Option<Refusal>,
@@ -55,13 +62,22 @@ pub(super) enum News {
 
 impl Lease {
     /// Begins to connect to the nodes.
-    pub(super) fn new(config: Config, key: &[u8], ttl: Duration) -> io::Result<Self> {
-        Ok(Self { driver: Driver::new(config)?, key: key.to_vec(), ttl, id: None, last: None })
+    pub(super) fn new(config: Config, args: &LockArgs) -> io::Result<Self> {
+        Ok(Self {
+            driver: Driver::new(config)?,
+            key: args.key.as_bytes().to_vec(),
+            ttl: args.ttl,
+            fenced: args.fence,
+            init_command: Some(nodes::init_command(&args.nodes)),
+            id: None,
+            last: None,
+        })
     }
 
     /// Asks for the lock. The outcome is [`News::Granted`] or [`News::Refused`].
     pub(super) fn ask(&mut self, wait: Wait) -> Result<(), InputError> {
         let ask = Ask::new(&self.key).ttl(self.ttl).wait(wait);
+        let ask = if self.fenced { ask.fenced() } else { ask };
         self.id = Some(self.driver.acquire(&ask)?);
         Ok(())
     }
@@ -94,6 +110,47 @@ impl Lease {
         self.last.map_or(Verdict::Undecided, |refusal| refusal.votes.verdict())
     }
 
+    /// How long until so many quarantines are over that a quorum can vote; `None` if it is not for
+    /// quarantines that there is none.
+    pub(super) fn quarantine(&self) -> Option<Duration> {
+        let refusal = self.last.filter(|last| last.votes.verdict() == Verdict::NoQuorum)?;
+        let votes = self.driver.report(&refusal);
+        let quarantined = Some(Vote::Fail(Cause::Quarantined));
+        if !votes.nodes().iter().any(|node| node.vote == quarantined) {
+            return None;
+        }
+        let config = self.driver.config();
+        let left = |(node, status): (&NodeVote, &NodeStatus)| match (node.vote, status.guard) {
+            (Some(Vote::Grant | Vote::Deny), _) => Some(Duration::ZERO),
+            (Some(Vote::Fail(cause)), _) if cause != Cause::Quarantined => None,
+            (_, NodeGuard::Votes) => Some(Duration::ZERO),
+            (_, NodeGuard::Quarantined { left, .. }) => Some(left),
+            // It is about to be enrolled.
+            (Some(_), _) => Some(config.settings().max_ttl),
+            (None, _) => None,
+        };
+        let nodes = self.driver.nodes().nodes;
+        let mut left: Vec<_> = votes.nodes().iter().zip(&nodes).filter_map(left).collect();
+        left.sort_unstable();
+        left.get(config.quorum() - 1).copied()
+    }
+
+    /// Whether all nodes look as if they had never held a lock. Where others have seen to the guards
+    /// it may be otherwise: a set that was moved to other limits is quarantined as well.
+    fn are_all_new(&self) -> bool {
+        self.driver.nodes().nodes.iter().all(|node| match node.guard {
+            NodeGuard::Quarantined { found, .. } | NodeGuard::Found(found) => {
+                found == Found::Missing
+            }
+            _ => false,
+        })
+    }
+
+    /// The fencing token, if one was asked for and the lock is held.
+    pub(super) fn fencing_token(&self) -> Option<FencingToken> {
+        self.id.and_then(|id| self.driver.fencing_token(id))
+    }
+
     /// Why there is no quorum: a sentence, and one line for each node.
     ///
     /// A verdict may come before every node is known; those who read this want all of them, so nodes
@@ -112,12 +169,12 @@ impl Lease {
         Ok(self.explain())
     }
 
-    fn explain(&self) -> String {
+    fn explain(&mut self) -> String {
         let states = self.driver.nodes();
         let report = self.last.map(|refusal| self.driver.report(&refusal));
         let head = match report.as_ref().map(RefusalReport::why) {
             Some(Why::Expired) => "the nodes took so long that nothing was left of the TTL".into(),
-            _ => format!("too few nodes can vote, {} are needed", self.driver.config().quorum()),
+            _ => format!("too few nodes can vote, {} needed", self.driver.config().quorum()),
         };
         let line = |(at, state): (usize, &NodeStatus)| {
             let vote = report.as_ref().and_then(|report| report.nodes().get(at));
@@ -125,7 +182,15 @@ impl Lease {
             vote.map_or_else(|| state.to_string(), NodeVote::to_string)
         };
         let lines = states.nodes.iter().enumerate().map(line);
-        lines.fold(head, |text, line| format!("{text}\n{line}"))
+        let text = lines.fold(head, |text, line| format!("{text}\n{line}"));
+        if self.are_all_new() {
+            let hint = self.init_command.take().map(|command| format!("\n{NEW}{command}"));
+            text + &hint.unwrap_or_default()
+        } else if states.nodes.iter().any(has_other_limits) {
+            format!("{text}\n{OTHER_LIMITS}")
+        } else {
+            text
+        }
     }
 
     /// The next news.
@@ -197,11 +262,20 @@ impl Lease {
     }
 }
 
+fn has_other_limits(node: &NodeStatus) -> bool {
+    matches!(node.guard, NodeGuard::Found(Found::OtherLimits { .. }))
+}
+
 impl AsFd for Lease {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.driver.as_fd()
     }
 }
+
+const OTHER_LIMITS: &str = "all who use these nodes must name all of them, and the same --max-ttl; \
+    to change that: redbolt init --change";
+
+const NEW: &str = "if these nodes are new and never held a lock: ";
 
 /// How long a quorum may take to confirm a release, which is sent at once. Nodes that are known to
 /// be down are not waited for.

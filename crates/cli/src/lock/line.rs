@@ -74,7 +74,9 @@ impl<'a> Line<'a> {
                 News::Refused { contended: false } => {
                     return Ok(Some(Outcome::NoQuorum(self.lease.silence(self.poller)?)));
                 }
-                News::Seen(holder) => self.watch.show(holder.as_ref(), now()?),
+                News::Seen(holder) => {
+                    self.watch.show(holder.as_ref(), self.lease.quarantine(), now()?);
+                }
                 News::Expired
                 | News::Extended
                 | News::Lost(_)
@@ -94,18 +96,28 @@ impl<'a> Line<'a> {
     }
 
     fn lose_patience(&mut self) -> io::Result<Option<Outcome>> {
-        self.patience.note(self.lease.verdict(), now()?);
+        self.patience.note(self.lease.verdict(), self.lease.quarantine(), now()?);
         match self.patience.advice(now()?) {
             Advice::Wait => Ok(None),
             Advice::Tell => {
-                let silence = self.lease.silence(self.poller)?;
-                self.watch.clear();
-                say(format_args!("{silence}\nwaiting for nodes to come back"));
+                self.tell("waiting for nodes to come back")?;
+                Ok(None)
+            }
+            Advice::TellQuarantine { left } => {
+                let left = left.as_secs_f64().ceil();
+                self.tell(&format!("waiting {left} s for the quarantine to end"))?;
                 Ok(None)
             }
             Advice::Contended => Ok(Some(Outcome::Contended)),
             Advice::NoQuorum => Ok(Some(Outcome::NoQuorum(self.lease.silence(self.poller)?))),
         }
+    }
+
+    fn tell(&mut self, what_follows: &str) -> io::Result<()> {
+        let silence = self.lease.silence(self.poller)?;
+        self.watch.clear();
+        say(format_args!("{silence}\n{what_follows}"));
+        Ok(())
     }
 
     fn sleep(&mut self) -> io::Result<()> {

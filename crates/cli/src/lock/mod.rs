@@ -17,7 +17,6 @@ mod signals;
 mod supervise;
 mod watch;
 
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -45,7 +44,7 @@ pub(crate) fn run(args: &LockArgs) -> Result<u8, Failure> {
         return Err(Failure::system(NO_SIGCHLD));
     }
     let poller = Poller::new(signals)?;
-    let mut lease = Lease::new(config, args.key.as_bytes(), args.ttl)?;
+    let mut lease = Lease::new(config, args)?;
     let ended = wait_and_run(&mut lease, args, &poller, terms);
     let confirmed = lease.let_go(&poller)?;
     match ended? {
@@ -74,10 +73,9 @@ fn wait_and_run(
 
 fn config(args: &LockArgs) -> Result<Config, Failure> {
     let answer_within = (args.ttl / 20).clamp(ANSWER_WITHIN.0, ANSWER_WITHIN.1);
-    let mut builder = nodes::builder(&args.nodes)?.answer_within(answer_within);
-    if let Some(max_ttl) = args.max_ttl {
-        builder = builder.max_ttl(max_ttl);
-    }
+    let builder = nodes::builder(&args.nodes)?.answer_within(answer_within);
+    let builder = builder.guard(args.guard.into());
+    let builder = if args.new_nodes { builder.new_nodes() } else { builder };
     builder.build().map_err(Failure::usage)
 }
 

@@ -61,7 +61,7 @@ impl<'a> Supervisor<'a> {
     ) -> io::Result<Self> {
         let family = Family::found()?;
         let keeper = Keeper::new(terms, now()?);
-        let command = Command::start(args, &poller.signals)?;
+        let command = Command::start(args, lease.fencing_token(), &poller.signals)?;
         let kill_after = terms.kill_after;
         Ok(Self { lease, poller, command, family, keeper, kill_after, told: false, killed: false })
     }

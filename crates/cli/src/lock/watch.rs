@@ -40,10 +40,15 @@ impl Watch {
         Some(self.next?.saturating_sub(now))
     }
 
-    /// Shows who holds the lock.
-    pub(super) fn show(&mut self, holder: Option<&Holder>, now: Duration) {
+    /// Shows who holds the lock, or for how long nobody can.
+    pub(super) fn show(
+        &mut self,
+        holder: Option<&Holder>,
+        quarantine: Option<Duration>,
+        now: Duration,
+    ) {
         let waited = now.saturating_sub(self.since).as_secs();
-        let line = format!("redbolt: waiting {waited} s, {}", in_words(holder));
+        let line = format!("redbolt: waiting {waited} s, {}", in_words(holder, quarantine));
         // A line that wraps could not be taken back.
         let line: String = line.chars().take(WIDTH).collect();
         raw(&format!("{CLEAR}{line}"));
@@ -58,7 +63,10 @@ impl Watch {
     }
 }
 
-fn in_words(holder: Option<&Holder>) -> String {
+fn in_words(holder: Option<&Holder>, quarantine: Option<Duration>) -> String {
+    if let Some(left) = quarantine {
+        return format!("the nodes are quarantined for {} more", show(left));
+    }
     let Some(holder) = holder else { return "nobody holds the lock on enough nodes".to_owned() };
     match holder.remaining {
         Some(left) => format!("held by {holder} for {} more unless extended", show(left)),
@@ -84,10 +92,12 @@ mod tests {
         let holder =
             |remaining| Holder { label: Some("web-1:77".to_owned()), fingerprint: 0, remaining };
         assert_eq!(
-            in_words(Some(&holder(Some(Duration::from_millis(8_300))))),
+            in_words(Some(&holder(Some(Duration::from_millis(8_300)))), None),
             "held by web-1:77 for 8.3 s more unless extended"
         );
-        assert_eq!(in_words(Some(&holder(None))), "held by web-1:77 without end");
-        assert!(in_words(None).contains("nobody"));
+        assert_eq!(in_words(Some(&holder(None)), None), "held by web-1:77 without end");
+        assert!(in_words(None, None).contains("nobody"));
+        let left = Some(Duration::from_secs(26));
+        assert_eq!(in_words(None, left), "the nodes are quarantined for 26.0 s more");
     }
 }

@@ -15,18 +15,43 @@ use tempfile::TempDir;
 /// Nodes, and a directory for what commands leave behind.
 pub(crate) struct World {
     pub(crate) nodes: Vec<Server>,
+    max_ttl: Option<&'static str>,
     home: TempDir,
 }
 
 impl World {
+    /// Nodes that vote.
     pub(crate) fn of(nodes: usize) -> Self {
-        Self { nodes: servers(nodes), home: TempDir::new().unwrap() }
+        let world = Self::fresh(nodes);
+        world.init();
+        world
+    }
+
+    /// As [`of`](Self::of), with a `max_ttl` of their own.
+    pub(crate) fn with_max_ttl(nodes: usize, max_ttl: &'static str) -> Self {
+        let world = Self { max_ttl: Some(max_ttl), ..Self::fresh(nodes) };
+        world.init();
+        world
+    }
+
+    /// Nodes that nobody has used.
+    pub(crate) fn fresh(nodes: usize) -> Self {
+        Self::on(servers(nodes))
+    }
+
+    pub(crate) fn on(nodes: Vec<Server>) -> Self {
+        Self { nodes, max_ttl: None, home: TempDir::new().unwrap() }
+    }
+
+    pub(crate) fn init(&self) {
+        self.run(&["init"]).expect(0);
     }
 
     /// `redbolt` with these nodes in its environment, in the directory.
     pub(crate) fn redbolt(&self, words: &[&str]) -> Command {
         let mut command = redbolt(words);
         command.env("REDBOLT_NODES", self.addresses()).current_dir(self.home.path());
+        command.envs(self.max_ttl.map(|max_ttl| ("REDBOLT_MAX_TTL", max_ttl)));
         command
     }
 
@@ -91,7 +116,10 @@ pub(crate) fn info(world: &World, section: &str) -> String {
 /// `redbolt` without the environment of whoever runs the tests.
 pub(crate) fn redbolt(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redbolt"));
-    command.args(words).env_remove("REDBOLT_NODES").env_remove("REDBOLT_MAX_TTL");
+    command.args(words);
+    for name in ["NODES", "MAX_TTL", "GUARD_KEY", "TRUST", "FENCING_TOKEN"] {
+        command.env_remove(format!("REDBOLT_{name}"));
+    }
     command.stdin(Stdio::null());
     command
 }

@@ -74,13 +74,14 @@ fn status_in_json() {
 
 #[test]
 fn status_writes_nothing() {
-    let world = World::of(1);
-    world.nodes[0].cmd("CONFIG RESETSTAT");
-    world.run(&["status", "job"]).expect(0);
-    let stats = info(&world, "commandstats");
-    assert!(stats.contains("cmdstat_pttl"), "{stats}");
-    for write in ["cmdstat_set:", "cmdstat_eval", "cmdstat_del", "cmdstat_pexpire"] {
-        assert!(!stats.contains(write), "{stats}");
+    for world in [World::of(1), World::fresh(1)] {
+        world.nodes[0].cmd("CONFIG RESETSTAT");
+        world.run(&["status", "job"]).expect(0);
+        let stats = info(&world, "commandstats");
+        assert!(stats.contains("cmdstat_pttl"), "{stats}");
+        for write in ["cmdstat_set:", "cmdstat_eval", "cmdstat_del", "cmdstat_pexpire"] {
+            assert!(!stats.contains(write), "{stats}");
+        }
     }
 }
 
@@ -88,13 +89,18 @@ fn status_writes_nothing() {
 fn a_node_from_memory_serves_locks() {
     let mut command = redbolt(&["node", "--port", "0"]);
     let mut node = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(node.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut lines = BufReader::new(node.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let (line, hint) = (lines.next().unwrap(), lines.next().unwrap());
     let address = line.split_whitespace().nth(2).unwrap().trim_end_matches(':');
-    let ran = run(redbolt(&["lock", "--node", address, "job", "--", "echo", "under a lock"]));
+    assert!(hint.ends_with(&format!("redbolt init --node {address}")), "{hint}");
+    let init = run(redbolt(&["init", "--node", address]));
+    let command = ["job", "-c", "echo under a lock; test $REDBOLT_FENCING_TOKEN -gt 0"];
+    let words = [&["lock", "--fence", "--node", address], &command[..]].concat();
+    let ran = run(redbolt(&words));
     let again = run(redbolt(&["node", "--port", address.rsplit(':').next().unwrap()]));
     node.kill().unwrap();
     node.wait().unwrap();
+    init.expect(0);
     assert_eq!(ran.expect(0).stdout, "under a lock\n");
     again.expect(71).expect_says("in use");
 }
@@ -103,17 +109,26 @@ fn a_node_from_memory_serves_locks() {
 fn the_demo_tells_its_story() {
     let told = run(redbolt(&["demo"])).expect(0).stdout;
     for line in [
+        "redbolt init",
         "5 of 5 nodes are ready",
+        "her fencing token is",
         "alice takes the lock in",
         "held by alice",
         "bob has the lock",
         "one node is stopped: alice takes the lock",
         "another one is stopped: alice takes the lock",
         "a third one is stopped: alice is refused",
-        "they come back: 5 of 5",
+        "they come back with what they had on disk: 5 of 5",
+        "one comes back empty",
+        "quarantined 30 s",
+        "the other four are enough: alice takes the lock",
     ] {
         assert!(told.contains(line), "{line:?} is missing in:\n{told}");
     }
-    assert_eq!(told.matches("  node ").count(), 3, "{told}");
-    assert!((10..=16).contains(&told.lines().count()), "{told}");
+    assert_eq!(told.matches("  node ").count(), 4, "{told}");
+    let tokens = told.lines().filter_map(|line| line.split_once("fencing token is "));
+    let tokens: Vec<u64> =
+        tokens.map(|(_, rest)| rest.split(':').next().unwrap().parse().unwrap()).collect();
+    assert!(matches!(tokens[..], [hers, his] if hers < his), "{tokens:?}");
+    assert!((10..=24).contains(&told.lines().count()), "{told}");
 }

@@ -7,7 +7,10 @@
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the way to report")]
 
 mod counter;
+mod fence;
+mod guard;
 mod harness;
+mod init;
 mod look;
 mod loss;
 mod signals;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use redbolt_proving::Reply;
+use redbolt_proving::{Reply, Server};
 
 use crate::harness::{World, eventually, redbolt, run};
 
@@ -91,11 +91,10 @@ fn a_wrong_port_is_seen_at_once_though_the_wait_has_no_limit() {
 
 #[test]
 fn a_wrong_password_is_69_and_stays_unsaid() {
-    let mut world = World::of(1);
-    world.nodes[0] = redbolt_proving::Server::with(&["--requirepass", "right"]);
+    let world = World::on(vec![Server::with(&["--requirepass", "right"])]);
     let address = |password: &str| format!("redis://:{password}@{}", world.nodes[0].address());
     let lock = |password: &str| {
-        let mut command = redbolt(&["lock", "job", "--", "true"]);
+        let mut command = redbolt(&["lock", "--new-nodes", "job", "--", "true"]);
         command.env("REDBOLT_NODES", address(password));
         run(command)
     };
@@ -126,7 +125,7 @@ fn a_name_can_be_any_bytes() {
     let name = OsStr::from_bytes(b"a b\xff\r\nc");
     let mut command = world.redbolt(&["lock"]);
     command.arg(name).args(["--", "redis-cli", "-p", &world.nodes[0].port().to_string(), "dbsize"]);
-    assert_eq!(run(command).expect(0).stdout.trim(), "1");
+    assert_eq!(run(command).expect(0).stdout.trim(), "2", "the lock, and the guard");
     world.run(&["lock", "-n", "job", "--", "true"]).expect(0);
 }
 
@@ -136,15 +135,15 @@ fn a_release_that_nobody_confirms_is_a_warning_only() {
     let pids: Vec<_> = world.nodes.iter().map(|node| node.pid().to_string()).collect();
     let line = format!("kill -STOP {}; exit 5", pids[..2].join(" "));
     world.run(&["lock", "job", "-c", &line]).expect(5).expect_says("warning");
-    world.nodes.iter().for_each(redbolt_proving::Server::resume);
+    world.nodes.iter().for_each(Server::resume);
 }
 
 #[test]
 fn a_minority_that_is_stopped_is_told_of_the_release_all_the_same() {
-    let world = World::of(3);
-    let line = format!("kill -STOP {}", world.nodes[0].pid());
     // The TTL alone would take longer than this test waits.
-    let words = ["lock", "--max-ttl", "90s", "--ttl", "90s", "job", "-c", &line];
+    let world = World::with_max_ttl(3, "90s");
+    let line = format!("kill -STOP {}", world.nodes[0].pid());
+    let words = ["lock", "--ttl", "90s", "job", "-c", &line];
     let ran = world.run(&words).expect(0);
     assert_eq!(ran.stderr, "");
     world.nodes[0].resume();

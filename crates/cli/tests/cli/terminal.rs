@@ -169,3 +169,16 @@ fn a_waiter_at_a_terminal_sees_who_holds_the_lock() {
     assert_eq!(status, Some(130), "{shown}");
     assert!(shown.ends_with("\r\u{1b}[K"), "the line is removed: {shown:?}");
 }
+
+#[test]
+fn a_waiter_at_a_terminal_sees_how_long_a_quarantine_lasts_and_can_leave() {
+    let world = World::fresh(3);
+    let mut session = Session::start(&world, &[REDBOLT, "lock", "job", "--", "true"]);
+    session.until_shown(" s for the quarantine to end");
+    session.until_shown("the nodes are quarantined for");
+    session.types(CTRL_C);
+    let (status, shown) = session.end();
+    assert_eq!(status, Some(130), "{shown}");
+    assert!(shown.ends_with("\r\u{1b}[K"), "the line is removed: {shown:?}");
+    assert_eq!(world.held_on("job"), 0);
+}

@@ -65,16 +65,17 @@ fn with_nohup_a_waiter_waits_on() {
 
 #[test]
 fn a_waiter_in_line_outlives_a_short_outage() {
-    let mut world = World::of(1);
+    let mut world = World::with_max_ttl(1, "2s");
     world.take("job");
     world.nodes[0].cmd("CONFIG RESETSTAT");
-    let waiter = world.start(&["lock", "job", "-c", "echo ran > ran"]);
+    let waiter = world.start(&["lock", "--ttl", "1s", "job", "-c", "echo ran > ran"]);
     eventually("the waiter was denied", || info(&world, "commandstats").contains("cmdstat_set:"));
     world.nodes[0].kill();
     std::thread::sleep(Duration::from_millis(1500));
     world.nodes[0].restart();
     assert_eq!(world.written("ran"), "ran");
-    waiter.end().expect(0).expect_says("waiting for nodes to come back");
+    let said = waiter.end().expect(0).expect_says("waiting for nodes to come back");
+    said.expect_says("for the quarantine to end");
 }
 
 /// How many clients the first node has, the asking one included.

@@ -1,7 +1,7 @@
 //! What each command does: the table, and the checks that come before every command.
 //!
-//! The order of the checks is the server's: known, number of arguments, then authentication. A
-//! command either writes its whole reply or fails with an error and has written nothing.
+//! The order of the checks is the server's: known, number of arguments, then authentication, then
+//! whether the keys are loaded. A command either writes its whole reply or fails with an error and has written nothing.
 
 mod scripting;
 mod server;
@@ -49,10 +49,14 @@ type Handler = fn(&mut Call<'_>) -> Outcome;
 /// An entry of the command table.
 struct Command {
     name: &'static str,
+    /// The name once more, by which it is found.
+    key: u64,
     arity: Arity,
     body: Body,
     /// Whether a client may call it before AUTH.
     open: bool,
+    /// Whether it runs while the node still loads its keys.
+    loading: bool,
 }
 
 /// How many words a command has, its name (and its subcommand's) included.
@@ -70,25 +74,25 @@ enum Body {
 use Arity::{AtLeast, Exactly};
 
 const COMMANDS: &[Command] = &[
-    Command::new("auth", AtLeast(2), session::auth).open_to_all(),
+    Command::new("auth", AtLeast(2), session::auth).open_to_all().while_loading(),
     Command::with(
         "client",
         &[
-            Command::new("getname", Exactly(2), session::client_getname),
-            Command::new("id", Exactly(2), session::client_id),
-            Command::new("kill", AtLeast(3), session::client_kill),
-            Command::new("setname", Exactly(3), session::client_setname),
+            Command::new("getname", Exactly(2), session::client_getname).while_loading(),
+            Command::new("id", Exactly(2), session::client_id).while_loading(),
+            Command::new("kill", AtLeast(3), session::client_kill).while_loading(),
+            Command::new("setname", Exactly(3), session::client_setname).while_loading(),
         ],
     ),
     Command::with(
         "config",
         &[
-            Command::new("get", AtLeast(3), server::config_get),
-            Command::new("set", AtLeast(4), server::config_set),
+            Command::new("get", AtLeast(3), server::config_get).while_loading(),
+            Command::new("set", AtLeast(4), server::config_set).while_loading(),
         ],
     ),
     Command::new("del", AtLeast(2), strings::del),
-    Command::new("echo", Exactly(2), session::echo),
+    Command::new("echo", Exactly(2), session::echo).while_loading(),
     Command::new("eval", AtLeast(3), scripting::eval),
     Command::new("evalsha", AtLeast(3), scripting::evalsha),
     Command::new("exists", AtLeast(2), strings::exists),
@@ -97,12 +101,12 @@ const COMMANDS: &[Command] = &[
     Command::new("flushdb", AtLeast(1), server::flushdb),
     Command::new("get", Exactly(2), strings::get),
     Command::new("getrange", Exactly(4), strings::getrange),
-    Command::new("info", AtLeast(1), server::info),
+    Command::new("info", AtLeast(1), server::info).while_loading(),
     Command::new("pexpire", AtLeast(3), strings::pexpire),
     Command::new("ping", AtLeast(1), session::ping),
     Command::new("pttl", Exactly(2), strings::pttl),
-    Command::new("quit", AtLeast(1), session::quit).open_to_all(),
-    Command::new("reset", Exactly(1), session::reset).open_to_all(),
+    Command::new("quit", AtLeast(1), session::quit).open_to_all().while_loading(),
+    Command::new("reset", Exactly(1), session::reset).open_to_all().while_loading(),
     Command::with(
         "script",
         &[
@@ -111,24 +115,34 @@ const COMMANDS: &[Command] = &[
             Command::new("load", Exactly(3), scripting::script_load),
         ],
     ),
-    Command::new("select", Exactly(2), session::select),
+    Command::new("select", Exactly(2), session::select).while_loading(),
     Command::new("set", AtLeast(3), strings::set),
-    Command::new("time", Exactly(1), server::time),
+    Command::new("swapdb", Exactly(3), server::swapdb),
+    Command::new("time", Exactly(1), server::time).while_loading(),
     Command::new("ttl", Exactly(2), strings::ttl),
     Command::new("type", Exactly(2), strings::type_of),
 ];
 
 impl Command {
     const fn new(name: &'static str, arity: Arity, run: Handler) -> Self {
-        Self { name, arity, body: Body::Run(run), open: false }
+        Self::entry(name, arity, Body::Run(run))
     }
 
     const fn with(name: &'static str, subcommands: &'static [Self]) -> Self {
-        Self { name, arity: AtLeast(2), body: Body::Subcommands(subcommands), open: false }
+        Self::entry(name, AtLeast(2), Body::Subcommands(subcommands))
+    }
+
+    const fn entry(name: &'static str, arity: Arity, body: Body) -> Self {
+        let key = key_of(name.as_bytes());
+        Self { name, key, arity, body, open: false, loading: false }
     }
 
     const fn open_to_all(self) -> Self {
         Self { open: true, ..self }
+    }
+
+    const fn while_loading(self) -> Self {
+        Self { loading: true, ..self }
     }
 }
 
@@ -168,7 +182,23 @@ fn find_subcommand(
 }
 
 fn named(table: &'static [Command], name: &[u8]) -> Option<&'static Command> {
-    table.iter().find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
+    let key = key_of(name);
+    let command = table.binary_search_by_key(&key, |command| command.key).ok().map(|at| &table[at]);
+    command.filter(|command| command.name.len() == name.len())
+}
+
+/// A name in lower case as one number, in the order of the names; 0 for one that is longer than any
+/// command's. Every command is looked up, and numbers are compared at once.
+const fn key_of(name: &[u8]) -> u64 {
+    if name.is_empty() || name.len() > LONGEST_NAME {
+        return 0;
+    }
+    let (mut key, mut at) = (0, 0);
+    while at < name.len() {
+        key = key << 8 | name[at].to_ascii_lowercase() as u64;
+        at += 1;
+    }
+    key << (8 * (LONGEST_NAME - name.len()))
 }
 
 fn wrong_arity(name: &str) -> Failure {
@@ -201,24 +231,37 @@ fn c_string(bytes: &[u8], room: usize) -> &[u8] {
     &bytes[..end.min(room)]
 }
 
-impl Call<'_> {
-    fn permit(&self, command: &Command) -> Outcome {
+impl<'a> Call<'a> {
+    fn permit(&mut self, command: &Command) -> Outcome {
         let password_set = !self.store.settings.password.is_empty();
-        let stranger = self.store.sessions.get(&self.conn).is_some_and(|s| s.user.is_none());
-        match password_set && stranger && !command.open {
-            true => Err("NOAUTH Authentication required.".into()),
-            false => Ok(()),
+        if password_set && !command.open && !self.session().authenticated {
+            return Err("NOAUTH Authentication required.".into());
         }
+        if self.store.is_loading(self.now) && !command.loading {
+            return Err("LOADING Redis is loading the dataset in memory".into());
+        }
+        Ok(())
     }
 
     fn session(&mut self) -> &mut Session {
-        self.store.sessions.get_mut(&self.conn).expect("a command runs on a live connection only")
+        let session = self.store.session(self.conn);
+        session.expect("a command runs on a live connection only")
+    }
+
+    /// Where the database with this number stands.
+    fn database(&self, index: i32) -> Result<usize, Failure> {
+        let place = usize::try_from(index).ok().filter(|&at| at < self.store.databases.len());
+        place.ok_or_else(|| "ERR DB index is out of range".into())
     }
 
     /// The keys of the selected database.
     fn keys(&mut self) -> Keys<'_> {
+        self.keys_and_reply().0
+    }
+
+    fn keys_and_reply(&mut self) -> (Keys<'_>, &mut Reply<'a>) {
         let database = self.session().database;
-        Keys::new(&mut self.store.databases[database], self.now)
+        (Keys::new(&mut self.store.databases[database], self.now), &mut self.reply)
     }
 
     fn ok(&mut self) -> Outcome {
@@ -255,10 +298,12 @@ fn is_canonical(text: &str) -> bool {
     text == "0" || digits.starts_with(|first: char| first.is_ascii_digit() && first != '0')
 }
 
+#[inline]
 fn is_word(arg: &[u8], word: &str) -> bool {
     arg.eq_ignore_ascii_case(word.as_bytes())
 }
 
+const LONGEST_NAME: usize = size_of::<u64>();
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 const SYNTAX_ERROR: &str = "ERR syntax error";
 const QUOTED: usize = 128;
@@ -279,9 +324,21 @@ mod tests {
 
     #[test]
     fn commands_are_in_order_and_found_in_any_case() {
-        assert!(COMMANDS.is_sorted_by_key(|command| command.name));
+        let is_sorted = |table: &[Command]| {
+            table.is_sorted_by_key(|command| command.name)
+                && table.iter().all(|command| command.name.len() <= LONGEST_NAME)
+        };
+        assert!(is_sorted(COMMANDS));
+        for command in COMMANDS {
+            assert!(match command.body {
+                Body::Run(_) => true,
+                Body::Subcommands(table) => is_sorted(table),
+            });
+        }
         assert!(named(COMMANDS, b"GeT").is_some());
-        assert!(named(COMMANDS, b"ge").is_none());
+        for unknown in [&b"ge"[..], b"gett", b"", b"get\0", b"get-or-something-longer"] {
+            assert!(named(COMMANDS, unknown).is_none());
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! forgets it.
 
 use super::{Call, Failure, Outcome, integer, is_word};
-use crate::{keys::Keys, store::Script};
+use crate::store::{SHA_DIGITS, Script};
 
 pub(super) fn eval(call: &mut Call<'_>) -> Outcome {
     let keys = key_count(call.args)?;
@@ -18,14 +18,14 @@ pub(super) fn evalsha(call: &mut Call<'_>) -> Outcome {
         return Err(NO_SCRIPT.into());
     }
     let keys = key_count(call.args)?;
-    let found = call.store.scripts.iter().find(|script| script.loaded && is_word(sha, &script.sha));
+    let found = call.store.scripts.iter().find(|script| script.is_called(sha));
     let script = found.ok_or(NO_SCRIPT)?.run;
     run(call, script, keys)
 }
 
 pub(super) fn script_load(call: &mut Call<'_>) -> Outcome {
     let index = load(call, call.args[2])?;
-    call.reply.bulk(call.store.scripts[index].sha.as_bytes());
+    call.reply.bulk(&call.store.scripts[index].sha);
     Ok(())
 }
 
@@ -33,7 +33,7 @@ pub(super) fn script_exists(call: &mut Call<'_>) -> Outcome {
     call.reply.array(call.args.len() - 2);
     for sha in &call.args[2..] {
         let mut scripts = call.store.scripts.iter();
-        call.reply.int(scripts.any(|script| script.loaded && is_word(sha, &script.sha)).into());
+        call.reply.int(scripts.any(|script| script.is_called(sha)).into());
     }
     Ok(())
 }
@@ -67,12 +67,10 @@ fn key_count(args: &[&[u8]]) -> Result<usize, Failure> {
 
 fn run(call: &mut Call<'_>, script: Script, key_count: usize) -> Outcome {
     let (names, argv) = call.args[3..].split_at(key_count);
-    let database = call.session().database;
-    let mut keys = Keys::new(&mut call.store.databases[database], call.now);
-    script(&mut keys, names, argv, &mut call.reply);
+    let (mut keys, reply) = call.keys_and_reply();
+    script(&mut keys, names, argv, reply);
     Ok(())
 }
 
-const SHA_DIGITS: usize = 40;
 const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 const UNKNOWN: &str = "ERR this embedded node runs no Lua: it knows only redbolt's scripts";

@@ -1,6 +1,10 @@
-//! Commands about the node as a whole: INFO, CONFIG, TIME, and emptying it.
+//! Commands about the node as a whole: INFO, CONFIG, TIME, and emptying or swapping its
+//! databases.
 
-use super::{Call, Failure, Outcome, SYNTAX_ERROR, is_word};
+use std::mem;
+
+use super::{Call, Failure, Outcome, SYNTAX_ERROR, integer, is_word};
+use crate::reply::decimal;
 
 /// What CONFIG SET changes.
 #[derive(Clone)]
@@ -24,34 +28,53 @@ pub(super) fn info(call: &mut Call<'_>) -> Outcome {
         let mut names = [section, "default", "all", "everything"].into_iter();
         wanted.is_empty() || names.any(|name| wanted.iter().any(|arg| is_word(arg, name)))
     };
-    let sections = SECTIONS.iter().filter(|(name, _)| is_wanted(name)).map(|(_, text)| text(call));
-    let text = sections.collect::<Vec<_>>().join("\r\n");
-    call.reply.bulk(text.as_bytes());
+    let mut text = mem::take(&mut call.store.scratch);
+    text.clear();
+    for (name, write) in SECTIONS {
+        if is_wanted(name) {
+            if !text.is_empty() {
+                text.extend_from_slice(b"\r\n");
+            }
+            write(call, &mut text);
+        }
+    }
+    call.reply.bulk(&text);
+    call.store.scratch = text;
     Ok(())
 }
 
-/// The name of a section of INFO, and its text.
-type Section = (&'static str, fn(&Call<'_>) -> String);
+/// The name of a section of INFO, and what appends its text.
+type Section = (&'static str, fn(&Call<'_>, &mut Vec<u8>));
 
 const SECTIONS: [Section; 3] =
     [("server", info_server), ("memory", info_memory), ("replication", info_replication)];
 
-fn info_server(call: &Call<'_>) -> String {
+fn info_server(call: &Call<'_>, text: &mut Vec<u8>) {
     let up = call.now.micros().saturating_sub(call.store.started.micros()) / 1_000_000;
-    let (run_id, now, days) = (&call.store.run_id, call.now.micros(), up / 86_400);
-    format!(
-        "# Server\r\nredis_version:{VERSION}\r\nredis_mode:standalone\r\nrun_id:{run_id}\r\n\
-         server_time_usec:{now}\r\nuptime_in_seconds:{up}\r\nuptime_in_days:{days}\r\n"
-    )
+    text.extend_from_slice(b"# Server\r\nredis_version:");
+    text.extend_from_slice(VERSION);
+    text.extend_from_slice(b"\r\nredis_mode:standalone\r\nrun_id:");
+    text.extend_from_slice(call.store.run_id.as_bytes());
+    text.extend_from_slice(b"\r\nserver_time_usec:");
+    decimal(text, call.now.micros());
+    text.extend_from_slice(b"\r\nuptime_in_seconds:");
+    decimal(text, up);
+    text.extend_from_slice(b"\r\nuptime_in_days:");
+    decimal(text, up / 86_400);
+    text.extend_from_slice(b"\r\n");
 }
 
-fn info_memory(call: &Call<'_>) -> String {
+fn info_memory(call: &Call<'_>, text: &mut Vec<u8>) {
     let Settings { maxmemory, policy, .. } = &call.store.settings;
-    format!("# Memory\r\nmaxmemory:{maxmemory}\r\nmaxmemory_policy:{policy}\r\n")
+    text.extend_from_slice(b"# Memory\r\nmaxmemory:");
+    decimal(text, *maxmemory);
+    text.extend_from_slice(b"\r\nmaxmemory_policy:");
+    text.extend_from_slice(policy.as_bytes());
+    text.extend_from_slice(b"\r\n");
 }
 
-fn info_replication(_: &Call<'_>) -> String {
-    "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n".into()
+fn info_replication(_: &Call<'_>, text: &mut Vec<u8>) {
+    text.extend_from_slice(b"# Replication\r\nrole:master\r\nconnected_slaves:0\r\n");
 }
 
 pub(super) fn time(call: &mut Call<'_>) -> Outcome {
@@ -72,6 +95,18 @@ pub(super) fn flushdb(call: &mut Call<'_>) -> Outcome {
     check_flush_option(&call.args[1..])?;
     let database = call.session().database;
     call.store.databases[database].clear();
+    call.ok()
+}
+
+/// The connections stay where they are, and find the other's keys.
+pub(super) fn swapdb(call: &mut Call<'_>) -> Outcome {
+    let index = |arg, which| {
+        let index = integer(arg).ok().and_then(|index| i32::try_from(index).ok());
+        index.ok_or_else(|| Failure::from(format!("ERR invalid {which} DB index")))
+    };
+    let (first, second) = (index(call.args[1], "first")?, index(call.args[2], "second")?);
+    let (first, second) = (call.database(first)?, call.database(second)?);
+    call.store.databases.swap(first, second);
     call.ok()
 }
 
@@ -179,7 +214,7 @@ fn memory(value: &[u8]) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-const VERSION: &str = "7.0.15";
+const VERSION: &[u8] = b"7.0.15";
 const POLICIES: [&str; 8] = [
     "volatile-lru",
     "volatile-lfu",

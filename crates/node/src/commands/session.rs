@@ -13,14 +13,13 @@ pub(super) fn auth(call: &mut Call<'_>) -> Outcome {
     if !is_password_of(call, user, password) {
         return Err("WRONGPASS invalid username-password pair or user is disabled.".into());
     }
-    call.session().user = Some(user.to_vec());
+    call.session().authenticated = true;
     call.ok()
 }
 
 pub(super) fn select(call: &mut Call<'_>) -> Outcome {
     let index = i32::try_from(integer(call.args[1])?).map_err(|_| INDEX_TOO_LARGE)?;
-    let index = usize::try_from(index).ok().filter(|&index| index < call.store.databases.len());
-    call.session().database = index.ok_or("ERR DB index is out of range")?;
+    call.session().database = call.database(index)?;
     call.ok()
 }
 
@@ -44,7 +43,8 @@ pub(super) fn quit(call: &mut Call<'_>) -> Outcome {
 }
 
 pub(super) fn reset(call: &mut Call<'_>) -> Outcome {
-    *call.session() = call.store.fresh_session();
+    let fresh = call.store.fresh_session(call.conn);
+    *call.session() = fresh;
     call.reply.status("RESET");
     Ok(())
 }
@@ -78,8 +78,8 @@ pub(super) fn client_kill(call: &mut Call<'_>) -> Outcome {
         return Err("ERR No such client".into());
     }
     let filter = KillFilter::parse(&call.args[2..])?;
-    let doomed: Vec<ConnId> =
-        call.store.sessions.keys().copied().filter(|&id| filter.hits(id, call.conn)).collect();
+    let all = call.store.sessions.iter().map(|session| session.id);
+    let doomed: Vec<ConnId> = all.filter(|&id| filter.hits(id, call.conn)).collect();
     doomed.iter().for_each(|&id| call.store.close(id));
     call.int(doomed.len() as i64)
 }

@@ -18,9 +18,10 @@ pub(super) fn set(call: &mut Call<'_>) -> Outcome {
 
 pub(super) fn get(call: &mut Call<'_>) -> Outcome {
     let key = call.args[1];
-    match call.keys().value(key).map(<[u8]>::to_vec) {
-        Some(value) => call.reply.bulk(&value),
-        None => call.reply.nil(),
+    let (mut keys, reply) = call.keys_and_reply();
+    match keys.value(key) {
+        Some(value) => reply.bulk(value),
+        None => reply.nil(),
     }
     Ok(())
 }
@@ -28,8 +29,8 @@ pub(super) fn get(call: &mut Call<'_>) -> Outcome {
 pub(super) fn getrange(call: &mut Call<'_>) -> Outcome {
     let (start, end) = (integer(call.args[2])?, integer(call.args[3])?);
     let key = call.args[1];
-    let part = call.keys().value(key).map(|value| range(value, start, end).to_vec());
-    call.reply.bulk(&part.unwrap_or_default());
+    let (mut keys, reply) = call.keys_and_reply();
+    reply.bulk(keys.value(key).map_or(b"", |value| range(value, start, end)));
     Ok(())
 }
 

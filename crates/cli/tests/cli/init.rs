@@ -1,0 +1,98 @@
+//! `redbolt init`: nodes that are new, and nodes that move to other limits.
+
+use redbolt_proving::Reply;
+
+use crate::harness::World;
+
+fn guards(world: &World) -> Vec<Reply> {
+    world.nodes.iter().map(|node| node.cmd("GET redbolt:guard")).collect()
+}
+
+#[test]
+fn new_nodes_vote_at_once() {
+    let world = World::fresh(3);
+    let said = world.run(&["init"]).expect(0).stdout;
+    assert_eq!(said.matches("remembers every lock").count(), 3, "{said}");
+    let last = said.lines().last();
+    assert_eq!(last, Some("3 nodes set up for a max_ttl of 30.0 s; locks can be taken"));
+    let ran = world.run(&["lock", "--try", "job", "--", "true"]).expect(0);
+    assert_eq!(ran.stderr, "");
+}
+
+#[test]
+fn nodes_are_new_once() {
+    let world = World::of(3);
+    let before = guards(&world);
+    let again = world.run(&["init"]).expect(64).expect_says("not new: nothing was written");
+    again.expect_says("remembers every lock").expect_says("in use");
+    // One that was emptied since is not new either, however it looks.
+    world.nodes[0].cmd("FLUSHALL");
+    world.run(&["init"]).expect(64).expect_says("not new");
+    assert_eq!(guards(&world)[0], Reply::Nil);
+    assert_eq!(guards(&world)[1..], before[1..]);
+}
+
+#[test]
+fn all_nodes_must_answer_or_nothing_is_written() {
+    let mut world = World::fresh(3);
+    world.nodes[2].kill();
+    let ran = world.run(&["init"]).expect(69).expect_says("nothing was written");
+    let dead = format!("node 3 {}: connection refused", world.nodes[2].address());
+    ran.expect_says(&dead);
+    world.nodes[2].restart();
+    assert_eq!(guards(&world), [Reply::Nil, Reply::Nil, Reply::Nil]);
+    world.init();
+}
+
+#[test]
+fn a_key_of_somebody_else_is_left_alone() {
+    let world = World::fresh(1);
+    world.nodes[0].cmd("SET redbolt:guard precious");
+    world.run(&["init"]).expect(64).expect_says("--guard-key");
+    world.run(&["lock", "-n", "job", "--", "true"]).expect(69).expect_says("guard was altered");
+    assert_eq!(guards(&world), [Reply::Bulk(b"precious".to_vec())]);
+    world.run(&["init", "--guard-key", "ours"]).expect(0);
+    world.run(&["lock", "-n", "--guard-key", "ours", "job", "--", "true"]).expect(0);
+}
+
+#[test]
+fn a_set_moves_to_another_max_ttl() {
+    let world = World::with_max_ttl(3, "1s");
+    world.run(&["lock", "--ttl", "1s", "-n", "job", "--", "true"]).expect(0);
+    let said = world.run(&["init", "--change", "--max-ttl", "2s"]).expect(0).stdout;
+    assert_eq!(said.matches("quarantined 2 s").count(), 3, "{said}");
+    assert!(said.contains("max_ttl of 2.0 s; locks can be taken in "), "{said}");
+    // Whoever was not told of it has no vote, and is told now.
+    let old = world.run(&["lock", "--ttl", "1s", "job", "--", "touch", "ran"]).expect(69);
+    let limits = "set up for 3 nodes and a max_ttl of 2s, this client for 3 and 1s";
+    assert_eq!(old.stderr.matches(limits).count(), 3, "{old:?}");
+    old.expect_says("the same --max-ttl");
+    assert!(!world.path("ran").exists());
+    let new = ["lock", "--max-ttl", "2s", "--ttl", "2s", "job", "--", "true"];
+    let new = world.run(&new).expect(0).expect_says("for the quarantine to end");
+    assert!(!new.stderr.contains("redbolt init"), "these nodes are not new: {new:?}");
+    // Again is harmless.
+    let again = world.run(&["init", "--change", "--max-ttl", "2s"]).expect(0).stdout;
+    assert_eq!(again.matches("remembers every lock").count(), 3, "{again}");
+}
+
+#[test]
+fn a_change_leaves_everything_as_it_is_unless_all_nodes_answer() {
+    let mut world = World::of(3);
+    let before = guards(&world);
+    world.nodes[0].kill();
+    let ran = world.run(&["init", "--change", "--max-ttl", "20s"]).expect(69);
+    ran.expect_says("nothing was written");
+    world.nodes[0].restart();
+    assert_eq!(guards(&world)[1..], before[1..]);
+}
+
+#[test]
+fn a_password_is_not_repeated_in_the_hint() {
+    let server = redbolt_proving::Server::with(&["--requirepass", "hunter2"]);
+    let address = format!("redis://:hunter2@{}/1", server.address());
+    let words = ["lock", "-n", "--node", &address, "--max-ttl", "20s", "job", "--", "true"];
+    let ran = crate::harness::run(crate::harness::redbolt(&words)).expect(69);
+    assert!(!ran.stderr.contains("hunter2"), "{ran:?}");
+    assert!(ran.stderr.trim_end().ends_with("redbolt init --node ... --max-ttl 20s"), "{ran:?}");
+}

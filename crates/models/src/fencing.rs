@@ -1,0 +1,582 @@
+//! Fencing tokens from three nodes, without any assumption about time.
+//!
+//! A key may expire at any moment: that covers releases, undos, evictions and clocks gone mad.
+//! Messages run at any time after they were sent, also long after their attempt has ended; one that
+//! is lost is one that never runs, and so is an answer. Not here: the clock that proposes a counter
+//! (it only makes counters grow faster), validity, and the guard.
+//!
+//! A token is judged when it is committed: no other attempt may have committed the same, and it must
+//! be above all that were committed before its own attempt began.
+
+use std::fmt;
+
+use redbolt::proto::fence::{Agreement, agreement};
+
+use crate::search::Model;
+
+const NODES: usize = 3;
+const QUORUM: usize = 2;
+
+/// How tokens are made, and what may happen. The clients share `A` attempts evenly.
+#[derive(Clone, Copy, Debug)]
+pub struct Fencing<const A: usize> {
+    /// How many clients there are, 1 to 3.
+    pub clients: usize,
+    /// The counters may begin at anything from 0 to this, each node for itself.
+    pub most_at_first: u8,
+    /// How a token is agreed on where the grants differ.
+    pub write_back: WriteBack,
+    /// Which grants count that come while the write-back is under way.
+    pub late: Late,
+    /// How often a node may lose its memory and go on voting.
+    pub wipes: u8,
+    /// A node that lost its memory begins above every counter and token there is.
+    pub seeded: bool,
+    /// A denial raises the counter too.
+    pub bump_on_deny: bool,
+    /// Leaves out what can only make less happen: see [`Model::thin`].
+    pub lean: bool,
+}
+
+/// How a token is agreed on where the grants of a quorum differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteBack {
+    /// The highest is raised on the granted nodes that are behind, if they are still ours.
+    Checked,
+    /// The same, without looking whose they are.
+    Unconditional,
+    /// Not at all: the highest is the token.
+    None,
+}
+
+/// Which grants count towards a token that is being written back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Late {
+    /// Those with the same counter.
+    Equal,
+    /// Those with at least that counter.
+    AtLeast,
+    /// All.
+    Any,
+}
+
+impl<const A: usize> Fencing<A> {
+    /// The rules as they are meant.
+    pub const RULES: Self = Self {
+        clients: 2,
+        most_at_first: 0,
+        write_back: WriteBack::Checked,
+        late: Late::Equal,
+        wipes: 0,
+        seeded: false,
+        bump_on_deny: false,
+        lean: true,
+    };
+}
+
+/// The nodes with what is under way, and the attempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct State<const A: usize> {
+    nodes: [Node<A>; NODES],
+    attempts: [Attempt; A],
+    wipes: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Node<const A: usize> {
+    counter: u8,
+    /// The attempt that holds the key, or `FREE`.
+    owner: u8,
+    /// What is under way between each attempt and this node.
+    mail: [Mail; A],
+}
+
+const FREE: u8 = u8::MAX;
+
+/// The ways to name three clients.
+const ORDERS: [[usize; 3]; 6] = [SAME_ORDER, [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+const SAME_ORDER: [usize; 3] = [0, 1, 2];
+
+/// Whose answers the client knows: a quorum, or all.
+const SUBSETS: [&[usize]; 4] = [&[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Mail {
+    Nothing,
+    Ask,
+    /// The ask was granted with this counter, and the answer is under way.
+    Grant(u8),
+    /// The client has heard of the grant.
+    Granted(u8),
+    WriteBack,
+    WrittenBack,
+    /// The client has heard that the counter was raised while the key was ours.
+    Confirmed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Attempt {
+    phase: Phase,
+    /// What is being written back, or was committed.
+    token: u8,
+    /// The highest token that was committed before this attempt began, plus one.
+    floor: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Phase {
+    Idle,
+    Asking,
+    Writing,
+    GaveUp,
+    Committed,
+}
+
+impl Phase {
+    fn has_ended(self) -> bool {
+        matches!(self, Self::GaveUp | Self::Committed)
+    }
+}
+
+/// One thing that happens. `A`, `B` … are the attempts, `n0` … the nodes.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "`Display` says what each is")]
+pub enum Step {
+    Begins { by: usize },
+    Runs { by: usize, node: usize, counter: Option<u8> },
+    Heard { by: usize, node: usize, counter: u8 },
+    Proposes { by: usize, token: u8 },
+    SentLater { by: usize, node: usize },
+    WriteBackRuns { by: usize, node: usize, done: bool },
+    Confirmed { by: usize, node: usize },
+    Commits { by: usize, token: u8 },
+    Expires { node: usize },
+    Wiped { node: usize },
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |by: usize| char::from(b'A' + by as u8);
+        match *self {
+            Self::Begins { by } => write!(f, "{} asks all nodes", name(by)),
+            Self::Runs { by, node, counter: Some(c) } => {
+                write!(f, "n{node} grants {} with {c}", name(by))
+            }
+            Self::Runs { by, node, counter: None } => write!(f, "n{node} denies {}", name(by)),
+            Self::Heard { by, node, counter } => {
+                write!(f, "{} hears that n{node} granted with {counter}", name(by))
+            }
+            Self::Proposes { by, token } => write!(f, "{} writes {token} back", name(by)),
+            Self::SentLater { by, node } => {
+                write!(f, "{} writes back to n{node} too, which granted late", name(by))
+            }
+            Self::WriteBackRuns { by, node, done } => {
+                let done = if done { "runs" } else { "is refused" };
+                write!(f, "the write-back of {} {done} on n{node}", name(by))
+            }
+            Self::Confirmed { by, node } => {
+                write!(f, "{} hears that n{node} wrote back", name(by))
+            }
+            Self::Commits { by, token } => write!(f, "{} holds token {token}", name(by)),
+            Self::Expires { node } => write!(f, "the key on n{node} is gone"),
+            Self::Wiped { node } => write!(f, "n{node} loses its memory"),
+        }
+    }
+}
+
+impl<const A: usize> Model for Fencing<A> {
+    type State = State<A>;
+    type Step = Step;
+
+    fn begins(&self) -> Vec<State<A>> {
+        let counters = 0..=self.most_at_first;
+        let node = |counter| Node { counter, owner: FREE, mail: [Mail::Nothing; A] };
+        let attempts = [Attempt { phase: Phase::Idle, token: 0, floor: 0 }; A];
+        let mut begins = Vec::new();
+        for a in counters.clone() {
+            for b in counters.clone() {
+                for c in counters.clone() {
+                    let nodes = [node(a), node(b), node(c)];
+                    begins.push(State { nodes, attempts, wipes: self.wipes });
+                }
+            }
+        }
+        begins
+    }
+
+    fn steps(&self, state: &State<A>, found: &mut impl FnMut(Step, State<A>)) {
+        if self.lean
+            && let Some(by) = (0..A).find(|&by| self.is_confirmed(state, by))
+        {
+            // Later it would only be bound to less.
+            return self.finish(state, by, found);
+        }
+        for by in 0..A {
+            self.client_steps(state, by, found);
+            for node in 0..NODES {
+                self.node_steps(state, by, node, found);
+            }
+        }
+        for node in 0..NODES {
+            if state.nodes[node].owner != FREE {
+                let mut next = *state;
+                next.nodes[node].owner = FREE;
+                found(Step::Expires { node }, next);
+            }
+            if state.wipes > 0 {
+                let mut next = *state;
+                next.wipes -= 1;
+                next.nodes[node].owner = FREE;
+                next.nodes[node].counter = if self.seeded { state.highest() } else { 0 };
+                found(Step::Wiped { node }, next);
+            }
+        }
+    }
+
+    fn wrong(&self, state: &State<A>) -> Option<&'static str> {
+        let committed = |a: &Attempt| a.phase == Phase::Committed;
+        for (at, attempt) in state.attempts.iter().enumerate().filter(|(_, a)| committed(a)) {
+            if attempt.token < attempt.floor {
+                return Some("a token is not above one that was held before it was asked for");
+            }
+            let mut others = state.attempts[at + 1..].iter().filter(|a| committed(a));
+            if others.any(|other| other.token == attempt.token) {
+                return Some("two holders have the same token");
+            }
+        }
+        None
+    }
+
+    /// Takes out what is of no consequence, so that more attempts fit. Nothing wrong is lost by it:
+    ///
+    /// - a message that is refused might as well not have run yet, and an answer that is there might
+    ///   as well not have been heard;
+    /// - a key of which nothing more depends may go, for while it stays it only makes less happen;
+    /// - a write-back may be sent as early as it can be, since it runs whenever it likes;
+    /// - of an attempt that has ended only what may still run matters, and an ask that runs then
+    ///   raises the counter, whosever it is;
+    /// - a token that all others will be above is in nobody's way.
+    fn thin(&self, state: &State<A>) -> State<A> {
+        let mut state = *state;
+        if !self.lean || self.wrong(&state).is_some() {
+            return state;
+        }
+        for by in 0..A {
+            match state.attempts[by].phase {
+                Phase::Idle | Phase::Asking => {}
+                Phase::Writing => self.thin_writing(&mut state, by),
+                Phase::GaveUp | Phase::Committed => self.thin_ended(&mut state, by),
+            }
+        }
+        state.gather_ghosts();
+        // A counter that may yet begin at 0 again is not one of those that only grow.
+        if state.wipes == 0 {
+            state.forget_low_tokens();
+        }
+        state
+    }
+
+    /// Nodes are alike, and so are the clients; of counters only the differences matter.
+    fn canonical(&self, state: &State<A>) -> State<A> {
+        let mut state = *state;
+        if state.wipes == 0 {
+            state.lower();
+        }
+        let orders =
+            ORDERS.iter().filter(|order| order[self.clients..] == SAME_ORDER[self.clients..]);
+        let renamed = orders.map(|order| {
+            let mut renamed = self.renamed(&state, order);
+            renamed.nodes.sort_unstable();
+            renamed
+        });
+        renamed.min().unwrap_or(state)
+    }
+}
+
+impl<const A: usize> Fencing<A> {
+    fn client_steps(&self, state: &State<A>, by: usize, found: &mut impl FnMut(Step, State<A>)) {
+        match state.attempts[by].phase {
+            Phase::Idle => self.begin(state, by, found),
+            Phase::Asking => self.agree(state, by, found),
+            Phase::Writing => self.finish(state, by, found),
+            Phase::GaveUp | Phase::Committed => {}
+        }
+    }
+
+    /// A client has one attempt at a time, and gives one up when it begins the next.
+    fn begin(&self, state: &State<A>, by: usize, found: &mut impl FnMut(Step, State<A>)) {
+        let mut next = *state;
+        if !by.is_multiple_of(self.per_client()) {
+            match state.attempts[by - 1].phase {
+                Phase::Idle => return,
+                Phase::Asking | Phase::Writing => next.attempts[by - 1].phase = Phase::GaveUp,
+                Phase::GaveUp | Phase::Committed => {}
+            }
+        }
+        let held = state.attempts.iter().filter(|a| a.phase == Phase::Committed);
+        next.attempts[by].floor = held.map(|a| a.token + 1).max().unwrap_or(0);
+        next.attempts[by].phase = Phase::Asking;
+        next.nodes.iter_mut().for_each(|node| node.mail[by] = Mail::Ask);
+        found(Step::Begins { by }, next);
+    }
+
+    /// What has come may still be on its way, so a quorum of it may be all that the client knows.
+    fn agree(&self, state: &State<A>, by: usize, found: &mut impl FnMut(Step, State<A>)) {
+        for known in SUBSETS {
+            let granted = |&node: &usize| match state.nodes[node].mail[by] {
+                Mail::Granted(counter) => Some(counter),
+                _ => None,
+            };
+            let mut counters = [0; NODES];
+            for (at, node) in known.iter().enumerate() {
+                counters[at] = granted(node).unwrap_or(0).into();
+            }
+            let counters = &counters[..known.len()];
+            if counters.contains(&0) {
+                continue;
+            }
+            let (token, agreed) = match agreement(counters, QUORUM) {
+                Agreement::Reached(token) => (token as u8, true),
+                Agreement::Behind(token) => (token as u8, self.write_back == WriteBack::None),
+            };
+            let mut next = state.commit(by, token);
+            if agreed {
+                found(Step::Commits { by, token }, next);
+                continue;
+            }
+            next.attempts[by].phase = Phase::Writing;
+            for node in known.iter().filter(|node| granted(node).is_some_and(|c| c < token)) {
+                next.nodes[*node].mail[by] = Mail::WriteBack;
+            }
+            found(Step::Proposes { by, token }, next);
+        }
+    }
+
+    fn finish(&self, state: &State<A>, by: usize, found: &mut impl FnMut(Step, State<A>)) {
+        if self.is_confirmed(state, by) {
+            let token = state.attempts[by].token;
+            found(Step::Commits { by, token }, state.commit(by, token));
+        }
+        let token = state.attempts[by].token;
+        for node in 0..NODES {
+            if matches!(state.nodes[node].mail[by], Mail::Granted(counter) if counter < token) {
+                let next = state.with_mail(by, node, Mail::WriteBack);
+                found(Step::SentLater { by, node }, next);
+            }
+        }
+    }
+
+    fn is_confirmed(&self, state: &State<A>, by: usize) -> bool {
+        let Attempt { phase: Phase::Writing, token, .. } = state.attempts[by] else { return false };
+        let counts = |node: &&Node<A>| match node.mail[by] {
+            Mail::Granted(counter) => self.counts(counter, token),
+            mail => mail == Mail::Confirmed,
+        };
+        state.nodes.iter().filter(counts).count() >= QUORUM
+    }
+
+    /// Whether a grant counts towards a token that is being written back.
+    #[must_use]
+    pub fn counts(&self, counter: u8, token: u8) -> bool {
+        match self.late {
+            Late::Equal => counter == token,
+            Late::AtLeast => counter >= token,
+            Late::Any => true,
+        }
+    }
+
+    fn node_steps(
+        &self,
+        state: &State<A>,
+        by: usize,
+        node: usize,
+        found: &mut impl FnMut(Step, State<A>),
+    ) {
+        let Node { counter, owner, mail } = state.nodes[node];
+        let ended = state.attempts[by].phase.has_ended();
+        match mail[by] {
+            Mail::Ask if owner == FREE => {
+                let answer = if self.lean { Mail::Granted } else { Mail::Grant };
+                let mut next = state.with_mail(by, node, answer(counter + 1));
+                next.nodes[node].counter = counter + 1;
+                next.nodes[node].owner = by as u8;
+                found(Step::Runs { by, node, counter: Some(counter + 1) }, next);
+            }
+            Mail::Ask if !self.lean || self.bump_on_deny => {
+                let mut next = state.with_mail(by, node, Mail::Nothing);
+                next.nodes[node].counter += u8::from(self.bump_on_deny);
+                found(Step::Runs { by, node, counter: None }, next);
+            }
+            Mail::Grant(counter) if !ended => {
+                let next = state.with_mail(by, node, Mail::Granted(counter));
+                found(Step::Heard { by, node, counter }, next);
+            }
+            Mail::WriteBack if owner == by as u8 || self.write_back != WriteBack::Checked => {
+                let answer = if self.lean { Mail::Confirmed } else { Mail::WrittenBack };
+                let mut next = state.with_mail(by, node, answer);
+                next.nodes[node].counter = counter.max(state.attempts[by].token);
+                found(Step::WriteBackRuns { by, node, done: true }, next);
+            }
+            Mail::WriteBack if !self.lean => {
+                let next = state.with_mail(by, node, Mail::Nothing);
+                found(Step::WriteBackRuns { by, node, done: false }, next);
+            }
+            Mail::WrittenBack if !ended => {
+                let next = state.with_mail(by, node, Mail::Confirmed);
+                found(Step::Confirmed { by, node }, next);
+            }
+            _ => {}
+        }
+    }
+
+    fn thin_writing(&self, state: &mut State<A>, by: usize) {
+        let token = state.attempts[by].token;
+        for node in &mut state.nodes {
+            match node.mail[by] {
+                Mail::Granted(counter) if self.counts(counter, token) => {
+                    node.mail[by] = Mail::Confirmed;
+                }
+                Mail::Granted(counter) if counter < token => node.mail[by] = Mail::WriteBack,
+                Mail::Granted(_) => node.mail[by] = Mail::Nothing,
+                _ => {}
+            }
+            if !self.may_write(node, by) {
+                node.disown(by);
+            }
+        }
+    }
+
+    fn thin_ended(&self, state: &mut State<A>, by: usize) {
+        let token = state.attempts[by].token;
+        let mut writes = false;
+        for node in &mut state.nodes {
+            if self.may_write(node, by) && node.counter < token {
+                writes = true;
+            } else if node.mail[by] != Mail::Ask {
+                node.mail[by] = Mail::Nothing;
+                node.disown(by);
+            }
+        }
+        if state.attempts[by].phase == Phase::GaveUp {
+            state.attempts[by].floor = 0;
+            if !writes {
+                state.attempts[by].token = 0;
+            }
+        }
+    }
+
+    /// Whether a write-back is under way that may still run.
+    fn may_write(&self, node: &Node<A>, by: usize) -> bool {
+        let runs = node.owner == by as u8 || self.write_back == WriteBack::Unconditional;
+        node.mail[by] == Mail::WriteBack && runs
+    }
+
+    /// The same with other names for the clients.
+    fn renamed(&self, state: &State<A>, order: &[usize; 3]) -> State<A> {
+        let new =
+            |by: usize| order[by / self.per_client()] * self.per_client() + by % self.per_client();
+        let mut renamed = *state;
+        for by in 0..A {
+            renamed.attempts[new(by)] = state.attempts[by];
+            for (to, from) in renamed.nodes.iter_mut().zip(&state.nodes) {
+                to.mail[new(by)] = from.mail[by];
+            }
+        }
+        for node in &mut renamed.nodes {
+            if node.owner != FREE {
+                node.owner = new(node.owner.into()) as u8;
+            }
+        }
+        renamed
+    }
+
+    fn per_client(&self) -> usize {
+        A / self.clients
+    }
+}
+
+impl<const A: usize> Node<A> {
+    fn disown(&mut self, by: usize) {
+        if self.owner == by as u8 {
+            self.owner = FREE;
+        }
+    }
+}
+
+impl<const A: usize> State<A> {
+    fn with_mail(&self, by: usize, node: usize, mail: Mail) -> Self {
+        let mut next = *self;
+        next.nodes[node].mail[by] = mail;
+        next
+    }
+
+    fn commit(&self, by: usize, token: u8) -> Self {
+        let mut next = *self;
+        next.attempts[by].phase = Phase::Committed;
+        next.attempts[by].token = token;
+        next
+    }
+
+    /// Forgets tokens and floors that no token to come can be at or below.
+    fn forget_low_tokens(&mut self) {
+        let counters = self.nodes.iter().map(|node| node.counter + 1);
+        let written = self.attempts.iter().filter(|a| a.phase == Phase::Writing).map(|a| a.token);
+        let lowest = counters.chain(self.grants()).chain(written).min().unwrap_or(0);
+        for attempt in &mut self.attempts {
+            if attempt.phase == Phase::Committed || attempt.floor <= lowest {
+                attempt.floor = 0;
+            }
+            if attempt.phase == Phase::Committed && attempt.token < lowest {
+                *attempt = Attempt { phase: Phase::GaveUp, token: 0, floor: 0 };
+            }
+        }
+    }
+
+    fn gather_ghosts(&mut self) {
+        let ended: [bool; A] = std::array::from_fn(|by| self.attempts[by].phase.has_ended());
+        for node in &mut self.nodes {
+            let is_ghost = |by: &usize, mail: Mail| ended[*by] && mail == Mail::Ask;
+            let mut ghosts = (0..A).filter(|by| is_ghost(by, node.mail[*by])).count();
+            for by in (0..A).filter(|&by| ended[by]) {
+                if matches!(node.mail[by], Mail::Ask | Mail::Nothing) {
+                    node.mail[by] = if ghosts > 0 { Mail::Ask } else { Mail::Nothing };
+                    ghosts = ghosts.saturating_sub(1);
+                }
+            }
+        }
+    }
+
+    /// Takes the same from all counters and tokens; none of these is 0 where there is one.
+    fn lower(&mut self) {
+        let counters = self.nodes.iter().map(|node| node.counter);
+        let tokens = self.attempts.iter().flat_map(|attempt| [attempt.token, attempt.floor]);
+        let tokens = tokens.filter(|&token| token > 0).chain(self.grants()).map(|token| token - 1);
+        let by = counters.chain(tokens).min().unwrap_or(0);
+        for node in &mut self.nodes {
+            node.counter -= by;
+            for mail in &mut node.mail {
+                if let Mail::Grant(counter) | Mail::Granted(counter) = mail {
+                    *counter -= by;
+                }
+            }
+        }
+        for attempt in &mut self.attempts {
+            attempt.token = attempt.token.saturating_sub(by);
+            attempt.floor = attempt.floor.saturating_sub(by);
+        }
+    }
+
+    fn grants(&self) -> impl Iterator<Item = u8> {
+        self.nodes.iter().flat_map(|node| &node.mail).filter_map(|mail| match mail {
+            Mail::Grant(counter) | Mail::Granted(counter) => Some(*counter),
+            _ => None,
+        })
+    }
+
+    /// At least every counter and token that there is.
+    fn highest(&self) -> u8 {
+        let counters = self.nodes.iter().map(|node| node.counter);
+        let tokens = self.attempts.iter().map(|attempt| attempt.token);
+        counters.chain(self.grants()).chain(tokens).max().unwrap_or(0)
+    }
+}

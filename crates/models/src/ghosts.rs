@@ -1,0 +1,505 @@
+//! Undo across connections: one node, a client that loses its connection once, and a stranger.
+//!
+//! Commands of one connection run in order. When the client loses a connection, any part of what it
+//! had written there may still run, at any later moment while the network keeps it: a *ghost*. An
+//! answer is lost with its connection only. Time passes in ticks. Not here: quorums, which need
+//! nothing of this, and a second lost connection, which the core's own tests have.
+
+use std::fmt;
+
+use crate::search::Model;
+
+/// The TTL of the keys in ticks.
+const TTL: u8 = 4;
+
+/// How the client undoes, and what may happen.
+#[derive(Clone, Copy, Debug)]
+pub struct Ghosts {
+    /// A kill goes only to the process that the old connection led to.
+    pub same_run_only: bool,
+    /// An undo that a ghost may follow is sent once more at half of the TTL.
+    pub undo_again: bool,
+    /// The next attempt has a token of its own.
+    pub fresh_token: bool,
+    /// An answer that comes after its attempt was given up counts for nothing.
+    pub late_is_nothing: bool,
+    /// The undo goes behind the ask on the same connection; otherwise it may overtake it.
+    pub in_order: bool,
+    /// The server lets the client kill connections.
+    pub may_kill: bool,
+    /// How many ticks the network keeps what the first connection sent; `None`: for ever.
+    pub network_keeps: Option<u8>,
+    /// How often the server restarts, with its memory.
+    pub restarts: u8,
+}
+
+impl Ghosts {
+    /// The rules as they are meant, where ghosts are gone at half of the TTL.
+    pub const RULES: Self = Self {
+        same_run_only: true,
+        undo_again: true,
+        fresh_token: true,
+        late_is_nothing: true,
+        in_order: true,
+        may_kill: true,
+        network_keeps: Some(TTL / 2),
+        restarts: 1,
+    };
+}
+
+/// The server, the connections, and the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    key: Option<Token>,
+    key_ttl: u8,
+    run: u8,
+    next_id: u8,
+    /// The client's old one, its new one, and the stranger's.
+    connections: [Connection; 3],
+    client: Client,
+    stranger_killed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Token {
+    First,
+    Second,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Connection {
+    /// The server's name for it; 0 while it is not open there.
+    id: u8,
+    /// What was written and has not run, in order.
+    queue: [Option<Command>; 4],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Command {
+    Greet,
+    Kill,
+    Ask(Token),
+    Undo,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Client {
+    link: Link,
+    claim: Claim,
+    /// Ticks since the first attempt asked.
+    age: u8,
+    /// The first attempt's ask was answered.
+    answered: bool,
+    /// The undo of the first attempt is to be confirmed.
+    owed: bool,
+    /// It is under way on the present connection.
+    undoing: bool,
+    /// The ask may be in the connection that was lost.
+    ghost: bool,
+    /// The age at which the undo is sent again; 0 for never.
+    again_at: u8,
+    /// Ticks that the first and the second attempt's leases have left, and whether they are held.
+    left: [u8; 2],
+    holds: [bool; 2],
+    asked_again: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Link {
+    Old,
+    Down,
+    /// The new one, before and after its greeting was answered.
+    Greeting,
+    New,
+    /// Lost as well.
+    Gone,
+}
+
+/// What the client thinks of its first attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Claim {
+    None,
+    Asked,
+    GivenUp,
+    /// The undo was confirmed.
+    Settled,
+    /// A TTL after the ask nothing is owed any longer.
+    Forgotten,
+}
+
+const OLD: usize = 0;
+const NEW: usize = 1;
+const STRANGER: usize = 2;
+
+/// The old connection's id and run.
+const OLD_ID: u8 = 1;
+const OLD_RUN: u8 = 0;
+
+/// One thing that happens.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "`Display` says what each is")]
+pub enum Step {
+    Tick,
+    Asks { again: bool },
+    GivesUp,
+    Loses { kept: usize },
+    Opens,
+    UndoesAgain,
+    Runs { connection: usize, what: &'static str, heard: bool },
+    Restarts,
+    StrangerConnects,
+    Closes,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Tick => f.write_str("a tick passes"),
+            Self::Asks { again: false } => f.write_str("the client asks"),
+            Self::Asks { again: true } => f.write_str("the client asks once more"),
+            Self::GivesUp => f.write_str("the client gives up, or releases"),
+            Self::Loses { kept } => {
+                write!(f, "the client loses its connection; {kept} commands may still run")
+            }
+            Self::Opens => f.write_str("the client connects"),
+            Self::UndoesAgain => f.write_str("the client undoes once more"),
+            Self::Runs { connection, what, heard } => {
+                let from = ["the old connection", "the new one", "the stranger's"][connection];
+                let heard = if heard { "" } else { "; nobody hears the answer" };
+                write!(f, "{what} runs from {from}{heard}")
+            }
+            Self::Restarts => f.write_str("the server restarts"),
+            Self::StrangerConnects => f.write_str("a stranger connects"),
+            Self::Closes => f.write_str("the server closes the old connection"),
+        }
+    }
+}
+
+impl Model for Ghosts {
+    type State = State;
+    type Step = Step;
+
+    fn begins(&self) -> Vec<State> {
+        let closed = Connection { id: 0, queue: [None; 4] };
+        let client = Client {
+            link: Link::Old,
+            claim: Claim::None,
+            age: 0,
+            answered: false,
+            owed: false,
+            undoing: false,
+            ghost: false,
+            again_at: 0,
+            left: [0; 2],
+            holds: [false; 2],
+            asked_again: false,
+        };
+        vec![State {
+            key: None,
+            key_ttl: 0,
+            run: OLD_RUN,
+            next_id: OLD_ID + 1,
+            connections: [Connection { id: OLD_ID, ..closed }, closed, closed],
+            client,
+            stranger_killed: false,
+        }]
+    }
+
+    fn steps(&self, state: &State, found: &mut impl FnMut(Step, State)) {
+        let Client { claim, age, answered, .. } = state.client;
+        // An attempt is given up before its TTL is over.
+        if claim != Claim::Asked || answered || age + 1 < TTL {
+            found(Step::Tick, self.tick(state));
+        }
+        self.client_steps(state, found);
+        for connection in [OLD, NEW] {
+            self.runs(state, connection, found);
+        }
+        if state.run < self.restarts {
+            found(Step::Restarts, state.restarted());
+        }
+        if state.connections[STRANGER].id == 0 {
+            let mut next = *state;
+            next.connect(STRANGER);
+            found(Step::StrangerConnects, next);
+        }
+        if state.client.link != Link::Old && state.connections[OLD].id != 0 {
+            let mut next = *state;
+            next.close(OLD);
+            found(Step::Closes, next);
+        }
+    }
+
+    fn wrong(&self, state: &State) -> Option<&'static str> {
+        let client = state.client;
+        let token = |again| if again && self.fresh_token { Token::Second } else { Token::First };
+        let lost = |again: bool| {
+            let at = usize::from(again);
+            client.holds[at] && client.left[at] > 0 && state.key != Some(token(again))
+        };
+        let asks = state.connections.iter().flat_map(|connection| connection.queue);
+        let may_come = asks.flatten().any(|command| command == Command::Ask(Token::First));
+        let there = state.key == Some(Token::First);
+        let late = self.network_keeps.is_some_and(|ticks| client.age > TTL + ticks);
+        if state.stranger_killed {
+            Some("a stranger's connection was killed")
+        } else if lost(false) || lost(true) {
+            Some("the key of a lock that is held is not there")
+        } else if !self.fresh_token {
+            None
+        } else if client.claim == Claim::Settled && (there || may_come) {
+            Some("an undo counts as done, and the key is there or may yet come")
+        } else if there && late {
+            Some("a key outlives its bound")
+        } else {
+            None
+        }
+    }
+}
+
+impl Ghosts {
+    fn tick(&self, state: &State) -> State {
+        let mut next = *state;
+        let client = &mut next.client;
+        if client.claim != Claim::None {
+            client.age = (client.age + 1).min(2 * TTL + 1);
+        }
+        if client.age >= TTL && client.claim != Claim::None {
+            (client.claim, client.owed, client.ghost) = (Claim::Forgotten, false, false);
+            client.again_at = 0;
+        }
+        for at in 0..2 {
+            client.left[at] = client.left[at].saturating_sub(1);
+            client.holds[at] &= client.left[at] > 0;
+        }
+        if self.network_keeps.is_some_and(|ticks| client.age >= ticks) {
+            let silent = next.connections[OLD].queue[0].is_some();
+            next.connections[OLD].queue = [None; 4];
+            if silent && next.client.link == Link::Old {
+                next.lose_link();
+            }
+        }
+        next.key_ttl = next.key_ttl.saturating_sub(1);
+        if next.key_ttl == 0 {
+            next.key = None;
+        }
+        next
+    }
+
+    fn client_steps(&self, state: &State, found: &mut impl FnMut(Step, State)) {
+        let client = state.client;
+        if client.claim == Claim::None && client.link == Link::Old {
+            let mut next = *state;
+            next.client.claim = Claim::Asked;
+            next.client.left[0] = TTL;
+            next.write(OLD, Command::Ask(Token::First));
+            found(Step::Asks { again: false }, next);
+        }
+        if client.claim == Claim::Asked {
+            let mut next = *state;
+            next.client.claim = Claim::GivenUp;
+            (next.client.owed, next.client.holds[0]) = (true, false);
+            self.undo(&mut next);
+            found(Step::GivesUp, next);
+        }
+        if client.again_at > 0 && client.age >= client.again_at {
+            let mut next = *state;
+            next.client.again_at = 0;
+            self.undo(&mut next);
+            found(Step::UndoesAgain, next);
+        }
+        let given_up = !matches!(client.claim, Claim::None | Claim::Asked);
+        if given_up
+            && !client.asked_again
+            && let Some(link) = client.link.connection()
+        {
+            let mut next = *state;
+            next.client.asked_again = true;
+            next.client.left[1] = TTL;
+            let token = if self.fresh_token { Token::Second } else { Token::First };
+            next.write(link, Command::Ask(token));
+            found(Step::Asks { again: true }, next);
+        }
+        if client.link == Link::Down {
+            let mut next = *state;
+            next.client.link = Link::Greeting;
+            next.connect(NEW);
+            next.write(NEW, Command::Greet);
+            found(Step::Opens, next);
+        }
+        let at = if client.link == Link::Old { OLD } else { NEW };
+        if !matches!(client.link, Link::Down | Link::Gone) {
+            let written = state.connections[at].queue.iter().flatten().count();
+            for kept in 0..=written {
+                let mut next = *state;
+                next.connections[at].queue[kept..].fill(None);
+                next.lose_link();
+                found(Step::Loses { kept }, next);
+            }
+        }
+    }
+
+    /// Writes the undo where it can be written now.
+    fn undo(&self, state: &mut State) {
+        let Some(link) = state.client.link.connection() else { return };
+        if state.client.owed && !state.client.undoing {
+            state.client.undoing = true;
+            let queue = &mut state.connections[link].queue;
+            let overtakes = !self.in_order && queue[0] == Some(Command::Ask(Token::First));
+            if overtakes {
+                (queue[0], queue[1]) = (Some(Command::Undo), Some(Command::Ask(Token::First)));
+            } else {
+                state.write(link, Command::Undo);
+            }
+        }
+    }
+
+    /// The next command of a connection runs. If the client still has it, it hears the answer, or
+    /// loses the connection instead.
+    fn runs(&self, state: &State, at: usize, found: &mut impl FnMut(Step, State)) {
+        let Connection { id, queue } = state.connections[at];
+        let (Some(command), true) = (queue[0], id != 0) else { return };
+        let mut next = *state;
+        next.connections[at].queue.rotate_left(1);
+        next.connections[at].queue[3] = None;
+        let (what, yes) = match command {
+            Command::Greet => ("the greeting", true),
+            Command::Kill => ("the kill", self.kill(&mut next)),
+            Command::Ask(token) => ("the ask", next.grant(token)),
+            Command::Undo => ("the undo", next.delete()),
+        };
+        let is_live = match state.client.link {
+            Link::Old => at == OLD,
+            Link::Greeting | Link::New => at == NEW,
+            Link::Down | Link::Gone => false,
+        };
+        if !is_live {
+            return found(Step::Runs { connection: at, what, heard: false }, next);
+        }
+        let mut unheard = next;
+        unheard.lose_link();
+        found(Step::Runs { connection: at, what, heard: false }, unheard);
+        // A client that killed its own connection hears nothing.
+        if next.connections[at].id != 0 {
+            self.hear(&mut next, command, yes);
+            found(Step::Runs { connection: at, what, heard: true }, next);
+        }
+    }
+
+    fn kill(&self, state: &mut State) -> bool {
+        if !self.may_kill {
+            return false;
+        }
+        for at in [OLD, NEW, STRANGER] {
+            if state.connections[at].id == OLD_ID {
+                state.stranger_killed |= at == STRANGER;
+                state.close(at);
+            }
+        }
+        true
+    }
+
+    fn hear(&self, state: &mut State, command: Command, yes: bool) {
+        let client = &mut state.client;
+        match command {
+            Command::Greet => {
+                client.link = Link::New;
+                let same = state.run == OLD_RUN || !self.same_run_only;
+                if client.ghost && same {
+                    state.write(NEW, Command::Kill);
+                }
+                self.undo(state);
+            }
+            Command::Kill if yes => client.ghost = false,
+            Command::Kill => {}
+            Command::Ask(Token::First) if !client.answered => {
+                client.answered = true;
+                let counts = client.claim == Claim::Asked || !self.late_is_nothing;
+                client.holds[0] |= yes && counts && client.left[0] > 0;
+            }
+            Command::Ask(_) => client.holds[1] |= yes && client.left[1] > 0,
+            Command::Undo => self.undone(client),
+        }
+    }
+
+    /// A confirmation is the last word unless a ghost may follow.
+    fn undone(&self, client: &mut Client) {
+        client.undoing = false;
+        if client.claim != Claim::GivenUp {
+            return;
+        }
+        if client.ghost && self.undo_again {
+            client.ghost = false;
+            client.again_at = client.age + (TTL - client.age).div_ceil(2);
+        } else if client.again_at == 0 {
+            (client.owed, client.claim) = (false, Claim::Settled);
+        }
+    }
+}
+
+impl Link {
+    /// The connection that takes asks and undos.
+    fn connection(self) -> Option<usize> {
+        match self {
+            Self::Old => Some(OLD),
+            Self::New => Some(NEW),
+            Self::Down | Self::Greeting | Self::Gone => None,
+        }
+    }
+}
+
+impl State {
+    fn write(&mut self, at: usize, command: Command) {
+        let free = self.connections[at].queue.iter_mut().find(|slot| slot.is_none());
+        *free.expect("a client has at most four commands under way") = Some(command);
+    }
+
+    fn connect(&mut self, at: usize) {
+        self.connections[at].id = self.next_id;
+        self.next_id += 1;
+    }
+
+    /// The server has closed it: nothing more of it will run.
+    fn close(&mut self, at: usize) {
+        self.connections[at] = Connection { id: 0, queue: [None; 4] };
+    }
+
+    /// The client learns that its connection is gone.
+    fn lose_link(&mut self) {
+        let client = &mut self.client;
+        if client.link == Link::Old {
+            client.link = Link::Down;
+            client.ghost = client.claim != Claim::None && !client.answered;
+        } else {
+            client.link = Link::Gone;
+        }
+        client.undoing = false;
+    }
+
+    fn restarted(&self) -> Self {
+        let mut next = *self;
+        for at in [OLD, NEW, STRANGER] {
+            next.close(at);
+        }
+        (next.run, next.next_id) = (self.run + 1, 1);
+        if !matches!(next.client.link, Link::Down | Link::Gone) {
+            next.lose_link();
+        }
+        next
+    }
+
+    fn grant(&mut self, token: Token) -> bool {
+        if self.key.is_some() {
+            return false;
+        }
+        (self.key, self.key_ttl) = (Some(token), TTL);
+        true
+    }
+
+    fn delete(&mut self) -> bool {
+        if self.key == Some(Token::First) {
+            (self.key, self.key_ttl) = (None, 0);
+        }
+        true
+    }
+}

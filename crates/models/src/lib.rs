@@ -1,0 +1,16 @@
+//! Small models of redbolt's rules, searched to the last state.
+//!
+//! The simulator tries long runs of the whole core at random; here each rule that keeps two holders
+//! apart is put into a world so small that everything which can happen there is tried. Every model
+//! also has variants that break one rule, and a test that the search finds what comes of it: a search
+//! that cannot fail proves nothing. `README.md` has the bounds and the figures.
+//!
+//! Apart from the simulator because a model is not the shipping code. What ties the two: decisions
+//! are the library's own functions where it exports them, and `tests/conformance.rs` puts the same
+//! cases to a real `redbolt::proto::Core`.
+
+pub mod extend;
+pub mod fencing;
+pub mod ghosts;
+pub mod guard;
+pub mod search;

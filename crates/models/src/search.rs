@@ -1,0 +1,306 @@
+//! Breadth first through every state that a model can reach.
+//!
+//! The first state found wrong is as near as any to a beginning, so the way to it is a shortest
+//! counterexample. Two states that differ in names only may be taken for one, see
+//! [`Model::canonical`]. Not here: what a state is.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::time::{Duration, Instant};
+
+/// A system small enough to be searched to its last state.
+pub trait Model {
+    /// Everything that decides what can happen next. Kept small: millions of them are remembered.
+    type State: Copy + Eq + Hash;
+    /// One thing that happens, in words.
+    type Step: Copy + fmt::Display;
+
+    /// The states in which it can begin.
+    fn begins(&self) -> Vec<Self::State>;
+
+    /// Everything that can happen next, and what comes of it.
+    fn steps(&self, state: &Self::State, found: &mut impl FnMut(Self::Step, Self::State));
+
+    /// What is wrong with a state, if anything.
+    fn wrong(&self, state: &Self::State) -> Option<&'static str>;
+
+    /// The state without what is of no consequence for anything that can go wrong.
+    fn thin(&self, state: &Self::State) -> Self::State {
+        *state
+    }
+
+    /// One state for all that differ only in the names of things which behave alike.
+    fn canonical(&self, state: &Self::State) -> Self::State {
+        *state
+    }
+}
+
+/// What a search has found.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How many states were visited.
+    pub states: usize,
+    /// How many steps it takes to reach the last of them.
+    pub depth: u32,
+    /// How long it took.
+    pub took: Duration,
+    /// The way to a wrong state; `None` if there is none.
+    pub violation: Option<Violation>,
+}
+
+/// A shortest way to a wrong state.
+#[derive(Debug)]
+pub struct Violation {
+    /// What is wrong.
+    pub what: &'static str,
+    /// What has to happen, in order.
+    pub steps: Vec<String>,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { states, depth, took, .. } = self;
+        write!(f, "{states} states, depth {depth}, {:.1} s: ", took.as_secs_f64())?;
+        let Some(violation) = &self.violation else { return f.write_str("no violation") };
+        write!(f, "VIOLATION, {}", violation.what)?;
+        violation
+            .steps
+            .iter()
+            .enumerate()
+            .try_for_each(|(at, step)| write!(f, "\n{:4}. {step}", at + 1))
+    }
+}
+
+/// Visits every state of a model, or as many as it takes to find a wrong one.
+///
+/// # Panics
+///
+/// If the model has more than [`MOST`] states: then it is not small.
+pub fn search<M: Model>(model: &M) -> Outcome {
+    let begun = Instant::now();
+    let mut seen = Seen::new();
+    let mut wrong = None;
+    for state in model.begins() {
+        let state = model.canonical(&model.thin(&state));
+        if seen.insert(state, NO_PARENT) && wrong.is_none() {
+            wrong = model.wrong(&state).map(|what| (what, seen.states.len() - 1));
+        }
+    }
+    let (mut depth, mut level_ends, mut at) = (0, seen.states.len(), 0);
+    while at < seen.states.len() && wrong.is_none() {
+        if at == level_ends {
+            depth += 1;
+            level_ends = seen.states.len();
+        }
+        let state = seen.states[at];
+        model.steps(&state, &mut |_, next| {
+            let next = model.canonical(&model.thin(&next));
+            if wrong.is_none() && seen.insert(next, at as u32) {
+                wrong = model.wrong(&next).map(|what| (what, seen.states.len() - 1));
+            }
+        });
+        at += 1;
+    }
+    let violation = wrong.map(|(what, end)| Violation { what, steps: retrace(model, &seen, end) });
+    let depth = violation.as_ref().map_or(depth, |violation| violation.steps.len() as u32);
+    Outcome { states: seen.states.len(), depth, took: begun.elapsed(), violation }
+}
+
+/// The most states that a model may have.
+pub const MOST: usize = 40_000_000;
+
+/// Walks the way again in states as they come, so that a node keeps its name from step to step.
+fn retrace<M: Model>(model: &M, seen: &Seen<M::State>, end: usize) -> Vec<String> {
+    let mut way = vec![end];
+    while let Some(parent) = way.last().map(|&at| seen.parents[at]).filter(|&at| at != NO_PARENT) {
+        way.push(parent as usize);
+    }
+    let mut stops = way.into_iter().rev().map(|at| seen.states[at]);
+    let first = stops.next().expect("the way has an end");
+    let mut begins = model.begins().into_iter().map(|begin| model.thin(&begin));
+    let begin = begins.find(|begin| model.canonical(begin) == first);
+    let mut state = begin.expect("the way begins at a beginning");
+    let mut steps = Vec::new();
+    for stop in stops {
+        let mut taken = None;
+        model.steps(&state, &mut |step, next| {
+            let next = model.thin(&next);
+            if taken.is_none() && model.canonical(&next) == stop {
+                taken = Some((step, next));
+            }
+        });
+        let (step, next) = taken.expect("the step was taken before");
+        steps.push(step.to_string());
+        state = next;
+    }
+    steps
+}
+
+const NO_PARENT: u32 = u32::MAX;
+
+/// The states so far in the order of their discovery, each with the one before it.
+struct Seen<S> {
+    states: Vec<S>,
+    parents: Vec<u32>,
+    /// Open addressing: above, half of the hash; below, the place in `states` plus one.
+    table: Vec<u64>,
+}
+
+impl<S: Copy + Eq + Hash> Seen<S> {
+    fn new() -> Self {
+        Self { states: Vec::new(), parents: Vec::new(), table: vec![0; 1 << 16] }
+    }
+
+    /// Whether the state is new.
+    fn insert(&mut self, state: S, parent: u32) -> bool {
+        if (self.states.len() + 1) * 2 > self.table.len() {
+            self.grow();
+        }
+        let hash = hash_of(&state);
+        let mask = self.table.len() - 1;
+        let mut slot = hash as usize & mask;
+        while self.table[slot] != 0 {
+            let entry = self.table[slot];
+            if entry >> 32 == hash >> 32 && self.states[(entry as u32 - 1) as usize] == state {
+                return false;
+            }
+            slot = (slot + 1) & mask;
+        }
+        assert!(self.states.len() < MOST, "more than {MOST} states");
+        self.states.push(state);
+        self.parents.push(parent);
+        self.table[slot] = hash >> 32 << 32 | self.states.len() as u64;
+        true
+    }
+
+    fn grow(&mut self) {
+        let mask = self.table.len() * 4 - 1;
+        self.table = vec![0; mask + 1];
+        for (at, state) in self.states.iter().enumerate() {
+            let hash = hash_of(state);
+            let mut slot = hash as usize & mask;
+            while self.table[slot] != 0 {
+                slot = (slot + 1) & mask;
+            }
+            self.table[slot] = hash >> 32 << 32 | (at as u64 + 1);
+        }
+    }
+}
+
+fn hash_of(state: &impl Hash) -> u64 {
+    let mut mixer = Mixer(0);
+    state.hash(&mut mixer);
+    mixer.finish()
+}
+
+/// A few cycles for a word; nobody chooses the states in order to make them collide.
+struct Mixer(u64);
+
+impl Mixer {
+    #[inline]
+    fn mix(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+impl Hasher for Mixer {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            self.mix(u64::from_le_bytes(word));
+        }
+    }
+
+    #[inline]
+    fn write_u8(&mut self, n: u8) {
+        self.mix(n.into());
+    }
+
+    #[inline]
+    fn write_u32(&mut self, n: u32) {
+        self.mix(n.into());
+    }
+
+    #[inline]
+    fn write_u64(&mut self, n: u64) {
+        self.mix(n);
+    }
+
+    #[inline]
+    fn write_isize(&mut self, n: isize) {
+        self.mix(n as u64);
+    }
+
+    #[inline]
+    fn write_usize(&mut self, n: usize) {
+        self.mix(n as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        (self.0 ^ self.0 >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ self.0 >> 32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two counters of up to `top`, alike in all but name; wrong where both are at `forbidden`.
+    struct Counters {
+        top: u8,
+        forbidden: u8,
+        alike: bool,
+    }
+
+    impl Model for Counters {
+        type State = [u8; 2];
+        type Step = usize;
+
+        fn begins(&self) -> Vec<[u8; 2]> {
+            vec![[0, 0]]
+        }
+
+        fn steps(&self, state: &[u8; 2], found: &mut impl FnMut(usize, [u8; 2])) {
+            for which in 0..2 {
+                let mut next = *state;
+                next[which] += 1;
+                if next[which] <= self.top {
+                    found(which, next);
+                }
+            }
+        }
+
+        fn wrong(&self, state: &[u8; 2]) -> Option<&'static str> {
+            (*state == [self.forbidden; 2]).then_some("both are there")
+        }
+
+        fn canonical(&self, state: &[u8; 2]) -> [u8; 2] {
+            let mut state = *state;
+            if self.alike {
+                state.sort_unstable();
+            }
+            state
+        }
+    }
+
+    #[test]
+    fn it_visits_every_state_once() {
+        let all = search(&Counters { top: 250, forbidden: 255, alike: false });
+        assert_eq!((all.states, all.depth, all.violation.is_none()), (251 * 251, 500, true));
+        let half = search(&Counters { top: 250, forbidden: 255, alike: true });
+        assert_eq!((half.states, half.depth), (251 * 252 / 2, 500));
+    }
+
+    #[test]
+    fn it_tells_a_shortest_way() {
+        for alike in [false, true] {
+            let outcome = search(&Counters { top: 9, forbidden: 3, alike });
+            let violation = outcome.violation.expect("[3, 3] can be reached");
+            assert_eq!((outcome.depth, violation.steps.len()), (6, 6));
+            let of = |name| violation.steps.iter().filter(|step| *step == name).count();
+            assert_eq!((of("0"), of("1")), (3, 3), "names stay what they are");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What an extension does to a key, and what it does to the validity.
+
+use std::time::Duration;
+
+use redbolt::proto::script::EXTEND;
+use redbolt::proto::{Ask, Event, LockId, LossCause};
+use redbolt_node::{Now, Store};
+
+use crate::bench::{Bench, VOTES};
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// The model's `Script::Longer`: a longer TTL where the key is ours, and nothing anywhere else.
+#[test]
+fn the_script_does_what_the_nodes_of_the_model_do() {
+    for (owner, ttl, extends, yes, then) in [
+        ("a", 2_000, 3_000, true, 3_000),
+        ("a", 3_000, 1_000, true, 3_000),
+        ("b", 2_000, 3_000, false, 2_000),
+        ("", 0, 3_000, false, -2),
+    ] {
+        let now = Now::from_micros(0);
+        let mut store = Store::new(&"0".repeat(40), now);
+        let conn = store.connect();
+        let mut run = |words: &[&str]| {
+            let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
+            let mut out = Vec::new();
+            store.command(conn, &words, now, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        if !owner.is_empty() {
+            run(&["SET", "job", owner, "PX", &ttl.to_string()]);
+        }
+        let reply = run(&["EVAL", EXTEND, "1", "job", "a", &extends.to_string()]);
+        assert_eq!(reply, format!(":{}\r\n", u8::from(yes)));
+        assert_eq!(run(&["PTTL", "job"]), format!(":{then}\r\n"), "{owner} {ttl} {extends}");
+    }
+}
+
+#[test]
+fn the_core_keeps_the_larger_of_both_counted_from_the_first_byte() {
+    for (extends, delay, left_ms) in [(20, 1, 20_000 - 202 - 1_000), (2, 1, 10_000 - 102 - 1_000)] {
+        let (mut bench, id) = held();
+        let now = bench.now();
+        bench.core.extend(id, secs(extends), now).unwrap();
+        for node in 0..2 {
+            assert_eq!(bench.waiting(node), ["extend"]);
+        }
+        // The answers take a while, and the validity is none the longer for it.
+        bench.pass(Duration::from_millis(40));
+        bench.answer(0, ":1\r\n");
+        bench.answer(1, ":1\r\n");
+        assert_eq!(bench.events(), [Event::Extended(id)]);
+        bench.pass(secs(delay) - Duration::from_millis(40));
+        let now = bench.now();
+        let remaining = bench.core.lease(id).unwrap().remaining(now);
+        assert_eq!(remaining, Duration::from_millis(left_ms));
+    }
+}
+
+#[test]
+fn the_core_counts_nothing_after_the_end() {
+    let (mut bench, id) = held();
+    bench.pass(Duration::from_millis(9_880));
+    let now = bench.now();
+    bench.core.extend(id, secs(20), now).unwrap();
+    bench.pass(Duration::from_millis(30));
+    for node in 0..2 {
+        bench.answer(node, ":1\r\n");
+    }
+    assert_eq!(bench.events(), [Event::Lost(id, LossCause::Expired)]);
+}
+
+#[test]
+fn the_core_counts_answers_for_their_own_round() {
+    let (mut bench, id) = held();
+    let now = bench.now();
+    bench.core.extend(id, secs(11), now).unwrap();
+    bench.pass(Duration::from_millis(60));
+    assert!(matches!(bench.events()[..], [Event::NotExtended(..)]));
+    let now = bench.now();
+    bench.core.extend(id, secs(20), now).unwrap();
+    for node in 0..2 {
+        assert_eq!(bench.waiting(node), ["extend", "extend"]);
+        bench.answer(node, ":1\r\n");
+    }
+    assert_eq!(bench.events(), [], "those were for the first");
+    for node in 0..2 {
+        bench.answer(node, ":1\r\n");
+    }
+    assert_eq!(bench.events(), [Event::Extended(id)]);
+}
+
+/// An extension that is under way does not outlast the release behind it.
+#[test]
+fn the_core_extends_nothing_that_is_being_released() {
+    let (mut bench, id) = held();
+    let now = bench.now();
+    bench.core.extend(id, secs(20), now).unwrap();
+    let sent: Vec<_> = (0..3).map(|node| bench.waiting(node)).collect();
+    assert_eq!(sent, vec![["extend"]; 3]);
+    bench.core.release(id, now);
+    for node in 0..3 {
+        assert_eq!(bench.waiting(node), ["extend", "undo"]);
+        bench.answer(node, ":1\r\n");
+    }
+    assert_eq!(bench.events(), []);
+    for node in 0..3 {
+        bench.answer(node, ":1\r\n");
+    }
+    assert!(matches!(bench.events()[..], [Event::Released(..)]));
+}
+
+/// A lock for 10 s on all nodes.
+fn held() -> (Bench, LockId) {
+    let mut bench = Bench::warm();
+    let id = bench.lock(&Ask::new(b"job").ttl(secs(10)));
+    for node in 0..3 {
+        bench.answer(node, "+OK\r\n");
+        bench.answer(node, &format!(":{VOTES}\r\n"));
+    }
+    assert_eq!(bench.events(), [Event::Granted(id)]);
+    (bench, id)
+}

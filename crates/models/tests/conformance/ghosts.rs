@@ -1,0 +1,114 @@
+//! When a connection is killed, and when an undo is the last word.
+
+use std::time::Duration;
+
+use redbolt::proto::Ask;
+
+use crate::bench::{Bench, Greets, guard_value};
+
+const TTL: Duration = Duration::from_secs(20);
+
+/// Whether the ask was answered before its connection was lost, and whether the next one leads to the
+/// same process: the model's four cases.
+#[test]
+fn the_core_kills_and_undoes_again_where_the_model_does() {
+    for (answered, same_run) in [(true, true), (true, false), (false, true), (false, false)] {
+        let ghost = !answered;
+        let case = format!("answered {answered}, same run {same_run}");
+        let mut bench = given_up(answered, same_run);
+        let waiting = bench.waiting(2);
+        let kills = ghost && same_run;
+        let expected: &[&str] = if kills { &["kill", "undo"] } else { &["undo"] };
+        assert_eq!(waiting, expected, "{case}");
+        if kills {
+            assert_eq!(bench.next(2).unwrap()[2..], [b"ID".to_vec(), b"7".to_vec()], "the old one");
+            bench.answer(2, ":1\r\n");
+        }
+        bench.answer(2, ":0\r\n");
+        let settled = !ghost || same_run;
+        assert_eq!(bench.core.owes(), !settled, "{case}");
+        bench.pass(TTL / 2);
+        let again: &[&str] = if settled { &[] } else { &["undo"] };
+        assert_eq!(bench.waiting(2), again, "{case}");
+        if !settled {
+            bench.answer(2, ":1\r\n");
+        }
+        assert!(!bench.core.owes(), "{case}");
+    }
+}
+
+/// A kill that was refused lays no ghost.
+#[test]
+fn the_core_undoes_again_where_it_may_not_kill() {
+    let mut bench = given_up(false, true);
+    bench.answer(2, "-NOPERM no\r\n");
+    bench.answer(2, ":0\r\n");
+    assert!(bench.core.owes());
+    bench.pass(TTL / 2);
+    assert_eq!(bench.waiting(2), ["undo"]);
+}
+
+/// On one connection the undo is behind the ask, and its answer is the last word.
+#[test]
+fn the_core_undoes_behind_the_ask() {
+    let mut bench = Bench::warm();
+    let id = bench.lock(&Ask::new(b"job").ttl(TTL));
+    let _ = bench.next(2);
+    let now = bench.now();
+    bench.core.release(id, now);
+    assert_eq!(bench.waiting(2), ["ask", "pttl", "undo"]);
+}
+
+/// Every attempt has a token of its own, and a late answer to one that was given up grants nothing.
+#[test]
+fn the_core_gives_an_abandoned_token_no_second_life() {
+    let mut bench = Bench::warm();
+    let first = bench.lock(&Ask::new(b"job").ttl(TTL));
+    let tokens: Vec<_> = (0..3).map(|node| bench.next(node).unwrap()[2].clone()).collect();
+    let now = bench.now();
+    bench.core.release(first, now);
+    bench.events();
+    let second = bench.lock(&Ask::new(b"job").ttl(TTL));
+    for (node, token) in tokens.iter().enumerate() {
+        for answer in ["+OK\r\n", ":1000\r\n", ":1\r\n"] {
+            bench.answer(node, answer);
+        }
+        let ask = bench.next(node).unwrap();
+        assert_ne!(ask[2], *token);
+    }
+    assert_eq!(bench.events(), []);
+    assert!(bench.core.votes(second).grants().is_empty());
+}
+
+/// An attempt on the last node alone, whose connection is lost and comes back.
+fn given_up(answered: bool, same_run: bool) -> Bench {
+    let mut bench = Bench::warm();
+    let id = bench.lock(&Ask::new(b"job").ttl(TTL));
+    let _ = bench.next(2);
+    for node in 0..2 {
+        bench.answer(node, "-LOADING soon\r\n");
+        bench.answer(node, ":1000\r\n");
+    }
+    if answered {
+        bench.answer(2, "+OK\r\n");
+        bench.answer(2, ":1000\r\n");
+    }
+    bench.cut(2);
+    let now = bench.now();
+    bench.core.release(id, now);
+    for node in 0..2 {
+        while bench.next(node).is_some() {
+            bench.answer(node, ":0\r\n");
+        }
+    }
+    for _ in 0..100 {
+        bench.pass(Duration::from_millis(1));
+        if bench.try_open() {
+            break;
+        }
+    }
+    let run = if same_run { 1 } else { 2 };
+    let guard = Some(guard_value(2, run));
+    bench.greet(2, &Greets { run, guard, client_id: 8, ..Greets::ready(2) });
+    bench
+}

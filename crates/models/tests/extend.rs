@@ -1,0 +1,56 @@
+//! Extension with the rules as they are meant, and with each rule broken.
+
+mod told;
+
+use redbolt_models::extend::{Extending, Script};
+
+use self::told::{clean, wrong};
+
+const RULES: Extending = Extending::RULES;
+
+const TWO: &str = "two holders at once";
+
+#[test]
+fn extensions_of_any_length_in_any_order() {
+    for rounds in [[3, 1], [1, 3], [2, 2]] {
+        clean(&format!("extension, {rounds:?} ticks"), &Extending { rounds, ..RULES });
+    }
+}
+
+/// The longer one first, or the shorter one delayed.
+#[test]
+fn broken_by_one_that_shortens() {
+    for rounds in [[3, 1], [1, 3]] {
+        let plain = Extending { script: Script::Pexpire, rounds, ..RULES };
+        wrong(&format!("extension, PEXPIRE, {rounds:?} ticks"), &plain, TWO);
+    }
+}
+
+#[test]
+fn broken_by_one_that_brings_a_key_back() {
+    wrong("extension, SET", &Extending { script: Script::Set, ..RULES }, TWO);
+}
+
+#[test]
+fn broken_by_a_validity_that_is_counted_from_the_answer() {
+    let late = Extending { from_first_byte: false, ..RULES };
+    wrong("extension, counted from the answer", &late, TWO);
+}
+
+#[test]
+fn broken_if_answers_count_after_the_end() {
+    let late = Extending { within_validity: false, ..RULES };
+    wrong("extension, counted after the end", &late, "a lock that had ended is held again");
+}
+
+#[test]
+fn broken_if_an_answer_counts_for_a_later_round() {
+    let any = Extending { own_round: false, rounds: [1, 3], ..RULES };
+    wrong("extension, answers of any round", &any, TWO);
+}
+
+#[test]
+fn broken_if_the_new_validity_replaces_the_old() {
+    let new = Extending { larger_of_both: false, ..RULES };
+    wrong("extension, new for old", &new, "an extension has shortened the validity");
+}

@@ -1,0 +1,89 @@
+//! Tokens with the rules as they are meant, and with each rule broken.
+
+mod told;
+
+use redbolt_models::fencing::{Fencing, Late, WriteBack};
+
+use self::told::{clean, wrong};
+
+type OneEach = Fencing<2>;
+type TwoEach = Fencing<4>;
+
+const SAME: &str = "two holders have the same token";
+
+/// One attempt for each of two clients, from all counters, with nothing left out.
+const FULL: OneEach = OneEach { most_at_first: 2, lean: false, ..OneEach::RULES };
+
+/// The same without what is of no consequence.
+const LEAN: OneEach = OneEach { lean: true, ..FULL };
+
+#[test]
+fn one_attempt_each() {
+    clean("fencing, 2 x 1 attempts, counters 0..2, nothing left out", &FULL);
+    clean("fencing, 2 x 1 attempts, counters 0..2", &LEAN);
+}
+
+#[test]
+fn two_attempts_each() {
+    clean("fencing, 2 x 2 attempts, counters 0", &TwoEach::RULES);
+    let counters = TwoEach { most_at_first: 2, ..TwoEach::RULES };
+    clean("fencing, 2 x 2 attempts, counters 0..2", &counters);
+}
+
+#[test]
+fn three_clients() {
+    let three = Fencing::<3> { clients: 3, most_at_first: 2, ..Fencing::RULES };
+    clean("fencing, 3 x 1 attempts, counters 0..2", &three);
+}
+
+#[test]
+fn a_denial_may_raise_the_counter() {
+    let bump = OneEach { bump_on_deny: true, ..FULL };
+    clean("fencing, counters grow on denials too", &bump);
+}
+
+/// Memory may be lost if the counter then begins above everything: what a sane clock sees to.
+#[test]
+fn a_lost_counter_that_begins_above_all_others() {
+    let seeded = OneEach { wipes: 1, seeded: true, ..FULL };
+    clean("fencing, a wiped counter begins above all", &seeded);
+}
+
+/// The first grants differ, and each client takes the higher one.
+#[test]
+fn broken_without_a_write_back() {
+    broken("fencing, no write-back", |rules| rules.write_back = WriteBack::None);
+}
+
+/// The write-back runs where the other client has the key by now.
+#[test]
+fn broken_by_a_write_back_that_does_not_look_whose_key_it_is() {
+    broken("fencing, unconditional write-back", |rules| {
+        rules.write_back = WriteBack::Unconditional;
+    });
+}
+
+#[test]
+fn broken_by_one_voter_that_lost_its_counter() {
+    broken("fencing, one amnesiac voter", |rules| rules.wipes = 1);
+}
+
+/// A late grant above the token may have come after another holder of the same token: the token has
+/// to be at least as high as every grant that counts for it.
+#[test]
+fn broken_by_late_grants_above_the_token() {
+    broken("fencing, late grants above the token count", |rules| rules.late = Late::AtLeast);
+}
+
+#[test]
+fn broken_by_late_grants_below_the_token() {
+    broken("fencing, all late grants count", |rules| rules.late = Late::Any);
+}
+
+/// What is left out of the lean model hides nothing.
+fn broken(name: &str, spoil: impl Fn(&mut OneEach)) {
+    for (how, mut model) in [("nothing left out", FULL), ("lean", LEAN)] {
+        spoil(&mut model);
+        wrong(&format!("{name}, {how}"), &model, SAME);
+    }
+}

@@ -1,0 +1,639 @@
+//! What clients want, and what they are told: holders, waiters, keepers, those who cancel and those
+//! who never let go, and holders that write after a pause.
+//!
+//! What a caller may rely on is checked here, at the moment at which it is told.
+
+use std::time::Duration;
+
+use redbolt::proto::{Ask, Event as Told, Lease, LockId, LockState, LossCause, Wait, Why};
+
+use crate::coverage::{Edge, Phase};
+use crate::history::{Does, Operation};
+use crate::invariant::Violation;
+use crate::plan::{Job, KEYS, Kind, MAX_NODES, MS};
+use crate::register::Writer;
+use crate::world::World;
+use crate::world::queue::{Event, Time};
+
+/// What a job does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Step {
+    /// Asks for the lock.
+    Start,
+    /// Looks at the lease, and means to write if it is valid.
+    Look,
+    /// Writes, without another look.
+    Write,
+    Extend,
+    Release,
+    /// Lets go, whatever has come of it.
+    Cancel,
+    /// The same, after the faults.
+    LetGo,
+    /// Looks at the lease when next to nothing of it is left.
+    Last,
+}
+
+/// A job under way.
+#[derive(Default)]
+pub(crate) struct Running {
+    pub(crate) id: Option<LockId>,
+    /// How many ends it was told.
+    ends: u8,
+    acquire: Option<Call>,
+    release: Option<Call>,
+    extend: Option<Call>,
+    extensions: u64,
+    extend_ttl: u64,
+    granted: Option<Time>,
+    /// Its attempt that was granted.
+    pub(crate) attempt: usize,
+    /// Its lease, as it was last told.
+    lease: Option<Lease>,
+    /// There will be another look at its end.
+    looks: bool,
+    token: Option<u64>,
+    /// When its validity ends at the latest, in true time, as far as it is known.
+    valid_until: Time,
+    /// The client takes it for held.
+    is_held: bool,
+    /// As it was last seen, while it is asked for.
+    seen: Seen,
+    pub(crate) released: Option<Marks>,
+}
+
+/// Where an acquisition is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Seen {
+    #[default]
+    Asking,
+    Fencing,
+    Pausing,
+}
+
+/// A call that has not come back.
+#[derive(Clone, Copy)]
+struct Call {
+    at: Time,
+    /// How long the client had stood still by then.
+    stalled: Time,
+    bound: Time,
+}
+
+/// How far the client had written when it called release.
+pub(crate) struct Marks {
+    /// Later wires have higher numbers.
+    pub(crate) wires: usize,
+    /// The wire of each link, and where in its stream the release begins.
+    pub(crate) offsets: [Option<(usize, usize)>; MAX_NODES],
+}
+
+impl Running {
+    /// It was told its end.
+    pub(crate) fn is_over(&self) -> bool {
+        self.ends > 0
+    }
+
+    pub(crate) fn was_granted(&self) -> bool {
+        self.granted.is_some()
+    }
+
+    /// A call that should have come back by now.
+    pub(crate) fn open_call(&self) -> Option<&'static str> {
+        let name = |call: Option<Call>, name| call.map(|_| name);
+        name(self.acquire, "acquire")
+            .or_else(|| name(self.release, "release"))
+            .or_else(|| name(self.extend, "extend"))
+    }
+}
+
+impl World {
+    /// Puts a job's first steps where they belong.
+    pub(crate) fn begin(&mut self, at: usize, job: &Job) {
+        if job.kind == Kind::Probe {
+            return;
+        }
+        self.queue.push(job.at, Event::Act(at as u16, Step::Start));
+        if let Kind::Cancel { after } = job.kind {
+            self.queue.push(job.at + after, Event::Act(at as u16, Step::Cancel));
+        }
+    }
+
+    pub(crate) fn act(&mut self, at: usize, step: Step) {
+        let job = self.plan.jobs[at];
+        let client = usize::from(job.client);
+        if !self.wait_for(client, Event::Act(at as u16, step)) {
+            return;
+        }
+        self.story(|| format!("c{client} j{at} {step:?}"));
+        match step {
+            Step::Start if self.is_healed && job.kind != Kind::Probe => {}
+            Step::Start => self.start(at, &job),
+            Step::Look => self.look(at, &job),
+            Step::Write => self.use_it(at, &job),
+            Step::Extend => self.extend(at, &job),
+            Step::Release | Step::Cancel => self.let_go(at, &job),
+            Step::LetGo if job.kind != Kind::Probe => self.let_go(at, &job),
+            Step::LetGo => {}
+            Step::Last => self.look_last(at, &job),
+        }
+    }
+
+    fn call(&self, client: usize, bound: Time) -> Option<Call> {
+        Some(Call { at: self.now, stalled: self.clients[client].stalled, bound })
+    }
+
+    /// I6: a call is back in time, less what the client stood still.
+    fn came_back(&mut self, at: usize, call: Option<Call>, name: &'static str) {
+        let Some(call) = call else { return };
+        let client = &self.clients[usize::from(self.plan.jobs[at].client)];
+        let still = client.stalled - call.stalled;
+        let bound = call.bound + call.bound / 50 + still + 2 * client.late() + 5 * MS;
+        let took = self.now - call.at;
+        if took > bound {
+            self.violated(Violation::Late { job: at, call: name, by_us: (took - bound) / 1_000 });
+        }
+    }
+
+    fn start(&mut self, at: usize, job: &Job) {
+        let client = usize::from(job.client);
+        let mut keys = (0..KEYS.len()).filter(|key| job.keys >> key & 1 == 1);
+        let first = keys.next().unwrap_or_default();
+        let mut ask = Ask::new(KEYS[first]).ttl(Duration::from_millis(job.ttl_ms));
+        for key in keys {
+            ask = ask.and(KEYS[key]);
+        }
+        let patient = job.patience > 0;
+        let wait = if patient { Wait::For(Duration::from_nanos(job.patience)) } else { Wait::Try };
+        let now = self.clocks(client);
+        self.note(0x100 + at as u64);
+        let ask = if job.fenced { ask.fenced() } else { ask };
+        let asked = self.clients[client].core.acquire(&ask.wait(wait), now);
+        let Ok(id) = asked else {
+            return self.violated(Violation::Outcome { job: at, what: "that its input is wrong" });
+        };
+        let settings = self.clients[client].core.config().settings();
+        let round = settings.connect_within.max(settings.answer_within).as_nanos() as Time;
+        // A fenced one may be asked for once more with a clock set right, and be written back.
+        let rounds = if job.fenced { 3 } else { 1 };
+        let bound = if patient { job.patience } else { rounds * round };
+        let call = self.call(client, bound);
+        let running = &mut self.jobs[at];
+        running.id = Some(id);
+        running.acquire = call;
+        self.settle(client);
+        self.reached(client, Phase::Asked);
+    }
+
+    /// The holder looks at its lease and, if that is valid, goes on to write.
+    fn look(&mut self, at: usize, job: &Job) {
+        if self.remaining(at).is_zero() {
+            return;
+        }
+        self.a_quorum_keeps(at, job);
+        let gap = 20_000 + 10_000 * at as Time;
+        self.queue.push(self.now + gap, Event::Act(at as u16, Step::Write));
+    }
+
+    /// A lease is as good at its end as at its beginning.
+    fn look_last(&mut self, at: usize, job: &Job) {
+        let left = self.remaining(at);
+        self.jobs[at].looks = false;
+        if left.is_zero() {
+            return;
+        }
+        if self.is_at_the_end(left) {
+            self.a_quorum_keeps(at, job);
+            self.is_alone(at);
+        } else {
+            self.look_later(at, left);
+        }
+    }
+
+    fn look_later(&mut self, at: usize, left: Duration) {
+        if !std::mem::replace(&mut self.jobs[at].looks, true) {
+            self.look_at_the_end(at, left);
+        }
+    }
+
+    fn lease(&self, at: usize) -> Option<Lease> {
+        let client = &self.clients[usize::from(self.plan.jobs[at].client)];
+        self.jobs[at].id.and_then(|id| client.core.lease(id)).copied()
+    }
+
+    fn remaining(&self, at: usize) -> Duration {
+        let client = &self.clients[usize::from(self.plan.jobs[at].client)];
+        self.lease(at).map_or(Duration::ZERO, |lease| lease.remaining(client.clocks(self.now)))
+    }
+
+    fn use_it(&mut self, at: usize, job: &Job) {
+        let Running { granted: Some(granted), attempt, token, .. } = self.jobs[at] else { return };
+        let begun = self.attempts[attempt].begun;
+        self.note(0x110 + at as u64);
+        for key in (0..KEYS.len()).filter(|key| job.keys >> key & 1 == 1) {
+            let writer = Writer { job: at as u16, token, granted, begun };
+            if let Err(token) = self.registers[key].write(writer) {
+                self.violated(Violation::StaleWrite { key, job: at, token });
+            }
+        }
+    }
+
+    fn extend(&mut self, at: usize, job: &Job) {
+        let (client, running) = (usize::from(job.client), &mut self.jobs[at]);
+        let Some(id) = running.id.filter(|_| running.is_held && running.extend.is_none()) else {
+            return;
+        };
+        // Each has a TTL of its own, so that the world knows which one a reply is for; some are
+        // shorter than what the lock still has.
+        running.extensions += 1;
+        let longer = job.ttl_ms + running.extensions;
+        let ttl = if running.extensions % 3 == 2 { longer / 2 } else { longer };
+        running.extend_ttl = ttl.min(self.plan.setup.max_ttl_ms);
+        let ttl = Duration::from_millis(running.extend_ttl);
+        let now = self.clocks(client);
+        self.note(0x120 + at as u64);
+        if self.clients[client].core.extend(id, ttl, now).is_ok() {
+            let bound = self.clients[client].core.config().settings().answer_within;
+            self.jobs[at].extend = self.call(client, bound.as_nanos() as Time);
+            self.coverage.edge(Edge::HeldExtending);
+        }
+        self.settle(client);
+        self.reached(client, Phase::Extending);
+    }
+
+    fn let_go(&mut self, at: usize, job: &Job) {
+        let client = usize::from(job.client);
+        let Some(id) = self.jobs[at].id.filter(|_| self.jobs[at].released.is_none()) else {
+            return;
+        };
+        let was = self.clients[client].core.state(id);
+        let is_held = matches!(was, LockState::Held | LockState::Extending);
+        self.jobs[at].released = Some(self.marks(client));
+        if is_held {
+            let extending = self.jobs[at].extend.take().is_some();
+            self.coverage.edge(if extending {
+                Edge::ExtendingReleasing
+            } else {
+                Edge::HeldReleasing
+            });
+            let bound = self.clients[client].core.config().settings().answer_within;
+            self.jobs[at].release = self.call(client, bound.as_nanos() as Time);
+        } else if matches!(was, LockState::Lost(_)) {
+            self.coverage.edge(Edge::LostLetGo);
+        }
+        let now = self.clocks(client);
+        self.note(0x130 + at as u64);
+        self.core(client).release(id, now);
+        self.settle(client);
+        self.reached(client, Phase::Releasing);
+    }
+
+    fn marks(&self, client: usize) -> Marks {
+        let it = &self.clients[client];
+        let offset = |slot: usize| {
+            let wire = it.wires[slot]? as usize;
+            let unsent = it.core.transmit(self.link(slot)).len();
+            Some((wire, self.wires[wire].up.bytes.len() + unsent))
+        };
+        Marks { wires: self.wires_used(), offsets: std::array::from_fn(offset) }
+    }
+
+    /// Notices when an acquisition begins to pause or to be written back, and when it goes on.
+    pub(crate) fn notice(&mut self, client: usize) {
+        for at in 0..self.jobs.len() {
+            let (plan, job) = (&self.plan.jobs[at], &self.jobs[at]);
+            let may_change = plan.patience > 0 || plan.fenced;
+            if usize::from(plan.client) != client || !may_change || job.acquire.is_none() {
+                continue;
+            }
+            let Some(id) = job.id else { continue };
+            let seen = match self.clients[client].core.state(id) {
+                LockState::Asked => Seen::Asking,
+                LockState::Fencing => Seen::Fencing,
+                LockState::Pausing => Seen::Pausing,
+                _ => continue,
+            };
+            let before = std::mem::replace(&mut self.jobs[at].seen, seen);
+            match (before, seen) {
+                (Seen::Asking, Seen::Fencing) => {
+                    self.coverage.edge(Edge::AskingFencing);
+                    self.reached(client, Phase::Partly);
+                }
+                (Seen::Asking, Seen::Pausing) => self.coverage.edge(Edge::AskingPausing),
+                (Seen::Fencing, Seen::Pausing) => self.coverage.edge(Edge::FencingPausing),
+                (Seen::Pausing, Seen::Asking) => self.coverage.edge(Edge::PausingAsking),
+                _ => {}
+            }
+            if seen == Seen::Pausing && before != seen {
+                self.reached(client, Phase::Waiting);
+            }
+        }
+    }
+
+    // What callers are told.
+
+    pub(crate) fn told(&mut self, client: usize, event: Told) {
+        self.story(|| format!("c{client} is told {event:?}"));
+        if self.is_sampled {
+            let text = format!("{event:?}");
+            self.shows_no_secret("an event", &text);
+        }
+        let (id, number) = match event {
+            Told::Granted(id) => (id, 1),
+            Told::Refused(id, _) => (id, 2),
+            Told::Lost(id, _) => (id, 3),
+            Told::Extended(id) => (id, 4),
+            Told::NotExtended(id, _) => (id, 5),
+            Told::Released(id, _) => (id, 6),
+            _ => return self.note(0x200),
+        };
+        let is_its = |(plan, job): (&Job, &Running)| {
+            usize::from(plan.client) == client && job.id == Some(id)
+        };
+        let at = self.plan.jobs.iter().zip(&self.jobs).position(is_its);
+        let Some(at) = at else {
+            return self.violated(Violation::Outcome { job: usize::MAX, what: "of a stranger" });
+        };
+        self.note(0x200 + (number << 4) + at as u64);
+        match event {
+            Told::Granted(_) => self.granted(at),
+            Told::Refused(_, refusal) => {
+                self.denials_were_said(at, &refusal.votes);
+                self.words_are_safe(client, &refusal.votes);
+                self.refused_with(at, refusal.why);
+            }
+            Told::Lost(_, cause) => self.lost(at, cause),
+            Told::Extended(_) => self.extended(at),
+            Told::NotExtended(..) => self.not_extended(at),
+            Told::Released(_, confirmed) => self.was_released(at, confirmed.nodes as usize),
+            _ => {}
+        }
+    }
+
+    fn granted(&mut self, at: usize) {
+        let job = self.plan.jobs[at];
+        let client = usize::from(job.client);
+        let call = self.jobs[at].acquire.take();
+        if call.is_none() || self.jobs[at].was_granted() {
+            return self.violated(Violation::Outcome { job: at, what: "a grant that is none" });
+        }
+        self.came_back(at, call, "acquire");
+        self.tally.grants += 1;
+        let was_fencing = self.jobs[at].seen == Seen::Fencing;
+        self.coverage.edge(if was_fencing { Edge::FencingHeld } else { Edge::AskingHeld });
+        let Some(attempt) = self.attempt_granted(at) else { return };
+        let running = &mut self.jobs[at];
+        running.granted = Some(self.now);
+        running.attempt = attempt;
+        running.is_held = true;
+        self.has_token(at, &job);
+        self.token_grows(at, &job);
+        self.is_alone(at);
+        self.limits_are_shared(at);
+        self.note_validity(at);
+        self.jobs[at].lease = self.lease(at);
+        self.look_later(at, self.remaining(at));
+        let called = call.map_or(self.now, |call| call.at);
+        let does = Does::Lock { token: self.jobs[at].token.unwrap_or(0) };
+        let operation = Operation { called, returned: self.now, owner: at as u16, does };
+        self.record(at, operation);
+        self.look(at, &job);
+        self.go_on(at, &job);
+        self.reached(client, Phase::Granted);
+    }
+
+    /// What a holder does from now on.
+    fn go_on(&mut self, at: usize, job: &Job) {
+        let name = at as u16;
+        self.queue.push(self.now + job.work / 2, Event::Act(name, Step::Look));
+        if job.kind != Kind::Forget {
+            self.queue.push(self.now + job.work, Event::Act(name, Step::Release));
+        }
+        if job.kind == Kind::Keep {
+            self.extend_later(at, job.ttl_ms * MS / 3);
+        }
+    }
+
+    fn extend_later(&mut self, at: usize, span: Time) {
+        let until = self.jobs[at].granted.unwrap_or(self.now) + self.plan.jobs[at].work;
+        if self.now + span < until {
+            self.queue.push(self.now + span, Event::Act(at as u16, Step::Extend));
+        }
+    }
+
+    /// I4 and I10: each grant that is counted was said to the attempt, and the last one it took to
+    /// decide was read just now.
+    fn attempt_granted(&mut self, at: usize) -> Option<usize> {
+        let client = usize::from(self.plan.jobs[at].client);
+        let votes = self.jobs[at].id.map(|id| self.clients[client].core.votes(id))?;
+        let own = self.attempts.iter().enumerate().filter(|(_, it)| usize::from(it.job) == at);
+        let last = own.max_by_key(|(_, attempt)| attempt.serial);
+        let said = |node: redbolt::proto::NodeId| last.and_then(|it| it.1.granted[node.index()]);
+        let unsaid = votes.grants().iter().find(|&node| said(node).is_none());
+        let (Some((number, _)), None) = (last, unsaid) else {
+            let node = unsaid.map_or(0, redbolt::proto::NodeId::index);
+            self.violated(Violation::Miscredited { job: at, what: "a grant", node });
+            return None;
+        };
+        let mut read = [Time::MAX; MAX_NODES];
+        for node in votes.grants().iter() {
+            read[node.index()] = said(node).unwrap_or(Time::MAX);
+        }
+        read.sort_unstable();
+        let decided = read[votes.quorum() - 1];
+        // One that is written back is decided by that.
+        if decided < self.now && self.jobs[at].seen != Seen::Fencing {
+            let by_us = (self.now - decided) / 1_000;
+            self.violated(Violation::Stalled { job: at, by_us });
+        }
+        Some(number)
+    }
+
+    /// I4: a quorum has said that its counter is the token.
+    fn has_token(&mut self, at: usize, job: &Job) {
+        let core = &self.clients[usize::from(job.client)].core;
+        let token = self.jobs[at].id.and_then(|id| core.fencing_token(id)).map(|token| token.get());
+        self.jobs[at].token = token;
+        let counters = self.attempts[self.jobs[at].attempt].counters;
+        let said = counters.iter().filter(|&&counter| Some(counter) == token).count();
+        if token.is_some() != job.fenced || (job.fenced && said < self.plan.quorum()) {
+            self.violated(Violation::Miscredited { job: at, what: "a fencing token", node: 0 });
+        }
+    }
+
+    /// I2: larger than every token of a holder that was told before this one's first node granted.
+    fn token_grows(&mut self, at: usize, job: &Job) {
+        let Some(token) = self.jobs[at].token else { return };
+        self.tally.fenced += 1;
+        let begun = self.attempts[self.jobs[at].attempt].begun;
+        for key in (0..KEYS.len()).filter(|key| job.keys >> key & 1 == 1) {
+            let clash = self.tokens[key]
+                .iter()
+                .find(|&&(told, earlier)| earlier == token || (told < begun && earlier > token));
+            if let Some(&(_, earlier)) = clash {
+                self.violated(Violation::TokenOrder { key, earlier, later: token });
+            }
+            self.tokens[key].push((self.now, token));
+        }
+    }
+
+    /// I1: nobody else holds any of its resources validly.
+    fn is_alone(&mut self, at: usize) {
+        if self.remaining(at).is_zero() {
+            return;
+        }
+        for other in 0..self.jobs.len() {
+            let shared = self.plan.jobs[at].keys & self.plan.jobs[other].keys;
+            let is_rival = other != at && shared != 0 && self.jobs[other].is_held;
+            if is_rival && !self.remaining(other).is_zero() {
+                let key = shared.trailing_zeros() as usize;
+                self.violated(Violation::TwoHolders { key, holder: other, rival: at });
+            }
+        }
+    }
+
+    /// I1, on the nodes' side: a quorum keeps the key of a lock that is valid.
+    fn a_quorum_keeps(&mut self, at: usize, job: &Job) {
+        if self.keys_may_be_gone {
+            return;
+        }
+        let tag = self.attempts[self.jobs[at].attempt].tag;
+        for key in (0..KEYS.len()).filter(|key| job.keys >> key & 1 == 1) {
+            let now = self.now;
+            let nodes = self.nodes[..self.plan.nodes].iter_mut();
+            let nodes = nodes.filter_map(|node| node.owner(KEYS[key], now));
+            let nodes = nodes.filter(|&owner| owner == tag).count();
+            if nodes < self.plan.quorum() {
+                self.violated(Violation::NoQuorumBehind { key, job: at, nodes });
+            }
+        }
+    }
+
+    /// When the lease ends, for the history.
+    fn note_validity(&mut self, at: usize) {
+        let left = self.remaining(at).as_nanos() as Time;
+        // The client's clock may be a little fast.
+        self.jobs[at].valid_until = self.now + left - left / 50;
+    }
+
+    /// A client's wall clock was set: leases may have ended, or seem to be valid again.
+    pub(crate) fn wall_stepped(&mut self, client: usize) {
+        for at in 0..self.jobs.len() {
+            if usize::from(self.plan.jobs[at].client) == client && self.jobs[at].is_held {
+                self.is_alone(at);
+                let before = self.jobs[at].valid_until;
+                self.note_validity(at);
+                self.jobs[at].valid_until = self.jobs[at].valid_until.min(before);
+            }
+        }
+    }
+
+    fn extended(&mut self, at: usize) {
+        let job = self.plan.jobs[at];
+        let call = self.jobs[at].extend.take();
+        if call.is_none() || !self.jobs[at].is_held {
+            return self
+                .violated(Violation::Outcome { job: at, what: "an extension that is none" });
+        }
+        self.came_back(at, call, "extend");
+        self.coverage.edge(Edge::ExtendingExtended);
+        let client = usize::from(job.client);
+        let Some(id) = self.jobs[at].id else { return };
+        let votes = self.clients[client].core.votes(id);
+        let (ttl, left) = (self.jobs[at].extend_ttl, self.remaining(at));
+        self.extension_is_earned(at, &votes, ttl);
+        self.is_no_revival(at, self.jobs[at].lease);
+        self.is_within_hold(at, self.jobs[at].granted.unwrap_or(self.now), left);
+        self.jobs[at].lease = self.lease(at);
+        self.look_later(at, left);
+        self.is_alone(at);
+        self.note_validity(at);
+        if !self.remaining(at).is_zero() {
+            self.a_quorum_keeps(at, &job);
+        }
+        self.extend_later(at, job.ttl_ms * MS / 3);
+    }
+
+    fn not_extended(&mut self, at: usize) {
+        let call = self.jobs[at].extend.take();
+        self.came_back(at, call, "extend");
+        self.coverage.edge(Edge::ExtendingRefused);
+        self.extend_later(at, self.plan.jobs[at].ttl_ms * MS / 6);
+    }
+
+    fn lost(&mut self, at: usize, cause: LossCause) {
+        if !self.jobs[at].is_held {
+            return self.violated(Violation::Outcome { job: at, what: "the loss of nothing" });
+        }
+        self.tally.losses += 1;
+        if let Some(id) = self.jobs[at].id.filter(|_| cause == LossCause::Gone) {
+            let client = usize::from(self.plan.jobs[at].client);
+            let gone = self.clients[client].core.votes(id).denies();
+            self.is_gone_for_sure(at, gone);
+        }
+        let extending = self.jobs[at].extend.take().is_some();
+        self.coverage.edge(match (cause, extending) {
+            (LossCause::Gone, _) => Edge::LostGone,
+            (_, true) => Edge::ExtendingLost,
+            (_, false) => Edge::HeldLost,
+        });
+        self.jobs[at].release = None;
+        let ended = self.jobs[at].valid_until.min(self.now);
+        let ended = if cause == LossCause::Gone { self.now } else { ended };
+        self.no_longer_held(at, ended);
+        if self.plan.jobs[at].kind != Kind::Forget {
+            self.queue.push(self.now + MS, Event::Act(at as u16, Step::Release));
+        }
+    }
+
+    fn was_released(&mut self, at: usize, confirmed: usize) {
+        let call = self.jobs[at].release.take();
+        if call.is_none() || !self.jobs[at].is_held {
+            return self.violated(Violation::Outcome { job: at, what: "a release of nothing" });
+        }
+        self.came_back(at, call, "release");
+        self.coverage.edge(Edge::ReleasingReleased);
+        let undone = self.attempts[self.jobs[at].attempt].undone;
+        if undone.iter().filter(|&&undone| undone).count() < confirmed {
+            self.violated(Violation::Miscredited { job: at, what: "a release", node: 0 });
+        }
+        self.no_longer_held(at, call.map_or(self.now, |call| call.at));
+    }
+
+    fn refused_with(&mut self, at: usize, why: Why) {
+        let call = self.jobs[at].acquire.take();
+        if call.is_none() {
+            return self.violated(Violation::Outcome { job: at, what: "a refusal of nothing" });
+        }
+        self.came_back(at, call, "acquire");
+        self.tally.refusals += 1;
+        self.coverage.edge(match (why, self.jobs[at].seen) {
+            (Why::Cancelled, Seen::Pausing) => Edge::PausingCancelled,
+            (Why::Cancelled, _) => Edge::AskingCancelled,
+            (Why::OutOfTime, Seen::Pausing) => Edge::PausingOutOfTime,
+            (_, Seen::Fencing) => Edge::FencingRefused,
+            _ => Edge::AskingRefused,
+        });
+        self.end(at);
+        // A node that was misconfigured is looked at again only after its backoff.
+        if self.plan.jobs[at].kind == Kind::Probe && self.probe_again(at) {
+            self.jobs[at] = Running::default();
+        }
+    }
+
+    fn no_longer_held(&mut self, at: usize, since: Time) {
+        self.jobs[at].is_held = false;
+        let owner = at as u16;
+        let unlock = Operation { called: since, returned: self.now, owner, does: Does::Unlock };
+        self.record(at, unlock);
+        self.end(at);
+    }
+
+    /// Each lock ends once.
+    fn end(&mut self, at: usize) {
+        self.jobs[at].ends += 1;
+        if self.jobs[at].ends > 1 {
+            self.violated(Violation::Outcome { job: at, what: "its end twice" });
+        }
+    }
+}

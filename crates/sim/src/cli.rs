@@ -1,0 +1,319 @@
+//! The program: many schedules on several threads, and the one that fails made small.
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+
+use crate::{Class, Coverage, Cut, Lab, Outcome, Plan, Totals, Violation, hunt, mutants, shrink};
+
+/// Deterministic simulation of many clients and nodes over the shipping core.
+#[derive(Parser)]
+#[command(name = "cargo xtask sim", bin_name = "cargo xtask sim")]
+struct Arguments {
+    /// How many schedules to run
+    #[arg(long, default_value_t = 20_000)]
+    schedules: u64,
+    /// The seed of the first one; the others follow
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// safe, clock-step, memory-loss-unguarded; all of them if not given
+    #[arg(long)]
+    class: Option<Class>,
+    /// Run the schedule of this seed, and show it
+    #[arg(long)]
+    replay: Option<u64>,
+    /// What to leave out of the replayed schedule, such as c1,j2,f0,n3,calm
+    #[arg(long, default_value = "")]
+    drop: Cut,
+    /// Print everything that happens in the replayed schedule
+    #[arg(long)]
+    story: bool,
+    /// How many threads
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Stop after so many seconds
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Append what was run to crates/sim/RECORD.md
+    #[arg(long)]
+    record: bool,
+    /// Run so many seeds twice, and compare
+    #[arg(long)]
+    determinism: Option<u64>,
+    /// Show every cell of the coverage
+    #[arg(long)]
+    coverage: bool,
+    /// Plant bugs in the core, one at a time, and see that each is found
+    #[arg(long)]
+    mutants: bool,
+    /// Of the bugs, one of so many, others each day
+    #[arg(long, default_value_t = 1)]
+    share: u64,
+    /// How many schedules a planted bug may survive
+    #[arg(long, default_value_t = 100_000)]
+    limit: u64,
+    /// Plant this bug, and show how it is found; or how it fares with --replay
+    #[arg(long)]
+    mutant: Option<String>,
+}
+
+/// Runs what the command line asks for.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if arguments.replay.is_none() {
+        // A panic is a finding, and told as one.
+        std::panic::set_hook(Box::new(|_| {}));
+    }
+    if let Some(name) = &arguments.mutant
+        && let Err(error) = mutants::plant(name)
+    {
+        println!("FAILED: {error}");
+        return ExitCode::FAILURE;
+    }
+    let is_well = if arguments.mutants {
+        mutants::Gate::run(extent(&arguments))
+    } else if let Some(seed) = arguments.replay {
+        let class = arguments.class.unwrap_or(Class::Safe);
+        replay(class, seed, &arguments.drop, arguments.story)
+    } else if let Some(seeds) = arguments.determinism {
+        determinism(arguments.seed, seeds)
+    } else if let Some(name) = &arguments.mutant {
+        hunt_one(name, &arguments)
+    } else {
+        search(&arguments)
+    };
+    if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn extent(arguments: &Arguments) -> mutants::Extent {
+    let Arguments { limit, seed: first, share, .. } = *arguments;
+    mutants::Extent { limit, first, share, jobs: jobs(arguments) }
+}
+
+fn jobs(arguments: &Arguments) -> usize {
+    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    arguments.jobs.unwrap_or(cores).clamp(1, 256)
+}
+
+/// The first schedule that finds the bug which is planted on this thread. Whether there is one.
+fn hunt_one(name: &str, arguments: &Arguments) -> bool {
+    let class = arguments.class.unwrap_or(Class::Safe);
+    let found = hunt(class, arguments.seed, arguments.limit);
+    match &found {
+        Some((schedules, violation)) => {
+            println!("{name}: found by schedule {schedules}: {violation}");
+            let seed = arguments.seed.wrapping_add(schedules - 1);
+            show_smallest(class, seed, &format!(" --mutant {name}"));
+        }
+        None => println!("FAILED: {name} survives {} schedules", arguments.limit),
+    }
+    found.is_some()
+}
+
+/// One schedule, with what it is made of.
+fn replay(class: Class, seed: u64, cut: &Cut, story: bool) -> bool {
+    let plan = Plan::draw(class, seed).without(cut);
+    println!("{plan}\n");
+    let mut lab = Lab::new();
+    if story {
+        lab.tell();
+    }
+    let outcome = lab.run_plan(&plan);
+    println!(
+        "{} events in {:.3} s of virtual time, {} grants, {} refusals, {} losses, hash {:016x}",
+        outcome.events,
+        outcome.nanos as f64 / 1e9,
+        outcome.grants,
+        outcome.refusals,
+        outcome.losses,
+        outcome.hash
+    );
+    if outcome.expected > 0 {
+        println!("{} breaches of exclusion, which this class expects", outcome.expected);
+    }
+    match &outcome.violation {
+        Some(violation) => println!("VIOLATION {violation}"),
+        None => println!("no violation"),
+    }
+    outcome.violation.is_none()
+}
+
+/// I11: the same seed gives the same run, also in a world that has seen others.
+fn determinism(first: u64, seeds: u64) -> bool {
+    let (mut one, mut other) = (Lab::new(), Lab::new());
+    for seed in first..first + seeds {
+        let class = Class::ALL[(seed % 3) as usize];
+        // The other world has played another schedule before.
+        let _ = other.run(Class::Safe, seed.wrapping_mul(31));
+        if one.run(class, seed) != other.run(class, seed) {
+            println!("VIOLATION {}: seed {seed}, class {class}", Violation::NotDeterministic);
+            return false;
+        }
+    }
+    println!("{seeds} seeds, each run twice: the same traces");
+    true
+}
+
+/// Many schedules of each class.
+fn search(arguments: &Arguments) -> bool {
+    let classes = arguments.class.map_or_else(|| Class::ALL.to_vec(), |class| vec![class]);
+    // The classes that expect violations are controls: a twentieth will do.
+    let share = |class: Class| match class {
+        Class::Safe => arguments.schedules,
+        _ if arguments.class.is_some() => arguments.schedules,
+        _ => (arguments.schedules / 20).max(1_000),
+    };
+    let mut is_well = true;
+    let mut record = String::new();
+    for class in classes {
+        let found = run_class(class, share(class), arguments);
+        let summary = found.totals.summary(found.took, found.jobs);
+        println!("class {class}\n{summary}\ncoverage          {}", found.coverage.summary());
+        if arguments.coverage {
+            println!("\n{}", found.coverage);
+        }
+        is_well &= judged(class, &found);
+        record.push_str(&format!(
+            "\nclass {class}, seeds from {}\n\n```text\n{summary}\ncoverage          {}\n```\n",
+            arguments.seed,
+            found.coverage.summary()
+        ));
+        println!();
+    }
+    if arguments.record {
+        is_well &= append(&record, is_well);
+    }
+    is_well
+}
+
+struct Found {
+    totals: Totals,
+    coverage: Coverage,
+    took: Duration,
+    jobs: usize,
+    failed: Option<(u64, Violation)>,
+}
+
+fn run_class(class: Class, schedules: u64, arguments: &Arguments) -> Found {
+    let jobs = jobs(arguments);
+    let start = Instant::now();
+    let until = arguments.seconds.map(|seconds| start + Duration::from_secs(seconds));
+    let schedules = if arguments.seconds.is_some() { u64::MAX } else { schedules };
+    let next = AtomicU64::new(0);
+    let failed = AtomicBool::new(false);
+    let sum = Mutex::new((Totals::default(), Coverage::default(), None));
+    let work = || {
+        let mut lab = Lab::new();
+        let mut totals = Totals::default();
+        let mut first: Option<(u64, Violation)> = None;
+        loop {
+            let from = next.fetch_add(BATCH, Ordering::Relaxed);
+            let over = until.is_some_and(|until| Instant::now() >= until);
+            if from >= schedules || over || failed.load(Ordering::Relaxed) {
+                break;
+            }
+            for at in from..schedules.min(from + BATCH) {
+                let seed = arguments.seed.wrapping_add(at);
+                let outcome: Outcome = lab.run(class, seed);
+                totals.count(seed, &outcome);
+                if let Some(violation) = outcome.violation {
+                    failed.store(true, Ordering::Relaxed);
+                    first.get_or_insert((seed, violation));
+                }
+            }
+        }
+        let mut sum = sum.lock().expect("no thread panics while it adds");
+        sum.0.add(&totals);
+        sum.1.add(lab.coverage());
+        let earliest = sum.2.take().into_iter().chain(first).min_by_key(|(seed, _)| *seed);
+        sum.2 = earliest;
+    };
+    thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(work);
+        }
+    });
+    let (totals, coverage, failed) = sum.into_inner().expect("no thread panics while it adds");
+    Found { totals, coverage, took: start.elapsed(), jobs, failed }
+}
+
+/// Whether a class gave what it has to.
+fn judged(class: Class, found: &Found) -> bool {
+    if let Some((seed, violation)) = &found.failed {
+        println!("\nVIOLATION {violation}");
+        show_smallest(class, *seed, "");
+        return false;
+    }
+    if class.breaks_exclusion() && found.totals.expected == 0 {
+        println!(
+            "\nFAILED: exclusion must break in class {class}, and nothing was found: the checker is blind"
+        );
+        return false;
+    }
+    let empty = found.coverage.empty();
+    if class == Class::Safe && found.totals.schedules >= FULL && !empty.is_empty() {
+        println!("\nFAILED: never met: {}", empty.join(", "));
+        return false;
+    }
+    true
+}
+
+/// What it takes to break it, and how to see it again.
+fn show_smallest(class: Class, seed: u64, options: &str) {
+    let again = format!("cargo xtask sim{options} --class {class} --replay {seed}");
+    match shrink(class, seed, TRIES) {
+        Some((cut, violation)) => {
+            let plan = Plan::draw(class, seed).without(&cut);
+            let dropped = cut.to_string();
+            let drop =
+                if dropped.is_empty() { String::new() } else { format!(" --drop {dropped}") };
+            println!("\nwhat is left of the schedule of seed {seed}:\n\n{plan}\n");
+            println!("{violation}\n\nreplay: {again}{drop}");
+        }
+        None => println!("\nit does not fail again, which is a violation of I11\nreplay: {again}"),
+    }
+}
+
+/// Adds a run to the record.
+fn append(record: &str, is_well: bool) -> bool {
+    use std::io::Write as _;
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/RECORD.md");
+    let end = if is_well { "all as it must be" } else { "FAILED" };
+    let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let days = seconds.map_or(0, |since| since.as_secs() / 86_400);
+    let text = format!("\n## {}: {end}\n{record}", date(days));
+    let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    match file.and_then(|mut file| file.write_all(text.as_bytes())) {
+        Ok(()) => true,
+        Err(error) => {
+            println!("FAILED: {path}: {error}");
+            false
+        }
+    }
+}
+
+/// The civil date of a day since 1970.
+fn date(days: u64) -> String {
+    let z = days + 719_468;
+    let (era, day) = (z / 146_097, z % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let of_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let date = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + u64::from(month <= 2);
+    format!("{year}-{month:02}-{date:02}")
+}
+
+const BATCH: u64 = 256;
+
+/// From so many schedules on, no cell of the coverage may be empty.
+const FULL: u64 = 20_000;
+
+/// So many runs may go into making a failure small.
+const TRIES: usize = 400;

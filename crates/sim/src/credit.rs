@@ -1,0 +1,113 @@
+//! I4 beyond grants: extensions, denials and losses count only what was said, and a lease says no more
+//! than the nodes do, to its last moment.
+//!
+//! Apart from `actor` because nothing here does anything: it looks at what a caller was told, and at
+//! what its client had read by then.
+
+use std::time::Duration;
+
+use redbolt::proto::{Lease, NodeId, NodeSet, Vote, Votes};
+
+use crate::actor::Step;
+use crate::fault::What;
+use crate::invariant::Violation;
+use crate::plan::{MS, Start};
+use crate::world::queue::{Event, Time};
+use crate::world::{Attempt, World};
+
+impl World {
+    /// An extension counts nodes that had granted, and a quorum of them.
+    pub(crate) fn extension_is_earned(&mut self, at: usize, votes: &Votes, ttl: u64) {
+        let attempt = &self.attempts[self.jobs[at].attempt];
+        let earned = |node: &NodeId| {
+            attempt.extended[node.index()] == ttl && attempt.granted[node.index()].is_some()
+        };
+        let unearned = votes.grants().iter().find(|node| !earned(node));
+        let few = votes.grants().len() < self.plan.quorum();
+        if unearned.is_some() || few {
+            let node = unearned.map_or(0, NodeId::index);
+            self.violated(Violation::Miscredited { job: at, what: "an extension", node });
+        }
+    }
+
+    /// A lease that was over is not valid again.
+    pub(crate) fn is_no_revival(&mut self, at: usize, before: Option<Lease>) {
+        let clocks = self.clients[usize::from(self.plan.jobs[at].client)].clocks(self.now);
+        if before.is_some_and(|lease| lease.remaining(clocks).is_zero()) {
+            self.violated(Violation::Outcome { job: at, what: "an extension of what was over" });
+        }
+    }
+
+    /// Nobody extends a lock past the longest hold.
+    pub(crate) fn is_within_hold(&mut self, at: usize, granted: Time, left: Duration) {
+        let config = self.clients[usize::from(self.plan.jobs[at].client)].core.config();
+        let Some(longest) = config.settings().max_hold else { return };
+        let held = Duration::from_nanos(self.now - granted) + left;
+        if held > longest + longest / 50 {
+            self.violated(Violation::Outcome {
+                job: at,
+                what: "an extension past the longest hold",
+            });
+        }
+    }
+
+    /// A refusal blames nobody for a denial who has not denied.
+    pub(crate) fn denials_were_said(&mut self, at: usize, votes: &Votes) {
+        let own = |attempt: &&Attempt| usize::from(attempt.job) == at;
+        let said = |node: &NodeId| {
+            self.attempts.iter().filter(own).any(|attempt| attempt.denied[node.index()])
+        };
+        let unsaid = votes.denies().iter().find(|node| !said(node));
+        if let Some(node) = unsaid.map(NodeId::index) {
+            self.violated(Violation::Miscredited { job: at, what: "a denial", node });
+        }
+    }
+
+    /// A lock is gone only where nodes have said so.
+    pub(crate) fn is_gone_for_sure(&mut self, at: usize, gone: NodeSet) {
+        let attempt = &self.attempts[self.jobs[at].attempt];
+        let unsaid = gone.iter().find(|node| !attempt.gone[node.index()]);
+        if let Some(node) = unsaid.map(NodeId::index) {
+            self.violated(Violation::Miscredited { job: at, what: "a loss", node });
+        }
+    }
+
+    /// Clients that were told other limits get nothing from nodes that keep to theirs.
+    pub(crate) fn limits_are_shared(&mut self, at: usize) {
+        let client = self.plan.jobs[at].client;
+        let misled =
+            self.plan.faults.iter().any(|it| it.what == What::OtherLimits && it.client == client);
+        let nodes_know = self.plan.setup.start == Start::Ready && !self.keys_may_be_gone;
+        if misled && nodes_know {
+            self.violated(Violation::Outcome { job: at, what: "a grant in spite of its limits" });
+        }
+    }
+
+    /// Another look at a lease when next to nothing of it is left.
+    pub(crate) fn look_at_the_end(&mut self, at: usize, left: Duration) {
+        let left = left.as_nanos() as Time;
+        // The client's clock may be 1 % off; a later look is of no use.
+        self.queue.push(self.now + left - left / 50, Event::Act(at as u16, Step::Last));
+    }
+
+    /// Whether that was close enough.
+    pub(crate) fn is_at_the_end(&self, left: Duration) -> bool {
+        left < Duration::from_nanos(MS / 10)
+    }
+
+    /// What a client shows of a node's words says nothing that only the client may know.
+    pub(crate) fn words_are_safe(&mut self, client: usize, votes: &Votes) {
+        if !self.plan.faults.iter().any(|fault| matches!(fault.what, What::Errors(_))) {
+            return;
+        }
+        let core = &self.clients[client].core;
+        let words = |node: NodeId| match votes.of(node) {
+            Some(Vote::Fail(cause)) => core.detail(node, cause),
+            _ => None,
+        };
+        let all: Vec<_> = votes.fails().iter().filter_map(words).collect();
+        for words in all {
+            self.shows_no_secret("a refusal", &words);
+        }
+    }
+}

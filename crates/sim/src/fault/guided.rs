@@ -1,0 +1,151 @@
+//! Faults aimed where they hurt: at the nodes where two quorums meet, at the moment of a commit, at
+//! the moment before use. Random walks find these only by accident.
+
+use super::swarm;
+use super::{Fault, Loss, What, When};
+use crate::coverage::Phase;
+use crate::plan::{Job, Kind, MS, Plan};
+use crate::random::Random;
+use crate::world::queue::Time;
+
+/// Adds one aimed fault to many schedules.
+pub(crate) fn draw(plan: &mut Plan, draw: &mut Random, span: Time) {
+    let first = plan.jobs[0];
+    let ttl = (first.ttl_ms * MS).min(2 * span);
+    let aimed = match draw.below(12) {
+        0 => ghost_at_commit(plan, draw, ttl),
+        1 => pause_before_use(plan, draw, ttl),
+        2 | 3 if plan.may_forget() => wipe_intersection(plan, draw),
+        4 if plan.may_forget() => flush_behind_set(plan, draw),
+        5 => hole_while_asking(plan, draw, ttl),
+        _ => return,
+    };
+    plan.faults.extend(aimed);
+    if plan.clients.len() > 1 {
+        rivals(plan, draw);
+    }
+}
+
+fn fault(what: What, when: When, client: u8) -> Fault {
+    Fault { at: 0, when, what, client, node: 0, span: 0, amount: 0 }
+}
+
+/// The connection is lost when the SET was written; the SET runs later.
+fn ghost_at_commit(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
+    let phase = draw.pick(&[Phase::Asked, Phase::Asked, Phase::Partly, Phase::Extending]);
+    let ghost = |node| Fault { node, ..fault(What::Ghost, When::Reached(phase, 0), 0) };
+    let mut ghosts: Vec<_> = (0..plan.nodes as u8).map(ghost).collect();
+    ghosts.truncate(draw.between(1, plan.nodes as u64) as usize);
+    for ghost in &mut ghosts {
+        ghost.span = draw.below(ttl * 3 / 2);
+    }
+    ghosts
+}
+
+/// The holder has looked at its lease, and stands still before it writes.
+fn pause_before_use(_: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
+    let span = draw.between(ttl / 10, 3 * ttl);
+    let what = draw.pick(&[What::PauseClient, What::PauseClient, What::Freeze]);
+    vec![Fault { span, ..fault(what, When::Reached(Phase::Granted, 0), 0) }]
+}
+
+/// Some of the nodes that granted forget it, one after the other.
+fn wipe_intersection(plan: &Plan, draw: &mut Random) -> Vec<Fault> {
+    let loss = swarm::loss(plan, draw);
+    let lag = draw.below(20 * MS);
+    let mut faults = vec![Fault {
+        amount: draw.between(1, plan.nodes as u64),
+        span: draw.below(60 * MS),
+        ..fault(What::CrashGrants { loss }, When::Reached(Phase::Granted, lag), 0)
+    }];
+    if plan.nodes > 1 && draw.chance(500) {
+        faults.push(behind_a_hole(plan, draw));
+    }
+    faults
+}
+
+/// One node does not hear the holder, so that it has no more than it needs.
+fn behind_a_hole(plan: &Plan, draw: &mut Random) -> Fault {
+    let node = draw.below(plan.nodes as u64) as u8;
+    let span = draw.between(50 * MS, 400 * MS);
+    Fault { node, span, ..fault(What::HoleUp, When::Time, 0) }
+}
+
+fn flush_behind_set(plan: &Plan, draw: &mut Random) -> Vec<Fault> {
+    let flush = |node| Fault { node, ..fault(What::FlushBehindSet, When::Time, 0) };
+    let mut faults: Vec<_> = (0..plan.nodes as u8).map(flush).collect();
+    faults.truncate(draw.between(1, plan.nodes as u64) as usize);
+    faults
+}
+
+/// A minority is silent from the start: nobody may wait for it.
+fn hole_while_asking(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
+    let what = draw.pick(&[What::HoleDown, What::HoleUp, What::PauseNode]);
+    let hole = |node| Fault { node, span: ttl, ..fault(what, When::Reached(Phase::Asked, 0), 0) };
+    (0..(plan.nodes / 2) as u8).map(hole).collect()
+}
+
+/// Others want what the first one has, at once and for long.
+fn rivals(plan: &mut Plan, draw: &mut Random) {
+    let Job { ttl_ms, at, .. } = plan.jobs[0];
+    let ttl = (ttl_ms * MS).min(2_000 * MS);
+    plan.jobs[0].keys = 1;
+    plan.jobs[0].client = 0;
+    plan.jobs[0].work = ttl;
+    if !matches!(plan.jobs[0].kind, Kind::Keep) {
+        plan.jobs[0].kind = Kind::Hold;
+    }
+    let clients = plan.clients.len() as u64;
+    for job in plan.jobs.iter_mut().skip(1).filter(|job| job.kind != Kind::Probe) {
+        job.keys = 1;
+        job.client = draw.between(1, clients - 1) as u8;
+        job.at = at + draw.below(ttl / 2);
+        job.patience = ttl;
+        job.work = ttl / 2;
+        job.kind = Kind::Hold;
+    }
+}
+
+/// The clocks of a quorum jump over a TTL while somebody holds the lock.
+pub(crate) fn draw_clock_step(plan: &mut Plan, draw: &mut Random) {
+    settle(plan, draw);
+    let ttl_us = plan.jobs[0].ttl_ms * 1_000;
+    let lag = draw.below(10 * MS);
+    plan.faults.push(Fault {
+        amount: draw.between(ttl_us, 2 * ttl_us),
+        ..fault(What::StepGrants, When::Reached(Phase::Granted, lag), 0)
+    });
+    if draw.chance(400) {
+        let ttl = ttl_us * 1_000;
+        let more = ghost_at_commit(plan, draw, ttl);
+        plan.faults.extend(more);
+    }
+}
+
+/// Nodes that granted come back without their memory, with nobody to stop them from voting.
+pub(crate) fn draw_memory_loss(plan: &mut Plan, draw: &mut Random) {
+    settle(plan, draw);
+    plan.faults.push(Fault {
+        amount: draw.between(1, plan.nodes as u64),
+        span: draw.below(5 * MS),
+        ..fault(
+            What::CrashGrants { loss: Loss::Lost },
+            When::Reached(Phase::Granted, draw.below(10 * MS)),
+            0,
+        )
+    });
+    if draw.chance(500) {
+        let hole = behind_a_hole(plan, draw);
+        plan.faults.push(hole);
+    }
+}
+
+/// A schedule in which the first lock can be taken away: not too short, and wanted by others.
+fn settle(plan: &mut Plan, draw: &mut Random) {
+    plan.setup.max_ttl_ms = if plan.setup.max_ttl_ms < 12_000 { 1_700 } else { 12_000 };
+    for (at, job) in plan.jobs.iter_mut().filter(|job| job.kind != Kind::Probe).enumerate() {
+        job.ttl_ms = (draw.between(400, 1_500) & !15) + at as u64;
+        job.at = job.at.min(1_000 * MS);
+    }
+    rivals(plan, draw);
+}

@@ -1,0 +1,96 @@
+//! Faults drawn from a random share of all kinds, anywhere. A schedule with few kinds in it reaches
+//! states that one with all of them never does.
+
+use super::errors::PREFIXES;
+use super::{Fault, Loss, What, When};
+use crate::coverage::Phase;
+use crate::plan::{Kind, MS, Plan};
+use crate::random::Random;
+use crate::world::queue::Time;
+
+/// Adds up to four faults within `span`.
+pub(crate) fn draw(plan: &mut Plan, draw: &mut Random, span: Time) {
+    let kinds = draw.next() & draw.next();
+    let count = draw.pick(&[0, 1, 1, 2, 2, 3, 4]);
+    for _ in 0..count {
+        let what = kind(plan, draw);
+        // Outside of this schedule's share of kinds there is another chance, no more.
+        let number = what.number();
+        let what = if kinds >> number & 1 == 1 { what } else { kind(plan, draw) };
+        let fault = fault(plan, draw, what, span);
+        plan.faults.push(fault);
+    }
+}
+
+fn fault(plan: &Plan, draw: &mut Random, what: What, span: Time) -> Fault {
+    let lag = if draw.chance(500) { 0 } else { draw.below(2 * plan.net.delay + 1) };
+    let when =
+        if draw.chance(600) { When::Reached(draw.pick(&Phase::ALL), lag) } else { When::Time };
+    let at = if draw.chance(250) { 0 } else { draw.below(span) };
+    let lasts = match draw.below(4) {
+        0 => draw.below(10 * MS),
+        1 => draw.below(100 * MS),
+        _ => draw.below(span),
+    };
+    let clients = plan.clients.len() as u64;
+    // Whoever comes when all is well again has been told the right limits.
+    let probe = plan.jobs.iter().find(|job| job.kind == Kind::Probe).map_or(0, |job| job.client);
+    let client = match what {
+        What::OtherLimits => (u64::from(probe) + 1) % clients,
+        _ => draw.below(clients),
+    };
+    Fault {
+        at,
+        when,
+        what,
+        client: client as u8,
+        node: draw.below(plan.nodes as u64) as u8,
+        span: lasts,
+        amount: amount(draw, what),
+    }
+}
+
+fn amount(draw: &mut Random, what: What) -> u64 {
+    match what {
+        // Fencing survives a loss of memory while the nodes' clocks agree within 2 s.
+        What::StepNode { .. } => draw.below(200_000),
+        What::StepWall { .. } => draw.pick(&[1_000, 300_000, 5_000_000, 3_600_000_000]),
+        What::Skew { .. } => draw.pick(&[2_000_000, 20_000_000, 3_600_000_000]),
+        _ => draw.next() >> 32,
+    }
+}
+
+fn kind(plan: &Plan, draw: &mut Random) -> What {
+    let back = draw.chance(500);
+    let loss = loss(plan, draw);
+    match draw.between(2, 18) {
+        2 => What::Stall,
+        3 | 4 => draw.pick(&[What::Ghost, What::Ghost, What::Reset, What::Finish, What::CutReply]),
+        5 => draw.pick(&[What::HoleUp, What::HoleDown]),
+        6 => draw.pick(&[What::Partition, What::Isolate]),
+        7 => What::PauseNode,
+        8 => What::Crash { loss, loading: false },
+        9 => What::Crash { loss, loading: true },
+        10 if plan.may_forget() && draw.chance(500) => {
+            draw.pick(&[What::FlushAll, What::FlushBehindSet])
+        }
+        10 => What::FlushScripts,
+        // A step forward shortens locks: that is outside of what can be promised.
+        11 => What::StepNode { back: true },
+        12 => draw.pick(&[What::PauseClient, What::Freeze, What::StepWall { back }]),
+        13 => What::Errors(draw.below(PREFIXES.len() as u64) as u8),
+        14 => What::Garbage,
+        15 => draw.pick(&CONNECTION),
+        16 => What::Cancel,
+        17 => What::Skew { back },
+        _ if plan.setup.guard && plan.clients.len() > 1 && draw.chance(500) => What::OtherLimits,
+        _ => What::Twin,
+    }
+}
+
+pub(crate) fn loss(plan: &Plan, draw: &mut Random) -> Loss {
+    if plan.may_forget() { draw.pick(&[Loss::Kept, Loss::Lost, Loss::Stale]) } else { Loss::Kept }
+}
+
+const CONNECTION: [What; 5] =
+    [What::Refuse, What::Silent, What::OpenFails, What::Choke, What::ShortWrites];

@@ -1,0 +1,469 @@
+//! A schedule as data: who does what, and what goes wrong. Drawn from a seed, so that it can be drawn
+//! again, and made of elements that can be left out, so that it can shrink.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::fault::{Fault, guided, swarm};
+use crate::random::Random;
+use crate::world::queue::Time;
+
+/// What a schedule may be hit by, and what must come of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Everything that the algorithm and the guard must survive: no violation at all.
+    Safe,
+    /// The clocks of a voting quorum step forward. Exclusion fails; fencing contains it.
+    ClockStep,
+    /// Nodes lose their memory with the guard off. Exclusion fails.
+    MemoryLossUnguarded,
+}
+
+impl Class {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Safe, Self::ClockStep, Self::MemoryLossUnguarded];
+
+    /// As it is written on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Safe => "safe",
+            Self::ClockStep => "clock-step",
+            Self::MemoryLossUnguarded => "memory-loss-unguarded",
+        }
+    }
+
+    /// Whether exclusion must be found broken now and then, or the checker is blind.
+    #[must_use]
+    pub fn breaks_exclusion(self) -> bool {
+        self != Self::Safe
+    }
+}
+
+impl FromStr for Class {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let class = Self::ALL.into_iter().find(|class| class.name() == name);
+        class.ok_or_else(|| format!("no such class: {name}"))
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A schedule.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub(crate) class: Class,
+    /// What is not part of the plan, such as each delay, comes from here.
+    pub(crate) seed: u64,
+    pub(crate) nodes: usize,
+    pub(crate) keys: usize,
+    pub(crate) setup: Setup,
+    pub(crate) net: Net,
+    pub(crate) clients: Vec<ClientPlan>,
+    /// Each node's clock: microseconds ahead, and parts per million too fast.
+    pub(crate) node_clocks: [(i64, i64); MAX_NODES],
+    pub(crate) jobs: Vec<Job>,
+    pub(crate) faults: Vec<Fault>,
+    /// Everything else is over by then.
+    pub(crate) heal_at: Time,
+}
+
+/// What all clients are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Setup {
+    pub(crate) max_ttl_ms: u64,
+    pub(crate) guard: bool,
+    pub(crate) start: Start,
+    /// Nodes sync every write, so that their guards hold for any run.
+    pub(crate) durable: bool,
+    /// The nodes want a password, and the locks are in another database.
+    pub(crate) proven: bool,
+    /// Tokens carry a label.
+    pub(crate) labelled: bool,
+}
+
+/// What the nodes' guards are when it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// The nodes have been set up long ago.
+    Ready,
+    /// The nodes are new, and the clients know it.
+    New,
+    /// The nodes are new, and the first client to come enrols them.
+    Bare,
+}
+
+/// How the network is when nothing is wrong with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Net {
+    /// One way.
+    pub(crate) delay: Time,
+    pub(crate) jitter: Time,
+    /// F1: so many of a thousand writes take up to `tail` longer.
+    pub(crate) tail_per_mille: u64,
+    pub(crate) tail: Time,
+    /// F2: so many of a thousand writes are sent again after a while.
+    pub(crate) loss_per_mille: u64,
+    /// F3: a write is cut into as many pieces at the most.
+    pub(crate) pieces: usize,
+    /// F3: a read takes so many bytes at the most.
+    pub(crate) read: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientPlan {
+    /// Parts per million that its clocks are too fast.
+    pub(crate) ppm: i64,
+    /// Microseconds that its wall clock is ahead.
+    pub(crate) wall_ahead: i64,
+    /// Timers are handled so much later.
+    pub(crate) late: Time,
+}
+
+/// What a holder wants.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job {
+    pub(crate) at: Time,
+    pub(crate) client: u8,
+    /// A set of resources.
+    pub(crate) keys: u8,
+    /// Different for each job of a schedule, so that the world knows whose ask it is.
+    pub(crate) ttl_ms: u64,
+    pub(crate) kind: Kind,
+    /// How long it waits; zero: one attempt.
+    pub(crate) patience: Time,
+    pub(crate) work: Time,
+    pub(crate) fenced: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Acquires, works, releases.
+    Hold,
+    /// Extends at a third of the TTL, as long as the work lasts.
+    Keep,
+    /// Never lets go.
+    Forget,
+    /// Lets go at some time, whatever has come of it.
+    Cancel { after: Time },
+    /// Comes when all is well again.
+    Probe,
+}
+
+pub(crate) const MAX_NODES: usize = 5;
+pub(crate) const KEYS: [&[u8]; 3] = [b"job", b"other", b"third"];
+
+pub(crate) const US: Time = 1_000;
+pub(crate) const MS: Time = 1_000_000;
+
+impl Setup {
+    pub(crate) fn unguarded(max_ttl_ms: u64) -> Self {
+        Self {
+            max_ttl_ms,
+            guard: false,
+            start: Start::Ready,
+            durable: false,
+            proven: false,
+            labelled: false,
+        }
+    }
+}
+
+impl Plan {
+    /// The schedule of a seed.
+    #[must_use]
+    pub fn draw(class: Class, seed: u64) -> Self {
+        let mut plan = Self::empty(class);
+        plan.redraw(class, seed);
+        plan
+    }
+
+    fn empty(class: Class) -> Self {
+        Self {
+            class,
+            seed: 0,
+            nodes: 3,
+            keys: 1,
+            setup: Setup::unguarded(30_000),
+            net: Net {
+                delay: MS,
+                jitter: 0,
+                tail_per_mille: 0,
+                tail: 0,
+                loss_per_mille: 0,
+                pieces: 1,
+                read: usize::MAX,
+            },
+            clients: Vec::new(),
+            node_clocks: [(0, 0); MAX_NODES],
+            jobs: Vec::new(),
+            faults: Vec::new(),
+            heal_at: 0,
+        }
+    }
+
+    /// As [`draw`](Self::draw), with the memory of an old plan.
+    pub(crate) fn redraw(&mut self, class: Class, seed: u64) {
+        let mut random = Random::of(seed, class as u64);
+        let draw = &mut random;
+        self.class = class;
+        self.seed = seed;
+        self.nodes =
+            if class == Class::Safe { draw.pick(&SIZES) } else { draw.pick(&[3, 3, 3, 5]) };
+        self.keys = draw.pick(&[1, 1, 1, 2, 2, 3]);
+        self.net = net(draw);
+        self.clients.clear();
+        self.jobs.clear();
+        self.faults.clear();
+        let budget = clocks(draw, &mut self.node_clocks);
+        let count = draw.pick(&[1, 2, 2, 2, 2, 3, 3]).max(if class == Class::Safe { 1 } else { 2 });
+        for _ in 0..count {
+            self.clients.push(client(draw, budget));
+        }
+        let span = self.draw_jobs(draw);
+        match class {
+            Class::Safe => {
+                swarm::draw(self, draw, span);
+                guided::draw(self, draw, span);
+            }
+            Class::ClockStep => guided::draw_clock_step(self, draw),
+            Class::MemoryLossUnguarded => guided::draw_memory_loss(self, draw),
+        }
+        let faults = self.faults.iter().map(|fault| fault.at + fault.span);
+        let jobs = self.jobs.iter().map(|job| job.at + job.patience + job.work);
+        let end = faults.chain(jobs).max().unwrap_or(0);
+        self.heal_at = end.min(MAX_SPAN) + 50 * MS;
+    }
+
+    /// The jobs, and the time within which something happens.
+    fn draw_jobs(&mut self, draw: &mut Random) -> Time {
+        let ttl_ms = match draw.below(8) {
+            0..=3 => draw.between(60, 400),
+            4..=6 => draw.between(400, 1_500),
+            _ => draw.between(10_000, 28_000),
+        };
+        let long = ttl_ms >= 10_000;
+        self.draw_setup(draw, ttl_ms);
+        let ttl = ttl_ms * MS;
+        // Of a long TTL no schedule waits for the end.
+        let span = if long { draw.between(100, 600) * MS } else { ttl };
+        let start = if draw.chance(600) { 8 * self.net.delay + 10 * MS } else { 0 };
+        let count = draw.between(2, 4) as usize + usize::from(draw.chance(200));
+        for at in 0..count {
+            let job = self.draw_job(draw, at, ttl_ms, span, start);
+            self.jobs.push(job);
+        }
+        // It comes after everything else.
+        self.jobs.push(Job {
+            at: 0,
+            client: draw.below(self.clients.len() as u64) as u8,
+            keys: draw.between(1, (1 << self.keys) - 1) as u8,
+            ttl_ms: 100 + count as u64,
+            kind: Kind::Probe,
+            patience: 0,
+            work: MS,
+            fenced: self.can_fence() && draw.chance(500),
+        });
+        start + 2 * span
+    }
+
+    /// What clients agree on. The longest TTL is little more than those that are used, because a
+    /// quarantine lasts that long; locks can be fenced only where it is long.
+    fn draw_setup(&mut self, draw: &mut Random, ttl_ms: u64) {
+        let guard = self.class != Class::MemoryLossUnguarded && draw.chance(900);
+        let fenced = guard && draw.chance(if self.class == Class::Safe { 300 } else { 700 });
+        let needed = match ttl_ms {
+            0..=400 => 500,
+            401..=1_600 => 1_700,
+            _ => 30_000,
+        };
+        self.setup = Setup {
+            max_ttl_ms: if fenced { needed.max(12_000) } else { needed },
+            guard,
+            start: Start::Ready,
+            durable: false,
+            proven: draw.chance(100),
+            labelled: draw.chance(250),
+        };
+        if guard && self.class == Class::Safe {
+            match draw.below(32) {
+                0 | 1 => self.setup.start = Start::New,
+                2 => self.setup.start = Start::Bare,
+                3 | 4 => self.setup.durable = true,
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether nodes may forget what they were told, and the guard makes up for it.
+    pub(crate) fn may_forget(&self) -> bool {
+        self.setup.guard && self.setup.start != Start::New && !self.setup.durable
+    }
+
+    fn can_fence(&self) -> bool {
+        self.setup.guard && self.setup.max_ttl_ms >= 11_000
+    }
+
+    fn draw_job(&self, draw: &mut Random, at: usize, ttl_ms: u64, span: Time, start: Time) -> Job {
+        let many = draw.chance(200);
+        let keys = if many { draw.between(1, (1 << self.keys) - 1) as u8 } else { 1 };
+        let kind = match draw.below(16) {
+            0..=8 => Kind::Hold,
+            9..=11 => Kind::Keep,
+            12 => Kind::Forget,
+            _ => Kind::Cancel { after: draw.below(span / 2) },
+        };
+        let work = match kind {
+            Kind::Keep => draw.between(span / 2, 2 * span),
+            _ => draw.below(span),
+        };
+        let patience = if draw.chance(500) { draw.between(span / 4, 2 * span) } else { 0 };
+        let at_time = if at == 0 { start } else { start + draw.below(span) };
+        Job {
+            at: at_time,
+            client: (at % self.clients.len()) as u8,
+            keys,
+            ttl_ms: (ttl_ms & !15) + at as u64,
+            kind,
+            patience,
+            work: work.max(MS),
+            fenced: self.can_fence() && draw.chance(800),
+        }
+    }
+
+    /// Leaves out what `cut` says.
+    #[must_use]
+    pub fn without(mut self, cut: &Cut) -> Self {
+        let keep = |list: &[u16], at: usize| !list.contains(&(at as u16));
+        let mut at = 0..;
+        self.faults.retain(|_| keep(&cut.faults, at.next().unwrap_or_default()));
+        let mut at = 0..;
+        self.jobs.retain(|job| {
+            let at = at.next().unwrap_or_default();
+            let client = keep(&cut.clients, job.client.into());
+            keep(&cut.jobs, at) && (client || job.kind == Kind::Probe)
+        });
+        if let Some(nodes) = cut.nodes {
+            self.nodes = nodes.min(self.nodes);
+        }
+        if cut.calm {
+            let delay = self.net.delay;
+            self.net = Self::empty(self.class).net;
+            self.net.delay = delay;
+        }
+        self
+    }
+
+    pub(crate) fn quorum(&self) -> usize {
+        self.nodes / 2 + 1
+    }
+}
+
+impl fmt::Display for Plan {
+    /// One line for each element, under the name by which it can be left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} nodes, {} keys, {:?}, {:?}", self.nodes, self.keys, self.setup, self.net)?;
+        writeln!(f, "node clocks {:?}", &self.node_clocks[..self.nodes])?;
+        for (at, client) in self.clients.iter().enumerate() {
+            writeln!(f, "c{at} {client:?}")?;
+        }
+        for (at, job) in self.jobs.iter().enumerate() {
+            writeln!(f, "j{at} {job:?}")?;
+        }
+        for (at, fault) in self.faults.iter().enumerate() {
+            writeln!(f, "f{at} {fault:?}")?;
+        }
+        write!(f, "all is well from {} ms", self.heal_at / MS)
+    }
+}
+
+/// What is left out of a schedule: `f0,f3,j1,c2`, `n3` for three nodes, `calm` for a quiet network.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    pub(crate) faults: Vec<u16>,
+    pub(crate) jobs: Vec<u16>,
+    pub(crate) clients: Vec<u16>,
+    pub(crate) nodes: Option<usize>,
+    pub(crate) calm: bool,
+}
+
+impl FromStr for Cut {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut cut = Self::default();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            if part == "calm" {
+                cut.calm = true;
+                continue;
+            }
+            let bad = || format!("not a part of a schedule: {part}");
+            let (kind, number) = part.split_at_checked(1).ok_or_else(bad)?;
+            let number: u16 = number.parse().map_err(|_| bad())?;
+            match kind {
+                "f" => cut.faults.push(number),
+                "j" => cut.jobs.push(number),
+                "c" => cut.clients.push(number),
+                "n" if matches!(number, 1 | 3 | 5) => cut.nodes = Some(number.into()),
+                _ => return Err(bad()),
+            }
+        }
+        Ok(cut)
+    }
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts: Vec<String> = Vec::new();
+        for (kind, list) in [("c", &self.clients), ("j", &self.jobs), ("f", &self.faults)] {
+            parts.extend(list.iter().map(|number| format!("{kind}{number}")));
+        }
+        parts.extend(self.nodes.map(|nodes| format!("n{nodes}")));
+        parts.extend(self.calm.then(|| "calm".to_owned()));
+        f.write_str(&parts.join(","))
+    }
+}
+
+fn net(draw: &mut Random) -> Net {
+    let delay = draw.pick(&[20 * US, 200 * US, 200 * US, MS, 5 * MS]);
+    let rough = draw.chance(300);
+    Net {
+        delay,
+        jitter: draw.pick(&[0, delay / 2, 4 * delay]),
+        tail_per_mille: if rough { draw.between(5, 100) } else { 0 },
+        tail: draw.between(5, 300) * MS,
+        loss_per_mille: if draw.chance(200) { draw.between(5, 100) } else { 0 },
+        pieces: draw.pick(&[1, 1, 1, 1, 1, 1, 2, 4]),
+        read: if draw.chance(60) { draw.between(1, 60) as usize } else { usize::MAX },
+    }
+}
+
+/// Rates within what validity makes up for: 1 % between a client and a node. What the nodes leave
+/// over of it is the clients'.
+fn clocks(draw: &mut Random, clocks: &mut [(i64, i64); MAX_NODES]) -> i64 {
+    let rate = if draw.chance(300) { draw.between(0, 9_900) as i64 } else { 0 };
+    for clock in clocks.iter_mut() {
+        let ppm = if rate == 0 { 0 } else { draw.between(0, 2 * rate as u64) as i64 - rate };
+        *clock = (draw.between(0, 1_000_000) as i64 - 500_000, ppm);
+    }
+    9_900 - rate
+}
+
+fn client(draw: &mut Random, budget: i64) -> ClientPlan {
+    let ppm = if draw.chance(200) { draw.below(2 * budget as u64 + 1) as i64 - budget } else { 0 };
+    let late = if draw.chance(100) { draw.between(1, 30) * MS } else { 0 };
+    // Some are so far apart that one proposes fencing tokens which another has passed.
+    let apart = draw.pick(&[100_000, 3_000_000]);
+    ClientPlan { ppm, wall_ahead: draw.below(2 * apart) as i64 - apart as i64, late }
+}
+
+const SIZES: [usize; 16] = [3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 5, 5, 5, 5, 1, 1];
+
+/// No schedule goes on for longer before it is healed.
+const MAX_SPAN: Time = 8_000 * MS;

@@ -1,0 +1,98 @@
+//! What the locks protect: a register that checks fencing tokens, and one that takes every write.
+//!
+//! The first one refuses a token smaller than the largest it has seen. The second one is what most
+//! resources are: a holder that was paused past its lease overwrites what came after it.
+
+use crate::world::queue::Time;
+
+/// A write that was taken.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    job: u16,
+    token: u64,
+    /// When the first node gave it the lock.
+    begun: Time,
+}
+
+/// Both registers of one resource.
+#[derive(Default)]
+pub(crate) struct Register {
+    largest: u64,
+    fenced: Vec<Written>,
+    unfenced: Vec<Written>,
+    /// Writes that the unfenced register took behind those of a later holder.
+    pub(crate) stale: u64,
+    /// Writes that the fenced one refused.
+    pub(crate) refused: u64,
+}
+
+/// Who writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Writer {
+    pub(crate) job: u16,
+    pub(crate) token: Option<u64>,
+    pub(crate) granted: Time,
+    pub(crate) begun: Time,
+}
+
+impl Register {
+    pub(crate) fn clear(&mut self) {
+        self.largest = 0;
+        self.fenced.clear();
+        self.unfenced.clear();
+        (self.stale, self.refused) = (0, 0);
+    }
+
+    /// A write to both. Fails with the token if the checking register took it although a later holder
+    /// has written already.
+    pub(crate) fn write(&mut self, writer: Writer) -> Result<(), u64> {
+        let Writer { job, token, granted, begun } = writer;
+        let is_later = |other: &Written| other.job != job && other.begun > granted;
+        self.stale += u64::from(self.unfenced.iter().any(is_later));
+        let mut written = Written { job, token: 0, begun };
+        self.unfenced.push(written);
+        let Some(token) = token else { return Ok(()) };
+        if token < self.largest {
+            self.refused += 1;
+            return Ok(());
+        }
+        self.largest = token;
+        written.token = token;
+        let stale = self.fenced.iter().any(is_later);
+        self.fenced.push(written);
+        if stale { Err(token) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn writer(job: u16, token: u64, at: Time) -> Writer {
+        Writer { job, token: Some(token), begun: at, granted: at + 5 }
+    }
+
+    #[test]
+    fn a_stale_write_is_refused_by_its_token() {
+        let mut register = Register::default();
+        assert_eq!(register.write(writer(0, 7, 0)), Ok(()));
+        assert_eq!(register.write(writer(1, 9, 100)), Ok(()));
+        assert_eq!(register.write(writer(0, 7, 0)), Ok(()));
+        assert_eq!((register.refused, register.stale), (1, 1));
+    }
+
+    #[test]
+    fn tokens_that_do_not_grow_are_found() {
+        let mut register = Register::default();
+        assert_eq!(register.write(writer(1, 7, 100)), Ok(()));
+        assert_eq!(register.write(writer(0, 7, 0)), Err(7), "taken, behind a later holder's");
+    }
+
+    #[test]
+    fn holders_at_the_same_time_may_write_in_any_order() {
+        let mut register = Register::default();
+        assert_eq!(register.write(writer(1, 7, 3)), Ok(()));
+        assert_eq!(register.write(writer(0, 8, 0)), Ok(()));
+        assert_eq!(register.stale, 0);
+    }
+}

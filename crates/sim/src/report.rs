@@ -1,0 +1,117 @@
+//! What many schedules amount to.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::Outcome;
+use crate::random::mix;
+
+/// Sums over schedules. The order in which they were run does not show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Schedules.
+    pub schedules: u64,
+    /// Things that happened.
+    pub events: u64,
+    /// Virtual time, in nanoseconds.
+    pub nanos: u128,
+    /// Locks that were granted.
+    pub grants: u64,
+    /// Of these, those with a fencing token.
+    pub fenced: u64,
+    /// Asks that were refused.
+    pub refusals: u64,
+    /// Locks that were lost.
+    pub losses: u64,
+    /// Stale writes that an unfenced register took.
+    pub stale_writes: u64,
+    /// Writes that a fenced register refused.
+    pub writes_refused: u64,
+    /// Violations that the class expects.
+    pub expected: u64,
+    /// Schedules that broke something.
+    pub violations: u64,
+    /// The traces of all schedules.
+    pub hash: u64,
+}
+
+impl Totals {
+    /// Counts a schedule.
+    pub fn count(&mut self, seed: u64, outcome: &Outcome) {
+        self.schedules += 1;
+        self.events += u64::from(outcome.events);
+        self.nanos += u128::from(outcome.nanos);
+        self.grants += outcome.grants;
+        self.fenced += outcome.fenced;
+        self.refusals += outcome.refusals;
+        self.losses += outcome.losses;
+        self.stale_writes += outcome.stale_writes;
+        self.writes_refused += outcome.writes_refused;
+        self.expected += outcome.expected;
+        self.violations += u64::from(outcome.violation.is_some());
+        self.hash = self.hash.wrapping_add(mix(outcome.hash ^ mix(seed)));
+    }
+
+    /// Adds what another thread has counted.
+    pub fn add(&mut self, other: &Self) {
+        self.schedules += other.schedules;
+        self.events += other.events;
+        self.nanos += other.nanos;
+        self.grants += other.grants;
+        self.fenced += other.fenced;
+        self.refusals += other.refusals;
+        self.losses += other.losses;
+        self.stale_writes += other.stale_writes;
+        self.writes_refused += other.writes_refused;
+        self.expected += other.expected;
+        self.violations += other.violations;
+        self.hash = self.hash.wrapping_add(other.hash);
+    }
+
+    /// Hours of virtual time.
+    #[must_use]
+    pub fn hours(&self) -> f64 {
+        self.nanos as f64 / 3.6e12
+    }
+
+    /// The summary of a run on so many threads that took so long.
+    #[must_use]
+    pub fn summary(&self, took: Duration, jobs: usize) -> Summary {
+        Summary { totals: *self, took, jobs }
+    }
+}
+
+/// [`Totals`] and what they took, for people.
+#[derive(Clone, Copy, Debug)]
+pub struct Summary {
+    totals: Totals,
+    took: Duration,
+    jobs: usize,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { totals: t, took, jobs } = self;
+        let seconds = took.as_secs_f64().max(1e-9);
+        let rate = t.schedules as f64 / seconds;
+        let events = t.events as f64 / (t.schedules.max(1)) as f64;
+        writeln!(f, "schedules         {:>14}", t.schedules)?;
+        writeln!(f, "virtual hours     {:>14.1}", t.hours())?;
+        writeln!(
+            f,
+            "schedules/s       {rate:>14.0}  ({:.0} on each of {jobs} threads, {events:.0} events each)",
+            rate / *jobs as f64
+        )?;
+        writeln!(f, "grants            {:>14}  ({} fenced)", t.grants, t.fenced)?;
+        writeln!(f, "refusals          {:>14}", t.refusals)?;
+        writeln!(f, "losses            {:>14}", t.losses)?;
+        writeln!(
+            f,
+            "stale writes      {:>14}  taken without fencing; {} refused by it",
+            t.stale_writes, t.writes_refused
+        )?;
+        writeln!(f, "expected breaches {:>14}", t.expected)?;
+        writeln!(f, "violations        {:>14}", t.violations)?;
+        write!(f, "trace hash        {:016x}", t.hash)
+    }
+}

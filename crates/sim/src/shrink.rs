@@ -1,0 +1,65 @@
+//! A schedule that fails is cut until nothing can be left out of it: clients, jobs, faults, nodes, and
+//! the roughness of the network. What is left is what it takes.
+
+use crate::plan::{Cut, Plan};
+use crate::{Class, Lab, Violation};
+
+/// The largest cut of a seed's schedule, as far as `tries` runs go, that still breaks the same
+/// invariant; and what it breaks then.
+#[must_use]
+pub fn shrink(class: Class, seed: u64, tries: usize) -> Option<(Cut, Violation)> {
+    let mut lab = Lab::new();
+    let plan = Plan::draw(class, seed);
+    let mut found = lab.run(class, seed).violation?;
+    let name = found.name();
+    let mut cut = Cut::default();
+    let mut left = tries;
+    loop {
+        let before = cut.clone();
+        for candidate in candidates(&plan, &cut) {
+            if left == 0 {
+                return Some((cut, found));
+            }
+            left -= 1;
+            let outcome = lab.run_plan(&plan.clone().without(&candidate));
+            if let Some(violation) = outcome.violation.filter(|it| it.name() == name) {
+                cut = candidate;
+                found = violation;
+                break;
+            }
+        }
+        if cut == before {
+            return Some((cut, found));
+        }
+    }
+}
+
+/// Cuts by one element more.
+fn candidates(plan: &Plan, cut: &Cut) -> Vec<Cut> {
+    let more = |change: &dyn Fn(&mut Cut)| {
+        let mut more = cut.clone();
+        change(&mut more);
+        more
+    };
+    let mut all = Vec::new();
+    let open = |list: &[u16], count: usize| {
+        (0..count as u16).filter(|at| !list.contains(at)).collect::<Vec<_>>()
+    };
+    for client in open(&cut.clients, plan.clients.len()) {
+        all.push(more(&|cut| cut.clients.push(client)));
+    }
+    for job in open(&cut.jobs, plan.jobs.len()) {
+        all.push(more(&|cut| cut.jobs.push(job)));
+    }
+    for fault in open(&cut.faults, plan.faults.len()) {
+        all.push(more(&|cut| cut.faults.push(fault)));
+    }
+    let nodes = cut.nodes.unwrap_or(plan.nodes);
+    if nodes > 1 {
+        all.push(more(&|cut| cut.nodes = Some(nodes - 2)));
+    }
+    if !cut.calm {
+        all.push(more(&|cut| cut.calm = true));
+    }
+    all
+}

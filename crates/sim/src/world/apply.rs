@@ -1,0 +1,356 @@
+//! What faults do to the world.
+
+use redbolt::proto::LockState;
+
+use super::World;
+use super::queue::{Event, Time};
+use crate::fault::{Fault, Loss, What};
+use crate::plan::MS;
+
+impl World {
+    /// A fault happens.
+    pub(super) fn apply(&mut self, at: usize) {
+        let fault = self.plan.faults[at];
+        let (client, node) = (usize::from(fault.client), usize::from(fault.node) % self.plan.nodes);
+        if self.is_healed || client >= self.clients.len() {
+            return;
+        }
+        self.story(|| format!("f{at} {:?} c{client} node {node}", fault.what));
+        self.note(0x50 + fault.what.number() as u64);
+        self.count(&fault, client);
+        let until = self.now + fault.span;
+        match fault.what {
+            What::Stall | What::Ghost | What::Reset | What::Finish | What::CutReply => {
+                self.hurt_wire(&fault, client, node);
+            }
+            What::HoleUp => self.clients[client].holes[node].0 = until,
+            What::HoleDown => self.clients[client].holes[node].1 = until,
+            What::Partition => {
+                for node in (0..self.plan.nodes).filter(|node| fault.amount >> node & 1 == 1) {
+                    self.clients[client].holes[node] = (until, until);
+                }
+            }
+            What::Isolate => {
+                for client in &mut self.clients {
+                    client.holes[node] = (until, until);
+                }
+            }
+            What::PauseNode => self.nodes[node].paused_until = until,
+            What::Crash { .. } => {
+                self.crash(node, fault.amount & 1 == 1);
+                self.queue.push(until, Event::FaultEnds(at as u16));
+            }
+            What::CrashGrants { loss } => self.wipe_grants(&fault, client, loss),
+            What::FlushAll => self.flush_all(node),
+            What::FlushScripts => drop(self.nodes[node].observe(&[b"SCRIPT", b"FLUSH"], self.now)),
+            What::FlushBehindSet => self.nodes[node].flush_behind_set = true,
+            What::StepNode { back } => {
+                let by = fault.amount.cast_signed();
+                self.nodes[node].step(if back { -by } else { by });
+                self.keys_may_be_gone |= !back;
+            }
+            What::StepGrants => self.step_grants(client, fault.amount),
+            What::PauseClient => self.pause(client, fault.span, false),
+            What::Freeze => self.pause(client, fault.span, true),
+            What::StepWall { back } | What::Skew { back } => {
+                let by = fault.amount.cast_signed();
+                self.clients[client].set_wall(if back { -by } else { by });
+                self.wall_stepped(client);
+            }
+            What::Errors(error) => self.nodes[node].errors = (error, until),
+            What::Garbage => self.poison(client, node, fault.amount),
+            What::Refuse => {
+                self.nodes[node].refuses_until = until;
+                self.reset(client, node);
+            }
+            What::Silent => {
+                self.nodes[node].silent_until = until;
+                self.reset(client, node);
+            }
+            What::OpenFails => {
+                self.clients[client].opens_fail_until = until;
+                self.reset(client, node);
+            }
+            What::Choke => self.clients[client].choked_until = until,
+            What::ShortWrites => self.clients[client].short_until = until,
+            What::Cancel => self.cancel_all(client),
+            What::Twin => {
+                self.clients[client].routes[node] = (node + 1) % self.plan.nodes;
+                self.clients[client].strayed[node] = true;
+                self.reset(client, node);
+                self.queue.push(until, Event::FaultEnds(at as u16));
+            }
+            // The client was made with them.
+            What::OtherLimits => {}
+        }
+    }
+
+    /// Who is met by it, and in which phase.
+    fn count(&mut self, fault: &Fault, client: usize) {
+        let everybody = matches!(
+            fault.what,
+            What::Isolate
+                | What::PauseNode
+                | What::Crash { .. }
+                | What::FlushAll
+                | What::FlushScripts
+                | What::StepNode { .. }
+                | What::CrashGrants { .. }
+                | What::StepGrants
+        );
+        let number = fault.what.number();
+        if everybody {
+            (0..self.clients.len()).for_each(|client| self.met(number, client));
+        } else {
+            self.met(number, client);
+        }
+    }
+
+    /// A fault that lasts is over.
+    pub(super) fn ends(&mut self, at: usize) {
+        let fault = self.plan.faults[at];
+        let (client, node) = (usize::from(fault.client), usize::from(fault.node) % self.plan.nodes);
+        match fault.what {
+            What::Crash { loss, loading } if !self.nodes[node].is_up => {
+                self.restart(node, loss);
+                if loading && !self.is_healed {
+                    self.nodes[node].loading_until = self.now + fault.span / 2 + MS;
+                }
+            }
+            What::Twin if !self.is_healed => {
+                self.clients[client].routes[node] = node;
+                self.reset(client, node);
+            }
+            _ => {}
+        }
+    }
+
+    fn hurt_wire(&mut self, fault: &Fault, client: usize, node: usize) {
+        let Some(at) = self.clients[client].wires[node] else { return };
+        let wire = &mut self.wires[at as usize];
+        match fault.what {
+            What::Stall => {
+                let by = fault.span.min(1_000 * MS);
+                let later: Vec<_> = wire.up.delay(by).collect();
+                later.into_iter().for_each(|time| self.queue.push(time, Event::Up(at)));
+                let later: Vec<_> = self.wires[at as usize].down.delay(by).collect();
+                later.into_iter().for_each(|time| self.queue.push(time, Event::Down(at)));
+            }
+            What::Ghost => {
+                let later: Vec<_> = wire.up.delay(fault.span).collect();
+                later.into_iter().for_each(|time| self.queue.push(time, Event::Up(at)));
+                self.queue.push(self.now, Event::Reset(at));
+            }
+            What::Finish => self.finish(at as usize),
+            What::CutReply => {
+                let unread = wire.down.unread();
+                wire.down.cut(fault.amount as usize % (unread + 1));
+                let end = wire.down.last_at().max(self.now);
+                self.forget(at as usize);
+                self.queue.push(end, Event::Reset(at));
+            }
+            _ => self.reset(client, node),
+        }
+    }
+
+    /// Both ends are gone, and what was under way.
+    fn reset(&mut self, client: usize, slot: usize) {
+        let Some(at) = self.clients[client].wires[slot] else { return };
+        self.forget(at as usize);
+        self.wires[at as usize].down.lose();
+        self.wires[at as usize].tags.clear();
+        self.queue.push(self.now, Event::Reset(at));
+    }
+
+    /// A server's process ends. Without a word: its machine does.
+    pub(super) fn crash(&mut self, node: usize, silently: bool) {
+        if !self.nodes[node].is_up {
+            return;
+        }
+        self.nodes[node].is_up = false;
+        for at in 0..self.wires_used {
+            let wire = &mut self.wires[at];
+            if wire.node != node || !wire.server_alive {
+                continue;
+            }
+            wire.unacknowledged = wire.up.unread() > 0;
+            wire.lost = silently;
+            self.forget(at);
+            if !silently {
+                self.queue.push(self.now + self.plan.net.delay, Event::Reset(at as u32));
+            }
+        }
+    }
+
+    /// The server comes back. Whoever sent it something meanwhile is told that the connection is gone.
+    pub(super) fn restart(&mut self, node: usize, loss: Loss) {
+        self.keys_may_be_gone |= loss != Loss::Kept;
+        self.is_quarantined |= self.plan.setup.guard;
+        self.nodes[node].restart(node, loss, self.now);
+        self.note(0x60 + node as u64);
+        self.story(|| format!("node {node} is up again, its memory {loss:?}"));
+        for at in 0..self.wires_used {
+            let wire = &self.wires[at];
+            if wire.node == node && wire.lost && wire.unacknowledged && wire.client_alive {
+                self.queue.push(self.now + 2 * self.plan.net.delay, Event::Reset(at as u32));
+            }
+        }
+    }
+
+    /// Nodes that granted come back without what they granted, one after the other.
+    fn wipe_grants(&mut self, fault: &Fault, client: usize, loss: Loss) {
+        let grants = self.grants_of(client);
+        for (turn, node) in grants.into_iter().take(fault.amount as usize).enumerate() {
+            let at = self.now + turn as Time * fault.span;
+            let loss = loss as u8;
+            self.queue.push(at, Event::Wipe(node as u8, loss));
+        }
+    }
+
+    pub(super) fn wipe(&mut self, node: usize, loss: u8) {
+        if !self.is_healed {
+            let loss = [Loss::Kept, Loss::Lost, Loss::Stale][usize::from(loss)];
+            self.crash(node, false);
+            self.restart(node, loss);
+        }
+    }
+
+    fn step_grants(&mut self, client: usize, micros: u64) {
+        self.keys_may_be_gone = true;
+        for node in self.grants_of(client) {
+            self.nodes[node].step(micros.cast_signed());
+        }
+    }
+
+    /// The nodes that granted a lock which the client holds.
+    fn grants_of(&self, client: usize) -> Vec<usize> {
+        let core = &self.clients[client].core;
+        let mut jobs = self.plan.jobs.iter().zip(&self.jobs);
+        let held = jobs.find_map(|(plan, job)| {
+            let id = job.id.filter(|_| usize::from(plan.client) == client)?;
+            matches!(core.state(id), LockState::Held | LockState::Extending).then_some(id)
+        });
+        held.map_or_else(Vec::new, |id| {
+            core.votes(id).grants().iter().map(redbolt::proto::NodeId::index).collect()
+        })
+    }
+
+    fn pause(&mut self, client: usize, span: Time, with_boot_clock: bool) {
+        let now = self.now;
+        self.clients[client].pause(now, span, with_boot_clock);
+    }
+
+    /// Bytes that are no reply, or a reply to nothing.
+    fn poison(&mut self, client: usize, slot: usize, amount: u64) {
+        let Some(at) = self.clients[client].wires[slot] else { return };
+        let at = at as usize;
+        let unsent = !self.clients[client].core.transmit(self.links[slot]).is_empty();
+        let wire = &mut self.wires[at];
+        if !wire.is_open() {
+            return;
+        }
+        wire.poisoned = true;
+        let is_idle = !unsent
+            && wire.asked == wire.answered
+            && wire.up.unread() == 0
+            && wire.down.unread() == 0;
+        let at_once = is_idle
+            && self.clients[client].paused_until <= self.now
+            && self.clients[client].holes[wire.node].1 <= self.now;
+        let bytes = if at_once {
+            UNASKED[amount as usize % UNASKED.len()]
+        } else {
+            NONSENSE[amount as usize % NONSENSE.len()]
+        };
+        wire.down.bytes.extend_from_slice(bytes);
+        if at_once {
+            let end = wire.down.bytes.len();
+            wire.down.sent = end;
+            let now = self.now;
+            let _ = wire.down.piece(now, end);
+            self.deliver(at);
+        } else {
+            self.send(at, false);
+        }
+    }
+
+    fn cancel_all(&mut self, client: usize) {
+        for job in 0..self.jobs.len() {
+            if usize::from(self.plan.jobs[job].client) == client {
+                self.queue.push(self.now, Event::Act(job as u16, crate::actor::Step::Cancel));
+            }
+        }
+    }
+
+    /// All faults are over, and everybody lets go. Somebody comes afterwards and wants the lock.
+    pub(super) fn heal(&mut self) {
+        let holes = |client: &super::Client| client.holes.map(|(up, down)| up.max(down));
+        let clients =
+            self.clients.iter().flat_map(|c| holes(c).into_iter().chain([c.paused_until]));
+        let nodes = self.nodes.iter().map(|node| node.paused_until);
+        let latest = clients.chain(nodes).max().unwrap_or(0);
+        if latest > self.now {
+            return self.queue.push(latest, Event::Heal);
+        }
+        self.is_healed = true;
+        self.story(|| "all is well again".to_owned());
+        for node in 0..self.plan.nodes {
+            self.heal_node(node);
+        }
+        for client in 0..self.clients.len() {
+            self.heal_client(client);
+        }
+        self.come_afterwards();
+    }
+
+    fn heal_node(&mut self, node: usize) {
+        if !self.nodes[node].is_up {
+            let of_it = |fault: &&Fault| usize::from(fault.node) % self.plan.nodes == node;
+            let loss = self.plan.faults.iter().filter(of_it).find_map(|fault| match fault.what {
+                What::Crash { loss, .. } => Some(loss),
+                _ => None,
+            });
+            self.restart(node, loss.unwrap_or(Loss::Kept));
+        }
+        let node = &mut self.nodes[node];
+        (node.silent_until, node.refuses_until, node.loading_until) = (0, 0, 0);
+        node.errors.1 = 0;
+        node.flush_behind_set = false;
+    }
+
+    fn heal_client(&mut self, client: usize) {
+        let it = &mut self.clients[client];
+        (it.choked_until, it.short_until, it.opens_fail_until) = (0, 0, 0);
+        for slot in 0..self.plan.nodes {
+            let it = &mut self.clients[client];
+            let strayed = it.routes[slot] != slot;
+            it.routes[slot] = slot;
+            let lost = it.wires[slot].is_some_and(|wire| self.wires[wire as usize].lost);
+            if strayed || lost {
+                self.reset(client, slot);
+            }
+        }
+        for job in 0..self.jobs.len() {
+            if usize::from(self.plan.jobs[job].client) == client {
+                self.queue.push(self.now, Event::Act(job as u16, crate::actor::Step::LetGo));
+            }
+        }
+        self.settle(client);
+    }
+}
+
+/// Replies that come unasked.
+const UNASKED: [&[u8]; 5] =
+    [b"+OK\r\n", b":1\r\n", b"$-1\r\n", b"-ERR of nothing\r\n", b"+OK\r\n+OK\r\n"];
+
+/// What no server says.
+const NONSENSE: [&[u8]; 8] = [
+    b"_\r\n",
+    b"$99999999\r\n",
+    b"*17\r\n",
+    b"\0",
+    b"*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n",
+    b"+OK\n",
+    b":12x\r\n",
+    b"HTTP/1.1 400 Bad Request\r\n",
+];

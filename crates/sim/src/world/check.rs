@@ -1,0 +1,176 @@
+//! What is looked at when all is over: leftovers, memory, calls that never came back, histories.
+
+use super::World;
+use super::queue::{Event, Time};
+use crate::fault::What;
+use crate::history::Operation;
+use crate::invariant::Violation;
+use crate::plan::{KEYS, Kind, MS, Start};
+
+impl World {
+    /// Somebody wants the locks after everybody let go.
+    pub(super) fn come_afterwards(&mut self) {
+        self.healed_at = self.now;
+        for job in 0..self.plan.jobs.len() {
+            if self.plan.jobs[job].kind == Kind::Probe {
+                self.probe(job, MS);
+            }
+        }
+        self.queue.push(self.now + GRACE, Event::Leftovers);
+        self.queue.push(self.now + self.bound() + 2 * GRACE, Event::Final);
+    }
+
+    /// Asks so long after everything was healed. A node that has forgotten something is quarantined
+    /// from the first ask on, so while that may be nobody waits.
+    fn probe(&mut self, job: usize, after: Time) {
+        let is_last = !self.is_quarantined || after >= self.bound();
+        self.plan.jobs[job].patience = match is_last {
+            true => self.bound().saturating_sub(after) + GRACE,
+            false => 0,
+        };
+        self.queue.push(self.healed_at + after, Event::Probe(job as u16));
+    }
+
+    /// The one who came afterwards was refused. Whether there is another chance.
+    pub(crate) fn probe_again(&mut self, job: usize) -> bool {
+        let passed = self.now - self.healed_at;
+        let next = if !self.is_quarantined {
+            passed + 100 * MS
+        } else if passed < GRACE {
+            GRACE
+        } else {
+            self.bound()
+        };
+        if next <= passed || next > self.bound() {
+            return false;
+        }
+        self.probe(job, next);
+        true
+    }
+
+    /// I9: how long it can take until the lock is free, with all nodes well: until they have been found
+    /// again, and then what a ghost has left lives for a TTL, and a node that forgot something is
+    /// quarantined for the longest of them.
+    fn bound(&self) -> Time {
+        // Who is quarantined is not looked at before the end: what is forgotten meanwhile is found then.
+        let times = if self.is_quarantined { 2 } else { 1 };
+        let longest = times * self.plan.setup.max_ttl_ms * MS;
+        let stepped = self.nodes.iter().map(|node| node.stepped_back).max().unwrap_or(0) * 1_000;
+        let ghosts = self.wires[..self.wires_used].iter().filter(|wire| wire.server_alive);
+        let ghosts = ghosts.map(|wire| wire.up.last_at()).max().unwrap_or(0);
+        GRACE + longest + longest / 50 + stepped + ghosts.saturating_sub(self.healed_at)
+    }
+
+    /// I5: everybody has let go a while ago. What a ghost has set may live for its TTL.
+    pub(super) fn leftovers(&mut self) {
+        for node in 0..self.plan.nodes {
+            for (key, name) in KEYS.iter().enumerate().take(self.plan.keys) {
+                let Some(owner) = self.nodes[node].owner(name, self.now) else { continue };
+                let known = self.attempts.iter().find(|attempt| attempt.tag == owner);
+                let Some(attempt) = known else { continue };
+                let job = usize::from(attempt.job);
+                let is_over = self.jobs[job].is_over() && self.plan.jobs[job].kind != Kind::Probe;
+                // An undo may have gone where the address led to meanwhile.
+                let client = usize::from(self.plan.jobs[job].client);
+                let may_stay = self.nodes[node].is_stale
+                    || attempt.haunts[node]
+                    || self.clients[client].strayed.contains(&true);
+                if is_over && !may_stay {
+                    self.violated(Violation::KeySurvives { key, node, job });
+                }
+            }
+        }
+    }
+
+    /// The end of a schedule.
+    pub(super) fn look_back(&mut self) {
+        for job in 0..self.jobs.len() {
+            let is_probe = self.plan.jobs[job].kind == Kind::Probe;
+            if is_probe && !self.jobs[job].was_granted() && !self.may_be_misled() {
+                let end = if self.jobs[job].is_over() { "was refused" } else { "never ended" };
+                self.violated(Violation::NotLive { job, end });
+            } else if let Some(call) = self.jobs[job].open_call() {
+                self.violated(Violation::Late { job, call, by_us: u64::MAX });
+            }
+        }
+        if self.is_sampled {
+            self.nothing_is_kept();
+            self.histories_hold();
+        }
+        for register in &self.registers {
+            self.tally.stale_writes += register.stale;
+            self.tally.writes_refused += register.refused;
+        }
+    }
+
+    /// Whoever was told other limits may have been the first to come to a node that had forgotten its
+    /// guard. That takes an operator.
+    fn may_be_misled(&self) -> bool {
+        let is_open = self.is_quarantined || self.plan.setup.start != Start::Ready;
+        is_open
+            && self.plan.faults.iter().any(|it| matches!(it.what, What::OtherLimits | What::Twin))
+    }
+
+    /// I7: once the longest TTL is over, a core remembers nothing.
+    fn nothing_is_kept(&mut self) {
+        self.now += 2 * self.plan.setup.max_ttl_ms * MS + 1_000 * MS;
+        for client in 0..self.clients.len() {
+            let now = self.clocks(client);
+            self.core(client).timeout(now);
+            while self.core(client).poll_event().is_some() {}
+            let text = format!("{:?}", self.clients[client].core);
+            self.shows_no_secret("the core", &text);
+            for (what, name) in [("locks", "locks: "), ("claims", "claims: ")] {
+                let amount = count(&text, name);
+                if amount > 0 {
+                    self.violated(Violation::Unbounded { client, what, amount });
+                }
+            }
+        }
+    }
+
+    /// I1 and I2 once more, from what callers were told alone.
+    fn histories_hold(&mut self) {
+        for key in 0..self.plan.keys {
+            let operations = self.histories[key].len();
+            for fenced in [false, true] {
+                if !self.histories[key].is_linearizable(fenced) {
+                    self.violated(Violation::NotLinearizable { key, operations, fenced });
+                    break;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn record(&mut self, job: usize, operation: Operation) {
+        if self.is_sampled {
+            let keys = self.plan.jobs[job].keys;
+            for key in (0..KEYS.len()).filter(|key| keys >> key & 1 == 1) {
+                self.histories[key].push(operation);
+            }
+        }
+    }
+
+    /// I12.
+    pub(crate) fn shows_no_secret(&mut self, place: &'static str, text: &str) {
+        let shows = |tag: u128| {
+            let digits = tag.to_le_bytes();
+            text.as_bytes().windows(digits.len()).any(|window| window == digits)
+        };
+        let leaks = text.contains(super::node::PASSWORD)
+            || self.attempts.iter().any(|attempt| shows(attempt.tag));
+        if leaks {
+            self.violated(Violation::Leaked { place });
+        }
+    }
+}
+
+fn count(text: &str, name: &str) -> usize {
+    let rest = text.find(name).map_or("", |at| &text[at + name.len()..]);
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..digits].parse().unwrap_or(usize::MAX)
+}
+
+/// The longest that a core may take to find its nodes again and to have everything undone that it
+/// owes: the dead-peer limit, a backoff, a connection, a pause of undos, and some.
+const GRACE: Time = 6_000 * MS;

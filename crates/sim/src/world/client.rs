@@ -1,0 +1,165 @@
+//! A process that uses the core: its clocks, its sockets, and the times at which it stands still.
+
+use std::sync::Arc;
+
+use redbolt::proto::{
+    Config, Core, Credentials, Guard, Nanos, NodeSettings, Now, Secret, Settings, Setup as Orders,
+    Trust,
+};
+
+use super::node::{DATABASE, EPOCH_US, PASSWORD};
+use super::queue::Time;
+use crate::plan::{ClientPlan, MAX_NODES, Setup, Start};
+use crate::random::Random;
+
+pub(crate) struct Client {
+    pub(crate) core: Core,
+    plan: ClientPlan,
+    /// Boot time that was lost while the whole machine stood still.
+    frozen: Time,
+    /// Microseconds that the wall clock was set ahead.
+    wall_steps: i64,
+    pub(crate) paused_until: Time,
+    /// All the time that it stood still.
+    pub(crate) stalled: Time,
+    /// When the event of its timer is, in true time.
+    pub(crate) armed: Time,
+    /// The wire of each link.
+    pub(crate) wires: [Option<u32>; MAX_NODES],
+    /// The server that each address leads to.
+    pub(crate) routes: [usize; MAX_NODES],
+    /// Nothing arrives before this: to each server, and from it.
+    pub(crate) holes: [(Time, Time); MAX_NODES],
+    /// The sockets take nothing before this.
+    pub(crate) choked_until: Time,
+    /// Sockets take a few bytes at a time before this.
+    pub(crate) short_until: Time,
+    /// Opening fails before this.
+    pub(crate) opens_fail_until: Time,
+    /// When its timer was handled last, and how many times at that instant.
+    fires: (Time, u32),
+    /// Its wall clock was set back.
+    was_set_back: bool,
+    /// Addresses that led to another server for a while.
+    pub(crate) strayed: [bool; MAX_NODES],
+}
+
+impl Client {
+    /// Its entropy counts, in its lower half, so that tokens tell in which order they were drawn.
+    pub(crate) fn new(
+        config: &Arc<Config>,
+        name: usize,
+        plan: ClientPlan,
+        mut entropy: Random,
+    ) -> Self {
+        let mut drawn = 0;
+        let core = Core::new(Arc::clone(config), move |bytes: &mut [u8]| {
+            for chunk in bytes.chunks_mut(8) {
+                drawn += 1;
+                let word = entropy.next() << 32 | drawn << NAME_BITS | name as u64;
+                chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
+            }
+        });
+        Self {
+            core,
+            plan,
+            frozen: 0,
+            wall_steps: 0,
+            paused_until: 0,
+            stalled: 0,
+            armed: Time::MAX,
+            wires: [None; MAX_NODES],
+            routes: std::array::from_fn(|at| at),
+            holes: [(0, 0); MAX_NODES],
+            choked_until: 0,
+            short_until: 0,
+            opens_fail_until: 0,
+            fires: (0, 0),
+            was_set_back: false,
+            strayed: [false; MAX_NODES],
+        }
+    }
+
+    /// Its two clocks at a true time.
+    #[inline]
+    pub(crate) fn clocks(&self, now: Time) -> Now {
+        let drift = now.cast_signed() / 1_000 * self.plan.ppm / 1_000;
+        let boot = (BOOT + now - self.frozen.min(BOOT + now)).cast_signed() + drift;
+        let ahead = (self.plan.wall_ahead + self.wall_steps) * 1_000;
+        let wall = (EPOCH_US * 1_000 + now).cast_signed() + drift + ahead;
+        Now { boot: Nanos(boot.cast_unsigned()), wall: Nanos(wall.cast_unsigned()) }
+    }
+
+    /// The true time of a moment on its boot clock; never too early by more than a rounding.
+    #[inline]
+    pub(crate) fn when(&self, boot: Nanos) -> Time {
+        let elapsed = boot.0.saturating_add(self.frozen).saturating_sub(BOOT);
+        if self.plan.ppm == 0 || elapsed > u64::MAX / 4 {
+            return elapsed;
+        }
+        let rate = (1_000_000 + self.plan.ppm).cast_unsigned();
+        let true_time = u128::from(elapsed) * 1_000_000 / u128::from(rate);
+        u64::try_from(true_time).unwrap_or(u64::MAX) + 2_000
+    }
+
+    /// Counts how many times its timer is handled at one instant.
+    pub(crate) fn fired(&mut self, now: Time) -> u32 {
+        let (at, times) = self.fires;
+        self.fires = (now, if at == now { times + 1 } else { 1 });
+        self.fires.1
+    }
+
+    pub(crate) fn late(&self) -> Time {
+        self.plan.late
+    }
+
+    /// Somebody sets its wall clock. Not back, where that would hide that the machine stood still.
+    pub(crate) fn set_wall(&mut self, micros: i64) {
+        if micros >= 0 || self.frozen == 0 {
+            self.wall_steps += micros;
+            self.was_set_back |= micros < 0;
+        }
+    }
+
+    /// It stands still; with its boot clock, if the whole machine does. That is safe because the wall
+    /// clock is put right afterwards, so it does not happen to one that was set back.
+    pub(crate) fn pause(&mut self, now: Time, span: Time, with_boot_clock: bool) {
+        let until = (now + span).max(self.paused_until);
+        let longer = until - self.paused_until.max(now);
+        self.stalled += longer;
+        self.paused_until = until;
+        if with_boot_clock && !self.was_set_back {
+            self.frozen += longer;
+        }
+    }
+}
+
+/// When a token was drawn, compared with others of its client, by its first half in hexadecimal.
+pub(crate) fn serial(tag: u128) -> u64 {
+    let digits = tag.to_le_bytes();
+    let word = std::str::from_utf8(&digits).ok().and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    word.map_or(0, |word| u64::from(word.swap_bytes() as u32) >> NAME_BITS)
+}
+
+const NAME_BITS: u32 = 4;
+
+/// Origin of the boot clock.
+const BOOT: Time = 1_000_000_000_000;
+
+/// The configuration for a setup.
+pub(crate) fn config(nodes: usize, setup: &Setup) -> Config {
+    let credentials = setup
+        .proven
+        .then(|| Credentials { user: None, password: Secret::new(PASSWORD.as_bytes().to_vec()) });
+    let database = if setup.proven { DATABASE } else { 0 };
+    let trust = if setup.durable { Trust::Durable } else { Trust::Strict };
+    let settings = Settings {
+        nodes: vec![NodeSettings { credentials, database, trust }; nodes],
+        guard: if setup.guard { Guard::On } else { Guard::Off },
+        setup: if setup.start == Start::New { Orders::IfNew } else { Orders::Enrol },
+        max_ttl: std::time::Duration::from_millis(setup.max_ttl_ms),
+        label: if setup.labelled { b"host:17".to_vec() } else { Vec::new() },
+        ..Settings::default()
+    };
+    Config::new(settings).expect("plans draw what is possible")
+}

@@ -1,0 +1,719 @@
+//! A world in virtual time: clients over the shipping core, model nodes, and the wires between them.
+//!
+//! Deterministic: everything is drawn from the plan's seed, each part from a stream of its own. A
+//! world is used for one schedule after the other and keeps its memory.
+//!
+//! The loop and the clients' side of the wires are here; `serve` is the servers' side, `apply` is what
+//! faults do, `check` what is looked at when all is over. What clients want is in `actor`.
+
+mod apply;
+mod check;
+pub(crate) mod client;
+pub(crate) mod node;
+pub(crate) mod queue;
+mod serve;
+pub(crate) mod wire;
+
+use std::sync::Arc;
+
+use redbolt::proto::{Cause, Config, Core, LinkId, LinkOp, LockState, NodeState, Now};
+
+use self::client::Client;
+use self::node::Node;
+use self::queue::{Event, Queue, Time};
+use self::wire::{Says, Wire};
+use crate::actor::Running;
+use crate::coverage::{Coverage, Phase, Phases};
+use crate::fault::{Fault, Loss, What, When};
+use crate::history::History;
+use crate::invariant::Violation;
+use crate::plan::{KEYS, MAX_NODES, MS, Plan, Setup, Start};
+use crate::random::Random;
+use crate::register::Register;
+
+/// One schedule's world, and the memory for many.
+pub(crate) struct World {
+    pub(crate) plan: Plan,
+    pub(crate) now: Time,
+    pub(crate) queue: Queue,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) wires: Vec<Wire>,
+    wires_used: usize,
+    pub(crate) jobs: Vec<Running>,
+    pub(crate) attempts: Vec<Attempt>,
+    pub(crate) registers: [Register; KEYS.len()],
+    pub(crate) histories: [History; KEYS.len()],
+    /// Of each resource, the largest token that was returned, and when.
+    pub(crate) tokens: [Vec<(Time, u64)>; KEYS.len()],
+    /// Faults that wait for a phase.
+    armed: Vec<u16>,
+    pub(crate) is_healed: bool,
+    /// A node may not vote for a while.
+    is_quarantined: bool,
+    healed_at: Time,
+    /// A node has forgotten something, or its clock stepped forward: keys may be gone.
+    pub(crate) keys_may_be_gone: bool,
+    /// The story of the schedule is printed.
+    pub(crate) is_told: bool,
+    /// Whether this schedule is one of those that are looked at more closely.
+    pub(crate) is_sampled: bool,
+    pub(crate) coverage: Coverage,
+    pub(crate) tally: Tally,
+    pub(crate) violation: Option<Violation>,
+    hash: u64,
+    events: u32,
+    random: Random,
+    links: Vec<LinkId>,
+    configs: Vec<(usize, Setup, Arc<Config>)>,
+    digests: serve::Digests,
+    scratch: Vec<u8>,
+}
+
+/// What was asked under one token, and what nodes have said to it.
+pub(crate) struct Attempt {
+    pub(crate) tag: u128,
+    pub(crate) job: u16,
+    /// Later attempts of a client have larger ones.
+    pub(crate) serial: u64,
+    /// When the first node gave it the lock; later than everything before.
+    pub(crate) begun: Time,
+    /// By the client's names of nodes: when the client read the grant.
+    pub(crate) granted: [Option<Time>; MAX_NODES],
+    /// With which counter.
+    pub(crate) counters: [u64; MAX_NODES],
+    /// The TTL of the last extension that was done, as the client read it.
+    pub(crate) extended: [u64; MAX_NODES],
+    /// Whether the client read that another has the lock.
+    pub(crate) denied: [bool; MAX_NODES],
+    /// Whether the client read that there was nothing to extend.
+    pub(crate) gone: [bool; MAX_NODES],
+    /// Whether the client read that it was undone.
+    pub(crate) undone: [bool; MAX_NODES],
+    /// The servers on which the ask ran out of a dead connection.
+    pub(crate) haunts: [bool; MAX_NODES],
+}
+
+/// What happened in a schedule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) grants: u64,
+    pub(crate) fenced: u64,
+    pub(crate) refusals: u64,
+    pub(crate) losses: u64,
+    pub(crate) stale_writes: u64,
+    pub(crate) writes_refused: u64,
+    /// Violations that the class expects.
+    pub(crate) expected: u64,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self {
+            plan: Plan::draw(crate::Class::Safe, 0),
+            now: 0,
+            queue: Queue::default(),
+            clients: Vec::new(),
+            nodes: (0..MAX_NODES).map(|_| Node::new()).collect(),
+            wires: Vec::new(),
+            wires_used: 0,
+            jobs: Vec::new(),
+            attempts: Vec::new(),
+            registers: Default::default(),
+            histories: Default::default(),
+            tokens: Default::default(),
+            armed: Vec::new(),
+            is_healed: false,
+            is_quarantined: false,
+            healed_at: 0,
+            keys_may_be_gone: false,
+            is_told: false,
+            is_sampled: false,
+            coverage: Coverage::default(),
+            tally: Tally::default(),
+            violation: None,
+            hash: 0,
+            events: 0,
+            random: Random::new(0),
+            links: links(),
+            configs: Vec::new(),
+            digests: serve::Digests::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Plays the plan to its end, or to the first violation.
+    pub(crate) fn run(&mut self) {
+        self.set_up();
+        while self.violation.is_none() {
+            let Some((at, event)) = self.queue.pop() else { break };
+            debug_assert!(at >= self.now, "time runs forward");
+            self.now = at;
+            self.events += 1;
+            if self.events > MANY {
+                self.violation = Some(Violation::Endless);
+            }
+            if !self.happens(event) {
+                break;
+            }
+        }
+    }
+
+    /// The trace of everything that happened, as a number.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    pub(crate) fn events(&self) -> u32 {
+        self.events
+    }
+
+    fn set_up(&mut self) {
+        self.now = 0;
+        self.queue.clear();
+        self.wires_used = 0;
+        self.attempts.clear();
+        self.registers.iter_mut().for_each(Register::clear);
+        self.histories.iter_mut().for_each(History::clear);
+        self.tokens.iter_mut().for_each(Vec::clear);
+        self.armed.clear();
+        (self.is_healed, self.keys_may_be_gone) = (false, false);
+        self.is_quarantined = self.plan.setup.start == Start::Bare;
+        (self.violation, self.hash, self.events) = (None, 0, 0);
+        self.tally = Tally::default();
+        self.random = Random::of(self.plan.seed, 1);
+        self.is_sampled = self.plan.seed % 16 == 3;
+        for name in 0..self.plan.nodes {
+            let Plan { nodes, setup, node_clocks, .. } = &self.plan;
+            self.nodes[name].reset(name, *nodes, setup, node_clocks[name]);
+        }
+        let config = self.config(self.plan.setup);
+        self.clients.clear();
+        let setup = self.plan.setup;
+        for at in 0..self.plan.clients.len() {
+            let client = self.plan.clients[at];
+            let entropy = Random::of(self.plan.seed, 1_000 + at as u64);
+            let other_limits =
+                |fault: &Fault| fault.what == What::OtherLimits && usize::from(fault.client) == at;
+            if self.plan.faults.iter().any(other_limits) {
+                let other = Setup { max_ttl_ms: self.plan.setup.max_ttl_ms + 200, ..setup };
+                let config = self.config(other);
+                self.clients.push(Client::new(&config, at, client, entropy));
+            } else {
+                self.clients.push(Client::new(&config, at, client, entropy));
+            }
+        }
+        self.jobs.clear();
+        for at in 0..self.plan.jobs.len() {
+            let job = self.plan.jobs[at];
+            self.jobs.push(Running::default());
+            self.begin(at, &job);
+        }
+        for at in 0..self.plan.faults.len() {
+            self.arm_fault(at);
+        }
+        self.queue.push(self.plan.heal_at, Event::Heal);
+        for client in 0..self.clients.len() {
+            if self.plan.jobs.iter().any(|job| usize::from(job.client) == client) {
+                self.settle(client);
+            }
+        }
+    }
+
+    fn arm_fault(&mut self, at: usize) {
+        let fault = self.plan.faults[at];
+        if let What::Crash { loss: Loss::Stale, .. } | What::CrashGrants { loss: Loss::Stale } =
+            fault.what
+        {
+            for node in 0..self.plan.nodes {
+                self.queue.push(fault.at / 2, Event::Snapshot(node as u8));
+            }
+        }
+        match fault.when {
+            When::Time => self.queue.push(fault.at, Event::Fault(at as u16)),
+            When::Reached(..) => self.armed.push(at as u16),
+        }
+    }
+
+    /// Made once for each setup.
+    fn config(&mut self, setup: Setup) -> Arc<Config> {
+        let nodes = self.plan.nodes;
+        let known = self.configs.iter().find(|known| known.0 == nodes && known.1 == setup);
+        if let Some((.., config)) = known {
+            return Arc::clone(config);
+        }
+        let config = Arc::new(client::config(nodes, &setup));
+        self.configs.push((nodes, setup, Arc::clone(&config)));
+        config
+    }
+
+    /// Whether anything happens after this.
+    fn happens(&mut self, event: Event) -> bool {
+        match event {
+            Event::Act(job, step) => self.act(job.into(), step),
+            Event::Fault(fault) => self.apply(fault.into()),
+            Event::FaultEnds(fault) => self.ends(fault.into()),
+            Event::Connect(wire) => self.connect(wire as usize),
+            Event::Up(wire) => self.serve(wire as usize),
+            Event::Down(wire) => self.deliver(wire as usize),
+            Event::Writable(wire) => self.writable(wire as usize),
+            Event::Eof(wire) => self.ended(wire as usize, Cause::ConnectionClosed),
+            Event::Reset(wire) => self.ended(wire as usize, Cause::ConnectionReset),
+            Event::Timer(client) => self.timer(client.into()),
+            Event::Heal => self.heal(),
+            Event::Probe(job) => self.act(job.into(), crate::actor::Step::Start),
+            Event::Wipe(node, loss) => self.wipe(node.into(), loss),
+            Event::Snapshot(node) => self.nodes[usize::from(node)].take_snapshot(),
+            Event::Leftovers => self.leftovers(),
+            Event::Final => {
+                self.look_back();
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Part of the trace.
+    #[inline]
+    pub(crate) fn note(&mut self, what: u64) {
+        let mixed = self.hash.rotate_left(5) ^ what ^ self.now;
+        self.hash = mixed.wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+
+    /// A line of the story, for a replay.
+    pub(crate) fn story(&self, line: impl FnOnce() -> String) {
+        if self.is_told {
+            println!("{:>12.3} ms  {}", self.now as f64 / 1e6, line());
+        }
+    }
+
+    /// The first violation ends the schedule, unless the class expects it.
+    pub(crate) fn violated(&mut self, violation: Violation) {
+        if violation.is_exclusion() && self.plan.class.breaks_exclusion() {
+            self.tally.expected += 1;
+        } else if self.violation.is_none() {
+            self.violation = Some(violation);
+        }
+    }
+
+    pub(crate) fn clocks(&self, client: usize) -> Now {
+        self.clients[client].clocks(self.now)
+    }
+
+    pub(crate) fn link(&self, slot: usize) -> LinkId {
+        self.links[slot]
+    }
+
+    /// Later wires have higher numbers than this, or the same.
+    pub(crate) fn wires_used(&self) -> usize {
+        self.wires_used
+    }
+
+    pub(crate) fn core(&mut self, client: usize) -> &mut Core {
+        &mut self.clients[client].core
+    }
+
+    // Phases, and the faults that wait for them.
+
+    /// A client has come into a phase: what waited for that happens.
+    pub(crate) fn reached(&mut self, client: usize, phase: Phase) {
+        if self.armed.is_empty() || self.is_healed {
+            return;
+        }
+        let mut at = 0;
+        while at < self.armed.len() {
+            let fault = self.plan.faults[usize::from(self.armed[at])];
+            match fault.when {
+                When::Reached(wanted, lag)
+                    if wanted == phase
+                        && usize::from(fault.client) == client
+                        && self.now >= fault.at =>
+                {
+                    let fault = self.armed.swap_remove(at);
+                    self.queue.push(self.now + lag, Event::Fault(fault));
+                }
+                _ => at += 1,
+            }
+        }
+    }
+
+    /// Where a client is.
+    pub(crate) fn phases(&self, client: usize) -> Phases {
+        let mut phases = Phases::default();
+        let it = &self.clients[client];
+        for wire in it.wires.iter().flatten() {
+            let wire = &self.wires[*wire as usize];
+            if wire.conn.is_none() {
+                phases.insert(Phase::Connecting);
+            } else {
+                let state = it.core.node_state(self.links[wire.slot].node());
+                if state == NodeState::Connecting {
+                    phases.insert(Phase::Handshaking);
+                }
+            }
+        }
+        for (plan, job) in self.plan.jobs.iter().zip(&self.jobs) {
+            let Some(id) = job.id.filter(|_| usize::from(plan.client) == client) else { continue };
+            match it.core.state(id) {
+                LockState::Asked if it.core.votes(id).grants().is_empty() => {
+                    phases.insert(Phase::Asked);
+                }
+                LockState::Asked | LockState::Fencing => phases.insert(Phase::Partly),
+                LockState::Pausing => phases.insert(Phase::Waiting),
+                LockState::Extending => phases.insert(Phase::Extending),
+                LockState::Held => phases.insert(Phase::Granted),
+                LockState::Releasing => phases.insert(Phase::Releasing),
+                _ => {}
+            }
+        }
+        phases
+    }
+
+    /// A fault met a client.
+    pub(crate) fn met(&mut self, fault: usize, client: usize) {
+        let phases = self.phases(client);
+        self.coverage.fault(fault, phases);
+    }
+
+    // A client's side of its wires.
+
+    /// Carries a core's outputs away until there are none.
+    pub(crate) fn settle(&mut self, client: usize) {
+        loop {
+            let mut moved = false;
+            while let Some(op) = self.core(client).poll_link() {
+                moved = true;
+                self.link_op(client, op);
+            }
+            for slot in 0..self.plan.nodes {
+                moved |= self.write(client, slot);
+            }
+            while let Some(event) = self.core(client).poll_event() {
+                moved = true;
+                self.told(client, event);
+            }
+            if !moved || self.violation.is_some() {
+                break;
+            }
+        }
+        self.notice(client);
+        self.arm(client);
+    }
+
+    /// Puts the event of a core's timer where it is due.
+    fn arm(&mut self, client: usize) {
+        let it = &mut self.clients[client];
+        let Some(due) = it.core.poll_timeout() else { return };
+        let at = it.when(due).saturating_add(it.late()).max(self.now);
+        if at < it.armed {
+            it.armed = at;
+            self.queue.push(at, Event::Timer(client as u16));
+        }
+    }
+
+    fn timer(&mut self, client: usize) {
+        if self.clients[client].armed != self.now {
+            return;
+        }
+        let until = self.clients[client].paused_until;
+        if until > self.now {
+            self.clients[client].armed = until;
+            return self.queue.push(until, Event::Timer(client as u16));
+        }
+        self.clients[client].armed = Time::MAX;
+        // A driver reads what its sockets have before it looks at its timers.
+        for slot in 0..self.plan.nodes {
+            if let Some(wire) = self.clients[client].wires[slot] {
+                self.read(wire as usize);
+            }
+        }
+        let now = self.clocks(client);
+        self.core(client).timeout(now);
+        if self.clients[client].fired(self.now) > MAX_FIRES {
+            self.violated(Violation::Spins { client });
+        }
+        self.note(0x71 + client as u64);
+        self.settle(client);
+    }
+
+    fn link_op(&mut self, client: usize, op: LinkOp) {
+        match op {
+            LinkOp::Open(link) => self.open(client, link.index()),
+            LinkOp::Close(link) => {
+                if let Some(wire) = self.clients[client].wires[link.index()].take() {
+                    self.blame(wire as usize);
+                    self.hang_up(wire as usize);
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, client: usize, slot: usize) {
+        self.note(0x10 + slot as u64);
+        let it = &mut self.clients[client];
+        if it.opens_fail_until > self.now && !self.is_healed {
+            let cause = if self.random.chance(500) { Cause::Io } else { Cause::NameLookup };
+            let (now, link) = (self.clocks(client), self.links[slot]);
+            return self.core(client).disconnected(link, cause, now);
+        }
+        let server = it.routes[slot];
+        let at = self.wires_used;
+        self.wires_used += 1;
+        if at == self.wires.len() {
+            self.wires.push(Wire::new());
+        }
+        let random =
+            Random::of(self.plan.seed, ((at as u64) << 8) | (client as u64) << 4 | slot as u64);
+        self.wires[at].open(client, slot, server, random);
+        self.clients[client].wires[slot] = Some(at as u32);
+        let delay = 2 * self.plan.net.delay + self.wires[at].random.below(self.plan.net.jitter + 1);
+        self.queue.push(self.now + delay, Event::Connect(at as u32));
+        self.reached(client, Phase::Connecting);
+    }
+
+    /// A link that is closed for nonsense must have had some.
+    fn blame(&mut self, wire: usize) {
+        let Wire { client, slot, poisoned, .. } = self.wires[wire];
+        let state = self.clients[client].core.node_state(self.links[slot].node());
+        let nonsense = NodeState::Down(Cause::Violation) == state
+            || NodeState::Down(Cause::UnexpectedReply) == state;
+        if nonsense && !poisoned {
+            self.violated(Violation::BlamedWrongly { client, node: slot });
+        }
+    }
+
+    /// The client's end is gone. What it wrote goes on its way.
+    fn hang_up(&mut self, wire: usize) {
+        let it = &mut self.wires[wire];
+        it.client_alive = false;
+        it.down.lose();
+        it.tags.clear();
+        if it.server_alive && it.up.unread() == 0 {
+            let conn = it.conn.expect("a server that is alive has accepted");
+            it.server_alive = false;
+            self.nodes[it.node].store.disconnect(conn);
+        }
+    }
+
+    /// The client learns that a connection is over.
+    fn ended(&mut self, wire: usize, cause: Cause) {
+        let it = &self.wires[wire];
+        let (client, slot) = (it.client, it.slot);
+        if !it.client_alive {
+            return;
+        }
+        let until = self.clients[client].paused_until;
+        if until > self.now {
+            let again = match cause {
+                Cause::ConnectionClosed => Event::Eof(wire as u32),
+                _ => Event::Reset(wire as u32),
+            };
+            return self.queue.push(until, again);
+        }
+        if cause == Cause::ConnectionClosed {
+            self.read(wire);
+            if !self.wires[wire].client_alive {
+                return;
+            }
+        }
+        self.note(0x20 + slot as u64);
+        self.story(|| format!("c{client} lost its connection to node {slot}: {cause}"));
+        self.hang_up(wire);
+        self.clients[client].wires[slot] = None;
+        let (now, link) = (self.clocks(client), self.links[slot]);
+        self.core(client).disconnected(link, cause, now);
+        self.settle(client);
+    }
+
+    fn writable(&mut self, wire: usize) {
+        let Wire { client, slot, client_alive, .. } = self.wires[wire];
+        if client_alive && self.wait_for(client, Event::Writable(wire as u32)) {
+            self.write(client, slot);
+        }
+    }
+
+    /// Whether a client is awake; the event comes again when it is.
+    pub(crate) fn wait_for(&mut self, client: usize, event: Event) -> bool {
+        let until = self.clients[client].paused_until;
+        if until > self.now {
+            self.queue.push(until, event);
+        }
+        until <= self.now
+    }
+
+    /// Gives the socket what it takes.
+    fn write(&mut self, client: usize, slot: usize) -> bool {
+        let it = &mut self.clients[client];
+        let Some(at) = it.wires[slot] else { return false };
+        let unsent = it.core.transmit(self.links[slot]).len();
+        let wire = &mut self.wires[at as usize];
+        if unsent == 0 || wire.conn.is_none() {
+            return false;
+        }
+        if unsent > MAX_OUTBOX {
+            self.violated(Violation::Unbounded { client, what: "bytes to write", amount: unsent });
+            return false;
+        }
+        if it.choked_until > self.now {
+            self.queue.push(it.choked_until, Event::Writable(at));
+            return false;
+        }
+        let short = it.short_until > self.now;
+        let taken = if short { unsent.min(1 + wire.random.below(40) as usize) } else { unsent };
+        let bytes = &it.core.transmit(self.links[slot])[..taken];
+        let is_heard = wire.server_alive;
+        if is_heard {
+            wire.up.bytes.extend_from_slice(bytes);
+        }
+        it.core.transmitted(self.links[slot], taken);
+        self.note(taken as u64);
+        if taken < unsent {
+            self.queue.push(self.now + 50_000, Event::Writable(at));
+        }
+        if is_heard {
+            self.send(at as usize, true);
+        } else if self.wires[at as usize].lost {
+            self.wires[at as usize].unacknowledged = true;
+            let node = self.wires[at as usize].node;
+            if self.nodes[node].is_up {
+                self.queue.push(self.now + 2 * self.plan.net.delay, Event::Reset(at));
+            }
+        }
+        true
+    }
+
+    /// Puts what was just written on its way.
+    pub(crate) fn send(&mut self, at: usize, up: bool) {
+        let net = self.plan.net;
+        let wire = &mut self.wires[at];
+        let client = wire.client;
+        let stream = if up { &mut wire.up } else { &mut wire.down };
+        let mut arrives = self.now + net.delay + wire.random.below(net.jitter + 1);
+        let (mut tail, mut loss) = (false, false);
+        if !self.is_healed {
+            tail = wire.random.chance(net.tail_per_mille);
+            loss = wire.random.chance(net.loss_per_mille);
+            arrives += if tail { wire.random.below(net.tail) } else { 0 };
+            arrives += if loss { RETRANSMISSION } else { 0 };
+        }
+        let end = stream.bytes.len();
+        let start = stream.sent.min(end);
+        stream.sent = end;
+        let pieces = if self.is_healed { 1 } else { net.pieces };
+        let event = if up { Event::Up(at as u32) } else { Event::Down(at as u32) };
+        let cuts = if pieces > 1 { wire.random.below(pieces as u64) } else { 0 };
+        for _ in 0..cuts {
+            let cut = start + wire.random.below((end - start) as u64 + 1) as usize;
+            if let Some(at) = stream.piece(arrives, cut.max(stream.last_end())) {
+                self.queue.push(at, event);
+            }
+            arrives += 1 + wire.random.below(net.delay / 4 + 1);
+        }
+        if let Some(at) = stream.piece(arrives, end) {
+            self.queue.push(at, event);
+        }
+        if tail {
+            self.met(1, client);
+        }
+        if loss {
+            self.met(2, client);
+        }
+        if cuts > 0 {
+            self.met(3, client);
+        }
+    }
+
+    fn deliver(&mut self, wire: usize) {
+        let Wire { client, node, client_alive, .. } = self.wires[wire];
+        if !client_alive {
+            return;
+        }
+        let until = self.clients[client].holes[node].1;
+        if until > self.now {
+            return self.queue.push(until + 1, Event::Down(wire as u32));
+        }
+        if self.wait_for(client, Event::Down(wire as u32)) {
+            self.read(wire);
+        }
+    }
+
+    /// The client reads what has arrived.
+    fn read(&mut self, at: usize) {
+        let Wire { client, slot, node, .. } = self.wires[at];
+        if self.clients[client].holes[node].1 > self.now {
+            return;
+        }
+        self.wires[at].down.arrive(self.now);
+        let link = self.links[slot];
+        let most = if self.is_healed { usize::MAX } else { self.plan.net.read };
+        while self.wires[at].client_alive && self.violation.is_none() {
+            let it = &mut self.clients[client];
+            let now = it.clocks(self.now);
+            let stream = &mut self.wires[at].down;
+            let ready = &stream.bytes[stream.read..stream.arrived];
+            if ready.is_empty() {
+                break;
+            }
+            let space = it.core.space(link);
+            let taken = ready.len().min(space.len()).min(most);
+            space[..taken].copy_from_slice(&ready[..taken]);
+            stream.read += taken;
+            self.credit(at);
+            self.core(client).received(link, taken, now);
+            self.note(taken as u64 + 0x1000);
+            self.settle(client);
+        }
+    }
+
+    /// Remembers what the replies that are being read will tell the client.
+    fn credit(&mut self, at: usize) {
+        let Wire { client, slot, .. } = self.wires[at];
+        let mut partly = false;
+        while let Some(&tag) = self.wires[at].tags.front() {
+            if tag.end > self.wires[at].down.read {
+                break;
+            }
+            self.wires[at].tags.pop_front();
+            self.wires[at].answered += 1;
+            let Some(attempt) = self.attempts.get_mut(usize::from(tag.attempt)) else { continue };
+            match tag.says {
+                Says::Granted { counter } => {
+                    attempt.granted[slot] = Some(self.now);
+                    attempt.counters[slot] = counter;
+                    partly |= attempt.granted.iter().flatten().count() == 1;
+                }
+                Says::Raised { counter } => attempt.counters[slot] = counter,
+                Says::Extended { ttl } => attempt.extended[slot] = ttl,
+                Says::Denied => attempt.denied[slot] = true,
+                Says::Gone => attempt.gone[slot] = true,
+                Says::Undone => attempt.undone[slot] = true,
+                Says::Other => {}
+            }
+        }
+        if partly {
+            self.reached(client, Phase::Partly);
+        }
+    }
+}
+
+/// The core names links itself; it is asked how.
+fn links() -> Vec<LinkId> {
+    let setup = Setup::unguarded(1_000);
+    let mut core = Core::new(Arc::new(client::config(MAX_NODES, &setup)), |bytes| bytes.fill(0));
+    core.timeout(Now::default());
+    let links = std::iter::from_fn(|| core.poll_link()).map(|op| match op {
+        LinkOp::Open(link) | LinkOp::Close(link) => link,
+    });
+    links.collect()
+}
+
+/// More events than any schedule needs.
+const MANY: u32 = 200_000;
+
+/// I7: the bytes that wait for a socket. A few locks' worth of scripts.
+const MAX_OUTBOX: usize = 128 << 10;
+
+/// A timer that is due again and again at one instant keeps a machine busy.
+const MAX_FIRES: u32 = 20;
+
+const RETRANSMISSION: Time = 200 * MS;

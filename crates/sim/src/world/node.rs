@@ -1,0 +1,206 @@
+//! A server: a model store behind a clock of its own, and what can be wrong with it.
+
+use redbolt::proto::guard::BIG_MS;
+use redbolt_node::{ConnId, Memory, Now, Snapshot, Store};
+
+use super::queue::Time;
+use crate::fault::Loss;
+use crate::plan::{Setup, Start};
+
+pub(crate) struct Node {
+    pub(crate) store: Store,
+    /// A connection of the world's own, to look at keys.
+    observer: ConnId,
+    /// Processes that ran here so far.
+    run: usize,
+    /// Microseconds that its clock is ahead of true time, steps included.
+    ahead: i64,
+    /// Parts per million that its clock is too fast.
+    ppm: i64,
+    pub(crate) is_up: bool,
+    pub(crate) paused_until: Time,
+    /// Connections are not answered.
+    pub(crate) silent_until: Time,
+    /// Nobody listens.
+    pub(crate) refuses_until: Time,
+    pub(crate) loading_until: Time,
+    /// Which error is answered, and until when.
+    pub(crate) errors: (u8, Time),
+    pub(crate) flush_behind_set: bool,
+    /// A backward step at most so far, in microseconds: keys live so much longer.
+    pub(crate) stepped_back: u64,
+    in_database: bool,
+    snapshot: Option<Snapshot>,
+    /// It came back with keys of an earlier time.
+    pub(crate) is_stale: bool,
+    scratch: Vec<u8>,
+}
+
+impl Node {
+    pub(crate) fn new() -> Self {
+        let mut store = Store::new(RUNS[0][0], Now::from_micros(0));
+        let observer = store.connect();
+        Self {
+            store,
+            observer,
+            run: 0,
+            ahead: 0,
+            ppm: 0,
+            is_up: true,
+            paused_until: 0,
+            silent_until: 0,
+            refuses_until: 0,
+            loading_until: 0,
+            errors: (0, 0),
+            flush_behind_set: false,
+            stepped_back: 0,
+            in_database: false,
+            snapshot: None,
+            is_stale: false,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// As new: what a schedule before did to it is forgotten.
+    pub(crate) fn reset(
+        &mut self,
+        name: usize,
+        nodes: usize,
+        setup: &Setup,
+        (ahead, ppm): (i64, i64),
+    ) {
+        (self.run, self.ahead, self.ppm, self.is_up) = (0, ahead, ppm, true);
+        (self.paused_until, self.silent_until, self.refuses_until) = (0, 0, 0);
+        (self.loading_until, self.errors, self.stepped_back) = (0, (0, 0), 0);
+        self.flush_behind_set = false;
+        self.in_database = setup.proven;
+        self.store.require_password(if setup.proven { PASSWORD } else { "" });
+        self.snapshot = None;
+        self.is_stale = false;
+        self.begin(name, Memory::Lost, 0);
+        if setup.guard && setup.start == Start::Ready {
+            self.guard(name, nodes, setup);
+        }
+    }
+
+    /// As it was set up long ago.
+    fn guard(&mut self, name: usize, nodes: usize, setup: &Setup) {
+        let (run, max_ttl) = (RUNS[name][0], setup.max_ttl_ms);
+        let database = if setup.proven { DATABASE } else { 0 };
+        let value = format!("{run}:{max_ttl}:{nodes}:{database}");
+        let big = BIG_MS.to_string();
+        self.observe(&[b"SET", GUARD, value.as_bytes(), b"PX", big.as_bytes()], 0);
+    }
+
+    /// What a restart with stale memory will bring back.
+    pub(crate) fn take_snapshot(&mut self) {
+        self.snapshot = Some(self.store.snapshot());
+    }
+
+    /// Another process of the same server.
+    pub(crate) fn restart(&mut self, name: usize, loss: Loss, now: Time) {
+        self.run += 1;
+        self.is_stale |= loss == Loss::Stale;
+        self.is_up = true;
+        let memory = match loss {
+            Loss::Kept => Memory::Kept,
+            Loss::Lost => Memory::Lost,
+            Loss::Stale => self.snapshot.clone().map_or(Memory::Lost, Memory::Stale),
+        };
+        self.begin(name, memory, now);
+    }
+
+    fn begin(&mut self, name: usize, memory: Memory, now: Time) {
+        let clock = self.clock(now);
+        self.store.restart(memory, RUNS[name][self.run % RUNS[name].len()], clock);
+        self.observer = self.store.connect();
+        if self.in_database {
+            self.observe(&[b"AUTH", PASSWORD.as_bytes()], now);
+            self.observe(&[b"SELECT", DATABASE_TEXT], now);
+        }
+    }
+
+    pub(crate) fn clock(&self, now: Time) -> Now {
+        let micros = (EPOCH_US + now / 1_000).cast_signed();
+        let drift = (now / 1_000).cast_signed() * self.ppm / 1_000_000;
+        Now::from_micros((micros + drift + self.ahead).cast_unsigned())
+    }
+
+    pub(crate) fn step(&mut self, micros: i64) {
+        self.ahead += micros;
+        self.stepped_back += (-micros).max(0).cast_unsigned();
+    }
+
+    /// What a command of the world's own is answered.
+    pub(crate) fn observe(&mut self, args: &[&[u8]], now: Time) -> &[u8] {
+        let clock = self.clock(now);
+        self.scratch.clear();
+        self.store.command(self.observer, args, clock, &mut self.scratch);
+        &self.scratch
+    }
+
+    /// The first half of a token under a key; `None` if there is none.
+    pub(crate) fn owner(&mut self, key: &[u8], now: Time) -> Option<u128> {
+        let reply = self.observe(&[b"GET", key], now);
+        let start = reply.iter().position(|&byte| byte == b'\n')? + 1;
+        tag(reply.get(start..)?)
+    }
+}
+
+/// The first half of a token, by which attempts are told apart.
+#[inline]
+pub(crate) fn tag(token: &[u8]) -> Option<u128> {
+    token.get(..16)?.try_into().ok().map(u128::from_le_bytes)
+}
+
+/// The key of the guard.
+pub(crate) const GUARD: &[u8] = b"redbolt:guard";
+
+pub(crate) const EPOCH_US: u64 = 1_700_000_000_000_000;
+pub(crate) const PASSWORD: &str = "open-sesame-4711";
+pub(crate) const DATABASE: u32 = 3;
+const DATABASE_TEXT: &[u8] = b"3";
+
+/// The run ids of the processes of each server.
+const RUNS: [[&str; 6]; 5] = [
+    [
+        "00000000000000000000000000000000000000a0",
+        "00000000000000000000000000000000000000a1",
+        "00000000000000000000000000000000000000a2",
+        "00000000000000000000000000000000000000a3",
+        "00000000000000000000000000000000000000a4",
+        "00000000000000000000000000000000000000a5",
+    ],
+    [
+        "00000000000000000000000000000000000000b0",
+        "00000000000000000000000000000000000000b1",
+        "00000000000000000000000000000000000000b2",
+        "00000000000000000000000000000000000000b3",
+        "00000000000000000000000000000000000000b4",
+        "00000000000000000000000000000000000000b5",
+    ],
+    [
+        "00000000000000000000000000000000000000c0",
+        "00000000000000000000000000000000000000c1",
+        "00000000000000000000000000000000000000c2",
+        "00000000000000000000000000000000000000c3",
+        "00000000000000000000000000000000000000c4",
+        "00000000000000000000000000000000000000c5",
+    ],
+    [
+        "00000000000000000000000000000000000000d0",
+        "00000000000000000000000000000000000000d1",
+        "00000000000000000000000000000000000000d2",
+        "00000000000000000000000000000000000000d3",
+        "00000000000000000000000000000000000000d4",
+        "00000000000000000000000000000000000000d5",
+    ],
+    [
+        "00000000000000000000000000000000000000e0",
+        "00000000000000000000000000000000000000e1",
+        "00000000000000000000000000000000000000e2",
+        "00000000000000000000000000000000000000e3",
+        "00000000000000000000000000000000000000e4",
+        "00000000000000000000000000000000000000e5",
+    ],
+];

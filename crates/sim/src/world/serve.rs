@@ -1,0 +1,430 @@
+//! The servers' side of the wires: accepting, running requests, and remembering what was answered.
+
+use std::mem;
+
+use redbolt::proto::Cause;
+use redbolt::proto::guard::BIG_MS;
+use redbolt::proto::script::{ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, UNDO, WRITE_BACK};
+use redbolt_node::ConnId;
+use sha1_smol::Sha1;
+
+use super::node::{GUARD, tag};
+use super::queue::Event;
+use super::wire::{MAX_WORDS, Request, Says, Tag, Wire, request};
+use super::{Attempt, World};
+use crate::coverage::Phase;
+use crate::fault::errors::{Fits, PREFIXES};
+use crate::invariant::Violation;
+use crate::plan::MAX_NODES;
+
+/// What a request is to the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// It asks for a lock; `checked`: the guard is looked at in the same script.
+    Ask {
+        checked: bool,
+    },
+    Enrol,
+    Extend,
+    Greeting,
+    GuardTtl,
+    Kill,
+    Look,
+    Undo,
+    WriteBack,
+}
+
+/// A request, as far as the world understands it.
+#[derive(Clone, Copy)]
+struct Understood<'a> {
+    kind: Kind,
+    token: &'a [u8],
+    /// The TTL of an ask or an extension in ms, or the counter that a write-back raises to.
+    number: u64,
+    by_digest: bool,
+}
+
+/// The names of the scripts for `EVALSHA`.
+pub(super) struct Digests([([u8; 40], &'static str); SCRIPTS.len()]);
+
+const SCRIPTS: [&str; 6] = [ACQUIRE_MANY, ACQUIRE_FENCED, EXTEND, UNDO, WRITE_BACK, ENROL];
+
+impl Digests {
+    pub(super) fn new() -> Self {
+        Self(SCRIPTS.map(|text| {
+            let mut digest = [0; 40];
+            digest.copy_from_slice(Sha1::from(text).digest().to_string().as_bytes());
+            (digest, text)
+        }))
+    }
+
+    fn text(&self, digest: &[u8]) -> &'static str {
+        let known = self.0.iter().find(|(known, _)| known == digest);
+        known.map_or("", |&(_, text)| text)
+    }
+}
+
+impl World {
+    /// A server sees a connection.
+    pub(super) fn connect(&mut self, at: usize) {
+        let Wire { client, slot, node, client_alive, .. } = self.wires[at];
+        if !client_alive || !self.wait_for(client, Event::Connect(at as u32)) {
+            return;
+        }
+        let (up, down) = self.clients[client].holes[node];
+        let server = &self.nodes[node];
+        let hidden = up.max(down).max(server.silent_until);
+        if hidden > self.now {
+            return self.queue.push(hidden + 1, Event::Connect(at as u32));
+        }
+        let (now, link) = (self.clients[client].clocks(self.now), self.links[slot]);
+        if !server.is_up || server.refuses_until > self.now {
+            self.wires[at].client_alive = false;
+            self.clients[client].wires[slot] = None;
+            self.core(client).disconnected(link, Cause::ConnectionRefused, now);
+            return self.settle(client);
+        }
+        self.note(0x30 + node as u64);
+        self.story(|| format!("c{client} is connected to node {node} as {slot}"));
+        self.wires[at].conn = Some(self.nodes[node].store.connect());
+        self.wires[at].server_alive = true;
+        self.turn_away(at);
+        self.core(client).connected(link, now);
+        self.settle(client);
+        self.reached(client, Phase::Handshaking);
+    }
+
+    /// Some errors are said at once, and the connection is closed behind them.
+    fn turn_away(&mut self, at: usize) {
+        let Wire { client, node, .. } = self.wires[at];
+        let (error, until) = self.nodes[node].errors;
+        let prefix = PREFIXES[usize::from(error)];
+        if until <= self.now || prefix.fits != Fits::Accept {
+            return;
+        }
+        self.coverage.prefix(error.into());
+        self.met(13, client);
+        let down = &mut self.wires[at].down.bytes;
+        down.extend_from_slice(b"-");
+        down.extend_from_slice(prefix.text.as_bytes());
+        down.extend_from_slice(b"\r\n");
+        self.send(at, false);
+        self.finish(at);
+    }
+
+    /// The server ends a connection behind what it has answered.
+    pub(super) fn finish(&mut self, at: usize) {
+        self.forget(at);
+        let eof = self.wires[at].down.last_at().max(self.now + 1);
+        self.queue.push(eof, Event::Eof(at as u32));
+    }
+
+    /// The server's end of a connection is gone, with everything that it has not read.
+    pub(super) fn forget(&mut self, at: usize) {
+        let wire = &mut self.wires[at];
+        if let Some(conn) = wire.conn.filter(|_| wire.server_alive) {
+            self.nodes[wire.node].store.disconnect(conn);
+        }
+        wire.server_alive = false;
+        wire.up.lose();
+    }
+
+    /// A server runs what has arrived.
+    pub(super) fn serve(&mut self, at: usize) {
+        let Wire { client, node, server_alive, .. } = self.wires[at];
+        if !server_alive {
+            return;
+        }
+        let blocked = self.clients[client].holes[node].0.max(self.nodes[node].paused_until);
+        if blocked > self.now {
+            return self.queue.push(blocked + 1, Event::Up(at as u32));
+        }
+        self.wires[at].up.arrive(self.now);
+        let (mut read, arrived) = (self.wires[at].up.read, self.wires[at].up.arrived);
+        let bytes = mem::take(&mut self.wires[at].up.bytes);
+        let mut replies = mem::take(&mut self.wires[at].down.bytes);
+        let before = replies.len();
+        let mut words = [&[][..]; MAX_WORDS];
+        while self.wires[at].server_alive {
+            match request(&bytes[read..arrived], &mut words) {
+                Request::Complete { words: count, length } => {
+                    self.run_one(at, &words[..count], read, &mut replies);
+                    read += length;
+                }
+                Request::Incomplete => break,
+                Request::Malformed => {
+                    self.violated(Violation::Malformed { client });
+                    break;
+                }
+            }
+        }
+        let wire = &mut self.wires[at];
+        wire.down.bytes = replies;
+        wire.up.bytes = bytes;
+        wire.up.read = read;
+        if !wire.server_alive {
+            wire.up.lose();
+        }
+        if !wire.client_alive {
+            wire.down.bytes.truncate(before);
+            wire.tags.clear();
+            if wire.up.unread() == 0 {
+                self.forget(at);
+            }
+        } else if wire.down.bytes.len() > before {
+            self.send(at, false);
+        }
+    }
+
+    /// Runs one request, which begins at `offset` of the stream, and appends the reply.
+    fn run_one(&mut self, at: usize, words: &[&[u8]], offset: usize, out: &mut Vec<u8>) {
+        let Wire { client, node, conn, .. } = self.wires[at];
+        let request = self.understand(words);
+        let attempt = self.attempt(client, &request);
+        if request.kind == Kind::Extend {
+            self.extension_is_due(at, offset, attempt);
+        }
+        self.wires[at].asked += 1;
+        let start = out.len();
+        let conn = conn.expect("a server that is alive has accepted");
+        if !self.refused(at, conn, words, &request, out) {
+            let clock = self.nodes[node].clock(self.now);
+            self.nodes[node].store.command(conn, words, clock, out);
+        }
+        self.story(|| {
+            let reply = String::from_utf8_lossy(&out[start..]);
+            let (first, rest) = reply.split_at(reply.len().min(40));
+            let dots = if rest.is_empty() { "" } else { "..." };
+            format!("node {node} runs c{client} {:?} {attempt:?}: {first:?}{dots}", request.kind)
+        });
+        self.note((request.kind_number() << 8) | out.len() as u64);
+        let reply = &out[start..];
+        let told = match request.kind {
+            Kind::GuardTtl => self.guard_says(at, reply),
+            _ => attempt.map(|attempt| (attempt, self.meaning(at, attempt, &request, reply))),
+        };
+        let (attempt, says) = told.unwrap_or((u16::MAX, Says::Other));
+        self.wires[at].tags.push_back(Tag { end: out.len(), attempt, says });
+        if request.kind == Kind::Kill {
+            self.killed(node, client);
+        }
+        let is_granted =
+            matches!(request.kind, Kind::Ask { .. }) && out[start..].starts_with(b"+OK");
+        if is_granted && mem::take(&mut self.nodes[node].flush_behind_set) && !self.is_healed {
+            self.flush_all(node);
+            self.met(10, client);
+        }
+    }
+
+    fn understand<'a>(&self, words: &[&'a [u8]]) -> Understood<'a> {
+        let word = |at: usize| words.get(at).copied().unwrap_or_default();
+        let none = Understood { kind: Kind::Greeting, token: b"", number: 0, by_digest: false };
+        match word(0) {
+            b"SET" => Understood {
+                kind: Kind::Ask { checked: false },
+                token: word(2),
+                number: number(word(5)),
+                ..none
+            },
+            b"PTTL" if word(1) == GUARD => Understood { kind: Kind::GuardTtl, ..none },
+            b"PTTL" | b"GETRANGE" => Understood { kind: Kind::Look, ..none },
+            b"CLIENT" if word(1) == b"KILL" => Understood { kind: Kind::Kill, ..none },
+            name @ (b"EVAL" | b"EVALSHA") => {
+                let by_digest = name == b"EVALSHA";
+                let text = if by_digest { self.digests.text(word(1)).as_bytes() } else { word(1) };
+                let kind = if text == UNDO.as_bytes() {
+                    Kind::Undo
+                } else if text == EXTEND.as_bytes() {
+                    Kind::Extend
+                } else if text == WRITE_BACK.as_bytes() {
+                    Kind::WriteBack
+                } else if text == ENROL.as_bytes() {
+                    Kind::Enrol
+                } else {
+                    Kind::Ask { checked: true }
+                };
+                let keys = number(word(2)) as usize;
+                let value = if kind == Kind::WriteBack { 5 } else { 4 };
+                Understood {
+                    kind,
+                    token: word(3 + keys),
+                    number: number(word(keys + value)),
+                    by_digest,
+                }
+            }
+            _ => none,
+        }
+    }
+
+    /// The attempt that a request belongs to; an ask may be the first that is heard of it.
+    fn attempt(&mut self, client: usize, request: &Understood<'_>) -> Option<u16> {
+        let tag = tag(request.token)?;
+        let known = self.attempts.iter().rposition(|attempt| attempt.tag == tag);
+        if known.is_some() || !matches!(request.kind, Kind::Ask { .. }) {
+            return known.map(|at| at as u16);
+        }
+        let is_its = |job: &crate::plan::Job| {
+            usize::from(job.client) == client && job.ttl_ms == request.number
+        };
+        let job = self.plan.jobs.iter().position(is_its)?;
+        self.attempts.push(Attempt {
+            tag,
+            job: job as u16,
+            serial: super::client::serial(tag),
+            begun: u64::MAX,
+            granted: [None; MAX_NODES],
+            counters: [0; MAX_NODES],
+            extended: [0; MAX_NODES],
+            denied: [false; MAX_NODES],
+            gone: [false; MAX_NODES],
+            undone: [false; MAX_NODES],
+            haunts: [false; MAX_NODES],
+        });
+        Some(self.attempts.len() as u16 - 1)
+    }
+
+    /// I8: nothing extends a lock whose release has begun before this was written.
+    fn extension_is_due(&mut self, at: usize, offset: usize, attempt: Option<u16>) {
+        let Some(attempt) = attempt else { return };
+        let job = usize::from(self.attempts[usize::from(attempt)].job);
+        let Some(marks) = &self.jobs[job].released else { return };
+        let slot = self.wires[at].slot;
+        let is_later = at >= marks.wires || marks.offsets[slot] == Some((at, offset));
+        let is_behind =
+            marks.offsets[slot].is_some_and(|(wire, mark)| wire == at && offset >= mark);
+        if is_later || is_behind {
+            self.violated(Violation::ExtendedAfterRelease { job });
+        }
+    }
+
+    /// Answers with an error, if that is what goes wrong now.
+    fn refused(
+        &mut self,
+        at: usize,
+        conn: ConnId,
+        words: &[&[u8]],
+        request: &Understood<'_>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Wire { client, node, .. } = self.wires[at];
+        let (mut error, until) = self.nodes[node].errors;
+        let is_loading = self.nodes[node].loading_until > self.now;
+        if is_loading {
+            error = 0;
+        } else if until <= self.now || !fits(PREFIXES[usize::from(error)].fits, request) {
+            return false;
+        }
+        if PREFIXES[usize::from(error)].fits == Fits::Unknown && self.wires[at].random.chance(500) {
+            let clock = self.nodes[node].clock(self.now);
+            let mut unheard = mem::take(&mut self.scratch);
+            self.nodes[node].store.command(conn, words, clock, &mut unheard);
+            unheard.clear();
+            self.scratch = unheard;
+        }
+        out.extend_from_slice(b"-");
+        out.extend_from_slice(PREFIXES[usize::from(error)].text.as_bytes());
+        out.extend_from_slice(b"\r\n");
+        self.coverage.prefix(error.into());
+        self.met(if is_loading { 9 } else { 13 }, client);
+        true
+    }
+
+    /// What a reply will tell the client, once it has read it.
+    fn meaning(&mut self, at: usize, attempt: u16, request: &Understood<'_>, reply: &[u8]) -> Says {
+        let Wire { node, client_alive, .. } = self.wires[at];
+        match request.kind {
+            Kind::Ask { checked } if reply.starts_with(b"+OK") => {
+                let guarded = self.is_guarded();
+                let known = &mut self.attempts[usize::from(attempt)];
+                known.begun = known.begun.min(self.now);
+                known.haunts[node] |= !client_alive;
+                let counter = if reply.len() > 5 { number(&reply[4..reply.len() - 2]) } else { 0 };
+                let granted = Says::Granted { counter };
+                if checked || !guarded {
+                    return granted;
+                }
+                self.wires[at].pending = Some((attempt, granted));
+                Says::Other
+            }
+            Kind::Ask { .. } if reply == b"$-1\r\n" || reply.starts_with(b":") => Says::Denied,
+            Kind::Extend if reply == b":0\r\n" || reply.starts_with(b"-WRONGTYPE") => Says::Gone,
+            Kind::WriteBack if reply == b":0\r\n" => Says::Denied,
+            Kind::Extend if reply == b":1\r\n" => Says::Extended { ttl: request.number },
+            Kind::WriteBack if reply == b":1\r\n" => Says::Raised { counter: request.number },
+            Kind::Undo if reply.starts_with(b":") => Says::Undone,
+            _ => Says::Other,
+        }
+    }
+
+    /// A grant counts with the look at the guard behind it, and that reply tells it.
+    fn guard_says(&mut self, at: usize, reply: &[u8]) -> Option<(u16, Says)> {
+        let pending = self.wires[at].pending.take()?;
+        let votes = reply.first() == Some(&b':')
+            && reply.get(1) != Some(&b'-')
+            && number(&reply[1..reply.len() - 2]) <= BIG_MS;
+        votes.then_some(pending)
+    }
+
+    /// The connections that a client has had killed are its own.
+    fn killed(&mut self, node: usize, client: usize) {
+        while let Some(conn) = self.nodes[node].store.poll_close() {
+            let is_it =
+                |wire: &Wire| wire.server_alive && wire.node == node && wire.conn == Some(conn);
+            let known = self.wires[..self.wires_used].iter().position(is_it);
+            let is_own = known.is_some_and(|at| self.wires[at].client == client);
+            if let Some(at) = known {
+                self.finish(at);
+            }
+            if !is_own {
+                self.violated(Violation::KilledStranger { client, node });
+            }
+        }
+    }
+
+    pub(super) fn flush_all(&mut self, node: usize) {
+        self.keys_may_be_gone = true;
+        self.is_quarantined |= self.plan.setup.guard;
+        self.note(0x40 + node as u64);
+        self.nodes[node].observe(&[b"FLUSHALL"], self.now);
+    }
+
+    /// Whether the clients look at guards.
+    fn is_guarded(&self) -> bool {
+        self.plan.setup.guard
+    }
+}
+
+impl Understood<'_> {
+    fn kind_number(&self) -> u64 {
+        match self.kind {
+            Kind::Ask { checked } => u64::from(checked),
+            Kind::Enrol => 2,
+            Kind::Extend => 3,
+            Kind::Greeting => 4,
+            Kind::GuardTtl => 5,
+            Kind::Kill => 6,
+            Kind::Look => 7,
+            Kind::Undo => 8,
+            Kind::WriteBack => 9,
+        }
+    }
+}
+
+/// Whether a server could answer this request with such an error.
+fn fits(fits: Fits, request: &Understood<'_>) -> bool {
+    let writes = !matches!(request.kind, Kind::Greeting | Kind::GuardTtl | Kind::Look | Kind::Kill);
+    match fits {
+        Fits::Any | Fits::Unknown => true,
+        Fits::Accept => false,
+        Fits::Digest => request.by_digest,
+        Fits::Write => writes,
+        Fits::Typed => matches!(request.kind, Kind::Ask { .. } | Kind::Extend),
+        Fits::Greeting => request.kind == Kind::Greeting,
+    }
+}
+
+fn number(digits: &[u8]) -> u64 {
+    digits.iter().fold(0, |number: u64, digit| {
+        number.wrapping_mul(10).wrapping_add(u64::from(digit.wrapping_sub(b'0')))
+    })
+}

@@ -1,0 +1,55 @@
+//! What must hold of a core at every moment, as far as it can see that itself.
+//!
+//! Asserted in debug builds and in the simulator, which turns debug assertions on. Not here: what takes
+//! two clients or a node's memory to see; that is the simulator's.
+
+use super::Core;
+use crate::proto::guard::Guard;
+use crate::proto::lock::Lock;
+use crate::proto::names::NodeSet;
+use crate::proto::node::Link;
+use crate::proto::time::Now;
+
+impl Core {
+    /// Asserts it of all nodes, locks and claims.
+    pub(super) fn check(&self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let guarded = self.config.settings.guard == Guard::On;
+        for node in &self.nodes {
+            let votes = node.link == Link::Ready && guarded;
+            assert!(!votes || node.guard.is_ours, "a node votes behind our guard only");
+            let quiet = matches!(node.link, Link::Down { .. } | Link::Opening { .. });
+            assert!(!quiet || node.pipeline.len() == 0, "nothing is due without a connection");
+        }
+        for key in (0..self.locks.capacity()).filter_map(|at| self.locks.at(at)) {
+            self.locks.find(key).into_iter().for_each(|lock| self.check_lock(lock));
+        }
+        for key in (0..self.claims.capacity()).filter_map(|at| self.claims.at(at)) {
+            let Some(claim) = self.claims.find(key) else { continue };
+            let lost = claim.owed.or(claim.ghosts).without(claim.seen);
+            assert!(lost.is_empty(), "an undo is owed only by a node that may have seen the ask");
+            assert!(claim.lock.is_some() || claim.queued.is_empty(), "an ask has a lock");
+        }
+    }
+
+    fn check_lock(&self, lock: &Lock) {
+        let Some(claim) = self.claims.find(lock.claim.0) else { return };
+        let both = claim.counted.and(claim.owed);
+        let held = lock.phase.is_held();
+        assert!(!held || both.is_empty(), "what a holder relies on is not being undone");
+        assert!(!held || claim.counted.len() >= self.config.quorum(), "a quorum has granted");
+    }
+
+    /// Asserts what makes a grant one.
+    pub(super) fn check_grant(&self, lock: &Lock, now: Now) {
+        let Some(claim) = self.claims.find(lock.claim.0) else { return };
+        debug_assert!(!lock.lease.remaining(now).is_zero(), "something of its validity is left");
+        debug_assert!(lock.lease.ends() <= lock.since.boot + lock.ttl, "a lease ends with its TTL");
+        let uncounted: NodeSet = lock.votes.grants().without(claim.counted);
+        debug_assert!(uncounted.is_empty(), "every grant was checked by its guard");
+        debug_assert!(lock.votes.grants().len() >= self.config.quorum(), "a quorum has granted");
+        debug_assert!(!lock.fence.is_wanted || lock.fence.token.is_some(), "it has its token");
+    }
+}

@@ -1,0 +1,607 @@
+//! Fencing tokens: what nodes count, when a quorum of them makes a token, and whose clock is wrong.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use redbolt::proto::{
+    Ask, Cause, Event, Guard, InputError, LockId, LockState, LossCause, Settings, Trust, Vote,
+    Wait, Why, fence::MAX_TOKEN,
+};
+use redbolt_node::Memory;
+
+use crate::world::{Random, World, Written, error, ms, secs};
+
+const JOB: &[u8] = b"job";
+
+fn ask() -> Ask<'static> {
+    Ask::new(JOB).fenced()
+}
+
+fn lock(world: &mut World) -> LockId {
+    world.acquire(0, &ask(), &[JOB])
+}
+
+fn token(world: &World, id: LockId) -> Option<u64> {
+    world.clients[0].core.fencing_token(id).map(|token| token.get())
+}
+
+/// What the client proposes now.
+fn wall_us(world: &World) -> u64 {
+    world.now().wall.0 / 1_000
+}
+
+fn counter_key(key: &[u8]) -> Vec<u8> {
+    [b"redbolt:fence:", key].concat()
+}
+
+fn set_counter(world: &mut World, node: usize, key: &[u8], counter: &str) {
+    world.set(node, &counter_key(key), counter.as_bytes(), 1_000_000_000);
+}
+
+fn counters(world: &mut World, key: &[u8]) -> Vec<u64> {
+    let read = |node| {
+        let value = world.value(node, &counter_key(key));
+        String::from_utf8(value).unwrap().parse().unwrap_or_default()
+    };
+    (0..3).map(read).collect()
+}
+
+fn is_gone(world: &mut World) {
+    world.run(secs(2));
+    assert_eq!(world.holders(JOB), [false; 3]);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+/// Nodes whose counters are so far past all clocks; asks and answers take 10 ms each, those of the
+/// last node 30 ms. The first two are a quorum that disagrees.
+fn diverged(counted: [u64; 3]) -> (World, u64) {
+    diverged_with(counted, |_| {})
+}
+
+fn diverged_with(counted: [u64; 3], set: impl Fn(&mut Settings)) -> (World, u64) {
+    let mut world = World::with(3, 1, set).warm();
+    let future = wall_us(&world) + 1_000_000;
+    for (node, past) in counted.into_iter().enumerate() {
+        set_counter(&mut world, node, JOB, &(future + past).to_string());
+        world.servers[node].delay = ms(if node == 2 { 30 } else { 10 }).as_nanos() as u64;
+    }
+    (world, future)
+}
+
+/// A lock that is asked for, up to the moment at which its write-back begins.
+fn fencing(world: &mut World) -> LockId {
+    let id = lock(world);
+    world.run(ms(20));
+    assert_eq!(world.core().state(id), LockState::Fencing);
+    assert_eq!(token(world, id), None);
+    id
+}
+
+// One round trip.
+
+#[test]
+fn a_quorum_of_equal_counters_is_the_token_in_one_round_trip() {
+    let mut world = World::new(3).warm();
+    for server in &mut world.servers {
+        server.delay = ms(10).as_nanos() as u64;
+    }
+    let proposed = wall_us(&world);
+    let id = lock(&mut world);
+    assert_eq!(token(&world, id), None, "not yet held");
+    world.run(ms(20));
+    assert!(world.is_granted(id));
+    assert_eq!(token(&world, id), Some(proposed));
+    assert_eq!(counters(&mut world, JOB), [proposed; 3]);
+    assert_eq!(world.ran(0), ["ask"]);
+    let week = 7 * 24 * 60 * 60 * 1_000;
+    assert_eq!(world.pttl(0, &counter_key(JOB)), week - 10, "the default");
+}
+
+/// Counters that are alike need no clock: one more on each node.
+#[test]
+fn counters_ahead_of_the_clock_count_on() {
+    let (mut world, future) = diverged([7, 7, 7]);
+    let id = lock(&mut world);
+    world.run(ms(20));
+    assert_eq!(token(&world, id), Some(future + 8));
+    assert_eq!(world.count("write back"), 0);
+}
+
+#[test]
+fn the_counter_lives_for_as_long_as_was_chosen() {
+    let day = secs(24 * 60 * 60);
+    let mut world = World::with(3, 1, |settings| settings.counter_life = 2 * day).warm();
+    lock(&mut world);
+    assert_eq!(world.pttl(0, &counter_key(JOB)), 2 * day.as_millis() as i64);
+}
+
+#[test]
+fn many_keys_have_one_token() {
+    let mut world = World::new(3).warm();
+    let future = wall_us(&world) + 1_000_000;
+    for node in 0..3 {
+        set_counter(&mut world, node, b"other", &(future + 50).to_string());
+    }
+    let id = world.acquire(0, &ask().and(b"other"), &[JOB, b"other"]);
+    assert_eq!(token(&world, id), Some(future + 51));
+    assert_eq!(counters(&mut world, JOB), [future + 51; 3]);
+    assert_eq!(counters(&mut world, b"other"), [future + 51; 3]);
+}
+
+#[test]
+fn a_lock_has_its_token_while_it_is_held() {
+    let mut world = World::new(3).warm();
+    let plain = world.lock(b"plain", secs(10));
+    assert_eq!(token(&world, plain), None, "it was not asked for");
+    let id = lock(&mut world);
+    let first = token(&world, id);
+    world.extend(id, secs(20));
+    assert!(first.is_some() && token(&world, id) == first, "an extension keeps it");
+    world.release(id);
+    assert_eq!(token(&world, id), None);
+    let id = lock(&mut world);
+    world.run(secs(11));
+    assert_eq!(world.outcomes(id)[1..], [Event::Lost(id, LossCause::Expired)]);
+    assert_eq!(token(&world, id), None);
+}
+
+#[test]
+fn the_door_is_closed_without_guard_or_with_a_short_limit() {
+    let refused = |set: fn(&mut Settings)| {
+        let mut world = World::with(3, 1, set);
+        let now = world.now();
+        world.core().acquire(&ask().ttl(secs(5)), now).err()
+    };
+    assert_eq!(refused(|_| {}), None);
+    assert_eq!(refused(|settings| settings.max_ttl = secs(11)), None);
+    let short = refused(|settings| settings.max_ttl = secs(11) - Duration::from_nanos(1));
+    assert_eq!(short, Some(InputError::CannotFence));
+    assert_eq!(refused(|settings| settings.guard = Guard::Off), Some(InputError::CannotFence));
+}
+
+// The write-back.
+
+#[test]
+fn a_quorum_that_disagrees_is_told_the_largest_counter() {
+    let (mut world, future) = diverged([10, 20, 40]);
+    let id = fencing(&mut world);
+    world.run(ms(20));
+    assert!(world.is_granted(id), "after two round trips");
+    assert_eq!(token(&world, id), Some(future + 21));
+    assert_eq!(world.ran(0), ["ask", "write back"]);
+    assert_eq!(world.ran(1), ["ask"], "it has the value already");
+    world.run(ms(100));
+    assert_eq!(counters(&mut world, JOB), [future + 21, future + 21, future + 41]);
+    assert_eq!(world.ran(2), ["ask"], "a grant that comes later takes part in the lock only");
+    world.release(id);
+    is_gone(&mut world);
+}
+
+#[test]
+fn nobody_who_denied_is_told() {
+    let (mut world, future) = diverged([10, 20, 40]);
+    world.servers[2].delay = 0;
+    world.set(2, JOB, b"theirs", 60_000);
+    let id = fencing(&mut world);
+    world.run(ms(20));
+    assert_eq!(token(&world, id), Some(future + 21));
+    assert_eq!(counters(&mut world, JOB)[2], future + 40);
+    assert_eq!(world.ran(2), ["ask"]);
+}
+
+/// The write-back must not help whoever has lost the lock in between, nor raise the counter of another
+/// holder.
+#[test]
+fn a_write_back_finds_that_the_lock_is_lost() {
+    for next in [None, Some(&b"theirs"[..])] {
+        let (mut world, future) = diverged([10, 20, 40]);
+        world.stop(2);
+        let id = fencing(&mut world);
+        let now = world.server_now();
+        world.servers[0].observe(&[b"DEL", JOB], now);
+        if let Some(next) = next {
+            world.set(0, JOB, next, 60_000);
+        }
+        world.run(ms(20));
+        assert_eq!(world.refusal(id).why, Why::Contended);
+        assert_eq!(world.vote(id, 0), Some(Vote::Deny));
+        world.run(secs(2));
+        assert_eq!(world.count("write back"), 1);
+        assert_eq!(counters(&mut world, JOB)[0], future + 11, "not raised");
+        assert_eq!(world.holders(JOB), [next.is_some(), false, false]);
+        assert_eq!(world.kept(0), (0, 0));
+    }
+}
+
+/// A node that grants while others are written back counts if it has just the token, or once it does.
+/// One that is past it may have granted to another holder of the same token before.
+#[test]
+fn a_late_grant_confirms_the_token_only_if_it_is_not_past_it() {
+    for (counted, granted, written) in [(20, true, false), (0, true, true), (40, false, false)] {
+        let (mut world, future) = diverged([10, 20, counted]);
+        let id = lock(&mut world);
+        world.run(ms(15));
+        world.pause(0);
+        world.run(ms(44));
+        assert_eq!(world.core().state(id), LockState::Fencing, "the first node does not answer");
+        world.servers[2].delay = 0;
+        world.run(ms(1));
+        assert_eq!(world.is_granted(id), granted, "{counted}");
+        let wrote = world.ran(2).contains(&"write back");
+        assert_eq!(wrote, written, "{counted}");
+        if granted {
+            assert_eq!(token(&world, id), Some(future + 21));
+            assert!(counters(&mut world, JOB)[1..].iter().all(|&counter| counter == future + 21));
+        } else {
+            world.run(ms(60));
+            assert_eq!(world.refusal(id).why, Why::NoQuorum);
+            world.resume(0);
+            is_gone(&mut world);
+        }
+    }
+}
+
+#[test]
+fn a_write_back_is_sent_again_by_its_text() {
+    let (mut world, _) = diverged([10, 20, 40]);
+    let first = fencing(&mut world);
+    world.run(ms(100));
+    world.release(first);
+    world.run(ms(100));
+    let future = counters(&mut world, JOB)[1];
+    set_counter(&mut world, 0, JOB, &(future - 5).to_string());
+    world.log.clear();
+    let id = fencing(&mut world);
+    let now = world.server_now();
+    world.servers[0].observe(&[b"SCRIPT", b"FLUSH"], now);
+    world.run(ms(40));
+    assert_eq!(token(&world, id), Some(future + 1));
+    assert_eq!(world.ran(0), ["ask sha", "write back sha", "write back"]);
+}
+
+/// Whatever becomes of the write-back but a confirmation: refused, and undone everywhere.
+#[test]
+fn without_confirmation_there_is_no_lock() {
+    type Spoil = fn(&mut World);
+    let refusing = |world: &mut World| {
+        world.answer(0, |args| (args[0] == b"EVAL").then(|| error("MISCONF disk")).flatten());
+    };
+    let never_known = |world: &mut World| {
+        world.answer(0, |args| (args[0] == b"EVAL").then(|| error("NOSCRIPT no")).flatten());
+    };
+    let table: [(&str, Spoil, Cause); 6] = [
+        ("error", refusing, Cause::DiskTrouble),
+        ("no script", never_known, Cause::ServerError),
+        ("silence", |world| world.pause(0), Cause::NoAnswer),
+        ("lost", |world| world.cut(0, 0, Written::Vanishes), Cause::ConnectionReset),
+        ("lost behind it", |world| world.cut(0, 0, Written::Runs), Cause::ConnectionReset),
+        ("nonsense", |world| world.say(0, 0, b"+OK\r\n"), Cause::UnexpectedReply),
+    ];
+    for (what, spoil, cause) in table {
+        let (mut world, _) = diverged([10, 20, 40]);
+        world.stop(2);
+        let id = fencing(&mut world);
+        spoil(&mut world);
+        world.run(ms(50));
+        assert_eq!(world.refusal(id).why, Why::NoQuorum, "{what}");
+        assert_eq!(world.vote(id, 0), Some(Vote::Fail(cause)), "{what}");
+        world.servers[0].answer = None;
+        world.resume(0);
+        is_gone(&mut world);
+    }
+}
+
+/// A quorum needs not all of them.
+#[test]
+fn a_write_back_that_fails_on_a_minority_does_no_harm() {
+    let mut world = World::new(5).warm();
+    let future = wall_us(&world) + 1_000_000;
+    for (node, past) in [0, 10, 20, 0, 0].into_iter().enumerate() {
+        world.servers[node].delay = ms(10).as_nanos() as u64;
+        set_counter(&mut world, node, JOB, &(future + past).to_string());
+    }
+    let id = lock(&mut world);
+    world.run(ms(20));
+    assert_eq!(world.core().state(id), LockState::Fencing);
+    world.stop(0);
+    world.pause(1);
+    world.run(ms(20));
+    assert!(world.is_granted(id));
+    assert_eq!(token(&world, id), Some(future + 21));
+}
+
+/// The clock is read again after the second round trip.
+#[test]
+fn the_validity_counts_on_while_the_token_is_written_back() {
+    let patient = |settings: &mut Settings| settings.answer_within = secs(5);
+    for by_wall in [false, true] {
+        let (mut world, _) = diverged_with([10, 20, 40], patient);
+        let id = world.acquire(0, &ask().ttl(ms(200)), &[JOB]);
+        world.run(ms(20));
+        assert_eq!(world.core().state(id), LockState::Fencing);
+        if by_wall {
+            world.wall_ahead += 1_000_000_000;
+        } else {
+            world.servers[0].delay = ms(180).as_nanos() as u64;
+        }
+        world.run(ms(400));
+        assert_eq!(world.refusal(id).why, Why::Expired, "by wall: {by_wall}");
+        assert!(world.count("undo") >= 2);
+        is_gone(&mut world);
+    }
+}
+
+#[test]
+fn it_can_be_cancelled_while_its_token_is_written_back() {
+    let (mut world, _) = diverged([10, 20, 40]);
+    let id = fencing(&mut world);
+    world.release(id);
+    assert_eq!(world.refusal(id).why, Why::Cancelled);
+    assert_eq!(token(&world, id), None);
+    is_gone(&mut world);
+}
+
+#[test]
+fn a_deadline_ends_a_write_back() {
+    let (mut world, _) = diverged([10, 20, 40]);
+    world.stop(2);
+    let id = world.acquire(0, &ask().wait(Wait::For(ms(30))), &[JOB]);
+    let begun = world.boot;
+    world.run(ms(20));
+    assert_eq!(world.core().state(id), LockState::Fencing);
+    world.pause(0);
+    world.run(ms(100));
+    assert_eq!(world.refusal(id).why, Why::OutOfTime);
+    assert_eq!(world.clients[0].events.last().unwrap().0 - begun, 30_000_000);
+    world.resume(0);
+    is_gone(&mut world);
+}
+
+/// A node that forgets everything while the token is written back confirms nothing.
+#[test]
+fn a_flush_during_the_write_back_is_no_confirmation() {
+    let (world, _) = diverged([10, 20, 40]);
+    let mut world = world.forgetful();
+    world.stop(2);
+    let id = fencing(&mut world);
+    world.flush(0);
+    world.run(ms(60));
+    assert_eq!(world.vote(id, 0), Some(Vote::Deny));
+    is_gone(&mut world);
+}
+
+// Clocks.
+
+#[test]
+fn a_client_with_a_wrong_clock_is_set_right_at_once() {
+    for hours in [-1, 1] {
+        let mut world = World::new(3).warm();
+        let right = wall_us(&world);
+        world.wall_ahead = hours * crate::world::HOUR;
+        let id = lock(&mut world);
+        assert!(world.is_granted(id), "without a pause, also for one that does not wait");
+        assert!(token(&world, id).unwrap().abs_diff(right) < 100_000);
+        assert_eq!(world.ran(0), ["ask", "undo", "ask sha"]);
+        world.release(id);
+        world.log.clear();
+        let id = lock(&mut world);
+        assert!(token(&world, id).is_some());
+        assert_eq!(world.ran(0), ["ask sha"], "and stays right");
+    }
+}
+
+#[test]
+fn a_clock_is_set_right_once_in_a_call() {
+    let mut world = World::new(3).warm();
+    for node in 0..3 {
+        world.answer(node, |args| {
+            // An undo has fewer words.
+            (args.len() == 11).then(|| b"+CLOCK 12345678\r\n".to_vec())
+        });
+    }
+    let id = lock(&mut world);
+    assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::ClockSkew)));
+    assert_eq!(world.refusal(id).why, Why::NoQuorum);
+    assert_eq!(world.ran(0).iter().filter(|kind| kind.starts_with("ask")).count(), 2);
+}
+
+/// Its clock is not believed: the others' tokens go on as before.
+#[test]
+fn one_node_with_a_wild_clock_does_not_spoil_the_others() {
+    for (seconds, own_hours) in [(-3_600, 0), (6, 0), (YEAR, 0), (-3_600, 1), (6, 1), (YEAR, 1)] {
+        let mut world = World::new(3);
+        world.set_clock(2, seconds * 1_000_000);
+        let mut world = world.warm();
+        let (right, wild) = (wall_us(&world), world.node(2));
+        world.wall_ahead = own_hours * crate::world::HOUR;
+        let mut last = 0;
+        for _ in 0..5 {
+            let id = lock(&mut world);
+            let token = token(&world, id).unwrap_or_else(|| panic!("{seconds}: {:?}", world.log));
+            assert!(token.abs_diff(right) < 10_000_000 && token > last, "{seconds}: {token}");
+            last = token;
+            let vote = world.core().votes(id).of(wild);
+            assert_eq!(vote, Some(Vote::Fail(Cause::ClockSkew)), "{seconds}");
+            world.release(id);
+            world.run(ms(100));
+        }
+        assert_eq!(counters(&mut world, JOB)[2], 0, "{seconds}");
+    }
+}
+
+const YEAR: i64 = 365 * 24 * 60 * 60;
+
+#[test]
+fn a_refusal_says_how_far_a_clock_is_off() {
+    for (hours, words) in [(1, "3600.0s ahead of"), (-1, "3600.0s behind")] {
+        let mut world = World::new(3);
+        world.set_clock(2, hours * 3_600_000_000);
+        let mut world = world.warm();
+        lock(&mut world);
+        let said = world.clients[0].core.detail(world.node(2), Cause::ClockSkew);
+        assert_eq!(said, Some(format!("{words} the proposed fencing token")));
+    }
+}
+
+#[test]
+fn clocks_that_are_a_little_apart_need_no_second_attempt() {
+    let mut world = World::new(3);
+    for (node, millis) in [-4_900, 0, 4_900].into_iter().enumerate() {
+        world.set_clock(node, millis * 1_000);
+    }
+    let mut world = world.warm();
+    let id = lock(&mut world);
+    assert!(world.is_granted(id));
+    for node in 0..3 {
+        assert_eq!(world.ran(node), ["ask"]);
+    }
+}
+
+#[test]
+fn a_counter_that_cannot_be_raised_is_that_nodes_failure() {
+    for counter in [&MAX_TOKEN.to_string(), "9999999999999999999999", "many"] {
+        let mut world = World::new(3).warm();
+        set_counter(&mut world, 0, JOB, counter);
+        let id = lock(&mut world);
+        assert!(world.is_granted(id), "by the others");
+        let node = world.node(0);
+        assert_eq!(world.core().votes(id).of(node), Some(Vote::Fail(Cause::ServerError)));
+        let words = world.core().detail(node, Cause::ServerError).unwrap();
+        assert_eq!(words, "ERR the fencing counter cannot be raised");
+        assert!(token(&world, id).unwrap() < MAX_TOKEN / 2);
+        assert_eq!(world.holders(JOB), [false, true, true]);
+        world.release(id);
+        is_gone(&mut world);
+    }
+}
+
+#[test]
+fn the_largest_token_is_the_last() {
+    let mut world = World::new(3).warm();
+    for node in 0..3 {
+        set_counter(&mut world, node, JOB, &(MAX_TOKEN - 1).to_string());
+    }
+    let id = lock(&mut world);
+    assert_eq!(token(&world, id), Some(MAX_TOKEN));
+    world.release(id);
+    let id = lock(&mut world);
+    assert_eq!(world.refusal(id).why, Why::NoQuorum);
+    is_gone(&mut world);
+}
+
+// Order.
+
+/// With counters that diverge, clocks that jump by seconds, nodes that are slow, absent, or restarted
+/// with their memory: each holder's token is larger than all before it.
+#[test]
+fn tokens_grow_from_holder_to_holder() {
+    for seed in 1..=20 {
+        let mut world = World::with(3, 3, durable).warm();
+        let mut random = Random(seed);
+        let (mut last, mut grants, mut written) = (0, 0, 0);
+        for _ in 0..60 {
+            disturb(&mut world, &mut random);
+            let client = random.next() as usize % 3;
+            let id = world.acquire(client, &ask().ttl(ms(500)), &[JOB]);
+            world.run(ms(120));
+            if let Some(token) = world.clients[client].core.fencing_token(id) {
+                assert!(token.get() > last, "seed {seed}: {} after {last}", token.get());
+                (last, grants) = (token.get(), grants + 1);
+            }
+            let now = world.now();
+            world.clients[client].core.release(id, now);
+            world.flow();
+            written = world.log.iter().filter(|ran| ran.kind().starts_with("write")).count();
+        }
+        assert!(grants >= 15 && written > 0, "seed {seed}: {grants} grants, {written} write-backs");
+    }
+}
+
+fn durable(settings: &mut Settings) {
+    settings.nodes.iter_mut().for_each(|node| node.trust = Trust::Durable);
+}
+
+fn disturb(world: &mut World, random: &mut Random) {
+    let node = random.next() as usize % 3;
+    match random.next() % 6 {
+        0 => world.pause(node),
+        1 => world.restart(node, Memory::Kept),
+        2 => world.cut(random.next() as usize % 3, node, Written::Haunts),
+        3 => {
+            let past = random.next() % 3_000_000;
+            let ahead = world.wall_ahead / 1_000;
+            let counter = (wall_us(world).saturating_add_signed(-ahead) + past).to_string();
+            let now: u64 = counters(world, JOB)[node];
+            if counter.parse::<u64>().unwrap() > now {
+                set_counter(world, node, JOB, &counter);
+            }
+        }
+        _ => world.servers[node].delay = ms(random.next() % 30).as_nanos() as u64,
+    }
+    world.wall_ahead = (random.next() % 8_000) as i64 * 1_000_000 - 4_000_000_000;
+    for node in 0..3 {
+        if random.next().is_multiple_of(2) {
+            world.resume(node);
+        }
+    }
+    world.free_ghosts();
+}
+
+/// No two holders ever have the same one, whoever is first.
+#[test]
+fn tokens_of_rivals_differ() {
+    let mut world = World::with(3, 3, |_| {}).warm();
+    let mut random = Random(7);
+    let mut seen = BTreeSet::new();
+    for _ in 0..200 {
+        for node in 0..3 {
+            world.servers[node].delay = random.next() % 20_000_000;
+        }
+        let ids: Vec<_> = (0..3)
+            .map(|client| {
+                let ask = ask().ttl(ms(300)).wait(Wait::For(ms(200)));
+                world.acquire(client, &ask, &[JOB])
+            })
+            .collect();
+        world.run(ms(250));
+        for (client, id) in ids.into_iter().enumerate() {
+            if let Some(token) = world.clients[client].core.fencing_token(id) {
+                assert!(seen.insert(token.get()), "{token} twice");
+            }
+            let now = world.now();
+            world.clients[client].core.release(id, now);
+        }
+        world.run(ms(100));
+    }
+    assert!(seen.len() > 50, "{} grants", seen.len());
+}
+
+/// Its counter is gone with its memory, and the clocks have gone on since.
+#[test]
+fn a_node_that_lost_its_counter_does_not_set_tokens_back() {
+    let mut world = World::new(3).warm().forgetful();
+    let id = lock(&mut world);
+    let before = token(&world, id).unwrap();
+    world.release(id);
+    for node in 0..2 {
+        world.restart(node, Memory::Lost);
+    }
+    world.run(secs(33));
+    world.stop(2);
+    let id = lock(&mut world);
+    assert!(token(&world, id).unwrap() > before);
+}
+
+/// Whatever a node says: what is no token is no grant.
+#[test]
+fn a_counter_out_of_bounds_is_no_answer() {
+    for counter in [0, MAX_TOKEN + 1, u64::MAX] {
+        let mut world = World::new(1).warm();
+        world.answer(0, move |args| {
+            let granted = format!("+OK {counter}\r\n").into_bytes();
+            (args.len() == 11).then_some(granted)
+        });
+        let id = lock(&mut world);
+        assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::UnexpectedReply)), "{counter}");
+    }
+}

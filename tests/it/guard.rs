@@ -1,0 +1,466 @@
+//! Nodes that forget: killed without a disk, flushed, swapped, and their guards altered, moved or
+//! forbidden.
+
+use std::time::Duration;
+
+use redbolt::proto::guard::BIG_MS;
+use redbolt::{
+    Ask, Cause, Client, ConfigBuilder, Ending, Guard, InputError, LockGuard, NodeGuard, NodeState,
+    RefusalReport, SetupError, Trust, Vote, Wait, Why, init, init_change,
+};
+use redbolt_proving::{Reply, Server};
+
+use crate::support::{
+    LIMIT, builder, calls, client, client_of, eventually, held_on, long, patient, patiently, pttl,
+    refusal, server, servers, vouched,
+};
+
+// Memory that is lost while a lock is held.
+
+/// The holder's lease is still valid when the nodes are back, so that a single vote of theirs could
+/// make a second holder.
+#[test]
+fn a_node_that_lost_its_memory_does_not_vote() {
+    for n in [1, 3, 5] {
+        let mut servers = servers(n);
+        let (first, second) = (client(&servers), client(&servers));
+        let lock = held_everywhere(&first, &servers);
+        servers[..n / 2 + 1].iter_mut().for_each(Server::restart);
+        for _ in 0..3 {
+            let report = refusal(second.acquire(long(b"job")));
+            assert_ne!(report.why(), Why::Expired, "{report}");
+            assert!(granted(&report) <= n / 2, "{report}");
+        }
+        eventually("the new connections see why", || {
+            quarantined(&refusal(second.acquire(long(b"job")))) == n / 2 + 1
+        });
+        let report = refusal(second.acquire(long(b"job")));
+        assert_eq!(report.why(), Why::NoQuorum, "{report}");
+        assert!(lock.is_valid());
+        tells_of_quarantine(
+            &report,
+            &servers[0],
+            "it has no guard: it is new, or has lost its memory",
+        );
+        assert_eq!(held_on(&servers[..n / 2 + 1], "job"), 0, "what they granted is undone");
+    }
+}
+
+/// Without the guard the same story has two holders: this is what it is for.
+#[test]
+fn without_the_guard_two_hold_the_same_lock() {
+    for n in [1, 3, 5] {
+        let mut servers = redbolt_proving::servers(n);
+        let unguarded = || client_of(builder(&servers).guard(Guard::Off));
+        let (first, second) = (unguarded(), unguarded());
+        let lock = held_everywhere(&first, &servers);
+        servers[..n / 2 + 1].iter_mut().for_each(Server::restart);
+        let other = second.acquire(patiently(b"job")).unwrap();
+        assert!(other.is_valid() && lock.is_valid());
+        let guarded = servers.iter().filter(|server| value(server).is_some());
+        assert_eq!(guarded.count(), 0, "nobody wrote a guard");
+        let report = second.warm_up(LIMIT);
+        assert!(report.nodes.iter().all(|node| node.guard == NodeGuard::Off));
+    }
+}
+
+#[test]
+fn the_next_holder_comes_when_the_forgotten_lock_is_over() {
+    for n in [1, 3] {
+        let mut servers = redbolt_proving::servers(n);
+        let (first, second) = (client_of(brief(&servers).new_nodes()), client_of(brief(&servers)));
+        let lock = first.acquire(briefly(b"job")).unwrap();
+        servers[..n / 2 + 1].iter_mut().for_each(Server::restart);
+        let other = second.acquire(briefly(b"job")).unwrap();
+        assert!(!lock.is_valid(), "{:?} were left", lock.remaining());
+        assert!(matches!(other.release(), Ending::Released(_)));
+        assert!(matches!(lock.release(), Ending::Lost(_)));
+        eventually("all vote again", || second.warm_up(LIMIT).ready() == n);
+    }
+}
+
+/// The connection lives on, and so does the run: only the TTL read behind each ask can tell.
+#[test]
+fn a_node_that_was_flushed_does_not_vote() {
+    type Loss = fn(&Server);
+    let losses: [(&str, Loss); 4] = [
+        ("FLUSHALL", |server| ok(server, "FLUSHALL")),
+        ("FLUSHDB", |server| ok(server, "FLUSHDB")),
+        ("eviction", |server| {
+            server.cmd("DEL job");
+            assert_eq!(server.cmd("DEL redbolt:guard"), Reply::Int(1));
+        }),
+        ("SWAPDB", |server| ok(server, "SWAPDB 0 5")),
+    ];
+    for (what, lose) in losses {
+        for ask in [long(b"job"), long(b"job").and(b"other"), long(b"job").fenced()] {
+            let servers = servers(3);
+            let (first, second) = (client(&servers), client(&servers));
+            let lock = held_everywhere(&first, &servers);
+            assert_eq!(second.warm_up(LIMIT).ready(), 3);
+            servers[..2].iter().for_each(lose);
+            let report = refusal(second.acquire(ask));
+            assert_eq!(quarantined(&report), 2, "{what}: {report}");
+            tells_of_quarantine(
+                &report,
+                &servers[0],
+                "it has no guard: it is new, or has lost its memory",
+            );
+            assert!(lock.is_valid());
+            eventually("nothing stays behind a refusal", || {
+                let _ = second.warm_up(Duration::from_millis(20));
+                held_on(&servers[..2], "job") + held_on(&servers, "other") == 0
+            });
+            eventually("it is enrolled again, and quarantined", || {
+                let _ = second.warm_up(Duration::from_millis(20));
+                u64::try_from(pttl(&servers[0], GUARD)).is_ok_and(|ms| ms > BIG_MS + 10_000)
+            });
+        }
+    }
+}
+
+#[test]
+fn a_swap_with_another_guarded_database_is_seen_by_new_connections() {
+    let servers = servers(3);
+    let in_one = servers.iter().map(|server| format!("redis://{}/1", server.address()));
+    let other = client_of(patient(in_one).new_nodes());
+    assert_eq!(other.warm_up(LIMIT).ready(), 3);
+    servers.iter().for_each(|server| ok(server, "SWAPDB 0 1"));
+    let client = client(&servers);
+    eventually("the words", || {
+        refusal(client.acquire(long(b"job"))).to_string().contains("its database was swapped")
+    });
+}
+
+// What a server keeps.
+
+/// A server that syncs every write has forgotten nothing. That it does is the operator's word.
+#[test]
+fn a_durable_node_votes_after_a_restart_and_a_strict_one_does_not() {
+    let mut server = vouched(Server::with(&["--appendonly", "yes", "--appendfsync", "always"]));
+    let of = |server: &Server, trust| {
+        client_of(patient([""; 0]).node_with(&server.address(), trust).unwrap())
+    };
+    let holder = of(&server, Trust::Durable);
+    let lock = holder.acquire(patiently(b"job")).unwrap();
+    server.restart();
+    eventually("it has kept its memory", || server.cmd("EXISTS job") == Reply::Int(1));
+
+    let durable = of(&server, Trust::Durable);
+    let report = refusal(durable.acquire(long(b"job")));
+    assert_eq!(report.why(), Why::Contended, "{report}");
+    assert!(durable.acquire(long(b"another")).unwrap().is_valid(), "and votes at once");
+    assert!(lock.is_valid());
+
+    let strict = of(&server, Trust::Strict);
+    eventually("the words", || {
+        let report = refusal(strict.acquire(long(b"third")));
+        quarantined(&report) == 1 && report.to_string().contains("restarted: its run id changed")
+    });
+    // A missing guard is no word of anybody's.
+    ok(&server, "FLUSHALL");
+    eventually("the durable one too", || {
+        quarantined(&refusal(durable.acquire(long(b"another")))) == 1
+    });
+}
+
+#[test]
+fn a_user_without_info_can_be_accepted() {
+    let server = server();
+    ok(&server, "ACL SETUSER default -info");
+    let strict = client(std::slice::from_ref(&server));
+    let report = refusal(strict.acquire(long(b"job")));
+    assert_eq!(report.nodes()[0].vote, Some(Vote::Fail(Cause::NoPermission)), "{report}");
+    let marker_only = || patient([""; 0]).node_with(&server.address(), Trust::MarkerOnly).unwrap();
+    let client = client_of(marker_only());
+    assert!(matches!(client.acquire(patiently(b"job")).unwrap().release(), Ending::Released(_)));
+    // What it cannot see it does not claim to know, and what it can see it minds.
+    ok(&server, "FLUSHALL");
+    assert_eq!(quarantined(&refusal(client.acquire(long(b"job")))), 1);
+    eventually("it is enrolled", || {
+        let _ = client.warm_up(Duration::from_millis(20));
+        value(&server).is_some_and(|value| value == "-:30000:1:0")
+    });
+}
+
+// Guards that somebody altered, and limits that differ.
+
+#[test]
+fn a_guard_that_was_altered_is_an_operator_s_matter() {
+    type Harm = fn(&Server);
+    let harms: [(&str, Harm); 3] = [
+        ("no TTL", |server| assert_eq!(server.cmd("PERSIST redbolt:guard"), Reply::Int(1))),
+        ("other data", |server| ok(server, "SET redbolt:guard hello PX 1000000")),
+        ("another type", |server| {
+            server.cmd("DEL redbolt:guard");
+            assert_eq!(server.cmd("RPUSH redbolt:guard x"), Reply::Int(1));
+        }),
+    ];
+    for (what, harm) in harms {
+        let server = server();
+        harm(&server);
+        let before = server.cmd("DUMP redbolt:guard");
+        let client = client(std::slice::from_ref(&server));
+        // It ends a wait, for nothing but an operator can mend it.
+        let report = refusal(client.acquire(patiently(b"job")));
+        assert_eq!(
+            report.nodes()[0].vote,
+            Some(Vote::Fail(Cause::GuardAltered)),
+            "{what}: {report}"
+        );
+        assert_eq!(server.cmd("DUMP redbolt:guard"), before, "{what}: nothing was written");
+        server.cmd("DEL job");
+    }
+}
+
+#[test]
+fn a_guard_that_loses_its_ttl_on_a_live_connection_stops_the_node() {
+    let servers = servers(1);
+    let client = client(&servers);
+    let _ = client.acquire(patiently(b"job")).unwrap().release();
+    servers[0].cmd("PERSIST redbolt:guard");
+    let report = refusal(client.acquire(long(b"job")));
+    assert_eq!(granted(&report), 0, "{report}");
+    eventually("the words", || {
+        refusal(client.acquire(long(b"job"))).to_string().ends_with("its guard was altered")
+    });
+    eventually("nothing stays", || held_on(&servers, "job") == 0);
+}
+
+#[test]
+fn clients_with_other_limits_are_refused_and_write_nothing() {
+    let servers = servers(3);
+    let before: Vec<_> = servers.iter().map(value).collect();
+    let shorter = client_of(builder(&servers).max_ttl(Duration::from_secs(10)));
+    let ask = || Ask::new(b"job").ttl(Duration::from_secs(5)).wait(Wait::For(LIMIT));
+    let report = refusal(shorter.acquire(ask()));
+    assert_eq!(report.why(), Why::NoQuorum, "a wait for an operator ends at once: {report}");
+    let words = "set up for 3 nodes and a max_ttl of 30s, this client for 3 and 10s";
+    assert!(report.to_string().contains(words), "{report}");
+
+    let two = client(&servers[..2]);
+    let report = refusal(two.acquire(ask())).to_string();
+    let words = "set up for 3 nodes and a max_ttl of 30s, this client for 2 and 30s";
+    assert!(report.contains(words), "{report}");
+
+    assert_eq!(servers.iter().map(value).collect::<Vec<_>>(), before);
+    assert_eq!(held_on(&servers, "job"), 0);
+    assert!(client(&servers).acquire(ask()).unwrap().is_valid(), "the others' set is as it was");
+}
+
+#[test]
+fn the_guard_is_no_resource() {
+    let servers = servers(1);
+    let client = client(&servers);
+    let error = client.acquire(long(b"redbolt:guard")).unwrap_err();
+    assert_eq!(error, redbolt::AcquireError::Input(InputError::GuardKey));
+    let other_key = client_of(builder(&servers).guard_key(b"g").new_nodes());
+    assert!(other_key.acquire(patiently(b"redbolt:guarded")).unwrap().is_valid());
+    assert!(servers[0].cmd("GET g") != Reply::Nil);
+}
+
+// An operator's acts.
+
+#[test]
+fn new_nodes_vote_at_once_after_init_and_are_not_new_twice() {
+    let servers = redbolt_proving::servers(3);
+    let config = builder(&servers).build().unwrap();
+    let report = init(&config, LIMIT).unwrap();
+    assert!(report.nodes.iter().all(|node| node.guard == NodeGuard::Votes), "{report}");
+    let client = Client::new(config.clone()).unwrap();
+    let lock = client.acquire(long(b"job")).unwrap();
+    let before: Vec<_> = servers.iter().map(value).collect();
+
+    let error = init(&config, LIMIT).unwrap_err();
+    assert!(matches!(error, SetupError::Guarded(_)), "{error}");
+    assert!(error.to_string().starts_with("not new: a node votes"), "{error}");
+    assert!(error.to_string().contains(&servers[2].address()), "{error}");
+    assert_eq!(servers.iter().map(value).collect::<Vec<_>>(), before);
+    assert!(lock.is_valid());
+}
+
+/// The order in which people find out: the first lock waits, and says how long and why.
+#[test]
+fn init_ends_the_wait_of_whoever_came_before_it() {
+    let servers = redbolt_proving::servers(3);
+    let config = builder(&servers).build().unwrap();
+    let client = Client::new(config.clone()).unwrap();
+    eventually("the refusal says so", || {
+        let report = refusal(client.acquire(long(b"job")));
+        quarantined(&report) >= 2 && servers.iter().all(|server| value(server).is_some())
+    });
+    init(&config, LIMIT).unwrap();
+    let fresh = Client::new(config).unwrap();
+    assert!(fresh.acquire(long(b"job")).unwrap().is_valid());
+}
+
+#[test]
+fn init_of_a_set_that_is_not_all_there_writes_nothing_and_names_the_node() {
+    let mut servers = redbolt_proving::servers(3);
+    servers[1].kill();
+    let config = builder(&servers).build().unwrap();
+    let error = init(&config, Duration::from_millis(400)).unwrap_err();
+    assert!(matches!(error, SetupError::Unready(_)), "{error}");
+    let words = format!("node 2 {}: connection refused", servers[1].address());
+    assert!(error.to_string().contains(&words), "{error}");
+    assert_eq!((value(&servers[0]), value(&servers[2])), (None, None));
+}
+
+#[test]
+fn without_a_guard_there_is_nothing_to_set_up() {
+    let servers = redbolt_proving::servers(1);
+    let config = builder(&servers).guard(Guard::Off).build().unwrap();
+    for outcome in [init(&config, LIMIT), init_change(&config, LIMIT)] {
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, SetupError::GuardOff), "{error}");
+    }
+    assert_eq!(value(&servers[0]), None);
+}
+
+/// Nobody votes by the new limits before every lock of the old ones is over, and nobody goes on with
+/// what he has read before.
+#[test]
+fn a_change_of_max_ttl_drops_the_others_and_quarantines() {
+    let servers = redbolt_proving::servers(3);
+    let old = client_of(brief(&servers).new_nodes());
+    let lock = old.acquire(briefly(b"job")).unwrap();
+    let killed = || servers.iter().map(|server| calls(server, "client|kill")).sum::<u64>();
+    assert_eq!(killed(), 0);
+
+    let new = builder(&servers).max_ttl(BRIEF / 2).build().unwrap();
+    let report = init_change(&new, LIMIT).unwrap();
+    assert!(killed() >= 3);
+    for (server, node) in servers.iter().zip(&report.nodes) {
+        assert!(value(server).unwrap().ends_with(":350:3:0"), "{report}");
+        assert!(matches!(node.guard, NodeGuard::Quarantined { .. } | NodeGuard::Votes), "{report}");
+    }
+    let client = Client::new(new.clone()).unwrap();
+    let ask = || Ask::new(b"job").ttl(BRIEF / 2).wait(Wait::For(LIMIT));
+    let other = client.acquire(ask()).unwrap();
+    assert!(!lock.is_valid(), "{:?} were left", lock.remaining());
+    drop(other);
+    drop(lock);
+    let report = refusal(old.acquire(briefly(b"job"))).to_string();
+    assert!(report.contains("set up for 3 nodes and a max_ttl of 350ms"), "{report}");
+
+    // Once more changes nothing.
+    let before: Vec<_> = servers.iter().map(value).collect();
+    init_change(&new, LIMIT).unwrap();
+    assert_eq!(servers.iter().map(value).collect::<Vec<_>>(), before);
+}
+
+#[test]
+fn a_set_grows_by_two_nodes() {
+    let mut servers = redbolt_proving::servers(3);
+    init(&brief(&servers).build().unwrap(), LIMIT).unwrap();
+    let old = client_of(brief(&servers));
+    assert!(old.acquire(briefly(b"job")).unwrap().is_valid());
+    servers.extend(redbolt_proving::servers(2));
+    let config = brief(&servers).build().unwrap();
+    assert!(matches!(init(&config, LIMIT), Err(SetupError::Guarded(_))), "it is not new");
+    init_change(&config, LIMIT).unwrap();
+    assert!(servers.iter().all(|server| value(server).unwrap().ends_with(":700:5:0")));
+    let report = refusal(old.acquire(briefly(b"job"))).to_string();
+    assert!(report.contains("set up for 5 nodes"), "{report}");
+    assert!(Client::new(config).unwrap().acquire(briefly(b"job")).unwrap().is_valid());
+}
+
+/// Who may not end the others' connections cannot move a set: they would vote by what they have read.
+#[test]
+fn a_change_that_cannot_drop_the_others_is_not_complete() {
+    let servers = redbolt_proving::servers(1);
+    init(&brief(&servers).build().unwrap(), LIMIT).unwrap();
+    ok(&servers[0], "ACL SETUSER default -client|kill");
+    let config = builder(&servers).max_ttl(2 * BRIEF).build().unwrap();
+    let error = init_change(&config, Duration::from_millis(500)).unwrap_err();
+    assert!(matches!(error, SetupError::Incomplete(_)), "{error}");
+    assert!(error.to_string().contains("NOPERM") && error.to_string().contains("kill"), "{error}");
+    ok(&servers[0], "ACL SETUSER default +client|kill");
+    init_change(&config, LIMIT).unwrap();
+}
+
+/// A client that only looks leaves nodes as they are.
+#[test]
+fn who_only_looks_writes_nothing() {
+    let servers = redbolt_proving::servers(3);
+    let client = client_of(builder(&servers).only_look());
+    let report = client.warm_up(LIMIT);
+    assert_eq!(report.ready(), 0, "{report}");
+    assert!(client.inspect(b"job").unwrap().nodes.iter().all(|node| node.state.is_ok()));
+    assert!(servers.iter().all(|server| value(server).is_none() && calls(server, "eval") == 0));
+    let down = NodeState::Down(Cause::Quarantined);
+    assert!(report.nodes.iter().all(|node| node.state == down), "{report}");
+}
+
+/// Nothing is asked of a guarded node that would have to be awaited before the ask.
+#[test]
+fn a_first_contact_reads_the_guard_without_a_script() {
+    let servers = servers(3);
+    let client = client(&servers);
+    let lock = client.acquire(long(b"job")).unwrap();
+    eventually("all have been asked", || held_on(&servers, "job") == 3);
+    for server in &servers {
+        let counts = ["get", "set", "pttl", "eval"].map(|command| calls(server, command));
+        assert_eq!(
+            counts,
+            [1, 1, 2, 0],
+            "one flight: the guard's value and TTL, the ask, its check"
+        );
+    }
+    drop(lock);
+}
+
+fn held_everywhere<'c>(client: &'c Client, servers: &[Server]) -> LockGuard<'c> {
+    let lock = client.acquire(patiently(b"job")).unwrap();
+    eventually("all nodes grant", || {
+        let _ = client.warm_up(Duration::ZERO);
+        held_on(servers, "job") == servers.len()
+    });
+    lock
+}
+
+fn granted(report: &RefusalReport) -> usize {
+    report.nodes().iter().filter(|node| node.vote == Some(Vote::Grant)).count()
+}
+
+fn quarantined(report: &RefusalReport) -> usize {
+    let quarantined = Some(Vote::Fail(Cause::Quarantined));
+    report.nodes().iter().filter(|node| node.vote == quarantined).count()
+}
+
+/// Node, reason, and the seconds left.
+#[track_caller]
+fn tells_of_quarantine(report: &RefusalReport, server: &Server, why: &str) {
+    let text = report.to_string();
+    let start = format!("node 1 {}: quarantined ", server.address());
+    let (_, rest) = text.split_once(&start).unwrap_or_else(|| panic!("{text}"));
+    let (seconds, rest) = rest.split_once(" s, ").unwrap_or_else(|| panic!("{text}"));
+    assert!((10..=30).contains(&seconds.parse().unwrap()), "{text}");
+    assert!(rest.starts_with(why), "{text}");
+}
+
+/// The guard's value in database 0.
+fn value(server: &Server) -> Option<String> {
+    match server.cmd(&format!("GET {GUARD}")) {
+        Reply::Bulk(value) => Some(String::from_utf8(value).unwrap()),
+        Reply::Nil => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn ok(server: &Server, line: &str) {
+    assert_eq!(server.cmd(line), Reply::Status("OK".into()), "{line}");
+}
+
+/// A set whose quarantines can be waited out.
+fn brief(servers: &[Server]) -> ConfigBuilder {
+    builder(servers).max_ttl(BRIEF)
+}
+
+fn briefly(resource: &[u8]) -> Ask<'_> {
+    Ask::new(resource).ttl(BRIEF).wait(Wait::For(LIMIT))
+}
+
+const BRIEF: Duration = Duration::from_millis(700);
+const GUARD: &str = "redbolt:guard";
