@@ -108,8 +108,7 @@ impl World {
     /// guard. That takes an operator.
     fn may_be_misled(&self) -> bool {
         let is_open = self.is_quarantined || self.plan.setup.start != Start::Ready;
-        is_open
-            && self.plan.faults.iter().any(|it| matches!(it.what, What::OtherLimits | What::Twin))
+        is_open && self.plan.faults.iter().any(|it| it.what == What::OtherLimits)
     }
 
     /// I7: once the longest TTL is over, a core remembers nothing.

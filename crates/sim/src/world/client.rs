@@ -86,12 +86,11 @@ impl Client {
     /// Its two clocks at a true time.
     #[inline]
     pub(crate) fn clocks(&self, now: Time) -> Now {
-        let drift = |time: i64| time / 1_000 * self.plan.ppm / 1_000;
-        // A clock that stands still does not drift.
-        let awake = now.cast_signed() - self.frozen.cast_signed();
-        let boot = BOOT.cast_signed() + awake + drift(awake);
+        let drifted =
+            |time: Time| time.cast_signed() + time.cast_signed() / 1_000 * self.plan.ppm / 1_000;
+        let boot = BOOT.cast_signed() + drifted(now.saturating_sub(self.frozen));
         let ahead = (self.plan.wall_ahead + self.wall_steps) * 1_000;
-        let wall = (EPOCH_US * 1_000 + now).cast_signed() + drift(now.cast_signed()) + ahead;
+        let wall = (EPOCH_US * 1_000).cast_signed() + drifted(now) + ahead;
         Now { boot: Nanos(boot.cast_unsigned()), wall: Nanos(wall.cast_unsigned()) }
     }
 

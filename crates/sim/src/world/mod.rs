@@ -580,8 +580,8 @@ impl World {
             self.send(at as usize, true);
         } else if self.wires[at as usize].lost {
             self.wires[at as usize].unacknowledged = true;
-            let node = self.wires[at as usize].node;
-            if self.nodes[node].is_up {
+            let Wire { node, mute, .. } = self.wires[at as usize];
+            if self.nodes[node].is_up && !mute {
                 self.queue.push(self.now + 2 * self.plan.net.delay, Event::Reset(at));
             }
         }
