@@ -1,5 +1,5 @@
 //! The project's own commands: `cargo xtask test`, `cargo xtask demo`, `cargo xtask fuzz`,
-//! `cargo xtask sim`.
+//! `cargo xtask prove`, `cargo xtask sim`.
 //!
 //! Apart from the other crates because it needs none of them: a machine with Rust and a shell must be
 //! able to build it and be told what else is missing. Not here: what the tests test.
@@ -38,6 +38,13 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Prove promises on real servers; `cargo xtask prove --help` shows the programs
+    #[command(disable_help_flag = true)]
+    Prove {
+        /// What the prove program takes; --help shows it
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Search for a broken promise in simulated worlds; `cargo xtask sim --help` shows the options
     #[command(disable_help_flag = true)]
     Sim {
@@ -53,6 +60,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Demo => demo(),
         Task::Fuzz { arguments } => fuzz(&arguments),
+        Task::Prove { arguments } => prove(&arguments),
         Task::Sim { arguments } => sim(&arguments),
         Task::Test => test::everything(),
     };
@@ -78,6 +86,13 @@ fn fuzz(arguments: &[String]) -> Result<(), Failure> {
     let mut fuzz = cargo("run");
     fuzz.args(["--quiet", "--package", "redbolt-fuzz", "--bin", "fuzz", "--"]);
     step::run("fuzz", fuzz.args(arguments))
+}
+
+/// Real servers, processes and faults, at full size and with every assertion of the core.
+fn prove(arguments: &[String]) -> Result<(), Failure> {
+    let mut prove = cargo("run");
+    prove.args(["--quiet", "--package", "redbolt-prove", "--bin", "prove", "--"]);
+    step::run("prove", prove.args(arguments))
 }
 
 /// The simulator, as fast as it is and with every assertion of the core.
