@@ -36,11 +36,83 @@
 //! *validity*, which is the TTL less the time that the acquisition took, less what is not trusted to
 //! clocks. Mutual exclusion holds inside the validity, as long as clocks run at nearly the same rate,
 //! nobody sets the clock of a majority of the nodes, and no node forgets a key that it has promised to
-//! keep (a node without persistence forgets when it restarts).
+//! keep without being noticed, which is what the guard below is for.
 //!
 //! What no lease can promise: that its holder is running. A process can be stopped between the look
 //! at [`LockGuard::is_valid`] and the step that relies on it, for longer than the lease lasts. Where
-//! that would do harm, the thing that is protected has to check for itself.
+//! that would do harm, the thing that is protected has to check for itself, by a fencing token.
+//!
+//! # Nodes that forget: the guard
+//!
+//! A node that is restarted without its data, or flushed, would grant a second time what it has granted
+//! already. So each node has a *guard*: one key, `redbolt:guard`, that goes when the memory goes. A
+//! client believes no grant of a node unless the guard is there and of the server's present run. A node
+//! without it is enrolled by whoever comes first, and *quarantined*: it does not vote until every lock
+//! that it may have forgotten is over, which takes [`max_ttl`](ConfigBuilder::max_ttl). A refusal says
+//! so: `node 2 10.0.0.2:6379: quarantined 24 s, restarted: its run id changed`.
+//!
+//! * **It costs** one `PTTL` behind each ask, in the same write, and no round trip, at the first contact
+//!   neither. A restart costs that node's vote for `max_ttl`, which is also the longest TTL: choose it no
+//!   longer than the locks need. In a rolling restart wait out one quarantine before the next node. With
+//!   one node there is no lock meanwhile.
+//! * **New nodes** are as suspect as restarted ones. Whoever knows that they are new says so, once:
+//!   [`init`], or `redbolt init` on the command line; in tests [`ConfigBuilder::new_nodes`].
+//! * **All clients agree**, because the guard says for which `max_ttl` and how many nodes it was set up;
+//!   a client with other values is refused, and told which they are. [`init_change`] changes them.
+//! * **Options**, each with a loss: [`Trust::Durable`] for a node that syncs every write to its disk,
+//!   [`Trust::MarkerOnly`] where `INFO` is forbidden, [`Guard::Off`] where a lock only saves work.
+//! * **A user** with an ACL needs the key as well: `~redbolt:guard`, and `~redbolt:fence:*` for tokens.
+//!
+//! What it does not see, and nothing in redbolt can:
+//!
+//! * a node's clock that is set forward: locks and quarantines end early;
+//! * a single lock's key that is deleted or evicted, a server that reloads other data in the same run
+//!   (`DEBUG RELOAD NOSAVE`), a virtual machine that is set back to a snapshot;
+//! * an old master that is alive beside the new one: nodes must have no replicas that are promoted;
+//! * `SWAPDB` of two databases that are both guarded, on connections that were open before;
+//! * a node that takes the place of another: the guard knows how many nodes there are, not which;
+//! * the memory of a node lost in the quarantine of a change to a smaller `max_ttl`;
+//! * a wrong word of an operator: [`init`] on nodes that held locks, or [`Trust::Durable`] on one that
+//!   does not sync every write;
+//! * other programs that lock the same keys without the guard.
+//!
+//! # Late holders: fencing tokens
+//!
+//! Ask for a [`FencingToken`] with [`Ask::fenced`]. It is a number that is larger for each later holder
+//! of the resource; whatever the lock protects remembers the largest that it has seen, and refuses a
+//! smaller one. That comparison is what protects, not the lock: `examples/fenced_write.rs` shows both
+//! endings.
+//!
+//! ```
+//! use redbolt::{Ask, Client, Config};
+//!
+//! # use redbolt_node::Node;
+//! # let nodes = (0..3).map(|_| Node::start()).collect::<Result<Vec<_>, _>>()?;
+//! # let (a, b, c) = (nodes[0].address(), nodes[1].address(), nodes[2].address());
+//! # let builder = Config::builder().answer_within(std::time::Duration::from_secs(5));
+//! # let builder = builder.node(&a.to_string())?.node(&b.to_string())?.node(&c.to_string())?;
+//! # let config = builder.new_nodes().build()?;
+//! let client = Client::new(config)?;
+//! let mut largest_seen = 0;
+//! for _ in 0..3 {
+//!     let lock = client.acquire(Ask::new(b"invoices").fenced())?;
+//!     let token = lock.fencing_token().expect("it was asked for");
+//!     // Where the write is made, in one step with it:
+//!     assert!(token.get() > largest_seen, "refuse the write");
+//!     largest_seen = token.get();
+//!     let _ = lock.release();
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Each node counts on its own, from the wall clock in µs, so that counters which diverged or were lost
+//! come together again. Where a quorum of the grants is equal, which is the rule, a token costs no
+//! second round trip; otherwise one. It costs each node a script in place of a `SET`, and a key for each
+//! resource that lives for [`counter_life`](ConfigBuilder::counter_life).
+//!
+//! Tokens grow as long as no counter of a node that votes goes backwards. Where a node has lost its
+//! counters, they grow if the servers' clocks agree within `max_ttl` less 10 s: so `max_ttl` must be at
+//! least 11 s, and the guard on. Tokens are not consecutive, and those of two resources do not compare.
 //!
 //! # Outcomes
 //!

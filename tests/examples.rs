@@ -50,8 +50,22 @@ fn a_host_s_own_loop_serves_on_real_nodes() {
 }
 
 #[test]
+fn a_late_write_is_refused_where_tokens_are_looked_at_on_embedded_nodes() {
+    tells_of_the_late_write(&run("fenced_write", &[]));
+}
+
+#[test]
+fn a_late_write_is_refused_where_tokens_are_looked_at_on_real_nodes() {
+    let servers = servers(3);
+    tells_of_the_late_write(&run("fenced_write", &arguments(&servers)));
+    for server in &servers {
+        assert_eq!(server.cmd("EXISTS redbolt-example-fenced"), Reply::Int(0));
+    }
+}
+
+#[test]
 fn a_wrong_command_line_shows_the_right_one() {
-    for example in ["blocking", "own_mio_loop"] {
+    for example in ["blocking", "fenced_write", "own_mio_loop"] {
         let end = run(example, &["--node".to_owned()]);
         assert_eq!(end.status, Some(2), "{end:?}");
         assert!(end.errors.starts_with(&format!("usage: {example} ")), "{end:?}");
@@ -62,6 +76,26 @@ fn tells_of_blocking(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     let lines = ["2 of 3 nodes make a lock", "held for ", "refused to another: held by another: "];
     says_in_order(end, &[&lines[..], &["step 3 done, ", "released, ", "worked with "]].concat());
+}
+
+/// Twice the same story, and the store makes the difference.
+fn tells_of_the_late_write(end: &End) {
+    assert_eq!(end.status, Some(0), "{end:?}");
+    let hand_over = [
+        "  slow holds the lock, with token ",
+        "  slow sees that its lease is valid, and is paused",
+        "  quick holds the lock, with token ",
+        "  quick writes",
+    ];
+    let lost = ["  slow wakes up and writes", "  slow: lost: ", "  at the end it says \"by slow\""];
+    let kept = ["  slow wakes up, and is refused: token ", "  at the end it says \"by quick\""];
+    says_in_order(end, &[&hand_over[..], &lost, &hand_over, &kept].concat());
+    let tokens: Vec<u64> = end
+        .output
+        .lines()
+        .filter_map(|line| line.split_once("with token ")?.1.parse().ok())
+        .collect();
+    assert!(tokens.len() == 4 && tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
 }
 
 fn tells_of_the_loop(end: &End) {

@@ -54,6 +54,20 @@ fn a_client_polls_at_most_once_for_each_vote_that_it_needs() {
     });
 }
 
+/// Greeting, guard and ask are one write to each node, so that a first contact has no second round
+/// trip.
+#[test]
+fn a_first_contact_is_one_write_to_each_node() {
+    let test = "a_first_contact_is_one_write_to_each_node";
+    in_both_roles(test, meet, |phases, n| {
+        assert_eq!(count(phases, "contact"), 2 * CONTACTS);
+        for (_, calls) in phases.iter().filter(|(what, _)| what == "contact") {
+            let writes = calls.of(&["sendto", "sendmsg"]);
+            assert_eq!(writes, n, "{n} nodes: {calls:?}");
+        }
+    });
+}
+
 /// Without a moment to catch up, the replies that a call did not wait for are read by the next one.
 /// Even so nothing is polled or read in vain.
 #[test]
@@ -159,6 +173,27 @@ fn block_back_to_back(nodes: &[String]) {
     tell("other");
 }
 
+/// The program under trace: drivers that are new to nodes which are not.
+fn meet(nodes: &[String]) {
+    let mut tell = teller();
+    for ask in (0..CONTACTS).flat_map(|_| asks()) {
+        tell("contact");
+        let mut driver = Driver::new(config(nodes)).unwrap();
+        let id = driver.acquire(&ask).unwrap();
+        let until = Instant::now() + PATIENCE;
+        while !happened(&mut driver, |event| event == Event::Granted(id)) {
+            assert!(Instant::now() < until, "{:?}", driver.nodes());
+            driver.turn();
+        }
+        tell("other");
+        driver.release(id);
+        while driver.owes() {
+            assert!(Instant::now() < until, "{:?}", driver.nodes());
+            driver.turn();
+        }
+    }
+}
+
 fn warm_client(nodes: &[String]) -> Client {
     let client = Client::new(config(nodes)).unwrap();
     assert_eq!(client.warm_up(PATIENCE).ready(), nodes.len());
@@ -198,7 +233,7 @@ fn asks() -> [Ask<'static>; 2] {
 /// No timer of this configuration is due while the test runs.
 fn config(nodes: &[String]) -> Config {
     let builder = Config::builder().max_ttl(PATIENCE).dead_after(PATIENCE);
-    let builder = builder.answer_within(PATIENCE).connect_within(PATIENCE).new_nodes();
+    let builder = builder.answer_within(PATIENCE).connect_within(PATIENCE);
     nodes.iter().try_fold(builder, |builder, node| builder.node(node)).unwrap().build().unwrap()
 }
 
@@ -324,6 +359,9 @@ const READS: [&str; 4] = ["read", "readv", "recvfrom", "recvmsg"];
 
 /// More than one draw of randomness lasts for.
 const ROUNDS: usize = 100;
+
+/// A few are enough: each opens its own connections.
+const CONTACTS: usize = 5;
 
 /// Polls of a client that looks for news because the machine stood still between two calls.
 const STALLS: usize = 2;

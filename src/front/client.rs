@@ -70,7 +70,8 @@ impl Client {
         }
     }
 
-    /// Takes a lock, waiting for as long as the ask says.
+    /// Takes a lock, waiting for as long as the ask says: for its holder to let go, and as well for
+    /// nodes to come back or to end their quarantine. What only an operator can mend ends a wait at once.
     ///
     /// The guard releases the lock when it is dropped, without waiting for the nodes. Nothing
     /// extends it but [`LockGuard::extend`].

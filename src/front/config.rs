@@ -201,7 +201,9 @@ impl ConfigBuilder {
 
     /// Says that the nodes are new if none of them has a guard, so that the first lock need not wait
     /// for `max_ttl`. For nodes that were just made, such as those of a test; wrong where all nodes can
-    /// lose their memory at once. Otherwise run [`init`](crate::init), once.
+    /// lose their memory at once. Otherwise run [`init`](crate::init), once; also where several clients
+    /// are the first at the same time, for one that finds the guards of another half written takes the
+    /// set for an old one.
     pub fn new_nodes(mut self) -> Self {
         self.settings.setup = Setup::IfNew;
         self

@@ -87,6 +87,9 @@ impl<'a> Ask<'a> {
             if config.guard_key() == Some(key) {
                 return Err(InputError::GuardKey);
             }
+            if key.starts_with(fence::COUNTER_PREFIX) {
+                return Err(InputError::CounterKey);
+            }
         }
         if self.fenced && !config.can_fence() {
             return Err(InputError::CannotFence);
@@ -138,6 +141,8 @@ pub enum Wait {
 pub enum InputError {
     /// A fenced lock needs the guard, and a `max_ttl` of at least 11 s.
     CannotFence,
+    /// The name of the resource begins as those of fencing counters do.
+    CounterKey,
     /// The same resource twice in one lock.
     DuplicateKey {
         /// Place of the second, from zero.
@@ -194,6 +199,9 @@ impl fmt::Display for InputError {
                 "fencing needs the guard, and a max_ttl of at least {:?}",
                 fence::MIN_MAX_TTL
             ),
+            Self::CounterKey => {
+                f.write_str("the resource has a name of fencing counters, redbolt:fence:...")
+            }
             Self::DuplicateKey { index } => {
                 write!(f, "resource {} of the lock is there twice", index + 1)
             }

@@ -26,6 +26,9 @@ pub const MIN_MAX_TTL: Duration = Duration::from_secs(11);
 /// are made of reach it in the year 2255.
 pub const MAX_TOKEN: u64 = (1 << 53) - 1;
 
+/// A resource's counter on a node is the key of this and its name.
+pub const COUNTER_PREFIX: &[u8] = b"redbolt:fence:";
+
 /// A number that is larger for each later holder of a resource.
 ///
 /// Hand it to whatever the lock protects, and let that refuse a smaller one than the largest it has

@@ -7,6 +7,7 @@
 use crate::resp::{CommandEncoder, Token, command};
 
 use super::classify::{ServerError, classify};
+use super::fence;
 use super::fence::MAX_TOKEN;
 use super::keys::Keys;
 use super::script::{Loaded, Script};
@@ -124,7 +125,7 @@ fn run(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, loaded: &mut Loa
     .int(keys as u64);
     eval = args.keys.iter().fold(eval, CommandEncoder::arg);
     if counted {
-        eval = args.keys.iter().fold(eval, |eval, key| eval.prefixed(COUNTER_PREFIX, key));
+        eval = args.keys.iter().fold(eval, |eval, key| eval.prefixed(fence::COUNTER_PREFIX, key));
     }
     eval = guard.into_iter().fold(eval, CommandEncoder::arg).arg(args.token);
     let _ = numbers.iter().copied().fold(eval, CommandEncoder::int);
@@ -145,9 +146,6 @@ fn status(script: Script, line: &[u8]) -> Option<Answer> {
         _ => None,
     }
 }
-
-/// A resource's fencing counter is the key of this and its name.
-const COUNTER_PREFIX: &[u8] = b"redbolt:fence:";
 
 /// What a node's answer to an ask means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -940,3 +940,32 @@ fn a_guard_that_is_never_ours_is_not_enrolled_at_wire_speed() {
     let enrols = world.count("enrol");
     assert!((1..=100).contains(&enrols), "{enrols} enrolments in a second");
 }
+
+/// Nor does a key count that is there because an answer was lost: nobody knows what the guard said.
+#[test]
+fn an_extension_does_not_count_where_the_grant_was_not_heard() {
+    let mut world = World::new(3).warm();
+    world.servers[2].delay = ms(20).as_nanos() as u64;
+    let id = world.lock(b"job", secs(10));
+    assert!(world.is_granted(id));
+    world.run(ms(20));
+    assert!(world.holders(b"job")[2], "and its answer is on its way");
+    world.cut(0, 2, Written::Runs);
+    world.servers[2].delay = 0;
+    world.run(secs(1));
+    assert_eq!(world.holders(b"job"), [true; 3]);
+    world.pause(1);
+    world.extend(id, secs(20));
+    world.run(ms(60));
+    match world.outcomes(id)[1..] {
+        [Event::NotExtended(_, refusal)] => {
+            let vote = refusal.votes.of(world.node(2));
+            assert_eq!(vote, Some(Vote::Fail(Cause::NotCounted)));
+        }
+        ref other => panic!("{other:?}"),
+    }
+    world.resume(1);
+    world.release(id);
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    assert_eq!(world.kept(0), (0, 0));
+}

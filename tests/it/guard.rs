@@ -249,11 +249,13 @@ fn clients_with_other_limits_are_refused_and_write_nothing() {
 }
 
 #[test]
-fn the_guard_is_no_resource() {
+fn guard_and_counters_are_no_resources() {
     let servers = servers(1);
     let client = client(&servers);
     let error = client.acquire(long(b"redbolt:guard")).unwrap_err();
     assert_eq!(error, redbolt::AcquireError::Input(InputError::GuardKey));
+    let error = client.acquire(long(b"job").and(b"redbolt:fence:job").fenced()).unwrap_err();
+    assert_eq!(error, redbolt::AcquireError::Input(InputError::CounterKey));
     let other_key = client_of(builder(&servers).guard_key(b"g").new_nodes());
     assert!(other_key.acquire(patiently(b"redbolt:guarded")).unwrap().is_valid());
     assert!(servers[0].cmd("GET g") != Reply::Nil);
@@ -377,6 +379,25 @@ fn a_change_that_cannot_drop_the_others_is_not_complete() {
     assert!(error.to_string().contains("NOPERM") && error.to_string().contains("kill"), "{error}");
     ok(&servers[0], "ACL SETUSER default +client|kill");
     init_change(&config, LIMIT).unwrap();
+}
+
+/// Whoever has seen the guards of a set does not take it for new when all of them are gone.
+#[test]
+fn nodes_are_not_new_to_whom_they_were_not() {
+    let mut servers = servers(3);
+    let client = client_of(builder(&servers).new_nodes());
+    assert_eq!(client.warm_up(LIMIT).ready(), 3);
+    servers.iter_mut().for_each(Server::kill);
+    eventually("all are missed", || client.warm_up(LIMIT).ready() == 0);
+    servers.iter_mut().for_each(Server::restart);
+    for _ in 0..3 {
+        assert_eq!(granted(&refusal(client.acquire(long(b"job")))), 0);
+    }
+    eventually("all are quarantined", || {
+        let _ = client.warm_up(Duration::from_millis(20));
+        let left = |server| u64::try_from(pttl(server, GUARD)).unwrap_or_default();
+        servers.iter().all(|server| left(server) > BIG_MS + 10_000)
+    });
 }
 
 /// A client that only looks leaves nodes as they are.

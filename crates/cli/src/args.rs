@@ -314,8 +314,8 @@ nodes answer and none of them votes.
 
 With --change it gives nodes that are in use another --max-ttl, or another number of nodes. Give
 everybody the new options as well. No node votes until the longer of both --max-ttl is over, and all
-connections to the nodes are closed. If it fails, run it again until it succeeds: with only some of
-the nodes moved, old and new users might both find a quorum.
+connections to the nodes are closed; keep the nodes up until then. If it fails, run it again until it
+succeeds: with only some of the nodes moved, old and new users might both find a quorum.
 
 Exit status: 0 when it is done, 64 for nodes that are not new, 69 when a node does not answer or
 cannot be set up.

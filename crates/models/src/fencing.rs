@@ -1,4 +1,4 @@
-//! Fencing tokens from three nodes, without any assumption about time.
+//! Fencing tokens from a few nodes, without any assumption about time.
 //!
 //! A key may expire at any moment: that covers releases, undos, evictions and clocks gone mad.
 //! Messages run at any time after they were sent, also long after their attempt has ended; one that
@@ -14,12 +14,9 @@ use redbolt::proto::fence::{Agreement, agreement};
 
 use crate::search::Model;
 
-const NODES: usize = 3;
-const QUORUM: usize = 2;
-
-/// How tokens are made, and what may happen. The clients share `A` attempts evenly.
+/// How tokens are made on `N` nodes, and what may happen. The clients share `A` attempts evenly.
 #[derive(Clone, Copy, Debug)]
-pub struct Fencing<const A: usize> {
+pub struct Fencing<const N: usize, const A: usize> {
     /// How many clients there are, 1 to 3.
     pub clients: usize,
     /// The counters may begin at anything from 0 to this, each node for itself.
@@ -60,7 +57,9 @@ pub enum Late {
     Any,
 }
 
-impl<const A: usize> Fencing<A> {
+impl<const N: usize, const A: usize> Fencing<N, A> {
+    const QUORUM: usize = N / 2 + 1;
+
     /// The rules as they are meant.
     pub const RULES: Self = Self {
         clients: 2,
@@ -76,8 +75,8 @@ impl<const A: usize> Fencing<A> {
 
 /// The nodes with what is under way, and the attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct State<const A: usize> {
-    nodes: [Node<A>; NODES],
+pub struct State<const N: usize, const A: usize> {
+    nodes: [Node<A>; N],
     attempts: [Attempt; A],
     wipes: u8,
 }
@@ -96,9 +95,6 @@ const FREE: u8 = u8::MAX;
 /// The ways to name three clients.
 const ORDERS: [[usize; 3]; 6] = [SAME_ORDER, [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 const SAME_ORDER: [usize; 3] = [0, 1, 2];
-
-/// Whose answers the client knows: a quorum, or all.
-const SUBSETS: [&[usize]; 4] = [&[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Mail {
@@ -184,27 +180,23 @@ impl fmt::Display for Step {
     }
 }
 
-impl<const A: usize> Model for Fencing<A> {
-    type State = State<A>;
+impl<const N: usize, const A: usize> Model for Fencing<N, A> {
+    type State = State<N, A>;
     type Step = Step;
 
-    fn begins(&self) -> Vec<State<A>> {
-        let counters = 0..=self.most_at_first;
+    fn begins(&self) -> Vec<State<N, A>> {
         let node = |counter| Node { counter, owner: FREE, mail: [Mail::Nothing; A] };
         let attempts = [Attempt { phase: Phase::Idle, token: 0, floor: 0 }; A];
-        let mut begins = Vec::new();
-        for a in counters.clone() {
-            for b in counters.clone() {
-                for c in counters.clone() {
-                    let nodes = [node(a), node(b), node(c)];
-                    begins.push(State { nodes, attempts, wipes: self.wipes });
-                }
-            }
-        }
-        begins
+        let values = usize::from(self.most_at_first) + 1;
+        let begins = (0..values.pow(N as u32)).map(|code| {
+            let digit = |at| code / values.pow(at as u32) % values;
+            let nodes = std::array::from_fn(|at| node(digit(at) as u8));
+            State { nodes, attempts, wipes: self.wipes }
+        });
+        begins.collect()
     }
 
-    fn steps(&self, state: &State<A>, found: &mut impl FnMut(Step, State<A>)) {
+    fn steps(&self, state: &State<N, A>, found: &mut impl FnMut(Step, State<N, A>)) {
         if self.lean
             && let Some(by) = (0..A).find(|&by| self.is_confirmed(state, by))
         {
@@ -213,11 +205,11 @@ impl<const A: usize> Model for Fencing<A> {
         }
         for by in 0..A {
             self.client_steps(state, by, found);
-            for node in 0..NODES {
+            for node in 0..N {
                 self.node_steps(state, by, node, found);
             }
         }
-        for node in 0..NODES {
+        for node in 0..N {
             if state.nodes[node].owner != FREE {
                 let mut next = *state;
                 next.nodes[node].owner = FREE;
@@ -233,7 +225,7 @@ impl<const A: usize> Model for Fencing<A> {
         }
     }
 
-    fn wrong(&self, state: &State<A>) -> Option<&'static str> {
+    fn wrong(&self, state: &State<N, A>) -> Option<&'static str> {
         let committed = |a: &Attempt| a.phase == Phase::Committed;
         for (at, attempt) in state.attempts.iter().enumerate().filter(|(_, a)| committed(a)) {
             if attempt.token < attempt.floor {
@@ -256,7 +248,7 @@ impl<const A: usize> Model for Fencing<A> {
     /// - of an attempt that has ended only what may still run matters, and an ask that runs then
     ///   raises the counter, whosever it is;
     /// - a token that all others will be above is in nobody's way.
-    fn thin(&self, state: &State<A>) -> State<A> {
+    fn thin(&self, state: &State<N, A>) -> State<N, A> {
         let mut state = *state;
         if !self.lean || self.wrong(&state).is_some() {
             return state;
@@ -277,7 +269,7 @@ impl<const A: usize> Model for Fencing<A> {
     }
 
     /// Nodes are alike, and so are the clients; of counters only the differences matter.
-    fn canonical(&self, state: &State<A>) -> State<A> {
+    fn canonical(&self, state: &State<N, A>) -> State<N, A> {
         let mut state = *state;
         if state.wipes == 0 {
             state.lower();
@@ -293,8 +285,13 @@ impl<const A: usize> Model for Fencing<A> {
     }
 }
 
-impl<const A: usize> Fencing<A> {
-    fn client_steps(&self, state: &State<A>, by: usize, found: &mut impl FnMut(Step, State<A>)) {
+impl<const N: usize, const A: usize> Fencing<N, A> {
+    fn client_steps(
+        &self,
+        state: &State<N, A>,
+        by: usize,
+        found: &mut impl FnMut(Step, State<N, A>),
+    ) {
         match state.attempts[by].phase {
             Phase::Idle => self.begin(state, by, found),
             Phase::Asking => self.agree(state, by, found),
@@ -304,7 +301,7 @@ impl<const A: usize> Fencing<A> {
     }
 
     /// A client has one attempt at a time, and gives one up when it begins the next.
-    fn begin(&self, state: &State<A>, by: usize, found: &mut impl FnMut(Step, State<A>)) {
+    fn begin(&self, state: &State<N, A>, by: usize, found: &mut impl FnMut(Step, State<N, A>)) {
         let mut next = *state;
         if !by.is_multiple_of(self.per_client()) {
             match state.attempts[by - 1].phase {
@@ -321,21 +318,24 @@ impl<const A: usize> Fencing<A> {
     }
 
     /// What has come may still be on its way, so a quorum of it may be all that the client knows.
-    fn agree(&self, state: &State<A>, by: usize, found: &mut impl FnMut(Step, State<A>)) {
-        for known in SUBSETS {
-            let granted = |&node: &usize| match state.nodes[node].mail[by] {
-                Mail::Granted(counter) => Some(counter),
-                _ => None,
-            };
-            let mut counters = [0; NODES];
-            for (at, node) in known.iter().enumerate() {
-                counters[at] = granted(node).unwrap_or(0).into();
+    fn agree(&self, state: &State<N, A>, by: usize, found: &mut impl FnMut(Step, State<N, A>)) {
+        let granted = |node: usize| match state.nodes[node].mail[by] {
+            Mail::Granted(counter) => Some(counter),
+            _ => None,
+        };
+        for subset in 0..1u32 << N {
+            let known = |node: usize| granted(node).filter(|_| subset >> node & 1 == 1);
+            let mut counters = [0; N];
+            let mut count = 0;
+            for counter in (0..N).filter_map(known) {
+                counters[count] = counter.into();
+                count += 1;
             }
-            let counters = &counters[..known.len()];
-            if counters.contains(&0) {
+            let counters = &counters[..count];
+            if count < Self::QUORUM || subset.count_ones() as usize != count {
                 continue;
             }
-            let (token, agreed) = match agreement(counters, QUORUM) {
+            let (token, agreed) = match agreement(counters, Self::QUORUM) {
                 Agreement::Reached(token) => (token as u8, true),
                 Agreement::Behind(token) => (token as u8, self.write_back == WriteBack::None),
             };
@@ -345,20 +345,20 @@ impl<const A: usize> Fencing<A> {
                 continue;
             }
             next.attempts[by].phase = Phase::Writing;
-            for node in known.iter().filter(|node| granted(node).is_some_and(|c| c < token)) {
-                next.nodes[*node].mail[by] = Mail::WriteBack;
+            for node in (0..N).filter(|&node| known(node).is_some_and(|c| c < token)) {
+                next.nodes[node].mail[by] = Mail::WriteBack;
             }
             found(Step::Proposes { by, token }, next);
         }
     }
 
-    fn finish(&self, state: &State<A>, by: usize, found: &mut impl FnMut(Step, State<A>)) {
+    fn finish(&self, state: &State<N, A>, by: usize, found: &mut impl FnMut(Step, State<N, A>)) {
         if self.is_confirmed(state, by) {
             let token = state.attempts[by].token;
             found(Step::Commits { by, token }, state.commit(by, token));
         }
         let token = state.attempts[by].token;
-        for node in 0..NODES {
+        for node in 0..N {
             if matches!(state.nodes[node].mail[by], Mail::Granted(counter) if counter < token) {
                 let next = state.with_mail(by, node, Mail::WriteBack);
                 found(Step::SentLater { by, node }, next);
@@ -366,13 +366,13 @@ impl<const A: usize> Fencing<A> {
         }
     }
 
-    fn is_confirmed(&self, state: &State<A>, by: usize) -> bool {
+    fn is_confirmed(&self, state: &State<N, A>, by: usize) -> bool {
         let Attempt { phase: Phase::Writing, token, .. } = state.attempts[by] else { return false };
         let counts = |node: &&Node<A>| match node.mail[by] {
             Mail::Granted(counter) => self.counts(counter, token),
             mail => mail == Mail::Confirmed,
         };
-        state.nodes.iter().filter(counts).count() >= QUORUM
+        state.nodes.iter().filter(counts).count() >= Self::QUORUM
     }
 
     /// Whether a grant counts towards a token that is being written back.
@@ -387,10 +387,10 @@ impl<const A: usize> Fencing<A> {
 
     fn node_steps(
         &self,
-        state: &State<A>,
+        state: &State<N, A>,
         by: usize,
         node: usize,
-        found: &mut impl FnMut(Step, State<A>),
+        found: &mut impl FnMut(Step, State<N, A>),
     ) {
         let Node { counter, owner, mail } = state.nodes[node];
         let ended = state.attempts[by].phase.has_ended();
@@ -429,7 +429,7 @@ impl<const A: usize> Fencing<A> {
         }
     }
 
-    fn thin_writing(&self, state: &mut State<A>, by: usize) {
+    fn thin_writing(&self, state: &mut State<N, A>, by: usize) {
         let token = state.attempts[by].token;
         for node in &mut state.nodes {
             match node.mail[by] {
@@ -446,7 +446,7 @@ impl<const A: usize> Fencing<A> {
         }
     }
 
-    fn thin_ended(&self, state: &mut State<A>, by: usize) {
+    fn thin_ended(&self, state: &mut State<N, A>, by: usize) {
         let token = state.attempts[by].token;
         let mut writes = false;
         for node in &mut state.nodes {
@@ -472,7 +472,7 @@ impl<const A: usize> Fencing<A> {
     }
 
     /// The same with other names for the clients.
-    fn renamed(&self, state: &State<A>, order: &[usize; 3]) -> State<A> {
+    fn renamed(&self, state: &State<N, A>, order: &[usize; 3]) -> State<N, A> {
         let new =
             |by: usize| order[by / self.per_client()] * self.per_client() + by % self.per_client();
         let mut renamed = *state;
@@ -503,7 +503,7 @@ impl<const A: usize> Node<A> {
     }
 }
 
-impl<const A: usize> State<A> {
+impl<const N: usize, const A: usize> State<N, A> {
     fn with_mail(&self, by: usize, node: usize, mail: Mail) -> Self {
         let mut next = *self;
         next.nodes[node].mail[by] = mail;

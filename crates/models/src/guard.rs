@@ -1,4 +1,4 @@
-//! The restart guard: three nodes that lose their memory, a holder and a rival.
+//! The restart guard: nodes that lose their memory, a holder and a rival.
 //!
 //! Time passes in ticks; a lease and the key behind it begin anywhere between two of them and end on
 //! one. Commands of one connection run in order, each at any later time or never; an answer that comes
@@ -15,9 +15,6 @@ use redbolt::proto::Trust;
 use redbolt::proto::guard::{BIG_MS, Expected, Found, Standing};
 
 use crate::search::Model;
-
-const NODES: usize = 3;
-const QUORUM: usize = 2;
 
 /// How grants are checked, and what may happen.
 #[derive(Clone, Debug)]
@@ -179,14 +176,14 @@ impl Decisions {
     }
 }
 
-/// A model with the library's judgements at hand.
+/// A model of `N` nodes, with the library's judgements at hand.
 #[derive(Debug)]
-pub struct Guards {
+pub struct Guards<const N: usize> {
     rules: Guarded,
     decisions: Decisions,
 }
 
-impl Guards {
+impl<const N: usize> Guards<N> {
     /// Asks the library once for every judgement.
     #[must_use]
     pub fn new(rules: Guarded) -> Self {
@@ -197,8 +194,8 @@ impl Guards {
 
 /// The nodes with what is under way, the two clients, and the faults that are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct State {
-    nodes: [Node; NODES],
+pub struct State<const N: usize> {
+    nodes: [Node; N],
     clients: [Client; 2],
     faults: Faults,
 }
@@ -289,7 +286,7 @@ enum Command {
     Uptime,
 }
 
-/// One thing that happens. The holder is A, the rival B, the nodes are `n0` to `n2`.
+/// One thing that happens. The holder is A, the rival B, the nodes are `n0`, `n1` …
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "`Display` says what each is")]
 pub enum Step {
@@ -329,11 +326,11 @@ impl fmt::Display for Step {
     }
 }
 
-impl Model for Guards {
-    type State = State;
+impl<const N: usize> Model for Guards<N> {
+    type State = State<N>;
     type Step = Step;
 
-    fn begins(&self) -> Vec<State> {
+    fn begins(&self) -> Vec<State<N>> {
         let init = self.rules.enrolment == Enrolment::Init;
         let value = if init { Value::Missing } else { Value::Present };
         let memory = Memory { value, ..Memory::EMPTY };
@@ -343,25 +340,25 @@ impl Model for Guards {
         let extensions = u8::from(self.rules.extend.is_some());
         let holder = Client { attempts: 1, left: 0, extends: 0, extensions };
         let rival = Client { attempts: self.rules.attempts, extensions: 0, ..holder };
-        vec![State { nodes: [node; NODES], clients: [holder, rival], faults: self.rules.faults }]
+        vec![State { nodes: [node; N], clients: [holder, rival], faults: self.rules.faults }]
     }
 
-    fn steps(&self, state: &State, found: &mut impl FnMut(Step, State)) {
+    fn steps(&self, state: &State<N>, found: &mut impl FnMut(Step, State<N>)) {
         found(Step::Tick, self.tick(state));
         for by in 0..2 {
             self.client_steps(state, by, found);
-            for node in 0..NODES {
+            for node in 0..N {
                 self.command_steps(state, by, node, found);
                 self.call_steps(state, by, node, found);
             }
         }
-        for node in 0..NODES {
+        for node in 0..N {
             self.enrol_steps(state, node, found);
             self.fault_steps(state, node, found);
         }
     }
 
-    fn wrong(&self, state: &State) -> Option<&'static str> {
+    fn wrong(&self, state: &State<N>) -> Option<&'static str> {
         (state.holds(0) && state.holds(1)).then_some("two holders at once")
     }
 
@@ -372,7 +369,7 @@ impl Model for Guards {
     /// - the earlier a node is enrolled, the earlier it votes again;
     /// - a key that does not count makes less happen for as long as it stays, so it may go, and so may
     ///   everything of an attempt that is over.
-    fn thin(&self, state: &State) -> State {
+    fn thin(&self, state: &State<N>) -> State<N> {
         let mut state = *state;
         for by in 0..2 {
             if state.clients[by].left == 0 {
@@ -380,7 +377,7 @@ impl Model for Guards {
             }
         }
         if self.rules.lean {
-            for node in 0..NODES {
+            for node in 0..N {
                 if self.is_better_early() {
                     self.enrol(&mut state, node);
                 }
@@ -393,7 +390,7 @@ impl Model for Guards {
     }
 
     /// Nodes are alike, and so are the clients if both do the same.
-    fn canonical(&self, state: &State) -> State {
+    fn canonical(&self, state: &State<N>) -> State<N> {
         let mut state = *state;
         state.nodes.sort_unstable();
         if self.rules.extend.is_some() || self.rules.attempts > 1 {
@@ -403,7 +400,7 @@ impl Model for Guards {
     }
 }
 
-impl Guards {
+impl<const N: usize> Guards<N> {
     fn program(&self) -> &'static [Command] {
         use Command::{Set, Ttl, Uptime, Value};
         match self.rules.check {
@@ -437,7 +434,7 @@ impl Guards {
         }
     }
 
-    fn tick(&self, state: &State) -> State {
+    fn tick(&self, state: &State<N>) -> State<N> {
         let mut next = *state;
         for node in &mut next.nodes {
             node.memory.tick();
@@ -451,7 +448,7 @@ impl Guards {
         next
     }
 
-    fn client_steps(&self, state: &State, by: usize, found: &mut impl FnMut(Step, State)) {
+    fn client_steps(&self, state: &State<N>, by: usize, found: &mut impl FnMut(Step, State<N>)) {
         let client = state.clients[by];
         if client.left == 0 && client.attempts > 0 {
             let mut next = *state;
@@ -474,7 +471,7 @@ impl Guards {
         };
         if client.extends > client.left
             && client.left > 0
-            && state.nodes.iter().filter(counts).count() >= QUORUM
+            && state.nodes.iter().filter(counts).count() >= State::<N>::QUORUM
         {
             let mut next = *state;
             next.clients[by].left = client.extends;
@@ -487,10 +484,10 @@ impl Guards {
     /// The next command of an ask runs.
     fn command_steps(
         &self,
-        state: &State,
+        state: &State<N>,
         by: usize,
         node: usize,
-        found: &mut impl FnMut(Step, State),
+        found: &mut impl FnMut(Step, State<N>),
     ) {
         let Node { memory, uptime, calls, .. } = state.nodes[node];
         let program = self.program();
@@ -526,10 +523,10 @@ impl Guards {
 
     fn call_steps(
         &self,
-        state: &State,
+        state: &State<N>,
         by: usize,
         node: usize,
-        found: &mut impl FnMut(Step, State),
+        found: &mut impl FnMut(Step, State<N>),
     ) {
         let Node { memory, calls, .. } = state.nodes[node];
         let call = calls[by];
@@ -570,7 +567,7 @@ impl Guards {
         }
     }
 
-    fn enrol_steps(&self, state: &State, node: usize, found: &mut impl FnMut(Step, State)) {
+    fn enrol_steps(&self, state: &State<N>, node: usize, found: &mut impl FnMut(Step, State<N>)) {
         let Node { memory, half, .. } = state.nodes[node];
         if self.decisions.enrols[memory.value as usize] {
             let mut next = *state;
@@ -593,7 +590,7 @@ impl Guards {
         }
     }
 
-    fn enrol(&self, state: &mut State, node: usize) {
+    fn enrol(&self, state: &mut State<N>, node: usize) {
         let Node { memory, half, uptime, .. } = &mut state.nodes[node];
         if !self.decisions.enrols[memory.value as usize] {
             return;
@@ -617,7 +614,7 @@ impl Guards {
         self.rules.check != Check::TtlAlone && !too_early.contains(&self.rules.enrolment)
     }
 
-    fn fault_steps(&self, state: &State, node: usize, found: &mut impl FnMut(Step, State)) {
+    fn fault_steps(&self, state: &State<N>, node: usize, found: &mut impl FnMut(Step, State<N>)) {
         let Faults { lost, kept, stale, saves, flushes, steps, .. } = state.faults;
         let Node { memory, saved, uptime, .. } = state.nodes[node];
         if lost > 0 {
@@ -655,7 +652,7 @@ impl Guards {
         }
     }
 
-    fn thin_call(&self, state: &mut State, by: usize, node: usize) {
+    fn thin_call(&self, state: &mut State<N>, by: usize, node: usize) {
         let greets = self.greets(&state.nodes[node].memory);
         let Node { memory, saved, calls, uptime, .. } = &mut state.nodes[node];
         let call = &mut calls[by];
@@ -681,7 +678,9 @@ impl Guards {
     }
 }
 
-impl State {
+impl<const N: usize> State<N> {
+    const QUORUM: usize = N / 2 + 1;
+
     /// The same with the names of the clients exchanged.
     fn swapped(&self) -> Self {
         let mut swapped = *self;
@@ -699,7 +698,7 @@ impl State {
     /// A quorum counts, and the lease is not over.
     fn holds(&self, by: usize) -> bool {
         let counts = self.nodes.iter().filter(|node| node.calls[by].ask == Asked::Counts);
-        self.clients[by].left > 0 && counts.count() >= QUORUM
+        self.clients[by].left > 0 && counts.count() >= Self::QUORUM
     }
 
     /// What is still under way of an attempt that is over can only stand in others' way.

@@ -6,8 +6,8 @@ use redbolt_models::fencing::{Fencing, Late, WriteBack};
 
 use self::told::{clean, wrong};
 
-type OneEach = Fencing<2>;
-type TwoEach = Fencing<4>;
+type OneEach = Fencing<3, 2>;
+type TwoEach = Fencing<3, 4>;
 
 const SAME: &str = "two holders have the same token";
 
@@ -26,14 +26,20 @@ fn one_attempt_each() {
 #[test]
 fn two_attempts_each() {
     clean("fencing, 2 x 2 attempts, counters 0", &TwoEach::RULES);
-    let counters = TwoEach { most_at_first: 2, ..TwoEach::RULES };
-    clean("fencing, 2 x 2 attempts, counters 0..2", &counters);
+    let counters = TwoEach { most_at_first: 1, ..TwoEach::RULES };
+    clean("fencing, 2 x 2 attempts, counters 0..1", &counters);
 }
 
 #[test]
 fn three_clients() {
-    let three = Fencing::<3> { clients: 3, most_at_first: 2, ..Fencing::RULES };
+    let three = Fencing::<3, 3> { clients: 3, most_at_first: 2, ..Fencing::RULES };
     clean("fencing, 3 x 1 attempts, counters 0..2", &three);
+}
+
+#[test]
+fn five_nodes() {
+    let five = Fencing::<5, 2> { most_at_first: 2, ..Fencing::RULES };
+    clean("fencing, five nodes, 2 x 1 attempts, counters 0..2", &five);
 }
 
 #[test]

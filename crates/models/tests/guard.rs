@@ -18,11 +18,11 @@ const STEP: Faults = Faults { steps: 1, ..LOST };
 const EACH: Faults = Faults { lost: 1, kept: 1, stale: 1, flushes: 1, ..NONE };
 
 fn clean(name: &str, rules: Guarded) {
-    told::clean(&format!("guard, {name}"), &Guards::new(rules));
+    told::clean(&format!("guard, {name}"), &Guards::<3>::new(rules));
 }
 
 fn broken(name: &str, rules: Guarded) {
-    told::wrong(&format!("guard, {name}"), &Guards::new(rules), "two holders at once");
+    told::wrong(&format!("guard, {name}"), &Guards::<3>::new(rules), "two holders at once");
 }
 
 #[test]
@@ -38,6 +38,12 @@ fn with_nothing_left_out_it_bears_a_flush() {
 #[test]
 fn it_bears_each_fault_once() {
     clean("each fault once (35)", Guarded { faults: EACH, ..RULES });
+}
+
+#[test]
+fn five_nodes_bear_them_too() {
+    let rules = Guarded { faults: Faults { stale: 0, ..EACH }, ..RULES };
+    told::clean("guard, five nodes, lost, kept and flushed", &Guards::<5>::new(rules));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::world::World;
 use crate::world::queue::{Event, Time};
 
 /// What a job does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Asks for the lock.
     Start,
@@ -92,6 +92,11 @@ impl Running {
     /// It was told its end.
     pub(crate) fn is_over(&self) -> bool {
         self.ends > 0
+    }
+
+    /// Nobody has to let go of it any more.
+    pub(crate) fn is_let_go(&self) -> bool {
+        self.id.is_none() || self.released.is_some()
     }
 
     pub(crate) fn was_granted(&self) -> bool {
@@ -635,5 +640,60 @@ impl World {
         if self.jobs[at].ends > 1 {
             self.violated(Violation::Outcome { job: at, what: "its end twice" });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Class;
+    use crate::plan::Plan;
+
+    /// The world of a schedule in which the first job has just been granted.
+    fn held() -> (World, usize) {
+        for seed in 0..100 {
+            let mut world = World::new();
+            world.plan = Plan::draw(Class::Safe, seed);
+            world.plan.faults.clear();
+            world.set_up();
+            while let Some((at, event)) = world.queue.pop() {
+                world.now = at;
+                if !world.happens(event) {
+                    break;
+                }
+                let keeps = |at: usize, job: &Running| {
+                    job.is_held && world.plan.jobs[at].kind == Kind::Keep
+                };
+                if let Some(at) = (0..world.jobs.len()).find(|&at| keeps(at, &world.jobs[at])) {
+                    return (world, at);
+                }
+            }
+        }
+        panic!("somebody gets a lock, and extends it");
+    }
+
+    #[test]
+    fn a_call_that_comes_back_late_is_found() {
+        let (mut world, at) = held();
+        let (now, stalled) = (world.now, 0);
+        let call = |bound| Some(Call { at: now - now / 2, stalled, bound });
+        world.came_back(at, call(now), "acquire");
+        assert_eq!(world.violation, None);
+        world.came_back(at, call(0), "acquire");
+        assert_eq!(world.violation.map(|it| it.name()), Some("I6 late"));
+    }
+
+    #[test]
+    fn an_extension_behind_a_release_is_found() {
+        let (mut world, at) = held();
+        world.jobs[at].released = Some(Marks { wires: 0, offsets: [None; MAX_NODES] });
+        let job = world.plan.jobs[at];
+        world.extend(at, &job);
+        while world.violation.is_none() {
+            let (at, event) = world.queue.pop().expect("it is found before the end");
+            world.now = at;
+            assert!(world.happens(event), "it is found before the end");
+        }
+        assert_eq!(world.violation.map(|it| it.name()), Some("I8 extended-after-release"));
     }
 }

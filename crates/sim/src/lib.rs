@@ -15,6 +15,8 @@ mod actor;
 pub mod cli;
 mod coverage;
 mod credit;
+#[cfg(test)]
+mod doctored;
 mod fault;
 mod history;
 mod invariant;

@@ -222,11 +222,13 @@ impl Plan {
         self.jobs.clear();
         self.faults.clear();
         let budget = clocks(draw, &mut self.node_clocks);
-        let count = draw.pick(&[1, 2, 2, 2, 2, 3, 3]).max(if class == Class::Safe { 1 } else { 2 });
-        for _ in 0..count {
+        let jobs = draw.pick(&[1, 2, 2, 2, 2, 3, 3, 4]);
+        let least = if class == Class::Safe { 1 } else { 2 };
+        let jobs = jobs.max(least);
+        for _ in 0..draw.pick(&[1, 2, 2, 2, 3]).clamp(least, jobs) {
             self.clients.push(client(draw, budget));
         }
-        let span = self.draw_jobs(draw);
+        let span = self.draw_jobs(draw, jobs);
         match class {
             Class::Safe => {
                 swarm::draw(self, draw, span);
@@ -242,10 +244,10 @@ impl Plan {
     }
 
     /// The jobs, and the time within which something happens.
-    fn draw_jobs(&mut self, draw: &mut Random) -> Time {
+    fn draw_jobs(&mut self, draw: &mut Random, count: usize) -> Time {
         let ttl_ms = match draw.below(8) {
-            0..=3 => draw.between(60, 400),
-            4..=6 => draw.between(400, 1_500),
+            0..=4 => draw.between(60, 400),
+            5..=6 => draw.between(400, 1_500),
             _ => draw.between(10_000, 28_000),
         };
         let long = ttl_ms >= 10_000;
@@ -254,7 +256,6 @@ impl Plan {
         // Of a long TTL no schedule waits for the end.
         let span = if long { draw.between(100, 600) * MS } else { ttl };
         let start = if draw.chance(600) { 8 * self.net.delay + 10 * MS } else { 0 };
-        let count = draw.between(2, 4) as usize + usize::from(draw.chance(200));
         for at in 0..count {
             let job = self.draw_job(draw, at, ttl_ms, span, start);
             self.jobs.push(job);
@@ -306,7 +307,7 @@ impl Plan {
         self.setup.guard && self.setup.start != Start::New && !self.setup.durable
     }
 
-    fn can_fence(&self) -> bool {
+    pub(crate) fn can_fence(&self) -> bool {
         self.setup.guard && self.setup.max_ttl_ms >= 11_000
     }
 
@@ -323,7 +324,11 @@ impl Plan {
             Kind::Keep => draw.between(span / 2, 2 * span),
             _ => draw.below(span),
         };
-        let patience = if draw.chance(500) { draw.between(span / 4, 2 * span) } else { 0 };
+        let patience = match draw.below(8) {
+            0..=5 => 0,
+            6 => draw.between(span / 4, span / 2),
+            _ => draw.between(span / 2, span),
+        };
         let at_time = if at == 0 { start } else { start + draw.below(span) };
         Job {
             at: at_time,

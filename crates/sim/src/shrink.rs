@@ -8,15 +8,18 @@ use crate::{Class, Lab, Violation};
 /// invariant; and what it breaks then.
 #[must_use]
 pub fn shrink(class: Class, seed: u64, tries: usize) -> Option<(Cut, Violation)> {
+    shrink_plan(&Plan::draw(class, seed), tries)
+}
+
+fn shrink_plan(plan: &Plan, tries: usize) -> Option<(Cut, Violation)> {
     let mut lab = Lab::new();
-    let plan = Plan::draw(class, seed);
-    let mut found = lab.run(class, seed).violation?;
+    let mut found = lab.run_plan(plan).violation?;
     let name = found.name();
     let mut cut = Cut::default();
     let mut left = tries;
     loop {
         let before = cut.clone();
-        for candidate in candidates(&plan, &cut) {
+        for candidate in candidates(plan, &cut) {
             if left == 0 {
                 return Some((cut, found));
             }
@@ -62,4 +65,33 @@ fn candidates(plan: &Plan, cut: &Cut) -> Vec<Cut> {
         all.push(more(&|cut| cut.calm = true));
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory is lost without a guard, and this time nobody expects what comes of it.
+    fn doctored(seed: u64) -> Plan {
+        let mut plan = Plan::draw(Class::MemoryLossUnguarded, seed);
+        plan.class = Class::Safe;
+        plan
+    }
+
+    #[test]
+    fn what_is_left_still_fails_and_nothing_of_it_can_go() {
+        let mut lab = Lab::new();
+        let fails = |lab: &mut Lab, plan: &Plan| lab.run_plan(plan).violation.is_some();
+        let seed = (0..200).find(|&seed| fails(&mut lab, &doctored(seed))).expect("one fails");
+        let plan = doctored(seed);
+        let (cut, violation) = shrink_plan(&plan, 400).expect("it fails");
+        let small = plan.clone().without(&cut);
+        assert_eq!(lab.run_plan(&small).violation, Some(violation.clone()));
+        assert!(small.jobs.len() < plan.jobs.len(), "{cut}");
+        for candidate in candidates(&plan, &cut) {
+            let smaller = lab.run_plan(&plan.clone().without(&candidate)).violation;
+            assert!(smaller.is_none_or(|it| it.name() != violation.name()), "{candidate}");
+        }
+        assert_eq!(cut.to_string().parse(), Ok(cut));
+    }
 }

@@ -52,7 +52,10 @@ impl Core {
             found => found,
         };
         let standing = Standing::of(greeting.guard_pttl);
-        let moves = self.config.settings.setup == Setup::Change;
+        let setup = self.config.settings.setup;
+        let moves = setup == Setup::Change;
+        // A set that has a guard is not new, and will not be when all of them are gone.
+        self.is_set_up |= setup == Setup::IfNew && found != Found::Missing;
         let watch = &mut self.node_mut(id).guard;
         watch.is_ours = found == Found::Ours;
         watch.seen = None;

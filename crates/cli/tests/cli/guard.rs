@@ -122,7 +122,8 @@ fn a_durable_node_is_believed_after_a_restart() {
     world.nodes[0].restart();
     let lock =
         |trust: &[&str]| world.run(&[&["lock", "-n"], trust, &["job", "--", "true"]].concat());
-    lock(&["--trust", "durable"]).expect(0);
+    // A server that syncs may take its time.
+    eventually("its guard is believed", || lock(&["--trust", "durable"]).status == Some(0));
     let strict = lock(&[]).expect(69).expect_says("restarted: its run id changed");
     assert!(!strict.stderr.contains("redbolt init"), "it is known not to be new: {strict:?}");
 }

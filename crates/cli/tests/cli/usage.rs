@@ -17,6 +17,8 @@ fn help_and_version_are_no_errors() {
     for words in [&["--help"][..], &["lock", "--help"], &["status", "-h"], &["--version"]] {
         assert!(!ran(words).expect(0).stdout.is_empty());
     }
+    let init = ran(&["init", "--help"]).expect(0).stdout;
+    assert!(init.contains("Never put it into a start script"), "{init}");
     let help = ran(&["lock", "--help"]).stdout;
     for status in ["64", "69", "70", "75", "126", "127"] {
         assert!(help.contains(status), "{status} is missing in:\n{help}");
@@ -50,7 +52,7 @@ fn a_bare_number_is_no_duration() {
 
 #[test]
 fn no_nodes_says_how_to_name_them_and_how_to_do_without() {
-    for words in [&["lock", "job", "--", "true"][..], &["status", "job"]] {
+    for words in [&["lock", "job", "--", "true"][..], &["status", "job"], &["init"]] {
         let ran = ran(words).expect(64).expect_says("--node");
         assert!(ran.stderr.contains("REDBOLT_NODES") && ran.stderr.contains("redbolt demo"));
     }
@@ -94,7 +96,9 @@ fn each_shell_gets_its_completions() {
         [("bash", "complete -F"), ("zsh", "#compdef redbolt"), ("fish", "complete")]
     {
         let script = ran(&["completions", shell]).expect(0).stdout;
-        assert!(script.contains(mark) && script.contains("kill-after"), "{shell}:\n{script}");
+        for word in [mark, "kill-after", "init", "change", "fence", "marker-only"] {
+            assert!(script.contains(word), "{shell}, {word}:\n{script}");
+        }
         assert!(!script.contains("__exec"), "the shim is nobody's business");
     }
 }

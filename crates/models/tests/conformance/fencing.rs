@@ -52,7 +52,7 @@ fn two_grants(order: [usize; 3], counters: [u8; 3]) -> Agreement {
             bench.answer(late, &format!("+OK {}\r\n", counters[late]));
             let behind = u64::from(counters[late]) < token;
             assert_eq!(writes_back(&mut bench, late, token), behind, "{order:?} {counters:?}");
-            let counts = Fencing::<2>::RULES.counts(counters[late], token as u8);
+            let counts = Fencing::<3, 2>::RULES.counts(counters[late], token as u8);
             let events = bench.events();
             assert_eq!(events == [Event::Granted(id)], counts, "{order:?} {counters:?}");
             if !counts {

@@ -12,6 +12,9 @@ use crate::world::queue::Time;
 pub(crate) fn draw(plan: &mut Plan, draw: &mut Random, span: Time) {
     let first = plan.jobs[0];
     let ttl = (first.ttl_ms * MS).min(2 * span);
+    if plan.can_fence() && plan.nodes > 1 && plan.clients.len() > 1 && draw.chance(300) {
+        return diverged_counters(plan, draw);
+    }
     let aimed = match draw.below(12) {
         0 => ghost_at_commit(plan, draw, ttl),
         1 => pause_before_use(plan, draw, ttl),
@@ -83,6 +86,33 @@ fn hole_while_asking(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
     let what = draw.pick(&[What::HoleDown, What::HoleUp, What::PauseNode]);
     let hole = |node| Fault { node, span: ttl, ..fault(what, When::Reached(Phase::Asked, 0), 0) };
     (0..(plan.nodes / 2) as u8).map(hole).collect()
+}
+
+/// The first holder's clock is ahead, and one node does not hear of it; then the second holder hears of
+/// a quorum that disagrees. While its token is being written back, that fails, or does not.
+fn diverged_counters(plan: &mut Plan, draw: &mut Random) {
+    let ttl = (plan.jobs[0].ttl_ms * MS).min(400 * MS);
+    let span = draw.between(ttl / 4, ttl);
+    (plan.clients[0].wall_ahead, plan.clients[1].wall_ahead) = (2_000_000, -1_000_000);
+    for (at, job) in plan.jobs.iter_mut().filter(|job| job.kind != Kind::Probe).enumerate() {
+        (job.client, job.keys, job.fenced, job.kind) = ((at % 2) as u8, 1, true, Kind::Hold);
+        job.work = if at == 0 { span / 4 } else { span };
+        job.at = 20 * MS + 8 * plan.net.delay + (at as Time * span / 2);
+        job.patience = if draw.chance(500) { span } else { 0 };
+    }
+    let last = (plan.nodes - 1) as u8;
+    let unheard = |node| Fault { node, span, ..fault(What::HoleUp, When::Time, 0) };
+    plan.faults.extend((plan.quorum() as u8..=last).map(unheard));
+    let asked = When::Reached(Phase::Asked, 0);
+    let silent = |node| Fault { node, span, ..fault(What::HoleDown, asked, 1) };
+    plan.faults.extend((1..plan.quorum() as u8).map(silent));
+    let kinds = [What::HoleUp, What::Ghost, What::Reset, What::PauseNode, What::FlushScripts];
+    let lag = draw.below(3 * plan.net.delay);
+    for node in [0, last] {
+        let what = draw.pick(&kinds);
+        let partly = When::Reached(Phase::Partly, lag);
+        plan.faults.push(Fault { node, span, ..fault(what, partly, 1) });
+    }
 }
 
 /// Others want what the first one has, at once and for long.

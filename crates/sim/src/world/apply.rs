@@ -163,7 +163,7 @@ impl World {
     }
 
     /// A server's process ends. Without a word: its machine does.
-    pub(super) fn crash(&mut self, node: usize, silently: bool) {
+    pub(crate) fn crash(&mut self, node: usize, silently: bool) {
         if !self.nodes[node].is_up {
             return;
         }
@@ -298,7 +298,9 @@ impl World {
             self.heal_node(node);
         }
         for client in 0..self.clients.len() {
-            self.heal_client(client);
+            if self.is_used(client) {
+                self.heal_client(client);
+            }
         }
         self.come_afterwards();
     }
@@ -331,7 +333,8 @@ impl World {
             }
         }
         for job in 0..self.jobs.len() {
-            if usize::from(self.plan.jobs[job].client) == client {
+            let is_its = usize::from(self.plan.jobs[job].client) == client;
+            if is_its && !self.jobs[job].is_let_go() {
                 self.queue.push(self.now, Event::Act(job as u16, crate::actor::Step::LetGo));
             }
         }

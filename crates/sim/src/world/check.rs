@@ -112,7 +112,7 @@ impl World {
     }
 
     /// I7: once the longest TTL is over, a core remembers nothing.
-    fn nothing_is_kept(&mut self) {
+    pub(crate) fn nothing_is_kept(&mut self) {
         self.now += 2 * self.plan.setup.max_ttl_ms * MS + 1_000 * MS;
         for client in 0..self.clients.len() {
             let now = self.clocks(client);

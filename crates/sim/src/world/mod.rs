@@ -168,7 +168,7 @@ impl World {
         self.events
     }
 
-    fn set_up(&mut self) {
+    pub(crate) fn set_up(&mut self) {
         self.now = 0;
         self.queue.clear();
         self.wires_used = 0;
@@ -214,10 +214,15 @@ impl World {
         }
         self.queue.push(self.plan.heal_at, Event::Heal);
         for client in 0..self.clients.len() {
-            if self.plan.jobs.iter().any(|job| usize::from(job.client) == client) {
+            if self.is_used(client) {
                 self.settle(client);
             }
         }
+    }
+
+    /// Whether anybody on it wants anything.
+    fn is_used(&self, client: usize) -> bool {
+        self.plan.jobs.iter().any(|job| usize::from(job.client) == client)
     }
 
     fn arm_fault(&mut self, at: usize) {
@@ -248,7 +253,7 @@ impl World {
     }
 
     /// Whether anything happens after this.
-    fn happens(&mut self, event: Event) -> bool {
+    pub(crate) fn happens(&mut self, event: Event) -> bool {
         match event {
             Event::Act(job, step) => self.act(job.into(), step),
             Event::Fault(fault) => self.apply(fault.into()),
@@ -385,9 +390,6 @@ impl World {
                 moved = true;
                 self.link_op(client, op);
             }
-            for slot in 0..self.plan.nodes {
-                moved |= self.write(client, slot);
-            }
             while let Some(event) = self.core(client).poll_event() {
                 moved = true;
                 self.told(client, event);
@@ -395,6 +397,9 @@ impl World {
             if !moved || self.violation.is_some() {
                 break;
             }
+        }
+        for slot in 0..self.plan.nodes {
+            self.write(client, slot);
         }
         self.notice(client);
         self.arm(client);
@@ -542,21 +547,21 @@ impl World {
     }
 
     /// Gives the socket what it takes.
-    fn write(&mut self, client: usize, slot: usize) -> bool {
+    fn write(&mut self, client: usize, slot: usize) {
         let it = &mut self.clients[client];
-        let Some(at) = it.wires[slot] else { return false };
+        let Some(at) = it.wires[slot] else { return };
         let unsent = it.core.transmit(self.links[slot]).len();
         let wire = &mut self.wires[at as usize];
         if unsent == 0 || wire.conn.is_none() {
-            return false;
+            return;
         }
         if unsent > MAX_OUTBOX {
             self.violated(Violation::Unbounded { client, what: "bytes to write", amount: unsent });
-            return false;
+            return;
         }
         if it.choked_until > self.now {
             self.queue.push(it.choked_until, Event::Writable(at));
-            return false;
+            return;
         }
         let short = it.short_until > self.now;
         let taken = if short { unsent.min(1 + wire.random.below(40) as usize) } else { unsent };
@@ -579,7 +584,6 @@ impl World {
                 self.queue.push(self.now + 2 * self.plan.net.delay, Event::Reset(at));
             }
         }
-        true
     }
 
     /// Puts what was just written on its way.

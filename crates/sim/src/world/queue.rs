@@ -1,14 +1,14 @@
 //! What happens when, in virtual time. Events at the same instant happen in the order in which they
 //! were put in.
 
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 /// Nanoseconds of true time, which no machine's clock shows exactly.
 pub(crate) type Time = u64;
 
 /// Something that happens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A job takes a step.
     Act(u16, crate::actor::Step),
@@ -44,9 +44,31 @@ pub(crate) enum Event {
     Final,
 }
 
+/// The earliest is the greatest, for the heap gives that first.
+#[derive(PartialEq, Eq)]
+struct Entry {
+    at: Time,
+    seq: u32,
+    event: Event,
+}
+
+impl Ord for Entry {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.seq).cmp(&(self.at, self.seq))
+    }
+}
+
+impl PartialOrd for Entry {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Queue {
-    heap: BinaryHeap<Reverse<(Time, u32, Event)>>,
+    heap: BinaryHeap<Entry>,
     seq: u32,
     now: Time,
 }
@@ -61,12 +83,12 @@ impl Queue {
     #[inline]
     pub(crate) fn push(&mut self, at: Time, event: Event) {
         self.seq += 1;
-        self.heap.push(Reverse((at.max(self.now), self.seq, event)));
+        self.heap.push(Entry { at: at.max(self.now), seq: self.seq, event });
     }
 
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(Time, Event)> {
-        let Reverse((at, _, event)) = self.heap.pop()?;
+        let Entry { at, event, .. } = self.heap.pop()?;
         self.now = at;
         Some((at, event))
     }

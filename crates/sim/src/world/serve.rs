@@ -366,7 +366,7 @@ impl World {
     }
 
     /// The connections that a client has had killed are its own.
-    fn killed(&mut self, node: usize, client: usize) {
+    pub(crate) fn killed(&mut self, node: usize, client: usize) {
         while let Some(conn) = self.nodes[node].store.poll_close() {
             let is_it =
                 |wire: &Wire| wire.server_alive && wire.node == node && wire.conn == Some(conn);

@@ -1,0 +1,69 @@
+//! The simulator as `cargo test` runs it: a few schedules of each class, without optimisation.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use redbolt_sim::{Class, Cut, Lab, Outcome, Plan, Totals, hunt, run};
+
+fn totals(class: Class, seeds: std::ops::Range<u64>) -> Totals {
+    let mut lab = Lab::new();
+    let mut totals = Totals::default();
+    for seed in seeds {
+        let outcome = lab.run(class, seed);
+        let found = outcome.violation.as_ref().map(ToString::to_string);
+        assert_eq!(found, None, "cargo xtask sim --class {class} --replay {seed}");
+        totals.count(seed, &outcome);
+    }
+    totals
+}
+
+#[test]
+fn what_can_be_survived_is_survived() {
+    let totals = totals(Class::Safe, 1_000_000..1_000_400);
+    assert!(totals.grants > 400 && totals.refusals > 100 && totals.losses > 10, "{totals:?}");
+    assert_eq!(totals.expected, 0);
+}
+
+/// The positive control: where exclusion cannot hold, it is seen to break.
+#[test]
+fn where_the_assumptions_fail_the_checker_sees_it() {
+    for class in [Class::ClockStep, Class::MemoryLossUnguarded] {
+        let totals = totals(class, 0..100);
+        assert!(totals.expected > 0, "{class}: {totals:?}");
+    }
+}
+
+/// Tokens contain what clocks break: the checked register refuses what the other one takes.
+#[test]
+fn fencing_contains_a_clock_step() {
+    let totals = totals(Class::ClockStep, 500..650);
+    assert!(totals.fenced > 0 && totals.writes_refused > 0 && totals.stale_writes > 0);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let mut used = Lab::new();
+    for seed in 0..30 {
+        let class = Class::ALL[seed as usize % 3];
+        let once = used.run(class, seed);
+        assert_eq!(run(class, seed), once, "{class} {seed}");
+    }
+    let hashes: std::collections::BTreeSet<_> =
+        (0..30).map(|seed| used.run(Class::Safe, seed).hash).collect();
+    assert_eq!(hashes.len(), 30, "and another one another");
+}
+
+#[test]
+fn a_plan_replays_as_its_seed_does_and_can_be_cut() {
+    let mut lab = Lab::new();
+    let plan = Plan::draw(Class::Safe, 7);
+    let whole: Outcome = lab.run(Class::Safe, 7);
+    assert_eq!(lab.run_plan(&plan), whole);
+    assert_eq!(lab.run_plan(&plan.clone().without(&Cut::default())), whole);
+    let cut: Cut = "c0,c1,c2,calm".parse().unwrap();
+    assert!(lab.run_plan(&plan.without(&cut)).events < whole.events);
+    assert!("x1".parse::<Cut>().is_err() && "f".parse::<Cut>().is_err());
+}
+
+#[test]
+fn a_hunt_without_prey_ends() {
+    assert_eq!(hunt(Class::Safe, 2_000_000, 20), None);
+}

@@ -1,0 +1,204 @@
+//! What no lease can prevent, and a fencing token does: a holder is paused past its lease, and writes
+//! when another has taken over.
+//!
+//! ```text
+//! cargo run --example fenced_write
+//! cargo run --example fenced_write -- --node 10.0.0.1 --node 10.0.0.2 --node 10.0.0.3
+//! ```
+//!
+//! The story is told twice: of a store that takes every write, which loses the newer one, and of a store
+//! that remembers the largest token and refuses a smaller one. Without `--node` it starts three embedded
+//! nodes of its own. It ends with 0 if both stories ended like that, with 1 and the reason if not, and
+//! with 2 if the command line is wrong.
+
+use std::env;
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use redbolt::{Ask, Client, Config, ConfigError, FencingToken, Wait};
+use redbolt_node::Node;
+
+fn main() -> ExitCode {
+    let Some(addresses) = addresses(env::args().skip(1)) else {
+        eprintln!("usage: fenced_write [--node ADDRESS]...");
+        return ExitCode::from(2);
+    };
+    match tell(addresses) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("fenced_write: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn tell(mut addresses: Vec<String>) -> Result<(), Failure> {
+    // They serve for as long as this value lives.
+    let embedded = if addresses.is_empty() { embedded_nodes(3)? } else { Vec::new() };
+    addresses.extend(embedded.iter().map(|node| node.address().to_string()));
+    let config = configure(&addresses)?;
+
+    println!("a store that takes every write:");
+    let last = story(&config, Store::default())?;
+    println!("  at the end it says {last:?}: the newer write is lost");
+    if last != "by slow" {
+        return Err("the late write did not arrive".into());
+    }
+
+    println!("a store that remembers the largest token:");
+    let last = story(&config, Store { largest: Some(0), ..Store::default() })?;
+    println!("  at the end it says {last:?}: the newer write is kept");
+    if last != "by quick" {
+        return Err("the newer write was lost".into());
+    }
+    Ok(())
+}
+
+/// What the lock protects. Whoever protects more than a string asks the same question where the write
+/// is made: in the transaction, or in the server of the resource.
+#[derive(Default)]
+struct Store {
+    value: String,
+    /// `None` for a store that looks at no token.
+    largest: Option<u64>,
+}
+
+impl Store {
+    fn write(&mut self, value: &str, token: FencingToken) -> Result<(), Stale> {
+        if let Some(largest) = &mut self.largest {
+            if token.get() < *largest {
+                return Err(Stale { token: token.get(), largest: *largest });
+            }
+            // The same holder may write again.
+            *largest = token.get();
+        }
+        value.clone_into(&mut self.value);
+        Ok(())
+    }
+}
+
+/// Two holders of one lock, one after the other; returns what the store says in the end.
+fn story(config: &Config, store: Store) -> Result<String, Failure> {
+    let store = Mutex::new(store);
+    let (paused, when_paused) = channel();
+    let (written, when_written) = channel();
+    thread::scope(|scope| {
+        let slow = scope.spawn(|| be_slow(config, &store, paused, when_written));
+        let quick = scope.spawn(|| be_quick(config, &store, when_paused, written));
+        slow.join().map_err(|_| "slow panicked")??;
+        quick.join().map_err(|_| "quick panicked")?
+    })?;
+    Ok(store.into_inner().map_err(|_| "a writer panicked")?.value)
+}
+
+/// Does everything right: it looks at its lease just before it writes. Between the two it is stopped, as
+/// every process can be: by a page fault, a collector, a virtual machine that is moved.
+fn be_slow(
+    config: &Config,
+    store: &Mutex<Store>,
+    paused: Sender<()>,
+    when_written: Receiver<()>,
+) -> Result<(), Failure> {
+    let client = Client::new(config.clone())?;
+    let lock = client.acquire(ask())?;
+    let token = lock.fencing_token().ok_or("no token")?;
+    println!("  slow holds the lock, with token {token}");
+    if !lock.is_valid() {
+        return Err("slow was paused too early".into());
+    }
+    println!("  slow sees that its lease is valid, and is paused");
+    paused.send(())?;
+    thread::sleep(2 * TTL);
+    when_written.recv()?;
+    match write(store, "by slow", token) {
+        Ok(()) => println!("  slow wakes up and writes"),
+        Err(stale) => println!("  slow wakes up, and is refused: {stale}"),
+    }
+    // Too late to do anything about it.
+    println!("  slow: {}", lock.release());
+    Ok(())
+}
+
+/// Waits for the lock, which comes when the lease of the other is over.
+fn be_quick(
+    config: &Config,
+    store: &Mutex<Store>,
+    when_paused: Receiver<()>,
+    written: Sender<()>,
+) -> Result<(), Failure> {
+    when_paused.recv()?;
+    let client = Client::new(config.clone())?;
+    let lock = client.acquire(ask())?;
+    let token = lock.fencing_token().ok_or("no token")?;
+    println!("  quick holds the lock, with token {token}");
+    write(store, "by quick", token)?;
+    println!("  quick writes");
+    println!("  quick: {}", lock.release());
+    written.send(())?;
+    Ok(())
+}
+
+fn write(store: &Mutex<Store>, value: &str, token: FencingToken) -> Result<(), Stale> {
+    let mut store = store.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    store.write(value, token)
+}
+
+fn ask() -> Ask<'static> {
+    Ask::new(RESOURCE).ttl(TTL).wait(Wait::For(PATIENCE)).fenced()
+}
+
+fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
+    let mut builder = Config::builder().answer_within(Duration::from_millis(500));
+    for address in addresses {
+        builder = builder.node(address)?;
+    }
+    // Nodes that nobody has called new do not vote before the longest lock would be over. A program for
+    // real nodes leaves this to an operator, who runs `redbolt init` once.
+    builder.new_nodes().build()
+}
+
+/// The store's reason not to write.
+#[derive(Debug)]
+struct Stale {
+    token: u64,
+    largest: u64,
+}
+
+impl fmt::Display for Stale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "token {} is older than {}", self.token, self.largest)
+    }
+}
+
+impl Error for Stale {}
+
+/// What follows each `--node`; `None` if there is anything else.
+fn addresses(mut args: impl Iterator<Item = String>) -> Option<Vec<String>> {
+    let mut addresses = Vec::new();
+    while let Some(arg) = args.next() {
+        if arg != "--node" {
+            return None;
+        }
+        addresses.push(args.next()?);
+    }
+    Some(addresses)
+}
+
+fn embedded_nodes(count: usize) -> io::Result<Vec<Node>> {
+    (0..count).map(|_| Node::start()).collect()
+}
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+const RESOURCE: &[u8] = b"redbolt-example-fenced";
+
+/// Short, so that the story is. Locks for work have seconds.
+const TTL: Duration = Duration::from_millis(300);
+
+const PATIENCE: Duration = Duration::from_secs(10);
