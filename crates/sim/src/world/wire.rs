@@ -277,7 +277,6 @@ fn header(bytes: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// The words of a request and its length, if it is one and complete.
     type Parsed<'b> = Result<Option<(Vec<&'b [u8]>, usize)>, ()>;
 
     fn parsed(bytes: &[u8]) -> Parsed<'_> {
