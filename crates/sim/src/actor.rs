@@ -463,7 +463,8 @@ impl World {
         let last = own.max_by_key(|(_, attempt)| attempt.serial);
         let said = |node: redbolt::proto::NodeId| last.and_then(|it| it.1.granted[node.index()]);
         let unsaid = votes.grants().iter().find(|&node| said(node).is_none());
-        let (Some((number, _)), None) = (last, unsaid) else {
+        let few = votes.grants().len() < self.plan.quorum();
+        let (Some((number, _)), None, false) = (last, unsaid, few) else {
             let node = unsaid.map_or(0, redbolt::proto::NodeId::index);
             self.violated(Violation::Miscredited { job: at, what: "a grant", node });
             return None;
@@ -473,7 +474,7 @@ impl World {
             read[node.index()] = said(node).unwrap_or(Time::MAX);
         }
         read.sort_unstable();
-        let decided = read[votes.quorum() - 1];
+        let decided = read[self.plan.quorum() - 1];
         // One that is written back is decided by that.
         if decided < self.now && self.jobs[at].seen != Seen::Fencing {
             let by_us = (self.now - decided) / 1_000;

@@ -1,6 +1,6 @@
 //! Each check must be able to fail: histories are doctored, and it has to say so.
 
-use redbolt::proto::{Event as Told, LockId};
+use redbolt::proto::{Event as Told, Lease, LockId};
 
 use crate::Lab;
 use crate::invariant::Violation;
@@ -328,4 +328,23 @@ fn a_panic_is_found() {
     let outcome = Lab::new().run_plan(&plan);
     let _ = std::panic::take_hook();
     assert_eq!(name(outcome.violation), "panicked");
+}
+
+#[test]
+fn outcomes_that_nobody_earned_are_found() {
+    let found = |doctor: fn(&mut World)| name(found(plan(), is_held, doctor));
+    let gone = found(|world| {
+        let grants = world.clients[0].core.votes(id(world)).grants();
+        world.is_gone_for_sure(0, grants);
+    });
+    assert_eq!(gone, "I4 miscredited");
+    let extended = found(|world| {
+        let votes = world.clients[0].core.votes(id(world));
+        world.extension_is_earned(0, &votes, 4_711);
+    });
+    assert_eq!(extended, "I4 miscredited");
+    let revived = found(|world| world.is_no_revival(0, Some(Lease::default())));
+    assert_eq!(revived, "outcome");
+    let asked = found(|world| world.plan.setup.proven = true);
+    assert_eq!(asked, "asked-at-the-door");
 }
