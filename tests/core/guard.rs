@@ -969,3 +969,17 @@ fn an_extension_does_not_count_where_the_grant_was_not_heard() {
     assert_eq!(world.holders(b"job"), [false; 3]);
     assert_eq!(world.kept(0), (0, 0));
 }
+
+/// No script says that the guard is in the way, with a TTL that lets the node vote; and nobody holds
+/// anything there.
+#[test]
+fn a_guard_in_the_way_that_is_not_is_no_answer() {
+    for pttl in ["5", "126144000000", "many", ""] {
+        let mut world = World::new(1).warm();
+        world.answer(0, move |args| {
+            (args[0] == b"EVAL").then(|| format!("+GUARD {pttl}\r\n").into_bytes())
+        });
+        let id = world.acquire(0, &many(), &[b"job", b"other"]);
+        assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::UnexpectedReply)), "{pttl}");
+    }
+}
