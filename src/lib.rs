@@ -61,7 +61,8 @@
 //!   a client with other values is refused, and told which they are. [`init_change`] changes them.
 //! * **Options**, each with a loss: [`Trust::Durable`] for a node that syncs every write to its disk,
 //!   [`Trust::MarkerOnly`] where `INFO` is forbidden, [`Guard::Off`] where a lock only saves work.
-//! * **A user** with an ACL needs the key as well: `~redbolt:guard`, and `~redbolt:fence:*` for tokens.
+//! * **A user** with an ACL needs the key as well, `~redbolt:guard`; for tokens also `~redbolt:fence:*` and
+//!   `+time`.
 //!
 //! What it does not see, and nothing in redbolt can:
 //!

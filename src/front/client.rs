@@ -11,7 +11,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::config::Config;
-use super::driver::Driver;
+use super::driver::{Driver, instant_in};
 use super::guard::{Ending, LockGuard};
 use super::inspection::Inspection;
 use super::report::{NodeReport, RefusalReport};
@@ -54,7 +54,7 @@ impl Client {
     /// Without it the first acquisition waits for the connections as far as it needs them.
     pub fn warm_up(&self, within: Duration) -> NodeReport {
         let mut driver = self.driver.borrow_mut();
-        let until = Instant::now() + within;
+        let until = instant_in(within);
         driver.connect();
         // A link that ended while nobody looked is not ready.
         driver.turn();

@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Registry};
 
@@ -354,5 +354,14 @@ impl fmt::Debug for Driver {
     }
 }
 
+/// When a span is over; of one that no clock can hold, far beyond every wait.
+pub(super) fn instant_in(span: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(span).unwrap_or(now + FOR_EVER)
+}
+
 /// Connections that were looked at more recently are taken to be open.
 const IDLE: Duration = Duration::from_millis(100);
+
+/// A hundred years.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);

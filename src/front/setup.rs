@@ -10,8 +10,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::config::Config;
-use super::driver::Driver;
-use super::report::NodeReport;
+use super::driver::{Driver, instant_in};
+use super::report::{NodeReport, NodeStatus};
 use crate::proto::guard::Found;
 use crate::proto::{Cause, Guard, NodeGuard, NodeState, Setup};
 
@@ -72,15 +72,18 @@ fn set_up(config: &Config, setup: Setup, within: Duration) -> Result<NodeReport,
         return Err(SetupError::GuardOff);
     }
     let mut driver = Driver::new(config.with_setup(setup))?;
-    let until = Instant::now() + within;
+    let until = instant_in(within);
     driver.connect();
+    let mut failures = vec![None; config.nodes()];
     loop {
-        let report = driver.nodes();
+        let mut report = driver.nodes();
+        note_failures(&report, &mut failures);
         let left = until.saturating_duration_since(Instant::now());
         match progress(&report, setup, driver.has_set_up()) {
             Progress::Done => return Ok(report),
             Progress::Guarded => return Err(SetupError::Guarded(report)),
             Progress::Open if left.is_zero() => {
+                recall_failures(&mut report, failures);
                 return Err(match driver.has_set_up() {
                     true => SetupError::Incomplete(report),
                     false => SetupError::Unready(report),
@@ -90,6 +93,28 @@ fn set_up(config: &Config, setup: Setup, within: Duration) -> Result<NodeReport,
                 let wait = driver.deadline().map_or(left, |deadline| deadline.min(left));
                 driver.wait(Some(wait));
             }
+        }
+    }
+}
+
+/// Links are opened again all the time, so that most of it they are "still connecting".
+fn note_failures(report: &NodeReport, failures: &mut [Option<NodeStatus>]) {
+    for (node, failure) in report.nodes.iter().zip(failures) {
+        match node.state {
+            NodeState::Down(Cause::Quarantined) | NodeState::Connecting => {}
+            NodeState::Down(_) => *failure = Some(node.clone()),
+            _ => *failure = None,
+        }
+    }
+}
+
+/// Says of a node why it is not there, or what only an operator can mend.
+fn recall_failures(report: &mut NodeReport, failures: Vec<Option<NodeStatus>>) {
+    for (node, failure) in report.nodes.iter_mut().zip(failures) {
+        let Some(failure) = failure else { continue };
+        let lasts = matches!(failure.state, NodeState::Down(cause) if cause.is_configuration());
+        if lasts || node.state == NodeState::Connecting {
+            *node = failure;
         }
     }
 }

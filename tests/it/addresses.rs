@@ -36,9 +36,9 @@ fn an_acl_user() {
     let server = Server::with(&["--requirepass", "secret"]);
     let mut admin = server.connect();
     admin.cmd("AUTH secret");
-    let rules =
-        "+set +eval +evalsha +get +del +pttl +pexpire +select +info +client|setname +client|id";
-    let made = admin.cmd(&format!("ACL SETUSER w@b on >p:/%? ~job ~redbolt:guard {rules}"));
+    let rules = "+set +eval +evalsha +get +del +pttl +pexpire +select +info +client|setname +client|id +time";
+    let made = admin
+        .cmd(&format!("ACL SETUSER w@b on >p:/%? ~job ~redbolt:guard ~redbolt:fence:* {rules}"));
     assert_eq!(made, Reply::Status("OK".into()));
     let client = client_of(
         patient([format!("redis://w%40b:p%3A%2F%25%3F@{}/3", server.address())]).new_nodes(),
@@ -49,6 +49,9 @@ fn an_acl_user() {
     assert_eq!(admin.cmd("EXISTS job"), Reply::Int(1));
     assert!(matches!(lock.release(), Ending::Released(_)));
     assert_eq!(admin.cmd("EXISTS job"), Reply::Int(0));
+    let fenced = client.acquire(patiently(b"job").fenced()).unwrap();
+    assert!(fenced.fencing_token().is_some());
+    assert!(matches!(fenced.release(), Ending::Released(_)));
     assert_eq!(admin.cmd("ACL LOG"), Reply::Array(vec![]), "nothing was tried in vain");
 }
 

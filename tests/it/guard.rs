@@ -1,7 +1,7 @@
 //! Nodes that forget: killed without a disk, flushed, swapped, and their guards altered, moved or
 //! forbidden.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redbolt::proto::guard::BIG_MS;
 use redbolt::{
@@ -130,6 +130,26 @@ fn a_swap_with_another_guarded_database_is_seen_by_new_connections() {
     eventually("the words", || {
         refusal(client.acquire(long(b"job"))).to_string().contains("its database was swapped")
     });
+}
+
+/// Two names of one server must not become two votes while they wait for the same quarantine.
+#[test]
+fn one_server_under_two_names_has_one_vote_after_a_quarantine() {
+    let server = Server::start();
+    let names =
+        [server.address(), format!("localhost:{}", server.port()), "127.0.0.1:1".to_owned()];
+    let client = client_of(patient(names).max_ttl(BRIEF).backoff(BRIEF / 50, BRIEF / 20));
+    eventually("one of them votes", || {
+        let report = client.warm_up(Duration::from_millis(20));
+        assert!(report.ready() <= 1, "{report}");
+        report.ready() == 1
+    });
+    let until = Instant::now() + BRIEF;
+    while Instant::now() < until {
+        let report = refusal(client.acquire(briefly(b"job").wait(Wait::Try)));
+        assert!(granted(&report) <= 1, "{report}");
+        assert!(client.warm_up(Duration::from_millis(20)).ready() <= 1, "{report}");
+    }
 }
 
 // What a server keeps.
@@ -267,7 +287,7 @@ fn guard_and_counters_are_no_resources() {
 fn new_nodes_vote_at_once_after_init_and_are_not_new_twice() {
     let servers = redbolt_proving::servers(3);
     let config = builder(&servers).build().unwrap();
-    let report = init(&config, LIMIT).unwrap();
+    let report = init(&config, Duration::MAX).unwrap();
     assert!(report.nodes.iter().all(|node| node.guard == NodeGuard::Votes), "{report}");
     let client = Client::new(config.clone()).unwrap();
     let lock = client.acquire(long(b"job")).unwrap();

@@ -33,13 +33,14 @@ pub(crate) fn vouched(server: Server) -> Server {
 /// Statistics begin behind it.
 pub(crate) fn vouch_for(servers: &[Server], nodes: usize) {
     for server in servers {
-        let Reply::Bulk(info) = server.cmd("INFO server") else { panic!("no INFO") };
+        let mut connection = server.connect();
+        let Reply::Bulk(info) = connection.cmd("INFO server") else { panic!("no INFO") };
         let info = String::from_utf8(info).unwrap();
         let run_id = info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap();
         let guard = format!("{run_id}:{}:{nodes}:0", LONG.as_millis());
-        let set = server.cmd(&format!("SET redbolt:guard {guard} PX {}", guard::BIG_MS));
+        let set = connection.cmd(&format!("SET redbolt:guard {guard} PX {}", guard::BIG_MS));
         assert_eq!(set, Reply::Status("OK".into()));
-        server.cmd("CONFIG RESETSTAT");
+        connection.cmd("CONFIG RESETSTAT");
     }
 }
 

@@ -350,11 +350,11 @@ fn a_server_that_is_busy_with_a_script() {
 
 #[test]
 fn a_server_that_has_no_room() {
-    let server = vouched(Server::with(&["--maxclients", "1"]));
+    let server = Server::with(&["--maxclients", "1"]);
     let only = server.connect();
     check(&server.address(), "the server has no room for another client");
     drop(only);
-    let client = client_of(patient([server.address()]));
+    let client = client_of(patient([server.address()]).new_nodes());
     assert!(client.acquire(patiently(b"job")).unwrap().is_valid());
 }
 

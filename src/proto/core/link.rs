@@ -219,7 +219,7 @@ impl Core {
         let twin = self.twin(id, &greeting);
         if let Some(twin) = twin {
             // It may have moved to this address: if it is not there, this node is believed next time.
-            if self.node(twin).link != Link::Ready {
+            if !matches!(self.node(twin).link, Link::Ready | Link::Quarantined { .. }) {
                 self.node_mut(twin).run_id = None;
             }
             let words = format!("it is node {}", twin.index() + 1);
