@@ -230,7 +230,9 @@ impl Node {
         match self.link {
             Link::Down { .. } => self.tried,
             Link::Opening { .. } | Link::Greeting { .. } => false,
-            Link::Quarantined { .. } | Link::Ready | Link::Leaving { .. } => true,
+            // It is being looked at.
+            Link::Quarantined { until } => until != Nanos::NEVER,
+            Link::Ready | Link::Leaving { .. } => true,
         }
     }
 

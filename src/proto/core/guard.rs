@@ -260,6 +260,8 @@ impl Core {
         let settings = self.config.node(id);
         let node = &mut self.nodes[id.index()];
         node.greeting = Greeting::default();
+        // What is read now decides, not what was seen before.
+        node.guard.seen = None;
         for step in Step::LOOK {
             node.pipeline.push(Request::Greet(step), now.boot, |out| {
                 step.encode(out, settings, &self.config.settings);
