@@ -81,6 +81,23 @@ fn the_code_map_shows_every_file_and_no_other() {
 }
 
 #[test]
+fn every_test_behind_a_promise_exists() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let (_, page) = text.split_once("## What redbolt promises").expect("the page of promises");
+    let (page, _) = page.split_once("### What that rests on").expect("its end");
+    let is_name = |word: &&str| word.matches('_').count() >= 2;
+    let named: BTreeSet<&str> =
+        page.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(is_name).collect();
+    assert!(named.len() > 80, "that is no page of tests: {named:?}");
+    let files = files_below(root(), &["src", "tests", "crates", "fuzz", "resp-tests"]);
+    let sources = files.iter().map(|file| Source::read(root(), file).text);
+    let all = sources.collect::<Vec<_>>().concat();
+    let missing: Vec<_> =
+        named.into_iter().filter(|name| !all.contains(&format!("fn {name}("))).collect();
+    assert!(missing.is_empty(), "promised, but no test: {missing:?}");
+}
+
+#[test]
 fn the_compiler_refuses_what_is_not_documented() {
     assert!(rules::denies_missing_docs(&Source::read(root(), "src/lib.rs")));
 }

@@ -159,6 +159,21 @@ fn the_door_is_closed_without_guard_or_with_a_short_limit() {
     assert_eq!(refused(|settings| settings.guard = Guard::Off), Some(InputError::CannotFence));
 }
 
+/// A lock on a counter would take it for a resource that somebody holds, or write its token over it.
+#[test]
+fn a_counter_is_no_resource() {
+    let mut world = World::new(3).warm();
+    let (now, counter) = (world.now(), counter_key(JOB));
+    let refused = Err(InputError::CounterKey);
+    for ask in [Ask::new(&counter), ask().and(&counter), Ask::new(b"redbolt:fence:")] {
+        assert_eq!(world.core().acquire(&ask, now), refused);
+    }
+    world.flow();
+    assert_eq!(world.log.len(), 0);
+    let id = world.lock(b"redbolt:fence", secs(10));
+    assert!(world.is_granted(id), "whose name only begins like one");
+}
+
 // The write-back.
 
 #[test]

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use redbolt::proto::guard::Found;
-use redbolt::{Config, NodeGuard, NodeReport, NodeStatus, SetupError};
+use redbolt::{Cause, Config, NodeGuard, NodeReport, NodeState, NodeStatus, SetupError};
 
 use crate::args::InitArgs;
 use crate::duration::show;
@@ -87,11 +87,18 @@ fn lines(report: &NodeReport) -> String {
     report.nodes.iter().map(|node| line(node) + "\n").collect()
 }
 
-/// A node's guard, or why it was not read.
+/// A node's guard, or what kept it from being read or written.
 fn line(node: &NodeStatus) -> String {
+    let about_guard = match node.state {
+        NodeState::Down(cause) => {
+            matches!(cause, Cause::GuardAltered | Cause::OtherLimits | Cause::Quarantined)
+        }
+        _ => true,
+    };
     match node.guard {
         NodeGuard::Unknown => node.to_string(),
-        guard => format!("node {} {}: {guard}", node.number, node.address),
+        guard if about_guard => format!("node {} {}: {guard}", node.number, node.address),
+        _ => node.to_string(),
     }
 }
 

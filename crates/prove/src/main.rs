@@ -11,7 +11,7 @@ use redbolt_prove::{Failure, Fencing, Ghosts, Part, Pauses, Restarts, Stage, Sto
 /// Proves redbolt's promises on real servers. Without a program: all of them, at full size, and their
 /// controls.
 #[derive(Parser)]
-#[command(name = "cargo xtask prove")]
+#[command(bin_name = "cargo xtask prove")]
 struct Arguments {
     #[command(subcommand)]
     program: Option<Program>,

@@ -32,6 +32,9 @@ struct Arguments {
     /// Print everything that happens in the replayed schedule
     #[arg(long)]
     story: bool,
+    /// Leave out all faults with these numbers, such as 15,18
+    #[arg(long, value_delimiter = ',')]
+    skip: Vec<u32>,
     /// How many threads
     #[arg(long)]
     jobs: Option<usize>,
@@ -150,8 +153,10 @@ fn determinism(first: u64, seeds: u64) -> bool {
         let class = Class::ALL[(seed % 3) as usize];
         // The other world has played another schedule before.
         let _ = other.run(Class::Safe, seed.wrapping_mul(31));
-        if one.run(class, seed) != other.run(class, seed) {
+        let (here, there) = (one.run(class, seed), other.run(class, seed));
+        if here != there {
             println!("VIOLATION {}: seed {seed}, class {class}", Violation::NotDeterministic);
+            println!("{here:?}\n{there:?}");
             return false;
         }
     }
@@ -177,7 +182,7 @@ fn search(arguments: &Arguments) -> bool {
         if arguments.coverage {
             println!("\n{}", found.coverage);
         }
-        is_well &= judged(class, &found);
+        is_well &= judged(class, &found, !arguments.skip.is_empty());
         record.push_str(&format!(
             "\nclass {class}, seeds from {}\n\n```text\n{summary}\ncoverage          {}\n```\n",
             arguments.seed,
@@ -209,6 +214,7 @@ fn run_class(class: Class, schedules: u64, arguments: &Arguments) -> Found {
     let sum = Mutex::new((Totals::default(), Coverage::default(), None));
     let work = || {
         let mut lab = Lab::new();
+        lab.skip(&arguments.skip);
         let mut totals = Totals::default();
         let mut first: Option<(u64, Violation)> = None;
         loop {
@@ -243,7 +249,7 @@ fn run_class(class: Class, schedules: u64, arguments: &Arguments) -> Found {
 }
 
 /// Whether a class gave what it has to.
-fn judged(class: Class, found: &Found) -> bool {
+fn judged(class: Class, found: &Found, is_partial: bool) -> bool {
     if let Some((seed, violation)) = &found.failed {
         println!("\nVIOLATION {violation}");
         show_smallest(class, *seed, "");
@@ -256,7 +262,8 @@ fn judged(class: Class, found: &Found) -> bool {
         return false;
     }
     let empty = found.coverage.empty();
-    if class == Class::Safe && found.totals.schedules >= FULL && !empty.is_empty() {
+    let is_full = class == Class::Safe && found.totals.schedules >= FULL && !is_partial;
+    if is_full && !empty.is_empty() {
         println!("\nFAILED: never met: {}", empty.join(", "));
         return false;
     }

@@ -280,8 +280,9 @@ impl Core {
     fn quarantine_for(&mut self, id: NodeId, left: Duration, now: Now) {
         let free_at = now.boot + left;
         self.node_mut(id).guard.free_at = free_at;
-        // The node counts in whole milliseconds.
-        self.quarantine(id, free_at + Duration::from_millis(1), now);
+        // The node counts in whole milliseconds. It may be called new meanwhile, or lose its guard.
+        let over = free_at + Duration::from_millis(1);
+        self.quarantine(id, over.min(now.boot + LOOKS_APART), now);
     }
 
     /// The node does not vote; what needs no vote goes on. It is looked at again at `until`.
@@ -454,6 +455,9 @@ impl fmt::Display for NodeGuard {
         }
     }
 }
+
+/// A node in quarantine is looked at so often.
+const LOOKS_APART: Duration = Duration::from_secs(1);
 
 /// A PTTL that no server gives, and that lets nobody vote.
 const UNREADABLE: i64 = i64::MIN;

@@ -60,6 +60,8 @@ pub(crate) struct Client {
 pub(crate) struct Known {
     pub(crate) id: LockId,
     pub(crate) keys: Vec<Vec<u8>>,
+    /// The largest fencing token that anybody had of these when it was asked for.
+    floor: u64,
     /// When its validity ends on the boot clock, as last seen.
     ends: Option<u64>,
     pub(crate) ended: u32,
@@ -193,10 +195,13 @@ impl World {
     /// As [`acquire`](Self::acquire), with nothing written yet.
     pub(crate) fn begin(&mut self, client: usize, ask: &Ask<'_>, keys: &[&[u8]]) -> LockId {
         let now = self.now();
+        let of_these = |(key, _): &&(Vec<u8>, u64)| keys.contains(&&key[..]);
+        let tokens = self.fenced.keys().filter(of_these).map(|&(_, token)| token);
+        let floor = tokens.max().unwrap_or_default();
         let client = &mut self.clients[client];
         let id = client.core.acquire(ask, now).unwrap();
         let keys = keys.iter().map(|key| key.to_vec()).collect();
-        client.locks.push(Known { id, keys, ends: None, ended: 0 });
+        client.locks.push(Known { id, keys, floor, ends: None, ended: 0 });
         id
     }
 
@@ -696,10 +701,12 @@ impl World {
         }
     }
 
-    /// No two locks on a key have the same token.
+    /// No two locks on a key have the same token, and each has a larger one than all that were known
+    /// when it was asked for.
     fn watch_token(&mut self, client: usize, at: usize) {
-        let Known { id, keys, .. } = &self.clients[client].locks[at];
+        let Known { id, keys, floor, .. } = &self.clients[client].locks[at];
         let Some(token) = self.clients[client].core.fencing_token(*id) else { return };
+        assert!(token.get() > *floor, "{token} after {floor}");
         for key in keys {
             let owner = self.fenced.entry((key.clone(), token.get())).or_insert((client, *id));
             assert_eq!(*owner, (client, *id), "{token} was given twice");

@@ -85,6 +85,18 @@ fn a_waiter_leaves_a_quarantine_when_it_is_told_to() {
     assert!(!world.path("ran").exists());
 }
 
+/// Whoever reads the hint types it into another shell.
+#[test]
+fn init_lets_a_waiter_in_before_the_quarantine_is_over() {
+    let world = World::with_limits(3, "600s");
+    let waiter = world.start(&["lock", "job", "-c", "echo ran"]);
+    eventually("all nodes have a guard", || {
+        world.nodes.iter().all(|node| node.cmd("GET redbolt:guard") != Reply::Nil)
+    });
+    world.init();
+    assert_eq!(waiter.end().expect(0).stdout, "ran\n");
+}
+
 #[test]
 fn new_nodes_can_be_said_to_be_new_by_the_first_lock() {
     let world = World::fresh(3);

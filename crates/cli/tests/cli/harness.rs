@@ -29,9 +29,14 @@ impl World {
 
     /// As [`of`](Self::of), with a `max_ttl` of their own.
     pub(crate) fn with_max_ttl(nodes: usize, max_ttl: &'static str) -> Self {
-        let world = Self { max_ttl: Some(max_ttl), ..Self::fresh(nodes) };
+        let world = Self::with_limits(nodes, max_ttl);
         world.init();
         world
+    }
+
+    /// Nodes that nobody has used, for a `max_ttl` of their own.
+    pub(crate) fn with_limits(nodes: usize, max_ttl: &'static str) -> Self {
+        Self { max_ttl: Some(max_ttl), ..Self::fresh(nodes) }
     }
 
     /// Nodes that nobody has used.

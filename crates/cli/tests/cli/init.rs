@@ -87,6 +87,21 @@ fn a_change_leaves_everything_as_it_is_unless_all_nodes_answer() {
     assert_eq!(guards(&world)[1..], before[1..]);
 }
 
+/// Others have read the old limits on their connections.
+#[test]
+fn a_change_that_may_not_close_connections_says_what_is_missing() {
+    let world = World::with_max_ttl(1, "1s");
+    world.nodes[0].cmd("ACL SETUSER limited on >pw ~* +@all -client|kill");
+    let change = |who: &str| {
+        let mut command = world.redbolt(&["init", "--change", "--max-ttl", "2s"]);
+        command.env("REDBOLT_NODES", format!("redis://{who}{}", world.nodes[0].address()));
+        crate::harness::run(command)
+    };
+    let refused = change("limited:pw@").expect(69).expect_says("NOPERM");
+    refused.expect_says("run it again until it succeeds");
+    change("").expect(0);
+}
+
 #[test]
 fn a_password_is_not_repeated_in_the_hint() {
     let server = redbolt_proving::Server::with(&["--requirepass", "hunter2"]);

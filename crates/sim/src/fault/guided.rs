@@ -21,6 +21,7 @@ pub(crate) fn draw(plan: &mut Plan, draw: &mut Random, span: Time) {
         2 | 3 if plan.may_forget() => wipe_intersection(plan, draw),
         4 if plan.may_forget() => flush_behind_set(plan, draw),
         5 => hole_while_asking(plan, draw, ttl),
+        6 if plan.may_forget() && plan.nodes > 1 => one_server_twice(plan, draw, ttl),
         _ => return,
     };
     plan.faults.extend(aimed);
@@ -72,6 +73,22 @@ fn behind_a_hole(plan: &Plan, draw: &mut Random) -> Fault {
     let node = draw.below(plan.nodes as u64) as u8;
     let span = draw.between(50 * MS, 400 * MS);
     Fault { node, span, ..fault(What::HoleUp, When::Time, 0) }
+}
+
+/// A server is restarted, and while it is quarantined a client finds it under a second name.
+fn one_server_twice(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
+    let node = draw.below(plan.nodes as u64) as u8;
+    let restarted = (node + 1) % plan.nodes as u8;
+    let loss = swarm::loss(plan, draw);
+    let loading = draw.chance(200);
+    let crash = fault(What::Crash { loss, loading }, When::Time, 0);
+    let twin = fault(What::Twin, When::Time, draw.below(plan.clients.len() as u64) as u8);
+    let at = draw.below(ttl);
+    let quarantine = plan.setup.max_ttl_ms * MS;
+    vec![
+        Fault { at, node: restarted, span: draw.below(20 * MS), ..crash },
+        Fault { at: at + draw.below(200 * MS), node, span: draw.below(2 * quarantine), ..twin },
+    ]
 }
 
 fn flush_behind_set(plan: &Plan, draw: &mut Random) -> Vec<Fault> {

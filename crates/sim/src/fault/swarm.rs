@@ -18,6 +18,13 @@ pub(crate) fn draw(plan: &mut Plan, draw: &mut Random, span: Time) {
         let number = what.number();
         let what = if kinds >> number & 1 == 1 { what } else { kind(plan, draw) };
         let fault = fault(plan, draw, what, span);
+        if matches!(fault.when, When::Reached(Phase::Extending, _)) {
+            let mut jobs = plan.jobs.iter_mut();
+            let job = jobs.find(|job| job.client == fault.client && job.kind != Kind::Probe);
+            if let Some(job) = job {
+                (job.kind, job.work) = (Kind::Keep, job.work.max(span));
+            }
+        }
         plan.faults.push(fault);
     }
 }

@@ -287,7 +287,7 @@ impl World {
         let holes = |client: &super::Client| client.holes.map(|(up, down)| up.max(down));
         let clients =
             self.clients.iter().flat_map(|c| holes(c).into_iter().chain([c.paused_until]));
-        let nodes = self.nodes.iter().map(|node| node.paused_until);
+        let nodes = self.nodes[..self.plan.nodes].iter().map(|node| node.paused_until);
         let latest = clients.chain(nodes).max().unwrap_or(0);
         if latest > self.now {
             return self.queue.push(latest, Event::Heal);

@@ -55,7 +55,8 @@ impl World {
         // Who is quarantined is not looked at before the end: what is forgotten meanwhile is found then.
         let times = if self.is_quarantined { 2 } else { 1 };
         let longest = times * self.plan.setup.max_ttl_ms * MS;
-        let stepped = self.nodes.iter().map(|node| node.stepped_back).max().unwrap_or(0) * 1_000;
+        let nodes = &self.nodes[..self.plan.nodes];
+        let stepped = nodes.iter().map(|node| node.stepped_back).max().unwrap_or(0) * 1_000;
         let ghosts = self.wires[..self.wires_used].iter().filter(|wire| wire.server_alive);
         let ghosts = ghosts.map(|wire| wire.up.last_at()).max().unwrap_or(0);
         GRACE + longest + longest / 50 + stepped + ghosts.saturating_sub(self.healed_at)
@@ -107,8 +108,7 @@ impl World {
     /// guard. That takes an operator.
     fn may_be_misled(&self) -> bool {
         let is_open = self.is_quarantined || self.plan.setup.start != Start::Ready;
-        is_open
-            && self.plan.faults.iter().any(|it| matches!(it.what, What::OtherLimits | What::Twin))
+        is_open && self.plan.faults.iter().any(|it| it.what == What::OtherLimits)
     }
 
     /// I7: once the longest TTL is over, a core remembers nothing.

@@ -83,23 +83,24 @@ impl Client {
     /// Its two clocks at a true time.
     #[inline]
     pub(crate) fn clocks(&self, now: Time) -> Now {
-        let drift = now.cast_signed() / 1_000 * self.plan.ppm / 1_000;
-        let boot = (BOOT + now - self.frozen.min(BOOT + now)).cast_signed() + drift;
+        let drifted =
+            |time: Time| time.cast_signed() + time.cast_signed() / 1_000 * self.plan.ppm / 1_000;
+        let boot = BOOT.cast_signed() + drifted(now.saturating_sub(self.frozen));
         let ahead = (self.plan.wall_ahead + self.wall_steps) * 1_000;
-        let wall = (EPOCH_US * 1_000 + now).cast_signed() + drift + ahead;
+        let wall = (EPOCH_US * 1_000).cast_signed() + drifted(now) + ahead;
         Now { boot: Nanos(boot.cast_unsigned()), wall: Nanos(wall.cast_unsigned()) }
     }
 
     /// The true time of a moment on its boot clock; never too early by more than a rounding.
     #[inline]
     pub(crate) fn when(&self, boot: Nanos) -> Time {
-        let elapsed = boot.0.saturating_add(self.frozen).saturating_sub(BOOT);
+        let elapsed = boot.0.saturating_sub(BOOT);
         if self.plan.ppm == 0 || elapsed > u64::MAX / 4 {
-            return elapsed;
+            return elapsed.saturating_add(self.frozen);
         }
         let rate = (1_000_000 + self.plan.ppm).cast_unsigned();
-        let true_time = u128::from(elapsed) * 1_000_000 / u128::from(rate);
-        u64::try_from(true_time).unwrap_or(u64::MAX) + 2_000
+        let awake = u128::from(elapsed) * 1_000_000 / u128::from(rate);
+        u64::try_from(awake).unwrap_or(u64::MAX) + self.frozen + 2_000
     }
 
     /// Counts how many times its timer is handled at one instant.

@@ -250,16 +250,47 @@ fn header(bytes: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
     if *bytes.first()? != kind {
         return None;
     }
-    let mut number = 0usize;
-    for (place, &byte) in bytes.iter().enumerate().skip(1) {
-        match byte {
-            b'0'..=b'9' if place < 9 => number = number * 10 + usize::from(byte - b'0'),
-            b'\r' => {
-                *at = place + 2;
-                return (*bytes.get(place + 1)? == b'\n' && place > 1).then_some(number);
+    let (mut number, mut place) = (0, 1);
+    while let Some(digit) = bytes.get(place).map(|byte| byte.wrapping_sub(b'0')) {
+        if digit > 9 || place > 8 {
+            break;
+        }
+        number = number * 10 + usize::from(digit);
+        place += 1;
+    }
+    *at = place + 2;
+    (place > 1 && bytes.get(place..place + 2)? == b"\r\n").then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(bytes: &[u8]) -> Result<Option<(Vec<&[u8]>, usize)>, ()> {
+        let mut words = [&[][..]; MAX_WORDS];
+        match request(bytes, &mut words) {
+            Request::Complete { words: count, length } => {
+                Ok(Some((words[..count].to_vec(), length)))
             }
-            _ => return None,
+            Request::Incomplete => Ok(None),
+            Request::Malformed => Err(()),
         }
     }
-    None
+
+    #[test]
+    fn a_request_is_complete_with_its_last_byte() {
+        let bytes = b"*2\r\n$3\r\nGET\r\n$4\r\na\r\nb\r\n*1\r\n";
+        for cut in 0..bytes.len() - 4 {
+            assert_eq!(parsed(&bytes[..cut]), Ok(None), "{cut}");
+        }
+        assert_eq!(parsed(bytes), Ok(Some((vec![&b"GET"[..], b"a\r\nb"], bytes.len() - 4))));
+    }
+
+    #[test]
+    fn what_is_no_request_is_seen() {
+        for bytes in [&b"PING\r\n"[..], b"*0\r\n", b"*99\r\n", b"*1\r\n:1\r\n", b"*1\r\n$1\r\nabc"]
+        {
+            assert_eq!(parsed(bytes), Err(()), "{:?}", bytes.escape_ascii().to_string());
+        }
+    }
 }
