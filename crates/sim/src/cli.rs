@@ -293,7 +293,9 @@ fn append(record: &str, is_well: bool) -> bool {
     let end = if is_well { "all as it must be" } else { "FAILED" };
     let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let days = seconds.map_or(0, |since| since.as_secs() / 86_400);
-    let text = format!("\n## {}: {end}\n{record}", date(days));
+    let words: Vec<_> = std::env::args().skip(1).collect();
+    let command = format!("cargo xtask sim {}", words.join(" "));
+    let text = format!("\n## {}: {end}\n\n`{command}`\n{record}", date(days));
     let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
     match file.and_then(|mut file| file.write_all(text.as_bytes())) {
         Ok(()) => true,

@@ -77,7 +77,8 @@ impl World {
         let client = self.plan.jobs[at].client;
         let misled =
             self.plan.faults.iter().any(|it| it.what == What::OtherLimits && it.client == client);
-        let nodes_know = self.plan.setup.start == Start::Ready && !self.keys_may_be_gone;
+        let is_ready = self.plan.setup.start == Start::Ready;
+        let nodes_know = is_ready && !self.keys_may_be_gone && !self.is_changed;
         if misled && nodes_know {
             self.violated(Violation::Outcome { job: at, what: "a grant in spite of its limits" });
         }

@@ -78,6 +78,8 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Setup {
     pub(crate) max_ttl_ms: u64,
+    /// What some are told instead.
+    pub(crate) other_ttl_ms: u64,
     pub(crate) guard: bool,
     pub(crate) start: Start,
     /// Nodes sync every write, so that their guards hold for any run.
@@ -97,6 +99,8 @@ pub(crate) enum Start {
     New,
     /// The nodes are new, and the first client to come enrols them.
     Bare,
+    /// An operator changes the limits of nodes that have been set up long ago.
+    Changed,
 }
 
 /// How the network is when nothing is wrong with it.
@@ -166,6 +170,7 @@ impl Setup {
     pub(crate) fn unguarded(max_ttl_ms: u64) -> Self {
         Self {
             max_ttl_ms,
+            other_ttl_ms: max_ttl_ms,
             guard: false,
             start: Start::Ready,
             durable: false,
@@ -284,8 +289,10 @@ impl Plan {
             401..=1_600 => 1_700,
             _ => 30_000,
         };
+        let max_ttl_ms = if fenced { needed.max(12_000) } else { needed };
         self.setup = Setup {
-            max_ttl_ms: if fenced { needed.max(12_000) } else { needed },
+            max_ttl_ms,
+            other_ttl_ms: max_ttl_ms + 200,
             guard,
             start: Start::Ready,
             durable: false,

@@ -115,9 +115,20 @@ pub(crate) enum What {
     Twin,
     /// F18: the client was told another `max_ttl`.
     OtherLimits,
+    /// F18: an operator tells the nodes the same.
+    Change,
 }
 
 impl What {
+    /// Whether a node forgets something by it.
+    pub(crate) fn loses_memory(self) -> bool {
+        match self {
+            Self::Crash { loss, .. } | Self::CrashGrants { loss } => loss != Loss::Kept,
+            Self::FlushAll | Self::FlushBehindSet => true,
+            _ => false,
+        }
+    }
+
     /// The number of the fault it is a kind of. F1 and F3 are in the network all the time.
     pub(crate) fn number(self) -> usize {
         match self {
@@ -136,7 +147,7 @@ impl What {
             Self::Refuse | Self::Silent | Self::OpenFails | Self::Choke | Self::ShortWrites => 15,
             Self::Cancel => 16,
             Self::Skew { .. } => 17,
-            Self::Twin | Self::OtherLimits => 18,
+            Self::Twin | Self::OtherLimits | Self::Change => 18,
         }
     }
 }

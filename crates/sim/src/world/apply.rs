@@ -82,6 +82,11 @@ impl World {
             }
             // The client was made with them.
             What::OtherLimits => {}
+            What::Change => {
+                self.is_changed = true;
+                self.is_quarantined = true;
+                self.settle(self.clients.len() - 1);
+            }
         }
     }
 

@@ -38,6 +38,8 @@ pub(crate) struct Client {
     pub(crate) opens_fail_until: Time,
     /// When its timer was handled last, and how many times at that instant.
     fires: (Time, u32),
+    /// Its core has been driven.
+    pub(crate) is_started: bool,
     /// Its wall clock was set back.
     was_set_back: bool,
     /// Addresses that led to another server for a while.
@@ -75,6 +77,7 @@ impl Client {
             short_until: 0,
             opens_fail_until: 0,
             fires: (0, 0),
+            is_started: false,
             was_set_back: false,
             strayed: [false; MAX_NODES],
         }
@@ -157,7 +160,11 @@ pub(crate) fn config(nodes: usize, setup: &Setup) -> Config {
     let settings = Settings {
         nodes: vec![NodeSettings { credentials, database, trust }; nodes],
         guard: if setup.guard { Guard::On } else { Guard::Off },
-        setup: if setup.start == Start::New { Orders::IfNew } else { Orders::Enrol },
+        setup: match setup.start {
+            Start::New => Orders::IfNew,
+            Start::Changed => Orders::Change,
+            Start::Ready | Start::Bare => Orders::Enrol,
+        },
         max_ttl: std::time::Duration::from_millis(setup.max_ttl_ms),
         label: if setup.labelled { b"host:17".to_vec() } else { Vec::new() },
         ..Settings::default()

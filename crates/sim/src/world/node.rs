@@ -113,6 +113,19 @@ impl Node {
     fn begin(&mut self, name: usize, memory: Memory, now: Time) {
         let clock = self.clock(now);
         self.store.restart(memory, RUNS[name][self.run % RUNS[name].len()], clock);
+        self.observe_anew(now);
+    }
+
+    /// Connects the world's own observer again, if it is the one that was killed.
+    pub(crate) fn reconnect(&mut self, killed: ConnId, now: Time) -> bool {
+        let is_it = killed == self.observer;
+        if is_it {
+            self.observe_anew(now);
+        }
+        is_it
+    }
+
+    fn observe_anew(&mut self, now: Time) {
         self.observer = self.store.connect();
         if self.in_database {
             self.observe(&[b"AUTH", PASSWORD.as_bytes()], now);

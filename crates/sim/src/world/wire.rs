@@ -266,7 +266,9 @@ fn header(bytes: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn parsed(bytes: &[u8]) -> Result<Option<(Vec<&[u8]>, usize)>, ()> {
+    type Parsed<'b> = Result<Option<(Vec<&'b [u8]>, usize)>, ()>;
+
+    fn parsed(bytes: &[u8]) -> Parsed<'_> {
         let mut words = [&[][..]; MAX_WORDS];
         match request(bytes, &mut words) {
             Request::Complete { words: count, length } => {
