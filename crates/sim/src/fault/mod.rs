@@ -57,6 +57,8 @@ pub(crate) enum What {
     /// F5: nothing arrives in one direction.
     HoleUp,
     HoleDown,
+    /// F5: something between forgets the connection; what is written to it is lost without a word.
+    Mute,
     /// F6: the client is cut off from a set of nodes.
     Partition,
     /// F6: a node is cut off from everybody.
@@ -134,7 +136,7 @@ impl What {
         match self {
             Self::Stall => 2,
             Self::Ghost | Self::Reset | Self::Finish | Self::CutReply => 4,
-            Self::HoleUp | Self::HoleDown => 5,
+            Self::HoleUp | Self::HoleDown | Self::Mute => 5,
             Self::Partition | Self::Isolate => 6,
             Self::PauseNode => 7,
             Self::Crash { loading: false, .. } | Self::CrashGrants { .. } => 8,

@@ -42,6 +42,8 @@ pub(crate) struct Client {
     pub(crate) is_started: bool,
     /// Its wall clock was set back.
     was_set_back: bool,
+    /// Nodes that have let it in once, in its database, as it has read.
+    pub(crate) let_in: [bool; MAX_NODES],
     /// Addresses that led to another server for a while.
     pub(crate) strayed: [bool; MAX_NODES],
 }
@@ -79,6 +81,7 @@ impl Client {
             fires: (0, 0),
             is_started: false,
             was_set_back: false,
+            let_in: [false; MAX_NODES],
             strayed: [false; MAX_NODES],
         }
     }
@@ -166,6 +169,7 @@ pub(crate) fn config(nodes: usize, setup: &Setup) -> Config {
             Start::Ready | Start::Bare => Orders::Enrol,
         },
         max_ttl: std::time::Duration::from_millis(setup.max_ttl_ms),
+        max_hold: Some(std::time::Duration::from_millis(setup.max_ttl_ms * 3 / 2)),
         label: if setup.labelled { b"host:17".to_vec() } else { Vec::new() },
         ..Settings::default()
     };

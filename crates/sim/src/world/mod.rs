@@ -188,8 +188,9 @@ impl World {
         self.random = Random::of(self.plan.seed, 1);
         self.is_sampled = self.plan.seed % 16 == 3;
         for name in 0..self.plan.nodes {
-            let Plan { nodes, setup, node_clocks, .. } = &self.plan;
+            let Plan { nodes, setup, node_clocks, counters, .. } = &self.plan;
             self.nodes[name].reset(name, *nodes, setup, node_clocks[name]);
+            self.nodes[name].count_from(counters[name]);
         }
         let config = self.config(self.plan.setup);
         self.clients.clear();
@@ -598,8 +599,8 @@ impl World {
             self.send(at as usize, true);
         } else if self.wires[at as usize].lost {
             self.wires[at as usize].unacknowledged = true;
-            let node = self.wires[at as usize].node;
-            if self.nodes[node].is_up {
+            let Wire { node, mute, .. } = self.wires[at as usize];
+            if self.nodes[node].is_up && !mute {
                 self.queue.push(self.now + 2 * self.plan.net.delay, Event::Reset(at));
             }
         }
@@ -698,6 +699,7 @@ impl World {
             }
             self.wires[at].tags.pop_front();
             self.wires[at].answered += 1;
+            self.clients[client].let_in[slot] |= tag.says == Says::LetIn;
             let Some(attempt) = self.attempts.get_mut(usize::from(tag.attempt)) else { continue };
             match tag.says {
                 Says::Granted { counter } => {
@@ -710,7 +712,7 @@ impl World {
                 Says::Denied => attempt.denied[slot] = true,
                 Says::Gone => attempt.gone[slot] = true,
                 Says::Undone => attempt.undone[slot] = true,
-                Says::Other => {}
+                Says::LetIn | Says::Other => {}
             }
         }
         if partly {

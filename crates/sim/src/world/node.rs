@@ -5,7 +5,7 @@ use redbolt_node::{ConnId, Memory, Now, Snapshot, Store};
 
 use super::queue::Time;
 use crate::fault::Loss;
-use crate::plan::{Setup, Start};
+use crate::plan::{KEYS, Setup, Start};
 
 pub(crate) struct Node {
     pub(crate) store: Store,
@@ -90,6 +90,15 @@ impl Node {
         let value = format!("{run}:{max_ttl}:{nodes}:{database}");
         let big = BIG_MS.to_string();
         self.observe(&[b"SET", GUARD, value.as_bytes(), b"PX", big.as_bytes()], 0);
+    }
+
+    /// The fencing counters that it has kept from before.
+    pub(crate) fn count_from(&mut self, counter: u64) {
+        let digits = counter.to_string();
+        for key in KEYS.iter().filter(|_| counter > 0) {
+            let counter = [&b"redbolt:fence:"[..], key].concat();
+            self.observe(&[b"SET", &counter, digits.as_bytes()], 0);
+        }
     }
 
     /// What a restart with stale memory will bring back.
