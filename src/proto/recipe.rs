@@ -9,6 +9,7 @@ use crate::resp::{CommandEncoder, Token, command};
 use super::classify::{ServerError, classify};
 use super::fence;
 use super::fence::MAX_TOKEN;
+use super::guard::Standing;
 use super::keys::Keys;
 use super::script::{Loaded, Script};
 use super::vote::{Cause, Vote};
@@ -141,7 +142,8 @@ fn status(script: Script, line: &[u8]) -> Option<Answer> {
         }
         (Script::AcquireFenced, "CLOCK") => Some(Answer::Skewed(number.parse().ok()?)),
         (Script::AcquireFenced | Script::AcquireMany, "GUARD") => {
-            Some(Answer::Guarded(number.parse().ok()?))
+            let pttl = number.parse().ok().filter(|&pttl| Standing::of(pttl) != Standing::Votes);
+            Some(Answer::Guarded(pttl?))
         }
         _ => None,
     }

@@ -983,3 +983,41 @@ fn an_extension_does_not_count_where_the_grant_was_not_heard() {
     assert_eq!(world.holders(b"job"), [false; 3]);
     assert_eq!(world.kept(0), (0, 0));
 }
+
+/// No script says that the guard is in the way, with a TTL that lets the node vote; and nobody holds
+/// anything there.
+#[test]
+fn a_guard_in_the_way_that_is_not_is_no_answer() {
+    for pttl in ["5", "126144000000", "many", ""] {
+        let mut world = World::new(1).warm();
+        world.answer(0, move |args| {
+            (args[0] == b"EVAL").then(|| format!("+GUARD {pttl}\r\n").into_bytes())
+        });
+        let id = world.acquire(0, &many(), &[b"job", b"other"]);
+        assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::UnexpectedReply)), "{pttl}");
+    }
+}
+
+/// One that is looked at again while the last of the set is awaited is written to by what that look
+/// says, and once.
+#[test]
+fn a_node_is_not_enrolled_while_it_is_looked_at() {
+    let mut world = World::with(3, 1, setting_up(Setup::Change));
+    for node in 0..3 {
+        let value = world.own_guard(node, 0).replace(":30000:3:0", ":60000:3:0");
+        world.set_guard(node, &value, BIG_MS);
+    }
+    world.stop(2);
+    world.run(ms(450));
+    world.servers[0].delay = ms(900).as_nanos() as u64;
+    world.run(ms(100));
+    world.start(2, Memory::Kept);
+    world.run(secs(5));
+    assert!(world.core().has_set_up());
+    for node in 0..3 {
+        let ran = world.ran(node);
+        let count = |kind| ran.iter().filter(|&&other| other == kind).count();
+        assert_eq!((count("enrol"), count("kill others")), (1, 1), "node {node}");
+        assert_eq!(world.guard(node).0, world.own_guard(node, u32::from(node == 2)));
+    }
+}

@@ -152,8 +152,14 @@ impl Ledger {
         token: Received,
     ) {
         let lock = &mut self.locks[lock];
-        if attempt + 1 == lock.tokens.len() && matches!(token, Received::Int(1..)) {
-            lock.counters.push((node, target));
+        if attempt + 1 == lock.tokens.len() {
+            match token {
+                // The lock is somebody else's there by now.
+                Received::Int(0) => lock.denied |= 1 << node,
+                Received::Int(_) => lock.counters.push((node, target)),
+                _ => {}
+            }
+            lock.ever_denied |= lock.denied;
         }
     }
 }

@@ -555,7 +555,11 @@ impl Received {
         let (word, number) = std::str::from_utf8(line).ok()?.split_once(' ')?;
         match word {
             "OK" => number.parse().ok().filter(|n| (1..=MAX_TOKEN).contains(n)).map(Self::OkWith),
-            "GUARD" => number.parse::<i64>().ok().map(|_| Self::Guarded),
+            "GUARD" => {
+                let pttl =
+                    number.parse().ok().filter(|&pttl| Standing::of(pttl) != Standing::Votes);
+                pttl.map(|_| Self::Guarded)
+            }
             "CLOCK" => number.parse::<u64>().ok().map(|_| Self::Clock),
             _ => None,
         }

@@ -1,6 +1,7 @@
 //! Faults aimed where they hurt: at the nodes where two quorums meet, at the moment of a commit, at
 //! the moment before use. Random walks find these only by accident.
 
+use super::errors::PREFIXES;
 use super::swarm;
 use super::{Fault, Loss, What, When};
 use crate::coverage::Phase;
@@ -24,6 +25,7 @@ pub(crate) fn draw(plan: &mut Plan, draw: &mut Random, span: Time) {
         7 if plan.may_forget() && plan.setup.max_ttl_ms < 1_000 && plan.clients.len() > 1 => {
             return change_of_limits(plan, draw);
         }
+        6 if plan.nodes > 1 && draw.chance(500) => debtor_strays(plan, draw, ttl),
         6 if plan.may_forget() && plan.nodes > 1 => one_server_twice(plan, draw, ttl),
         _ => return,
     };
@@ -91,6 +93,19 @@ fn one_server_twice(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
     vec![
         Fault { at, node: restarted, span: draw.below(20 * MS), ..crash },
         Fault { at: at + draw.below(200 * MS), node, span: draw.below(2 * quarantine), ..twin },
+    ]
+}
+
+/// A node answers with errors, so that it owes an undo; then its name leads to a server that has granted
+/// the same lock, which must not pay the debt.
+fn debtor_strays(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
+    let node = draw.below(plan.nodes as u64) as u8;
+    let errors = What::Errors(draw.below(PREFIXES.len() as u64) as u8);
+    let asked = When::Reached(draw.pick(&[Phase::Connecting, Phase::Asked]), 0);
+    let granted = When::Reached(Phase::Granted, draw.below(ttl));
+    vec![
+        Fault { node, span: draw.between(ttl / 4, ttl), ..fault(errors, asked, 0) },
+        Fault { node, span: ttl, ..fault(What::Twin, granted, 0) },
     ]
 }
 
