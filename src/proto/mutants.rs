@@ -125,6 +125,12 @@ mod planted {
         TokenInWords,
         /// An attempt uses the token of the one before (redsync, rslock).
         TokenReused,
+        /// A server under a second name is taken for another one that has moved (a first draft of this
+        /// library).
+        TwinBelieved,
+        /// What a node owes is undone on another server that its address leads to (a first draft of this
+        /// library).
+        TwinOwes,
         /// The undo through a node's second name deletes what counts for the first (a first draft of this
         /// library).
         TwinUndone,

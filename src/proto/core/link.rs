@@ -218,11 +218,12 @@ impl Core {
     fn greeted(&mut self, id: NodeId, greeting: Greeting, now: Now) {
         let twin = self.twin(id, &greeting);
         // What this node owes is owed by another server, and may be what counts for the twin.
-        self.node_mut(id).astray = greeting.astray || twin.is_some();
+        self.node_mut(id).astray = greeting.astray || (twin.is_some() && !mutant!(TwinOwes));
         self.node_mut(id).twin = twin;
         if let Some(twin) = twin {
             // It may have moved to this address: if it is not there, this node is believed next time.
-            if !matches!(self.node(twin).link, Link::Ready | Link::Quarantined { .. }) {
+            let greeted = matches!(self.node(twin).link, Link::Ready | Link::Quarantined { .. });
+            if !greeted || mutant!(TwinBelieved) {
                 self.node_mut(twin).run_id = None;
             }
             let words = format!("it is node {}", twin.index() + 1);
