@@ -313,7 +313,7 @@ impl Core {
     /// that is in the wrong database, for so was the ask. A second name of another node keeps what
     /// counts for that one: that one undoes it, with the lock.
     fn disown(&mut self, node: NodeId, id: ClaimId, now: Now) {
-        let twin = self.node(node).twin && !mutant!(TwinUndone);
+        let twin = self.node(node).twin.filter(|_| !mutant!(TwinUndone));
         if !self.withdraw(node, id)
             && let Some(claim) = self.claims.find_mut(id.0)
         {
