@@ -73,8 +73,8 @@
 //! * `SWAPDB` of two databases that are both guarded, on connections that were open before;
 //! * a node that takes the place of another: the guard knows how many nodes there are, not which;
 //! * the memory of a node lost in the quarantine of a change to a smaller `max_ttl`;
-//! * a wrong word of an operator: [`init`] on nodes that held locks, or [`Trust::Durable`] on one that
-//!   does not sync every write;
+//! * a wrong word of an operator: [`init`] on nodes that held locks or are flushed while it runs, or
+//!   [`Trust::Durable`] on one that does not sync every write;
 //! * other programs that lock the same keys without the guard.
 //!
 //! # Late holders: fencing tokens

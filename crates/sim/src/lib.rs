@@ -1,7 +1,7 @@
 //! Deterministic simulation of redbolt: many clients and nodes in virtual time, over the shipping core.
 //!
 //! A schedule is drawn from a seed: who wants which lock, on how many nodes, through which network,
-//! and what goes wrong. It is played twice as fast as any machine could, and everything that a caller
+//! and what goes wrong. It is played as fast as the machine can, and everything that a caller
 //! may rely on is checked at the moment at which the caller is told. What the faults are and what must
 //! hold is in README.md.
 //!
