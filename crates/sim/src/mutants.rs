@@ -127,11 +127,7 @@ mod planted {
                 println!("FAILED: {:?} survives: {}", fate.mutant, fate.mutant.what());
             }
             let rows: Vec<_> = fates.iter().map(Fate::row).collect();
-            let text = format!(
-                "\n`cargo xtask sim --mutants`: {clean}; {sum}.\n\n{}\n{}\n",
-                Fate::HEAD,
-                rows.join("\n")
-            );
+            let text = format!("\n{clean}; {sum}.\n\n{}\n{}\n", Fate::HEAD, rows.join("\n"));
             Report { is_well: well == all, text }
         }
     }
