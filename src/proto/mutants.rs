@@ -57,6 +57,8 @@ mod planted {
         AskSentAgain,
         /// Only the wall clock ends a lease, and it can be set back (warlock#3).
         BootClockIgnored,
+        /// A connection on which nothing is answered is kept (redis-rs#374, hiredis#593).
+        DeadPeerKept,
         /// The drift of clocks takes nothing from the validity (rslock).
         DriftIgnored,
         /// An extension succeeds although the validity is over (redlock-rb#36).
@@ -79,6 +81,8 @@ mod planted {
         FencePassedCounts,
         /// A counter is raised although the lock has gone to another holder.
         FenceUnowned,
+        /// The validity is not read again after the write-back.
+        FenceValidityUnchecked,
         /// One node is enough for a fencing token.
         FenceWithOne,
         /// A guard of any limits will do, so that clients disagree about them.
@@ -121,6 +125,9 @@ mod planted {
         TokenInWords,
         /// An attempt uses the token of the one before (redsync, rslock).
         TokenReused,
+        /// The undo through a node's second name deletes what counts for the first (a first draft of this
+        /// library).
+        TwinUndone,
         /// An undo that was answered with an error is done (redis-py#4258).
         UndoErrorIsDone,
         /// What is owed is forgotten with the connection (redlock-rb#76).

@@ -245,7 +245,7 @@ impl Votes {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let (nodes, quorum) = (self.nodes(), self.quorum());
-        let quorum = if mutant!(QuorumOfHalf) { nodes / 2 } else { quorum };
+        let quorum = if mutant!(QuorumOfHalf) { (nodes / 2).max(1) } else { quorum };
         let (grants, denies, fails) = (self.grants.len(), self.denies.len(), self.fails.len());
         if grants >= quorum {
             Verdict::Granted

@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use redbolt::proto::{Ask, Event as Told, Lease, LockId, LockState, LossCause, Wait, Why};
+use redbolt::proto::{
+    Ask, Event as Told, Lease, LockId, LockState, LossCause, NodeState, Now, Wait, Why,
+};
 
 use crate::coverage::{Edge, Phase};
 use crate::history::{Does, Operation};
@@ -48,6 +50,8 @@ pub(crate) struct Running {
     granted: Option<Time>,
     /// Its attempt that was granted.
     pub(crate) attempt: usize,
+    /// When it was granted, on its client's clocks.
+    held_since: Now,
     /// Its lease, as it was last told.
     lease: Option<Lease>,
     /// There will be another look at its end.
@@ -59,6 +63,9 @@ pub(crate) struct Running {
     is_held: bool,
     /// As it was last seen, while it is asked for.
     seen: Seen,
+    paused_at: Time,
+    /// How many pauses in a row were next to none.
+    hasty: u32,
     pub(crate) released: Option<Marks>,
 }
 
@@ -326,12 +333,26 @@ impl World {
                 }
                 (Seen::Asking, Seen::Pausing) => self.coverage.edge(Edge::AskingPausing),
                 (Seen::Fencing, Seen::Pausing) => self.coverage.edge(Edge::FencingPausing),
-                (Seen::Pausing, Seen::Asking) => self.coverage.edge(Edge::PausingAsking),
+                (Seen::Pausing, Seen::Asking) => {
+                    self.coverage.edge(Edge::PausingAsking);
+                    self.is_patient(at);
+                }
                 _ => {}
             }
             if seen == Seen::Pausing && before != seen {
+                self.jobs[at].paused_at = self.now;
                 self.reached(client, Phase::Waiting);
             }
+        }
+    }
+
+    /// A waiter may ask again at once, but not again and again.
+    fn is_patient(&mut self, at: usize) {
+        let job = &mut self.jobs[at];
+        let is_hasty = self.now - job.paused_at < 50_000;
+        job.hasty = if is_hasty { job.hasty + 1 } else { 0 };
+        if job.hasty > MAX_HASTY {
+            self.violated(Violation::Hasty { job: at });
         }
     }
 
@@ -350,6 +371,10 @@ impl World {
             Told::Extended(id) => (id, 4),
             Told::NotExtended(id, _) => (id, 5),
             Told::Released(id, _) => (id, 6),
+            Told::Node(node, NodeState::Down(cause)) => {
+                self.words_are_safe(client, node, cause);
+                return self.note(0x200);
+            }
             _ => return self.note(0x200),
         };
         let is_its = |(plan, job): (&Job, &Running)| {
@@ -364,7 +389,7 @@ impl World {
             Told::Granted(_) => self.granted(at),
             Told::Refused(_, refusal) => {
                 self.denials_were_said(at, &refusal.votes);
-                self.words_are_safe(client, &refusal.votes);
+                self.refusal_is_safe(client, &refusal.votes);
                 self.refused_with(at, refusal.why);
             }
             Told::Lost(_, cause) => self.lost(at, cause),
@@ -396,6 +421,7 @@ impl World {
         self.is_alone(at);
         self.limits_are_shared(at);
         self.note_validity(at);
+        self.jobs[at].held_since = self.clocks(client);
         self.jobs[at].lease = self.lease(at);
         self.look_later(at, self.remaining(at));
         let called = call.map_or(self.now, |call| call.at);
@@ -411,7 +437,9 @@ impl World {
     fn go_on(&mut self, at: usize, job: &Job) {
         let name = at as u16;
         self.queue.push(self.now + job.work / 2, Event::Act(name, Step::Look));
-        if job.kind != Kind::Forget {
+        if job.kind == Kind::Fade {
+            self.queue.push(self.now + job.work, Event::Act(name, Step::Extend));
+        } else if job.kind != Kind::Forget {
             self.queue.push(self.now + job.work, Event::Act(name, Step::Release));
         }
         if job.kind == Kind::Keep {
@@ -548,7 +576,7 @@ impl World {
         let (ttl, left) = (self.jobs[at].extend_ttl, self.remaining(at));
         self.extension_is_earned(at, &votes, ttl);
         self.is_no_revival(at, self.jobs[at].lease);
-        self.is_within_hold(at, self.jobs[at].granted.unwrap_or(self.now), left);
+        self.is_within_hold(at, self.jobs[at].held_since, left);
         self.jobs[at].lease = self.lease(at);
         self.look_later(at, left);
         self.is_alone(at);
@@ -556,14 +584,18 @@ impl World {
         if !self.remaining(at).is_zero() {
             self.a_quorum_keeps(at, &job);
         }
-        self.extend_later(at, job.ttl_ms * MS / 3);
+        if job.kind == Kind::Keep {
+            self.extend_later(at, job.ttl_ms * MS / 3);
+        }
     }
 
     fn not_extended(&mut self, at: usize) {
         let call = self.jobs[at].extend.take();
         self.came_back(at, call, "extend");
         self.coverage.edge(Edge::ExtendingRefused);
-        self.extend_later(at, self.plan.jobs[at].ttl_ms * MS / 6);
+        if self.plan.jobs[at].kind == Kind::Keep {
+            self.extend_later(at, self.plan.jobs[at].ttl_ms * MS / 6);
+        }
     }
 
     fn lost(&mut self, at: usize, cause: LossCause) {
@@ -642,6 +674,9 @@ impl World {
         }
     }
 }
+
+/// A random pause is short now and then. So many in a row are no accident.
+const MAX_HASTY: u32 = 12;
 
 #[cfg(test)]
 mod tests {

@@ -53,9 +53,6 @@ struct Arguments {
     /// Plant bugs in the core, one at a time, and see that each is found
     #[arg(long)]
     mutants: bool,
-    /// Of the bugs, one of so many, others each day
-    #[arg(long, default_value_t = 1)]
-    share: u64,
     /// How many schedules a planted bug may survive
     #[arg(long, default_value_t = 100_000)]
     limit: u64,
@@ -79,7 +76,7 @@ pub fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let is_well = if arguments.mutants {
-        mutants::Gate::run(extent(&arguments))
+        gate(&arguments)
     } else if let Some(seed) = arguments.replay {
         let class = arguments.class.unwrap_or(Class::Safe);
         replay(class, seed, &arguments.drop, arguments.story)
@@ -93,9 +90,13 @@ pub fn main() -> ExitCode {
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn extent(arguments: &Arguments) -> mutants::Extent {
-    let Arguments { limit, seed: first, share, .. } = *arguments;
-    mutants::Extent { limit, first, share, jobs: jobs(arguments) }
+/// Bugs are planted and looked for. Whether each was found.
+fn gate(arguments: &Arguments) -> bool {
+    let Arguments { limit, seed: first, .. } = *arguments;
+    let report = mutants::Gate::run(mutants::Extent { limit, first, jobs: jobs(arguments) });
+    let is_kept =
+        !arguments.record || report.text.is_empty() || append(&report.text, report.is_well);
+    report.is_well && is_kept
 }
 
 fn jobs(arguments: &Arguments) -> usize {
@@ -293,7 +294,9 @@ fn append(record: &str, is_well: bool) -> bool {
     let end = if is_well { "all as it must be" } else { "FAILED" };
     let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let days = seconds.map_or(0, |since| since.as_secs() / 86_400);
-    let text = format!("\n## {}: {end}\n{record}", date(days));
+    let words: Vec<_> = std::env::args().skip(1).collect();
+    let command = format!("cargo xtask sim {}", words.join(" "));
+    let text = format!("\n## {}: {end}\n\n`{command}`\n{record}", date(days));
     let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
     match file.and_then(|mut file| file.write_all(text.as_bytes())) {
         Ok(()) => true,

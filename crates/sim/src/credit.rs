@@ -6,13 +6,14 @@
 
 use std::time::Duration;
 
-use redbolt::proto::{Lease, NodeId, NodeSet, Vote, Votes};
+use redbolt::proto::{Cause, Lease, NodeId, NodeSet, Now, Vote, Votes};
 
 use crate::actor::Step;
 use crate::fault::What;
 use crate::invariant::Violation;
 use crate::plan::{MS, Start};
 use crate::world::queue::{Event, Time};
+use crate::world::wire::Wire;
 use crate::world::{Attempt, World};
 
 impl World {
@@ -39,10 +40,10 @@ impl World {
     }
 
     /// Nobody extends a lock past the longest hold.
-    pub(crate) fn is_within_hold(&mut self, at: usize, granted: Time, left: Duration) {
-        let config = self.clients[usize::from(self.plan.jobs[at].client)].core.config();
-        let Some(longest) = config.settings().max_hold else { return };
-        let held = Duration::from_nanos(self.now - granted) + left;
+    pub(crate) fn is_within_hold(&mut self, at: usize, granted: Now, left: Duration) {
+        let client = &self.clients[usize::from(self.plan.jobs[at].client)];
+        let Some(longest) = client.core.config().settings().max_hold else { return };
+        let held = client.clocks(self.now).boot.since(granted.boot) + left;
         if held > longest + longest / 50 {
             self.violated(Violation::Outcome {
                 job: at,
@@ -77,9 +78,18 @@ impl World {
         let client = self.plan.jobs[at].client;
         let misled =
             self.plan.faults.iter().any(|it| it.what == What::OtherLimits && it.client == client);
-        let nodes_know = self.plan.setup.start == Start::Ready && !self.keys_may_be_gone;
+        let is_ready = self.plan.setup.start == Start::Ready;
+        let nodes_know = is_ready && !self.keys_may_be_gone && !self.is_changed;
         if misled && nodes_know {
             self.violated(Violation::Outcome { job: at, what: "a grant in spite of its limits" });
+        }
+    }
+
+    /// Nothing is asked of a node before that has let the client in, in its database.
+    pub(crate) fn is_let_in(&mut self, wire: usize) {
+        let Wire { client, slot, .. } = self.wires[wire];
+        if self.plan.setup.proven && !self.clients[client].let_in[slot] {
+            self.violated(Violation::AskedAtTheDoor { client, node: slot });
         }
     }
 
@@ -95,19 +105,20 @@ impl World {
         left < Duration::from_nanos(MS / 10)
     }
 
-    /// What a client shows of a node's words says nothing that only the client may know.
-    pub(crate) fn words_are_safe(&mut self, client: usize, votes: &Votes) {
-        if !self.plan.faults.iter().any(|fault| matches!(fault.what, What::Errors(_))) {
-            return;
+    /// What a refusal can show of nodes' words.
+    pub(crate) fn refusal_is_safe(&mut self, client: usize, votes: &Votes) {
+        for node in votes.fails().iter() {
+            if let Some(Vote::Fail(cause)) = votes.of(node) {
+                self.words_are_safe(client, node, cause);
+            }
         }
-        let core = &self.clients[client].core;
-        let words = |node: NodeId| match votes.of(node) {
-            Some(Vote::Fail(cause)) => core.detail(node, cause),
-            _ => None,
-        };
-        let all: Vec<_> = votes.fails().iter().filter_map(words).collect();
-        for words in all {
-            self.shows_no_secret("a refusal", &words);
+    }
+
+    /// What a client shows of a node's words says nothing that only the client may know.
+    pub(crate) fn words_are_safe(&mut self, client: usize, node: NodeId, cause: Cause) {
+        if self.plan.faults.iter().any(|fault| matches!(fault.what, What::Errors(_))) {
+            let words = self.clients[client].core.detail(node, cause).unwrap_or_default();
+            self.shows_no_secret("a node's error", &words);
         }
     }
 }

@@ -69,6 +69,13 @@ pub enum Violation {
         /// The node.
         node: usize,
     },
+    /// A node was asked before it had let the client in, in its database.
+    AskedAtTheDoor {
+        /// The client.
+        client: usize,
+        /// The node as the client names it.
+        node: usize,
+    },
     /// I5: faults are over, everybody let go, and a key is left.
     KeySurvives {
         /// The resource.
@@ -151,6 +158,11 @@ pub enum Violation {
         /// The client.
         client: usize,
     },
+    /// A waiter asks again and again without a pause.
+    Hasty {
+        /// The job.
+        job: usize,
+    },
     /// More happens than can be meant.
     Endless,
 }
@@ -167,6 +179,7 @@ impl Violation {
             Self::StaleWrite { .. } => "I3 stale-write",
             Self::Miscredited { .. } => "I4 miscredited",
             Self::BlamedWrongly { .. } => "I4 blamed-wrongly",
+            Self::AskedAtTheDoor { .. } => "asked-at-the-door",
             Self::KeySurvives { .. } => "I5 key-survives",
             Self::Late { .. } => "I6 late",
             Self::Unbounded { .. } => "I7 unbounded",
@@ -180,6 +193,7 @@ impl Violation {
             Self::Malformed { .. } => "malformed",
             Self::Panicked { .. } => "panicked",
             Self::Spins { .. } => "spins",
+            Self::Hasty { .. } => "hasty",
             Self::Endless => "endless",
         }
     }
@@ -225,6 +239,9 @@ impl fmt::Display for Violation {
             Self::BlamedWrongly { client, node } => {
                 write!(f, "client {client} hung up on node {node} for nonsense it had not said")
             }
+            Self::AskedAtTheDoor { client, node } => {
+                write!(f, "client {client} asked node {node}, which had not let it in before")
+            }
             Self::KeySurvives { key, node, job } => {
                 write!(f, "a key of job {job} for resource {key} is left on node {node}")
             }
@@ -254,6 +271,7 @@ impl fmt::Display for Violation {
             Self::Spins { client } => {
                 write!(f, "a timer of client {client} is due again and again at one instant")
             }
+            Self::Hasty { job } => write!(f, "job {job} asks again and again without a pause"),
             Self::Endless => f.write_str("it never comes to rest"),
         }
     }

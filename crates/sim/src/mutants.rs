@@ -19,18 +19,29 @@ pub struct Extent {
     pub first: u64,
     /// On how many threads.
     pub jobs: usize,
-    /// One bug of so many; which of them changes from day to day.
-    pub share: u64,
+}
+
+/// What came of the gate.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Every bug is found, and nothing without one.
+    pub is_well: bool,
+    /// How, for the record.
+    pub text: String,
 }
 
 #[cfg(not(redbolt_mutants))]
 mod none {
-    use super::Extent;
+    use super::{Extent, Report};
 
-    /// Nothing can be planted in this build.
+    /// Nothing can be planted in this build: of these two names only one exists.
+    ///
+    /// ```
+    /// use redbolt::proto::Core;
+    /// ```
     ///
     /// ```compile_fail
-    /// redbolt::proto::plant(None);
+    /// use redbolt::proto::plant;
     /// ```
     #[derive(Clone, Copy, Debug)]
     pub struct Gate;
@@ -38,9 +49,9 @@ mod none {
     impl Gate {
         /// Says how to get a build with bugs.
         #[must_use]
-        pub fn run(_: Extent) -> bool {
+        pub fn run(_: Extent) -> Report {
             println!("no bug is compiled into this program: cargo xtask sim --mutants");
-            false
+            Report::default()
         }
     }
 
@@ -59,11 +70,11 @@ mod planted {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
     use std::thread;
-    use std::time::{Duration, Instant, SystemTime};
+    use std::time::{Duration, Instant};
 
     use redbolt::proto::Mutant;
 
-    use super::Extent;
+    use super::{Extent, Report};
     use crate::{Class, Lab, Violation};
 
     /// Plants the bug of this name on this thread, for good.
@@ -101,52 +112,32 @@ mod planted {
     }
 
     impl Gate {
-        /// Whether every bug is found, and nothing without one.
+        /// Looks for every bug, and for nothing without one.
         #[must_use]
-        pub fn run(extent: Extent) -> bool {
-            let mutants = chosen(extent.share);
-            if !is_clean(extent) {
-                return false;
-            }
-            println!("\n{}", Fate::HEAD);
+        pub fn run(extent: Extent) -> Report {
+            let Some(clean) = clean(extent) else { return Report::default() };
+            println!("{clean}\n\n{}", Fate::HEAD);
             let start = Instant::now();
-            let fates = hunt_all(&mutants, extent);
+            let fates = hunt_all(extent);
             let well = fates.iter().filter(|fate| fate.is_well()).count();
-            println!(
-                "\n{well} of {} killed in {:.1} s on {} threads",
-                fates.len(),
-                start.elapsed().as_secs_f64(),
-                extent.jobs
-            );
+            let (all, took, jobs) = (fates.len(), start.elapsed().as_secs_f64(), extent.jobs);
+            let sum = format!("{well} of {all} found in {took:.1} s on {jobs} threads");
+            println!("\n{sum}");
             for fate in fates.iter().filter(|fate| !fate.is_well()) {
                 println!("FAILED: {:?} survives: {}", fate.mutant, fate.mutant.what());
             }
-            well == fates.len()
-        }
-    }
-
-    /// The bugs whose turn it is.
-    fn chosen(share: u64) -> Vec<Mutant> {
-        let share = share.max(1);
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let turn = since.map_or(0, |since| since.as_secs() / 86_400) % share;
-        let is_due =
-            |(at, mutant): (usize, &Mutant)| (at as u64 % share == turn).then_some(*mutant);
-        let chosen: Vec<_> = Mutant::ALL.iter().enumerate().filter_map(is_due).collect();
-        if share > 1 {
-            println!(
-                "{} of {} bugs: today those at {turn}, {}, {} .. of the list",
-                chosen.len(),
-                Mutant::ALL.len(),
-                turn + share,
-                turn + 2 * share
+            let rows: Vec<_> = fates.iter().map(Fate::row).collect();
+            let text = format!(
+                "\n`cargo xtask sim --mutants`: {clean}; {sum}.\n\n{}\n{}\n",
+                Fate::HEAD,
+                rows.join("\n")
             );
+            Report { is_well: well == all, text }
         }
-        chosen
     }
 
     /// The same schedules find nothing in the core as it is, or else what they find is no bug of ours.
-    fn is_clean(extent: Extent) -> bool {
+    fn clean(extent: Extent) -> Option<String> {
         let schedules = extent.limit.min(CLEAN);
         let (next, found) = (AtomicU64::new(0), Mutex::new(None));
         let failed = AtomicBool::new(false);
@@ -165,28 +156,32 @@ mod planted {
                 }
             }
         });
-        match found.into_inner().expect("no thread panics while it tells") {
-            None => println!("no bug planted: {schedules} schedules, 0 violations"),
-            Some((class, seed, violation)) => println!(
-                "FAILED without any bug planted: {violation}\n\
-                 replay: cargo xtask sim --class {class} --replay {seed}"
-            ),
-        }
-        !failed.into_inner()
+        let Some((class, seed, violation)) =
+            found.into_inner().expect("no thread panics while it tells")
+        else {
+            return Some(format!("{schedules} schedules without a bug: 0 violations"));
+        };
+        println!(
+            "FAILED without any bug planted: {violation}\n\
+             replay: cargo xtask sim --class {class} --replay {seed}"
+        );
+        None
     }
 
     /// Each bug on one thread, so that its count is the same on any machine.
-    fn hunt_all(mutants: &[Mutant], extent: Extent) -> Vec<Fate> {
+    fn hunt_all(extent: Extent) -> Vec<Fate> {
         let next = AtomicUsize::new(0);
         let fates = Mutex::new(Vec::new());
         on_threads(extent.jobs, || {
-            while let Some(&mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+            while let Some(&mutant) = Mutant::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let fate = hunt(mutant, extent);
                 println!("{}", fate.row());
                 fates.lock().expect("no thread panics while it adds").push(fate);
             }
         });
-        fates.into_inner().expect("no thread panics while it adds")
+        let mut fates = fates.into_inner().expect("no thread panics while it adds");
+        fates.sort_by_key(|fate: &Fate| fate.mutant as usize);
+        fates
     }
 
     fn hunt(mutant: Mutant, extent: Extent) -> Fate {
@@ -238,9 +233,19 @@ mod planted {
                 }
                 Some(Kill { schedules, seed, by, .. }) => format!(
                     "| {mutant:?} | {what} | {schedules} | {} | {seed} | {took:.2} |",
-                    by.name()
+                    in_short(by)
                 ),
             }
+        }
+    }
+
+    /// The invariant, and what is not in its name.
+    fn in_short(violation: &Violation) -> String {
+        match violation {
+            Violation::Panicked { message } => format!("assertion: {message}"),
+            Violation::Miscredited { what, .. } => format!("{}: {what}", violation.name()),
+            Violation::Outcome { what, .. } => format!("told {what}"),
+            _ => violation.name().to_owned(),
         }
     }
 

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use crate::fault::{Fault, guided, swarm};
 use crate::random::Random;
+use crate::world::node::EPOCH_US;
 use crate::world::queue::Time;
 
 /// What a schedule may be hit by, and what must come of it.
@@ -68,6 +69,8 @@ pub struct Plan {
     pub(crate) clients: Vec<ClientPlan>,
     /// Each node's clock: microseconds ahead, and parts per million too fast.
     pub(crate) node_clocks: [(i64, i64); MAX_NODES],
+    /// The fencing counter that each node has kept from before; 0: none.
+    pub(crate) counters: [u64; MAX_NODES],
     pub(crate) jobs: Vec<Job>,
     pub(crate) faults: Vec<Fault>,
     /// Everything else is over by then.
@@ -78,6 +81,8 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Setup {
     pub(crate) max_ttl_ms: u64,
+    /// What some are told instead.
+    pub(crate) other_ttl_ms: u64,
     pub(crate) guard: bool,
     pub(crate) start: Start,
     /// Nodes sync every write, so that their guards hold for any run.
@@ -97,6 +102,8 @@ pub(crate) enum Start {
     New,
     /// The nodes are new, and the first client to come enrols them.
     Bare,
+    /// An operator changes the limits of nodes that have been set up long ago.
+    Changed,
 }
 
 /// How the network is when nothing is wrong with it.
@@ -142,6 +149,14 @@ pub(crate) struct Job {
     pub(crate) fenced: bool,
 }
 
+impl Job {
+    /// When it is over at the latest, if nothing goes wrong.
+    fn end(&self) -> Time {
+        let fades = if self.kind == Kind::Fade { self.ttl_ms * MS } else { 0 };
+        self.at + self.patience + self.work + fades
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Acquires, works, releases.
@@ -150,6 +165,8 @@ pub(crate) enum Kind {
     Keep,
     /// Never lets go.
     Forget,
+    /// Extends once, at the end of the work, and never lets go.
+    Fade,
     /// Lets go at some time, whatever has come of it.
     Cancel { after: Time },
     /// Comes when all is well again.
@@ -166,6 +183,7 @@ impl Setup {
     pub(crate) fn unguarded(max_ttl_ms: u64) -> Self {
         Self {
             max_ttl_ms,
+            other_ttl_ms: max_ttl_ms,
             guard: false,
             start: Start::Ready,
             durable: false,
@@ -202,6 +220,7 @@ impl Plan {
             },
             clients: Vec::new(),
             node_clocks: [(0, 0); MAX_NODES],
+            counters: [0; MAX_NODES],
             jobs: Vec::new(),
             faults: Vec::new(),
             heal_at: 0,
@@ -229,6 +248,7 @@ impl Plan {
             self.clients.push(client(draw, budget));
         }
         let span = self.draw_jobs(draw, jobs);
+        self.draw_counters(draw);
         match class {
             Class::Safe => {
                 swarm::draw(self, draw, span);
@@ -238,9 +258,19 @@ impl Plan {
             Class::MemoryLossUnguarded => guided::draw_memory_loss(self, draw),
         }
         let faults = self.faults.iter().map(|fault| fault.at + fault.span);
-        let jobs = self.jobs.iter().map(|job| job.at + job.patience + job.work);
+        let jobs = self.jobs.iter().map(Job::end);
         let end = faults.chain(jobs).max().unwrap_or(0);
         self.heal_at = end.min(MAX_SPAN) + 50 * MS;
+    }
+
+    /// Nodes that have missed locks of one another, and clocks behind what they have counted: no quorum
+    /// of counters is equal then, and the token has to be written back.
+    fn draw_counters(&mut self, draw: &mut Random) {
+        self.counters = [0; MAX_NODES];
+        if self.jobs.iter().any(|job| job.fenced) && draw.chance(400) {
+            let least = EPOCH_US + 9_000_000;
+            self.counters = std::array::from_fn(|_| least + draw.below(3));
+        }
     }
 
     /// The jobs, and the time within which something happens.
@@ -284,8 +314,10 @@ impl Plan {
             401..=1_600 => 1_700,
             _ => 30_000,
         };
+        let max_ttl_ms = if fenced { needed.max(12_000) } else { needed };
         self.setup = Setup {
-            max_ttl_ms: if fenced { needed.max(12_000) } else { needed },
+            max_ttl_ms,
+            other_ttl_ms: max_ttl_ms + 200,
             guard,
             start: Start::Ready,
             durable: false,
@@ -316,12 +348,14 @@ impl Plan {
         let keys = if many { draw.between(1, (1 << self.keys) - 1) as u8 } else { 1 };
         let kind = match draw.below(16) {
             0..=8 => Kind::Hold,
-            9..=11 => Kind::Keep,
+            9 | 10 => Kind::Keep,
+            11 => Kind::Fade,
             12 => Kind::Forget,
             _ => Kind::Cancel { after: draw.below(span / 2) },
         };
         let work = match kind {
             Kind::Keep => draw.between(span / 2, 2 * span),
+            Kind::Fade => draw.between(span / 2, span),
             _ => draw.below(span),
         };
         let patience = match draw.below(8) {

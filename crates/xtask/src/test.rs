@@ -24,6 +24,8 @@ pub(crate) fn everything() -> Result<(), Failure> {
     steps.take("clippy", || step::run("clippy", &mut clippy()))?;
     steps.take("docs", || step::run("docs", &mut docs()))?;
     steps.take("tests", || run_tests(tests(), &mut results))?;
+    steps.take("simulator", || sim(&["--schedules", SCHEDULES]))?;
+    steps.take("mutants", || sim(&["--mutants"]))?;
     println!("\n{steps}\n\n{results}");
     Ok(())
 }
@@ -53,6 +55,11 @@ fn tests() -> Command {
     command.args(["--workspace", "--color", "never"]);
     command.env("RUST_TEST_THREADS", cores.min(MAX_TEST_THREADS).to_string());
     command
+}
+
+fn sim(arguments: &[&str]) -> Result<(), Failure> {
+    let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
+    crate::sim(&arguments)
 }
 
 /// Shows what the tests print as it comes, and keeps their results.
@@ -97,12 +104,15 @@ impl std::fmt::Display for Steps {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut total = Duration::ZERO;
         for (name, took) in &self.taken {
-            writeln!(f, "xtask: {name:<8} {:>7.1} s", took.as_secs_f64())?;
+            writeln!(f, "xtask: {name:<9} {:>7.1} s", took.as_secs_f64())?;
             total += *took;
         }
-        write!(f, "xtask: {:<8} {:>7.1} s", "total", total.as_secs_f64())
+        write!(f, "xtask: {:<9} {:>7.1} s", "total", total.as_secs_f64())
     }
 }
+
+/// Enough that an empty cell of the coverage fails; a minute or so.
+const SCHEDULES: &str = "300000";
 
 /// One test may start five servers: a machine with many cores must not start hundreds at once.
 const MAX_TEST_THREADS: usize = 8;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::Core;
 use crate::proto::greeting::{Greeting, Mistyped, Step};
-use crate::proto::guard::{BIG_MS, Expected, Found, Guard, Setup, Standing};
+use crate::proto::guard::{BIG_MS, Expected, Found, Guard, Setup, Standing, Trust};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId};
 use crate::proto::node::{Link, Request};
@@ -174,7 +174,10 @@ impl Core {
 
     /// Gives the guard our value, if it still is what was seen; the node votes after `quarantine`.
     fn enrol(&mut self, id: NodeId, seen: &[u8], quarantine: Duration, now: Now) {
-        let value = self.expected(id).value();
+        let expected = self.expected(id);
+        let is_known = expected.run_id.is_some() || expected.trust == Trust::MarkerOnly;
+        debug_assert!(is_known, "a guard speaks for a run");
+        let value = expected.value();
         let node = &mut self.nodes[id.index()];
         node.pipeline.push(Request::Enrol, now.boot, |out| {
             let eval = command(out, 7).arg(b"EVAL").arg(script::ENROL.as_bytes()).int(1);

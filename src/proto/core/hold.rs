@@ -221,7 +221,7 @@ impl Core {
         if !lock.phase.is_held() {
             return;
         }
-        if lock.lease.remaining(now).is_zero() && !mutant!(ExtendAfterExpiry) {
+        if lock.lease.remaining(now).is_zero() {
             return self.lose(id, LossCause::Expired, now);
         }
         // Counted from now, because the wall clock may have taken more of the lease than boot did.

@@ -160,6 +160,7 @@ impl Core {
                 claim.seen.remove(node);
                 claim.owed.remove(node);
             } else {
+                claim.seen.insert(node);
                 claim.ghosts.insert(node);
             }
             if mutant!(AskSentAgain) && claim.lock.is_some() {
@@ -215,8 +216,10 @@ impl Core {
     }
 
     fn greeted(&mut self, id: NodeId, greeting: Greeting, now: Now) {
-        self.node_mut(id).astray = greeting.astray;
         let twin = self.twin(id, &greeting);
+        // What this node owes is owed by another server, and may be what counts for the twin.
+        self.node_mut(id).astray = greeting.astray || twin.is_some();
+        self.node_mut(id).twin = twin;
         if let Some(twin) = twin {
             // It may have moved to this address: if it is not there, this node is believed next time.
             if !matches!(self.node(twin).link, Link::Ready | Link::Quarantined { .. }) {
@@ -308,15 +311,20 @@ impl Core {
 
     /// An ask that is under way to a node which is no voter. It is undone on this connection even where
     /// that is in the wrong database, for so was the ask. A second name of another node keeps what
-    /// counts for that one: it is undone with the lock.
+    /// counts for that one: that one undoes it, with the lock.
     fn disown(&mut self, node: NodeId, id: ClaimId, now: Now) {
-        let twin = self.node(node).cause == Cause::SameServer;
+        let twin = self.node(node).twin.filter(|_| !mutant!(TwinUndone));
         if !self.withdraw(node, id)
             && let Some(claim) = self.claims.find_mut(id.0)
-            && !(twin && claim.lock.is_some())
         {
-            claim.owed.insert(node);
-            self.push_undo(node, id, now);
+            let counts = claim.lock.is_some() && !claim.owed.or(claim.ghosts).contains(node);
+            if let Some(twin) = twin.filter(|_| counts) {
+                claim.seen.remove(node);
+                claim.seen.insert(twin);
+            } else {
+                claim.owed.insert(node);
+                self.push_undo(node, id, now);
+            }
         }
         self.vote_failed(node, id, now);
     }
@@ -354,6 +362,7 @@ impl Core {
             Link::Ready => {}
         }
         match self.node(id).dead_at(self.config.settings.dead_after) {
+            Some(_) if mutant!(DeadPeerKept) => {}
             Some(dead_at) if now.boot >= dead_at => {
                 return self.close(id, Cause::DeadPeer, now);
             }

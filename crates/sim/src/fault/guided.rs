@@ -1,6 +1,7 @@
 //! Faults aimed where they hurt: at the nodes where two quorums meet, at the moment of a commit, at
 //! the moment before use. Random walks find these only by accident.
 
+use super::errors::PREFIXES;
 use super::swarm;
 use super::{Fault, Loss, What, When};
 use crate::coverage::Phase;
@@ -21,6 +22,10 @@ pub(crate) fn draw(plan: &mut Plan, draw: &mut Random, span: Time) {
         2 | 3 if plan.may_forget() => wipe_intersection(plan, draw),
         4 if plan.may_forget() => flush_behind_set(plan, draw),
         5 => hole_while_asking(plan, draw, ttl),
+        7 if plan.may_forget() && plan.setup.max_ttl_ms < 1_000 && plan.clients.len() > 1 => {
+            return change_of_limits(plan, draw);
+        }
+        6 if plan.nodes > 1 && draw.chance(500) => debtor_strays(plan, draw, ttl),
         6 if plan.may_forget() && plan.nodes > 1 => one_server_twice(plan, draw, ttl),
         _ => return,
     };
@@ -89,6 +94,46 @@ fn one_server_twice(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
         Fault { at, node: restarted, span: draw.below(20 * MS), ..crash },
         Fault { at: at + draw.below(200 * MS), node, span: draw.below(2 * quarantine), ..twin },
     ]
+}
+
+/// A node answers with errors, so that it owes an undo; then its name leads to a server that has granted
+/// the same lock, which must not pay the debt.
+fn debtor_strays(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
+    let node = draw.below(plan.nodes as u64) as u8;
+    let errors = What::Errors(draw.below(PREFIXES.len() as u64) as u8);
+    let asked = When::Reached(draw.pick(&[Phase::Connecting, Phase::Asked]), 0);
+    let granted = When::Reached(Phase::Granted, draw.below(ttl));
+    vec![
+        Fault { node, span: draw.between(ttl / 4, ttl), ..fault(errors, asked, 0) },
+        Fault { node, span: ttl, ..fault(What::Twin, granted, 0) },
+    ]
+}
+
+/// Somebody holds a lock for longer than the new limits allow, and others wait for it under these. A
+/// loss of memory at the same time is more than the guard promises to survive.
+fn change_of_limits(plan: &mut Plan, draw: &mut Random) {
+    plan.faults.retain(|it| !it.what.loses_memory() && it.what != What::OtherLimits);
+    plan.setup.other_ttl_ms = plan.setup.max_ttl_ms;
+    plan.setup.max_ttl_ms = 1_700;
+    for (at, job) in plan.jobs.iter_mut().enumerate() {
+        job.keys = 1;
+        job.client = u8::from(at > 0);
+        if job.kind != Kind::Probe {
+            job.at += if at > 0 { 100 * MS } else { 0 };
+            (job.patience, job.work) = if at > 0 { (2_500 * MS, 50 * MS) } else { (0, 1_700 * MS) };
+            job.kind = Kind::Hold;
+        }
+    }
+    plan.jobs[0].ttl_ms = 1_632;
+    plan.jobs[0].patience = 0;
+    let change = When::Reached(Phase::Granted, draw.below(200 * MS));
+    let unheard = When::Reached(Phase::Granted, draw.below(200 * MS));
+    let (node, span) = (draw.below(plan.nodes as u64) as u8, draw.below(400 * MS));
+    plan.faults.extend([
+        fault(What::OtherLimits, When::Time, 1),
+        fault(What::Change, change, 0),
+        Fault { node, span, ..fault(What::Isolate, unheard, 0) },
+    ]);
 }
 
 fn flush_behind_set(plan: &Plan, draw: &mut Random) -> Vec<Fault> {

@@ -57,6 +57,8 @@ pub(crate) enum What {
     /// F5: nothing arrives in one direction.
     HoleUp,
     HoleDown,
+    /// F5: something between forgets the connection; what is written to it is lost without a word.
+    Mute,
     /// F6: the client is cut off from a set of nodes.
     Partition,
     /// F6: a node is cut off from everybody.
@@ -115,15 +117,26 @@ pub(crate) enum What {
     Twin,
     /// F18: the client was told another `max_ttl`.
     OtherLimits,
+    /// F18: an operator tells the nodes the same.
+    Change,
 }
 
 impl What {
+    /// Whether a node forgets something by it.
+    pub(crate) fn loses_memory(self) -> bool {
+        match self {
+            Self::Crash { loss, .. } | Self::CrashGrants { loss } => loss != Loss::Kept,
+            Self::FlushAll | Self::FlushBehindSet => true,
+            _ => false,
+        }
+    }
+
     /// The number of the fault it is a kind of. F1 and F3 are in the network all the time.
     pub(crate) fn number(self) -> usize {
         match self {
             Self::Stall => 2,
             Self::Ghost | Self::Reset | Self::Finish | Self::CutReply => 4,
-            Self::HoleUp | Self::HoleDown => 5,
+            Self::HoleUp | Self::HoleDown | Self::Mute => 5,
             Self::Partition | Self::Isolate => 6,
             Self::PauseNode => 7,
             Self::Crash { loading: false, .. } | Self::CrashGrants { .. } => 8,
@@ -136,7 +149,7 @@ impl What {
             Self::Refuse | Self::Silent | Self::OpenFails | Self::Choke | Self::ShortWrites => 15,
             Self::Cancel => 16,
             Self::Skew { .. } => 17,
-            Self::Twin | Self::OtherLimits => 18,
+            Self::Twin | Self::OtherLimits | Self::Change => 18,
         }
     }
 }

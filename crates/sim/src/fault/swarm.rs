@@ -73,7 +73,7 @@ fn kind(plan: &Plan, draw: &mut Random) -> What {
     match draw.between(2, 18) {
         2 => What::Stall,
         3 | 4 => draw.pick(&[What::Ghost, What::Ghost, What::Reset, What::Finish, What::CutReply]),
-        5 => draw.pick(&[What::HoleUp, What::HoleDown]),
+        5 => draw.pick(&[What::HoleUp, What::HoleDown, What::Mute]),
         6 => draw.pick(&[What::Partition, What::Isolate]),
         7 => What::PauseNode,
         8 => What::Crash { loss, loading: false },

@@ -20,7 +20,12 @@ impl World {
         self.count(&fault, client);
         let until = self.now + fault.span;
         match fault.what {
-            What::Stall | What::Ghost | What::Reset | What::Finish | What::CutReply => {
+            What::Stall
+            | What::Ghost
+            | What::Reset
+            | What::Finish
+            | What::CutReply
+            | What::Mute => {
                 self.hurt_wire(&fault, client, node);
             }
             What::HoleUp => self.clients[client].holes[node].0 = until,
@@ -82,6 +87,11 @@ impl World {
             }
             // The client was made with them.
             What::OtherLimits => {}
+            What::Change => {
+                self.is_changed = true;
+                self.is_quarantined = true;
+                self.settle(self.clients.len() - 1);
+            }
         }
     }
 
@@ -142,6 +152,14 @@ impl World {
                 self.queue.push(self.now, Event::Reset(at));
             }
             What::Finish => self.finish(at as usize),
+            What::Mute if !wire.is_open() => {}
+            What::Mute => {
+                self.forget(at as usize);
+                let wire = &mut self.wires[at as usize];
+                wire.down.lose();
+                wire.tags.clear();
+                (wire.lost, wire.mute) = (true, true);
+            }
             What::CutReply => {
                 let unread = wire.down.unread();
                 wire.down.cut(fault.amount as usize % (unread + 1));
@@ -191,7 +209,7 @@ impl World {
         self.story(|| format!("node {node} is up again, its memory {loss:?}"));
         for at in 0..self.wires_used {
             let wire = &self.wires[at];
-            if wire.node == node && wire.lost && wire.unacknowledged && wire.client_alive {
+            if wire.node == node && wire.is_told_of_its_end() {
                 self.queue.push(self.now + 2 * self.plan.net.delay, Event::Reset(at as u32));
             }
         }
@@ -327,7 +345,8 @@ impl World {
             let it = &mut self.clients[client];
             let strayed = it.routes[slot] != slot;
             it.routes[slot] = slot;
-            let lost = it.wires[slot].is_some_and(|wire| self.wires[wire as usize].lost);
+            let wire = it.wires[slot].map(|wire| &self.wires[wire as usize]);
+            let lost = wire.is_some_and(|wire| wire.lost && !wire.mute);
             if strayed || lost {
                 self.reset(client, slot);
             }

@@ -87,7 +87,7 @@ impl World {
     pub(super) fn look_back(&mut self) {
         for job in 0..self.jobs.len() {
             let is_probe = self.plan.jobs[job].kind == Kind::Probe;
-            if is_probe && !self.jobs[job].was_granted() && !self.may_be_misled() {
+            if is_probe && !self.jobs[job].was_granted() && !self.may_be_misled(job) {
                 let end = if self.jobs[job].is_over() { "was refused" } else { "never ended" };
                 self.violated(Violation::NotLive { job, end });
             } else if let Some(call) = self.jobs[job].open_call() {
@@ -105,10 +105,12 @@ impl World {
     }
 
     /// Whoever was told other limits may have been the first to come to a node that had forgotten its
-    /// guard. That takes an operator.
-    fn may_be_misled(&self) -> bool {
+    /// guard, and nobody gets anything under limits that the nodes do not keep. That takes an operator.
+    fn may_be_misled(&self, job: usize) -> bool {
         let is_open = self.is_quarantined || self.plan.setup.start != Start::Ready;
-        is_open && self.plan.faults.iter().any(|it| it.what == What::OtherLimits)
+        let client = self.plan.jobs[job].client;
+        let mut told = self.plan.faults.iter().filter(|it| it.what == What::OtherLimits);
+        told.any(|it| !self.is_changed && (is_open || it.client == client))
     }
 
     /// I7: once the longest TTL is over, a core remembers nothing.

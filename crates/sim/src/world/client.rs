@@ -38,8 +38,12 @@ pub(crate) struct Client {
     pub(crate) opens_fail_until: Time,
     /// When its timer was handled last, and how many times at that instant.
     fires: (Time, u32),
+    /// Its core has been driven.
+    pub(crate) is_started: bool,
     /// Its wall clock was set back.
     was_set_back: bool,
+    /// Nodes that have let it in once, in its database, as it has read.
+    pub(crate) let_in: [bool; MAX_NODES],
     /// Addresses that led to another server for a while.
     pub(crate) strayed: [bool; MAX_NODES],
 }
@@ -75,7 +79,9 @@ impl Client {
             short_until: 0,
             opens_fail_until: 0,
             fires: (0, 0),
+            is_started: false,
             was_set_back: false,
+            let_in: [false; MAX_NODES],
             strayed: [false; MAX_NODES],
         }
     }
@@ -157,8 +163,13 @@ pub(crate) fn config(nodes: usize, setup: &Setup) -> Config {
     let settings = Settings {
         nodes: vec![NodeSettings { credentials, database, trust }; nodes],
         guard: if setup.guard { Guard::On } else { Guard::Off },
-        setup: if setup.start == Start::New { Orders::IfNew } else { Orders::Enrol },
+        setup: match setup.start {
+            Start::New => Orders::IfNew,
+            Start::Changed => Orders::Change,
+            Start::Ready | Start::Bare => Orders::Enrol,
+        },
         max_ttl: std::time::Duration::from_millis(setup.max_ttl_ms),
+        max_hold: Some(std::time::Duration::from_millis(setup.max_ttl_ms * 3 / 2)),
         label: if setup.labelled { b"host:17".to_vec() } else { Vec::new() },
         ..Settings::default()
     };

@@ -51,6 +51,8 @@ pub(crate) struct World {
     pub(crate) is_healed: bool,
     /// A node may not vote for a while.
     is_quarantined: bool,
+    /// The nodes may have been told other limits.
+    pub(crate) is_changed: bool,
     healed_at: Time,
     /// A node has forgotten something, or its clock stepped forward: keys may be gone.
     pub(crate) keys_may_be_gone: bool,
@@ -125,6 +127,7 @@ impl World {
             armed: Vec::new(),
             is_healed: false,
             is_quarantined: false,
+            is_changed: false,
             healed_at: 0,
             keys_may_be_gone: false,
             is_told: false,
@@ -179,13 +182,15 @@ impl World {
         self.armed.clear();
         (self.is_healed, self.keys_may_be_gone) = (false, false);
         self.is_quarantined = self.plan.setup.start == Start::Bare;
+        self.is_changed = false;
         (self.violation, self.hash, self.events) = (None, 0, 0);
         self.tally = Tally::default();
         self.random = Random::of(self.plan.seed, 1);
         self.is_sampled = self.plan.seed % 16 == 3;
         for name in 0..self.plan.nodes {
-            let Plan { nodes, setup, node_clocks, .. } = &self.plan;
+            let Plan { nodes, setup, node_clocks, counters, .. } = &self.plan;
             self.nodes[name].reset(name, *nodes, setup, node_clocks[name]);
+            self.nodes[name].count_from(counters[name]);
         }
         let config = self.config(self.plan.setup);
         self.clients.clear();
@@ -196,12 +201,15 @@ impl World {
             let other_limits =
                 |fault: &Fault| fault.what == What::OtherLimits && usize::from(fault.client) == at;
             if self.plan.faults.iter().any(other_limits) {
-                let other = Setup { max_ttl_ms: self.plan.setup.max_ttl_ms + 200, ..setup };
+                let other = Setup { max_ttl_ms: setup.other_ttl_ms, ..setup };
                 let config = self.config(other);
                 self.clients.push(Client::new(&config, at, client, entropy));
             } else {
                 self.clients.push(Client::new(&config, at, client, entropy));
             }
+        }
+        if self.plan.faults.iter().any(|fault| fault.what == What::Change) {
+            self.call_operator();
         }
         self.jobs.clear();
         for at in 0..self.plan.jobs.len() {
@@ -222,7 +230,18 @@ impl World {
 
     /// Whether anybody on it wants anything.
     fn is_used(&self, client: usize) -> bool {
-        self.plan.jobs.iter().any(|job| usize::from(job.client) == client)
+        let wants = self.plan.jobs.iter().any(|job| usize::from(job.client) == client);
+        wants || self.clients[client].is_started
+    }
+
+    /// Somebody who will change the limits of the nodes, and wants no lock.
+    fn call_operator(&mut self) {
+        let setup = self.plan.setup;
+        let (max_ttl_ms, start) = (setup.other_ttl_ms, Start::Changed);
+        let config = self.config(Setup { max_ttl_ms, start, ..setup });
+        let (name, client) = (self.clients.len(), self.plan.clients[0]);
+        let entropy = Random::of(self.plan.seed, 999);
+        self.clients.push(Client::new(&config, name, client, entropy));
     }
 
     fn arm_fault(&mut self, at: usize) {
@@ -384,6 +403,7 @@ impl World {
 
     /// Carries a core's outputs away until there are none.
     pub(crate) fn settle(&mut self, client: usize) {
+        self.clients[client].is_started = true;
         loop {
             let mut moved = false;
             while let Some(op) = self.core(client).poll_link() {
@@ -579,8 +599,8 @@ impl World {
             self.send(at as usize, true);
         } else if self.wires[at as usize].lost {
             self.wires[at as usize].unacknowledged = true;
-            let node = self.wires[at as usize].node;
-            if self.nodes[node].is_up {
+            let Wire { node, mute, .. } = self.wires[at as usize];
+            if self.nodes[node].is_up && !mute {
                 self.queue.push(self.now + 2 * self.plan.net.delay, Event::Reset(at));
             }
         }
@@ -679,6 +699,7 @@ impl World {
             }
             self.wires[at].tags.pop_front();
             self.wires[at].answered += 1;
+            self.clients[client].let_in[slot] |= tag.says == Says::LetIn;
             let Some(attempt) = self.attempts.get_mut(usize::from(tag.attempt)) else { continue };
             match tag.says {
                 Says::Granted { counter } => {
@@ -691,7 +712,7 @@ impl World {
                 Says::Denied => attempt.denied[slot] = true,
                 Says::Gone => attempt.gone[slot] = true,
                 Says::Undone => attempt.undone[slot] = true,
-                Says::Other => {}
+                Says::LetIn | Says::Other => {}
             }
         }
         if partly {

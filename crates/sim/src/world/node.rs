@@ -5,7 +5,7 @@ use redbolt_node::{ConnId, Memory, Now, Snapshot, Store};
 
 use super::queue::Time;
 use crate::fault::Loss;
-use crate::plan::{Setup, Start};
+use crate::plan::{KEYS, Setup, Start};
 
 pub(crate) struct Node {
     pub(crate) store: Store,
@@ -92,6 +92,15 @@ impl Node {
         self.observe(&[b"SET", GUARD, value.as_bytes(), b"PX", big.as_bytes()], 0);
     }
 
+    /// The fencing counters that it has kept from before.
+    pub(crate) fn count_from(&mut self, counter: u64) {
+        let digits = counter.to_string();
+        for key in KEYS.iter().filter(|_| counter > 0) {
+            let counter = [&b"redbolt:fence:"[..], key].concat();
+            self.observe(&[b"SET", &counter, digits.as_bytes()], 0);
+        }
+    }
+
     /// What a restart with stale memory will bring back.
     pub(crate) fn take_snapshot(&mut self) {
         self.snapshot = Some(self.store.snapshot());
@@ -113,6 +122,19 @@ impl Node {
     fn begin(&mut self, name: usize, memory: Memory, now: Time) {
         let clock = self.clock(now);
         self.store.restart(memory, RUNS[name][self.run % RUNS[name].len()], clock);
+        self.observe_anew(now);
+    }
+
+    /// Connects the world's own observer again, if it is the one that was killed.
+    pub(crate) fn reconnect(&mut self, killed: ConnId, now: Time) -> bool {
+        let is_it = killed == self.observer;
+        if is_it {
+            self.observe_anew(now);
+        }
+        is_it
+    }
+
+    fn observe_anew(&mut self, now: Time) {
         self.observer = self.store.connect();
         if self.in_database {
             self.observe(&[b"AUTH", PASSWORD.as_bytes()], now);

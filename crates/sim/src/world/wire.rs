@@ -26,6 +26,8 @@ pub(crate) struct Wire {
     pub(crate) server_alive: bool,
     /// The server's machine is gone without a word.
     pub(crate) lost: bool,
+    /// Something between has forgotten it, and says nothing either.
+    pub(crate) mute: bool,
     /// Bytes were written since, and nobody has acknowledged them.
     pub(crate) unacknowledged: bool,
     pub(crate) up: Stream,
@@ -62,6 +64,8 @@ pub(crate) enum Says {
     Denied,
     /// There was nothing to extend.
     Gone,
+    /// The connection is in the client's database.
+    LetIn,
     /// An undo was done.
     Undone,
     /// Anything else.
@@ -78,6 +82,7 @@ impl Wire {
             client_alive: false,
             server_alive: false,
             lost: false,
+            mute: false,
             unacknowledged: false,
             up: Stream::default(),
             down: Stream::default(),
@@ -96,12 +101,18 @@ impl Wire {
         self.conn = None;
         (self.client_alive, self.server_alive) = (true, false);
         (self.lost, self.unacknowledged, self.poisoned) = (false, false, false);
+        self.mute = false;
         self.up.clear();
         self.down.clear();
         self.tags.clear();
         (self.asked, self.answered) = (0, 0);
         self.pending = None;
         self.random = random;
+    }
+
+    /// The server's machine is back, and answers what it does not know with a reset.
+    pub(crate) fn is_told_of_its_end(&self) -> bool {
+        self.lost && !self.mute && self.unacknowledged && self.client_alive
     }
 
     /// Both ends are open.
@@ -266,7 +277,9 @@ fn header(bytes: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn parsed(bytes: &[u8]) -> Result<Option<(Vec<&[u8]>, usize)>, ()> {
+    type Parsed<'b> = Result<Option<(Vec<&'b [u8]>, usize)>, ()>;
+
+    fn parsed(bytes: &[u8]) -> Parsed<'_> {
         let mut words = [&[][..]; MAX_WORDS];
         match request(bytes, &mut words) {
             Request::Complete { words: count, length } => {

@@ -1,0 +1,78 @@
+//! Planted bugs stay where they belong: in a build of their own that is no release. Whether each is
+//! found is for `cargo xtask sim --mutants` to show.
+#![cfg(not(redbolt_mutants))]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use redbolt_sim::mutants::{Extent, Gate, plant};
+
+#[test]
+fn an_ordinary_build_has_no_bug_to_plant() {
+    let error = plant("QuorumOfHalf").unwrap_err();
+    assert!(error.contains("cargo xtask sim --mutant"), "it says how: {error}");
+    let report = Gate::run(Extent { limit: 1, first: 1, jobs: 1 });
+    assert!(!report.is_well, "a gate that did not run is shut");
+}
+
+/// Asked of the compiler and that one file, for a whole build would take a minute.
+#[test]
+fn no_release_takes_one() {
+    let refused = |flags: &[&str]| {
+        let compiler = Path::new(env!("CARGO")).with_file_name("rustc");
+        let output = Command::new(compiler)
+            .args(["--edition", "2024", "--crate-type", "lib", "--emit", "metadata"])
+            .args(["--out-dir", env!("CARGO_TARGET_TMPDIR")])
+            .args(flags)
+            .arg(root().join(LIST))
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&output.stderr).contains("never for a release")
+    };
+    let planted = ["--cfg", "redbolt_mutants"];
+    assert!(refused(&[&planted[..], &["-C", "debug-assertions=no"]].concat()));
+    assert!(!refused(&[&planted[..], &["-C", "debug-assertions=yes"]].concat()));
+    assert!(!refused(&["-C", "debug-assertions=no"]));
+}
+
+/// Without the flag the compiler does not look at the names.
+#[test]
+fn each_bug_is_planted_somewhere() {
+    let list = fs::read_to_string(root().join(LIST)).unwrap();
+    let listed: BTreeSet<_> = list
+        .lines()
+        .filter_map(|line| line.trim().strip_suffix(','))
+        .filter(|name| name.chars().all(char::is_alphanumeric))
+        .map(str::to_owned)
+        .collect();
+    assert!(listed.len() >= 30, "{listed:?}");
+    let mut sources = Vec::new();
+    read_all(&root().join("src/proto"), &mut sources);
+    let text = sources.concat();
+    let sites = text.split("mutant!(").skip(1).filter_map(|rest| rest.split_once(')'));
+    let planted: BTreeSet<_> = sites.map(|(name, _)| name.to_owned()).collect();
+    assert_eq!(planted, listed);
+}
+
+fn read_all(folder: &Path, sources: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            read_all(&path, sources);
+        } else if !path.ends_with(LIST) {
+            sources.push(fs::read_to_string(path).unwrap());
+        }
+    }
+}
+
+/// Asked of cargo as it runs us, for two clones with one target directory also share this program.
+fn root() -> PathBuf {
+    let ours =
+        env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&ours).join("../..")
+}
+
+const LIST: &str = "src/proto/mutants.rs";
