@@ -62,7 +62,8 @@ pub enum Trust {
     /// guard of any run will do.
     Durable,
     /// The user may not run `INFO`, so that the run is unknown and any will do. A server that comes
-    /// back with stale data goes unseen.
+    /// back with stale data goes unseen, and so does what else `INFO` tells: a replica, cluster mode, a
+    /// policy that evicts, the same server under two names.
     MarkerOnly,
 }
 

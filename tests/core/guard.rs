@@ -786,6 +786,7 @@ fn a_change_quarantines_for_the_larger_limit_and_drops_the_others() {
         world.run(ms(1));
         assert!(world.clients[change].core.has_set_up());
         assert_eq!((world.count("enrol"), world.count("kill others")), (3, 3));
+        assert_eq!(world.count("look"), 2 * 3, "before, and once behind it");
         for node in 0..3 {
             let (value, left) = world.guard(node);
             assert!(value.ends_with(&format!(":{}:3:0", new * 1_000)), "{value}");

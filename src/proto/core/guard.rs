@@ -210,7 +210,10 @@ impl Core {
             Count::Of(0) => self.look_soon(id, now),
             Count::Of(_) => {
                 self.node_mut(id).guard.is_enrolled = true;
-                self.look_again(id, now);
+                // Where the others are dropped, it is looked at behind that.
+                if self.config.settings.setup != Setup::Change {
+                    self.look_again(id, now);
+                }
             }
             Count::Fail(cause) if cause.is_configuration() || cause == Cause::ReadOnly => {
                 self.retire(id, cause, now);
