@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use super::config::Config;
 use super::keys::Keys;
-use super::names::{LockId, NodeSet};
+use super::mutants::mutant;
+use super::names::{LockId, NodeId, NodeSet};
 use super::recipe::{Arguments, FENCED, MANY, PLAIN, Recipe};
 use super::time::{Nanos, ttl_ms};
 
@@ -17,7 +18,8 @@ pub(super) struct Claim {
     pub(super) lock: Option<LockId>,
     pub(super) recipe: &'static Recipe,
     pub(super) keys: Keys,
-    /// The owner value: 32 hexadecimal digits, and the label.
+    /// The owner value: 32 random hexadecimal digits, two for the node that it was last made for, and
+    /// the label.
     token: Vec<u8>,
     pub(super) ttl: Duration,
     /// The value that is proposed for its fencing counters.
@@ -94,11 +96,15 @@ impl Claim {
     /// What a command about this claim carries. Whatever gives no TTL and raises no counter has zero
     /// for them.
     pub(super) fn arguments<'a>(
-        &'a self,
+        &'a mut self,
+        node: NodeId,
         config: &'a Config,
         ttl: Duration,
         counter: u64,
     ) -> Arguments<'a> {
+        if !mutant!(TokenOfAllNodes) {
+            self.token[RANDOM_DIGITS..TOKEN_DIGITS].copy_from_slice(&hex(node.0));
+        }
         Arguments {
             keys: &self.keys,
             token: &self.token,
@@ -119,13 +125,9 @@ impl Claim {
     }
 
     fn set_token(&mut self, random: [u8; 16], label: &[u8]) {
-        let mut digits = [0; TOKEN_DIGITS];
-        for (pair, byte) in digits.chunks_exact_mut(2).zip(random) {
-            pair[0] = HEX[usize::from(byte >> 4)];
-            pair[1] = HEX[usize::from(byte & 15)];
-        }
         self.token.clear();
-        self.token.extend_from_slice(&digits);
+        self.token.extend(random.into_iter().flat_map(hex));
+        self.token.extend_from_slice(&hex(0));
         if !label.is_empty() {
             self.token.push(b':');
             self.token.extend_from_slice(label);
@@ -133,7 +135,15 @@ impl Claim {
     }
 }
 
-/// Hexadecimal digits of a token, before its label.
-pub(super) const TOKEN_DIGITS: usize = 32;
+fn hex(byte: u8) -> [u8; 2] {
+    [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]
+}
+
+/// Hexadecimal digits of a token that are random.
+pub(super) const RANDOM_DIGITS: usize = 32;
+
+/// Hexadecimal digits of a token, before its label. The last two are the node's number: what is undone
+/// or extended on another node's server, to which an address may lead one day, finds nothing of ours.
+pub(super) const TOKEN_DIGITS: usize = RANDOM_DIGITS + 2;
 
 const HEX: &[u8; 16] = b"0123456789abcdef";

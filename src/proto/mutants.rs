@@ -123,17 +123,14 @@ mod planted {
         SelectNotAwaited,
         /// A server's words are repeated with what we sent in them (postiz#1003).
         TokenInWords,
+        /// One token for all nodes, so that a server which stands in for two nodes mixes them up (all known
+        /// clients).
+        TokenOfAllNodes,
         /// An attempt uses the token of the one before (redsync, rslock).
         TokenReused,
         /// A server under a second name is taken for another one that has moved (a first draft of this
         /// library).
         TwinBelieved,
-        /// What a node owes is undone on another server that its address leads to (a first draft of this
-        /// library).
-        TwinOwes,
-        /// The undo through a node's second name deletes what counts for the first (a first draft of this
-        /// library).
-        TwinUndone,
         /// An undo that was answered with an error is done (redis-py#4258).
         UndoErrorIsDone,
         /// What is owed is forgotten with the connection (redlock-rb#76).

@@ -9,7 +9,7 @@ use crate::resp::Decoder;
 use super::greeting::{Greeting, Step};
 use super::guard::{Found, RunId};
 use super::inbox::{Inbox, reply_limits};
-use super::names::{ClaimId, LockId, NodeId, ViewId};
+use super::names::{ClaimId, LockId, ViewId};
 use super::pipeline::Pipeline;
 use super::script::Loaded;
 use super::time::Nanos;
@@ -137,11 +137,8 @@ pub(super) struct Node {
     /// The scripts that this connection has sent.
     pub(super) loaded: Loaded,
     /// This connection is in the wrong database, or leads to another node's server: an undo of anything
-    /// that was not asked for on it would find nothing, and be taken for a confirmation, or what counts
-    /// for the other node.
+    /// that was not asked for on it would find nothing, and be taken for a confirmation.
     pub(super) astray: bool,
-    /// The node to whose server this connection turned out to lead.
-    pub(super) twin: Option<NodeId>,
     /// AUTH and SELECT have succeeded here with these settings, or are not needed.
     pub(super) proven: bool,
     /// Of the last connection that was greeted.
@@ -182,7 +179,6 @@ impl Node {
             greeting: Greeting::default(),
             loaded: Loaded::default(),
             astray: false,
-            twin: None,
             proven: !must_be_proven,
             run_id: None,
             identity: None,
@@ -210,7 +206,6 @@ impl Node {
         self.guard.is_settling = false;
         self.guard.is_enrolled = false;
         self.astray = false;
-        self.twin = None;
         self.loaded = Loaded::default();
         self.identity = None;
         self.owed_at = Nanos::NEVER;

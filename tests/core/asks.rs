@@ -2,7 +2,7 @@
 
 use redbolt::proto::{Ask, Cause, Event, Verdict, Vote, Wait, Why};
 
-use crate::world::{World, error, ms, secs};
+use crate::world::{Ran, World, error, ms, secs};
 
 #[test]
 fn a_majority_grants_and_late_grants_take_part() {
@@ -143,7 +143,8 @@ fn every_attempt_has_a_token_of_its_own() {
     tokens.dedup();
     assert_eq!(tokens.len(), asks, "no node saw a token twice");
     tokens.dedup_by_key(|&mut (_, token)| token);
-    assert!(tokens.iter().all(|(_, token)| token.len() == 32));
+    let numbered = |ran: &Ran| ran.whole_token().ends_with(format!("{:02x}", ran.node).as_bytes());
+    assert!(world.log.iter().filter(|ran| ran.is_ask()).all(numbered), "each is a node's own");
 }
 
 #[test]
@@ -218,7 +219,7 @@ fn an_ask_is_withdrawn_from_a_node_that_is_left() {
     world.servers[2].window = usize::MAX;
     world.run(ms(5));
     assert!(world.is_granted(first) && world.is_granted(second));
-    let token = |ran: &crate::world::Ran| ran.token().to_vec();
+    let token = |ran: &Ran| ran.token().to_vec();
     let others = world.log.iter().find(|ran| ran.words[1] == b"other").map(token).unwrap();
     world.run(ms(15));
     let told = world.log.iter().filter(|ran| ran.node == 2 && (ran.is_ask() || ran.is_undo()));

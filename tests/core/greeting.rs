@@ -158,17 +158,14 @@ fn those_that_are_no_voters_are_named() {
         let node = world.node(2);
         assert_eq!(world.core().node_state(node), NodeState::Down(cause));
         assert!(world.is_granted(id), "{cause}: the others decide");
-        // The undo of a second name would delete what counts for the first.
-        let stays = cause == Cause::SameServer;
         assert_eq!(
             world.holders(b"job"),
-            [true, true, stays],
+            [true, true, false],
             "{cause}: what rode along is undone"
         );
         world.release(id);
         world.run(secs(2));
-        // The first name undoes it for both, on the server that it is in truth.
-        assert_eq!(world.holders(b"job"), [false, false, stays], "{cause}");
+        assert_eq!(world.holders(b"job"), [false; 3], "{cause}");
         assert_eq!(world.kept(0), (0, 0), "{cause}");
 
         world.pause(1);

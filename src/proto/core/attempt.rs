@@ -114,7 +114,7 @@ impl Core {
         let checked = ask.is_checked_behind() && self.config.guard_key().is_some();
         let loaded = &mut node.loaded;
         node.pipeline.push(Request::Ask { claim: id, by_digest, checked }, now.boot, |out| {
-            let args = claim.arguments(&self.config, claim.ttl, claim.counter);
+            let args = claim.arguments(node_id, &self.config, claim.ttl, claim.counter);
             ask.encode(out, &args, loaded);
         });
         self.arm(now.boot + self.config.settings.dead_after);

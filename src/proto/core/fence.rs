@@ -134,7 +134,7 @@ impl Core {
 
     fn send_write_back(&mut self, node_id: NodeId, id: LockId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let Some(claim) = self.claims.find(lock.claim.0) else { return };
+        let Some(claim) = self.claims.find_mut(lock.claim.0) else { return };
         let node = &mut self.nodes[node_id.index()];
         // The connection on which it granted has gone.
         if !node.link.takes_extensions() {
@@ -145,7 +145,7 @@ impl Core {
         let request = Request::WriteBack { claim: lock.claim, round: lock.round, by_digest };
         let loaded = &mut node.loaded;
         node.pipeline.push(request, now.boot, |out| {
-            let args = claim.arguments(&self.config, Duration::ZERO, lock.fence.target);
+            let args = claim.arguments(node_id, &self.config, Duration::ZERO, lock.fence.target);
             write_back.encode(out, &args, loaded);
         });
         self.arm(now.boot + self.config.settings.dead_after);

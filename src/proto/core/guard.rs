@@ -351,7 +351,7 @@ impl Core {
         if stands || (is_fail && pttl == UNREADABLE) || mutant!(GuardIgnored) {
             return vote;
         }
-        // One that is being left has been dealt with, and may be another node under a second name.
+        // On a link that is being left its undo is behind it already.
         if vote == Vote::Grant && !matches!(self.node(id).link, Link::Leaving { .. }) {
             self.give_back(id, claim, now);
         }

@@ -132,12 +132,13 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let node = &mut self.nodes[node_id.index()];
         claim.lives_until(now.boot + lock.extend_ttl);
-        let by_digest = claim.recipe.extend.goes_by_digest(node.loaded);
+        let extend = claim.recipe.extend;
+        let by_digest = extend.goes_by_digest(node.loaded);
         let loaded = &mut node.loaded;
         let request = Request::Extend { claim: claim_id, round: lock.round, by_digest };
         node.pipeline.push(request, now.boot, |out| {
-            let args = claim.arguments(&self.config, lock.extend_ttl, 0);
-            claim.recipe.extend.encode(out, &args, loaded);
+            let args = claim.arguments(node_id, &self.config, lock.extend_ttl, 0);
+            extend.encode(out, &args, loaded);
         });
         self.arm(now.boot + self.config.settings.dead_after);
     }

@@ -217,9 +217,7 @@ impl Core {
 
     fn greeted(&mut self, id: NodeId, greeting: Greeting, now: Now) {
         let twin = self.twin(id, &greeting);
-        // What this node owes is owed by another server, and may be what counts for the twin.
-        self.node_mut(id).astray = greeting.astray || (twin.is_some() && !mutant!(TwinOwes));
-        self.node_mut(id).twin = twin;
+        self.node_mut(id).astray = greeting.astray || twin.is_some();
         if let Some(twin) = twin {
             // It may have moved to this address: if it is not there, this node is believed next time.
             let greeted = matches!(self.node(twin).link, Link::Ready | Link::Quarantined { .. });
@@ -311,21 +309,13 @@ impl Core {
     }
 
     /// An ask that is under way to a node which is no voter. It is undone on this connection even where
-    /// that is in the wrong database, for so was the ask. A second name of another node keeps what
-    /// counts for that one: that one undoes it, with the lock.
+    /// that is in the wrong database, or leads to another node's server, for so was the ask.
     fn disown(&mut self, node: NodeId, id: ClaimId, now: Now) {
-        let twin = self.node(node).twin.filter(|_| !mutant!(TwinUndone));
         if !self.withdraw(node, id)
             && let Some(claim) = self.claims.find_mut(id.0)
         {
-            let counts = claim.lock.is_some() && !claim.owed.or(claim.ghosts).contains(node);
-            if let Some(twin) = twin.filter(|_| counts) {
-                claim.seen.remove(node);
-                claim.seen.insert(twin);
-            } else {
-                claim.owed.insert(node);
-                self.push_undo(node, id, now);
-            }
+            claim.owed.insert(node);
+            self.push_undo(node, id, now);
         }
         self.vote_failed(node, id, now);
     }

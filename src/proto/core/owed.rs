@@ -87,11 +87,12 @@ impl Core {
             return;
         }
         claim.undoing.insert(node_id);
-        let by_digest = claim.recipe.undo.goes_by_digest(node.loaded);
+        let undo = claim.recipe.undo;
+        let by_digest = undo.goes_by_digest(node.loaded);
         let loaded = &mut node.loaded;
         node.pipeline.push(Request::Undo { claim: id, by_digest }, now.boot, |out| {
-            let args = claim.arguments(&self.config, Duration::ZERO, 0);
-            claim.recipe.undo.encode(out, &args, loaded);
+            let args = claim.arguments(node_id, &self.config, Duration::ZERO, 0);
+            undo.encode(out, &args, loaded);
         });
         self.arm(now.boot + self.config.settings.dead_after);
     }

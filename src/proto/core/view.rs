@@ -10,7 +10,7 @@ use sha1_smol::Sha1;
 
 use super::Core;
 use crate::proto::ask::{InputError, check_resource};
-use crate::proto::claim::TOKEN_DIGITS;
+use crate::proto::claim::{RANDOM_DIGITS, TOKEN_DIGITS};
 use crate::proto::classify::{ServerError, classify};
 use crate::proto::config::MAX_LABEL;
 use crate::proto::event::Event;
@@ -51,8 +51,8 @@ pub enum KeyState {
 pub struct Holder {
     /// The label behind the token, if it has one; printable.
     pub label: Option<String>,
-    /// The first 4 bytes of the SHA-1 of the value: equal on all nodes for one holder, and no help
-    /// to whoever would like to release the lock.
+    /// The first 4 bytes of a SHA-1 of the value, without the node's number in it: equal on all nodes for
+    /// one holder, and no help to whoever would like to release the lock.
     pub fingerprint: u32,
     /// For how long the node will keep the key; `None` if without end.
     pub remaining: Option<Duration>,
@@ -272,10 +272,20 @@ fn refused(token: Token<'_>) -> Option<Cause> {
 }
 
 fn holder(value: &[u8]) -> Holder {
-    let digest = Sha1::from(value).digest().bytes();
+    let ours = value.split_at_checked(TOKEN_DIGITS);
+    let ours = ours.filter(|(digits, _)| digits.iter().all(u8::is_ascii_hexdigit));
+    let mut sha1 = Sha1::new();
+    match ours {
+        // The same on all nodes but for the node's number.
+        Some((digits, rest)) => {
+            sha1.update(&digits[..RANDOM_DIGITS]);
+            sha1.update(rest);
+        }
+        None => sha1.update(value),
+    }
+    let digest = sha1.digest().bytes();
     let fingerprint = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
-    let label = value.get(TOKEN_DIGITS..).and_then(|rest| rest.strip_prefix(b":"));
-    let label = label.filter(|_| value[..TOKEN_DIGITS].iter().all(u8::is_ascii_hexdigit));
+    let label = ours.and_then(|(_, rest)| rest.strip_prefix(b":"));
     let label = label.map(|label| String::from_utf8_lossy(label).replace(char::is_control, "?"));
     Holder { label, fingerprint, remaining: None }
 }
@@ -286,10 +296,14 @@ mod tests {
 
     #[test]
     fn only_our_tokens_have_labels() {
-        let ours = holder(b"00112233445566778899aabbccddeeff:web-1:77\n");
+        let ours = holder(b"00112233445566778899aabbccddeeff00:web-1:77\n");
         assert_eq!(ours.label.as_deref(), Some("web-1:77?"));
-        assert_eq!(holder(b"00112233445566778899aabbccddeeff").label, None);
-        assert_eq!(holder(b"zz112233445566778899aabbccddeeff:x").label, None);
+        let elsewhere = holder(b"00112233445566778899aabbccddeeff1f:web-1:77\n");
+        assert_eq!(ours.fingerprint, elsewhere.fingerprint, "on another node");
+        let another = holder(b"10112233445566778899aabbccddeeff00:web-1:77\n");
+        assert_ne!(ours.fingerprint, another.fingerprint);
+        assert_eq!(holder(b"00112233445566778899aabbccddeeff00").label, None);
+        assert_eq!(holder(b"zz112233445566778899aabbccddeeff00:x").label, None);
         assert_eq!(holder(b"").label, None);
         assert!(!format!("{ours:?}").contains("0011"));
     }

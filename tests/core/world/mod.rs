@@ -715,7 +715,10 @@ impl World {
 
     fn watch_key(&mut self, client: usize, key: &[u8]) {
         let quorum = self.clients[client].core.config().quorum();
-        let values: Vec<Vec<u8>> = (0..self.servers.len()).map(|n| self.value(n, key)).collect();
+        let mut values: Vec<Vec<u8>> =
+            (0..self.servers.len()).map(|n| self.value(n, key)).collect();
+        // The node's number follows the 32 digits that are the holder's.
+        values.iter_mut().for_each(|value| value.truncate(32));
         let same = |value: &Vec<u8>| values.iter().filter(|other| *other == value).count();
         let most = values.iter().filter(|value| !value.is_empty()).map(same).max();
         assert!(most >= Some(quorum), "valid, but {most:?} nodes of {quorum} keep the key");
@@ -787,8 +790,12 @@ impl Ran {
         self.kind().starts_with("undo")
     }
 
-    /// The token that a command of a lock carries.
+    /// The token that a command of a lock carries, without the node's number.
     pub(crate) fn token(&self) -> &[u8] {
+        &self.whole_token()[..32]
+    }
+
+    pub(crate) fn whole_token(&self) -> &[u8] {
         match &self.words[0][..] {
             b"SET" => &self.words[2],
             _ => &self.words[3 + self.keys()],

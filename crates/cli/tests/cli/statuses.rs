@@ -112,7 +112,7 @@ fn the_command_knows_key_and_ttl_but_not_the_token() {
     assert!(env.lines().any(|line| line == "REDBOLT_KEY=job"), "{env}");
     assert!(env.lines().any(|line| line == "REDBOLT_TTL_MS=5000"), "{env}");
     let random = token.split(':').next().unwrap();
-    assert_eq!(random.len(), 32, "{token}");
+    assert_eq!(random.len(), 34, "{token}");
     assert!(!env.contains(random), "{env}");
 }
 
