@@ -103,10 +103,17 @@ fn debtor_strays(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
     let errors = What::Errors(draw.below(PREFIXES.len() as u64) as u8);
     let asked = When::Reached(draw.pick(&[Phase::Connecting, Phase::Asked]), 0);
     let granted = When::Reached(Phase::Granted, draw.below(ttl));
-    vec![
+    let mut faults = vec![
         Fault { node, span: draw.between(ttl / 4, ttl), ..fault(errors, asked, 0) },
         Fault { node, span: ttl, ..fault(What::Twin, granted, 0) },
-    ]
+    ];
+    // That server may not even say who it is.
+    if draw.chance(300) {
+        let other = (node + 1) % plan.nodes as u8;
+        let errors = What::Errors(draw.below(PREFIXES.len() as u64) as u8);
+        faults.push(Fault { node: other, span: ttl, ..fault(errors, granted, 0) });
+    }
+    faults
 }
 
 /// Somebody holds a lock for longer than the new limits allow, and others wait for it under these. A
