@@ -112,7 +112,7 @@ impl std::fmt::Display for Steps {
 }
 
 /// Enough that an empty cell of the coverage fails; half a minute or so.
-const SCHEDULES: &str = "100000";
+const SCHEDULES: &str = "1000000";
 
 /// One test may start five servers: a machine with many cores must not start hundreds at once.
 const MAX_TEST_THREADS: usize = 8;
