@@ -109,7 +109,7 @@ mod tests {
 
     fn holding(servers: &[Server], key: &str) -> usize {
         let holds = |server: &&Server| match server.run(&[b"GET", key.as_bytes()]) {
-            Reply::Bulk(token) => token.len() == 32,
+            Reply::Bulk(token) => token.len() == 34,
             _ => false,
         };
         servers.iter().filter(holds).count()

@@ -202,4 +202,4 @@ impl Link {
 const GUARD: &[u8] = b"raw-epo:guard";
 
 /// Of the length of redbolt's tokens without a label.
-const TOKEN: &[u8; 32] = b"00112233445566778899aabbccddeeff";
+const TOKEN: &[u8; 34] = b"00112233445566778899aabbccddeeff00";
