@@ -311,7 +311,8 @@ impl Wire {
             [b"PTTL", _] if self.last == Some(Request::ViewValue) => Request::ViewTtl,
             [b"PTTL", _] => Request::Remaining,
             [b"SET", key, token, b"NX", b"PX", ttl] => {
-                let (lock, attempt) = ledger.asks(&[key], token, integer(ttl), None);
+                let (lock, attempt) =
+                    ledger.asks(&[key], self.random_of(token), integer(ttl), None);
                 Request::Ask { lock, attempt, kind: Kind::Plain }
             }
             [b"EVAL", text, count, args @ ..] => {
@@ -341,27 +342,37 @@ impl Wire {
         }
     }
 
+    /// What of a token is the attempt's; the rest is the node's number, which must be right.
+    fn random_of<'t>(&self, token: &'t [u8]) -> &'t [u8] {
+        let (random, rest) = token.split_at(32);
+        let number = format!("{:02x}", self.place.node);
+        assert!(rest.starts_with(number.as_bytes()), "a token for another node");
+        random
+    }
+
     fn script(&self, script: Script, keys: u64, args: &[&[u8]], ledger: &mut Ledger) -> Request {
         let keys = usize::try_from(keys).expect("a number of keys");
         match (script, &args[..keys], &args[keys..]) {
             (Script::AcquireMany, keys, [token, ttl, count]) => {
                 let keys = self.but_guard(keys);
                 assert_eq!(integer(count), keys.len() as u64, "the number of resources");
-                let (lock, attempt) = ledger.asks(keys, token, integer(ttl), None);
+                let (lock, attempt) = ledger.asks(keys, self.random_of(token), integer(ttl), None);
                 Request::Ask { lock, attempt, kind: Kind::Many }
             }
             (Script::AcquireFenced, keys, [token, ttl, count, proposed, life]) => {
                 let keys = but_counters(self.but_guard(keys), count);
                 assert_eq!(integer(life), 7 * 24 * 60 * 60 * 1_000);
                 let proposed = integer(proposed);
-                let (lock, attempt) = ledger.asks(keys, token, integer(ttl), Some(proposed));
+                let (lock, attempt) =
+                    ledger.asks(keys, self.random_of(token), integer(ttl), Some(proposed));
                 Request::Ask { lock, attempt, kind: Kind::Fenced { proposed } }
             }
             (Script::WriteBack, keys, [token, count, target, life]) => {
                 let keys = but_counters(keys, count);
                 assert_eq!(integer(life), 7 * 24 * 60 * 60 * 1_000);
                 let target = integer(target);
-                let (lock, attempt) = ledger.writes_back(keys, token, self.place.node, target);
+                let (lock, attempt) =
+                    ledger.writes_back(keys, self.random_of(token), self.place.node, target);
                 Request::WriteBack { lock, attempt, target }
             }
             (Script::Enrol, [_], [seen, value, px]) => {
@@ -369,11 +380,11 @@ impl Wire {
                 Request::Enrol
             }
             (Script::Extend, keys, [token, ttl]) => {
-                let (lock, round) = ledger.extends(keys, token, integer(ttl));
+                let (lock, round) = ledger.extends(keys, self.random_of(token), integer(ttl));
                 Request::Extend { lock, round }
             }
             (Script::Undo, keys, [token]) => {
-                let (lock, attempt) = ledger.undoes(keys, token, self.place.node);
+                let (lock, attempt) = ledger.undoes(keys, self.random_of(token), self.place.node);
                 Request::Undo { lock, attempt }
             }
             (script, keys, rest) => panic!("{script:?} of {} and {}", keys.len(), rest.len()),
