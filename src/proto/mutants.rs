@@ -1,8 +1,9 @@
 //! Bugs that can be planted in the core, so that the simulator can show that it would find them.
 //!
-//! Each is a fault that a lock client or a driver has shipped. They exist only under
-//! `--cfg redbolt_mutants`, which no feature turns on and which does not compile without debug
-//! assertions, so that no release can contain one. Elsewhere `mutant!(Name)` is the word `false`.
+//! Each is a fault that a lock client or a driver has shipped, one that a draft of this library had, or
+//! a broken rule of the guard, of fencing or of ghosts. They exist only under `--cfg redbolt_mutants`,
+//! which no feature turns on and which does not compile without debug assertions, so that no release
+//! can contain one. Elsewhere `mutant!(Name)` is the word `false`.
 //! Not here: what each bug does. That is where it is planted.
 
 #[cfg(all(redbolt_mutants, not(debug_assertions)))]
