@@ -142,8 +142,9 @@ pub use front::{
     RefusalReport, SetupError, init, init_change,
 };
 pub use proto::{
-    Ask, Cause, Confirmed, Event, FencingToken, Guard, Holder, InputError, KeyState, LockId,
-    LockState, LossCause, NodeGuard, NodeState, Refusal, Settings, Trust, Vote, Wait, Why,
+    Ask, Cause, Confirmed, Event, FencingToken, Guard, Holder, InputError, Keep, KeyState, LockId,
+    LockState, LossCause, NodeGuard, NodeState, PushState, Refusal, Settings, Trust, Vote, Wait,
+    Wake, Why,
 };
 
 /// The README's examples, compiled.

@@ -17,12 +17,15 @@ pub enum Event {
     Extended(LockId),
     /// The lock is held. Read the clock and its lease before acting on it.
     Granted(LockId),
+    /// A lock that is kept alive was extended by itself.
+    Kept(LockId),
     /// The lease is over although nobody released it. Nothing was sent to the nodes; keys that
     /// are still there are undone when the holder calls release.
     Lost(LockId, LossCause),
     /// A node became a voter, or stopped being one. Changes between two polls are one event.
     Node(NodeId, NodeState),
-    /// An extension found no quorum. The lock is held until its validity ends.
+    /// An extension found no quorum. The lock is held until its validity ends. Of a lock that is kept
+    /// alive it is told once, until an extension succeeds again.
     NotExtended(LockId, Refusal),
     /// The acquisition ended without a lock, and nothing stays behind.
     Refused(LockId, Refusal),
@@ -68,6 +71,10 @@ pub enum LossCause {
     Expired,
     /// So many nodes no longer had its key that no quorum was left.
     Gone,
+    /// It was kept alive for as long as it may be held. Told before its validity ends.
+    HeldTooLong,
+    /// No quorum extended a lock that is kept alive. Told before its validity ends.
+    Unextended,
 }
 
 impl fmt::Display for LossCause {
@@ -75,6 +82,8 @@ impl fmt::Display for LossCause {
         f.write_str(match self {
             Self::Expired => "its validity ended",
             Self::Gone => "its key is gone on too many nodes",
+            Self::HeldTooLong => "it was held for as long as it may be",
+            Self::Unextended => "no quorum extended it in time",
         })
     }
 }
@@ -110,6 +119,8 @@ pub enum LockState {
     Lost(LossCause),
     /// It was refused, and waits for its next attempt.
     Pausing,
+    /// It waits for other locks of the same core that came earlier.
+    Queued,
     /// Its holder let go, and the confirmations are awaited.
     Releasing,
     /// It was refused or released, or it was lost so long ago that no node can keep it.

@@ -54,6 +54,7 @@ impl Core {
             }
             self.send_undo(node, id, now);
         }
+        self.hand_on(id, now);
     }
 
     /// Takes back an ask of which no byte reached the socket. If it was to bring a script, the next
