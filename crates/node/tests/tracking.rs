@@ -91,6 +91,9 @@ fn each_rule_of_tracking_alone() {
         told(&[on, "2 CLIENT TRACKING ON REDIRECT {4}", "1 GET k1", "2 GET k1", "0 DEL k1"]),
         2
     );
+    let both = ["2 CLIENT TRACKING ON REDIRECT {4}", "1 EXISTS k1 k2", "2 EXISTS k1 k2"];
+    let changed = ["0 SET k2 v", on, both[0], both[1], both[2], "1 DEL k1 k2"];
+    assert_eq!(told(&changed), 4, "what it changed itself is told last");
     assert_eq!(told(&[on, "1 GET k1", "0 CLIENT KILL ID {1}", "0 DEL k1"]), 0);
     assert_eq!(told(&[on, "1 GET k1", "1 QUIT", "0 DEL k1"]), 0);
 }
