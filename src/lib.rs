@@ -138,12 +138,13 @@ pub mod resp;
 
 pub use front::{
     AcquireError, Client, Config, ConfigBuilder, ConfigError, Driver, Ending, ExtendError, Held,
-    Inspection, InspectionVerdict, LockGuard, NodeInspection, NodeReport, NodeStatus, NodeVote,
-    RefusalReport, SetupError, init, init_change,
+    Inspection, InspectionVerdict, Level, LockGuard, Log, MetricsReport, NodeInspection,
+    NodeReport, NodeStatus, NodeVote, Note, RefusalReport, SetupError, init, init_change,
 };
 pub use proto::{
-    Ask, Cause, Confirmed, Event, FencingToken, Guard, Holder, InputError, KeyState, LockId,
-    LockState, LossCause, NodeGuard, NodeState, Refusal, Settings, Trust, Vote, Wait, Why,
+    Ask, Cause, Confirmed, Event, FencingToken, Guard, Histogram, Holder, InputError, KeyState,
+    LockId, LockState, LossCause, Metrics, NodeGuard, NodeMetrics, NodeState, Refusal, Settings,
+    Trust, Vote, Wait, Why,
 };
 
 /// The README's examples, compiled.

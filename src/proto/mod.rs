@@ -83,6 +83,7 @@ mod inbox;
 mod keys;
 mod lease;
 mod lock;
+pub mod metrics;
 mod mutants;
 mod names;
 mod node;
@@ -102,6 +103,7 @@ pub use self::event::{Confirmed, Event, LinkOp, LockState, LossCause, NodeState,
 pub use self::fence::FencingToken;
 pub use self::guard::{Guard, Setup, Trust};
 pub use self::lease::Lease;
+pub use self::metrics::{Histogram, Metrics, NodeMetrics};
 #[cfg(redbolt_mutants)]
 pub use self::mutants::{Mutant, plant};
 pub use self::names::{LinkId, LockId, MAX_NODES, NodeId, NodeSet, ViewId};

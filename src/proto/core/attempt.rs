@@ -30,6 +30,7 @@ impl Core {
         let votes = self.ballot();
         let (key, lock) = self.locks.occupy(|| Lock::new(ClaimId(claim), votes));
         lock.begin(ask, now);
+        self.metrics.acquisitions += 1;
         let id = LockId(key);
         self.attempt(id, ClaimId(claim), now);
         Ok(id)
@@ -37,6 +38,7 @@ impl Core {
 
     /// One round of asks, under a token of its own.
     fn attempt(&mut self, id: LockId, claim_id: ClaimId, now: Now) {
+        self.metrics.attempts += 1;
         let votes = self.ballot();
         let random = self.entropy.bytes();
         let proposal = self.proposal(now);
@@ -107,6 +109,7 @@ impl Core {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         claim.queued.remove(node_id);
         claim.seen.insert(node_id);
+        self.metrics.of(node_id).asks += 1;
         claim.lives_until(now.boot + claim.ttl);
         let node = &mut self.nodes[node_id.index()];
         let ask = claim.recipe.ask;
@@ -136,6 +139,7 @@ impl Core {
         let lock = self.locks.find_mut(id.0)?;
         if matches!(lock.phase, Phase::Asking | Phase::Fencing | Phase::Held) {
             lock.votes.cast(node, vote);
+            self.metrics.of(node).voted(vote);
         }
         Some(id)
     }
@@ -180,6 +184,8 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.phase = Phase::Held;
         lock.held_since = lock.since.boot;
+        lock.granted_at = now.boot;
+        self.metrics.granted(lock.asked_at, now.boot);
         let (end, until) = (lock.lease.ends(), lock.round_until);
         self.arm(end.min(until));
         self.events.push_back(Event::Granted(id));
@@ -202,6 +208,7 @@ impl Core {
                 _ => Cause::NoAnswer,
             };
             lock.votes.cast(node, Vote::Fail(cause));
+            self.metrics.of(node).not_voted(cause);
             if mutant!(ReplyShifted) {
                 let _ = self.nodes[node.index()].pipeline.answered();
             }
@@ -254,6 +261,7 @@ impl Core {
         let needed = lock.votes.quorum() - lock.votes.grants().len().min(lock.votes.quorum());
         let remaining = lock.pause.way_free_at(needed).map(|at| at.since(now.boot));
         let refusal = Refusal { why, votes: lock.votes, remaining };
+        self.metrics.refused(why, lock.asked_at, now.boot);
         self.locks.free(id.0);
         self.events.push_back(Event::Refused(id, refusal));
     }

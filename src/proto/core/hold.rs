@@ -200,6 +200,7 @@ impl Core {
             lock.phase = Phase::Held;
             let end = lock.lease.ends();
             self.arm(end);
+            self.metrics.extended += 1;
             self.events.push_back(Event::Extended(id));
         } else if gone > nodes - quorum {
             self.lose(id, LossCause::Gone, now);
@@ -208,6 +209,7 @@ impl Core {
             let refusal = Refusal { why: Why::NoQuorum, votes: lock.votes, remaining: None };
             let end = lock.lease.ends();
             self.arm(end);
+            self.metrics.not_extended += 1;
             self.events.push_back(Event::NotExtended(id, refusal));
             if mutant!(FailedExtendUndoes) {
                 let claim = self.locks.find(id.0).map(|lock| lock.claim);
@@ -240,6 +242,7 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         for node in lock.votes.missing().iter() {
             lock.votes.cast(node, Vote::Fail(Cause::NoAnswer));
+            self.metrics.of(node).timeouts += 1;
         }
         self.settle_extension(id, now);
     }
@@ -248,6 +251,7 @@ impl Core {
     fn lose(&mut self, id: LockId, cause: LossCause, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.phase = Phase::Lost(cause);
+        self.metrics.lost(cause, lock.granted_at, now.boot);
         let claim = lock.claim;
         if let Some(claim) = self.claims.find_mut(claim.0) {
             claim.queued = NodeSet::default();
@@ -311,6 +315,7 @@ impl Core {
         let until = now.boot + self.config.settings.answer_within;
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.begin_round(Phase::Releasing, now, votes);
+        self.metrics.released(lock.granted_at, now.boot);
         lock.round_until = until;
         let claim = lock.claim;
         self.arm(until);
@@ -345,6 +350,7 @@ impl Core {
             let claim = lock.claim;
             // At most MAX_NODES.
             let of = lock.votes.nodes() as u32;
+            self.metrics.unconfirmed += u64::from(confirmed < lock.votes.quorum());
             self.locks.free(id.0);
             self.detach(claim, now);
             let confirmed = Confirmed { nodes: confirmed as u32, of };

@@ -28,6 +28,7 @@ impl Core {
     pub fn connected(&mut self, link: LinkId, now: Now) {
         let (now, id) = (self.clamp(now), link.node());
         let Link::Opening { until } = self.node(id).link else { return };
+        self.metrics.of(id).connections += 1;
         // Behind an ask, an undo that is still owed would come too late; before it, a kill must be
         // known to be right.
         let proven = self.node(id).proven || mutant!(SelectNotAwaited);
@@ -102,6 +103,7 @@ impl Core {
             // A server that turns us away says why before it closes.
             _ => node.greeting.refused.unwrap_or(cause),
         };
+        self.metrics.of(id).link_failed(node.cause);
         node.link = Link::Down { retry_at };
         node.failures = node.failures.saturating_add(1);
         node.tried = true;
@@ -341,6 +343,7 @@ impl Core {
                 let span = self.config.settings.connect_within;
                 let words = format!("connected, but no answer to the greeting in {span:?}");
                 self.node_mut(id).detail = Some((Cause::NoAnswer, words));
+                self.metrics.of(id).timeouts += 1;
                 return self.retire(id, Cause::NoAnswer, now);
             }
             Link::Leaving { until } if now.boot >= until => {

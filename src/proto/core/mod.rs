@@ -33,6 +33,7 @@ use super::entropy::Entropy;
 use super::event::{Event, LinkOp, LockState, NodeState};
 use super::lease::Lease;
 use super::lock::{Lock, Phase};
+use super::metrics::Metrics;
 use super::names::{ClaimId, LinkId, LockId, NodeId, NodeSet, ViewId};
 use super::node::{Link, Node};
 use super::slab::Slab;
@@ -60,6 +61,7 @@ pub struct Core {
     /// Nodes whose state changed since it was last reported.
     changed: NodeSet,
     ops: VecDeque<LinkOp>,
+    metrics: Metrics,
     /// The guards of a set that was new, or is to be changed, have been written.
     is_set_up: bool,
     /// Nothing is due before this. It may be too early, never too late.
@@ -76,6 +78,7 @@ impl Core {
         let nodes =
             config.node_ids().map(|id| Node::new(config.node(id).must_be_proven())).collect();
         Self {
+            metrics: Metrics::new(config.nodes()),
             config,
             entropy: Entropy::new(entropy),
             boot: Nanos::default(),
@@ -95,6 +98,12 @@ impl Core {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// What it has counted.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// The lease of a lock that is held; `None` before, and after it was released or lost.
