@@ -199,11 +199,14 @@ impl Notes {
         Some(Box::new(Self { log, nodes: vec![Told::default(); config.nodes()] }))
     }
 
-    /// Tells of an event that is about to be handed out, and of what came with it.
+    /// Tells of an event that is about to be handed out. What is known of the nodes comes before it: a
+    /// refusal is their doing, and whoever hears of it may not ask for another event.
     pub(super) fn tell(&mut self, config: &Config, core: &Core, event: Option<Event>) {
-        self.tell_of_clocks(config, core);
+        for node in config.node_ids() {
+            self.tell_of_clock(config, core, node);
+            self.tell_of_node(config, core, node);
+        }
         match event {
-            Some(Event::Node(node, state)) => self.tell_of_node(config, core, node, state),
             Some(Event::NotExtended(lock, refusal)) => {
                 let report = &RefusalReport::new(config, core, refusal);
                 self.log.note(&Note::NotExtended { lock, report });
@@ -218,12 +221,12 @@ impl Notes {
             Some(Event::Released(lock, confirmed)) => {
                 self.log.note(&Note::Released { lock, confirmed });
             }
-            Some(Event::Viewed(_)) | None => {}
+            Some(Event::Node(..) | Event::Viewed(_)) | None => {}
         }
     }
 
-    fn tell_of_node(&mut self, config: &Config, core: &Core, id: NodeId, state: NodeState) {
-        let told = &mut self.nodes[id.index()];
+    fn tell_of_node(&mut self, config: &Config, core: &Core, id: NodeId) {
+        let (state, told) = (core.node_state(id), &mut self.nodes[id.index()]);
         let reconnects = core.metrics().node(id).reconnects();
         let is_news = state == NodeState::Ready && told.reconnects != reconnects;
         if state == NodeState::Connecting || told.state == Some(state) && !is_news {
@@ -239,15 +242,13 @@ impl Notes {
     }
 
     /// An ask that failed by our clock alone is repeated, and makes no event.
-    fn tell_of_clocks(&mut self, config: &Config, core: &Core) {
-        for id in config.node_ids() {
-            let skews = core.metrics().node(id).fails.of(Cause::ClockSkew);
-            if std::mem::replace(&mut self.nodes[id.index()].skews, skews) != skews {
-                let detail = core.detail(id, Cause::ClockSkew);
-                let words = &explain(config, Cause::ClockSkew, detail.as_deref());
-                let node = &NodeStatus::new(config, core, id);
-                self.log.note(&Note::ClockSkew { node, words });
-            }
+    fn tell_of_clock(&mut self, config: &Config, core: &Core, id: NodeId) {
+        let skews = core.metrics().node(id).fails.of(Cause::ClockSkew);
+        if std::mem::replace(&mut self.nodes[id.index()].skews, skews) != skews {
+            let detail = core.detail(id, Cause::ClockSkew);
+            let words = &explain(config, Cause::ClockSkew, detail.as_deref());
+            let node = &NodeStatus::new(config, core, id);
+            self.log.note(&Note::ClockSkew { node, words });
         }
     }
 }

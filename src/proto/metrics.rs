@@ -45,6 +45,10 @@ pub struct Metrics {
 }
 
 /// What one core has counted of one node.
+///
+/// Votes are counted for as long as the lock is there that they were asked for: not when its
+/// acquisition has ended in a refusal, or its release is over. What comes then is late, or was not
+/// needed.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct NodeMetrics {
@@ -54,8 +58,7 @@ pub struct NodeMetrics {
     pub grants: u64,
     /// Votes that said: somebody else holds it.
     pub denies: u64,
-    /// Votes that said nothing useful, and those of a node that did not vote at all. A node whose vote
-    /// was not needed any more, and not waited for, is not among them.
+    /// Votes that said nothing useful, and those that were waited for and did not come.
     pub fails: By<Cause>,
     /// Answers that came after the time that an answer has, which is
     /// [`answer_within`](super::Settings::answer_within). They are understood all the same.

@@ -139,8 +139,8 @@ impl Core {
         let lock = self.locks.find_mut(id.0)?;
         if matches!(lock.phase, Phase::Asking | Phase::Fencing | Phase::Held) {
             lock.votes.cast(node, vote);
-            self.metrics.of(node).voted(vote);
         }
+        self.metrics.of(node).voted(vote);
         Some(id)
     }
 
