@@ -46,9 +46,8 @@ pub struct Metrics {
 
 /// What one core has counted of one node.
 ///
-/// Votes are counted for as long as the lock is there that they were asked for: not when its
-/// acquisition has ended in a refusal, or its release is over. What comes then is late, or was not
-/// needed.
+/// Votes are what the node said, whether it was still needed or not. One that came after its time was
+/// over has been counted as no answer before.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct NodeMetrics {
@@ -58,7 +57,7 @@ pub struct NodeMetrics {
     pub grants: u64,
     /// Votes that said: somebody else holds it.
     pub denies: u64,
-    /// Votes that said nothing useful, and those that were waited for and did not come.
+    /// Votes that said nothing useful, and those that did not come while somebody waited for them.
     pub fails: By<Cause>,
     /// Answers that came after the time that an answer has, which is
     /// [`answer_within`](super::Settings::answer_within). They are understood all the same.
@@ -77,8 +76,8 @@ pub struct NodeMetrics {
     /// How often its time was over: that of a vote, an extension or an inspection that was waited for,
     /// of a connection, of a greeting, and of a silence.
     pub timeouts: u64,
-    /// From the moment a request was given to the link to the moment its answer was read. Greetings are
-    /// not among them.
+    /// From the moment a request was given to the link to the moment its answer was read, which for a
+    /// blocking client can be that of its next call. Greetings are not among them.
     pub round_trip: Histogram,
 }
 

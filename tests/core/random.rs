@@ -227,6 +227,7 @@ fn is_counted(world: &World) {
         for node in &counted.nodes {
             assert!(node.undos_again.max(node.undos_confirmed) <= node.undos, "{node:?}");
             assert!(node.link_failures.total() + 1 >= node.connections, "{node:?}");
+            assert!(node.grants + node.denies <= node.asks, "{node:?}");
             assert!(node.late_replies <= node.round_trip.count(), "{node:?}");
         }
     }

@@ -213,6 +213,7 @@ impl Core {
 
     /// Counts a vote that stands, unless the node or the claim has been given up.
     pub(super) fn count_vote(&mut self, id: NodeId, claim_id: ClaimId, vote: Vote, now: Now) {
+        self.metrics.of(id).voted(vote);
         // A node that is being left is no voter, whatever it says.
         if matches!(self.node(id).link, Link::Leaving { .. }) {
             return;

@@ -88,6 +88,7 @@ impl Core {
         } else {
             self.node(node_id).cause
         };
+        self.metrics.of(node_id).voted(Vote::Fail(cause));
         self.cast(node_id, claim, Vote::Fail(cause));
         Duration::ZERO
     }
@@ -140,7 +141,6 @@ impl Core {
         if matches!(lock.phase, Phase::Asking | Phase::Fencing | Phase::Held) {
             lock.votes.cast(node, vote);
         }
-        self.metrics.of(node).voted(vote);
         Some(id)
     }
 

@@ -175,6 +175,7 @@ impl Core {
     fn vote_failed(&mut self, node: NodeId, claim: ClaimId, now: Now) {
         let cause = self.node(node).cause;
         if let Some(lock) = self.cast(node, claim, Vote::Fail(cause)) {
+            self.metrics.of(node).voted(Vote::Fail(cause));
             self.decide(lock, now);
         }
     }
