@@ -138,13 +138,13 @@ pub mod resp;
 
 pub use front::{
     AcquireError, Client, Config, ConfigBuilder, ConfigError, Driver, Ending, ExtendError, Held,
-    Inspection, InspectionVerdict, LockGuard, NodeInspection, NodeReport, NodeStatus, NodeVote,
-    RefusalReport, SetupError, init, init_change,
+    Inspection, InspectionVerdict, Level, LockGuard, Log, MetricsReport, NodeInspection,
+    NodeReport, NodeStatus, NodeVote, Note, RefusalReport, SetupError, init, init_change,
 };
 pub use proto::{
-    Ask, Cause, Confirmed, Event, FencingToken, Guard, Holder, InputError, Keep, KeyState, LockId,
-    LockState, LossCause, NodeGuard, NodeState, PushState, Refusal, Settings, Trust, Vote, Wait,
-    Wake, Why,
+    Ask, Cause, Confirmed, Event, FencingToken, Guard, Histogram, Holder, InputError, Keep,
+    KeyState, LockId, LockState, LossCause, Metrics, NodeGuard, NodeMetrics, NodeState, PushState,
+    Refusal, Settings, Trust, Vote, Wait, Wake, Why,
 };
 
 /// The README's examples, compiled.

@@ -14,6 +14,7 @@ use super::config::Config;
 use super::driver::{Driver, instant_in};
 use super::guard::{Ending, LockGuard};
 use super::inspection::Inspection;
+use super::metrics::MetricsReport;
 use super::report::{NodeReport, RefusalReport};
 use crate::proto::{Ask, Event, InputError, LockId, NodeState, Refusal, ViewId, Why};
 
@@ -169,6 +170,12 @@ impl Client {
         driver.catch_up();
         let id = driver.inspect(resource)?;
         Ok(viewed(&mut driver, id))
+    }
+
+    /// What was counted since it was made.
+    #[must_use]
+    pub fn metrics(&self) -> MetricsReport {
+        self.driver.borrow().metrics()
     }
 
     /// The configuration it was made with.

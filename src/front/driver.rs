@@ -14,6 +14,8 @@ use mio::{Events, Poll, Registry};
 
 use super::config::Config;
 use super::inspection::Inspection;
+use super::log::Notes;
+use super::metrics::MetricsReport;
 use super::report::{NodeReport, RefusalReport};
 use crate::net::{Sockets, boot, now};
 use crate::proto::{
@@ -72,6 +74,7 @@ pub struct Driver {
     heard: Nanos,
     /// Commands only queue what they have to say.
     is_gathering: bool,
+    notes: Option<Box<Notes>>,
 }
 
 struct OwnPoll {
@@ -133,7 +136,9 @@ impl Driver {
             getrandom::fill(bytes).expect("the system's source of randomness stays available");
         });
         let sockets = Sockets::new(core, config.addresses(), registry, first_token)?;
-        let mut driver = Self { config, sockets, own, heard: now().boot, is_gathering: false };
+        let notes = Notes::new(&config);
+        let mut driver =
+            Self { config, sockets, own, heard: now().boot, is_gathering: false, notes };
         driver.sockets.drive();
         Ok(driver)
     }
@@ -308,7 +313,11 @@ impl Driver {
 
     /// The next outcome.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.sockets.core_mut().poll_event()
+        let event = self.sockets.core_mut().poll_event();
+        if let Some(notes) = &mut self.notes {
+            notes.tell(&self.config, self.sockets.core(), event);
+        }
+        event
     }
 
     /// The validity that is left of a lock, by the clock as it is now; zero if it is not held.
@@ -353,6 +362,12 @@ impl Driver {
     #[must_use]
     pub fn nodes(&self) -> NodeReport {
         NodeReport::new(&self.config, self.sockets.core())
+    }
+
+    /// What was counted since it was made.
+    #[must_use]
+    pub fn metrics(&self) -> MetricsReport {
+        MetricsReport::new(&self.config, self.sockets.core())
     }
 
     /// Whether this node can vote now.

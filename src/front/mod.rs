@@ -13,6 +13,8 @@ mod config;
 mod driver;
 mod guard;
 mod inspection;
+mod log;
+mod metrics;
 mod report;
 mod setup;
 
@@ -21,5 +23,7 @@ pub use config::{Config, ConfigBuilder, ConfigError};
 pub use driver::Driver;
 pub use guard::{Ending, ExtendError, LockGuard};
 pub use inspection::{Inspection, InspectionVerdict, NodeInspection};
+pub use log::{Level, Log, Note};
+pub use metrics::MetricsReport;
 pub use report::{NodeReport, NodeStatus, NodeVote, RefusalReport};
 pub use setup::{SetupError, init, init_change};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::config::Config;
 use crate::net::Address;
-use crate::proto::{Cause, Core, NodeGuard, NodeState, PushState, Refusal, Vote, Why};
+use crate::proto::{Cause, Core, NodeGuard, NodeId, NodeState, PushState, Refusal, Vote, Why};
 
 /// Why a lock was not granted or not extended, with every node's vote.
 ///
@@ -138,22 +138,24 @@ pub struct NodeStatus {
     words: String,
 }
 
+impl NodeStatus {
+    pub(super) fn new(config: &Config, core: &Core, node: NodeId) -> Self {
+        let state = core.node_state(node);
+        let words = match state {
+            NodeState::Connecting => "still connecting".to_owned(),
+            NodeState::Down(cause) => explain(config, cause, core.detail(node, cause).as_deref()),
+            NodeState::Ready => "ready".to_owned(),
+        };
+        let address = config.address(node).clone();
+        let guard = core.node_guard(node);
+        let push = core.push_state(node);
+        Self { number: node.index() + 1, address, state, guard, push, words }
+    }
+}
+
 impl NodeReport {
     pub(super) fn new(config: &Config, core: &Core) -> Self {
-        let nodes = config.node_ids().map(|node| {
-            let state = core.node_state(node);
-            let words = match state {
-                NodeState::Connecting => "still connecting".to_owned(),
-                NodeState::Down(cause) => {
-                    explain(config, cause, core.detail(node, cause).as_deref())
-                }
-                NodeState::Ready => "ready".to_owned(),
-            };
-            let address = config.address(node).clone();
-            let guard = core.node_guard(node);
-            let push = core.push_state(node);
-            NodeStatus { number: node.index() + 1, address, state, guard, push, words }
-        });
+        let nodes = config.node_ids().map(|node| NodeStatus::new(config, core, node));
         Self { nodes: nodes.collect(), quorum: config.quorum() }
     }
 

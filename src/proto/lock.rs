@@ -45,6 +45,9 @@ pub(super) struct Lock {
     pub(super) decided: Option<Votes>,
     pub(super) lease: Lease,
     pub(super) held_since: Nanos,
+    /// When the caller asked for it, and when it was granted: for the metrics.
+    pub(super) asked_at: Nanos,
+    pub(super) granted_at: Nanos,
     pub(super) extend_ttl: Duration,
     /// Nodes whose extension waits for their link.
     pub(super) extend_queued: NodeSet,
@@ -143,6 +146,8 @@ impl Lock {
             decided: None,
             lease: Lease::default(),
             held_since: Nanos::default(),
+            asked_at: Nanos::default(),
+            granted_at: Nanos::default(),
             extend_ttl: Duration::ZERO,
             extend_queued: NodeSet::default(),
             fence: Fence::default(),
@@ -160,6 +165,7 @@ impl Lock {
     /// Makes a used slot a new lock.
     pub(super) fn begin(&mut self, ask: &Ask<'_>, now: Now) {
         self.keys.set(ask.keys());
+        self.asked_at = now.boot;
         self.ttl = Duration::from_millis(ttl_ms(ask.ttl));
         (self.wait, self.deadline) = match ask.wait {
             Wait::For(Duration::ZERO) | Wait::Try => (Wait::Try, Nanos::NEVER),

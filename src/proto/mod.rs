@@ -84,6 +84,7 @@ mod keys;
 mod lease;
 mod lines;
 mod lock;
+pub mod metrics;
 mod mutants;
 mod names;
 mod node;
@@ -106,6 +107,7 @@ pub use self::event::{Confirmed, Event, LinkOp, LockState, LossCause, NodeState,
 pub use self::fence::FencingToken;
 pub use self::guard::{Guard, Setup, Trust};
 pub use self::lease::Lease;
+pub use self::metrics::{Histogram, Metrics, NodeMetrics};
 #[cfg(redbolt_mutants)]
 pub use self::mutants::{Mutant, plant};
 pub use self::names::{LinkId, LockId, MAX_NODES, NodeId, NodeSet, ViewId};

@@ -62,11 +62,22 @@ impl Core {
         }
         let answered = self.understood(id, &due, token, now);
         match answered {
-            Ok(()) => self.leave_if_idle(id, now),
+            Ok(()) => {
+                self.count_answer(id, &due, now);
+                self.leave_if_idle(id, now);
+            }
             // It is over with the link, like all that are behind it.
             Err(Mistyped) => self.node_mut(id).pipeline.unanswered(due),
         }
         answered
+    }
+
+    /// How long a node took to answer. The steps of a greeting wait for one another.
+    fn count_answer(&mut self, id: NodeId, due: &Due<Request>, now: Now) {
+        if !matches!(due.request, Request::Greet(_)) {
+            let within = self.config.settings.answer_within;
+            self.metrics.of(id).answered(due.since, within, now.boot);
+        }
     }
 
     fn understood(
@@ -206,6 +217,7 @@ impl Core {
 
     /// Counts a vote that stands, unless the node or the claim has been given up.
     pub(super) fn count_vote(&mut self, id: NodeId, claim_id: ClaimId, vote: Vote, now: Now) {
+        self.metrics.of(id).voted(vote);
         // A node that is being left is no voter, whatever it says.
         if matches!(self.node(id).link, Link::Leaving { .. }) {
             return;

@@ -30,6 +30,7 @@ impl Core {
         let votes = self.ballot();
         let (key, lock) = self.locks.occupy(|| Lock::new(votes));
         lock.begin(ask, now);
+        self.metrics.acquisitions += 1;
         let id = LockId(key);
         if lock.waits() {
             self.line_up(id, now);
@@ -43,6 +44,7 @@ impl Core {
     pub(super) fn attempt(&mut self, id: LockId, lead: Option<NodeId>, now: Now) {
         let (claim, _) = self.claims.occupy(Claim::new);
         let claim_id = ClaimId(claim);
+        self.metrics.attempts += 1;
         let votes = self.ballot();
         let random = self.entropy.bytes();
         let proposal = self.proposal(now);
@@ -115,6 +117,7 @@ impl Core {
         } else {
             self.node(node_id).cause
         };
+        self.metrics.of(node_id).voted(Vote::Fail(cause));
         self.cast(node_id, claim, Vote::Fail(cause));
         Duration::ZERO
     }
@@ -136,6 +139,7 @@ impl Core {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         claim.queued.remove(node_id);
         claim.seen.insert(node_id);
+        self.metrics.of(node_id).asks += 1;
         claim.lives_until(now.boot + claim.ttl);
         let node = &mut self.nodes[node_id.index()];
         let ask = claim.recipe.ask;
@@ -218,6 +222,8 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.phase = Phase::Held;
         lock.held_since = lock.since.boot;
+        lock.granted_at = now.boot;
+        self.metrics.granted(lock.asked_at, now.boot);
         let (end, until) = (lock.lease.ends(), lock.round_until);
         self.arm(end.min(until));
         self.events.push_back(Event::Granted(id));
@@ -245,6 +251,7 @@ impl Core {
                 _ => Cause::NoAnswer,
             };
             lock.votes.cast(node, Vote::Fail(cause));
+            self.metrics.of(node).not_voted(cause);
             if mutant!(ReplyShifted) {
                 let _ = self.nodes[node.index()].pipeline.answered();
             }
@@ -305,6 +312,7 @@ impl Core {
         let needed = lock.votes.quorum() - lock.votes.grants().len().min(lock.votes.quorum());
         let remaining = lock.pause.way_free_at(needed).map(|at| at.since(now.boot));
         let refusal = Refusal { why, votes: lock.votes, remaining };
+        self.metrics.refused(why, lock.asked_at, now.boot);
         self.events.push_back(Event::Refused(id, refusal));
         self.step_out(id, now);
         self.locks.free(id.0);

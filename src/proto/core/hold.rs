@@ -203,6 +203,7 @@ impl Core {
             lock.phase = Phase::Held;
             let end = lock.lease.ends();
             self.arm(end);
+            self.metrics.extended += 1;
             self.extended(id, now);
         } else if gone > nodes - quorum {
             self.lose(id, LossCause::Gone, now);
@@ -214,6 +215,7 @@ impl Core {
                 self.events.push_back(Event::NotExtended(id, refusal));
             }
             self.arm(end);
+            self.metrics.not_extended += 1;
             self.keep_again(id, now);
             if mutant!(FailedExtendUndoes) {
                 let claim = self.locks.find(id.0).map(|lock| lock.claim);
@@ -247,6 +249,7 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         for node in lock.votes.missing().iter() {
             lock.votes.cast(node, Vote::Fail(Cause::NoAnswer));
+            self.metrics.of(node).timeouts += 1;
         }
         self.settle_extension(id, now);
     }
@@ -255,6 +258,7 @@ impl Core {
     fn lose(&mut self, id: LockId, cause: LossCause, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.phase = Phase::Lost(cause);
+        self.metrics.lost(cause, lock.granted_at, now.boot);
         let claim = lock.claim;
         if let Some(claim) = self.claims.find_mut(claim.0) {
             claim.queued = NodeSet::default();
@@ -320,6 +324,7 @@ impl Core {
         let until = now.boot + self.config.settings.answer_within;
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.begin_round(Phase::Releasing, now, votes);
+        self.metrics.released(lock.granted_at, now.boot);
         lock.round_until = until;
         let claim = lock.claim;
         self.arm(until);
@@ -356,6 +361,7 @@ impl Core {
             let claim = lock.claim;
             // At most MAX_NODES.
             let of = lock.votes.nodes() as u32;
+            self.metrics.unconfirmed += u64::from(confirmed < lock.votes.quorum());
             self.locks.free(id.0);
             self.detach(claim, now);
             let confirmed = Confirmed { nodes: confirmed as u32, of };

@@ -31,6 +31,7 @@ impl Core {
             return self.push_connected(id, now);
         }
         let Link::Opening { until } = self.node(id).link else { return };
+        self.metrics.of(id).connections += 1;
         // Behind an ask, an undo that is still owed would come too late; before it, a kill must be
         // known to be right.
         let proven = self.node(id).proven || mutant!(SelectNotAwaited);
@@ -111,6 +112,7 @@ impl Core {
             // A server that turns us away says why before it closes.
             _ => node.greeting.refused.unwrap_or(cause),
         };
+        self.metrics.of(id).link_failed(node.cause);
         node.link = Link::Down { retry_at };
         node.failures = node.failures.saturating_add(1);
         node.tried = true;
@@ -184,6 +186,7 @@ impl Core {
     fn vote_failed(&mut self, node: NodeId, claim: ClaimId, now: Now) {
         let cause = self.node(node).cause;
         if let Some(lock) = self.cast(node, claim, Vote::Fail(cause)) {
+            self.metrics.of(node).voted(Vote::Fail(cause));
             self.decide(lock, now);
         }
     }
@@ -353,6 +356,7 @@ impl Core {
                 let span = self.config.settings.connect_within;
                 let words = format!("connected, but no answer to the greeting in {span:?}");
                 self.node_mut(id).detail = Some((Cause::NoAnswer, words));
+                self.metrics.of(id).timeouts += 1;
                 return self.retire(id, Cause::NoAnswer, now);
             }
             Link::Leaving { until } if now.boot >= until => {

@@ -40,6 +40,7 @@ use super::event::{Event, LinkOp, LockState, NodeState};
 use super::lease::Lease;
 use super::lines::Lines;
 use super::lock::{Lock, Phase};
+use super::metrics::Metrics;
 use super::names::{ClaimId, LinkId, LockId, NodeId, NodeSet, ViewId};
 use super::node::{Link, Node};
 use super::slab::Slab;
@@ -77,6 +78,7 @@ pub struct Core {
     is_keeping: bool,
     /// How long a round of asks takes, roughly.
     round_trip: Duration,
+    metrics: Metrics,
     /// The guards of a set that was new, or is to be changed, have been written.
     is_set_up: bool,
     /// Nothing is due before this. It may be too early, never too late.
@@ -94,6 +96,7 @@ impl Core {
             config.node_ids().map(|id| Node::new(config.node(id).must_be_proven())).collect();
         let mut entropy = Entropy::new(entropy);
         Self {
+            metrics: Metrics::new(config.nodes()),
             config,
             lines: Lines::new(entropy.bytes()),
             turns: VecDeque::new(),
@@ -119,6 +122,12 @@ impl Core {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// What it has counted.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// The lease of a lock that is held; `None` before, and after it was released or lost.
