@@ -323,6 +323,17 @@ impl Driver {
         self.sockets.core().has_set_up()
     }
 
+    /// The core, for a front that gives it several commands and writes once: nothing is written before
+    /// the next turn.
+    pub(super) fn core_mut(&mut self) -> &mut Core {
+        self.sockets.core_mut()
+    }
+
+    /// The lease of a lock that is held.
+    pub(super) fn lease(&self, id: LockId) -> Option<&Lease> {
+        self.sockets.core().lease(id)
+    }
+
     /// Whether this is the process that made it: in a forked child the connections are the parent's.
     pub(super) fn is_ours(&self) -> bool {
         self.sockets.is_ours()

@@ -66,15 +66,21 @@ pub enum Why {
 pub enum LossCause {
     /// Its validity ended.
     Expired,
+    /// It is looked at in a forked child: it belongs to the parent. No core says so.
+    Forked,
     /// So many nodes no longer had its key that no quorum was left.
     Gone,
+    /// The engine that kept it was shut down or has failed, and let go of it. No core says so.
+    ShutDown,
 }
 
 impl fmt::Display for LossCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Expired => "its validity ended",
+            Self::Forked => "it belongs to the process that this one was forked from",
             Self::Gone => "its key is gone on too many nodes",
+            Self::ShutDown => "its engine has ended and let go of it",
         })
     }
 }
