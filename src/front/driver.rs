@@ -324,9 +324,20 @@ impl Driver {
     }
 
     /// The core, for a front that gives it several commands and writes once: nothing is written before
-    /// the next turn.
+    /// [`settle`](Self::settle).
     pub(super) fn core_mut(&mut self) -> &mut Core {
         self.sockets.core_mut()
+    }
+
+    /// The first half of a turn: fires what is due. What the sockets have was read before.
+    pub(super) fn expire(&mut self) {
+        self.sockets.expire();
+    }
+
+    /// The second half of a turn: writes what there is to say.
+    pub(super) fn settle(&mut self) {
+        self.sockets.settle();
+        self.heard = self.sockets.core().latest();
     }
 
     /// The lease of a lock that is held.

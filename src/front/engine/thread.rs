@@ -67,8 +67,10 @@ impl Thread {
     fn work(&mut self) -> io::Result<()> {
         while !self.is_done() {
             self.hear()?;
+            // Before the commands, which can take long: by then an answer may have come that was not read.
+            self.driver.expire();
             self.obey();
-            self.driver.turn();
+            self.driver.settle();
             self.tell();
         }
         Ok(())
