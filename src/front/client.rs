@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::config::Config;
 use super::driver::{Driver, instant_in};
+use super::engine::EngineError;
 use super::guard::{Ending, LockGuard};
 use super::inspection::Inspection;
 use super::metrics::MetricsReport;
@@ -235,6 +236,8 @@ pub struct Held<T> {
 /// Why a lock was not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AcquireError {
+    /// The engine does not take it. Only an [`Engine`](crate::Engine) says so.
+    Engine(EngineError),
     /// The ask cannot be carried out, whatever the nodes say.
     Input(InputError),
     /// The nodes refused it.
@@ -244,6 +247,7 @@ pub enum AcquireError {
 impl fmt::Display for AcquireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Engine(error) => error.fmt(f),
             Self::Input(error) => error.fmt(f),
             Self::Refused(report) => report.fmt(f),
         }
@@ -251,6 +255,12 @@ impl fmt::Display for AcquireError {
 }
 
 impl Error for AcquireError {}
+
+impl From<EngineError> for AcquireError {
+    fn from(error: EngineError) -> Self {
+        Self::Engine(error)
+    }
+}
 
 impl From<InputError> for AcquireError {
     fn from(error: InputError) -> Self {

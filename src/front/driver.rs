@@ -150,7 +150,7 @@ impl Driver {
     /// The ask is refused at the door, and nothing is sent.
     pub fn acquire(&mut self, ask: &Ask<'_>) -> Result<LockId, InputError> {
         let id = self.sockets.core_mut().acquire(ask, now())?;
-        self.settle();
+        self.finish();
         Ok(id)
     }
 
@@ -162,7 +162,7 @@ impl Driver {
     /// It is not held, an extension is under way, or the TTL is out of its range.
     pub fn extend(&mut self, id: LockId, ttl: Duration) -> Result<(), InputError> {
         let outcome = self.sockets.core_mut().extend(id, ttl, now());
-        self.settle();
+        self.finish();
         outcome
     }
 
@@ -170,7 +170,7 @@ impl Driver {
     /// [`Core::release`] for the outcomes.
     pub fn release(&mut self, id: LockId) {
         self.sockets.core_mut().release(id, now());
-        self.settle();
+        self.finish();
     }
 
     /// Runs `commands`, and writes what they have to say afterwards, together: many locks that are asked
@@ -192,7 +192,7 @@ impl Driver {
         let gathered = std::mem::replace(&mut self.is_gathering, true);
         let result = commands(self);
         self.is_gathering = gathered;
-        self.settle();
+        self.finish();
         result
     }
 
@@ -204,7 +204,7 @@ impl Driver {
     /// The name of the resource is empty or too long.
     pub fn inspect(&mut self, resource: &[u8]) -> Result<ViewId, InputError> {
         let id = self.sockets.core_mut().inspect(resource, now())?;
-        self.settle();
+        self.finish();
         Ok(id)
     }
 
@@ -217,7 +217,7 @@ impl Driver {
     /// Connects to all nodes that are not connected, ahead of their backoff.
     pub fn connect(&mut self) {
         self.sockets.core_mut().open_all(now());
-        self.settle();
+        self.finish();
     }
 
     /// Takes a readiness event of the host's loop; `false` if it is not for this driver.
@@ -242,7 +242,8 @@ impl Driver {
         }
     }
 
-    fn settle(&mut self) {
+    /// Writes what a command has to say, unless more commands follow.
+    fn finish(&mut self) {
         if !self.is_gathering {
             self.sockets.settle();
         }
@@ -387,6 +388,28 @@ impl Driver {
     /// Whether the guards of a set that was new, or that was to be changed, have been written.
     pub(super) fn has_set_up(&self) -> bool {
         self.sockets.core().has_set_up()
+    }
+
+    /// The core, for a front that gives it several commands and writes once: nothing is written before
+    /// [`settle`](Self::settle).
+    pub(super) fn core_mut(&mut self) -> &mut Core {
+        self.sockets.core_mut()
+    }
+
+    /// The first half of a turn: fires what is due. What the sockets have was read before.
+    pub(super) fn expire(&mut self) {
+        self.sockets.expire();
+    }
+
+    /// The second half of a turn: writes what there is to say.
+    pub(super) fn settle(&mut self) {
+        self.sockets.settle();
+        self.heard = self.sockets.core().latest();
+    }
+
+    /// The lease of a lock that is held.
+    pub(super) fn lease(&self, id: LockId) -> Option<&Lease> {
+        self.sockets.core().lease(id)
     }
 
     /// Whether this is the process that made it: in a forked child the connections are the parent's.

@@ -34,15 +34,26 @@ pub struct NodeVote {
 
 impl RefusalReport {
     pub(super) fn new(config: &Config, core: &Core, refusal: Refusal) -> Self {
+        Self::told(config, refusal, |node, cause| core.detail(node, cause))
+    }
+
+    /// The same where no core is at hand that knows the details.
+    pub(super) fn without_details(config: &Config, refusal: Refusal) -> Self {
+        Self::told(config, refusal, |_, _| None)
+    }
+
+    fn told(
+        config: &Config,
+        refusal: Refusal,
+        detail: impl Fn(NodeId, Cause) -> Option<String>,
+    ) -> Self {
         let nodes = config.node_ids().map(|node| {
             let vote = refusal.votes.of(node);
             let words = match vote {
                 None => "not asked, or not waited for".to_owned(),
                 Some(Vote::Grant) => "granted".to_owned(),
                 Some(Vote::Deny) => "held by another".to_owned(),
-                Some(Vote::Fail(cause)) => {
-                    explain(config, cause, core.detail(node, cause).as_deref())
-                }
+                Some(Vote::Fail(cause)) => explain(config, cause, detail(node, cause).as_deref()),
             };
             let address = config.address(node).clone();
             NodeVote { number: node.index() + 1, address, vote, words }

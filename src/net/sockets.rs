@@ -102,13 +102,18 @@ impl Sockets {
 
     /// Fires what is due, does what the core wishes about links, and writes what it has to say.
     pub(crate) fn drive(&mut self) {
+        self.expire();
+        self.settle();
+    }
+
+    /// Fires what is due, and writes nothing. It is time for it when everything has been read.
+    pub(crate) fn expire(&mut self) {
         // What was read came with a reading of the clock.
         let heard = std::mem::take(&mut self.heard);
         let due = self.core.poll_timeout().is_some_and(|due| due <= self.core.latest());
         if due || !heard {
             self.core.timeout(clock::now());
         }
-        self.settle();
     }
 
     /// Does everything that the core wants done now. A write that fails can give the core something

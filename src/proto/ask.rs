@@ -1,5 +1,6 @@
 //! What a caller asks for, and the door at which bad input is turned away.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
@@ -25,8 +26,8 @@ pub const MAX_RESOURCE: usize = 64 << 10;
 #[derive(Clone, Debug)]
 #[must_use = "an Ask does nothing until it is given to acquire"]
 pub struct Ask<'a> {
-    first: &'a [u8],
-    more: Vec<&'a [u8]>,
+    first: Cow<'a, [u8]>,
+    more: Vec<Cow<'a, [u8]>>,
     pub(super) ttl: Duration,
     pub(super) wait: Wait,
     pub(super) fenced: bool,
@@ -39,12 +40,12 @@ impl<'a> Ask<'a> {
     /// Until said otherwise the TTL is 10 s and there is one attempt.
     pub fn new(resource: &'a [u8]) -> Self {
         let (ttl, wait) = (Duration::from_secs(10), Wait::Try);
-        Self { first: resource, more: Vec::new(), ttl, wait, fenced: false, keep: None }
+        Self { first: resource.into(), more: Vec::new(), ttl, wait, fenced: false, keep: None }
     }
 
     /// Adds a resource to the same lock: all are granted together or none is. At most 64.
     pub fn and(mut self, resource: &'a [u8]) -> Self {
-        self.more.push(resource);
+        self.more.push(resource.into());
         self
     }
 
@@ -72,7 +73,7 @@ impl<'a> Ask<'a> {
     /// if this process does. Without it a lock is a lease of fixed length.
     ///
     /// It needs somebody to do it: a [`Driver`](crate::Driver) that takes its turns, or an
-    /// `Engine`. A [`Client`](crate::Client) has nobody between two calls, and refuses.
+    /// [`Engine`](crate::Engine). A [`Client`](crate::Client) has nobody between two calls, and refuses.
     pub fn keep_alive(mut self, keep: Keep) -> Self {
         self.keep = Some(keep);
         self
@@ -84,8 +85,26 @@ impl<'a> Ask<'a> {
         self.keep.is_some()
     }
 
-    pub(super) fn keys(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
-        std::iter::once(self.first).chain(self.more.iter().copied())
+    /// The resources that it asks for, in the order in which they were given.
+    pub fn resources(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys()
+    }
+
+    /// The same ask with names of its own, for a thread or a task that outlives those it was made of.
+    pub fn into_owned(self) -> Ask<'static> {
+        let owned = |resource: Cow<'_, [u8]>| Cow::Owned(resource.into_owned());
+        Ask {
+            first: owned(self.first),
+            more: self.more.into_iter().map(owned).collect(),
+            ttl: self.ttl,
+            wait: self.wait,
+            fenced: self.fenced,
+            keep: self.keep,
+        }
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::once(&*self.first).chain(self.more.iter().map(|resource| &**resource))
     }
 
     pub(super) fn key_count(&self) -> usize {

@@ -24,9 +24,11 @@ pub enum Event {
     Lost(LockId, LossCause),
     /// A node became a voter, or stopped being one. Changes between two polls are one event.
     Node(NodeId, NodeState),
-    /// An extension found no quorum. The lock is held until its validity ends. Of a lock that is kept
-    /// alive it is told once, until an extension succeeds again.
+    /// An extension found no quorum. The lock is held until its validity ends.
     NotExtended(LockId, Refusal),
+    /// A lock that is kept alive could not be extended by itself. It is tried again, and told of once,
+    /// until it succeeds.
+    NotKept(LockId, Refusal),
     /// The acquisition ended without a lock, and nothing stays behind.
     Refused(LockId, Refusal),
     /// The holder let go.
@@ -69,10 +71,14 @@ pub enum Why {
 pub enum LossCause {
     /// Its validity ended.
     Expired,
+    /// It is looked at in a forked child: it belongs to the parent. No core says so.
+    Forked,
     /// So many nodes no longer had its key that no quorum was left.
     Gone,
     /// It was kept alive for as long as it may be held. Told before its validity ends.
     HeldTooLong,
+    /// The engine that kept it was shut down or has failed, and let go of it. No core says so.
+    ShutDown,
     /// No quorum extended a lock that is kept alive. Told before its validity ends.
     Unextended,
 }
@@ -81,9 +87,11 @@ impl fmt::Display for LossCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Expired => "its validity ended",
+            Self::Forked => "it belongs to the process that this one was forked from",
             Self::Gone => "its key is gone on too many nodes",
             Self::HeldTooLong => "it was held for as long as it may be",
             Self::Unextended => "no quorum extended it in time",
+            Self::ShutDown => "its engine has ended and let go of it",
         })
     }
 }
