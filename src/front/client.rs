@@ -5,6 +5,7 @@
 //! own drop. Not here: anything about the protocol.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -83,12 +84,9 @@ impl Client {
     /// [`AcquireError::Input`] at the door; [`AcquireError::Refused`] with every node's vote. In
     /// both cases nothing of the attempt stays on the nodes, or the undo is on its way.
     pub fn acquire(&self, ask: Ask<'_>) -> Result<LockGuard<'_>, AcquireError> {
-        if ask.is_kept() {
-            return Err(InputError::NoKeeper.into());
-        }
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
-        let id = driver.acquire(&ask)?;
+        let id = acquire(&mut driver, &ask)?;
         let refusal = match driver.outcome(id) {
             Event::Refused(_, refusal) => Some(refusal),
             _ => None,
@@ -119,19 +117,27 @@ impl Client {
     /// returns when each of them is granted or refused. For all or nothing see [`Ask::and`].
     ///
     /// The outcomes are in the order of the asks. A lock that was granted early waits for the others with
-    /// its validity running: give those that wait a common wait.
+    /// its validity running, so give them a wait that is short against their TTL. An ask for a resource
+    /// that an earlier one of the same call asks for could only wait for itself, and is refused at the
+    /// door ([`InputError::AskedTwice`]).
     pub fn acquire_all<'a>(
         &self,
         asks: impl IntoIterator<Item = Ask<'a>>,
     ) -> Vec<Result<LockGuard<'_>, AcquireError>> {
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
+        let asks: Vec<_> = asks.into_iter().collect();
+        let mut wanted = HashSet::new();
         let asked: Vec<_> = driver.together(|driver| {
-            let acquire = |ask: Ask<'_>| match ask.is_kept() {
-                true => Err(InputError::NoKeeper),
-                false => driver.acquire(&ask),
+            let mut acquire = |(index, ask): (usize, &Ask<'_>)| {
+                let resources: Vec<_> = ask.resources().map(<[u8]>::to_vec).collect();
+                if resources.iter().any(|resource| wanted.contains(resource)) {
+                    return Err(InputError::AskedTwice { index });
+                }
+                wanted.extend(resources);
+                acquire(driver, ask)
             };
-            asks.into_iter().map(acquire).collect()
+            asks.iter().enumerate().map(&mut acquire).collect()
         });
         let open = asked.iter().filter_map(|asked| asked.ok()).collect();
         let refused = driver.outcomes(open);
@@ -214,6 +220,14 @@ fn viewed(driver: &mut Driver, id: ViewId) -> Inspection {
         }
         driver.wait(driver.deadline());
         while driver.poll_event().is_some() {}
+    }
+}
+
+/// Nobody would keep a lock alive between two calls.
+fn acquire(driver: &mut Driver, ask: &Ask<'_>) -> Result<LockId, InputError> {
+    match ask.is_kept() {
+        true => Err(InputError::NoKeeper),
+        false => driver.acquire(ask),
     }
 }
 

@@ -222,6 +222,11 @@ pub enum Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InputError {
+    /// One call asks twice for a resource, in two locks.
+    AskedTwice {
+        /// Place of the second ask, from zero.
+        index: usize,
+    },
     /// A fenced lock needs the guard, and a `max_ttl` of at least 11 s.
     CannotFence,
     /// The name of the resource begins as those of fencing counters do.
@@ -286,6 +291,9 @@ pub enum InputError {
 impl fmt::Display for InputError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::AskedTwice { index } => {
+                write!(f, "ask {} is for a resource that an earlier one asks for", index + 1)
+            }
             Self::CannotFence => write!(
                 f,
                 "fencing needs the guard, and a max_ttl of at least {:?}",
