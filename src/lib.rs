@@ -137,13 +137,14 @@ pub mod proto;
 pub mod resp;
 
 pub use front::{
-    AcquireError, Client, Config, ConfigBuilder, ConfigError, Driver, Ending, ExtendError, Held,
-    Inspection, InspectionVerdict, LockGuard, NodeInspection, NodeReport, NodeStatus, NodeVote,
-    RefusalReport, SetupError, init, init_change,
+    AcquireError, BreakReport, Client, Config, ConfigBuilder, ConfigError, Driver, Ending,
+    ExtendError, Held, Inspection, InspectionVerdict, LockGuard, NodeInspection, NodeReport,
+    NodeStatus, NodeVote, Owner, RefusalReport, SetupError, init, init_change,
 };
 pub use proto::{
     Ask, Cause, Confirmed, Event, FencingToken, Guard, Holder, InputError, KeyState, LockId,
-    LockState, LossCause, NodeGuard, NodeState, Refusal, Settings, Trust, Vote, Wait, Why,
+    LockRecord, LockState, LossCause, NodeGuard, NodeState, RecordError, Refusal, Settings, Trust,
+    Vote, Wait, Why,
 };
 
 /// The README's examples, compiled.

@@ -13,6 +13,7 @@ mod config;
 mod driver;
 mod guard;
 mod inspection;
+mod record;
 mod report;
 mod setup;
 
@@ -20,6 +21,6 @@ pub use client::{AcquireError, Client, Held};
 pub use config::{Config, ConfigBuilder, ConfigError};
 pub use driver::Driver;
 pub use guard::{Ending, ExtendError, LockGuard};
-pub use inspection::{Inspection, InspectionVerdict, NodeInspection};
+pub use inspection::{BreakReport, Inspection, InspectionVerdict, NodeInspection, Owner};
 pub use report::{NodeReport, NodeStatus, NodeVote, RefusalReport};
 pub use setup::{SetupError, init, init_change};

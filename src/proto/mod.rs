@@ -88,6 +88,7 @@ mod names;
 mod node;
 mod pipeline;
 mod recipe;
+mod record;
 pub mod script;
 mod slab;
 mod time;
@@ -105,5 +106,6 @@ pub use self::lease::Lease;
 #[cfg(redbolt_mutants)]
 pub use self::mutants::{Mutant, plant};
 pub use self::names::{LinkId, LockId, MAX_NODES, NodeId, NodeSet, ViewId};
+pub use self::record::{LockRecord, RecordError};
 pub use self::time::{Nanos, Now};
 pub use self::vote::{Cause, Verdict, Vote, Votes};

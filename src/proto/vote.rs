@@ -282,7 +282,8 @@ impl Votes {
     }
 
     /// The nodes that have not voted.
-    pub(super) fn missing(&self) -> NodeSet {
+    #[must_use]
+    pub fn missing(&self) -> NodeSet {
         let mut all = NodeSet::default();
         for node in (0..self.nodes).map(NodeId) {
             all.insert(node);

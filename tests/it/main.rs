@@ -13,6 +13,7 @@ mod inspection;
 mod locks;
 mod outages;
 mod owed;
+mod record;
 mod support;
 mod voters;
 mod waiting;

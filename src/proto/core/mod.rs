@@ -3,8 +3,9 @@
 //! The transitions are cut by subject: `attempt` (asking, deciding, pausing), `hold` (extension,
 //! release, loss), `owed` (undo until confirmed), `link` (opening, greeting, losing a connection),
 //! `guard` (whether a node remembers every lock), `fence` (from counters to a token), `answer` (from a
-//! reply to the request it belongs to), `view` (looking without taking part), `check` (what must hold
-//! at every moment).
+//! reply to the request it belongs to), `view` (looking without taking part), `forced` (an operator
+//! breaks a lock), `record` (a lock leaves for another process), `check` (what must hold at every
+//! moment).
 //!
 //! Nothing here returns an error because of a node: a node's failure is its vote, and there is no
 //! `?` across nodes.
@@ -13,10 +14,12 @@ mod answer;
 mod attempt;
 mod check;
 mod fence;
+mod forced;
 mod guard;
 mod hold;
 mod link;
 mod owed;
+mod record;
 mod view;
 
 use std::collections::VecDeque;
