@@ -286,6 +286,7 @@ impl Core {
             self.abandon(claim, now);
             return self.attempt(id, None, now);
         }
+        let denied = lock.votes.denies();
         if let Some(lead) = lock.lead
             && let Some(vote) = lock.votes.of(lead)
             && let Some(decided) = lock.decided
@@ -301,7 +302,7 @@ impl Core {
         }
         self.abandon(claim, now);
         if retry {
-            self.settle_in(id, now);
+            self.settle_in(id, denied, now);
             self.take_turns(now);
         } else {
             self.refuse(id, if out_of_time { Why::OutOfTime } else { why }, now);
