@@ -301,3 +301,98 @@ const LAST_RELEASES: Duration = Duration::from_millis(50);
 
 /// For the thread to report after its time is over.
 const GRACE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use redbolt_node::Node;
+
+    use super::*;
+    use crate::front::client::AcquireError;
+    use crate::front::guard::{Ending, ExtendError};
+    use crate::proto::{Lease, LossCause, Votes};
+
+    fn config(node: &Node) -> Config {
+        let builder = Config::builder().node(&node.address().to_string()).unwrap();
+        builder.new_nodes().answer_within(LIMIT).build().unwrap()
+    }
+
+    /// What a forked child has in hand: everything but the thread.
+    fn forked(config: Config, lease: Lease, votes: Votes) -> (Engine, Arc<Slot>) {
+        let poll = Poll::new().unwrap();
+        let waker = mio::Waker::new(poll.registry(), mio::Token(0)).unwrap();
+        let shared = Shared::new(config, EngineLimits::default(), Queue::new(waker)).forked();
+        let shared = Arc::new(shared);
+        let slot = Arc::new(Slot::new(Arc::clone(&shared), Ask::new(b"job").into_owned()));
+        slot.granted(lease, None, votes);
+        (Engine { handle: Arc::new(Handle { shared, thread: Mutex::new(None) }) }, slot)
+    }
+
+    #[test]
+    fn a_forked_child_holds_nothing_and_waits_for_nothing() {
+        let node = Node::start().unwrap();
+        let parent = Engine::start(config(&node), EngineLimits::default()).unwrap();
+        let guard = parent.acquire_timeout(Ask::new(b"job"), LIMIT).wait().unwrap();
+        let (lease, votes) = guard.copy();
+        assert!(!lease.remaining(crate::net::now()).is_zero());
+
+        let (engine, slot) = forked(config(&node), lease, votes);
+        let refused = AcquireError::Engine(EngineError::Forked);
+        assert_eq!(engine.acquire(Ask::new(b"other")).wait().unwrap_err(), refused);
+        // One that was under way at the time of the fork.
+        assert_eq!(Acquire::under_way(Arc::clone(&slot)).wait().unwrap_err(), refused);
+        assert_eq!(engine.nodes().wait().unwrap_err(), EngineError::Forked);
+        assert!(!engine.shutdown(LIMIT).ended);
+
+        let copy = OwnedGuard::of(slot);
+        assert!(!copy.is_valid() && copy.fencing_token().is_none());
+        copy.on_loss(|_| unreachable!("there is no thread that could tell"));
+        let lost = Err(ExtendError::Lost(LossCause::Forked));
+        assert_eq!(copy.extend(Duration::from_secs(5)).wait(), lost);
+        assert_eq!(copy.lost().wait(), Some(LossCause::Forked));
+        assert_eq!(copy.release().wait(), Ending::Lost(LossCause::Forked));
+        // Nothing was handed over, and the parent's lock is as it was.
+        assert!(engine.handle.shared.queue.end().is_empty());
+        assert!(guard.is_valid());
+        guard.extend(Duration::from_secs(5)).wait().unwrap();
+    }
+
+    /// It would be a bug of ours. Nobody may be left waiting for a thread that is no more.
+    #[test]
+    fn a_thread_that_fails_lets_everybody_know() {
+        let node = Node::start().unwrap();
+        let engine = Engine::start(config(&node), EngineLimits::default()).unwrap();
+        let guard = engine.acquire_timeout(Ask::new(b"job"), LIMIT).wait().unwrap();
+        let (told, heard) = mpsc::channel();
+        guard.on_loss(move |cause| told.send(cause).unwrap());
+        let waiting = engine.acquire(Ask::new(b"job").wait(Wait::Forever));
+        // In one turn, so that it fails with commands before and behind it.
+        let (go, until) = mpsc::channel::<()>();
+        let held_up = engine.look(move |_| {
+            // It ends when the sender is dropped.
+            let _ = until.recv_timeout(LIMIT);
+        });
+        let failing = engine.look(|_| -> () { panic!("on purpose, as a bug would") });
+        let behind = engine.acquire(Ask::new(b"next").wait(Wait::Forever));
+        let question = engine.nodes();
+        drop(go);
+        held_up.wait().unwrap();
+        let over = AcquireError::Engine(EngineError::Over);
+        assert_eq!(failing.wait().unwrap_err(), EngineError::Over);
+        assert_eq!(waiting.wait().unwrap_err(), over);
+        assert_eq!(behind.wait().unwrap_err(), over);
+        assert_eq!(question.wait().unwrap_err(), EngineError::Over);
+        assert_eq!(heard.recv_timeout(LIMIT), Ok(LossCause::ShutDown));
+        assert!(!guard.is_valid());
+        assert_eq!(guard.release().wait(), Ending::Lost(LossCause::ShutDown));
+        let report = engine.shutdown(LIMIT);
+        assert!(report.ended && report.failed && !report.is_clean(), "{report}");
+        assert_eq!(engine.acquire(Ask::new(b"job")).wait().unwrap_err(), over);
+        // Its connections have let go.
+        let next = Engine::start(config(&node), EngineLimits::default()).unwrap();
+        drop(next.acquire_timeout(Ask::new(b"job"), LIMIT).wait().unwrap());
+    }
+
+    const LIMIT: Duration = Duration::from_secs(15);
+}

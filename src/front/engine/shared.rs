@@ -46,6 +46,12 @@ impl Shared {
         std::process::id() == self.pid
     }
 
+    /// As a forked process finds it.
+    #[cfg(test)]
+    pub(super) fn forked(self) -> Self {
+        Self { pid: 0, ..self }
+    }
+
     pub(super) fn is_own_thread(&self) -> bool {
         self.thread.get() == Some(&thread::current().id())
     }
