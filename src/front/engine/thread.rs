@@ -175,7 +175,9 @@ impl Thread {
         }
         self.tell();
         let ids: Vec<LockId> = self.slots.keys().copied().collect();
-        for id in ids {
+        let (held, others): (Vec<_>, Vec<_>) = ids.into_iter().partition(|&id| self.is_held(id));
+        // Waiters first, so that no lock is handed on to one of them.
+        for &id in others.iter().chain(&held) {
             let state = self.driver.state(id);
             match state {
                 LockState::Held | LockState::Extending => self.take_back(id),
@@ -186,6 +188,10 @@ impl Thread {
             }
             self.driver.core_mut().release(id, now);
         }
+    }
+
+    fn is_held(&self, id: LockId) -> bool {
+        matches!(self.driver.state(id), LockState::Held | LockState::Extending)
     }
 
     fn take_back(&self, id: LockId) {
