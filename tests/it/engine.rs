@@ -1,7 +1,10 @@
 //! The engine from threads: its limits, its losses, its end, and that nothing is left behind.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -203,29 +206,52 @@ fn stopped(engine: &Engine) -> mpsc::Sender<()> {
     stop
 }
 
-/// Threads that push while the thread goes to sleep and wakes up: a wake-up that is lost is a wait
-/// without end, since nothing else would wake it.
+/// Nothing but a push wakes the thread here: no timer is due before the test has failed, and there are
+/// no other locks whose answers would do it.
 #[test]
 fn no_wake_up_is_lost() {
     let servers = servers(1);
-    // No timer is due while this runs, so that the thread sleeps until it is woken.
+    let engine = engine_of(builder(&servers).answer_within(2 * LIMIT).dead_after(4 * LIMIT));
+    let until = Instant::now() + LIMIT;
+    for round in 0..3_000 {
+        // The thread has just told an outcome and is about to fall asleep when the next push comes.
+        let guard = ready(engine.acquire(patiently(b"job")), until).unwrap();
+        // Or it sleeps already.
+        for _ in 0..round % 50 * 20 {
+            std::hint::spin_loop();
+        }
+        assert!(matches!(ready(guard.release(), until), Ending::Released(_)));
+    }
+    assert!(engine.shutdown(LIMIT).is_clean());
+}
+
+/// The output of a future that is polled without a pause.
+fn ready<F: Future + Unpin>(mut future: F, until: Instant) -> F::Output {
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        assert!(Instant::now() < until, "it waits without end");
+        if let Poll::Ready(output) = Pin::new(&mut future).poll(&mut context) {
+            return output;
+        }
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn many_threads_push_at_once() {
+    let servers = servers(3);
     let engine = engine(&servers);
     let (done, finished) = mpsc::channel();
     let threads: Vec<_> = (0..8)
         .map(|of| {
             let (engine, done) = (engine.clone(), done.clone());
             thread::spawn(move || {
-                for round in 0..300 {
-                    let name = format!("job{of}.{round}");
-                    let guard = held(&engine, &name);
+                for round in 0..200 {
+                    let guard = held(&engine, &format!("job{of}.{round}"));
                     match round % 3 {
                         0 => drop(guard),
                         1 => drop(guard.release()),
                         _ => assert!(matches!(guard.release().wait(), Ending::Released(_))),
-                    }
-                    // Often the thread has just fallen asleep by now.
-                    for _ in 0..round % 50 * 20 {
-                        std::hint::spin_loop();
                     }
                 }
                 done.send(()).unwrap();
@@ -237,7 +263,7 @@ fn no_wake_up_is_lost() {
     }
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     assert!(engine.shutdown(LIMIT).is_clean());
-    assert_eq!(servers[0].cmd("DBSIZE"), Reply::Int(1));
+    assert!(servers.iter().all(|server| server.cmd("DBSIZE") == Reply::Int(1)));
 }
 
 /// Dropped before, while and after it is granted, at moments that move through its life.
@@ -384,6 +410,25 @@ fn a_guard_knows_its_end_while_the_thread_is_late() {
     assert_eq!(guard.lost().wait(), Some(LossCause::Expired));
     eventually("it is told", || told.load(Ordering::SeqCst) == 1);
     assert_eq!(guard.release().wait(), Ending::Lost(LossCause::Expired));
+}
+
+/// Its lease is over when it is released, and the thread has told neither.
+#[test]
+fn a_release_behind_an_unseen_loss_says_lost_and_calls_nobody() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let ask = Ask::new(b"job").ttl(3 * SHORT).wait(Wait::For(LIMIT));
+    let guard = engine.acquire(ask).wait().unwrap();
+    let told = count_losses(&guard);
+    let watcher = guard.lost();
+    let stop = stopped(&engine);
+    eventually("its validity ends", || !guard.is_valid());
+    let release = guard.release();
+    drop(stop);
+    assert_eq!(release.wait(), Ending::Lost(LossCause::Expired));
+    assert_eq!(watcher.wait(), Some(LossCause::Expired));
+    assert!(engine.shutdown(LIMIT).is_clean());
+    assert_eq!(told.load(Ordering::SeqCst), 0);
 }
 
 /// Granted by the nodes, and nobody looked before it was over.
