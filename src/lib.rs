@@ -140,12 +140,14 @@ pub mod resp;
 pub use front::{
     Acquire, AcquireError, Answer, Client, Config, ConfigBuilder, ConfigError, Driver, Ending,
     Engine, EngineError, EngineLimits, Extend, ExtendError, Held, Inspection, InspectionVerdict,
-    LockGuard, Lost, NodeInspection, NodeReport, NodeStatus, NodeVote, OwnedGuard, RefusalReport,
-    Release, SetupError, ShutdownReport, Unreleased, init, init_change,
+    Level, LockGuard, Log, Lost, MetricsReport, NodeInspection, NodeReport, NodeStatus, NodeVote,
+    Note, OwnedGuard, RefusalReport, Release, SetupError, ShutdownReport, Unreleased, init,
+    init_change,
 };
 pub use proto::{
-    Ask, Cause, Confirmed, Event, FencingToken, Guard, Holder, InputError, KeyState, LockId,
-    LockState, LossCause, NodeGuard, NodeState, Refusal, Settings, Trust, Vote, Wait, Why,
+    Ask, Cause, Confirmed, Event, FencingToken, Guard, Histogram, Holder, InputError, Keep,
+    KeyState, LockId, LockState, LossCause, Metrics, NodeGuard, NodeMetrics, NodeState, PushState,
+    Refusal, Settings, Trust, Vote, Wait, Wake, Why,
 };
 
 /// The README's examples, compiled.

@@ -15,6 +15,8 @@ mod driver;
 mod engine;
 mod guard;
 mod inspection;
+mod log;
+mod metrics;
 mod report;
 mod setup;
 
@@ -27,5 +29,7 @@ pub use engine::{
 };
 pub use guard::{Ending, ExtendError, LockGuard};
 pub use inspection::{Inspection, InspectionVerdict, NodeInspection};
+pub use log::{Level, Log, Note};
+pub use metrics::MetricsReport;
 pub use report::{NodeReport, NodeStatus, NodeVote, RefusalReport};
 pub use setup::{SetupError, init, init_change};
