@@ -56,7 +56,7 @@ impl Shared {
         self.thread.get() == Some(&thread::current().id())
     }
 
-    /// Takes a place for an acquisition, which [`leave`](Self::leave) gives back.
+    /// Takes a place for an acquisition or a question, which [`leave`](Self::leave) gives back.
     pub(super) fn enter(&self) -> Result<(), EngineError> {
         if !self.is_ours() {
             return Err(EngineError::Forked);
