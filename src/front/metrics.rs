@@ -150,7 +150,7 @@ const COUNTERS: [Counter<Metrics>; 5] = [
 ];
 
 const NODE_COUNTERS: [Counter<NodeMetrics>; 8] = [
-    ("node_asks_total", "Asks that were sent.", |of| of.asks),
+    ("node_asks_total", "Asks that were given to the link.", |of| of.asks),
     ("node_late_replies_total", "Answers that came after their time.", |of| of.late_replies),
     ("node_timeouts_total", "How often the node was waited for in vain.", |of| of.timeouts),
     ("node_undos_total", "Undos that were sent.", |of| of.undos),

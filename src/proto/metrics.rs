@@ -51,7 +51,7 @@ pub struct Metrics {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct NodeMetrics {
-    /// Asks that were sent.
+    /// Asks that were given to its link, also if they were withdrawn before a byte was sent.
     pub asks: u64,
     /// Votes that said: it is yours.
     pub grants: u64,

@@ -70,6 +70,14 @@ fn a_lock_that_is_taken_and_released() {
     assert_eq!(each(&world, |node| node.round_trip.count()), [2; 3]);
     assert_eq!(each(&world, |node| node.round_trip.sum().as_millis() as u64), [4; 3]);
     assert_eq!(each(&world, |node| node.late_replies + node.timeouts), [0; 3]);
+
+    // The next lock is in the place of the first.
+    let id = world.lock(b"job", secs(20));
+    world.run(ms(10));
+    world.release(id);
+    world.run(ms(10));
+    assert_eq!(each(&world, |node| node.undos), [2; 3]);
+    assert_eq!(each(&world, |node| node.undos_again), [0; 3]);
 }
 
 #[test]
@@ -197,6 +205,22 @@ fn a_node_that_cannot_vote() {
     assert!(!world.is_granted(id));
     assert_eq!(fails(&world, 2), [(Cause::ConnectionClosed, 1)]);
     assert_eq!(each(&world, |node| node.asks), [2, 2, 1], "the last was not asked");
+}
+
+/// Each ask that was lost with its connection is a vote that failed, if somebody waited for it.
+#[test]
+fn an_ask_that_is_lost_with_its_connection() {
+    let mut world = world();
+    world.pause(1);
+    world.pause(2);
+    world.lock(b"job", secs(20));
+    world.run(ms(10));
+    world.cut(0, 1, Written::Vanishes);
+    assert_eq!(fails(&world, 1), [(Cause::ConnectionReset, 1)]);
+    world.run(ms(100));
+    // The attempt is over: this one is missed by nobody.
+    world.cut(0, 2, Written::Vanishes);
+    assert_eq!(fails(&world, 2), [(Cause::NoAnswer, 1)]);
 }
 
 #[test]

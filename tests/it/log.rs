@@ -13,8 +13,8 @@ use redbolt_node::{Now, Store};
 use redbolt_proving::{Reply, Server};
 
 use crate::support::{
-    LIMIT, builder, client_of, driver_of, held_by, long, outcome, patiently, refusal, servers,
-    turn_until, vouch_for, vouched,
+    LIMIT, builder, client_of, driver_of, eventually, held_by, long, outcome, patiently, refusal,
+    servers, turn_until, vouch_for, vouched,
 };
 
 /// Keeps everything that it is told.
@@ -58,6 +58,7 @@ fn the_life_of_locks() {
     let servers = servers(3);
     let (heard, builder) = Heard::with(builder(&servers));
     let client = client_of(builder);
+    assert_eq!(client.warm_up(LIMIT).ready(), 3);
     let mut lock = client.acquire(patiently(b"job")).unwrap();
     lock.extend(Duration::from_secs(20)).unwrap();
     assert!(refusal(client.acquire(long(b"job"))).is_contended());
@@ -220,7 +221,10 @@ fn no_note_has_a_password_or_a_token_in_it() {
     lock.extend(Duration::from_secs(10)).unwrap();
     let _ = refusal(client.acquire(long(b"job")));
     let _ = lock.release();
-    assert!(heard.of("node 3 ")[0].text.contains("WRONGPASS"), "{:?}", heard.lines());
+    eventually("the third is refused", || {
+        let _ = client.inspect(b"job");
+        heard.of("node 3 ").first().is_some_and(|line| line.text.contains("WRONGPASS"))
+    });
     all.extend(heard.lines());
 
     // A server that repeats what it was sent: the name of the user, and a token.
