@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::log::{Log, Logger};
 use crate::net::{Address, AddressError};
-use crate::proto::{self, Guard, NodeId, Settings, SettingsError, Setup, Trust};
+use crate::proto::{self, Guard, NodeId, Settings, SettingsError, Setup, Trust, Wake};
 
 /// Which nodes, and how. Cheap to clone.
 ///
@@ -227,6 +227,12 @@ impl ConfigBuilder {
     /// How long a fencing counter lives. See [`Settings::counter_life`].
     pub fn counter_life(mut self, life: Duration) -> Self {
         self.settings.counter_life = life;
+        self
+    }
+
+    /// What a waiting acquisition does when a node tells of a change. See [`Wake`].
+    pub fn wake(mut self, wake: Wake) -> Self {
+        self.settings.wake = wake;
         self
     }
 

@@ -215,7 +215,9 @@ impl Notes {
                 let report = &RefusalReport::new(config, core, refusal);
                 self.log.note(&Note::Refused { lock, report });
             }
-            Some(Event::Extended(lock)) => self.log.note(&Note::Extended { lock }),
+            Some(Event::Extended(lock) | Event::Kept(lock)) => {
+                self.log.note(&Note::Extended { lock })
+            }
             Some(Event::Granted(lock)) => self.log.note(&Note::Granted { lock }),
             Some(Event::Lost(lock, cause)) => self.log.note(&Note::Lost { lock, cause }),
             Some(Event::Released(lock, confirmed)) => {

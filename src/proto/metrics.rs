@@ -206,7 +206,7 @@ macro_rules! kind {
 
 kind!(Why: Cancelled Contended Expired NoQuorum OutOfTime);
 
-kind!(LossCause: Expired Gone);
+kind!(LossCause: Expired Forked Gone HeldTooLong ShutDown Unextended);
 
 kind!(Cause:
     NoAnswer ConnectTimeout ConnectionRefused ConnectionReset ConnectionClosed Unreachable NameLookup

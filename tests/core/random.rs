@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use redbolt::proto::{
-    Ask, Cause, Config, Core, Event, LinkId, LockId, Nanos, NodeSettings, Now, Settings, Wait,
+    Ask, Cause, Config, Core, Event, LinkId, LockId, Nanos, NodeSettings, Now, Settings, Wait, Wake,
 };
 use redbolt_node::Memory;
 
@@ -432,7 +432,8 @@ struct Abused {
 impl Abused {
     fn new() -> Self {
         let nodes = vec![NodeSettings::default(); NODES];
-        let config = Config::new(Settings { nodes, ..Settings::default() }).unwrap();
+        let config =
+            Config::new(Settings { nodes, wake: Wake::Timer, ..Settings::default() }).unwrap();
         let mut seed = 1u8;
         let core = Core::new(Arc::new(config), move |bytes| {
             seed = seed.wrapping_add(1);

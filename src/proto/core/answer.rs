@@ -18,6 +18,9 @@ impl Core {
     /// The socket filled the first `bytes` of [`space`](Self::space). Read the clock after the read.
     pub fn received(&mut self, link: LinkId, bytes: usize, now: Now) {
         let (now, id) = (self.clamp(now), link.node());
+        if link.is_push() {
+            return self.push_received(id, bytes, now);
+        }
         if matches!(self.node(id).link, Link::Down { .. } | Link::Opening { .. }) {
             return;
         }
@@ -106,6 +109,7 @@ impl Core {
                 Token::Error(_) => {}
                 _ => return Err(Mistyped),
             },
+            Request::Track { to } => self.track_answered(id, to, token, now)?,
             Request::Undo { claim, by_digest } => {
                 let answer = count(token).ok_or(Mistyped)?.to_request(by_digest);
                 self.forget_scripts_on(id, answer);

@@ -27,6 +27,9 @@ impl Core {
     /// The link's socket is connected.
     pub fn connected(&mut self, link: LinkId, now: Now) {
         let (now, id) = (self.clamp(now), link.node());
+        if link.is_push() {
+            return self.push_connected(id, now);
+        }
         let Link::Opening { until } = self.node(id).link else { return };
         self.metrics.of(id).connections += 1;
         // Behind an ask, an undo that is still owed would come too late; before it, a kill must be
@@ -50,12 +53,18 @@ impl Core {
     /// The link could not be opened, or its connection ended.
     pub fn disconnected(&mut self, link: LinkId, cause: Cause, now: Now) {
         let now = self.clamp(now);
-        self.sever(link.node(), cause, now);
+        match link.is_push() {
+            true => self.push_severed(link.node(), cause, now),
+            false => self.sever(link.node(), cause, now),
+        }
         self.check();
     }
 
     /// Keeps words about a cause that the driver knows more of.
     pub fn explain(&mut self, link: LinkId, cause: Cause, words: String) {
+        if link.is_push() {
+            return;
+        }
         self.node_mut(link.node()).detail = Some((cause, words));
     }
 
@@ -81,13 +90,13 @@ impl Core {
         node.link = Link::Opening { until };
         node.probe_at = now.boot + PROBE.1.min(PROBE.0 * (1 << node.failures.min(8)));
         self.changed.insert(id);
-        self.ops.push_back(LinkOp::Open(LinkId(id.0)));
+        self.ops.push_back(LinkOp::Open(LinkId::command(id)));
         self.arm(until);
     }
 
     /// Closes a link from our side.
     pub(super) fn close(&mut self, id: NodeId, cause: Cause, now: Now) {
-        self.ops.push_back(LinkOp::Close(LinkId(id.0)));
+        self.ops.push_back(LinkOp::Close(LinkId::command(id)));
         self.sever(id, cause, now);
     }
 
@@ -123,6 +132,7 @@ impl Core {
         }
         self.settle_releases(now);
         self.set_up(now);
+        self.reports_lost(id, now);
     }
 
     fn unanswered(&mut self, node: NodeId, pipeline: Pipeline<Request>, now: Now) {
@@ -151,7 +161,8 @@ impl Core {
                 | Request::Enrol
                 | Request::Greet(_)
                 | Request::Kill
-                | Request::Remaining { .. } => {}
+                | Request::Remaining { .. }
+                | Request::Track { .. } => {}
             }
         }
     }
@@ -257,6 +268,7 @@ impl Core {
         self.send_queued(id, now);
         self.send_queued_extensions(id, now);
         self.send_queued_views(id, now);
+        self.track(id, now);
     }
 
     /// Another node that turned out to be the same server process.
