@@ -207,7 +207,7 @@ impl Notes {
             self.tell_of_node(config, core, node);
         }
         match event {
-            Some(Event::NotExtended(lock, refusal)) => {
+            Some(Event::NotExtended(lock, refusal) | Event::NotKept(lock, refusal)) => {
                 let report = &RefusalReport::new(config, core, refusal);
                 self.log.note(&Note::NotExtended { lock, report });
             }

@@ -203,10 +203,11 @@ impl Thread {
                 Event::Granted(id) => self.granted(id),
                 Event::Refused(id, refusal) => self.refused(id, refusal),
                 Event::Extended(id) => self.extended(id),
+                Event::Kept(id) => self.kept(id),
                 Event::NotExtended(id, refusal) => self.not_extended(id, refusal),
                 Event::Lost(id, cause) => self.lost(id, cause),
                 Event::Released(id, confirmed) => self.released(id, confirmed),
-                Event::Node(..) | Event::Viewed(_) => {}
+                Event::Node(..) | Event::NotKept(..) | Event::Viewed(_) => {}
             }
         }
     }
@@ -233,11 +234,15 @@ impl Thread {
     }
 
     fn extended(&self, id: LockId) {
+        self.kept(id);
         if let Some(slot) = self.slots.get(&id) {
-            if let Some(lease) = self.driver.lease(id) {
-                slot.prolonged(*lease);
-            }
             slot.extended();
+        }
+    }
+
+    fn kept(&self, id: LockId) {
+        if let (Some(slot), Some(lease)) = (self.slots.get(&id), self.driver.lease(id)) {
+            slot.prolonged(*lease);
         }
     }
 

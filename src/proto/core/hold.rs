@@ -211,12 +211,9 @@ impl Core {
             lock.phase = Phase::Held;
             let refusal = Refusal { why: Why::NoQuorum, votes: lock.votes, remaining: None };
             let end = lock.lease.ends();
-            if Self::is_news(lock) {
-                self.events.push_back(Event::NotExtended(id, refusal));
-            }
             self.arm(end);
             self.metrics.not_extended += 1;
-            self.keep_again(id, now);
+            self.not_extended(id, refusal, now);
             if mutant!(FailedExtendUndoes) {
                 let claim = self.locks.find(id.0).map(|lock| lock.claim);
                 claim.into_iter().for_each(|claim| self.undo(claim, now));

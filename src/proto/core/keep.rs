@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::Core;
-use crate::proto::event::{Event, LossCause};
+use crate::proto::event::{Event, LossCause, Refusal};
 use crate::proto::lock::{Lock, Phase};
 use crate::proto::mutants::mutant;
 use crate::proto::names::LockId;
@@ -86,12 +86,15 @@ impl Core {
         self.keep_from_now(id, now);
     }
 
-    /// Whether the failure of this extension is to be told.
-    pub(super) fn is_news(lock: &mut Lock) -> bool {
-        match std::mem::take(&mut lock.keeper.is_extending) {
-            true => !std::mem::replace(&mut lock.keeper.has_failed, true),
-            false => true,
+    /// What is told of an extension that failed: of the keeper's only the first in a row.
+    pub(super) fn not_extended(&mut self, id: LockId, refusal: Refusal, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        if !std::mem::take(&mut lock.keeper.is_extending) {
+            self.events.push_back(Event::NotExtended(id, refusal));
+        } else if !std::mem::replace(&mut lock.keeper.has_failed, true) {
+            self.events.push_back(Event::NotKept(id, refusal));
         }
+        self.keep_again(id, now);
     }
 }
 
@@ -115,7 +118,7 @@ impl Lock {
             Some(LossCause::Expired)
         } else if remaining > self.notice() {
             None
-        } else if self.keeper.at == Nanos::NEVER && !self.keeper.is_extending {
+        } else if self.phase == Phase::Held && self.keeper.at == Nanos::NEVER {
             Some(LossCause::HeldTooLong)
         } else {
             Some(LossCause::Unextended)
