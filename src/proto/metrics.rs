@@ -20,6 +20,12 @@ pub struct Metrics {
     pub acquisitions: u64,
     /// Rounds of asks to the nodes: one for each acquisition, and one more after each pause.
     pub attempts: u64,
+    /// Attempts that asked one node first, the lead of the wait, because of what it had told.
+    pub lead_asks: u64,
+    /// Of these, attempts whose lead granted, so that the others were asked as well.
+    pub lead_grants: u64,
+    /// Pauses of waiting acquisitions that ended by what a node had told, not by their timer.
+    pub wakes: u64,
     /// Acquisitions that ended with the lock.
     pub grants: u64,
     /// Acquisitions that ended without it.
@@ -34,12 +40,18 @@ pub struct Metrics {
     pub extended: u64,
     /// Extensions that found no quorum, while the lock stayed held.
     pub not_extended: u64,
+    /// Of the extensions that a quorum made, those of the keeper.
+    pub kept: u64,
+    /// Of the extensions that found no quorum, those of the keeper.
+    pub not_kept: u64,
     /// Locks whose holder let go in time. Each grant ends in one of these or in a loss.
     pub releases: u64,
     /// Releases that a quorum did not confirm in time. What is not confirmed stays owed.
     pub unconfirmed: u64,
     /// Locks that were lost.
     pub losses: By<LossCause>,
+    /// Of these, locks that were kept alive.
+    pub kept_losses: u64,
     /// The same for each node, in the order of the configuration.
     pub nodes: Vec<NodeMetrics>,
 }
@@ -73,6 +85,8 @@ pub struct NodeMetrics {
     pub connections: u64,
     /// Connections that could not be made or that ended, by what ended them.
     pub link_failures: By<Cause>,
+    /// Keys that it told of, on its push link, because they had changed. All keys at once are one.
+    pub pushes: u64,
     /// How often its time was over: that of a vote, an extension or an inspection that was waited for,
     /// of a connection, of a greeting, and of a silence.
     pub timeouts: u64,
@@ -127,6 +141,9 @@ impl Metrics {
         Self {
             acquisitions: 0,
             attempts: 0,
+            lead_asks: 0,
+            lead_grants: 0,
+            wakes: 0,
             grants: 0,
             refusals: By::default(),
             wait_granted: Histogram::default(),
@@ -134,9 +151,12 @@ impl Metrics {
             hold: Histogram::default(),
             extended: 0,
             not_extended: 0,
+            kept: 0,
+            not_kept: 0,
             releases: 0,
             unconfirmed: 0,
             losses: By::default(),
+            kept_losses: 0,
             nodes: vec![NodeMetrics::default(); nodes],
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redbolt::proto::metrics::{By, Kind};
-use redbolt::proto::{Ask, Cause, Event, LossCause, Metrics, NodeMetrics, Wait, Why};
+use redbolt::proto::{Ask, Cause, Event, Keep, LossCause, Metrics, NodeMetrics, Wait, Why};
 use redbolt_node::Memory;
 
 use crate::world::{Accept, World, Written, error, ms, secs};
@@ -353,11 +353,49 @@ fn losses() {
     }
     world.extend_unwatched(id, secs(20));
     world.run(ms(10));
+    assert_eq!(counted(&world).kept_losses, 0);
     let losses = [(LossCause::Expired, 1), (LossCause::Gone, 1)];
     assert_eq!(happened(counted(&world).losses), losses);
     world.release(id);
     assert_eq!(happened(counted(&world).losses), losses, "it has ended once");
     assert_eq!((counted(&world).releases, counted(&world).hold.count()), (0, 2));
+}
+
+#[test]
+fn the_keeper_s_extensions() {
+    let mut world = world();
+    let ask = Ask::new(b"job").ttl(secs(3)).keep_alive(Keep::until_released());
+    let id = world.acquire(0, &ask, &[b"job"]);
+    world.run(ms(3_500));
+    let kept = counted(&world).kept;
+    assert!((3..=4).contains(&kept), "{kept}");
+    assert_eq!(counted(&world).extended, kept);
+    world.extend(id, secs(3));
+    world.run(ms(10));
+    assert_eq!((counted(&world).extended, counted(&world).kept), (kept + 1, kept));
+    assert_eq!(counted(&world).not_kept, 0);
+
+    world.pause(1);
+    world.pause(2);
+    world.run(secs(3));
+    let metrics = counted(&world);
+    assert_eq!(happened(metrics.losses), [(LossCause::Unextended, 1)]);
+    assert_eq!(metrics.kept_losses, 1);
+    assert!(metrics.not_kept > 1, "{}", metrics.not_kept);
+    assert_eq!(metrics.not_extended, metrics.not_kept);
+}
+
+#[test]
+fn a_failure_of_the_caller_s_is_none_of_the_keeper_s() {
+    let mut world = world();
+    let ask = Ask::new(b"job").ttl(secs(20)).keep_alive(Keep::until_released());
+    let id = world.acquire(0, &ask, &[b"job"]);
+    world.run(ms(10));
+    world.pause(1);
+    world.pause(2);
+    world.extend(id, secs(20));
+    world.run(ms(100));
+    assert_eq!((counted(&world).not_extended, counted(&world).not_kept), (1, 0));
 }
 
 /// A repetition because of the clock is an attempt of the same acquisition.

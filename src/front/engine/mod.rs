@@ -32,11 +32,12 @@ pub use self::shutdown::{ShutdownReport, Unreleased};
 
 use self::queue::{Command, Queue};
 use self::reply::{Reply, Sender};
-use self::shared::Shared;
+use self::shared::{Caught, Shared};
 use self::slot::Slot;
 use self::thread::Thread;
 use super::config::Config;
 use super::driver::{Driver, instant_in};
+use super::metrics::MetricsReport;
 use super::report::NodeReport;
 use crate::proto::{Ask, MAX_LOCKS, Wait};
 
@@ -107,8 +108,9 @@ impl Engine {
         let poll = Poll::new()?;
         let tokens = Driver::tokens_needed(&config);
         let waker = mio::Waker::new(poll.registry(), mio::Token(tokens))?;
-        let driver = Driver::in_registry(config.clone(), poll.registry(), 0..tokens)?;
+        let mut driver = Driver::in_registry(config.clone(), poll.registry(), 0..tokens)?;
         let shared = Arc::new(Shared::new(config, limits, Queue::new(waker)));
+        driver.wrap_log(|log| Arc::new(Caught { log, shared: Arc::clone(&shared) }));
         let thread = Thread::new(poll, driver, Arc::clone(&shared));
         let thread = std::thread::Builder::new()
             .name("redbolt-engine".to_owned())
@@ -142,6 +144,11 @@ impl Engine {
     /// Takes a lock, waiting for up to `wait`, whatever the ask says about waiting. Zero is one attempt.
     pub fn acquire_timeout(&self, ask: Ask<'_>, wait: Duration) -> Acquire {
         self.acquire(ask.wait(Wait::For(wait)))
+    }
+
+    /// What was counted since it was started.
+    pub fn metrics(&self) -> Answer<MetricsReport> {
+        self.look(|driver| driver.metrics())
     }
 
     /// Which nodes can vote now.
