@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::event::{LossCause, Why};
 use super::names::NodeId;
-use super::time::Nanos;
+use super::time::{Nanos, saturating_nanos};
 use super::vote::{Cause, Vote};
 
 /// What one core has counted since it was made. Nothing in it ever falls.
@@ -54,6 +54,8 @@ pub struct Metrics {
     pub kept_losses: u64,
     /// The same for each node, in the order of the configuration.
     pub nodes: Vec<NodeMetrics>,
+    /// The time that an answer has, in nanoseconds.
+    late_after: u64,
 }
 
 /// What one core has counted of one node.
@@ -122,12 +124,6 @@ impl NodeMetrics {
         self.timeouts += u64::from(matches!(cause, Cause::ConnectTimeout | Cause::DeadPeer));
     }
 
-    #[inline]
-    pub(super) fn answered(&mut self, since: Nanos, within: Duration, now: Nanos) {
-        self.round_trip.record(since, now);
-        self.late_replies += u64::from(now > since + within);
-    }
-
     /// An undo was sent, not for the first time if `again`.
     #[inline]
     pub(super) fn undo_sent(&mut self, again: bool) {
@@ -137,7 +133,7 @@ impl NodeMetrics {
 }
 
 impl Metrics {
-    pub(super) fn new(nodes: usize) -> Self {
+    pub(super) fn new(nodes: usize, answer_within: Duration) -> Self {
         Self {
             acquisitions: 0,
             attempts: 0,
@@ -158,6 +154,7 @@ impl Metrics {
             losses: By::default(),
             kept_losses: 0,
             nodes: vec![NodeMetrics::default(); nodes],
+            late_after: saturating_nanos(answer_within),
         }
     }
 
@@ -171,6 +168,14 @@ impl Metrics {
     #[inline]
     pub(super) fn of(&mut self, node: NodeId) -> &mut NodeMetrics {
         &mut self.nodes[node.index()]
+    }
+
+    #[inline]
+    pub(super) fn answered(&mut self, node: NodeId, since: Nanos, now: Nanos) {
+        let took = now.0.saturating_sub(since.0);
+        let node = &mut self.nodes[node.index()];
+        node.round_trip.add(took);
+        node.late_replies += u64::from(took > self.late_after);
     }
 
     #[inline]
@@ -339,11 +344,15 @@ impl Histogram {
         None
     }
 
+    #[inline]
+    pub(super) fn record(&mut self, from: Nanos, to: Nanos) {
+        self.add(to.0.saturating_sub(from.0));
+    }
+
     /// Between two powers of two there is at most one bound, so that the first bit of the span and one
     /// comparison tell its bucket.
     #[inline]
-    pub(super) fn record(&mut self, from: Nanos, to: Nanos) {
-        let nanos = to.0.saturating_sub(from.0);
+    fn add(&mut self, nanos: u64) {
         let first = usize::from(FIRST[(u64::BITS - nanos.leading_zeros()) as usize]);
         let over = BOUNDS.get(first).is_some_and(|&bound| nanos > bound);
         self.buckets[first + usize::from(over)] += 1;
