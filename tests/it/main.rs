@@ -18,6 +18,7 @@ mod log;
 mod metrics;
 mod outages;
 mod owed;
+mod record;
 mod support;
 mod voters;
 mod waiting;

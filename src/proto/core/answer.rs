@@ -91,6 +91,8 @@ impl Core {
                 self.ask_answered(id, claim, by_digest, token, now)?;
             }
             Request::Check { claim, vote } => self.check_answered(id, claim, vote, token, now)?,
+            Request::Break(view) => self.break_answered(view, id, token, due.since, now)?,
+            Request::BreakTtl(view) => self.break_ttl(view, id, token)?,
             Request::DropOthers => self.others_dropped(id, token, now)?,
             Request::Enrol => self.enrolled(id, token, now)?,
             Request::Extend { claim, round, by_digest } => {

@@ -29,6 +29,7 @@ impl Core {
         let now = self.clamp(now);
         let votes = self.ballot();
         let (key, lock) = self.locks.occupy(|| Lock::new(votes));
+        lock.votes = votes;
         lock.begin(ask, now);
         self.metrics.acquisitions += 1;
         let id = LockId(key);
@@ -287,6 +288,7 @@ impl Core {
             self.abandon(claim, now);
             return self.attempt(id, None, now);
         }
+        let denied = lock.votes.denies();
         if let Some(lead) = lock.lead
             && let Some(vote) = lock.votes.of(lead)
             && let Some(decided) = lock.decided
@@ -302,7 +304,7 @@ impl Core {
         }
         self.abandon(claim, now);
         if retry {
-            self.settle_in(id, now);
+            self.settle_in(id, denied, now);
             self.take_turns(now);
         } else {
             self.refuse(id, if out_of_time { Why::OutOfTime } else { why }, now);
