@@ -145,7 +145,7 @@ impl Display for MetricsReport {
 
 type Counter<T> = (&'static str, &'static str, fn(&T) -> u64);
 
-const COUNTERS: [Counter<Metrics>; 9] = [
+const COUNTERS: [Counter<Metrics>; 11] = [
     ("acquisitions_total", "Asks that were taken at the door.", |of| of.acquisitions),
     ("attempts_total", "Rounds of asks to the nodes.", |of| of.attempts),
     ("lead_asks_total", "Attempts that asked the lead of the wait first.", |of| of.lead_asks),
@@ -153,6 +153,8 @@ const COUNTERS: [Counter<Metrics>; 9] = [
     ("wakes_total", "Pauses that ended by what a node had told.", |of| of.wakes),
     ("grants_total", "Acquisitions that ended with the lock.", |of| of.grants),
     ("kept_losses_total", "Locks that were kept alive, and lost.", |of| of.kept_losses),
+    ("taken_in_total", "Locks that came from another process.", |of| of.taken_in),
+    ("handed_out_total", "Locks that left for another process.", |of| of.handed_out),
     ("releases_total", "Locks whose holder let go in time.", |of| of.releases),
     ("unconfirmed_releases_total", "Releases that a quorum did not confirm in time.", |of| {
         of.unconfirmed

@@ -34,7 +34,8 @@ pub struct Metrics {
     pub wait_granted: Histogram,
     /// From acquire to refusal.
     pub wait_refused: Histogram,
-    /// From grant to the holder's release, or to the loss. Locks that are still held are not in it.
+    /// From grant to the holder's release, or to the loss; of a lock that was taken in, from then on. Locks
+    /// that are still held, or were handed out, are not in it.
     pub hold: Histogram,
     /// Extensions that a quorum made.
     pub extended: u64,
@@ -44,7 +45,12 @@ pub struct Metrics {
     pub kept: u64,
     /// Of the extensions that found no quorum, those of the keeper.
     pub not_kept: u64,
-    /// Locks whose holder let go in time. Each grant ends in one of these or in a loss.
+    /// Locks that came from another process.
+    pub taken_in: u64,
+    /// Locks that left for another process.
+    pub handed_out: u64,
+    /// Locks whose holder let go in time. Each lock that was granted or taken in ends in one of these, or
+    /// is lost or handed out.
     pub releases: u64,
     /// Releases that a quorum did not confirm in time. What is not confirmed stays owed.
     pub unconfirmed: u64,
@@ -149,6 +155,8 @@ impl Metrics {
             not_extended: 0,
             kept: 0,
             not_kept: 0,
+            taken_in: 0,
+            handed_out: 0,
             releases: 0,
             unconfirmed: 0,
             losses: By::default(),

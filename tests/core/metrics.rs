@@ -398,6 +398,33 @@ fn a_failure_of_the_caller_s_is_none_of_the_keeper_s() {
     assert_eq!((counted(&world).not_extended, counted(&world).not_kept), (1, 0));
 }
 
+#[test]
+fn a_lock_that_goes_on_in_another_core() {
+    let mut world = World::with(3, 2, |_| {}).warm();
+    // The slot that the lock will take has had another.
+    let id = world.acquire(1, &Ask::new(b"other"), &[b"other"]);
+    let now = world.now();
+    world.clients[1].core.release(id, now);
+    world.run(ms(10));
+    let id = world.lock(b"job", secs(20));
+    world.run(ms(1_000));
+    let now = world.now();
+    let record = world.core().hand_out(id, now).unwrap();
+    let left = counted(&world);
+    assert_eq!((left.grants, left.handed_out, left.taken_in), (1, 1, 0));
+    assert_eq!((left.releases, left.losses.total(), left.hold.count()), (0, 0, 0));
+
+    let taken = world.take_in(1, &record);
+    world.run(ms(7));
+    let now = world.now();
+    world.clients[1].core.release(taken, now);
+    world.run(ms(10));
+    let came = world.clients[1].core.metrics();
+    assert_eq!((came.acquisitions, came.grants), (1, 1), "of the other lock");
+    assert_eq!((came.handed_out, came.taken_in, came.releases), (0, 1, 2));
+    assert_eq!(came.hold.sum(), ms(7), "since it was taken in");
+}
+
 /// A repetition because of the clock is an attempt of the same acquisition.
 #[test]
 fn a_wrong_clock_costs_an_attempt() {
