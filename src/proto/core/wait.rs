@@ -315,6 +315,7 @@ impl Core {
         if lock.phase != Phase::Pausing || lock.pause.told.len() < enough || mutant!(WakeIgnored) {
             return;
         }
+        self.metrics.wakes += u64::from(!lock.pause.is_roused);
         lock.pause.is_roused = true;
         lock.pause.until = lock.pause.until.min(lock.pause.deaf_until.max(now.boot));
         self.pause_due(id, now);
