@@ -29,6 +29,7 @@
 //! |---|---|---|
 //! | [`Client`] | the caller's, blocking | the lowest latency |
 //! | [`Driver`] | the host's | programs with an event loop of their own |
+//! | [`Engine`] | one of its own | many threads, and futures on any executor |
 //!
 //! # What a lease is, and what it is not
 //!
@@ -137,14 +138,16 @@ pub mod proto;
 pub mod resp;
 
 pub use front::{
-    AcquireError, BreakReport, Client, Config, ConfigBuilder, ConfigError, Driver, Ending,
-    ExtendError, Held, Inspection, InspectionVerdict, LockGuard, NodeInspection, NodeReport,
-    NodeStatus, NodeVote, Owner, RefusalReport, SetupError, init, init_change,
+    Acquire, AcquireError, Answer, BreakReport, Client, Config, ConfigBuilder, ConfigError, Driver,
+    Ending, Engine, EngineError, EngineLimits, Extend, ExtendError, Held, Inspection,
+    InspectionVerdict, Level, LockGuard, Log, Lost, MetricsReport, NodeInspection, NodeReport,
+    NodeStatus, NodeVote, Note, OwnedGuard, Owner, RefusalReport, Release, SetupError,
+    ShutdownReport, Unreleased, init, init_change,
 };
 pub use proto::{
-    Ask, Cause, Confirmed, Event, FencingToken, Guard, Holder, InputError, KeyState, LockId,
-    LockRecord, LockState, LossCause, NodeGuard, NodeState, RecordError, Refusal, Settings, Trust,
-    Vote, Wait, Why,
+    Ask, Cause, Confirmed, Event, FencingToken, Guard, Histogram, Holder, InputError, Keep,
+    KeyState, LockId, LockRecord, LockState, LossCause, Metrics, NodeGuard, NodeMetrics, NodeState,
+    PushState, RecordError, Refusal, Settings, Trust, Vote, Wait, Wake, Why,
 };
 
 /// The README's examples, compiled.

@@ -5,6 +5,7 @@
 //! own drop. Not here: anything about the protocol.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -12,8 +13,10 @@ use std::time::{Duration, Instant};
 
 use super::config::Config;
 use super::driver::{Driver, instant_in};
+use super::engine::EngineError;
 use super::guard::{Ending, LockGuard};
 use super::inspection::{BreakReport, Inspection};
+use super::metrics::MetricsReport;
 use super::report::{NodeReport, RefusalReport};
 use crate::proto::{Ask, Event, InputError, LockId, LockRecord, NodeState, Refusal, Why};
 
@@ -83,16 +86,67 @@ impl Client {
     pub fn acquire(&self, ask: Ask<'_>) -> Result<LockGuard<'_>, AcquireError> {
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
-        let id = driver.acquire(&ask)?;
-        match driver.outcome(id) {
-            Event::Refused(_, refusal) => Err(AcquireError::Refused(driver.report(&refusal))),
-            _ if driver.remaining(id).is_zero() => {
-                // The process was stopped between the last reply and here.
-                let refusal = granted_too_late(&mut driver, id);
-                Err(AcquireError::Refused(driver.report(&refusal)))
-            }
-            _ => Ok(LockGuard::new(&self.driver, id)),
+        let id = acquire(&mut driver, &ask)?;
+        let refusal = match driver.outcome(id) {
+            Event::Refused(_, refusal) => Some(refusal),
+            _ => None,
+        };
+        self.granted(&mut driver, id, refusal)
+    }
+
+    /// The guard of a lock that was granted, and still is.
+    fn granted(
+        &self,
+        driver: &mut Driver,
+        id: LockId,
+        refusal: Option<Refusal>,
+    ) -> Result<LockGuard<'_>, AcquireError> {
+        // The process may have been stopped between the last reply and here.
+        let late = || driver.remaining(id).is_zero();
+        let refusal = match refusal {
+            None if late() => Some(granted_too_late(driver, id)),
+            refusal => refusal,
+        };
+        match refusal {
+            Some(refusal) => Err(AcquireError::Refused(driver.report(&refusal))),
+            None => Ok(LockGuard::new(&self.driver, id)),
         }
+    }
+
+    /// Takes several locks that have nothing to do with each other, with one write to each node, and
+    /// returns when each of them is granted or refused. For all or nothing see [`Ask::and`].
+    ///
+    /// The outcomes are in the order of the asks. A lock that was granted early waits for the others with
+    /// its validity running, so give them a wait that is short against their TTL. An ask for a resource
+    /// that an earlier one of the same call asks for could only wait for itself, and is refused at the
+    /// door ([`InputError::AskedTwice`]).
+    pub fn acquire_all<'a>(
+        &self,
+        asks: impl IntoIterator<Item = Ask<'a>>,
+    ) -> Vec<Result<LockGuard<'_>, AcquireError>> {
+        let mut driver = self.driver.borrow_mut();
+        driver.catch_up();
+        let asks: Vec<_> = asks.into_iter().collect();
+        let mut wanted = HashSet::new();
+        let asked: Vec<_> = driver.together(|driver| {
+            let mut acquire = |(index, ask): (usize, &Ask<'_>)| {
+                let resources: Vec<_> = ask.resources().map(<[u8]>::to_vec).collect();
+                if resources.iter().any(|resource| wanted.contains(resource)) {
+                    return Err(InputError::AskedTwice { index });
+                }
+                wanted.extend(resources);
+                acquire(driver, ask)
+            };
+            asks.iter().enumerate().map(&mut acquire).collect()
+        });
+        let open = asked.iter().filter_map(|asked| asked.ok()).collect();
+        let refused = driver.outcomes(open);
+        let outcome = |asked: Result<LockId, InputError>| {
+            let id = asked?;
+            let refusal = refused.iter().find(|(of, _)| *of == id).map(|&(_, refusal)| refusal);
+            self.granted(&mut driver, id, refusal)
+        };
+        asked.into_iter().map(outcome).collect()
     }
 
     /// Runs `work` under a lock, and releases the lock also if `work` panics.
@@ -158,6 +212,12 @@ impl Client {
         Ok(LockGuard::new(&self.driver, id))
     }
 
+    /// What was counted since it was made.
+    #[must_use]
+    pub fn metrics(&self) -> MetricsReport {
+        self.driver.borrow().metrics()
+    }
+
     /// The configuration it was made with.
     #[must_use]
     pub fn config(&self) -> Config {
@@ -196,6 +256,14 @@ fn viewed<T>(driver: &mut Driver, take: impl Fn(&mut Driver) -> Option<T>) -> T 
     }
 }
 
+/// Nobody would keep a lock alive between two calls.
+fn acquire(driver: &mut Driver, ask: &Ask<'_>) -> Result<LockId, InputError> {
+    match ask.is_kept() {
+        true => Err(InputError::NoKeeper),
+        false => driver.acquire(ask),
+    }
+}
+
 fn granted_too_late(driver: &mut Driver, id: LockId) -> Refusal {
     let votes = driver.votes(id);
     driver.release(id);
@@ -215,6 +283,8 @@ pub struct Held<T> {
 /// Why a lock was not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AcquireError {
+    /// The engine does not take it. Only an [`Engine`](crate::Engine) says so.
+    Engine(EngineError),
     /// The ask cannot be carried out, whatever the nodes say.
     Input(InputError),
     /// The nodes refused it.
@@ -224,6 +294,7 @@ pub enum AcquireError {
 impl fmt::Display for AcquireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Engine(error) => error.fmt(f),
             Self::Input(error) => error.fmt(f),
             Self::Refused(report) => report.fmt(f),
         }
@@ -231,6 +302,12 @@ impl fmt::Display for AcquireError {
 }
 
 impl Error for AcquireError {}
+
+impl From<EngineError> for AcquireError {
+    fn from(error: EngineError) -> Self {
+        Self::Engine(error)
+    }
+}
 
 impl From<InputError> for AcquireError {
     fn from(error: InputError) -> Self {

@@ -12,6 +12,7 @@ mod greeting;
 mod guard;
 mod holding;
 mod links;
+mod metrics;
 mod owed;
 mod random;
 mod record;

@@ -13,7 +13,8 @@ fn pair(nodes: usize) -> World {
 
 /// Through its text, as between two processes.
 fn hand_out(world: &mut World, id: LockId) -> LockRecord {
-    let record = world.core().hand_out(id).expect("it is held");
+    let now = world.now();
+    let record = world.core().hand_out(id, now).expect("it is held");
     LockRecord::from_text(&record.to_text()).unwrap()
 }
 
@@ -74,7 +75,8 @@ fn all_of_a_lock_goes_along() {
     let taken = world.take_in(1, &record);
     assert_eq!(world.clients[1].core.fencing_token(taken), token);
     // Handed out once more it is the same, but for what was learned of the nodes.
-    let again = world.clients[1].core.hand_out(taken).unwrap();
+    let now = world.now();
+    let again = world.clients[1].core.hand_out(taken, now).unwrap();
     assert_eq!(again, record);
     assert_eq!((0..3).map(|node| world.value(node, b"a")).collect::<Vec<_>>(), values);
     let taken = world.take_in(0, &again);
@@ -184,7 +186,8 @@ fn one_that_is_over_is_lost_and_its_release_clears_up() {
     let now = world.now();
     let extended = world.clients[1].core.extend(taken, secs(10), now);
     assert_eq!(extended, Err(InputError::NotHeld));
-    assert!(world.clients[1].core.hand_out(taken).is_none());
+    let now = world.now();
+    assert!(world.clients[1].core.hand_out(taken, now).is_none());
     assert_eq!(world.holders(b"job"), [true; 3], "nothing is sent at a loss");
     release_by(&mut world, 1, taken);
     assert_eq!(world.holders(b"job"), [false; 3]);
@@ -268,13 +271,15 @@ fn what_is_not_held_is_not_handed_out() {
         world.pause(node);
     }
     let id = world.lock(b"job", secs(10));
-    assert!(world.core().hand_out(id).is_none(), "not granted yet");
+    let now = world.now();
+    assert!(world.core().hand_out(id, now).is_none(), "not granted yet");
     for node in 0..3 {
         world.resume(node);
     }
     assert!(world.is_granted(id));
     world.release(id);
-    assert!(world.core().hand_out(id).is_none(), "released");
+    let now = world.now();
+    assert!(world.core().hand_out(id, now).is_none(), "released");
     assert_eq!(world.holders(b"job"), [false; 3]);
 }
 

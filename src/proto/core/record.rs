@@ -30,7 +30,8 @@ impl Core {
     ///
     /// There is no event. Nodes that have not answered yet will not count for it: wait until the
     /// [votes](Self::votes) are complete if you can.
-    pub fn hand_out(&mut self, id: LockId) -> Option<LockRecord> {
+    pub fn hand_out(&mut self, id: LockId, now: Now) -> Option<LockRecord> {
+        let now = self.clamp(now);
         let lock = self.locks.find(id.0).filter(|lock| lock.phase.is_held())?;
         let claim_id = lock.claim;
         for node in self.config.node_ids() {
@@ -53,8 +54,10 @@ impl Core {
             label: label[TOKEN_DIGITS - RANDOM_DIGITS..].get(1..).unwrap_or_default().to_vec(),
             boot: String::new(),
         };
+        self.step_out(id, now);
         self.locks.free(id.0);
         self.claims.free(claim_id.0);
+        self.take_turns(now);
         Some(record)
     }
 
@@ -95,7 +98,7 @@ impl Core {
         let counted = record.with(&[Part::Counted]);
         counted.iter().for_each(|node| votes.cast(node, Vote::Grant));
         let (claim_key, _) = self.claims.occupy(Claim::new);
-        let (key, lock) = self.locks.occupy(|| Lock::new(ClaimId(claim_key), votes));
+        let (key, lock) = self.locks.occupy(|| Lock::new(votes));
         let id = LockId(key);
         lock.begin(&ask, now);
         lock.begin_round(Phase::Held, now, votes);
