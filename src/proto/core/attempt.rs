@@ -29,6 +29,7 @@ impl Core {
         let now = self.clamp(now);
         let votes = self.ballot();
         let (key, lock) = self.locks.occupy(|| Lock::new(votes));
+        lock.votes = votes;
         lock.begin(ask, now);
         self.metrics.acquisitions += 1;
         let id = LockId(key);
