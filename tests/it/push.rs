@@ -467,7 +467,7 @@ fn where_the_commands_are_renamed_the_timer_is_all_there_is() {
 fn whoever_may_not_know_its_number_goes_by_the_timer() {
     let rules = [&RULES[..], &[CHANNEL, "-client|id"]].concat();
     let server = server_with_user(&rules);
-    is_not_told(&server, as_user(&server), Cause::UnknownCommand);
+    is_not_told(&server, as_user(&server), Cause::NoPermission);
 }
 
 /// The node says that it cannot tell, and the wait ends by the timer: here that of the key's own end.
