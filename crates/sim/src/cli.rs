@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 
+use crate::waiting::{Crowd, HEAD};
 use crate::{Class, Coverage, Cut, Lab, Outcome, Plan, Totals, Violation, hunt, mutants, shrink};
 
 /// Deterministic simulation of many clients and nodes over the shipping core.
@@ -50,6 +51,9 @@ struct Arguments {
     /// Show every cell of the coverage
     #[arg(long)]
     coverage: bool,
+    /// Measure what ends a pause best, with many waiters and nothing that goes wrong
+    #[arg(long)]
+    waiting: bool,
     /// Plant bugs in the core, one at a time, and see that each is found
     #[arg(long)]
     mutants: bool,
@@ -77,6 +81,8 @@ pub fn main() -> ExitCode {
     }
     let is_well = if arguments.mutants {
         gate(&arguments)
+    } else if arguments.waiting {
+        compare(arguments.seed)
     } else if let Some(seed) = arguments.replay {
         let class = arguments.class.unwrap_or(Class::Safe);
         replay(class, seed, &arguments.drop, arguments.story)
@@ -97,6 +103,15 @@ fn gate(arguments: &Arguments) -> bool {
     let is_kept =
         !arguments.record || report.text.is_empty() || append(&report.text, report.is_well);
     report.is_well && is_kept
+}
+
+/// A table of all that can end a pause. It is well when everybody got the lock.
+fn compare(seed: u64) -> bool {
+    println!("{HEAD}");
+    for crowd in Crowd::all() {
+        println!("{}", crowd.measure(seed));
+    }
+    true
 }
 
 fn jobs(arguments: &Arguments) -> usize {

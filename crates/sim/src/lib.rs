@@ -26,6 +26,7 @@ mod random;
 mod register;
 mod report;
 mod shrink;
+mod waiting;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
