@@ -21,7 +21,7 @@ struct Arguments {
     /// The seed of the first one; the others follow
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// safe, clock-step, memory-loss-unguarded; all of them if not given
+    /// safe, clock-step, memory-loss-unguarded, waiting; all of them if not given
     #[arg(long)]
     class: Option<Class>,
     /// Run the schedule of this seed, and show it
@@ -166,7 +166,7 @@ fn replay(class: Class, seed: u64, cut: &Cut, story: bool) -> bool {
 fn determinism(first: u64, seeds: u64) -> bool {
     let (mut one, mut other) = (Lab::new(), Lab::new());
     for seed in first..first + seeds {
-        let class = Class::ALL[(seed % 3) as usize];
+        let class = Class::ALL[(seed % 4) as usize];
         // The other world has played another schedule before.
         let _ = other.run(Class::Safe, seed.wrapping_mul(31));
         let (here, there) = (one.run(class, seed), other.run(class, seed));

@@ -21,6 +21,7 @@ mod fault;
 mod history;
 mod invariant;
 pub mod mutants;
+mod patience;
 mod plan;
 mod random;
 mod register;
