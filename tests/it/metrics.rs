@@ -191,6 +191,26 @@ fn a_waiter_that_is_told() {
     assert!(of_node(&scrape, &servers, 0, "redbolt_node_pushes_total") >= 1.0);
 }
 
+/// All keys at once are one thing that is told.
+#[test]
+fn a_waiter_whose_lead_was_emptied() {
+    let servers = servers(1);
+    let holder = client(&servers);
+    let mut waiter = driver_of(builder(&servers));
+    let held = holder.acquire(patiently(b"job")).unwrap();
+    let id = waiter.acquire(&patiently(b"job")).unwrap();
+    turn_until(&mut waiter, "it tells", |driver| {
+        driver.nodes().nodes[0].push == redbolt::PushState::Tells
+    });
+    assert_eq!(waiter.metrics().metrics.nodes[0].pushes, 0);
+    servers[0].cmd("FLUSHALL");
+    turn_until(&mut waiter, "it was told", |driver| driver.metrics().metrics.nodes[0].pushes > 0);
+    assert_eq!(waiter.metrics().metrics.nodes[0].pushes, 1);
+    waiter.release(id);
+    assert!(matches!(outcome(&mut waiter, id), Event::Refused(..)));
+    drop(held);
+}
+
 #[test]
 fn locks_of_an_engine() {
     let servers = servers(3);
