@@ -32,7 +32,7 @@ pub use self::shutdown::{ShutdownReport, Unreleased};
 
 use self::queue::{Command, Queue};
 use self::reply::{Asker, Reply};
-use self::shared::{Caught, Shared};
+use self::shared::Shared;
 use self::slot::Slot;
 use self::thread::Thread;
 use super::client::AcquireError;
@@ -110,9 +110,8 @@ impl Engine {
         let poll = Poll::new()?;
         let tokens = Driver::tokens_needed(&config);
         let waker = mio::Waker::new(poll.registry(), mio::Token(tokens))?;
-        let mut driver = Driver::in_registry(config.clone(), poll.registry(), 0..tokens)?;
+        let driver = Driver::in_registry(config.clone(), poll.registry(), 0..tokens)?;
         let shared = Arc::new(Shared::new(config, limits, Queue::new(waker)));
-        driver.wrap_log(|log| Arc::new(Caught { log, shared: Arc::clone(&shared) }));
         let thread = Thread::new(poll, driver, Arc::clone(&shared));
         let thread = std::thread::Builder::new()
             .name("redbolt-engine".to_owned())
