@@ -29,6 +29,7 @@
 //! |---|---|---|
 //! | [`Client`] | the caller's, blocking | the lowest latency |
 //! | [`Driver`] | the host's | programs with an event loop of their own |
+//! | [`Engine`] | one of its own | many threads, and futures on any executor |
 //!
 //! # What a lease is, and what it is not
 //!
@@ -137,13 +138,16 @@ pub mod proto;
 pub mod resp;
 
 pub use front::{
-    AcquireError, Client, Config, ConfigBuilder, ConfigError, Driver, Ending, ExtendError, Held,
-    Inspection, InspectionVerdict, LockGuard, NodeInspection, NodeReport, NodeStatus, NodeVote,
-    RefusalReport, SetupError, init, init_change,
+    Acquire, AcquireError, Answer, Client, Config, ConfigBuilder, ConfigError, Driver, Ending,
+    Engine, EngineError, EngineLimits, Extend, ExtendError, Held, Inspection, InspectionVerdict,
+    Level, LockGuard, Log, Lost, MetricsReport, NodeInspection, NodeReport, NodeStatus, NodeVote,
+    Note, OwnedGuard, RefusalReport, Release, SetupError, ShutdownReport, Unreleased, init,
+    init_change,
 };
 pub use proto::{
-    Ask, Cause, Confirmed, Event, FencingToken, Guard, Holder, InputError, KeyState, LockId,
-    LockState, LossCause, NodeGuard, NodeState, Refusal, Settings, Trust, Vote, Wait, Why,
+    Ask, Cause, Confirmed, Event, FencingToken, Guard, Histogram, Holder, InputError, Keep,
+    KeyState, LockId, LockState, LossCause, Metrics, NodeGuard, NodeMetrics, NodeState, PushState,
+    Refusal, Settings, Trust, Vote, Wait, Wake, Why,
 };
 
 /// The README's examples, compiled.

@@ -64,8 +64,21 @@ fn a_late_write_is_refused_where_tokens_are_looked_at_on_real_nodes() {
 }
 
 #[test]
+fn metrics_are_told_on_embedded_nodes() {
+    let end = run("metrics", &[]);
+    tells_of_metrics(&end);
+    let stopped = "Warning: node 1 127.0.0.1:";
+    assert!(end.errors.lines().any(|line| line.starts_with(stopped)), "{end:?}");
+}
+
+#[test]
+fn metrics_are_told_on_real_nodes() {
+    tells_of_metrics(&run("metrics", &arguments(&servers(3))));
+}
+
+#[test]
 fn a_wrong_command_line_shows_the_right_one() {
-    for example in ["blocking", "fenced_write", "own_mio_loop"] {
+    for example in ["blocking", "fenced_write", "metrics", "own_mio_loop"] {
         let end = run(example, &["--node".to_owned()]);
         assert_eq!(end.status, Some(2), "{end:?}");
         assert!(end.errors.starts_with(&format!("usage: {example} ")), "{end:?}");
@@ -102,6 +115,13 @@ fn tells_of_the_loop(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     let lines = ["ann < GRANTED", "ann < STATUS ", "ben < GRANTED", "ann < REFUSED"];
     says_in_order(end, &[&lines[..], &["ben leaves", "ann < GRANTED"]].concat());
+}
+
+fn tells_of_metrics(end: &End) {
+    assert_eq!(end.status, Some(0), "{end:?}");
+    let lines = ["redbolt_grants_total 102", "redbolt_refusals_total{why=\"contended\"} 1"];
+    says_in_order(end, &[&lines[..], &["redbolt_node_asks_total{node=\"3\",address="]].concat());
+    assert!(end.errors.contains("Debug: lock refused: held by another"), "{end:?}");
 }
 
 /// Lines that begin so, with others between them.

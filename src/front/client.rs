@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 
 use super::config::Config;
 use super::driver::{Driver, instant_in};
+use super::engine::EngineError;
 use super::guard::{Ending, LockGuard};
 use super::inspection::Inspection;
+use super::metrics::MetricsReport;
 use super::report::{NodeReport, RefusalReport};
 use crate::proto::{Ask, Event, InputError, LockId, NodeState, Refusal, ViewId, Why};
 
@@ -81,18 +83,64 @@ impl Client {
     /// [`AcquireError::Input`] at the door; [`AcquireError::Refused`] with every node's vote. In
     /// both cases nothing of the attempt stays on the nodes, or the undo is on its way.
     pub fn acquire(&self, ask: Ask<'_>) -> Result<LockGuard<'_>, AcquireError> {
+        if ask.is_kept() {
+            return Err(InputError::NoKeeper.into());
+        }
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
         let id = driver.acquire(&ask)?;
-        match driver.outcome(id) {
-            Event::Refused(_, refusal) => Err(AcquireError::Refused(driver.report(&refusal))),
-            _ if driver.remaining(id).is_zero() => {
-                // The process was stopped between the last reply and here.
-                let refusal = granted_too_late(&mut driver, id);
-                Err(AcquireError::Refused(driver.report(&refusal)))
-            }
-            _ => Ok(LockGuard::new(&self.driver, id)),
+        let refusal = match driver.outcome(id) {
+            Event::Refused(_, refusal) => Some(refusal),
+            _ => None,
+        };
+        self.granted(&mut driver, id, refusal)
+    }
+
+    /// The guard of a lock that was granted, and still is.
+    fn granted(
+        &self,
+        driver: &mut Driver,
+        id: LockId,
+        refusal: Option<Refusal>,
+    ) -> Result<LockGuard<'_>, AcquireError> {
+        // The process may have been stopped between the last reply and here.
+        let late = || driver.remaining(id).is_zero();
+        let refusal = match refusal {
+            None if late() => Some(granted_too_late(driver, id)),
+            refusal => refusal,
+        };
+        match refusal {
+            Some(refusal) => Err(AcquireError::Refused(driver.report(&refusal))),
+            None => Ok(LockGuard::new(&self.driver, id)),
         }
+    }
+
+    /// Takes several locks that have nothing to do with each other, with one write to each node, and
+    /// returns when each of them is granted or refused. For all or nothing see [`Ask::and`].
+    ///
+    /// The outcomes are in the order of the asks. A lock that was granted early waits for the others with
+    /// its validity running: give those that wait a common wait.
+    pub fn acquire_all<'a>(
+        &self,
+        asks: impl IntoIterator<Item = Ask<'a>>,
+    ) -> Vec<Result<LockGuard<'_>, AcquireError>> {
+        let mut driver = self.driver.borrow_mut();
+        driver.catch_up();
+        let asked: Vec<_> = driver.together(|driver| {
+            let acquire = |ask: Ask<'_>| match ask.is_kept() {
+                true => Err(InputError::NoKeeper),
+                false => driver.acquire(&ask),
+            };
+            asks.into_iter().map(acquire).collect()
+        });
+        let open = asked.iter().filter_map(|asked| asked.ok()).collect();
+        let refused = driver.outcomes(open);
+        let outcome = |asked: Result<LockId, InputError>| {
+            let id = asked?;
+            let refusal = refused.iter().find(|(of, _)| *of == id).map(|&(_, refusal)| refusal);
+            self.granted(&mut driver, id, refusal)
+        };
+        asked.into_iter().map(outcome).collect()
     }
 
     /// Runs `work` under a lock, and releases the lock also if `work` panics.
@@ -123,6 +171,12 @@ impl Client {
         driver.catch_up();
         let id = driver.inspect(resource)?;
         Ok(viewed(&mut driver, id))
+    }
+
+    /// What was counted since it was made.
+    #[must_use]
+    pub fn metrics(&self) -> MetricsReport {
+        self.driver.borrow().metrics()
     }
 
     /// The configuration it was made with.
@@ -182,6 +236,8 @@ pub struct Held<T> {
 /// Why a lock was not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AcquireError {
+    /// The engine does not take it. Only an [`Engine`](crate::Engine) says so.
+    Engine(EngineError),
     /// The ask cannot be carried out, whatever the nodes say.
     Input(InputError),
     /// The nodes refused it.
@@ -191,6 +247,7 @@ pub enum AcquireError {
 impl fmt::Display for AcquireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Engine(error) => error.fmt(f),
             Self::Input(error) => error.fmt(f),
             Self::Refused(report) => report.fmt(f),
         }
@@ -198,6 +255,12 @@ impl fmt::Display for AcquireError {
 }
 
 impl Error for AcquireError {}
+
+impl From<EngineError> for AcquireError {
+    fn from(error: EngineError) -> Self {
+        Self::Engine(error)
+    }
+}
 
 impl From<InputError> for AcquireError {
     fn from(error: InputError) -> Self {

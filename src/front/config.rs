@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::log::{Log, Logger};
 use crate::net::{Address, AddressError};
-use crate::proto::{self, Guard, NodeId, Settings, SettingsError, Setup, Trust};
+use crate::proto::{self, Guard, NodeId, Settings, SettingsError, Setup, Trust, Wake};
 
 /// Which nodes, and how. Cheap to clone.
 ///
@@ -26,12 +27,14 @@ use crate::proto::{self, Guard, NodeId, Settings, SettingsError, Setup, Trust};
 pub struct Config {
     core: Arc<proto::Config>,
     addresses: Arc<[Address]>,
+    log: Logger,
 }
 
 impl Config {
     /// Begins a configuration with the defaults of [`Settings`].
     pub fn builder() -> ConfigBuilder {
-        ConfigBuilder { settings: Settings::default(), addresses: Vec::new() }
+        let settings = Settings::default();
+        ConfigBuilder { settings, addresses: Vec::new(), log: Logger::default() }
     }
 
     /// How many nodes there are.
@@ -62,11 +65,15 @@ impl Config {
     pub(super) fn with_setup(&self, setup: Setup) -> Self {
         let mut core = proto::Config::clone(&self.core);
         core.set_setup(setup);
-        Self { core: Arc::new(core), addresses: Arc::clone(&self.addresses) }
+        Self { core: Arc::new(core), ..self.clone() }
     }
 
     pub(super) fn core(&self) -> Arc<proto::Config> {
         Arc::clone(&self.core)
+    }
+
+    pub(super) fn log(&self) -> &Logger {
+        &self.log
     }
 
     pub(super) fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<> {
@@ -86,6 +93,7 @@ impl Config {
 pub struct ConfigBuilder {
     settings: Settings,
     addresses: Vec<Address>,
+    log: Logger,
 }
 
 impl ConfigBuilder {
@@ -222,6 +230,18 @@ impl ConfigBuilder {
         self
     }
 
+    /// What a waiting acquisition does when a node tells of a change. See [`Wake`].
+    pub fn wake(mut self, wake: Wake) -> Self {
+        self.settings.wake = wake;
+        self
+    }
+
+    /// Who hears of what happens. Default nobody. [`Log`] says on which thread.
+    pub fn log(mut self, log: Arc<dyn Log>) -> Self {
+        self.log = Logger(Some(log));
+        self
+    }
+
     /// Checks it all.
     ///
     /// # Errors
@@ -235,7 +255,7 @@ impl ConfigBuilder {
                 return Err(ConfigError::Duplicate { first, second, address: address.clone() });
             }
         }
-        Ok(Config { core: Arc::new(core), addresses: self.addresses.into() })
+        Ok(Config { core: Arc::new(core), addresses: self.addresses.into(), log: self.log })
     }
 }
 

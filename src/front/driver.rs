@@ -3,6 +3,7 @@
 //! No thread and no waiting. The host tells it of readiness and of its deadline passing; outcomes
 //! are events. It reads the clock itself, after the last read. Not here: blocking, see `client`.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -13,6 +14,8 @@ use mio::{Events, Poll, Registry};
 
 use super::config::Config;
 use super::inspection::Inspection;
+use super::log::Notes;
+use super::metrics::MetricsReport;
 use super::report::{NodeReport, RefusalReport};
 use crate::net::{Sockets, boot, now};
 use crate::proto::{
@@ -69,6 +72,9 @@ pub struct Driver {
     own: Option<Box<OwnPoll>>,
     /// When the sockets were last looked at.
     heard: Nanos,
+    /// Commands only queue what they have to say.
+    is_gathering: bool,
+    notes: Option<Box<Notes>>,
 }
 
 struct OwnPoll {
@@ -130,7 +136,9 @@ impl Driver {
             getrandom::fill(bytes).expect("the system's source of randomness stays available");
         });
         let sockets = Sockets::new(core, config.addresses(), registry, first_token)?;
-        let mut driver = Self { config, sockets, own, heard: now().boot };
+        let notes = Notes::new(&config);
+        let mut driver =
+            Self { config, sockets, own, heard: now().boot, is_gathering: false, notes };
         driver.sockets.drive();
         Ok(driver)
     }
@@ -142,7 +150,7 @@ impl Driver {
     /// The ask is refused at the door, and nothing is sent.
     pub fn acquire(&mut self, ask: &Ask<'_>) -> Result<LockId, InputError> {
         let id = self.sockets.core_mut().acquire(ask, now())?;
-        self.sockets.settle();
+        self.finish();
         Ok(id)
     }
 
@@ -154,7 +162,7 @@ impl Driver {
     /// It is not held, an extension is under way, or the TTL is out of its range.
     pub fn extend(&mut self, id: LockId, ttl: Duration) -> Result<(), InputError> {
         let outcome = self.sockets.core_mut().extend(id, ttl, now());
-        self.sockets.settle();
+        self.finish();
         outcome
     }
 
@@ -162,7 +170,30 @@ impl Driver {
     /// [`Core::release`] for the outcomes.
     pub fn release(&mut self, id: LockId) {
         self.sockets.core_mut().release(id, now());
-        self.sockets.settle();
+        self.finish();
+    }
+
+    /// Runs `commands`, and writes what they have to say afterwards, together: many locks that are asked
+    /// for, extended or released cost each node one write.
+    ///
+    /// ```
+    /// # use redbolt::{Ask, Config, Driver};
+    /// # let node = redbolt_node::Node::start()?;
+    /// # let config = Config::builder().node(&node.address().to_string())?.new_nodes().build()?;
+    /// let mut driver = Driver::new(config)?;
+    /// let names: Vec<String> = (0..100).map(|shard| format!("shard {shard}")).collect();
+    /// let locks: Result<Vec<_>, _> = driver.together(|driver| {
+    ///     names.iter().map(|name| driver.acquire(&Ask::new(name.as_bytes()))).collect()
+    /// });
+    /// assert_eq!(locks?.len(), 100);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn together<T>(&mut self, commands: impl FnOnce(&mut Self) -> T) -> T {
+        let gathered = std::mem::replace(&mut self.is_gathering, true);
+        let result = commands(self);
+        self.is_gathering = gathered;
+        self.finish();
+        result
     }
 
     /// Asks all nodes who holds `resource`, without taking part. The outcome is
@@ -173,7 +204,7 @@ impl Driver {
     /// The name of the resource is empty or too long.
     pub fn inspect(&mut self, resource: &[u8]) -> Result<ViewId, InputError> {
         let id = self.sockets.core_mut().inspect(resource, now())?;
-        self.sockets.settle();
+        self.finish();
         Ok(id)
     }
 
@@ -186,7 +217,7 @@ impl Driver {
     /// Connects to all nodes that are not connected, ahead of their backoff.
     pub fn connect(&mut self) {
         self.sockets.core_mut().open_all(now());
-        self.sockets.settle();
+        self.finish();
     }
 
     /// Takes a readiness event of the host's loop; `false` if it is not for this driver.
@@ -208,6 +239,13 @@ impl Driver {
     pub(super) fn catch_up(&mut self) {
         if boot().since(self.heard) > IDLE {
             self.wait(Some(Duration::ZERO));
+        }
+    }
+
+    /// Writes what a command has to say, unless more commands follow.
+    fn finish(&mut self) {
+        if !self.is_gathering {
+            self.sockets.settle();
         }
     }
 
@@ -234,9 +272,9 @@ impl Driver {
         loop {
             while let Some(event) = self.poll_event() {
                 let of = match event {
-                    Event::Extended(of) | Event::Granted(of) => of,
+                    Event::Extended(of) | Event::Granted(of) | Event::Kept(of) => of,
                     Event::Lost(of, _) | Event::Released(of, _) => of,
-                    Event::NotExtended(of, _) | Event::Refused(of, _) => of,
+                    Event::NotExtended(of, _) | Event::NotKept(of, _) | Event::Refused(of, _) => of,
                     Event::Node(..) | Event::Viewed(_) => continue,
                 };
                 if of == id {
@@ -244,6 +282,25 @@ impl Driver {
                 }
             }
             // The ask, or the last turn, has read the clock.
+            let latest = self.sockets.core().latest();
+            self.wait(self.sockets.deadline(latest));
+        }
+    }
+
+    /// Takes turns until each of these locks was granted, lost again, or refused; returns the refusals.
+    pub(super) fn outcomes(&mut self, mut open: HashSet<LockId>) -> Vec<(LockId, Refusal)> {
+        let mut refused = Vec::new();
+        loop {
+            while let Some(event) = self.poll_event() {
+                match event {
+                    Event::Refused(of, refusal) if open.remove(&of) => refused.push((of, refusal)),
+                    Event::Granted(of) => drop(open.remove(&of)),
+                    _ => {}
+                }
+            }
+            if open.is_empty() {
+                return refused;
+            }
             let latest = self.sockets.core().latest();
             self.wait(self.sockets.deadline(latest));
         }
@@ -257,7 +314,11 @@ impl Driver {
 
     /// The next outcome.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.sockets.core_mut().poll_event()
+        let event = self.sockets.core_mut().poll_event();
+        if let Some(notes) = &mut self.notes {
+            notes.tell(&self.config, self.sockets.core(), event);
+        }
+        event
     }
 
     /// The validity that is left of a lock, by the clock as it is now; zero if it is not held.
@@ -304,6 +365,12 @@ impl Driver {
         NodeReport::new(&self.config, self.sockets.core())
     }
 
+    /// What was counted since it was made.
+    #[must_use]
+    pub fn metrics(&self) -> MetricsReport {
+        MetricsReport::new(&self.config, self.sockets.core())
+    }
+
     /// Whether this node can vote now.
     #[must_use]
     pub fn node_state(&self, node: NodeId) -> NodeState {
@@ -321,6 +388,28 @@ impl Driver {
     /// Whether the guards of a set that was new, or that was to be changed, have been written.
     pub(super) fn has_set_up(&self) -> bool {
         self.sockets.core().has_set_up()
+    }
+
+    /// The core, for a front that gives it several commands and writes once: nothing is written before
+    /// [`settle`](Self::settle).
+    pub(super) fn core_mut(&mut self) -> &mut Core {
+        self.sockets.core_mut()
+    }
+
+    /// The first half of a turn: fires what is due. What the sockets have was read before.
+    pub(super) fn expire(&mut self) {
+        self.sockets.expire();
+    }
+
+    /// The second half of a turn: writes what there is to say.
+    pub(super) fn settle(&mut self) {
+        self.sockets.settle();
+        self.heard = self.sockets.core().latest();
+    }
+
+    /// The lease of a lock that is held.
+    pub(super) fn lease(&self, id: LockId) -> Option<&Lease> {
+        self.sockets.core().lease(id)
     }
 
     /// Whether this is the process that made it: in a forked child the connections are the parent's.

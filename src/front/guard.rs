@@ -107,7 +107,7 @@ impl fmt::Debug for LockGuard<'_> {
 
 /// How a lock was lost that its holder has not released. One that is not known any longer has been
 /// over for longer than its TTL.
-fn loss(state: LockState) -> LossCause {
+pub(super) fn loss(state: LockState) -> LossCause {
     match state {
         LockState::Lost(cause) => cause,
         _ => LossCause::Expired,

@@ -4,22 +4,32 @@
 //! |---|---|---|
 //! | [`Client`] | the caller's | the lowest latency: reads and writes happen on the calling thread |
 //! | [`Driver`] | the host's | programs with an event loop of their own |
+//! | [`Engine`] | one of its own | many threads, and futures on any executor |
 //!
 //! All of them drive the same [`Core`](crate::proto::Core) through the same sockets; they differ
-//! in who waits. Not here: a background thread, and futures; they come as fronts of their own.
+//! in who waits. Not here: the protocol.
 
 mod client;
 mod config;
 mod driver;
+mod engine;
 mod guard;
 mod inspection;
+mod log;
+mod metrics;
 mod report;
 mod setup;
 
 pub use client::{AcquireError, Client, Held};
 pub use config::{Config, ConfigBuilder, ConfigError};
 pub use driver::Driver;
+pub use engine::{
+    Acquire, Answer, Engine, EngineError, EngineLimits, Extend, Lost, OwnedGuard, Release,
+    ShutdownReport, Unreleased,
+};
 pub use guard::{Ending, ExtendError, LockGuard};
 pub use inspection::{Inspection, InspectionVerdict, NodeInspection};
+pub use log::{Level, Log, Note};
+pub use metrics::MetricsReport;
 pub use report::{NodeReport, NodeStatus, NodeVote, RefusalReport};
 pub use setup::{SetupError, init, init_change};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::config::Config;
 use crate::net::Address;
-use crate::proto::{Cause, Core, NodeGuard, NodeState, Refusal, Vote, Why};
+use crate::proto::{Cause, Core, NodeGuard, NodeId, NodeState, PushState, Refusal, Vote, Why};
 
 /// Why a lock was not granted or not extended, with every node's vote.
 ///
@@ -34,15 +34,26 @@ pub struct NodeVote {
 
 impl RefusalReport {
     pub(super) fn new(config: &Config, core: &Core, refusal: Refusal) -> Self {
+        Self::told(config, refusal, |node, cause| core.detail(node, cause))
+    }
+
+    /// The same where no core is at hand that knows the details.
+    pub(super) fn without_details(config: &Config, refusal: Refusal) -> Self {
+        Self::told(config, refusal, |_, _| None)
+    }
+
+    fn told(
+        config: &Config,
+        refusal: Refusal,
+        detail: impl Fn(NodeId, Cause) -> Option<String>,
+    ) -> Self {
         let nodes = config.node_ids().map(|node| {
             let vote = refusal.votes.of(node);
             let words = match vote {
                 None => "not asked, or not waited for".to_owned(),
                 Some(Vote::Grant) => "granted".to_owned(),
                 Some(Vote::Deny) => "held by another".to_owned(),
-                Some(Vote::Fail(cause)) => {
-                    explain(config, cause, core.detail(node, cause).as_deref())
-                }
+                Some(Vote::Fail(cause)) => explain(config, cause, detail(node, cause).as_deref()),
             };
             let address = config.address(node).clone();
             NodeVote { number: node.index() + 1, address, vote, words }
@@ -60,7 +71,14 @@ impl RefusalReport {
     /// that are no voters. It tells the two apart also when the time was over.
     #[must_use]
     pub fn is_contended(&self) -> bool {
-        self.refusal.votes.is_contended()
+        self.refusal.votes.is_contended() || self.was_queued()
+    }
+
+    /// Whether it never came to ask, because others in this process wanted the resource before it.
+    fn was_queued(&self) -> bool {
+        let votes = &self.refusal.votes;
+        let heard = votes.grants().len() + votes.denies().len() + votes.fails().len();
+        self.refusal.why == Why::OutOfTime && heard == 0
     }
 
     /// How long the keys in the way live on if nobody extends them, as far as it is known.
@@ -78,6 +96,9 @@ impl RefusalReport {
 
 impl fmt::Display for RefusalReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.was_queued() {
+            return f.write_str("out of time, behind another lock of this process");
+        }
         let votes = &self.refusal.votes;
         f.write_str(match self.refusal.why {
             Why::Cancelled => "cancelled",
@@ -123,24 +144,29 @@ pub struct NodeStatus {
     pub state: NodeState,
     /// Its guard.
     pub guard: NodeGuard,
+    /// Whether it tells of changes to those who wait.
+    pub push: PushState,
     words: String,
+}
+
+impl NodeStatus {
+    pub(super) fn new(config: &Config, core: &Core, node: NodeId) -> Self {
+        let state = core.node_state(node);
+        let words = match state {
+            NodeState::Connecting => "still connecting".to_owned(),
+            NodeState::Down(cause) => explain(config, cause, core.detail(node, cause).as_deref()),
+            NodeState::Ready => "ready".to_owned(),
+        };
+        let address = config.address(node).clone();
+        let guard = core.node_guard(node);
+        let push = core.push_state(node);
+        Self { number: node.index() + 1, address, state, guard, push, words }
+    }
 }
 
 impl NodeReport {
     pub(super) fn new(config: &Config, core: &Core) -> Self {
-        let nodes = config.node_ids().map(|node| {
-            let state = core.node_state(node);
-            let words = match state {
-                NodeState::Connecting => "still connecting".to_owned(),
-                NodeState::Down(cause) => {
-                    explain(config, cause, core.detail(node, cause).as_deref())
-                }
-                NodeState::Ready => "ready".to_owned(),
-            };
-            let address = config.address(node).clone();
-            let guard = core.node_guard(node);
-            NodeStatus { number: node.index() + 1, address, state, guard, words }
-        });
+        let nodes = config.node_ids().map(|node| NodeStatus::new(config, core, node));
         Self { nodes: nodes.collect(), quorum: config.quorum() }
     }
 
@@ -169,7 +195,11 @@ impl fmt::Display for NodeReport {
 
 impl fmt::Display for NodeStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "node {} {}: {}", self.number, self.address, self.words)
+        write!(f, "node {} {}: {}", self.number, self.address, self.words)?;
+        match self.push {
+            PushState::Unavailable(cause) => write!(f, "; waiters are not told: {cause}"),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use crate::proto::{Cause, Core, LinkId, LinkOp, Nanos};
 /// All sockets of one core.
 pub(crate) struct Sockets {
     core: Core,
+    /// The command links of all nodes, then their push links.
     wires: Vec<Wire>,
     registry: Registry,
     /// The `mio::Token` of the first link; the others follow, then the resolver's.
@@ -62,10 +63,10 @@ impl Sockets {
         first_token: usize,
     ) -> io::Result<Self> {
         let names = addresses.iter().any(|address| matches!(address, Address::Name(..)));
-        let bell = mio::Token(first_token + addresses.len());
+        let bell = mio::Token(first_token + 2 * addresses.len());
         let resolver = names.then(|| Resolver::new(&registry, bell)).transpose()?;
         let dead_after = core.config().settings().dead_after;
-        let wires = addresses.iter().cloned().map(Wire::new).collect();
+        let wires = [addresses, addresses].concat().into_iter().map(Wire::new).collect();
         let pid = std::process::id();
         Ok(Self { core, wires, registry, first_token, resolver, dead_after, heard: false, pid })
     }
@@ -101,13 +102,18 @@ impl Sockets {
 
     /// Fires what is due, does what the core wishes about links, and writes what it has to say.
     pub(crate) fn drive(&mut self) {
+        self.expire();
+        self.settle();
+    }
+
+    /// Fires what is due, and writes nothing. It is time for it when everything has been read.
+    pub(crate) fn expire(&mut self) {
         // What was read came with a reading of the clock.
         let heard = std::mem::take(&mut self.heard);
         let due = self.core.poll_timeout().is_some_and(|due| due <= self.core.latest());
         if due || !heard {
             self.core.timeout(clock::now());
         }
-        self.settle();
     }
 
     /// Does everything that the core wants done now. A write that fails can give the core something

@@ -1,5 +1,6 @@
 //! What a caller asks for, and the door at which bad input is turned away.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
@@ -25,11 +26,12 @@ pub const MAX_RESOURCE: usize = 64 << 10;
 #[derive(Clone, Debug)]
 #[must_use = "an Ask does nothing until it is given to acquire"]
 pub struct Ask<'a> {
-    first: &'a [u8],
-    more: Vec<&'a [u8]>,
+    first: Cow<'a, [u8]>,
+    more: Vec<Cow<'a, [u8]>>,
     pub(super) ttl: Duration,
     pub(super) wait: Wait,
     pub(super) fenced: bool,
+    pub(super) keep: Option<Keep>,
 }
 
 impl<'a> Ask<'a> {
@@ -38,12 +40,12 @@ impl<'a> Ask<'a> {
     /// Until said otherwise the TTL is 10 s and there is one attempt.
     pub fn new(resource: &'a [u8]) -> Self {
         let (ttl, wait) = (Duration::from_secs(10), Wait::Try);
-        Self { first: resource, more: Vec::new(), ttl, wait, fenced: false }
+        Self { first: resource.into(), more: Vec::new(), ttl, wait, fenced: false, keep: None }
     }
 
     /// Adds a resource to the same lock: all are granted together or none is. At most 64.
     pub fn and(mut self, resource: &'a [u8]) -> Self {
-        self.more.push(resource);
+        self.more.push(resource.into());
         self
     }
 
@@ -67,8 +69,42 @@ impl<'a> Ask<'a> {
         self
     }
 
-    pub(super) fn keys(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
-        std::iter::once(self.first).chain(self.more.iter().copied())
+    /// Asks for the lock to be extended until it is released, so that the TTL says only how soon it ends
+    /// if this process does. Without it a lock is a lease of fixed length.
+    ///
+    /// It needs somebody to do it: a [`Driver`](crate::Driver) that takes its turns, or an
+    /// [`Engine`](crate::Engine). A [`Client`](crate::Client) has nobody between two calls, and refuses.
+    pub fn keep_alive(mut self, keep: Keep) -> Self {
+        self.keep = Some(keep);
+        self
+    }
+
+    /// Whether the lock is to be extended until it is released.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.keep.is_some()
+    }
+
+    /// The resources that it asks for, in the order in which they were given.
+    pub fn resources(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys()
+    }
+
+    /// The same ask with names of its own, for a thread or a task that outlives those it was made of.
+    pub fn into_owned(self) -> Ask<'static> {
+        let owned = |resource: Cow<'_, [u8]>| Cow::Owned(resource.into_owned());
+        Ask {
+            first: owned(self.first),
+            more: self.more.into_iter().map(owned).collect(),
+            ttl: self.ttl,
+            wait: self.wait,
+            fenced: self.fenced,
+            keep: self.keep,
+        }
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::once(&*self.first).chain(self.more.iter().map(|resource| &**resource))
     }
 
     pub(super) fn key_count(&self) -> usize {
@@ -94,7 +130,54 @@ impl<'a> Ask<'a> {
         if self.fenced && !config.can_fence() {
             return Err(InputError::CannotFence);
         }
-        check_ttl(config, self.ttl)
+        check_ttl(config, self.ttl)?;
+        match self.keep.and_then(|keep| keep.every) {
+            Some(every) if every.is_zero() || every > self.ttl / 2 => {
+                Err(InputError::KeepInterval { every, ttl: self.ttl })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How a lock is kept alive: see [`Ask::keep_alive`].
+///
+/// ```
+/// use std::time::Duration;
+/// use redbolt::{Ask, Keep};
+///
+/// // Lost 3 s after this process stops, and in any case after an hour.
+/// let keep = Keep::until_released().max_hold(Duration::from_secs(3600));
+/// let ask = Ask::new(b"leader").ttl(Duration::from_secs(3)).keep_alive(keep);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    pub(super) every: Option<Duration>,
+    pub(super) max_hold: Option<Duration>,
+}
+
+impl Keep {
+    /// Extends the lock each third of its TTL, for as long as the configuration's
+    /// [`max_hold`](super::Settings::max_hold) allows.
+    #[must_use]
+    pub fn until_released() -> Self {
+        Self { every: None, max_hold: None }
+    }
+
+    /// Extends it so often, more than zero and at most half of the TTL; a little earlier at random, or
+    /// together with other locks.
+    #[must_use]
+    pub fn every(mut self, every: Duration) -> Self {
+        self.every = Some(every);
+        self
+    }
+
+    /// Stops extending when the lock would be held for longer than this. It is lost then
+    /// ([`LossCause::HeldTooLong`](super::LossCause::HeldTooLong)).
+    #[must_use]
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.max_hold = Some(max_hold);
+        self
     }
 }
 
@@ -159,6 +242,15 @@ pub enum InputError {
         /// The maximum hold time.
         max_hold: Duration,
     },
+    /// A lock is kept alive at intervals of more than zero and at most half of its TTL.
+    KeepInterval {
+        /// The interval.
+        every: Duration,
+        /// The TTL.
+        ttl: Duration,
+    },
+    /// A blocking client has nobody who could keep a lock alive between two calls.
+    NoKeeper,
     /// The lock is not held: not yet granted, released, or lost.
     NotHeld,
     /// A resource has at most 64 KiB.
@@ -211,6 +303,13 @@ impl fmt::Display for InputError {
             Self::HeldTooLong { max_hold } => {
                 write!(f, "the lock would be held for longer than the maximum of {max_hold:?}")
             }
+            Self::KeepInterval { every, ttl } => write!(
+                f,
+                "a TTL of {ttl:?} cannot be kept alive every {every:?} (more than 0, at most half of it)"
+            ),
+            Self::NoKeeper => f.write_str(
+                "a blocking client cannot keep a lock alive: use an Engine, or extend it yourself",
+            ),
             Self::NotHeld => f.write_str("the lock is not held"),
             Self::ResourceTooLong { len } => {
                 write!(f, "the resource's name has {len} bytes, the limit is {MAX_RESOURCE}")

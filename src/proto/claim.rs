@@ -36,6 +36,8 @@ pub(super) struct Claim {
     pub(super) refused: NodeSet,
     /// Nodes to which an undo is under way on their present connection.
     pub(super) undoing: NodeSet,
+    /// Nodes to which an undo was ever sent: for the metrics.
+    pub(super) undone: NodeSet,
     /// Nodes where the ask was in a connection that died: it may yet run, behind an undo on a
     /// newer connection.
     pub(super) ghosts: NodeSet,
@@ -61,6 +63,7 @@ impl Claim {
             owed: none,
             refused: none,
             undoing: none,
+            undone: none,
             ghosts: none,
             again_at: Nanos::NEVER,
             forget_at: Nanos::default(),
@@ -88,7 +91,7 @@ impl Claim {
         self.set_token(random, label);
         self.ttl = ttl;
         (self.queued, self.seen, self.counted, self.owed) = (none, none, none, none);
-        (self.refused, self.undoing, self.ghosts) = (none, none, none);
+        (self.refused, self.undoing, self.undone, self.ghosts) = (none, none, none, none);
         self.again_at = Nanos::NEVER;
         self.forget_at = Nanos::default();
     }

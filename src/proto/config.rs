@@ -64,6 +64,29 @@ pub struct Settings {
     pub setup: Setup,
     /// How long a fencing counter lives after the last grant, one day to one year. Default 7 days.
     pub counter_life: Duration,
+    /// What a waiting acquisition does when a node tells of a change. Default: it asks that node first.
+    pub wake: Wake,
+}
+
+/// What a waiting acquisition does when a node tells that a key which stood in its way has changed.
+///
+/// Told it is by the node's invalidation messages, over a second connection that is opened when
+/// somebody waits. In each case the remaining TTL of the keys in the way is the truth, and a message only
+/// a hint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Wake {
+    /// It asks the node that told, and when that has granted the others: of many waiters one gets through
+    /// to them.
+    #[default]
+    Lead,
+    /// It asks all nodes at once. One round trip less, and many refusals where many wait.
+    All,
+    /// It waits for the messages of a quorum of nodes, each over a connection of its own, and asks all
+    /// nodes then.
+    Quorum,
+    /// No node tells anything, and no second connection is opened: pauses alone.
+    Timer,
 }
 
 impl Default for Settings {
@@ -86,6 +109,7 @@ impl Default for Settings {
             guard_key: b"redbolt:guard".to_vec(),
             setup: Setup::Enrol,
             counter_life: 7 * DAY,
+            wake: Wake::default(),
         }
     }
 }

@@ -17,6 +17,8 @@ pub enum Event {
     Extended(LockId),
     /// The lock is held. Read the clock and its lease before acting on it.
     Granted(LockId),
+    /// A lock that is kept alive was extended by itself.
+    Kept(LockId),
     /// The lease is over although nobody released it. Nothing was sent to the nodes; keys that
     /// are still there are undone when the holder calls release.
     Lost(LockId, LossCause),
@@ -24,6 +26,9 @@ pub enum Event {
     Node(NodeId, NodeState),
     /// An extension found no quorum. The lock is held until its validity ends.
     NotExtended(LockId, Refusal),
+    /// A lock that is kept alive could not be extended by itself. It is tried again, and told of once,
+    /// until it succeeds.
+    NotKept(LockId, Refusal),
     /// The acquisition ended without a lock, and nothing stays behind.
     Refused(LockId, Refusal),
     /// The holder let go.
@@ -66,15 +71,27 @@ pub enum Why {
 pub enum LossCause {
     /// Its validity ended.
     Expired,
+    /// It is looked at in a forked child: it belongs to the parent. No core says so.
+    Forked,
     /// So many nodes no longer had its key that no quorum was left.
     Gone,
+    /// It was kept alive for as long as it may be held. Told before its validity ends.
+    HeldTooLong,
+    /// The engine that kept it was shut down or has failed, and let go of it. No core says so.
+    ShutDown,
+    /// No quorum extended a lock that is kept alive. Told before its validity ends.
+    Unextended,
 }
 
 impl fmt::Display for LossCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Expired => "its validity ended",
+            Self::Forked => "it belongs to the process that this one was forked from",
             Self::Gone => "its key is gone on too many nodes",
+            Self::HeldTooLong => "it was held for as long as it may be",
+            Self::Unextended => "no quorum extended it in time",
+            Self::ShutDown => "its engine has ended and let go of it",
         })
     }
 }
@@ -110,6 +127,8 @@ pub enum LockState {
     Lost(LossCause),
     /// It was refused, and waits for its next attempt.
     Pausing,
+    /// It waits for other locks of the same core that came earlier.
+    Queued,
     /// Its holder let go, and the confirmations are awaited.
     Releasing,
     /// It was refused or released, or it was lost so long ago that no node can keep it.

@@ -186,6 +186,14 @@ impl Greeting {
         }
     }
 
+    /// An error to a command beside the steps.
+    pub(super) fn refused_by(&mut self, text: &[u8]) {
+        self.refuse(match classify(text) {
+            ServerError::Cause(cause) => cause,
+            ServerError::NoScript => Cause::ServerError,
+        });
+    }
+
     pub(super) fn refuse(&mut self, cause: Cause) {
         self.refused.get_or_insert(cause);
     }

@@ -11,19 +11,22 @@
 //!             └──────▶ refused                               └──▶ released       Lost
 //! ```
 //!
-//! A fenced lock can pass through Fencing between Asking and Held, while its token is written back.
+//! A fenced lock can pass through Fencing between Asking and Held, while its token is written back. One
+//! that waits is Queued first, for as long as others of the same core wait before it.
 //!
 //! Not here: what a node may hold for it, which is a [`Claim`](super::claim::Claim), one for each
 //! attempt; and the transitions, which are in `core`.
 
 use std::time::Duration;
 
-use super::ask::{Ask, Wait};
+use super::ask::{Ask, Keep, Wait};
 use super::event::LossCause;
 use super::fence::FencingToken;
 use super::keys::Keys;
 use super::lease::Lease;
+use super::lines::Place;
 use super::names::{ClaimId, NodeId, NodeSet};
+use super::slab::Key;
 use super::time::{Nanos, Now, ttl_ms};
 use super::vote::Votes;
 
@@ -42,15 +45,23 @@ pub(super) struct Lock {
     pub(super) decided: Option<Votes>,
     pub(super) lease: Lease,
     pub(super) held_since: Nanos,
+    /// When the caller asked for it, and when it was granted: for the metrics.
+    pub(super) asked_at: Nanos,
+    pub(super) granted_at: Nanos,
     pub(super) extend_ttl: Duration,
     /// Nodes whose extension waits for their link.
     pub(super) extend_queued: NodeSet,
     pub(super) fence: Fence,
+    pub(super) keeper: Keeper,
     pub(super) keys: Keys,
     pub(super) ttl: Duration,
     pub(super) wait: Wait,
     pub(super) deadline: Nanos,
     pub(super) pause: Pause,
+    /// The node that is asked before all others; once it has granted there is none.
+    pub(super) lead: Option<NodeId>,
+    /// The lines that it stands in.
+    pub(super) lines: Vec<Place>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +72,7 @@ pub(super) enum Phase {
     Held,
     Lost(LossCause),
     Pausing,
+    Queued,
     Releasing,
 }
 
@@ -85,6 +97,18 @@ pub(super) struct Fence {
     pub(super) was_set_right: bool,
 }
 
+/// What keeps a lock alive.
+#[derive(Debug, Default)]
+pub(super) struct Keeper {
+    pub(super) keep: Option<Keep>,
+    /// When the next extension is due; never, if the lock has been held for long enough.
+    pub(super) at: Nanos,
+    /// The extension that is under way is the keeper's.
+    pub(super) is_extending: bool,
+    /// The last extension failed, which has been told.
+    pub(super) has_failed: bool,
+}
+
 /// The time between two attempts.
 #[derive(Debug, Default)]
 pub(super) struct Pause {
@@ -96,13 +120,25 @@ pub(super) struct Pause {
     pub(super) jitter: Duration,
     /// When the keys that stand in the way are over, as far as it is known.
     pub(super) expiries: Vec<(NodeId, Nanos)>,
+    /// How many of these keys have to go before a quorum is possible.
+    pub(super) needed: usize,
+    /// The nodes whose word ends it.
+    pub(super) leads: NodeSet,
+    /// Those that have told of a change since the last attempt began.
+    pub(super) told: NodeSet,
+    /// It ends, or the attempt after it began, by what a node has told.
+    pub(super) is_roused: bool,
+    /// How long what a node tells is not acted upon, after asks that came of it in vain.
+    pub(super) damping: Duration,
+    /// Until when.
+    pub(super) deaf_until: Nanos,
 }
 
 impl Lock {
-    pub(super) fn new(claim: ClaimId, votes: Votes) -> Self {
+    pub(super) fn new(votes: Votes) -> Self {
         Self {
-            phase: Phase::Asking,
-            claim,
+            phase: Phase::Queued,
+            claim: ClaimId(Key::NONE),
             round: 0,
             since: Now::default(),
             round_until: Nanos::NEVER,
@@ -110,20 +146,26 @@ impl Lock {
             decided: None,
             lease: Lease::default(),
             held_since: Nanos::default(),
+            asked_at: Nanos::default(),
+            granted_at: Nanos::default(),
             extend_ttl: Duration::ZERO,
             extend_queued: NodeSet::default(),
             fence: Fence::default(),
+            keeper: Keeper::default(),
             keys: Keys::default(),
             ttl: Duration::ZERO,
             wait: Wait::Try,
             deadline: Nanos::NEVER,
             pause: Pause::default(),
+            lead: None,
+            lines: Vec::new(),
         }
     }
 
     /// Makes a used slot a new lock.
     pub(super) fn begin(&mut self, ask: &Ask<'_>, now: Now) {
         self.keys.set(ask.keys());
+        self.asked_at = now.boot;
         self.ttl = Duration::from_millis(ttl_ms(ask.ttl));
         (self.wait, self.deadline) = match ask.wait {
             Wait::For(Duration::ZERO) | Wait::Try => (Wait::Try, Nanos::NEVER),
@@ -134,8 +176,9 @@ impl Lock {
         self.fence.is_wanted = ask.fenced;
         self.fence.was_set_right = false;
         self.fence.token = None;
-        self.pause.refusals = 0;
-        self.pause.splits = 0;
+        self.keeper = Keeper { keep: ask.keep, at: Nanos::NEVER, ..Keeper::default() };
+        self.lead = None;
+        self.pause.begin();
     }
 
     pub(super) fn begin_round(&mut self, phase: Phase, now: Now, votes: Votes) {
@@ -152,6 +195,19 @@ impl Lock {
 }
 
 impl Pause {
+    /// Of a new acquisition.
+    fn begin(&mut self) {
+        let mut expiries = std::mem::take(&mut self.expiries);
+        expiries.clear();
+        *self = Self { expiries, ..Self::default() };
+    }
+
+    /// A node has told for how long the key in the way will live.
+    pub(super) fn expires(&mut self, node: NodeId, at: Nanos) {
+        self.expiries.retain(|&(of, _)| of != node);
+        self.expiries.push((node, at));
+    }
+
     /// When the `needed`-th of the keys that stand in the way is over, if that is known.
     pub(super) fn way_free_at(&mut self, needed: usize) -> Option<Nanos> {
         self.expiries.sort_unstable_by_key(|&(_, at)| at);

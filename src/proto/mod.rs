@@ -82,26 +82,32 @@ pub mod guard;
 mod inbox;
 mod keys;
 mod lease;
+mod lines;
 mod lock;
+pub mod metrics;
 mod mutants;
 mod names;
 mod node;
 mod pipeline;
+mod push;
 mod recipe;
 pub mod script;
 mod slab;
 mod time;
 mod vote;
 
-pub use self::ask::{Ask, InputError, MAX_KEYS, MAX_RESOURCE, Wait};
+pub use self::ask::{Ask, InputError, Keep, MAX_KEYS, MAX_RESOURCE, Wait};
 pub use self::config::{
-    Config, Credentials, MAX_LABEL, NodeSettings, Secret, Settings, SettingsError,
+    Config, Credentials, MAX_LABEL, NodeSettings, Secret, Settings, SettingsError, Wake,
 };
-pub use self::core::{Core, Holder, KeyState, MAX_LOCKS, MAX_PIPELINE, NodeGuard, NodeView, View};
+pub use self::core::{
+    Core, Holder, KeyState, MAX_LOCKS, MAX_PIPELINE, NodeGuard, NodeView, PushState, View,
+};
 pub use self::event::{Confirmed, Event, LinkOp, LockState, LossCause, NodeState, Refusal, Why};
 pub use self::fence::FencingToken;
 pub use self::guard::{Guard, Setup, Trust};
 pub use self::lease::Lease;
+pub use self::metrics::{Histogram, Metrics, NodeMetrics};
 #[cfg(redbolt_mutants)]
 pub use self::mutants::{Mutant, plant};
 pub use self::names::{LinkId, LockId, MAX_NODES, NodeId, NodeSet, ViewId};

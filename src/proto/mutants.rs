@@ -100,8 +100,12 @@ mod planted {
         KillAnyRun,
         /// The validity counts from the last answer (node-redlock#168).
         LeaseFromAnswer,
+        /// The loss of a lock that is kept alive is told when its validity is over.
+        LossToldLate,
         /// A loss is never told (Redisson#4698).
         LossUntold,
+        /// All waiters of one process ask at once.
+        LinesIgnored,
         /// The limit of extensions is not kept (Redisson#7272).
         MaxHoldIgnored,
         /// A script that the node has forgotten is not sent again (redlock-rb#29).
@@ -112,6 +116,8 @@ mod planted {
         PauseWithoutEnd,
         /// Half of the nodes are a quorum.
         QuorumOfHalf,
+        /// What changed before a node was told to report it is not looked at (Redisson#1763).
+        RecheckSkipped,
         /// A connection that was lost is never opened again (fred#315).
         ReconnectNever,
         /// An extension that was under way revives a lock that is being released (Redisson#7272).
@@ -129,6 +135,8 @@ mod planted {
         TokenOfAllNodes,
         /// An attempt uses the token of the one before (redsync, rslock).
         TokenReused,
+        /// A process that has let go of a contended resource asks for it again at once.
+        TurnNotYielded,
         /// A server under a second name is taken for another one that has moved (a first draft of this
         /// library).
         TwinBelieved,
@@ -140,6 +148,10 @@ mod planted {
         UndoOfGrantsOnly,
         /// A grant is told although nothing of its validity is left (node-redlock#296, etcd#11456).
         ValidityUnchecked,
+        /// What a node tells wakes nobody.
+        WakeIgnored,
+        /// Two waiters wake each other for as long as the lock is held elsewhere.
+        WakesUndamped,
         /// A jump of the wall clock ends no lease.
         WallClockIgnored,
     }

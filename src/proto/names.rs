@@ -27,21 +27,40 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// One connection's place. Each node has one command link, under the same index.
+/// One connection's place. Each node has a command link, under the same index, and a push link, on
+/// which it tells waiters of changes; those come behind the command links of all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LinkId(pub(super) u8);
+pub struct LinkId {
+    at: u8,
+    node: NodeId,
+}
 
 impl LinkId {
-    /// The place of the link, from zero: below the number of nodes.
+    pub(super) fn command(node: NodeId) -> Self {
+        Self { at: node.0, node }
+    }
+
+    pub(super) fn push(node: NodeId, nodes: usize) -> Self {
+        // At most twice MAX_NODES.
+        Self { at: node.0 + nodes as u8, node }
+    }
+
+    /// The place of the link, from zero: below twice the number of nodes.
     #[must_use]
     pub fn index(self) -> usize {
-        self.0.into()
+        self.at.into()
     }
 
     /// The node at the other end.
     #[must_use]
     pub fn node(self) -> NodeId {
-        NodeId(self.0)
+        self.node
+    }
+
+    /// Whether it is a node's push link. It is opened to the same address, when somebody waits.
+    #[must_use]
+    pub fn is_push(self) -> bool {
+        self.at != self.node.0
     }
 }
 
@@ -61,7 +80,18 @@ pub(super) struct ClaimId(pub(super) Key);
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct NodeSet(u32);
 
+impl From<NodeId> for NodeSet {
+    fn from(node: NodeId) -> Self {
+        Self(bit(node))
+    }
+}
+
 impl NodeSet {
+    /// The first nodes of the configuration.
+    pub(super) fn first(nodes: usize) -> Self {
+        Self(u32::MAX.checked_shr((MAX_NODES - nodes) as u32).unwrap_or_default())
+    }
+
     /// How many nodes are in it.
     #[must_use]
     pub fn len(self) -> usize {

@@ -11,6 +11,7 @@ use super::guard::{Found, RunId};
 use super::inbox::{Inbox, reply_limits};
 use super::names::{ClaimId, LockId, ViewId};
 use super::pipeline::Pipeline;
+use super::push::{Push, Tracking};
 use super::script::Loaded;
 use super::time::Nanos;
 use super::vote::{Cause, Vote};
@@ -45,6 +46,10 @@ pub(super) enum Request {
     Remaining {
         lock: LockId,
         round: u32,
+    },
+    /// Changes are to be told on the connection with this number, or no longer.
+    Track {
+        to: Option<u64>,
     },
     Undo {
         claim: ClaimId,
@@ -130,6 +135,7 @@ pub(super) struct Node {
     pub(super) guard: Watch,
     /// How far the server's clock was ahead of ours when a fencing token was proposed, in µs.
     pub(super) ahead_us: Option<i64>,
+    pub(super) push: Push,
     pub(super) pipeline: Pipeline<Request>,
     pub(super) inbox: Inbox,
     pub(super) decoder: Decoder,
@@ -173,6 +179,7 @@ impl Node {
             link: Link::Down { retry_at: Nanos::default() },
             guard: Watch::default(),
             ahead_us: None,
+            push: Push::new(),
             pipeline: Pipeline::new(),
             inbox: Inbox::default(),
             decoder: Decoder::new(reply_limits()),
@@ -209,6 +216,7 @@ impl Node {
         self.loaded = Loaded::default();
         self.identity = None;
         self.owed_at = Nanos::NEVER;
+        self.push.tracking = Tracking::Off;
     }
 
     /// Whether it is on its way to take asks.

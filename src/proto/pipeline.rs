@@ -93,7 +93,8 @@ impl<R> Pipeline<R> {
         if sent == self.end() {
             return None;
         }
-        let at = self.due.iter().position(|due| due.start >= sent && wanted(&due.request))?;
+        let unsent = self.due.partition_point(|due| due.start < sent);
+        let at = unsent + self.due.range(unsent..).position(|due| wanted(&due.request))?;
         let start = self.due[at].start;
         let end = self.due.get(at + 1).map_or_else(|| self.end(), |next| next.start);
         self.outbox.drain((start - self.base) as usize..(end - self.base) as usize);

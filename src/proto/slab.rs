@@ -7,6 +7,11 @@ pub(super) struct Key {
     generation: u32,
 }
 
+impl Key {
+    /// Names nothing.
+    pub(super) const NONE: Self = Self { index: u32::MAX, generation: 0 };
+}
+
 /// A growing set of slots. A freed value is not dropped: the next tenant finds its buffers.
 #[derive(Debug)]
 pub(super) struct Slab<T> {

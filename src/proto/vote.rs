@@ -283,11 +283,7 @@ impl Votes {
 
     /// The nodes that have not voted.
     pub(super) fn missing(&self) -> NodeSet {
-        let mut all = NodeSet::default();
-        for node in (0..self.nodes).map(NodeId) {
-            all.insert(node);
-        }
-        all.without(self.grants.or(self.denies).or(self.fails))
+        NodeSet::first(self.nodes()).without(self.grants.or(self.denies).or(self.fails))
     }
 
     /// Whether a node failed for this reason.

@@ -162,7 +162,8 @@ fn entropy_is_drawn_in_large_portions() {
         bytes.fill(7);
         counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     });
-    for at in 0..64u8 {
+    // With what the core itself was given.
+    for at in 0..63u8 {
         core.acquire(&Ask::new(&[at]), Default::default()).unwrap();
     }
     assert_eq!(draws.load(std::sync::atomic::Ordering::Relaxed), 1);

@@ -11,6 +11,7 @@ mod greeting;
 mod guard;
 mod holding;
 mod links;
+mod metrics;
 mod owed;
 mod random;
 mod scripts;

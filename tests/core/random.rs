@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use redbolt::proto::{
-    Ask, Cause, Config, Core, Event, LinkId, LockId, Nanos, NodeSettings, Now, Settings, Wait,
+    Ask, Cause, Config, Core, Event, LinkId, LockId, Nanos, NodeSettings, Now, Settings, Wait, Wake,
 };
 use redbolt_node::Memory;
 
@@ -211,6 +211,26 @@ fn is_over(world: &World) {
             assert_eq!(lock.ended, 1, "client {at}, {:?}", client.outcomes(lock.id));
         }
     }
+    is_counted(world);
+}
+
+/// All that was counted fits together: each acquisition and each grant ended once.
+fn is_counted(world: &World) {
+    for client in &world.clients {
+        let counted = client.core.metrics();
+        assert_eq!(counted.acquisitions, client.locks.len() as u64);
+        assert_eq!(counted.acquisitions, counted.grants + counted.refusals.total());
+        assert_eq!(counted.grants, counted.releases + counted.losses.total());
+        assert_eq!(counted.wait_granted.count(), counted.grants);
+        assert_eq!(counted.wait_refused.count(), counted.refusals.total());
+        assert_eq!(counted.hold.count(), counted.grants);
+        for node in &counted.nodes {
+            assert!(node.undos_again.max(node.undos_confirmed) <= node.undos, "{node:?}");
+            assert!(node.link_failures.total() + 1 >= node.connections, "{node:?}");
+            assert!(node.grants + node.denies <= node.asks, "{node:?}");
+            assert!(node.late_replies <= node.round_trip.count(), "{node:?}");
+        }
+    }
 }
 
 /// Moreover each ask that may have left a key is followed by its undo.
@@ -412,7 +432,8 @@ struct Abused {
 impl Abused {
     fn new() -> Self {
         let nodes = vec![NodeSettings::default(); NODES];
-        let config = Config::new(Settings { nodes, ..Settings::default() }).unwrap();
+        let config =
+            Config::new(Settings { nodes, wake: Wake::Timer, ..Settings::default() }).unwrap();
         let mut seed = 1u8;
         let core = Core::new(Arc::new(config), move |bytes| {
             seed = seed.wrapping_add(1);

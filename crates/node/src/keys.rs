@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use crate::store::Now;
+use crate::{store::Now, tracking::Journal};
 
 /// What one database holds. Ordered, so that two runs never differ.
 pub(crate) type Entries = BTreeMap<Vec<u8>, Entry>;
@@ -25,14 +25,22 @@ impl Entry {
 }
 
 /// Removes the keys whose time has come, touched or not.
-pub(crate) fn expire(entries: &mut Entries, now: Now) {
-    entries.retain(|_, entry| !entry.is_over(now));
+pub(crate) fn expire(entries: &mut Entries, now: Now, journal: &mut Journal) {
+    entries.retain(|key, entry| {
+        let is_over = entry.is_over(now);
+        if is_over {
+            journal.changed(key);
+        }
+        !is_over
+    });
 }
 
 /// The keys of a connection's database, at the instant of a command.
 pub struct Keys<'s> {
     entries: &'s mut Entries,
     now: Now,
+    /// Where to write down what is read and changed, if that matters to anybody.
+    journal: Option<&'s mut Journal>,
 }
 
 /// What becomes of a key's TTL when it is set.
@@ -46,7 +54,11 @@ pub(crate) enum Expiry {
 
 impl<'s> Keys<'s> {
     pub(crate) fn new(entries: &'s mut Entries, now: Now) -> Self {
-        Self { entries, now }
+        Self { entries, now, journal: None }
+    }
+
+    pub(crate) fn written_down(self, journal: &'s mut Journal) -> Self {
+        Self { journal: Some(journal), ..self }
     }
 
     /// The node's clock: what TIME replies.
@@ -56,22 +68,30 @@ impl<'s> Keys<'s> {
 
     /// The value of a key.
     pub fn value(&mut self, key: &[u8]) -> Option<&[u8]> {
-        self.live(key).map(|entry| entry.value.as_slice())
+        self.live(key);
+        self.note_read();
+        self.entries.get(key).map(|entry| entry.value.as_slice())
     }
 
     /// What PTTL replies: milliseconds left, −1 without a TTL, −2 without the key.
     pub fn pttl(&mut self, key: &[u8]) -> i64 {
         let now = self.now.millis();
-        match self.live(key) {
+        let left = match self.live(key) {
             None => -2,
             Some(Entry { expires: None, .. }) => -1,
             Some(Entry { expires: Some(at), .. }) => *at - now,
-        }
+        };
+        self.note_read();
+        left
     }
 
     /// Removes a key, and says whether it was there.
     pub fn delete(&mut self, key: &[u8]) -> bool {
-        self.live(key).is_some() && self.entries.remove(key).is_some()
+        let was_there = self.live(key).is_some() && self.entries.remove(key).is_some();
+        if was_there {
+            self.note_change(key);
+        }
+        was_there
     }
 
     /// Sets a key to live for `ttl` milliseconds from now.
@@ -110,27 +130,34 @@ impl<'s> Keys<'s> {
                 self.entries.insert(key.to_vec(), Entry { value: value.to_vec(), expires });
             }
         }
+        self.note_change(key);
     }
 
     pub(crate) fn expire_at(&mut self, key: &[u8], at: i64) -> bool {
         if at <= self.now.millis() {
             return self.delete(key);
         }
-        match self.live(key) {
-            Some(entry) => {
-                entry.expires = Some(at);
-                true
-            }
-            None => false,
-        }
+        let Some(entry) = self.live(key) else { return false };
+        entry.expires = Some(at);
+        self.note_change(key);
+        true
     }
 
     fn live(&mut self, key: &[u8]) -> Option<&mut Entry> {
         if self.entries.get(key)?.is_over(self.now) {
             self.entries.remove(key);
+            self.note_change(key);
             return None;
         }
         self.entries.get_mut(key)
+    }
+
+    fn note_read(&mut self) {
+        self.journal.iter_mut().for_each(|journal| journal.read());
+    }
+
+    fn note_change(&mut self, key: &[u8]) {
+        self.journal.iter_mut().for_each(|journal| journal.changed(key));
     }
 }
 

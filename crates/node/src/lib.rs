@@ -7,9 +7,10 @@
 //! programs that use locks.
 //!
 //! Apart from the library because a lock client needs no server. Replies are worded as those of
-//! Redis 7.0, byte for byte; a test compares them with the real one. Not here: types other than
-//! strings, persistence, replication, eviction, Lua (the lock scripts are modelled in Rust), RESP3,
-//! inline commands, and every command that no lock needs.
+//! Redis 7.0, byte for byte, and so are the messages to those who track keys; tests compare both with
+//! the real one. Not here: types other than strings, persistence, replication, eviction, Lua (the
+//! lock scripts are modelled in Rust), RESP3, channels that anybody publishes to, inline commands, and
+//! every command that no lock needs.
 //!
 //! ```
 //! use std::{io::{Read, Write}, net::TcpStream};
@@ -33,6 +34,7 @@ mod request;
 mod scripts;
 mod serve;
 mod store;
+mod tracking;
 
 pub use keys::Keys;
 pub use node::Node;

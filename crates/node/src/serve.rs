@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
     net::SocketAddr,
-    time::SystemTime,
+    time::{Duration, Instant, SystemTime},
 };
 
 use mio::{
@@ -73,11 +73,19 @@ impl Server {
     /// Serves until stopped; then the listener and all connections close with this value.
     pub(crate) fn run(&mut self, store: &mut Store) {
         let mut events = Events::with_capacity(128);
+        let mut expired = Instant::now();
         loop {
-            match self.poll.poll(&mut events, None) {
+            // Only who tracks a key hears of its end without asking.
+            let patience = store.has_readers().then_some(EXPIRY_PERIOD);
+            match self.poll.poll(&mut events, patience) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(_) => return,
                 Ok(()) => {}
+            }
+            if patience.is_some() && expired.elapsed() >= EXPIRY_PERIOD {
+                expired = Instant::now();
+                store.expire(wall_clock());
+                self.deliver(store);
             }
             for event in &events {
                 match event.token() {
@@ -114,7 +122,21 @@ impl Server {
             store.disconnect(id);
             self.clients.remove(&id);
         }
+        self.deliver(store);
         self.end_killed(store);
+    }
+
+    /// Sends what connections are told without asking. One that does not read it is ended, as by a
+    /// real server: there is no other way to slow the others down.
+    fn deliver(&mut self, store: &mut Store) {
+        while let Some((id, message)) = store.poll_push() {
+            let Some(client) = self.clients.get_mut(&id) else { continue };
+            client.unsent.extend_from_slice(&message);
+            if client.flush().is_err() || client.unsent.len() > MAX_UNHEARD {
+                store.disconnect(id);
+                self.clients.remove(&id);
+            }
+        }
     }
 
     /// Ends the connections that the store has closed, as soon as their last reply is out.
@@ -230,5 +252,8 @@ const FIRST_CLIENT: usize = 1;
 const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
 const MAX_CLIENTS: usize = 1024;
 const MAX_UNSENT: usize = 1 << 20;
+const MAX_UNHEARD: usize = 8 << 20;
+/// How late a tracker hears of a key's end: a real server's at its defaults.
+const EXPIRY_PERIOD: Duration = Duration::from_millis(100);
 const PIECE: usize = 16 << 10;
 const ROUNDS_PER_TURN: usize = 64;

@@ -1,10 +1,10 @@
 //! The state of one node, and its life: connections come and go, the process restarts.
 //!
 //! Sans I/O: the clock is an argument, replies go to a buffer of the caller, and what a shell has to
-//! do besides is asked for with [`Store::poll_close`]. What each command does is in `commands`.
+//! do besides is asked for with [`Store::poll_push`] and [`Store::poll_close`]. What each command does is in `commands`.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
 };
 
@@ -15,6 +15,7 @@ use crate::{
     keys::{self, Entries, Keys},
     reply::Reply,
     scripts,
+    tracking::{Journal, Tracking},
 };
 
 /// The wall clock of a node.
@@ -71,6 +72,11 @@ pub struct Store {
     pub(crate) started: Now,
     /// Where a reply is put together whose length comes first.
     pub(crate) scratch: Vec<u8>,
+    /// Connections that track, with the keys that they have read since the last change. A key is the
+    /// same one in all databases here.
+    pub(crate) readers: BTreeMap<Vec<u8>, BTreeSet<ConnId>>,
+    pub(crate) journal: Journal,
+    pub(crate) pushes: VecDeque<(ConnId, Vec<u8>)>,
     loading_until: Option<Now>,
     last_id: u64,
     closing: VecDeque<ConnId>,
@@ -83,6 +89,16 @@ pub(crate) struct Session {
     pub(crate) database: usize,
     /// Not before AUTH, where a password is set.
     pub(crate) authenticated: bool,
+    /// What it is subscribed to.
+    pub(crate) channels: BTreeSet<Vec<u8>>,
+    pub(crate) tracking: Option<Tracking>,
+}
+
+impl Session {
+    /// Then it may do little else in RESP2.
+    pub(crate) fn is_subscribed(&self) -> bool {
+        !self.channels.is_empty()
+    }
 }
 
 /// A script whose model is known.
@@ -155,6 +171,9 @@ impl Store {
             run_id: run_id.to_owned(),
             started: now,
             scratch: Vec::new(),
+            readers: BTreeMap::new(),
+            journal: Journal::default(),
+            pushes: VecDeque::new(),
             loading_until: None,
             last_id: 0,
             closing: VecDeque::new(),
@@ -206,6 +225,15 @@ impl Store {
         }
     }
 
+    /// The next message to a connection that did not ask for it: a key has changed that another one
+    /// tracks. Its bytes belong behind all that the connection was sent so far.
+    ///
+    /// To be called until it has none left, after each command and after [`expire`](Self::expire).
+    /// A shell that loses messages calls it all the same.
+    pub fn poll_push(&mut self) -> Option<(ConnId, Vec<u8>)> {
+        self.pushes.pop_front()
+    }
+
     /// The next connection that the node itself has ended (QUIT, CLIENT KILL).
     ///
     /// The store has forgotten it already; the shell sends what is left and closes the socket.
@@ -216,6 +244,10 @@ impl Store {
     /// Ends the process and starts it again: all connections and loaded scripts are gone, settings
     /// and users stay, as if they stood in the configuration file.
     pub fn restart(&mut self, memory: Memory, run_id: &str, now: Now) {
+        self.sessions.clear();
+        self.closing.clear();
+        self.readers.clear();
+        self.pushes.clear();
         match memory {
             Memory::Kept => {}
             Memory::Lost => self.databases.iter_mut().for_each(Entries::clear),
@@ -226,8 +258,6 @@ impl Store {
         }
         self.loading_until = None;
         self.scripts.iter_mut().for_each(|script| script.loaded = false);
-        self.sessions.clear();
-        self.closing.clear();
         self.last_id = 0;
         self.run_id.clear();
         self.run_id.push_str(run_id);
@@ -253,14 +283,20 @@ impl Store {
     ///
     /// No reply depends on it while the clock runs on. If it steps back, a key that is over and that
     /// nobody touched meanwhile exists again, unless it was removed here.
+    ///
+    /// Those who track a key hear of its end here, or when it is touched: how late is up to the
+    /// caller.
     pub fn expire(&mut self, now: Now) {
-        self.databases.iter_mut().for_each(|database| keys::expire(database, now));
+        let journal = &mut self.journal;
+        self.databases.iter_mut().for_each(|database| keys::expire(database, now, journal));
+        self.settle(None, &[]);
     }
 
     /// A session as it is at first, and again after RESET.
     pub(crate) fn fresh_session(&self, id: ConnId) -> Session {
         let authenticated = self.settings.password.is_empty();
-        Session { id, name: Vec::new(), database: 0, authenticated }
+        let (name, channels) = (Vec::new(), BTreeSet::new());
+        Session { id, name, database: 0, authenticated, channels, tracking: None }
     }
 
     pub(crate) fn session(&mut self, conn: ConnId) -> Option<&mut Session> {
@@ -275,10 +311,14 @@ impl Store {
     }
 
     fn remove(&mut self, conn: ConnId) -> bool {
-        self.place(conn).map(|at| self.sessions.remove(at)).is_some()
+        let Some(at) = self.place(conn) else { return false };
+        self.sessions.remove(at);
+        self.forget_reader(conn);
+        self.pushes.retain(|(target, _)| *target != conn);
+        true
     }
 
-    fn place(&self, conn: ConnId) -> Option<usize> {
+    pub(crate) fn place(&self, conn: ConnId) -> Option<usize> {
         self.sessions.binary_search_by_key(&conn, |session| session.id).ok()
     }
 }
@@ -469,6 +509,33 @@ mod tests {
         assert_eq!(bench.say(one, "EXISTS k"), ":0\r\n");
         assert_eq!(bench.say(one, "QUIT"), "+OK\r\n");
         assert_eq!(bench.store.poll_close(), Some(one));
+    }
+
+    #[test]
+    fn a_tracker_is_told_of_a_change_and_of_an_end_through_the_one_it_redirects_to() {
+        let mut bench = Bench::new();
+        let (writer, tracker, target) =
+            (bench.store.connect(), bench.store.connect(), bench.store.connect());
+        bench.say(target, "SUBSCRIBE __redis__:invalidate");
+        bench.say(tracker, &format!("CLIENT TRACKING ON REDIRECT {} NOLOOP", target.number()));
+        bench.say(tracker, "PTTL k");
+        assert_eq!(bench.store.poll_push(), None);
+        bench.say(writer, "SET k v PX 10");
+        bench.say(writer, "SET k v PX 10");
+        let message = b"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\nk\r\n";
+        assert_eq!(bench.store.poll_push(), Some((target, message.to_vec())));
+        assert_eq!(bench.store.poll_push(), None, "once, until it is read again");
+        bench.say(tracker, "PTTL k");
+        bench.pass(11);
+        assert_eq!(bench.store.poll_push(), None, "nobody has noticed yet");
+        bench.store.expire(bench.now);
+        assert_eq!(bench.store.poll_push(), Some((target, message.to_vec())));
+        bench.say(tracker, "PTTL k");
+        bench.say(writer, "SET k v");
+        bench.store.disconnect(target);
+        assert_eq!(bench.store.poll_push(), None, "what was not fetched is gone with its receiver");
+        bench.store.disconnect(tracker);
+        assert!(!bench.store.has_readers());
     }
 
     #[test]

@@ -158,9 +158,12 @@ fn the_same_commands_are_refused_while_the_keys_are_loaded() {
     for command in [
         "AUTH x",
         "CLIENT GETNAME",
+        "CLIENT GETREDIR",
         "CLIENT ID",
         "CLIENT KILL ID 99",
         "CLIENT SETNAME n",
+        "CLIENT TRACKING ON",
+        "CLIENT TRACKINGINFO",
         "CONFIG GET maxmemory",
         "CONFIG SET maxmemory 0",
         "DEL k",
@@ -189,6 +192,9 @@ fn the_same_commands_are_refused_while_the_keys_are_loaded() {
         "TIME",
         "TTL k",
         "TYPE k",
+        "SUBSCRIBE c",
+        "GET k",
+        "UNSUBSCRIBE c",
         "QUIT",
     ] {
         let words: Vec<&str> = command.split(' ').collect();

@@ -122,6 +122,27 @@ fn a_client_that_does_not_read_stalls_itself_alone() {
     assert!(replies.ends_with(b"xx\r\n"));
 }
 
+/// There is no other way to slow down those who change keys: as a real server does, the node ends it.
+#[test]
+fn a_subscriber_that_does_not_read_is_ended() {
+    let node = Node::start().unwrap();
+    let (mut deaf, mut tracker) = (connect(&node), connect(&node));
+    let Reply::Int(id) = deaf.cmd("CLIENT ID") else { panic!("an id is an integer") };
+    deaf.cmd("SUBSCRIBE __redis__:invalidate");
+    let key = "k".repeat(500_000);
+    let track = format!("CLIENT TRACKING ON REDIRECT {id}");
+    assert_eq!(tracker.cmd(&track), ok());
+    let mut told = 0;
+    while tracker.cmd(&track) == ok() {
+        tracker.cmd(&format!("GET {key}"));
+        assert_eq!(tracker.cmd(&format!("SET {key} v")), ok());
+        told += 1;
+        assert!(told < 200, "100 MB wait for one that does not read");
+    }
+    assert!(told > 10, "a little is kept for it");
+    assert_eq!(connect(&node).cmd("PING"), Reply::Status("PONG".into()));
+}
+
 /// The count once it has not moved for a while.
 fn where_it_rests(count: &AtomicUsize) -> usize {
     let mut last = usize::MAX;

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redbolt::proto::{Config, Core, Credentials, Guard, NodeSettings, Secret, Settings, Setup};
+use redbolt::proto::{
+    Config, Core, Credentials, Guard, NodeSettings, Secret, Settings, Setup, Wake,
+};
 
 use crate::input::Input;
 
@@ -20,6 +22,7 @@ pub(super) fn choose(input: &mut Input<'_>) -> Core {
         guard: if flags & 128 == 0 { Guard::On } else { Guard::Off },
         accept_evicting: flags & 4 != 0,
         label: if flags & 8 != 0 { b"host 1:42".to_vec() } else { Vec::new() },
+        wake: Wake::Timer,
         ..spans(flags & 3)
     };
     let config = Config::new(settings).expect("every choice is in range");

@@ -18,6 +18,9 @@ impl Core {
     /// The socket filled the first `bytes` of [`space`](Self::space). Read the clock after the read.
     pub fn received(&mut self, link: LinkId, bytes: usize, now: Now) {
         let (now, id) = (self.clamp(now), link.node());
+        if link.is_push() {
+            return self.push_received(id, bytes, now);
+        }
         if matches!(self.node(id).link, Link::Down { .. } | Link::Opening { .. }) {
             return;
         }
@@ -59,11 +62,22 @@ impl Core {
         }
         let answered = self.understood(id, &due, token, now);
         match answered {
-            Ok(()) => self.leave_if_idle(id, now),
+            Ok(()) => {
+                self.count_answer(id, &due, now);
+                self.leave_if_idle(id, now);
+            }
             // It is over with the link, like all that are behind it.
             Err(Mistyped) => self.node_mut(id).pipeline.unanswered(due),
         }
         answered
+    }
+
+    /// How long a node took to answer. The steps of a greeting wait for one another.
+    fn count_answer(&mut self, id: NodeId, due: &Due<Request>, now: Now) {
+        if !matches!(due.request, Request::Greet(_)) {
+            let within = self.config.settings.answer_within;
+            self.metrics.of(id).answered(due.since, within, now.boot);
+        }
     }
 
     fn understood(
@@ -95,6 +109,7 @@ impl Core {
                 Token::Error(_) => {}
                 _ => return Err(Mistyped),
             },
+            Request::Track { to } => self.track_answered(id, to, token, now)?,
             Request::Undo { claim, by_digest } => {
                 let answer = count(token).ok_or(Mistyped)?.to_request(by_digest);
                 self.forget_scripts_on(id, answer);
@@ -202,6 +217,7 @@ impl Core {
 
     /// Counts a vote that stands, unless the node or the claim has been given up.
     pub(super) fn count_vote(&mut self, id: NodeId, claim_id: ClaimId, vote: Vote, now: Now) {
+        self.metrics.of(id).voted(vote);
         // A node that is being left is no voter, whatever it says.
         if matches!(self.node(id).link, Link::Leaving { .. }) {
             return;

@@ -1,4 +1,5 @@
-//! From an ask to a grant or a refusal: attempts, their verdicts, and the pauses between them.
+//! From an ask to a grant or a refusal: attempts, and their verdicts. Not here: what happens between two
+//! attempts, see `wait`.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::proto::lock::{Lock, Phase};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::node::{Link, Request};
-use crate::proto::time::{Nanos, Now};
+use crate::proto::time::Now;
 use crate::proto::vote::{Cause, Verdict, Vote};
 
 impl Core {
@@ -26,22 +27,29 @@ impl Core {
             return Err(InputError::TooManyLocks);
         }
         let now = self.clamp(now);
-        let (claim, _) = self.claims.occupy(Claim::new);
         let votes = self.ballot();
-        let (key, lock) = self.locks.occupy(|| Lock::new(ClaimId(claim), votes));
+        let (key, lock) = self.locks.occupy(|| Lock::new(votes));
         lock.begin(ask, now);
+        self.metrics.acquisitions += 1;
         let id = LockId(key);
-        self.attempt(id, ClaimId(claim), now);
+        if lock.waits() {
+            self.line_up(id, now);
+        } else {
+            self.attempt(id, None, now);
+        }
         Ok(id)
     }
 
-    /// One round of asks, under a token of its own.
-    fn attempt(&mut self, id: LockId, claim_id: ClaimId, now: Now) {
+    /// One round of asks, under a token of its own: to all nodes, or to one of them first.
+    pub(super) fn attempt(&mut self, id: LockId, lead: Option<NodeId>, now: Now) {
+        let (claim, _) = self.claims.occupy(Claim::new);
+        let claim_id = ClaimId(claim);
+        self.metrics.attempts += 1;
         let votes = self.ballot();
         let random = self.entropy.bytes();
         let proposal = self.proposal(now);
         let lock = self.locks.find_mut(id.0).expect("only a living lock makes an attempt");
-        let claim = self.claims.find_mut(claim_id.0).expect("the caller made it");
+        let claim = self.claims.find_mut(claim_id.0).expect("it was made here");
         let fenced = lock.fence.is_wanted;
         let random = match mutant!(TokenReused) {
             true => (std::ptr::from_ref(lock).addr() as u128).to_le_bytes(),
@@ -52,24 +60,47 @@ impl Core {
         lock.begin_round(Phase::Asking, now, votes);
         lock.fence.counters.clear();
         lock.claim = claim_id;
+        lock.lead = lead;
         lock.lease = Lease::new(now, lock.ttl, self.config.drift);
-        lock.pause.expiries.clear();
-        lock.pause.jitter = Duration::ZERO;
         if lock.waits() {
-            lock.pause.jitter = self.entropy.below(EXPIRY_JITTER);
+            self.end_pause(id);
         }
-        let (end, deadline) = (lock.lease.ends(), lock.deadline);
+        match lead {
+            Some(lead) => self.offer_to(id, lead.into(), now),
+            None => self.offer_to(id, self.all_nodes(), now),
+        }
+    }
 
+    /// Asks these nodes, and gives them their time.
+    fn offer_to(&mut self, id: LockId, nodes: NodeSet, now: Now) {
+        let Some(claim) = self.locks.find(id.0).map(|lock| lock.claim) else { return };
         let mut patience = self.config.settings.answer_within;
-        for node in self.config.node_ids() {
-            patience = patience.max(self.offer(node, claim_id, now));
+        for node in nodes.iter() {
+            patience = patience.max(self.offer(node, claim, now));
         }
-        let until = (now.boot + patience).min(end).min(deadline);
         if let Some(lock) = self.locks.find_mut(id.0) {
-            lock.round_until = until;
+            lock.round_until = (now.boot + patience).min(lock.lease.ends()).min(lock.deadline);
+            let until = lock.round_until;
+            self.arm(until);
         }
-        self.arm(until);
         self.decide(id, now);
+    }
+
+    /// The lead of a wait has voted: the others are asked if it granted, under the same token and in the
+    /// same time.
+    fn led(&mut self, id: LockId, lead: NodeId, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let why = match lock.votes.of(lead) {
+            None => return,
+            Some(Vote::Grant) => {
+                lock.lead = None;
+                let others = self.all_nodes().without(lead.into());
+                return self.offer_to(id, others, now);
+            }
+            Some(Vote::Deny) => Why::Contended,
+            Some(Vote::Fail(_)) => Why::NoQuorum,
+        };
+        self.attempt_failed(id, why, now);
     }
 
     /// Asks one node, now or as soon as its link is there; returns how long that may take.
@@ -86,6 +117,7 @@ impl Core {
         } else {
             self.node(node_id).cause
         };
+        self.metrics.of(node_id).voted(Vote::Fail(cause));
         self.cast(node_id, claim, Vote::Fail(cause));
         Duration::ZERO
     }
@@ -107,6 +139,7 @@ impl Core {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         claim.queued.remove(node_id);
         claim.seen.insert(node_id);
+        self.metrics.of(node_id).asks += 1;
         claim.lives_until(now.boot + claim.ttl);
         let node = &mut self.nodes[node_id.index()];
         let ask = claim.recipe.ask;
@@ -148,13 +181,22 @@ impl Core {
             Phase::Fencing => return self.settle_write_back(id, now),
             _ => return,
         }
+        if let Some(lead) = lock.lead {
+            return self.led(id, lead, now);
+        }
         if mutant!(AllNodesAwaited) && !lock.votes.missing().is_empty() {
             return;
         }
         if mutant!(LeaseFromAnswer) {
             lock.lease = Lease::new(now, lock.ttl, self.config.drift);
         }
-        match lock.votes.verdict() {
+        let verdict = lock.votes.verdict();
+        if lock.waits() && matches!(verdict, Verdict::Granted | Verdict::Contended) {
+            let took = now.boot.since(lock.since.boot);
+            self.note_round_trip(took);
+        }
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        match verdict {
             Verdict::Undecided => {}
             Verdict::Contended => self.attempt_failed(id, Why::Contended, now),
             Verdict::NoQuorum => self.attempt_failed(id, Why::NoQuorum, now),
@@ -180,9 +222,12 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.phase = Phase::Held;
         lock.held_since = lock.since.boot;
+        lock.granted_at = now.boot;
+        self.metrics.granted(lock.asked_at, now.boot);
         let (end, until) = (lock.lease.ends(), lock.round_until);
         self.arm(end.min(until));
         self.events.push_back(Event::Granted(id));
+        self.keep_from_now(id, now);
     }
 
     /// The time of an attempt is over: whoever has not voted is no voter.
@@ -196,12 +241,17 @@ impl Core {
             Phase::Fencing => lock.votes.grants().without(lock.fence.confirmed),
             _ => NodeSet::default(),
         };
-        for node in lock.votes.missing().or(unconfirmed).iter() {
+        let missing = match lock.lead {
+            Some(lead) => lock.votes.missing().and(lead.into()),
+            None => lock.votes.missing(),
+        };
+        for node in missing.or(unconfirmed).iter() {
             let cause = match self.nodes[node.index()].link {
                 Link::Opening { .. } => Cause::ConnectTimeout,
                 _ => Cause::NoAnswer,
             };
             lock.votes.cast(node, Vote::Fail(cause));
+            self.metrics.of(node).not_voted(cause);
             if mutant!(ReplyShifted) {
                 let _ = self.nodes[node.index()].pipeline.answered();
             }
@@ -233,8 +283,15 @@ impl Core {
             && !std::mem::replace(&mut lock.fence.was_set_right, true)
         {
             self.abandon(claim, now);
-            let (claim, _) = self.claims.occupy(Claim::new);
-            return self.attempt(id, ClaimId(claim), now);
+            return self.attempt(id, None, now);
+        }
+        if let Some(lead) = lock.lead
+            && let Some(vote) = lock.votes.of(lead)
+            && let Some(decided) = lock.decided
+        {
+            // What the others said last still says more than nothing.
+            lock.votes = decided;
+            lock.votes.cast(lead, vote);
         }
         let retry = lock.waits() && !out_of_time && !lock.votes.is_misconfigured();
         if retry {
@@ -243,7 +300,8 @@ impl Core {
         }
         self.abandon(claim, now);
         if retry {
-            self.ask_remaining(id, now);
+            self.settle_in(id, now);
+            self.take_turns(now);
         } else {
             self.refuse(id, if out_of_time { Why::OutOfTime } else { why }, now);
         }
@@ -254,103 +312,11 @@ impl Core {
         let needed = lock.votes.quorum() - lock.votes.grants().len().min(lock.votes.quorum());
         let remaining = lock.pause.way_free_at(needed).map(|at| at.since(now.boot));
         let refusal = Refusal { why, votes: lock.votes, remaining };
-        self.locks.free(id.0);
+        self.metrics.refused(why, lock.asked_at, now.boot);
         self.events.push_back(Event::Refused(id, refusal));
-    }
-
-    /// Sets the time of the next attempt: random under a cap that grows with each refusal, so that
-    /// waiters spread out; after a split vote at once, since nobody holds the resource then. Splits
-    /// in a row end that, for a key left over on one node looks like a split for its whole TTL.
-    fn pause(&mut self, id: LockId, now: Now) {
-        let (least, most) = self.config.settings.pause;
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let split = !lock.votes.grants().is_empty() && lock.votes.is_contended();
-        lock.pause.splits = if split { lock.pause.splits + 1 } else { 0 };
-        let bound = if split && lock.pause.splits <= SPLITS {
-            now.boot.since(lock.since.boot) * SPLIT_ROUND_TRIPS
-        } else {
-            let cap = most.min(least * (1 << lock.pause.refusals.min(16)));
-            lock.pause.refusals += 1;
-            cap
-        };
-        let bound = if mutant!(PauseSkipped) { Duration::ZERO } else { bound };
-        let floor = if split { Duration::ZERO } else { least / 8 };
-        lock.phase = Phase::Pausing;
-        lock.pause.until =
-            (now.boot + floor + self.entropy.below(bound.saturating_sub(floor))).min(lock.deadline);
-        if mutant!(PauseWithoutEnd) {
-            lock.pause.until = Nanos::NEVER;
-        }
-        let until = lock.pause.until;
-        self.arm(until);
-        self.shorten_pause(id);
-    }
-
-    /// Asks the nodes that denied how long the key in the way will live: behind the undo, while the
-    /// pause runs, so that an attempt that is granted never pays for it. A lock on several resources
-    /// is told by the denial itself.
-    fn ask_remaining(&mut self, id: LockId, now: Now) {
-        let Some(lock) = self.locks.find(id.0) else { return };
-        if lock.phase != Phase::Pausing || lock.keys.len() > 1 {
-            return;
-        }
-        for node_id in lock.votes.denies().iter() {
-            let node = &mut self.nodes[node_id.index()];
-            if node.link.takes_asks() {
-                let request = Request::Remaining { lock: id, round: lock.round };
-                node.pipeline.push(request, now.boot, |out| {
-                    let _ = crate::resp::command(out, 2).arg(b"PTTL").arg(lock.keys.first());
-                });
-            }
-        }
-    }
-
-    /// A node told for how long the key in the way will live: -2 it is gone, -1 for ever.
-    pub(super) fn way_blocked(&mut self, node: NodeId, id: LockId, round: u32, ms: i64, now: Now) {
-        let Some(lock) = self.locks.find_mut(id.0).filter(|lock| lock.round == round) else {
-            return;
-        };
-        if ms == -1 || !matches!(lock.phase, Phase::Asking | Phase::Pausing) {
-            return;
-        }
-        let free_at = match u64::try_from(ms) {
-            Ok(ms) => now.boot + Duration::from_millis(ms) + lock.pause.jitter,
-            // Gone already: only as late as it takes two waiters not to ask in step for ever.
-            Err(_) => now.boot + lock.pause.jitter / 8,
-        };
-        lock.pause.expiries.push((node, free_at));
-        if lock.phase == Phase::Pausing {
-            self.shorten_pause(id);
-            self.pause_due(id, now);
-        }
-    }
-
-    /// The pause need not outlast the keys that stand in the way. One that keeps the parties of a split
-    /// vote apart is random, and stays so.
-    fn shorten_pause(&mut self, id: LockId) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if (1..=SPLITS).contains(&lock.pause.splits) {
-            return;
-        }
-        let needed = lock.votes.quorum().saturating_sub(lock.votes.grants().len());
-        if let Some(free_at) = lock.pause.way_free_at(needed) {
-            lock.pause.until = lock.pause.until.min(free_at);
-            let until = lock.pause.until;
-            self.arm(until);
-        }
-    }
-
-    pub(super) fn pause_due(&mut self, id: LockId, now: Now) {
-        let Some(lock) = self.locks.find(id.0) else { return };
-        if now.boot >= lock.deadline {
-            self.refuse(id, Why::OutOfTime, now);
-        } else if now.boot < lock.pause.until {
-            let until = lock.pause.until;
-            self.arm(until);
-        } else {
-            let (claim, _) = self.claims.occupy(Claim::new);
-            self.attempt(id, ClaimId(claim), now);
-        }
+        self.step_out(id, now);
+        self.locks.free(id.0);
+        self.take_turns(now);
     }
 
     /// The asks of a held lock that still wait for a link are withdrawn when their time is over, so
@@ -374,12 +340,3 @@ impl Core {
         lock.is_some_and(|lock| matches!(lock.phase, Phase::Asking | Phase::Fencing))
     }
 }
-
-/// So many split votes in a row are answered without a pause.
-const SPLITS: u32 = 4;
-
-/// A pause after a split vote is shorter than this many round trips.
-const SPLIT_ROUND_TRIPS: u32 = 4;
-
-/// Waiters do not meet an expiry all at the same moment.
-const EXPIRY_JITTER: Duration = Duration::from_millis(5);

@@ -29,6 +29,8 @@ impl Core {
         let lock = self.locks.find(id.0).ok_or(InputError::NotHeld)?;
         match lock.phase {
             Phase::Held => {}
+            // The caller's word stands instead of the keeper's.
+            Phase::Extending if lock.keeper.is_extending => {}
             Phase::Extending => return Err(InputError::ExtensionUnderWay),
             _ => return Err(InputError::NotHeld),
         }
@@ -44,12 +46,13 @@ impl Core {
         Ok(())
     }
 
-    fn begin_extension(&mut self, id: LockId, ttl: Duration, now: Now) {
+    pub(super) fn begin_extension(&mut self, id: LockId, ttl: Duration, now: Now) {
         let votes = self.ballot();
         let until = now.boot + self.config.settings.answer_within;
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.begin_round(Phase::Extending, now, votes);
         lock.extend_ttl = ttl;
+        lock.keeper.is_extending = false;
         lock.round_until = until.min(lock.lease.ends());
         let (claim, until) = (lock.claim, lock.round_until);
         self.arm(until);
@@ -176,7 +179,7 @@ impl Core {
 
     /// A denial is a key that is gone. A quorum extends, while the present validity lasts; so many
     /// gone that no quorum is left is a loss.
-    fn settle_extension(&mut self, id: LockId, now: Now) {
+    pub(super) fn settle_extension(&mut self, id: LockId, now: Now) {
         let drift = self.config.drift;
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         if lock.phase != Phase::Extending && !mutant!(ReleaseOvertaken) {
@@ -200,7 +203,8 @@ impl Core {
             lock.phase = Phase::Held;
             let end = lock.lease.ends();
             self.arm(end);
-            self.events.push_back(Event::Extended(id));
+            self.metrics.extended += 1;
+            self.extended(id, now);
         } else if gone > nodes - quorum {
             self.lose(id, LossCause::Gone, now);
         } else if grants + missing < quorum && gone + missing <= nodes - quorum {
@@ -208,7 +212,8 @@ impl Core {
             let refusal = Refusal { why: Why::NoQuorum, votes: lock.votes, remaining: None };
             let end = lock.lease.ends();
             self.arm(end);
-            self.events.push_back(Event::NotExtended(id, refusal));
+            self.metrics.not_extended += 1;
+            self.not_extended(id, refusal, now);
             if mutant!(FailedExtendUndoes) {
                 let claim = self.locks.find(id.0).map(|lock| lock.claim);
                 claim.into_iter().for_each(|claim| self.undo(claim, now));
@@ -222,11 +227,12 @@ impl Core {
         if !lock.phase.is_held() {
             return;
         }
-        if lock.lease.remaining(now).is_zero() {
-            return self.lose(id, LossCause::Expired, now);
+        let remaining = lock.lease.remaining(now);
+        if let Some(cause) = lock.lost_with(remaining) {
+            return self.lose(id, cause, now);
         }
         // Counted from now, because the wall clock may have taken more of the lease than boot did.
-        let end = now.boot + lock.lease.remaining(now);
+        let end = now.boot + (remaining - lock.notice());
         let (phase, until) = (lock.phase, lock.round_until);
         self.arm(end);
         match phase {
@@ -240,6 +246,7 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         for node in lock.votes.missing().iter() {
             lock.votes.cast(node, Vote::Fail(Cause::NoAnswer));
+            self.metrics.of(node).timeouts += 1;
         }
         self.settle_extension(id, now);
     }
@@ -248,6 +255,7 @@ impl Core {
     fn lose(&mut self, id: LockId, cause: LossCause, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.phase = Phase::Lost(cause);
+        self.metrics.lost(cause, lock.granted_at, now.boot);
         let claim = lock.claim;
         if let Some(claim) = self.claims.find_mut(claim.0) {
             claim.queued = NodeSet::default();
@@ -255,7 +263,9 @@ impl Core {
         if !mutant!(LossUntold) {
             self.events.push_back(Event::Lost(id, cause));
         }
+        self.step_out(id, now);
         self.lost_due(id, now);
+        self.take_turns(now);
     }
 
     /// A holder that never lets go of a lost lock is forgotten together with its keys.
@@ -287,7 +297,7 @@ impl Core {
                 self.abandon(claim, now);
                 self.refuse(id, Why::Cancelled, now);
             }
-            Phase::Pausing => self.refuse(id, Why::Cancelled, now),
+            Phase::Pausing | Phase::Queued => self.refuse(id, Why::Cancelled, now),
             Phase::Extending | Phase::Held => self.begin_release(id, now),
             Phase::Lost(_) => {
                 self.locks.free(id.0);
@@ -311,6 +321,7 @@ impl Core {
         let until = now.boot + self.config.settings.answer_within;
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.begin_round(Phase::Releasing, now, votes);
+        self.metrics.released(lock.granted_at, now.boot);
         lock.round_until = until;
         let claim = lock.claim;
         self.arm(until);
@@ -319,7 +330,9 @@ impl Core {
         for node in owed.iter() {
             self.reopen(node, now);
         }
+        self.step_out_released(id, now);
         self.settle_release(id, now);
+        self.take_turns(now);
     }
 
     /// One node's answer to the undo of a lock that is being released.
@@ -345,6 +358,7 @@ impl Core {
             let claim = lock.claim;
             // At most MAX_NODES.
             let of = lock.votes.nodes() as u32;
+            self.metrics.unconfirmed += u64::from(confirmed < lock.votes.quorum());
             self.locks.free(id.0);
             self.detach(claim, now);
             let confirmed = Confirmed { nodes: confirmed as u32, of };

@@ -27,7 +27,11 @@ impl Core {
     /// The link's socket is connected.
     pub fn connected(&mut self, link: LinkId, now: Now) {
         let (now, id) = (self.clamp(now), link.node());
+        if link.is_push() {
+            return self.push_connected(id, now);
+        }
         let Link::Opening { until } = self.node(id).link else { return };
+        self.metrics.of(id).connections += 1;
         // Behind an ask, an undo that is still owed would come too late; before it, a kill must be
         // known to be right.
         let proven = self.node(id).proven || mutant!(SelectNotAwaited);
@@ -49,12 +53,18 @@ impl Core {
     /// The link could not be opened, or its connection ended.
     pub fn disconnected(&mut self, link: LinkId, cause: Cause, now: Now) {
         let now = self.clamp(now);
-        self.sever(link.node(), cause, now);
+        match link.is_push() {
+            true => self.push_severed(link.node(), cause, now),
+            false => self.sever(link.node(), cause, now),
+        }
         self.check();
     }
 
     /// Keeps words about a cause that the driver knows more of.
     pub fn explain(&mut self, link: LinkId, cause: Cause, words: String) {
+        if link.is_push() {
+            return;
+        }
         self.node_mut(link.node()).detail = Some((cause, words));
     }
 
@@ -80,13 +90,13 @@ impl Core {
         node.link = Link::Opening { until };
         node.probe_at = now.boot + PROBE.1.min(PROBE.0 * (1 << node.failures.min(8)));
         self.changed.insert(id);
-        self.ops.push_back(LinkOp::Open(LinkId(id.0)));
+        self.ops.push_back(LinkOp::Open(LinkId::command(id)));
         self.arm(until);
     }
 
     /// Closes a link from our side.
     pub(super) fn close(&mut self, id: NodeId, cause: Cause, now: Now) {
-        self.ops.push_back(LinkOp::Close(LinkId(id.0)));
+        self.ops.push_back(LinkOp::Close(LinkId::command(id)));
         self.sever(id, cause, now);
     }
 
@@ -102,6 +112,7 @@ impl Core {
             // A server that turns us away says why before it closes.
             _ => node.greeting.refused.unwrap_or(cause),
         };
+        self.metrics.of(id).link_failed(node.cause);
         node.link = Link::Down { retry_at };
         node.failures = node.failures.saturating_add(1);
         node.tried = true;
@@ -121,6 +132,7 @@ impl Core {
         }
         self.settle_releases(now);
         self.set_up(now);
+        self.reports_lost(id, now);
     }
 
     fn unanswered(&mut self, node: NodeId, pipeline: Pipeline<Request>, now: Now) {
@@ -149,7 +161,8 @@ impl Core {
                 | Request::Enrol
                 | Request::Greet(_)
                 | Request::Kill
-                | Request::Remaining { .. } => {}
+                | Request::Remaining { .. }
+                | Request::Track { .. } => {}
             }
         }
     }
@@ -173,6 +186,7 @@ impl Core {
     fn vote_failed(&mut self, node: NodeId, claim: ClaimId, now: Now) {
         let cause = self.node(node).cause;
         if let Some(lock) = self.cast(node, claim, Vote::Fail(cause)) {
+            self.metrics.of(node).voted(Vote::Fail(cause));
             self.decide(lock, now);
         }
     }
@@ -254,6 +268,7 @@ impl Core {
         self.send_queued(id, now);
         self.send_queued_extensions(id, now);
         self.send_queued_views(id, now);
+        self.track(id, now);
     }
 
     /// Another node that turned out to be the same server process.
@@ -341,6 +356,7 @@ impl Core {
                 let span = self.config.settings.connect_within;
                 let words = format!("connected, but no answer to the greeting in {span:?}");
                 self.node_mut(id).detail = Some((Cause::NoAnswer, words));
+                self.metrics.of(id).timeouts += 1;
                 return self.retire(id, Cause::NoAnswer, now);
             }
             Link::Leaving { until } if now.boot >= until => {

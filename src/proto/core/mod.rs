@@ -2,9 +2,10 @@
 //!
 //! The transitions are cut by subject: `attempt` (asking, deciding, pausing), `hold` (extension,
 //! release, loss), `owed` (undo until confirmed), `link` (opening, greeting, losing a connection),
-//! `guard` (whether a node remembers every lock), `fence` (from counters to a token), `answer` (from a
-//! reply to the request it belongs to), `view` (looking without taking part), `check` (what must hold
-//! at every moment).
+//! `wait` (turns, pauses, and what ends them), `push` (being told of changes), `keep` (extension by
+//! itself), `guard` (whether a node remembers every lock), `fence` (from counters to a token), `answer`
+//! (from a reply to the request it belongs to), `view` (looking without taking part), `check` (what must
+//! hold at every moment).
 //!
 //! Nothing here returns an error because of a node: a node's failure is its vote, and there is no
 //! `?` across nodes.
@@ -15,15 +16,20 @@ mod check;
 mod fence;
 mod guard;
 mod hold;
+mod keep;
 mod link;
 mod owed;
+mod push;
 mod view;
+mod wait;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use self::guard::NodeGuard;
+pub use self::push::PushState;
 pub use self::view::{Holder, KeyState, NodeView, View};
 
 use self::view::Viewing;
@@ -32,7 +38,9 @@ use super::config::Config;
 use super::entropy::Entropy;
 use super::event::{Event, LinkOp, LockState, NodeState};
 use super::lease::Lease;
+use super::lines::Lines;
 use super::lock::{Lock, Phase};
+use super::metrics::Metrics;
 use super::names::{ClaimId, LinkId, LockId, NodeId, NodeSet, ViewId};
 use super::node::{Link, Node};
 use super::slab::Slab;
@@ -60,6 +68,17 @@ pub struct Core {
     /// Nodes whose state changed since it was last reported.
     changed: NodeSet,
     ops: VecDeque<LinkOp>,
+    lines: Lines,
+    /// Locks that may be the first in their lines now.
+    turns: VecDeque<LockId>,
+    is_turning: bool,
+    /// When the next lock has to be extended by itself, at the earliest.
+    keep_at: Nanos,
+    /// This timeout extends locks.
+    is_keeping: bool,
+    /// How long a round of asks takes, roughly.
+    round_trip: Duration,
+    metrics: Metrics,
     /// The guards of a set that was new, or is to be changed, have been written.
     is_set_up: bool,
     /// Nothing is due before this. It may be too early, never too late.
@@ -75,9 +94,17 @@ impl Core {
     pub fn new(config: Arc<Config>, entropy: impl FnMut(&mut [u8]) + Send + 'static) -> Self {
         let nodes =
             config.node_ids().map(|id| Node::new(config.node(id).must_be_proven())).collect();
+        let mut entropy = Entropy::new(entropy);
         Self {
+            metrics: Metrics::new(config.nodes()),
             config,
-            entropy: Entropy::new(entropy),
+            lines: Lines::new(entropy.bytes()),
+            turns: VecDeque::new(),
+            is_turning: false,
+            keep_at: Nanos::NEVER,
+            is_keeping: false,
+            round_trip: Duration::ZERO,
+            entropy,
             boot: Nanos::default(),
             nodes,
             locks: Slab::new(),
@@ -95,6 +122,12 @@ impl Core {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// What it has counted.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// The lease of a lock that is held; `None` before, and after it was released or lost.
@@ -138,6 +171,7 @@ impl Core {
             Some(Phase::Fencing) => LockState::Fencing,
             Some(Phase::Held) => LockState::Held,
             Some(Phase::Pausing) => LockState::Pausing,
+            Some(Phase::Queued) => LockState::Queued,
             Some(Phase::Lost(cause)) => LockState::Lost(cause),
             Some(Phase::Releasing) => LockState::Releasing,
         }
@@ -163,19 +197,22 @@ impl Core {
     #[must_use]
     #[inline]
     pub fn transmit(&self, link: LinkId) -> &[u8] {
-        self.nodes[link.index()].pipeline.unsent()
+        let node = &self.nodes[link.node().index()];
+        if link.is_push() { node.push.pipeline.unsent() } else { node.pipeline.unsent() }
     }
 
     /// The socket took the first `bytes` of [`transmit`](Self::transmit).
     #[inline]
     pub fn transmitted(&mut self, link: LinkId, bytes: usize) {
-        self.nodes[link.index()].pipeline.sent(bytes);
+        let node = &mut self.nodes[link.node().index()];
+        if link.is_push() { node.push.pipeline.sent(bytes) } else { node.pipeline.sent(bytes) }
     }
 
     /// Where the link's next bytes shall be read to: at least 8 KiB.
     #[inline]
     pub fn space(&mut self, link: LinkId) -> &mut [u8] {
-        self.nodes[link.index()].inbox.space()
+        let node = &mut self.nodes[link.node().index()];
+        if link.is_push() { node.push.inbox.space() } else { node.inbox.space() }
     }
 
     /// What to do about a link, in order.
@@ -217,8 +254,10 @@ impl Core {
             return;
         }
         self.next_timeout = Nanos::NEVER;
+        self.begin_keeping(now);
         for node in self.config.node_ids() {
             self.node_due(node, now);
+            self.push_due(node, now);
         }
         for at in 0..self.locks.capacity() {
             if let Some(key) = self.locks.at(at) {
@@ -235,6 +274,9 @@ impl Core {
                 self.view_due(ViewId(key), now);
             }
         }
+        self.is_keeping = false;
+        self.lines.purge(now.boot);
+        self.arm(self.lines.forget_at());
         self.check();
     }
 
@@ -243,7 +285,11 @@ impl Core {
         match lock.phase {
             Phase::Asking | Phase::Fencing => self.attempt_due(id, now),
             Phase::Pausing => self.pause_due(id, now),
-            Phase::Extending | Phase::Held => self.lease_due(id, now),
+            Phase::Queued => self.queue_due(id, now),
+            Phase::Extending | Phase::Held => {
+                self.lease_due(id, now);
+                self.keep_due(id, now);
+            }
             Phase::Releasing => self.release_due(id, now),
             Phase::Lost(_) => self.lost_due(id, now),
         }
@@ -264,6 +310,10 @@ impl Core {
     fn ballot(&self) -> Votes {
         // At most MAX_NODES.
         Votes::new(self.nodes.len() as u8, self.config.quorum)
+    }
+
+    fn all_nodes(&self) -> NodeSet {
+        NodeSet::first(self.nodes.len())
     }
 
     fn node(&self, node: NodeId) -> &Node {

@@ -38,15 +38,17 @@ impl Core {
     pub(super) fn undo(&mut self, id: ClaimId, now: Now) {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         claim.queued = NodeSet::default();
+        let counted = claim.counted;
         let seen = match mutant!(UndoOfGrantsOnly) {
-            true => claim.counted,
+            true => counted,
             false => claim.seen,
         };
         for (at, node) in seen.iter().enumerate() {
             if mutant!(ReleaseToQuorum) && at >= self.config.quorum() {
                 break;
             }
-            if self.withdraw(node, id) {
+            // A node that has granted has had the ask.
+            if !counted.contains(node) && self.withdraw(node, id) {
                 continue;
             }
             if let Some(claim) = self.claims.find_mut(id.0) {
@@ -54,6 +56,7 @@ impl Core {
             }
             self.send_undo(node, id, now);
         }
+        self.hand_on(id, now);
     }
 
     /// Takes back an ask of which no byte reached the socket. If it was to bring a script, the next
@@ -87,6 +90,8 @@ impl Core {
             return;
         }
         claim.undoing.insert(node_id);
+        self.metrics.of(node_id).undo_sent(claim.undone.contains(node_id));
+        claim.undone.insert(node_id);
         let undo = claim.recipe.undo;
         let by_digest = undo.goes_by_digest(node.loaded);
         let loaded = &mut node.loaded;
@@ -121,6 +126,7 @@ impl Core {
             Count::Fail(cause) => return self.undo_refused(node_id, id, cause, now),
             Count::Of(_) => {}
         }
+        self.metrics.of(node_id).undos_confirmed += 1;
         if claim.ghosts.contains(node_id) {
             self.undo_again(node_id, id, now);
         } else {

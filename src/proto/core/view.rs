@@ -237,6 +237,7 @@ impl Core {
             return self.arm(until);
         }
         for node in viewing.open.iter() {
+            self.metrics.of(node).timeouts += 1;
             self.view_failed(id, node, Cause::NoAnswer);
         }
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use redbolt::proto::{
     Ask, Cause, Config, Core, Event, LinkId, LinkOp, LockId, Nanos, NodeId, NodeSettings,
-    NodeState, Now, Refusal, Settings, Vote, Wait, guard::BIG_MS, script,
+    NodeState, Now, Refusal, Settings, Vote, Wait, Wake, guard::BIG_MS, script,
 };
 use redbolt_node::Memory;
 
@@ -96,8 +96,11 @@ impl World {
     }
 
     pub(crate) fn with(nodes: usize, clients: usize, set: impl Fn(&mut Settings)) -> Self {
-        let mut settings =
-            Settings { nodes: vec![NodeSettings::default(); nodes], ..Settings::default() };
+        let mut settings = Settings {
+            nodes: vec![NodeSettings::default(); nodes],
+            wake: Wake::Timer,
+            ..Settings::default()
+        };
         set(&mut settings);
         let config = Arc::new(Config::new(settings).unwrap());
         let mut world = Self {

@@ -8,7 +8,7 @@ use redbolt::proto::guard::{BIG_MS, Expected};
 use redbolt::proto::script::{ACQUIRE_FENCED, ENROL, EXTEND, UNDO, WRITE_BACK};
 use redbolt::proto::{
     Ask, Cause, Config, Core, Event, LinkId, LinkOp, LockId, Nanos, NodeId, NodeSettings, Now,
-    Settings, Trust,
+    Settings, Trust, Wake,
 };
 use redbolt::resp::{Decoder, Limits, Token};
 use sha1_smol::Sha1;
@@ -59,7 +59,11 @@ pub(crate) fn guard_value(node: usize, run: u8) -> Vec<u8> {
 impl Bench {
     /// All links are open, and nothing is answered.
     pub(crate) fn new() -> Self {
-        let settings = Settings { nodes: vec![NodeSettings::default(); 3], ..Settings::default() };
+        let settings = Settings {
+            nodes: vec![NodeSettings::default(); 3],
+            wake: Wake::Timer,
+            ..Settings::default()
+        };
         let config = Arc::new(Config::new(settings).unwrap());
         let mut seed = 0u8;
         let entropy = move |bytes: &mut [u8]| {

@@ -1,12 +1,14 @@
 //! What each command does: the table, and the checks that come before every command.
 //!
 //! The order of the checks is the server's: known, number of arguments, then authentication, then
-//! whether the keys are loaded. A command either writes its whole reply or fails with an error and has written nothing.
+//! whether the connection is subscribed, then whether the keys are loaded. A command either writes
+//! its whole reply or fails with an error and has written nothing.
 
 mod scripting;
 mod server;
 mod session;
 mod strings;
+mod tracking;
 
 use std::str;
 
@@ -20,11 +22,14 @@ pub(crate) use server::Settings;
 
 /// Runs one command on a live connection; `args` holds its name at least.
 pub(crate) fn run(store: &mut Store, conn: ConnId, args: &[&[u8]], now: Now, out: &mut Vec<u8>) {
-    let mut call = Call { store, conn, args, now, reply: Reply::new(out) };
+    let mut call = Call { store, conn, args, now, reply: Reply::new(out), named: &[] };
     let outcome = find(args).and_then(|(command, body)| {
         call.permit(command)?;
-        body(&mut call)
+        let outcome = body(&mut call);
+        call.note_reading(command);
+        outcome
     });
+    call.store.settle(Some(conn), call.named);
     if let Err(Failure(text)) = outcome {
         call.reply.error(&text);
     }
@@ -37,6 +42,8 @@ struct Call<'a> {
     args: &'a [&'a [u8]],
     now: Now,
     reply: Reply<'a>,
+    /// The keys that it reads if it reads any, as a tracking server sees it.
+    named: &'a [&'a [u8]],
 }
 
 /// The text of an error reply.
@@ -50,13 +57,24 @@ type Handler = fn(&mut Call<'_>) -> Outcome;
 struct Command {
     name: &'static str,
     /// The name once more, by which it is found.
-    key: u64,
+    key: u128,
     arity: Arity,
     body: Body,
     /// Whether a client may call it before AUTH.
     open: bool,
     /// Whether it runs while the node still loads its keys.
     loading: bool,
+    /// Whether a client may call it while it is subscribed.
+    subscribed: bool,
+    reads: Reads,
+}
+
+/// Which words of a command are keys that it only reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    Nothing,
+    One,
+    Many,
 }
 
 /// How many words a command has, its name (and its subcommand's) included.
@@ -79,9 +97,12 @@ const COMMANDS: &[Command] = &[
         "client",
         &[
             Command::new("getname", Exactly(2), session::client_getname).while_loading(),
+            Command::new("getredir", Exactly(2), tracking::client_getredir).while_loading(),
             Command::new("id", Exactly(2), session::client_id).while_loading(),
             Command::new("kill", AtLeast(3), session::client_kill).while_loading(),
             Command::new("setname", Exactly(3), session::client_setname).while_loading(),
+            Command::new("tracking", AtLeast(3), tracking::client_tracking).while_loading(),
+            Command::new("trackinginfo", Exactly(2), tracking::client_trackinginfo).while_loading(),
         ],
     ),
     Command::with(
@@ -95,18 +116,24 @@ const COMMANDS: &[Command] = &[
     Command::new("echo", Exactly(2), session::echo).while_loading(),
     Command::new("eval", AtLeast(3), scripting::eval),
     Command::new("evalsha", AtLeast(3), scripting::evalsha),
-    Command::new("exists", AtLeast(2), strings::exists),
+    Command::new("exists", AtLeast(2), strings::exists).reading(Reads::Many),
     Command::new("expire", AtLeast(3), strings::expire),
     Command::new("flushall", AtLeast(1), server::flushall),
     Command::new("flushdb", AtLeast(1), server::flushdb),
-    Command::new("get", Exactly(2), strings::get),
-    Command::new("getrange", Exactly(4), strings::getrange),
+    Command::new("get", Exactly(2), strings::get).reading(Reads::One),
+    Command::new("getrange", Exactly(4), strings::getrange).reading(Reads::One),
     Command::new("info", AtLeast(1), server::info).while_loading(),
     Command::new("pexpire", AtLeast(3), strings::pexpire),
-    Command::new("ping", AtLeast(1), session::ping),
-    Command::new("pttl", Exactly(2), strings::pttl),
-    Command::new("quit", AtLeast(1), session::quit).open_to_all().while_loading(),
-    Command::new("reset", Exactly(1), session::reset).open_to_all().while_loading(),
+    Command::new("ping", AtLeast(1), session::ping).while_subscribed(),
+    Command::new("pttl", Exactly(2), strings::pttl).reading(Reads::One),
+    Command::new("quit", AtLeast(1), session::quit)
+        .open_to_all()
+        .while_loading()
+        .while_subscribed(),
+    Command::new("reset", Exactly(1), session::reset)
+        .open_to_all()
+        .while_loading()
+        .while_subscribed(),
     Command::with(
         "script",
         &[
@@ -117,10 +144,14 @@ const COMMANDS: &[Command] = &[
     ),
     Command::new("select", Exactly(2), session::select).while_loading(),
     Command::new("set", AtLeast(3), strings::set),
+    Command::new("subscribe", AtLeast(2), tracking::subscribe).while_loading().while_subscribed(),
     Command::new("swapdb", Exactly(3), server::swapdb),
     Command::new("time", Exactly(1), server::time).while_loading(),
-    Command::new("ttl", Exactly(2), strings::ttl),
-    Command::new("type", Exactly(2), strings::type_of),
+    Command::new("ttl", Exactly(2), strings::ttl).reading(Reads::One),
+    Command::new("type", Exactly(2), strings::type_of).reading(Reads::One),
+    Command::new("unsubscribe", AtLeast(1), tracking::unsubscribe)
+        .while_loading()
+        .while_subscribed(),
 ];
 
 impl Command {
@@ -134,7 +165,8 @@ impl Command {
 
     const fn entry(name: &'static str, arity: Arity, body: Body) -> Self {
         let key = key_of(name.as_bytes());
-        Self { name, key, arity, body, open: false, loading: false }
+        let (open, loading, subscribed, reads) = (false, false, false, Reads::Nothing);
+        Self { name, key, arity, body, open, loading, subscribed, reads }
     }
 
     const fn open_to_all(self) -> Self {
@@ -143,6 +175,14 @@ impl Command {
 
     const fn while_loading(self) -> Self {
         Self { loading: true, ..self }
+    }
+
+    const fn while_subscribed(self) -> Self {
+        Self { subscribed: true, ..self }
+    }
+
+    const fn reading(self, reads: Reads) -> Self {
+        Self { reads, ..self }
     }
 }
 
@@ -189,13 +229,13 @@ fn named(table: &'static [Command], name: &[u8]) -> Option<&'static Command> {
 
 /// A name in lower case as one number, in the order of the names; 0 for one that is longer than any
 /// command's. Every command is looked up, and numbers are compared at once.
-const fn key_of(name: &[u8]) -> u64 {
+const fn key_of(name: &[u8]) -> u128 {
     if name.is_empty() || name.len() > LONGEST_NAME {
         return 0;
     }
     let (mut key, mut at) = (0, 0);
     while at < name.len() {
-        key = key << 8 | name[at].to_ascii_lowercase() as u64;
+        key = key << 8 | name[at].to_ascii_lowercase() as u128;
         at += 1;
     }
     key << (8 * (LONGEST_NAME - name.len()))
@@ -225,6 +265,15 @@ fn unknown_subcommand(container: &str, name: &[u8]) -> Failure {
     Failure([b"ERR unknown subcommand '", name, help.as_bytes()].concat())
 }
 
+fn not_while_subscribed(args: &[&[u8]]) -> Failure {
+    let words = match named(COMMANDS, args[0]) {
+        Some(Command { body: Body::Subcommands(_), .. }) => 2,
+        _ => 1,
+    };
+    let name = args[..words].join(&b'|').to_ascii_lowercase();
+    Failure([b"ERR Can't execute '", &name[..], ALLOWED].concat())
+}
+
 /// At most `room` bytes, and none from the first NUL on: the server prints arguments as C strings.
 fn c_string(bytes: &[u8], room: usize) -> &[u8] {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
@@ -236,6 +285,9 @@ impl<'a> Call<'a> {
         let password_set = !self.store.settings.password.is_empty();
         if password_set && !command.open && !self.session().authenticated {
             return Err("NOAUTH Authentication required.".into());
+        }
+        if self.session().is_subscribed() && !command.subscribed {
+            return Err(not_while_subscribed(self.args));
         }
         if self.store.is_loading(self.now) && !command.loading {
             return Err("LOADING Redis is loading the dataset in memory".into());
@@ -254,6 +306,18 @@ impl<'a> Call<'a> {
         place.ok_or_else(|| "ERR DB index is out of range".into())
     }
 
+    /// Done or failed, it has read.
+    fn note_reading(&mut self, command: &Command) {
+        self.named = match command.reads {
+            Reads::Nothing => return,
+            Reads::One => &self.args[1..2],
+            Reads::Many => &self.args[1..],
+        };
+        if self.session().tracking.is_some() {
+            self.store.journal.read();
+        }
+    }
+
     /// The keys of the selected database.
     fn keys(&mut self) -> Keys<'_> {
         self.keys_and_reply().0
@@ -261,7 +325,10 @@ impl<'a> Call<'a> {
 
     fn keys_and_reply(&mut self) -> (Keys<'_>, &mut Reply<'a>) {
         let database = self.session().database;
-        (Keys::new(&mut self.store.databases[database], self.now), &mut self.reply)
+        let is_watched = self.store.is_watched(self.conn);
+        let keys = Keys::new(&mut self.store.databases[database], self.now);
+        let keys = if is_watched { keys.written_down(&mut self.store.journal) } else { keys };
+        (keys, &mut self.reply)
     }
 
     fn ok(&mut self) -> Outcome {
@@ -303,9 +370,11 @@ fn is_word(arg: &[u8], word: &str) -> bool {
     arg.eq_ignore_ascii_case(word.as_bytes())
 }
 
-const LONGEST_NAME: usize = size_of::<u64>();
+const LONGEST_NAME: usize = size_of::<u128>();
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 const SYNTAX_ERROR: &str = "ERR syntax error";
+const ALLOWED: &[u8] = b"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are \
+                         allowed in this context";
 const QUOTED: usize = 128;
 
 #[cfg(test)]

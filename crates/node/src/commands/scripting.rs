@@ -67,6 +67,7 @@ fn key_count(args: &[&[u8]]) -> Result<usize, Failure> {
 
 fn run(call: &mut Call<'_>, script: Script, key_count: usize) -> Outcome {
     let (names, argv) = call.args[3..].split_at(key_count);
+    call.named = names;
     let (mut keys, reply) = call.keys_and_reply();
     script(&mut keys, names, argv, reply);
     Ok(())

@@ -88,6 +88,7 @@ pub(super) fn time(call: &mut Call<'_>) -> Outcome {
 pub(super) fn flushall(call: &mut Call<'_>) -> Outcome {
     check_flush_option(&call.args[1..])?;
     call.store.databases.iter_mut().for_each(|database| database.clear());
+    call.store.journal.flushed();
     call.ok()
 }
 
@@ -95,6 +96,7 @@ pub(super) fn flushdb(call: &mut Call<'_>) -> Outcome {
     check_flush_option(&call.args[1..])?;
     let database = call.session().database;
     call.store.databases[database].clear();
+    call.store.journal.flushed();
     call.ok()
 }
 

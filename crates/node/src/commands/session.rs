@@ -1,7 +1,7 @@
 //! Commands about the connection itself: who it is, where it looks, and its end.
 
 use super::{Call, Failure, Outcome, SYNTAX_ERROR, integer, is_word};
-use crate::store::{ConnId, DEFAULT_USER};
+use crate::store::{ConnId, DEFAULT_USER, Session};
 
 pub(super) fn auth(call: &mut Call<'_>) -> Outcome {
     let (user, password) = match call.args[1..] {
@@ -24,12 +24,22 @@ pub(super) fn select(call: &mut Call<'_>) -> Outcome {
 }
 
 pub(super) fn ping(call: &mut Call<'_>) -> Outcome {
+    let is_subscribed = call.session().is_subscribed();
     match call.args[1..] {
+        [] if is_subscribed => pong(call, b""),
+        [message] if is_subscribed => pong(call, message),
         [] => call.reply.status("PONG"),
         [message] => call.reply.bulk(message),
         _ => return Err(super::wrong_arity("ping")),
     }
     Ok(())
+}
+
+/// As all that a subscribed connection reads, an array.
+fn pong(call: &mut Call<'_>, message: &[u8]) {
+    call.reply.array(2);
+    call.reply.bulk(b"pong");
+    call.reply.bulk(message);
 }
 
 pub(super) fn echo(call: &mut Call<'_>) -> Outcome {
@@ -78,22 +88,30 @@ pub(super) fn client_kill(call: &mut Call<'_>) -> Outcome {
         return Err("ERR No such client".into());
     }
     let filter = KillFilter::parse(&call.args[2..])?;
-    let all = call.store.sessions.iter().map(|session| session.id);
-    let doomed: Vec<ConnId> = all.filter(|&id| filter.hits(id, call.conn)).collect();
+    let hit = call.store.sessions.iter().filter(|session| filter.hits(session, call.conn));
+    let doomed: Vec<ConnId> = hit.map(|session| session.id).collect();
     doomed.iter().for_each(|&id| call.store.close(id));
     call.int(doomed.len() as i64)
 }
 
+/// What the server takes a connection for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Normal,
+    Subscribed,
+    /// Of replication. None is here.
+    Other,
+}
+
 struct KillFilter {
     id: Option<u64>,
-    /// Whether the type that is wanted, if any, is the one that all connections here have.
-    type_fits: bool,
+    kind: Option<Kind>,
     skip_me: bool,
 }
 
 impl KillFilter {
     fn parse(args: &[&[u8]]) -> Result<Self, Failure> {
-        let mut filter = Self { id: None, type_fits: true, skip_me: true };
+        let mut filter = Self { id: None, kind: None, skip_me: true };
         for pair in args.chunks(2) {
             match *pair {
                 [word, id] if is_word(word, "ID") => {
@@ -102,7 +120,7 @@ impl KillFilter {
                     filter.id = Some(id.ok_or("ERR client-id should be greater than 0")?);
                 }
                 [word, kind] if is_word(word, "TYPE") => {
-                    filter.type_fits = is_normal(kind)?;
+                    filter.kind = Some(Kind::named(kind)?);
                 }
                 [word, yes] if is_word(word, "SKIPME") && is_word(yes, "yes") => {
                     filter.skip_me = true;
@@ -116,21 +134,26 @@ impl KillFilter {
         Ok(filter)
     }
 
-    fn hits(&self, id: ConnId, me: ConnId) -> bool {
-        self.type_fits
-            && self.id.is_none_or(|wanted| wanted == id.number())
-            && !(self.skip_me && id == me)
+    fn hits(&self, session: &Session, me: ConnId) -> bool {
+        let kind = if session.is_subscribed() { Kind::Subscribed } else { Kind::Normal };
+        self.kind.is_none_or(|wanted| wanted == kind)
+            && self.id.is_none_or(|wanted| wanted == session.id.number())
+            && !(self.skip_me && session.id == me)
     }
 }
 
-/// Whether a client type is the one of ordinary connections.
-fn is_normal(kind: &[u8]) -> Result<bool, Failure> {
-    let others = ["master", "pubsub", "replica", "slave"];
-    if is_word(kind, "normal") || others.iter().any(|other| is_word(kind, other)) {
-        return Ok(is_word(kind, "normal"));
+impl Kind {
+    fn named(name: &[u8]) -> Result<Self, Failure> {
+        match name.to_ascii_lowercase().as_slice() {
+            b"normal" => Ok(Self::Normal),
+            b"pubsub" => Ok(Self::Subscribed),
+            b"master" | b"replica" | b"slave" => Ok(Self::Other),
+            _ => {
+                let name = super::c_string(name, name.len());
+                Err(Failure([b"ERR Unknown client type '", name, b"'"].concat()))
+            }
+        }
     }
-    let name = super::c_string(kind, kind.len());
-    Err(Failure([b"ERR Unknown client type '", name, b"'"].concat()))
 }
 
 /// The default user without a password is let in with any.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use redbolt::proto::{
     Config, Core, Credentials, Guard, Nanos, NodeSettings, Now, Secret, Settings, Setup as Orders,
-    Trust,
+    Trust, Wake,
 };
 
 use super::node::{DATABASE, EPOCH_US, PASSWORD};
@@ -171,6 +171,7 @@ pub(crate) fn config(nodes: usize, setup: &Setup) -> Config {
         max_ttl: std::time::Duration::from_millis(setup.max_ttl_ms),
         max_hold: Some(std::time::Duration::from_millis(setup.max_ttl_ms * 3 / 2)),
         label: if setup.labelled { b"host:17".to_vec() } else { Vec::new() },
+        wake: Wake::Timer,
         ..Settings::default()
     };
     Config::new(settings).expect("plans draw what is possible")

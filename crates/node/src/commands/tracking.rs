@@ -1,0 +1,164 @@
+//! Being told: subscriptions, and CLIENT TRACKING.
+
+use super::{Call, Failure, Outcome, SYNTAX_ERROR, integer, is_word};
+use crate::{store::ConnId, tracking::Tracking};
+
+/// One reply per channel.
+pub(super) fn subscribe(call: &mut Call<'_>) -> Outcome {
+    for channel in &call.args[1..] {
+        call.session().channels.insert(channel.to_vec());
+        confirm(call, b"subscribe", Some(channel));
+    }
+    Ok(())
+}
+
+/// One reply per channel, and one where there is none. All channels end in the order of their names
+/// here, in any order on the server.
+pub(super) fn unsubscribe(call: &mut Call<'_>) -> Outcome {
+    if call.args.len() > 1 {
+        for channel in &call.args[1..] {
+            call.session().channels.remove(*channel);
+            confirm(call, b"unsubscribe", Some(channel));
+        }
+        return Ok(());
+    }
+    if !call.session().is_subscribed() {
+        confirm(call, b"unsubscribe", None);
+    }
+    while let Some(channel) = call.session().channels.pop_first() {
+        confirm(call, b"unsubscribe", Some(&channel));
+    }
+    Ok(())
+}
+
+fn confirm(call: &mut Call<'_>, what: &[u8], channel: Option<&[u8]>) {
+    let left = call.session().channels.len();
+    call.reply.array(3);
+    call.reply.bulk(what);
+    match channel {
+        Some(channel) => call.reply.bulk(channel),
+        None => call.reply.nil(),
+    }
+    call.reply.int(left as i64);
+}
+
+pub(super) fn client_tracking(call: &mut Call<'_>) -> Outcome {
+    let options = Options::parse(call)?;
+    if is_word(call.args[2], "ON") {
+        options.check(call.session().tracking.is_some())?;
+        let Options { redirect, no_loop, .. } = options;
+        call.session().tracking = Some(Tracking { redirect, no_loop, is_broken: false });
+    } else if is_word(call.args[2], "OFF") {
+        call.session().tracking = None;
+    } else {
+        return Err(SYNTAX_ERROR.into());
+    }
+    call.ok()
+}
+
+pub(super) fn client_trackinginfo(call: &mut Call<'_>) -> Outcome {
+    let tracking = call.session().tracking;
+    let is_set = |which: fn(Tracking) -> bool| tracking.is_some_and(which);
+    let flags = [
+        (true, if tracking.is_some() { "on" } else { "off" }),
+        (is_set(|tracking| tracking.no_loop), "noloop"),
+        (is_set(|tracking| tracking.is_broken), "broken_redirect"),
+    ];
+    call.reply.array(6);
+    call.reply.bulk(b"flags");
+    call.reply.array(flags.iter().filter(|(is_set, _)| *is_set).count());
+    for (_, name) in flags.iter().filter(|(is_set, _)| *is_set) {
+        call.reply.bulk(name.as_bytes());
+    }
+    call.reply.bulk(b"redirect");
+    call.reply.int(redirection(tracking));
+    call.reply.bulk(b"prefixes");
+    call.reply.array(0);
+    Ok(())
+}
+
+pub(super) fn client_getredir(call: &mut Call<'_>) -> Outcome {
+    let tracking = call.session().tracking;
+    call.int(redirection(tracking))
+}
+
+/// -1: it does not track; 0: nobody is told.
+fn redirection(tracking: Option<Tracking>) -> i64 {
+    tracking.map_or(-1, |tracking| tracking.redirect.map_or(0, |target| target.number() as i64))
+}
+
+/// What stands behind ON or OFF.
+#[derive(Default)]
+struct Options {
+    redirect: Option<ConnId>,
+    no_loop: bool,
+    broadcast: bool,
+    opt_in: bool,
+    opt_out: bool,
+    prefixes: usize,
+}
+
+impl Options {
+    /// Also behind OFF, where they mean nothing.
+    fn parse(call: &mut Call<'_>) -> Result<Self, Failure> {
+        let mut options = Self::default();
+        let mut args = call.args[3..].iter();
+        while let Some(arg) = args.next() {
+            let flag = match arg.to_ascii_uppercase().as_slice() {
+                b"NOLOOP" => &mut options.no_loop,
+                b"BCAST" => &mut options.broadcast,
+                b"OPTIN" => &mut options.opt_in,
+                b"OPTOUT" => &mut options.opt_out,
+                b"REDIRECT" => {
+                    let target = args.next().ok_or(SYNTAX_ERROR)?;
+                    options.redirect_to(call, target)?;
+                    continue;
+                }
+                b"PREFIX" => {
+                    args.next().ok_or(SYNTAX_ERROR)?;
+                    options.prefixes += 1;
+                    continue;
+                }
+                _ => return Err(SYNTAX_ERROR.into()),
+            };
+            *flag = true;
+        }
+        Ok(options)
+    }
+
+    fn redirect_to(&mut self, call: &mut Call<'_>, target: &[u8]) -> Outcome {
+        if self.redirect.is_some() {
+            return Err("ERR A client can only redirect to a single other client".into());
+        }
+        let target = ConnId::from_number(integer(target)?.cast_unsigned());
+        call.store.session(target).ok_or(NO_SUCH_TARGET)?;
+        self.redirect = Some(target);
+        Ok(())
+    }
+
+    /// Whether they go together, and go here.
+    fn check(&self, tracks_already: bool) -> Outcome {
+        match self {
+            Self { broadcast: false, prefixes: 1.., .. } => {
+                Err("ERR PREFIX option requires BCAST mode to be enabled".into())
+            }
+            Self { broadcast: true, .. } if tracks_already => Err(NO_SWITCH.into()),
+            Self { broadcast: true, opt_in, opt_out, .. } if *opt_in || *opt_out => {
+                Err("ERR OPTIN and OPTOUT are not compatible with BCAST".into())
+            }
+            Self { opt_in: true, opt_out: true, .. } => {
+                Err("ERR You can't specify both OPTIN mode and OPTOUT mode".into())
+            }
+            Self { broadcast: true, .. }
+            | Self { opt_in: true, .. }
+            | Self { opt_out: true, .. } => {
+                Err("ERR this embedded node tracks only what a connection has read".into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+const NO_SWITCH: &str = "ERR You can't switch BCAST mode on/off before disabling tracking for this \
+                         client, and then re-enabling it with a different mode.";
+const NO_SUCH_TARGET: &str = "ERR The client ID you want redirect to does not exist";

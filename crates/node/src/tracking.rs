@@ -1,0 +1,178 @@
+//! Who is told that a key has changed: server-assisted client-side caching, as RESP2 clients see it.
+//!
+//! A connection that tracks is remembered with each key that it reads. The next change of the key
+//! is told to the connection that it redirects to, if that one is subscribed, and then everybody is
+//! forgotten who had read the key. Commands only write down what they read and change; the store
+//! settles it when they are over, for expiry changes keys too.
+//!
+//! Not here: the modes BCAST, OPTIN and OPTOUT, and the server's limit on what it remembers.
+
+use std::mem;
+
+use crate::{
+    reply::Reply,
+    store::{ConnId, Store},
+};
+
+/// How a connection tracks.
+#[derive(Clone, Copy)]
+pub(crate) struct Tracking {
+    /// Who is told. Without it nobody is: in RESP2 a connection cannot be told itself.
+    pub(crate) redirect: Option<ConnId>,
+    /// What it changes itself is not told.
+    pub(crate) no_loop: bool,
+    /// There was something to tell, and nobody left who is told.
+    pub(crate) is_broken: bool,
+}
+
+/// What a command did that readers of keys have to do with.
+pub(crate) enum Happening {
+    /// It has read. That counts for all keys that it names, the server does not look closer.
+    Read,
+    Changed(Vec<u8>),
+    Flushed,
+}
+
+/// What one command did, in order.
+#[derive(Default)]
+pub(crate) struct Journal {
+    happenings: Vec<Happening>,
+}
+
+impl Journal {
+    pub(crate) fn read(&mut self) {
+        if !matches!(self.happenings.last(), Some(Happening::Read)) {
+            self.happenings.push(Happening::Read);
+        }
+    }
+
+    pub(crate) fn changed(&mut self, key: &[u8]) {
+        self.happenings.push(Happening::Changed(key.to_vec()));
+    }
+
+    pub(crate) fn flushed(&mut self) {
+        self.happenings.push(Happening::Flushed);
+    }
+}
+
+impl Store {
+    /// Whether what a command of this connection does to a key can matter to anybody.
+    pub(crate) fn is_watched(&self, conn: ConnId) -> bool {
+        self.has_readers() || self.tracking(conn).is_some()
+    }
+
+    pub(crate) fn has_readers(&self) -> bool {
+        !self.readers.is_empty()
+    }
+
+    /// Tells of all that was written down during a command of `current`, which named these keys, or
+    /// during none.
+    pub(crate) fn settle(&mut self, current: Option<ConnId>, named: &[&[u8]]) {
+        if self.journal.happenings.is_empty() {
+            return;
+        }
+        // The connection whose command it is hears last, when its command is over.
+        let mut to_itself = Vec::new();
+        let mut happenings = mem::take(&mut self.journal.happenings);
+        for happening in happenings.drain(..) {
+            match happening {
+                Happening::Read => self.remember(current, named),
+                Happening::Changed(key) => self.tell_readers(current, key, &mut to_itself),
+                Happening::Flushed => self.tell_all(current, &mut to_itself),
+            }
+        }
+        self.journal.happenings = happenings;
+        for news in to_itself {
+            current.into_iter().for_each(|tracker| self.tell(tracker, &news));
+        }
+    }
+
+    pub(crate) fn forget_reader(&mut self, conn: ConnId) {
+        self.readers.retain(|_, readers| {
+            readers.remove(&conn);
+            !readers.is_empty()
+        });
+    }
+
+    fn remember(&mut self, current: Option<ConnId>, named: &[&[u8]]) {
+        let Some(reader) = current.filter(|&conn| self.tracking(conn).is_some()) else { return };
+        for key in named {
+            match self.readers.get_mut(*key) {
+                Some(readers) => drop(readers.insert(reader)),
+                None => drop(self.readers.insert(key.to_vec(), [reader].into())),
+            }
+        }
+    }
+
+    fn tell_readers(&mut self, current: Option<ConnId>, key: Vec<u8>, to_itself: &mut Vec<News>) {
+        for reader in self.readers.remove(&key).unwrap_or_default() {
+            match self.tracking(reader) {
+                Some(tracking) if current == Some(reader) => {
+                    if !tracking.no_loop {
+                        to_itself.push(News::Key(key.clone()));
+                    }
+                }
+                _ => self.tell(reader, &News::Key(key.clone())),
+            }
+        }
+    }
+
+    /// Also those who have read nothing, and those who did it themselves and track with NOLOOP.
+    fn tell_all(&mut self, current: Option<ConnId>, to_itself: &mut Vec<News>) {
+        self.readers.clear();
+        let all: Vec<ConnId> = self.sessions.iter().map(|session| session.id).collect();
+        for conn in all {
+            if current == Some(conn) {
+                to_itself.push(News::AllKeys);
+            } else {
+                self.tell(conn, &News::AllKeys);
+            }
+        }
+    }
+
+    /// Tells whom a connection redirects to, if it tracks at all.
+    fn tell(&mut self, tracker: ConnId, news: &News) {
+        let Some(target) = self.tracking(tracker).and_then(|tracking| tracking.redirect) else {
+            return;
+        };
+        match self.session(target).map(|session| session.is_subscribed()) {
+            Some(true) => self.pushes.push_back((target, news.message())),
+            Some(false) => {}
+            None => self.note_broken(tracker),
+        }
+    }
+
+    fn note_broken(&mut self, tracker: ConnId) {
+        let tracking = self.session(tracker).and_then(|session| session.tracking.as_mut());
+        tracking.into_iter().for_each(|tracking| tracking.is_broken = true);
+    }
+
+    fn tracking(&self, conn: ConnId) -> Option<Tracking> {
+        self.place(conn).and_then(|at| self.sessions[at].tracking)
+    }
+}
+
+/// What a message tells.
+enum News {
+    Key(Vec<u8>),
+    AllKeys,
+}
+
+impl News {
+    /// On this channel, whatever the receiver is subscribed to.
+    fn message(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut reply = Reply::new(&mut bytes);
+        reply.array(3);
+        reply.bulk(b"message");
+        reply.bulk(b"__redis__:invalidate");
+        match self {
+            Self::AllKeys => reply.nil(),
+            Self::Key(key) => {
+                reply.array(1);
+                reply.bulk(key);
+            }
+        }
+        bytes
+    }
+}

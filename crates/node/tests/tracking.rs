@@ -1,0 +1,669 @@
+//! The embedded node beside a real `redis-server`: who is told of which changes, and what is left to
+//! do for a connection that is subscribed.
+//!
+//! Random commands run on several connections of both, which track, redirect to one another, read,
+//! write, subscribe, and end. All that a connection reads is compared byte for byte, messages that it
+//! did not ask for among its replies. What has no order on the server (all channels left at once) is
+//! compared without one.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::{
+    cell::RefCell,
+    fmt,
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{Shutdown, TcpStream},
+    time::{Duration, Instant},
+};
+
+use proptest::{
+    collection::vec,
+    prelude::*,
+    sample::select,
+    test_runner::{RngSeed, TestCaseError, TestRunner},
+};
+use redbolt::proto::script::{ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, UNDO, WRITE_BACK};
+use redbolt_node::Node;
+use redbolt_proving::Server;
+
+#[test]
+fn trackers_are_told_what_a_real_server_tells() {
+    let pair = RefCell::new(Pair::start());
+    let variable = |name| std::env::var(name).ok().and_then(|value| value.parse().ok());
+    let config = ProptestConfig {
+        cases: variable("PROPTEST_CASES").map_or(300, |cases| cases as u32),
+        failure_persistence: None,
+        max_shrink_iters: 2_000,
+        rng_seed: RngSeed::Fixed(variable("PROPTEST_RNG_SEED").unwrap_or(7)),
+        ..ProptestConfig::default()
+    };
+    let outcome = TestRunner::new(config).run(&vec(any_flight(), 1..40), |flights| {
+        let mut pair = pair.borrow_mut();
+        pair.clear();
+        OPENING.iter().for_each(|line| drop(pair.same(line)));
+        flights.iter().try_for_each(|flight| pair.fly(flight))?;
+        pair.all_the_rest()
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+    let seen = pair.into_inner().seen;
+    for sight in
+        ["invalidate\r\n*1", "invalidate\r\n$-1", "broken_redirect", "Can't execute", "pong"]
+    {
+        let count = seen.iter().filter(|reply| reply.contains(sight)).count();
+        assert!(count >= 10, "{count} of {sight:?} only");
+    }
+}
+
+/// The random commands find the rules by chance; here each stands alone.
+#[test]
+fn each_rule_of_tracking_alone() {
+    let told = |lines: &[&str]| {
+        let mut pair = Pair::start();
+        pair.clear();
+        for line in ["4 SUBSCRIBE __redis__:invalidate", "0 SET k1 v"].iter().chain(lines) {
+            pair.same(line);
+        }
+        pair.same("4 PING").iter().filter(|reply| reply.contains("invalidate")).count()
+    };
+    let on = "1 CLIENT TRACKING ON REDIRECT {4}";
+    assert_eq!(told(&["1 GET k1", "0 DEL k1"]), 0);
+    assert_eq!(told(&[on, "0 DEL k1"]), 0, "nobody has read it");
+    assert_eq!(told(&["1 GET k1", on, "0 DEL k1"]), 0, "it was read before");
+    assert_eq!(told(&[on, "1 PTTL k1", "0 DEL k1", "0 SET k1 v", "0 DEL k1"]), 1, "once");
+    assert_eq!(told(&[on, "1 PTTL k2", "0 SET k2 v"]), 1, "it was not there");
+    assert_eq!(told(&[on, "1 GET k1", "0 SET k1 w NX", "0 PEXPIRE k2 9", "0 DEL k2"]), 0);
+    assert_eq!(told(&[on, "1 GET k1", "0 SELECT 1", "0 SET k1 v"]), 1, "in another database");
+    assert_eq!(told(&[on, "1 GETRANGE k1 x y", "0 SET k1 v"]), 1, "the command failed");
+    assert_eq!(told(&[on, "1 GET k1", "1 DEL k1"]), 1, "by its own hand");
+    let silent = "1 CLIENT TRACKING ON REDIRECT {4} NOLOOP";
+    assert_eq!(told(&[silent, "1 GET k1", "1 SET k1 w", "0 DEL k1"]), 0, "and forgotten by it");
+    assert_eq!(told(&[silent, "1 GET k1", "1 FLUSHALL"]), 1);
+    assert_eq!(told(&[on, "0 FLUSHDB"]), 1);
+    assert_eq!(told(&[on, "1 GET k1", "0 SWAPDB 0 1"]), 0);
+    let other = ["4 UNSUBSCRIBE", "4 SUBSCRIBE other"];
+    assert_eq!(told(&[on, "1 GET k1", other[0], other[1], "0 DEL k1"]), 1, "on any channel");
+    assert_eq!(told(&[on, "1 GET k1", other[0], "0 DEL k1", other[1]]), 0);
+    assert_eq!(told(&[on, "1 GET k1", "1 CLIENT TRACKING OFF", "0 DEL k1"]), 0);
+    let again = [on, "1 GET k1", "1 CLIENT TRACKING OFF", on, "0 DEL k1"];
+    assert_eq!(told(&again), 1, "what was read before OFF is not forgotten");
+    assert_eq!(told(&[on, "1 GET k1", "1 RESET", "0 DEL k1"]), 0);
+    assert_eq!(
+        told(&[on, "2 CLIENT TRACKING ON REDIRECT {4}", "1 GET k1", "2 GET k1", "0 DEL k1"]),
+        2
+    );
+    let both = ["2 CLIENT TRACKING ON REDIRECT {4}", "1 EXISTS k1 k2", "2 EXISTS k1 k2"];
+    let changed = ["0 SET k2 v", on, both[0], both[1], both[2], "1 DEL k1 k2"];
+    assert_eq!(told(&changed), 4, "what it changed itself is told last");
+    assert_eq!(told(&[on, "1 GET k1", "0 CLIENT KILL ID {1}", "0 DEL k1"]), 0);
+    assert_eq!(told(&[on, "1 GET k1", "1 QUIT", "0 DEL k1"]), 0);
+}
+
+/// Nothing else says so in RESP2.
+#[test]
+fn who_redirects_to_nobody_can_ask_for_it() {
+    let mut pair = Pair::start();
+    pair.clear();
+    pair.same("4 SUBSCRIBE __redis__:invalidate");
+    let redirect = "1 CLIENT TRACKING ON REDIRECT {4}";
+    let is_broken =
+        |pair: &mut Pair| pair.same("1 CLIENT TRACKINGINFO")[0].contains("broken_redirect");
+    pair.same(redirect);
+    pair.same("1 GET k1");
+    pair.same("4 QUIT");
+    assert!(!is_broken(&mut pair), "nobody has been looked for yet");
+    pair.same("0 SET k1 v");
+    assert!(is_broken(&mut pair));
+    pair.same(redirect);
+    assert!(!is_broken(&mut pair));
+}
+
+#[test]
+fn a_script_reads_all_its_keys_if_it_reads_one() {
+    let mut pair = Pair::start();
+    pair.clear();
+    pair.same("4 SUBSCRIBE __redis__:invalidate");
+    pair.same("1 CLIENT TRACKING ON REDIRECT {4}");
+    for name in ["k1", "k2", "k1"] {
+        pair.same(&format!("0 SET {name} v"));
+        pair.run(1, &["EVAL", EXTEND, "2", "k1", "k2", "foreign", "1000"]);
+        pair.same(&format!("0 DEL {name}"));
+        assert!(pair.same("4 PING")[0].contains(name));
+    }
+}
+
+#[test]
+fn a_key_that_ends_is_told_though_nobody_touches_it() {
+    let mut pair = Pair::start();
+    pair.clear();
+    pair.same("4 SUBSCRIBE __redis__:invalidate");
+    pair.same("1 CLIENT TRACKING ON REDIRECT {4} NOLOOP");
+    pair.same("0 SET k1 v PX 30");
+    pair.same("1 EXISTS k1");
+    let [embedded, real] = [&mut pair.embedded, &mut pair.real].map(|side| {
+        side.slots[4].reply().unwrap_or_else(|error| panic!("nothing is told: {error}"))
+    });
+    assert_eq!(embedded, real);
+    assert!(real.ends_with("*1\r\n$2\r\nk1\r\n"), "{real}");
+}
+
+/// By the tracker itself, which NOLOOP does not hide it from unless it touches the key first.
+#[test]
+fn a_key_that_ended_is_told_when_it_is_touched() {
+    let mut pair = Pair::start();
+    pair.clear();
+    pair.same("4 SUBSCRIBE __redis__:invalidate");
+    pair.same("1 CLIENT TRACKING ON REDIRECT {4}");
+    pair.same("0 SET k1 v PX 1");
+    pair.same("1 EXISTS k1");
+    let deadline = Instant::now() + Duration::from_secs(5);
+    for side in [&mut pair.embedded, &mut pair.real] {
+        while side.run(1, &["GET", "k1"]).last().unwrap() != "$-1\r\n" {
+            assert!(Instant::now() < deadline, "the key outlives its millisecond by seconds");
+        }
+    }
+    assert!(pair.same("4 PING")[0].contains("k1"));
+    pair.same("0 SET k1 v");
+    assert!(pair.same("4 PING")[0].contains("k1"), "the read that ended it is remembered");
+}
+
+#[test]
+fn a_connection_that_subscribes_is_refused_what_a_real_server_refuses() {
+    let mut pair = Pair::start();
+    pair.clear();
+    pair.same("4 SUBSCRIBE a");
+    for command in [
+        "AUTH x",
+        "CLIENT GETNAME",
+        "CLIENT GETREDIR",
+        "client Id",
+        "CLIENT KILL ID 99",
+        "CLIENT SETNAME n",
+        "CLIENT TRACKING ON",
+        "CLIENT TRACKINGINFO",
+        "CLIENT FOO",
+        "CLIENT",
+        "CONFIG GET maxmemory",
+        "CONFIG SET maxmemory 0",
+        "DEL k",
+        "ECHO e",
+        "EVAL x 0",
+        "EVALSHA x 0",
+        "EXISTS k",
+        "EXPIRE k 9",
+        "FLUSHALL",
+        "FLUSHDB",
+        "FOO",
+        "GET k",
+        "GET",
+        "GETRANGE k 0 1",
+        "INFO server",
+        "PEXPIRE k 9",
+        "PING",
+        "PING a",
+        "PING a b",
+        "PTTL k",
+        "SCRIPT EXISTS x",
+        "SCRIPT FLUSH",
+        "SCRIPT LOAD x",
+        "SELECT 0",
+        "SET k v",
+        "SUBSCRIBE",
+        "SUBSCRIBE a b a",
+        "SWAPDB 0 1",
+        "TIME",
+        "TTL k",
+        "TYPE k",
+        "UNSUBSCRIBE b c b",
+        "UNSUBSCRIBE",
+        "UNSUBSCRIBE",
+        "UNSUBSCRIBE a",
+        "PING",
+        "SUBSCRIBE a",
+        "RESET",
+        "PING",
+        "SUBSCRIBE a",
+        "QUIT",
+    ] {
+        pair.same(&format!("4 {command}"));
+    }
+}
+
+/// A password is asked for before anything else.
+#[test]
+fn nobody_subscribes_or_tracks_without_the_password() {
+    let mut pair = Pair::start();
+    pair.clear();
+    pair.same("0 SUBSCRIBE a");
+    pair.same("1 CONFIG SET requirepass sesame");
+    let [embedded, real] = [&mut pair.embedded, &mut pair.real].map(|side| {
+        let mut slot = Slot::open(&side.address);
+        ["SUBSCRIBE a", "UNSUBSCRIBE", "CLIENT TRACKING ON"].map(|line| {
+            slot.send(&encode(&line.split(' ').collect::<Vec<_>>()));
+            slot.reply().unwrap()
+        })
+    });
+    assert_eq!(embedded, real);
+    assert!(real.iter().all(|reply| reply.starts_with("-NOAUTH ")), "{real:?}");
+    pair.same("0 PING");
+}
+
+/// Commands in one write on one connection.
+#[derive(Clone)]
+struct Flight {
+    slot: usize,
+    lines: Vec<Line>,
+}
+
+#[derive(Clone)]
+enum Line {
+    /// `{3}` stands for the number of the connection in slot 3.
+    Plain(String),
+    Script(&'static str, Vec<&'static str>),
+    /// The connection ends, without a word.
+    End,
+}
+
+/// Readable in the report of a failure.
+impl fmt::Debug for Flight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {:?}", self.slot, self.lines)
+    }
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plain(line) => write!(f, "{line:?}"),
+            Self::Script(text, rest) => {
+                let at = SCRIPTS.iter().position(|script| script == text);
+                write!(f, "script {at:?} {rest:?}")
+            }
+            Self::End => write!(f, "the end"),
+        }
+    }
+}
+
+fn any_flight() -> impl Strategy<Value = Flight> {
+    let work = (0..LISTENERS, vec(any_work(), 1..5));
+    let listening = (LISTENERS..SLOTS, vec(any_listening(), 1..3));
+    let anywhere = (0..SLOTS, vec(prop_oneof![any_work(), any_listening()], 1..4));
+    let end = (0..SLOTS, any_end().prop_map(|line| vec![line]));
+    prop_oneof![10 => work, 3 => listening, 1 => anywhere, 2 => end]
+        .prop_map(|(slot, lines)| Flight { slot, lines })
+}
+
+fn any_work() -> impl Strategy<Value = Line> {
+    prop_oneof![8 => reading(), 8 => writing(), 6 => tracking(), 4 => script()]
+}
+
+fn any_listening() -> impl Strategy<Value = Line> {
+    let many = select(vec!["SUBSCRIBE __redis__:invalidate", "PING", "PING x"]);
+    let few = select(vec![
+        "SUBSCRIBE other",
+        "SUBSCRIBE __redis__:invalidate other other",
+        "UNSUBSCRIBE",
+        "UNSUBSCRIBE __redis__:invalidate",
+        "UNSUBSCRIBE other nothing",
+        "CLIENT ID",
+        "GET k1",
+        "RESET",
+    ]);
+    prop_oneof![2 => many, 1 => few].prop_map(plain)
+}
+
+fn any_end() -> impl Strategy<Value = Line> {
+    let kill = (0..SLOTS).prop_map(|slot| Line::Plain(format!("CLIENT KILL ID {{{slot}}}")));
+    let other = select(vec![
+        "CLIENT KILL TYPE pubsub",
+        "CLIENT KILL TYPE normal",
+        "CLIENT KILL TYPE pubsub SKIPME no",
+        "QUIT",
+    ]);
+    prop_oneof![4 => kill, 1 => other.prop_map(plain), 2 => Just(Line::End)]
+}
+
+fn reading() -> impl Strategy<Value = Line> {
+    select(vec![
+        "GET k1",
+        "GET k2",
+        "GETRANGE k1 0 1",
+        "GETRANGE k1 x y",
+        "GET k1 k2",
+        "PTTL k1",
+        "PTTL k2",
+        "TTL k2",
+        "TYPE k2",
+        "EXISTS k1",
+        "EXISTS k1 k2 k1",
+        "ECHO e",
+    ])
+    .prop_map(plain)
+}
+
+fn writing() -> impl Strategy<Value = Line> {
+    let few = select(vec![
+        "FLUSHALL",
+        "FLUSHDB",
+        "FLUSHDB FOO",
+        "SWAPDB 0 1",
+        "SELECT 0",
+        "SELECT 1",
+        "PEXPIRE k1 -1",
+    ]);
+    let many = select(vec![
+        "SET k1 v",
+        "SET k2 v",
+        "SET k1 v PX 1000000",
+        "SET k2 w NX",
+        "SET k1 v XX KEEPTTL",
+        "SET k1 v FOO",
+        "DEL k1",
+        "DEL k2 k1 k2",
+        "PEXPIRE k1 1000000",
+        "PEXPIRE k2 1000000 XX",
+        "EXPIRE k2 1000",
+    ]);
+    prop_oneof![1 => few, 5 => many].prop_map(plain)
+}
+
+fn tracking() -> impl Strategy<Value = Line> {
+    let target = prop_oneof![4 => LISTENERS..SLOTS, 1 => 0..SLOTS];
+    let redirect = (target, select(vec!["", " NOLOOP"])).prop_map(|(slot, end)| {
+        Line::Plain(format!("CLIENT TRACKING ON REDIRECT {{{slot}}}{end}"))
+    });
+    let other = select(vec![
+        "CLIENT TRACKING on",
+        "CLIENT TRACKING ON noloop",
+        "CLIENT TRACKING OFF",
+        "CLIENT TRACKING OFF BCAST REDIRECT {4} PREFIX a OPTIN OPTOUT",
+        "CLIENT TRACKING FOO",
+        "CLIENT TRACKING ON FOO",
+        "CLIENT TRACKING ON REDIRECT",
+        "CLIENT TRACKING ON PREFIX",
+        "CLIENT TRACKING ON REDIRECT x",
+        "CLIENT TRACKING ON REDIRECT 0",
+        "CLIENT TRACKING ON REDIRECT -1",
+        "CLIENT TRACKING ON REDIRECT 99999999",
+        "CLIENT TRACKING OFF REDIRECT 99999999",
+        "CLIENT TRACKING ON REDIRECT {3} REDIRECT x",
+        "CLIENT TRACKING ON PREFIX a",
+        "CLIENT TRACKING ON BCAST OPTIN",
+        "CLIENT TRACKING ON OPTIN OPTOUT",
+        "CLIENT TRACKING",
+        "CLIENT TRACKINGINFO x",
+        "CLIENT GETREDIR",
+        "CLIENT ID",
+        "RESET",
+    ]);
+    let info = Just(plain("CLIENT TRACKINGINFO"));
+    prop_oneof![6 => redirect, 3 => other.prop_map(plain), 3 => info]
+}
+
+fn script() -> impl Strategy<Value = Line> {
+    let calls: Vec<(&str, Vec<&str>)> = vec![
+        (ACQUIRE_MANY, vec!["2", "k1", "k2", "v", "1000000", "2"]),
+        (ACQUIRE_MANY, vec!["2", "k1", "guard", "v", "1000000", "1"]),
+        (ACQUIRE_FENCED, vec!["2", "k1", "k2", "v", "1000000", "1", "7", "1000000"]),
+        (WRITE_BACK, vec!["2", "k1", "k2", "v", "1", "9", "1000000"]),
+        (ENROL, vec!["1", "k2", "v", "w", "1000000"]),
+        (EXTEND, vec!["2", "k1", "k2", "v", LONGER]),
+        (EXTEND, vec!["2", "k1", "k2", "v", "1000"]),
+        (EXTEND, vec!["0", "v", "1000000"]),
+        (UNDO, vec!["2", "k1", "k2", "v"]),
+        (UNDO, vec!["3", "k1", "k2", "k1", "w"]),
+    ];
+    select(calls).prop_map(|(text, rest)| Line::Script(text, rest))
+}
+
+fn plain(line: &str) -> Line {
+    Line::Plain(line.to_owned())
+}
+
+/// The two servers, in the same state after the same commands.
+struct Pair {
+    embedded: Side,
+    real: Side,
+    /// All that the real one has sent.
+    seen: Vec<String>,
+    _node: Node,
+    _server: Server,
+}
+
+impl Pair {
+    fn start() -> Self {
+        let (node, server) = (Node::start().unwrap(), Server::start());
+        let real = Slot::open(&server.address());
+        let address = node.address().to_string();
+        // From here on, connections have the same numbers on both sides.
+        let mut before = Slot::open(&address);
+        while before.id < real.id {
+            before = Slot::open(&address);
+        }
+        let (embedded, real) = (Side::of(&address), Side::of(&server.address()));
+        Self { embedded, real, seen: Vec::new(), _node: node, _server: server }
+    }
+
+    /// Brings both back to the start.
+    fn clear(&mut self) {
+        for side in [&mut self.embedded, &mut self.real] {
+            (0..SLOTS).for_each(|slot| drop(side.run(slot, &["RESET"])));
+            assert_eq!(side.run(0, &["FLUSHALL"]), ["+OK\r\n"]);
+        }
+    }
+
+    /// Runs a line that begins with its slot, and returns what both sides replied.
+    fn same(&mut self, line: &str) -> Vec<String> {
+        let (slot, line) = line.split_once(' ').unwrap();
+        let flight = Flight { slot: slot.parse().unwrap(), lines: vec![plain(line)] };
+        let before = self.seen.len();
+        self.fly(&flight).unwrap_or_else(|failure| panic!("{failure}"));
+        self.seen[before..].to_vec()
+    }
+
+    fn run(&mut self, slot: usize, words: &[&str]) {
+        assert_eq!(self.embedded.run(slot, words), self.real.run(slot, words), "{words:?}");
+    }
+
+    fn fly(&mut self, flight: &Flight) -> Result<(), TestCaseError> {
+        if flight.may_end_any() {
+            // What is on its way to a connection that ends may or may not arrive.
+            self.all_the_rest()?;
+        }
+        let (embedded, real) = (self.embedded.fly(flight), self.real.fly(flight));
+        prop_assert_eq!(in_order(flight, &embedded), in_order(flight, &real), "{:?}", flight);
+        self.seen.extend(real);
+        if flight.may_end_any() {
+            self.all_the_rest()?;
+        }
+        Ok(())
+    }
+
+    /// Compares what the connections have been told since they last spoke.
+    fn all_the_rest(&mut self) -> Result<(), TestCaseError> {
+        for slot in 0..SLOTS {
+            let (embedded, real) = (self.embedded.rest(slot), self.real.rest(slot));
+            prop_assert_eq!(embedded, &real[..], "what is told {}", slot);
+            self.seen.extend(real);
+        }
+        Ok(())
+    }
+}
+
+impl Flight {
+    fn may_end_any(&self) -> bool {
+        self.lines.iter().any(|line| match line {
+            Line::Plain(line) => line.starts_with("CLIENT KILL") || line == "QUIT",
+            Line::Script(..) => false,
+            Line::End => true,
+        })
+    }
+}
+
+/// All channels are left in any order: then their names and the numbers count, each for themselves.
+fn in_order(flight: &Flight, replies: &[String]) -> Vec<String> {
+    let leaves_all = |line: &Line| matches!(line, Line::Plain(line) if line == "UNSUBSCRIBE");
+    if !flight.lines.iter().any(leaves_all) {
+        return replies.to_vec();
+    }
+    let mut parts: Vec<String> =
+        replies.iter().flat_map(|reply| reply.split("\r\n").map(str::to_owned)).collect();
+    parts.sort();
+    parts
+}
+
+/// One of the two servers, with a few connections.
+struct Side {
+    address: String,
+    slots: Vec<Slot>,
+    /// Of the last barrier.
+    marker: u64,
+}
+
+struct Slot {
+    stream: BufReader<TcpStream>,
+    id: u64,
+}
+
+impl Side {
+    fn of(address: &str) -> Self {
+        let slots = (0..SLOTS).map(|_| Slot::open(address)).collect();
+        Self { address: address.into(), slots, marker: 0 }
+    }
+
+    fn run(&mut self, slot: usize, words: &[&str]) -> Vec<String> {
+        self.exchange(slot, encode(words))
+    }
+
+    fn rest(&mut self, slot: usize) -> Vec<String> {
+        self.exchange(slot, Vec::new())
+    }
+
+    fn fly(&mut self, flight: &Flight) -> Vec<String> {
+        if let [Line::End] = flight.lines[..] {
+            self.slots[flight.slot].end();
+            self.slots[flight.slot] = Slot::open(&self.address);
+            return Vec::new();
+        }
+        let bytes =
+            flight.lines.iter().enumerate().flat_map(|(at, line)| self.spell(at, line)).collect();
+        self.exchange(flight.slot, bytes)
+    }
+
+    fn spell(&self, at: usize, line: &Line) -> Vec<u8> {
+        match line {
+            Line::Plain(line) => {
+                let named = |line: String, (at, slot): (usize, &Slot)| {
+                    line.replace(&format!("{{{at}}}"), &slot.id.to_string())
+                };
+                let line = self.slots.iter().enumerate().fold(line.clone(), named);
+                encode(&line.split(' ').collect::<Vec<_>>())
+            }
+            Line::Script(text, rest) => {
+                let longer = (FIRST_SPAN + self.marker * 10_000 + at as u64 * 1_000).to_string();
+                let word = |word: &&'static str| {
+                    if *word == LONGER { longer.clone() } else { (*word).into() }
+                };
+                let rest: Vec<String> = rest.iter().map(word).collect();
+                let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+                encode(&[&["EVAL", text], &rest[..]].concat())
+            }
+            Line::End => Vec::new(),
+        }
+    }
+
+    /// Sends commands and a PING, and returns all that comes up to its reply. A connection that has
+    /// ended says so, and another one takes its place.
+    fn exchange(&mut self, slot: usize, mut bytes: Vec<u8>) -> Vec<String> {
+        self.marker += 1;
+        let marker = format!("marker-{}", self.marker);
+        bytes.extend(encode(&["PING", &marker]));
+        let (slot, mut replies) = (&mut self.slots[slot], Vec::new());
+        slot.send(&bytes);
+        loop {
+            match slot.reply() {
+                Ok(reply) if reply.contains(&marker) => return replies,
+                Ok(reply) => replies.push(without_times(reply)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => panic!("no reply"),
+                Err(_) => {
+                    replies.push("the end".into());
+                    *slot = Slot::open(&self.address);
+                    return replies;
+                }
+            }
+        }
+    }
+}
+
+impl Slot {
+    fn open(address: &str) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let mut slot = Self { stream: BufReader::new(stream), id: 0 };
+        slot.send(&encode(&["CLIENT", "ID"]));
+        // Where a password is set, the number stays unknown.
+        let reply = slot.reply().unwrap();
+        slot.id = reply.trim_start_matches(':').trim_end().parse().unwrap_or(0);
+        slot
+    }
+
+    /// A peer that is gone is noticed when its reply is read.
+    fn send(&mut self, bytes: &[u8]) {
+        let _ = self.stream.get_mut().write_all(bytes);
+    }
+
+    fn reply(&mut self) -> io::Result<String> {
+        let mut bytes = Vec::new();
+        copy_reply(&mut self.stream, &mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Ends it, and waits until the server has seen it.
+    fn end(&mut self) {
+        self.stream.get_mut().shutdown(Shutdown::Write).unwrap();
+        self.stream.read_to_end(&mut Vec::new()).unwrap();
+    }
+}
+
+fn copy_reply(from: &mut BufReader<TcpStream>, to: &mut Vec<u8>) -> io::Result<()> {
+    let start = to.len();
+    if from.read_until(b'\n', to)? == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let kind = to[start];
+    let number = std::str::from_utf8(&to[start + 1..]).ok().and_then(|n| n.trim_end().parse().ok());
+    match (kind, number) {
+        (b'$', Some(length @ 0u64..)) => from.take(length + 2).read_to_end(to).map(drop),
+        (b'*', Some(length @ 0u64..)) => (0..length).try_for_each(|_| copy_reply(from, to)),
+        _ => Ok(()),
+    }
+}
+
+/// All times left that are given here are long, and no number else is; a clock is told, too.
+fn without_times(reply: String) -> String {
+    match reply.strip_prefix(':').and_then(|number| number.trim_end().parse::<u64>().ok()) {
+        Some(990..) => "a time".into(),
+        _ if reply.starts_with("+CLOCK ") => "a clock".into(),
+        _ => reply,
+    }
+}
+
+fn encode(words: &[&str]) -> Vec<u8> {
+    let word = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
+    format!("*{}\r\n{}", words.len(), words.iter().map(word).collect::<String>()).into_bytes()
+}
+
+/// The slots from this one on listen to what the others change.
+const LISTENERS: usize = 3;
+const SLOTS: usize = 5;
+/// Most of what follows it is to be told to somebody.
+const OPENING: [&str; 4] = [
+    "3 SUBSCRIBE __redis__:invalidate",
+    "4 SUBSCRIBE __redis__:invalidate",
+    "1 CLIENT TRACKING ON REDIRECT {3}",
+    "2 CLIENT TRACKING ON REDIRECT {4} NOLOOP",
+];
+/// In a script: a time longer than all before, so that no comparison hangs on a millisecond.
+const LONGER: &str = "longer";
+const FIRST_SPAN: u64 = 2_000_000;
+const SCRIPTS: [&str; 6] = [ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, UNDO, WRITE_BACK];

@@ -1,0 +1,115 @@
+//! What a client counts, and what it tells a log: locks taken and refused, and a node that is stopped.
+//!
+//! ```text
+//! cargo run --example metrics
+//! cargo run --example metrics -- --node 10.0.0.1 --node 10.0.0.2 --node 10.0.0.3
+//! ```
+//!
+//! Without `--node` it starts three embedded nodes of its own, and stops one of them on the way. The log
+//! goes to the standard error, the text for Prometheus to the standard output. It ends with 0 if all went
+//! well, with 1 and the reason if not, and with 2 if the command line is wrong.
+
+use std::env;
+use std::error::Error;
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redbolt::{AcquireError, Ask, Client, Config, ConfigError, Level, Log, MetricsReport, Note};
+use redbolt_node::{Memory, Node};
+
+/// A program with a logging crate calls that here.
+struct Stderr;
+
+impl Log for Stderr {
+    fn note(&self, note: &Note<'_>) {
+        if note.level() >= Level::Info || matches!(note, Note::Refused { .. }) {
+            eprintln!("{:?}: {note}", note.level());
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let Some(addresses) = addresses(env::args().skip(1)) else {
+        eprintln!("usage: metrics [--node ADDRESS]...");
+        return ExitCode::from(2);
+    };
+    match tell(addresses) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("metrics: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
+    // They serve for as long as this value lives.
+    let mut embedded = if addresses.is_empty() { embedded_nodes(3)? } else { Vec::new() };
+    addresses.extend(embedded.iter().map(|node| node.address().to_string()));
+    let client = Client::new(configure(&addresses)?)?;
+    client.warm_up(Duration::from_secs(2));
+
+    for _ in 0..100 {
+        // What a lock is for would be done here.
+        let _ = client.acquire(Ask::new(RESOURCE))?.release();
+    }
+    let held = client.acquire(Ask::new(RESOURCE))?;
+    if !matches!(client.acquire(Ask::new(RESOURCE)), Err(AcquireError::Refused(_))) {
+        return Err("two hold the same lock".into());
+    }
+    drop(held);
+
+    // Two of three are enough. The log says which one is missed, and why.
+    if let Some(node) = embedded.first_mut() {
+        node.stop(Memory::Lost);
+    }
+    let _ = client.acquire(Ask::new(RESOURCE))?.release();
+
+    let report = client.metrics();
+    sum_up(&report);
+    // What a program would answer to `GET /metrics`, as `text/plain; version=0.0.4`.
+    print!("{}", report.to_prometheus());
+    Ok(())
+}
+
+/// The same numbers, read as a struct.
+fn sum_up(report: &MetricsReport) {
+    let counted = &report.metrics;
+    let (granted, refused) = (counted.grants, counted.refusals.total());
+    let wait = counted.wait_granted.quantile(0.99).unwrap_or_default();
+    eprintln!("{granted} granted, {refused} refused; 99 of 100 waited for {wait:.1?} at most");
+    for (number, address, node) in report.nodes() {
+        let trip = node.round_trip.quantile(0.5).unwrap_or_default();
+        let (lost, fails) = (node.link_failures.total(), node.fails.total());
+        eprintln!("node {number} {address}: {trip:.1?}, {fails} votes and {lost} links failed");
+    }
+}
+
+fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
+    let mut builder = Config::builder().answer_within(Duration::from_millis(500));
+    for address in addresses {
+        builder = builder.node(address)?;
+    }
+    // A program for real nodes leaves this to an operator, who runs `redbolt init` once.
+    builder.new_nodes().log(Arc::new(Stderr)).build()
+}
+
+/// What follows each `--node`; `None` if there is anything else.
+fn addresses(mut args: impl Iterator<Item = String>) -> Option<Vec<String>> {
+    let mut addresses = Vec::new();
+    while let Some(arg) = args.next() {
+        if arg != "--node" {
+            return None;
+        }
+        addresses.push(args.next()?);
+    }
+    Some(addresses)
+}
+
+fn embedded_nodes(count: usize) -> io::Result<Vec<Node>> {
+    (0..count).map(|_| Node::start()).collect()
+}
+
+const RESOURCE: &[u8] = b"redbolt-example-metrics";

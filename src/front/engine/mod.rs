@@ -1,0 +1,303 @@
+//! The engine: one background thread behind a handle that every thread and task can use.
+//!
+//! The handle hands commands over (`queue`), the thread gives them to the core that all fronts share and
+//! writes once for all commands of a turn (`thread`), and outcomes come back in a slot for each lock
+//! (`slot`), to whoever waits there: as a future, or blocking (`future`). What a holder looks at is in
+//! the slot as well, so that no look waits for the thread (`guard`).
+//!
+//! Not here: anything about the protocol. The thread is fed through the queue alone, and nothing else of
+//! redbolt starts one, but for name look-ups.
+
+mod future;
+mod guard;
+mod queue;
+mod reply;
+mod shared;
+mod shutdown;
+mod slot;
+mod thread;
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use mio::Poll;
+
+pub use self::future::{Acquire, Answer, Extend, Lost, Release};
+pub use self::guard::OwnedGuard;
+pub use self::shutdown::{ShutdownReport, Unreleased};
+
+use self::queue::{Command, Queue};
+use self::reply::{Reply, Sender};
+use self::shared::Shared;
+use self::slot::Slot;
+use self::thread::Thread;
+use super::config::Config;
+use super::driver::{Driver, instant_in};
+use super::report::NodeReport;
+use crate::proto::{Ask, MAX_LOCKS, Wait};
+
+/// Takes locks for all threads and tasks of a program, with one background thread of its own, named
+/// `redbolt-engine`. `Send`, `Sync`, and cheap to clone.
+///
+/// Every call hands over and returns at once. What it returns is a future for any executor, and has a
+/// `wait` that blocks instead. Calls made in close succession go to the nodes in one write each.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use redbolt::{Ask, Config, Engine, EngineLimits, Wait};
+///
+/// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = Config::builder().node("10.0.0.1")?.node("10.0.0.2")?.node("10.0.0.3")?.build()?;
+/// let engine = Engine::start(config, EngineLimits::default())?;
+///
+/// // In a task of any executor:
+/// let guard = engine.acquire(Ask::new(b"job").wait(Wait::For(Duration::from_secs(2)))).await?;
+/// guard.extend(Duration::from_secs(10)).await?;
+/// println!("{}", guard.release().await);
+///
+/// // On a thread:
+/// let guard = engine.try_acquire(Ask::new(b"job")).wait()?;
+/// guard.on_loss(|cause| eprintln!("stop: {cause}"));
+/// drop(guard);
+///
+/// println!("{}", engine.shutdown(Duration::from_secs(1)));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Cancellation
+///
+/// Dropping an [`Acquire`] before it is ready cancels it, also if it was never polled, and also if
+/// the nodes had granted it in that moment: the lock is then released by the engine. A dropped [`Extend`]
+/// or [`Release`] goes on.
+///
+/// # The end
+///
+/// [`shutdown`](Self::shutdown), or dropping the last handle, ends the engine and lets go of everything
+/// that it holds. Guards and futures do not keep it alive. The drop gives releases 50 ms to be confirmed,
+/// and blocks for no longer than 150 ms; on the thread of an executor call `shutdown` elsewhere before.
+///
+/// # Fork
+///
+/// A forked child has no thread behind its copy. It is refused with [`EngineError::Forked`], its guards
+/// say that nothing is held, and nothing that it does or drops reaches the nodes or the parent.
+#[derive(Clone)]
+pub struct Engine {
+    handle: Arc<Handle>,
+}
+
+/// What is dropped with the last clone.
+struct Handle {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Engine {
+    /// Starts the thread and begins to connect to all nodes. A node that cannot be reached is no error.
+    ///
+    /// # Errors
+    ///
+    /// A limit is out of its range, or the system has no file descriptors or no threads left.
+    pub fn start(config: Config, limits: EngineLimits) -> io::Result<Self> {
+        limits.check()?;
+        let poll = Poll::new()?;
+        let tokens = Driver::tokens_needed(&config);
+        let waker = mio::Waker::new(poll.registry(), mio::Token(tokens))?;
+        let driver = Driver::in_registry(config.clone(), poll.registry(), 0..tokens)?;
+        let shared = Arc::new(Shared::new(config, limits, Queue::new(waker)));
+        let thread = Thread::new(poll, driver, Arc::clone(&shared));
+        let thread = std::thread::Builder::new()
+            .name("redbolt-engine".to_owned())
+            .spawn(move || thread.run())?;
+        Ok(Self { handle: Arc::new(Handle { shared, thread: Mutex::new(Some(thread)) }) })
+    }
+
+    /// Takes a lock, waiting for as long as the ask says: for its holder to let go, and as well for nodes to
+    /// come back or to end their quarantine. What only an operator can mend ends a wait at once.
+    ///
+    /// How long to wait ([`Ask::wait`]) and how long the nodes keep the lock ([`Ask::ttl`]) are two things,
+    /// and both are in the ask. The errors are those of [`Acquire::wait`].
+    pub fn acquire(&self, ask: Ask<'_>) -> Acquire {
+        let shared = &self.handle.shared;
+        if let Err(error) = shared.enter() {
+            return Acquire::refused(error);
+        }
+        let slot = Arc::new(Slot::new(Arc::clone(shared), ask.into_owned()));
+        if shared.queue.push(Command::Acquire(Arc::clone(&slot))).is_err() {
+            shared.leave();
+            return Acquire::refused(EngineError::Over);
+        }
+        Acquire::under_way(slot)
+    }
+
+    /// Takes a lock in one attempt, whatever the ask says about waiting.
+    pub fn try_acquire(&self, ask: Ask<'_>) -> Acquire {
+        self.acquire(ask.wait(Wait::Try))
+    }
+
+    /// Takes a lock, waiting for up to `wait`, whatever the ask says about waiting. Zero is one attempt.
+    pub fn acquire_timeout(&self, ask: Ask<'_>, wait: Duration) -> Acquire {
+        self.acquire(ask.wait(Wait::For(wait)))
+    }
+
+    /// Which nodes can vote now.
+    pub fn nodes(&self) -> Answer<NodeReport> {
+        self.look(|driver| driver.nodes())
+    }
+
+    /// How many acquisitions have no outcome yet.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.handle.shared.in_flight()
+    }
+
+    /// How many panics of callbacks and wakers were caught.
+    #[must_use]
+    pub fn panics(&self) -> u64 {
+        self.handle.shared.panics()
+    }
+
+    /// The configuration that it was started with.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.handle.shared.config
+    }
+
+    /// Ends the engine, for all handles: refuses what is new from now on, cancels acquisitions, tells the
+    /// holders of locks that they are lost ([`LossCause::ShutDown`](crate::LossCause::ShutDown)), releases
+    /// those locks, and waits until the nodes have confirmed it, or until `within` is over.
+    ///
+    /// It blocks for at most `within` and a tenth of a second. A second call waits for the same end and
+    /// gives the same report. From a callback of the engine it does not wait.
+    pub fn shutdown(&self, within: Duration) -> ShutdownReport {
+        self.handle.end(within)
+    }
+
+    /// Has the thread answer a question about its driver.
+    fn look<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Driver) -> T + Send + 'static,
+    ) -> Answer<T> {
+        let shared = &self.handle.shared;
+        let reply = Arc::new(Reply::default());
+        if shared.is_ours() {
+            let sender = Sender::new(Arc::clone(&reply), Arc::clone(shared));
+            let question = Box::new(move |driver: &mut Driver| sender.send(question(driver)));
+            // A question that comes too late is dropped, which answers it.
+            drop(shared.queue.push(Command::Look(question)));
+        }
+        Answer::new(reply, Arc::clone(shared))
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("in_flight", &self.in_flight()).finish_non_exhaustive()
+    }
+}
+
+impl Handle {
+    fn end(&self, within: Duration) -> ShutdownReport {
+        let shared = &self.shared;
+        if !shared.is_ours() {
+            return ShutdownReport::default();
+        }
+        let until = instant_in(within);
+        shared.queue.close(until);
+        let report = if shared.is_own_thread() {
+            None
+        } else {
+            shared.report_by(until.checked_add(GRACE).unwrap_or(until))
+        };
+        let Some(report) = report else { return ShutdownReport::default() };
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread
+            && !shared.is_own_thread()
+        {
+            // Its last act was the report, and a panic in it is part of that.
+            let _ = thread.join();
+        }
+        report
+    }
+}
+
+impl Drop for Handle {
+    /// Gives releases up to 50 ms to be confirmed, and blocks for at most 150 ms. A thread that is in a
+    /// callback of its user for longer is left to end by itself.
+    fn drop(&mut self) {
+        self.end(LAST_RELEASES);
+    }
+}
+
+/// What an engine takes at most.
+///
+/// ```
+/// let mut limits = redbolt::EngineLimits::default();
+/// limits.in_flight = 100;
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EngineLimits {
+    /// The most acquisitions without an outcome at one time, from 1 to 2²⁰; 8192 by default. One more is
+    /// refused with [`EngineError::Busy`], and nothing is sent. Locks that are held do not count, and
+    /// neither do their extensions, of which each has one at a time; releases are always taken.
+    ///
+    /// Above 16384 a node that answers slowly may refuse asks for a full pipeline
+    /// ([`Cause::Backlog`](crate::Cause::Backlog)).
+    pub in_flight: usize,
+}
+
+impl Default for EngineLimits {
+    fn default() -> Self {
+        Self { in_flight: 1 << 13 }
+    }
+}
+
+impl EngineLimits {
+    fn check(self) -> io::Result<()> {
+        if (1..=MAX_LOCKS).contains(&self.in_flight) {
+            return Ok(());
+        }
+        let text = format!("in_flight is {}, it must be from 1 to {MAX_LOCKS}", self.in_flight);
+        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+    }
+}
+
+/// Why an engine does not take a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// As many acquisitions as its limits allow have no outcome yet.
+    Busy {
+        /// The limit, [`EngineLimits::in_flight`].
+        limit: usize,
+    },
+    /// This process was forked from the one that started it, and has no thread for it.
+    Forked,
+    /// It was shut down.
+    Over,
+}
+
+impl fmt::Display for EngineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy { limit } => {
+                write!(f, "{limit} acquisitions are in flight, which is the engine's limit")
+            }
+            Self::Forked => f.write_str("the engine belongs to the process before the fork"),
+            Self::Over => f.write_str("the engine was shut down"),
+        }
+    }
+}
+
+impl Error for EngineError {}
+
+/// How long a drop of the last handle waits for confirmations.
+const LAST_RELEASES: Duration = Duration::from_millis(50);
+
+/// For the thread to report after its time is over.
+const GRACE: Duration = Duration::from_millis(100);

@@ -1,0 +1,110 @@
+//! What handles, guards, futures and the thread have in common. Not here: anything about one lock.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::task::Waker;
+use std::thread::{self, ThreadId};
+use std::time::Instant;
+
+use super::queue::Queue;
+use super::shutdown::ShutdownReport;
+use super::{EngineError, EngineLimits};
+use crate::front::config::Config;
+
+pub(super) struct Shared {
+    pub(super) config: Config,
+    pub(super) limits: EngineLimits,
+    pub(super) queue: Queue,
+    /// The engine's own thread, which must not wait for itself.
+    pub(super) thread: OnceLock<ThreadId>,
+    in_flight: AtomicUsize,
+    panics: AtomicU64,
+    /// In a forked process there is no thread, and a mutex may be locked for ever.
+    pid: u32,
+    report: Mutex<Option<ShutdownReport>>,
+    ended: Condvar,
+}
+
+impl Shared {
+    pub(super) fn new(config: Config, limits: EngineLimits, queue: Queue) -> Self {
+        Self {
+            config,
+            limits,
+            queue,
+            thread: OnceLock::new(),
+            in_flight: AtomicUsize::new(0),
+            panics: AtomicU64::new(0),
+            pid: std::process::id(),
+            report: Mutex::new(None),
+            ended: Condvar::new(),
+        }
+    }
+
+    /// Whether this is the process that made it.
+    pub(super) fn is_ours(&self) -> bool {
+        std::process::id() == self.pid
+    }
+
+    pub(super) fn is_own_thread(&self) -> bool {
+        self.thread.get() == Some(&thread::current().id())
+    }
+
+    /// Takes a place for an acquisition, which [`leave`](Self::leave) gives back.
+    pub(super) fn enter(&self) -> Result<(), EngineError> {
+        if !self.is_ours() {
+            return Err(EngineError::Forked);
+        }
+        let limit = self.limits.in_flight;
+        let room = |taken: usize| (taken < limit).then(|| taken + 1);
+        match self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(EngineError::Busy { limit }),
+        }
+    }
+
+    pub(super) fn leave(&self) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Runs code that is not ours. A panic in it is counted and goes no further.
+    pub(super) fn run(&self, foreign: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(foreign)).is_err() {
+            self.panics.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Wakes a task. What a waker does is up to the executor.
+    pub(super) fn wake(&self, waker: Option<Waker>) {
+        if let Some(waker) = waker {
+            self.run(|| waker.wake());
+        }
+    }
+
+    pub(super) fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
+    }
+
+    /// The thread has done its last.
+    pub(super) fn end(&self, report: ShutdownReport) {
+        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
+        self.ended.notify_all();
+    }
+
+    /// What the thread reported at its end, if it ends by then.
+    pub(super) fn report_by(&self, until: Instant) -> Option<ShutdownReport> {
+        let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if report.is_some() || left.is_zero() {
+                return report.clone();
+            }
+            let waited = self.ended.wait_timeout(report, left);
+            report = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! What one lock's future, guard and watchers share with the engine's thread.
+//!
+//! Whoever holds a lock in hand looks here, never at the thread: the lease is a copy, and the clock is
+//! read at each look. The thread writes outcomes; the holder writes that it has let go. Wakers and
+//! callbacks are called after the mutex is free, for they are not ours. Not here: deciding anything.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use super::EngineError;
+use super::queue::Command;
+use super::reply::Reply;
+use super::shared::Shared;
+use crate::front::client::AcquireError;
+use crate::front::guard::{Ending, ExtendError};
+use crate::front::report::RefusalReport;
+use crate::net::now;
+use crate::proto::{Ask, FencingToken, InputError, Lease, LockId, LossCause, Refusal, Votes, Why};
+
+pub(super) type Callback = Box<dyn FnOnce(LossCause) + Send>;
+pub(super) type Extension = Reply<Result<(), ExtendError>>;
+
+/// One lock from its ask to its end. Exactly one release is queued for each: by the guard, or by the
+/// future if no guard came of it.
+pub(super) struct Slot {
+    pub(super) shared: Arc<Shared>,
+    pub(super) ask: Ask<'static>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Its name in the core, once it has been asked for.
+    id: Option<LockId>,
+    acquisition: Acquisition,
+    lease: Lease,
+    token: Option<FencingToken>,
+    /// Those that granted it.
+    votes: Option<Votes>,
+    /// The holder wants no more of it.
+    is_let_go: bool,
+    lost: Option<LossCause>,
+    ending: Option<Ending>,
+    /// The task that waits for the acquisition, or for the release.
+    waiter: Option<Waker>,
+    watchers: Vec<(u64, Waker)>,
+    watchers_ever: u64,
+    on_loss: Vec<Callback>,
+    extension: Option<Arc<Extension>>,
+}
+
+#[derive(Default)]
+enum Acquisition {
+    #[default]
+    UnderWay,
+    Over(Result<(), AcquireError>),
+    Told,
+}
+
+/// The holder's side.
+impl Slot {
+    pub(super) fn new(shared: Arc<Shared>, ask: Ask<'static>) -> Self {
+        Self { shared, ask, state: Mutex::default() }
+    }
+
+    pub(super) fn poll_acquired(&self, waker: &Waker) -> Poll<Result<(), AcquireError>> {
+        if !self.shared.is_ours() {
+            return Poll::Ready(Err(EngineError::Forked.into()));
+        }
+        let mut state = self.lock();
+        match std::mem::take(&mut state.acquisition) {
+            Acquisition::UnderWay => {
+                register(&mut state.waiter, waker);
+                Poll::Pending
+            }
+            Acquisition::Over(outcome) => {
+                state.acquisition = Acquisition::Told;
+                Poll::Ready(outcome)
+            }
+            Acquisition::Told => unreachable!("a future lets go of its slot when it is ready"),
+        }
+    }
+
+    /// Why a lock that was granted is none any longer where its future is polled.
+    pub(super) fn granted_too_late(&self) -> AcquireError {
+        let state = self.lock();
+        match (state.lost, state.votes) {
+            (Some(LossCause::ShutDown), _) | (_, None) => EngineError::Over.into(),
+            (_, Some(votes)) => {
+                let refusal = Refusal { why: Why::Expired, votes, remaining: None };
+                let config = &self.shared.config;
+                AcquireError::Refused(RefusalReport::without_details(config, refusal))
+            }
+        }
+    }
+
+    /// The validity that is left. In a forked child there is none: it could not tell when the parent lets
+    /// go.
+    pub(super) fn remaining(&self) -> Duration {
+        if !self.shared.is_ours() {
+            return Duration::ZERO;
+        }
+        let lease = {
+            let state = self.lock();
+            if state.lost.is_some() { Lease::default() } else { state.lease }
+        };
+        lease.remaining(now())
+    }
+
+    pub(super) fn fencing_token(&self) -> Option<FencingToken> {
+        if !self.shared.is_ours() {
+            return None;
+        }
+        let state = self.lock();
+        state.token.filter(|_| state.lost.is_none())
+    }
+
+    /// The holder wants no more of it: it is released, or its acquisition cancelled. Never waits.
+    pub(super) fn let_go(self: &Arc<Self>) {
+        if !self.shared.is_ours() {
+            return;
+        }
+        let callbacks = {
+            let mut state = self.lock();
+            state.is_let_go = true;
+            std::mem::take(&mut state.on_loss)
+        };
+        // What they own may be an engine, or anything else that takes locks.
+        drop(callbacks);
+        if self.shared.queue.push(Command::Release(Arc::clone(self))).is_err() {
+            self.ended(Ending::Lost(LossCause::ShutDown));
+        }
+    }
+
+    pub(super) fn poll_ending(&self, waker: &Waker) -> Poll<Ending> {
+        if !self.shared.is_ours() {
+            return Poll::Ready(Ending::Lost(LossCause::Forked));
+        }
+        let mut state = self.lock();
+        match state.ending {
+            Some(ending) => Poll::Ready(ending),
+            None => {
+                register(&mut state.waiter, waker);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Asks for an extension; the reply is there at once if there can be none.
+    pub(super) fn extend(self: &Arc<Self>, ttl: Duration) -> Arc<Extension> {
+        let extension = Arc::new(Extension::default());
+        if let Err(error) = self.begin_extension(&extension) {
+            extension.put(Err(error), &self.shared);
+        } else if self.shared.queue.push(Command::Extend(Arc::clone(self), ttl)).is_err() {
+            self.not_extended(ExtendError::Lost(LossCause::ShutDown));
+        }
+        extension
+    }
+
+    fn begin_extension(&self, extension: &Arc<Extension>) -> Result<(), ExtendError> {
+        if !self.shared.is_ours() {
+            return Err(ExtendError::Lost(LossCause::Forked));
+        }
+        let mut state = self.lock();
+        match (state.lost, &state.extension) {
+            (Some(cause), _) => Err(ExtendError::Lost(cause)),
+            (None, Some(_)) => Err(ExtendError::Input(InputError::ExtensionUnderWay)),
+            (None, None) => {
+                state.extension = Some(Arc::clone(extension));
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether it was lost, once it has ended. A watcher is remembered under its number.
+    pub(super) fn poll_lost(
+        &self,
+        number: &mut Option<u64>,
+        waker: &Waker,
+    ) -> Poll<Option<LossCause>> {
+        if !self.shared.is_ours() {
+            return Poll::Ready(Some(LossCause::Forked));
+        }
+        let mut state = self.lock();
+        if state.lost.is_some() || state.ending.is_some() {
+            return Poll::Ready(state.lost);
+        }
+        let ours = state.watchers.iter_mut().find(|(of, _)| Some(*of) == *number);
+        if let Some((_, registered)) = ours {
+            registered.clone_from(waker);
+        } else {
+            state.watchers_ever += 1;
+            let of = state.watchers_ever;
+            state.watchers.push((of, waker.clone()));
+            *number = Some(of);
+        }
+        Poll::Pending
+    }
+
+    pub(super) fn unwatch(&self, number: u64) {
+        if self.shared.is_ours() {
+            self.lock().watchers.retain(|(of, _)| *of != number);
+        }
+    }
+
+    /// Has `callback` called at a loss; at once if it is lost already.
+    pub(super) fn on_loss(&self, callback: Callback) {
+        if !self.shared.is_ours() {
+            return;
+        }
+        let mut state = self.lock();
+        match state.lost {
+            None => state.on_loss.push(callback),
+            Some(cause) => {
+                drop(state);
+                callback(cause);
+            }
+        }
+    }
+}
+
+/// The thread's side.
+impl Slot {
+    pub(super) fn id(&self) -> Option<LockId> {
+        self.lock().id
+    }
+
+    pub(super) fn is_let_go(&self) -> bool {
+        self.lock().is_let_go
+    }
+
+    pub(super) fn asked(&self, id: LockId) {
+        self.lock().id = Some(id);
+    }
+
+    pub(super) fn granted(&self, lease: Lease, token: Option<FencingToken>, votes: Votes) {
+        let mut state = self.lock();
+        state.lease = lease;
+        state.token = token;
+        state.votes = Some(votes);
+        self.acquisition_over(state, Ok(()));
+    }
+
+    pub(super) fn refused(&self, error: AcquireError) {
+        self.acquisition_over(self.lock(), Err(error));
+    }
+
+    fn acquisition_over(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        outcome: Result<(), AcquireError>,
+    ) {
+        state.acquisition = Acquisition::Over(outcome);
+        let waiter = state.waiter.take();
+        drop(state);
+        self.shared.wake(waiter);
+    }
+
+    /// The lock lasts longer.
+    pub(super) fn prolonged(&self, lease: Lease) {
+        self.lock().lease = lease;
+    }
+
+    pub(super) fn extended(&self) {
+        self.extension_over(self.lock(), Ok(()));
+    }
+
+    pub(super) fn not_extended(&self, error: ExtendError) {
+        self.extension_over(self.lock(), Err(error));
+    }
+
+    /// Nobody need wait for one: those of a keeper have no future.
+    fn extension_over(&self, mut state: MutexGuard<'_, State>, outcome: Result<(), ExtendError>) {
+        let extension = state.extension.take();
+        drop(state);
+        if let Some(extension) = extension {
+            extension.put(outcome, &self.shared);
+        }
+    }
+
+    /// It is over although its holder has not let go. From here on no look at it says that it is held.
+    pub(super) fn lost(&self, cause: LossCause) {
+        let mut state = self.lock();
+        if state.lost.is_some() {
+            return;
+        }
+        state.lost = Some(cause);
+        let callbacks = std::mem::take(&mut state.on_loss);
+        let watchers = std::mem::take(&mut state.watchers);
+        self.extension_over(state, Err(ExtendError::Lost(cause)));
+        for (_, watcher) in watchers {
+            self.shared.wake(Some(watcher));
+        }
+        for callback in callbacks {
+            self.shared.run(|| callback(cause));
+        }
+    }
+
+    /// Nothing more will happen to it.
+    pub(super) fn ended(&self, ending: Ending) {
+        let mut state = self.lock();
+        if let Ending::Lost(cause) = ending {
+            state.lost.get_or_insert(cause);
+        }
+        let ending = state.lost.map_or(ending, Ending::Lost);
+        state.ending.get_or_insert(ending);
+        let waiter = state.waiter.take();
+        let watchers = std::mem::take(&mut state.watchers);
+        self.extension_over(state, Err(ExtendError::Input(InputError::NotHeld)));
+        self.shared.wake(waiter);
+        for (_, watcher) in watchers {
+            self.shared.wake(Some(watcher));
+        }
+    }
+
+    /// The thread is no more.
+    pub(super) fn abandoned(&self) {
+        let state = self.lock();
+        if matches!(state.acquisition, Acquisition::UnderWay) {
+            self.acquisition_over(state, Err(EngineError::Over.into()));
+        } else {
+            drop(state);
+            self.lost(LossCause::ShutDown);
+            self.ended(Ending::Lost(LossCause::ShutDown));
+        }
+    }
+
+    /// The cause of a loss that was told.
+    pub(super) fn loss(&self) -> Option<LossCause> {
+        self.lock().lost
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Remembers whom to wake, without a copy of what is known.
+pub(super) fn register(place: &mut Option<Waker>, waker: &Waker) {
+    match place {
+        Some(known) => known.clone_from(waker),
+        None => *place = Some(waker.clone()),
+    }
+}

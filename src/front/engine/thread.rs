@@ -1,0 +1,322 @@
+//! The engine's thread: one driver, fed from the queue.
+//!
+//! In each turn it reads what the sockets have, gives the core all commands that came meanwhile, and
+//! then writes: so all commands of one turn make one write to each node. Outcomes go to the slots. A
+//! panic in code that is not ours is caught where that code is called; one in ours ends the engine, and
+//! everybody is told. Not here: the protocol, and waiting for an outcome.
+
+use std::collections::HashMap;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mio::{Events, Poll};
+
+use super::EngineError;
+use super::queue::Command;
+use super::shared::Shared;
+use super::shutdown::{ShutdownReport, Unreleased};
+use super::slot::Slot;
+use crate::front::client::AcquireError;
+use crate::front::driver::Driver;
+use crate::front::guard::{Ending, ExtendError, loss};
+use crate::net::now;
+use crate::proto::{Confirmed, Event, InputError, LockId, LockState, LossCause, Now, Refusal, Why};
+
+pub(super) struct Thread {
+    poll: Poll,
+    events: Events,
+    driver: Driver,
+    shared: Arc<Shared>,
+    /// Commands that were taken, the next one last; empty between turns.
+    commands: Vec<Command>,
+    /// The lock of the command that is being obeyed, so that a panic does not lose it.
+    concerned: Option<Arc<Slot>>,
+    /// Every lock that has not ended, by its name in the core.
+    slots: HashMap<LockId, Arc<Slot>>,
+    /// The engine is to end by then.
+    until: Option<Instant>,
+    report: ShutdownReport,
+}
+
+impl Thread {
+    pub(super) fn new(poll: Poll, driver: Driver, shared: Arc<Shared>) -> Self {
+        let events = Events::with_capacity(2 * Driver::tokens_needed(&shared.config) + 1);
+        Self {
+            poll,
+            events,
+            driver,
+            shared,
+            commands: Vec::new(),
+            concerned: None,
+            slots: HashMap::new(),
+            until: None,
+            report: ShutdownReport::default(),
+        }
+    }
+
+    /// Works until it is told to end.
+    pub(super) fn run(mut self) {
+        let _ = self.shared.thread.set(std::thread::current().id());
+        let ended = catch_unwind(AssertUnwindSafe(|| self.work()));
+        self.report.failed = !matches!(ended, Ok(Ok(())));
+        self.end();
+    }
+
+    fn work(&mut self) -> io::Result<()> {
+        while !self.is_done() {
+            self.hear()?;
+            // Before the commands, which can take long: by then an answer may have come that was not read.
+            self.driver.expire();
+            self.obey();
+            self.driver.settle();
+            self.tell();
+        }
+        Ok(())
+    }
+
+    /// Whether it was told to end, and has nothing left to do or no time.
+    fn is_done(&self) -> bool {
+        self.until.is_some_and(|until| {
+            self.slots.is_empty() && !self.driver.owes() || until <= Instant::now()
+        })
+    }
+
+    /// Sleeps until something is readable, something is due, or somebody has pushed a command.
+    fn hear(&mut self) -> io::Result<()> {
+        let span = if self.shared.queue.may_sleep() { self.due() } else { Some(Duration::ZERO) };
+        match self.poll.poll(&mut self.events, span) {
+            Ok(()) => {
+                for event in &self.events {
+                    self.driver.on_event(event);
+                }
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn due(&self) -> Option<Duration> {
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        match (self.driver.deadline(), left) {
+            (Some(deadline), Some(left)) => Some(deadline.min(left)),
+            (deadline, left) => deadline.or(left),
+        }
+    }
+
+    /// Gives the core all commands that have come. One reading of the clock is enough: it is earlier than
+    /// the first byte of each.
+    fn obey(&mut self) {
+        self.shared.queue.take(&mut self.commands);
+        self.commands.reverse();
+        let now = now();
+        while let Some(command) = self.commands.pop() {
+            self.concerned = command.slot().cloned();
+            match command {
+                Command::Acquire(slot) => self.acquire(slot, now),
+                Command::Close(until) => self.close(until, now),
+                Command::Extend(slot, ttl) => self.extend(&slot, ttl, now),
+                Command::Look(question) => question(&mut self.driver),
+                Command::Release(slot) => self.release(&slot, now),
+            }
+        }
+        self.concerned = None;
+    }
+
+    fn acquire(&mut self, slot: Arc<Slot>, now: Now) {
+        if slot.is_let_go() {
+            return self.shared.leave();
+        }
+        match self.driver.core_mut().acquire(&slot.ask, now) {
+            Ok(id) => {
+                slot.asked(id);
+                self.slots.insert(id, slot);
+            }
+            Err(error) => {
+                self.shared.leave();
+                slot.refused(AcquireError::Input(error));
+            }
+        }
+    }
+
+    fn extend(&mut self, slot: &Slot, ttl: Duration, now: Now) {
+        let Some(id) = slot.id() else { return };
+        match self.driver.core_mut().extend(id, ttl, now) {
+            Ok(()) => {}
+            Err(InputError::NotHeld) if slot.is_let_go() => {
+                slot.not_extended(ExtendError::Input(InputError::NotHeld));
+            }
+            Err(InputError::NotHeld) => {
+                let cause = slot.loss().unwrap_or_else(|| loss(self.driver.state(id)));
+                slot.not_extended(ExtendError::Lost(cause));
+            }
+            Err(error) => slot.not_extended(ExtendError::Input(error)),
+        }
+    }
+
+    /// The holder lets go, or whoever waits gives up. An ask that was never made has no name.
+    fn release(&mut self, slot: &Slot, now: Now) {
+        let Some(id) = slot.id() else { return };
+        let state = self.driver.state(id);
+        self.driver.core_mut().release(id, now);
+        if matches!(state, LockState::Lost(_) | LockState::Unknown) {
+            self.over(id, Ending::Lost(loss(state)));
+        }
+    }
+
+    /// Begins to end: cancels what is asked for and lets go of what is held, whose holders are told first.
+    fn close(&mut self, until: Instant, now: Now) {
+        let first = self.until.is_none();
+        self.until = Some(self.until.map_or(until, |earlier| earlier.min(until)));
+        if !first {
+            return;
+        }
+        self.tell();
+        let ids: Vec<LockId> = self.slots.keys().copied().collect();
+        for id in ids {
+            let state = self.driver.state(id);
+            match state {
+                LockState::Held | LockState::Extending => self.take_back(id),
+                LockState::Lost(_) | LockState::Unknown => {
+                    self.over(id, Ending::Lost(loss(state)));
+                }
+                _ => {}
+            }
+            self.driver.core_mut().release(id, now);
+        }
+    }
+
+    fn take_back(&self, id: LockId) {
+        if let Some(slot) = self.slots.get(&id)
+            && !slot.is_let_go()
+        {
+            slot.lost(LossCause::ShutDown);
+        }
+    }
+
+    /// Passes the core's outcomes on.
+    fn tell(&mut self) {
+        while let Some(event) = self.driver.poll_event() {
+            match event {
+                Event::Granted(id) => self.granted(id),
+                Event::Refused(id, refusal) => self.refused(id, refusal),
+                Event::Extended(id) => self.extended(id),
+                Event::Kept(id) => self.kept(id),
+                Event::NotExtended(id, refusal) => self.not_extended(id, refusal),
+                Event::Lost(id, cause) => self.lost(id, cause),
+                Event::Released(id, confirmed) => self.released(id, confirmed),
+                Event::Node(..) | Event::NotKept(..) | Event::Viewed(_) => {}
+            }
+        }
+    }
+
+    fn granted(&mut self, id: LockId) {
+        self.shared.leave();
+        let Some(slot) = self.slots.get(&id) else { return };
+        // It is over already if its events come one behind the other.
+        let lease = self.driver.lease(id).copied().unwrap_or_default();
+        slot.granted(lease, self.driver.fencing_token(id), self.driver.votes(id));
+    }
+
+    fn refused(&mut self, id: LockId, refusal: Refusal) {
+        self.shared.leave();
+        let Some(slot) = self.slots.remove(&id) else { return };
+        if slot.is_let_go() {
+            return;
+        }
+        if refusal.why == Why::Cancelled {
+            self.report.cancelled += 1;
+            return slot.refused(EngineError::Over.into());
+        }
+        slot.refused(AcquireError::Refused(self.driver.report(&refusal)));
+    }
+
+    fn extended(&self, id: LockId) {
+        self.kept(id);
+        if let Some(slot) = self.slots.get(&id) {
+            slot.extended();
+        }
+    }
+
+    fn kept(&self, id: LockId) {
+        if let (Some(slot), Some(lease)) = (self.slots.get(&id), self.driver.lease(id)) {
+            slot.prolonged(*lease);
+        }
+    }
+
+    fn not_extended(&self, id: LockId, refusal: Refusal) {
+        if let Some(slot) = self.slots.get(&id) {
+            slot.not_extended(ExtendError::Refused(self.driver.report(&refusal)));
+        }
+    }
+
+    fn lost(&mut self, id: LockId, cause: LossCause) {
+        if let Some(slot) = self.slots.get(&id) {
+            slot.lost(cause);
+        }
+        // Released in the same moment: nobody will let go of it a second time.
+        if self.driver.state(id) == LockState::Unknown {
+            self.over(id, Ending::Lost(cause));
+        }
+    }
+
+    fn released(&mut self, id: LockId, confirmed: Confirmed) {
+        if self.until.is_some() {
+            self.count(id, confirmed);
+        }
+        self.over(id, Ending::Released(confirmed));
+    }
+
+    fn count(&mut self, id: LockId, confirmed: Confirmed) {
+        if confirmed.nodes as usize >= self.shared.config.quorum() {
+            self.report.released += 1;
+        } else if let Some(slot) = self.slots.get(&id) {
+            let resources = slot.ask.resources().map(<[u8]>::to_vec).collect();
+            self.report.unreleased.push(Unreleased { resources, confirmed });
+        }
+    }
+
+    fn over(&mut self, id: LockId, ending: Ending) {
+        if let Some(slot) = self.slots.remove(&id) {
+            slot.ended(ending);
+        }
+    }
+
+    /// Tells everybody who still waits, lets go of the connections, and reports.
+    fn end(mut self) {
+        // What was pushed before is the last.
+        let rest = self.shared.queue.end();
+        for (id, slot) in std::mem::take(&mut self.slots) {
+            self.leave_behind(id, &slot);
+        }
+        let commands = self.commands.drain(..).chain(rest);
+        let unheard = commands.filter_map(|command| command.slot().cloned());
+        for slot in self.concerned.take().into_iter().chain(unheard) {
+            slot.abandoned();
+        }
+        let Self { driver, shared, mut report, poll, .. } = self;
+        report.owed = !report.failed && driver.owes();
+        // After a panic in it, it may panic once more.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(driver)));
+        drop(poll);
+        report.ended = true;
+        report.panics = shared.panics();
+        shared.end(report);
+    }
+
+    /// What had not ended in time.
+    fn leave_behind(&mut self, id: LockId, slot: &Slot) {
+        if !self.report.failed && self.driver.state(id) == LockState::Releasing {
+            let votes = self.driver.votes(id);
+            // At most MAX_NODES.
+            let (nodes, of) = (votes.grants().len() as u32, votes.nodes() as u32);
+            let (resources, confirmed) =
+                (slot.ask.resources().map(<[u8]>::to_vec).collect(), Confirmed { nodes, of });
+            self.report.unreleased.push(Unreleased { resources, confirmed });
+            slot.ended(Ending::Released(confirmed));
+        }
+        slot.abandoned();
+    }
+}

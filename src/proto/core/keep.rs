@@ -1,0 +1,136 @@
+//! Keeping locks alive until they are released.
+//!
+//! The keeper is no more than a timer that extends. What makes it safe is in the lock: one that is being
+//! released is not extended, and an extension that is under way then finds its undo behind it. Extensions
+//! that are due at nearly the same time are sent together, so that many locks cost each node one write.
+//!
+//! A loss is told before the validity is over, so that its holder has a moment to stop.
+
+use std::time::Duration;
+
+use super::Core;
+use crate::proto::event::{Event, LossCause, Refusal};
+use crate::proto::lock::{Lock, Phase};
+use crate::proto::mutants::mutant;
+use crate::proto::names::LockId;
+use crate::proto::time::{Nanos, Now};
+
+impl Core {
+    /// Sets the time of the next extension, from the beginning of the round that was granted.
+    pub(super) fn keep_from_now(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some(every) = lock.keep_every() else { return };
+        let early = self.entropy.below(every / KEEP_SLACK);
+        lock.keeper.at = (lock.since.boot + (every - early)).max(now.boot);
+        let at = lock.keeper.at;
+        self.arm_keeper(at);
+    }
+
+    /// The keeper's extension failed: it is tried again, several times before the lock is lost.
+    pub(super) fn keep_again(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some(every) = lock.keep_every() else { return };
+        let left = lock.lease.remaining(now).saturating_sub(lock.notice());
+        let pause = (every.min(left) / 4).max(SOONEST);
+        lock.keeper.at = now.boot + pause / 2 + self.entropy.below(pause / 2);
+        let at = lock.keeper.at;
+        self.arm_keeper(at);
+    }
+
+    fn arm_keeper(&mut self, at: Nanos) {
+        self.keep_at = self.keep_at.min(at);
+        self.arm(at);
+    }
+
+    /// Whether locks have to be extended now; then those that would be due soon are extended as well.
+    pub(super) fn begin_keeping(&mut self, now: Now) {
+        self.is_keeping = now.boot >= self.keep_at;
+        if self.is_keeping {
+            self.keep_at = Nanos::NEVER;
+        }
+    }
+
+    /// Extends a lock whose time has come.
+    pub(super) fn keep_due(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some(every) = lock.keep_every() else { return };
+        if lock.phase != Phase::Held || lock.keeper.at == Nanos::NEVER {
+            return;
+        }
+        let slack = if self.is_keeping { every / KEEP_SLACK } else { Duration::ZERO };
+        if now.boot + slack < lock.keeper.at {
+            let at = lock.keeper.at;
+            return self.arm_keeper(at);
+        }
+        let keep = lock.keeper.keep.and_then(|keep| keep.max_hold);
+        let limits = [keep, self.config.settings.max_hold];
+        let held = now.boot.since(lock.held_since) + lock.ttl;
+        lock.keeper.at = Nanos::NEVER;
+        if limits.into_iter().flatten().any(|limit| held > limit) && !mutant!(MaxHoldIgnored) {
+            return;
+        }
+        let ttl = lock.ttl;
+        self.begin_extension(id, ttl, now);
+        if let Some(lock) = self.locks.find_mut(id.0) {
+            lock.keeper.is_extending = true;
+        }
+        self.settle_extension(id, now);
+    }
+
+    /// What is told of an extension that succeeded.
+    pub(super) fn extended(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        lock.keeper.has_failed = false;
+        let kept = std::mem::take(&mut lock.keeper.is_extending);
+        self.events.push_back(if kept { Event::Kept(id) } else { Event::Extended(id) });
+        self.keep_from_now(id, now);
+    }
+
+    /// What is told of an extension that failed: of the keeper's only the first in a row.
+    pub(super) fn not_extended(&mut self, id: LockId, refusal: Refusal, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        if !std::mem::take(&mut lock.keeper.is_extending) {
+            self.events.push_back(Event::NotExtended(id, refusal));
+        } else if !std::mem::replace(&mut lock.keeper.has_failed, true) {
+            self.events.push_back(Event::NotKept(id, refusal));
+        }
+        self.keep_again(id, now);
+    }
+}
+
+impl Lock {
+    /// How often it is extended by itself.
+    fn keep_every(&self) -> Option<Duration> {
+        Some(self.keeper.keep?.every.unwrap_or(self.ttl / 3))
+    }
+
+    /// How long before the end of its validity its loss is told.
+    pub(super) fn notice(&self) -> Duration {
+        match self.keeper.keep {
+            Some(_) if !mutant!(LossToldLate) => (self.ttl / 20).min(LONGEST_NOTICE),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Why a lock with so much of its validity left is lost, if it is.
+    pub(super) fn lost_with(&self, remaining: Duration) -> Option<LossCause> {
+        if remaining.is_zero() {
+            Some(LossCause::Expired)
+        } else if remaining > self.notice() {
+            None
+        } else if self.phase == Phase::Held && self.keeper.at == Nanos::NEVER {
+            Some(LossCause::HeldTooLong)
+        } else {
+            Some(LossCause::Unextended)
+        }
+    }
+}
+
+/// An extension comes earlier by up to this part of its interval, at random or to go with others.
+const KEEP_SLACK: u32 = 8;
+
+/// A failed extension is not repeated sooner.
+const SOONEST: Duration = Duration::from_millis(1);
+
+/// A loss is not told earlier than this before the validity is over.
+const LONGEST_NOTICE: Duration = Duration::from_millis(500);

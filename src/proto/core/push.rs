@@ -1,0 +1,316 @@
+//! Push links: opened when somebody waits, and what is told on them.
+//!
+//! In this order: the push link is subscribed; the command link is told to report changes there
+//! (`CLIENT TRACKING`); and then each key that is waited for is read once more, which makes the node
+//! report its next change, and shows whether it has changed already. A report is sent once, so that each
+//! refused ask reads the key again. `NOLOOP` keeps our own writes out of it.
+//!
+//! The loss of either connection may have swallowed a report, and counts as one. Where a server cannot or
+//! may not tell, waiters go by their timers.
+
+use std::time::Duration;
+
+use super::Core;
+use crate::proto::classify::{ServerError, classify};
+use crate::proto::config::Wake;
+use crate::proto::event::LinkOp;
+use crate::proto::greeting::Mistyped;
+use crate::proto::lock::Phase;
+use crate::proto::mutants::mutant;
+use crate::proto::names::{LinkId, LockId, NodeId};
+use crate::proto::node::{Link, Request};
+use crate::proto::push::{News, Stage, Tracking};
+use crate::proto::time::{Nanos, Now};
+use crate::proto::vote::Cause;
+use crate::resp::{Token, command};
+
+impl Core {
+    /// Whether a node tells of changes to those who wait.
+    #[must_use]
+    pub fn push_state(&self, node: NodeId) -> PushState {
+        let push = &self.node(node).push;
+        match (push.stage, push.cause) {
+            _ if push.tells() => PushState::Tells,
+            (Stage::Off { .. }, Some(cause)) => PushState::Unavailable(cause),
+            (Stage::Off { .. }, None) => PushState::Off,
+            _ => PushState::Opening,
+        }
+    }
+
+    /// Somebody waits for this node's word.
+    pub(super) fn want_push(&mut self, id: NodeId, now: Now) {
+        let push = &mut self.node_mut(id).push;
+        push.wanted_at = now.boot;
+        match push.stage {
+            Stage::Off { retry_at } if now.boot >= retry_at => self.open_push(id, now),
+            Stage::Off { retry_at } => self.arm(retry_at),
+            Stage::Subscribed => self.track(id, now),
+            Stage::Opening { .. } | Stage::Greeting { .. } => {}
+        }
+    }
+
+    fn open_push(&mut self, id: NodeId, now: Now) {
+        // Its number would mean nothing to another process, and the command link knows which one it is.
+        if self.config.settings.wake == Wake::Timer || !self.node(id).link.takes_asks() {
+            return;
+        }
+        let until = now.boot + self.config.settings.connect_within;
+        self.node_mut(id).push.stage = Stage::Opening { until };
+        self.ops.push_back(LinkOp::Open(self.push_link(id)));
+        self.arm(until);
+    }
+
+    fn push_link(&self, id: NodeId) -> LinkId {
+        LinkId::push(id, self.nodes.len())
+    }
+
+    pub(super) fn push_connected(&mut self, id: NodeId, now: Now) {
+        let settings = self.config.node(id);
+        let push = &mut self.nodes[id.index()].push;
+        if let Stage::Opening { until } = push.stage {
+            push.stage = Stage::Greeting { until };
+            push.greet(settings, &self.config.settings, now.boot);
+        }
+    }
+
+    /// Bytes came on the push link.
+    pub(super) fn push_received(&mut self, id: NodeId, bytes: usize, now: Now) {
+        let is_open = |core: &Self| !matches!(core.node(id).push.stage, Stage::Off { .. });
+        if !is_open(self) {
+            return;
+        }
+        let mut inbox = std::mem::take(&mut self.node_mut(id).push.inbox);
+        inbox.filled(bytes);
+        while is_open(self) {
+            match self.nodes[id.index()].push.decoder.next(inbox.unread()) {
+                Ok(None) => break,
+                Ok(Some((token, len))) => {
+                    if self.push_told(id, token, now).is_err() {
+                        self.close_push(id, Cause::UnexpectedReply, now);
+                    }
+                    inbox.consume(len);
+                }
+                Err(_) => self.close_push(id, Cause::Violation, now),
+            }
+        }
+        if !is_open(self) {
+            inbox.clear();
+        }
+        self.node_mut(id).push.inbox = inbox;
+    }
+
+    fn push_told(&mut self, id: NodeId, token: Token<'_>, now: Now) -> Result<(), Mistyped> {
+        let settings = self.config.node(id);
+        let push = &mut self.nodes[id.index()].push;
+        match push.read(token, settings, &self.config.settings)? {
+            None => {}
+            Some(News::Subscribed(Ok(()))) => self.subscribed(id, now),
+            Some(News::Subscribed(Err(cause))) => self.close_push(id, cause, now),
+            Some(News::Key(key)) => {
+                if let Some(first) = self.lines.front(self.lines.place(key)) {
+                    self.changed_at(first, id, now);
+                }
+            }
+            Some(News::All) => {
+                let firsts: Vec<_> = self.lines.fronts().collect();
+                firsts.into_iter().for_each(|first| self.changed_at(first, id, now));
+            }
+        }
+        Ok(())
+    }
+
+    /// It leads to the same process as the command link, as far as that can be known.
+    fn subscribed(&mut self, id: NodeId, now: Now) {
+        let node = self.node_mut(id);
+        node.push.stage = Stage::Subscribed;
+        match (node.push.greeting.run_id, node.run_id) {
+            (Some(here), Some(there)) if here != there => {
+                self.close_push(id, Cause::ConnectionReset, now);
+            }
+            _ => self.track(id, now),
+        }
+        let due = self.node(id).push.wanted_at + LINGER;
+        self.arm(due);
+    }
+
+    /// Tells the command link to report on the push link, once that is subscribed.
+    pub(super) fn track(&mut self, id: NodeId, now: Now) {
+        let node = &mut self.nodes[id.index()];
+        let ready = node.push.stage == Stage::Subscribed && node.link == Link::Ready;
+        let Some(to) = node.push.greeting.client_id.filter(|_| ready) else { return };
+        if node.push.tracking == Tracking::Off {
+            node.push.tracking = Tracking::Asked;
+            self.send_track(id, Some(to), now);
+        }
+    }
+
+    fn send_track(&mut self, id: NodeId, to: Option<u64>, now: Now) {
+        let pipeline = &mut self.nodes[id.index()].pipeline;
+        pipeline.push(Request::Track { to }, now.boot, |out| match to {
+            Some(to) => {
+                let track = command(out, 6).arg(b"CLIENT").arg(b"TRACKING").arg(b"ON");
+                let _ = track.arg(b"REDIRECT").int(to).arg(b"NOLOOP");
+            }
+            None => {
+                let _ = command(out, 3).arg(b"CLIENT").arg(b"TRACKING").arg(b"OFF");
+            }
+        });
+        self.arm(now.boot + self.config.settings.dead_after);
+    }
+
+    pub(super) fn track_answered(
+        &mut self,
+        id: NodeId,
+        to: Option<u64>,
+        answer: Token<'_>,
+        now: Now,
+    ) -> Result<(), Mistyped> {
+        let push = &mut self.node_mut(id).push;
+        let is_present = to.is_some() && to == push.greeting.client_id;
+        match answer {
+            Token::Simple(_) if is_present => {
+                push.tracking = Tracking::On;
+                push.cause = None;
+                push.failures = 0;
+                self.look_at_keys(id, now);
+            }
+            Token::Error(text) if is_present => {
+                let cause = match classify(text) {
+                    ServerError::Cause(cause) => cause,
+                    ServerError::NoScript => Cause::ServerError,
+                };
+                self.close_push(id, cause, now);
+            }
+            Token::Simple(_) | Token::Error(_) => {}
+            _ => return Err(Mistyped),
+        }
+        Ok(())
+    }
+
+    /// What is waited for may have changed before the node was told to report that.
+    fn look_at_keys(&mut self, id: NodeId, now: Now) {
+        for lock in self.watchers(id) {
+            self.lengthen_pause(lock, now);
+            match self.locks.find(lock.0).map(|lock| lock.keys.len()) {
+                _ if mutant!(RecheckSkipped) => {}
+                Some(1) => self.ask_remaining(id, lock, now),
+                // Of several keys only the script can say whether they stand in the way.
+                _ => self.changed_at(lock, id, now),
+            }
+        }
+    }
+
+    /// The locks that wait for this node's word.
+    fn watchers(&self, id: NodeId) -> Vec<LockId> {
+        let waits = |lock: &LockId| {
+            self.locks.find(lock.0).is_some_and(|lock| {
+                matches!(lock.phase, Phase::Asking | Phase::Pausing)
+                    && lock.pause.leads.contains(id)
+            })
+        };
+        (0..self.locks.capacity())
+            .filter_map(|at| self.locks.at(at))
+            .map(LockId)
+            .filter(waits)
+            .collect()
+    }
+
+    /// The push link could not be opened, or its connection ended.
+    pub(super) fn push_severed(&mut self, id: NodeId, cause: Cause, now: Now) {
+        let (least, most) = self.config.settings.backoff;
+        let push = &self.node(id).push;
+        if matches!(push.stage, Stage::Off { .. }) {
+            return;
+        }
+        let (told, asked) = (push.tells(), push.tracking != Tracking::Off);
+        let cap = match cause.is_configuration() || cause == Cause::ServerError {
+            true => UNAVAILABLE_FOR,
+            false => most.min(least * (1 << push.failures.min(16))),
+        };
+        let retry_at = now.boot + cap / 2 + self.entropy.below(cap / 2);
+        let push = &mut self.node_mut(id).push;
+        push.reset_connection();
+        push.stage = Stage::Off { retry_at };
+        push.failures = push.failures.saturating_add(1);
+        push.cause = Some(cause);
+        if asked && self.node(id).link == Link::Ready {
+            self.send_track(id, None, now);
+        }
+        let watchers = self.watchers(id);
+        if !watchers.is_empty() {
+            self.arm(retry_at);
+        }
+        if told {
+            watchers.into_iter().for_each(|lock| self.changed_at(lock, id, now));
+        }
+    }
+
+    fn close_push(&mut self, id: NodeId, cause: Cause, now: Now) {
+        self.ops.push_back(LinkOp::Close(self.push_link(id)));
+        self.push_severed(id, cause, now);
+    }
+
+    /// The command link is gone, and with it what the node was to report.
+    pub(super) fn reports_lost(&mut self, id: NodeId, now: Now) {
+        let watchers = self.watchers(id);
+        watchers.into_iter().for_each(|lock| self.changed_at(lock, id, now));
+    }
+
+    pub(super) fn push_due(&mut self, id: NodeId, now: Now) {
+        let push = &self.node(id).push;
+        match push.stage {
+            Stage::Off { .. } if push.wanted_at == Nanos::default() => {}
+            Stage::Off { retry_at } if now.boot >= retry_at => match self.watchers(id).is_empty() {
+                true => self.node_mut(id).push.wanted_at = Nanos::default(),
+                false => self.want_push(id, now),
+            },
+            Stage::Off { retry_at } => self.arm(retry_at),
+            Stage::Opening { until } | Stage::Greeting { until } if now.boot >= until => {
+                self.close_push(id, Cause::NoAnswer, now);
+            }
+            Stage::Opening { until } | Stage::Greeting { until } => self.arm(until),
+            Stage::Subscribed if now.boot >= push.wanted_at + LINGER => {
+                if self.watchers(id).is_empty() {
+                    self.put_push_away(id, now);
+                } else {
+                    self.node_mut(id).push.wanted_at = now.boot;
+                    self.arm(now.boot + LINGER);
+                }
+            }
+            Stage::Subscribed => {
+                let due = push.wanted_at + LINGER;
+                self.arm(due);
+            }
+        }
+    }
+
+    /// Nobody has waited for a while.
+    fn put_push_away(&mut self, id: NodeId, now: Now) {
+        self.close_push(id, Cause::default(), now);
+        let push = &mut self.node_mut(id).push;
+        push.stage = Stage::Off { retry_at: now.boot };
+        push.cause = None;
+        push.failures = 0;
+        push.wanted_at = Nanos::default();
+    }
+}
+
+/// Whether a node tells of changes to those who wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PushState {
+    /// Nobody waits for it.
+    Off,
+    /// It is being arranged.
+    Opening,
+    /// It tells.
+    Tells,
+    /// It cannot or may not, so that who waits goes by the timer. It is tried again after a while.
+    Unavailable(Cause),
+}
+
+/// A push link that nobody has a use for is closed after so long.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// A server that does not know how to tell, or forbids it, is asked again after so long.
+const UNAVAILABLE_FOR: Duration = Duration::from_secs(60);

@@ -1,0 +1,379 @@
+//! Waiting: whose turn it is to ask, the pauses between two attempts, and what ends them early.
+//!
+//! The remaining TTL of the keys in the way is the truth, and every pause ends by a timer. What a node
+//! tells (`push`) is a hint which ends a pause early. It says *changed*, not *free*: an extension by the
+//! holder and the grant of another waiter are told as well. So it leads to one ask, to the node that told,
+//! and the others are asked when that one has granted; and asks that came to nothing are damped, or two
+//! waiters could wake each other for as long as the lock is held elsewhere.
+//!
+//! Among the locks of one core nobody has to be told anything: they stand in line, see `lines`.
+
+use std::time::Duration;
+
+use super::Core;
+use crate::proto::config::Wake;
+use crate::proto::event::Why;
+use crate::proto::lock::Phase;
+use crate::proto::mutants::mutant;
+use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
+use crate::proto::node::Request;
+use crate::proto::time::{Nanos, Now};
+
+impl Core {
+    /// Puts a lock that waits into the lines of its resources, and lets it ask if it is the first in all.
+    pub(super) fn line_up(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        lock.phase = Phase::Queued;
+        for key in lock.keys.iter() {
+            let place = self.lines.place(key);
+            self.lines.join(place, id);
+            lock.lines.push(place);
+        }
+        let deadline = lock.deadline;
+        self.arm(deadline);
+        if self.is_first(id) {
+            self.begin_turn(id, now);
+        }
+    }
+
+    fn is_first(&self, id: LockId) -> bool {
+        let first = |&place: &_| self.lines.front(place) == Some(id);
+        let lock = self.locks.find(id.0);
+        lock.is_some_and(|lock| lock.lines.iter().all(first) || mutant!(LinesIgnored))
+    }
+
+    /// Leaves the lines behind a release.
+    pub(super) fn step_out_released(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find(id.0) else { return };
+        for &place in &lock.lines {
+            self.lines.released(place, now.boot);
+        }
+        self.step_out(id, now);
+    }
+
+    /// Leaves the lines. Those who are first now ask when turns are taken.
+    pub(super) fn step_out(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        for place in lock.lines.drain(..) {
+            self.lines.leave(place, id, now.boot);
+            self.turns.extend(self.lines.front(place));
+        }
+        let forget_at = self.lines.forget_at();
+        self.arm(forget_at);
+    }
+
+    /// Lets those ask whose turn has come. One that is refused at once makes room for the next: they are
+    /// taken one after the other, not one inside the other.
+    pub(super) fn take_turns(&mut self, now: Now) {
+        if std::mem::replace(&mut self.is_turning, true) {
+            return;
+        }
+        while let Some(id) = self.turns.pop_front() {
+            match self.locks.find(id.0).map(|lock| lock.phase) {
+                Some(Phase::Queued) if self.is_first(id) => self.begin_turn(id, now),
+                Some(Phase::Pausing) => self.pause_due(id, now),
+                _ => {}
+            }
+        }
+        self.is_turning = false;
+    }
+
+    /// The first ask of a lock that waits. If this core has just let go of the resource, and others want
+    /// it too, they get the time that they need to take it.
+    fn begin_turn(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find(id.0) else { return };
+        if now.boot >= lock.deadline {
+            return self.refuse(id, Why::OutOfTime, now);
+        }
+        let released = |&place: &_| self.lines.owes_turn(place, now.boot);
+        let Some(released) = lock.lines.iter().filter_map(released).max() else {
+            return self.attempt(id, None, now);
+        };
+        let hand_off = self.round_trip * HAND_OFF_ROUND_TRIPS;
+        let until = released + hand_off + self.entropy.below(hand_off);
+        if until <= now.boot || mutant!(TurnNotYielded) {
+            return self.attempt(id, None, now);
+        }
+        if let Some(lock) = self.locks.find_mut(id.0) {
+            lock.phase = Phase::Pausing;
+            lock.pause.until = until.min(lock.deadline);
+            self.arm(until);
+        }
+    }
+
+    /// A lock that waits in line has a deadline as well.
+    pub(super) fn queue_due(&mut self, id: LockId, now: Now) {
+        match self.locks.find(id.0).map(|lock| lock.deadline) {
+            Some(deadline) if now.boot >= deadline => self.refuse(id, Why::OutOfTime, now),
+            Some(deadline) => self.arm(deadline),
+            None => {}
+        }
+    }
+
+    /// What this core has just let go of is free for the first of those who wait here: no node tells a
+    /// connection of what it changed itself.
+    pub(super) fn hand_on(&mut self, claim: ClaimId, now: Now) {
+        if self.lines.is_empty() {
+            return;
+        }
+        let Some(claim) = self.claims.find(claim.0).filter(|claim| !claim.counted.is_empty())
+        else {
+            return;
+        };
+        for key in claim.keys.iter() {
+            let Some(next) = self.lines.front(self.lines.place(key)) else { continue };
+            let Some(lock) = self.locks.find_mut(next.0) else { continue };
+            if claim.lock != Some(next) && lock.phase == Phase::Pausing {
+                lock.pause.is_roused = false;
+                lock.pause.until = lock.pause.until.min(lock.pause.deaf_until.max(now.boot));
+                self.turns.push_back(next);
+            }
+        }
+    }
+
+    /// Sets the time of the next attempt. After a split vote it comes soon, since nobody holds the
+    /// resource then; where the nodes tell of changes it can be late; otherwise it is random under a cap
+    /// that grows with each refusal, so that waiters spread out. Splits in a row end that, for a key left
+    /// over on one node looks like a split for its whole TTL.
+    pub(super) fn pause(&mut self, id: LockId, now: Now) {
+        self.look_for_leads(id, now);
+        self.damp(id, now);
+        let (least, most) = self.config.settings.pause;
+        let is_told = self.is_told(id);
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let led = lock.lead.take().is_some();
+        let split = !led && !lock.votes.grants().is_empty() && lock.votes.is_contended();
+        lock.pause.splits = if split { lock.pause.splits + 1 } else { 0 };
+        lock.pause.needed = match led {
+            true => 1,
+            false => lock.votes.quorum().saturating_sub(lock.votes.grants().len()),
+        };
+        let (floor, bound) = if split && lock.pause.splits <= SPLITS {
+            (Duration::ZERO, now.boot.since(lock.since.boot) * SPLIT_ROUND_TRIPS)
+        } else if is_told {
+            (CAP_TOLD * 3 / 4, CAP_TOLD)
+        } else {
+            let cap = most.min(least * (1 << lock.pause.refusals.min(16)));
+            lock.pause.refusals += 1;
+            (least / 8, cap)
+        };
+        let (floor, bound) = match mutant!(PauseSkipped) {
+            true => (Duration::ZERO, Duration::ZERO),
+            false => (floor, bound),
+        };
+        lock.phase = Phase::Pausing;
+        lock.pause.until =
+            (now.boot + floor + self.entropy.below(bound.saturating_sub(floor))).min(lock.deadline);
+        if mutant!(PauseWithoutEnd) {
+            lock.pause.until = Nanos::NEVER;
+        }
+        let until = lock.pause.until;
+        self.arm(until);
+        self.shorten_pause(id);
+    }
+
+    /// Chooses whose word is waited for: the first node in order that denied, so that all who wait for
+    /// one holder listen to the same one.
+    fn look_for_leads(&mut self, id: LockId, now: Now) {
+        let (wake, quorum) = (self.config.settings.wake, self.config.quorum());
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let denied = lock.votes.denies();
+        if lock.lead.is_none() {
+            let count = match wake {
+                Wake::Lead | Wake::All => 1,
+                Wake::Quorum => quorum,
+                Wake::Timer => 0,
+            };
+            lock.pause.leads = NodeSet::default();
+            denied.iter().take(count).for_each(|node| lock.pause.leads.insert(node));
+        }
+        if !denied.is_empty() {
+            for &place in &lock.lines {
+                self.lines.contended(place, now.boot);
+            }
+        }
+    }
+
+    /// An ask that came of what a node told, in vain, makes the lock deaf for a while.
+    fn damp(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        if std::mem::take(&mut lock.pause.is_roused) && !mutant!(WakesUndamped) {
+            let pause = (lock.pause.damping * 2).clamp(DAMPING.0, DAMPING.1);
+            lock.pause.damping = pause;
+            lock.pause.deaf_until = now.boot + pause / 2 + self.entropy.below(pause / 2);
+        }
+    }
+
+    /// Whether the nodes whose word is waited for denied, and will tell.
+    fn is_told(&self, id: LockId) -> bool {
+        let Some(lock) = self.locks.find(id.0) else { return false };
+        let (leads, denied) = (lock.pause.leads, lock.votes.denies());
+        let will_tell = |node| denied.contains(node) && self.node(node).push.tells();
+        !leads.is_empty() && leads.iter().all(will_tell)
+    }
+
+    /// A pause has begun and the undo is on its way: asks the nodes that denied how long the key in the
+    /// way will live, which also makes them tell when it changes, and acts on what was told meanwhile.
+    /// Behind the undo, so that an attempt that is granted never pays for it.
+    pub(super) fn settle_in(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find(id.0).filter(|lock| lock.phase == Phase::Pausing) else {
+            return;
+        };
+        let leads = lock.pause.leads;
+        // A script has told, and has read all keys.
+        if lock.keys.len() == 1 {
+            for node in lock.votes.denies().iter() {
+                self.ask_remaining(node, id, now);
+            }
+        }
+        for node in leads.iter() {
+            self.want_push(node, now);
+        }
+        self.rouse(id, now);
+    }
+
+    /// Asks a node for how long the key in the way will live.
+    pub(super) fn ask_remaining(&mut self, node: NodeId, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find(id.0) else { return };
+        let node = &mut self.nodes[node.index()];
+        if !node.link.takes_asks() {
+            return;
+        }
+        let request = Request::Remaining { lock: id, round: lock.round };
+        node.pipeline.push(request, now.boot, |out| {
+            let _ = crate::resp::command(out, 2).arg(b"PTTL").arg(lock.keys.first());
+        });
+        self.arm(now.boot + self.config.settings.dead_after);
+    }
+
+    /// A node told for how long the key in the way will live: -2 it is gone, -1 for ever.
+    pub(super) fn way_blocked(&mut self, node: NodeId, id: LockId, round: u32, ms: i64, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0).filter(|lock| lock.round == round) else {
+            return;
+        };
+        if ms == -1 || !matches!(lock.phase, Phase::Asking | Phase::Pausing) {
+            return;
+        }
+        let free_at = match u64::try_from(ms) {
+            Ok(ms) => now.boot + Duration::from_millis(ms) + lock.pause.jitter,
+            Err(_) if lock.pause.leads.contains(node) => return self.changed_at(id, node, now),
+            // Gone already: only as late as it takes two waiters not to ask in step for ever.
+            Err(_) => now.boot + lock.pause.jitter / 8,
+        };
+        lock.pause.expires(node, free_at);
+        if lock.phase == Phase::Pausing {
+            self.shorten_pause(id);
+            self.pause_due(id, now);
+        }
+    }
+
+    /// The pause need not outlast the keys that stand in the way. One that keeps the parties of a split
+    /// vote apart is random, and stays so.
+    fn shorten_pause(&mut self, id: LockId) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        if (1..=SPLITS).contains(&lock.pause.splits) {
+            return;
+        }
+        let needed = lock.pause.needed;
+        if let Some(free_at) = lock.pause.way_free_at(needed) {
+            lock.pause.until = lock.pause.until.min(free_at);
+            let until = lock.pause.until;
+            self.arm(until);
+        }
+    }
+
+    /// The nodes will tell from now on, so that the pause can be long.
+    pub(super) fn lengthen_pause(&mut self, id: LockId, now: Now) {
+        if !self.is_told(id) {
+            return;
+        }
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        if lock.phase == Phase::Pausing && lock.pause.splits == 0 {
+            lock.pause.until = (now.boot + CAP_TOLD * 3 / 4).min(lock.deadline);
+            let until = lock.pause.until;
+            self.arm(until);
+            self.shorten_pause(id);
+        }
+    }
+
+    /// A node has told that a key in the way of this lock has changed, or cannot tell any longer.
+    pub(super) fn changed_at(&mut self, id: LockId, node: NodeId, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        if lock.pause.leads.contains(node) {
+            lock.pause.told.insert(node);
+            self.rouse(id, now);
+        }
+    }
+
+    /// Ends a pause by what has been told, as soon as that may be.
+    fn rouse(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let enough = match self.config.settings.wake {
+            Wake::Quorum => lock.pause.leads.len(),
+            _ => 1,
+        };
+        if lock.phase != Phase::Pausing || lock.pause.told.len() < enough || mutant!(WakeIgnored) {
+            return;
+        }
+        lock.pause.is_roused = true;
+        lock.pause.until = lock.pause.until.min(lock.pause.deaf_until.max(now.boot));
+        self.pause_due(id, now);
+    }
+
+    pub(super) fn pause_due(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find(id.0) else { return };
+        if now.boot >= lock.deadline {
+            self.refuse(id, Why::OutOfTime, now);
+        } else if now.boot < lock.pause.until {
+            let until = lock.pause.until;
+            self.arm(until);
+        } else {
+            let lead = self.lead_to_ask(id);
+            self.attempt(id, lead, now);
+        }
+    }
+
+    /// The node that is asked before the others, if what it told ended the pause.
+    fn lead_to_ask(&self, id: LockId) -> Option<NodeId> {
+        let lock = self.locks.find(id.0)?;
+        let leads = self.config.settings.wake == Wake::Lead && lock.pause.is_roused;
+        let lead = lock.pause.told.iter().next().filter(|_| leads)?;
+        self.node(lead).link.takes_asks().then_some(lead)
+    }
+
+    /// An attempt begins.
+    pub(super) fn end_pause(&mut self, id: LockId) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        lock.pause.expiries.clear();
+        lock.pause.told = NodeSet::default();
+        let (least, most) = EXPIRY_JITTER;
+        lock.pause.jitter = least + self.entropy.below(most - least);
+    }
+
+    /// How long a round of asks takes, roughly.
+    pub(super) fn note_round_trip(&mut self, took: Duration) {
+        self.round_trip = match self.round_trip {
+            Duration::ZERO => took,
+            before => (before * 7 + took) / 8,
+        };
+    }
+}
+
+/// So many split votes in a row are answered without a pause.
+const SPLITS: u32 = 4;
+
+/// A pause after a split vote is shorter than this many round trips.
+const SPLIT_ROUND_TRIPS: u32 = 4;
+
+/// Waiters do not meet an expiry all at the same moment, and a key lives to the end of its last
+/// millisecond.
+const EXPIRY_JITTER: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(5));
+
+/// The longest pause where nodes tell of changes: what a lost message costs at the most.
+const CAP_TOLD: Duration = Duration::from_secs(2);
+
+/// How long a lock is deaf after asks in vain, at first and at the most.
+const DAMPING: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+
+/// A waiter elsewhere is told, asks the lead, and then the others: with something to spare.
+const HAND_OFF_ROUND_TRIPS: u32 = 3;

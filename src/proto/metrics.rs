@@ -1,0 +1,462 @@
+//! What a core counts: outcomes, votes, undos, connections, and how long things took.
+//!
+//! Plain integers of a core that one thread drives: to count is to add, without a lock, a clock or an
+//! allocation. Apart from `core` so that it decides nothing; no method of it gives the protocol an answer.
+//! Not here: addresses and the text for Prometheus, which are the front's.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use super::event::{LossCause, Why};
+use super::names::NodeId;
+use super::time::Nanos;
+use super::vote::{Cause, Vote};
+
+/// What one core has counted since it was made. Nothing in it ever falls.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// Asks that were taken at the door. Each ends in a grant or a refusal.
+    pub acquisitions: u64,
+    /// Rounds of asks to the nodes: one for each acquisition, and one more after each pause.
+    pub attempts: u64,
+    /// Acquisitions that ended with the lock.
+    pub grants: u64,
+    /// Acquisitions that ended without it.
+    pub refusals: By<Why>,
+    /// From acquire to grant.
+    pub wait_granted: Histogram,
+    /// From acquire to refusal.
+    pub wait_refused: Histogram,
+    /// From grant to the holder's release, or to the loss. Locks that are still held are not in it.
+    pub hold: Histogram,
+    /// Extensions that a quorum made.
+    pub extended: u64,
+    /// Extensions that found no quorum, while the lock stayed held.
+    pub not_extended: u64,
+    /// Locks whose holder let go in time. Each grant ends in one of these or in a loss.
+    pub releases: u64,
+    /// Releases that a quorum did not confirm in time. What is not confirmed stays owed.
+    pub unconfirmed: u64,
+    /// Locks that were lost.
+    pub losses: By<LossCause>,
+    /// The same for each node, in the order of the configuration.
+    pub nodes: Vec<NodeMetrics>,
+}
+
+/// What one core has counted of one node.
+///
+/// Votes are what the node said, whether it was still needed or not. One that came after its time was
+/// over has been counted as no answer before.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct NodeMetrics {
+    /// Asks that were sent.
+    pub asks: u64,
+    /// Votes that said: it is yours.
+    pub grants: u64,
+    /// Votes that said: somebody else holds it.
+    pub denies: u64,
+    /// Votes that said nothing useful, and those that did not come while somebody waited for them.
+    pub fails: By<Cause>,
+    /// Answers that came after the time that an answer has, which is
+    /// [`answer_within`](super::Settings::answer_within). They are understood all the same.
+    pub late_replies: u64,
+    /// Undos that were sent, those of releases among them.
+    pub undos: u64,
+    /// Of these, undos that had been sent to this node before: what was owed was not confirmed, or a
+    /// ghost of the ask might have followed it.
+    pub undos_again: u64,
+    /// Undos that the node confirmed.
+    pub undos_confirmed: u64,
+    /// Connections that were made. All but the first came in the place of one that was lost.
+    pub connections: u64,
+    /// Connections that could not be made or that ended, by what ended them.
+    pub link_failures: By<Cause>,
+    /// How often its time was over: that of a vote, an extension or an inspection that was waited for,
+    /// of a connection, of a greeting, and of a silence.
+    pub timeouts: u64,
+    /// From the moment a request was given to the link to the moment its answer was read, which for a
+    /// blocking client can be that of its next call. Greetings are not among them.
+    pub round_trip: Histogram,
+}
+
+impl NodeMetrics {
+    /// Connections that were made in the place of one that was lost.
+    #[must_use]
+    pub fn reconnects(&self) -> u64 {
+        self.connections.saturating_sub(1)
+    }
+
+    #[inline]
+    pub(super) fn voted(&mut self, vote: Vote) {
+        match vote {
+            Vote::Grant => self.grants += 1,
+            Vote::Deny => self.denies += 1,
+            Vote::Fail(cause) => self.fails.count(cause),
+        }
+    }
+
+    /// The node was waited for, in vain.
+    pub(super) fn not_voted(&mut self, cause: Cause) {
+        self.fails.count(cause);
+        self.timeouts += 1;
+    }
+
+    pub(super) fn link_failed(&mut self, cause: Cause) {
+        self.link_failures.count(cause);
+        self.timeouts += u64::from(matches!(cause, Cause::ConnectTimeout | Cause::DeadPeer));
+    }
+
+    #[inline]
+    pub(super) fn answered(&mut self, since: Nanos, within: Duration, now: Nanos) {
+        self.round_trip.record(since, now);
+        self.late_replies += u64::from(now > since + within);
+    }
+
+    /// An undo was sent, not for the first time if `again`.
+    #[inline]
+    pub(super) fn undo_sent(&mut self, again: bool) {
+        self.undos += 1;
+        self.undos_again += u64::from(again);
+    }
+}
+
+impl Metrics {
+    pub(super) fn new(nodes: usize) -> Self {
+        Self {
+            acquisitions: 0,
+            attempts: 0,
+            grants: 0,
+            refusals: By::default(),
+            wait_granted: Histogram::default(),
+            wait_refused: Histogram::default(),
+            hold: Histogram::default(),
+            extended: 0,
+            not_extended: 0,
+            releases: 0,
+            unconfirmed: 0,
+            losses: By::default(),
+            nodes: vec![NodeMetrics::default(); nodes],
+        }
+    }
+
+    /// What was counted of one node.
+    #[must_use]
+    #[inline]
+    pub fn node(&self, node: NodeId) -> &NodeMetrics {
+        &self.nodes[node.index()]
+    }
+
+    #[inline]
+    pub(super) fn of(&mut self, node: NodeId) -> &mut NodeMetrics {
+        &mut self.nodes[node.index()]
+    }
+
+    #[inline]
+    pub(super) fn granted(&mut self, asked_at: Nanos, now: Nanos) {
+        self.grants += 1;
+        self.wait_granted.record(asked_at, now);
+    }
+
+    #[inline]
+    pub(super) fn refused(&mut self, why: Why, asked_at: Nanos, now: Nanos) {
+        self.refusals.count(why);
+        self.wait_refused.record(asked_at, now);
+    }
+
+    #[inline]
+    pub(super) fn released(&mut self, granted_at: Nanos, now: Nanos) {
+        self.releases += 1;
+        self.hold.record(granted_at, now);
+    }
+
+    pub(super) fn lost(&mut self, cause: LossCause, granted_at: Nanos, now: Nanos) {
+        self.losses.count(cause);
+        self.hold.record(granted_at, now);
+    }
+}
+
+/// A kind of outcome of which each variant is counted on its own.
+pub trait Kind: Copy + 'static {
+    /// All variants.
+    const ALL: &'static [Self];
+
+    /// The place of this one among them.
+    fn place(self) -> usize;
+}
+
+/// The list of variants is complete, or it would not compile.
+macro_rules! kind {
+    ($kind:ident: $($variant:ident)*) => {
+        impl Kind for $kind {
+            const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            #[inline]
+            fn place(self) -> usize {
+                match self {
+                    $(Self::$variant => Self::$variant as usize,)*
+                }
+            }
+        }
+
+        const _: () = assert!(<$kind as Kind>::ALL.len() <= MOST_KINDS);
+    };
+}
+
+kind!(Why: Cancelled Contended Expired NoQuorum OutOfTime);
+
+kind!(LossCause: Expired Forked Gone HeldTooLong ShutDown Unextended);
+
+kind!(Cause:
+    NoAnswer ConnectTimeout ConnectionRefused ConnectionReset ConnectionClosed Unreachable NameLookup
+    Io DeadPeer Violation UnexpectedReply Backlog
+    Loading Busy MasterDown DiskTrouble OutOfMemory NoReplicas ReadOnly Unavailable MaxClients
+    ServerError Quarantined ClockSkew NotCounted
+    PasswordMissing WrongPassword NoPermission ProtectedMode NoSuchDatabase UnknownCommand WrongType
+    Replica ClusterMode SameServer Evicting OtherLimits GuardAltered);
+
+/// The most variants of a kind.
+const MOST_KINDS: usize = 64;
+
+/// Counts of a kind of outcome, one for each of its variants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct By<K> {
+    counts: [u64; MOST_KINDS],
+    kind: PhantomData<K>,
+}
+
+impl<K> Default for By<K> {
+    fn default() -> Self {
+        Self { counts: [0; MOST_KINDS], kind: PhantomData }
+    }
+}
+
+impl<K: Kind> By<K> {
+    /// How many there were of this one.
+    #[must_use]
+    pub fn of(&self, kind: K) -> u64 {
+        self.counts[kind.place()]
+    }
+
+    /// How many there were of all together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// All variants with their counts, those among them that never happened.
+    pub fn iter(&self) -> impl Iterator<Item = (K, u64)> {
+        K::ALL.iter().map(|&kind| (kind, self.of(kind)))
+    }
+
+    #[inline]
+    pub(super) fn count(&mut self, kind: K) {
+        self.counts[kind.place()] += 1;
+    }
+}
+
+/// How often something took how long, in buckets from 10 µs to 100 s whose bounds go 1, 2, 5.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Histogram {
+    buckets: [u64; BUCKETS],
+    sum: u64,
+}
+
+impl Histogram {
+    /// The bounds of the buckets, each the longest span that is in it. Longer ones than the last are in
+    /// a bucket of their own.
+    pub const BOUNDS: [Duration; BUCKETS - 1] = {
+        let mut bounds = [Duration::ZERO; BUCKETS - 1];
+        let mut at = 0;
+        while at < bounds.len() {
+            bounds[at] = Duration::from_nanos(BOUNDS[at]);
+            at += 1;
+        }
+        bounds
+    };
+
+    /// How many were recorded.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// All of them together; at most 584 years.
+    #[must_use]
+    pub fn sum(&self) -> Duration {
+        Duration::from_nanos(self.sum)
+    }
+
+    /// How many are in each bucket: those of [`BOUNDS`](Self::BOUNDS) in order, and at last those that
+    /// were longer.
+    #[must_use]
+    pub fn buckets(&self) -> &[u64; BUCKETS] {
+        &self.buckets
+    }
+
+    /// The span that a share `q` of all, from 0 to 1, did not exceed; `None` if nothing was recorded.
+    ///
+    /// An estimate: the true value is in the same bucket, so that the two differ by a factor of 2.5 at
+    /// the most, or by 10 µs in the first bucket. Inside a bucket values are taken to be spread evenly.
+    /// Of what was longer than the last bound nothing else is known: the estimate is the bound.
+    #[must_use]
+    pub fn quantile(&self, q: f64) -> Option<Duration> {
+        let count = self.count();
+        // The one with this number, counted from one, in the order of length.
+        let rank = (q.clamp(0.0, 1.0) * count as f64).ceil().max(1.0) as u64;
+        let mut below = 0;
+        for (at, &inside) in self.buckets.iter().enumerate() {
+            if inside > 0 && below + inside >= rank {
+                let lower = if at == 0 { 0 } else { BOUNDS[at - 1] };
+                let upper = BOUNDS.get(at).copied().unwrap_or(lower);
+                let part = (rank - below) as f64 / inside as f64;
+                let nanos = lower as f64 + (upper - lower) as f64 * part;
+                return Some(Duration::from_nanos(nanos as u64));
+            }
+            below += inside;
+        }
+        None
+    }
+
+    /// Between two powers of two there is at most one bound, so that the first bit of the span and one
+    /// comparison tell its bucket.
+    #[inline]
+    pub(super) fn record(&mut self, from: Nanos, to: Nanos) {
+        let nanos = to.0.saturating_sub(from.0);
+        let first = usize::from(FIRST[(u64::BITS - nanos.leading_zeros()) as usize]);
+        let over = BOUNDS.get(first).is_some_and(|&bound| nanos > bound);
+        self.buckets[first + usize::from(over)] += 1;
+        self.sum = self.sum.saturating_add(nanos);
+    }
+}
+
+/// Buckets of a [`Histogram`], with the one for everything over its last bound.
+pub const BUCKETS: usize = 23;
+
+/// In nanoseconds.
+const BOUNDS: [u64; BUCKETS - 1] = {
+    let mut bounds = [0; BUCKETS - 1];
+    let (mut at, mut decade) = (0, 10_000);
+    while at < bounds.len() {
+        bounds[at] = decade * [1, 2, 5][at % 3];
+        at += 1;
+        if at % 3 == 0 {
+            decade *= 10;
+        }
+    }
+    bounds
+};
+
+/// For each number of bits, how many bounds are below the least number that has so many.
+const FIRST: [u8; 65] = {
+    let mut first = [0; 65];
+    let mut bits = 1;
+    while bits < first.len() {
+        let least = 1 << (bits - 1);
+        while (first[bits] as usize) < BOUNDS.len() && BOUNDS[first[bits] as usize] < least {
+            first[bits] += 1;
+        }
+        bits += 1;
+    }
+    first
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(spans: impl IntoIterator<Item = u64>) -> Histogram {
+        let mut histogram = Histogram::default();
+        spans.into_iter().for_each(|span| histogram.record(Nanos(7), Nanos(7 + span)));
+        histogram
+    }
+
+    #[test]
+    fn bounds_go_from_ten_microseconds_to_a_hundred_seconds() {
+        assert_eq!(BOUNDS[..4], [10_000, 20_000, 50_000, 100_000]);
+        assert_eq!(Histogram::BOUNDS[BUCKETS - 2], Duration::from_secs(100));
+        for pair in BOUNDS.windows(2) {
+            assert!(2 * pair[0] <= pair[1] && 2 * pair[1] <= 5 * pair[0], "{pair:?}");
+        }
+    }
+
+    /// Around every bound and every power of two, and far beyond both ends.
+    #[test]
+    fn a_span_is_in_the_first_bucket_that_is_not_below_it() {
+        let powers = (0..63).map(|bits| 1u64 << bits);
+        let edges = powers.chain(BOUNDS).flat_map(|edge| [edge - 1, edge, edge + 1]);
+        for span in edges.chain([0, u64::MAX - 7]) {
+            let place = BOUNDS.partition_point(|&bound| bound < span);
+            let counted = of([span]);
+            assert_eq!(counted.buckets()[place], 1, "{span}");
+            assert_eq!((counted.count(), counted.sum), (1, span));
+        }
+    }
+
+    #[test]
+    fn a_span_that_runs_back_is_none_and_sums_saturate() {
+        let mut histogram = Histogram::default();
+        histogram.record(Nanos(9), Nanos(3));
+        assert_eq!((histogram.buckets()[0], histogram.sum()), (1, Duration::ZERO));
+        for _ in 0..2 {
+            histogram.record(Nanos(0), Nanos(u64::MAX));
+        }
+        assert_eq!((histogram.count(), histogram.sum), (3, u64::MAX));
+    }
+
+    /// Against the exact quantile of many spans of every length.
+    #[test]
+    fn a_quantile_is_off_by_no_more_than_its_bucket() {
+        let mut random = 1u64;
+        let mut spans: Vec<u64> = (0..10_000)
+            .map(|at| {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (random >> 40) << (at % 13)
+            })
+            .collect();
+        let histogram = of(spans.iter().copied());
+        spans.sort_unstable();
+        assert!(spans[9_999] < BOUNDS[BUCKETS - 2]);
+        for percent in 0..=100u32 {
+            let share = f64::from(percent) / 100.0;
+            let rank = (100 * percent).max(1) as usize;
+            let (exact, told) = (spans[rank - 1], histogram.quantile(share).unwrap());
+            let bucket = |span: u64| BOUNDS.partition_point(|&bound| bound < span);
+            let told = told.as_nanos() as u64;
+            let apart = told.max(exact) as f64 / told.min(exact).max(1) as f64;
+            assert!(apart <= 2.5 || bucket(exact) == 0, "{percent} %: {exact}, told {told}");
+            assert!(told <= BOUNDS[bucket(exact)], "{percent} %: {exact}, told {told}");
+        }
+    }
+
+    #[test]
+    fn quantiles_at_the_ends() {
+        assert_eq!(Histogram::default().quantile(0.5), None);
+        let one = of([15_000]);
+        for share in [-1.0, 0.0, 0.5, 1.0, 2.0, f64::NAN] {
+            assert_eq!(one.quantile(share), Some(Duration::from_micros(20)), "{share}");
+        }
+        let endless = of([u64::MAX - 7]);
+        assert_eq!(endless.quantile(0.5), Some(Duration::from_secs(100)));
+    }
+
+    #[test]
+    fn every_variant_has_a_place_of_its_own() {
+        fn places<K: Kind>() {
+            let mut seen = [false; MOST_KINDS];
+            for kind in K::ALL {
+                assert!(!std::mem::replace(&mut seen[kind.place()], true));
+            }
+        }
+        places::<Why>();
+        places::<LossCause>();
+        places::<Cause>();
+        let mut counts = By::default();
+        Cause::ALL.iter().for_each(|&cause| counts.count(cause));
+        counts.count(Cause::Backlog);
+        assert_eq!((counts.of(Cause::Backlog), counts.of(Cause::GuardAltered)), (2, 1));
+        assert_eq!(counts.total(), Cause::ALL.len() as u64 + 1);
+        assert!(counts.iter().all(|(_, count)| count > 0));
+    }
+}

@@ -1,0 +1,546 @@
+//! The engine from threads: its limits, its losses, its end, and that nothing is left behind.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redbolt::{
+    AcquireError, Ask, Config, ConfigBuilder, Ending, Engine, EngineError, EngineLimits,
+    ExtendError, InputError, LossCause, OwnedGuard, Wait, Why,
+};
+use redbolt_proving::{Reply, Server};
+
+use crate::support::{
+    LIMIT, PATIENCE, builder, client, default, eventually, exists, held_on, long, patiently,
+    servers,
+};
+
+pub(crate) fn engine(servers: &[Server]) -> Engine {
+    engine_of(builder(servers))
+}
+
+fn engine_of(builder: ConfigBuilder) -> Engine {
+    start(builder.build().unwrap(), EngineLimits::default())
+}
+
+fn start(config: Config, limits: EngineLimits) -> Engine {
+    Engine::start(config, limits).unwrap()
+}
+
+fn limited(servers: &[Server], in_flight: usize) -> Engine {
+    let mut limits = EngineLimits::default();
+    limits.in_flight = in_flight;
+    start(builder(servers).build().unwrap(), limits)
+}
+
+/// A server that never lets a lock be held for longer than this.
+const SHORT: Duration = Duration::from_millis(300);
+
+#[test]
+fn a_lock_from_its_ask_to_its_end() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let guard = engine.acquire(patiently(b"job").fenced()).wait().unwrap();
+    assert!(guard.is_valid() && guard.remaining() > Duration::from_secs(10));
+    assert!(guard.fencing_token().is_some());
+    assert_eq!(guard.resources().collect::<Vec<_>>(), [b"job"]);
+    assert!(held_on(&servers, "job") >= 2);
+    let refused = engine.try_acquire(patiently(b"job")).wait().unwrap_err();
+    assert!(matches!(&refused, AcquireError::Refused(report) if report.why() == Why::Contended));
+    guard.extend(Duration::from_secs(29)).wait().unwrap();
+    assert!(guard.remaining() > Duration::from_secs(25));
+    assert!(matches!(guard.release().wait(), Ending::Released(_)));
+    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    assert!(engine.shutdown(LIMIT).is_clean());
+}
+
+#[test]
+fn the_time_to_wait_and_the_time_to_hold_are_two_things() {
+    let servers = servers(1);
+    let engine = engine(&servers);
+    let holder = engine.acquire(patiently(b"job")).wait().unwrap();
+    let ask = Ask::new(b"job").ttl(SHORT).wait(Wait::Forever);
+    let refused = engine.acquire_timeout(ask.clone(), SHORT).wait().unwrap_err();
+    assert!(matches!(&refused, AcquireError::Refused(report) if report.why() == Why::OutOfTime));
+    let waiter = engine.acquire_timeout(ask, LIMIT);
+    drop(holder);
+    let guard = waiter.wait().unwrap();
+    assert!(guard.remaining() <= SHORT);
+}
+
+#[test]
+fn bad_input_is_turned_away() {
+    let servers = servers(1);
+    let engine = engine(&servers);
+    let refused = |ask| match engine.acquire(ask).wait() {
+        Err(AcquireError::Input(error)) => error,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused(Ask::new(b"")), InputError::EmptyResource);
+    assert_eq!(refused(Ask::new(b"a").and(b"a")), InputError::DuplicateKey { index: 1 });
+    assert_eq!(engine.in_flight(), 0);
+    let guard = engine.acquire(patiently(b"job")).wait().unwrap();
+    let extended = guard.extend(Duration::ZERO).wait();
+    assert_eq!(extended, Err(ExtendError::Input(InputError::TtlZero)));
+    for in_flight in [0, (1 << 20) + 1] {
+        let mut limits = EngineLimits::default();
+        limits.in_flight = in_flight;
+        let error = Engine::start(builder(&servers).build().unwrap(), limits).unwrap_err();
+        assert!(error.to_string().contains("must be from 1 to 1048576"), "{error}");
+    }
+}
+
+#[test]
+fn one_extension_at_a_time() {
+    let servers = servers(1);
+    let engine = engine(&servers);
+    let guard = engine.acquire(patiently(b"job")).wait().unwrap();
+    servers[0].pause();
+    let first = guard.extend(Duration::from_secs(20));
+    let second = guard.extend(Duration::from_secs(20));
+    assert_eq!(second.wait(), Err(ExtendError::Input(InputError::ExtensionUnderWay)));
+    servers[0].resume();
+    first.wait().unwrap();
+    // What nobody waits for any longer is no hindrance.
+    drop(guard.extend(Duration::from_secs(20)));
+    eventually("the next one is taken", || guard.extend(Duration::from_secs(20)).wait().is_ok());
+    let last = guard.extend(Duration::from_secs(20));
+    let release = guard.release();
+    assert!(matches!(release.wait(), Ending::Released(_)));
+    assert!(matches!(last.wait(), Ok(()) | Err(ExtendError::Input(InputError::NotHeld))));
+}
+
+#[test]
+fn more_than_the_limit_is_refused_and_releases_never_are() {
+    let servers = servers(3);
+    let engine = limited(&servers, 2);
+    let guards: Vec<_> = (0..10).map(|at| held(&engine, &format!("held{at}"))).collect();
+    let first = engine.acquire(patiently(b"held0"));
+    let second = engine.acquire(patiently(b"held1"));
+    let busy = AcquireError::Engine(EngineError::Busy { limit: 2 });
+    assert_eq!(engine.acquire(patiently(b"free")).wait().unwrap_err(), busy);
+    assert_eq!(busy.to_string(), "2 acquisitions are in flight, which is the engine's limit");
+    // The engine is full, and every release goes through.
+    for guard in guards {
+        assert!(matches!(guard.release().wait(), Ending::Released(_)));
+    }
+    let both = (first.wait().unwrap(), second.wait().unwrap());
+    // Cancelled ones make room as well.
+    drop([engine.acquire(patiently(b"held0")), engine.acquire(patiently(b"held1"))]);
+    eventually("there is room", || engine.in_flight() == 0);
+    drop(engine.acquire(patiently(b"free")).wait().unwrap());
+    drop(both);
+}
+
+fn held(engine: &Engine, name: &str) -> OwnedGuard {
+    engine.acquire(patiently(name.as_bytes())).wait().unwrap()
+}
+
+#[test]
+fn five_thousand_at_once() {
+    let servers = servers(3);
+    let config = builder(&servers).build().unwrap();
+    let engine = start(config, EngineLimits::default());
+    let names: Vec<String> = (0..5_000).map(|at| format!("job{at}")).collect();
+    let asked: Vec<_> =
+        names.iter().map(|name| engine.acquire(patiently(name.as_bytes()))).collect();
+    let guards: Vec<_> = asked.into_iter().map(|asked| asked.wait().unwrap()).collect();
+    assert!(guards.iter().all(OwnedGuard::is_valid));
+    let keys = |server: &Server| match server.cmd("DBSIZE") {
+        Reply::Int(keys) => keys,
+        other => panic!("{other:?}"),
+    };
+    // And the guard of the node.
+    eventually("all are there", || servers.iter().all(|server| keys(server) == 5_001));
+    let extended: Vec<_> =
+        guards.iter().map(|guard| guard.extend(Duration::from_secs(29))).collect();
+    extended.into_iter().for_each(|extended| extended.wait().unwrap());
+    drop(guards);
+    eventually("nothing stays", || servers.iter().all(|server| keys(server) == 1));
+    let report = engine.shutdown(LIMIT);
+    assert!(report.is_clean(), "{report}");
+}
+
+/// While the thread sleeps in a callback, everything that is asked for comes together.
+#[test]
+fn what_is_asked_for_in_one_turn_is_one_write_to_each_node() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let stop = stopped(&engine);
+    let reads = || servers.iter().map(|server| stat(server, "total_reads_processed"));
+    let names: Vec<String> = (0..200).map(|at| format!("job{at}")).collect();
+    let asked: Vec<_> =
+        names.iter().map(|name| engine.acquire(patiently(name.as_bytes()))).collect();
+    let before: Vec<u64> = reads().collect();
+    drop(stop);
+    let guards: Vec<_> = asked.into_iter().map(|asked| asked.wait().unwrap()).collect();
+    for (now, before) in reads().zip(before) {
+        // A server reads at most 16 KiB at once, and our own questions are reads as well.
+        assert!(now - before <= 20, "{} reads for 200 asks", now - before);
+    }
+    drop(guards);
+}
+
+fn stat(server: &Server, name: &str) -> u64 {
+    let Reply::Bulk(stats) = server.cmd("INFO stats") else { panic!("no INFO") };
+    let stats = String::from_utf8(stats).unwrap();
+    let line = stats.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap().parse().unwrap()
+}
+
+/// Stops the engine's thread, in a callback, until what this returns is dropped.
+fn stopped(engine: &Engine) -> mpsc::Sender<()> {
+    let (stop, until) = mpsc::channel::<()>();
+    let (began, begun) = mpsc::channel();
+    let guard = engine.acquire(Ask::new(b"stop").ttl(SHORT).wait(Wait::For(LIMIT))).wait().unwrap();
+    guard.on_loss(move |_| {
+        began.send(()).unwrap();
+        // It ends when the sender is dropped.
+        let _ = until.recv_timeout(LIMIT);
+    });
+    begun.recv_timeout(LIMIT).unwrap();
+    stop
+}
+
+/// Threads that push while the thread goes to sleep and wakes up: a wake-up that is lost is a wait
+/// without end, since nothing else would wake it.
+#[test]
+fn no_wake_up_is_lost() {
+    let servers = servers(1);
+    // No timer is due while this runs, so that the thread sleeps until it is woken.
+    let engine = engine(&servers);
+    let (done, finished) = mpsc::channel();
+    let threads: Vec<_> = (0..8)
+        .map(|of| {
+            let (engine, done) = (engine.clone(), done.clone());
+            thread::spawn(move || {
+                for round in 0..300 {
+                    let name = format!("job{of}.{round}");
+                    let guard = held(&engine, &name);
+                    match round % 3 {
+                        0 => drop(guard),
+                        1 => drop(guard.release()),
+                        _ => assert!(matches!(guard.release().wait(), Ending::Released(_))),
+                    }
+                    // Often the thread has just fallen asleep by now.
+                    for _ in 0..round % 50 * 20 {
+                        std::hint::spin_loop();
+                    }
+                }
+                done.send(()).unwrap();
+            })
+        })
+        .collect();
+    for _ in &threads {
+        finished.recv_timeout(4 * LIMIT).expect("a thread waits without end");
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert!(engine.shutdown(LIMIT).is_clean());
+    assert_eq!(servers[0].cmd("DBSIZE"), Reply::Int(1));
+}
+
+/// Dropped before, while and after it is granted, at moments that move through its life.
+#[test]
+fn what_is_dropped_is_cancelled_wherever_it_is() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    drop(held(&engine, "warm"));
+    for round in 0..300u32 {
+        let asked = engine.acquire(patiently(b"job"));
+        let until = Instant::now() + Duration::from_micros(u64::from(round) * 3);
+        while Instant::now() < until {
+            std::hint::spin_loop();
+        }
+        drop(asked);
+    }
+    eventually("all have ended", || engine.in_flight() == 0);
+    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    // Whoever comes next is not in the way of a ghost.
+    drop(engine.try_acquire(long(b"job")).wait().unwrap());
+    let report = engine.shutdown(LIMIT);
+    assert!(report.is_clean() && report.unreleased.is_empty(), "{report}");
+}
+
+#[test]
+fn a_thread_that_waits_for_what_another_holds() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let guard = held(&engine, "job");
+    let waiter = {
+        let engine = engine.clone();
+        thread::spawn(move || held(&engine, "job").release().wait())
+    };
+    eventually("it waits", || engine.in_flight() == 1);
+    drop(guard);
+    assert!(matches!(waiter.join().unwrap(), Ending::Released(_)));
+}
+
+#[test]
+fn a_lock_whose_keys_are_gone_is_lost_and_told_once() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let guard = held(&engine, "job");
+    let told = count_losses(&guard);
+    let watcher = guard.lost();
+    servers.iter().for_each(|server| assert_eq!(server.cmd("DEL job"), Reply::Int(1)));
+    let error = guard.extend(Duration::from_secs(20)).wait().unwrap_err();
+    assert_eq!(error, ExtendError::Lost(LossCause::Gone));
+    assert!(!guard.is_valid() && guard.fencing_token().is_none());
+    assert_eq!(watcher.wait(), Some(LossCause::Gone));
+    assert_eq!(guard.lost().wait(), Some(LossCause::Gone));
+    eventually("the callback came", || told.load(Ordering::SeqCst) == 1);
+    let again = guard.extend(Duration::from_secs(20)).wait().unwrap_err();
+    assert_eq!(again, ExtendError::Lost(LossCause::Gone));
+    // Whoever asks late is called at once.
+    let late = count_losses(&guard);
+    assert_eq!(late.load(Ordering::SeqCst), 1);
+    assert_eq!(guard.release().wait(), Ending::Lost(LossCause::Gone));
+    assert_eq!(told.load(Ordering::SeqCst), 1);
+}
+
+fn count_losses(guard: &OwnedGuard) -> Arc<AtomicUsize> {
+    let told = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&told);
+    guard.on_loss(move |_| {
+        counter.fetch_add(1, Ordering::SeqCst);
+    });
+    told
+}
+
+#[test]
+fn a_lock_that_is_not_extended_expires_and_is_told() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let ask = Ask::new(b"job").ttl(SHORT).wait(Wait::For(LIMIT));
+    let guard = engine.acquire(ask).wait().unwrap();
+    let told = count_losses(&guard);
+    assert_eq!(guard.lost().wait(), Some(LossCause::Expired));
+    assert!(!guard.is_valid());
+    eventually("the callback came", || told.load(Ordering::SeqCst) == 1);
+    assert_eq!(guard.release().wait(), Ending::Lost(LossCause::Expired));
+}
+
+#[test]
+fn nothing_is_told_after_a_release() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let ask = Ask::new(b"job").ttl(SHORT).wait(Wait::For(LIMIT));
+    let mut told = Vec::new();
+    let mut watchers = Vec::new();
+    for round in 0..2 {
+        let guard = engine.acquire(ask.clone()).wait().unwrap();
+        told.push(count_losses(&guard));
+        watchers.push(guard.lost());
+        match round {
+            0 => assert!(matches!(guard.release().wait(), Ending::Released(_))),
+            _ => drop(guard),
+        }
+    }
+    watchers.into_iter().for_each(|watcher| assert_eq!(watcher.wait(), None));
+    // Their leases are over, and so is a lock that was taken later.
+    let last = engine.acquire(ask).wait().unwrap();
+    assert_eq!(last.lost().wait(), Some(LossCause::Expired));
+    assert!(told.iter().all(|told| told.load(Ordering::SeqCst) == 0));
+    assert!(engine.shutdown(LIMIT).is_clean());
+    assert!(told.iter().all(|told| told.load(Ordering::SeqCst) == 0));
+}
+
+#[test]
+fn a_panic_in_a_callback_is_counted_and_goes_no_further() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let ask = Ask::new(b"job").ttl(SHORT).wait(Wait::For(LIMIT));
+    let guard = engine.acquire(ask).wait().unwrap();
+    guard.on_loss(|_| panic!("on purpose, in a callback"));
+    let told = count_losses(&guard);
+    eventually("the others are called", || told.load(Ordering::SeqCst) == 1);
+    assert_eq!(engine.panics(), 1);
+    assert!(matches!(held(&engine, "next").release().wait(), Ending::Released(_)));
+    // One that would wait for itself is such a panic.
+    let ask = Ask::new(b"again").ttl(SHORT).wait(Wait::For(LIMIT));
+    let second = engine.acquire(ask).wait().unwrap();
+    let own = engine.clone();
+    second.on_loss(move |_| drop(own.acquire(Ask::new(b"from within")).wait()));
+    eventually("it is refused", || engine.panics() == 2);
+    eventually("and cancelled", || held_on(&servers, "from within") == 0);
+    let report = engine.shutdown(LIMIT);
+    assert_eq!((report.ended, report.panics), (true, 2));
+}
+
+/// The thread is held up past the end of a lease: the guard says so all the same, and the loss is told
+/// when the thread goes on.
+#[test]
+fn a_guard_knows_its_end_while_the_thread_is_late() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let ask = Ask::new(b"job").ttl(3 * SHORT).wait(Wait::For(LIMIT));
+    let guard = engine.acquire(ask).wait().unwrap();
+    let told = count_losses(&guard);
+    let stop = stopped(&engine);
+    eventually("its validity ends", || !guard.is_valid());
+    assert_eq!(told.load(Ordering::SeqCst), 0, "the thread is stopped");
+    drop(stop);
+    assert_eq!(guard.lost().wait(), Some(LossCause::Expired));
+    eventually("it is told", || told.load(Ordering::SeqCst) == 1);
+    assert_eq!(guard.release().wait(), Ending::Lost(LossCause::Expired));
+}
+
+/// Granted by the nodes, and nobody looked before it was over.
+#[test]
+fn a_grant_that_is_looked_at_too_late_is_refused_and_undone() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let asked = engine.acquire(Ask::new(b"job").ttl(SHORT).wait(Wait::For(LIMIT)));
+    eventually("it was granted", || engine.in_flight() == 0);
+    thread::sleep(SHORT);
+    match asked.wait() {
+        Err(AcquireError::Refused(report)) => {
+            assert_eq!(report.why(), Why::Expired);
+            assert_eq!(report.nodes().len(), 3);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(engine.shutdown(LIMIT).is_clean());
+}
+
+#[test]
+fn a_shutdown_lets_go_of_everything() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let guards: Vec<_> = (0..5).map(|at| held(&engine, &format!("job{at}"))).collect();
+    let told: Vec<_> = guards.iter().map(count_losses).collect();
+    let watcher = guards[0].lost();
+    let waiter = engine.acquire(patiently(b"job0"));
+    eventually("it waits", || engine.in_flight() == 1);
+    let report = engine.shutdown(LIMIT);
+    assert!(report.is_clean(), "{report}");
+    assert_eq!((report.cancelled, report.released), (1, 5));
+    assert_eq!(report.to_string(), "1 acquisitions cancelled, 5 locks released");
+    for at in 0..5 {
+        assert_eq!(held_on(&servers, &format!("job{at}")), 0);
+    }
+    let over = AcquireError::Engine(EngineError::Over);
+    assert_eq!(waiter.wait().unwrap_err(), over);
+    assert_eq!(engine.acquire(long(b"late")).wait().unwrap_err(), over);
+    assert_eq!(engine.nodes().wait().unwrap_err(), EngineError::Over);
+    assert_eq!(engine.shutdown(Duration::ZERO), report);
+    assert!(told.iter().all(|told| told.load(Ordering::SeqCst) == 1));
+    assert_eq!(watcher.wait(), Some(LossCause::ShutDown));
+    for guard in guards {
+        assert!(!guard.is_valid());
+        assert_eq!(count_losses(&guard).load(Ordering::SeqCst), 1);
+        let extended = guard.extend(Duration::from_secs(20)).wait();
+        assert_eq!(extended, Err(ExtendError::Lost(LossCause::ShutDown)));
+        assert_eq!(guard.release().wait(), Ending::Lost(LossCause::ShutDown));
+    }
+}
+
+#[test]
+fn a_shutdown_reports_what_it_could_not_release() {
+    let servers = servers(3);
+    // It would wait for these nodes for longer than the shutdown does.
+    let engine = engine_of(builder(&servers).answer_within(LIMIT).dead_after(2 * LIMIT));
+    let guard = engine.acquire(patiently(b"job").and(b"other")).wait().unwrap();
+    servers[..2].iter().for_each(Server::pause);
+    let begin = Instant::now();
+    let report = engine.shutdown(SHORT);
+    let took = begin.elapsed();
+    servers[..2].iter().for_each(Server::resume);
+    assert!(took < LIMIT / 2, "{took:?}");
+    assert!(report.ended && report.owed && !report.is_clean(), "{report}");
+    let [lock] = &report.unreleased[..] else { panic!("{report}") };
+    assert_eq!(lock.resources, [b"job".to_vec(), b"other".to_vec()]);
+    assert_eq!((lock.confirmed.nodes, lock.confirmed.of), (1, 3));
+    assert!(report.to_string().contains("not released: job, other (1 of 3 confirmed)"));
+    assert_eq!(guard.release().wait(), Ending::Lost(LossCause::ShutDown));
+    // It was written all the same.
+    eventually("nothing stays", || held_on(&servers, "job") == 0);
+}
+
+#[test]
+fn a_release_that_the_shutdown_overtakes_says_how_far_it_got() {
+    let servers = servers(3);
+    let engine = engine_of(builder(&servers).answer_within(LIMIT).dead_after(2 * LIMIT));
+    let guard = held(&engine, "job");
+    servers[..2].iter().for_each(Server::pause);
+    let release = guard.release();
+    let report = engine.shutdown(SHORT);
+    servers[..2].iter().for_each(Server::resume);
+    assert_eq!(report.unreleased.len(), 1);
+    match release.wait() {
+        Ending::Released(confirmed) => assert_eq!((confirmed.nodes, confirmed.of), (1, 3)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_shutdown_from_a_callback_does_not_wait_for_itself() {
+    let servers = servers(1);
+    let engine = engine(&servers);
+    let guard = engine.acquire(Ask::new(b"job").ttl(SHORT).wait(Wait::For(LIMIT))).wait().unwrap();
+    let (told, heard) = mpsc::channel();
+    let own = engine.clone();
+    guard.on_loss(move |_| told.send(own.shutdown(LIMIT)).unwrap());
+    assert!(!heard.recv_timeout(LIMIT).unwrap().ended);
+    assert!(engine.shutdown(LIMIT).ended);
+}
+
+#[test]
+fn a_callback_that_hangs_is_left_behind() {
+    let servers = servers(1);
+    let engine = engine(&servers);
+    let stop = stopped(&engine);
+    let begin = Instant::now();
+    assert!(!engine.shutdown(SHORT).ended);
+    drop(engine.clone());
+    assert!(begin.elapsed() < LIMIT / 2);
+    drop(stop);
+    assert!(engine.shutdown(LIMIT).ended);
+}
+
+#[test]
+fn the_last_handle_ends_it() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let second = engine.clone();
+    let guard = held(&engine, "job");
+    drop(engine);
+    assert!(guard.is_valid(), "there is another handle");
+    drop(held(&second, "next"));
+    drop(second);
+    assert!(!guard.is_valid());
+    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    assert_eq!(guard.release().wait(), Ending::Lost(LossCause::ShutDown));
+}
+
+#[test]
+fn a_dead_minority_is_not_missed_and_a_dead_majority_is_named() {
+    let mut servers = servers(3);
+    let engine = engine_of(default(servers.iter().map(Server::address)));
+    drop(held(&engine, "job"));
+    servers[2].kill();
+    drop(held(&engine, "job"));
+    servers[1].kill();
+    let refused = engine.try_acquire(long(b"job")).wait().unwrap_err();
+    let AcquireError::Refused(report) = refused else { panic!("{refused}") };
+    assert_eq!(report.why(), Why::NoQuorum);
+    assert!(report.to_string().contains("node 2"), "{report}");
+    assert!(engine.nodes().wait().unwrap().ready() <= 2);
+    assert!(engine.shutdown(PATIENCE).ended);
+}
+
+/// A client in another front is kept out by the engine's lock, and the other way round.
+#[test]
+fn it_shares_the_nodes_with_other_fronts() {
+    let servers = servers(3);
+    let (engine, client) = (engine(&servers), client(&servers));
+    let guard = held(&engine, "job");
+    assert!(client.acquire(long(b"job")).is_err());
+    drop(guard);
+    let lock = client.acquire(patiently(b"job")).unwrap();
+    assert!(engine.try_acquire(long(b"job")).wait().is_err());
+    drop(lock);
+    drop(held(&engine, "job"));
+    eventually("nothing stays", || !servers.iter().any(|server| exists(server, "job")));
+}

@@ -1,0 +1,208 @@
+//! The engine's futures on several executors: the same scenarios on each, and one of twenty lines.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use redbolt::{Acquire, Ask, Ending, Engine, Extend, LossCause, Lost, OwnedGuard, Release, Wait};
+
+use crate::engine::engine;
+use crate::support::{LIMIT, eventually, held_on, long, patiently, servers};
+
+/// Each scenario on each executor.
+macro_rules! on_each_executor {
+    ($($scenario:ident),* $(,)?) => {
+        mod tokio_current_thread { $(#[test] fn $scenario() {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(super::$scenario());
+        })* }
+        mod tokio_multi_thread { $(#[test] fn $scenario() {
+            let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build();
+            let runtime = threads.unwrap();
+            let scenario = runtime.spawn(super::$scenario());
+            runtime.block_on(scenario).unwrap();
+        })* }
+        mod smol_executor { $(#[test] fn $scenario() {
+            smol::block_on(smol::spawn(super::$scenario()));
+        })* }
+        mod twenty_lines { $(#[test] fn $scenario() {
+            super::block_on(super::$scenario());
+        })* }
+    };
+}
+
+on_each_executor!(
+    a_lock_from_its_ask_to_its_end,
+    a_pending_future_that_is_dropped_is_cancelled,
+    a_watcher_is_told_of_the_loss,
+    a_watcher_is_told_of_the_release,
+    many_at_once,
+    tasks_wait_for_one_another,
+);
+
+async fn a_lock_from_its_ask_to_its_end() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let guard = engine.acquire(patiently(b"job").fenced()).await.unwrap();
+    assert!(guard.is_valid() && guard.fencing_token().is_some());
+    assert!(engine.try_acquire(patiently(b"job")).await.is_err());
+    guard.extend(Duration::from_secs(29)).await.unwrap();
+    assert!(guard.remaining() > Duration::from_secs(25));
+    assert!(matches!(guard.release().await, Ending::Released(_)));
+    assert_eq!(engine.nodes().await.unwrap().nodes.len(), 3);
+    eventually("nothing stays", || held_on(&servers, "job") == 0);
+}
+
+async fn a_pending_future_that_is_dropped_is_cancelled() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let guard = engine.acquire(patiently(b"job")).await.unwrap();
+    // Polled once, and not at all.
+    let mut polled = engine.acquire(patiently(b"job"));
+    assert!(once(&mut polled).await.is_none());
+    let unpolled = engine.acquire(patiently(b"job"));
+    assert_eq!(engine.in_flight(), 2);
+    drop((polled, unpolled));
+    eventually("both have ended", || engine.in_flight() == 0);
+    assert!(guard.is_valid());
+    assert!(matches!(guard.release().await, Ending::Released(_)));
+    // Granted, and dropped before anybody looked.
+    let granted = engine.acquire(patiently(b"job"));
+    eventually("it was granted", || engine.in_flight() == 0);
+    drop(granted);
+    eventually("nothing stays", || held_on(&servers, "job") == 0);
+}
+
+async fn a_watcher_is_told_of_the_loss() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let ask = Ask::new(b"job").ttl(Duration::from_millis(300)).wait(Wait::For(LIMIT));
+    let guard = engine.acquire(ask).await.unwrap();
+    // One that is dropped leaves no waker behind that another one needs.
+    let mut dropped = guard.lost();
+    assert!(once(&mut dropped).await.is_none());
+    let watcher = guard.lost();
+    drop(dropped);
+    assert_eq!(watcher.await, Some(LossCause::Expired));
+    assert_eq!(guard.lost().await, Some(LossCause::Expired));
+    assert_eq!(guard.release().await, Ending::Lost(LossCause::Expired));
+}
+
+async fn a_watcher_is_told_of_the_release() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let guard = engine.acquire(patiently(b"job")).await.unwrap();
+    let mut watcher = guard.lost();
+    assert!(once(&mut watcher).await.is_none());
+    drop(guard);
+    assert_eq!(watcher.await, None);
+}
+
+async fn many_at_once() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let names: Vec<String> = (0..200).map(|at| format!("job{at}")).collect();
+    let asked: Vec<_> = names.iter().map(|name| engine.acquire(long(name.as_bytes()))).collect();
+    let mut guards = Vec::new();
+    for asked in asked {
+        guards.push(asked.await.unwrap());
+    }
+    assert!(guards.iter().all(OwnedGuard::is_valid));
+    let releases: Vec<_> = guards.into_iter().map(OwnedGuard::release).collect();
+    for release in releases {
+        assert!(matches!(release.await, Ending::Released(_)));
+    }
+}
+
+/// Two take turns: each waits for the lock that the other one holds.
+async fn tasks_wait_for_one_another() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let mut guard = engine.acquire(patiently(b"job")).await.unwrap();
+    for _ in 0..20 {
+        let mut next = engine.acquire(patiently(b"job"));
+        assert!(once(&mut next).await.is_none());
+        drop(guard);
+        guard = next.await.unwrap();
+    }
+    assert!(matches!(guard.release().await, Ending::Released(_)));
+}
+
+/// Polls a future once.
+async fn once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    let mut future = Some(future);
+    std::future::poll_fn(|context| match future.take().map(|f| Pin::new(f).poll(context)) {
+        Some(Poll::Ready(output)) => Poll::Ready(Some(output)),
+        _ => Poll::Ready(None),
+    })
+    .await
+}
+
+/// A future may be polled by one task first and by another later: the last one is woken.
+#[test]
+fn the_task_that_polled_last_is_woken() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let guard = block_on(engine.acquire(patiently(b"job"))).unwrap();
+    let mut asked = engine.acquire(patiently(b"job"));
+    assert!(Pin::new(&mut asked).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let mut watcher = guard.lost();
+    assert!(Pin::new(&mut watcher).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let waiting = thread::spawn(move || block_on(asked).map(|guard| block_on(guard.release())));
+    let watching = thread::spawn(move || block_on(watcher));
+    eventually("one waits", || engine.in_flight() == 1);
+    drop(guard);
+    assert!(matches!(waiting.join().unwrap().unwrap(), Ending::Released(_)));
+    assert_eq!(watching.join().unwrap(), None);
+}
+
+/// A waker that panics is not the engine's concern.
+#[test]
+fn a_panic_in_a_waker_does_not_end_the_engine() {
+    struct Bad;
+    impl Wake for Bad {
+        fn wake(self: Arc<Self>) {
+            panic!("on purpose, in a waker");
+        }
+    }
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let guard = block_on(engine.acquire(patiently(b"job"))).unwrap();
+    let waker: Waker = Arc::new(Bad).into();
+    let mut watcher = guard.lost();
+    assert!(Pin::new(&mut watcher).poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(guard);
+    eventually("it was woken", || engine.panics() == 1);
+    assert_eq!(block_on(watcher), None);
+    drop(block_on(engine.acquire(patiently(b"job"))).unwrap());
+}
+
+#[test]
+fn everything_can_be_sent_and_shared() {
+    fn sent<T: Send + 'static>() {}
+    fn shared<T: Sync>() {}
+    sent::<(Engine, OwnedGuard, Acquire, Extend, Release, Lost)>();
+    shared::<(Engine, OwnedGuard, Acquire, Extend, Release, Lost)>();
+}
+
+/// An executor of twenty lines.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker: Waker = Arc::new(Unpark(thread::current())).into();
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}

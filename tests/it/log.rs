@@ -1,0 +1,275 @@
+//! What is told to a log, and what never is.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, SystemTime};
+
+use redbolt::resp::{Decoder, Limits, Token};
+use redbolt::{Ask, ConfigBuilder, Ending, Guard, Level, Log, Note};
+use redbolt_node::{Now, Store};
+use redbolt_proving::{Reply, Server};
+
+use crate::support::{
+    LIMIT, builder, client_of, driver_of, held_by, long, outcome, patiently, refusal, servers,
+    turn_until, vouch_for, vouched,
+};
+
+/// Keeps everything that it is told.
+#[derive(Default)]
+struct Heard(Mutex<Vec<Line>>);
+
+#[derive(Clone, Debug)]
+struct Line {
+    level: Level,
+    text: String,
+    debug: String,
+    thread: ThreadId,
+}
+
+impl Log for Heard {
+    fn note(&self, note: &Note<'_>) {
+        let (level, text, debug) = (note.level(), note.to_string(), format!("{note:?}"));
+        self.0.lock().unwrap().push(Line { level, text, debug, thread: thread::current().id() });
+    }
+}
+
+impl Heard {
+    fn with(builder: ConfigBuilder) -> (Arc<Self>, ConfigBuilder) {
+        let heard = Arc::new(Self::default());
+        (Arc::clone(&heard), builder.log(heard))
+    }
+
+    fn lines(&self) -> Vec<Line> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// The lines that begin so.
+    fn of(&self, beginning: &str) -> Vec<Line> {
+        let lines = self.lines().into_iter();
+        lines.filter(|line| line.text.starts_with(beginning)).collect()
+    }
+}
+
+#[test]
+fn the_life_of_locks() {
+    let servers = servers(3);
+    let (heard, builder) = Heard::with(builder(&servers));
+    let client = client_of(builder);
+    let mut lock = client.acquire(patiently(b"job")).unwrap();
+    lock.extend(Duration::from_secs(20)).unwrap();
+    assert!(refusal(client.acquire(long(b"job"))).is_contended());
+    assert!(matches!(lock.release(), Ending::Released(_)));
+    let locks: Vec<_> = heard.of("lock").into_iter().map(|line| (line.level, line.text)).collect();
+    let beginnings =
+        ["lock granted", "lock extended", "lock refused: held by another: ", "lock released, "];
+    assert_eq!(locks.len(), beginnings.len(), "{locks:?}");
+    for ((level, text), beginning) in locks.iter().zip(beginnings) {
+        assert!(text.starts_with(beginning) && *level == Level::Debug, "{level:?} {text}");
+    }
+    let here = thread::current().id();
+    assert!(heard.lines().iter().all(|line| line.thread == here));
+    let ready = heard.of("node 1 ");
+    assert_eq!(ready.len(), 1, "{ready:?}");
+    assert_eq!(ready[0].level, Level::Info);
+    assert_eq!(ready[0].text, format!("node 1 {}: ready", servers[0].address()));
+}
+
+#[test]
+fn a_lock_that_is_lost() {
+    let servers = servers(1);
+    let (heard, builder) = Heard::with(builder(&servers));
+    let mut driver = driver_of(builder);
+    let id = held_by(&mut driver, &patiently(b"job").ttl(Duration::from_millis(100)));
+    outcome(&mut driver, id);
+    let lost = heard.of("lock lost");
+    assert_eq!(lost.len(), 1);
+    assert_eq!((lost[0].level, &lost[0].text[..]), (Level::Error, "lock lost: its validity ended"));
+}
+
+/// It is tried again all the time, which is no news.
+#[test]
+fn a_node_that_goes_away_and_comes_back_is_told_of_once_each() {
+    let mut servers = servers(3);
+    let (heard, builder) = Heard::with(builder(&servers));
+    let mut driver = driver_of(builder);
+    let drained = |driver: &mut redbolt::Driver| while driver.poll_event().is_some() {};
+    turn_until(&mut driver, "all are ready", |driver| {
+        drained(driver);
+        driver.nodes().ready() == 3
+    });
+    servers[2].kill();
+    let failures = |driver: &redbolt::Driver| driver.metrics().metrics.nodes[2].link_failures;
+    turn_until(&mut driver, "it was tried a few times", |driver| {
+        drained(driver);
+        failures(driver).total() >= 5
+    });
+    servers[2].restart();
+    vouch_for(&servers[2..], 3);
+    turn_until(&mut driver, "it is back", |driver| {
+        drained(driver);
+        driver.nodes().ready() == 3
+    });
+    drained(&mut driver);
+    let told: Vec<_> =
+        heard.of("node 3 ").into_iter().map(|line| (line.level, line.text)).collect();
+    // A quarantine may lie between, where the client was faster than our word for the server.
+    assert!(told.len() <= 5, "{told:?}");
+    let downs = told
+        .iter()
+        .filter(|(level, text)| *level == Level::Warning && text.ends_with("connection refused"));
+    assert_eq!(downs.count(), 1, "{told:?}");
+    let (level, text) = told.last().unwrap();
+    assert!(*level == Level::Info && text.contains("ready, reconnected ("), "{told:?}");
+}
+
+#[test]
+fn nodes_that_do_not_vote() {
+    let new = Server::start();
+    let (heard, config) = Heard::with(builder(std::slice::from_ref(&new)));
+    let client = client_of(config);
+    let _ = refusal(client.acquire(long(b"job")));
+    let told = heard.of("node 1 ");
+    assert!(told[0].text.contains("quarantined") && told[0].level == Level::Warning, "{told:?}");
+    let refused = heard.of("lock refused: no quorum");
+    assert_eq!((refused.len(), refused[0].level), (1, Level::Warning));
+
+    let other = vouched(Server::start());
+    let config = builder(std::slice::from_ref(&other)).max_ttl(LIMIT);
+    let (heard, config) = Heard::with(config);
+    let _ = refusal(client_of(config).acquire(Ask::new(b"job").ttl(LIMIT / 2)));
+    let told = heard.of("node 1 ");
+    assert!(told[0].text.contains("set up for") && told[0].level == Level::Error, "{told:?}");
+}
+
+/// The attempt is repeated without a word to the caller, so the log is all that tells of it.
+#[test]
+fn a_clock_that_is_wrong() {
+    let address = node_with_a_clock_ahead(Duration::from_secs(60));
+    let (heard, config) = Heard::with(crate::support::patient([address]).new_nodes());
+    let client = client_of(config);
+    assert!(client.acquire(patiently(b"job").fenced()).unwrap().fencing_token().is_some());
+    let told = heard.of("node 1 ").into_iter().find(|line| line.text.contains("clock"));
+    let told = told.unwrap_or_else(|| panic!("{:?}", heard.lines()));
+    assert_eq!(told.level, Level::Warning);
+    let words = ["its clock is too far from ours (60", "s ahead of the proposed fencing token)"];
+    assert!(words.iter().all(|words| told.text.contains(words)), "{}", told.text);
+    assert_eq!(heard.of("node 1 ").len(), 2, "told once, and that it is ready");
+}
+
+/// A node whose time of day is wrong, for one connection.
+fn node_with_a_clock_ahead(ahead: Duration) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let clock = move || {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap() + ahead;
+        Now::from_micros(now.as_micros() as u64)
+    };
+    thread::spawn(move || {
+        let mut store = Store::new(&"7".repeat(40), clock());
+        let (mut socket, conn) = (listener.accept().unwrap().0, store.connect());
+        let (mut decoder, mut bytes) = (Decoder::new(Limits::default()), Vec::new());
+        let (mut words, mut missing) = (Vec::<Vec<u8>>::new(), 0);
+        let mut read = [0; 4096];
+        while let Ok(length @ 1..) = socket.read(&mut read) {
+            bytes.extend_from_slice(&read[..length]);
+            let mut replies = Vec::new();
+            while let Some((token, length)) = decoder.next(&bytes).unwrap() {
+                match token {
+                    Token::Array(count) => missing = count as usize,
+                    Token::Bulk(word) => words.push(word.to_vec()),
+                    other => panic!("no command: {other:?}"),
+                }
+                bytes.drain(..length);
+                if words.len() == missing {
+                    let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+                    store.command(conn, &args, clock(), &mut replies);
+                    words.clear();
+                }
+            }
+            socket.write_all(&replies).unwrap();
+        }
+    });
+    address
+}
+
+#[test]
+fn no_note_has_a_password_or_a_token_in_it() {
+    const PASSWORD: &str = "s3same-open";
+    let mut all = Vec::new();
+    let mut secrets = vec![PASSWORD.to_owned(), "ann-oracle".to_owned()];
+
+    // Servers with the password, one of them with another.
+    let servers: Vec<_> = [PASSWORD, PASSWORD, "another"]
+        .iter()
+        .map(|password| Server::with(&["--requirepass", password]))
+        .collect();
+    let addresses = servers.iter().map(|s| format!("redis://:{PASSWORD}@{}", s.address()));
+    let config = crate::support::patient(addresses).label(b"web-1").new_nodes().guard(Guard::Off);
+    let (heard, config) = Heard::with(config);
+    let client = client_of(config);
+    let mut lock = client.acquire(patiently(b"job")).unwrap();
+    let mut connection = servers[0].connect();
+    connection.cmd(&format!("AUTH {PASSWORD}"));
+    let Reply::Bulk(token) = connection.cmd("GET job") else { panic!("no token") };
+    let token = String::from_utf8(token).unwrap();
+    assert!(token.ends_with(":web-1"), "{token}");
+    secrets.push(token[..32].to_owned());
+    lock.extend(Duration::from_secs(10)).unwrap();
+    let _ = refusal(client.acquire(long(b"job")));
+    let _ = lock.release();
+    assert!(heard.of("node 3 ")[0].text.contains("WRONGPASS"), "{:?}", heard.lines());
+    all.extend(heard.lines());
+
+    // A server that repeats what it was sent: the name of the user, and a token.
+    let echo = Server::with(&["--rename-command", "SET", "NOSET"]);
+    let (heard, config) = Heard::with(builder(std::slice::from_ref(&echo)).guard(Guard::Off));
+    let client = client_of(config);
+    let report = refusal(client.acquire(long(b"job")));
+    assert!(report.to_string().contains("unknown command"), "{report}");
+    drop(client);
+    all.extend(heard.lines());
+    let (heard, config) = Heard::with(crate::support::patient([format!(
+        "redis://ann-oracle:{PASSWORD}@{}",
+        echo.address()
+    )]));
+    let _ = refusal(client_of(config).acquire(long(b"job")));
+    all.extend(heard.lines());
+
+    assert!(all.len() > 8, "{all:?}");
+    for shown in all.iter().flat_map(|line| [&line.text, &line.debug]) {
+        for secret in &secrets {
+            assert!(!shown.contains(secret), "{secret}: {shown}");
+        }
+        // No part of any token either, known to us or not.
+        let digits = shown.split(|c: char| !c.is_ascii_hexdigit()).map(str::len).max();
+        assert!(digits < Some(12), "{shown}");
+    }
+}
+
+/// Whoever made the call gets it, and the locks go on.
+#[test]
+fn a_panic_of_the_log_is_the_caller_s() {
+    struct Fragile;
+    impl Log for Fragile {
+        fn note(&self, note: &Note<'_>) {
+            assert!(!matches!(note, Note::Refused { .. }), "no refusals here");
+        }
+    }
+    let servers = servers(1);
+    let client = client_of(builder(&servers).log(Arc::new(Fragile)));
+    let lock = client.acquire(patiently(b"job")).unwrap();
+    let refused = catch_unwind(AssertUnwindSafe(|| client.acquire(long(b"job")).is_err()));
+    assert!(refused.is_err());
+    assert!(lock.is_valid());
+    assert!(matches!(lock.release(), Ending::Released(_)));
+    assert!(matches!(client.acquire(patiently(b"job")).unwrap().release(), Ending::Released(_)));
+}
+
+#[test]
+fn a_config_with_a_log_is_still_shown() {
+    let (_, config) = Heard::with(redbolt::Config::builder().node("127.0.0.1:1").unwrap());
+    assert!(format!("{:?}", config.build().unwrap()).contains("Logger(..)"));
+}

@@ -1,0 +1,176 @@
+//! What is counted over real servers, and the text that a scraper gets.
+
+use std::time::Duration;
+
+use redbolt::{Cause, Client, Config, Event, LossCause, MetricsReport, NodeMetrics, Why};
+use redbolt_proving::Server;
+
+use crate::exposition::{Scrape, read};
+use crate::support::{
+    LIMIT, PATIENCE, builder, client, client_of, driver_of, held_by, long, outcome, patiently,
+    refusal, server, servers, turn_until, vouch_for,
+};
+
+/// The text of a report, read back.
+fn scrape(report: &MetricsReport) -> Scrape {
+    let text = report.to_prometheus();
+    assert_eq!(text, report.to_string());
+    read(&text).unwrap_or_else(|fault| panic!("{fault}\n{text}"))
+}
+
+fn value(scrape: &Scrape, name: &str, labels: &[(&str, &str)]) -> f64 {
+    let ends = ["_bucket", "_sum", "_count"];
+    let family = ends.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+    let family = scrape.get(family).unwrap_or_else(|| panic!("no {family}"));
+    let value = family.value(name, labels);
+    value.unwrap_or_else(|| panic!("no {name} {labels:?} in {family:?}"))
+}
+
+/// A value of one node.
+fn of_node(scrape: &Scrape, servers: &[Server], node: usize, name: &str) -> f64 {
+    let (number, address) = ((node + 1).to_string(), servers[node].address());
+    value(scrape, name, &[("node", &number), ("address", &address)])
+}
+
+/// Waits until every node has answered everything.
+fn settle(client: &Client) {
+    let inspection = client.inspect(b"job").unwrap();
+    assert!(inspection.nodes.iter().all(|node| node.round_trip.is_some()), "{inspection:?}");
+}
+
+#[test]
+fn locks_of_a_client() {
+    let servers = servers(3);
+    let client = client(&servers);
+    assert_eq!(client.warm_up(LIMIT).ready(), 3);
+    for _ in 0..5 {
+        let mut lock = client.acquire(patiently(b"job")).unwrap();
+        lock.extend(Duration::from_secs(20)).unwrap();
+        let _ = lock.release();
+        settle(&client);
+    }
+    let held = client.acquire(patiently(b"job")).unwrap();
+    let why = refusal(client.acquire(long(b"job"))).why();
+    settle(&client);
+
+    let report = client.metrics();
+    let metrics = &report.metrics;
+    assert_eq!((metrics.acquisitions, metrics.attempts, metrics.grants), (7, 7, 6));
+    assert_eq!((metrics.refusals.of(why), metrics.refusals.total()), (1, 1));
+    assert_eq!((metrics.releases, metrics.extended, metrics.hold.count()), (5, 5, 5));
+    for (number, address, node) in report.nodes() {
+        assert_eq!(address.to_string(), servers[number - 1].address());
+        assert_eq!((node.asks, node.grants, node.denies), (7, 6, 1), "node {number}");
+        assert_eq!((node.connections, node.reconnects(), node.timeouts), (1, 0, 0));
+        assert_eq!(node.undos_confirmed, 6, "node {number}");
+        // Asks, extensions, undos, and the two questions of six inspections.
+        assert_eq!(node.round_trip.count(), 7 + 5 + 6 + 2 * 6);
+        assert!(node.round_trip.quantile(0.5) <= node.round_trip.quantile(0.99));
+        assert!(node.round_trip.sum() < LIMIT && !node.round_trip.sum().is_zero());
+    }
+
+    let scrape = scrape(&report);
+    assert_eq!(value(&scrape, "redbolt_grants_total", &[]), 6.0);
+    assert_eq!(value(&scrape, "redbolt_refusals_total", &[("why", "contended")]), 1.0);
+    assert_eq!(value(&scrape, "redbolt_refusals_total", &[("why", "no_quorum")]), 0.0);
+    assert_eq!(value(&scrape, "redbolt_wait_seconds_count", &[("outcome", "granted")]), 6.0);
+    assert_eq!(value(&scrape, "redbolt_hold_seconds_bucket", &[("le", "+Inf")]), 5.0);
+    assert_eq!(value(&scrape, "redbolt_hold_seconds_bucket", &[("le", "100")]), 5.0);
+    assert_eq!(value(&scrape, "redbolt_extensions_total", &[("outcome", "extended")]), 5.0);
+    for node in 0..3 {
+        assert_eq!(of_node(&scrape, &servers, node, "redbolt_node_asks_total"), 7.0);
+        assert_eq!(of_node(&scrape, &servers, node, "redbolt_node_ready"), 1.0);
+        let sum = of_node(&scrape, &servers, node, "redbolt_node_round_trip_seconds_sum");
+        let exact = metrics.nodes[node].round_trip.sum().as_secs_f64();
+        assert!((sum - exact).abs() < 1e-9, "{sum} {exact}");
+    }
+    assert!(held.is_valid());
+}
+
+#[test]
+fn locks_of_a_driver() {
+    let servers = servers(3);
+    let mut driver = driver_of(builder(&servers));
+    let id = held_by(&mut driver, &patiently(b"job"));
+    driver.release(id);
+    assert!(matches!(outcome(&mut driver, id), Event::Released(..)));
+    let short = Duration::from_millis(100);
+    let id = held_by(&mut driver, &patiently(b"job").ttl(short));
+    assert_eq!(outcome(&mut driver, id), Event::Lost(id, LossCause::Expired));
+    let metrics = driver.metrics().metrics;
+    assert_eq!((metrics.grants, metrics.releases), (2, 1));
+    assert_eq!((metrics.losses.of(LossCause::Expired), metrics.losses.total()), (1, 1));
+    assert!(metrics.hold.sum() <= LIMIT);
+    let scrape = scrape(&driver.metrics());
+    assert_eq!(value(&scrape, "redbolt_losses_total", &[("cause", "expired")]), 1.0);
+    assert_eq!(value(&scrape, "redbolt_losses_total", &[("cause", "gone")]), 0.0);
+}
+
+#[test]
+fn a_server_that_is_killed_and_comes_back() {
+    let mut servers = servers(3);
+    let mut driver = driver_of(builder(&servers));
+    turn_until(&mut driver, "all are ready", |driver| driver.nodes().ready() == 3);
+    servers[2].kill();
+    turn_until(&mut driver, "it is missed", |driver| driver.nodes().ready() == 2);
+    let id = held_by(&mut driver, &long(b"job"));
+    driver.release(id);
+    assert!(matches!(outcome(&mut driver, id), Event::Released(..)));
+    let text = scrape(&driver.metrics());
+    assert_eq!(of_node(&text, &servers, 2, "redbolt_node_ready"), 0.0);
+    let refused = |driver: &redbolt::Driver| {
+        driver.metrics().metrics.nodes[2].link_failures.of(Cause::ConnectionRefused)
+    };
+    turn_until(&mut driver, "it is tried again", |driver| refused(driver) > 0);
+    servers[2].restart();
+    vouch_for(&servers[2..], 3);
+    turn_until(&mut driver, "it is back", |driver| driver.nodes().ready() == 3);
+
+    let report = driver.metrics();
+    let reconnects: Vec<u64> = report.metrics.nodes.iter().map(NodeMetrics::reconnects).collect();
+    assert!(reconnects[..2] == [0, 0] && reconnects[2] > 0, "{reconnects:?}");
+    let scrape = scrape(&report);
+    assert_eq!(of_node(&scrape, &servers, 2, "redbolt_node_ready"), 1.0);
+    let reconnected = of_node(&scrape, &servers, 2, "redbolt_node_reconnects_total");
+    assert_eq!(reconnected, reconnects[2] as f64);
+    let address = servers[2].address();
+    let labels = [("node", "3"), ("address", &address[..]), ("cause", "connection_refused")];
+    assert!(value(&scrape, "redbolt_node_link_failures_total", &labels) > 0.0);
+}
+
+#[test]
+fn a_server_that_is_stopped() {
+    let server = server();
+    let servers = std::slice::from_ref(&server);
+    let within = Duration::from_millis(100);
+    let client = client_of(builder(servers).answer_within(within));
+    assert_eq!(client.warm_up(PATIENCE).ready(), 1);
+    server.pause();
+    assert_eq!(refusal(client.acquire(long(b"job"))).why(), Why::NoQuorum);
+    let node = &client.metrics().metrics.nodes[0];
+    assert_eq!((node.timeouts, node.fails.of(Cause::NoAnswer), node.late_replies), (1, 1, 0));
+    server.resume();
+    crate::support::eventually("it answers late", || {
+        let _ = client.inspect(b"job");
+        client.metrics().metrics.nodes[0].late_replies > 0
+    });
+    assert_eq!(client.metrics().metrics.nodes[0].grants, 1, "too late for anybody");
+}
+
+/// An address is what the user gave, quotes and all, without the password.
+#[test]
+fn labels_are_escaped_and_show_no_password() {
+    let config = Config::builder()
+        .node("unix:///nowhere/a%22b%5Cc%0Ad")
+        .and_then(|builder| builder.node("redis://ann:s3same@127.0.0.1:1"))
+        .and_then(redbolt::ConfigBuilder::build)
+        .unwrap();
+    let report = Client::new(config).unwrap().metrics();
+    let shown = format!("{} {report:?}", report.to_prometheus());
+    assert!(!shown.contains("s3same") && !shown.contains("ann"), "{shown}");
+    let scrape = scrape(&report);
+    let awkward = [("node", "1"), ("address", "unix:/nowhere/a\"b\\c\nd")];
+    assert_eq!(value(&scrape, "redbolt_node_asks_total", &awkward), 0.0);
+    let plain = [("node", "2"), ("address", "127.0.0.1:1")];
+    assert_eq!(value(&scrape, "redbolt_node_asks_total", &plain), 0.0);
+}
