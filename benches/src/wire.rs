@@ -98,7 +98,7 @@ impl Wire {
     #[inline]
     pub(crate) fn say(&mut self, request: &[u8], replies: impl IntoIterator<Item = Due>) {
         self.outbox.extend_from_slice(request);
-        self.due.extend(replies);
+        replies.into_iter().for_each(|due| self.due.push_back(due));
     }
 
     /// Writes what is queued, all of it.

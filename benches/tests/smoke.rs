@@ -26,7 +26,7 @@ fn handoff_prints_a_table_for_each_way_to_let_go() {
     // Not on a key that expires, of which nobody would tell it.
     assert_eq!(rows(&text, "raw, quorum").len(), 3, "{text}");
     assert_eq!(rows(&text, "raw, first").len(), 1, "{text}");
-    for name in ["redbolt", "rslock", "redlock"] {
+    for name in ["redbolt, lead", "redbolt, quorum", "redbolt engine", "rslock", "redlock"] {
         let rows = rows(&text, name);
         assert_eq!(rows.len(), 4, "{text}");
         assert!(rows.iter().all(|row| row[2] != "0" && row[3] != "0.0"), "{text}");
@@ -35,9 +35,10 @@ fn handoff_prints_a_table_for_each_way_to_let_go() {
 
 #[test]
 fn crowd_prints_a_row_for_each_group_and_finds_no_intruder() {
-    let counts = "--nodes 1 --nodes 3 --processes 3 --times 3 --section 1 --rounds 1";
+    let counts =
+        "--contender lead --nodes 1 --nodes 3 --processes 3 --times 3 --section 1 --rounds 1";
     let text = run(env!("CARGO_BIN_EXE_crowd"), counts);
-    let rows = rows(&text, "redbolt");
+    let rows = rows(&text, "redbolt, lead");
     assert_eq!(rows.len(), 2, "{text}");
     assert!(rows.iter().all(|row| row[13..=15] == ["9 of 9", "0", ""]), "{text}");
 }
@@ -46,7 +47,16 @@ fn crowd_prints_a_row_for_each_group_and_finds_no_intruder() {
 fn inflight_prints_a_row_for_each_client() {
     let counts = "--rounds 1 --block 100 --in-flight 8 --placement unpinned";
     let text = run(env!("CARGO_BIN_EXE_inflight"), counts);
-    for name in ["raw epoll", "redbolt driver", "redis", "fred", "rslock"] {
+    let clients = [
+        "raw epoll",
+        "redbolt driver",
+        "redbolt engine",
+        "redbolt futures",
+        "redis",
+        "fred",
+        "rslock",
+    ];
+    for name in clients {
         assert_eq!(rows(&text, name).len(), 1, "{text}");
     }
 }

@@ -37,7 +37,8 @@ struct Options {
     /// Where processes and nodes run: one-core, split or unpinned.
     #[arg(long, default_value = "unpinned")]
     placement: Placement,
-    /// Only contenders whose name contains this; may be repeated. redbolt's if it is left out.
+    /// Only contenders whose name contains this; may be repeated. redbolt's blocking
+    /// client in all its ways if it is left out.
     #[arg(long)]
     contender: Vec<String>,
     /// Rounds, in each of which everybody has one crowd.
@@ -118,7 +119,7 @@ impl Options {
     fn chose(&self, entry: &Entry) -> bool {
         let named = |part: &String| entry.name.contains(part.as_str());
         match self.contender.is_empty() {
-            true => entry.name.contains("redbolt"),
+            true => entry.name.starts_with("redbolt, "),
             false => entry.woken_by != WokenBy::OwnMessage && self.contender.iter().any(named),
         }
     }

@@ -51,7 +51,7 @@ fn main() -> Result<()> {
     let mut options = Options::parse();
     if options.quick {
         options.nodes = vec![3];
-        (options.rounds, options.block, options.slow_block) = (2, 4, 1);
+        (options.rounds, options.block, options.slow_block) = (1, 4, 1);
     }
     let plan =
         Plan { rounds: options.rounds, block: options.block, slow_block: options.slow_block };

@@ -8,6 +8,7 @@ mod drivers;
 pub mod measure;
 mod raw;
 mod redbolt_driver;
+mod redbolt_engine;
 mod rslock_manager;
 mod tasks;
 
@@ -51,7 +52,7 @@ pub struct Entry {
 }
 
 /// All contenders, the floor first: the others are compared with it.
-pub const ALL: [Entry; 5] = [
+pub const ALL: [Entry; 7] = [
     Entry {
         name: "raw epoll",
         about: "one thread, bytes encoded beforehand, one token for ever, no clock, no timeout; the \
@@ -60,8 +61,19 @@ pub const ALL: [Entry; 5] = [
     },
     Entry {
         name: "redbolt driver",
-        about: "the embedded front in a host's mio loop, a fresh token for each lock",
+        about: "the embedded front in a host's mio loop, a fresh token for each lock and node; what a \
+                turn's events lead to goes out together",
         start: redbolt_driver::start,
+    },
+    Entry {
+        name: "redbolt engine",
+        about: "one thread that keeps all locks open and waits for the oldest, and the engine's own",
+        start: redbolt_engine::start_blocking,
+    },
+    Entry {
+        name: "redbolt futures",
+        about: "the engine, with a task for each lock in flight on tokio's current_thread",
+        start: redbolt_engine::start_futures,
     },
     Entry {
         name: "redis",

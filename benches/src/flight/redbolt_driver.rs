@@ -1,6 +1,5 @@
 //! redbolt's embedded front in a host's mio loop that has nothing else to do.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -17,7 +16,8 @@ pub(super) fn start(task: &Task) -> Result<Box<dyn Flight>> {
     let tokens = 0..Driver::tokens_needed(&config);
     let events = mio::Events::with_capacity(tokens.len());
     let driver = Driver::in_registry(config, poll.registry(), tokens)?;
-    let mut host = Host { poll, events, driver, task: task.clone(), slots: HashMap::new() };
+    let mut host =
+        Host { poll, events, driver, task: task.clone(), slots: vec![None; task.resources.len()] };
     let until = Instant::now() + PATIENCE;
     while host.driver.nodes().ready() < task.nodes.len() {
         ensure!(Instant::now() < until, "{:?}", host.driver.nodes());
@@ -31,34 +31,71 @@ struct Host {
     events: mio::Events,
     driver: Driver,
     task: Task,
-    /// Which resource a lock in flight is for.
-    slots: HashMap<LockId, usize>,
+    /// The lock that is in flight for each resource.
+    slots: Vec<Option<LockId>>,
 }
 
 impl Flight for Host {
     fn fly(&mut self, locks: usize) -> Result<()> {
-        let (mut begun, mut ended) = (0, 0);
-        while begun < self.task.resources.len().min(locks) {
-            self.begin(begun)?;
-            begun += 1;
+        let Self { driver, task, slots, .. } = self;
+        let mut flown = Flown { locks, begun: 0, ended: 0 };
+        driver.together(|driver| {
+            (0..task.resources.len()).try_for_each(|slot| flown.begin(slot, driver, task, slots))
+        })?;
+        while flown.ended < locks {
+            self.turn()?;
+            // What the events of a turn lead to goes out in one write for each node.
+            let Self { driver, task, slots, .. } = self;
+            driver.together(|driver| flown.go_on(driver, task, slots))?;
         }
-        while ended < locks {
-            match self.driver.poll_event() {
-                None => self.turn()?,
-                Some(Event::Node(..)) => {}
-                Some(Event::Granted(id)) => {
-                    ensure!(!self.driver.remaining(id).is_zero(), "granted too late");
-                    self.driver.release(id);
+        Ok(())
+    }
+}
+
+/// How many locks of a call have begun and ended.
+struct Flown {
+    locks: usize,
+    begun: usize,
+    ended: usize,
+}
+
+impl Flown {
+    fn begin(
+        &mut self,
+        slot: usize,
+        driver: &mut Driver,
+        task: &Task,
+        slots: &mut [Option<LockId>],
+    ) -> Result<()> {
+        if self.begun < self.locks {
+            let id = driver.acquire(&Ask::new(task.resources[slot].as_bytes()).ttl(task.ttl))?;
+            slots[slot] = Some(id);
+            self.begun += 1;
+        }
+        Ok(())
+    }
+
+    /// Releases what was granted, and begins anew where a lock was released.
+    fn go_on(
+        &mut self,
+        driver: &mut Driver,
+        task: &Task,
+        slots: &mut [Option<LockId>],
+    ) -> Result<()> {
+        while let Some(event) = driver.poll_event() {
+            match event {
+                Event::Node(..) => {}
+                Event::Granted(id) => {
+                    ensure!(!driver.remaining(id).is_zero(), "granted too late");
+                    driver.release(id);
                 }
-                Some(Event::Released(id, _)) => {
-                    let slot = self.slots.remove(&id).context("it is in flight")?;
-                    ended += 1;
-                    if begun < locks {
-                        self.begin(slot)?;
-                        begun += 1;
-                    }
+                Event::Released(id, _) => {
+                    self.ended += 1;
+                    let slot = slots.iter().position(|&lock| lock == Some(id));
+                    let slot = slot.context("it is in flight")?;
+                    self.begin(slot, driver, task, slots)?;
                 }
-                Some(other) => bail!("{other:?}"),
+                other => bail!("{other:?}"),
             }
         }
         Ok(())
@@ -66,13 +103,6 @@ impl Flight for Host {
 }
 
 impl Host {
-    fn begin(&mut self, slot: usize) -> Result<()> {
-        let ask = Ask::new(self.task.resources[slot].as_bytes()).ttl(self.task.ttl);
-        let id = self.driver.acquire(&ask)?;
-        self.slots.insert(id, slot);
-        Ok(())
-    }
-
     fn turn(&mut self) -> Result<()> {
         self.poll.poll(&mut self.events, self.driver.deadline())?;
         for event in &self.events {

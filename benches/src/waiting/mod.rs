@@ -13,6 +13,7 @@ mod redbolt_client;
 use std::time::Duration;
 
 use anyhow::Result;
+use redbolt::Wake;
 
 use crate::contender::{Contender, Task};
 
@@ -41,7 +42,7 @@ pub enum WokenBy {
 }
 
 /// All who wait, the floor first: the others are compared with it.
-pub const ALL: [Entry; 5] = [
+pub const ALL: [Entry; 9] = [
     Entry {
         name: "raw, quorum",
         about: "the floor: bytes encoded beforehand over epoll; the release is a script and a PUBLISH \
@@ -57,10 +58,35 @@ pub const ALL: [Entry; 5] = [
         start: pub_sub::start_at_first,
     },
     Entry {
-        name: "redbolt",
-        about: "the blocking client at its defaults",
+        name: "redbolt, lead",
+        about: "the blocking client at its defaults: a push makes it ask the node that pushed, and the \
+                others once that one has granted",
         woken_by: WokenBy::Push,
-        start: redbolt_client::start,
+        start: |task| redbolt_client::start(task, Wake::Lead),
+    },
+    Entry {
+        name: "redbolt, all",
+        about: "a push makes it ask all nodes",
+        woken_by: WokenBy::Push,
+        start: |task| redbolt_client::start(task, Wake::All),
+    },
+    Entry {
+        name: "redbolt, quorum",
+        about: "the pushes of a quorum make it ask all nodes",
+        woken_by: WokenBy::Push,
+        start: |task| redbolt_client::start(task, Wake::Quorum),
+    },
+    Entry {
+        name: "redbolt, timer",
+        about: "no pushes: pauses, and the keys' remaining TTL",
+        woken_by: WokenBy::Timer,
+        start: |task| redbolt_client::start(task, Wake::Timer),
+    },
+    Entry {
+        name: "redbolt engine",
+        about: "the engine at its defaults, called by a thread that blocks",
+        woken_by: WokenBy::Push,
+        start: redbolt_client::start_engine,
     },
     Entry {
         name: "rslock",
