@@ -39,7 +39,7 @@ struct Options {
     /// Hand-offs in a block of a contender that waits by timer.
     #[arg(long, default_value_t = 2)]
     slow_block: usize,
-    /// 3 nodes, few hand-offs: less than 20 seconds in all.
+    /// 3 nodes, few hand-offs, no releases by del: less than 20 seconds in all.
     #[arg(long)]
     quick: bool,
     /// Prints JSON instead of tables.
@@ -51,6 +51,9 @@ fn main() -> Result<()> {
     let mut options = Options::parse();
     if options.quick {
         options.nodes = vec![3];
+        if options.released_by.is_empty() {
+            options.released_by = vec![ReleasedBy::Own, ReleasedBy::RedisCli, ReleasedBy::Nobody];
+        }
         (options.rounds, options.block, options.slow_block) = (1, 4, 1);
     }
     let plan =
