@@ -106,6 +106,7 @@ impl Core {
         lock.round_until = now.boot;
         lock.lease = record.lease;
         lock.held_since = record.held_since;
+        lock.granted_at = record.held_since;
         lock.fence.token = record.fencing_token;
         lock.fence.counters.clear();
         lock.pause.expiries.clear();
