@@ -58,8 +58,15 @@ fn leave(
         token_file::remove(path, &record)?;
         return Ok(ran_out());
     }
-    if let Some(token) = token {
-        io::stdout().write_all(format!("{token}\n").as_bytes())?;
+    let printed =
+        token.map_or(Ok(()), |token| io::stdout().write_all(format!("{token}\n").as_bytes()));
+    if let Err(error) = printed {
+        // Whoever called us must not believe that it failed while the lock is taken.
+        lease.take_back(&record);
+        token_file::remove(path, &record)?;
+        return Err(Failure::system(format_args!(
+            "the fencing token: {error}; the lock is let go"
+        )));
     }
     Ok(exit::SUCCESS)
 }
