@@ -138,7 +138,7 @@ fn a_driver_hands_out_and_takes_in() {
     let mut first = driver_of(builder(&servers));
     let ask = patiently(b"job").fenced();
     let id = held_by(&mut first, &ask);
-    turn_until(&mut first, "all vote", |driver| driver.votes(id).missing().is_empty());
+    turn_until(&mut first, "all have voted", |driver| !driver.awaits_answers(id));
     let token = first.fencing_token(id);
     let record = first.hand_out(id).unwrap();
     assert!(first.hand_out(id).is_none());

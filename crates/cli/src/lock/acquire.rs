@@ -41,7 +41,7 @@ fn leave(
     draft: Draft,
 ) -> Result<u8, Failure> {
     let path = &args.token_file;
-    lease.hear_votes(poller)?;
+    lease.hear_answers(poller)?;
     let token = lease.fencing_token();
     let Some(record) = lease.hand_out() else { return Ok(ran_out()) };
     if let Err(error) = draft.keep(&record) {
