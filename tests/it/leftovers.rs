@@ -82,7 +82,12 @@ fn driver_process() {
             .map(|at| driver.acquire(&forever(&names[at % names.len()])).unwrap())
             .collect();
         turn_for(&mut driver, round);
-        waits.into_iter().for_each(|id| driver.release(id));
+        // Those in front let the next ones ask, and those behind are still in line.
+        if round % 2 == 0 {
+            waits.into_iter().for_each(|id| driver.release(id));
+        } else {
+            waits.into_iter().rev().for_each(|id| driver.release(id));
+        }
         while driver.poll_event().is_some() {}
     }
     turn_until(&mut driver, "it owes nothing", |driver| !driver.owes());
@@ -90,7 +95,8 @@ fn driver_process() {
     turn_until(&mut driver, "everything is as it was", |_| {
         Trace::of_this_process() == start && is_quiet(&nodes)
     });
-    println!("{start:?}, {metrics:?}");
+    let (attempts, grants) = (metrics.metrics.attempts, metrics.metrics.grants);
+    println!("{start:?}, {WAITS} waits, {attempts} attempts, {grants} grants");
     println!("{ALL_IS_WELL}");
 }
 
@@ -124,6 +130,7 @@ fn engine_process() {
     eventually("everything is as it was", || Trace::of_this_process() == start && is_quiet(&nodes));
     let report = engine.shutdown(Duration::from_secs(5));
     assert!(report.is_clean(), "{report}");
+    drop(engine);
     eventually("the engine is gone", || Trace::of_this_process() == before);
     println!("{start:?}");
     println!("{ALL_IS_WELL}");
