@@ -73,9 +73,11 @@ fn resources() -> Vec<String> {
 #[ignore = "the process of ten_thousand_cancelled_waits_of_a_driver_leave_nothing"]
 fn driver_process() {
     let Some(nodes) = nodes() else { return };
+    let before = Trace::of_this_process();
     let mut driver = driver_of(patient(&nodes));
     turn_until(&mut driver, "all are ready", |driver| driver.nodes().ready() == nodes.len());
     let start = Trace::of_this_process();
+    assert_eq!(start.threads, before.threads, "a driver has no thread");
     for round in 0..WAITS / AT_ONCE {
         let names = resources();
         let waits: Vec<LockId> = (0..AT_ONCE)
@@ -119,6 +121,7 @@ fn engine_process() {
     let ready = || engine.nodes().wait().unwrap().ready() == nodes.len();
     eventually("all are ready", ready);
     let start = Trace::of_this_process();
+    assert_eq!(start.threads, before.threads + 1, "an engine has one");
     for round in 0..WAITS / AT_ONCE {
         let names = resources();
         let asks = (0..AT_ONCE).map(|at| engine.acquire(forever(&names[at % names.len()])));
