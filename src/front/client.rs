@@ -5,6 +5,7 @@
 //! own drop. Not here: anything about the protocol.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -14,10 +15,10 @@ use super::config::Config;
 use super::driver::{Driver, instant_in};
 use super::engine::EngineError;
 use super::guard::{Ending, LockGuard};
-use super::inspection::Inspection;
+use super::inspection::{BreakReport, Inspection};
 use super::metrics::MetricsReport;
 use super::report::{NodeReport, RefusalReport};
-use crate::proto::{Ask, Event, InputError, LockId, NodeState, Refusal, ViewId, Why};
+use crate::proto::{Ask, Event, InputError, LockId, LockRecord, NodeState, Refusal, Why};
 
 /// Takes locks on the calling thread. `Send`, not `Sync`: one for each thread. After a `fork` it
 /// belongs to the parent.
@@ -83,12 +84,9 @@ impl Client {
     /// [`AcquireError::Input`] at the door; [`AcquireError::Refused`] with every node's vote. In
     /// both cases nothing of the attempt stays on the nodes, or the undo is on its way.
     pub fn acquire(&self, ask: Ask<'_>) -> Result<LockGuard<'_>, AcquireError> {
-        if ask.is_kept() {
-            return Err(InputError::NoKeeper.into());
-        }
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
-        let id = driver.acquire(&ask)?;
+        let id = acquire(&mut driver, &ask)?;
         let refusal = match driver.outcome(id) {
             Event::Refused(_, refusal) => Some(refusal),
             _ => None,
@@ -119,19 +117,27 @@ impl Client {
     /// returns when each of them is granted or refused. For all or nothing see [`Ask::and`].
     ///
     /// The outcomes are in the order of the asks. A lock that was granted early waits for the others with
-    /// its validity running: give those that wait a common wait.
+    /// its validity running, so give them a wait that is short against their TTL. An ask for a resource
+    /// that an earlier one of the same call asks for could only wait for itself, and is refused at the
+    /// door ([`InputError::AskedTwice`]).
     pub fn acquire_all<'a>(
         &self,
         asks: impl IntoIterator<Item = Ask<'a>>,
     ) -> Vec<Result<LockGuard<'_>, AcquireError>> {
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
+        let asks: Vec<_> = asks.into_iter().collect();
+        let mut wanted = HashSet::new();
         let asked: Vec<_> = driver.together(|driver| {
-            let acquire = |ask: Ask<'_>| match ask.is_kept() {
-                true => Err(InputError::NoKeeper),
-                false => driver.acquire(&ask),
+            let mut acquire = |(index, ask): (usize, &Ask<'_>)| {
+                let resources: Vec<_> = ask.resources().map(<[u8]>::to_vec).collect();
+                if resources.iter().any(|resource| wanted.contains(resource)) {
+                    return Err(InputError::AskedTwice { index });
+                }
+                wanted.extend(resources);
+                acquire(driver, ask)
             };
-            asks.into_iter().map(acquire).collect()
+            asks.iter().enumerate().map(&mut acquire).collect()
         });
         let open = asked.iter().filter_map(|asked| asked.ok()).collect();
         let refused = driver.outcomes(open);
@@ -170,7 +176,40 @@ impl Client {
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
         let id = driver.inspect(resource)?;
-        Ok(viewed(&mut driver, id))
+        Ok(viewed(&mut driver, |driver| driver.take_inspection(id)))
+    }
+
+    /// Breaks the lock on `resource`, whoever holds it, on every node that can be reached: an
+    /// operator's means against a holder that hangs or is gone. It deletes this key and no other, and
+    /// says whose it was. Data of another kind under the key is no lock, and is left alone.
+    ///
+    /// The holder is not asked, and works on until it looks; what then protects its work is a fencing
+    /// token. A node that is stopped obeys when it goes on, and breaks the lock of whoever holds it
+    /// then: do not break a lock twice because one node was silent.
+    ///
+    /// # Errors
+    ///
+    /// The name of the resource is empty or too long, the guard's, or that of a fencing counter.
+    pub fn break_lock(&self, resource: &[u8]) -> Result<BreakReport, InputError> {
+        let mut driver = self.driver.borrow_mut();
+        driver.catch_up();
+        let id = driver.break_lock(resource)?;
+        Ok(viewed(&mut driver, |driver| driver.take_break(id)))
+    }
+
+    /// Takes a lock in that was [handed out](LockGuard::hand_out), by this process or another one on
+    /// the same machine. Dropping the guard releases it, as ever; to let it live on, hand it out again.
+    ///
+    /// A lock whose lease is over is no error: the guard's [`remaining`](LockGuard::remaining) is zero,
+    /// [`extend`](LockGuard::extend) says that it is lost, and its release undoes what the nodes still
+    /// keep and says so too. Nothing is sent before that.
+    ///
+    /// # Errors
+    ///
+    /// This client has other nodes, the same in another order, or another quorum or limits.
+    pub fn take_in(&self, record: &LockRecord) -> Result<LockGuard<'_>, InputError> {
+        let id = self.driver.borrow_mut().take_in(record)?;
+        Ok(LockGuard::new(&self.driver, id))
     }
 
     /// What was counted since it was made.
@@ -207,13 +246,21 @@ impl fmt::Debug for Client {
     }
 }
 
-fn viewed(driver: &mut Driver, id: ViewId) -> Inspection {
+fn viewed<T>(driver: &mut Driver, take: impl Fn(&mut Driver) -> Option<T>) -> T {
     loop {
-        if let Some(inspection) = driver.take_inspection(id) {
-            return inspection;
+        if let Some(seen) = take(driver) {
+            return seen;
         }
         driver.wait(driver.deadline());
         while driver.poll_event().is_some() {}
+    }
+}
+
+/// Nobody would keep a lock alive between two calls.
+fn acquire(driver: &mut Driver, ask: &Ask<'_>) -> Result<LockId, InputError> {
+    match ask.is_kept() {
+        true => Err(InputError::NoKeeper),
+        false => driver.acquire(ask),
     }
 }
 

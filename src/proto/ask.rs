@@ -123,9 +123,7 @@ impl<'a> Ask<'a> {
             if config.guard_key() == Some(key) {
                 return Err(InputError::GuardKey);
             }
-            if key.starts_with(fence::COUNTER_PREFIX) {
-                return Err(InputError::CounterKey);
-            }
+            check_counter(key)?;
         }
         if self.fenced && !config.can_fence() {
             return Err(InputError::CannotFence);
@@ -189,6 +187,18 @@ pub(super) fn check_resource(key: &[u8]) -> Result<(), InputError> {
     }
 }
 
+/// Whether an operator may delete a key of this name: no guard, whether this client minds it or not,
+/// and no counter.
+pub(super) fn check_breakable(config: &Config, key: &[u8]) -> Result<(), InputError> {
+    check_resource(key)?;
+    check_counter(key)?;
+    if config.settings.guard_key == key { Err(InputError::GuardKey) } else { Ok(()) }
+}
+
+fn check_counter(key: &[u8]) -> Result<(), InputError> {
+    if key.starts_with(fence::COUNTER_PREFIX) { Err(InputError::CounterKey) } else { Ok(()) }
+}
+
 /// A TTL is judged by the whole milliseconds that the nodes will get.
 pub(super) fn check_ttl(config: &Config, ttl: Duration) -> Result<(), InputError> {
     let max_ttl = config.settings.max_ttl;
@@ -222,6 +232,11 @@ pub enum Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InputError {
+    /// One call asks twice for a resource, in two locks.
+    AskedTwice {
+        /// Place of the second ask, from zero.
+        index: usize,
+    },
     /// A fenced lock needs the guard, and a `max_ttl` of at least 11 s.
     CannotFence,
     /// The name of the resource begins as those of fencing counters do.
@@ -253,6 +268,8 @@ pub enum InputError {
     NoKeeper,
     /// The lock is not held: not yet granted, released, or lost.
     NotHeld,
+    /// A lock that was handed out was taken on other nodes, or on these in another order.
+    OtherNodes,
     /// A resource has at most 64 KiB.
     ResourceTooLong {
         /// Its length.
@@ -286,6 +303,9 @@ pub enum InputError {
 impl fmt::Display for InputError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::AskedTwice { index } => {
+                write!(f, "ask {} is for a resource that an earlier one asks for", index + 1)
+            }
             Self::CannotFence => write!(
                 f,
                 "fencing needs the guard, and a max_ttl of at least {:?}",
@@ -311,6 +331,9 @@ impl fmt::Display for InputError {
                 "a blocking client cannot keep a lock alive: use an Engine, or extend it yourself",
             ),
             Self::NotHeld => f.write_str("the lock is not held"),
+            Self::OtherNodes => f.write_str(
+                "the lock was taken on other nodes, on these in another order, or with another quorum",
+            ),
             Self::ResourceTooLong { len } => {
                 write!(f, "the resource's name has {len} bytes, the limit is {MAX_RESOURCE}")
             }

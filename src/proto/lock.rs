@@ -45,7 +45,7 @@ pub(super) struct Lock {
     pub(super) decided: Option<Votes>,
     pub(super) lease: Lease,
     pub(super) held_since: Nanos,
-    /// When the caller asked for it, and when it was granted: for the metrics.
+    /// When the caller asked for it, and when it was granted or taken in: for the metrics.
     pub(super) asked_at: Nanos,
     pub(super) granted_at: Nanos,
     pub(super) extend_ttl: Duration,
@@ -128,9 +128,7 @@ pub(super) struct Pause {
     pub(super) told: NodeSet,
     /// It ends, or the attempt after it began, by what a node has told.
     pub(super) is_roused: bool,
-    /// How long what a node tells is not acted upon, after asks that came of it in vain.
-    pub(super) damping: Duration,
-    /// Until when.
+    /// Until when what a node tells is not acted upon, after asks that came of it in vain.
     pub(super) deaf_until: Nanos,
 }
 

@@ -24,6 +24,7 @@ mod muffler;
 mod outages;
 mod owed;
 mod push;
+mod record;
 mod support;
 mod voters;
 mod waiting;

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use redbolt::proto::Wake;
+
 use crate::fault::{Fault, guided, swarm};
 use crate::random::Random;
 use crate::world::node::EPOCH_US;
@@ -18,11 +20,15 @@ pub enum Class {
     ClockStep,
     /// Nodes lose their memory with the guard off. Exclusion fails.
     MemoryLossUnguarded,
+    /// Many wait for one resource, and little goes wrong but what tells them of changes: nobody waits for
+    /// long beside a free resource.
+    Waiting,
 }
 
 impl Class {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Safe, Self::ClockStep, Self::MemoryLossUnguarded];
+    pub const ALL: [Self; 4] =
+        [Self::Safe, Self::ClockStep, Self::MemoryLossUnguarded, Self::Waiting];
 
     /// As it is written on the command line.
     #[must_use]
@@ -31,13 +37,14 @@ impl Class {
             Self::Safe => "safe",
             Self::ClockStep => "clock-step",
             Self::MemoryLossUnguarded => "memory-loss-unguarded",
+            Self::Waiting => "waiting",
         }
     }
 
     /// Whether exclusion must be found broken now and then, or the checker is blind.
     #[must_use]
     pub fn breaks_exclusion(self) -> bool {
-        self != Self::Safe
+        matches!(self, Self::ClockStep | Self::MemoryLossUnguarded)
     }
 }
 
@@ -75,6 +82,8 @@ pub struct Plan {
     pub(crate) faults: Vec<Fault>,
     /// Everything else is over by then.
     pub(crate) heal_at: Time,
+    /// How long somebody may wait for what is free, in the class that is about that.
+    pub(crate) longest_sleep: Time,
 }
 
 /// What all clients are told.
@@ -91,6 +100,8 @@ pub(crate) struct Setup {
     pub(crate) proven: bool,
     /// Tokens carry a label.
     pub(crate) labelled: bool,
+    /// Whose word ends a pause.
+    pub(crate) wake: Wake,
 }
 
 /// What the nodes' guards are when it begins.
@@ -174,6 +185,8 @@ pub(crate) enum Kind {
 }
 
 pub(crate) const MAX_NODES: usize = 5;
+/// Command links first, then push links.
+pub(crate) const MAX_LINKS: usize = 2 * MAX_NODES;
 pub(crate) const KEYS: [&[u8]; 3] = [b"job", b"other", b"third"];
 
 pub(crate) const US: Time = 1_000;
@@ -189,6 +202,7 @@ impl Setup {
             durable: false,
             proven: false,
             labelled: false,
+            wake: Wake::Lead,
         }
     }
 }
@@ -224,6 +238,7 @@ impl Plan {
             jobs: Vec::new(),
             faults: Vec::new(),
             heal_at: 0,
+            longest_sleep: 0,
         }
     }
 
@@ -233,8 +248,10 @@ impl Plan {
         let draw = &mut random;
         self.class = class;
         self.seed = seed;
-        self.nodes =
-            if class == Class::Safe { draw.pick(&SIZES) } else { draw.pick(&[3, 3, 3, 5]) };
+        self.nodes = match class {
+            Class::Safe | Class::Waiting => draw.pick(&SIZES),
+            _ => draw.pick(&[3, 3, 3, 5]),
+        };
         self.keys = draw.pick(&[1, 1, 1, 2, 2, 3]);
         self.net = net(draw);
         self.clients.clear();
@@ -256,7 +273,9 @@ impl Plan {
             }
             Class::ClockStep => guided::draw_clock_step(self, draw),
             Class::MemoryLossUnguarded => guided::draw_memory_loss(self, draw),
+            Class::Waiting => guided::draw_waiting(self, draw),
         }
+        self.longest_sleep = crate::patience::longest_sleep(self);
         let faults = self.faults.iter().map(|fault| fault.at + fault.span);
         let jobs = self.jobs.iter().map(Job::end);
         let end = faults.chain(jobs).max().unwrap_or(0);
@@ -323,6 +342,7 @@ impl Plan {
             durable: false,
             proven: draw.chance(100),
             labelled: draw.chance(250),
+            wake: draw.pick(&WAKES),
         };
         if guard && self.class == Class::Safe {
             match draw.below(32) {
@@ -501,6 +521,18 @@ fn client(draw: &mut Random, budget: i64) -> ClientPlan {
     let apart = draw.pick(&[100_000, 3_000_000]);
     ClientPlan { ppm, wall_ahead: draw.below(2 * apart) as i64 - apart as i64, late }
 }
+
+/// Mostly as by default.
+const WAKES: [Wake; 8] = [
+    Wake::Lead,
+    Wake::Lead,
+    Wake::Lead,
+    Wake::Lead,
+    Wake::Lead,
+    Wake::All,
+    Wake::Quorum,
+    Wake::Timer,
+];
 
 const SIZES: [usize; 16] = [3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 5, 5, 5, 5, 1, 1];
 

@@ -20,7 +20,7 @@ impl Core {
     pub(super) fn keep_from_now(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let Some(every) = lock.keep_every() else { return };
-        let early = self.entropy.below(every / KEEP_SLACK);
+        let early = self.entropy.below(every / KEEP_JITTER);
         lock.keeper.at = (lock.since.boot + (every - early)).max(now.boot);
         let at = lock.keeper.at;
         self.arm_keeper(at);
@@ -82,6 +82,7 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.keeper.has_failed = false;
         let kept = std::mem::take(&mut lock.keeper.is_extending);
+        self.metrics.kept += u64::from(kept);
         self.events.push_back(if kept { Event::Kept(id) } else { Event::Extended(id) });
         self.keep_from_now(id, now);
     }
@@ -89,6 +90,7 @@ impl Core {
     /// What is told of an extension that failed: of the keeper's only the first in a row.
     pub(super) fn not_extended(&mut self, id: LockId, refusal: Refusal, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
+        self.metrics.not_kept += u64::from(lock.keeper.is_extending);
         if !std::mem::take(&mut lock.keeper.is_extending) {
             self.events.push_back(Event::NotExtended(id, refusal));
         } else if !std::mem::replace(&mut lock.keeper.has_failed, true) {
@@ -126,8 +128,12 @@ impl Lock {
     }
 }
 
-/// An extension comes earlier by up to this part of its interval, at random or to go with others.
-const KEEP_SLACK: u32 = 8;
+/// An extension comes earlier at random by up to this part of its interval.
+const KEEP_JITTER: u32 = 8;
+
+/// And by up to this part to go with others: more than the first, so that locks which went together stay
+/// together.
+const KEEP_SLACK: u32 = 4;
 
 /// A failed extension is not repeated sooner.
 const SOONEST: Duration = Duration::from_millis(1);

@@ -30,6 +30,8 @@ enum Kind {
     GuardTtl,
     Kill,
     Look,
+    Subscribe,
+    Track,
     Undo,
     WriteBack,
 }
@@ -89,9 +91,10 @@ impl World {
         self.wires[at].conn = Some(self.nodes[node].store.connect());
         self.wires[at].server_alive = true;
         self.turn_away(at);
+        let is_push = self.wires[at].is_push();
         self.core(client).connected(link, now);
         self.settle(client);
-        self.reached(client, Phase::Handshaking);
+        self.reached(client, if is_push { Phase::Subscribing } else { Phase::Handshaking });
     }
 
     /// Some errors are said at once, and the connection is closed behind them.
@@ -186,6 +189,9 @@ impl World {
         }
         if matches!(request.kind, Kind::Ask { .. }) {
             self.is_let_in(at);
+            if let Some(attempt) = attempt.filter(|_| self.wires[at].client_alive) {
+                self.is_asked(self.attempts[usize::from(attempt)].job.into(), node);
+            }
         }
         self.wires[at].asked += 1;
         let start = out.len();
@@ -233,6 +239,8 @@ impl World {
             },
             b"PTTL" if word(1) == GUARD => Understood { kind: Kind::GuardTtl, ..none },
             b"PTTL" | b"GETRANGE" => Understood { kind: Kind::Look, ..none },
+            b"SUBSCRIBE" => Understood { kind: Kind::Subscribe, ..none },
+            b"CLIENT" if word(1) == b"TRACKING" => Understood { kind: Kind::Track, ..none },
             b"CLIENT" if word(1) == b"KILL" => Understood { kind: Kind::Kill, ..none },
             name @ (b"EVAL" | b"EVALSHA") => {
                 let by_digest = name == b"EVALSHA";
@@ -313,6 +321,11 @@ impl World {
     ) -> bool {
         let Wire { client, node, .. } = self.wires[at];
         let (mut error, until) = self.nodes[node].errors;
+        if let Some(text) = self.forbidden(node, request.kind) {
+            out.extend_from_slice(text);
+            self.met(19, client);
+            return true;
+        }
         let is_loading = self.nodes[node].loading_until > self.now;
         if is_loading {
             error = 0;
@@ -333,6 +346,16 @@ impl World {
         self.coverage.prefix(error.into());
         self.met(if is_loading { 9 } else { 13 }, client);
         true
+    }
+
+    /// What a client is told who may not be told of changes.
+    fn forbidden(&self, node: usize, kind: Kind) -> Option<&'static [u8]> {
+        let node = &self.nodes[node];
+        match kind {
+            Kind::Subscribe if node.no_subscribing_until > self.now => Some(NO_CHANNEL),
+            Kind::Track if node.no_tracking_until > self.now => Some(NO_TRACKING),
+            _ => None,
+        }
     }
 
     /// What a reply will tell the client, once it has read it.
@@ -417,13 +440,18 @@ impl Understood<'_> {
             Kind::Look => 7,
             Kind::Undo => 8,
             Kind::WriteBack => 9,
+            Kind::Subscribe => 10,
+            Kind::Track => 11,
         }
     }
 }
 
 /// Whether a server could answer this request with such an error.
 fn fits(fits: Fits, request: &Understood<'_>) -> bool {
-    let writes = !matches!(request.kind, Kind::Greeting | Kind::GuardTtl | Kind::Look | Kind::Kill);
+    let writes = !matches!(
+        request.kind,
+        Kind::Greeting | Kind::GuardTtl | Kind::Look | Kind::Kill | Kind::Subscribe | Kind::Track
+    );
     match fits {
         Fits::Any | Fits::Unknown => true,
         Fits::Accept => false,
@@ -448,6 +476,12 @@ fn repeat(words: &[&[u8]], out: &mut Vec<u8>) {
     }
     out.truncate(end);
 }
+
+/// In the words of redis 7.0.
+const NO_CHANNEL: &[u8] =
+    b"-NOPERM this user has no permissions to access one of the channels used as arguments\r\n";
+const NO_TRACKING: &[u8] =
+    b"-NOPERM this user has no permissions to run the 'client|tracking' command\r\n";
 
 fn number(digits: &[u8]) -> u64 {
     digits.iter().fold(0, |number: u64, digit| {

@@ -9,12 +9,13 @@ use std::collections::VecDeque;
 use redbolt_node::ConnId;
 
 use super::queue::Time;
+use crate::plan::MAX_NODES;
 use crate::random::Random;
 
 /// A connection that was opened at some time. It stays for the rest of the schedule.
 pub(crate) struct Wire {
     pub(crate) client: usize,
-    /// The client's name for the node.
+    /// The place of its link at the client: the client's name for the node, if it is a command link.
     pub(crate) slot: usize,
     /// The server that it really leads to.
     pub(crate) node: usize,
@@ -39,6 +40,8 @@ pub(crate) struct Wire {
     pub(crate) answered: u32,
     /// A SET that was just granted here waits for the look at the guard behind it.
     pub(crate) pending: Option<(u16, Says)>,
+    /// So many messages of the server do not arrive.
+    pub(crate) drops: u64,
     /// Nonsense was put into it, so that the client is right to hang up.
     pub(crate) poisoned: bool,
     pub(crate) random: Random,
@@ -90,6 +93,7 @@ impl Wire {
             asked: 0,
             answered: 0,
             pending: None,
+            drops: 0,
             poisoned: false,
             random: Random::new(0),
         }
@@ -106,13 +110,18 @@ impl Wire {
         self.down.clear();
         self.tags.clear();
         (self.asked, self.answered) = (0, 0);
-        self.pending = None;
+        (self.pending, self.drops) = (None, 0);
         self.random = random;
     }
 
     /// The server's machine is back, and answers what it does not know with a reset.
     pub(crate) fn is_told_of_its_end(&self) -> bool {
         self.lost && !self.mute && self.unacknowledged && self.client_alive
+    }
+
+    /// Whether it leads from a push link.
+    pub(crate) fn is_push(&self) -> bool {
+        self.slot >= MAX_NODES
     }
 
     /// Both ends are open.
