@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use redbolt::{
-    AcquireError, Ask, Client, Ending, Event, InputError, LockGuard, LockId, LossCause, Wait, Why,
+    AcquireError, Ask, Client, Ending, Event, InputError, LockGuard, LockId, LockState, LossCause,
+    Wait, Why,
 };
 use redbolt_proving::{Reply, Server};
 
@@ -44,7 +45,7 @@ fn outcomes_are_in_the_order_of_the_asks() {
     for n in [1, 3, 5] {
         let servers = servers(n);
         let (holder, client) = (client(&servers), client(&servers));
-        let held = holder.acquire(patiently(b"held")).unwrap();
+        let held = holder.acquire(patiently(b"held").and(b"too")).unwrap();
         let too_long = Duration::from_secs(31);
         let asks = [
             patiently(b"first"),
@@ -53,7 +54,7 @@ fn outcomes_are_in_the_order_of_the_asks() {
             patiently(b"one").and(b"two"),
             Ask::new(b""),
             patiently(b"fenced").fenced(),
-            long(b"free").and(b"held"),
+            long(b"free").and(b"too"),
         ];
         let outcomes = all_of(&client, &asks);
         let [first, taken, ttl, both, empty, fenced, half] = &outcomes[..] else { panic!() };
@@ -112,37 +113,38 @@ fn a_batch_without_a_quorum_is_refused_as_a_whole() {
     eventually("nothing stays", || keys(&servers[0]) == 0);
 }
 
-/// Without a wait, one of them gets it.
+/// It could only wait for itself: nobody has the first one's guard in hand before the call returns.
 #[test]
-fn the_same_resource_twice_is_refused_the_second_time() {
+fn the_same_resource_twice_is_turned_away_the_second_time() {
     let servers = servers(3);
     let client = client(&servers);
-    client.warm_up(LIMIT);
-    let mut outcomes = all_of(&client, &[long(b"job"), long(b"job")]).into_iter();
-    assert!(outcomes.next().unwrap().unwrap().is_valid());
-    assert_eq!(refusal(outcomes.next().unwrap()).why(), Why::Contended);
+    let asks = [
+        patiently(b"a").and(b"b"),
+        patiently(b"c"),
+        long(b"a"),
+        patiently(b"d").and(b"b"),
+        Ask::new(b"d").ttl(LIMIT).wait(Wait::Forever),
+    ];
+    let outcomes = all_of(&client, &asks);
+    let errors: Vec<_> = outcomes.iter().map(|outcome| outcome.as_ref().err()).collect();
+    let twice = |index| AcquireError::Input(InputError::AskedTwice { index });
+    assert_eq!(errors, [None, None, Some(&twice(2)), Some(&twice(3)), None]);
+    drop(outcomes);
+    eventually("nothing stays", || servers.iter().all(|server| keys(server) == 0));
 }
 
-/// With a wait, the second stands behind the first, whose guard nobody has in hand before the call
-/// returns. That takes the second's time, or the first's lease.
+/// A driver gives control back, so there the second waits for the first.
 #[test]
-fn the_same_resource_twice_with_a_wait_does_not_hang() {
+fn a_driver_s_second_ask_for_a_resource_stands_behind_the_first() {
     let servers = servers(3);
-    let client = client(&servers);
-    let (short, soon) = (Duration::from_millis(700), Duration::from_millis(300));
-    let began = Instant::now();
-    let ask = || Ask::new(b"job").ttl(short);
-    let outcomes = all_of(&client, &[ask().wait(Wait::For(LIMIT)), ask().wait(Wait::For(soon))]);
-    let mut outcomes = outcomes.into_iter();
-    drop(outcomes.next().unwrap().unwrap());
-    assert_eq!(refusal(outcomes.next().unwrap()).why(), Why::OutOfTime);
-    assert!(began.elapsed() < LIMIT);
-    // The first is over when the second is granted, and is not given out.
-    let mut outcomes = all_of(&client, &[ask().wait(Wait::Forever), ask().wait(Wait::Forever)]);
-    assert!(began.elapsed() < LIMIT);
-    let second = outcomes.pop().unwrap().unwrap();
-    assert!(second.is_valid());
-    assert_eq!(refusal(outcomes.pop().unwrap()).why(), Why::Expired);
+    let mut driver = driver_of(builder(&servers));
+    let [first, second] = driver.together(|driver| {
+        [(); 2].map(|()| driver.acquire(&patiently(b"job").wait(Wait::Forever)).unwrap())
+    });
+    assert_eq!(outcome(&mut driver, first), Event::Granted(first));
+    assert_eq!(driver.state(second), LockState::Queued);
+    driver.release(first);
+    assert_eq!(outcome(&mut driver, second), Event::Granted(second));
 }
 
 #[test]

@@ -235,9 +235,9 @@ fn a_flushall_is_told() {
 fn waiters_hand_the_lock_on() {
     on_each_number_of_nodes(|servers| {
         taken(servers, "job");
-        let mut first = Waiter::told_by(servers, late(servers), b"job");
         let rest: Vec<_> =
             (0..2).map(|_| Waiter::told_by(servers, late(servers), b"job")).collect();
+        let mut first = Waiter::told_by(servers, late(servers), b"job");
         servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
         first.is_granted_by_push();
         first.driver.release(first.id);
