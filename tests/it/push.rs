@@ -608,6 +608,28 @@ fn a_release_before_the_node_tells_is_not_missed() {
     }
 }
 
+/// No node tells a connection of what it has changed itself: the lock is handed on without it.
+#[test]
+fn a_lock_of_the_same_driver_is_handed_on() {
+    on_each_number_of_nodes(|servers| {
+        for wake in [Wake::Lead, Wake::Timer] {
+            let mut driver = driver_of(late(servers).wake(wake));
+            // One that did not wait is in no line, so that the next one asks, and is denied.
+            turn_until(&mut driver, "all are ready", |driver| {
+                driver.nodes().ready() == servers.len()
+            });
+            let held = held_by(&mut driver, &long(b"job"));
+            let id = driver.acquire(&patiently(b"job")).unwrap();
+            turn_until(&mut driver, "it was refused once", |driver| {
+                driver.state(id) == LockState::Pausing && !driver.owes()
+            });
+            let mut waiter = Waiter { driver, id };
+            waiter.driver.release(held);
+            waiter.is_granted_by_push();
+        }
+    });
+}
+
 /// Nobody waits any longer: the second connection and the subscription are put away.
 #[test]
 fn after_a_wait_the_push_link_is_put_away() {
