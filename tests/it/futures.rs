@@ -189,7 +189,7 @@ fn everything_can_be_sent_and_shared() {
 }
 
 /// An executor of twenty lines.
-fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {

@@ -19,6 +19,7 @@ mod metrics;
 mod outages;
 mod owed;
 mod record;
+mod scenarios;
 mod support;
 mod voters;
 mod waiting;
