@@ -374,10 +374,8 @@ impl Driver {
 
     /// The next outcome.
     pub fn poll_event(&mut self) -> Option<Event> {
-        let event = self.sockets.core_mut().poll_event();
-        if let Some(notes) = &mut self.notes {
-            notes.tell(&self.config, self.sockets.core(), event);
-        }
+        let event = self.next_event();
+        self.note(event);
         event
     }
 
@@ -454,6 +452,18 @@ impl Driver {
     /// [`settle`](Self::settle).
     pub(super) fn core_mut(&mut self) -> &mut Core {
         self.sockets.core_mut()
+    }
+
+    /// The next outcome, of which the log has not heard.
+    pub(super) fn next_event(&mut self) -> Option<Event> {
+        self.sockets.core_mut().poll_event()
+    }
+
+    /// Tells the log of an outcome. What that does is the host's.
+    pub(super) fn note(&mut self, event: Option<Event>) {
+        if let Some(notes) = &mut self.notes {
+            notes.tell(&self.config, self.sockets.core(), event);
+        }
     }
 
     /// The first half of a turn: fires what is due. What the sockets have was read before.

@@ -14,10 +14,11 @@ use crate::proto::{Cause, Confirmed, Core, Event, LockId, LossCause, NodeId, Nod
 /// Hears of what happens, for a log. Give one to [`ConfigBuilder::log`](super::ConfigBuilder::log).
 ///
 /// It is called on the thread that drives the locks, when events are handed out: in
-/// [`Driver::poll_event`](super::Driver::poll_event), and inside the calls of a
-/// [`Client`](super::Client). While it runs, no lock is extended or released, so it must not block. It
-/// must not use the client or driver that called it. A panic in it goes to whoever made the call, and the
-/// event that it was told of is handed out to nobody; the locks are not harmed.
+/// [`Driver::poll_event`](super::Driver::poll_event), inside the calls of a [`Client`](super::Client), and on
+/// the thread of an [`Engine`](super::Engine). While it runs, no lock is extended or released, so it must
+/// not block. It must not use the client or driver that called it, or wait for the engine. A panic in it
+/// goes to whoever made the call, and the event that it was told of is handed out to nobody; the locks are
+/// not harmed. An engine catches and counts it ([`Engine::panics`](super::Engine::panics)).
 ///
 /// No note has a token or a password in it, neither in a field nor in a text.
 ///
