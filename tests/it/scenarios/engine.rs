@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use redbolt::{
     Acquire, AcquireError, Ask, Config, Ending, Engine, EngineLimits, ExtendError, FencingToken,
-    LossCause, OwnedGuard,
+    Inspection, LossCause, OwnedGuard,
 };
 
-use crate::scenarios::front::{Cancels, Front, Guards, Tells};
+use crate::scenarios::front::{Cancels, Front, Guards, Inspects, Tells};
 use crate::support::{LIMIT, eventually};
 
 pub(super) struct Threaded {
@@ -102,5 +102,11 @@ impl Tells for Threaded {
 impl Guards for Threaded {
     fn drop_guard(&mut self, held: Held) {
         drop(held.guard);
+    }
+}
+
+impl Inspects for Threaded {
+    fn inspect(&mut self, resource: &'static [u8]) -> Inspection {
+        self.engine.inspect(resource).wait().unwrap()
     }
 }

@@ -11,7 +11,7 @@ use redbolt::{
     LossCause, Lost, OwnedGuard,
 };
 
-use crate::scenarios::front::{Cancels, Front, Guards, Tells};
+use crate::scenarios::front::{Cancels, Front, Guards, Inspects, Tells};
 
 pub(super) type OnTokio = Awaited<Tokio>;
 pub(super) type OnSmol = Awaited<Smol>;
@@ -160,5 +160,11 @@ impl<E: Executor> Tells for Awaited<E> {
 impl<E: Executor> Guards for Awaited<E> {
     fn drop_guard(&mut self, held: Held) {
         drop(held.guard);
+    }
+}
+
+impl<E: Executor> Inspects for Awaited<E> {
+    fn inspect(&mut self, resource: &'static [u8]) -> Inspection {
+        self.executor.block_on(self.engine.inspect(resource)).unwrap()
     }
 }

@@ -69,8 +69,7 @@ scenarios! {
     fenced:                             same    same    same    same;
     all_of_many_keys_or_none:           same    same    same    same;
     many_locks_at_once:                 same    same    same    same;
-    // An engine has no inspection: who wants one has a client beside it.
-    looked_at:                          same    same    none    none;
+    looked_at:                          same    same    same    same;
     // A driver's lock is a name, and to forget that releases nothing.
     dropped_guard:                      same    forgotten_name same same;
     panic_while_it_is_held:             same    same    same    same;
