@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use super::config::Config;
 use super::report::{NodeStatus, RefusalReport, explain};
-use crate::proto::{Cause, Confirmed, Core, Event, LockId, LossCause, NodeId, NodeState, Why};
+use crate::proto::{
+    Cause, Confirmed, Core, Event, LockId, LossCause, NodeId, NodeState, PushState, Why,
+};
 
 /// Hears of what happens, for a log. Give one to [`ConfigBuilder::log`](super::ConfigBuilder::log).
 ///
@@ -111,6 +113,13 @@ pub enum Note<'a> {
         /// Every node's vote.
         report: &'a RefusalReport,
     },
+    /// A node that is waited for does not tell of changes, so that waiters go by their timers.
+    PushUnavailable {
+        /// Which.
+        node: &'a NodeStatus,
+        /// Why.
+        cause: Cause,
+    },
     /// An acquisition was refused.
     Refused {
         /// Which.
@@ -143,7 +152,8 @@ impl Note<'_> {
             Self::ClockSkew { .. }
             | Self::NodeDown { .. }
             | Self::NodeQuarantined { .. }
-            | Self::NotExtended { .. } => Level::Warning,
+            | Self::NotExtended { .. }
+            | Self::PushUnavailable { .. } => Level::Warning,
             Self::Lost { .. } => Level::Error,
         }
     }
@@ -163,6 +173,9 @@ impl fmt::Display for Note<'_> {
             | Self::NodeReady { node, reconnects: 0 } => node.fmt(f),
             Self::NodeReady { node, reconnects } => write!(f, "{node}, reconnected ({reconnects})"),
             Self::NotExtended { report, .. } => write!(f, "lock not extended: {report}"),
+            Self::PushUnavailable { node, cause } => {
+                write!(f, "node {} {}: waiters are not told: {cause}", node.number, node.address)
+            }
             Self::Refused { report, .. } => write!(f, "lock refused: {report}"),
             Self::Released { confirmed, .. } => write!(f, "lock released, {confirmed}"),
         }
@@ -190,6 +203,7 @@ pub(super) struct Notes {
 struct Told {
     state: Option<NodeState>,
     reconnects: u64,
+    push: Option<Cause>,
     skews: u64,
 }
 
@@ -206,6 +220,7 @@ impl Notes {
         for node in config.node_ids() {
             self.tell_of_clock(config, core, node);
             self.tell_of_node(config, core, node);
+            self.tell_of_push(config, core, node);
         }
         match event {
             Some(Event::NotExtended(lock, refusal) | Event::NotKept(lock, refusal)) => {
@@ -217,7 +232,7 @@ impl Notes {
                 self.log.note(&Note::Refused { lock, report });
             }
             Some(Event::Extended(lock) | Event::Kept(lock)) => {
-                self.log.note(&Note::Extended { lock })
+                self.log.note(&Note::Extended { lock });
             }
             Some(Event::Granted(lock)) => self.log.note(&Note::Granted { lock }),
             Some(Event::Lost(lock, cause)) => self.log.note(&Note::Lost { lock, cause }),
@@ -242,6 +257,20 @@ impl Notes {
             NodeState::Down(cause) => Note::NodeDown { node, cause },
             NodeState::Connecting | NodeState::Ready => Note::NodeReady { node, reconnects },
         });
+    }
+
+    /// An attempt to get its word again is no news, and neither is a link that nobody waits for.
+    fn tell_of_push(&mut self, config: &Config, core: &Core, id: NodeId) {
+        let told = &mut self.nodes[id.index()].push;
+        match core.push_state(id) {
+            PushState::Tells => *told = None,
+            PushState::Unavailable(cause) if *told != Some(cause) => {
+                *told = Some(cause);
+                let node = &NodeStatus::new(config, core, id);
+                self.log.note(&Note::PushUnavailable { node, cause });
+            }
+            _ => {}
+        }
     }
 
     /// An ask that failed by our clock alone is repeated, and makes no event.

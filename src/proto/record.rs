@@ -312,15 +312,18 @@ struct Lines<'t> {
 
 impl<'t> Lines<'t> {
     fn new(text: &'t str) -> Result<Self, RecordError> {
-        let Some(text) = text.strip_suffix('\n') else { return Err(RecordError::NoRecord) };
-        let mut rest = text.split('\n').peekable();
-        let first = rest.next().and_then(|line| line.strip_prefix(ANY_FORM));
-        match first {
-            Some(form) if FIRST_LINE.strip_prefix(ANY_FORM) == Some(form) => {
-                Ok(Self { rest, at: 1 })
-            }
-            Some(form) if form.parse::<u32>().is_ok() => Err(RecordError::OtherForm),
-            _ => Err(RecordError::NoRecord),
+        let whole = text.strip_suffix('\n');
+        let mut rest = whole.unwrap_or(text).split('\n').peekable();
+        let first = rest.next().unwrap_or_default();
+        let form = first.strip_prefix(ANY_FORM);
+        if first == FIRST_LINE && whole.is_some() {
+            Ok(Self { rest, at: 1 })
+        } else if first == FIRST_LINE {
+            Err(RecordError::CutOff)
+        } else if form.is_some_and(|form| form.parse::<u32>().is_ok()) {
+            Err(RecordError::OtherForm)
+        } else {
+            Err(RecordError::NoRecord)
         }
     }
 

@@ -23,7 +23,7 @@ pub(crate) fn engine(servers: &[Server]) -> Engine {
     engine_of(builder(servers))
 }
 
-fn engine_of(builder: ConfigBuilder) -> Engine {
+pub(crate) fn engine_of(builder: ConfigBuilder) -> Engine {
     start(builder.build().unwrap(), EngineLimits::default())
 }
 

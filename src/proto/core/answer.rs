@@ -75,8 +75,7 @@ impl Core {
     /// How long a node took to answer. The steps of a greeting wait for one another.
     fn count_answer(&mut self, id: NodeId, due: &Due<Request>, now: Now) {
         if !matches!(due.request, Request::Greet(_)) {
-            let within = self.config.settings.answer_within;
-            self.metrics.of(id).answered(due.since, within, now.boot);
+            self.metrics.answered(id, due.since, now.boot);
         }
     }
 

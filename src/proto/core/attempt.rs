@@ -46,6 +46,7 @@ impl Core {
         let (claim, _) = self.claims.occupy(Claim::new);
         let claim_id = ClaimId(claim);
         self.metrics.attempts += 1;
+        self.metrics.lead_asks += u64::from(lead.is_some());
         let votes = self.ballot();
         let random = self.entropy.bytes();
         let proposal = self.proposal(now);
@@ -95,6 +96,7 @@ impl Core {
             None => return,
             Some(Vote::Grant) => {
                 lock.lead = None;
+                self.metrics.lead_grants += 1;
                 let others = self.all_nodes().without(lead.into());
                 return self.offer_to(id, others, now);
             }

@@ -99,7 +99,7 @@ impl Core {
             config.node_ids().map(|id| Node::new(config.node(id).must_be_proven())).collect();
         let mut entropy = Entropy::new(entropy);
         Self {
-            metrics: Metrics::new(config.nodes()),
+            metrics: Metrics::new(config.nodes(), config.settings.answer_within),
             config,
             lines: Lines::new(entropy.bytes()),
             turns: VecDeque::new(),

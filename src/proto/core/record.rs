@@ -57,6 +57,7 @@ impl Core {
         self.step_out(id, now);
         self.locks.free(id.0);
         self.claims.free(claim_id.0);
+        self.metrics.handed_out += 1;
         self.take_turns(now);
         Some(record)
     }
@@ -106,6 +107,8 @@ impl Core {
         lock.round_until = now.boot;
         lock.lease = record.lease;
         lock.held_since = record.held_since;
+        lock.granted_at = now.boot;
+        self.metrics.taken_in += 1;
         lock.fence.token = record.fencing_token;
         lock.fence.counters.clear();
         lock.pause.expiries.clear();

@@ -187,6 +187,7 @@ impl Core {
             lock.pause.leads = NodeSet::default();
             denied.iter().take(count).for_each(|node| lock.pause.leads.insert(node));
         }
+        lock.pause.told = lock.pause.told.and(lock.pause.leads);
         if !denied.is_empty() {
             for &place in &lock.lines {
                 self.lines.contended(place, now.boot);
@@ -299,7 +300,8 @@ impl Core {
     /// A node has told that a key in the way of this lock has changed, or cannot tell any longer.
     pub(super) fn changed_at(&mut self, id: LockId, node: NodeId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if lock.pause.leads.contains(node) {
+        // Whose word counts is known when the attempt has failed.
+        if lock.phase != Phase::Pausing || lock.pause.leads.contains(node) {
             lock.pause.told.insert(node);
             self.rouse(id, now);
         }
@@ -315,6 +317,7 @@ impl Core {
         if lock.phase != Phase::Pausing || lock.pause.told.len() < enough || mutant!(WakeIgnored) {
             return;
         }
+        self.metrics.wakes += u64::from(!lock.pause.is_roused);
         lock.pause.is_roused = true;
         lock.pause.until = lock.pause.until.min(lock.pause.deaf_until.max(now.boot));
         self.pause_due(id, now);

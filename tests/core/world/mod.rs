@@ -768,7 +768,7 @@ impl Client {
         }
         let known = self.locks.iter_mut().find(|known| lock_of(&event) == Some(known.id));
         match (known, event) {
-            (Some(known), Event::Extended(_)) => known.ends = None,
+            (Some(known), Event::Extended(_) | Event::Kept(_)) => known.ends = None,
             (Some(known), Event::Refused(..) | Event::Released(..) | Event::Lost(..)) => {
                 known.ended += 1;
             }
@@ -839,8 +839,10 @@ pub(crate) fn lock_of(event: &Event) -> Option<LockId> {
     match *event {
         Event::Granted(id)
         | Event::Extended(id)
+        | Event::Kept(id)
         | Event::Lost(id, _)
         | Event::NotExtended(id, _)
+        | Event::NotKept(id, _)
         | Event::Refused(id, _)
         | Event::Released(id, _) => Some(id),
         _ => None,
