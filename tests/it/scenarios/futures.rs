@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use redbolt::{
     Acquire, AcquireError, Ask, Config, Ending, Engine, EngineLimits, ExtendError, FencingToken,
-    LossCause, Lost, OwnedGuard,
+    Inspection, LossCause, Lost, OwnedGuard,
 };
 
 use crate::scenarios::front::{Cancels, Front, Guards, Inspects, Tells};
