@@ -92,20 +92,20 @@ pub(super) fn ended_by_its_deadline<F: Front>() {
     free_again(&servers, &["job"]);
 }
 
-/// Two who wait in one process get the lock in the order in which they came.
-pub(super) fn two_waiters_take_turns<F: Cancels>() {
+/// Those who wait in one process get the lock in the order in which they came.
+pub(super) fn waiters_take_turns<F: Cancels>() {
     let servers = servers(3);
     let (mut holder, mut waiters) = (on::<F>(&servers), on::<F>(&servers));
     let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
     let first = ask_in_vain(&mut waiters, &servers, patiently(b"job"));
-    let second = waiters.ask(patiently(b"job"));
+    let behind = [0; 4].map(|_| waiters.ask(patiently(b"job")));
     assert!(matches!(holder.release(lock), Ending::Released(_)));
-    // Would the second one have it, the first one would not get it: nobody releases it meanwhile.
-    let lock = waiters.outcome(first).unwrap();
-    assert!(waiters.is_valid(&lock));
-    assert!(matches!(waiters.release(lock), Ending::Released(_)));
-    let lock = waiters.outcome(second).unwrap();
-    assert!(matches!(waiters.release(lock), Ending::Released(_)));
+    // Would one of those behind have it, the first one would not get it: nobody releases it meanwhile.
+    for asked in [first].into_iter().chain(behind) {
+        let lock = waiters.outcome(asked).unwrap();
+        assert!(waiters.is_valid(&lock));
+        assert!(matches!(waiters.release(lock), Ending::Released(_)));
+    }
     free_again(&servers, &["job"]);
 }
 

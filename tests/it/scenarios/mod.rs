@@ -55,7 +55,7 @@ scenarios! {
     // Nobody can call a client while it waits on its caller's thread: its deadline ends the wait.
     cancelled_while_it_waits:           ended_by_its_deadline same same same;
     // And nobody else can wait with it: it is not `Sync`.
-    two_waiters_take_turns:             is_for_one_thread same same same;
+    waiters_take_turns:                 is_for_one_thread same same same;
     extended_and_never_shortened:       same    same    same    same;
     // Between two calls a client hears nothing: it is told by what it calls.
     lost_to_a_stranger:                 finds_its_loss same same same;
