@@ -138,16 +138,16 @@ pub mod proto;
 pub mod resp;
 
 pub use front::{
-    Acquire, AcquireError, Answer, Client, Config, ConfigBuilder, ConfigError, Driver, Ending,
-    Engine, EngineError, EngineLimits, Extend, ExtendError, Held, Inspection, InspectionVerdict,
-    Level, LockGuard, Log, Lost, MetricsReport, NodeInspection, NodeReport, NodeStatus, NodeVote,
-    Note, OwnedGuard, RefusalReport, Release, SetupError, ShutdownReport, Unreleased, init,
-    init_change,
+    Acquire, AcquireError, Answer, BreakReport, Client, Config, ConfigBuilder, ConfigError, Driver,
+    Ending, Engine, EngineError, EngineLimits, Extend, ExtendError, Held, Inspection,
+    InspectionVerdict, Level, LockGuard, Log, Lost, MetricsReport, NodeInspection, NodeReport,
+    NodeStatus, NodeVote, Note, OwnedGuard, Owner, RefusalReport, Release, SetupError,
+    ShutdownReport, Unreleased, init, init_change,
 };
 pub use proto::{
     Ask, Cause, Confirmed, Event, FencingToken, Guard, Histogram, Holder, InputError, Keep,
-    KeyState, LockId, LockState, LossCause, Metrics, NodeGuard, NodeMetrics, NodeState, PushState,
-    Refusal, Settings, Trust, Vote, Wait, Wake, Why,
+    KeyState, LockId, LockRecord, LockState, LossCause, Metrics, NodeGuard, NodeMetrics, NodeState,
+    PushState, RecordError, Refusal, Settings, Trust, Vote, Wait, Wake, Why,
 };
 
 /// The README's examples, compiled.

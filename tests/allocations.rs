@@ -8,7 +8,9 @@
 
 use std::time::{Duration, Instant};
 
-use redbolt::{AcquireError, Ask, Client, Config, Driver, Ending, Event, LockId};
+use redbolt::{
+    AcquireError, Ask, Client, Config, Driver, Ending, Engine, EngineLimits, Event, LockId,
+};
 use redbolt_proving::{Server, servers};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -50,6 +52,35 @@ fn a_driver_in_its_hosts_loop_does_not_allocate() {
         let driver = Driver::in_registry(config, poll.registry(), tokens).unwrap();
         let poll = Some((poll, mio::Events::with_capacity(64)));
         driver_does_not_allocate(&servers, &mut Host { driver, poll });
+    }
+}
+
+/// Whoever calls an engine allocates what outlives the call: the lock's slot and the name of its
+/// resource, and a reply for each extension. What is handed over costs nothing more.
+#[test]
+fn an_engine_s_caller_allocates_slots_only() {
+    let servers = servers(3);
+    let engine = Engine::start(initialised(&servers), EngineLimits::default()).unwrap();
+    let pairs = || {
+        for _ in 0..LAG {
+            let guard = acquired(engine.acquire(Ask::new(b"job")).wait());
+            assert!(matches!(guard.release().wait(), Ending::Released(_)));
+        }
+    };
+    let extensions = || {
+        let guard = acquired(engine.acquire(Ask::new(b"job")).wait());
+        for _ in 0..LAG {
+            guard.extend(Duration::from_secs(10)).wait().unwrap();
+        }
+        drop(guard);
+    };
+    pairs();
+    extensions();
+    for _ in 0..TIMES / LAG {
+        let per_lock = allocation_counter::measure(pairs).count_total;
+        assert_eq!(per_lock, 2 * LAG as u64);
+        let per_extension = allocation_counter::measure(extensions).count_total;
+        assert_eq!(per_extension, 2 + LAG as u64);
     }
 }
 

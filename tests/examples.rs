@@ -64,6 +64,35 @@ fn a_late_write_is_refused_where_tokens_are_looked_at_on_real_nodes() {
 }
 
 #[test]
+fn threads_share_an_engine_on_embedded_nodes() {
+    tells_of_the_engine(&run("engine", &[]));
+}
+
+#[test]
+fn threads_share_an_engine_on_real_nodes() {
+    let servers = servers(3);
+    tells_of_the_engine(&run("engine", &arguments(&servers)));
+    for server in &servers {
+        assert_eq!(server.cmd("EXISTS redbolt-example-engine"), Reply::Int(0));
+    }
+}
+
+#[test]
+fn tasks_await_locks_on_embedded_nodes() {
+    tells_of_futures(&run("futures", &[]));
+}
+
+#[test]
+fn tasks_await_locks_on_real_nodes() {
+    let servers = servers(3);
+    tells_of_futures(&run("futures", &arguments(&servers)));
+    for server in &servers {
+        // Nothing but the guard of the node.
+        assert_eq!(server.cmd("DBSIZE"), Reply::Int(1));
+    }
+}
+
+#[test]
 fn metrics_are_told_on_embedded_nodes() {
     let end = run("metrics", &[]);
     tells_of_metrics(&end);
@@ -78,7 +107,7 @@ fn metrics_are_told_on_real_nodes() {
 
 #[test]
 fn a_wrong_command_line_shows_the_right_one() {
-    for example in ["blocking", "fenced_write", "metrics", "own_mio_loop"] {
+    for example in ["blocking", "engine", "fenced_write", "futures", "metrics", "own_mio_loop"] {
         let end = run(example, &["--node".to_owned()]);
         assert_eq!(end.status, Some(2), "{end:?}");
         assert!(end.errors.starts_with(&format!("usage: {example} ")), "{end:?}");
@@ -109,6 +138,24 @@ fn tells_of_the_late_write(end: &End) {
         .filter_map(|line| line.split_once("with token ")?.1.parse().ok())
         .collect();
     assert!(tokens.len() == 4 && tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
+}
+
+fn tells_of_the_engine(end: &End) {
+    assert_eq!(end.status, Some(0), "{end:?}");
+    for thread in 1..=4 {
+        says_in_order(end, &[&format!("thread {thread} holds it for 10s more")]);
+    }
+    let lost = "lost, as expected: its validity ended; is it valid? false";
+    let report = "0 acquisitions cancelled, 1 locks released";
+    says_in_order(end, &[lost, report, "the last holder: lost: its engine has ended"]);
+}
+
+fn tells_of_futures(end: &End) {
+    assert_eq!(end.status, Some(0), "{end:?}");
+    let begin =
+        ["held for 10s more", "a second task gave up after 200 ms", "extended: held for 20s"];
+    let lost = ["released, ", "the work was stopped: its validity ended", "lost: "];
+    says_in_order(end, &[&begin[..], &lost, &["100 locks held at once"]].concat());
 }
 
 fn tells_of_the_loop(end: &End) {

@@ -15,10 +15,10 @@ use super::config::Config;
 use super::driver::{Driver, instant_in};
 use super::engine::EngineError;
 use super::guard::{Ending, LockGuard};
-use super::inspection::Inspection;
+use super::inspection::{BreakReport, Inspection};
 use super::metrics::MetricsReport;
 use super::report::{NodeReport, RefusalReport};
-use crate::proto::{Ask, Event, InputError, LockId, NodeState, Refusal, ViewId, Why};
+use crate::proto::{Ask, Event, InputError, LockId, LockRecord, NodeState, Refusal, Why};
 
 /// Takes locks on the calling thread. `Send`, not `Sync`: one for each thread. After a `fork` it
 /// belongs to the parent.
@@ -176,7 +176,40 @@ impl Client {
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
         let id = driver.inspect(resource)?;
-        Ok(viewed(&mut driver, id))
+        Ok(viewed(&mut driver, |driver| driver.take_inspection(id)))
+    }
+
+    /// Breaks the lock on `resource`, whoever holds it, on every node that can be reached: an
+    /// operator's means against a holder that hangs or is gone. It deletes this key and no other, and
+    /// says whose it was. Data of another kind under the key is no lock, and is left alone.
+    ///
+    /// The holder is not asked, and works on until it looks; what then protects its work is a fencing
+    /// token. A node that is stopped obeys when it goes on, and breaks the lock of whoever holds it
+    /// then: do not break a lock twice because one node was silent.
+    ///
+    /// # Errors
+    ///
+    /// The name of the resource is empty or too long, the guard's, or that of a fencing counter.
+    pub fn break_lock(&self, resource: &[u8]) -> Result<BreakReport, InputError> {
+        let mut driver = self.driver.borrow_mut();
+        driver.catch_up();
+        let id = driver.break_lock(resource)?;
+        Ok(viewed(&mut driver, |driver| driver.take_break(id)))
+    }
+
+    /// Takes a lock in that was [handed out](LockGuard::hand_out), by this process or another one on
+    /// the same machine. Dropping the guard releases it, as ever; to let it live on, hand it out again.
+    ///
+    /// A lock whose lease is over is no error: the guard's [`remaining`](LockGuard::remaining) is zero,
+    /// [`extend`](LockGuard::extend) says that it is lost, and its release undoes what the nodes still
+    /// keep and says so too. Nothing is sent before that.
+    ///
+    /// # Errors
+    ///
+    /// This client has other nodes, the same in another order, or another quorum or limits.
+    pub fn take_in(&self, record: &LockRecord) -> Result<LockGuard<'_>, InputError> {
+        let id = self.driver.borrow_mut().take_in(record)?;
+        Ok(LockGuard::new(&self.driver, id))
     }
 
     /// What was counted since it was made.
@@ -213,10 +246,10 @@ impl fmt::Debug for Client {
     }
 }
 
-fn viewed(driver: &mut Driver, id: ViewId) -> Inspection {
+fn viewed<T>(driver: &mut Driver, take: impl Fn(&mut Driver) -> Option<T>) -> T {
     loop {
-        if let Some(inspection) = driver.take_inspection(id) {
-            return inspection;
+        if let Some(seen) = take(driver) {
+            return seen;
         }
         driver.wait(driver.deadline());
         while driver.poll_event().is_some() {}

@@ -13,14 +13,15 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll, Registry};
 
 use super::config::Config;
-use super::inspection::Inspection;
+use super::inspection::{BreakReport, Inspection};
 use super::log::Notes;
 use super::metrics::MetricsReport;
+use super::record;
 use super::report::{NodeReport, RefusalReport};
 use crate::net::{Sockets, boot, now};
 use crate::proto::{
-    Ask, Core, Event, FencingToken, InputError, Lease, LockId, LockState, Nanos, NodeId, NodeState,
-    Refusal, ViewId, Votes,
+    Ask, Core, Event, FencingToken, InputError, Lease, LockId, LockRecord, LockState, Nanos,
+    NodeId, NodeState, Refusal, ViewId, Votes,
 };
 
 /// Locks for a program with an event loop of its own.
@@ -214,6 +215,53 @@ impl Driver {
         Some(Inspection::new(&self.config, self.sockets.core(), view))
     }
 
+    /// Breaks the lock on `resource`, whoever holds it: an operator's means against a holder that
+    /// hangs or is gone. See [`Core::break_lock`] for what it deletes, and for what it leaves alone.
+    /// The outcome is [`Event::Viewed`]; [`take_break`](Self::take_break) has the report.
+    ///
+    /// # Errors
+    ///
+    /// The name of the resource is empty or too long, the guard's, or that of a fencing counter.
+    pub fn break_lock(&mut self, resource: &[u8]) -> Result<ViewId, InputError> {
+        let id = self.sockets.core_mut().break_lock(resource, now())?;
+        self.finish();
+        Ok(id)
+    }
+
+    /// What was broken, once all nodes have answered or their time is over; once. For the ids that
+    /// [`break_lock`](Self::break_lock) gave.
+    pub fn take_break(&mut self, id: ViewId) -> Option<BreakReport> {
+        let view = self.sockets.core_mut().take_view(id)?;
+        Some(BreakReport::new(&self.config, self.sockets.core(), view))
+    }
+
+    /// Hands a held lock out, for another process on this machine to [take in](Self::take_in). From
+    /// here on it is not this driver's: nothing is sent about it any more. `None` if it is not held.
+    ///
+    /// A node that has not answered yet will not count for the lock: wait until its
+    /// [votes](Self::votes) are complete if you can.
+    pub fn hand_out(&mut self, id: LockId) -> Option<LockRecord> {
+        let mut record = self.sockets.core_mut().hand_out(id, now())?;
+        self.finish();
+        record::name(&mut record, &self.config);
+        Some(record)
+    }
+
+    /// Takes a lock in that was handed out. It is held from here on, with the lease that it had, and
+    /// is extended and released as any other. One whose lease is over, or that was handed out before
+    /// the machine was started anew, is lost: [`Event::Lost`] follows, and releasing it undoes what
+    /// the nodes still keep.
+    ///
+    /// # Errors
+    ///
+    /// This driver has other nodes, the same in another order, or another quorum or limits.
+    pub fn take_in(&mut self, record: &LockRecord) -> Result<LockId, InputError> {
+        let record = record::checked(record, &self.config)?;
+        let id = self.sockets.core_mut().take_in(&record, now())?;
+        self.finish();
+        Ok(id)
+    }
+
     /// Connects to all nodes that are not connected, ahead of their backoff.
     pub fn connect(&mut self) {
         self.sockets.core_mut().open_all(now());
@@ -306,6 +354,18 @@ impl Driver {
         }
     }
 
+    /// Takes turns until all nodes have voted on this lock, or until an answer would be too late.
+    pub(super) fn hear_votes(&mut self, id: LockId) {
+        let until = instant_in(self.config.settings().answer_within);
+        while !self.votes(id).missing().is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            self.wait(Some(self.deadline().map_or(left, |deadline| deadline.min(left))));
+        }
+    }
+
     /// When [`turn`](Self::turn) is due at the latest, from now; `None` if only readiness matters.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
@@ -314,10 +374,8 @@ impl Driver {
 
     /// The next outcome.
     pub fn poll_event(&mut self) -> Option<Event> {
-        let event = self.sockets.core_mut().poll_event();
-        if let Some(notes) = &mut self.notes {
-            notes.tell(&self.config, self.sockets.core(), event);
-        }
+        let event = self.next_event();
+        self.note(event);
         event
     }
 
@@ -394,6 +452,18 @@ impl Driver {
     /// [`settle`](Self::settle).
     pub(super) fn core_mut(&mut self) -> &mut Core {
         self.sockets.core_mut()
+    }
+
+    /// The next outcome, of which the log has not heard.
+    pub(super) fn next_event(&mut self) -> Option<Event> {
+        self.sockets.core_mut().poll_event()
+    }
+
+    /// Tells the log of an outcome. What that does is the host's.
+    pub(super) fn note(&mut self, event: Option<Event>) {
+        if let Some(notes) = &mut self.notes {
+            notes.tell(&self.config, self.sockets.core(), event);
+        }
     }
 
     /// The first half of a turn: fires what is due. What the sockets have was read before.

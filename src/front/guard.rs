@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use super::driver::Driver;
 use super::report::RefusalReport;
-use crate::proto::{Confirmed, Event, FencingToken, InputError, LockId, LockState, LossCause};
+use crate::proto::{
+    Confirmed, Event, FencingToken, InputError, LockId, LockRecord, LockState, LossCause,
+};
 
 /// A lock that was granted.
 ///
@@ -68,6 +70,26 @@ impl<'c> LockGuard<'c> {
             Event::NotExtended(_, refusal) => Err(ExtendError::Refused(driver.report(&refusal))),
             _ => Ok(()),
         }
+    }
+
+    /// Hands the lock out, for another process on this machine to [take
+    /// in](super::Client::take_in): it stays taken, and its lease goes on, while nobody has it in hand.
+    /// `None` if it is lost.
+    ///
+    /// Waits for nodes that have not answered yet, for as long as an answer may take, because those
+    /// that have will be the ones that count for the lock.
+    #[must_use = "the lock stays taken, and only the record can release it"]
+    pub fn hand_out(mut self) -> Option<LockRecord> {
+        let mut driver = self.driver.borrow_mut();
+        driver.catch_up();
+        driver.hear_votes(self.id);
+        if driver.remaining(self.id).is_zero() {
+            return None;
+        }
+        let record = driver.hand_out(self.id);
+        drop(driver);
+        self.released = record.is_some();
+        record
     }
 
     /// Releases the lock and waits until a quorum has confirmed it, or until whoever answers has.

@@ -9,15 +9,18 @@ use std::sync::Arc;
 
 use super::config::Config;
 use super::report::{NodeStatus, RefusalReport, explain};
-use crate::proto::{Cause, Confirmed, Core, Event, LockId, LossCause, NodeId, NodeState, Why};
+use crate::proto::{
+    Cause, Confirmed, Core, Event, LockId, LossCause, NodeId, NodeState, PushState, Why,
+};
 
 /// Hears of what happens, for a log. Give one to [`ConfigBuilder::log`](super::ConfigBuilder::log).
 ///
 /// It is called on the thread that drives the locks, when events are handed out: in
-/// [`Driver::poll_event`](super::Driver::poll_event), and inside the calls of a
-/// [`Client`](super::Client). While it runs, no lock is extended or released, so it must not block. It
-/// must not use the client or driver that called it. A panic in it goes to whoever made the call, and the
-/// event that it was told of is handed out to nobody; the locks are not harmed.
+/// [`Driver::poll_event`](super::Driver::poll_event), inside the calls of a [`Client`](super::Client), and on
+/// the thread of an [`Engine`](super::Engine). While it runs, no lock is extended or released, so it must
+/// not block. It must not use the client or driver that called it, or wait for the engine. A panic in it
+/// goes to whoever made the call, and the event that it was told of is handed out to nobody; the locks are
+/// not harmed. An engine catches and counts it ([`Engine::panics`](super::Engine::panics)).
 ///
 /// No note has a token or a password in it, neither in a field nor in a text.
 ///
@@ -110,6 +113,13 @@ pub enum Note<'a> {
         /// Every node's vote.
         report: &'a RefusalReport,
     },
+    /// A node that is waited for does not tell of changes, so that waiters go by their timers.
+    PushUnavailable {
+        /// Which.
+        node: &'a NodeStatus,
+        /// Why.
+        cause: Cause,
+    },
     /// An acquisition was refused.
     Refused {
         /// Which.
@@ -142,7 +152,8 @@ impl Note<'_> {
             Self::ClockSkew { .. }
             | Self::NodeDown { .. }
             | Self::NodeQuarantined { .. }
-            | Self::NotExtended { .. } => Level::Warning,
+            | Self::NotExtended { .. }
+            | Self::PushUnavailable { .. } => Level::Warning,
             Self::Lost { .. } => Level::Error,
         }
     }
@@ -162,6 +173,9 @@ impl fmt::Display for Note<'_> {
             | Self::NodeReady { node, reconnects: 0 } => node.fmt(f),
             Self::NodeReady { node, reconnects } => write!(f, "{node}, reconnected ({reconnects})"),
             Self::NotExtended { report, .. } => write!(f, "lock not extended: {report}"),
+            Self::PushUnavailable { node, cause } => {
+                write!(f, "node {} {}: waiters are not told: {cause}", node.number, node.address)
+            }
             Self::Refused { report, .. } => write!(f, "lock refused: {report}"),
             Self::Released { confirmed, .. } => write!(f, "lock released, {confirmed}"),
         }
@@ -189,6 +203,7 @@ pub(super) struct Notes {
 struct Told {
     state: Option<NodeState>,
     reconnects: u64,
+    push: Option<Cause>,
     skews: u64,
 }
 
@@ -205,6 +220,7 @@ impl Notes {
         for node in config.node_ids() {
             self.tell_of_clock(config, core, node);
             self.tell_of_node(config, core, node);
+            self.tell_of_push(config, core, node);
         }
         match event {
             Some(Event::NotExtended(lock, refusal) | Event::NotKept(lock, refusal)) => {
@@ -216,7 +232,7 @@ impl Notes {
                 self.log.note(&Note::Refused { lock, report });
             }
             Some(Event::Extended(lock) | Event::Kept(lock)) => {
-                self.log.note(&Note::Extended { lock })
+                self.log.note(&Note::Extended { lock });
             }
             Some(Event::Granted(lock)) => self.log.note(&Note::Granted { lock }),
             Some(Event::Lost(lock, cause)) => self.log.note(&Note::Lost { lock, cause }),
@@ -241,6 +257,20 @@ impl Notes {
             NodeState::Down(cause) => Note::NodeDown { node, cause },
             NodeState::Connecting | NodeState::Ready => Note::NodeReady { node, reconnects },
         });
+    }
+
+    /// An attempt to get its word again is no news, and neither is a link that nobody waits for.
+    fn tell_of_push(&mut self, config: &Config, core: &Core, id: NodeId) {
+        let told = &mut self.nodes[id.index()].push;
+        match core.push_state(id) {
+            PushState::Tells => *told = None,
+            PushState::Unavailable(cause) if *told != Some(cause) => {
+                *told = Some(cause);
+                let node = &NodeStatus::new(config, core, id);
+                self.log.note(&Note::PushUnavailable { node, cause });
+            }
+            _ => {}
+        }
     }
 
     /// An ask that failed by our clock alone is repeated, and makes no event.

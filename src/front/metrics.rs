@@ -10,7 +10,7 @@ use crate::net::Address;
 use crate::proto::metrics::{By, Kind};
 use crate::proto::{Core, Histogram, Metrics, NodeMetrics, NodeState};
 
-/// What a client or a driver has counted so far.
+/// What a client, a driver or an engine has counted so far.
 ///
 /// As text (`Display`, [`to_prometheus`](Self::to_prometheus)) it is in the exposition format of
 /// Prometheus, version 0.0.4. Serve it as `text/plain; version=0.0.4`.
@@ -74,8 +74,14 @@ impl MetricsReport {
         text.kinds("losses_total", "Locks that were lost, by cause.", "cause", of.losses)?;
         let name = "extensions_total";
         text.family(name, "counter", "Extensions that were made, or found no quorum.")?;
-        text.sample(name, &[("outcome", &"extended")], of.extended)?;
-        text.sample(name, &[("outcome", &"not_extended")], of.not_extended)?;
+        for (by, outcome, count) in [
+            ("caller", "extended", of.extended - of.kept),
+            ("caller", "not_extended", of.not_extended - of.not_kept),
+            ("keeper", "extended", of.kept),
+            ("keeper", "not_extended", of.not_kept),
+        ] {
+            text.sample(name, &[("by", &by), ("outcome", &outcome)], count)?;
+        }
         let name = "wait_seconds";
         text.family(name, "histogram", "From acquire to grant or refusal.")?;
         text.histogram(name, &[("outcome", &"granted")], &of.wait_granted)?;
@@ -139,19 +145,26 @@ impl Display for MetricsReport {
 
 type Counter<T> = (&'static str, &'static str, fn(&T) -> u64);
 
-const COUNTERS: [Counter<Metrics>; 5] = [
+const COUNTERS: [Counter<Metrics>; 11] = [
     ("acquisitions_total", "Asks that were taken at the door.", |of| of.acquisitions),
     ("attempts_total", "Rounds of asks to the nodes.", |of| of.attempts),
+    ("lead_asks_total", "Attempts that asked the lead of the wait first.", |of| of.lead_asks),
+    ("lead_grants_total", "Attempts whose lead granted.", |of| of.lead_grants),
+    ("wakes_total", "Pauses that ended by what a node had told.", |of| of.wakes),
     ("grants_total", "Acquisitions that ended with the lock.", |of| of.grants),
+    ("kept_losses_total", "Locks that were kept alive, and lost.", |of| of.kept_losses),
+    ("taken_in_total", "Locks that came from another process.", |of| of.taken_in),
+    ("handed_out_total", "Locks that left for another process.", |of| of.handed_out),
     ("releases_total", "Locks whose holder let go in time.", |of| of.releases),
     ("unconfirmed_releases_total", "Releases that a quorum did not confirm in time.", |of| {
         of.unconfirmed
     }),
 ];
 
-const NODE_COUNTERS: [Counter<NodeMetrics>; 8] = [
-    ("node_asks_total", "Asks that were sent.", |of| of.asks),
+const NODE_COUNTERS: [Counter<NodeMetrics>; 9] = [
+    ("node_asks_total", "Asks that were given to the link.", |of| of.asks),
     ("node_late_replies_total", "Answers that came after their time.", |of| of.late_replies),
+    ("node_pushes_total", "Keys that it told of because they had changed.", |of| of.pushes),
     ("node_timeouts_total", "How often the node was waited for in vain.", |of| of.timeouts),
     ("node_undos_total", "Undos that were sent.", |of| of.undos),
     ("node_undos_again_total", "Undos that were sent once more.", |of| of.undos_again),

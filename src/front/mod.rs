@@ -17,6 +17,7 @@ mod guard;
 mod inspection;
 mod log;
 mod metrics;
+mod record;
 mod report;
 mod setup;
 
@@ -28,7 +29,7 @@ pub use engine::{
     ShutdownReport, Unreleased,
 };
 pub use guard::{Ending, ExtendError, LockGuard};
-pub use inspection::{Inspection, InspectionVerdict, NodeInspection};
+pub use inspection::{BreakReport, Inspection, InspectionVerdict, NodeInspection, Owner};
 pub use log::{Level, Log, Note};
 pub use metrics::MetricsReport;
 pub use report::{NodeReport, NodeStatus, NodeVote, RefusalReport};

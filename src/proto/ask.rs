@@ -123,9 +123,7 @@ impl<'a> Ask<'a> {
             if config.guard_key() == Some(key) {
                 return Err(InputError::GuardKey);
             }
-            if key.starts_with(fence::COUNTER_PREFIX) {
-                return Err(InputError::CounterKey);
-            }
+            check_counter(key)?;
         }
         if self.fenced && !config.can_fence() {
             return Err(InputError::CannotFence);
@@ -187,6 +185,18 @@ pub(super) fn check_resource(key: &[u8]) -> Result<(), InputError> {
         1..=MAX_RESOURCE => Ok(()),
         len => Err(InputError::ResourceTooLong { len }),
     }
+}
+
+/// Whether an operator may delete a key of this name: no guard, whether this client minds it or not,
+/// and no counter.
+pub(super) fn check_breakable(config: &Config, key: &[u8]) -> Result<(), InputError> {
+    check_resource(key)?;
+    check_counter(key)?;
+    if config.settings.guard_key == key { Err(InputError::GuardKey) } else { Ok(()) }
+}
+
+fn check_counter(key: &[u8]) -> Result<(), InputError> {
+    if key.starts_with(fence::COUNTER_PREFIX) { Err(InputError::CounterKey) } else { Ok(()) }
 }
 
 /// A TTL is judged by the whole milliseconds that the nodes will get.
@@ -258,6 +268,8 @@ pub enum InputError {
     NoKeeper,
     /// The lock is not held: not yet granted, released, or lost.
     NotHeld,
+    /// A lock that was handed out was taken on other nodes, or on these in another order.
+    OtherNodes,
     /// A resource has at most 64 KiB.
     ResourceTooLong {
         /// Its length.
@@ -319,6 +331,9 @@ impl fmt::Display for InputError {
                 "a blocking client cannot keep a lock alive: use an Engine, or extend it yourself",
             ),
             Self::NotHeld => f.write_str("the lock is not held"),
+            Self::OtherNodes => f.write_str(
+                "the lock was taken on other nodes, on these in another order, or with another quorum",
+            ),
             Self::ResourceTooLong { len } => {
                 write!(f, "the resource's name has {len} bytes, the limit is {MAX_RESOURCE}")
             }

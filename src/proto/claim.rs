@@ -127,6 +127,11 @@ impl Claim {
         self.lock.is_none() && self.owed.is_empty()
     }
 
+    /// The owner value, with the number of the node that it was last made for.
+    pub(super) fn token(&self) -> &[u8] {
+        &self.token
+    }
+
     fn set_token(&mut self, random: [u8; 16], label: &[u8]) {
         self.token.clear();
         self.token.extend(random.into_iter().flat_map(hex));
@@ -138,7 +143,8 @@ impl Claim {
     }
 }
 
-fn hex(byte: u8) -> [u8; 2] {
+/// Two digits, in lower case.
+pub(super) fn hex(byte: u8) -> [u8; 2] {
     [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]
 }
 

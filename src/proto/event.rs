@@ -33,7 +33,7 @@ pub enum Event {
     Refused(LockId, Refusal),
     /// The holder let go.
     Released(LockId, Confirmed),
-    /// An inspection is complete: take it with [`Core::take_view`](super::Core::take_view).
+    /// An inspection, or the breaking of a lock, is complete: take it with [`Core::take_view`](super::Core::take_view).
     Viewed(ViewId),
 }
 

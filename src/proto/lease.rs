@@ -40,6 +40,20 @@ impl Lease {
         Duration::from_nanos(self.span_ns.saturating_sub(self.elapsed_ns(now)))
     }
 
+    /// Whether its boot clock can be the one of `now`. One that is behind has begun anew.
+    pub(super) fn is_of_boot(&self, now: Now) -> bool {
+        self.since.boot <= now.boot
+    }
+
+    /// When it began, and the nanoseconds that it lasts.
+    pub(super) fn parts(&self) -> (Now, u64) {
+        (self.since, self.span_ns)
+    }
+
+    pub(super) fn from_parts(since: Now, span_ns: u64) -> Self {
+        Self { since, span_ns }
+    }
+
     /// Of two leases on the same lock, the one that lasts longer at `now`.
     pub(super) fn longer(self, other: Self, now: Now) -> Self {
         if other.remaining(now) > self.remaining(now) { other } else { self }

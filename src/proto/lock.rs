@@ -45,7 +45,7 @@ pub(super) struct Lock {
     pub(super) decided: Option<Votes>,
     pub(super) lease: Lease,
     pub(super) held_since: Nanos,
-    /// When the caller asked for it, and when it was granted: for the metrics.
+    /// When the caller asked for it, and when it was granted or taken in: for the metrics.
     pub(super) asked_at: Nanos,
     pub(super) granted_at: Nanos,
     pub(super) extend_ttl: Duration,

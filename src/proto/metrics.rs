@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::event::{LossCause, Why};
 use super::names::NodeId;
-use super::time::Nanos;
+use super::time::{Nanos, saturating_nanos};
 use super::vote::{Cause, Vote};
 
 /// What one core has counted since it was made. Nothing in it ever falls.
@@ -20,6 +20,12 @@ pub struct Metrics {
     pub acquisitions: u64,
     /// Rounds of asks to the nodes: one for each acquisition, and one more after each pause.
     pub attempts: u64,
+    /// Attempts that asked one node first, the lead of the wait, because of what it had told.
+    pub lead_asks: u64,
+    /// Of these, attempts whose lead granted, so that the others were asked as well.
+    pub lead_grants: u64,
+    /// Pauses of waiting acquisitions that ended by what a node had told, not by their timer.
+    pub wakes: u64,
     /// Acquisitions that ended with the lock.
     pub grants: u64,
     /// Acquisitions that ended without it.
@@ -28,20 +34,34 @@ pub struct Metrics {
     pub wait_granted: Histogram,
     /// From acquire to refusal.
     pub wait_refused: Histogram,
-    /// From grant to the holder's release, or to the loss. Locks that are still held are not in it.
+    /// From grant to the holder's release, or to the loss; of a lock that was taken in, from then on. Locks
+    /// that are still held, or were handed out, are not in it.
     pub hold: Histogram,
     /// Extensions that a quorum made.
     pub extended: u64,
     /// Extensions that found no quorum, while the lock stayed held.
     pub not_extended: u64,
-    /// Locks whose holder let go in time. Each grant ends in one of these or in a loss.
+    /// Of the extensions that a quorum made, those of the keeper.
+    pub kept: u64,
+    /// Of the extensions that found no quorum, those of the keeper.
+    pub not_kept: u64,
+    /// Locks that came from another process.
+    pub taken_in: u64,
+    /// Locks that left for another process.
+    pub handed_out: u64,
+    /// Locks whose holder let go in time. Each lock that was granted or taken in ends in one of these, or
+    /// is lost or handed out.
     pub releases: u64,
     /// Releases that a quorum did not confirm in time. What is not confirmed stays owed.
     pub unconfirmed: u64,
     /// Locks that were lost.
     pub losses: By<LossCause>,
+    /// Of these, locks that were kept alive.
+    pub kept_losses: u64,
     /// The same for each node, in the order of the configuration.
     pub nodes: Vec<NodeMetrics>,
+    /// The time that an answer has, in nanoseconds.
+    late_after: u64,
 }
 
 /// What one core has counted of one node.
@@ -51,7 +71,7 @@ pub struct Metrics {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct NodeMetrics {
-    /// Asks that were sent.
+    /// Asks that were given to its link, also if they were withdrawn before a byte was sent.
     pub asks: u64,
     /// Votes that said: it is yours.
     pub grants: u64,
@@ -73,6 +93,8 @@ pub struct NodeMetrics {
     pub connections: u64,
     /// Connections that could not be made or that ended, by what ended them.
     pub link_failures: By<Cause>,
+    /// Keys that it told of, on its push link, because they had changed. All keys at once are one.
+    pub pushes: u64,
     /// How often its time was over: that of a vote, an extension or an inspection that was waited for,
     /// of a connection, of a greeting, and of a silence.
     pub timeouts: u64,
@@ -108,12 +130,6 @@ impl NodeMetrics {
         self.timeouts += u64::from(matches!(cause, Cause::ConnectTimeout | Cause::DeadPeer));
     }
 
-    #[inline]
-    pub(super) fn answered(&mut self, since: Nanos, within: Duration, now: Nanos) {
-        self.round_trip.record(since, now);
-        self.late_replies += u64::from(now > since + within);
-    }
-
     /// An undo was sent, not for the first time if `again`.
     #[inline]
     pub(super) fn undo_sent(&mut self, again: bool) {
@@ -123,10 +139,13 @@ impl NodeMetrics {
 }
 
 impl Metrics {
-    pub(super) fn new(nodes: usize) -> Self {
+    pub(super) fn new(nodes: usize, answer_within: Duration) -> Self {
         Self {
             acquisitions: 0,
             attempts: 0,
+            lead_asks: 0,
+            lead_grants: 0,
+            wakes: 0,
             grants: 0,
             refusals: By::default(),
             wait_granted: Histogram::default(),
@@ -134,10 +153,16 @@ impl Metrics {
             hold: Histogram::default(),
             extended: 0,
             not_extended: 0,
+            kept: 0,
+            not_kept: 0,
+            taken_in: 0,
+            handed_out: 0,
             releases: 0,
             unconfirmed: 0,
             losses: By::default(),
+            kept_losses: 0,
             nodes: vec![NodeMetrics::default(); nodes],
+            late_after: saturating_nanos(answer_within),
         }
     }
 
@@ -151,6 +176,14 @@ impl Metrics {
     #[inline]
     pub(super) fn of(&mut self, node: NodeId) -> &mut NodeMetrics {
         &mut self.nodes[node.index()]
+    }
+
+    #[inline]
+    pub(super) fn answered(&mut self, node: NodeId, since: Nanos, now: Nanos) {
+        let took = now.0.saturating_sub(since.0);
+        let node = &mut self.nodes[node.index()];
+        node.round_trip.add(took);
+        node.late_replies += u64::from(took > self.late_after);
     }
 
     #[inline]
@@ -319,11 +352,15 @@ impl Histogram {
         None
     }
 
+    #[inline]
+    pub(super) fn record(&mut self, from: Nanos, to: Nanos) {
+        self.add(to.0.saturating_sub(from.0));
+    }
+
     /// Between two powers of two there is at most one bound, so that the first bit of the span and one
     /// comparison tell its bucket.
     #[inline]
-    pub(super) fn record(&mut self, from: Nanos, to: Nanos) {
-        let nanos = to.0.saturating_sub(from.0);
+    fn add(&mut self, nanos: u64) {
         let first = usize::from(FIRST[(u64::BITS - nanos.leading_zeros()) as usize]);
         let over = BOUNDS.get(first).is_some_and(|&bound| nanos > bound);
         self.buckets[first + usize::from(over)] += 1;

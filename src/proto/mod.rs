@@ -91,6 +91,7 @@ mod node;
 mod pipeline;
 mod push;
 mod recipe;
+mod record;
 pub mod script;
 mod slab;
 mod time;
@@ -111,5 +112,6 @@ pub use self::metrics::{Histogram, Metrics, NodeMetrics};
 #[cfg(redbolt_mutants)]
 pub use self::mutants::{Mutant, plant};
 pub use self::names::{LinkId, LockId, MAX_NODES, NodeId, NodeSet, ViewId};
+pub use self::record::{LockRecord, RecordError};
 pub use self::time::{Nanos, Now};
 pub use self::vote::{Cause, Verdict, Vote, Votes};

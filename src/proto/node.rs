@@ -31,6 +31,10 @@ pub(super) enum Request {
         claim: ClaimId,
         vote: Vote,
     },
+    /// An operator's: the key is to go, whoever holds it.
+    Break(ViewId),
+    /// For how long the key would have lived.
+    BreakTtl(ViewId),
     /// All other connections of the node are to be dropped.
     DropOthers,
     /// The guard is to be given our value.

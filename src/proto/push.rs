@@ -173,24 +173,25 @@ impl Push {
         settings: &Settings,
     ) -> Result<Option<News<'b>>, Mistyped> {
         match (self.pipeline.answered().map(|due| due.request), answer) {
+            // Without its own number the command link cannot be told to send anything here. One that the
+            // node does not know, or forbids.
+            (Some(PushStep::Greet(Step::ClientId) | PushStep::Subscribe), Token::Error(text)) => {
+                self.greeting.refused_by(text);
+                let is_last = self.pipeline.len() == 0;
+                Ok(is_last.then(|| News::Subscribed(self.outcome())))
+            }
             (Some(PushStep::Greet(step)), answer) => {
                 self.greeting.answer(step, answer, node, settings)?;
                 Ok(None)
-            }
-            // Forbidden, or unknown.
-            (Some(PushStep::Subscribe), Token::Error(text)) => {
-                self.greeting.refused_by(text);
-                Ok(Some(News::Subscribed(self.outcome())))
             }
             _ => Err(Mistyped),
         }
     }
 
-    /// Without its own number the command link cannot be told to send anything here.
     fn outcome(&self) -> Result<(), Cause> {
         match (self.greeting.refused, self.greeting.client_id) {
             (Some(cause), _) => Err(cause),
-            (None, None) => Err(Cause::UnknownCommand),
+            (None, None) => Err(Cause::UnexpectedReply),
             (None, Some(_)) => Ok(()),
         }
     }

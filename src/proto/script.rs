@@ -124,6 +124,14 @@ if redis.call('GET', k) == ARGV[1] then n = n + redis.call('DEL', k) end \
 end \
 return n";
 
+/// Deletes KEYS\[1\], whoever holds it, and returns the first bytes of its value, from the first to the
+/// ARGV\[1\]-th, from zero; nil if there is no such key. Data of another kind than a string is an
+/// error, and is left alone: it is no lock.
+pub const BREAK: &str = "\
+local v = redis.call('GETRANGE', KEYS[1], 0, ARGV[1]) \
+if redis.call('DEL', KEYS[1]) == 1 then return v end \
+return false";
+
 /// A script about a lock's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Script {

@@ -282,7 +282,8 @@ impl Votes {
     }
 
     /// The nodes that have not voted.
-    pub(super) fn missing(&self) -> NodeSet {
+    #[must_use]
+    pub fn missing(&self) -> NodeSet {
         NodeSet::first(self.nodes()).without(self.grants.or(self.denies).or(self.fails))
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redbolt::proto::metrics::{By, Kind};
-use redbolt::proto::{Ask, Cause, Event, LossCause, Metrics, NodeMetrics, Wait, Wake, Why};
+use redbolt::proto::{Ask, Cause, Event, Keep, LossCause, Metrics, NodeMetrics, Wait, Wake, Why};
 use redbolt_node::Memory;
 
 use crate::world::{Accept, World, Written, error, ms, secs};
@@ -70,6 +70,14 @@ fn a_lock_that_is_taken_and_released() {
     assert_eq!(each(&world, |node| node.round_trip.count()), [2; 3]);
     assert_eq!(each(&world, |node| node.round_trip.sum().as_millis() as u64), [4; 3]);
     assert_eq!(each(&world, |node| node.late_replies + node.timeouts), [0; 3]);
+
+    // The next lock is in the place of the first.
+    let id = world.lock(b"job", secs(20));
+    world.run(ms(10));
+    world.release(id);
+    world.run(ms(10));
+    assert_eq!(each(&world, |node| node.undos), [2; 3]);
+    assert_eq!(each(&world, |node| node.undos_again), [0; 3]);
 }
 
 #[test]
@@ -198,6 +206,22 @@ fn a_node_that_cannot_vote() {
     assert!(!world.is_granted(id));
     assert_eq!(fails(&world, 2), [(Cause::ConnectionClosed, 1)]);
     assert_eq!(each(&world, |node| node.asks), [2, 2, 1], "the last was not asked");
+}
+
+/// Each ask that was lost with its connection is a vote that failed, if somebody waited for it.
+#[test]
+fn an_ask_that_is_lost_with_its_connection() {
+    let mut world = world();
+    world.pause(1);
+    world.pause(2);
+    world.lock(b"job", secs(20));
+    world.run(ms(10));
+    world.cut(0, 1, Written::Vanishes);
+    assert_eq!(fails(&world, 1), [(Cause::ConnectionReset, 1)]);
+    world.run(ms(100));
+    // The attempt is over: this one is missed by nobody.
+    world.cut(0, 2, Written::Vanishes);
+    assert_eq!(fails(&world, 2), [(Cause::NoAnswer, 1)]);
 }
 
 #[test]
@@ -330,11 +354,76 @@ fn losses() {
     }
     world.extend_unwatched(id, secs(20));
     world.run(ms(10));
+    assert_eq!(counted(&world).kept_losses, 0);
     let losses = [(LossCause::Expired, 1), (LossCause::Gone, 1)];
     assert_eq!(happened(counted(&world).losses), losses);
     world.release(id);
     assert_eq!(happened(counted(&world).losses), losses, "it has ended once");
     assert_eq!((counted(&world).releases, counted(&world).hold.count()), (0, 2));
+}
+
+#[test]
+fn the_keeper_s_extensions() {
+    let mut world = world();
+    let ask = Ask::new(b"job").ttl(secs(3)).keep_alive(Keep::until_released());
+    let id = world.acquire(0, &ask, &[b"job"]);
+    world.run(ms(3_500));
+    let kept = counted(&world).kept;
+    assert!((3..=4).contains(&kept), "{kept}");
+    assert_eq!(counted(&world).extended, kept);
+    world.extend(id, secs(3));
+    world.run(ms(10));
+    assert_eq!((counted(&world).extended, counted(&world).kept), (kept + 1, kept));
+    assert_eq!(counted(&world).not_kept, 0);
+
+    world.pause(1);
+    world.pause(2);
+    world.run(secs(3));
+    let metrics = counted(&world);
+    assert_eq!(happened(metrics.losses), [(LossCause::Unextended, 1)]);
+    assert_eq!(metrics.kept_losses, 1);
+    assert!(metrics.not_kept > 1, "{}", metrics.not_kept);
+    assert_eq!(metrics.not_extended, metrics.not_kept);
+}
+
+#[test]
+fn a_failure_of_the_caller_s_is_none_of_the_keeper_s() {
+    let mut world = world();
+    let ask = Ask::new(b"job").ttl(secs(20)).keep_alive(Keep::until_released());
+    let id = world.acquire(0, &ask, &[b"job"]);
+    world.run(ms(10));
+    world.pause(1);
+    world.pause(2);
+    world.extend(id, secs(20));
+    world.run(ms(100));
+    assert_eq!((counted(&world).not_extended, counted(&world).not_kept), (1, 0));
+}
+
+#[test]
+fn a_lock_that_goes_on_in_another_core() {
+    let mut world = World::with(3, 2, |_| {}).warm();
+    // The slot that the lock will take has had another.
+    let id = world.acquire(1, &Ask::new(b"other"), &[b"other"]);
+    let now = world.now();
+    world.clients[1].core.release(id, now);
+    world.run(ms(10));
+    let id = world.lock(b"job", secs(20));
+    world.run(ms(1_000));
+    let now = world.now();
+    let record = world.core().hand_out(id, now).unwrap();
+    let left = counted(&world);
+    assert_eq!((left.grants, left.handed_out, left.taken_in), (1, 1, 0));
+    assert_eq!((left.releases, left.losses.total(), left.hold.count()), (0, 0, 0));
+
+    let taken = world.take_in(1, &record);
+    world.run(ms(7));
+    let now = world.now();
+    world.clients[1].core.release(taken, now);
+    world.run(ms(10));
+    let came = world.clients[1].core.metrics();
+    assert_eq!((came.acquisitions, came.grants), (1, 1), "of the other lock");
+    assert_eq!((came.handed_out, came.taken_in, came.releases), (0, 1, 2));
+    assert_eq!(came.hold.sum(), ms(7), "since it was taken in");
 }
 
 /// A repetition because of the clock is an attempt of the same acquisition.

@@ -325,7 +325,6 @@ fn so_it_is_of_several_keys() {
 
 /// Where the node tells already, because somebody else waits for something else.
 #[test]
-#[ignore = "it is lost, and costs the cap"]
 fn a_message_that_comes_while_several_keys_are_asked_for_is_not_lost() {
     for at in 0..60 {
         let (mut world, _) = told();

@@ -1,13 +1,16 @@
 //! The engine from threads: its limits, its losses, its end, and that nothing is left behind.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use redbolt::{
     AcquireError, Ask, Config, ConfigBuilder, Ending, Engine, EngineError, EngineLimits,
-    ExtendError, InputError, LossCause, OwnedGuard, Wait, Why,
+    ExtendError, InputError, InspectionVerdict, Keep, Log, LossCause, Note, OwnedGuard, Wait, Why,
 };
 use redbolt_proving::{Reply, Server};
 
@@ -20,7 +23,7 @@ pub(crate) fn engine(servers: &[Server]) -> Engine {
     engine_of(builder(servers))
 }
 
-fn engine_of(builder: ConfigBuilder) -> Engine {
+pub(crate) fn engine_of(builder: ConfigBuilder) -> Engine {
     start(builder.build().unwrap(), EngineLimits::default())
 }
 
@@ -120,7 +123,7 @@ fn more_than_the_limit_is_refused_and_releases_never_are() {
     let second = engine.acquire(patiently(b"held1"));
     let busy = AcquireError::Engine(EngineError::Busy { limit: 2 });
     assert_eq!(engine.acquire(patiently(b"free")).wait().unwrap_err(), busy);
-    assert_eq!(busy.to_string(), "2 acquisitions are in flight, which is the engine's limit");
+    assert_eq!(busy.to_string(), "2 calls are in flight, which is the engine's limit");
     // The engine is full, and every release goes through.
     for guard in guards {
         assert!(matches!(guard.release().wait(), Ending::Released(_)));
@@ -203,29 +206,52 @@ fn stopped(engine: &Engine) -> mpsc::Sender<()> {
     stop
 }
 
-/// Threads that push while the thread goes to sleep and wakes up: a wake-up that is lost is a wait
-/// without end, since nothing else would wake it.
+/// Nothing but a push wakes the thread here: no timer is due before the test has failed, and there are
+/// no other locks whose answers would do it.
 #[test]
 fn no_wake_up_is_lost() {
     let servers = servers(1);
-    // No timer is due while this runs, so that the thread sleeps until it is woken.
+    let engine = engine_of(builder(&servers).answer_within(2 * LIMIT).dead_after(4 * LIMIT));
+    let until = Instant::now() + LIMIT;
+    for round in 0..3_000 {
+        // The thread has just told an outcome and is about to fall asleep when the next push comes.
+        let guard = ready(engine.acquire(patiently(b"job")), until).unwrap();
+        // Or it sleeps already.
+        for _ in 0..round % 50 * 20 {
+            std::hint::spin_loop();
+        }
+        assert!(matches!(ready(guard.release(), until), Ending::Released(_)));
+    }
+    assert!(engine.shutdown(LIMIT).is_clean());
+}
+
+/// The output of a future that is polled without a pause.
+fn ready<F: Future + Unpin>(mut future: F, until: Instant) -> F::Output {
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        assert!(Instant::now() < until, "it waits without end");
+        if let Poll::Ready(output) = Pin::new(&mut future).poll(&mut context) {
+            return output;
+        }
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn many_threads_push_at_once() {
+    let servers = servers(3);
     let engine = engine(&servers);
     let (done, finished) = mpsc::channel();
     let threads: Vec<_> = (0..8)
         .map(|of| {
             let (engine, done) = (engine.clone(), done.clone());
             thread::spawn(move || {
-                for round in 0..300 {
-                    let name = format!("job{of}.{round}");
-                    let guard = held(&engine, &name);
+                for round in 0..200 {
+                    let guard = held(&engine, &format!("job{of}.{round}"));
                     match round % 3 {
                         0 => drop(guard),
                         1 => drop(guard.release()),
                         _ => assert!(matches!(guard.release().wait(), Ending::Released(_))),
-                    }
-                    // Often the thread has just fallen asleep by now.
-                    for _ in 0..round % 50 * 20 {
-                        std::hint::spin_loop();
                     }
                 }
                 done.send(()).unwrap();
@@ -237,7 +263,7 @@ fn no_wake_up_is_lost() {
     }
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     assert!(engine.shutdown(LIMIT).is_clean());
-    assert_eq!(servers[0].cmd("DBSIZE"), Reply::Int(1));
+    assert!(servers.iter().all(|server| server.cmd("DBSIZE") == Reply::Int(1)));
 }
 
 /// Dropped before, while and after it is granted, at moments that move through its life.
@@ -386,6 +412,25 @@ fn a_guard_knows_its_end_while_the_thread_is_late() {
     assert_eq!(guard.release().wait(), Ending::Lost(LossCause::Expired));
 }
 
+/// Its lease is over when it is released, and the thread has told neither.
+#[test]
+fn a_release_behind_an_unseen_loss_says_lost_and_calls_nobody() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let ask = Ask::new(b"job").ttl(3 * SHORT).wait(Wait::For(LIMIT));
+    let guard = engine.acquire(ask).wait().unwrap();
+    let told = count_losses(&guard);
+    let watcher = guard.lost();
+    let stop = stopped(&engine);
+    eventually("its validity ends", || !guard.is_valid());
+    let release = guard.release();
+    drop(stop);
+    assert_eq!(release.wait(), Ending::Lost(LossCause::Expired));
+    assert_eq!(watcher.wait(), Some(LossCause::Expired));
+    assert!(engine.shutdown(LIMIT).is_clean());
+    assert_eq!(told.load(Ordering::SeqCst), 0);
+}
+
 /// Granted by the nodes, and nobody looked before it was over.
 #[test]
 fn a_grant_that_is_looked_at_too_late_is_refused_and_undone() {
@@ -528,6 +573,98 @@ fn a_dead_minority_is_not_missed_and_a_dead_majority_is_named() {
     assert!(report.to_string().contains("node 2"), "{report}");
     assert!(engine.nodes().wait().unwrap().ready() <= 2);
     assert!(engine.shutdown(PATIENCE).ended);
+}
+
+#[test]
+fn questions_are_answered() {
+    let servers = servers(3);
+    let engine = limited(&servers, 1);
+    let ask = patiently(b"job");
+    let guard = engine.acquire(ask.clone()).wait().unwrap();
+    let report = engine.inspect(b"job").wait().unwrap();
+    assert!(matches!(report.verdict, InspectionVerdict::Held(_)), "{report:?}");
+    assert_eq!(engine.inspect(b"free").wait().unwrap().verdict, InspectionVerdict::Free);
+    let error = engine.inspect(b"").wait().unwrap_err();
+    assert_eq!(error, AcquireError::Input(InputError::EmptyResource));
+    assert_eq!(engine.nodes().wait().unwrap().nodes.len(), 3);
+    assert_eq!(engine.metrics().wait().unwrap().metrics.grants, 1);
+    // They are in flight like anything else.
+    let waiter = engine.acquire(ask);
+    let busy = EngineError::Busy { limit: 1 };
+    assert_eq!(engine.nodes().wait().unwrap_err(), busy);
+    assert_eq!(engine.inspect(b"job").wait().unwrap_err(), AcquireError::Engine(busy));
+    drop(waiter);
+    eventually("there is room", || engine.nodes().wait().is_ok());
+    assert!(matches!(guard.release().wait(), Ending::Released(_)));
+    // One that nobody waits for leaves nothing behind.
+    drop(engine.inspect(b"job"));
+    eventually("all is answered", || engine.in_flight() == 0);
+}
+
+#[test]
+fn a_panic_in_a_log_costs_nobody_an_outcome() {
+    struct Bad;
+    impl Log for Bad {
+        fn note(&self, _: &Note<'_>) {
+            panic!("on purpose, in a log");
+        }
+    }
+    let servers = servers(3);
+    let engine = engine_of(builder(&servers).log(Arc::new(Bad)));
+    for _ in 0..3 {
+        let guard = held(&engine, "job");
+        guard.extend(Duration::from_secs(20)).wait().unwrap();
+        assert!(matches!(guard.release().wait(), Ending::Released(_)));
+    }
+    assert!(engine.panics() > 0);
+    assert!(!engine.shutdown(LIMIT).failed);
+}
+
+#[test]
+fn a_lock_that_is_kept_outlives_its_ttl() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let ask = Ask::new(b"job").ttl(3 * SHORT).wait(Wait::For(LIMIT));
+    let guard = engine.acquire(ask.keep_alive(Keep::until_released())).wait().unwrap();
+    let told = count_losses(&guard);
+    let until = Instant::now() + 9 * SHORT;
+    while Instant::now() < until {
+        assert!(held_on(&servers, "job") >= 2);
+    }
+    assert!(guard.is_valid(), "the guard knows of the extensions");
+    assert!(matches!(guard.release().wait(), Ending::Released(_)));
+    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    assert_eq!(told.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_kept_lock_that_cannot_be_extended_is_lost_and_told_once() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let ask = Ask::new(b"job").ttl(3 * SHORT).wait(Wait::For(LIMIT));
+    let guard = engine.acquire(ask.keep_alive(Keep::until_released())).wait().unwrap();
+    let told = count_losses(&guard);
+    let watcher = guard.lost();
+    servers[..2].iter().for_each(Server::pause);
+    let cause = watcher.wait();
+    assert!(!guard.is_valid());
+    servers[..2].iter().for_each(Server::resume);
+    assert_eq!(cause, Some(LossCause::Unextended));
+    eventually("the callback came", || told.load(Ordering::SeqCst) == 1);
+    assert_eq!(guard.release().wait(), Ending::Lost(LossCause::Unextended));
+    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    assert_eq!(told.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_kept_lock_is_held_for_no_longer_than_it_may() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let ask = Ask::new(b"job").ttl(3 * SHORT).wait(Wait::For(LIMIT));
+    let keep = Keep::until_released().max_hold(6 * SHORT);
+    let guard = engine.acquire(ask.keep_alive(keep)).wait().unwrap();
+    assert_eq!(guard.lost().wait(), Some(LossCause::HeldTooLong));
+    assert_eq!(guard.release().wait(), Ending::Lost(LossCause::HeldTooLong));
 }
 
 /// A client in another front is kept out by the engine's lock, and the other way round.

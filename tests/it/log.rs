@@ -12,9 +12,10 @@ use redbolt::{Ask, ConfigBuilder, Ending, Guard, Level, Log, Note};
 use redbolt_node::{Now, Store};
 use redbolt_proving::{Reply, Server};
 
+use crate::engine::engine_of;
 use crate::support::{
-    LIMIT, builder, client_of, driver_of, held_by, long, outcome, patiently, refusal, servers,
-    turn_until, vouch_for, vouched,
+    LIMIT, builder, client_of, driver_of, eventually, held_by, long, outcome, patiently, refusal,
+    servers, turn_until, vouch_for, vouched,
 };
 
 /// Keeps everything that it is told.
@@ -58,6 +59,7 @@ fn the_life_of_locks() {
     let servers = servers(3);
     let (heard, builder) = Heard::with(builder(&servers));
     let client = client_of(builder);
+    assert_eq!(client.warm_up(LIMIT).ready(), 3);
     let mut lock = client.acquire(patiently(b"job")).unwrap();
     lock.extend(Duration::from_secs(20)).unwrap();
     assert!(refusal(client.acquire(long(b"job"))).is_contended());
@@ -220,7 +222,10 @@ fn no_note_has_a_password_or_a_token_in_it() {
     lock.extend(Duration::from_secs(10)).unwrap();
     let _ = refusal(client.acquire(long(b"job")));
     let _ = lock.release();
-    assert!(heard.of("node 3 ")[0].text.contains("WRONGPASS"), "{:?}", heard.lines());
+    eventually("the third is refused", || {
+        let _ = client.inspect(b"job");
+        heard.of("node 3 ").first().is_some_and(|line| line.text.contains("WRONGPASS"))
+    });
     all.extend(heard.lines());
 
     // A server that repeats what it was sent: the name of the user, and a token.
@@ -266,6 +271,45 @@ fn a_panic_of_the_log_is_the_caller_s() {
     assert!(lock.is_valid());
     assert!(matches!(lock.release(), Ending::Released(_)));
     assert!(matches!(client.acquire(patiently(b"job")).unwrap().release(), Ending::Released(_)));
+}
+
+/// No thread of ours dies of it.
+#[test]
+fn a_panic_of_the_log_on_the_thread_of_an_engine_is_counted() {
+    struct Broken;
+    impl Log for Broken {
+        fn note(&self, note: &Note<'_>) {
+            panic!("not ready for {note}");
+        }
+    }
+    let servers = servers(1);
+    let engine = engine_of(builder(&servers).log(Arc::new(Broken)));
+    for _ in 0..3 {
+        let lock = engine.acquire(patiently(b"job")).wait().unwrap();
+        assert!(matches!(lock.release().wait(), Ending::Released(_)));
+    }
+    assert!(engine.panics() >= 3, "{}", engine.panics());
+}
+
+#[test]
+fn a_node_that_does_not_tell_waiters() {
+    let server = vouched(Server::start());
+    server.cmd("ACL SETUSER default -client|tracking");
+    let servers = std::slice::from_ref(&server);
+    let (heard, config) = Heard::with(builder(servers));
+    let mut driver = driver_of(config);
+    let holder = client_of(builder(servers));
+    let held = holder.acquire(patiently(b"job")).unwrap();
+    let id = driver.acquire(&patiently(b"job")).unwrap();
+    let text = format!("node 1 {}: waiters are not told: NOPERM", server.address());
+    turn_until(&mut driver, "it was told", |driver| {
+        while driver.poll_event().is_some() {}
+        !heard.of(&text).is_empty()
+    });
+    assert_eq!(heard.of(&text)[0].level, Level::Warning);
+    drop(held);
+    outcome(&mut driver, id);
+    assert_eq!(heard.of(&text).len(), 1);
 }
 
 #[test]

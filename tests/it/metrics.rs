@@ -5,6 +5,7 @@ use std::time::Duration;
 use redbolt::{Cause, Client, Config, Event, LossCause, MetricsReport, NodeMetrics, Why};
 use redbolt_proving::Server;
 
+use crate::engine::engine_of;
 use crate::exposition::{Scrape, read};
 use crate::support::{
     LIMIT, PATIENCE, builder, client, client_of, driver_of, held_by, long, outcome, patiently,
@@ -76,7 +77,10 @@ fn locks_of_a_client() {
     assert_eq!(value(&scrape, "redbolt_wait_seconds_count", &[("outcome", "granted")]), 6.0);
     assert_eq!(value(&scrape, "redbolt_hold_seconds_bucket", &[("le", "+Inf")]), 5.0);
     assert_eq!(value(&scrape, "redbolt_hold_seconds_bucket", &[("le", "100")]), 5.0);
-    assert_eq!(value(&scrape, "redbolt_extensions_total", &[("outcome", "extended")]), 5.0);
+    assert_eq!(
+        value(&scrape, "redbolt_extensions_total", &[("by", "caller"), ("outcome", "extended")]),
+        5.0
+    );
     for node in 0..3 {
         assert_eq!(of_node(&scrape, &servers, node, "redbolt_node_asks_total"), 7.0);
         assert_eq!(of_node(&scrape, &servers, node, "redbolt_node_ready"), 1.0);
@@ -155,6 +159,47 @@ fn a_server_that_is_stopped() {
         client.metrics().metrics.nodes[0].late_replies > 0
     });
     assert_eq!(client.metrics().metrics.nodes[0].grants, 1, "too late for anybody");
+}
+
+/// A holder that lets go is told of, and the waiter asks the one that told before the others.
+#[test]
+fn a_waiter_that_is_told() {
+    let servers = servers(3);
+    let holder = client(&servers);
+    let mut waiter = driver_of(builder(&servers));
+    turn_until(&mut waiter, "all are ready", |driver| driver.nodes().ready() == 3);
+    let held = holder.acquire(patiently(b"job")).unwrap();
+    let id = waiter.acquire(&patiently(b"job")).unwrap();
+    let tells = |driver: &mut redbolt::Driver| {
+        driver.nodes().nodes.iter().any(|node| node.push == redbolt::PushState::Tells)
+    };
+    turn_until(&mut waiter, "the lead tells", tells);
+    let before = waiter.metrics().metrics;
+    assert_eq!((before.lead_asks, before.lead_grants, before.wakes), (0, 0, 0));
+    let _ = held.release();
+    assert_eq!(outcome(&mut waiter, id), Event::Granted(id));
+    let metrics = waiter.metrics().metrics;
+    assert_eq!((metrics.acquisitions, metrics.grants, metrics.lead_grants), (1, 1, 1));
+    assert!(metrics.lead_asks >= 1 && metrics.lead_asks <= metrics.wakes, "{metrics:?}");
+    assert!(metrics.attempts > metrics.lead_asks, "{metrics:?}");
+    let pushes: Vec<u64> = metrics.nodes.iter().map(|node| node.pushes).collect();
+    assert!(pushes[0] >= 1 && pushes[1..] == [0, 0], "{pushes:?}");
+    assert!(metrics.nodes.iter().all(|node| node.connections == 1), "of push links there is none");
+    let scrape = scrape(&waiter.metrics());
+    assert_eq!(value(&scrape, "redbolt_lead_grants_total", &[]), 1.0);
+    assert_eq!(value(&scrape, "redbolt_wakes_total", &[]), metrics.wakes as f64);
+    assert!(of_node(&scrape, &servers, 0, "redbolt_node_pushes_total") >= 1.0);
+}
+
+#[test]
+fn locks_of_an_engine() {
+    let servers = servers(3);
+    let engine = engine_of(builder(&servers));
+    let lock = engine.acquire(patiently(b"job")).wait().unwrap();
+    assert!(matches!(lock.release().wait(), redbolt::Ending::Released(_)));
+    let report = engine.metrics().wait().unwrap();
+    assert_eq!((report.metrics.grants, report.metrics.releases), (1, 1));
+    assert_eq!(value(&scrape(&report), "redbolt_grants_total", &[]), 1.0);
 }
 
 /// An address is what the user gave, quotes and all, without the password.

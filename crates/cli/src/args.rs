@@ -5,6 +5,7 @@
 //! its errors know how not to repeat a password.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -28,8 +29,16 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a command while holding a lock
     Lock(LockArgs),
+    /// Take a lock and leave it taken, for a script that holds it over several commands
+    Acquire(AcquireArgs),
+    /// Keep a lock that `acquire` has taken for longer
+    Extend(ExtendArgs),
+    /// Let go of a lock that `acquire` has taken
+    Release(ReleaseArgs),
     /// Show who holds a lock, node by node, without touching it
     Status(StatusArgs),
+    /// Break a lock that its holder does not let go of
+    Unlock(UnlockArgs),
     /// Say that nodes are new: once in their life, never in a start script
     Init(InitArgs),
     /// Serve a node from memory, for development and tests
@@ -106,13 +115,9 @@ impl From<GuardWord> for Guard {
     }
 }
 
+/// How a lock is asked for.
 #[derive(Debug, Args)]
-#[command(after_help = LOCK_HELP, override_usage = LOCK_USAGE)]
-pub(crate) struct LockArgs {
-    /// How long the nodes keep the lock should redbolt vanish; extended every third of it
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
-    pub(crate) ttl: Duration,
-
+pub(crate) struct AskArgs {
     /// Give up when the lock was not free within this time [default: wait without limit]
     #[arg(long, short, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) wait: Option<Duration>,
@@ -120,6 +125,30 @@ pub(crate) struct LockArgs {
     /// Do not wait: one attempt
     #[arg(long = "try", short = 'n', conflicts_with = "wait")]
     pub(crate) try_once: bool,
+
+    /// Exit status when somebody else holds the lock
+    #[arg(long, short = 'E', value_name = "N", default_value_t = exit::CONFLICT)]
+    pub(crate) conflict_exit_code: u8,
+
+    /// Whether nodes have to prove that they remember every lock
+    #[arg(long, value_name = "WORD", default_value = "on")]
+    pub(crate) guard: GuardWord,
+
+    /// If no node has a guard, take all of them for new, as `redbolt init` does: for nodes that were
+    /// just made, such as those of a test
+    #[arg(long)]
+    pub(crate) new_nodes: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = LOCK_HELP, override_usage = LOCK_USAGE)]
+pub(crate) struct LockArgs {
+    /// How long the nodes keep the lock should redbolt vanish; extended every third of it
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
+    pub(crate) ttl: Duration,
+
+    #[command(flatten)]
+    pub(crate) ask: AskArgs,
 
     /// Hold the lock for one TTL and no longer; the command must end before
     #[arg(long)]
@@ -130,23 +159,14 @@ pub(crate) struct LockArgs {
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) kill_after: Option<Duration>,
 
-    /// Exit status when somebody else holds the lock
-    #[arg(long, short = 'E', value_name = "N", default_value_t = exit::CONFLICT)]
-    pub(crate) conflict_exit_code: u8,
+    /// Keep the lock taken for that long, also if the command ends sooner
+    #[arg(long, value_name = "TIME", conflicts_with = "no_extend", value_parser = duration::parse)]
+    pub(crate) at_least: Option<Duration>,
 
     /// Give the command a fencing token: a number that grows from one holder to the next, for
     /// whatever it writes to
     #[arg(long)]
     pub(crate) fence: bool,
-
-    /// Whether nodes have to prove that they remember every lock
-    #[arg(long, value_name = "WORD", default_value = "on")]
-    pub(crate) guard: GuardWord,
-
-    /// If no node has a guard, take all of them for new, as `redbolt init` does: for nodes that were
-    /// just made, such as those of a test
-    #[arg(long)]
-    pub(crate) new_nodes: bool,
 
     /// Run this line with /bin/sh instead of CMD
     #[arg(short = 'c', value_name = "LINE", conflicts_with = "command")]
@@ -186,6 +206,74 @@ impl LockArgs {
             duration::show(self.ttl / 2)
         ))
     }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = ACQUIRE_HELP)]
+pub(crate) struct AcquireArgs {
+    /// Where to write what it takes to extend and release the lock; for nobody else's eyes
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: PathBuf,
+
+    /// How long the nodes keep the lock unless it is extended: nobody else does that
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
+    pub(crate) ttl: Duration,
+
+    #[command(flatten)]
+    pub(crate) ask: AskArgs,
+
+    /// Print a fencing token: a number that grows from one holder to the next, for whatever the
+    /// script writes to
+    #[arg(long)]
+    pub(crate) fence: bool,
+
+    /// The name to lock
+    #[arg(value_parser = OsStringValueParser::new().try_map(some_bytes))]
+    pub(crate) key: OsString,
+
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXTEND_HELP)]
+pub(crate) struct ExtendArgs {
+    /// What `redbolt acquire` has written
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: PathBuf,
+
+    /// For how long from now; never shortens what is left [default: the TTL of `acquire`]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) ttl: Option<Duration>,
+
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = RELEASE_HELP)]
+pub(crate) struct ReleaseArgs {
+    /// What `redbolt acquire` has written; it is removed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = UNLOCK_HELP)]
+pub(crate) struct UnlockArgs {
+    /// Do it. Without, only show whose lock it would be
+    #[arg(long)]
+    pub(crate) force: bool,
+
+    /// The name of the lock
+    #[arg(value_parser = OsStringValueParser::new().try_map(some_bytes))]
+    pub(crate) key: OsString,
+
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
 }
 
 #[derive(Debug, Args)]
@@ -283,6 +371,13 @@ The command finds REDBOLT_KEY and REDBOLT_TTL_MS in its environment, and with --
 REDBOLT_FENCING_TOKEN. What it writes to should keep the largest token that it has seen, and refuse
 whoever comes with a smaller one: that one was paused, and its lock is over.
 
+With --at-least the lock stays taken for so long after it was granted, whatever the command does and
+however it ends: so a job that cron starts on many hosts at once runs on one of them, though their
+clocks differ and the job is short. As soon as the command has ended, redbolt lets the nodes keep the
+lock for the rest of the time, and exits with the command's status; it stays only for what is longer
+than --max-ttl. It may stay taken for up to one TTL longer. While the command runs nothing but redbolt
+keeps it: should redbolt be killed, or its host die, the lock ends after --ttl, not after --at-least.
+
 A node that was restarted, emptied or never used does not vote for --max-ttl, since it may have
 forgotten a lock; redbolt says so, and waits for it. For new nodes there is `redbolt init`.
 
@@ -295,7 +390,63 @@ Exit status: that of the command (128 + signal if it was killed), or
 Examples:
   redbolt lock nightly -- ./backup.sh --full
   redbolt lock --try nightly -- ./backup.sh || echo 'already running'
-  redbolt lock --wait 30s --ttl 20s deploy -c 'git pull && make install'";
+  redbolt lock --wait 30s --ttl 20s deploy -c 'git pull && make install'
+  redbolt lock --try --at-least 30s nightly -- ./report.sh      (the crontab of each host)";
+
+const ACQUIRE_HELP: &str = "\
+For a script that holds a lock over several commands. Nothing keeps the lock when redbolt has ended:
+it lasts for --ttl, of which 1 % and 2 ms are not to be relied on. Choose a TTL (up to --max-ttl, which
+is 30s unless everybody says otherwise) that covers the script, or call `redbolt extend` between its
+steps and stop when it fails. Where one command can do all the work, `redbolt lock` is safer: it
+extends by itself, and stops the command when the lock is lost.
+
+FILE is new, or what is left of a lock that is over; one of a lock that still lives is refused. It has
+mode 0600. Whoever can read it can release the lock, so it is refused later if others can. The lock
+can be extended and released on this machine only, and not after it was started anew: it is lost then.
+
+With --fence the fencing token is printed on standard output.
+
+Exit status: 0 when the lock is taken, or
+   64  wrong usage, FILE cannot be used       71  refused by the operating system
+   69  too few nodes vote; says why           75  held by somebody else (see -E)
+   70  ran out before FILE was written       128 + signal that ended the wait
+
+Example:
+  redbolt acquire nightly --ttl 30s --token-file \"$dir/lock\" || exit
+  trap 'redbolt release --token-file \"$dir/lock\"' EXIT
+  ./dump.sh
+  redbolt extend --token-file \"$dir/lock\" || exit
+  ./upload.sh";
+
+const EXTEND_HELP: &str = "\
+The nodes must be given as to `redbolt acquire`, in the same order.
+
+Exit status: 0 when it is held for another TTL, or
+   64  wrong usage, FILE cannot be used       70  the lock is lost: stop what it protects
+   69  too few nodes confirm; says how        71  refused by the operating system
+       long the lock still lasts";
+
+const RELEASE_HELP: &str = "\
+The nodes must be given as to `redbolt acquire`, in the same order. FILE is removed when a quorum of
+the nodes has confirmed the release, and when the lock was lost before. If too few nodes confirm it
+stays, so that it can be tried again until the TTL is over.
+
+Exit status: 0 when the lock was held until now and is let go, or
+   64  wrong usage, FILE cannot be used       70  the lock was lost before: what it protected may
+   69  too few nodes confirm; says why            have been in other hands
+                                              71  refused by the operating system";
+
+const UNLOCK_HELP: &str = "\
+For a holder that hangs, or that left without letting go and with a long TTL. It deletes the lock's
+key on every node that answers, whoever holds it, and says whose lock it broke: by label, and by a
+short hash that is the same on all nodes. The holder is not asked. It goes on until it looks, so make
+sure that it is gone, or that what it writes to checks its fencing token.
+
+A node that is stopped obeys when it goes on, and then breaks the lock of whoever has it. Do not
+repeat the command because one node did not answer.
+
+Exit status: 0 when a quorum of the nodes no longer has the key, 69 when too few nodes answer or the
+key holds other data, 64 without --force and for wrong usage.";
 
 const STATUS_HELP: &str = "\
 It takes no lock and writes nothing. A node's line says who holds the lock there, whether its guard
@@ -351,10 +502,10 @@ mod tests {
     #[test]
     fn a_command_keeps_its_own_options() {
         let args = lock(&["-n", "job", "--", "ls", "-n", "--ttl", "--"]).unwrap();
-        assert!(args.try_once);
+        assert!(args.ask.try_once);
         assert_eq!(args.words(), ["ls", "-n", "--ttl", "--"]);
         let args = lock(&["job", "ls", "-n"]).unwrap();
-        assert!(!args.try_once);
+        assert!(!args.ask.try_once);
         assert_eq!(args.words(), ["ls", "-n"]);
     }
 

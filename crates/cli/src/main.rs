@@ -11,6 +11,7 @@ mod args;
 mod demo;
 mod duration;
 mod exit;
+mod held;
 mod init;
 #[cfg(target_os = "linux")]
 mod lock;
@@ -18,6 +19,8 @@ mod node;
 mod nodes;
 mod say;
 mod status;
+mod token_file;
+mod unlock;
 
 use std::env;
 use std::io;
@@ -53,6 +56,13 @@ fn run(command: &Command) -> Result<u8, Failure> {
         Command::Lock(_) => Err(Failure::usage(
             "redbolt lock needs Linux, for signalfd and the parent-death signal",
         )),
+        #[cfg(target_os = "linux")]
+        Command::Acquire(args) => lock::acquire::run(args),
+        #[cfg(not(target_os = "linux"))]
+        Command::Acquire(_) => Err(Failure::usage("redbolt acquire needs Linux, for signalfd")),
+        Command::Extend(args) => held::extend(args),
+        Command::Release(args) => held::release(args),
+        Command::Unlock(args) => unlock::run(args),
         Command::Status(args) => status::run(args),
         Command::Init(args) => init::run(args),
         Command::Node(args) => node::run(args),

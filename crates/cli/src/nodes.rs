@@ -15,8 +15,13 @@ use crate::exit::Failure;
 
 /// A configuration of these nodes, and of what is the same in all of this program.
 pub(crate) fn builder(nodes: &Nodes) -> Result<ConfigBuilder, Failure> {
+    builder_for(nodes, process::id())
+}
+
+/// The same for locks that are held by the process `holder`.
+pub(crate) fn builder_for(nodes: &Nodes, holder: u32) -> Result<ConfigBuilder, Failure> {
     let builder = Config::builder()
-        .label(label().as_bytes())
+        .label(label(holder).as_bytes())
         .client_name(b"redbolt-cli")
         // The command bounds the hold: a lock is extended only while its command runs.
         .max_hold(None);
@@ -91,12 +96,12 @@ fn is_in(variable: &str, says: impl Fn(&str) -> bool) -> bool {
 }
 
 /// Who holds a lock, for whoever looks at it: `host:pid`.
-fn label() -> String {
+fn label(holder: u32) -> String {
     let host = ["/proc/sys/kernel/hostname", "/etc/hostname"].into_iter().find_map(|path| {
         let name = fs::read_to_string(path).ok()?;
         Some(printable(name.trim())).filter(|name| !name.is_empty())
     });
-    format!("{}:{}", host.as_deref().unwrap_or("unknown-host"), process::id())
+    format!("{}:{holder}", host.as_deref().unwrap_or("unknown-host"))
 }
 
 /// What a label may hold, and short enough to leave room for the process id.
@@ -121,7 +126,7 @@ mod tests {
 
     #[test]
     fn the_label_is_host_and_process() {
-        let label = label();
+        let label = label(process::id());
         let (host, pid) = label.rsplit_once(':').unwrap();
         assert_eq!(pid, process::id().to_string());
         assert!(!host.is_empty());

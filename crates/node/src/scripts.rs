@@ -12,7 +12,7 @@ use redbolt::proto::{
     fence::{MAX_SKEW, MAX_TOKEN},
     guard::BIG_MS,
     guard::Standing,
-    script::{ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, UNDO, WRITE_BACK},
+    script::{ACQUIRE_FENCED, ACQUIRE_MANY, BREAK, ENROL, EXTEND, UNDO, WRITE_BACK},
 };
 
 use crate::{
@@ -28,9 +28,10 @@ pub(crate) fn shipped() -> &'static [Taught] {
     SHIPPED.get_or_init(|| MODELS.map(|(text, run)| Taught::new(text, run)).into())
 }
 
-const MODELS: [(&str, Script); 6] = [
+const MODELS: [(&str, Script); 7] = [
     (ACQUIRE_FENCED, acquire_fenced),
     (ACQUIRE_MANY, acquire_many),
+    (BREAK, break_lock),
     (ENROL, enrol),
     (EXTEND, extend),
     (UNDO, undo),
@@ -139,6 +140,20 @@ fn undo(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply<
     let is_ours = |keys: &mut Keys<'_>, name| token.is_some() && keys.value(name) == token;
     let deleted = names.iter().filter(|name| is_ours(keys, name) && keys.delete(name)).count();
     reply.int(deleted as i64);
+}
+
+/// Deletes a key, whoever holds it, and replies with the beginning of its value.
+fn break_lock(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply<'_>) {
+    let (&[name], Some(last)) = (names, number::<usize>(argv.first())) else {
+        return reply.error(BAD_ARGUMENTS);
+    };
+    match keys.value(name) {
+        Some(value) => {
+            reply.bulk(&value[..value.len().min(last.saturating_add(1))]);
+            keys.delete(name);
+        }
+        None => reply.nil(),
+    }
 }
 
 /// Whether the guard, if one is given, lets the node vote and no resource is taken. If not, this is

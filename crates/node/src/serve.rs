@@ -76,7 +76,7 @@ impl Server {
         let mut expired = Instant::now();
         loop {
             // Only who tracks a key hears of its end without asking.
-            let patience = store.has_readers().then_some(EXPIRY_PERIOD);
+            let patience = store.awaits_expiry().then_some(EXPIRY_PERIOD);
             match self.poll.poll(&mut events, patience) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(_) => return,

@@ -535,7 +535,7 @@ mod tests {
         bench.store.disconnect(target);
         assert_eq!(bench.store.poll_push(), None, "what was not fetched is gone with its receiver");
         bench.store.disconnect(tracker);
-        assert!(!bench.store.has_readers());
+        assert!(!bench.store.awaits_expiry());
     }
 
     #[test]

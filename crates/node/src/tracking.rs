@@ -58,10 +58,12 @@ impl Journal {
 impl Store {
     /// Whether what a command of this connection does to a key can matter to anybody.
     pub(crate) fn is_watched(&self, conn: ConnId) -> bool {
-        self.has_readers() || self.tracking(conn).is_some()
+        self.awaits_expiry() || self.tracking(conn).is_some()
     }
 
-    pub(crate) fn has_readers(&self) -> bool {
+    /// Whether anybody is to be told when a key that it read is over, so that [`expire`](Self::expire)
+    /// matters.
+    pub fn awaits_expiry(&self) -> bool {
         !self.readers.is_empty()
     }
 

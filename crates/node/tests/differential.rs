@@ -24,7 +24,7 @@ use proptest::{
 };
 use redbolt::proto::{
     guard::BIG_MS,
-    script::{ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, UNDO, WRITE_BACK},
+    script::{ACQUIRE_FENCED, ACQUIRE_MANY, BREAK, ENROL, EXTEND, UNDO, WRITE_BACK},
 };
 use redbolt_node::{Node, Now, Store};
 use redbolt_proving::Server;
@@ -41,6 +41,7 @@ fn random_histories_of_locks_get_the_replies_of_a_real_server() {
         (ACQUIRE_MANY, &["+OK", ":", "+GUARD"][..]),
         (ACQUIRE_FENCED, &["+OK ", ":", "+GUARD ", "+CLOCK ", "-ERR the fencing"]),
         (WRITE_BACK, &[":0", ":1", "-ERR the fencing"]),
+        (BREAK, &["$-1", "$"]),
         (ENROL, &[":0", ":1"]),
     ] {
         for reply in replies {
@@ -385,7 +386,16 @@ fn lock_call() -> impl Strategy<Value = Vec<Word>> {
         });
     let others = (name(), select(vec![EXTEND, UNDO]), resources(), token())
         .prop_map(|(name, script, resources, token)| script_call(name, script, resources, token));
-    prop_oneof![2 => acquire_many, 5 => acquire_fenced, 3 => write_back, 2 => enrol, 3 => others]
+    let break_lock = (name(), select(vec!["r1", "r2"]), select(vec!["0", "5", "162"]))
+        .prop_map(|(name, key, last)| call(name, BREAK, vec![text(key)], vec![text(last)]));
+    prop_oneof![
+        2 => acquire_many,
+        5 => acquire_fenced,
+        3 => write_back,
+        2 => enrol,
+        3 => others,
+        1 => break_lock,
+    ]
 }
 
 fn call(name: &str, script: &str, keys: Vec<Word>, arguments: Vec<Word>) -> Vec<Word> {

@@ -21,10 +21,14 @@ pub(crate) enum Phase {
     Extending,
     Releasing,
     Waiting,
+    /// A push link is being opened, or has not been told of changes yet.
+    Subscribing,
+    /// A node tells of changes.
+    Told,
 }
 
 impl Phase {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Connecting,
         Self::Handshaking,
         Self::Asked,
@@ -33,6 +37,8 @@ impl Phase {
         Self::Extending,
         Self::Releasing,
         Self::Waiting,
+        Self::Subscribing,
+        Self::Told,
     ];
 
     fn name(self) -> &'static str {
@@ -45,13 +51,15 @@ impl Phase {
             Self::Extending => "extending",
             Self::Releasing => "releasing",
             Self::Waiting => "waiting",
+            Self::Subscribing => "subscribing",
+            Self::Told => "told",
         }
     }
 }
 
 /// Several phases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Phases(u8);
+pub(crate) struct Phases(u16);
 
 impl Phases {
     pub(crate) fn insert(&mut self, phase: Phase) {

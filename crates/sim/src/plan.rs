@@ -4,6 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use redbolt::proto::Wake;
+
 use crate::fault::{Fault, guided, swarm};
 use crate::random::Random;
 use crate::world::node::EPOCH_US;
@@ -91,6 +93,8 @@ pub(crate) struct Setup {
     pub(crate) proven: bool,
     /// Tokens carry a label.
     pub(crate) labelled: bool,
+    /// Whose word ends a pause.
+    pub(crate) wake: Wake,
 }
 
 /// What the nodes' guards are when it begins.
@@ -174,6 +178,8 @@ pub(crate) enum Kind {
 }
 
 pub(crate) const MAX_NODES: usize = 5;
+/// Command links first, then push links.
+pub(crate) const MAX_LINKS: usize = 2 * MAX_NODES;
 pub(crate) const KEYS: [&[u8]; 3] = [b"job", b"other", b"third"];
 
 pub(crate) const US: Time = 1_000;
@@ -189,6 +195,7 @@ impl Setup {
             durable: false,
             proven: false,
             labelled: false,
+            wake: Wake::Lead,
         }
     }
 }
@@ -323,6 +330,7 @@ impl Plan {
             durable: false,
             proven: draw.chance(100),
             labelled: draw.chance(250),
+            wake: draw.pick(&WAKES),
         };
         if guard && self.class == Class::Safe {
             match draw.below(32) {
@@ -501,6 +509,18 @@ fn client(draw: &mut Random, budget: i64) -> ClientPlan {
     let apart = draw.pick(&[100_000, 3_000_000]);
     ClientPlan { ppm, wall_ahead: draw.below(2 * apart) as i64 - apart as i64, late }
 }
+
+/// Mostly as by default.
+const WAKES: [Wake; 8] = [
+    Wake::Lead,
+    Wake::Lead,
+    Wake::Lead,
+    Wake::Lead,
+    Wake::Lead,
+    Wake::All,
+    Wake::Quorum,
+    Wake::Timer,
+];
 
 const SIZES: [usize; 16] = [3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 5, 5, 5, 5, 1, 1];
 

@@ -208,47 +208,53 @@ impl Drop for Lost {
     }
 }
 
-/// An answer about the engine or its nodes: a future, or [`wait`](Self::wait) for it.
+/// An answer about the engine, its nodes or a resource: a future, or [`wait`](Self::wait) for it.
 #[must_use = "it does nothing but answer"]
-pub struct Answer<T> {
-    reply: Arc<Reply<Result<T, EngineError>>>,
+pub struct Answer<T, E = EngineError> {
+    reply: Arc<Reply<Result<T, E>>>,
     shared: Arc<Shared>,
 }
 
-impl<T> Answer<T> {
-    pub(super) fn new(reply: Arc<Reply<Result<T, EngineError>>>, shared: Arc<Shared>) -> Self {
+impl<T, E: From<EngineError>> Answer<T, E> {
+    pub(super) fn new(reply: Arc<Reply<Result<T, E>>>, shared: Arc<Shared>) -> Self {
         Self { reply, shared }
     }
 
-    /// Blocks until the thread has answered, which is its next turn.
+    /// Blocks until the answer has come.
     ///
     /// # Errors
     ///
-    /// The engine is over, or belongs to the process that this one was forked from.
+    /// The engine is busy, over, or belongs to the process that this one was forked from.
     ///
     /// # Panics
     ///
     /// On the engine's own thread.
-    pub fn wait(self) -> Result<T, EngineError> {
+    pub fn wait(self) -> Result<T, E> {
         refuse_own_thread(&self.shared);
         block_on(self)
     }
 }
 
-impl<T> Future for Answer<T> {
-    type Output = Result<T, EngineError>;
+impl<T, E: From<EngineError>> Future for Answer<T, E> {
+    type Output = Result<T, E>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if !self.shared.is_ours() {
-            return Poll::Ready(Err(EngineError::Forked));
+            return Poll::Ready(Err(EngineError::Forked.into()));
         }
         self.reply.poll(context.waker())
     }
 }
 
+impl<T, E> fmt::Debug for Answer<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer").finish_non_exhaustive()
+    }
+}
+
 macro_rules! debug_by_name {
-    ($($name:ident $(<$of:ident>)?),*) => {$(
-        impl $(<$of>)? fmt::Debug for $name $(<$of>)? {
+    ($($name:ident),*) => {$(
+        impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.debug_struct(stringify!($name)).finish_non_exhaustive()
             }
@@ -256,7 +262,7 @@ macro_rules! debug_by_name {
     )*};
 }
 
-debug_by_name!(Acquire, Answer<T>, Extend, Lost, Release);
+debug_by_name!(Acquire, Extend, Lost, Release);
 
 fn refuse_own_thread(shared: &Shared) {
     assert!(!shared.is_own_thread(), "a callback of an engine cannot wait for that engine");

@@ -26,8 +26,19 @@ pub struct OwnedGuard {
 impl OwnedGuard {
     /// A guard for a lock that was granted, if anything is left of it.
     pub(super) fn of_valid(slot: Arc<Slot>) -> Result<Self, AcquireError> {
-        let guard = Self { slot: Some(slot) };
+        let guard = Self::of(slot);
         if guard.is_valid() { Ok(guard) } else { Err(guard.slot().granted_too_late()) }
+    }
+
+    /// A guard for a lock that was granted.
+    pub(super) fn of(slot: Arc<Slot>) -> Self {
+        Self { slot: Some(slot) }
+    }
+
+    /// What the slot of another process would have of it.
+    #[cfg(test)]
+    pub(super) fn copy(&self) -> (crate::proto::Lease, crate::proto::Votes) {
+        self.slot().copy()
     }
 
     /// The validity that is left, by the clock as it is now; zero once the lock is lost. The engine's

@@ -31,12 +31,15 @@ pub use self::guard::OwnedGuard;
 pub use self::shutdown::{ShutdownReport, Unreleased};
 
 use self::queue::{Command, Queue};
-use self::reply::{Reply, Sender};
+use self::reply::{Asker, Reply};
 use self::shared::Shared;
 use self::slot::Slot;
 use self::thread::Thread;
+use super::client::AcquireError;
 use super::config::Config;
 use super::driver::{Driver, instant_in};
+use super::inspection::Inspection;
+use super::metrics::MetricsReport;
 use super::report::NodeReport;
 use crate::proto::{Ask, MAX_LOCKS, Wait};
 
@@ -144,18 +147,33 @@ impl Engine {
         self.acquire(ask.wait(Wait::For(wait)))
     }
 
-    /// Which nodes can vote now.
-    pub fn nodes(&self) -> Answer<NodeReport> {
-        self.look(|driver| driver.nodes())
+    /// Asks all nodes who holds `resource`. Takes no lock and writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Input`]: the name of the resource is empty or too long.
+    /// [`AcquireError::Engine`]: as for an acquisition.
+    pub fn inspect(&self, resource: &[u8]) -> Answer<Inspection, AcquireError> {
+        self.ask(|asker| Command::Inspect(resource.into(), asker))
     }
 
-    /// How many acquisitions have no outcome yet.
+    /// Which nodes can vote now.
+    pub fn nodes(&self) -> Answer<NodeReport> {
+        self.look(Driver::nodes)
+    }
+
+    /// What was counted since the start.
+    pub fn metrics(&self) -> Answer<MetricsReport> {
+        self.look(Driver::metrics)
+    }
+
+    /// How many acquisitions and questions have no outcome yet.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.handle.shared.in_flight()
     }
 
-    /// How many panics of callbacks and wakers were caught.
+    /// How many panics of callbacks, wakers and a log were caught.
     #[must_use]
     pub fn panics(&self) -> u64 {
         self.handle.shared.panics()
@@ -180,15 +198,24 @@ impl Engine {
     /// Has the thread answer a question about its driver.
     fn look<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut Driver) -> T + Send + 'static,
+        question: impl FnOnce(&Driver) -> T + Send + 'static,
     ) -> Answer<T> {
+        self.ask(|asker| Command::Look(Box::new(move |driver| asker.answer(Ok(question(driver))))))
+    }
+
+    fn ask<T, E: From<EngineError>>(
+        &self,
+        command: impl FnOnce(Asker<T, E>) -> Command,
+    ) -> Answer<T, E> {
         let shared = &self.handle.shared;
         let reply = Arc::new(Reply::default());
-        if shared.is_ours() {
-            let sender = Sender::new(Arc::clone(&reply), Arc::clone(shared));
-            let question = Box::new(move |driver: &mut Driver| sender.send(question(driver)));
-            // A question that comes too late is dropped, which answers it.
-            drop(shared.queue.push(Command::Look(question)));
+        match shared.enter() {
+            Err(error) => reply.put(Err(error.into()), shared),
+            Ok(()) => {
+                let asker = Asker::new(Arc::clone(&reply), Arc::clone(shared));
+                // A question that comes too late is dropped, which answers it.
+                drop(shared.queue.push(command(asker)));
+            }
         }
         Answer::new(reply, Arc::clone(shared))
     }
@@ -242,9 +269,9 @@ impl Drop for Handle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EngineLimits {
-    /// The most acquisitions without an outcome at one time, from 1 to 2²⁰; 8192 by default. One more is
-    /// refused with [`EngineError::Busy`], and nothing is sent. Locks that are held do not count, and
-    /// neither do their extensions, of which each has one at a time; releases are always taken.
+    /// The most acquisitions and questions without an outcome at one time, from 1 to 2²⁰; 8192 by default.
+    /// One more is refused with [`EngineError::Busy`], and nothing is sent. Locks that are held do not
+    /// count, and neither do their extensions, of which each has one at a time; releases are always taken.
     ///
     /// Above 16384 a node that answers slowly may refuse asks for a full pipeline
     /// ([`Cause::Backlog`](crate::Cause::Backlog)).
@@ -271,7 +298,7 @@ impl EngineLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// As many acquisitions as its limits allow have no outcome yet.
+    /// As much is in flight as its limits allow.
     Busy {
         /// The limit, [`EngineLimits::in_flight`].
         limit: usize,
@@ -286,7 +313,7 @@ impl fmt::Display for EngineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Busy { limit } => {
-                write!(f, "{limit} acquisitions are in flight, which is the engine's limit")
+                write!(f, "{limit} calls are in flight, which is the engine's limit")
             }
             Self::Forked => f.write_str("the engine belongs to the process before the fork"),
             Self::Over => f.write_str("the engine was shut down"),
@@ -301,3 +328,118 @@ const LAST_RELEASES: Duration = Duration::from_millis(50);
 
 /// For the thread to report after its time is over.
 const GRACE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use redbolt_node::Node;
+
+    use super::*;
+    use crate::front::guard::{Ending, ExtendError};
+    use crate::proto::{Lease, LossCause, Votes};
+
+    fn config(node: &Node) -> Config {
+        let builder = Config::builder().node(&node.address().to_string()).unwrap();
+        builder.new_nodes().answer_within(LIMIT).build().unwrap()
+    }
+
+    /// What a forked child has in hand: everything but the thread.
+    fn forked(config: Config, lease: Lease, votes: Votes) -> (Engine, Arc<Slot>) {
+        let poll = Poll::new().unwrap();
+        let waker = mio::Waker::new(poll.registry(), mio::Token(0)).unwrap();
+        let shared = Shared::new(config, EngineLimits::default(), Queue::new(waker)).forked();
+        let shared = Arc::new(shared);
+        let slot = Arc::new(Slot::new(Arc::clone(&shared), Ask::new(b"job").into_owned()));
+        slot.granted(lease, None, votes);
+        (Engine { handle: Arc::new(Handle { shared, thread: Mutex::new(None) }) }, slot)
+    }
+
+    #[test]
+    fn a_forked_child_holds_nothing_and_waits_for_nothing() {
+        let node = Node::start().unwrap();
+        let parent = Engine::start(config(&node), EngineLimits::default()).unwrap();
+        let guard = parent.acquire_timeout(Ask::new(b"job"), LIMIT).wait().unwrap();
+        let (lease, votes) = guard.copy();
+        assert!(!lease.remaining(crate::net::now()).is_zero());
+
+        let (engine, slot) = forked(config(&node), lease, votes);
+        let refused = AcquireError::Engine(EngineError::Forked);
+        assert_eq!(engine.acquire(Ask::new(b"other")).wait().unwrap_err(), refused);
+        // One that was under way at the time of the fork.
+        assert_eq!(Acquire::under_way(Arc::clone(&slot)).wait().unwrap_err(), refused);
+        assert_eq!(engine.nodes().wait().unwrap_err(), EngineError::Forked);
+        assert!(!engine.shutdown(LIMIT).ended);
+
+        let copy = OwnedGuard::of(slot);
+        assert!(!copy.is_valid() && copy.fencing_token().is_none());
+        copy.on_loss(|_| unreachable!("there is no thread that could tell"));
+        let lost = Err(ExtendError::Lost(LossCause::Forked));
+        assert_eq!(copy.extend(Duration::from_secs(5)).wait(), lost);
+        assert_eq!(copy.lost().wait(), Some(LossCause::Forked));
+        assert_eq!(copy.release().wait(), Ending::Lost(LossCause::Forked));
+        // Nothing was handed over, and the parent's lock is as it was.
+        assert!(engine.handle.shared.queue.end().is_empty());
+        assert!(guard.is_valid());
+        guard.extend(Duration::from_secs(5)).wait().unwrap();
+    }
+
+    /// It would be a bug of ours. Nobody may be left waiting for a thread that is no more.
+    #[test]
+    fn a_thread_that_fails_lets_everybody_know() {
+        let node = Node::start().unwrap();
+        let engine = Engine::start(config(&node), EngineLimits::default()).unwrap();
+        let guard = engine.acquire_timeout(Ask::new(b"job"), LIMIT).wait().unwrap();
+        let (told, heard) = mpsc::channel();
+        guard.on_loss(move |cause| told.send(cause).unwrap());
+        let waiting = engine.acquire(Ask::new(b"job").wait(Wait::Forever));
+        // In one turn, so that it fails with commands before and behind it.
+        let (go, until) = mpsc::channel::<()>();
+        let held_up = engine.look(move |_| {
+            // It ends when the sender is dropped.
+            let _ = until.recv_timeout(LIMIT);
+        });
+        let failing = engine.look(|_| -> () { panic!("on purpose, as a bug would") });
+        let behind = engine.acquire(Ask::new(b"next").wait(Wait::Forever));
+        let question = engine.nodes();
+        drop(go);
+        held_up.wait().unwrap();
+        let over = AcquireError::Engine(EngineError::Over);
+        assert_eq!(failing.wait().unwrap_err(), EngineError::Over);
+        assert_eq!(waiting.wait().unwrap_err(), over);
+        assert_eq!(behind.wait().unwrap_err(), over);
+        assert_eq!(question.wait().unwrap_err(), EngineError::Over);
+        assert_eq!(heard.recv_timeout(LIMIT), Ok(LossCause::ShutDown));
+        assert!(!guard.is_valid());
+        assert_eq!(guard.release().wait(), Ending::Lost(LossCause::ShutDown));
+        let report = engine.shutdown(LIMIT);
+        assert!(report.ended && report.failed && !report.is_clean(), "{report}");
+        assert_eq!(engine.acquire(Ask::new(b"job")).wait().unwrap_err(), over);
+        // Its connections have let go.
+        let next = Engine::start(config(&node), EngineLimits::default()).unwrap();
+        drop(next.acquire_timeout(Ask::new(b"job"), LIMIT).wait().unwrap());
+    }
+
+    /// The thread can hear of a loss when the holder has let go and it has not heard of that.
+    #[test]
+    fn a_loss_behind_a_release_is_told_by_the_ending_alone() {
+        let node = Node::start().unwrap();
+        let poll = Poll::new().unwrap();
+        let waker = mio::Waker::new(poll.registry(), mio::Token(0)).unwrap();
+        let queue = Queue::new(waker);
+        let shared = Arc::new(Shared::new(config(&node), EngineLimits::default(), queue));
+        let slot = Arc::new(Slot::new(Arc::clone(&shared), Ask::new(b"job").into_owned()));
+        let guard = OwnedGuard::of(Arc::clone(&slot));
+        let (told, heard) = mpsc::channel();
+        guard.on_loss(move |cause| told.send(cause).unwrap());
+        let release = guard.release();
+        slot.lost(LossCause::Gone);
+        slot.ended(Ending::Lost(LossCause::Gone));
+        assert_eq!(release.wait(), Ending::Lost(LossCause::Gone));
+        assert!(heard.try_recv().is_err());
+        assert_eq!(shared.panics(), 0);
+        assert_eq!(shared.queue.end().len(), 1, "one release");
+    }
+
+    const LIMIT: Duration = Duration::from_secs(15);
+}

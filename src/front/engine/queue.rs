@@ -1,7 +1,7 @@
 //! The hand-over of commands to the engine's thread.
 //!
 //! A vector under a mutex, swapped whole, and one wake-up write for each sleep. It is bounded by what
-//! can be in it: one ask for each acquisition in flight, which the engine limits, and for each lock one
+//! can be in it: acquisitions and questions in flight, which the engine limits, and for each lock one
 //! extension and one release. So a release is never refused, and two vectors that change places are all
 //! the memory that it needs. Not here: what a command does.
 //!
@@ -16,8 +16,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::reply::Asker;
 use super::slot::Slot;
+use crate::front::client::AcquireError;
 use crate::front::driver::Driver;
+use crate::front::inspection::Inspection;
 
 /// What the thread is asked to do.
 pub(super) enum Command {
@@ -25,8 +28,10 @@ pub(super) enum Command {
     /// End by then.
     Close(Instant),
     Extend(Arc<Slot>, Duration),
-    /// Answer a question about the nodes.
-    Look(Box<dyn FnOnce(&mut Driver) + Send>),
+    /// Ask the nodes who holds a resource.
+    Inspect(Box<[u8]>, Asker<Inspection, AcquireError>),
+    /// Answer a question about the driver.
+    Look(Box<dyn FnOnce(&Driver) + Send>),
     /// Let go of a lock, or cancel its acquisition.
     Release(Arc<Slot>),
 }
@@ -36,7 +41,7 @@ impl Command {
     pub(super) fn slot(&self) -> Option<&Arc<Slot>> {
         match self {
             Self::Acquire(slot) | Self::Extend(slot, _) | Self::Release(slot) => Some(slot),
-            Self::Close(_) | Self::Look(_) => None,
+            Self::Close(_) | Self::Inspect(..) | Self::Look(_) => None,
         }
     }
 }
@@ -65,8 +70,8 @@ impl Queue {
     /// Hands a command over; gives it back if it comes too late.
     pub(super) fn push(&self, command: Command) -> Result<(), Command> {
         let mut inner = self.lock();
-        let begins = matches!(command, Command::Acquire(_) | Command::Look(_));
-        if inner.ended || inner.closed && begins {
+        let ends = matches!(command, Command::Extend(..) | Command::Release(_));
+        if inner.ended || inner.closed && !ends {
             return Err(command);
         }
         inner.commands.push(command);

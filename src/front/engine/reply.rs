@@ -39,28 +39,32 @@ impl<T> Reply<T> {
     }
 }
 
-/// Puts an answer, also if it is dropped without one: then nobody is there to answer.
-pub(super) struct Sender<T> {
-    reply: Option<Arc<Reply<Result<T, EngineError>>>>,
+/// Somebody who has asked a question, and has a place among what is in flight for it. If it is dropped
+/// without an answer, then nobody is there to answer.
+pub(super) struct Asker<T, E: From<EngineError>> {
+    reply: Arc<Reply<Result<T, E>>>,
     shared: Arc<Shared>,
+    is_answered: bool,
 }
 
-impl<T> Sender<T> {
-    pub(super) fn new(reply: Arc<Reply<Result<T, EngineError>>>, shared: Arc<Shared>) -> Self {
-        Self { reply: Some(reply), shared }
+impl<T, E: From<EngineError>> Asker<T, E> {
+    /// Takes a place, which [`Shared::enter`] has found.
+    pub(super) fn new(reply: Arc<Reply<Result<T, E>>>, shared: Arc<Shared>) -> Self {
+        Self { reply, shared, is_answered: false }
     }
 
-    pub(super) fn send(mut self, value: T) {
-        if let Some(reply) = self.reply.take() {
-            reply.put(Ok(value), &self.shared);
-        }
+    pub(super) fn answer(mut self, answer: Result<T, E>) {
+        self.is_answered = true;
+        self.shared.leave();
+        self.reply.put(answer, &self.shared);
     }
 }
 
-impl<T> Drop for Sender<T> {
+impl<T, E: From<EngineError>> Drop for Asker<T, E> {
     fn drop(&mut self) {
-        if let Some(reply) = self.reply.take() {
-            reply.put(Err(EngineError::Over), &self.shared);
+        if !self.is_answered {
+            self.shared.leave();
+            self.reply.put(Err(EngineError::Over.into()), &self.shared);
         }
     }
 }

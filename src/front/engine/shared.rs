@@ -46,11 +46,17 @@ impl Shared {
         std::process::id() == self.pid
     }
 
+    /// As a forked process finds it.
+    #[cfg(test)]
+    pub(super) fn forked(self) -> Self {
+        Self { pid: 0, ..self }
+    }
+
     pub(super) fn is_own_thread(&self) -> bool {
         self.thread.get() == Some(&thread::current().id())
     }
 
-    /// Takes a place for an acquisition, which [`leave`](Self::leave) gives back.
+    /// Takes a place for an acquisition or a question, which [`leave`](Self::leave) gives back.
     pub(super) fn enter(&self) -> Result<(), EngineError> {
         if !self.is_ours() {
             return Err(EngineError::Forked);

@@ -18,7 +18,7 @@ pub struct ShutdownReport {
     /// Whether a release or an undo is not confirmed by a node that can be reached. It was sent, or goes
     /// with the connection's last bytes; if it is lost, the key lives until its TTL is over.
     pub owed: bool,
-    /// Panics in callbacks and wakers that were caught, since the start of the engine.
+    /// Panics in callbacks, wakers and a log that were caught, since the start of the engine.
     pub panics: u64,
     /// Locks whose release a quorum has confirmed.
     pub released: usize,

@@ -331,6 +331,12 @@ impl Slot {
         self.lock().lost
     }
 
+    #[cfg(test)]
+    pub(super) fn copy(&self) -> (Lease, Votes) {
+        let state = self.lock();
+        (state.lease, state.votes.expect("it was granted"))
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

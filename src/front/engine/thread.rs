@@ -15,14 +15,18 @@ use mio::{Events, Poll};
 
 use super::EngineError;
 use super::queue::Command;
+use super::reply::Asker;
 use super::shared::Shared;
 use super::shutdown::{ShutdownReport, Unreleased};
 use super::slot::Slot;
 use crate::front::client::AcquireError;
 use crate::front::driver::Driver;
 use crate::front::guard::{Ending, ExtendError, loss};
+use crate::front::inspection::Inspection;
 use crate::net::now;
-use crate::proto::{Confirmed, Event, InputError, LockId, LockState, LossCause, Now, Refusal, Why};
+use crate::proto::{
+    Confirmed, Event, InputError, LockId, LockState, LossCause, Now, Refusal, ViewId, Why,
+};
 
 pub(super) struct Thread {
     poll: Poll,
@@ -35,6 +39,8 @@ pub(super) struct Thread {
     concerned: Option<Arc<Slot>>,
     /// Every lock that has not ended, by its name in the core.
     slots: HashMap<LockId, Arc<Slot>>,
+    /// Inspections under way, each with whoever asked for it.
+    views: Vec<(ViewId, Asker<Inspection, AcquireError>)>,
     /// The engine is to end by then.
     until: Option<Instant>,
     report: ShutdownReport,
@@ -51,6 +57,7 @@ impl Thread {
             commands: Vec::new(),
             concerned: None,
             slots: HashMap::new(),
+            views: Vec::new(),
             until: None,
             report: ShutdownReport::default(),
         }
@@ -118,7 +125,8 @@ impl Thread {
                 Command::Acquire(slot) => self.acquire(slot, now),
                 Command::Close(until) => self.close(until, now),
                 Command::Extend(slot, ttl) => self.extend(&slot, ttl, now),
-                Command::Look(question) => question(&mut self.driver),
+                Command::Inspect(resource, asker) => self.inspect(&resource, asker, now),
+                Command::Look(question) => question(&self.driver),
                 Command::Release(slot) => self.release(&slot, now),
             }
         }
@@ -156,6 +164,20 @@ impl Thread {
         }
     }
 
+    fn inspect(&mut self, resource: &[u8], asker: Asker<Inspection, AcquireError>, now: Now) {
+        match self.driver.core_mut().inspect(resource, now) {
+            Ok(id) => self.views.push((id, asker)),
+            Err(error) => asker.answer(Err(error.into())),
+        }
+    }
+
+    fn viewed(&mut self, id: ViewId) {
+        let asked = self.views.iter().position(|(of, _)| *of == id);
+        if let (Some(at), Some(inspection)) = (asked, self.driver.take_inspection(id)) {
+            self.views.swap_remove(at).1.answer(Ok(inspection));
+        }
+    }
+
     /// The holder lets go, or whoever waits gives up. An ask that was never made has no name.
     fn release(&mut self, slot: &Slot, now: Now) {
         let Some(id) = slot.id() else { return };
@@ -175,7 +197,9 @@ impl Thread {
         }
         self.tell();
         let ids: Vec<LockId> = self.slots.keys().copied().collect();
-        for id in ids {
+        let (held, others): (Vec<_>, Vec<_>) = ids.into_iter().partition(|&id| self.is_held(id));
+        // Waiters first, so that no lock is handed on to one of them.
+        for &id in others.iter().chain(&held) {
             let state = self.driver.state(id);
             match state {
                 LockState::Held | LockState::Extending => self.take_back(id),
@@ -188,6 +212,10 @@ impl Thread {
         }
     }
 
+    fn is_held(&self, id: LockId) -> bool {
+        matches!(self.driver.state(id), LockState::Held | LockState::Extending)
+    }
+
     fn take_back(&self, id: LockId) {
         if let Some(slot) = self.slots.get(&id)
             && !slot.is_let_go()
@@ -198,7 +226,7 @@ impl Thread {
 
     /// Passes the core's outcomes on.
     fn tell(&mut self) {
-        while let Some(event) = self.driver.poll_event() {
+        while let Some(event) = self.next_event() {
             match event {
                 Event::Granted(id) => self.granted(id),
                 Event::Refused(id, refusal) => self.refused(id, refusal),
@@ -207,9 +235,17 @@ impl Thread {
                 Event::NotExtended(id, refusal) => self.not_extended(id, refusal),
                 Event::Lost(id, cause) => self.lost(id, cause),
                 Event::Released(id, confirmed) => self.released(id, confirmed),
-                Event::Node(..) | Event::NotKept(..) | Event::Viewed(_) => {}
+                Event::Viewed(id) => self.viewed(id),
+                Event::Node(..) | Event::NotKept(..) => {}
             }
         }
+    }
+
+    /// The log hears of it first. A panic there must not cost anybody the outcome.
+    fn next_event(&mut self) -> Option<Event> {
+        let event = self.driver.next_event();
+        self.shared.run(|| self.driver.note(event));
+        event
     }
 
     fn granted(&mut self, id: LockId) {
@@ -296,6 +332,7 @@ impl Thread {
         for slot in self.concerned.take().into_iter().chain(unheard) {
             slot.abandoned();
         }
+        self.views.clear();
         let Self { driver, shared, mut report, poll, .. } = self;
         report.owed = !report.failed && driver.owes();
         // After a panic in it, it may panic once more.

@@ -75,8 +75,7 @@ impl Core {
     /// How long a node took to answer. The steps of a greeting wait for one another.
     fn count_answer(&mut self, id: NodeId, due: &Due<Request>, now: Now) {
         if !matches!(due.request, Request::Greet(_)) {
-            let within = self.config.settings.answer_within;
-            self.metrics.of(id).answered(due.since, within, now.boot);
+            self.metrics.answered(id, due.since, now.boot);
         }
     }
 
@@ -92,6 +91,8 @@ impl Core {
                 self.ask_answered(id, claim, by_digest, token, now)?;
             }
             Request::Check { claim, vote } => self.check_answered(id, claim, vote, token, now)?,
+            Request::Break(view) => self.break_answered(view, id, token, due.since, now)?,
+            Request::BreakTtl(view) => self.break_ttl(view, id, token)?,
             Request::DropOthers => self.others_dropped(id, token, now)?,
             Request::Enrol => self.enrolled(id, token, now)?,
             Request::Extend { claim, round, by_digest } => {

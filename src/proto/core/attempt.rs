@@ -29,6 +29,7 @@ impl Core {
         let now = self.clamp(now);
         let votes = self.ballot();
         let (key, lock) = self.locks.occupy(|| Lock::new(votes));
+        lock.votes = votes;
         lock.begin(ask, now);
         self.metrics.acquisitions += 1;
         let id = LockId(key);
@@ -45,6 +46,7 @@ impl Core {
         let (claim, _) = self.claims.occupy(Claim::new);
         let claim_id = ClaimId(claim);
         self.metrics.attempts += 1;
+        self.metrics.lead_asks += u64::from(lead.is_some());
         let votes = self.ballot();
         let random = self.entropy.bytes();
         let proposal = self.proposal(now);
@@ -94,6 +96,7 @@ impl Core {
             None => return,
             Some(Vote::Grant) => {
                 lock.lead = None;
+                self.metrics.lead_grants += 1;
                 let others = self.all_nodes().without(lead.into());
                 return self.offer_to(id, others, now);
             }
@@ -285,6 +288,7 @@ impl Core {
             self.abandon(claim, now);
             return self.attempt(id, None, now);
         }
+        let denied = lock.votes.denies();
         if let Some(lead) = lock.lead
             && let Some(vote) = lock.votes.of(lead)
             && let Some(decided) = lock.decided
@@ -300,7 +304,7 @@ impl Core {
         }
         self.abandon(claim, now);
         if retry {
-            self.settle_in(id, now);
+            self.settle_in(id, denied, now);
             self.take_turns(now);
         } else {
             self.refuse(id, if out_of_time { Why::OutOfTime } else { why }, now);

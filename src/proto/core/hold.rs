@@ -252,10 +252,11 @@ impl Core {
     }
 
     /// Nothing is sent: what the nodes still keep protects whatever the holder is doing.
-    fn lose(&mut self, id: LockId, cause: LossCause, now: Now) {
+    pub(super) fn lose(&mut self, id: LockId, cause: LossCause, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.phase = Phase::Lost(cause);
         self.metrics.lost(cause, lock.granted_at, now.boot);
+        self.metrics.kept_losses += u64::from(lock.keeper.keep.is_some());
         let claim = lock.claim;
         if let Some(claim) = self.claims.find_mut(claim.0) {
             claim.queued = NodeSet::default();

@@ -82,6 +82,7 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.keeper.has_failed = false;
         let kept = std::mem::take(&mut lock.keeper.is_extending);
+        self.metrics.kept += u64::from(kept);
         self.events.push_back(if kept { Event::Kept(id) } else { Event::Extended(id) });
         self.keep_from_now(id, now);
     }
@@ -89,6 +90,7 @@ impl Core {
     /// What is told of an extension that failed: of the keeper's only the first in a row.
     pub(super) fn not_extended(&mut self, id: LockId, refusal: Refusal, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
+        self.metrics.not_kept += u64::from(lock.keeper.is_extending);
         if !std::mem::take(&mut lock.keeper.is_extending) {
             self.events.push_back(Event::NotExtended(id, refusal));
         } else if !std::mem::replace(&mut lock.keeper.has_failed, true) {

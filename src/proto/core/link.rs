@@ -154,7 +154,10 @@ impl Core {
                 Request::WriteBack { claim, round, .. } => {
                     self.write_back_failed(node, claim, round, cause, now);
                 }
-                Request::ViewValue(view) | Request::ViewTtl(view) => {
+                Request::Break(view)
+                | Request::BreakTtl(view)
+                | Request::ViewValue(view)
+                | Request::ViewTtl(view) => {
                     self.view_failed(view, node, cause);
                 }
                 Request::DropOthers

@@ -4,8 +4,9 @@
 //! release, loss), `owed` (undo until confirmed), `link` (opening, greeting, losing a connection),
 //! `wait` (turns, pauses, and what ends them), `push` (being told of changes), `keep` (extension by
 //! itself), `guard` (whether a node remembers every lock), `fence` (from counters to a token), `answer`
-//! (from a reply to the request it belongs to), `view` (looking without taking part), `check` (what must
-//! hold at every moment).
+//! (from a reply to the request it belongs to), `view` (looking without taking part), `forced` (an
+//! operator breaks a lock), `record` (a lock leaves for another process), `check` (what must hold at
+//! every moment).
 //!
 //! Nothing here returns an error because of a node: a node's failure is its vote, and there is no
 //! `?` across nodes.
@@ -14,12 +15,14 @@ mod answer;
 mod attempt;
 mod check;
 mod fence;
+mod forced;
 mod guard;
 mod hold;
 mod keep;
 mod link;
 mod owed;
 mod push;
+mod record;
 mod view;
 mod wait;
 
@@ -96,7 +99,7 @@ impl Core {
             config.node_ids().map(|id| Node::new(config.node(id).must_be_proven())).collect();
         let mut entropy = Entropy::new(entropy);
         Self {
-            metrics: Metrics::new(config.nodes()),
+            metrics: Metrics::new(config.nodes(), config.settings.answer_within),
             config,
             lines: Lines::new(entropy.bytes()),
             turns: VecDeque::new(),

@@ -107,11 +107,13 @@ impl Core {
             Some(News::Subscribed(Ok(()))) => self.subscribed(id, now),
             Some(News::Subscribed(Err(cause))) => self.close_push(id, cause, now),
             Some(News::Key(key)) => {
+                self.metrics.of(id).pushes += 1;
                 if let Some(first) = self.lines.front(self.lines.place(key)) {
                     self.changed_at(first, id, now);
                 }
             }
             Some(News::All) => {
+                self.metrics.of(id).pushes += 1;
                 let firsts: Vec<_> = self.lines.fronts().collect();
                 firsts.into_iter().for_each(|first| self.changed_at(first, id, now));
             }

@@ -1,7 +1,8 @@
 //! Looking at a resource without taking part: who holds it on which node, and for how long.
 //!
 //! Nothing is written. The value is read by `GETRANGE`, because a key of that name may be anything,
-//! and large. Not here: what the nodes' answers add up to for a user, see the front's inspection.
+//! and large. Not here: what the nodes' answers add up to for a user, see the front's inspection; an
+//! operator who breaks a lock, see `forced`, which uses the same slots.
 
 use std::fmt;
 use std::time::Duration;
@@ -26,6 +27,8 @@ use crate::resp::{Token, command};
 pub struct View {
     /// In the order of the configuration.
     pub nodes: Vec<NodeView>,
+    /// What was looked at.
+    pub resource: Vec<u8>,
 }
 
 /// What one node says about a resource.
@@ -69,13 +72,14 @@ impl fmt::Display for Holder {
 
 #[derive(Default)]
 pub(super) struct Viewing {
-    view: View,
-    key: Vec<u8>,
+    pub(super) view: View,
     until: Nanos,
+    /// The lock is to be broken, not only looked at.
+    is_break: bool,
     /// Nodes whose link is not there yet.
-    queued: NodeSet,
+    pub(super) queued: NodeSet,
     /// Nodes that have not answered.
-    open: NodeSet,
+    pub(super) open: NodeSet,
     complete: bool,
 }
 
@@ -87,15 +91,19 @@ impl Core {
     /// The name of the resource is empty or too long.
     pub fn inspect(&mut self, resource: &[u8], now: Now) -> Result<ViewId, InputError> {
         check_resource(resource)?;
+        Ok(self.begin_view(resource, false, now))
+    }
+
+    pub(super) fn begin_view(&mut self, resource: &[u8], is_break: bool, now: Now) -> ViewId {
         let now = self.clamp(now);
         let nobody = NodeView { state: Err(Cause::NoAnswer), round_trip: None };
         let nodes: Vec<_> = self.config.node_ids().collect();
         let until = now.boot + self.config.settings.connect_within;
         let (key, viewing) = self.views.occupy(Viewing::default);
         *viewing = Viewing {
-            view: View { nodes: vec![nobody; nodes.len()] },
-            key: resource.to_vec(),
+            view: View { nodes: vec![nobody; nodes.len()], resource: resource.to_vec() },
             until,
+            is_break,
             ..Viewing::default()
         };
         for &node in &nodes {
@@ -107,7 +115,7 @@ impl Core {
             self.look(node, id, now);
         }
         self.view_settled(id);
-        Ok(id)
+        id
     }
 
     /// The result of a complete inspection, once.
@@ -116,6 +124,18 @@ impl Core {
         let view = std::mem::take(&mut viewing.view);
         self.views.free(id.0);
         Some(view)
+    }
+
+    /// The [fingerprint](Holder::fingerprint) of the lock on `resource` that this core holds now, as a
+    /// view shows it. `None` if it holds none.
+    #[must_use]
+    pub fn held_on(&self, resource: &[u8], now: Now) -> Option<u32> {
+        let now = Now { boot: self.boot.max(now.boot), ..now };
+        let locks = (0..self.locks.capacity()).filter_map(|at| self.locks.find(self.locks.at(at)?));
+        let mut held = locks.filter(|lock| lock.keys.iter().any(|key| key == resource));
+        let lock =
+            held.find(|lock| lock.phase.is_held() && !lock.lease.remaining(now).is_zero())?;
+        Some(holder(self.claims.find(lock.claim.0)?.token()).fingerprint)
     }
 
     fn look(&mut self, node: NodeId, id: ViewId, now: Now) {
@@ -139,13 +159,16 @@ impl Core {
     fn send_view(&mut self, node_id: NodeId, id: ViewId, now: Now) {
         let Some(viewing) = self.views.find_mut(id.0) else { return };
         viewing.queued.remove(node_id);
+        if viewing.is_break {
+            return self.send_break(node_id, id, now);
+        }
         let pipeline = &mut self.nodes[node_id.index()].pipeline;
         pipeline.push(Request::ViewValue(id), now.boot, |out| {
-            let range = command(out, 4).arg(b"GETRANGE").arg(&viewing.key).int(0);
-            let _ = range.int((TOKEN_DIGITS + 1 + MAX_LABEL) as u64);
+            let range = command(out, 4).arg(b"GETRANGE").arg(&viewing.view.resource).int(0);
+            let _ = range.int(LONGEST_VALUE);
         });
         pipeline.push(Request::ViewTtl(id), now.boot, |out| {
-            let _ = command(out, 2).arg(b"PTTL").arg(&viewing.key);
+            let _ = command(out, 2).arg(b"PTTL").arg(&viewing.view.resource);
         });
         self.arm(now.boot + self.config.settings.dead_after);
     }
@@ -242,7 +265,7 @@ impl Core {
         }
     }
 
-    fn view_settled(&mut self, id: ViewId) {
+    pub(super) fn view_settled(&mut self, id: ViewId) {
         if let Some(viewing) = self.views.find_mut(id.0)
             && viewing.open.is_empty()
             && !viewing.complete
@@ -253,7 +276,7 @@ impl Core {
     }
 
     /// An inspection that still waits for this node.
-    fn open_view(&mut self, id: ViewId, node: NodeId) -> Option<&mut Viewing> {
+    pub(super) fn open_view(&mut self, id: ViewId, node: NodeId) -> Option<&mut Viewing> {
         self.views.find_mut(id.0).filter(|viewing| viewing.open.contains(node))
     }
 
@@ -272,7 +295,8 @@ fn refused(token: Token<'_>) -> Option<Cause> {
     }
 }
 
-fn holder(value: &[u8]) -> Holder {
+/// Who put this value there.
+pub(super) fn holder(value: &[u8]) -> Holder {
     let ours = value.split_at_checked(TOKEN_DIGITS);
     let ours = ours.filter(|(digits, _)| digits.iter().all(u8::is_ascii_hexdigit));
     let mut sha1 = Sha1::new();
@@ -290,6 +314,9 @@ fn holder(value: &[u8]) -> Holder {
     let label = label.map(|label| String::from_utf8_lossy(label).replace(char::is_control, "?"));
     Holder { label, fingerprint, remaining: None }
 }
+
+/// Of a value no more is read than a token has, and one byte.
+pub(super) const LONGEST_VALUE: u64 = (TOKEN_DIGITS + 1 + MAX_LABEL) as u64;
 
 #[cfg(test)]
 mod tests {

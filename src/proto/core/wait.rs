@@ -187,6 +187,7 @@ impl Core {
             lock.pause.leads = NodeSet::default();
             denied.iter().take(count).for_each(|node| lock.pause.leads.insert(node));
         }
+        lock.pause.told = lock.pause.told.and(lock.pause.leads);
         if !denied.is_empty() {
             for &place in &lock.lines {
                 self.lines.contended(place, now.boot);
@@ -212,17 +213,17 @@ impl Core {
         !leads.is_empty() && leads.iter().all(will_tell)
     }
 
-    /// A pause has begun and the undo is on its way: asks the nodes that denied how long the key in the
-    /// way will live, which also makes them tell when it changes, and acts on what was told meanwhile.
-    /// Behind the undo, so that an attempt that is granted never pays for it.
-    pub(super) fn settle_in(&mut self, id: LockId, now: Now) {
+    /// A pause has begun and the undo is on its way: asks the nodes that denied this attempt how long the
+    /// key in the way will live, which also makes them tell when it changes, and acts on what was told
+    /// meanwhile. Behind the undo, so that an attempt that is granted never pays for it.
+    pub(super) fn settle_in(&mut self, id: LockId, denied: NodeSet, now: Now) {
         let Some(lock) = self.locks.find(id.0).filter(|lock| lock.phase == Phase::Pausing) else {
             return;
         };
         let leads = lock.pause.leads;
         // A script has told, and has read all keys.
         if lock.keys.len() == 1 {
-            for node in lock.votes.denies().iter() {
+            for node in denied.iter() {
                 self.ask_remaining(node, id, now);
             }
         }
@@ -299,7 +300,8 @@ impl Core {
     /// A node has told that a key in the way of this lock has changed, or cannot tell any longer.
     pub(super) fn changed_at(&mut self, id: LockId, node: NodeId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if lock.pause.leads.contains(node) {
+        // Whose word counts is known when the attempt has failed.
+        if lock.phase != Phase::Pausing || lock.pause.leads.contains(node) {
             lock.pause.told.insert(node);
             self.rouse(id, now);
         }
@@ -315,6 +317,7 @@ impl Core {
         if lock.phase != Phase::Pausing || lock.pause.told.len() < enough || mutant!(WakeIgnored) {
             return;
         }
+        self.metrics.wakes += u64::from(!lock.pause.is_roused);
         lock.pause.is_roused = true;
         lock.pause.until = lock.pause.until.min(lock.pause.deaf_until.max(now.boot));
         self.pause_due(id, now);

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redbolt::proto::{
-    Ask, Cause, Config, Core, Event, LinkId, LinkOp, LockId, Nanos, NodeId, NodeSettings,
-    NodeState, Now, PushState, Refusal, Settings, Vote, Wait, guard::BIG_MS, script,
+    Ask, Cause, Config, Core, Event, LinkId, LinkOp, LockId, LockRecord, Nanos, NodeId,
+    NodeSettings, NodeState, Now, PushState, Refusal, Settings, Vote, Wait, guard::BIG_MS, script,
 };
 use redbolt_node::Memory;
 
@@ -206,6 +206,22 @@ impl World {
         let id = client.core.acquire(ask, now).unwrap();
         let keys = keys.iter().map(|key| key.to_vec()).collect();
         client.locks.push(Known { id, keys, floor, ends: None, ended: 0, let_go: false });
+        id
+    }
+
+    /// Gives a client a lock that was handed out.
+    pub(crate) fn take_in(&mut self, client: usize, record: &LockRecord) -> LockId {
+        let now = self.now();
+        let id = self.clients[client].core.take_in(record, now).unwrap();
+        let keys: Vec<_> = record.keys().map(<[u8]>::to_vec).collect();
+        if let Some(token) = record.fencing_token() {
+            // The token goes along with the lock.
+            let owned = keys.iter().map(|key| ((key.clone(), token.get()), (client, id)));
+            self.fenced.extend(owned);
+        }
+        let known = Known { id, keys, floor: 0, ends: None, ended: 0, let_go: false };
+        self.clients[client].locks.push(known);
+        self.flow();
         id
     }
 
@@ -1002,9 +1018,10 @@ fn kind_of_script(is_it: impl Fn(&str, &str) -> bool, by_digest: usize) -> &'sta
     })
 }
 
-const SCRIPTS: [(&str, [&str; 2]); 6] = [
+const SCRIPTS: [(&str, [&str; 2]); 7] = [
     (script::ACQUIRE_FENCED, ["ask", "ask sha"]),
     (script::ACQUIRE_MANY, ["ask", "ask sha"]),
+    (script::BREAK, ["break", "break sha"]),
     (script::ENROL, ["enrol", "enrol sha"]),
     (script::EXTEND, ["extend", "extend sha"]),
     (script::UNDO, ["undo", "undo sha"]),

@@ -3,6 +3,7 @@
 //! It translates: events of the driver into [`News`], refusals into words. What is decided about
 //! them is decided elsewhere.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -12,12 +13,21 @@ use redbolt::proto::Verdict;
 use redbolt::proto::guard::Found;
 use redbolt::{
     Ask, Cause, Config, Driver, Event, FencingToken, Holder, InputError, InspectionVerdict, LockId,
-    LossCause, NodeGuard, NodeState, NodeStatus, NodeVote, Refusal, RefusalReport, Vote, Wait, Why,
+    LockRecord, LockState, LossCause, NodeGuard, NodeState, NodeStatus, NodeVote, Refusal,
+    RefusalReport, Vote, Wait, Why,
 };
 
 use super::poller::{Poller, now};
-use crate::args::LockArgs;
+use crate::args::Nodes;
 use crate::nodes;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted<'a> {
+    pub(super) key: &'a OsStr,
+    pub(super) ttl: Duration,
+    pub(super) fenced: bool,
+}
 
 /// A lock, from the first ask to its end.
 #[derive(Debug)]
@@ -62,13 +72,13 @@ pub(super) enum News {
 
 impl Lease {
     /// Begins to connect to the nodes.
-    pub(super) fn new(config: Config, args: &LockArgs) -> io::Result<Self> {
+    pub(super) fn new(config: Config, wanted: &Wanted<'_>, nodes: &Nodes) -> io::Result<Self> {
         Ok(Self {
             driver: Driver::new(config)?,
-            key: args.key.as_bytes().to_vec(),
-            ttl: args.ttl,
-            fenced: args.fence,
-            init_command: Some(nodes::init_command(&args.nodes)),
+            key: wanted.key.as_bytes().to_vec(),
+            ttl: wanted.ttl,
+            fenced: wanted.fenced,
+            init_command: Some(nodes::init_command(nodes)),
             id: None,
             last: None,
         })
@@ -85,8 +95,54 @@ impl Lease {
     /// Asks for another TTL. The outcome is [`News::Extended`] or [`News::NotExtended`], or the
     /// lock is over.
     pub(super) fn extend(&mut self) -> Result<(), InputError> {
+        self.extend_by(self.ttl)
+    }
+
+    /// As [`extend`](Self::extend), for another TTL than that of the ask.
+    pub(super) fn extend_by(&mut self, ttl: Duration) -> Result<(), InputError> {
         let id = self.id.ok_or(InputError::NotHeld)?;
-        self.driver.extend(id, self.ttl)
+        self.driver.extend(id, ttl)
+    }
+
+    /// Whether the outcome of an extension is still to come.
+    pub(super) fn is_extending(&self) -> bool {
+        self.id.is_some_and(|id| self.driver.state(id) == LockState::Extending)
+    }
+
+    /// The longest TTL of any lock.
+    pub(super) fn max_ttl(&self) -> Duration {
+        self.driver.config().settings().max_ttl
+    }
+
+    /// Waits for the nodes that have not voted yet, for as long as an answer may take: those that have
+    /// will be the ones that count for a lock that leaves.
+    pub(super) fn hear_votes(&mut self, poller: &Poller) -> io::Result<()> {
+        let Some(id) = self.id else { return Ok(()) };
+        let until = now()? + self.driver.config().settings().answer_within;
+        loop {
+            let left = until.saturating_sub(now()?);
+            if left.is_zero() || self.driver.votes(id).missing().is_empty() {
+                return Ok(());
+            }
+            let within = self.driver.deadline().map_or(left, |deadline| deadline.min(left));
+            poller.wait_deaf(&[self.as_fd()], Some(within))?;
+            self.driver.turn();
+        }
+    }
+
+    /// The lock leaves: nothing is sent about it any more. `None` if it is not held.
+    pub(super) fn hand_out(&mut self) -> Option<LockRecord> {
+        if self.remaining().is_zero() {
+            return None;
+        }
+        let record = self.driver.hand_out(self.id?)?;
+        self.id = None;
+        Some(record)
+    }
+
+    /// It was handed out a moment ago, and is to be let go after all.
+    pub(super) fn take_back(&mut self, record: &LockRecord) {
+        self.id = self.driver.take_in(record).ok();
     }
 
     /// Asks who holds the lock. The outcome is [`News::Seen`].

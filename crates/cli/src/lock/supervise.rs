@@ -29,6 +29,11 @@ pub(super) enum Ended {
         /// The exit status to pass on.
         status: u8,
     },
+    /// It did, and the nodes keep the lock for a while.
+    Kept {
+        /// The exit status to pass on.
+        status: u8,
+    },
     /// The lock ended first.
     Lost,
     /// There was no lock to run it under.

@@ -98,9 +98,11 @@ impl World {
 
     /// Gives the key to somebody else, on every node and without end.
     pub(crate) fn take(&self, key: &str) {
-        for node in &self.nodes {
-            node.run(&[b"SET", key.as_bytes(), b"somebody else"]);
-        }
+        (0..self.nodes.len()).for_each(|node| self.take_on(node, key));
+    }
+
+    pub(crate) fn take_on(&self, node: usize, key: &str) {
+        self.nodes[node].run(&[b"SET", key.as_bytes(), b"somebody else"]);
     }
 
     pub(crate) fn delete(&self, key: &str) {

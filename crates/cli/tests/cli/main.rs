@@ -6,15 +6,18 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the way to report")]
 
+mod at_least;
 mod counter;
 mod fence;
 mod guard;
 mod harness;
+mod held;
 mod init;
 mod look;
 mod loss;
 mod signals;
 mod statuses;
 mod terminal;
+mod unlock;
 mod usage;
 mod waiting;

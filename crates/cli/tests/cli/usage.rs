@@ -27,7 +27,7 @@ fn help_and_version_are_no_errors() {
 
 #[test]
 fn wrong_words_are_64() {
-    let wrong: [&[&str]; 9] = [
+    let wrong: [&[&str]; 13] = [
         &["lick"],
         &["lock"],
         &["lock", "job"],
@@ -36,6 +36,10 @@ fn wrong_words_are_64() {
         &["lock", "-E", "256", "job", "--", "true"],
         &["lock", "", "--", "true"],
         &["status"],
+        &["acquire", "job"],
+        &["extend"],
+        &["release", "job"],
+        &["unlock", "--force"],
         &["completions", "tcsh"],
     ];
     for words in wrong {
@@ -52,7 +56,9 @@ fn a_bare_number_is_no_duration() {
 
 #[test]
 fn no_nodes_says_how_to_name_them_and_how_to_do_without() {
-    for words in [&["lock", "job", "--", "true"][..], &["status", "job"], &["init"]] {
+    for words in
+        [&["lock", "job", "--", "true"][..], &["status", "job"], &["init"], &["unlock", "job"]]
+    {
         let ran = ran(words).expect(64).expect_says("--node");
         assert!(ran.stderr.contains("REDBOLT_NODES") && ran.stderr.contains("redbolt demo"));
     }
@@ -96,7 +102,9 @@ fn each_shell_gets_its_completions() {
         [("bash", "complete -F"), ("zsh", "#compdef redbolt"), ("fish", "complete")]
     {
         let script = ran(&["completions", shell]).expect(0).stdout;
-        for word in [mark, "kill-after", "init", "change", "fence", "marker-only"] {
+        for word in
+            [mark, "kill-after", "init", "change", "fence", "marker-only", "token-file", "at-least"]
+        {
             assert!(script.contains(word), "{shell}, {word}:\n{script}");
         }
         assert!(!script.contains("__exec"), "the shim is nobody's business");

@@ -5,7 +5,7 @@ use redbolt::proto::LockState;
 use super::World;
 use super::queue::{Event, Time};
 use crate::fault::{Fault, Loss, What};
-use crate::plan::MS;
+use crate::plan::{MAX_NODES, MS};
 
 impl World {
     /// A fault happens.
@@ -341,10 +341,12 @@ impl World {
     fn heal_client(&mut self, client: usize) {
         let it = &mut self.clients[client];
         (it.choked_until, it.short_until, it.opens_fail_until) = (0, 0, 0);
-        for slot in 0..self.plan.nodes {
+        let routes = self.clients[client].routes;
+        for slot in self.slots() {
+            let name = slot % MAX_NODES;
             let it = &mut self.clients[client];
-            let strayed = it.routes[slot] != slot;
-            it.routes[slot] = slot;
+            let strayed = routes[name] != name;
+            it.routes[name] = name;
             let wire = it.wires[slot].map(|wire| &self.wires[wire as usize]);
             let lost = wire.is_some_and(|wire| wire.lost && !wire.mute);
             if strayed || lost {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use redbolt::proto::{
     Config, Core, Credentials, Guard, Nanos, NodeSettings, Now, Secret, Settings, Setup as Orders,
-    Trust, Wake,
+    Trust,
 };
 
 use super::node::{DATABASE, EPOCH_US, PASSWORD};
 use super::queue::Time;
-use crate::plan::{ClientPlan, MAX_NODES, Setup, Start};
+use crate::plan::{ClientPlan, MAX_LINKS, MAX_NODES, Setup, Start};
 use crate::random::Random;
 
 pub(crate) struct Client {
@@ -25,7 +25,7 @@ pub(crate) struct Client {
     /// When the event of its timer is, in true time.
     pub(crate) armed: Time,
     /// The wire of each link.
-    pub(crate) wires: [Option<u32>; MAX_NODES],
+    pub(crate) wires: [Option<u32>; MAX_LINKS],
     /// The server that each address leads to.
     pub(crate) routes: [usize; MAX_NODES],
     /// Nothing arrives before this: to each server, and from it.
@@ -44,6 +44,8 @@ pub(crate) struct Client {
     was_set_back: bool,
     /// Nodes that have let it in once, in its database, as it has read.
     pub(crate) let_in: [bool; MAX_NODES],
+    /// Nodes that tell it of changes, as it was last seen.
+    pub(crate) told_by: u8,
     /// Addresses that led to another server for a while.
     pub(crate) strayed: [bool; MAX_NODES],
 }
@@ -72,7 +74,7 @@ impl Client {
             paused_until: 0,
             stalled: 0,
             armed: Time::MAX,
-            wires: [None; MAX_NODES],
+            wires: [None; MAX_LINKS],
             routes: std::array::from_fn(|at| at),
             holes: [(0, 0); MAX_NODES],
             choked_until: 0,
@@ -82,6 +84,7 @@ impl Client {
             is_started: false,
             was_set_back: false,
             let_in: [false; MAX_NODES],
+            told_by: 0,
             strayed: [false; MAX_NODES],
         }
     }
@@ -171,7 +174,7 @@ pub(crate) fn config(nodes: usize, setup: &Setup) -> Config {
         max_ttl: std::time::Duration::from_millis(setup.max_ttl_ms),
         max_hold: Some(std::time::Duration::from_millis(setup.max_ttl_ms * 3 / 2)),
         label: if setup.labelled { b"host:17".to_vec() } else { Vec::new() },
-        wake: Wake::Timer,
+        wake: setup.wake,
         ..Settings::default()
     };
     Config::new(settings).expect("plans draw what is possible")

@@ -10,13 +10,14 @@ mod apply;
 mod check;
 pub(crate) mod client;
 pub(crate) mod node;
+mod push;
 pub(crate) mod queue;
 mod serve;
 pub(crate) mod wire;
 
 use std::sync::Arc;
 
-use redbolt::proto::{Cause, Config, Core, LinkId, LinkOp, LockState, NodeState, Now};
+use redbolt::proto::{Cause, Config, Core, LinkId, LinkOp, LockState, NodeState, Now, PushState};
 
 use self::client::Client;
 use self::node::Node;
@@ -66,6 +67,7 @@ pub(crate) struct World {
     hash: u64,
     events: u32,
     random: Random,
+    /// By their slots. Push links are known once they have been opened.
     links: Vec<LinkId>,
     configs: Vec<(usize, Setup, Arc<Config>)>,
     digests: serve::Digests,
@@ -273,6 +275,12 @@ impl World {
 
     /// Whether anything happens after this.
     pub(crate) fn happens(&mut self, event: Event) -> bool {
+        let goes_on = self.takes_place(event);
+        self.spread();
+        goes_on
+    }
+
+    fn takes_place(&mut self, event: Event) -> bool {
         match event {
             Event::Act(job, step) => self.act(job.into(), step),
             Event::Fault(fault) => self.apply(fault.into()),
@@ -286,6 +294,7 @@ impl World {
             Event::Timer(client) => self.timer(client.into()),
             Event::Heal => self.heal(),
             Event::Probe(job) => self.act(job.into(), crate::actor::Step::Start),
+            Event::Expire(node) => self.expire(node.into()),
             Event::Wipe(node, loss) => self.wipe(node.into(), loss),
             Event::Snapshot(node) => self.nodes[usize::from(node)].take_snapshot(),
             Event::Leftovers => self.leftovers(),
@@ -367,7 +376,9 @@ impl World {
         let it = &self.clients[client];
         for wire in it.wires.iter().flatten() {
             let wire = &self.wires[*wire as usize];
-            if wire.conn.is_none() {
+            if wire.is_push() {
+                phases.insert(self.push_phase(client, wire.slot));
+            } else if wire.conn.is_none() {
                 phases.insert(Phase::Connecting);
             } else {
                 let state = it.core.node_state(self.links[wire.slot].node());
@@ -418,10 +429,11 @@ impl World {
                 break;
             }
         }
-        for slot in 0..self.plan.nodes {
+        for slot in self.slots() {
             self.write(client, slot);
         }
         self.notice(client);
+        self.notice_pushes(client);
         self.arm(client);
     }
 
@@ -447,7 +459,7 @@ impl World {
         }
         self.clients[client].armed = Time::MAX;
         // A driver reads what its sockets have before it looks at its timers.
-        for slot in 0..self.plan.nodes {
+        for slot in self.slots() {
             if let Some(wire) = self.clients[client].wires[slot] {
                 self.read(wire as usize);
             }
@@ -463,9 +475,13 @@ impl World {
 
     fn link_op(&mut self, client: usize, op: LinkOp) {
         match op {
-            LinkOp::Open(link) => self.open(client, link.index()),
+            LinkOp::Open(link) => {
+                let slot = slot_of(link);
+                self.links[slot] = link;
+                self.open(client, slot);
+            }
             LinkOp::Close(link) => {
-                if let Some(wire) = self.clients[client].wires[link.index()].take() {
+                if let Some(wire) = self.clients[client].wires[slot_of(link)].take() {
                     self.blame(wire as usize);
                     self.hang_up(wire as usize);
                 }
@@ -481,7 +497,7 @@ impl World {
             let (now, link) = (self.clocks(client), self.links[slot]);
             return self.core(client).disconnected(link, cause, now);
         }
-        let server = it.routes[slot];
+        let server = it.routes[slot % MAX_NODES];
         let at = self.wires_used;
         self.wires_used += 1;
         if at == self.wires.len() {
@@ -493,17 +509,22 @@ impl World {
         self.clients[client].wires[slot] = Some(at as u32);
         let delay = 2 * self.plan.net.delay + self.wires[at].random.below(self.plan.net.jitter + 1);
         self.queue.push(self.now + delay, Event::Connect(at as u32));
-        self.reached(client, Phase::Connecting);
+        if slot < MAX_NODES {
+            self.reached(client, Phase::Connecting);
+        }
     }
 
     /// A link that is closed for nonsense must have had some.
     fn blame(&mut self, wire: usize) {
         let Wire { client, slot, poisoned, .. } = self.wires[wire];
-        let state = self.clients[client].core.node_state(self.links[slot].node());
-        let nonsense = NodeState::Down(Cause::Violation) == state
-            || NodeState::Down(Cause::UnexpectedReply) == state;
-        if nonsense && !poisoned {
-            self.violated(Violation::BlamedWrongly { client, node: slot });
+        let (core, node) = (&self.clients[client].core, self.links[slot].node());
+        let cause = match (core.push_state(node), core.node_state(node)) {
+            (PushState::Unavailable(cause), _) if self.wires[wire].is_push() => Some(cause),
+            (_, NodeState::Down(cause)) if !self.wires[wire].is_push() => Some(cause),
+            _ => None,
+        };
+        if matches!(cause, Some(Cause::Violation | Cause::UnexpectedReply)) && !poisoned {
+            self.violated(Violation::BlamedWrongly { client, node: node.index() });
         }
     }
 
@@ -699,7 +720,9 @@ impl World {
             }
             self.wires[at].tags.pop_front();
             self.wires[at].answered += 1;
-            self.clients[client].let_in[slot] |= tag.says == Says::LetIn;
+            if tag.says == Says::LetIn {
+                self.clients[client].let_in[slot] = true;
+            }
             let Some(attempt) = self.attempts.get_mut(usize::from(tag.attempt)) else { continue };
             match tag.says {
                 Says::Granted { counter } => {
@@ -729,7 +752,13 @@ fn links() -> Vec<LinkId> {
     let links = std::iter::from_fn(|| core.poll_link()).map(|op| match op {
         LinkOp::Open(link) | LinkOp::Close(link) => link,
     });
-    links.collect()
+    let links: Vec<_> = links.collect();
+    [&links[..], &links].concat()
+}
+
+/// The place of a link, the same for any number of nodes.
+fn slot_of(link: LinkId) -> usize {
+    link.node().index() + if link.is_push() { MAX_NODES } else { 0 }
 }
 
 /// More events than any schedule needs.

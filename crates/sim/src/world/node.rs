@@ -27,6 +27,8 @@ pub(crate) struct Node {
     /// Which error is answered, and until when.
     pub(crate) errors: (u8, Time),
     pub(crate) flush_behind_set: bool,
+    /// It will look for keys that are over.
+    pub(crate) is_expiring: bool,
     /// A backward step at most so far, in microseconds: keys live so much longer.
     pub(crate) stepped_back: u64,
     in_database: bool,
@@ -53,6 +55,7 @@ impl Node {
             loading_until: 0,
             errors: (0, 0),
             flush_behind_set: false,
+            is_expiring: false,
             stepped_back: 0,
             in_database: false,
             snapshot: None,
@@ -72,7 +75,7 @@ impl Node {
         (self.run, self.ahead, self.ppm, self.is_up) = (0, ahead, ppm, true);
         (self.paused_until, self.silent_until, self.refuses_until) = (0, 0, 0);
         (self.loading_until, self.errors, self.stepped_back) = (0, (0, 0), 0);
-        self.flush_behind_set = false;
+        (self.flush_behind_set, self.is_expiring) = (false, false);
         self.in_database = setup.proven;
         self.store.require_password(if setup.proven { PASSWORD } else { "" });
         self.snapshot = None;

@@ -34,6 +34,8 @@ pub(crate) enum Event {
     Heal,
     /// Somebody who comes afterwards wants the lock.
     Probe(u16),
+    /// A server removes the keys that are over, and tells of it.
+    Expire(u8),
     /// A node that granted crashes, and comes back with such a memory.
     Wipe(u8, u8),
     /// A node's memory is kept for a restart that brings it back.

@@ -30,6 +30,8 @@ enum Kind {
     GuardTtl,
     Kill,
     Look,
+    Subscribe,
+    Track,
     Undo,
     WriteBack,
 }
@@ -89,9 +91,10 @@ impl World {
         self.wires[at].conn = Some(self.nodes[node].store.connect());
         self.wires[at].server_alive = true;
         self.turn_away(at);
+        let is_push = self.wires[at].is_push();
         self.core(client).connected(link, now);
         self.settle(client);
-        self.reached(client, Phase::Handshaking);
+        self.reached(client, if is_push { Phase::Subscribing } else { Phase::Handshaking });
     }
 
     /// Some errors are said at once, and the connection is closed behind them.
@@ -233,6 +236,8 @@ impl World {
             },
             b"PTTL" if word(1) == GUARD => Understood { kind: Kind::GuardTtl, ..none },
             b"PTTL" | b"GETRANGE" => Understood { kind: Kind::Look, ..none },
+            b"SUBSCRIBE" => Understood { kind: Kind::Subscribe, ..none },
+            b"CLIENT" if word(1) == b"TRACKING" => Understood { kind: Kind::Track, ..none },
             b"CLIENT" if word(1) == b"KILL" => Understood { kind: Kind::Kill, ..none },
             name @ (b"EVAL" | b"EVALSHA") => {
                 let by_digest = name == b"EVALSHA";
@@ -417,13 +422,18 @@ impl Understood<'_> {
             Kind::Look => 7,
             Kind::Undo => 8,
             Kind::WriteBack => 9,
+            Kind::Subscribe => 10,
+            Kind::Track => 11,
         }
     }
 }
 
 /// Whether a server could answer this request with such an error.
 fn fits(fits: Fits, request: &Understood<'_>) -> bool {
-    let writes = !matches!(request.kind, Kind::Greeting | Kind::GuardTtl | Kind::Look | Kind::Kill);
+    let writes = !matches!(
+        request.kind,
+        Kind::Greeting | Kind::GuardTtl | Kind::Look | Kind::Kill | Kind::Subscribe | Kind::Track
+    );
     match fits {
         Fits::Any | Fits::Unknown => true,
         Fits::Accept => false,

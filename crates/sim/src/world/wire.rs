@@ -9,12 +9,13 @@ use std::collections::VecDeque;
 use redbolt_node::ConnId;
 
 use super::queue::Time;
+use crate::plan::MAX_NODES;
 use crate::random::Random;
 
 /// A connection that was opened at some time. It stays for the rest of the schedule.
 pub(crate) struct Wire {
     pub(crate) client: usize,
-    /// The client's name for the node.
+    /// The place of its link at the client: the client's name for the node, if it is a command link.
     pub(crate) slot: usize,
     /// The server that it really leads to.
     pub(crate) node: usize,
@@ -113,6 +114,11 @@ impl Wire {
     /// The server's machine is back, and answers what it does not know with a reset.
     pub(crate) fn is_told_of_its_end(&self) -> bool {
         self.lost && !self.mute && self.unacknowledged && self.client_alive
+    }
+
+    /// Whether it leads from a push link.
+    pub(crate) fn is_push(&self) -> bool {
+        self.slot >= MAX_NODES
     }
 
     /// Both ends are open.

@@ -1,0 +1,141 @@
+//! `redbolt extend` and `redbolt release`: a lock that `redbolt acquire` has left in a file.
+//!
+//! Each takes the lock in, does one thing, and leaves. Where the lock is not released, nothing may be
+//! sent at the end either: it is handed out again, or the client is left to the system, which closes
+//! its sockets and knows of no locks. No guard is written to any node: that is for those who ask.
+
+use std::mem;
+use std::path::Path;
+use std::time::Duration;
+
+use redbolt::{Client, Ending, ExtendError, InputError, LockGuard, LockRecord, LossCause};
+
+use crate::args::{ExtendArgs, Nodes, ReleaseArgs};
+use crate::duration::show;
+use crate::exit::{self, Failure};
+use crate::nodes;
+use crate::say::say;
+use crate::token_file::{self, Draft, Held};
+
+/// Keeps the lock for another TTL.
+pub(crate) fn extend(args: &ExtendArgs) -> Result<u8, Failure> {
+    let path = &args.token_file;
+    let Held { record, is_released } = token_file::read(path)?;
+    if is_released {
+        return Err(Failure::usage(format_args!("{}: it has been released", path.display())));
+    }
+    let draft = Draft::of_known(path)?;
+    let client = client(&args.nodes)?;
+    let mut lock = take_in(&client, &record)?;
+    connect(&client, &lock);
+    let outcome = lock.extend(args.ttl.unwrap_or_else(|| record.ttl()));
+    let left = lock.remaining();
+    let extended = lock_leaves(lock);
+    // Whatever this client still knows of a lock that is lost stays where it is.
+    mem::forget(client);
+    match outcome {
+        Ok(()) => {}
+        Err(ExtendError::Lost(cause)) => return Ok(lost(cause)),
+        Err(ExtendError::Input(error)) => return Err(Failure::usage(error)),
+        Err(ExtendError::Refused(report)) => {
+            return Err(Failure::no_quorum(format_args!(
+                "not extended, and held for {} more: {report}",
+                show(left)
+            )));
+        }
+    }
+    let Some(extended) = extended else { return Ok(lost(LossCause::Expired)) };
+    if !token_file::has(path, &record) {
+        return Err(Failure::usage(format_args!(
+            "{}: released or taken anew meanwhile",
+            path.display()
+        )));
+    }
+    draft.keep(&extended).map_err(|error| unwritten(path, &error))?;
+    Ok(exit::SUCCESS)
+}
+
+/// The lock goes on without this client. If it is lost, nothing is sent about it.
+fn lock_leaves(lock: LockGuard<'_>) -> Option<LockRecord> {
+    if lock.is_valid() {
+        return lock.hand_out();
+    }
+    mem::forget(lock);
+    None
+}
+
+/// Lets go of the lock.
+pub(crate) fn release(args: &ReleaseArgs) -> Result<u8, Failure> {
+    let path = &args.token_file;
+    let Held { record, is_released } = token_file::read(path)?;
+    let draft = Draft::of_known(path)?;
+    let client = client(&args.nodes)?;
+    let mut lock = take_in(&client, &record)?;
+    connect(&client, &lock);
+    // An extension shortens nothing, so a short one asks the nodes whether the lock is still ours.
+    let looked = if is_released { Ok(()) } else { lock.extend(A_MOMENT) };
+    let confirmed = match (looked, lock.release()) {
+        (_, Ending::Lost(_)) if is_released => {
+            // Its keys are over by now.
+            token_file::remove(path, &record).map_err(|error| unwritten(path, &error))?;
+            return Ok(exit::SUCCESS);
+        }
+        (Err(ExtendError::Lost(cause)), _) | (_, Ending::Lost(cause)) => {
+            token_file::remove(path, &record).map_err(|error| unwritten(path, &error))?;
+            return Ok(lost(cause));
+        }
+        (_, Ending::Released(confirmed)) => confirmed,
+    };
+    let quorum = client.config().quorum();
+    if usize::try_from(confirmed.nodes).is_ok_and(|nodes| nodes >= quorum) {
+        token_file::remove(path, &record).map_err(|error| unwritten(path, &error))?;
+        return Ok(exit::SUCCESS);
+    }
+    draft.keep_released(&record).map_err(|error| unwritten(path, &error))?;
+    let report = client.warm_up(Duration::ZERO);
+    let lines: String = report.nodes.iter().map(|node| format!("\n{node}")).collect();
+    Err(Failure::no_quorum(format_args!(
+        "the release is {confirmed}, {quorum} needed; {} is kept, to try again{lines}",
+        path.display()
+    )))
+}
+
+fn client(nodes: &Nodes) -> Result<Client, Failure> {
+    let builder = nodes::builder(nodes)?.answer_within(ANSWER_WITHIN).only_look();
+    Ok(Client::new(builder.build().map_err(Failure::usage)?)?)
+}
+
+/// All nodes shall hear of it, and not only those that are the first to make a quorum; but most of what
+/// is left of the lock is for that.
+fn connect(client: &Client, lock: &LockGuard<'_>) {
+    let within = match lock.remaining() {
+        Duration::ZERO => ANSWER_WITHIN,
+        left => ANSWER_WITHIN.min(left / 4),
+    };
+    client.warm_up(within);
+}
+
+fn take_in<'c>(client: &'c Client, record: &LockRecord) -> Result<LockGuard<'c>, Failure> {
+    client.take_in(record).map_err(|error| match error {
+        InputError::OtherNodes => {
+            let nodes: Vec<_> = record.nodes().collect();
+            Failure::usage(format_args!("{error}\nit was taken on {}", nodes.join(", ")))
+        }
+        error => Failure::usage(error),
+    })
+}
+
+fn lost(cause: LossCause) -> u8 {
+    say(format_args!("the lock is lost: {cause}"));
+    exit::LOST
+}
+
+fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::system(format_args!("{}: {error}", path.display()))
+}
+
+/// How long nodes may take, first to be there and then to answer.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+
+/// More than the drift takes of it, and less than any lock that is worth a question has left.
+const A_MOMENT: Duration = Duration::from_millis(10);

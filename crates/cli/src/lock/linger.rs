@@ -1,0 +1,113 @@
+//! `--at-least`: the command has ended, and the lock stays taken.
+//!
+//! For a job that cron starts on many hosts at the same minute: whoever comes a second later must still
+//! find the lock taken, also if the job took less than that. Nobody has to stay for it: the nodes keep
+//! a lock for its TTL. So the lock is extended once, to the rest of the time, and left to expire; the
+//! command's status is told at once. Only a rest that is longer than `max_ttl` is sat out up to there.
+//!
+//! An extension never shortens, so the lock may live for up to one TTL longer than was asked for. Who
+//! is told to stop meanwhile leaves at once, and the lock with what it has.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use super::lease::{Lease, News};
+use super::poller::{Poller, now};
+use crate::duration::show;
+use crate::say::say;
+
+/// What is to become of the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// Its time is over: it is let go.
+    Over,
+    /// The nodes keep it until then.
+    Kept,
+}
+
+/// Sees to it that the lock stays taken until `until`, on the boot clock.
+pub(super) fn linger(lease: &mut Lease, poller: &Poller, until: Duration) -> io::Result<Rest> {
+    let max_ttl = lease.max_ttl();
+    let mut told = false;
+    loop {
+        let rest = until.saturating_sub(now()?);
+        if rest.is_zero() {
+            return Ok(Rest::Over);
+        }
+        // In whole milliseconds, of which none may be missing; and no TTL is shorter than the drift.
+        let ttl = (rest + ONE_MS).max(SHORTEST).min(max_ttl);
+        let is_extended = extend(lease, poller, ttl)?;
+        if is_extended && rest <= max_ttl {
+            return Ok(Rest::Kept);
+        }
+        let left = lease.remaining();
+        if left.is_zero() {
+            say(format_args!("warning: the lock is lost {} before --at-least is over", show(rest)));
+            return Ok(Rest::Kept);
+        }
+        if rest > max_ttl && !std::mem::replace(&mut told, true) {
+            say(format_args!("the command has ended; keeping the lock for {} more", show(rest)));
+        }
+        let pause = match is_extended {
+            true => (max_ttl / 3).min(rest - max_ttl),
+            false => left / 10,
+        };
+        if sleep(lease, poller, pause)? {
+            return Ok(Rest::Kept);
+        }
+    }
+}
+
+/// Whether the nodes keep the lock for so long from now.
+fn extend(lease: &mut Lease, poller: &Poller, ttl: Duration) -> io::Result<bool> {
+    // One that the command's keeper has asked for may still be under way; it is heard first.
+    while lease.is_extending() {
+        hear(lease, poller)?;
+    }
+    if lease.extend_by(ttl).is_err() {
+        return Ok(false);
+    }
+    loop {
+        if let Some(is_extended) = hear(lease, poller)? {
+            return Ok(is_extended);
+        }
+    }
+}
+
+/// The outcome of an extension, if it is there after a turn. Each has one within its time.
+fn hear(lease: &mut Lease, poller: &Poller) -> io::Result<Option<bool>> {
+    lease.turn();
+    while let Some(news) = lease.news() {
+        match news {
+            News::Extended => return Ok(Some(true)),
+            News::NotExtended(_) | News::Lost(_) | News::Expired => return Ok(Some(false)),
+            News::Granted | News::Refused { .. } | News::Released { .. } | News::Seen(_) => {}
+        }
+    }
+    poller.wait_deaf(&[lease.as_fd()], lease.deadline())?;
+    Ok(None)
+}
+
+/// Whether a signal has told us to go.
+fn sleep(lease: &mut Lease, poller: &Poller, span: Duration) -> io::Result<bool> {
+    let until = now()? + span;
+    loop {
+        lease.turn();
+        while lease.news().is_some() {}
+        let signals = std::iter::from_fn(|| poller.signals.next());
+        if signals.map(|request| request.signal).any(|signal| !poller.signals.is_ignored(signal)) {
+            return Ok(true);
+        }
+        let left = until.saturating_sub(now()?);
+        if left.is_zero() {
+            return Ok(false);
+        }
+        let within = lease.deadline().map_or(left, |deadline| deadline.min(left));
+        poller.wait(&[lease.as_fd()], Some(within))?;
+    }
+}
+
+const ONE_MS: Duration = Duration::from_millis(1);
+
+const SHORTEST: Duration = Duration::from_millis(100);

@@ -1,0 +1,135 @@
+//! `lock --at-least`: a job that is started on many hosts runs on one of them.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use redbolt_proving::{Reply, Server};
+
+use crate::harness::{World, eventually, lives};
+
+fn pttl(node: &Server) -> i64 {
+    match node.cmd("PTTL job") {
+        Reply::Int(ms) => ms,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn whoever_comes_after_a_short_job_finds_the_lock_taken() {
+    let world = World::of(3);
+    let job = |file| {
+        let line = format!("echo ran > {file}; exit 3");
+        world.run(&["lock", "--try", "--ttl", "1s", "--at-least", "25s", "job", "-c", &line])
+    };
+    let first = job("first").expect(3);
+    assert_eq!(first.stderr, "");
+    assert!(first.took < Duration::from_secs(20), "the status is told at once: {first:?}");
+    job("second").expect(75);
+    assert!(world.path("first").exists() && !world.path("second").exists());
+    for node in &world.nodes {
+        assert!(pttl(node) > 1_000, "the nodes keep it for longer than a TTL");
+    }
+}
+
+#[test]
+fn it_is_free_when_the_time_is_over() {
+    let world = World::of(3);
+    let words = ["lock", "--ttl", "500ms", "--at-least", "2s", "job", "--", "true"];
+    world.run(&words).expect(0);
+    assert_eq!(world.held_on("job"), 3);
+    eventually("it expires", || world.held_on("job") == 0);
+}
+
+#[test]
+fn a_job_that_takes_longer_lets_go_at_once() {
+    let world = World::of(3);
+    let words = ["lock", "--ttl", "25s", "--at-least", "100ms", "job", "--", "sleep", "0.2"];
+    world.run(&words).expect(0);
+    assert_eq!(world.held_on("job"), 0);
+}
+
+/// Of a time that no TTL can cover, redbolt sits the first part out.
+#[test]
+fn what_is_longer_than_the_longest_ttl_is_waited_for() {
+    let world = World::with_max_ttl(3, "2s");
+    let words = ["lock", "--ttl", "1s", "--at-least", "5s", "job", "-c", "echo $$ > pid; exit 4"];
+    let running = world.start(&words);
+    let pid = world.process("pid");
+    eventually("the command has ended", || !lives(pid));
+    world.run(&["lock", "-n", "--ttl", "1s", "job", "--", "true"]).expect(75);
+    let ran = running.end().expect(4).expect_says("keeping the lock for");
+    assert!(ran.took >= Duration::from_millis(2_900), "{ran:?}");
+    world.run(&["lock", "-n", "--ttl", "1s", "job", "--", "true"]).expect(75);
+    eventually("it expires", || world.held_on("job") == 0);
+}
+
+#[test]
+fn who_is_told_to_stop_meanwhile_leaves_the_lock_to_its_ttl() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let world = World::with_max_ttl(3, "3s");
+        let words =
+            ["lock", "--ttl", "1s", "--at-least", "60s", "job", "-c", "echo $$ > pid; exit 4"];
+        let running = world.start(&words);
+        let pid = world.process("pid");
+        eventually("the command has ended", || !lives(pid));
+        running.signal(signal);
+        running.end().expect(4);
+        assert_eq!(world.held_on("job"), 3);
+        eventually("it expires", || world.held_on("job") == 0);
+    }
+}
+
+#[test]
+fn a_command_that_is_interrupted_keeps_it_taken_as_well() {
+    let world = World::of(3);
+    let words =
+        ["lock", "--ttl", "1s", "--at-least", "25s", "job", "-c", "echo $$ > pid; exec sleep 600"];
+    let running = world.start(&words);
+    world.process("pid");
+    running.signal(Signal::SIGTERM);
+    running.end().expect(143);
+    world.run(&["lock", "-n", "job", "--", "true"]).expect(75);
+}
+
+/// Said in the help: while the command runs nothing but redbolt keeps the lock.
+#[test]
+fn a_redbolt_that_is_killed_keeps_it_for_a_ttl_only() {
+    let world = World::of(3);
+    let words =
+        ["lock", "--ttl", "1s", "--at-least", "25s", "job", "-c", "echo $$ > pid; exec sleep 600"];
+    let running = world.start(&words);
+    let pid = world.process("pid");
+    running.signal(Signal::SIGKILL);
+    eventually("the key dies with its TTL", || world.held_on("job") == 0 && !lives(pid));
+}
+
+#[test]
+fn a_lock_that_is_lost_is_not_kept() {
+    let world = World::of(3);
+    let words =
+        ["lock", "--ttl", "1s", "--at-least", "25s", "job", "-c", "echo > up; exec sleep 600"];
+    let running = world.start(&words);
+    eventually("the command runs", || world.path("up").exists());
+    world.delete("job");
+    running.end().expect(70);
+    assert_eq!(world.held_on("job"), 0);
+}
+
+/// The quorum went away while the command ran: its status is told all the same, with a warning.
+#[test]
+fn a_rest_that_cannot_be_kept_is_a_warning() {
+    let world = World::of(3);
+    let pids: Vec<_> = world.nodes.iter().map(|node| node.pid().to_string()).collect();
+    let line = format!("kill -STOP {}; exit 5", pids[..2].join(" "));
+    let words = ["lock", "--ttl", "1s", "--at-least", "25s", "job", "-c", &line];
+    world.run(&words).expect(5).expect_says("before --at-least is over");
+    world.nodes.iter().for_each(Server::resume);
+}
+
+#[test]
+fn without_extending_there_is_no_at_least() {
+    let world = World::of(1);
+    let words = ["lock", "--no-extend", "--at-least", "5s", "job", "--", "touch", "ran"];
+    world.run(&words).expect(64);
+    assert!(!world.path("ran").exists());
+}

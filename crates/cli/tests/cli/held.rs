@@ -1,0 +1,305 @@
+//! `acquire`, `extend` and `release`: a lock that a script holds over several commands.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+
+use nix::sys::signal::Signal;
+use redbolt_proving::{Reply, Server};
+
+use crate::harness::{Ran, World, eventually, run};
+
+const FILE: &str = "file";
+
+fn acquire(world: &World, options: &[&str]) -> Ran {
+    world.run(&[&["acquire", "--token-file", FILE], options, &["job"]].concat())
+}
+
+fn extend(world: &World, options: &[&str]) -> Ran {
+    world.run(&[&["extend", "--token-file", FILE], options].concat())
+}
+
+fn release(world: &World) -> Ran {
+    world.run(&["release", "--token-file", FILE])
+}
+
+fn pttl(node: &Server) -> i64 {
+    match node.cmd("PTTL job") {
+        Reply::Int(ms) => ms,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The names in the directory.
+fn files(world: &World) -> Vec<String> {
+    let entries = fs::read_dir(world.path("")).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn a_script_holds_a_lock_over_several_commands() {
+    let world = World::of(3);
+    let taken = acquire(&world, &[]).expect(0);
+    assert_eq!((taken.stdout.as_str(), taken.stderr.as_str()), ("", ""));
+    assert_eq!(world.held_on("job"), 3);
+    let mode = fs::metadata(world.path(FILE)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    world.run(&["lock", "--try", "job", "--", "true"]).expect(75);
+    assert_eq!(extend(&world, &["--ttl", "25s"]).expect(0).stderr, "");
+    for node in &world.nodes {
+        assert!(pttl(node) > 10_000, "all nodes have heard of it");
+    }
+    assert_eq!(files(&world), [FILE], "no draft is left");
+    assert_eq!(release(&world).expect(0).stderr, "");
+    assert_eq!(world.held_on("job"), 0);
+    assert!(files(&world).is_empty());
+    release(&world).expect(64).expect_says("no such file");
+}
+
+#[test]
+fn the_lock_is_the_script_s_and_its_token_is_nobody_s() {
+    let world = World::of(1);
+    let mut said = acquire(&world, &[]).expect(0);
+    let status = world.run(&["status", "job"]).expect(0).stdout;
+    let label = format!(":{} on 1 of 1 nodes", std::process::id());
+    assert!(status.trim_end().ends_with(&label), "{status} of {label}");
+    let Reply::Bulk(token) = world.nodes[0].cmd("GET job") else { panic!("no key") };
+    let secret = String::from_utf8(token[..32].to_vec()).unwrap();
+    assert!(fs::read_to_string(world.path(FILE)).unwrap().contains(&secret));
+    let text = fs::read_to_string(world.path(FILE)).unwrap();
+    for broken in [&text[..text.len() - 5], &text[..80], &text.replace("token ", "token 0"), ""] {
+        fs::write(world.path(FILE), broken).unwrap();
+        said.stderr += &release(&world).expect(64).stderr;
+        said.stderr += &acquire(&world, &["-n"]).expect(64).stderr;
+        assert_eq!(fs::read_to_string(world.path(FILE)).unwrap(), broken, "it is not overwritten");
+    }
+    assert!(said.stderr.contains("cut off") && said.stderr.contains("no lock record"), "{said:?}");
+    assert!(!said.stderr.contains(&secret[..8]), "{said:?}");
+    fs::write(world.path(FILE), text).unwrap();
+    release(&world).expect(0);
+}
+
+#[test]
+fn a_file_that_others_can_read_is_refused() {
+    let world = World::of(1);
+    acquire(&world, &[]).expect(0);
+    for mode in [0o644, 0o620, 0o601, 0o660] {
+        fs::set_permissions(world.path(FILE), fs::Permissions::from_mode(mode)).unwrap();
+        let why = format!("its mode is {mode:04o}");
+        extend(&world, &[]).expect(64).expect_says(&why);
+        release(&world).expect(64).expect_says("chmod 600");
+        acquire(&world, &[]).expect(64).expect_says(&why);
+        assert_eq!(world.held_on("job"), 1);
+    }
+    fs::set_permissions(world.path(FILE), fs::Permissions::from_mode(0o400)).unwrap();
+    extend(&world, &[]).expect(0);
+    fs::set_permissions(world.path(FILE), fs::Permissions::from_mode(0o600)).unwrap();
+    release(&world).expect(0);
+}
+
+#[test]
+fn the_file_of_a_living_lock_is_not_overwritten_and_that_of_a_dead_one_is() {
+    let world = World::of(3);
+    acquire(&world, &["--ttl", "20s"]).expect(0);
+    let other = ["acquire", "--token-file", FILE, "other"];
+    world.run(&other).expect(64).expect_says("a lock that lives for");
+    assert_eq!(world.held_on("other"), 0);
+    release(&world).expect(0);
+    acquire(&world, &["--ttl", "300ms"]).expect(0);
+    eventually("it is over", || world.held_on("job") == 0);
+    world.run(&other).expect(0);
+    release(&world).expect(0);
+    assert_eq!(world.held_on("other"), 0);
+    fs::create_dir(world.path(FILE)).unwrap();
+    acquire(&world, &[]).expect(64).expect_says("not a regular file");
+}
+
+/// Of two that are told to write the same file, the second lets go of what it has.
+#[test]
+fn a_file_that_appears_during_the_wait_is_not_overwritten() {
+    let world = World::of(3);
+    world.take("job");
+    let waiter = world.start(&["acquire", "--token-file", FILE, "job"]);
+    eventually("it waits", || !files(&world).is_empty());
+    fs::write(world.path(FILE), "somebody's").unwrap();
+    world.delete("job");
+    waiter.end().expect(64).expect_says("the lock is let go");
+    assert_eq!(fs::read_to_string(world.path(FILE)).unwrap(), "somebody's");
+    assert_eq!(world.held_on("job"), 0);
+    assert_eq!(files(&world), [FILE]);
+}
+
+#[test]
+fn where_no_file_can_be_written_no_lock_is_taken() {
+    let world = World::of(1);
+    let words = ["acquire", "--token-file", "no/such/folder/file", "job"];
+    world.run(&words).expect(71).expect_says("no/such/folder");
+    world.run(&["acquire", "--token-file", "/", "job"]).expect(64);
+    assert_eq!(world.held_on("job"), 0);
+}
+
+#[test]
+fn a_lock_that_was_deleted_is_lost() {
+    let world = World::of(3);
+    acquire(&world, &[]).expect(0);
+    world.delete("job");
+    extend(&world, &[]).expect(70).expect_says("the lock is lost: its key is gone");
+    assert_eq!(files(&world), [FILE], "it is not let go by an extension");
+    release(&world).expect(70).expect_says("the lock is lost");
+    assert!(files(&world).is_empty());
+}
+
+#[test]
+fn a_lock_that_was_taken_is_lost_and_stays_with_the_taker() {
+    let world = World::of(3);
+    acquire(&world, &[]).expect(0);
+    world.take("job");
+    extend(&world, &[]).expect(70);
+    release(&world).expect(70);
+    for node in &world.nodes {
+        assert_eq!(node.cmd("GET job"), Reply::Bulk(b"somebody else".to_vec()));
+    }
+}
+
+/// An extension that finds too few keys leaves the others: they protect whatever goes on.
+#[test]
+fn an_extension_that_fails_deletes_nothing() {
+    let world = World::of(3);
+    acquire(&world, &["--ttl", "20s"]).expect(0);
+    world.nodes[..2].iter().for_each(|node| drop(node.cmd("DEL job")));
+    extend(&world, &[]).expect(70);
+    assert_eq!(world.held_on("job"), 1);
+    release(&world).expect(70);
+    eventually("what is left goes with the release", || world.held_on("job") == 0);
+}
+
+#[test]
+fn a_lock_whose_time_is_over_is_lost() {
+    let world = World::of(3);
+    acquire(&world, &["--ttl", "400ms"]).expect(0);
+    eventually("it is over", || world.held_on("job") == 0);
+    extend(&world, &[]).expect(70).expect_says("its validity ended");
+    release(&world).expect(70).expect_says("its validity ended");
+    assert!(files(&world).is_empty());
+}
+
+#[test]
+fn without_a_quorum_the_file_stays_and_can_be_tried_again() {
+    let world = World::of(3);
+    acquire(&world, &["--ttl", "25s"]).expect(0);
+    world.nodes[..2].iter().for_each(Server::pause);
+    extend(&world, &[]).expect(69).expect_says("not extended, and held for");
+    let ran = release(&world).expect(69).expect_says("to try again");
+    for node in &world.nodes {
+        assert_eq!(ran.stderr.matches(&node.address()).count(), 1, "{ran:?}");
+    }
+    assert_eq!(files(&world), [FILE]);
+    world.nodes[..2].iter().for_each(Server::resume);
+    extend(&world, &[]).expect(64).expect_says("it has been released");
+    release(&world).expect(0);
+    assert!(files(&world).is_empty());
+    assert_eq!(world.held_on("job"), 0);
+}
+
+#[test]
+fn a_minority_that_is_down_is_not_felt() {
+    let mut world = World::of(3);
+    acquire(&world, &["--ttl", "20s"]).expect(0);
+    world.nodes[1].kill();
+    extend(&world, &[]).expect(0);
+    extend(&world, &[]).expect(0);
+    release(&world).expect(0);
+}
+
+#[test]
+fn other_nodes_are_refused_and_named() {
+    let world = World::of(3);
+    acquire(&world, &[]).expect(0);
+    let mut addresses: Vec<_> = world.nodes.iter().map(Server::address).collect();
+    addresses.reverse();
+    for verb in ["extend", "release"] {
+        let mut command = world.redbolt(&[verb, "--token-file", FILE]);
+        command.env("REDBOLT_NODES", addresses.join(","));
+        let ran = run(command).expect(64).expect_says("another order");
+        assert!(ran.stderr.contains(&world.nodes[0].address()), "{ran:?}");
+    }
+    assert_eq!(world.held_on("job"), 3);
+    release(&world).expect(0);
+}
+
+#[test]
+fn a_lock_that_is_not_had_leaves_no_file() {
+    let mut world = World::of(3);
+    world.take("job");
+    acquire(&world, &["--try"]).expect(75).expect_says("job is held by another");
+    acquire(&world, &["--wait", "200ms", "-E", "3"]).expect(3);
+    let waiter = world.start(&["acquire", "--token-file", FILE, "job"]);
+    eventually("it waits", || !files(&world).is_empty());
+    waiter.signal(Signal::SIGTERM);
+    waiter.end().expect(143);
+    world.delete("job");
+    world.nodes[..2].iter_mut().for_each(Server::kill);
+    acquire(&world, &["-n"]).expect(69).expect_says("connection refused");
+    assert!(files(&world).is_empty());
+}
+
+#[test]
+fn a_waiter_gets_the_lock_that_is_released() {
+    let world = World::of(3);
+    acquire(&world, &["--ttl", "25s"]).expect(0);
+    let waiter = world.start(&["acquire", "--token-file", "second", "job"]);
+    eventually("it waits", || files(&world).len() == 2);
+    release(&world).expect(0);
+    waiter.end().expect(0);
+    assert_eq!(files(&world), ["second"]);
+    world.run(&["release", "--token-file", "second"]).expect(0);
+}
+
+#[test]
+fn a_fencing_token_is_printed() {
+    let world = World::of(3);
+    let mut last = 0;
+    for _ in 0..3 {
+        let token = acquire(&world, &["--fence"]).expect(0).stdout;
+        let token: u64 = token.trim().parse().unwrap();
+        assert!(token > last, "{token} after {last}");
+        last = token;
+        assert_eq!(extend(&world, &[]).expect(0).stdout, "");
+        release(&world).expect(0);
+    }
+}
+
+#[test]
+fn a_name_can_be_any_bytes() {
+    let world = World::of(1);
+    let mut command = world.redbolt(&["acquire", "--token-file", FILE]);
+    command.arg(OsStr::from_bytes(b"a b\xff%\r\nc"));
+    run(command).expect(0);
+    assert_eq!(world.nodes[0].cmd("DBSIZE"), Reply::Int(2), "the lock, and the guard");
+    extend(&world, &[]).expect(0);
+    release(&world).expect(0);
+    assert_eq!(world.nodes[0].cmd("DBSIZE"), Reply::Int(1));
+}
+
+#[test]
+fn a_ttl_over_the_limit_is_refused() {
+    let world = World::of(1);
+    acquire(&world, &["--ttl", "31s"]).expect(64).expect_says("maximum");
+    acquire(&world, &[]).expect(0);
+    extend(&world, &["--ttl", "31s"]).expect(64).expect_says("maximum");
+    assert_eq!(world.held_on("job"), 1);
+    release(&world).expect(0);
+}
+
+/// Neither writes a guard: that is for those who ask.
+#[test]
+fn extending_and_releasing_need_no_guard() {
+    let world = World::of(3);
+    acquire(&world, &[]).expect(0);
+    world.nodes.iter().for_each(|node| drop(node.cmd("DEL redbolt:guard")));
+    extend(&world, &[]).expect(0);
+    release(&world).expect(0);
+    assert_eq!(world.held_on("job"), 0);
+    assert_eq!(world.held_on("redbolt:guard"), 0);
+}

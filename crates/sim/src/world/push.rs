@@ -1,0 +1,78 @@
+//! Push links in the world: what servers tell, and how late they notice that a key is over.
+
+use redbolt::proto::PushState;
+use redbolt_node::ConnId;
+
+use super::World;
+use super::queue::Event;
+use super::wire::Wire;
+use crate::coverage::Phase;
+use crate::plan::{MAX_NODES, MS};
+
+impl World {
+    /// The places of all links of a client.
+    pub(super) fn slots(&self) -> impl Iterator<Item = usize> + use<> {
+        (0..self.plan.nodes).chain(MAX_NODES..MAX_NODES + self.plan.nodes)
+    }
+
+    /// What servers have to tell since the last event goes on its way.
+    pub(super) fn spread(&mut self) {
+        for node in 0..self.plan.nodes {
+            while let Some((conn, message)) = self.nodes[node].store.poll_push() {
+                self.tell(node, conn, &message);
+            }
+            let node_now = &mut self.nodes[node];
+            if !node_now.is_expiring && node_now.store.awaits_expiry() {
+                node_now.is_expiring = true;
+                let after = self.random.below(EXPIRY_PERIOD);
+                self.queue.push(self.now + after, Event::Expire(node as u8));
+            }
+        }
+    }
+
+    fn tell(&mut self, node: usize, conn: ConnId, message: &[u8]) {
+        let is_it = |wire: &Wire| wire.server_alive && wire.node == node && wire.conn == Some(conn);
+        let Some(at) = self.wires[..self.wires_used].iter().position(is_it) else { return };
+        let Wire { client, client_alive, .. } = self.wires[at];
+        if !client_alive {
+            return;
+        }
+        self.story(|| format!("node {node} tells c{client}"));
+        self.note(0x80 + node as u64);
+        self.wires[at].down.bytes.extend_from_slice(message);
+        self.send(at, false);
+    }
+
+    /// A server looks for keys that are over, as long as somebody is to be told.
+    pub(super) fn expire(&mut self, node: usize) {
+        let clock = self.nodes[node].clock(self.now);
+        let it = &mut self.nodes[node];
+        it.is_expiring = false;
+        if it.is_up && it.paused_until <= self.now {
+            it.store.expire(clock);
+        }
+    }
+
+    /// Where a client is with a push link that is open.
+    pub(super) fn push_phase(&self, client: usize, slot: usize) -> Phase {
+        let core = &self.clients[client].core;
+        match core.push_state(self.links[slot].node()) {
+            PushState::Tells => Phase::Told,
+            _ => Phase::Subscribing,
+        }
+    }
+
+    /// Notices when a node begins to tell of changes.
+    pub(super) fn notice_pushes(&mut self, client: usize) {
+        let core = &self.clients[client].core;
+        let tells = |&node: &usize| core.push_state(self.links[node].node()) == PushState::Tells;
+        let told_by = (0..self.plan.nodes).filter(tells).fold(0, |nodes, node| nodes | 1 << node);
+        let before = std::mem::replace(&mut self.clients[client].told_by, told_by);
+        if told_by & !before != 0 {
+            self.reached(client, Phase::Told);
+        }
+    }
+}
+
+/// A server looks for keys that are over so often.
+const EXPIRY_PERIOD: u64 = 100 * MS;

@@ -1,0 +1,117 @@
+//! Locks in tasks, on tokio: awaited, given up by a timeout, and watched beside the work that they
+//! protect. Nothing of it is about tokio: any executor will do.
+//!
+//! ```text
+//! cargo run --example futures
+//! cargo run --example futures -- --node 10.0.0.1 --node 10.0.0.2 --node 10.0.0.3
+//! ```
+//!
+//! Without `--node` it starts three embedded nodes of its own. It ends with 0 if all went well, with 1
+//! and the reason if not, and with 2 if the command line is wrong.
+
+use std::env;
+use std::error::Error;
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use redbolt::{Ask, Config, ConfigError, Engine, EngineLimits, OwnedGuard, Wait};
+use redbolt_node::Node;
+use tokio::time::{sleep, timeout};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let Some(addresses) = addresses(env::args().skip(1)) else {
+        eprintln!("usage: futures [--node ADDRESS]...");
+        return ExitCode::from(2);
+    };
+    match tell(addresses).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("futures: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
+    // They serve for as long as this value lives.
+    let embedded = if addresses.is_empty() { embedded_nodes(3)? } else { Vec::new() };
+    addresses.extend(embedded.iter().map(|node| node.address().to_string()));
+    let engine = Engine::start(configure(&addresses)?, EngineLimits::default())?;
+
+    let ask = Ask::new(RESOURCE).ttl(Duration::from_secs(10)).wait(Wait::Forever);
+    let guard = engine.acquire(ask.clone()).await?;
+    println!("held for {:.0?} more", guard.remaining());
+
+    // Another task would wait for ever. A future that is dropped is cancelled, here and on the nodes.
+    let second = engine.acquire(ask.clone());
+    match timeout(Duration::from_millis(200), second).await {
+        Ok(_) => return Err("two tasks hold the same lock".into()),
+        Err(_) => println!("a second task gave up after 200 ms"),
+    }
+
+    guard.extend(Duration::from_secs(20)).await?;
+    println!("extended: held for {:.0?} more", guard.remaining());
+    println!("{}", guard.release().await);
+
+    // Work that takes longer than its lease, and is stopped where the lease ends.
+    let guard = engine.acquire(ask.ttl(Duration::from_millis(300))).await?;
+    tokio::select! {
+        () = work() => return Err("the work ended before the lease".into()),
+        cause = guard.lost() => match cause {
+            Some(cause) => println!("the work was stopped: {cause}"),
+            None => return Err("nobody released it".into()),
+        },
+    }
+    println!("{}", guard.release().await);
+
+    // Many locks at once go to the nodes together: in one write each, as far as it goes.
+    let names: Vec<String> = (0..100).map(|at| format!("redbolt-example-{at}")).collect();
+    let asked: Vec<_> =
+        names.iter().map(|name| engine.acquire(Ask::new(name.as_bytes()))).collect();
+    let mut guards: Vec<OwnedGuard> = Vec::new();
+    for asked in asked {
+        guards.push(asked.await?);
+    }
+    println!("{} locks held at once", guards.len());
+    drop(guards);
+
+    // It blocks, so it is not for a thread of the executor.
+    let report =
+        tokio::task::spawn_blocking(move || engine.shutdown(Duration::from_secs(2))).await?;
+    if report.is_clean() { Ok(()) } else { Err(report.to_string().into()) }
+}
+
+async fn work() {
+    sleep(Duration::from_secs(60)).await;
+}
+
+fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
+    // How long a node may take to answer before the others decide without it. On a network of your
+    // own it is less.
+    let mut builder = Config::builder().answer_within(Duration::from_millis(500));
+    for address in addresses {
+        builder = builder.node(address)?;
+    }
+    // For nodes that were just made. On real ones an operator runs `redbolt init`, once.
+    builder.new_nodes().label(b"example").build()
+}
+
+/// What follows each `--node`; `None` if there is anything else.
+fn addresses(mut args: impl Iterator<Item = String>) -> Option<Vec<String>> {
+    let mut addresses = Vec::new();
+    while let Some(arg) = args.next() {
+        if arg != "--node" {
+            return None;
+        }
+        addresses.push(args.next()?);
+    }
+    Some(addresses)
+}
+
+fn embedded_nodes(count: usize) -> io::Result<Vec<Node>> {
+    (0..count).map(|_| Node::start()).collect()
+}
+
+const RESOURCE: &[u8] = b"redbolt-example-futures";

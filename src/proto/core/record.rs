@@ -1,0 +1,140 @@
+//! A lock leaves this core for another process, or comes from one.
+//!
+//! *Handed out*, a lock is no longer this core's: it is forgotten, and nothing is sent, now or later.
+//! Asks of which no byte reached a socket are taken back. Those that are under way to slow nodes may
+//! still be granted; nobody undoes such a grant, and nobody counts it: the key protects the same holder
+//! as the others, and the record says that this node *may* keep it, so whoever releases the lock undoes
+//! it there too. A node whose ask is still open may even run it behind that undo. Then its key stays
+//! until its TTL is over: the lock is free on a quorum all the same, as with every ghost, and the core
+//! that released it sends the undo there once more at half of the TTL.
+//!
+//! *Taken in*, it is a lock as any other, held from then on: extension counts the nodes that counted,
+//! release goes to all that may keep a key. One whose lease is over is taken in too, as a lock that is
+//! lost: extending says so, and releasing it clears up what the nodes still keep. Not here: the record
+//! itself, see `proto::record`.
+
+use super::Core;
+use crate::proto::ask::InputError;
+use crate::proto::claim::{Claim, RANDOM_DIGITS, TOKEN_DIGITS};
+use crate::proto::event::LossCause;
+use crate::proto::lock::{Lock, Phase};
+use crate::proto::names::{ClaimId, LockId, NodeId};
+use crate::proto::node::Request;
+use crate::proto::record::{LockRecord, NodeRecord, Part};
+use crate::proto::time::Now;
+use crate::proto::vote::Vote;
+
+impl Core {
+    /// Hands a held lock out: it leaves this core, which sends nothing about it any more, and lives on
+    /// in the record until somebody takes it in. `None` if it is not held.
+    ///
+    /// There is no event. Nodes that have not answered yet will not count for it: wait until the
+    /// [votes](Self::votes) are complete if you can.
+    pub fn hand_out(&mut self, id: LockId, now: Now) -> Option<LockRecord> {
+        let now = self.clamp(now);
+        let lock = self.locks.find(id.0).filter(|lock| lock.phase.is_held())?;
+        let claim_id = lock.claim;
+        for node in self.config.node_ids() {
+            self.withdraw(node, claim_id);
+        }
+        let lock = self.locks.find(id.0)?;
+        let claim = self.claims.find(claim_id.0)?;
+        let parts = self.config.node_ids().map(|node| self.part(node, claim_id, claim));
+        let (random, label) = claim.token().split_at(RANDOM_DIGITS);
+        let record = LockRecord {
+            nodes: parts.map(|part| NodeRecord { name: String::new(), part }).collect(),
+            quorum: self.config.quorum,
+            keys: lock.keys.iter().map(<[u8]>::to_vec).collect(),
+            ttl: lock.ttl,
+            lease: lock.lease,
+            held_since: lock.held_since,
+            keys_until: claim.forget_at,
+            fencing_token: lock.fence.token,
+            random: from_digits(random),
+            label: label[TOKEN_DIGITS - RANDOM_DIGITS..].get(1..).unwrap_or_default().to_vec(),
+            boot: String::new(),
+        };
+        self.step_out(id, now);
+        self.locks.free(id.0);
+        self.claims.free(claim_id.0);
+        self.metrics.handed_out += 1;
+        self.take_turns(now);
+        Some(record)
+    }
+
+    fn part(&self, node: NodeId, id: ClaimId, claim: &Claim) -> Part {
+        let asks =
+            |request: &Request| matches!(request, Request::Ask { claim, .. } if *claim == id);
+        if claim.counted.contains(node) {
+            Part::Counted
+        } else if !claim.seen.contains(node) {
+            Part::Untouched
+        } else if claim.ghosts.contains(node) || self.node(node).pipeline.requests().any(asks) {
+            Part::Open
+        } else {
+            Part::Asked
+        }
+    }
+
+    /// Takes a lock in that was handed out, by this process or another one on the same machine. It is
+    /// held from here on, with the lease that it had, and is to be released as any other.
+    ///
+    /// If its lease is over, or of an earlier boot of the machine, it is lost:
+    /// [`Event::Lost`](super::super::Event::Lost) follows, and releasing it undoes what is left of it.
+    ///
+    /// # Errors
+    ///
+    /// This core has other nodes or limits, so that the lock cannot be one of its own.
+    pub fn take_in(&mut self, record: &LockRecord, now: Now) -> Result<LockId, InputError> {
+        let ask = record.ask();
+        ask.check(&self.config)?;
+        if !record.fits(&self.config) {
+            return Err(InputError::OtherNodes);
+        }
+        if self.locks.len().max(self.claims.len()) >= super::MAX_LOCKS {
+            return Err(InputError::TooManyLocks);
+        }
+        let now = self.clamp(now);
+        let mut votes = self.ballot();
+        let counted = record.with(&[Part::Counted]);
+        counted.iter().for_each(|node| votes.cast(node, Vote::Grant));
+        let (claim_key, _) = self.claims.occupy(Claim::new);
+        let (key, lock) = self.locks.occupy(|| Lock::new(votes));
+        let id = LockId(key);
+        lock.begin(&ask, now);
+        lock.begin_round(Phase::Held, now, votes);
+        lock.claim = ClaimId(claim_key);
+        lock.round_until = now.boot;
+        lock.lease = record.lease;
+        lock.held_since = record.held_since;
+        lock.granted_at = now.boot;
+        self.metrics.taken_in += 1;
+        lock.fence.token = record.fencing_token;
+        lock.fence.counters.clear();
+        lock.pause.expiries.clear();
+        let is_over = record.remaining(now).is_zero();
+        let longest = now.boot + self.config.settings.max_ttl;
+        let claim = self.claims.find_mut(claim_key).expect("it was made a moment ago");
+        let fenced = record.fencing_token.is_some();
+        claim.begin(id, &lock.keys, fenced, record.ttl, record.random, &record.label);
+        claim.counted = counted;
+        claim.seen = record.with(&[Part::Counted, Part::Asked, Part::Open]);
+        claim.ghosts = record.with(&[Part::Open]);
+        claim.lives_until(record.keys_until.min(longest));
+        if is_over {
+            self.lose(id, LossCause::Expired, now);
+        } else {
+            self.lease_due(id, now);
+        }
+        Ok(id)
+    }
+}
+
+fn from_digits(digits: &[u8]) -> [u8; 16] {
+    let value = |digit: u8| (digit as char).to_digit(16).expect("a token begins with digits") as u8;
+    let mut random = [0; 16];
+    for (byte, pair) in random.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = value(pair[0]) << 4 | value(pair[1]);
+    }
+    random
+}

@@ -1,0 +1,168 @@
+//! What is left behind by waits that were cancelled: nothing. In a process of its own, because other tests
+//! come and go with threads and descriptors.
+
+use std::env;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use redbolt::{Acquire, Driver, Engine, LockId, Wait};
+use redbolt_proving::{Reply, Server};
+
+use crate::support::{
+    builder, driver_of, eventually, held_by, held_on, long, patient, servers, turn_until,
+};
+
+const WAITS: usize = 10_000;
+
+/// As many of them at a time.
+const AT_ONCE: usize = 100;
+
+const NODES: &str = "REDBOLT_LEFTOVERS_NODES";
+
+#[test]
+fn ten_thousand_cancelled_waits_of_a_driver_leave_nothing() {
+    leave_nothing("leftovers::driver_process");
+}
+
+#[test]
+fn ten_thousand_dropped_waits_of_an_engine_leave_nothing() {
+    leave_nothing("leftovers::engine_process");
+}
+
+/// Runs the process while somebody else holds every second of the resources that it waits for.
+fn leave_nothing(process: &str) {
+    let servers = servers(3);
+    let mut holder = driver_of(builder(&servers));
+    let held = resources().into_iter().step_by(2);
+    let held: Vec<LockId> = held.map(|name| held_by(&mut holder, &long(name.as_bytes()))).collect();
+    let addresses: Vec<_> = servers.iter().map(Server::address).collect();
+    let child = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "--ignored", "--nocapture", "--test-threads=1", process])
+        .env(NODES, addresses.join(","))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && told.contains(ALL_IS_WELL), "{told}");
+    println!("{told}");
+    // The process is gone. What it left on the nodes would be here.
+    holder.turn();
+    for server in &servers {
+        let keys = server.cmd("DBSIZE");
+        assert_eq!(
+            keys,
+            Reply::Int(1 + held.len() as i64),
+            "the guard, and what is held by others"
+        );
+    }
+    holder.together(|holder| held.iter().for_each(|&id| holder.release(id)));
+    turn_until(&mut holder, "all is released", |holder| !holder.owes());
+    assert!(resources().iter().all(|name| held_on(&servers, name) == 0));
+}
+
+const ALL_IS_WELL: &str = "all is well";
+
+fn resources() -> Vec<String> {
+    (0..10).map(|at| format!("job{at}")).collect()
+}
+
+#[test]
+#[ignore = "the process of ten_thousand_cancelled_waits_of_a_driver_leave_nothing"]
+fn driver_process() {
+    let Some(nodes) = nodes() else { return };
+    let mut driver = driver_of(patient(&nodes));
+    turn_until(&mut driver, "all are ready", |driver| driver.nodes().ready() == nodes.len());
+    let start = Trace::of_this_process();
+    for round in 0..WAITS / AT_ONCE {
+        let names = resources();
+        let waits: Vec<LockId> = (0..AT_ONCE)
+            .map(|at| driver.acquire(&forever(&names[at % names.len()])).unwrap())
+            .collect();
+        turn_for(&mut driver, round);
+        waits.into_iter().for_each(|id| driver.release(id));
+        while driver.poll_event().is_some() {}
+    }
+    turn_until(&mut driver, "it owes nothing", |driver| !driver.owes());
+    let metrics = driver.metrics();
+    turn_until(&mut driver, "everything is as it was", |_| {
+        Trace::of_this_process() == start && is_quiet(&nodes)
+    });
+    println!("{start:?}, {metrics:?}");
+    println!("{ALL_IS_WELL}");
+}
+
+/// A moment that moves from none, over the refusals and the push links, to pauses.
+fn turn_for(driver: &mut Driver, round: usize) {
+    let span = Duration::from_micros(200 * round as u64);
+    let until = std::time::Instant::now() + span;
+    while std::time::Instant::now() < until {
+        driver.turn();
+    }
+}
+
+#[test]
+#[ignore = "the process of ten_thousand_dropped_waits_of_an_engine_leave_nothing"]
+fn engine_process() {
+    let Some(nodes) = nodes() else { return };
+    let config = patient(&nodes).build().unwrap();
+    let before = Trace::of_this_process();
+    let engine = Engine::start(config, redbolt::EngineLimits::default()).unwrap();
+    let ready = || engine.nodes().wait().unwrap().ready() == nodes.len();
+    eventually("all are ready", ready);
+    let start = Trace::of_this_process();
+    for round in 0..WAITS / AT_ONCE {
+        let names = resources();
+        let asks = (0..AT_ONCE).map(|at| engine.acquire(forever(&names[at % names.len()])));
+        let waits: Vec<Acquire> = asks.collect();
+        std::thread::sleep(Duration::from_micros(200 * round as u64));
+        drop(waits);
+    }
+    eventually("all have ended", || engine.in_flight() == 0);
+    eventually("everything is as it was", || Trace::of_this_process() == start && is_quiet(&nodes));
+    let report = engine.shutdown(Duration::from_secs(5));
+    assert!(report.is_clean(), "{report}");
+    // It can be woken for as long as somebody has a handle.
+    drop(engine);
+    eventually("the engine is gone", || Trace::of_this_process() == before);
+    println!("{start:?}");
+    println!("{ALL_IS_WELL}");
+}
+
+fn forever(name: &str) -> redbolt::Ask<'_> {
+    long(name.as_bytes()).wait(Wait::Forever)
+}
+
+fn nodes() -> Option<Vec<String>> {
+    Some(env::var(NODES).ok()?.split(',').map(str::to_owned).collect())
+}
+
+/// What a process has open.
+#[derive(Debug, PartialEq, Eq)]
+struct Trace {
+    threads: usize,
+    descriptors: usize,
+}
+
+impl Trace {
+    fn of_this_process() -> Self {
+        let count = |path| fs::read_dir(path).unwrap().count();
+        Self { threads: count("/proc/self/task"), descriptors: count("/proc/self/fd") }
+    }
+}
+
+/// Whether no connection of ours is subscribed or tracked, and none is left but one for each node.
+fn is_quiet(nodes: &[String]) -> bool {
+    nodes.iter().all(|node| {
+        let mut connection = redbolt_proving::Connection::open(node);
+        let subscribers = connection.cmd("PUBSUB NUMSUB __redis__:invalidate");
+        let Reply::Array(subscribers) = subscribers else { panic!("{subscribers:?}") };
+        let Reply::Bulk(info) = connection.cmd("INFO clients") else { panic!("no INFO") };
+        let info = String::from_utf8(info).unwrap();
+        // The holder's, ours, and the one that asks.
+        let has = |line: &str| info.lines().any(|other| other == line);
+        subscribers[1] == Reply::Int(0) && has("tracking_clients:0") && has("connected_clients:3")
+    })
+}

@@ -1,0 +1,74 @@
+//! A proxy before a server that can lose what the server says on push links, and their end, without either
+//! side noticing: what a middlebox does that has forgotten a connection.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+/// Its threads end with the connections and with the process.
+pub(crate) struct Muffler {
+    address: String,
+    muffled: Arc<AtomicBool>,
+}
+
+impl Muffler {
+    pub(crate) fn before(server: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let muffled = Arc::new(AtomicBool::new(false));
+        let (switch, server) = (Arc::clone(&muffled), server.to_owned());
+        thread::spawn(move || {
+            while let Ok((client, _)) = listener.accept() {
+                let Ok(server) = TcpStream::connect(&server) else { continue };
+                relay(client, server, &switch);
+            }
+        });
+        Self { address, muffled }
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// From now on nothing that the server says on a push link arrives, nor that it has closed one.
+    pub(crate) fn muffle(&self) {
+        self.muffled.store(true, Ordering::SeqCst);
+    }
+}
+
+fn relay(client: TcpStream, server: TcpStream, muffled: &Arc<AtomicBool>) {
+    for socket in [&client, &server] {
+        socket.set_nodelay(true).unwrap();
+    }
+    let is_push = Arc::new(AtomicBool::new(false));
+    let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+    let noted = Arc::clone(&is_push);
+    thread::spawn(move || {
+        pump(&from, &to, |bytes| {
+            if bytes.windows(9).any(|word| word == b"SUBSCRIBE") {
+                noted.store(true, Ordering::SeqCst);
+            }
+            true
+        });
+        let _ = to.shutdown(Shutdown::Both);
+    });
+    let muffled = Arc::clone(muffled);
+    thread::spawn(move || {
+        let is_heard = || !(is_push.load(Ordering::SeqCst) && muffled.load(Ordering::SeqCst));
+        pump(&server, &client, |_| is_heard());
+        if is_heard() {
+            let _ = client.shutdown(Shutdown::Both);
+        }
+    });
+}
+
+fn pump(mut from: &TcpStream, mut to: &TcpStream, passes: impl Fn(&[u8]) -> bool) {
+    let mut buffer = [0; 16 << 10];
+    while let Ok(length @ 1..) = from.read(&mut buffer) {
+        if passes(&buffer[..length]) && to.write_all(&buffer[..length]).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,639 @@
+//! Waiting by push: what wakes a waiter, and what happens where nothing can.
+//!
+//! That it was the push is judged by the driver's own deadline: its timers are set so late that whoever
+//! turns only when the descriptor is readable, and before that deadline, sees nothing but what nodes say.
+
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redbolt::{
+    Ask, Cause, ConfigBuilder, Driver, Ending, Event, Guard, LockId, LockState, PushState, Wait,
+    Wake,
+};
+use redbolt_proving::{Reply, Server};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::muffler::Muffler;
+use crate::support::{
+    LIMIT, LONG, builder, calls, client, client_of, driver_of, eventually, exists, held_by,
+    held_on, long, patient, patiently, server, servers, turn_until, vouched,
+};
+
+/// Without a push nobody asks again for at least an eighth of this.
+const LATE: Duration = Duration::from_secs(20);
+
+/// By their timers, waiters that are told ask again after 1.5 s at the earliest, and others later.
+const BEFORE_ANY_TIMER: Duration = Duration::from_secs(1);
+
+/// Nothing but a push ends a pause of such a client soon.
+fn late(servers: &[Server]) -> ConfigBuilder {
+    builder(servers).pause(LATE, LATE)
+}
+
+/// A driver that waits for a resource.
+struct Waiter {
+    driver: Driver,
+    id: LockId,
+}
+
+impl Waiter {
+    /// Waits, and is told of changes by the first of these servers, which is its lead.
+    fn told_by(servers: &[Server], builder: ConfigBuilder, resource: &[u8]) -> Self {
+        let mut waiter = Self::of(builder, resource);
+        turn_until(&mut waiter.driver, "the node tells", |driver| {
+            driver.nodes().nodes[0].push == PushState::Tells
+        });
+        let name = std::str::from_utf8(resource).unwrap();
+        waiter.turn_until(name, |_| is_watched(&servers[0]));
+        assert!(waiter.driver.deadline().unwrap() > BEFORE_ANY_TIMER, "its timers are far off");
+        waiter
+    }
+
+    /// Waits.
+    fn of(builder: ConfigBuilder, resource: &[u8]) -> Self {
+        let mut driver = driver_of(builder);
+        let id = driver.acquire(&patiently(resource)).unwrap();
+        turn_until(&mut driver, "it was refused once", |driver| {
+            driver.state(id) == LockState::Pausing
+        });
+        Self { driver, id }
+    }
+
+    fn turn_until(&mut self, what: &str, mut holds: impl FnMut(&Driver) -> bool) {
+        turn_until(&mut self.driver, what, |driver| holds(driver));
+    }
+
+    /// Turns when a node has said something, and never by a timer, until the lock is granted.
+    fn is_granted_by_push(&mut self) {
+        while !self.is_granted() {
+            let left = self.driver.deadline().unwrap_or(LIMIT);
+            let span = Timespec::try_from(left).unwrap();
+            let ready = poll(&mut [PollFd::new(&self.driver, PollFlags::IN)], Some(&span)).unwrap();
+            let due = self.driver.deadline().is_some_and(|left| left.is_zero());
+            assert!(ready > 0 && !due, "no push came: its timer is due");
+            self.driver.turn();
+        }
+    }
+
+    /// Whether nothing comes to wake it, up to half of the time until its timer is due.
+    fn hears_nothing(&mut self) -> bool {
+        let until = Instant::now() + BEFORE_ANY_TIMER / 2;
+        while Instant::now() < until {
+            thread::sleep(Duration::from_millis(10));
+            self.driver.turn();
+        }
+        self.driver.state(self.id) == LockState::Pausing
+    }
+
+    fn is_granted(&mut self) -> bool {
+        while let Some(event) = self.driver.poll_event() {
+            match event {
+                Event::Granted(id) => return id == self.id,
+                Event::Refused(_, refusal) => panic!("{}", self.driver.report(&refusal)),
+                _ => {}
+            }
+        }
+        false
+    }
+
+    fn comes_to_a_grant(mut self) {
+        let until = Instant::now() + LIMIT;
+        while !self.is_granted() {
+            assert!(Instant::now() < until, "it still waits");
+            thread::sleep(Duration::from_millis(3));
+            self.driver.turn();
+        }
+    }
+
+    fn push(&self, node: usize) -> PushState {
+        self.driver.nodes().nodes[node].push
+    }
+}
+
+/// Whether a server has noted, for anybody, that a key was read and its next change is to be told.
+fn is_watched(server: &Server) -> bool {
+    info(server, "stats", "tracking_total_keys") > 0
+}
+
+fn info(server: &Server, section: &str, name: &str) -> u64 {
+    let Reply::Bulk(text) = server.cmd(&format!("INFO {section}")) else { panic!("no INFO") };
+    let text = String::from_utf8(text).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap().parse().unwrap()
+}
+
+/// Somebody in another language has the lock.
+fn taken(servers: &[Server], resource: &str) {
+    for server in servers {
+        let set = server.cmd(&format!("SET {resource} theirs NX PX {}", LONG.as_millis()));
+        assert_eq!(set, Reply::Status("OK".into()));
+    }
+}
+
+/// What another program does that knows nothing of redbolt.
+fn redis_cli(server: &Server, words: &[&str]) {
+    let port = server.port().to_string();
+    let output = Command::new("redis-cli").args(["-p", &port]).args(words).output();
+    let output = output.expect("redis-cli is missing: `apt-get install redis-tools`");
+    assert!(output.status.success(), "{output:?}");
+}
+
+fn on_each_number_of_nodes(run: impl Fn(&[Server])) {
+    for n in [1, 3, 5] {
+        run(&servers(n));
+    }
+}
+
+#[test]
+fn a_release_by_redbolt_is_told() {
+    on_each_number_of_nodes(|servers| {
+        let holder = client(servers);
+        let lock = holder.acquire(patiently(b"job")).unwrap();
+        let mut waiter = Waiter::told_by(servers, late(servers), b"job");
+        assert!(matches!(lock.release(), Ending::Released(_)));
+        waiter.is_granted_by_push();
+    });
+}
+
+#[test]
+fn a_del_by_another_program_is_told() {
+    on_each_number_of_nodes(|servers| {
+        taken(servers, "job");
+        let mut waiter = Waiter::told_by(servers, late(servers), b"job");
+        // The lead comes last, for a push that comes while the others still have the key is in vain.
+        servers.iter().rev().for_each(|server| redis_cli(server, &["DEL", "job"]));
+        waiter.is_granted_by_push();
+    });
+}
+
+/// The same without anything that could be done to a key by chance: a rename away from it.
+#[test]
+fn a_rename_is_told() {
+    let servers = servers(3);
+    taken(&servers, "job");
+    let mut waiter = Waiter::told_by(&servers, late(&servers), b"job");
+    servers.iter().rev().for_each(|server| drop(server.cmd("RENAME job away")));
+    waiter.is_granted_by_push();
+}
+
+/// It takes the guards as well, and a node without its guard does not vote for a while: so without.
+#[test]
+fn a_flushall_is_told() {
+    on_each_number_of_nodes(|servers| {
+        taken(servers, "job");
+        let builder = late(servers).guard(Guard::Off);
+        let mut waiter = Waiter::told_by(servers, builder, b"job");
+        servers.iter().rev().for_each(|server| drop(server.cmd("FLUSHALL")));
+        waiter.is_granted_by_push();
+    });
+}
+
+/// One waiter's release is the next one's push.
+#[test]
+fn waiters_hand_the_lock_on() {
+    on_each_number_of_nodes(|servers| {
+        taken(servers, "job");
+        let mut first = Waiter::told_by(servers, late(servers), b"job");
+        let rest: Vec<_> =
+            (0..2).map(|_| Waiter::told_by(servers, late(servers), b"job")).collect();
+        servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
+        first.is_granted_by_push();
+        first.driver.release(first.id);
+        turn_until(&mut first.driver, "it is released", |driver| !driver.owes());
+        // Whoever of them comes first lets the other one in.
+        hand_on(rest);
+        assert_eq!(held_on(servers, "job"), 0);
+    });
+}
+
+/// Each on a thread of its own, until all have had it. Their timers would make this seconds each.
+fn hand_on(waiters: Vec<Waiter>) {
+    thread::scope(|scope| {
+        for mut waiter in waiters {
+            scope.spawn(move || {
+                let until = Instant::now() + LIMIT;
+                while !waiter.is_granted() {
+                    assert!(Instant::now() < until);
+                    thread::sleep(Duration::from_millis(1));
+                    waiter.driver.turn();
+                }
+                waiter.driver.release(waiter.id);
+                turn_until(&mut waiter.driver, "it is released", |driver| !driver.owes());
+            });
+        }
+    });
+}
+
+/// Nobody removes the key: that its time is over is known by the timer, whatever else it is set to.
+#[test]
+fn an_expiry_is_met_by_the_timer() {
+    on_each_number_of_nodes(|servers| {
+        for builder in [late(servers), late(servers).wake(Wake::Timer)] {
+            for server in servers {
+                assert_eq!(server.cmd("SET job dead NX PX 1200"), Reply::Status("OK".into()));
+            }
+            let before = calls(&servers[0], "set");
+            let began = Instant::now();
+            let waiter = Waiter::of(builder, b"job");
+            waiter.comes_to_a_grant();
+            assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+            let asks = calls(&servers[0], "set") - before;
+            assert!(asks <= 4, "{asks} asks to wait for one expiry");
+        }
+    });
+}
+
+/// The blocking client waits in `acquire`, on its own thread.
+#[test]
+fn a_blocking_client_is_told() {
+    for n in [1, 3, 5] {
+        for by_redbolt in [true, false] {
+            let servers = servers(n);
+            let holder = client(&servers);
+            let lock = holder.acquire(patiently(b"job")).unwrap();
+            let (done, granted) = mpsc::channel();
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let waiter = client_of(late(&servers));
+                    let lock = waiter.acquire(patiently(b"job")).unwrap();
+                    done.send(()).unwrap();
+                    assert!(matches!(lock.release(), Ending::Released(_)));
+                });
+                eventually("the node will tell", || is_watched(&servers[0]));
+                assert!(granted.try_recv().is_err(), "it is held");
+                if by_redbolt {
+                    assert!(matches!(lock.release(), Ending::Released(_)));
+                } else {
+                    servers.iter().rev().for_each(|server| redis_cli(server, &["DEL", "job"]));
+                }
+                granted.recv_timeout(BEFORE_ANY_TIMER).expect("the push woke it");
+            });
+        }
+    }
+}
+
+/// What is told to others that have nothing to do with it is not told to this one.
+#[test]
+fn changes_of_other_keys_wake_nobody() {
+    let servers = servers(3);
+    taken(&servers, "job");
+    let mut waiter = Waiter::told_by(&servers, late(&servers), b"job");
+    let before = calls(&servers[0], "set");
+    servers.iter().for_each(|server| drop(server.cmd("MSET other 1 jobs 2 jo 3")));
+    assert!(waiter.hears_nothing());
+    assert_eq!(calls(&servers[0], "set"), before);
+}
+
+#[test]
+fn a_change_that_frees_nothing_costs_one_ask_at_the_lead() {
+    let servers = servers(3);
+    taken(&servers, "job");
+    let mut waiter = Waiter::told_by(&servers, late(&servers), b"job");
+    let before: Vec<_> = servers.iter().map(|server| calls(server, "set")).collect();
+    servers.iter().for_each(|server| drop(server.cmd("PEXPIRE job 29000")));
+    waiter.turn_until("it asks the lead", |_| calls(&servers[0], "set") > before[0]);
+    assert!(waiter.hears_nothing());
+    let after: Vec<_> = servers.iter().map(|server| calls(server, "set")).collect();
+    assert_eq!(after, [before[0] + 1, before[1], before[2]]);
+    // And it is told of the next change.
+    servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
+    waiter.is_granted_by_push();
+}
+
+#[test]
+fn by_timers_alone_nothing_is_subscribed() {
+    let servers = servers(3);
+    taken(&servers, "job");
+    let mut waiter = Waiter::of(late(&servers).wake(Wake::Timer), b"job");
+    assert!(waiter.hears_nothing());
+    for server in &servers {
+        assert_eq!(info(server, "clients", "tracking_clients"), 0);
+        assert_eq!(subscribers(server), 0);
+    }
+    assert!((0..3).all(|node| waiter.push(node) == PushState::Off));
+    servers.iter().for_each(|server| drop(server.cmd("DEL job")));
+    assert!(waiter.hears_nothing(), "it goes by its timer alone");
+}
+
+fn subscribers(server: &Server) -> i64 {
+    match server.cmd("PUBSUB NUMSUB __redis__:invalidate") {
+        Reply::Array(counts) => match counts[1] {
+            Reply::Int(count) => count,
+            ref other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Its loss may have swallowed a message, and counts as one; a new one is made.
+#[test]
+fn a_push_link_that_is_killed_is_replaced() {
+    let servers = servers(3);
+    taken(&servers, "job");
+    let mut waiter = Waiter::told_by(&servers, late(&servers), b"job");
+    let before = calls(&servers[0], "set");
+    assert_eq!(servers[0].cmd("CLIENT KILL TYPE pubsub"), Reply::Int(1));
+    waiter.turn_until("its loss leads to an ask", |_| calls(&servers[0], "set") > before);
+    waiter.turn_until("there is a new one", |_| subscribers(&servers[0]) == 1);
+    turn_until(&mut waiter.driver, "and it tells", |driver| {
+        driver.nodes().nodes[0].push == PushState::Tells
+    });
+    waiter.turn_until("the key is read again", |_| is_watched(&servers[0]));
+    servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
+    waiter.is_granted_by_push();
+}
+
+/// The same for the command link, which is the one that reads the keys.
+#[test]
+fn a_command_link_that_is_killed_is_replaced() {
+    let servers = servers(3);
+    taken(&servers, "job");
+    let mut waiter = Waiter::told_by(&servers, late(&servers), b"job");
+    // The server forgets what it has noted for it when the key changes.
+    assert_eq!(servers[0].cmd("CLIENT KILL TYPE normal"), Reply::Int(1));
+    assert_eq!(info(&servers[0], "clients", "tracking_clients"), 0);
+    let before = calls(&servers[0], "client|tracking");
+    waiter
+        .turn_until("the next one is tracked", |_| calls(&servers[0], "client|tracking") > before);
+    turn_until(&mut waiter.driver, "the node tells", |driver| {
+        driver.nodes().nodes[0].push == PushState::Tells
+    });
+    servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
+    waiter.comes_to_a_grant();
+}
+
+/// The push link is dead, and neither this side nor the server's tracking says so. What was to be told
+/// is lost, and the wait ends by the timer, which is at most 2 s.
+#[test]
+fn a_push_link_that_is_silently_gone_costs_a_timer() {
+    let servers = servers(3);
+    taken(&servers, "job");
+    let muffler = Muffler::before(&servers[0].address());
+    let addresses = [muffler.address().to_owned(), servers[1].address(), servers[2].address()];
+    let mut waiter = Waiter::told_by(&servers, patient(addresses).pause(LATE, LATE), b"job");
+    muffler.muffle();
+    assert_eq!(servers[0].cmd("CLIENT KILL TYPE pubsub"), Reply::Int(1));
+    assert_eq!(waiter.push(0), PushState::Tells, "nobody knows");
+    let before = calls(&servers[1], "set");
+    servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
+    assert!(waiter.hears_nothing());
+    let began = Instant::now();
+    waiter.comes_to_a_grant();
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    assert!(calls(&servers[1], "set") - before <= 2);
+}
+
+/// What a user needs who may wait by push, and nothing else.
+const RULES: [&str; 15] = [
+    // Asking, with the guard behind it, extending and undoing.
+    "~job",
+    "~redbolt:guard",
+    "+get",
+    "+set",
+    "+pttl",
+    "+eval",
+    "+evalsha",
+    // What the scripts use: `+get` above, and these.
+    "+del",
+    "+pexpire",
+    // The greeting.
+    "+info",
+    "+client|setname",
+    "+client|id",
+    "+client|kill",
+    // Being told: how, and where. The channel is named apart.
+    "+client|tracking",
+    "+subscribe",
+];
+
+const CHANNEL: &str = "&__redis__:invalidate";
+
+/// A server with a user of these rules, as the only node of an initialised set.
+fn server_with_user(rules: &[&str]) -> Server {
+    let server = server();
+    let rules = rules.join(" ");
+    let set = server.cmd(&format!("ACL SETUSER waiter on >secret resetchannels -@all {rules}"));
+    assert_eq!(set, Reply::Status("OK".into()));
+    server
+}
+
+fn as_user(server: &Server) -> ConfigBuilder {
+    patient([format!("redis://waiter:secret@{}", server.address())]).pause(LATE, LATE)
+}
+
+#[test]
+fn a_user_with_just_these_permissions_is_told() {
+    let server = server_with_user(&[&RULES[..], &[CHANNEL]].concat());
+    taken(std::slice::from_ref(&server), "job");
+    let mut waiter = Waiter::told_by(std::slice::from_ref(&server), as_user(&server), b"job");
+    assert_eq!(server.cmd("DEL job"), Reply::Int(1));
+    waiter.is_granted_by_push();
+    assert_eq!(denials(&server), Vec::<String>::new());
+}
+
+/// What a server has forbidden, by its own log.
+fn denials(server: &Server) -> Vec<String> {
+    let Reply::Array(entries) = server.cmd("ACL LOG") else { panic!("no ACL LOG") };
+    entries.iter().map(|entry| format!("{entry:?}")).collect()
+}
+
+#[test]
+fn whoever_may_not_be_told_goes_by_the_timer_and_says_why() {
+    let without = |dropped: &str, added: &[&'static str]| {
+        let rules = RULES.iter().chain([&CHANNEL]).copied().filter(|rule| *rule != dropped);
+        rules.chain(added.iter().copied()).collect::<Vec<_>>()
+    };
+    for rules in
+        [without(CHANNEL, &[]), without("+subscribe", &[]), without("", &["-client|tracking"])]
+    {
+        let server = server_with_user(&rules);
+        is_not_told(&server, as_user(&server), Cause::NoPermission);
+    }
+}
+
+#[test]
+fn where_the_commands_are_renamed_the_timer_is_all_there_is() {
+    for command in ["SUBSCRIBE", "CLIENT"] {
+        let server = vouched(Server::with(&["--rename-command", command, "no-longer"]));
+        let builder = patient([server.address()]).pause(LATE, LATE);
+        is_not_told(&server, builder, Cause::UnknownCommand);
+    }
+}
+
+/// A push link is found by its number. That it is missing is all that is known then.
+#[test]
+fn whoever_may_not_know_its_number_goes_by_the_timer() {
+    let rules = [&RULES[..], &[CHANNEL, "-client|id"]].concat();
+    let server = server_with_user(&rules);
+    is_not_told(&server, as_user(&server), Cause::NoPermission);
+}
+
+/// The node says that it cannot tell, and the wait ends by the timer: here that of the key's own end.
+fn is_not_told(server: &Server, builder: ConfigBuilder, cause: Cause) {
+    let set = server.cmd("SET job theirs NX PX 1500");
+    assert_eq!(set, Reply::Status("OK".into()));
+    let mut waiter = Waiter::of(builder, b"job");
+    turn_until(&mut waiter.driver, "the node does not tell", |driver| {
+        driver.nodes().nodes[0].push == PushState::Unavailable(cause)
+    });
+    let nodes = waiter.driver.nodes();
+    assert_eq!(nodes.ready(), 1, "it votes all the same: {nodes}");
+    assert!(nodes.to_string().contains(&format!("waiters are not told: {cause}")), "{nodes}");
+    let asks = calls(server, "set");
+    waiter.comes_to_a_grant();
+    assert!(calls(server, "set") - asks <= 3, "it does not poll");
+}
+
+/// Two that wait for what a third holds must not wake each other for as long as that lasts.
+mod damping {
+    use super::*;
+
+    /// How long asks are counted.
+    const SPAN: Duration = Duration::from_secs(2);
+
+    /// Damped asks are at least 25 ms apart, and each may be one to all nodes; the pauses grow up to that.
+    const PER_WAITER: u64 = 60;
+
+    #[test]
+    fn while_the_first_node_is_free() {
+        let servers = servers(3);
+        taken(&servers[1..], "job");
+        assert!(asks_per_second(&servers, || {}) <= 2 * PER_WAITER);
+    }
+
+    #[test]
+    fn while_a_third_extends_the_lock() {
+        let servers = servers(3);
+        taken(&servers[1..], "job");
+        let mut lead = servers[1].connect();
+        assert!(
+            asks_per_second(&servers, || drop(lead.cmd("PEXPIRE job 30000"))) <= 2 * PER_WAITER
+        );
+    }
+
+    #[test]
+    fn while_a_third_takes_and_frees_the_lead() {
+        let servers = servers(3);
+        taken(&servers, "job");
+        let mut lead = servers[0].connect();
+        let asks = asks_per_second(&servers, || {
+            lead.cmd("PSETEX job 30000 third");
+            lead.cmd("DEL job");
+        });
+        assert!(asks <= 2 * PER_WAITER);
+    }
+
+    /// The most asks in a second at any node, of two waiters, while something is done again and again.
+    fn asks_per_second(servers: &[Server], mut again: impl FnMut()) -> u64 {
+        let sets = || servers.iter().map(|server| calls(server, "set")).collect::<Vec<_>>();
+        let mut waiters: Vec<_> = (0..2).map(|_| Waiter::of(builder(servers), b"job")).collect();
+        let (before, began) = (sets(), Instant::now());
+        while began.elapsed() < SPAN {
+            again();
+            for waiter in &mut waiters {
+                waiter.driver.turn();
+                assert!(!waiter.is_granted());
+            }
+            thread::yield_now();
+        }
+        let took = began.elapsed().as_secs_f64();
+        let rates =
+            sets().into_iter().zip(before).map(|(now, before)| (now - before) as f64 / took);
+        let rates: Vec<u64> = rates.map(|rate| rate.round() as u64).collect();
+        println!("asks per second at each node, two waiters: {rates:?}");
+        rates.into_iter().max().unwrap()
+    }
+}
+
+/// A resource that is freed between the refusal and the moment from which the node tells is found by the
+/// second look at it.
+#[test]
+fn a_release_before_the_node_tells_is_not_missed() {
+    let servers = servers(1);
+    for round in 0..40u32 {
+        taken(&servers, "job");
+        let mut driver = driver_of(late(&servers));
+        let id = driver.acquire(&patiently(b"job")).unwrap();
+        let until = Instant::now() + Duration::from_micros(u64::from(round) * 150);
+        while Instant::now() < until || driver.state(id) == LockState::Asked {
+            driver.turn();
+        }
+        assert_eq!(servers[0].cmd("DEL job"), Reply::Int(1));
+        let mut waiter = Waiter { driver, id };
+        waiter.is_granted_by_push();
+        waiter.driver.release(id);
+        turn_until(&mut waiter.driver, "it is released", |driver| !driver.owes());
+    }
+}
+
+/// Nobody waits any longer: the second connection and the subscription are put away.
+#[test]
+fn after_a_wait_the_push_link_is_put_away() {
+    let servers = servers(3);
+    taken(&servers, "job");
+    let mut waiter = Waiter::told_by(&servers, late(&servers), b"job");
+    waiter.driver.release(waiter.id);
+    assert_eq!(subscribers(&servers[0]), 1, "it lingers for the next wait");
+    waiter.turn_until("it is closed", |_| subscribers(&servers[0]) == 0);
+    waiter.turn_until("and nothing is tracked", |_| {
+        info(&servers[0], "clients", "tracking_clients") == 0
+    });
+    assert_eq!(waiter.push(0), PushState::Off);
+    // The next wait opens it again.
+    let id = waiter.driver.acquire(&patiently(b"job")).unwrap();
+    turn_until(&mut waiter.driver, "it tells again", |driver| {
+        driver.nodes().nodes[0].push == PushState::Tells
+    });
+    assert!(exists(&servers[0], "job") && waiter.driver.state(id) == LockState::Pausing);
+}
+
+/// A second lock of the same driver on another resource uses the same link.
+#[test]
+fn one_push_link_serves_all_waits_of_a_driver() {
+    let servers = servers(3);
+    let mut holder = driver_of(builder(&servers));
+    let names: Vec<String> = (0..20).map(|at| format!("job{at}")).collect();
+    let held: Vec<_> =
+        names.iter().map(|name| held_by(&mut holder, &long(name.as_bytes()))).collect();
+    let mut driver = driver_of(late(&servers));
+    let waits: Vec<_> = driver.together(|driver| {
+        let wait = |name: &String| driver.acquire(&patiently(name.as_bytes())).unwrap();
+        names.iter().map(wait).collect()
+    });
+    turn_until(&mut driver, "all are watched", |_| {
+        info(&servers[0], "stats", "tracking_total_keys") >= 20
+    });
+    assert_eq!(subscribers(&servers[0]), 1);
+    assert_eq!(subscribers(&servers[1]) + subscribers(&servers[2]), 0, "only the lead tells");
+    holder.together(|holder| held.iter().for_each(|&id| holder.release(id)));
+    let mut open = waits.len();
+    while open > 0 {
+        let left = driver.deadline().unwrap();
+        let span = Timespec::try_from(left).unwrap();
+        let ready = poll(&mut [PollFd::new(&driver, PollFlags::IN)], Some(&span)).unwrap();
+        assert!(ready > 0, "no push came for {open} of them");
+        driver.turn();
+        while let Some(event) = driver.poll_event() {
+            open -= usize::from(matches!(event, Event::Granted(_)));
+        }
+        holder.turn();
+    }
+}
+
+/// `Wait` and the lock's own time are two things.
+#[test]
+fn a_wait_can_be_shorter_and_longer_than_the_lease() {
+    let servers = servers(1);
+    taken(&servers, "job");
+    let waiter = client_of(late(&servers));
+    let short = Ask::new(b"job").ttl(LONG).wait(Wait::For(Duration::from_millis(200)));
+    let began = Instant::now();
+    assert!(waiter.acquire(short).is_err());
+    assert!(began.elapsed() >= Duration::from_millis(200));
+    assert_eq!(servers[0].cmd("PEXPIRE job 900"), Reply::Int(1));
+    let long = Ask::new(b"job").ttl(Duration::from_millis(300)).wait(Wait::For(LIMIT));
+    let lock = waiter.acquire(long).unwrap();
+    assert!(lock.remaining() <= Duration::from_millis(300));
+}

@@ -1,0 +1,221 @@
+//! Locks that outlive their client, and locks that an operator breaks.
+
+use std::time::Duration;
+
+use redbolt::{
+    Ask, Ending, Event, ExtendError, InputError, InspectionVerdict, KeyState, LockRecord,
+    LossCause, Owner, Wait,
+};
+use redbolt_proving::Reply;
+
+use crate::support::{
+    builder, client, client_of, driver_of, eventually, held_by, held_on, long, outcome, patient,
+    patiently, pttl, refusal, servers, turn_until, vouch_for,
+};
+
+#[test]
+fn a_lock_outlives_its_client_and_ends_with_another_one() {
+    let servers = servers(3);
+    let text = {
+        let first = client(&servers);
+        let lock = first.acquire(patiently(b"job")).unwrap();
+        lock.hand_out().expect("it is held").to_text()
+    };
+    assert_eq!(held_on(&servers, "job"), 3, "its client has gone, and all nodes had counted");
+    let second = client(&servers);
+    assert!(refusal(second.acquire(long(b"job"))).is_contended());
+
+    let record = LockRecord::from_text(&text).unwrap();
+    let mut lock = second.take_in(&record).unwrap();
+    assert!(lock.is_valid());
+    lock.extend(Duration::from_secs(20)).unwrap();
+    let record = lock.hand_out().unwrap();
+    let third = client(&servers);
+    assert!(matches!(third.take_in(&record).unwrap().release(), Ending::Released(_)));
+    eventually("all nodes are free", || held_on(&servers, "job") == 0);
+}
+
+/// Three processes one after the other; the lock is extended by the second although a node that
+/// counted is down.
+#[test]
+fn all_nodes_that_granted_count_for_the_next_one() {
+    let mut servers = servers(3);
+    let record = client(&servers).acquire(patiently(b"job")).unwrap().hand_out().unwrap();
+    servers[0].kill();
+    let second = client(&servers);
+    let mut lock = second.take_in(&record).unwrap();
+    lock.extend(Duration::from_secs(20)).unwrap();
+    assert!(matches!(lock.release(), Ending::Released(_)));
+}
+
+#[test]
+fn dropping_a_guard_that_was_taken_in_releases_it() {
+    let servers = servers(3);
+    let record = client(&servers).acquire(patiently(b"job")).unwrap().hand_out().unwrap();
+    let second = client(&servers);
+    drop(second.take_in(&record).unwrap());
+    drop(second);
+    eventually("all nodes are free", || held_on(&servers, "job") == 0);
+}
+
+#[test]
+fn a_record_that_is_over_is_a_lock_that_is_lost() {
+    let servers = servers(3);
+    let brief = Ask::new(b"job").ttl(Duration::from_millis(500)).wait(Wait::Forever);
+    let record = client(&servers).acquire(brief).unwrap().hand_out().unwrap();
+    eventually("its time is over", || record.remaining(redbolt::net::now()).is_zero());
+    let second = client(&servers);
+    let mut lock = second.take_in(&record).unwrap();
+    assert!(!lock.is_valid());
+    let lost = ExtendError::Lost(LossCause::Expired);
+    assert_eq!(lock.extend(Duration::from_secs(20)), Err(lost));
+    assert_eq!(lock.release(), Ending::Lost(LossCause::Expired));
+    // It is no way to somebody else's lock.
+    let other = second.acquire(patiently(b"job")).unwrap();
+    let late = client(&servers);
+    assert_eq!(late.take_in(&record).unwrap().release(), Ending::Lost(LossCause::Expired));
+    drop(late);
+    assert_eq!(held_on(&servers, "job"), 3);
+    assert!(matches!(other.release(), Ending::Released(_)));
+}
+
+/// Linux names each boot of a machine; the clocks of another one mean nothing here.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_record_of_another_boot_is_lost() {
+    let servers = servers(1);
+    let record = client(&servers).acquire(patiently(b"job")).unwrap().hand_out().unwrap();
+    let boot = record.boot().to_owned();
+    assert!(boot.len() >= 32, "{boot}");
+    let text = record.to_text().replace(&boot, "00000000-0000-0000-0000-000000000000");
+    let second = client(&servers);
+    assert_eq!(second.warm_up(Duration::from_secs(5)).ready(), 1);
+    let lock = second.take_in(&LockRecord::from_text(&text).unwrap()).unwrap();
+    assert_eq!(lock.release(), Ending::Lost(LossCause::Expired));
+    eventually("what it left is undone", || held_on(&servers, "job") == 0);
+}
+
+#[test]
+fn other_nodes_and_other_orders_are_refused() {
+    let servers = servers(3);
+    let record = client(&servers).acquire(patiently(b"job")).unwrap().hand_out().unwrap();
+    let [a, b, c] = [0, 1, 2].map(|at: usize| servers[at].address());
+    for addresses in [
+        vec![b.clone(), a.clone(), c.clone()],
+        vec![a.clone(), b.clone()],
+        vec![a.clone(), b.clone(), format!("redis://{c}/1")],
+    ] {
+        let other = client_of(patient(&addresses));
+        let refused = other.take_in(&record).map(drop);
+        assert_eq!(refused, Err(InputError::OtherNodes), "{addresses:?}");
+    }
+    assert_eq!(held_on(&servers, "job"), 3);
+    assert!(client(&servers).take_in(&record).is_ok());
+}
+
+#[test]
+fn a_driver_hands_out_and_takes_in() {
+    let servers = servers(3);
+    let mut first = driver_of(builder(&servers));
+    let ask = patiently(b"job").fenced();
+    let id = held_by(&mut first, &ask);
+    turn_until(&mut first, "all vote", |driver| driver.votes(id).missing().is_empty());
+    let token = first.fencing_token(id);
+    let record = first.hand_out(id).unwrap();
+    assert!(first.hand_out(id).is_none());
+    assert_eq!(first.remaining(id), Duration::ZERO);
+    drop(first);
+    let mut second = driver_of(builder(&servers));
+    let id = second.take_in(&record).unwrap();
+    assert_eq!(second.fencing_token(id), token);
+    second.extend(id, Duration::from_secs(25)).unwrap();
+    assert_eq!(outcome(&mut second, id), Event::Extended(id));
+    assert!(servers.iter().filter(|server| pttl(server, "job") <= 30_000).count() == 3);
+    second.release(id);
+    assert!(matches!(outcome(&mut second, id), Event::Released(..)));
+}
+
+#[test]
+fn an_inspection_knows_whose_lock_it_is() {
+    let servers = servers(3);
+    let (holder, onlooker) = (client(&servers), client(&servers));
+    let free = onlooker.inspect(b"job").unwrap();
+    assert_eq!((free.is_locked(), free.owner(), free.remaining()), (false, None, None));
+    let lock = holder.acquire(patiently(b"job")).unwrap();
+    let mine = holder.inspect(b"job").unwrap();
+    assert_eq!((mine.is_locked(), mine.owner()), (true, Some(Owner::Mine)));
+    let left = mine.remaining().unwrap();
+    assert!(left <= Duration::from_secs(30) && left + Duration::from_secs(15) > lock.remaining());
+    assert_eq!(onlooker.inspect(b"job").unwrap().owner(), Some(Owner::Other));
+    let record = lock.hand_out().unwrap();
+    assert_eq!(holder.inspect(b"job").unwrap().owner(), Some(Owner::Other), "it has left");
+    let lock = onlooker.take_in(&record).unwrap();
+    assert_eq!(onlooker.inspect(b"job").unwrap().owner(), Some(Owner::Mine));
+    servers[0].cmd("SET job one PX 30000");
+    servers[1].cmd("SET job two PX 30000");
+    let split = onlooker.inspect(b"job").unwrap();
+    assert_eq!((split.is_locked(), split.owner()), (false, Some(Owner::Unknown)));
+    drop(lock);
+}
+
+#[test]
+fn a_broken_lock_is_told_by_label_and_hash_and_its_holder_loses_it() {
+    let servers = servers(3);
+    let holder = client_of(builder(&servers).label(b"web-1:77"));
+    let mut lock = holder.acquire(patiently(b"job")).unwrap();
+    eventually("all nodes grant", || held_on(&servers, "job") == 3);
+    let operator = client_of(builder(&servers).only_look());
+    let InspectionVerdict::Held(seen) = operator.inspect(b"job").unwrap().verdict else { panic!() };
+    let Reply::Bulk(token) = servers[0].cmd("GET job") else { panic!() };
+
+    let report = operator.break_lock(b"job").unwrap();
+    assert!(report.is_confirmed());
+    assert_eq!(report.broken(), 3);
+    let InspectionVerdict::Held(was) = &report.was else { panic!("{report}") };
+    assert_eq!((was.fingerprint, was.label.as_deref()), (seen.fingerprint, Some("web-1:77")));
+    let told = format!("broke the lock of web-1:77 #{:08x}", seen.fingerprint);
+    assert_eq!(report.to_string().matches(&told).count(), 3, "{report}");
+    assert!(!format!("{report} {report:?}").contains(std::str::from_utf8(&token[..16]).unwrap()));
+    assert_eq!(held_on(&servers, "job"), 0);
+    assert_eq!(held_on(&servers, "redbolt:guard"), 3);
+
+    let next = operator.break_lock(b"job").unwrap();
+    assert_eq!((next.is_confirmed(), next.broken()), (true, 0));
+    assert_eq!(next.was, InspectionVerdict::Free);
+    let lost = ExtendError::Lost(LossCause::Gone);
+    assert_eq!(lock.extend(Duration::from_secs(20)), Err(lost));
+}
+
+#[test]
+fn what_is_no_lock_is_not_broken() {
+    let servers = servers(1);
+    servers[0].cmd("RPUSH list 1 2 3");
+    let operator = client(&servers);
+    let report = operator.break_lock(b"list").unwrap();
+    assert!(!report.is_confirmed());
+    assert!(report.to_string().contains("the key holds other data"), "{report}");
+    assert_eq!(servers[0].cmd("LLEN list"), Reply::Int(3));
+    assert_eq!(operator.break_lock(b"redbolt:guard").unwrap_err(), InputError::GuardKey);
+    assert_eq!(operator.break_lock(b"redbolt:fence:a").unwrap_err(), InputError::CounterKey);
+    // Whatever a string holds, and however long it is, somebody may have locked with it.
+    servers[0].cmd("SETRANGE big 1000000 x");
+    assert_eq!(operator.break_lock(b"big").unwrap().broken(), 1);
+    assert_eq!(held_on(&servers, "big"), 0);
+}
+
+#[test]
+fn a_node_that_is_down_is_no_confirmation() {
+    let mut servers = redbolt_proving::servers(2);
+    vouch_for(&servers, 3);
+    servers[1].cmd("SET job theirs PX 30000");
+    let dead = redbolt_proving::Server::start();
+    let addresses = [servers[0].address(), servers[1].address(), dead.address()];
+    drop(dead);
+    let operator = client_of(patient(&addresses));
+    let report = operator.break_lock(b"job").unwrap();
+    assert!(report.is_confirmed() && report.broken() == 1, "{report}");
+    assert!(matches!(report.nodes[1].state, Ok(KeyState::Held(_))));
+    assert!(report.nodes[2].to_string().ends_with("connection refused"), "{report}");
+    servers[1].kill();
+    assert!(!operator.break_lock(b"job").unwrap().is_confirmed());
+}
