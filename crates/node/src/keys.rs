@@ -24,6 +24,11 @@ impl Entry {
     }
 }
 
+/// Whether a key is there, without touching it.
+pub(crate) fn holds(entries: &Entries, key: &[u8], now: Now) -> bool {
+    entries.get(key).is_some_and(|entry| !entry.is_over(now))
+}
+
 /// Removes the keys whose time has come, touched or not.
 pub(crate) fn expire(entries: &mut Entries, now: Now, journal: &mut Journal) {
     entries.retain(|key, entry| {

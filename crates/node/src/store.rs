@@ -264,6 +264,11 @@ impl Store {
         self.started = now;
     }
 
+    /// Whether a database has a key. It is not touched: nothing ends by this, and nobody is told.
+    pub fn holds(&self, database: usize, key: &[u8], now: Now) -> bool {
+        self.databases.get(database).is_some_and(|entries| keys::holds(entries, key, now))
+    }
+
     /// The keys as they stand, for a restart that brings them back.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot { databases: self.databases.clone() }

@@ -12,6 +12,7 @@ use redbolt::proto::{
 use crate::coverage::{Edge, Phase};
 use crate::history::{Does, Operation};
 use crate::invariant::Violation;
+use crate::patience::Asked;
 use crate::plan::{Job, KEYS, Kind, MAX_NODES, MS};
 use crate::register::Writer;
 use crate::world::World;
@@ -67,6 +68,10 @@ pub(crate) struct Running {
     /// How many pauses in a row were next to none.
     hasty: u32,
     pub(crate) released: Option<Marks>,
+    /// Since when no other lock of its client has stood before it.
+    pub(crate) turn_at: Time,
+    /// By nodes.
+    pub(crate) asked: [Asked; MAX_NODES],
 }
 
 /// Where an acquisition is.
@@ -76,6 +81,7 @@ enum Seen {
     Asking,
     Fencing,
     Pausing,
+    Queued,
 }
 
 /// A call that has not come back.
@@ -108,6 +114,19 @@ impl Running {
 
     pub(crate) fn was_granted(&self) -> bool {
         self.granted.is_some()
+    }
+
+    pub(crate) fn is_acquiring(&self) -> bool {
+        self.acquire.is_some() && self.released.is_none()
+    }
+
+    pub(crate) fn is_holding(&self) -> bool {
+        self.is_held
+    }
+
+    /// When it was asked for, if that has not come back.
+    pub(crate) fn called_at(&self) -> Option<Time> {
+        self.acquire.map(|call| call.at)
     }
 
     /// A call that should have come back by now.
@@ -189,9 +208,10 @@ impl World {
         // A fenced one may be asked for once more with a clock set right, and be written back.
         let rounds = if job.fenced { 3 } else { 1 };
         let bound = if patient { job.patience } else { rounds * round };
-        let call = self.call(client, bound);
+        let (call, now_at) = (self.call(client, bound), self.now);
         let running = &mut self.jobs[at];
         running.id = Some(id);
+        running.turn_at = now_at;
         running.acquire = call;
         self.settle(client);
         self.reached(client, Phase::Asked);
@@ -323,10 +343,15 @@ impl World {
                 LockState::Asked => Seen::Asking,
                 LockState::Fencing => Seen::Fencing,
                 LockState::Pausing => Seen::Pausing,
+                LockState::Queued => Seen::Queued,
                 _ => continue,
             };
             let before = std::mem::replace(&mut self.jobs[at].seen, seen);
             match (before, seen) {
+                (Seen::Queued, Seen::Asking | Seen::Pausing) => {
+                    self.jobs[at].turn_at = self.now;
+                    self.coverage.edge(Edge::QueuedAsking);
+                }
                 (Seen::Asking, Seen::Fencing) => {
                     self.coverage.edge(Edge::AskingFencing);
                     self.reached(client, Phase::Partly);
@@ -416,6 +441,8 @@ impl World {
         running.granted = Some(self.now);
         running.attempt = attempt;
         running.is_held = true;
+        self.holder_changed(at);
+        self.is_in_turn(at, call.map_or(self.now, |call| call.at));
         self.has_token(at, &job);
         self.token_grows(at, &job);
         self.is_alone(at);
@@ -647,6 +674,8 @@ impl World {
         self.tally.refusals += 1;
         self.coverage.edge(match (why, self.jobs[at].seen) {
             (Why::Cancelled, Seen::Pausing) => Edge::PausingCancelled,
+            (Why::Cancelled, Seen::Queued) => Edge::QueuedCancelled,
+            (Why::OutOfTime, Seen::Queued) => Edge::QueuedOutOfTime,
             (Why::Cancelled, _) => Edge::AskingCancelled,
             (Why::OutOfTime, Seen::Pausing) => Edge::PausingOutOfTime,
             (_, Seen::Fencing) => Edge::FencingRefused,
@@ -661,6 +690,7 @@ impl World {
 
     fn no_longer_held(&mut self, at: usize, since: Time) {
         self.jobs[at].is_held = false;
+        self.holder_changed(at);
         let owner = at as u16;
         let unlock = Operation { called: since, returned: self.now, owner, does: Does::Unlock };
         self.record(at, unlock);

@@ -92,6 +92,9 @@ pub(crate) enum Edge {
     ExtendingLost,
     LostGone,
     LostLetGo,
+    QueuedAsking,
+    QueuedOutOfTime,
+    QueuedCancelled,
 }
 
 impl Edge {
@@ -117,11 +120,14 @@ impl Edge {
         (Self::ExtendingLost, "extending > lost"),
         (Self::LostGone, "extending > lost, keys gone"),
         (Self::LostLetGo, "lost > let go"),
+        (Self::QueuedAsking, "queued > asking"),
+        (Self::QueuedOutOfTime, "queued > out of time"),
+        (Self::QueuedCancelled, "queued > cancelled"),
     ];
 }
 
-const EDGES: usize = 21;
-const FAULTS: usize = 18;
+const EDGES: usize = 24;
+const FAULTS: usize = 19;
 
 /// Counts of everything that was met.
 #[derive(Clone)]

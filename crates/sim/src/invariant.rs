@@ -163,6 +163,29 @@ pub enum Violation {
         /// The job.
         job: usize,
     },
+    /// Somebody waits for long although nobody has what it wants.
+    Slept {
+        /// The job.
+        job: usize,
+        /// How many microseconds too long.
+        by_us: u64,
+    },
+    /// A waiter asks a node over and over while another holds the lock.
+    Frenzy {
+        /// The job.
+        job: usize,
+        /// How many times.
+        times: u64,
+        /// Within so many microseconds.
+        within_us: u64,
+    },
+    /// A lock overtook another of the same client.
+    OutOfTurn {
+        /// The job that was granted.
+        job: usize,
+        /// The job that had come earlier.
+        before: usize,
+    },
     /// More happens than can be meant.
     Endless,
 }
@@ -194,6 +217,9 @@ impl Violation {
             Self::Panicked { .. } => "panicked",
             Self::Spins { .. } => "spins",
             Self::Hasty { .. } => "hasty",
+            Self::Slept { .. } => "slept",
+            Self::Frenzy { .. } => "frenzy",
+            Self::OutOfTurn { .. } => "out-of-turn",
             Self::Endless => "endless",
         }
     }
@@ -272,6 +298,18 @@ impl fmt::Display for Violation {
                 write!(f, "a timer of client {client} is due again and again at one instant")
             }
             Self::Hasty { job } => write!(f, "job {job} asks again and again without a pause"),
+            Self::Slept { job, by_us } => {
+                write!(f, "job {job} waited {by_us} us too long for what nobody had")
+            }
+            Self::Frenzy { job, times, within_us } => {
+                write!(
+                    f,
+                    "job {job} asked a node {times} times within {within_us} us of another's hold"
+                )
+            }
+            Self::OutOfTurn { job, before } => {
+                write!(f, "job {job} overtook job {before} of the same client")
+            }
             Self::Endless => f.write_str("it never comes to rest"),
         }
     }

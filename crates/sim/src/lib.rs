@@ -21,11 +21,13 @@ mod fault;
 mod history;
 mod invariant;
 pub mod mutants;
+mod patience;
 mod plan;
 mod random;
 mod register;
 mod report;
 mod shrink;
+mod waiting;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

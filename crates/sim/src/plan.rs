@@ -20,11 +20,15 @@ pub enum Class {
     ClockStep,
     /// Nodes lose their memory with the guard off. Exclusion fails.
     MemoryLossUnguarded,
+    /// Many wait for one resource, and little goes wrong but what tells them of changes: nobody waits for
+    /// long beside a free resource.
+    Waiting,
 }
 
 impl Class {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Safe, Self::ClockStep, Self::MemoryLossUnguarded];
+    pub const ALL: [Self; 4] =
+        [Self::Safe, Self::ClockStep, Self::MemoryLossUnguarded, Self::Waiting];
 
     /// As it is written on the command line.
     #[must_use]
@@ -33,13 +37,14 @@ impl Class {
             Self::Safe => "safe",
             Self::ClockStep => "clock-step",
             Self::MemoryLossUnguarded => "memory-loss-unguarded",
+            Self::Waiting => "waiting",
         }
     }
 
     /// Whether exclusion must be found broken now and then, or the checker is blind.
     #[must_use]
     pub fn breaks_exclusion(self) -> bool {
-        self != Self::Safe
+        matches!(self, Self::ClockStep | Self::MemoryLossUnguarded)
     }
 }
 
@@ -77,6 +82,8 @@ pub struct Plan {
     pub(crate) faults: Vec<Fault>,
     /// Everything else is over by then.
     pub(crate) heal_at: Time,
+    /// How long somebody may wait for what is free, in the class that is about that.
+    pub(crate) longest_sleep: Time,
 }
 
 /// What all clients are told.
@@ -231,6 +238,7 @@ impl Plan {
             jobs: Vec::new(),
             faults: Vec::new(),
             heal_at: 0,
+            longest_sleep: 0,
         }
     }
 
@@ -240,8 +248,10 @@ impl Plan {
         let draw = &mut random;
         self.class = class;
         self.seed = seed;
-        self.nodes =
-            if class == Class::Safe { draw.pick(&SIZES) } else { draw.pick(&[3, 3, 3, 5]) };
+        self.nodes = match class {
+            Class::Safe | Class::Waiting => draw.pick(&SIZES),
+            _ => draw.pick(&[3, 3, 3, 5]),
+        };
         self.keys = draw.pick(&[1, 1, 1, 2, 2, 3]);
         self.net = net(draw);
         self.clients.clear();
@@ -263,7 +273,9 @@ impl Plan {
             }
             Class::ClockStep => guided::draw_clock_step(self, draw),
             Class::MemoryLossUnguarded => guided::draw_memory_loss(self, draw),
+            Class::Waiting => guided::draw_waiting(self, draw),
         }
+        self.longest_sleep = crate::patience::longest_sleep(self);
         let faults = self.faults.iter().map(|fault| fault.at + fault.span);
         let jobs = self.jobs.iter().map(Job::end);
         let end = faults.chain(jobs).max().unwrap_or(0);

@@ -239,6 +239,59 @@ pub(crate) fn draw_memory_loss(plan: &mut Plan, draw: &mut Random) {
     }
 }
 
+/// Many who wait for the same, on machines that are well, and who are not told of every change.
+pub(crate) fn draw_waiting(plan: &mut Plan, draw: &mut Random) {
+    (plan.net.tail_per_mille, plan.net.loss_per_mille) = (0, 0);
+    plan.net.read = usize::MAX;
+    plan.clients.iter_mut().for_each(|client| client.late = 0);
+    (plan.setup.max_ttl_ms, plan.setup.other_ttl_ms) = (30_000, 30_200);
+    let mut probe = plan.jobs.pop();
+    let count = draw.between(3, 8) as usize;
+    let clients = plan.clients.len() as u64;
+    let first = plan.jobs[0];
+    plan.jobs.clear();
+    for at in 0..count {
+        let kind = if draw.chance(100) {
+            Kind::Cancel { after: draw.below(600 * MS) }
+        } else {
+            Kind::Hold
+        };
+        let many = if draw.chance(150) { draw.below(1 << plan.keys) as u8 } else { 0 };
+        plan.jobs.push(Job {
+            at: 20 * MS + draw.below(300 * MS),
+            client: draw.below(clients) as u8,
+            keys: 1 | many,
+            ttl_ms: 20_000 + at as u64,
+            kind,
+            patience: 7_000 * MS,
+            work: draw.between(1, 300) * MS,
+            ..first
+        });
+    }
+    // Somebody may never let go, so that its key has to end by itself.
+    if draw.chance(200) {
+        (plan.jobs[0].kind, plan.jobs[0].ttl_ms) = (Kind::Forget, 300);
+    }
+    plan.jobs.extend(probe.take());
+    for _ in 0..draw.pick(&[0, 0, 1, 2, 3]) {
+        let what = draw.pick(&[
+            swarm::PUSHES[0],
+            swarm::PUSHES[1],
+            swarm::PUSHES[2],
+            What::PushReset,
+            What::Reset,
+        ]);
+        let phase = draw.pick(&[Phase::Told, Phase::Told, Phase::Subscribing, Phase::Waiting]);
+        let when = When::Reached(phase, draw.below(400 * MS));
+        plan.faults.push(Fault {
+            node: draw.below(plan.nodes as u64) as u8,
+            span: draw.below(1_000 * MS),
+            amount: draw.below(1 << 20),
+            ..fault(what, when, draw.below(clients) as u8)
+        });
+    }
+}
+
 /// A schedule in which the first lock can be taken away: not too short, and wanted by others.
 fn settle(plan: &mut Plan, draw: &mut Random) {
     plan.setup.max_ttl_ms = if plan.setup.max_ttl_ms < 12_000 { 1_700 } else { 12_000 };

@@ -1,4 +1,4 @@
-//! What can go wrong, as data: F1 to F18, when, to whom, and for how long.
+//! What can go wrong, as data: F1 to F19, when, to whom, and for how long.
 //!
 //! `swarm` draws faults anywhere; `guided` aims them where they hurt; `errors` are the error replies.
 //! Not here: what a fault does to the world, which is in `world`.
@@ -119,6 +119,14 @@ pub(crate) enum What {
     OtherLimits,
     /// F18: an operator tells the nodes the same.
     Change,
+    /// F19: what the node tells next does not arrive.
+    PushLost,
+    /// F19: the node has forgotten whom to tell, and says nothing.
+    PushBroken,
+    /// F19: the node does not let clients subscribe, or track if `amount` is odd.
+    PushForbidden,
+    /// F19: the push link ends, and the command link does not.
+    PushReset,
 }
 
 impl What {
@@ -150,6 +158,7 @@ impl What {
             Self::Cancel => 16,
             Self::Skew { .. } => 17,
             Self::Twin | Self::OtherLimits | Self::Change => 18,
+            Self::PushLost | Self::PushBroken | Self::PushForbidden | Self::PushReset => 19,
         }
     }
 }

@@ -70,7 +70,7 @@ fn amount(draw: &mut Random, what: What) -> u64 {
 fn kind(plan: &Plan, draw: &mut Random) -> What {
     let back = draw.chance(500);
     let loss = loss(plan, draw);
-    match draw.between(2, 18) {
+    match draw.between(2, 19) {
         2 => What::Stall,
         3 | 4 => draw.pick(&[What::Ghost, What::Ghost, What::Reset, What::Finish, What::CutReply]),
         5 => draw.pick(&[What::HoleUp, What::HoleDown, What::Mute]),
@@ -90,6 +90,7 @@ fn kind(plan: &Plan, draw: &mut Random) -> What {
         15 => draw.pick(&CONNECTION),
         16 => What::Cancel,
         17 => What::Skew { back },
+        19 => draw.pick(&PUSHES),
         _ if plan.setup.guard && plan.clients.len() > 1 && draw.chance(500) => What::OtherLimits,
         _ => What::Twin,
     }
@@ -98,6 +99,9 @@ fn kind(plan: &Plan, draw: &mut Random) -> What {
 pub(crate) fn loss(plan: &Plan, draw: &mut Random) -> Loss {
     if plan.may_forget() { draw.pick(&[Loss::Kept, Loss::Lost, Loss::Stale]) } else { Loss::Kept }
 }
+
+pub(crate) const PUSHES: [What; 4] =
+    [What::PushLost, What::PushBroken, What::PushForbidden, What::PushReset];
 
 const CONNECTION: [What; 5] =
     [What::Refuse, What::Silent, What::OpenFails, What::Choke, What::ShortWrites];

@@ -4,6 +4,7 @@ use redbolt::proto::LockState;
 
 use super::World;
 use super::queue::{Event, Time};
+use super::wire::Wire;
 use crate::fault::{Fault, Loss, What};
 use crate::plan::{MAX_NODES, MS};
 
@@ -26,7 +27,8 @@ impl World {
             | What::Finish
             | What::CutReply
             | What::Mute => {
-                self.hurt_wire(&fault, client, node);
+                let slot = self.hurt_slot(&fault, client, node);
+                self.hurt_wire(&fault, client, slot);
             }
             What::HoleUp => self.clients[client].holes[node].0 = until,
             What::HoleDown => self.clients[client].holes[node].1 = until,
@@ -63,7 +65,10 @@ impl World {
                 self.wall_stepped(client);
             }
             What::Errors(error) => self.nodes[node].errors = (error, until),
-            What::Garbage => self.poison(client, node, fault.amount),
+            What::Garbage => {
+                let slot = self.hurt_slot(&fault, client, node);
+                self.poison(client, slot, fault.amount);
+            }
             What::Refuse => {
                 self.nodes[node].refuses_until = until;
                 self.reset(client, node);
@@ -85,6 +90,17 @@ impl World {
                 self.reset(client, node);
                 self.queue.push(until, Event::FaultEnds(at as u16));
             }
+            What::PushLost => {
+                if let Some(at) = self.clients[client].wires[MAX_NODES + node] {
+                    self.wires[at as usize].drops = 1 + fault.amount % 3;
+                }
+            }
+            What::PushBroken => self.forget_tracking(client, node),
+            What::PushForbidden if fault.amount & 1 == 1 => {
+                self.nodes[node].no_tracking_until = until;
+            }
+            What::PushForbidden => self.nodes[node].no_subscribing_until = until,
+            What::PushReset => self.reset(client, MAX_NODES + node),
             // The client was made with them.
             What::OtherLimits => {}
             What::Change => {
@@ -135,8 +151,26 @@ impl World {
         }
     }
 
-    fn hurt_wire(&mut self, fault: &Fault, client: usize, node: usize) {
+    /// The link that a fault of a connection hits: now and then the push link, if there is one.
+    fn hurt_slot(&self, fault: &Fault, client: usize, node: usize) -> usize {
+        let push = MAX_NODES + node;
+        let hits_push = fault.amount >> 28 & 3 == 3 && self.clients[client].wires[push].is_some();
+        if hits_push { push } else { node }
+    }
+
+    /// The server tells the client's push link nothing any more.
+    fn forget_tracking(&mut self, client: usize, node: usize) {
         let Some(at) = self.clients[client].wires[node] else { return };
+        let Wire { node, conn, .. } = self.wires[at as usize];
+        let clock = self.nodes[node].clock(self.now);
+        if let Some(conn) = conn {
+            let off = [&b"CLIENT"[..], b"TRACKING", b"OFF"];
+            self.nodes[node].store.command(conn, &off, clock, &mut Vec::new());
+        }
+    }
+
+    fn hurt_wire(&mut self, fault: &Fault, client: usize, slot: usize) {
+        let Some(at) = self.clients[client].wires[slot] else { return };
         let wire = &mut self.wires[at as usize];
         match fault.what {
             What::Stall => {
@@ -167,7 +201,7 @@ impl World {
                 self.forget(at as usize);
                 self.queue.push(end, Event::Reset(at));
             }
-            _ => self.reset(client, node),
+            _ => self.reset(client, slot),
         }
     }
 
@@ -335,6 +369,7 @@ impl World {
         let node = &mut self.nodes[node];
         (node.silent_until, node.refuses_until, node.loading_until) = (0, 0, 0);
         node.errors.1 = 0;
+        (node.no_subscribing_until, node.no_tracking_until) = (0, 0);
         node.flush_behind_set = false;
     }
 

@@ -94,6 +94,7 @@ impl World {
                 self.violated(Violation::Late { job, call, by_us: u64::MAX });
             }
         }
+        self.nobody_listens();
         if self.is_sampled {
             self.nothing_is_kept();
             self.histories_hold();

@@ -28,6 +28,7 @@ use crate::coverage::{Coverage, Phase, Phases};
 use crate::fault::{Fault, Loss, What, When};
 use crate::history::History;
 use crate::invariant::Violation;
+use crate::patience::Watch;
 use crate::plan::{KEYS, MAX_NODES, MS, Plan, Setup, Start};
 use crate::random::Random;
 use crate::register::Register;
@@ -43,6 +44,7 @@ pub(crate) struct World {
     wires_used: usize,
     pub(crate) jobs: Vec<Running>,
     pub(crate) attempts: Vec<Attempt>,
+    pub(crate) watches: [Watch; KEYS.len()],
     pub(crate) registers: [Register; KEYS.len()],
     pub(crate) histories: [History; KEYS.len()],
     /// Of each resource, the largest token that was returned, and when.
@@ -123,6 +125,7 @@ impl World {
             wires_used: 0,
             jobs: Vec::new(),
             attempts: Vec::new(),
+            watches: Default::default(),
             registers: Default::default(),
             histories: Default::default(),
             tokens: Default::default(),
@@ -178,6 +181,7 @@ impl World {
         self.queue.clear();
         self.wires_used = 0;
         self.attempts.clear();
+        self.watches = Default::default();
         self.registers.iter_mut().for_each(Register::clear);
         self.histories.iter_mut().for_each(History::clear);
         self.tokens.iter_mut().for_each(Vec::clear);
@@ -275,8 +279,10 @@ impl World {
 
     /// Whether anything happens after this.
     pub(crate) fn happens(&mut self, event: Event) -> bool {
+        self.nobody_sleeps();
         let goes_on = self.takes_place(event);
         self.spread();
+        self.watch();
         goes_on
     }
 

@@ -27,6 +27,10 @@ pub(crate) struct Node {
     /// Which error is answered, and until when.
     pub(crate) errors: (u8, Time),
     pub(crate) flush_behind_set: bool,
+    /// Clients may not subscribe before this.
+    pub(crate) no_subscribing_until: Time,
+    /// Clients may not track before this.
+    pub(crate) no_tracking_until: Time,
     /// It will look for keys that are over.
     pub(crate) is_expiring: bool,
     /// A backward step at most so far, in microseconds: keys live so much longer.
@@ -55,6 +59,8 @@ impl Node {
             loading_until: 0,
             errors: (0, 0),
             flush_behind_set: false,
+            no_subscribing_until: 0,
+            no_tracking_until: 0,
             is_expiring: false,
             stepped_back: 0,
             in_database: false,
@@ -76,6 +82,7 @@ impl Node {
         (self.paused_until, self.silent_until, self.refuses_until) = (0, 0, 0);
         (self.loading_until, self.errors, self.stepped_back) = (0, (0, 0), 0);
         (self.flush_behind_set, self.is_expiring) = (false, false);
+        (self.no_subscribing_until, self.no_tracking_until) = (0, 0);
         self.in_database = setup.proven;
         self.store.require_password(if setup.proven { PASSWORD } else { "" });
         self.snapshot = None;
@@ -162,6 +169,12 @@ impl Node {
         self.scratch.clear();
         self.store.command(self.observer, args, clock, &mut self.scratch);
         &self.scratch
+    }
+
+    /// Whether a key is there, without a look that a server would notice.
+    pub(crate) fn holds(&self, key: &[u8], now: Time) -> bool {
+        let database = if self.in_database { DATABASE as usize } else { 0 };
+        self.store.holds(database, key, self.clock(now))
     }
 
     /// The first half of a token under a key; `None` if there is none.

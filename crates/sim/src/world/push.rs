@@ -37,6 +37,10 @@ impl World {
         if !client_alive {
             return;
         }
+        if self.wires[at].drops > 0 && !self.is_healed {
+            self.wires[at].drops -= 1;
+            return self.met(19, client);
+        }
         self.story(|| format!("node {node} tells c{client}"));
         self.note(0x80 + node as u64);
         self.wires[at].down.bytes.extend_from_slice(message);

@@ -189,6 +189,9 @@ impl World {
         }
         if matches!(request.kind, Kind::Ask { .. }) {
             self.is_let_in(at);
+            if let Some(attempt) = attempt.filter(|_| self.wires[at].client_alive) {
+                self.is_asked(self.attempts[usize::from(attempt)].job.into(), node);
+            }
         }
         self.wires[at].asked += 1;
         let start = out.len();
@@ -318,6 +321,11 @@ impl World {
     ) -> bool {
         let Wire { client, node, .. } = self.wires[at];
         let (mut error, until) = self.nodes[node].errors;
+        if let Some(text) = self.forbidden(node, request.kind) {
+            out.extend_from_slice(text);
+            self.met(19, client);
+            return true;
+        }
         let is_loading = self.nodes[node].loading_until > self.now;
         if is_loading {
             error = 0;
@@ -338,6 +346,16 @@ impl World {
         self.coverage.prefix(error.into());
         self.met(if is_loading { 9 } else { 13 }, client);
         true
+    }
+
+    /// What a client is told who may not be told of changes.
+    fn forbidden(&self, node: usize, kind: Kind) -> Option<&'static [u8]> {
+        let node = &self.nodes[node];
+        match kind {
+            Kind::Subscribe if node.no_subscribing_until > self.now => Some(NO_CHANNEL),
+            Kind::Track if node.no_tracking_until > self.now => Some(NO_TRACKING),
+            _ => None,
+        }
     }
 
     /// What a reply will tell the client, once it has read it.
@@ -458,6 +476,12 @@ fn repeat(words: &[&[u8]], out: &mut Vec<u8>) {
     }
     out.truncate(end);
 }
+
+/// In the words of redis 7.0.
+const NO_CHANNEL: &[u8] =
+    b"-NOPERM this user has no permissions to access one of the channels used as arguments\r\n";
+const NO_TRACKING: &[u8] =
+    b"-NOPERM this user has no permissions to run the 'client|tracking' command\r\n";
 
 fn number(digits: &[u8]) -> u64 {
     digits.iter().fold(0, |number: u64, digit| {

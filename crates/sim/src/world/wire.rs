@@ -40,6 +40,8 @@ pub(crate) struct Wire {
     pub(crate) answered: u32,
     /// A SET that was just granted here waits for the look at the guard behind it.
     pub(crate) pending: Option<(u16, Says)>,
+    /// So many messages of the server do not arrive.
+    pub(crate) drops: u64,
     /// Nonsense was put into it, so that the client is right to hang up.
     pub(crate) poisoned: bool,
     pub(crate) random: Random,
@@ -91,6 +93,7 @@ impl Wire {
             asked: 0,
             answered: 0,
             pending: None,
+            drops: 0,
             poisoned: false,
             random: Random::new(0),
         }
@@ -107,7 +110,7 @@ impl Wire {
         self.down.clear();
         self.tags.clear();
         (self.asked, self.answered) = (0, 0);
-        self.pending = None;
+        (self.pending, self.drops) = (None, 0);
         self.random = random;
     }
 

@@ -1,0 +1,500 @@
+//! What ends a pause best: many processes want one resource again and again, in virtual time, with each
+//! [`Wake`] in turn.
+//!
+//! Apart from the schedules because nothing goes wrong here and nothing is checked: it measures. The
+//! cores and the stores are the real ones; delays are those of machines in one data centre, and a
+//! server runs one command after the other. Not here: what a client's own processor costs.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redbolt::proto::{
+    Ask, Config, Core, Event as Told, LinkId, LinkOp, LockId, Nanos, Now, Wait, Wake,
+};
+use redbolt_node::{ConnId, Now as NodeNow, Store};
+
+use crate::plan::{MS, Setup, US};
+use crate::random::Random;
+use crate::world::client::config;
+use crate::world::node::{EPOCH_US, tag};
+use crate::world::queue::Time;
+use crate::world::wire::{MAX_WORDS, Request, request};
+
+/// Who waits for what, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crowd {
+    /// What ends a pause.
+    pub(crate) wake: Wake,
+    /// Nodes of the lock.
+    pub(crate) nodes: usize,
+    /// Processes, each of which wants the lock again as soon as it has let go of it.
+    pub(crate) waiters: usize,
+    /// How many times the lock is had, by all together.
+    pub(crate) grants: usize,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    crowd: Crowd,
+    /// Attempts that asked more than one node, or the only one.
+    full: usize,
+    /// Asks that went to the lead alone.
+    leads: usize,
+    /// From the begin of a release to the next grant, in order of their length.
+    hand_offs: Vec<Time>,
+    /// From an ask to its grant, or to the end for those who were not granted, in order of their length.
+    waits: Vec<Time>,
+    grants: usize,
+    /// The fewest and the most grants that a process had.
+    shares: (usize, usize),
+    /// From the first grant to the last release.
+    took: Time,
+}
+
+impl Crowd {
+    /// All that are compared.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        let sizes =
+            [1, 3, 5].into_iter().flat_map(|nodes| [2, 8, 32].map(|waiters| (nodes, waiters)));
+        sizes.flat_map(|(nodes, waiters)| {
+            [Wake::Lead, Wake::All, Wake::Quorum, Wake::Timer].map(|wake| Self {
+                wake,
+                nodes,
+                waiters,
+                grants: GRANTS,
+            })
+        })
+    }
+
+    /// Lets them wait.
+    #[must_use]
+    pub(crate) fn measure(self, seed: u64) -> Measured {
+        let mut bench = Bench::new(self, seed);
+        bench.run();
+        bench.measured()
+    }
+}
+
+/// The head of a table of [`Measured`].
+pub(crate) const HEAD: &str = "\
+| N | waiters | wake | full attempts per grant | lead asks per grant | hand-off p50 / p99, ms | wait p50 / p99 / longest, ms | grants of one, fewest / most | time / sections |
+|---|---|---|---|---|---|---|---|---|";
+
+/// A line of a table.
+impl fmt::Display for Measured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { crowd: Crowd { wake, nodes, waiters, .. }, .. } = self;
+        let grants = self.grants.max(1) as f64;
+        let (full, leads) = (self.full as f64 / grants, self.leads as f64 / grants);
+        let (hand_offs, waits) = (Shown(&self.hand_offs), Shown(&self.waits));
+        let ideal = grants * SECTION as f64;
+        write!(f, "| {nodes} | {waiters} | {wake:?} | {full:.2} | {leads:.2} ")?;
+        write!(f, "| {:.2} / {:.2} ", hand_offs.share(500), hand_offs.share(990))?;
+        write!(
+            f,
+            "| {:.1} / {:.1} / {:.1} ",
+            waits.share(500),
+            waits.share(990),
+            waits.share(1_000)
+        )?;
+        write!(f, "| {} / {} ", self.shares.0, self.shares.1)?;
+        write!(f, "| {:.2} |", self.took as f64 / ideal)
+    }
+}
+
+/// Times in order of their length, in milliseconds.
+struct Shown<'a>(&'a [Time]);
+
+impl Shown<'_> {
+    /// The time that so many of a thousand do not exceed.
+    fn share(&self, per_mille: usize) -> f64 {
+        let last = self.0.len().saturating_sub(1);
+        self.0.get(last * per_mille / 1_000).map_or(0.0, |&time| time as f64 / MS as f64)
+    }
+}
+
+/// Processes and nodes, and what is under way between them.
+struct Bench {
+    crowd: Crowd,
+    now: Time,
+    queue: BTreeMap<(Time, u64), Event>,
+    seq: u64,
+    random: Random,
+    processes: Vec<Process>,
+    nodes: Vec<Node>,
+    /// By what the tokens of one attempt have in common: the nodes that were asked.
+    asked: BTreeMap<u128, BTreeSet<usize>>,
+    /// When the holder let go.
+    released: Option<Time>,
+    first_grant: Option<Time>,
+    last_release: Time,
+    hand_offs: Vec<Time>,
+    waits: Vec<Time>,
+}
+
+struct Process {
+    core: Core,
+    /// When the event of its timer is.
+    armed: Time,
+    lock: Option<LockId>,
+    asked: Time,
+    is_waiting: bool,
+    grants: usize,
+    /// When the last bytes arrive, by links: at the node, and here.
+    last: BTreeMap<LinkId, (Time, Time)>,
+}
+
+struct Node {
+    store: Store,
+    /// Connections, and whose they are.
+    peers: BTreeMap<ConnId, (usize, LinkId)>,
+    /// Bytes that it has not read.
+    inbox: VecDeque<(usize, LinkId, Vec<u8>)>,
+    is_busy: bool,
+}
+
+enum Event {
+    Ask(usize),
+    Release(usize),
+    Timer(usize),
+    Connected(usize, LinkId),
+    /// Bytes reach a node.
+    Up(usize, LinkId, Vec<u8>),
+    /// A node has time.
+    Serve(usize),
+    /// Bytes reach a process.
+    Down(usize, LinkId, Vec<u8>),
+}
+
+impl Bench {
+    fn new(crowd: Crowd, seed: u64) -> Self {
+        let setup = Setup { wake: crowd.wake, ..Setup::unguarded(30_000) };
+        let config = Arc::new(config(crowd.nodes, &setup));
+        let process = |name| Process::new(&config, Random::of(seed, 10 + name as u64));
+        let mut bench = Self {
+            crowd,
+            now: 0,
+            queue: BTreeMap::new(),
+            seq: 0,
+            random: Random::of(seed, 1),
+            processes: (0..crowd.waiters).map(process).collect(),
+            nodes: (0..crowd.nodes).map(Node::new).collect(),
+            asked: BTreeMap::new(),
+            released: None,
+            first_grant: None,
+            last_release: 0,
+            hand_offs: Vec::new(),
+            waits: Vec::new(),
+        };
+        for process in 0..crowd.waiters {
+            bench.settle(process);
+            let at = 20 * MS + bench.random.below(SECTION);
+            bench.push(at, Event::Ask(process));
+        }
+        bench
+    }
+
+    fn run(&mut self) {
+        while let Some(((at, _), event)) = self.queue.pop_first() {
+            self.now = at;
+            match event {
+                Event::Ask(process) => self.ask(process),
+                Event::Release(process) => self.release(process),
+                Event::Timer(process) => self.timer(process),
+                Event::Connected(process, link) => self.connected(process, link),
+                Event::Up(process, link, bytes) => self.reach(process, link, bytes),
+                Event::Serve(node) => self.serve(node),
+                Event::Down(process, link, bytes) => self.read(process, link, &bytes),
+            }
+            let is_done = self.waits.len() >= self.crowd.grants && self.released.is_some();
+            if is_done || self.now > LONGEST {
+                break;
+            }
+        }
+    }
+
+    fn measured(mut self) -> Measured {
+        let grants = self.waits.len();
+        let waiting = self.processes.iter().filter(|process| process.is_waiting);
+        self.waits.extend(waiting.map(|process| self.now - process.asked));
+        let shares = self.processes.iter().map(|process| process.grants);
+        let shares = (shares.clone().min().unwrap_or(0), shares.max().unwrap_or(0));
+        self.hand_offs.sort_unstable();
+        self.waits.sort_unstable();
+        let is_lead = |nodes: &BTreeSet<usize>| nodes.len() == 1 && self.crowd.nodes > 1;
+        let leads = self.asked.values().filter(|nodes| is_lead(nodes)).count();
+        Measured {
+            crowd: self.crowd,
+            full: self.asked.len() - leads,
+            leads,
+            hand_offs: self.hand_offs,
+            waits: self.waits,
+            grants,
+            shares,
+            took: self.last_release - self.first_grant.unwrap_or(0),
+        }
+    }
+
+    fn push(&mut self, at: Time, event: Event) {
+        self.seq += 1;
+        self.queue.insert((at.max(self.now), self.seq), event);
+    }
+
+    // Processes.
+
+    fn ask(&mut self, at: usize) {
+        let now = clocks(self.now);
+        let ask = Ask::new(b"job").ttl(Duration::from_secs(10)).wait(Wait::For(PATIENCE));
+        let process = &mut self.processes[at];
+        (process.asked, process.is_waiting) = (self.now, true);
+        process.lock =
+            Some(process.core.acquire(&ask, now).expect("the ask is one that may be made"));
+        self.settle(at);
+    }
+
+    fn granted(&mut self, at: usize) {
+        let process = &mut self.processes[at];
+        process.is_waiting = false;
+        process.grants += 1;
+        self.waits.push(self.now - process.asked);
+        self.first_grant.get_or_insert(self.now);
+        if let Some(released) = self.released.take() {
+            self.hand_offs.push(self.now - released);
+        }
+        let section = SECTION / 2 + self.random.below(SECTION);
+        self.push(self.now + section, Event::Release(at));
+    }
+
+    fn release(&mut self, at: usize) {
+        let now = clocks(self.now);
+        (self.released, self.last_release) = (Some(self.now), self.now);
+        let process = &mut self.processes[at];
+        if let Some(lock) = process.lock.take() {
+            process.core.release(lock, now);
+        }
+        self.settle(at);
+        self.push(self.now + THINK, Event::Ask(at));
+    }
+
+    fn timer(&mut self, at: usize) {
+        let process = &mut self.processes[at];
+        if process.armed == self.now {
+            process.armed = Time::MAX;
+            process.core.timeout(clocks(self.now));
+            self.settle(at);
+        }
+    }
+
+    fn read(&mut self, at: usize, link: LinkId, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let core = &mut self.processes[at].core;
+            let space = core.space(link);
+            let taken = bytes.len().min(space.len());
+            space[..taken].copy_from_slice(&bytes[..taken]);
+            core.received(link, taken, clocks(self.now));
+            bytes = &bytes[taken..];
+            self.settle(at);
+        }
+    }
+
+    /// Carries a core's outputs away until there are none.
+    fn settle(&mut self, at: usize) {
+        while let Some(op) = self.processes[at].core.poll_link() {
+            match op {
+                LinkOp::Open(link) => {
+                    let delay = 2 * self.delay();
+                    self.push(self.now + delay, Event::Connected(at, link));
+                }
+                LinkOp::Close(link) => self.hang_up(at, link),
+            }
+        }
+        while let Some(event) = self.processes[at].core.poll_event() {
+            if matches!(event, Told::Granted(_)) {
+                self.granted(at);
+            }
+        }
+        let links: Vec<_> = self.processes[at].last.keys().copied().collect();
+        links.into_iter().for_each(|link| self.write(at, link));
+        let process = &mut self.processes[at];
+        if let Some(due) = process.core.poll_timeout() {
+            let due = due.0.saturating_sub(BOOT).max(self.now);
+            if due < process.armed {
+                process.armed = due;
+                self.push(due, Event::Timer(at));
+            }
+        }
+    }
+
+    fn write(&mut self, at: usize, link: LinkId) {
+        let core = &mut self.processes[at].core;
+        let bytes = core.transmit(link).to_vec();
+        if bytes.is_empty() {
+            return;
+        }
+        core.transmitted(link, bytes.len());
+        let arrives = self.now + self.delay();
+        let Some((last, _)) = self.processes[at].last.get_mut(&link) else { return };
+        *last = arrives.max(*last + 1);
+        let arrives = *last;
+        self.push(arrives, Event::Up(at, link, bytes));
+    }
+
+    // Nodes.
+
+    fn connected(&mut self, at: usize, link: LinkId) {
+        let node = &mut self.nodes[link.node().index()];
+        let conn = node.store.connect();
+        node.peers.insert(conn, (at, link));
+        self.processes[at].last.insert(link, (0, 0));
+        self.processes[at].core.connected(link, clocks(self.now));
+        self.settle(at);
+    }
+
+    fn hang_up(&mut self, at: usize, link: LinkId) {
+        let node = &mut self.nodes[link.node().index()];
+        if let Some(conn) = node.conn(at, link) {
+            node.peers.remove(&conn);
+            node.store.disconnect(conn);
+        }
+        self.processes[at].last.remove(&link);
+    }
+
+    fn reach(&mut self, at: usize, link: LinkId, bytes: Vec<u8>) {
+        let name = link.node().index();
+        let node = &mut self.nodes[name];
+        node.inbox.push_back((at, link, bytes));
+        if !std::mem::replace(&mut node.is_busy, true) {
+            self.push(self.now, Event::Serve(name));
+        }
+    }
+
+    fn serve(&mut self, name: usize) {
+        let node = &mut self.nodes[name];
+        let Some((at, link, bytes)) = node.inbox.pop_front() else {
+            node.is_busy = false;
+            return;
+        };
+        let Some(conn) = node.conn(at, link) else {
+            return self.push(self.now, Event::Serve(name));
+        };
+        let clock = NodeNow::from_micros(EPOCH_US + self.now / 1_000);
+        let (mut rest, mut replies, mut commands) = (&bytes[..], Vec::new(), 0);
+        let mut words = [&[][..]; MAX_WORDS];
+        while let Request::Complete { words: count, length } = request(rest, &mut words) {
+            if words[0] == b"SET" {
+                let attempt = tag(words[2]).expect("a token is longer than its half");
+                self.asked.entry(attempt).or_default().insert(name);
+            }
+            node.store.command(conn, &words[..count], clock, &mut replies);
+            (rest, commands) = (&rest[length..], commands + 1);
+        }
+        let done = self.now + WAKE_UP + commands * COMMAND;
+        let mut outgoing = vec![(at, link, replies)];
+        while let Some((conn, message)) = node.store.poll_push() {
+            outgoing.extend(node.peers.get(&conn).map(|&(at, link)| (at, link, message)));
+        }
+        for (at, link, bytes) in outgoing {
+            self.send(at, link, bytes, done);
+        }
+        self.push(done, Event::Serve(name));
+    }
+
+    fn send(&mut self, at: usize, link: LinkId, bytes: Vec<u8>, done: Time) {
+        let arrives = done + self.delay();
+        let Some((_, last)) = self.processes[at].last.get_mut(&link) else { return };
+        *last = arrives.max(*last + 1);
+        let arrives = *last;
+        if !bytes.is_empty() {
+            self.push(arrives, Event::Down(at, link, bytes));
+        }
+    }
+
+    /// One way: most are close to the shortest, and a few take far longer.
+    fn delay(&mut self) -> Time {
+        let share = (1 + self.random.below(1 << 20)) as f64 / (1 << 20) as f64;
+        let jitter = (-share.ln() * JITTER as f64) as Time;
+        let tail = if self.random.chance(3) { self.random.below(TAIL) } else { 0 };
+        DELAY + jitter + tail
+    }
+}
+
+impl Process {
+    fn new(config: &Arc<Config>, mut random: Random) -> Self {
+        let mut core = Core::new(Arc::clone(config), move |bytes: &mut [u8]| {
+            for chunk in bytes.chunks_mut(8) {
+                chunk.copy_from_slice(&random.next().to_le_bytes()[..chunk.len()]);
+            }
+        });
+        core.timeout(clocks(0));
+        Self {
+            core,
+            armed: Time::MAX,
+            lock: None,
+            asked: 0,
+            is_waiting: false,
+            grants: 0,
+            last: BTreeMap::new(),
+        }
+    }
+}
+
+impl Node {
+    fn new(name: usize) -> Self {
+        let store = Store::new(&format!("{name:040}"), NodeNow::from_micros(EPOCH_US));
+        Self { store, peers: BTreeMap::new(), inbox: VecDeque::new(), is_busy: false }
+    }
+
+    fn conn(&self, at: usize, link: LinkId) -> Option<ConnId> {
+        self.peers.iter().find(|&(_, peer)| *peer == (at, link)).map(|(&conn, _)| conn)
+    }
+}
+
+fn clocks(now: Time) -> Now {
+    Now { boot: Nanos(BOOT + now), wall: Nanos(EPOCH_US * 1_000 + now) }
+}
+
+const BOOT: Time = 1_000_000_000_000;
+
+/// So many times the lock is had in each measurement.
+const GRANTS: usize = 3_000;
+
+/// For how long it is held, on average.
+const SECTION: Time = 5 * MS;
+
+/// From a release to the next ask of the same process.
+const THINK: Time = 20 * US;
+
+/// Nobody gives up.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// A measurement ends, whatever has come of it.
+const LONGEST: Time = 3_600_000 * MS;
+
+/// The shortest way between two machines, what comes on top on average, and at worst.
+const DELAY: Time = 60 * US;
+const JITTER: Time = 15 * US;
+const TAIL: Time = 2 * MS;
+
+/// What a server takes to turn to a connection, and for each command.
+const WAKE_UP: Time = 8 * US;
+const COMMAND: Time = 2 * US;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_get_their_turn_with_every_wake() {
+        for wake in [Wake::Lead, Wake::All, Wake::Quorum, Wake::Timer] {
+            let crowd = Crowd { wake, nodes: 3, waiters: 4, grants: 40 };
+            let measured = crowd.measure(1);
+            assert_eq!(measured.grants, 40, "{wake:?}");
+            assert!(measured.full >= 40 && measured.hand_offs.len() >= 39);
+            assert_eq!(measured.leads > 0, wake == Wake::Lead, "{wake:?}: {}", measured.leads);
+            assert_eq!(crowd.measure(1).waits, measured.waits, "the same again");
+        }
+    }
+}
