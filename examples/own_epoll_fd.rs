@@ -11,7 +11,7 @@
 //!
 //! ```text
 //! RUN job       RUNNING job, then DONE job, or STOPPED job and why the lock was lost;
-//!               REFUSED job and why, after at most two seconds
+//!               REFUSED job and why, after at most ten seconds
 //! ```
 //!
 //! Without `--node` it starts three embedded nodes of its own. With `--listen` it serves until it is
@@ -158,8 +158,8 @@ impl Host {
         let Some(name) = line.strip_prefix("RUN ") else {
             return self.send(caller, "WHAT? RUN job");
         };
-        // Should this process die, the others can have it after half a second. The driver extends it for
-        // as long as it takes its turns.
+        // Should this process die, the others can have it after two seconds. The driver extends it for as
+        // long as it takes its turns.
         let ask = Ask::new(name.as_bytes()).ttl(TTL).wait(Wait::For(PATIENCE));
         match self.driver.acquire(&ask.keep_alive(Keep::until_released())) {
             Ok(id) => {
@@ -254,7 +254,7 @@ impl Caller {
     fn new(name: &'static str, address: SocketAddr) -> io::Result<Self> {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         socket.connect(address)?;
-        socket.set_read_timeout(Some(5 * PATIENCE))?;
+        socket.set_read_timeout(Some(2 * PATIENCE))?;
         Ok(Self { name, socket })
     }
 
@@ -301,8 +301,8 @@ fn embedded_nodes(count: usize) -> io::Result<Vec<Node>> {
 }
 
 /// How long RUN waits.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a job takes, which is longer than the nodes keep its lock unless that is extended.
-const WORK: Duration = Duration::from_millis(700);
+const WORK: Duration = Duration::from_millis(2500);
 /// How long the nodes keep a lock that nobody extends.
-const TTL: Duration = Duration::from_millis(500);
+const TTL: Duration = Duration::from_secs(2);

@@ -213,7 +213,7 @@ fn tells_of_the_jobs(end: &End) {
 
 fn tells_of_the_leaders(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
-    let lines = ["first leads", "first stops: it was held for as long as it may be", "first steps"];
+    let lines = ["first leads", "first stops: ", "first steps down: lost: "];
     says_in_order(end, &[&lines[..], &["second steps down: released"]].concat());
     let second = end.output.find("second leads");
     assert!(second > end.output.find("first stops"), "two lead at once: {end:?}");
