@@ -25,6 +25,7 @@ mod outages;
 mod owed;
 mod push;
 mod record;
+mod scenarios;
 mod support;
 mod voters;
 mod waiting;
