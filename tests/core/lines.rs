@@ -445,8 +445,8 @@ fn processes_that_know_of_one_another_take_turns() {
     let (mut world, waiting) = three_processes(15);
     let order = rounds(&mut world, waiting);
     let known: Vec<_> = order.iter().skip_while(|&&client| client == 0).collect();
-    let in_a_row = known.windows(3).any(|three| three.iter().all(|client| *client == three[0]));
-    let last = known.len() - 3;
+    let in_a_row = known.windows(4).any(|some| some.iter().all(|client| *client == some[0]));
+    let last = known.len() - 4;
     assert!(!in_a_row || known[last..].iter().all(|client| *client == known[last]), "{order:?}");
 }
 
