@@ -143,6 +143,28 @@
 //! counters, they grow if the servers' clocks agree within `max_ttl` less 10 s: so `max_ttl` must be at
 //! least 11 s, and the guard on. Tokens are not consecutive, and those of two resources do not compare.
 //!
+//! # Locks that outlive a process
+//!
+//! [`LockGuard::hand_out`] turns a lock into a [`LockRecord`], and [`Client::take_in`] turns that into a
+//! lock again, in another process of the same machine, with the same lease. Nobody keeps it alive in
+//! between. Its text is the lock: keep it where nobody else can read it.
+//!
+//! ```no_run
+//! use redbolt::{Ask, Client, Config, LockRecord};
+//!
+//! # fn save(text: &str) {}
+//! # fn load() -> String { String::new() }
+//! # let config = Config::builder().node("10.0.0.1")?.build()?;
+//! let client = Client::new(config)?;
+//! let lock = client.acquire(Ask::new(b"invoices"))?;
+//! let record = lock.hand_out().ok_or("it is lost")?;
+//! save(&record.to_text());
+//! // In another process:
+//! let lock = client.take_in(&LockRecord::from_text(&load())?)?;
+//! println!("{}", lock.release());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Outcomes
 //!
 //! An acquisition is granted or refused, and a refusal tells *somebody holds it* from *your nodes are

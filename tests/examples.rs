@@ -184,6 +184,7 @@ fn tells_of_the_engine(end: &End) {
     }
     let lost = "lost, as expected: its validity ended; is it valid? false";
     let report = "0 acquisitions cancelled, 1 locks released";
+    says_in_order(end, &["still held after 1.5 s: true", "released, "]);
     says_in_order(end, &[lost, report, "the last holder: lost: its engine has ended"]);
 }
 

@@ -32,6 +32,7 @@ enum Step {
     Flush { node: usize },
     ForbidPush { node: usize, tracking: bool },
     ForgetScripts { node: usize },
+    HandOut { client: usize, which: usize },
     HangUp { node: usize },
     Inspect { client: usize },
     Mute { node: usize },
@@ -42,6 +43,7 @@ enum Step {
     Run { millis: u64 },
     Silence { node: usize },
     Stop { node: usize },
+    TakeIn { client: usize },
     Wall { seconds: i64 },
     Well { node: usize },
     Window { node: usize, bytes: usize },
@@ -77,6 +79,18 @@ fn steps_that_forget() -> impl Strategy<Value = Vec<Step>> {
 fn kind() -> impl Strategy<Value = Kind> {
     (prop::bool::weighted(0.7), any::<bool>(), prop::bool::weighted(0.4))
         .prop_map(|(long, fenced, kept)| Kind { long, fenced, kept })
+}
+
+/// And where locks move from client to client.
+fn steps_that_hand_on() -> impl Strategy<Value = Vec<Step>> {
+    let client = 0..CLIENTS;
+    let step = prop_oneof![
+        9 => step(),
+        3 => (client.clone(), 0..4usize)
+            .prop_map(|(client, which)| Step::HandOut { client, which }),
+        3 => client.prop_map(|client| Step::TakeIn { client }),
+    ];
+    prop::collection::vec(step, 1..60)
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -156,6 +170,12 @@ fn apply(world: &mut World, step: &Step) {
             let now = world.server_now();
             world.servers[node].observe(&[b"SCRIPT", b"FLUSH"], now);
         }
+        Step::HandOut { client, which } => {
+            if let Some(id) = lock_at(world, client, which) {
+                let record = world.hand_out(client, id);
+                world.records.extend(record);
+            }
+        }
         Step::HangUp { node } => world.hang_up(node),
         Step::Inspect { client } => {
             let now = world.now();
@@ -180,6 +200,11 @@ fn apply(world: &mut World, step: &Step) {
         Step::Run { millis } => world.run(ms(millis)),
         Step::Silence { node } => world.servers[node].accept = Accept::Silent,
         Step::Stop { node } => world.stop(node),
+        Step::TakeIn { client } => {
+            if let Some(record) = world.records.pop() {
+                world.take_in(client, &record);
+            }
+        }
         Step::Wall { seconds } => world.wall_ahead += seconds * 1_000_000_000,
         Step::Well { node } => heal(world, node),
         Step::Window { node, bytes } => world.servers[node].window = bytes,
@@ -328,6 +353,28 @@ proptest! {
         is_over(&world);
         world.free_ghosts();
         world.run(secs(3));
+        is_empty(&mut world);
+    }
+
+    /// Whoever has a lock in hand, or nobody at all for a while: one holder at most, and a quorum that
+    /// keeps its key. Each lock ends once, wherever it is by then, and leaves nothing.
+    #[test]
+    fn whoever_takes_it_in_it_is_the_same_lock(
+        steps in steps_that_hand_on(), chunk in 0..40usize, seed: u64,
+    ) {
+        let mut world = world(seed, chunk);
+        for step in &steps {
+            apply(&mut world, step);
+        }
+        while let Some(record) = world.records.pop() {
+            world.take_in(0, &record);
+        }
+        quiesce(&mut world);
+        for lock in world.clients.iter().flat_map(|client| &client.locks) {
+            assert_eq!(lock.ended, 1);
+        }
+        world.free_ghosts();
+        world.run(LONG + secs(1));
         is_empty(&mut world);
     }
 

@@ -27,6 +27,8 @@ pub(crate) struct World {
     pub(crate) wall_ahead: i64,
     pub(crate) servers: Vec<Server>,
     pub(crate) clients: Vec<Client>,
+    /// Locks that nobody has in hand.
+    pub(crate) records: Vec<LockRecord>,
     wires: Vec<Wire>,
     /// Everything that ran on a server, in order.
     pub(crate) log: Vec<Ran>,
@@ -109,6 +111,7 @@ impl World {
             wall_ahead: 0,
             servers: Vec::new(),
             clients: Vec::new(),
+            records: Vec::new(),
             wires: Vec::new(),
             log: Vec::new(),
             chunk: usize::MAX,
@@ -207,6 +210,16 @@ impl World {
         let keys = keys.iter().map(|key| key.to_vec()).collect();
         client.locks.push(Known { id, keys, floor, ends: None, ended: 0, let_go: false });
         id
+    }
+
+    /// Takes a lock from a client, if it holds it.
+    pub(crate) fn hand_out(&mut self, client: usize, id: LockId) -> Option<LockRecord> {
+        let now = self.now();
+        let record = self.clients[client].core.hand_out(id, now)?;
+        // What was told before it left is of no other lock.
+        self.flow();
+        self.clients[client].locks.retain(|known| known.id != id);
+        Some(record)
     }
 
     /// Gives a client a lock that was handed out.
