@@ -76,11 +76,6 @@ fn steps_that_forget() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
-    (prop::bool::weighted(0.7), any::<bool>(), prop::bool::weighted(0.4))
-        .prop_map(|(long, fenced, kept)| Kind { long, fenced, kept })
-}
-
 /// And where locks move from client to client.
 fn steps_that_hand_on() -> impl Strategy<Value = Vec<Step>> {
     let client = 0..CLIENTS;
@@ -91,6 +86,11 @@ fn steps_that_hand_on() -> impl Strategy<Value = Vec<Step>> {
         3 => client.prop_map(|client| Step::TakeIn { client }),
     ];
     prop::collection::vec(step, 1..60)
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    (prop::bool::weighted(0.7), any::<bool>(), prop::bool::weighted(0.4))
+        .prop_map(|(long, fenced, kept)| Kind { long, fenced, kept })
 }
 
 fn step() -> impl Strategy<Value = Step> {
