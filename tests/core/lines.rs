@@ -365,7 +365,7 @@ fn what_they_do_not_take_is_ours_soon() {
     world.release(ids[0]);
     world.run_until(secs(1), |world| world.is_granted(ids[1]));
     let waited = Duration::from_nanos(world.boot - begun);
-    assert!(waited > ms(2 + 3 * 2) - ms(1) && waited <= ms(6 * 2 + 2) + ms(2), "{waited:?}");
+    assert!(waited >= ms(3 * 2) && waited <= ms(100 + 6 * 2 + 2), "{waited:?}");
 }
 
 /// Whoever asks again at once is faster than those who wait, and would never see them.
@@ -379,7 +379,7 @@ fn what_nobody_else_wants_is_left_to_them_once_a_second() {
         world.run(ms(10));
         let before = world.boot;
         world.release(pair[0]);
-        world.run_until(ms(20), |world| world.is_granted(pair[1]));
+        world.run_until(ms(120), |world| world.is_granted(pair[1]));
         if world.boot - before > 2_000_000 {
             late.push((before - begun) / 1_000_000);
         }
