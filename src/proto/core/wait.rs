@@ -302,8 +302,13 @@ impl Core {
             return;
         }
         let tells = self.nodes[node.index()].push.tells() && lock.pause.leads.contains(node);
-        if ms >= 0 && tells && lock.phase == Phase::Pausing && lock.pause.splits == 0 {
-            // It will tell of the next change.
+        if ms >= 0
+            && tells
+            && lock.pause.told.is_empty()
+            && lock.phase == Phase::Pausing
+            && lock.pause.splits == 0
+        {
+            // It will tell of the next change. What it has told already may be later than this answer.
             lock.pause.until = (now.boot + CAP_TOLD * 3 / 4).min(lock.deadline);
             for &place in &lock.lines {
                 self.lines.contended(place, lock.pause.leads, now.boot);
