@@ -295,7 +295,9 @@ impl Core {
             return;
         }
         let tells = self.nodes[node.index()].push.tells() && lock.pause.leads.contains(node);
-        let rests = lock.phase == Phase::Pausing && lock.pause.splits == 0 && !lock.pause.is_roused;
+        // What it has told already may be later than this answer.
+        let is_quiet = lock.pause.told.is_empty() && !lock.pause.is_roused;
+        let rests = lock.phase == Phase::Pausing && lock.pause.splits == 0 && is_quiet;
         if ms >= 0 && tells && rests {
             // It will tell of the next change. Whoever has had its turn lets some others have theirs.
             lock.pause.until = (now.boot + CAP_TOLD * 3 / 4).min(lock.deadline);
