@@ -741,6 +741,7 @@ mod tests {
     #[test]
     fn a_call_that_comes_back_late_is_found() {
         let (mut world, at) = held();
+        world.now += 1_000 * MS;
         let (now, stalled) = (world.now, 0);
         let call = |bound| Some(Call { at: now - now / 2, stalled, bound });
         world.came_back(at, call(now), "acquire");

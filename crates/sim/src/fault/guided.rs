@@ -273,6 +273,9 @@ pub(crate) fn draw_waiting(plan: &mut Plan, draw: &mut Random) {
         (plan.jobs[0].kind, plan.jobs[0].ttl_ms) = (Kind::Forget, 300);
     }
     plan.jobs.extend(probe.take());
+    if plan.nodes > 1 && draw.chance(300) {
+        return held_elsewhere(plan, draw);
+    }
     for _ in 0..draw.pick(&[0, 0, 1, 2, 3]) {
         let what = draw.pick(&[
             swarm::PUSHES[0],
@@ -290,6 +293,24 @@ pub(crate) fn draw_waiting(plan: &mut Plan, draw: &mut Random) {
             ..fault(what, when, draw.below(clients) as u8)
         });
     }
+}
+
+/// The first node is away when the first one asks, and so grants to all others what they cannot have: each
+/// ask and each undo there is a change.
+fn held_elsewhere(plan: &mut Plan, draw: &mut Random) {
+    while plan.clients.len() < 4 {
+        plan.clients.push(plan.clients[0]);
+    }
+    let work = draw.between(1_000, 3_000) * MS;
+    for (at, job) in plan.jobs.iter_mut().filter(|job| job.kind != Kind::Probe).enumerate() {
+        (job.client, job.keys, job.fenced) = ((at % 4) as u8, 1, false);
+        job.kind = Kind::Hold;
+        job.at = if at == 0 { 20 * MS } else { 300 * MS + draw.below(20 * MS) };
+        job.work = if at == 0 { work } else { job.work };
+    }
+    let mut away = fault(What::Refuse, When::Time, 0);
+    away.span = 200 * MS;
+    plan.faults.push(away);
 }
 
 /// A schedule in which the first lock can be taken away: not too short, and wanted by others.
