@@ -4,6 +4,14 @@
 
 pub mod codec;
 pub mod contender;
+pub mod counts;
+pub mod crowd;
+pub mod flight;
+pub mod machine;
 pub mod placement;
 pub mod report;
 pub mod rounds;
+pub mod stats;
+pub mod table;
+pub mod waiting;
+mod wire;

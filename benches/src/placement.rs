@@ -3,6 +3,8 @@
 //! It decides everything on a small machine: a wake-up on the same core costs a fraction of one
 //! that crosses cores. Figures of different placements are not to be compared.
 
+use std::str::FromStr;
+
 use anyhow::{Result, ensure};
 use redbolt_proving::Server;
 use rustix::process::Pid;
@@ -46,6 +48,18 @@ impl Placement {
         Ok(match self {
             Self::Unpinned => format!("unpinned, on any of {} cores", usable.len()),
             _ => format!("client on core {client:?}, nodes on core {nodes:?}"),
+        })
+    }
+}
+
+impl FromStr for Placement {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|(known, _)| *known == name);
+        found.map(|&(_, placement)| placement).ok_or_else(|| {
+            let known: Vec<_> = Self::ALL.iter().map(|(known, _)| *known).collect();
+            format!("one of {}", known.join(", "))
         })
     }
 }

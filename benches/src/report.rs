@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 use crate::rounds::Figures;
+use crate::stats::{Ratio, median, micros};
 
 /// The figures of one run: the same nodes, placement and sockets for all.
 pub struct Report {
@@ -15,28 +16,6 @@ pub struct Report {
     pub sockets: &'static str,
     /// Names and figures, the floor first.
     pub figures: Vec<(&'static str, Figures)>,
-}
-
-/// How a figure compares with the floor's of the same round, over all rounds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ratio {
-    /// The median of the rounds.
-    pub median: f64,
-    /// The round at a tenth.
-    pub low: f64,
-    /// The round at nine tenths.
-    pub high: f64,
-}
-
-impl Ratio {
-    fn of(own: &[u64], floor: &[u64]) -> Self {
-        let mut ratios: Vec<f64> =
-            own.iter().zip(floor).map(|(&own, &floor)| own as f64 / floor.max(1) as f64).collect();
-        ratios.sort_by(f64::total_cmp);
-        let at = |tenth: usize| ratios.get((ratios.len() - 1) * tenth / 10).copied();
-        let at = |tenth| if ratios.is_empty() { f64::NAN } else { at(tenth).unwrap_or(f64::NAN) };
-        Self { median: at(5), low: at(1), high: at(9) }
-    }
 }
 
 impl Report {
@@ -81,7 +60,7 @@ impl Report {
             pair_at(0.9),
             pair_at(0.99),
             micros(figures.pair.max()),
-            format!("{:.3} ({:.3} to {:.3})", pair.median, pair.low, pair.high),
+            pair.cell(),
             micros(figures.acquire.value_at_quantile(0.5)),
             micros(figures.release.value_at_quantile(0.5)),
             micros(median(&figures.cpu)),
@@ -121,16 +100,6 @@ fn quantiles(histogram: &Histogram<u64>) -> Value {
     })
 }
 
-fn median(values: &[u64]) -> u64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable();
-    sorted.get(sorted.len() / 2).copied().unwrap_or(0)
-}
-
-fn micros(nanos: u64) -> String {
-    format!("{:.1}", nanos as f64 / 1e3)
-}
-
 const HEADINGS: [&str; 10] = [
     "contender",
     "p50",
@@ -144,14 +113,3 @@ const HEADINGS: [&str; 10] = [
     "/ floor",
 ];
 const WIDTHS: [usize; 9] = [7, 7, 7, 9, 22, 7, 7, 6, 7];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_ratio_is_made_within_a_round() {
-        let ratio = Ratio::of(&[110, 2_200, 115], &[100, 2_000, 100]);
-        assert_eq!(ratio, Ratio { median: 1.1, low: 1.1, high: 1.1 });
-    }
-}

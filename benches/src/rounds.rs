@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::contender::Contender;
+use crate::stats::{cpu_time, histogram, record};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -111,23 +111,6 @@ impl Figures {
         Ok(())
     }
 }
-
-fn histogram() -> Result<Histogram<u64>> {
-    Ok(Histogram::new_with_bounds(1, LONGEST.as_nanos() as u64, 3)?)
-}
-
-fn record(histogram: &mut Histogram<u64>, span: Duration) {
-    histogram.saturating_record(span.as_nanos() as u64);
-}
-
-/// Of all threads of this process.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// Whatever takes longer is counted as this.
-const LONGEST: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

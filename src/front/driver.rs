@@ -8,14 +8,13 @@ use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Registry};
 
 use super::config::Config;
 use super::inspection::{BreakReport, Inspection};
-use super::log::{Log, Notes};
+use super::log::Notes;
 use super::metrics::MetricsReport;
 use super::record;
 use super::report::{NodeReport, RefusalReport};
@@ -481,13 +480,6 @@ impl Driver {
     /// The lease of a lock that is held.
     pub(super) fn lease(&self, id: LockId) -> Option<&Lease> {
         self.sockets.core().lease(id)
-    }
-
-    /// Puts something around the user's log.
-    pub(super) fn wrap_log(&mut self, wrap: impl FnOnce(Arc<dyn Log>) -> Arc<dyn Log>) {
-        if let Some(notes) = &mut self.notes {
-            notes.wrap(wrap);
-        }
     }
 
     /// Whether this is the process that made it: in a forked child the connections are the parent's.

@@ -214,11 +214,6 @@ impl Notes {
         Some(Box::new(Self { log, nodes: vec![Told::default(); config.nodes()] }))
     }
 
-    /// Puts something around the log.
-    pub(super) fn wrap(&mut self, wrap: impl FnOnce(Arc<dyn Log>) -> Arc<dyn Log>) {
-        self.log = wrap(Arc::clone(&self.log));
-    }
-
     /// Tells of an event that is about to be handed out. What is known of the nodes comes before it: a
     /// refusal is their doing, and whoever hears of it may not ask for another event.
     pub(super) fn tell(&mut self, config: &Config, core: &Core, event: Option<Event>) {

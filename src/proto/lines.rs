@@ -5,15 +5,16 @@
 //! lines, with the place that its arrival gave it, and so two of them cannot wait for each other. Whoever
 //! is granted stays in front until it has let go.
 //!
-//! A line also remembers for a moment that others, elsewhere, want the resource, so that this process
-//! lets them have their turn. Not here: asking, and waking, see `core/wait.rs`.
+//! A line also remembers for a moment what was seen of others, elsewhere, who want the resource: so that
+//! this process lets them have their turn, and answers as slowly as so many waiters call for. Not here:
+//! asking, and waking, see `core/wait.rs`.
 
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use super::names::LockId;
+use super::names::{LockId, NodeSet};
 use super::time::Nanos;
 
 /// The lines of all resources that somebody here waits for.
@@ -25,26 +26,40 @@ pub(super) struct Lines {
     seed: [u8; 16],
     /// Emptied queues, to be used again.
     spare: Vec<VecDeque<LockId>>,
-    /// When a line that nobody stands in can be forgotten.
-    forget_at: Nanos,
+    /// When lines that nobody stands in are looked through for what can be forgotten.
+    purge_at: Nanos,
 }
 
 /// The place of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place(u64);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Line {
     waiting: VecDeque<LockId>,
     /// When somebody elsewhere was last seen with it.
     contended_at: Option<Nanos>,
     /// When a lock of this core last let go of it.
     released_at: Option<Nanos>,
+    /// Since when this core has had it again and again, and asked at once each time.
+    alone_since: Nanos,
+    /// See [`Lines::damp`].
+    damping: Duration,
+    /// Whose word was waited for last.
+    leads: NodeSet,
+}
+
+impl Line {
+    /// When it can be forgotten, once nobody stands in it.
+    fn remembered_until(&self) -> Nanos {
+        let last = self.contended_at.max(self.released_at);
+        last.map_or(Nanos::default(), |last| last + REMEMBERED)
+    }
 }
 
 impl Lines {
     pub(super) fn new(seed: [u8; 16]) -> Self {
-        Self { lines: BTreeMap::new(), seed, spare: Vec::new(), forget_at: Nanos::NEVER }
+        Self { lines: BTreeMap::new(), seed, spare: Vec::new(), purge_at: Nanos::NEVER }
     }
 
     /// Whether nobody waits and nothing is remembered.
@@ -60,15 +75,15 @@ impl Lines {
     }
 
     /// Goes to the end of a line.
-    pub(super) fn join(&mut self, place: Place, id: LockId) {
+    pub(super) fn join(&mut self, place: Place, id: LockId, now: Nanos) {
         let line = match self.lines.entry(place) {
             Entry::Occupied(line) => line.into_mut(),
             Entry::Vacant(vacant) => {
                 let waiting = self.spare.pop().unwrap_or_default();
-                vacant.insert(Line { waiting, ..Line::default() })
+                vacant.insert(Line { waiting, alone_since: now, ..Line::default() })
             }
         };
-        // A name given twice, or two with one hash.
+        // Two names with one hash.
         if line.waiting.back() != Some(&id) {
             line.waiting.push_back(id);
         }
@@ -76,16 +91,19 @@ impl Lines {
 
     /// Leaves a line, from wherever it stands.
     pub(super) fn leave(&mut self, place: Place, id: LockId, now: Nanos) {
+        let many = self.lines.len() > REMEMBERED_LINES;
         let Some(line) = self.lines.get_mut(&place) else { return };
         match line.waiting.front() {
             Some(&front) if front == id => drop(line.waiting.pop_front()),
             _ => line.waiting.retain(|&other| other != id),
         }
-        if line.waiting.is_empty() {
-            match line.contended_at.map(|at| at + REMEMBERED) {
-                Some(until) if now < until => self.forget_at = self.forget_at.min(until),
-                _ => self.forget(place),
-            }
+        if !line.waiting.is_empty() {
+            return;
+        }
+        if now < line.remembered_until() && (line.contended_at.is_some() || !many) {
+            self.purge_at = self.purge_at.min(now + REMEMBERED);
+        } else {
+            self.forget(place);
         }
     }
 
@@ -98,10 +116,12 @@ impl Lines {
         self.lines.values().filter_map(|line| line.waiting.front().copied())
     }
 
-    /// Somebody elsewhere has it.
-    pub(super) fn contended(&mut self, place: Place, now: Nanos) {
+    /// Somebody elsewhere has it, and these nodes will tell of it.
+    pub(super) fn contended(&mut self, place: Place, leads: NodeSet, now: Nanos) {
         if let Some(line) = self.lines.get_mut(&place) {
             line.contended_at = Some(now);
+            line.alone_since = now;
+            line.leads = leads;
         }
     }
 
@@ -112,33 +132,54 @@ impl Lines {
         }
     }
 
-    /// When this core let go of a resource that others want as well, and wanted a moment ago.
-    pub(super) fn owes_turn(&self, place: Place, now: Nanos) -> Option<Nanos> {
-        let line = self.lines.get(&place)?;
-        let contended = line.contended_at.is_some_and(|at| now < at + REMEMBERED);
-        line.released_at.filter(|_| contended)
+    /// When this core let go of it, if others are to have it before it asks again: where somebody
+    /// elsewhere was seen with it a moment ago; and once in a while in any case, for whoever asks again at
+    /// once is always faster than those who wait, and never sees them.
+    pub(super) fn owes_turn(&mut self, place: Place, now: Nanos) -> Option<Nanos> {
+        let line = self.lines.get_mut(&place)?;
+        let is_contended = line.contended_at.is_some_and(|at| now < at + REMEMBERED);
+        if !is_contended {
+            if now < line.alone_since + REMEMBERED {
+                return None;
+            }
+            line.alone_since = now;
+        }
+        line.released_at
+    }
+
+    /// Whose word was waited for last.
+    pub(super) fn leads(&self, place: Place) -> NodeSet {
+        self.lines.get(&place).map_or_else(NodeSet::default, |line| line.leads)
+    }
+
+    /// An ask that came of what a node told was in vain: for how long its lock shall not listen. A vain
+    /// ask doubles that and a grant divides it, so that of however many waiters a handful asks each time.
+    pub(super) fn damp(&mut self, place: Place) -> Duration {
+        let Some(line) = self.lines.get_mut(&place) else { return DAMPING.0 };
+        line.damping = (line.damping * 2).clamp(DAMPING.0, DAMPING.1);
+        line.damping
+    }
+
+    /// A lock of this core has got it, or has heard nothing for long.
+    pub(super) fn undamp(&mut self, place: Place) {
+        if let Some(line) = self.lines.get_mut(&place) {
+            line.damping /= UNDAMPING;
+        }
     }
 
     /// When [`purge`](Self::purge) is due.
-    pub(super) fn forget_at(&self) -> Nanos {
-        self.forget_at
+    pub(super) fn purge_at(&self) -> Nanos {
+        self.purge_at
     }
 
     /// Forgets the lines in which nobody stands and of which nothing is to be remembered.
     pub(super) fn purge(&mut self, now: Nanos) {
-        if now < self.forget_at {
+        if now < self.purge_at {
             return;
         }
-        let mut next = Nanos::NEVER;
-        self.lines.retain(|_, line| {
-            let until = line.contended_at.map_or(now, |at| at + REMEMBERED);
-            let kept = !line.waiting.is_empty() || now < until;
-            if kept && line.waiting.is_empty() {
-                next = next.min(until);
-            }
-            kept
-        });
-        self.forget_at = next;
+        self.lines.retain(|_, line| !line.waiting.is_empty() || now < line.remembered_until());
+        let is_left = self.lines.values().any(|line| line.waiting.is_empty());
+        self.purge_at = if is_left { now + REMEMBERED } else { Nanos::NEVER };
     }
 
     fn forget(&mut self, place: Place) {
@@ -150,8 +191,17 @@ impl Lines {
     }
 }
 
-/// Contention is remembered for so long.
+/// What was seen of others is remembered for so long.
 const REMEMBERED: Duration = Duration::from_secs(1);
+
+/// Of more resources than these only those are remembered that others want.
+const REMEMBERED_LINES: usize = 1024;
+
+/// How long a lock does not listen after asks in vain, at first and at the most.
+const DAMPING: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+
+/// Four vain asks for each grant keep the damping as it is.
+const UNDAMPING: u32 = 16;
 
 /// So many emptied queues are kept.
 const SPARE: usize = 64;
@@ -172,7 +222,7 @@ mod tests {
         let place = lines.place(b"job");
         let [a, b, c] = ids();
         for id in [a, b, c] {
-            lines.join(place, id);
+            lines.join(place, id, Nanos(0));
         }
         assert_eq!(lines.front(place), Some(a));
         lines.leave(place, b, Nanos(1));
@@ -188,17 +238,46 @@ mod tests {
         let mut lines = Lines::new([7; 16]);
         let place = lines.place(b"job");
         let [a] = ids();
-        lines.join(place, a);
+        lines.join(place, a, Nanos(0));
         lines.released(place, Nanos(5));
         assert_eq!(lines.owes_turn(place, Nanos(6)), None, "nobody else wants it");
-        lines.contended(place, Nanos(0));
+        lines.contended(place, NodeSet::first(1), Nanos(5));
         lines.leave(place, a, Nanos(5));
         assert_eq!(lines.owes_turn(place, Nanos(6)), Some(Nanos(5)));
-        let over = Nanos(0) + REMEMBERED;
-        assert_eq!(lines.forget_at(), over);
-        assert_eq!(lines.owes_turn(place, over), None);
+        assert_eq!(lines.leads(place), NodeSet::first(1));
+        let over = Nanos(5) + REMEMBERED;
+        assert_eq!(lines.purge_at(), over);
         lines.purge(over);
         assert!(lines.is_empty());
-        assert_eq!(lines.forget_at(), Nanos::NEVER);
+        assert_eq!(lines.purge_at(), Nanos::NEVER);
+    }
+
+    /// Whoever asks again at once never sees those who wait.
+    #[test]
+    fn a_turn_is_owed_once_in_a_while() {
+        let mut lines = Lines::new([7; 16]);
+        let place = lines.place(b"job");
+        let [a] = ids();
+        let mut owed = Vec::new();
+        for ms in 0..3_500 {
+            let now = Nanos(ms * 1_000_000);
+            lines.join(place, a, now);
+            owed.extend(lines.owes_turn(place, now).map(|_| ms));
+            lines.released(place, now);
+            lines.leave(place, a, now);
+        }
+        assert_eq!(owed, [1_000, 2_000, 3_000]);
+    }
+
+    #[test]
+    fn a_handful_asks_each_time() {
+        let mut lines = Lines::new([7; 16]);
+        let place = lines.place(b"job");
+        let [a] = ids();
+        lines.join(place, a, Nanos(0));
+        let damped: Vec<_> = (0..8).map(|_| lines.damp(place).as_millis()).collect();
+        assert_eq!(damped, [1, 2, 4, 8, 16, 32, 50, 50]);
+        lines.undamp(place);
+        assert_eq!(lines.damp(place).as_millis(), 6);
     }
 }

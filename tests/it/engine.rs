@@ -1,10 +1,10 @@
 //! The engine from threads: its limits, its losses, its end, and that nothing is left behind.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,36 @@ fn limited(servers: &[Server], in_flight: usize) -> Engine {
     start(builder(servers).build().unwrap(), limits)
 }
 
-/// A server that never lets a lock be held for longer than this.
+/// As `wait`, but a bug has no test wait for ever.
+trait Soon: Future + Sized {
+    fn soon(self) -> Self::Output {
+        let (told, heard) = mpsc::channel();
+        let waker: Waker = Arc::new(Bell(told)).into();
+        let mut context = Context::from_waker(&waker);
+        let mut future = pin!(self);
+        let until = Instant::now() + 2 * LIMIT;
+        loop {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return output;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            heard.recv_timeout(left).expect("it waits without end");
+        }
+    }
+}
+
+impl<F: Future> Soon for F {}
+
+struct Bell(mpsc::Sender<()>);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        // Nobody may be waiting any longer.
+        let _ = self.0.send(());
+    }
+}
+
+/// A lease that a test waits out.
 const SHORT: Duration = Duration::from_millis(300);
 
 #[test]
@@ -62,13 +91,13 @@ fn a_lock_from_its_ask_to_its_end() {
 fn the_time_to_wait_and_the_time_to_hold_are_two_things() {
     let servers = servers(1);
     let engine = engine(&servers);
-    let holder = engine.acquire(patiently(b"job")).wait().unwrap();
+    let holder = engine.acquire(patiently(b"job")).soon().unwrap();
     let ask = Ask::new(b"job").ttl(SHORT).wait(Wait::Forever);
-    let refused = engine.acquire_timeout(ask.clone(), SHORT).wait().unwrap_err();
+    let refused = engine.acquire_timeout(ask.clone(), SHORT).soon().unwrap_err();
     assert!(matches!(&refused, AcquireError::Refused(report) if report.why() == Why::OutOfTime));
     let waiter = engine.acquire_timeout(ask, LIMIT);
     drop(holder);
-    let guard = waiter.wait().unwrap();
+    let guard = waiter.soon().unwrap();
     assert!(guard.remaining() <= SHORT);
 }
 
@@ -76,15 +105,15 @@ fn the_time_to_wait_and_the_time_to_hold_are_two_things() {
 fn bad_input_is_turned_away() {
     let servers = servers(1);
     let engine = engine(&servers);
-    let refused = |ask| match engine.acquire(ask).wait() {
+    let refused = |ask| match engine.acquire(ask).soon() {
         Err(AcquireError::Input(error)) => error,
         other => panic!("{other:?}"),
     };
     assert_eq!(refused(Ask::new(b"")), InputError::EmptyResource);
     assert_eq!(refused(Ask::new(b"a").and(b"a")), InputError::DuplicateKey { index: 1 });
     assert_eq!(engine.in_flight(), 0);
-    let guard = engine.acquire(patiently(b"job")).wait().unwrap();
-    let extended = guard.extend(Duration::ZERO).wait();
+    let guard = engine.acquire(patiently(b"job")).soon().unwrap();
+    let extended = guard.extend(Duration::ZERO).soon();
     assert_eq!(extended, Err(ExtendError::Input(InputError::TtlZero)));
     for in_flight in [0, (1 << 20) + 1] {
         let mut limits = EngineLimits::default();
@@ -98,20 +127,20 @@ fn bad_input_is_turned_away() {
 fn one_extension_at_a_time() {
     let servers = servers(1);
     let engine = engine(&servers);
-    let guard = engine.acquire(patiently(b"job")).wait().unwrap();
+    let guard = engine.acquire(patiently(b"job")).soon().unwrap();
     servers[0].pause();
     let first = guard.extend(Duration::from_secs(20));
     let second = guard.extend(Duration::from_secs(20));
-    assert_eq!(second.wait(), Err(ExtendError::Input(InputError::ExtensionUnderWay)));
+    assert_eq!(second.soon(), Err(ExtendError::Input(InputError::ExtensionUnderWay)));
     servers[0].resume();
-    first.wait().unwrap();
+    first.soon().unwrap();
     // What nobody waits for any longer is no hindrance.
     drop(guard.extend(Duration::from_secs(20)));
-    eventually("the next one is taken", || guard.extend(Duration::from_secs(20)).wait().is_ok());
+    eventually("the next one is taken", || guard.extend(Duration::from_secs(20)).soon().is_ok());
     let last = guard.extend(Duration::from_secs(20));
     let release = guard.release();
-    assert!(matches!(release.wait(), Ending::Released(_)));
-    assert!(matches!(last.wait(), Ok(()) | Err(ExtendError::Input(InputError::NotHeld))));
+    assert!(matches!(release.soon(), Ending::Released(_)));
+    assert!(matches!(last.soon(), Ok(()) | Err(ExtendError::Input(InputError::NotHeld))));
 }
 
 #[test]
@@ -122,22 +151,22 @@ fn more_than_the_limit_is_refused_and_releases_never_are() {
     let first = engine.acquire(patiently(b"held0"));
     let second = engine.acquire(patiently(b"held1"));
     let busy = AcquireError::Engine(EngineError::Busy { limit: 2 });
-    assert_eq!(engine.acquire(patiently(b"free")).wait().unwrap_err(), busy);
+    assert_eq!(engine.acquire(patiently(b"free")).soon().unwrap_err(), busy);
     assert_eq!(busy.to_string(), "2 calls are in flight, which is the engine's limit");
     // The engine is full, and every release goes through.
     for guard in guards {
-        assert!(matches!(guard.release().wait(), Ending::Released(_)));
+        assert!(matches!(guard.release().soon(), Ending::Released(_)));
     }
-    let both = (first.wait().unwrap(), second.wait().unwrap());
+    let both = (first.soon().unwrap(), second.soon().unwrap());
     // Cancelled ones make room as well.
     drop([engine.acquire(patiently(b"held0")), engine.acquire(patiently(b"held1"))]);
     eventually("there is room", || engine.in_flight() == 0);
-    drop(engine.acquire(patiently(b"free")).wait().unwrap());
+    drop(engine.acquire(patiently(b"free")).soon().unwrap());
     drop(both);
 }
 
 fn held(engine: &Engine, name: &str) -> OwnedGuard {
-    engine.acquire(patiently(name.as_bytes())).wait().unwrap()
+    engine.acquire(patiently(name.as_bytes())).soon().unwrap()
 }
 
 #[test]
@@ -148,7 +177,7 @@ fn five_thousand_at_once() {
     let names: Vec<String> = (0..5_000).map(|at| format!("job{at}")).collect();
     let asked: Vec<_> =
         names.iter().map(|name| engine.acquire(patiently(name.as_bytes()))).collect();
-    let guards: Vec<_> = asked.into_iter().map(|asked| asked.wait().unwrap()).collect();
+    let guards: Vec<_> = asked.into_iter().map(|asked| asked.soon().unwrap()).collect();
     assert!(guards.iter().all(OwnedGuard::is_valid));
     let keys = |server: &Server| match server.cmd("DBSIZE") {
         Reply::Int(keys) => keys,
@@ -158,7 +187,7 @@ fn five_thousand_at_once() {
     eventually("all are there", || servers.iter().all(|server| keys(server) == 5_001));
     let extended: Vec<_> =
         guards.iter().map(|guard| guard.extend(Duration::from_secs(29))).collect();
-    extended.into_iter().for_each(|extended| extended.wait().unwrap());
+    extended.into_iter().for_each(|extended| extended.soon().unwrap());
     drop(guards);
     eventually("nothing stays", || servers.iter().all(|server| keys(server) == 1));
     let report = engine.shutdown(LIMIT);
@@ -177,7 +206,7 @@ fn what_is_asked_for_in_one_turn_is_one_write_to_each_node() {
         names.iter().map(|name| engine.acquire(patiently(name.as_bytes()))).collect();
     let before: Vec<u64> = reads().collect();
     drop(stop);
-    let guards: Vec<_> = asked.into_iter().map(|asked| asked.wait().unwrap()).collect();
+    let guards: Vec<_> = asked.into_iter().map(|asked| asked.soon().unwrap()).collect();
     for (now, before) in reads().zip(before) {
         // A server reads at most 16 KiB at once, and our own questions are reads as well.
         assert!(now - before <= 20, "{} reads for 200 asks", now - before);
@@ -196,7 +225,7 @@ fn stat(server: &Server, name: &str) -> u64 {
 fn stopped(engine: &Engine) -> mpsc::Sender<()> {
     let (stop, until) = mpsc::channel::<()>();
     let (began, begun) = mpsc::channel();
-    let guard = engine.acquire(Ask::new(b"stop").ttl(SHORT).wait(Wait::For(LIMIT))).wait().unwrap();
+    let guard = engine.acquire(Ask::new(b"stop").ttl(SHORT).wait(Wait::For(LIMIT))).soon().unwrap();
     guard.on_loss(move |_| {
         began.send(()).unwrap();
         // It ends when the sender is dropped.
@@ -251,7 +280,7 @@ fn many_threads_push_at_once() {
                     match round % 3 {
                         0 => drop(guard),
                         1 => drop(guard.release()),
-                        _ => assert!(matches!(guard.release().wait(), Ending::Released(_))),
+                        _ => assert!(matches!(guard.release().soon(), Ending::Released(_))),
                     }
                 }
                 done.send(()).unwrap();
@@ -283,7 +312,7 @@ fn what_is_dropped_is_cancelled_wherever_it_is() {
     eventually("all have ended", || engine.in_flight() == 0);
     eventually("nothing stays", || held_on(&servers, "job") == 0);
     // Whoever comes next is not in the way of a ghost.
-    drop(engine.try_acquire(long(b"job")).wait().unwrap());
+    drop(engine.try_acquire(long(b"job")).soon().unwrap());
     let report = engine.shutdown(LIMIT);
     assert!(report.is_clean() && report.unreleased.is_empty(), "{report}");
 }
@@ -310,18 +339,18 @@ fn a_lock_whose_keys_are_gone_is_lost_and_told_once() {
     let told = count_losses(&guard);
     let watcher = guard.lost();
     servers.iter().for_each(|server| assert_eq!(server.cmd("DEL job"), Reply::Int(1)));
-    let error = guard.extend(Duration::from_secs(20)).wait().unwrap_err();
+    let error = guard.extend(Duration::from_secs(20)).soon().unwrap_err();
     assert_eq!(error, ExtendError::Lost(LossCause::Gone));
     assert!(!guard.is_valid() && guard.fencing_token().is_none());
-    assert_eq!(watcher.wait(), Some(LossCause::Gone));
-    assert_eq!(guard.lost().wait(), Some(LossCause::Gone));
+    assert_eq!(watcher.soon(), Some(LossCause::Gone));
+    assert_eq!(guard.lost().soon(), Some(LossCause::Gone));
     eventually("the callback came", || told.load(Ordering::SeqCst) == 1);
-    let again = guard.extend(Duration::from_secs(20)).wait().unwrap_err();
+    let again = guard.extend(Duration::from_secs(20)).soon().unwrap_err();
     assert_eq!(again, ExtendError::Lost(LossCause::Gone));
     // Whoever asks late is called at once.
     let late = count_losses(&guard);
     assert_eq!(late.load(Ordering::SeqCst), 1);
-    assert_eq!(guard.release().wait(), Ending::Lost(LossCause::Gone));
+    assert_eq!(guard.release().soon(), Ending::Lost(LossCause::Gone));
     assert_eq!(told.load(Ordering::SeqCst), 1);
 }
 
@@ -339,12 +368,12 @@ fn a_lock_that_is_not_extended_expires_and_is_told() {
     let servers = servers(3);
     let engine = engine(&servers);
     let ask = Ask::new(b"job").ttl(SHORT).wait(Wait::For(LIMIT));
-    let guard = engine.acquire(ask).wait().unwrap();
+    let guard = engine.acquire(ask).soon().unwrap();
     let told = count_losses(&guard);
-    assert_eq!(guard.lost().wait(), Some(LossCause::Expired));
+    assert_eq!(guard.lost().soon(), Some(LossCause::Expired));
     assert!(!guard.is_valid());
     eventually("the callback came", || told.load(Ordering::SeqCst) == 1);
-    assert_eq!(guard.release().wait(), Ending::Lost(LossCause::Expired));
+    assert_eq!(guard.release().soon(), Ending::Lost(LossCause::Expired));
 }
 
 #[test]
@@ -355,18 +384,18 @@ fn nothing_is_told_after_a_release() {
     let mut told = Vec::new();
     let mut watchers = Vec::new();
     for round in 0..2 {
-        let guard = engine.acquire(ask.clone()).wait().unwrap();
+        let guard = engine.acquire(ask.clone()).soon().unwrap();
         told.push(count_losses(&guard));
         watchers.push(guard.lost());
         match round {
-            0 => assert!(matches!(guard.release().wait(), Ending::Released(_))),
+            0 => assert!(matches!(guard.release().soon(), Ending::Released(_))),
             _ => drop(guard),
         }
     }
-    watchers.into_iter().for_each(|watcher| assert_eq!(watcher.wait(), None));
+    watchers.into_iter().for_each(|watcher| assert_eq!(watcher.soon(), None));
     // Their leases are over, and so is a lock that was taken later.
-    let last = engine.acquire(ask).wait().unwrap();
-    assert_eq!(last.lost().wait(), Some(LossCause::Expired));
+    let last = engine.acquire(ask).soon().unwrap();
+    assert_eq!(last.lost().soon(), Some(LossCause::Expired));
     assert!(told.iter().all(|told| told.load(Ordering::SeqCst) == 0));
     assert!(engine.shutdown(LIMIT).is_clean());
     assert!(told.iter().all(|told| told.load(Ordering::SeqCst) == 0));
@@ -377,15 +406,15 @@ fn a_panic_in_a_callback_is_counted_and_goes_no_further() {
     let servers = servers(3);
     let engine = engine(&servers);
     let ask = Ask::new(b"job").ttl(SHORT).wait(Wait::For(LIMIT));
-    let guard = engine.acquire(ask).wait().unwrap();
+    let guard = engine.acquire(ask).soon().unwrap();
     guard.on_loss(|_| panic!("on purpose, in a callback"));
     let told = count_losses(&guard);
     eventually("the others are called", || told.load(Ordering::SeqCst) == 1);
     assert_eq!(engine.panics(), 1);
-    assert!(matches!(held(&engine, "next").release().wait(), Ending::Released(_)));
+    assert!(matches!(held(&engine, "next").release().soon(), Ending::Released(_)));
     // One that would wait for itself is such a panic.
     let ask = Ask::new(b"again").ttl(SHORT).wait(Wait::For(LIMIT));
-    let second = engine.acquire(ask).wait().unwrap();
+    let second = engine.acquire(ask).soon().unwrap();
     let own = engine.clone();
     second.on_loss(move |_| drop(own.acquire(Ask::new(b"from within")).wait()));
     eventually("it is refused", || engine.panics() == 2);
@@ -401,15 +430,15 @@ fn a_guard_knows_its_end_while_the_thread_is_late() {
     let servers = servers(3);
     let engine = engine(&servers);
     let ask = Ask::new(b"job").ttl(3 * SHORT).wait(Wait::For(LIMIT));
-    let guard = engine.acquire(ask).wait().unwrap();
+    let guard = engine.acquire(ask).soon().unwrap();
     let told = count_losses(&guard);
     let stop = stopped(&engine);
     eventually("its validity ends", || !guard.is_valid());
     assert_eq!(told.load(Ordering::SeqCst), 0, "the thread is stopped");
     drop(stop);
-    assert_eq!(guard.lost().wait(), Some(LossCause::Expired));
+    assert_eq!(guard.lost().soon(), Some(LossCause::Expired));
     eventually("it is told", || told.load(Ordering::SeqCst) == 1);
-    assert_eq!(guard.release().wait(), Ending::Lost(LossCause::Expired));
+    assert_eq!(guard.release().soon(), Ending::Lost(LossCause::Expired));
 }
 
 /// Its lease is over when it is released, and the thread has told neither.
@@ -418,15 +447,15 @@ fn a_release_behind_an_unseen_loss_says_lost_and_calls_nobody() {
     let servers = servers(3);
     let engine = engine(&servers);
     let ask = Ask::new(b"job").ttl(3 * SHORT).wait(Wait::For(LIMIT));
-    let guard = engine.acquire(ask).wait().unwrap();
+    let guard = engine.acquire(ask).soon().unwrap();
     let told = count_losses(&guard);
     let watcher = guard.lost();
     let stop = stopped(&engine);
     eventually("its validity ends", || !guard.is_valid());
     let release = guard.release();
     drop(stop);
-    assert_eq!(release.wait(), Ending::Lost(LossCause::Expired));
-    assert_eq!(watcher.wait(), Some(LossCause::Expired));
+    assert_eq!(release.soon(), Ending::Lost(LossCause::Expired));
+    assert_eq!(watcher.soon(), Some(LossCause::Expired));
     assert!(engine.shutdown(LIMIT).is_clean());
     assert_eq!(told.load(Ordering::SeqCst), 0);
 }
@@ -439,7 +468,7 @@ fn a_grant_that_is_looked_at_too_late_is_refused_and_undone() {
     let asked = engine.acquire(Ask::new(b"job").ttl(SHORT).wait(Wait::For(LIMIT)));
     eventually("it was granted", || engine.in_flight() == 0);
     thread::sleep(SHORT);
-    match asked.wait() {
+    match asked.soon() {
         Err(AcquireError::Refused(report)) => {
             assert_eq!(report.why(), Why::Expired);
             assert_eq!(report.nodes().len(), 3);
@@ -466,18 +495,18 @@ fn a_shutdown_lets_go_of_everything() {
         assert_eq!(held_on(&servers, &format!("job{at}")), 0);
     }
     let over = AcquireError::Engine(EngineError::Over);
-    assert_eq!(waiter.wait().unwrap_err(), over);
-    assert_eq!(engine.acquire(long(b"late")).wait().unwrap_err(), over);
-    assert_eq!(engine.nodes().wait().unwrap_err(), EngineError::Over);
+    assert_eq!(waiter.soon().unwrap_err(), over);
+    assert_eq!(engine.acquire(long(b"late")).soon().unwrap_err(), over);
+    assert_eq!(engine.nodes().soon().unwrap_err(), EngineError::Over);
     assert_eq!(engine.shutdown(Duration::ZERO), report);
     assert!(told.iter().all(|told| told.load(Ordering::SeqCst) == 1));
-    assert_eq!(watcher.wait(), Some(LossCause::ShutDown));
+    assert_eq!(watcher.soon(), Some(LossCause::ShutDown));
     for guard in guards {
         assert!(!guard.is_valid());
         assert_eq!(count_losses(&guard).load(Ordering::SeqCst), 1);
-        let extended = guard.extend(Duration::from_secs(20)).wait();
+        let extended = guard.extend(Duration::from_secs(20)).soon();
         assert_eq!(extended, Err(ExtendError::Lost(LossCause::ShutDown)));
-        assert_eq!(guard.release().wait(), Ending::Lost(LossCause::ShutDown));
+        assert_eq!(guard.release().soon(), Ending::Lost(LossCause::ShutDown));
     }
 }
 
@@ -486,7 +515,7 @@ fn a_shutdown_reports_what_it_could_not_release() {
     let servers = servers(3);
     // It would wait for these nodes for longer than the shutdown does.
     let engine = engine_of(builder(&servers).answer_within(LIMIT).dead_after(2 * LIMIT));
-    let guard = engine.acquire(patiently(b"job").and(b"other")).wait().unwrap();
+    let guard = engine.acquire(patiently(b"job").and(b"other")).soon().unwrap();
     servers[..2].iter().for_each(Server::pause);
     let begin = Instant::now();
     let report = engine.shutdown(SHORT);
@@ -498,7 +527,7 @@ fn a_shutdown_reports_what_it_could_not_release() {
     assert_eq!(lock.resources, [b"job".to_vec(), b"other".to_vec()]);
     assert_eq!((lock.confirmed.nodes, lock.confirmed.of), (1, 3));
     assert!(report.to_string().contains("not released: job, other (1 of 3 confirmed)"));
-    assert_eq!(guard.release().wait(), Ending::Lost(LossCause::ShutDown));
+    assert_eq!(guard.release().soon(), Ending::Lost(LossCause::ShutDown));
     // It was written all the same.
     eventually("nothing stays", || held_on(&servers, "job") == 0);
 }
@@ -513,7 +542,7 @@ fn a_release_that_the_shutdown_overtakes_says_how_far_it_got() {
     let report = engine.shutdown(SHORT);
     servers[..2].iter().for_each(Server::resume);
     assert_eq!(report.unreleased.len(), 1);
-    match release.wait() {
+    match release.soon() {
         Ending::Released(confirmed) => assert_eq!((confirmed.nodes, confirmed.of), (1, 3)),
         other => panic!("{other:?}"),
     }
@@ -523,7 +552,7 @@ fn a_release_that_the_shutdown_overtakes_says_how_far_it_got() {
 fn a_shutdown_from_a_callback_does_not_wait_for_itself() {
     let servers = servers(1);
     let engine = engine(&servers);
-    let guard = engine.acquire(Ask::new(b"job").ttl(SHORT).wait(Wait::For(LIMIT))).wait().unwrap();
+    let guard = engine.acquire(Ask::new(b"job").ttl(SHORT).wait(Wait::For(LIMIT))).soon().unwrap();
     let (told, heard) = mpsc::channel();
     let own = engine.clone();
     guard.on_loss(move |_| told.send(own.shutdown(LIMIT)).unwrap());
@@ -556,7 +585,7 @@ fn the_last_handle_ends_it() {
     drop(second);
     assert!(!guard.is_valid());
     eventually("nothing stays", || held_on(&servers, "job") == 0);
-    assert_eq!(guard.release().wait(), Ending::Lost(LossCause::ShutDown));
+    assert_eq!(guard.release().soon(), Ending::Lost(LossCause::ShutDown));
 }
 
 #[test]
@@ -567,11 +596,11 @@ fn a_dead_minority_is_not_missed_and_a_dead_majority_is_named() {
     servers[2].kill();
     drop(held(&engine, "job"));
     servers[1].kill();
-    let refused = engine.try_acquire(long(b"job")).wait().unwrap_err();
+    let refused = engine.try_acquire(long(b"job")).soon().unwrap_err();
     let AcquireError::Refused(report) = refused else { panic!("{refused}") };
     assert_eq!(report.why(), Why::NoQuorum);
     assert!(report.to_string().contains("node 2"), "{report}");
-    assert!(engine.nodes().wait().unwrap().ready() <= 2);
+    assert!(engine.nodes().soon().unwrap().ready() <= 2);
     assert!(engine.shutdown(PATIENCE).ended);
 }
 
@@ -580,22 +609,22 @@ fn questions_are_answered() {
     let servers = servers(3);
     let engine = limited(&servers, 1);
     let ask = patiently(b"job");
-    let guard = engine.acquire(ask.clone()).wait().unwrap();
-    let report = engine.inspect(b"job").wait().unwrap();
+    let guard = engine.acquire(ask.clone()).soon().unwrap();
+    let report = engine.inspect(b"job").soon().unwrap();
     assert!(matches!(report.verdict, InspectionVerdict::Held(_)), "{report:?}");
-    assert_eq!(engine.inspect(b"free").wait().unwrap().verdict, InspectionVerdict::Free);
-    let error = engine.inspect(b"").wait().unwrap_err();
+    assert_eq!(engine.inspect(b"free").soon().unwrap().verdict, InspectionVerdict::Free);
+    let error = engine.inspect(b"").soon().unwrap_err();
     assert_eq!(error, AcquireError::Input(InputError::EmptyResource));
-    assert_eq!(engine.nodes().wait().unwrap().nodes.len(), 3);
-    assert_eq!(engine.metrics().wait().unwrap().metrics.grants, 1);
+    assert_eq!(engine.nodes().soon().unwrap().nodes.len(), 3);
+    assert_eq!(engine.metrics().soon().unwrap().metrics.grants, 1);
     // They are in flight like anything else.
     let waiter = engine.acquire(ask);
     let busy = EngineError::Busy { limit: 1 };
-    assert_eq!(engine.nodes().wait().unwrap_err(), busy);
-    assert_eq!(engine.inspect(b"job").wait().unwrap_err(), AcquireError::Engine(busy));
+    assert_eq!(engine.nodes().soon().unwrap_err(), busy);
+    assert_eq!(engine.inspect(b"job").soon().unwrap_err(), AcquireError::Engine(busy));
     drop(waiter);
-    eventually("there is room", || engine.nodes().wait().is_ok());
-    assert!(matches!(guard.release().wait(), Ending::Released(_)));
+    eventually("there is room", || engine.nodes().soon().is_ok());
+    assert!(matches!(guard.release().soon(), Ending::Released(_)));
     // One that nobody waits for leaves nothing behind.
     drop(engine.inspect(b"job"));
     eventually("all is answered", || engine.in_flight() == 0);
@@ -613,8 +642,8 @@ fn a_panic_in_a_log_costs_nobody_an_outcome() {
     let engine = engine_of(builder(&servers).log(Arc::new(Bad)));
     for _ in 0..3 {
         let guard = held(&engine, "job");
-        guard.extend(Duration::from_secs(20)).wait().unwrap();
-        assert!(matches!(guard.release().wait(), Ending::Released(_)));
+        guard.extend(Duration::from_secs(20)).soon().unwrap();
+        assert!(matches!(guard.release().soon(), Ending::Released(_)));
     }
     assert!(engine.panics() > 0);
     assert!(!engine.shutdown(LIMIT).failed);
@@ -625,14 +654,14 @@ fn a_lock_that_is_kept_outlives_its_ttl() {
     let servers = servers(3);
     let engine = engine(&servers);
     let ask = Ask::new(b"job").ttl(3 * SHORT).wait(Wait::For(LIMIT));
-    let guard = engine.acquire(ask.keep_alive(Keep::until_released())).wait().unwrap();
+    let guard = engine.acquire(ask.keep_alive(Keep::until_released())).soon().unwrap();
     let told = count_losses(&guard);
     let until = Instant::now() + 9 * SHORT;
     while Instant::now() < until {
         assert!(held_on(&servers, "job") >= 2);
     }
     assert!(guard.is_valid(), "the guard knows of the extensions");
-    assert!(matches!(guard.release().wait(), Ending::Released(_)));
+    assert!(matches!(guard.release().soon(), Ending::Released(_)));
     eventually("nothing stays", || held_on(&servers, "job") == 0);
     assert_eq!(told.load(Ordering::SeqCst), 0);
 }
@@ -642,16 +671,16 @@ fn a_kept_lock_that_cannot_be_extended_is_lost_and_told_once() {
     let servers = servers(3);
     let engine = engine(&servers);
     let ask = Ask::new(b"job").ttl(3 * SHORT).wait(Wait::For(LIMIT));
-    let guard = engine.acquire(ask.keep_alive(Keep::until_released())).wait().unwrap();
+    let guard = engine.acquire(ask.keep_alive(Keep::until_released())).soon().unwrap();
     let told = count_losses(&guard);
     let watcher = guard.lost();
     servers[..2].iter().for_each(Server::pause);
-    let cause = watcher.wait();
+    let cause = watcher.soon();
     assert!(!guard.is_valid());
     servers[..2].iter().for_each(Server::resume);
     assert_eq!(cause, Some(LossCause::Unextended));
     eventually("the callback came", || told.load(Ordering::SeqCst) == 1);
-    assert_eq!(guard.release().wait(), Ending::Lost(LossCause::Unextended));
+    assert_eq!(guard.release().soon(), Ending::Lost(LossCause::Unextended));
     eventually("nothing stays", || held_on(&servers, "job") == 0);
     assert_eq!(told.load(Ordering::SeqCst), 1);
 }
@@ -662,9 +691,9 @@ fn a_kept_lock_is_held_for_no_longer_than_it_may() {
     let engine = engine(&servers);
     let ask = Ask::new(b"job").ttl(3 * SHORT).wait(Wait::For(LIMIT));
     let keep = Keep::until_released().max_hold(6 * SHORT);
-    let guard = engine.acquire(ask.keep_alive(keep)).wait().unwrap();
-    assert_eq!(guard.lost().wait(), Some(LossCause::HeldTooLong));
-    assert_eq!(guard.release().wait(), Ending::Lost(LossCause::HeldTooLong));
+    let guard = engine.acquire(ask.keep_alive(keep)).soon().unwrap();
+    assert_eq!(guard.lost().soon(), Some(LossCause::HeldTooLong));
+    assert_eq!(guard.release().soon(), Ending::Lost(LossCause::HeldTooLong));
 }
 
 /// A client in another front is kept out by the engine's lock, and the other way round.
@@ -676,7 +705,7 @@ fn it_shares_the_nodes_with_other_fronts() {
     assert!(client.acquire(long(b"job")).is_err());
     drop(guard);
     let lock = client.acquire(patiently(b"job")).unwrap();
-    assert!(engine.try_acquire(long(b"job")).wait().is_err());
+    assert!(engine.try_acquire(long(b"job")).soon().is_err());
     drop(lock);
     drop(held(&engine, "job"));
     eventually("nothing stays", || !servers.iter().any(|server| exists(server, "job")));

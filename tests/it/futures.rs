@@ -2,10 +2,10 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redbolt::{Acquire, Ask, Ending, Engine, Extend, LossCause, Lost, OwnedGuard, Release, Wait};
 
@@ -17,19 +17,19 @@ macro_rules! on_each_executor {
     ($($scenario:ident),* $(,)?) => {
         mod tokio_current_thread { $(#[test] fn $scenario() {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            runtime.block_on(super::$scenario());
+            super::bounded(move || runtime.block_on(super::$scenario()));
         })* }
         mod tokio_multi_thread { $(#[test] fn $scenario() {
             let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build();
             let runtime = threads.unwrap();
             let scenario = runtime.spawn(super::$scenario());
-            runtime.block_on(scenario).unwrap();
+            super::bounded(move || runtime.block_on(scenario).unwrap());
         })* }
         mod smol_executor { $(#[test] fn $scenario() {
-            smol::block_on(smol::spawn(super::$scenario()));
+            super::bounded(|| smol::block_on(smol::spawn(super::$scenario())));
         })* }
         mod twenty_lines { $(#[test] fn $scenario() {
-            super::block_on(super::$scenario());
+            super::bounded(|| super::block_on(super::$scenario()));
         })* }
     };
 }
@@ -131,6 +131,21 @@ async fn tasks_wait_for_one_another() {
     assert!(matches!(guard.release().await, Ending::Released(_)));
 }
 
+/// Runs a scenario, and fails if it waits without end.
+fn bounded(scenario: impl FnOnce() + Send + 'static) {
+    let (done, finished) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        // The sender goes with the scenario, however that ends.
+        let _done = done;
+        scenario();
+    });
+    let ended = finished.recv_timeout(4 * LIMIT);
+    assert_eq!(ended, Err::<(), _>(mpsc::RecvTimeoutError::Disconnected), "it waits without end");
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
 /// Polls a future once.
 async fn once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     let mut future = Some(future);
@@ -188,8 +203,9 @@ fn everything_can_be_sent_and_shared() {
     shared::<(Engine, OwnedGuard, Acquire, Extend, Release, Lost)>();
 }
 
-/// An executor of twenty lines.
+/// An executor of twenty lines, the bound included.
 fn block_on<F: Future>(future: F) -> F::Output {
+    let until = Instant::now() + 4 * LIMIT;
     struct Unpark(Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {
@@ -202,7 +218,10 @@ fn block_on<F: Future>(future: F) -> F::Output {
     loop {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
+            Poll::Pending => {
+                assert!(Instant::now() < until, "it waits without end");
+                thread::park_timeout(LIMIT);
+            }
         }
     }
 }

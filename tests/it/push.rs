@@ -98,7 +98,7 @@ impl Waiter {
         false
     }
 
-    fn is_granted_in_the_end(mut self) {
+    fn comes_to_a_grant(mut self) {
         let until = Instant::now() + LIMIT;
         while !self.is_granted() {
             assert!(Instant::now() < until, "it still waits");
@@ -237,7 +237,7 @@ fn an_expiry_is_met_by_the_timer() {
             let before = calls(&servers[0], "set");
             let began = Instant::now();
             let waiter = Waiter::of(builder, b"job");
-            waiter.is_granted_in_the_end();
+            waiter.comes_to_a_grant();
             assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
             let asks = calls(&servers[0], "set") - before;
             assert!(asks <= 4, "{asks} asks to wait for one expiry");
@@ -361,7 +361,7 @@ fn a_command_link_that_is_killed_is_replaced() {
         driver.nodes().nodes[0].push == PushState::Tells
     });
     servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
-    waiter.is_granted_in_the_end();
+    waiter.comes_to_a_grant();
 }
 
 /// The push link is dead, and neither this side nor the server's tracking says so. What was to be told
@@ -380,7 +380,7 @@ fn a_push_link_that_is_silently_gone_costs_a_timer() {
     servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
     assert!(waiter.hears_nothing());
     let began = Instant::now();
-    waiter.is_granted_in_the_end();
+    waiter.comes_to_a_grant();
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     assert!(calls(&servers[1], "set") - before <= 2);
 }
@@ -467,7 +467,7 @@ fn where_the_commands_are_renamed_the_timer_is_all_there_is() {
 fn whoever_may_not_know_its_number_goes_by_the_timer() {
     let rules = [&RULES[..], &[CHANNEL, "-client|id"]].concat();
     let server = server_with_user(&rules);
-    is_not_told(&server, as_user(&server), Cause::UnknownCommand);
+    is_not_told(&server, as_user(&server), Cause::NoPermission);
 }
 
 /// The node says that it cannot tell, and the wait ends by the timer: here that of the key's own end.
@@ -482,7 +482,7 @@ fn is_not_told(server: &Server, builder: ConfigBuilder, cause: Cause) {
     assert_eq!(nodes.ready(), 1, "it votes all the same: {nodes}");
     assert!(nodes.to_string().contains(&format!("waiters are not told: {cause}")), "{nodes}");
     let asks = calls(server, "set");
-    waiter.is_granted_in_the_end();
+    waiter.comes_to_a_grant();
     assert!(calls(server, "set") - asks <= 3, "it does not poll");
 }
 

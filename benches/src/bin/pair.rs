@@ -6,11 +6,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use redbolt_benches::contender::{ALL, Entry, Node, Task};
+use redbolt_benches::machine::machine;
 use redbolt_benches::placement::{Placement, usable_cores};
 use redbolt_benches::report::Report;
 use redbolt_benches::rounds::{self, Plan};
-use redbolt_proving::{Reply, Server, servers};
-use rustix::system::uname;
+use redbolt_proving::{Server, servers};
 use serde_json::json;
 
 /// Acquire + release on 1, 3 and 5 nodes, contenders interleaved in rounds.
@@ -20,7 +20,7 @@ struct Options {
     #[arg(long, default_values_t = [1, 3, 5])]
     nodes: Vec<usize>,
     /// Where client and nodes run: one-core, split or unpinned.
-    #[arg(long, default_value = "one-core", value_parser = placement)]
+    #[arg(long, default_value = "one-core")]
     placement: Placement,
     /// Unix sockets instead of TCP.
     #[arg(long)]
@@ -107,35 +107,6 @@ fn entries(options: &Options) -> Vec<Entry> {
     };
     let (floor, others) = ALL.split_at(1);
     floor.iter().chain(others.iter().filter(|entry| chosen(entry))).copied().collect()
-}
-
-/// What the figures were measured on, and what else it had to do.
-fn machine() -> String {
-    let system = uname();
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    format!(
-        "{} {}, {}; {}; load {}",
-        system.sysname().to_string_lossy(),
-        system.release().to_string_lossy(),
-        system.machine().to_string_lossy(),
-        server_version(),
-        load.split(' ').take(3).collect::<Vec<_>>().join(" ")
-    )
-}
-
-fn server_version() -> String {
-    let Reply::Bulk(info) = Server::start().cmd("INFO server") else { return String::new() };
-    let info = String::from_utf8_lossy(&info);
-    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
-    format!("redis {}", version.unwrap_or("of unknown version"))
-}
-
-fn placement(name: &str) -> Result<Placement, String> {
-    let found = Placement::ALL.iter().find(|(known, _)| *known == name);
-    found.map(|&(_, placement)| placement).ok_or_else(|| {
-        let known: Vec<_> = Placement::ALL.iter().map(|(known, _)| *known).collect();
-        format!("one of {}", known.join(", "))
-    })
 }
 
 /// Longer than any pair takes: no contender is hurried by it.

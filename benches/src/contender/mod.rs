@@ -11,6 +11,10 @@ mod redbolt_driver;
 use std::time::Duration;
 
 use anyhow::Result;
+use redis::IntoConnectionInfo;
+use redis::io::tcp::TcpSettings;
+
+pub(crate) use redbolt_client::config as redbolt_config;
 
 /// A way to take a lock and to let it go.
 pub trait Contender {
@@ -47,6 +51,21 @@ pub enum Node {
     Tcp(String),
     /// The path of a Unix socket.
     Unix(String),
+}
+
+/// Clients of the redis crate, with the option that all contenders have: it has Nagle's algorithm on
+/// otherwise.
+pub(crate) fn redis_clients(nodes: &[Node]) -> Result<Vec<redis::Client>> {
+    let client = |node: &Node| {
+        let address = match node {
+            Node::Tcp(address) => format!("redis://{address}"),
+            Node::Unix(path) => format!("unix://{path}"),
+        };
+        let info = address.into_connection_info()?;
+        let settings = TcpSettings::default().set_nodelay(true);
+        Ok(redis::Client::open(info.set_tcp_settings(settings))?)
+    };
+    nodes.iter().map(client).collect()
 }
 
 /// A contender, before it has connected.

@@ -6,30 +6,22 @@
 //! is no timeout and no clock. What no lock client could leave out is in it and nothing else, so it
 //! is not one: whatever is not a grant or a confirmation ends the measurement.
 
-use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, Result, bail, ensure};
-use redbolt::proto::script;
 use redbolt::resp::command;
-use redbolt_proving::{Connection, Reply};
 use rustix::buffer::spare_capacity;
-use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::event::epoll;
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::{Contender, Node, Task};
+use super::{Contender, Task};
+use crate::wire::{Expected, GRANT, GUARD, TOKEN, await_room, connect, load_undo, write_guards};
 
 pub(super) fn start_guarded(task: &Task) -> Result<Box<dyn Contender>> {
-    for node in &task.nodes {
-        ensure!(
-            open(node)?.run(&[b"SET", GUARD, b"-", b"PX", b"126144000000"])
-                == Reply::Status("OK".into())
-        );
-    }
+    write_guards(&task.nodes)?;
     let request = |out: &mut Vec<u8>| drop(command(out, 2).arg(b"PTTL").arg(GUARD));
-    start(task, request, Expected { begins: b"+OK\r\n:1261", len: 20 })
+    start(task, request, GRANT)
 }
 
 pub(super) fn start_unguarded(task: &Task) -> Result<Box<dyn Contender>> {
@@ -60,35 +52,6 @@ fn start(
     Ok(Box::new(RawEpoll { epoll, links, quorum, set, grant, undo, events, space: vec![0; 4096] }))
 }
 
-fn connect(node: &Node) -> Result<OwnedFd> {
-    Ok(match node {
-        Node::Tcp(address) => {
-            let stream = TcpStream::connect(address)?;
-            stream.set_nodelay(true)?;
-            stream.into()
-        }
-        Node::Unix(path) => UnixStream::connect(path)?.into(),
-    })
-}
-
-fn load_undo(nodes: &[Node]) -> Result<Vec<u8>> {
-    let mut digest = Vec::new();
-    for node in nodes {
-        match open(node)?.run(&[b"SCRIPT", b"LOAD", script::UNDO.as_bytes()]) {
-            Reply::Bulk(loaded) => digest = loaded,
-            other => bail!("SCRIPT LOAD was answered with {other:?}"),
-        }
-    }
-    Ok(digest)
-}
-
-fn open(node: &Node) -> Result<Connection> {
-    Ok(match node {
-        Node::Tcp(address) => Connection::open(address),
-        Node::Unix(path) => Connection::open_unix(path.as_ref())?,
-    })
-}
-
 struct RawEpoll {
     epoll: OwnedFd,
     links: Vec<Link>,
@@ -98,13 +61,6 @@ struct RawEpoll {
     undo: Vec<u8>,
     events: Vec<epoll::Event>,
     space: Vec<u8>,
-}
-
-/// The reply to a request, as far as it is always the same.
-#[derive(Clone, Copy)]
-struct Expected {
-    begins: &'static [u8],
-    len: usize,
 }
 
 struct Link {
@@ -156,21 +112,12 @@ impl Link {
     fn say(&mut self, request: &[u8]) -> Result<()> {
         let written = match send(&self.socket, request, SendFlags::NOSIGNAL) {
             Err(Errno::AGAIN) => {
-                self.await_room()?;
+                await_room(&self.socket)?;
                 send(&self.socket, request, SendFlags::NOSIGNAL)?
             }
             outcome => outcome?,
         };
         ensure!(written == request.len(), "the socket took a part of a request");
-        Ok(())
-    }
-
-    /// The node has fallen so far behind that the socket is full.
-    #[cold]
-    fn await_room(&self) -> Result<()> {
-        let timeout = Timespec { tv_sec: 10, tv_nsec: 0 };
-        let ready = poll(&mut [PollFd::new(&self.socket, PollFlags::OUT)], Some(&timeout))?;
-        ensure!(ready == 1, "the node does not read");
         Ok(())
     }
 
@@ -197,9 +144,3 @@ impl Link {
         }
     }
 }
-
-/// A key of its own: redbolt's holds another value.
-const GUARD: &[u8] = b"raw-epo:guard";
-
-/// Of the length of redbolt's tokens without a label.
-const TOKEN: &[u8; 34] = b"00112233445566778899aabbccddeeff00";

@@ -3,26 +3,25 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use redbolt::{Ask, Client, Config, Ending, LockGuard};
+use redbolt::{Ask, Client, Config, ConfigBuilder, Ending, LockGuard};
 
 use super::{Contender, Node, Task};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
     // A guard borrows its client. Both live as long as the program.
-    let client: &'static Client = Box::leak(Box::new(Client::new(config(task)?)?));
+    let client: &'static Client = Box::leak(Box::new(Client::new(config(task)?.build()?)?));
     let report = client.warm_up(PATIENCE);
     ensure!(report.ready() == task.nodes.len(), "{report:?}");
     Ok(Box::new(RedboltClient { client, task: task.clone(), held: None }))
 }
 
 /// The defaults, but for the patience that a machine with other work to do needs.
-pub(super) fn config(task: &Task) -> Result<Config> {
+pub(crate) fn config(task: &Task) -> Result<ConfigBuilder> {
     let builder = Config::builder().answer_within(PATIENCE).dead_after(2 * PATIENCE).new_nodes();
-    let builder = task.nodes.iter().try_fold(builder, |builder, node| match node {
+    Ok(task.nodes.iter().try_fold(builder, |builder, node| match node {
         Node::Tcp(address) => builder.node(address),
         Node::Unix(path) => builder.node(&format!("unix://{path}")),
-    })?;
-    Ok(builder.build()?)
+    })?)
 }
 
 struct RedboltClient {

@@ -9,7 +9,7 @@ use super::redbolt_client::{PATIENCE, config};
 use super::{Contender, Task};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
-    let config = config(task)?;
+    let config = config(task)?.build()?;
     let poll = mio::Poll::new()?;
     let tokens = 0..Driver::tokens_needed(&config);
     let events = mio::Events::with_capacity(tokens.len());

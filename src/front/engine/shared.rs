@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 use std::thread::{self, ThreadId};
 use std::time::Instant;
@@ -11,7 +11,6 @@ use super::queue::Queue;
 use super::shutdown::ShutdownReport;
 use super::{EngineError, EngineLimits};
 use crate::front::config::Config;
-use crate::front::log::{Log, Note};
 
 pub(super) struct Shared {
     pub(super) config: Config,
@@ -113,17 +112,5 @@ impl Shared {
             let waited = self.ended.wait_timeout(report, left);
             report = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-    }
-}
-
-/// The user's log on the engine's thread.
-pub(super) struct Caught {
-    pub(super) log: Arc<dyn Log>,
-    pub(super) shared: Arc<Shared>,
-}
-
-impl Log for Caught {
-    fn note(&self, note: &Note<'_>) {
-        self.shared.run(|| self.log.note(note));
     }
 }

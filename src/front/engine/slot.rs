@@ -349,3 +349,54 @@ pub(super) fn register(place: &mut Option<Waker>, waker: &Waker) {
         None => *place = Some(waker.clone()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::task::Context;
+
+    use super::*;
+    use crate::front::config::Config;
+    use crate::front::engine::queue::Queue;
+    use crate::front::engine::{EngineLimits, Lost};
+
+    /// A lock of an engine without a thread.
+    fn slot() -> Arc<Slot> {
+        let config = Config::builder().node("127.0.0.1:1").unwrap().build().unwrap();
+        let poll = mio::Poll::new().unwrap();
+        let queue = Queue::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap());
+        let shared = Arc::new(Shared::new(config, EngineLimits::default(), queue));
+        Arc::new(Slot::new(shared, Ask::new(b"job").into_owned()))
+    }
+
+    /// Such as one in a loop that watches beside something else.
+    #[test]
+    fn a_watcher_that_is_dropped_is_forgotten() {
+        let slot = slot();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut lasting = Lost::new(Arc::clone(&slot));
+        assert!(Pin::new(&mut lasting).poll(&mut context).is_pending());
+        for _ in 0..10 {
+            let mut watcher = Lost::new(Arc::clone(&slot));
+            assert!(Pin::new(&mut watcher).poll(&mut context).is_pending());
+            assert!(Pin::new(&mut watcher).poll(&mut context).is_pending());
+        }
+        assert_eq!(slot.lock().watchers.len(), 1);
+        slot.lost(LossCause::Gone);
+        assert_eq!(Pin::new(&mut lasting).poll(&mut context), Poll::Ready(Some(LossCause::Gone)));
+    }
+
+    /// The thread can hear of a loss when the holder has let go and it has not heard of that.
+    #[test]
+    fn a_loss_behind_a_release_is_told_by_the_ending_alone() {
+        let slot = slot();
+        slot.on_loss(Box::new(|_| panic!("it was released")));
+        slot.let_go();
+        slot.lost(LossCause::Gone);
+        slot.ended(Ending::Lost(LossCause::Gone));
+        assert_eq!(slot.poll_ending(Waker::noop()), Poll::Ready(Ending::Lost(LossCause::Gone)));
+        assert_eq!(slot.shared.panics(), 0);
+        assert_eq!(slot.shared.queue.end().len(), 1, "one release");
+    }
+}

@@ -33,7 +33,7 @@ pub(super) struct Thread {
     events: Events,
     driver: Driver,
     shared: Arc<Shared>,
-    /// Commands that were taken, the next one last; empty between turns.
+    /// Commands that were taken, the next one last.
     commands: Vec<Command>,
     /// The lock of the command that is being obeyed, so that a panic does not lose it.
     concerned: Option<Arc<Slot>>,
@@ -92,7 +92,8 @@ impl Thread {
 
     /// Sleeps until something is readable, something is due, or somebody has pushed a command.
     fn hear(&mut self) -> io::Result<()> {
-        let span = if self.shared.queue.may_sleep() { self.due() } else { Some(Duration::ZERO) };
+        let idle = self.commands.is_empty() && self.shared.queue.may_sleep();
+        let span = if idle { self.due() } else { Some(Duration::ZERO) };
         match self.poll.poll(&mut self.events, span) {
             Ok(()) => {
                 for event in &self.events {
@@ -113,13 +114,17 @@ impl Thread {
         }
     }
 
-    /// Gives the core all commands that have come. One reading of the clock is enough: it is earlier than
-    /// the first byte of each.
+    /// Gives the core the commands that have come. One reading of the clock is enough: it is earlier than
+    /// the first byte of each. But it is also when the time begins in which nodes have to answer, so a
+    /// crowd of commands takes several turns.
     fn obey(&mut self) {
-        self.shared.queue.take(&mut self.commands);
-        self.commands.reverse();
+        if self.commands.is_empty() {
+            self.shared.queue.take(&mut self.commands);
+            self.commands.reverse();
+        }
         let now = now();
-        while let Some(command) = self.commands.pop() {
+        for _ in 0..COMMANDS_PER_TURN {
+            let Some(command) = self.commands.pop() else { break };
             self.concerned = command.slot().cloned();
             match command {
                 Command::Acquire(slot) => self.acquire(slot, now),
@@ -357,3 +362,6 @@ impl Thread {
         slot.abandoned();
     }
 }
+
+/// Some hundred µs of work, and as many bytes as a socket takes at once.
+const COMMANDS_PER_TURN: usize = 512;

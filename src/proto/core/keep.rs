@@ -20,7 +20,7 @@ impl Core {
     pub(super) fn keep_from_now(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let Some(every) = lock.keep_every() else { return };
-        let early = self.entropy.below(every / KEEP_SLACK);
+        let early = self.entropy.below(every / KEEP_JITTER);
         lock.keeper.at = (lock.since.boot + (every - early)).max(now.boot);
         let at = lock.keeper.at;
         self.arm_keeper(at);
@@ -128,8 +128,12 @@ impl Lock {
     }
 }
 
-/// An extension comes earlier by up to this part of its interval, at random or to go with others.
-const KEEP_SLACK: u32 = 8;
+/// An extension comes earlier at random by up to this part of its interval.
+const KEEP_JITTER: u32 = 8;
+
+/// And by up to this part to go with others: more than the first, so that locks which went together stay
+/// together.
+const KEEP_SLACK: u32 = 4;
 
 /// A failed extension is not repeated sooner.
 const SOONEST: Duration = Duration::from_millis(1);

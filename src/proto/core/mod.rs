@@ -279,7 +279,7 @@ impl Core {
         }
         self.is_keeping = false;
         self.lines.purge(now.boot);
-        self.arm(self.lines.forget_at());
+        self.arm(self.lines.purge_at());
         self.check();
     }
 

@@ -26,7 +26,7 @@ impl Core {
         lock.phase = Phase::Queued;
         for key in lock.keys.iter() {
             let place = self.lines.place(key);
-            self.lines.join(place, id);
+            self.lines.join(place, id, now.boot);
             lock.lines.push(place);
         }
         let deadline = lock.deadline;
@@ -58,8 +58,8 @@ impl Core {
             self.lines.leave(place, id, now.boot);
             self.turns.extend(self.lines.front(place));
         }
-        let forget_at = self.lines.forget_at();
-        self.arm(forget_at);
+        let purge_at = self.lines.purge_at();
+        self.arm(purge_at);
     }
 
     /// Lets those ask whose turn has come. One that is refused at once makes room for the next: they are
@@ -78,25 +78,47 @@ impl Core {
         self.is_turning = false;
     }
 
-    /// The first ask of a lock that waits. If this core has just let go of the resource, and others want
-    /// it too, they get the time that they need to take it.
+    /// The first ask of a lock that waits.
     fn begin_turn(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find(id.0) else { return };
         if now.boot >= lock.deadline {
             return self.refuse(id, Why::OutOfTime, now);
         }
-        let released = |&place: &_| self.lines.owes_turn(place, now.boot);
-        let Some(released) = lock.lines.iter().filter_map(released).max() else {
-            return self.attempt(id, None, now);
-        };
+        let released = lock.lines.iter().filter_map(|&place| self.lines.owes_turn(place, now.boot));
         let hand_off = self.round_trip * HAND_OFF_ROUND_TRIPS;
-        let until = released + hand_off + self.entropy.below(hand_off);
-        if until <= now.boot || mutant!(TurnNotYielded) {
-            return self.attempt(id, None, now);
+        match released.max().map(|released| released + hand_off + self.entropy.below(hand_off)) {
+            Some(until) if until > now.boot && !mutant!(TurnNotYielded) => {
+                self.yield_turn(id, until, now);
+            }
+            _ => self.attempt(id, None, now),
         }
-        if let Some(lock) = self.locks.find_mut(id.0) {
-            lock.phase = Phase::Pausing;
-            lock.pause.until = until.min(lock.deadline);
+    }
+
+    /// This core has just let go of what others want too: they get until `until` to take it. Meanwhile the
+    /// lock waits as they do, if there is a node that tells.
+    fn yield_turn(&mut self, id: LockId, until: Nanos, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let leads =
+            lock.lines.first().map_or_else(NodeSet::default, |&place| self.lines.leads(place));
+        lock.phase = Phase::Pausing;
+        // Answers to an earlier tenant of its place in memory are not for it.
+        lock.round = lock.round.wrapping_add(1);
+        lock.pause.leads = leads;
+        lock.pause.deaf_until = until;
+        lock.pause.needed = 1;
+        lock.pause.until = until.min(lock.deadline);
+        let is_one = lock.keys.len() == 1;
+        if is_one && !leads.is_empty() && leads.iter().all(|node| self.node(node).push.tells()) {
+            if let Some(lock) = self.locks.find_mut(id.0) {
+                let patience = self.config.settings.answer_within;
+                lock.pause.until = (until + patience).min(lock.deadline);
+            }
+            for node in leads.iter() {
+                self.ask_remaining(node, id, now);
+                self.want_push(node, now);
+            }
+        }
+        if let Some(until) = self.locks.find(id.0).map(|lock| lock.pause.until) {
             self.arm(until);
         }
     }
@@ -187,9 +209,10 @@ impl Core {
             lock.pause.leads = NodeSet::default();
             denied.iter().take(count).for_each(|node| lock.pause.leads.insert(node));
         }
+        lock.pause.told = lock.pause.told.and(lock.pause.leads);
         if !denied.is_empty() {
             for &place in &lock.lines {
-                self.lines.contended(place, now.boot);
+                self.lines.contended(place, lock.pause.leads, now.boot);
             }
         }
     }
@@ -197,11 +220,24 @@ impl Core {
     /// An ask that came of what a node told, in vain, makes the lock deaf for a while.
     fn damp(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if std::mem::take(&mut lock.pause.is_roused) && !mutant!(WakesUndamped) {
-            let pause = (lock.pause.damping * 2).clamp(DAMPING.0, DAMPING.1);
-            lock.pause.damping = pause;
-            lock.pause.deaf_until = now.boot + pause / 2 + self.entropy.below(pause / 2);
+        if !std::mem::take(&mut lock.pause.is_roused) || mutant!(WakesUndamped) {
+            return;
         }
+        let has_rested = lock.since.boot > lock.pause.deaf_until + RESTED;
+        let mut longest = Duration::ZERO;
+        for &place in &lock.lines {
+            if has_rested {
+                self.lines.undamp(place);
+            }
+            longest = longest.max(self.lines.damp(place));
+        }
+        lock.pause.deaf_until = now.boot + longest / 2 + self.entropy.below(longest / 2);
+    }
+
+    /// The damping of a line that has come to its turn is eased.
+    pub(super) fn ease(&mut self, id: LockId) {
+        let Some(lock) = self.locks.find(id.0) else { return };
+        lock.lines.iter().for_each(|&place| self.lines.undamp(place));
     }
 
     /// Whether the nodes whose word is waited for denied, and will tell.
@@ -254,6 +290,14 @@ impl Core {
         if ms == -1 || !matches!(lock.phase, Phase::Asking | Phase::Pausing) {
             return;
         }
+        let is_unheard = lock.votes.missing().len() == lock.votes.nodes();
+        if ms >= 0 && is_unheard && lock.phase == Phase::Pausing {
+            // Somebody has taken the turn that was left to them.
+            lock.pause.until = (now.boot + CAP_TOLD * 3 / 4).min(lock.deadline);
+            for &place in &lock.lines {
+                self.lines.contended(place, lock.pause.leads, now.boot);
+            }
+        }
         let free_at = match u64::try_from(ms) {
             Ok(ms) => now.boot + Duration::from_millis(ms) + lock.pause.jitter,
             Err(_) if lock.pause.leads.contains(node) => return self.changed_at(id, node, now),
@@ -299,7 +343,8 @@ impl Core {
     /// A node has told that a key in the way of this lock has changed, or cannot tell any longer.
     pub(super) fn changed_at(&mut self, id: LockId, node: NodeId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if lock.pause.leads.contains(node) {
+        // Whose word counts is known when the attempt has failed.
+        if lock.phase != Phase::Pausing || lock.pause.leads.contains(node) {
             lock.pause.told.insert(node);
             self.rouse(id, now);
         }
@@ -373,8 +418,8 @@ const EXPIRY_JITTER: (Duration, Duration) = (Duration::from_millis(1), Duration:
 /// The longest pause where nodes tell of changes: what a lost message costs at the most.
 const CAP_TOLD: Duration = Duration::from_secs(2);
 
-/// How long a lock is deaf after asks in vain, at first and at the most.
-const DAMPING: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+/// Vain asks that are further apart are not of a crowd.
+const RESTED: Duration = Duration::from_millis(500);
 
 /// A waiter elsewhere is told, asks the lead, and then the others: with something to spare.
 const HAND_OFF_ROUND_TRIPS: u32 = 3;

@@ -1,0 +1,194 @@
+//! Many processes that want the same lock again and again, and one file that nobody may touch at the same
+//! time as another.
+//!
+//! The processes are workers ([`worker`]): the program starts itself so many times. All connect, all
+//! begin at the same moment. Not here: printing, and the floor, which is a hand-off.
+
+pub mod worker;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use redbolt_proving::Server;
+
+use crate::counts::Counts;
+use crate::waiting::Entry;
+use worker::{Order, Report, Shared, monotonic};
+
+/// What a crowd is to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// How many processes.
+    pub processes: usize,
+    /// How often each takes the lock.
+    pub times: usize,
+    /// How long each holds it.
+    pub section: Duration,
+    /// How long all of it may take.
+    pub limit: Duration,
+}
+
+/// What came of one crowd. Times are in nanoseconds.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// From the start to the last process's end.
+    pub total: u64,
+    /// How long each acquisition waited.
+    pub waits: Vec<u64>,
+    /// When each process had done its part, from the start.
+    pub finished: Vec<u64>,
+    /// How often a process found another one inside.
+    pub trespasses: u64,
+    /// How many sections the shared file has seen too few: each was overwritten by another.
+    pub overwritten: u64,
+    /// How many `SET`s each node ran.
+    pub sets: Vec<u64>,
+    /// What went wrong with a worker, if anything did: it has not taken the lock as often as it should.
+    pub failures: Vec<String>,
+}
+
+impl Outcome {
+    /// How many locks were taken.
+    #[must_use]
+    pub fn grants(&self) -> usize {
+        self.waits.len()
+    }
+
+    /// How often all nodes were asked, for each grant: the node that ran the fewest `SET`s was asked only
+    /// then. It cannot be told apart from asks of the lead alone if there is one node.
+    #[must_use]
+    pub fn full_asks(&self) -> f64 {
+        self.sets.iter().copied().min().unwrap_or(0) as f64 / self.grants() as f64
+    }
+
+    /// How often one node was asked alone, for each grant: whatever the nodes ran beyond that.
+    #[must_use]
+    pub fn lead_asks(&self) -> f64 {
+        let fewest = self.sets.iter().copied().min().unwrap_or(0);
+        let more: u64 = self.sets.iter().map(|sets| sets - fewest).sum();
+        more as f64 / self.grants() as f64
+    }
+}
+
+/// Runs one crowd against the nodes. `file` is made anew.
+///
+/// # Errors
+///
+/// A worker could not be started, or did not connect.
+pub fn run(servers: &[Server], entry: &Entry, plan: Plan, file: &Path) -> Result<Outcome> {
+    let shared = Shared::create(file)?;
+    let order = Order {
+        contender: entry.name.to_owned(),
+        nodes: servers.iter().map(Server::address).collect(),
+        times: plan.times,
+        section: plan.section,
+        file: file.to_owned(),
+    };
+    let (tell, lines) = channel();
+    let mut workers = Vec::new();
+    for at in 0..plan.processes {
+        workers.push(Worker::start(at, &order, tell.clone())?);
+    }
+    await_ready(&lines, plan.processes)?;
+    let mut counts = Counts::of(servers);
+    let before = counts.sets()?;
+    let start = monotonic();
+    workers.iter_mut().try_for_each(Worker::go)?;
+    let mut outcome = gather(&lines, plan, start)?;
+    let after = counts.sets()?;
+    outcome.sets = after.iter().zip(before).map(|(after, before)| after - before).collect();
+    outcome.overwritten = (outcome.grants() as u64).saturating_sub(shared.sections()?);
+    Ok(outcome)
+}
+
+fn await_ready(lines: &Receiver<(usize, String)>, processes: usize) -> Result<()> {
+    let until = Instant::now() + CONNECT_WITHIN;
+    for _ in 0..processes {
+        let left = until.saturating_duration_since(Instant::now());
+        let (at, line) = lines.recv_timeout(left).context("a worker does not connect")?;
+        ensure!(line == worker::READY, "worker {at} says: {line}");
+    }
+    Ok(())
+}
+
+fn gather(lines: &Receiver<(usize, String)>, plan: Plan, start: u64) -> Result<Outcome> {
+    let until = Instant::now() + plan.limit;
+    let mut outcome = Outcome::default();
+    for heard in 0..plan.processes {
+        let left = until.saturating_duration_since(Instant::now());
+        let Ok((at, line)) = lines.recv_timeout(left) else {
+            let late = plan.processes - heard;
+            outcome.failures.push(format!("{late} not finished within {:?}", plan.limit));
+            break;
+        };
+        let report = Report::parse(&line).with_context(|| format!("worker {at}"))?;
+        outcome.waits.extend(report.waits);
+        outcome.finished.push(report.finished.saturating_sub(start));
+        outcome.trespasses += report.trespasses;
+        outcome.failures.extend(report.failure);
+    }
+    outcome.finished.sort_unstable();
+    outcome.waits.sort_unstable();
+    outcome.total = outcome.finished.last().copied().unwrap_or(0);
+    Ok(outcome)
+}
+
+/// A worker's process. Dropping it ends it.
+struct Worker {
+    process: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Worker {
+    fn start(at: usize, order: &Order, tell: Sender<(usize, String)>) -> Result<Self> {
+        let mut process = Command::new(std::env::current_exe()?)
+            .args(order.arguments())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (input, output) = (process.stdin.take(), process.stdout.take());
+        let worker = Self { process, input };
+        let output = output.ok_or_else(|| anyhow!("a worker has a standard output"))?;
+        thread::Builder::new().name("worker's lines".to_owned()).spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if tell.send((at, line)).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(worker)
+    }
+
+    fn go(&mut self) -> Result<()> {
+        match &mut self.input {
+            Some(input) => Ok(writeln!(input)?),
+            None => bail!("a worker has a standard input"),
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Nothing to be done about a failure here: it may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn asks_of_all_nodes_are_told_from_asks_of_one() {
+        let outcome = Outcome { waits: vec![0; 10], sets: vec![25, 20, 20], ..Outcome::default() };
+        assert_eq!((outcome.full_asks(), outcome.lead_asks()), (2.0, 0.5));
+    }
+}

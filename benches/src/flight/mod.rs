@@ -1,0 +1,149 @@
+//! Many locks in flight at a time, each on a key of its own, over one connection to each node.
+//!
+//! A contender flies a number of locks, so many of them at a time: each is acquired on a majority and
+//! released on a majority, and the next begins in its place. To add one: a file beside these, and a line in
+//! [`ALL`].
+
+mod drivers;
+pub mod measure;
+mod raw;
+mod redbolt_driver;
+mod redbolt_engine;
+mod rslock_manager;
+mod tasks;
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::contender::Node;
+
+/// A client with many locks in flight.
+pub trait Flight {
+    /// Takes and releases `locks` locks. Returns when all are released.
+    ///
+    /// # Errors
+    ///
+    /// One was not granted: nobody competes for it, so the measurement is void.
+    fn fly(&mut self, locks: usize) -> Result<()>;
+}
+
+/// What a contender is told.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Where the nodes listen.
+    pub nodes: Vec<Node>,
+    /// The names of the locks, one for each that is in flight. Each contender has its own, all of the
+    /// same length.
+    pub resources: Vec<String>,
+    /// The locks' TTL.
+    pub ttl: Duration,
+}
+
+/// A contender, before it has connected.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// Its name in tables and on the command line.
+    pub name: &'static str,
+    /// What it does otherwise than the floor, in a line.
+    pub about: &'static str,
+    /// Connects it.
+    pub start: fn(&Task) -> Result<Box<dyn Flight>>,
+}
+
+/// All contenders, the floor first: the others are compared with it.
+pub const ALL: [Entry; 7] = [
+    Entry {
+        name: "raw epoll",
+        about: "one thread, bytes encoded beforehand, one token for ever, no clock, no timeout; the \
+                guard's TTL behind each ask; what a turn brought goes out in one write for each node",
+        start: raw::start,
+    },
+    Entry {
+        name: "redbolt driver",
+        about: "the embedded front in a host's mio loop, a fresh token for each lock and node; what a \
+                turn's events lead to goes out together",
+        start: redbolt_driver::start,
+    },
+    Entry {
+        name: "redbolt engine",
+        about: "one thread that keeps all locks open and waits for the oldest, and the engine's own",
+        start: redbolt_engine::start_blocking,
+    },
+    Entry {
+        name: "redbolt futures",
+        about: "the engine, with a task for each lock in flight on tokio's current_thread",
+        start: redbolt_engine::start_futures,
+    },
+    Entry {
+        name: "redis",
+        about: "the driver alone: redis 1.8, multiplexed, a task for each lock in flight on tokio's \
+                current_thread; one token for ever; SET and PTTL in a pipeline, EVALSHA, and each waits \
+                for all nodes, for a command that is dropped may not have been sent",
+        start: drivers::start_redis,
+    },
+    Entry {
+        name: "fred",
+        about: "the driver alone: fred 10.1, in the same way",
+        start: drivers::start_fred,
+    },
+    Entry {
+        name: "rslock",
+        about: "rslock 0.10, tasks as above; its own tokens and script, no guard, waits for all nodes",
+        start: rslock_manager::start,
+    },
+];
+
+/// The floor, and the entries whose name contains one of `parts`; all if there are no parts.
+#[must_use]
+pub fn chosen(parts: &[String]) -> Vec<Entry> {
+    let named = |entry: &&Entry| {
+        parts.is_empty() || parts.iter().any(|part| entry.name.contains(part.as_str()))
+    };
+    let (floor, others) = ALL.split_at(1);
+    floor.iter().chain(others.iter().filter(named)).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use redbolt_proving::{Reply, Server, servers};
+
+    use super::*;
+
+    #[test]
+    fn all_take_as_many_locks_as_they_should_and_leave_none() {
+        let servers = servers(3);
+        let nodes: Vec<_> = servers.iter().map(|server| Node::Tcp(server.address())).collect();
+        for entry in ALL {
+            let resources = (0..8).map(|at| format!("{}-{at}", entry.name)).collect();
+            let task = Task { nodes: nodes.clone(), resources, ttl: Duration::from_secs(10) };
+            let mut flight = (entry.start)(&task).unwrap();
+            let before = crate::counts::Counts::of(&servers).sets().unwrap();
+            for locks in [20, 3] {
+                flight.fly(locks).unwrap();
+            }
+            drop(flight);
+            // The node that was not needed for a majority may be behind.
+            let until = Instant::now() + Duration::from_secs(10);
+            let state = || {
+                let after = crate::counts::Counts::of(&servers).sets().unwrap();
+                let asked = after.iter().zip(&before).map(|(after, before)| after - before);
+                let left = servers.iter().map(|server| keys(server, entry.name)).sum::<usize>();
+                (asked.collect::<Vec<_>>(), left)
+            };
+            while state() != (vec![23; 3], 0) && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            assert_eq!(state(), (vec![23; 3], 0), "{}", entry.name);
+        }
+    }
+
+    fn keys(server: &Server, name: &str) -> usize {
+        match server.run(&[b"KEYS", format!("{name}-*").as_bytes()]) {
+            Reply::Array(keys) => keys.len(),
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! redbolt's embedded front in a host's mio loop that has nothing else to do.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use redbolt::{Ask, Driver, Event, LockId};
+
+use super::{Flight, Task};
+use crate::contender::{self, redbolt_config};
+
+pub(super) fn start(task: &Task) -> Result<Box<dyn Flight>> {
+    let (nodes, ttl) = (task.nodes.clone(), task.ttl);
+    let config =
+        redbolt_config(&contender::Task { nodes, resource: String::new(), ttl })?.build()?;
+    let poll = mio::Poll::new()?;
+    let tokens = 0..Driver::tokens_needed(&config);
+    let events = mio::Events::with_capacity(tokens.len());
+    let driver = Driver::in_registry(config, poll.registry(), tokens)?;
+    let mut host =
+        Host { poll, events, driver, task: task.clone(), slots: vec![None; task.resources.len()] };
+    let until = Instant::now() + PATIENCE;
+    while host.driver.nodes().ready() < task.nodes.len() {
+        ensure!(Instant::now() < until, "{:?}", host.driver.nodes());
+        host.turn()?;
+    }
+    Ok(Box::new(host))
+}
+
+struct Host {
+    poll: mio::Poll,
+    events: mio::Events,
+    driver: Driver,
+    task: Task,
+    /// The lock that is in flight for each resource.
+    slots: Vec<Option<LockId>>,
+}
+
+impl Flight for Host {
+    fn fly(&mut self, locks: usize) -> Result<()> {
+        let Self { driver, task, slots, .. } = self;
+        let mut flown = Flown { locks, begun: 0, ended: 0 };
+        driver.together(|driver| {
+            (0..task.resources.len()).try_for_each(|slot| flown.begin(slot, driver, task, slots))
+        })?;
+        while flown.ended < locks {
+            self.turn()?;
+            // What the events of a turn lead to goes out in one write for each node.
+            let Self { driver, task, slots, .. } = self;
+            driver.together(|driver| flown.go_on(driver, task, slots))?;
+        }
+        Ok(())
+    }
+}
+
+/// How many locks of a call have begun and ended.
+struct Flown {
+    locks: usize,
+    begun: usize,
+    ended: usize,
+}
+
+impl Flown {
+    fn begin(
+        &mut self,
+        slot: usize,
+        driver: &mut Driver,
+        task: &Task,
+        slots: &mut [Option<LockId>],
+    ) -> Result<()> {
+        if self.begun < self.locks {
+            let id = driver.acquire(&Ask::new(task.resources[slot].as_bytes()).ttl(task.ttl))?;
+            slots[slot] = Some(id);
+            self.begun += 1;
+        }
+        Ok(())
+    }
+
+    /// Releases what was granted, and begins anew where a lock was released.
+    fn go_on(
+        &mut self,
+        driver: &mut Driver,
+        task: &Task,
+        slots: &mut [Option<LockId>],
+    ) -> Result<()> {
+        while let Some(event) = driver.poll_event() {
+            match event {
+                Event::Node(..) => {}
+                Event::Granted(id) => {
+                    ensure!(!driver.remaining(id).is_zero(), "granted too late");
+                    driver.release(id);
+                }
+                Event::Released(id, _) => {
+                    self.ended += 1;
+                    let slot = slots.iter().position(|&lock| lock == Some(id));
+                    let slot = slot.context("it is in flight")?;
+                    self.begin(slot, driver, task, slots)?;
+                }
+                other => bail!("{other:?}"),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Host {
+    fn turn(&mut self) -> Result<()> {
+        self.poll.poll(&mut self.events, self.driver.deadline())?;
+        for event in &self.events {
+            self.driver.on_event(event);
+        }
+        self.driver.turn();
+        Ok(())
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(10);

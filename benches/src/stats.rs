@@ -1,0 +1,86 @@
+//! What all measurements count with: histograms of nanoseconds, ratios made within a round, CPU time.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use hdrhistogram::Histogram;
+use rustix::time::{ClockId, clock_gettime};
+
+/// How a figure compares with the floor's of the same round, over all rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// The median of the rounds.
+    pub median: f64,
+    /// The round at a tenth.
+    pub low: f64,
+    /// The round at nine tenths.
+    pub high: f64,
+}
+
+impl Ratio {
+    /// Divides round by round.
+    #[must_use]
+    pub fn of(own: &[u64], floor: &[u64]) -> Self {
+        let mut ratios: Vec<f64> =
+            own.iter().zip(floor).map(|(&own, &floor)| own as f64 / floor.max(1) as f64).collect();
+        ratios.sort_by(f64::total_cmp);
+        let at = |tenth: usize| ratios.get((ratios.len() - 1) * tenth / 10).copied();
+        let at = |tenth| if ratios.is_empty() { f64::NAN } else { at(tenth).unwrap_or(f64::NAN) };
+        Self { median: at(5), low: at(1), high: at(9) }
+    }
+
+    /// As a cell of a table.
+    #[must_use]
+    pub fn cell(&self) -> String {
+        format!("{:.3} ({:.3} to {:.3})", self.median, self.low, self.high)
+    }
+}
+
+/// A histogram for times up to [`LONGEST`].
+///
+/// # Errors
+///
+/// There is no memory for it.
+pub fn histogram() -> Result<Histogram<u64>> {
+    Ok(Histogram::new_with_bounds(1, LONGEST.as_nanos() as u64, 3)?)
+}
+
+/// Counts a span in nanoseconds.
+pub fn record(histogram: &mut Histogram<u64>, span: Duration) {
+    histogram.saturating_record(span.as_nanos() as u64);
+}
+
+/// The CPU time of all threads of this process.
+#[must_use]
+pub fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The value in the middle; zero of none.
+#[must_use]
+pub fn median(values: &[u64]) -> u64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0)
+}
+
+/// Nanoseconds as microseconds, for a table.
+#[must_use]
+pub fn micros(nanos: u64) -> String {
+    format!("{:.1}", nanos as f64 / 1e3)
+}
+
+/// Whatever takes longer is counted as this.
+pub const LONGEST: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_made_within_a_round() {
+        let ratio = Ratio::of(&[110, 2_200, 115], &[100, 2_000, 100]);
+        assert_eq!(ratio, Ratio { median: 1.1, low: 1.1, high: 1.1 });
+    }
+}

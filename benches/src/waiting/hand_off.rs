@@ -1,0 +1,238 @@
+//! A hand-off: one holds, the other waits on a thread and on connections of its own, the first lets go.
+//!
+//! Contenders take turns in rounds, forward and back, as in `rounds`, and ratios are made within a
+//! round. What the nodes counted tells how often it was asked in vain. Not here: printing.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use hdrhistogram::Histogram;
+use redbolt_proving::Server;
+
+use super::holder::{Holder, Other, Own, ReleasedBy, spread};
+use super::{Entry, PATIENCE, WokenBy};
+use crate::contender::{Node, Task};
+use crate::counts::Counts;
+use crate::stats::{histogram, record};
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Rounds, each of two blocks for each contender.
+    pub rounds: usize,
+    /// Hand-offs in a block.
+    pub block: usize,
+    /// Hand-offs in a block of a contender that waits by timer, which takes its time.
+    pub slow_block: usize,
+}
+
+/// What was measured of one contender. Times are in nanoseconds.
+pub struct Figures {
+    /// From the start of the release to the waiter holding.
+    pub hand_off: Histogram<u64>,
+    /// The median of each round.
+    pub medians: Vec<u64>,
+    /// How many `SET`s a node ran for each hand-off, on average, beyond the two that are needed.
+    pub failed_asks: f64,
+    sets: u64,
+    round: Histogram<u64>,
+}
+
+/// A holder and a waiter.
+struct Pair {
+    holder: Box<dyn Holder>,
+    waiter: Waiter,
+    by: ReleasedBy,
+    woken_by: WokenBy,
+    times: u32,
+}
+
+/// Runs the plan: everybody in `entries` waits, and what they wait for is `released_by`. The floor, which
+/// waits only for its own kind, always releases itself. The figures come in the order of the entries.
+///
+/// # Errors
+///
+/// A contender failed, which voids the measurement.
+pub fn run(
+    servers: &[Server],
+    entries: &[Entry],
+    released_by: ReleasedBy,
+    plan: Plan,
+    ttl: Duration,
+) -> Result<Vec<Figures>> {
+    let pair = |(at, entry): (usize, &Entry)| {
+        let resource = format!("redbolt-bench-{}-{at:02}", released_by.name());
+        Pair::new(servers, entry, released_by, resource, ttl).context(entry.name)
+    };
+    let mut pairs = entries.iter().enumerate().map(pair).collect::<Result<Vec<_>>>()?;
+    let mut figures = entries.iter().map(|_| Figures::new()).collect::<Result<Vec<_>>>()?;
+    let mut counts = Counts::of(servers);
+    for (pair, entry) in pairs.iter_mut().zip(entries) {
+        pair.hand_off().with_context(|| format!("{}, warming up", entry.name))?;
+    }
+    for _ in 0..plan.rounds {
+        let there = 0..entries.len();
+        for at in there.clone().chain(there.rev()) {
+            let hand_offs = pairs[at].block(plan);
+            figures[at]
+                .block(&mut pairs[at], hand_offs, &mut counts)
+                .with_context(|| entries[at].name)?;
+        }
+        figures.iter_mut().try_for_each(Figures::end_round)?;
+    }
+    for figures in &mut figures {
+        let asks = figures.sets as f64 / servers.len() as f64;
+        figures.failed_asks = asks / figures.hand_off.len() as f64 - 2.0;
+    }
+    Ok(figures)
+}
+
+impl Figures {
+    fn new() -> Result<Self> {
+        let (hand_off, round) = (histogram()?, histogram()?);
+        Ok(Self { hand_off, medians: Vec::new(), failed_asks: 0.0, sets: 0, round })
+    }
+
+    fn block(&mut self, pair: &mut Pair, hand_offs: usize, counts: &mut Counts) -> Result<()> {
+        let before: u64 = counts.sets()?.iter().sum();
+        for _ in 0..hand_offs {
+            record(&mut self.round, pair.hand_off()?);
+        }
+        self.sets += counts.sets()?.iter().sum::<u64>() - before;
+        Ok(())
+    }
+
+    fn end_round(&mut self) -> Result<()> {
+        self.medians.push(self.round.value_at_quantile(0.5));
+        self.hand_off.add(&self.round)?;
+        self.round.reset();
+        Ok(())
+    }
+}
+
+impl Pair {
+    fn new(
+        servers: &[Server],
+        entry: &Entry,
+        released_by: ReleasedBy,
+        resource: String,
+        ttl: Duration,
+    ) -> Result<Self> {
+        let by = match entry.woken_by {
+            WokenBy::OwnMessage => ReleasedBy::Own,
+            WokenBy::Push | WokenBy::Timer => released_by,
+        };
+        let nodes = servers.iter().map(|server| Node::Tcp(server.address())).collect();
+        let task = Task { nodes, resource, ttl };
+        let holder: Box<dyn Holder> = match by {
+            ReleasedBy::Own => Box::new(Own((entry.start)(&task)?)),
+            _ => Box::new(Other::new(servers, &task.resource, by)?),
+        };
+        let waiter = Waiter::start(entry, task)?;
+        Ok(Self { holder, waiter, by, woken_by: entry.woken_by, times: 0 })
+    }
+
+    fn block(&self, plan: Plan) -> usize {
+        match self.woken_by {
+            WokenBy::Timer => plan.slow_block,
+            WokenBy::OwnMessage | WokenBy::Push => plan.block,
+        }
+    }
+
+    fn hand_off(&mut self) -> Result<Duration> {
+        self.holder.take()?;
+        self.waiter.begin()?;
+        if self.by != ReleasedBy::Nobody {
+            thread::sleep(self.settle());
+        }
+        let released = self.holder.let_go()?;
+        let held = self.waiter.held()?;
+        self.waiter.ended()?;
+        Ok(held.saturating_duration_since(released))
+    }
+
+    /// How long the waiter has waited before the lock is let go: until it is told of it, or, if it asks at
+    /// intervals, for a span that falls anywhere in them.
+    fn settle(&mut self) -> Duration {
+        self.times += 1;
+        let (least, range) = match self.woken_by {
+            WokenBy::OwnMessage | WokenBy::Push => (10, 40),
+            WokenBy::Timer => (20, 200),
+        };
+        spread(self.times, Duration::from_millis(least), Duration::from_millis(range))
+    }
+}
+
+/// A contender that waits, on a thread of its own.
+struct Waiter {
+    begin: Option<Sender<()>>,
+    moments: Receiver<Result<Instant>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Waiter {
+    fn start(entry: &Entry, task: Task) -> Result<Self> {
+        let (begin, orders) = channel();
+        let (tell, moments) = channel();
+        let entry = *entry;
+        let thread = thread::Builder::new()
+            .name("waiter".to_owned())
+            .spawn(move || wait_and_release(entry, &task, &orders, &tell))?;
+        let waiter = Self { begin: Some(begin), moments, thread: Some(thread) };
+        waiter.moment().context("connecting")?;
+        Ok(waiter)
+    }
+
+    fn begin(&self) -> Result<()> {
+        Ok(self.begin.as_ref().context("it has not been told to end")?.send(())?)
+    }
+
+    /// When it got the lock.
+    fn held(&self) -> Result<Instant> {
+        self.moment()
+    }
+
+    /// When it had released it.
+    fn ended(&self) -> Result<Instant> {
+        self.moment()
+    }
+
+    fn moment(&self) -> Result<Instant> {
+        self.moments.recv_timeout(2 * PATIENCE).context("the waiter is silent")?
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.begin = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic was heard as silence.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Tells when it is connected, and for each order when it holds and when it has released.
+fn wait_and_release(
+    entry: Entry,
+    task: &Task,
+    orders: &Receiver<()>,
+    tell: &Sender<Result<Instant>>,
+) {
+    let mut contender = match (entry.start)(task) {
+        Ok(contender) => contender,
+        Err(error) => return drop(tell.send(Err(error))),
+    };
+    let mut told = tell.send(Ok(Instant::now()));
+    while told.is_ok() && orders.recv().is_ok() {
+        let held = contender.acquire().map(|()| Instant::now());
+        let failed = held.is_err();
+        told = tell.send(held);
+        if failed || told.is_err() {
+            return;
+        }
+        told = tell.send(contender.release().map(|()| Instant::now()));
+    }
+}

@@ -1,0 +1,118 @@
+//! Those who wait for a lock that somebody else holds: the raw floor and the clients.
+//!
+//! A contender of this registry waits in `acquire`, for at most [`PATIENCE`]. To add one: a file
+//! beside these, and a line in [`ALL`]. Not here: what is measured, see `hand_off` and the program
+//! `crowd`.
+
+pub mod hand_off;
+pub mod holder;
+mod pollers;
+mod pub_sub;
+mod redbolt_client;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use redbolt::Wake;
+
+use crate::contender::{Contender, Task};
+
+/// One way to wait, before it has connected.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// Its name in tables and on the command line.
+    pub name: &'static str,
+    /// What it does otherwise than the others, in a line.
+    pub about: &'static str,
+    /// What ends its waiting.
+    pub woken_by: WokenBy,
+    /// Connects it. It stays on the thread that started it.
+    pub start: fn(&Task) -> Result<Box<dyn Contender>>,
+}
+
+/// What ends a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WokenBy {
+    /// A message that only its own kind sends on release: it cannot wait for other programs.
+    OwnMessage,
+    /// A push of the nodes, whoever let go.
+    Push,
+    /// A timer.
+    Timer,
+}
+
+/// All who wait, the floor first: the others are compared with it.
+pub const ALL: [Entry; 9] = [
+    Entry {
+        name: "raw, quorum",
+        about: "the floor: bytes encoded beforehand over epoll; the release is a script and a PUBLISH \
+                to every node, the waiter asks all when a quorum has told it; one token for ever, no \
+                guard, no timer worth the name",
+        woken_by: WokenBy::OwnMessage,
+        start: pub_sub::start_at_quorum,
+    },
+    Entry {
+        name: "raw, first",
+        about: "the same, but the waiter asks all at the first message, and again at each further one",
+        woken_by: WokenBy::OwnMessage,
+        start: pub_sub::start_at_first,
+    },
+    Entry {
+        name: "redbolt, lead",
+        about: "the blocking client at its defaults: a push makes it ask the node that pushed, and the \
+                others once that one has granted",
+        woken_by: WokenBy::Push,
+        start: |task| redbolt_client::start(task, Wake::Lead),
+    },
+    Entry {
+        name: "redbolt, all",
+        about: "a push makes it ask all nodes",
+        woken_by: WokenBy::Push,
+        start: |task| redbolt_client::start(task, Wake::All),
+    },
+    Entry {
+        name: "redbolt, quorum",
+        about: "the pushes of a quorum make it ask all nodes",
+        woken_by: WokenBy::Push,
+        start: |task| redbolt_client::start(task, Wake::Quorum),
+    },
+    Entry {
+        name: "redbolt, timer",
+        about: "no pushes: pauses, and the keys' remaining TTL",
+        woken_by: WokenBy::Timer,
+        start: |task| redbolt_client::start(task, Wake::Timer),
+    },
+    Entry {
+        name: "redbolt engine",
+        about: "the engine at its defaults, called by a thread that blocks",
+        woken_by: WokenBy::Push,
+        start: redbolt_client::start_engine,
+    },
+    Entry {
+        name: "rslock",
+        about: "rslock 0.10 at its defaults, on a current_thread runtime: a random pause of up to 200 ms \
+                between attempts; no guard",
+        woken_by: WokenBy::Timer,
+        start: pollers::start_rslock,
+    },
+    Entry {
+        name: "redlock",
+        about: "redlock 2.0 at its defaults: node after node, a connection for each command, a random \
+                pause of up to 200 ms after each attempt; no guard",
+        woken_by: WokenBy::Timer,
+        start: pollers::start_redlock,
+    },
+];
+
+/// The entries whose name contains one of `parts`, and the floor; all if there are no parts.
+#[must_use]
+pub fn chosen(parts: &[String]) -> Vec<Entry> {
+    let named = |entry: &&Entry| {
+        parts.is_empty() || parts.iter().any(|part| entry.name.contains(part.as_str()))
+    };
+    let (floor, others) = ALL.split_at(1);
+    floor.iter().chain(others.iter().filter(named)).copied().collect()
+}
+
+/// How long anybody waits before the measurement is void.
+pub const PATIENCE: Duration = Duration::from_secs(30);

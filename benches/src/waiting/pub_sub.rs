@@ -1,0 +1,208 @@
+//! The floor of a hand-off: the releaser tells every node, each node tells the waiter, the waiter asks.
+//!
+//! Both sides are this: connected and subscribed before anything is measured, requests encoded once.
+//! A lost message would be noticed after a second, which does not happen here.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use redbolt::resp::command;
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+
+use super::PATIENCE;
+use crate::contender::{Contender, Task};
+use crate::wire::{Due, Wire, load_undo};
+
+pub(super) fn start_at_quorum(task: &Task) -> Result<Box<dyn Contender>> {
+    start(task, task.nodes.len() / 2 + 1)
+}
+
+pub(super) fn start_at_first(task: &Task) -> Result<Box<dyn Contender>> {
+    start(task, 1)
+}
+
+fn start(task: &Task, wake_at: usize) -> Result<Box<dyn Contender>> {
+    let digest = load_undo(&task.nodes)?;
+    let (resource, ttl) = (task.resource.as_bytes(), task.ttl.as_millis() as u64);
+    let token = token();
+    let (mut set, mut undo, mut subscribe) = (Vec::new(), Vec::new(), Vec::new());
+    drop(command(&mut set, 6).arg(b"SET").arg(resource).arg(&token).arg(b"NX").arg(b"PX").int(ttl));
+    drop(command(&mut undo, 5).arg(b"EVALSHA").arg(&digest).int(1).arg(resource).arg(&token));
+    drop(command(&mut subscribe, 2).arg(b"SUBSCRIBE").arg(resource));
+    let mut release = undo.clone();
+    drop(command(&mut release, 3).arg(b"PUBLISH").arg(resource).arg(b"-"));
+
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let (mut links, mut ears) = (Vec::new(), Vec::new());
+    for node in &task.nodes {
+        links.push(Wire::open(node)?);
+        let mut ear = Wire::open(node)?;
+        ear.say(&subscribe, []);
+        ear.flush()?;
+        ears.push(ear);
+    }
+    for (at, wire) in links.iter().chain(&ears).enumerate() {
+        let place = epoll::EventData::new_u64(at as u64);
+        epoll::add(&epoll, wire, place, epoll::EventFlags::IN | epoll::EventFlags::ET)?;
+    }
+    let (quorum, told) = (links.len() / 2 + 1, vec![false; links.len()]);
+    let events = Vec::with_capacity(2 * links.len());
+    let mut side = PubSub {
+        epoll,
+        links,
+        ears,
+        events,
+        quorum,
+        wake_at,
+        set,
+        undo,
+        release,
+        told,
+        news: false,
+        vote: Vote::default(),
+    };
+    side.await_messages(task.nodes.len(), Instant::now() + PATIENCE)?;
+    Ok(Box::new(side))
+}
+
+/// Of the length of redbolt's tokens without a label, and another one for each side.
+fn token() -> Vec<u8> {
+    static SIDES: AtomicU64 = AtomicU64::new(0);
+    format!("{:034x}", SIDES.fetch_add(1, Ordering::Relaxed)).into_bytes()
+}
+
+struct PubSub {
+    epoll: OwnedFd,
+    /// For commands, one for each node.
+    links: Vec<Wire>,
+    /// Subscribed, one for each node.
+    ears: Vec<Wire>,
+    events: Vec<epoll::Event>,
+    quorum: usize,
+    /// How many nodes must have told that the lock is free.
+    wake_at: usize,
+    set: Vec<u8>,
+    undo: Vec<u8>,
+    release: Vec<u8>,
+    /// Which nodes have told since this wait began.
+    told: Vec<bool>,
+    /// Whether one has since the last ask.
+    news: bool,
+    vote: Vote,
+}
+
+/// What the nodes have said to the latest request.
+#[derive(Default)]
+struct Vote {
+    number: u64,
+    yes: usize,
+    no: usize,
+}
+
+impl Contender for PubSub {
+    fn acquire(&mut self) -> Result<()> {
+        let until = Instant::now() + PATIENCE;
+        self.turn(&NOW)?;
+        self.told.fill(false);
+        loop {
+            self.news = false;
+            self.ask(Request::Set)?;
+            if self.vote.yes >= self.quorum {
+                return Ok(());
+            }
+            self.tell(Request::Undo)?;
+            self.await_messages(self.wake_at, until)?;
+        }
+    }
+
+    fn release(&mut self) -> Result<()> {
+        self.ask(Request::Release)?;
+        ensure!(self.vote.yes >= self.quorum, "the lock was not held");
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Request {
+    Set,
+    Undo,
+    Release,
+}
+
+impl PubSub {
+    /// Sends the request to all nodes and waits until a quorum said yes, or none can any more.
+    fn ask(&mut self, request: Request) -> Result<()> {
+        self.tell(request)?;
+        let until = Instant::now() + PATIENCE;
+        let nodes = self.links.len();
+        while self.vote.yes < self.quorum && self.vote.no <= nodes - self.quorum {
+            ensure!(Instant::now() < until, "the nodes do not answer");
+            self.turn(&SECOND)?;
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, request: Request) -> Result<()> {
+        self.vote = Vote { number: self.vote.number + 1, yes: 0, no: 0 };
+        let due = |len| Due { len, slot: 0, number: self.vote.number };
+        // A reply that nobody counts.
+        let unheeded = |len| Due { len, slot: 0, number: 0 };
+        // +OK or $-1; :1 or :0; :1 and how many were told.
+        let (bytes, dues) = match request {
+            Request::Set => (&self.set, [Some(due(5)), None]),
+            Request::Undo => (&self.undo, [Some(unheeded(4)), None]),
+            Request::Release => (&self.release, [Some(due(4)), Some(unheeded(4))]),
+        };
+        for link in &mut self.links {
+            link.say(bytes, dues.into_iter().flatten());
+            link.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until so many nodes have told, and one of them since the last ask.
+    fn await_messages(&mut self, nodes: usize, until: Instant) -> Result<()> {
+        let patience = Instant::now() + Duration::from_secs(1);
+        while !self.news || self.told.iter().filter(|&&told| told).count() < nodes {
+            ensure!(Instant::now() < until, "nobody let go");
+            if Instant::now() > patience {
+                return Ok(());
+            }
+            self.turn(&SECOND)?;
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, timeout: &Timespec) -> Result<()> {
+        self.events.clear();
+        epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(timeout))?;
+        for event in &self.events {
+            let (at, vote) = (event.data.u64() as usize, &mut self.vote);
+            match at.checked_sub(self.links.len()) {
+                None => self.links[at].hear(|due, reply| vote.count(due, reply))?,
+                Some(node) if self.ears[node].hear_bytes()? > 0 => {
+                    (self.told[node], self.news) = (true, true);
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Vote {
+    fn count(&mut self, due: Due, reply: &[u8]) {
+        if due.number == self.number {
+            match reply.starts_with(b"+OK") || reply.starts_with(b":1") {
+                true => self.yes += 1,
+                false => self.no += 1,
+            }
+        }
+    }
+}
+
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+const SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };

@@ -1,0 +1,65 @@
+//! redbolt's blocking front, waiting, and its engine.
+
+use anyhow::{Context, Result, anyhow, ensure};
+use redbolt::{Ask, Client, Ending, Engine, EngineLimits, LockGuard, OwnedGuard, Wait, Wake};
+
+use super::PATIENCE;
+use crate::contender::{Contender, Task, redbolt_config};
+
+pub(super) fn start(task: &Task, wake: Wake) -> Result<Box<dyn Contender>> {
+    // A guard borrows its client. Both live as long as the program.
+    let config = redbolt_config(task)?.wake(wake).build()?;
+    let client: &'static Client = Box::leak(Box::new(Client::new(config)?));
+    let report = client.warm_up(PATIENCE);
+    ensure!(report.ready() == task.nodes.len(), "{report:?}");
+    Ok(Box::new(Waiter { client, task: task.clone(), held: None }))
+}
+
+struct Waiter {
+    client: &'static Client,
+    task: Task,
+    held: Option<LockGuard<'static>>,
+}
+
+impl Contender for Waiter {
+    fn acquire(&mut self) -> Result<()> {
+        let granted = self.client.acquire(ask(&self.task));
+        self.held = Some(granted.map_err(|error| anyhow!("{error}"))?);
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<()> {
+        let ending = self.held.take().context("no lock is held")?.release();
+        ensure!(matches!(ending, Ending::Released(_)), "{ending}");
+        Ok(())
+    }
+}
+
+pub(super) fn start_engine(task: &Task) -> Result<Box<dyn Contender>> {
+    let engine = Engine::start(redbolt_config(task)?.build()?, EngineLimits::default())?;
+    Ok(Box::new(EngineWaiter { engine, task: task.clone(), held: None }))
+}
+
+struct EngineWaiter {
+    engine: Engine,
+    task: Task,
+    held: Option<OwnedGuard>,
+}
+
+impl Contender for EngineWaiter {
+    fn acquire(&mut self) -> Result<()> {
+        let granted = self.engine.acquire(ask(&self.task)).wait();
+        self.held = Some(granted.map_err(|error| anyhow!("{error}"))?);
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<()> {
+        let ending = self.held.take().context("no lock is held")?.release().wait();
+        ensure!(matches!(ending, Ending::Released(_)), "{ending}");
+        Ok(())
+    }
+}
+
+fn ask(task: &Task) -> Ask<'_> {
+    Ask::new(task.resource.as_bytes()).ttl(task.ttl).wait(Wait::For(PATIENCE))
+}
