@@ -273,8 +273,10 @@ pub(crate) fn draw_waiting(plan: &mut Plan, draw: &mut Random) {
         (plan.jobs[0].kind, plan.jobs[0].ttl_ms) = (Kind::Forget, 300);
     }
     plan.jobs.extend(probe.take());
-    if plan.nodes > 1 && draw.chance(300) {
-        return held_elsewhere(plan, draw);
+    match draw.below(16) {
+        0..=3 if plan.nodes > 1 => return held_elsewhere(plan, draw),
+        4 => return again_and_again(plan, draw),
+        _ => {}
     }
     for _ in 0..draw.pick(&[0, 0, 1, 2, 3]) {
         let what = draw.pick(&[
@@ -311,6 +313,27 @@ fn held_elsewhere(plan: &mut Plan, draw: &mut Random) {
     let mut away = fault(What::Refuse, When::Time, 0);
     away.span = 200 * MS;
     plan.faults.push(away);
+}
+
+/// One asks again whenever it has let go, and others wait.
+fn again_and_again(plan: &mut Plan, draw: &mut Random) {
+    while plan.clients.len() < 3 {
+        plan.clients.push(plan.clients[0]);
+    }
+    let probe = plan.jobs.pop();
+    let first = Job { client: 0, keys: 1, kind: Kind::Again, fenced: false, ..plan.jobs[0] };
+    plan.jobs.clear();
+    let work = draw.between(80, 150) * MS;
+    for at in 0..4_500 * MS / work {
+        plan.jobs.push(Job { ttl_ms: 20_000 + at, work, ..first });
+    }
+    for client in 1..=draw.between(1, 2) {
+        let at = draw.between(100, 400) * MS;
+        let ttl_ms = 22_000 + client;
+        plan.jobs.push(Job { at, client: client as u8, ttl_ms, kind: Kind::Hold, ..first });
+    }
+    (plan.jobs[0].kind, plan.jobs[0].at) = (Kind::Hold, 20 * MS);
+    plan.jobs.extend(probe);
 }
 
 /// A schedule in which the first lock can be taken away: not too short, and wanted by others.
