@@ -1,6 +1,8 @@
 //! Faults aimed where they hurt: at the nodes where two quorums meet, at the moment of a commit, at
 //! the moment before use. Random walks find these only by accident.
 
+use redbolt::proto::Wake;
+
 use super::errors::PREFIXES;
 use super::swarm;
 use super::{Fault, Loss, What, When};
@@ -315,7 +317,8 @@ fn held_elsewhere(plan: &mut Plan, draw: &mut Random) {
     plan.faults.push(away);
 }
 
-/// One asks again whenever it has let go, and others wait.
+/// One asks again whenever it has let go, and others wait. They have to be told of it: against
+/// pauses alone whoever is always there wins.
 fn again_and_again(plan: &mut Plan, draw: &mut Random) {
     while plan.clients.len() < 3 {
         plan.clients.push(plan.clients[0]);
@@ -323,6 +326,9 @@ fn again_and_again(plan: &mut Plan, draw: &mut Random) {
     let probe = plan.jobs.pop();
     let first = Job { client: 0, keys: 1, kind: Kind::Again, fenced: false, ..plan.jobs[0] };
     plan.jobs.clear();
+    if plan.setup.wake == Wake::Timer {
+        plan.setup.wake = Wake::Lead;
+    }
     let work = draw.between(80, 150) * MS;
     for at in 0..4_500 * MS / work {
         plan.jobs.push(Job { ttl_ms: 20_000 + at, work, ..first });
