@@ -16,7 +16,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{AcquireError, Ask, Config, ConfigError, Engine, EngineLimits, Wait};
+use redbolt::{AcquireError, Ask, Config, ConfigError, Engine, EngineLimits, Keep, Wait};
 use redbolt_node::Node;
 
 fn main() -> ExitCode {
@@ -41,6 +41,7 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     let engine = Engine::start(configure(&addresses)?, EngineLimits::default())?;
 
     take_turns(&engine)?;
+    keep(&engine)?;
     be_told(&engine)?;
 
     // Whatever is still held at the end is released, and its holder told.
@@ -70,6 +71,16 @@ fn take_turns(engine: &Engine) -> Result<(), Box<dyn Error>> {
     for thread in threads {
         thread.join().map_err(|_| "a thread panicked")??;
     }
+    Ok(())
+}
+
+/// A lock that is kept alive until it is released: the TTL only says how soon it ends without this process.
+fn keep(engine: &Engine) -> Result<(), Box<dyn Error>> {
+    let ask = Ask::new(RESOURCE).ttl(Duration::from_secs(1)).keep_alive(Keep::until_released());
+    let guard = engine.acquire_timeout(ask, Duration::from_secs(5)).wait()?;
+    thread::sleep(Duration::from_millis(1_500));
+    println!("still held after 1.5 s: {}", guard.is_valid());
+    println!("{}", guard.release().wait());
     Ok(())
 }
 

@@ -10,12 +10,15 @@
 //! ```text
 //! LOCK key      GRANTED key ... or REFUSED key ..., after at most two seconds; LOST key, if it comes to that
 //! UNLOCK key    RELEASED key ... or UNKNOWN key
-//! STATUS        STATUS ..., which nodes can vote
+//! STATUS        STATUS ..., which nodes can vote, and how many tell those who wait
 //! ```
 //!
+//! Connections of this server that want the same key get it in the order in which they came. A key that
+//! somebody elsewhere has is waited for without asking again and again: a node tells when it has changed.
+//!
 //! Without `--node` it starts three embedded nodes of its own. With `--listen` it serves until it is
-//! killed; without, two connections of its own put it through its paces, and it ends with 0 if every
-//! answer was as it should be.
+//! killed; without, two connections of its own and a client elsewhere put it through its paces, and it
+//! ends with 0 if every answer was as it should be.
 
 use std::collections::HashMap;
 use std::env;
@@ -28,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Waker};
-use redbolt::{Ask, Config, Driver, Event, LockId, Wait};
+use redbolt::{Ask, Config, Driver, Event, LockId, NodeStatus, PushState, Wait};
 use redbolt_node::Node;
 
 fn main() -> ExitCode {
@@ -58,7 +61,7 @@ fn run(mut options: Options) -> Result<(), Box<dyn Error>> {
     let config = builder.build()?;
 
     let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
-    let mut host = Host::start(config, options.listen.unwrap_or(any_port))?;
+    let mut host = Host::start(config.clone(), options.listen.unwrap_or(any_port))?;
     let address = host.listener.local_addr()?;
     println!("listening on {address}");
     if options.listen.is_some() {
@@ -68,8 +71,9 @@ fn run(mut options: Options) -> Result<(), Box<dyn Error>> {
     thread::scope(|scope| {
         // It ends the loop, whether it went well or not.
         let story = scope.spawn(|| {
-            let outcome = tell(address);
-            waker.wake().and(outcome)
+            let outcome = tell(address, config);
+            let _ = waker.wake();
+            outcome
         });
         host.serve()?;
         Ok(story.join().map_err(|_| "the story panicked")??)
@@ -141,7 +145,10 @@ impl Host {
                 None => self.send(client, &format!("UNKNOWN {key}")),
             },
             None if line == "STATUS" => {
-                self.send(client, &format!("STATUS {}", self.driver.nodes()))
+                let nodes = self.driver.nodes();
+                let tells = |node: &&NodeStatus| node.push == PushState::Tells;
+                let telling = nodes.nodes.iter().filter(tells).count();
+                self.send(client, &format!("STATUS {telling} of them tell; {nodes}"));
             }
             _ => self.send(client, "WHAT? LOCK key, UNLOCK key or STATUS"),
         }
@@ -277,8 +284,42 @@ impl Client {
     }
 }
 
-/// Two connections, and what each hears.
-fn tell(address: SocketAddr) -> io::Result<()> {
+/// Two connections and a client elsewhere, and what each hears.
+fn tell(address: SocketAddr, config: Config) -> Result<(), String> {
+    tell_of_two(address).map_err(|error| error.to_string())?;
+    let elsewhere = redbolt::Client::new(config).map_err(|error| error.to_string())?;
+    let ask = Ask::new(b"redbolt-example").wait(Wait::For(PATIENCE));
+    let lock = elsewhere.acquire(ask).map_err(|error| error.to_string())?;
+    println!("a client elsewhere has it");
+    let told = tell_of_one_who_is_told(address, || {
+        println!("the client elsewhere: {}", lock.release());
+    });
+    told.map_err(|error| error.to_string())
+}
+
+/// Ann waits, which costs nobody anything, until a node tells that the key has changed.
+fn tell_of_one_who_is_told(address: SocketAddr, release: impl FnOnce()) -> io::Result<()> {
+    let mut ann = Caller::new("ann", address)?;
+    ann.say("LOCK redbolt-example")?;
+    let until = Instant::now() + PATIENCE / 2;
+    loop {
+        ann.say("STATUS")?;
+        match ann.hear("STATUS 1 of them tell") {
+            // Servers before Redis 6, and users who may not subscribe: then pauses alone end the wait.
+            Err(error) if Instant::now() > until => println!("nobody tells: {error}"),
+            Err(_) => {
+                thread::sleep(Duration::from_millis(20));
+                continue;
+            }
+            Ok(()) => {}
+        }
+        break;
+    }
+    release();
+    ann.hear("GRANTED redbolt-example")
+}
+
+fn tell_of_two(address: SocketAddr) -> io::Result<()> {
     let (mut ann, mut ben) = (Caller::new("ann", address)?, Caller::new("ben", address)?);
     ann.say("LOCK redbolt-example")?;
     ann.hear("GRANTED redbolt-example")?;
@@ -297,7 +338,9 @@ fn tell(address: SocketAddr) -> io::Result<()> {
     // What ben holds ends with ben.
     ben.leave();
     ann.say("LOCK redbolt-example")?;
-    ann.hear("GRANTED redbolt-example")
+    ann.hear("GRANTED redbolt-example")?;
+    ann.leave();
+    Ok(())
 }
 
 /// One end of a connection to the host.

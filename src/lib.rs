@@ -31,6 +31,33 @@
 //! | [`Driver`] | the host's | programs with an event loop of their own |
 //! | [`Engine`] | one of its own | many threads, and futures on any executor |
 //!
+//! All of them take the same [`Ask`]: [what to lock](Ask::and), [how long to wait](Ask::wait), [how long to
+//! have it](Ask::ttl), and whether it is [kept alive](Ask::keep_alive) until it is released. Many locks that
+//! have nothing to do with each other go out with one write to each node: [`Client::acquire_all`],
+//! [`Driver::together`], and whatever an engine is asked in one turn.
+//!
+//! After a `fork` all of it belongs to the parent, and nothing that is left of it in the child reaches the
+//! nodes. Dropping a client or the last handle of an engine lets go of what it holds, and gives the nodes
+//! 50 ms to confirm it; [`Engine::shutdown`] takes the time that you give it, and reports.
+//!
+//! # Waiting
+//!
+//! Who waits is told by a node when the key has changed, over a second connection which is opened for that
+//! and closed 5 s after the last wait; the end of a TTL is met by a timer. It takes Redis 6, and of an ACL
+//! `+subscribe &__redis__:invalidate +client|tracking +client|id`. Where a node cannot tell, pauses of 5 to
+//! 200 ms take its place, and [`NodeStatus::push`] and the [`Log`] say why. [`Wake::Timer`] does without.
+//!
+//! Those who wait for the same resource in one process get it in the order in which they came. Between
+//! processes there is no order.
+//!
+//! # Kept alive, or for a lease
+//!
+//! A lock is a lease of fixed length unless somebody extends it. One that was asked for with
+//! [`Ask::keep_alive`] is extended each third of its TTL until it is released, by a driver's turns or by an
+//! engine's thread; a client has nobody between two calls, and refuses. [`Keep::max_hold`] limits it. Its
+//! loss is told once, a moment before the validity is over: as [`Event::Lost`], to
+//! [`OwnedGuard::on_loss`], and to whoever awaits [`OwnedGuard::lost`]. It cancels nothing by itself.
+//!
 //! # What a lease is, and what it is not
 //!
 //! A lock here is a *lease*: the nodes keep it for a TTL, and its holder may rely on it for the
@@ -115,6 +142,28 @@
 //! Tokens grow as long as no counter of a node that votes goes backwards. Where a node has lost its
 //! counters, they grow if the servers' clocks agree within `max_ttl` less 10 s: so `max_ttl` must be at
 //! least 11 s, and the guard on. Tokens are not consecutive, and those of two resources do not compare.
+//!
+//! # Locks that outlive a process
+//!
+//! [`LockGuard::hand_out`] turns a lock into a [`LockRecord`], and [`Client::take_in`] turns that into a
+//! lock again, in another process of the same machine, with the same lease. Nobody keeps it alive in
+//! between. Its text is the lock: keep it where nobody else can read it.
+//!
+//! ```no_run
+//! use redbolt::{Ask, Client, Config, LockRecord};
+//!
+//! # fn save(text: &str) {}
+//! # fn load() -> String { String::new() }
+//! # let config = Config::builder().node("10.0.0.1")?.build()?;
+//! let client = Client::new(config)?;
+//! let lock = client.acquire(Ask::new(b"invoices"))?;
+//! let record = lock.hand_out().ok_or("it is lost")?;
+//! save(&record.to_text());
+//! // In another process:
+//! let lock = client.take_in(&LockRecord::from_text(&load())?)?;
+//! println!("{}", lock.release());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! # Outcomes
 //!

@@ -50,6 +50,34 @@ fn a_host_s_own_loop_serves_on_real_nodes() {
 }
 
 #[test]
+fn a_loop_that_knows_nothing_of_redbolt_runs_jobs_on_embedded_nodes() {
+    tells_of_the_jobs(&run("own_epoll_fd", &[]));
+}
+
+#[test]
+fn a_loop_that_knows_nothing_of_redbolt_runs_jobs_on_real_nodes() {
+    let servers = servers(3);
+    tells_of_the_jobs(&run("own_epoll_fd", &arguments(&servers)));
+    for server in &servers {
+        assert_eq!(server.cmd("EXISTS redbolt-example-job"), Reply::Int(0));
+    }
+}
+
+#[test]
+fn a_leader_is_followed_by_another_on_embedded_nodes() {
+    tells_of_the_leaders(&run("leader", &[]));
+}
+
+#[test]
+fn a_leader_is_followed_by_another_on_real_nodes() {
+    let servers = servers(3);
+    tells_of_the_leaders(&run("leader", &arguments(&servers)));
+    for server in &servers {
+        assert_eq!(server.cmd("EXISTS redbolt-example-leader"), Reply::Int(0));
+    }
+}
+
+#[test]
 fn a_late_write_is_refused_where_tokens_are_looked_at_on_embedded_nodes() {
     tells_of_the_late_write(&run("fenced_write", &[]));
 }
@@ -107,7 +135,16 @@ fn metrics_are_told_on_real_nodes() {
 
 #[test]
 fn a_wrong_command_line_shows_the_right_one() {
-    for example in ["blocking", "engine", "fenced_write", "futures", "metrics", "own_mio_loop"] {
+    for example in [
+        "blocking",
+        "engine",
+        "fenced_write",
+        "futures",
+        "leader",
+        "metrics",
+        "own_epoll_fd",
+        "own_mio_loop",
+    ] {
         let end = run(example, &["--node".to_owned()]);
         assert_eq!(end.status, Some(2), "{end:?}");
         assert!(end.errors.starts_with(&format!("usage: {example} ")), "{end:?}");
@@ -147,6 +184,7 @@ fn tells_of_the_engine(end: &End) {
     }
     let lost = "lost, as expected: its validity ended; is it valid? false";
     let report = "0 acquisitions cancelled, 1 locks released";
+    says_in_order(end, &["still held after 1.5 s: true", "released, "]);
     says_in_order(end, &[lost, report, "the last holder: lost: its engine has ended"]);
 }
 
@@ -161,7 +199,25 @@ fn tells_of_futures(end: &End) {
 fn tells_of_the_loop(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     let lines = ["ann < GRANTED", "ann < STATUS ", "ben < GRANTED", "ann < REFUSED"];
-    says_in_order(end, &[&lines[..], &["ben leaves", "ann < GRANTED"]].concat());
+    let told = ["a client elsewhere has it", "ann < STATUS 1 of them tell", "ann < GRANTED"];
+    says_in_order(end, &[&lines[..], &["ben leaves", "ann < GRANTED"], &told].concat());
+}
+
+/// Each job runs past the TTL of its lock, and the second one of a name behind the first.
+fn tells_of_the_jobs(end: &End) {
+    assert_eq!(end.status, Some(0), "{end:?}");
+    let (first, second) =
+        ("ann < RUNNING redbolt-example-job", "ben < RUNNING redbolt-example-job");
+    let done = ["ann < DONE redbolt-example-job", second, "ben < DONE redbolt-example-job"];
+    says_in_order(end, &[&[first][..], &done].concat());
+}
+
+fn tells_of_the_leaders(end: &End) {
+    assert_eq!(end.status, Some(0), "{end:?}");
+    let lines = ["first leads", "first stops: ", "first steps down: lost: "];
+    says_in_order(end, &[&lines[..], &["second steps down: released"]].concat());
+    let second = end.output.find("second leads");
+    assert!(second > end.output.find("first stops"), "two lead at once: {end:?}");
 }
 
 fn tells_of_metrics(end: &End) {

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use redbolt::{Ask, Client, Config, Driver, Event, LockId};
+use redbolt::{Ask, Client, Config, Driver, Event, Keep, LockId};
 use redbolt_proving::{Connection, Reply, Server, servers};
 
 #[test]
@@ -68,6 +68,51 @@ fn a_first_contact_is_one_write_to_each_node() {
     });
 }
 
+/// Many locks that are asked for or let go of together cost what one costs.
+#[test]
+fn a_batch_is_one_write_to_each_node() {
+    let test = "a_batch_is_one_write_to_each_node";
+    in_both_roles(test, gather, |phases, n| {
+        for (what, calls) in phases {
+            match what.as_str() {
+                "asks" | "releases" | "extensions" => calls.expect(n..=n, 0..=0, 0..=0),
+                "grants" | "confirmations" | "answers" => calls.expect(0..=0, 1..=1, 1..=n),
+                _ => Ok(()),
+            }
+            .unwrap_or_else(|fault| panic!("{n} nodes, {what}: {fault}"));
+        }
+        assert_eq!(count(phases, "confirmations"), BATCHES);
+    });
+}
+
+#[test]
+fn a_client_s_batch_is_one_write_to_each_node() {
+    let test = "a_client_s_batch_is_one_write_to_each_node";
+    in_both_roles(test, gather_blocking, |phases, n| {
+        for (_, calls) in phases.iter().filter(|(what, _)| what == "batch") {
+            // How many polls and reads it takes depends on how fast the nodes are. What it returns is
+            // allocated, which may take a call as well.
+            assert_eq!(calls.of(&WRITES), n, "{n} nodes: {calls:?}");
+        }
+        assert_eq!(count(phases, "batch"), BATCHES);
+    });
+}
+
+/// The keeper's turn is one write to each node for all locks that are due, and a turn in which none is due
+/// writes nothing.
+#[test]
+fn kept_locks_are_extended_with_one_write_to_each_node() {
+    let test = "kept_locks_are_extended_with_one_write_to_each_node";
+    in_both_roles(test, keep, |phases, n| {
+        let turns = phases.iter().filter(|(what, _)| what == "turn");
+        let writes: Vec<usize> = turns.map(|(_, calls)| calls.of(&WRITES)).collect();
+        assert!(writes.iter().all(|&writes| writes == 0 || writes == n), "{n} nodes: {writes:?}");
+        let rounds = writes.iter().filter(|&&writes| writes == n).count();
+        // The program ends when each of its locks was extended so often.
+        assert!((EXTENSIONS..=2 * EXTENSIONS).contains(&rounds), "{n} nodes: {rounds} rounds");
+    });
+}
+
 /// Without a moment to catch up, the replies that a call did not wait for are read by the next one.
 /// Even so nothing is polled or read in vain.
 #[test]
@@ -108,12 +153,7 @@ fn a_full_socket_is_written_to_again_once_it_has_room() {
 
 /// The program under trace: a driver that turns once all replies are there.
 fn drive(nodes: &[String]) {
-    let mut driver = Driver::new(config(nodes)).unwrap();
-    let until = Instant::now() + PATIENCE;
-    while driver.nodes().ready() < nodes.len() {
-        assert!(Instant::now() < until, "{:?}", driver.nodes());
-        driver.turn();
-    }
+    let mut driver = warm_driver(nodes);
     let mut witnesses: Vec<_> = nodes.iter().map(|node| witness(node)).collect();
     let mut tell = teller();
     let mut answered = |driver: &mut Driver, what: &str| {
@@ -192,6 +232,103 @@ fn meet(nodes: &[String]) {
             driver.turn();
         }
     }
+}
+
+/// The program under trace: a driver with many locks at once.
+fn gather(nodes: &[String]) {
+    let mut driver = warm_driver(nodes);
+    let mut witnesses: Vec<_> = nodes.iter().map(|node| witness(node)).collect();
+    let mut tell = teller();
+    for batch in 0..=BATCHES {
+        // The first time scripts are sent by their texts.
+        let name = |what: &'static str| if batch > 0 { what } else { "first" };
+        let mut answered = |driver: &mut Driver, what: &str| {
+            witnesses.iter_mut().for_each(all_is_answered);
+            tell(what);
+            driver.turn();
+            tell("other");
+        };
+        let mut tell = teller();
+        tell(name("asks"));
+        let ids = driver.together(|driver| acquire_many(driver, None));
+        tell("other");
+        answered(&mut driver, name("grants"));
+        let granted = std::iter::from_fn(|| driver.poll_event());
+        assert_eq!(granted.filter(|event| matches!(event, Event::Granted(_))).count(), LOCKS);
+        tell(name("extensions"));
+        driver.together(|driver| {
+            ids.iter().for_each(|&id| driver.extend(id, PATIENCE).unwrap());
+        });
+        tell("other");
+        answered(&mut driver, name("answers"));
+        let extended = std::iter::from_fn(|| driver.poll_event());
+        assert_eq!(extended.filter(|event| matches!(event, Event::Extended(_))).count(), LOCKS);
+        tell(name("releases"));
+        driver.together(|driver| ids.iter().for_each(|&id| driver.release(id)));
+        tell("other");
+        answered(&mut driver, name("confirmations"));
+        let released = std::iter::from_fn(|| driver.poll_event());
+        assert_eq!(released.filter(|event| matches!(event, Event::Released(..))).count(), LOCKS);
+    }
+}
+
+/// The program under trace: a client with many locks at once.
+fn gather_blocking(nodes: &[String]) {
+    let client = warm_client(nodes);
+    let mut tell = teller();
+    let names: Vec<String> = (0..LOCKS).map(|at| format!("job{at}")).collect();
+    for _ in 0..BATCHES {
+        tell("batch");
+        let asks = names.iter().map(|name| Ask::new(name.as_bytes()).ttl(PATIENCE));
+        let guards = client.acquire_all(asks);
+        tell("other");
+        assert!(guards.into_iter().all(|guard| guard.unwrap().is_valid()));
+        has_heard_all(&client);
+    }
+}
+
+/// The program under trace: a driver that keeps many locks, and turns when its deadline has come.
+fn keep(nodes: &[String]) {
+    let mut driver = warm_driver(nodes);
+    let every = Keep::until_released().every(Duration::from_millis(60));
+    let ids = driver.together(|driver| acquire_many(driver, Some(every)));
+    let mut tell = teller();
+    let until = Instant::now() + PATIENCE;
+    let mut extended = std::collections::HashMap::new();
+    while extended.len() < LOCKS || extended.values().any(|&times| times < EXTENSIONS) {
+        assert!(Instant::now() < until);
+        std::thread::sleep(driver.deadline().unwrap().min(Duration::from_millis(5)));
+        tell("turn");
+        driver.turn();
+        tell("other");
+        while let Some(event) = driver.poll_event() {
+            if let Event::Kept(id) = event {
+                *extended.entry(id).or_insert(0) += 1;
+            }
+        }
+    }
+    assert!(ids.iter().all(|&id| !driver.remaining(id).is_zero()));
+}
+
+/// So many locks, each kept alive if there is a way to keep it.
+fn acquire_many(driver: &mut Driver, keep: Option<Keep>) -> Vec<LockId> {
+    let names = (0..LOCKS).map(|at| format!("job{at}"));
+    let acquire = |name: String| {
+        let ask = Ask::new(name.as_bytes()).ttl(PATIENCE);
+        let ask = keep.into_iter().fold(ask, Ask::keep_alive);
+        driver.acquire(&ask).unwrap()
+    };
+    names.map(acquire).collect()
+}
+
+fn warm_driver(nodes: &[String]) -> Driver {
+    let mut driver = Driver::new(config(nodes)).unwrap();
+    let until = Instant::now() + PATIENCE;
+    while driver.nodes().ready() < nodes.len() {
+        assert!(Instant::now() < until, "{:?}", driver.nodes());
+        driver.turn();
+    }
+    driver
 }
 
 fn warm_client(nodes: &[String]) -> Client {
@@ -362,6 +499,13 @@ const ROUNDS: usize = 100;
 
 /// A few are enough: each opens its own connections.
 const CONTACTS: usize = 5;
+
+/// Batches, and the locks in each: their replies are less than a read takes.
+const BATCHES: usize = 10;
+const LOCKS: usize = 50;
+
+/// How often the keeper extends each lock.
+const EXTENSIONS: usize = 8;
 
 /// Polls of a client that looks for news because the machine stood still between two calls.
 const STALLS: usize = 2;

@@ -24,9 +24,14 @@ impl Ratio {
         let mut ratios: Vec<f64> =
             own.iter().zip(floor).map(|(&own, &floor)| own as f64 / floor.max(1) as f64).collect();
         ratios.sort_by(f64::total_cmp);
-        let at = |tenth: usize| ratios.get((ratios.len() - 1) * tenth / 10).copied();
-        let at = |tenth| if ratios.is_empty() { f64::NAN } else { at(tenth).unwrap_or(f64::NAN) };
-        Self { median: at(5), low: at(1), high: at(9) }
+        let last = ratios.len().saturating_sub(1);
+        let at = |index: usize| ratios.get(index).copied().unwrap_or(f64::NAN);
+        // Of few rounds the worse one, so that the worst cannot hide.
+        Self {
+            median: at((last * 5).div_ceil(10)),
+            low: at(last / 10),
+            high: at((last * 9).div_ceil(10)),
+        }
     }
 
     /// As a cell of a table.
@@ -81,6 +86,12 @@ mod tests {
     #[test]
     fn a_ratio_is_made_within_a_round() {
         let ratio = Ratio::of(&[110, 2_200, 115], &[100, 2_000, 100]);
-        assert_eq!(ratio, Ratio { median: 1.1, low: 1.1, high: 1.1 });
+        assert_eq!(ratio, Ratio { median: 1.1, low: 1.1, high: 1.15 });
+    }
+
+    #[test]
+    fn of_two_rounds_the_worse_one_shows() {
+        let ratio = Ratio::of(&[100, 300], &[100, 100]);
+        assert_eq!(ratio, Ratio { median: 3.0, low: 1.0, high: 3.0 });
     }
 }

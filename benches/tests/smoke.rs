@@ -49,6 +49,7 @@ fn inflight_prints_a_row_for_each_client() {
     let text = run(env!("CARGO_BIN_EXE_inflight"), counts);
     let clients = [
         "raw epoll",
+        "raw, fresh tokens",
         "redbolt driver",
         "redbolt engine",
         "redbolt futures",

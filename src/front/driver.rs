@@ -238,13 +238,20 @@ impl Driver {
     /// Hands a held lock out, for another process on this machine to [take in](Self::take_in). From
     /// here on it is not this driver's: nothing is sent about it any more. `None` if it is not held.
     ///
-    /// A node that has not answered yet will not count for the lock: wait until its
-    /// [votes](Self::votes) are complete if you can.
+    /// A node that has not answered yet will not count for the lock, and may not hear of an extension:
+    /// wait while it [awaits answers](Self::awaits_answers) if you can.
     pub fn hand_out(&mut self, id: LockId) -> Option<LockRecord> {
         let mut record = self.sockets.core_mut().hand_out(id, now())?;
         self.finish();
         record::name(&mut record, &self.config);
         Some(record)
+    }
+
+    /// Whether a node has not answered to all that it was asked about this lock, or is about to be. A
+    /// lock is granted and extended by a quorum, before all have.
+    #[must_use]
+    pub fn awaits_answers(&self, id: LockId) -> bool {
+        self.sockets.core().awaits_answers(id)
     }
 
     /// Takes a lock in that was handed out. It is held from here on, with the lease that it had, and
@@ -354,10 +361,10 @@ impl Driver {
         }
     }
 
-    /// Takes turns until all nodes have voted on this lock, or until an answer would be too late.
-    pub(super) fn hear_votes(&mut self, id: LockId) {
+    /// Takes turns until all nodes have answered about this lock, or until it would be too late.
+    pub(super) fn hear_answers(&mut self, id: LockId) {
         let until = instant_in(self.config.settings().answer_within);
-        while !self.votes(id).missing().is_empty() {
+        while self.awaits_answers(id) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;

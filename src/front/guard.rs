@@ -82,7 +82,7 @@ impl<'c> LockGuard<'c> {
     pub fn hand_out(mut self) -> Option<LockRecord> {
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
-        driver.hear_votes(self.id);
+        driver.hear_answers(self.id);
         if driver.remaining(self.id).is_zero() {
             return None;
         }

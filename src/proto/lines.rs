@@ -6,8 +6,7 @@
 //! is granted stays in front until it has let go.
 //!
 //! A line also remembers for a moment what was seen of others, elsewhere, who want the resource: so that
-//! this process lets them have their turn, and answers as slowly as so many waiters call for. Not here:
-//! asking, and waking, see `core/wait.rs`.
+//! this process lets them have their turn. Not here: asking, and waking, see `core/wait.rs`.
 
 use std::collections::VecDeque;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -43,8 +42,8 @@ struct Line {
     released_at: Option<Nanos>,
     /// Since when this core has had it again and again, and asked at once each time.
     alone_since: Nanos,
-    /// See [`Lines::damp`].
-    damping: Duration,
+    /// How long a lock of this core waited for it last.
+    waited: Duration,
     /// Whose word was waited for last.
     leads: NodeSet,
 }
@@ -154,18 +153,15 @@ impl Lines {
         self.lines.get(&place).map_or_else(NodeSet::default, |line| line.leads)
     }
 
-    /// An ask that came of what a node told was in vain: for how long its lock shall not listen. A vain
-    /// ask doubles that and a grant divides it, so that of however many waiters a handful asks each time.
-    pub(super) fn damp(&mut self, place: Place) -> Duration {
-        let Some(line) = self.lines.get_mut(&place) else { return DAMPING.0 };
-        line.damping = (line.damping * 2).clamp(DAMPING.0, DAMPING.1);
-        line.damping
+    /// How long a lock of this core waited for it last, others having it.
+    pub(super) fn waited(&self, place: Place) -> Duration {
+        self.lines.get(&place).map_or(Duration::ZERO, |line| line.waited)
     }
 
-    /// A lock of this core has got it, or has heard nothing for long.
-    pub(super) fn undamp(&mut self, place: Place) {
+    /// A lock of this core has got it.
+    pub(super) fn granted(&mut self, place: Place, waited: Duration) {
         if let Some(line) = self.lines.get_mut(&place) {
-            line.damping /= UNDAMPING;
+            line.waited = waited;
         }
     }
 
@@ -198,12 +194,6 @@ const REMEMBERED: Duration = Duration::from_secs(1);
 
 /// Of more resources than these only those are remembered that others want.
 const REMEMBERED_LINES: usize = 1024;
-
-/// How long a lock does not listen after asks in vain, at first and at the most.
-const DAMPING: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
-
-/// Four vain asks for each grant keep the damping as it is.
-const UNDAMPING: u32 = 16;
 
 /// So many emptied queues are kept.
 const SPARE: usize = 64;
@@ -269,17 +259,5 @@ mod tests {
             lines.leave(place, a, now);
         }
         assert_eq!(owed, [1_000, 2_000, 3_000]);
-    }
-
-    #[test]
-    fn a_handful_asks_each_time() {
-        let mut lines = Lines::new([7; 16]);
-        let place = lines.place(b"job");
-        let [a] = ids();
-        lines.join(place, a, Nanos(0));
-        let damped: Vec<_> = (0..8).map(|_| lines.damp(place).as_millis()).collect();
-        assert_eq!(damped, [1, 2, 4, 8, 16, 32, 50, 50]);
-        lines.undamp(place);
-        assert_eq!(lines.damp(place).as_millis(), 6);
     }
 }

@@ -128,7 +128,11 @@ pub(super) struct Pause {
     pub(super) told: NodeSet,
     /// It ends, or the attempt after it began, by what a node has told.
     pub(super) is_roused: bool,
-    /// Until when what a node tells is not acted upon, after asks that came of it in vain.
+    /// It was told when the lock did not listen.
+    pub(super) is_late: bool,
+    /// How long what a node tells is not acted upon, after asks that came of it in vain.
+    pub(super) damping: Duration,
+    /// Until when.
     pub(super) deaf_until: Nanos,
 }
 

@@ -21,7 +21,8 @@ use super::time::{Nanos, Now};
 /// A lock that was handed out, to be taken in by another process on the same machine.
 ///
 /// One process at a time may go on with it: two that take in the same record hold the same lock, and
-/// what one of them releases the other one has lost.
+/// what one of them releases the other one has lost. Nobody keeps it alive meanwhile, and a
+/// [`Keep`](super::Keep) does not go along.
 ///
 /// Its lease is on both clocks of the machine that it was taken on. The boot clock is the same for all
 /// processes there, and never steps back before the next boot. So a record is over

@@ -282,8 +282,7 @@ impl Votes {
     }
 
     /// The nodes that have not voted.
-    #[must_use]
-    pub fn missing(&self) -> NodeSet {
+    pub(super) fn missing(&self) -> NodeSet {
         NodeSet::first(self.nodes()).without(self.grants.or(self.denies).or(self.fails))
     }
 

@@ -1,6 +1,6 @@
 //! Asking and undoing: which nodes count, and which have to hear that it is over.
 
-use redbolt::proto::{Ask, Cause, Event, Verdict, Vote, Wait, Why};
+use redbolt::proto::{Ask, Cause, Event, Verdict, Vote, Wait, Wake, Why};
 
 use crate::world::{Ran, World, error, ms, secs};
 
@@ -128,7 +128,7 @@ fn a_link_that_comes_up_late_is_asked_for_a_lock_that_is_held() {
 
 #[test]
 fn every_attempt_has_a_token_of_its_own() {
-    let mut world = World::new(3).warm();
+    let mut world = World::with(3, 1, |settings| settings.wake = Wake::Timer).warm();
     for node in 0..3 {
         world.set(node, b"job", b"theirs", 700);
     }

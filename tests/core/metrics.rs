@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redbolt::proto::metrics::{By, Kind};
-use redbolt::proto::{Ask, Cause, Event, Keep, LossCause, Metrics, NodeMetrics, Wait, Why};
+use redbolt::proto::{Ask, Cause, Event, Keep, LossCause, Metrics, NodeMetrics, Wait, Wake, Why};
 use redbolt_node::Memory;
 
 use crate::world::{Accept, World, Written, error, ms, secs};
@@ -104,7 +104,8 @@ fn a_lock_that_somebody_holds() {
 
 #[test]
 fn each_attempt_of_a_waiter() {
-    let mut world = world();
+    let mut world = World::with(3, 1, |settings| settings.wake = Wake::Timer).warm();
+    world.delay(ms(1));
     for node in 0..3 {
         world.set(node, b"job", b"theirs", 1_000);
     }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use redbolt::proto::{
-    Ask, Cause, Config, Core, Event, LinkId, LockId, Nanos, NodeSettings, Now, Settings, Wait, Wake,
+    Ask, Cause, Config, Core, Event, Keep, LinkId, LinkOp, LockId, Nanos, NodeSettings, Now,
+    Settings, Wait,
 };
 use redbolt_node::Memory;
 
@@ -20,26 +21,40 @@ const LONG: Duration = secs(30);
 
 #[derive(Clone, Debug)]
 enum Step {
-    Acquire { client: usize, keys: usize, long: bool, fenced: bool, wait: u64 },
+    Acquire { client: usize, keys: usize, kind: Kind, wait: u64 },
     Answer { node: usize, error: usize },
+    BreakRedirect { client: usize, node: usize },
     Cut { client: usize, node: usize, written: Written },
+    CutPush { client: usize, node: usize },
+    Deafen { node: usize },
     Delay { node: usize, micros: u64 },
     Extend { client: usize, which: usize, long: bool },
     Flush { node: usize },
+    ForbidPush { node: usize, tracking: bool },
     ForgetScripts { node: usize },
+    HandOut { client: usize, which: usize },
     HangUp { node: usize },
     Inspect { client: usize },
     Mute { node: usize },
-    Nonsense { client: usize, node: usize },
+    Nonsense { client: usize, node: usize, push: bool },
     Pause { node: usize },
     Release { client: usize, which: usize },
     Restart { node: usize, lost: bool },
     Run { millis: u64 },
     Silence { node: usize },
     Stop { node: usize },
+    TakeIn { client: usize },
     Wall { seconds: i64 },
     Well { node: usize },
     Window { node: usize, bytes: usize },
+}
+
+/// What kind of lock is asked for.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    long: bool,
+    fenced: bool,
+    kept: bool,
 }
 
 const ERRORS: [&str; 5] =
@@ -61,14 +76,30 @@ fn steps_that_forget() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
+/// And where locks move from client to client.
+fn steps_that_hand_on() -> impl Strategy<Value = Vec<Step>> {
+    let client = 0..CLIENTS;
+    let step = prop_oneof![
+        9 => step(),
+        3 => (client.clone(), 0..4usize)
+            .prop_map(|(client, which)| Step::HandOut { client, which }),
+        3 => client.prop_map(|client| Step::TakeIn { client }),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    (prop::bool::weighted(0.7), any::<bool>(), prop::bool::weighted(0.4))
+        .prop_map(|(long, fenced, kept)| Kind { long, fenced, kept })
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let (client, node) = (0..CLIENTS, 0..NODES);
     let written = prop_oneof![Just(Written::Runs), Just(Written::Haunts), Just(Written::Vanishes)];
     let both = (client.clone(), node.clone());
     prop_oneof![
-        8 => (client.clone(), 1..=3usize, prop::bool::weighted(0.7), any::<bool>(), 0..4u64).prop_map(
-            |(client, keys, long, fenced, wait)| Step::Acquire { client, keys, long, fenced, wait }
-        ),
+        8 => (client.clone(), 1..=3usize, kind(), 0..4u64)
+            .prop_map(|(client, keys, kind, wait)| Step::Acquire { client, keys, kind, wait }),
         8 => (0..400u64).prop_map(|millis| Step::Run { millis }),
         5 => (client.clone(), 0..4usize).prop_map(|(client, which)| Step::Release { client, which }),
         3 => (client.clone(), 0..4usize, any::<bool>())
@@ -83,7 +114,13 @@ fn step() -> impl Strategy<Value = Step> {
         1 => node.clone().prop_map(|node| Step::ForgetScripts { node }),
         1 => node.clone().prop_map(|node| Step::HangUp { node }),
         1 => client.prop_map(|client| Step::Inspect { client }),
-        1 => both.prop_map(|(client, node)| Step::Nonsense { client, node }),
+        1 => (both.clone(), any::<bool>())
+            .prop_map(|((client, node), push)| Step::Nonsense { client, node, push }),
+        1 => both.clone().prop_map(|(client, node)| Step::BreakRedirect { client, node }),
+        2 => both.prop_map(|(client, node)| Step::CutPush { client, node }),
+        1 => node.clone().prop_map(|node| Step::Deafen { node }),
+        1 => (node.clone(), any::<bool>())
+            .prop_map(|(node, tracking)| Step::ForbidPush { node, tracking }),
         1 => node.clone().prop_map(|node| Step::Mute { node }),
         1 => node.clone().prop_map(|node| Step::Restart { node, lost: false }),
         1 => node.clone().prop_map(|node| Step::Silence { node }),
@@ -102,16 +139,17 @@ fn world(seed: u64, chunk: usize) -> World {
 
 fn apply(world: &mut World, step: &Step) {
     match *step {
-        Step::Acquire { client, keys, long, fenced, wait } => {
-            acquire(world, client, keys, (long, fenced), wait);
-        }
+        Step::Acquire { client, keys, kind, wait } => acquire(world, client, keys, kind, wait),
         Step::Answer { node, error: at } => {
             world.answer(node, move |args| {
                 let is_lock = args[0] == b"SET" || args[0].starts_with(b"EVAL");
                 is_lock.then(|| error(ERRORS[at])).flatten()
             });
         }
+        Step::BreakRedirect { client, node } => world.break_redirect(client, node),
         Step::Cut { client, node, written } => world.cut(client, node, written),
+        Step::CutPush { client, node } => world.cut_push(client, node),
+        Step::Deafen { node } => world.servers[node].loses_messages = true,
         Step::Delay { node, micros } => world.servers[node].delay = micros * 1_000,
         Step::Extend { client, which, long } => {
             if let Some(id) = lock_at(world, client, which) {
@@ -121,9 +159,22 @@ fn apply(world: &mut World, step: &Step) {
             }
         }
         Step::Flush { node } => world.flush(node),
+        Step::ForbidPush { node, tracking } => world.answer(node, move |args| {
+            let is_push = match tracking {
+                true => args.get(1) == Some(&&b"TRACKING"[..]),
+                false => args[0] == b"SUBSCRIBE",
+            };
+            is_push.then(|| error("NOPERM no")).flatten()
+        }),
         Step::ForgetScripts { node } => {
             let now = world.server_now();
             world.servers[node].observe(&[b"SCRIPT", b"FLUSH"], now);
+        }
+        Step::HandOut { client, which } => {
+            if let Some(id) = lock_at(world, client, which) {
+                let record = world.hand_out(client, id);
+                world.records.extend(record);
+            }
         }
         Step::HangUp { node } => world.hang_up(node),
         Step::Inspect { client } => {
@@ -135,12 +186,12 @@ fn apply(world: &mut World, step: &Step) {
             world.servers[node].paused = true;
             world.servers[node].accept = Accept::Yes;
         }
-        Step::Nonsense { client, node } => world.say(client, node, b"\0"),
+        Step::Nonsense { client, node, push: false } => world.say(client, node, b"\0"),
+        Step::Nonsense { client, node, push: true } => world.say_to_push(client, node, b"\0"),
         Step::Pause { node } => world.pause(node),
         Step::Release { client, which } => {
             if let Some(id) = lock_at(world, client, which) {
-                let now = world.now();
-                world.clients[client].core.release(id, now);
+                world.let_go(client, id);
             }
         }
         Step::Restart { node, lost } => {
@@ -149,6 +200,11 @@ fn apply(world: &mut World, step: &Step) {
         Step::Run { millis } => world.run(ms(millis)),
         Step::Silence { node } => world.servers[node].accept = Accept::Silent,
         Step::Stop { node } => world.stop(node),
+        Step::TakeIn { client } => {
+            if let Some(record) = world.records.pop() {
+                world.take_in(client, &record);
+            }
+        }
         Step::Wall { seconds } => world.wall_ahead += seconds * 1_000_000_000,
         Step::Well { node } => heal(world, node),
         Step::Window { node, bytes } => world.servers[node].window = bytes,
@@ -160,7 +216,8 @@ fn longest(world: &World) -> Duration {
     world.clients[0].core.config().settings().max_ttl
 }
 
-fn acquire(world: &mut World, client: usize, keys: usize, (long, fenced): (bool, bool), wait: u64) {
+fn acquire(world: &mut World, client: usize, keys: usize, kind: Kind, wait: u64) {
+    let Kind { long, fenced, kept } = kind;
     let keys: Vec<&[u8]> = KEYS.iter().copied().take(2).skip(keys / 3).take(1 + keys % 2).collect();
     let ttl = if long { longest(world) } else { ms(300) };
     let wait = match wait {
@@ -170,6 +227,7 @@ fn acquire(world: &mut World, client: usize, keys: usize, (long, fenced): (bool,
     };
     let ask = keys[1..].iter().fold(Ask::new(keys[0]), |ask, key| ask.and(key));
     let ask = if fenced && longest(world) > secs(11) { ask.fenced() } else { ask };
+    let ask = if kept { ask.keep_alive(Keep::until_released()) } else { ask };
     world.acquire(client, &ask.ttl(ttl).wait(wait), &keys);
 }
 
@@ -185,6 +243,7 @@ fn heal(world: &mut World, node: usize) {
     let server = &mut world.servers[node];
     server.accept = Accept::Yes;
     server.answer = None;
+    server.loses_messages = false;
     server.window = usize::MAX;
     server.delay = 0;
     world.resume(node);
@@ -197,8 +256,7 @@ fn quiesce(world: &mut World) {
     }
     for client in 0..CLIENTS {
         for which in 0..world.clients[client].locks.len() {
-            let (id, now) = (world.clients[client].locks[which].id, world.now());
-            world.clients[client].core.release(id, now);
+            world.let_go(client, world.clients[client].locks[which].id);
         }
     }
     world.run(secs(5));
@@ -253,13 +311,13 @@ fn is_settled(world: &World) {
     }
 }
 
-/// No key of ours and nothing to remember.
+/// No key of ours, nothing to remember, and no push link.
 fn is_empty(world: &mut World) {
     for key in KEYS {
         assert_eq!(world.holders(key), [false; NODES]);
     }
     for client in 0..CLIENTS {
-        assert_eq!(world.kept(client), (0, 0));
+        assert_eq!((world.kept(client), world.connections(client)), ((0, 0), NODES));
     }
 }
 
@@ -295,6 +353,28 @@ proptest! {
         is_over(&world);
         world.free_ghosts();
         world.run(secs(3));
+        is_empty(&mut world);
+    }
+
+    /// Whoever has a lock in hand, or nobody at all for a while: one holder at most, and a quorum that
+    /// keeps its key. Each lock ends once, wherever it is by then, and leaves nothing.
+    #[test]
+    fn whoever_takes_it_in_it_is_the_same_lock(
+        steps in steps_that_hand_on(), chunk in 0..40usize, seed: u64,
+    ) {
+        let mut world = world(seed, chunk);
+        for step in &steps {
+            apply(&mut world, step);
+        }
+        while let Some(record) = world.records.pop() {
+            world.take_in(0, &record);
+        }
+        quiesce(&mut world);
+        for lock in world.clients.iter().flat_map(|client| &client.locks) {
+            assert_eq!(lock.ended, 1);
+        }
+        world.free_ghosts();
+        world.run(LONG + secs(1));
         is_empty(&mut world);
     }
 
@@ -388,7 +468,20 @@ fn replies() -> impl Strategy<Value = Vec<u8>> {
         b":126144030000\r\n",
         b":-9223372036854775808\r\n",
     ];
+    let confirmed = b"*3\r\n$9\r\nsubscribe\r\n$20\r\n__redis__:invalidate\r\n:1\r\n";
+    let subscribed = |info: &[u8]| [b"+OK\r\n:9\r\n", info, confirmed].concat();
+    let (subscribed, other_subscribed) = (subscribed(&info), subscribed(&other));
+    let message = |body: &[u8]| {
+        [&b"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n"[..], body].concat()
+    };
+    let messages: Vec<_> =
+        [&b"*1\r\n$1\r\n\0\r\n"[..], b"*2\r\n$1\r\n\x01\r\n$1\r\n\x02\r\n", b"*-1\r\n", b"*0\r\n"]
+            .map(message)
+            .to_vec();
     let one = prop_oneof![
+        3 => Just(subscribed),
+        1 => Just(other_subscribed),
+        3 => prop::sample::select(messages),
         6 => prop::sample::select(fixed).prop_map(<[u8]>::to_vec),
         4 => Just(greeting),
         2 => Just(other_greeting),
@@ -398,7 +491,7 @@ fn replies() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn calls() -> impl Strategy<Value = Vec<Call>> {
-    let link = 0..NODES;
+    let link = 0..2 * NODES;
     let call = prop_oneof![
         4 => (0..3u8, any::<bool>(), any::<bool>(), 1..40_000u64, any::<bool>()).prop_map(
             |(key, many, fenced, ttl, wait)| Call::Acquire { key, many, fenced, ttl, wait }
@@ -432,8 +525,7 @@ struct Abused {
 impl Abused {
     fn new() -> Self {
         let nodes = vec![NodeSettings::default(); NODES];
-        let config =
-            Config::new(Settings { nodes, wake: Wake::Timer, ..Settings::default() }).unwrap();
+        let config = Config::new(Settings { nodes, ..Settings::default() }).unwrap();
         let mut seed = 1u8;
         let core = Core::new(Arc::new(config), move |bytes| {
             seed = seed.wrapping_add(1);
@@ -455,13 +547,16 @@ impl Abused {
                 let ask = Ask::new(&key).ttl(ms(*ttl));
                 let ask = if *many { ask.and(&more) } else { ask };
                 let ask = if *fenced { ask.fenced() } else { ask };
-                let wait = if *wait { Wait::Forever } else { Wait::Try };
-                self.locks.extend(self.core.acquire(&ask.wait(wait), now));
+                let ask = match *wait {
+                    true => ask.wait(Wait::Forever).keep_alive(Keep::until_released()),
+                    false => ask,
+                };
+                self.locks.extend(self.core.acquire(&ask, now));
             }
             Call::Bytes { link, bytes } => self.receive(*link, bytes),
-            Call::Connected { link } => self.core.connected(self.links[*link], now),
+            Call::Connected { link } => self.core.connected(self.link(*link), now),
             Call::Disconnected { link } => {
-                self.core.disconnected(self.links[*link], Cause::ConnectionReset, now);
+                self.core.disconnected(self.link(*link), Cause::ConnectionReset, now);
             }
             Call::Drain => self.drain(),
             Call::Extend { which, ttl } => {
@@ -483,7 +578,7 @@ impl Abused {
                 assert!(next.is_none_or(|at| at >= self.now.boot), "in the past");
             }
             Call::Transmitted { link, part } => {
-                let link = self.links[*link];
+                let link = self.link(*link);
                 let unsent = self.core.transmit(link).len();
                 self.core.transmitted(link, unsent * usize::from(*part) / 255);
             }
@@ -492,23 +587,34 @@ impl Abused {
         self.look();
     }
 
+    /// Of so many as it has named.
+    fn link(&self, at: usize) -> LinkId {
+        self.links[at % self.links.len()]
+    }
+
     fn receive(&mut self, link: usize, bytes: &[u8]) {
         for piece in bytes.chunks(300) {
-            let space = self.core.space(self.links[link]);
+            let space = self.core.space(self.link(link));
             space[..piece.len()].copy_from_slice(piece);
-            self.core.received(self.links[link], piece.len(), self.now);
+            self.core.received(self.link(link), piece.len(), self.now);
         }
     }
 
     fn drain(&mut self) {
-        while self.core.poll_link().is_some() {}
+        while let Some(op) = self.core.poll_link() {
+            let (LinkOp::Open(link) | LinkOp::Close(link)) = op;
+            // Push links have no other name than the one that they are opened by.
+            if !self.links.contains(&link) {
+                self.links.push(link);
+            }
+        }
         while let Some(event) = self.core.poll_event() {
             match event {
                 Event::Lost(id, _) | Event::Refused(id, _) | Event::Released(id, _) => {
                     *self.ends.entry(id).or_default() += 1;
                 }
                 Event::Viewed(id) => assert!(self.core.take_view(id).is_some()),
-                Event::Extended(id) => drop(self.valid.remove(&id)),
+                Event::Extended(id) | Event::Kept(id) => drop(self.valid.remove(&id)),
                 _ => assert!(lock_of(&event).is_none_or(|id| self.locks.contains(&id))),
             }
         }

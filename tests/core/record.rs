@@ -323,3 +323,22 @@ fn whoever_holds_it_now_knows_it_for_its_own() {
     release_by(&mut world, 1, taken);
     assert_eq!(whose(&world), [None, None]);
 }
+
+/// A quorum decides; the others answer later, or never.
+#[test]
+fn answers_are_awaited_until_all_are_in() {
+    let mut world = pair(3);
+    world.pause(2);
+    let id = world.lock(b"job", secs(10));
+    assert!(world.is_granted(id) && world.core().awaits_answers(id));
+    world.resume(2);
+    assert!(!world.core().awaits_answers(id));
+    world.pause(1);
+    world.extend(id, secs(20));
+    assert_eq!(world.outcomes(id)[1..], [Event::Extended(id)]);
+    assert!(world.core().awaits_answers(id));
+    world.resume(1);
+    assert!(!world.core().awaits_answers(id));
+    world.release(id);
+    assert!(!world.core().awaits_answers(id));
+}

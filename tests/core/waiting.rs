@@ -1,6 +1,6 @@
 //! Waiting: never blindly, never at wire speed, and always to an end.
 
-use redbolt::proto::{Ask, Event, LockId, Settings, Wait, Why};
+use redbolt::proto::{Ask, Event, LockId, Settings, Wait, Wake, Why};
 
 use crate::world::{Accept, World, Written, error, ms, secs};
 
@@ -27,7 +27,7 @@ fn foreign(world: &mut World, ttls: &[u64]) {
 
 #[test]
 fn a_key_without_end_is_asked_for_with_pauses_under_the_cap() {
-    let mut world = World::new(3).warm();
+    let mut world = World::with(3, 1, |settings| settings.wake = Wake::Timer).warm();
     let now = world.server_now();
     for server in &mut world.servers {
         server.observe(&[b"SET", b"job", b"theirs"], now);
@@ -92,7 +92,7 @@ fn a_key_that_is_gone_already_is_asked_for_now() {
 /// A key left over on one node looks like a split vote for as long as it lives.
 #[test]
 fn split_votes_in_a_row_are_not_answered_at_wire_speed() {
-    let mut world = World::new(3).warm();
+    let mut world = World::with(3, 1, |settings| settings.wake = Wake::Timer).warm();
     world.stop(1);
     world.set(2, b"job", b"left over", 60_000);
     for server in &mut world.servers {

@@ -462,7 +462,7 @@ fn a_release_behind_an_unseen_loss_says_lost_and_calls_nobody() {
 
 /// Granted by the nodes, and nobody looked before it was over.
 #[test]
-fn a_grant_that_is_looked_at_too_late_is_refused_and_undone() {
+fn a_grant_that_is_looked_at_too_late_is_refused() {
     let servers = servers(3);
     let engine = engine(&servers);
     let asked = engine.acquire(Ask::new(b"job").ttl(SHORT).wait(Wait::For(LIMIT)));

@@ -204,7 +204,7 @@ fn everything_can_be_sent_and_shared() {
 }
 
 /// An executor of twenty lines, the bound included.
-fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let until = Instant::now() + 4 * LIMIT;
     struct Unpark(Thread);
     impl Wake for Unpark {

@@ -73,16 +73,23 @@ fn resources() -> Vec<String> {
 #[ignore = "the process of ten_thousand_cancelled_waits_of_a_driver_leave_nothing"]
 fn driver_process() {
     let Some(nodes) = nodes() else { return };
+    let before = Trace::of_this_process();
     let mut driver = driver_of(patient(&nodes));
     turn_until(&mut driver, "all are ready", |driver| driver.nodes().ready() == nodes.len());
     let start = Trace::of_this_process();
+    assert_eq!(start.threads, before.threads, "a driver has no thread");
     for round in 0..WAITS / AT_ONCE {
         let names = resources();
         let waits: Vec<LockId> = (0..AT_ONCE)
             .map(|at| driver.acquire(&forever(&names[at % names.len()])).unwrap())
             .collect();
         turn_for(&mut driver, round);
-        waits.into_iter().for_each(|id| driver.release(id));
+        // Those in front let the next ones ask, and those behind are still in line.
+        if round % 2 == 0 {
+            waits.into_iter().for_each(|id| driver.release(id));
+        } else {
+            waits.into_iter().rev().for_each(|id| driver.release(id));
+        }
         while driver.poll_event().is_some() {}
     }
     turn_until(&mut driver, "it owes nothing", |driver| !driver.owes());
@@ -90,7 +97,8 @@ fn driver_process() {
     turn_until(&mut driver, "everything is as it was", |_| {
         Trace::of_this_process() == start && is_quiet(&nodes)
     });
-    println!("{start:?}, {metrics:?}");
+    let (attempts, grants) = (metrics.metrics.attempts, metrics.metrics.grants);
+    println!("{start:?}, {WAITS} waits, {attempts} attempts, {grants} grants");
     println!("{ALL_IS_WELL}");
 }
 
@@ -113,6 +121,7 @@ fn engine_process() {
     let ready = || engine.nodes().wait().unwrap().ready() == nodes.len();
     eventually("all are ready", ready);
     let start = Trace::of_this_process();
+    assert_eq!(start.threads, before.threads + 1, "an engine has one");
     for round in 0..WAITS / AT_ONCE {
         let names = resources();
         let asks = (0..AT_ONCE).map(|at| engine.acquire(forever(&names[at % names.len()])));

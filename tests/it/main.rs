@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod addresses;
+mod batch;
 mod cancel;
 mod connections;
 mod driver;
@@ -13,6 +14,7 @@ mod fencing;
 mod futures;
 mod guard;
 mod inspection;
+mod keeper;
 mod leftovers;
 mod lines;
 mod locks;
@@ -23,6 +25,7 @@ mod outages;
 mod owed;
 mod push;
 mod record;
+mod scenarios;
 mod support;
 mod voters;
 mod waiting;

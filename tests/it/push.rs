@@ -41,20 +41,27 @@ struct Waiter {
 impl Waiter {
     /// Waits, and is told of changes by the first of these servers, which is its lead.
     fn told_by(servers: &[Server], builder: ConfigBuilder, resource: &[u8]) -> Self {
-        let mut waiter = Self::of(builder, resource);
+        Self::told(servers, builder, &patiently(resource))
+    }
+
+    fn told(servers: &[Server], builder: ConfigBuilder, ask: &Ask<'_>) -> Self {
+        let mut waiter = Self::with(builder, ask);
         turn_until(&mut waiter.driver, "the node tells", |driver| {
             driver.nodes().nodes[0].push == PushState::Tells
         });
-        let name = std::str::from_utf8(resource).unwrap();
-        waiter.turn_until(name, |_| is_watched(&servers[0]));
+        waiter.turn_until("the key is watched", |_| is_watched(&servers[0]));
         assert!(waiter.driver.deadline().unwrap() > BEFORE_ANY_TIMER, "its timers are far off");
         waiter
     }
 
     /// Waits.
     fn of(builder: ConfigBuilder, resource: &[u8]) -> Self {
+        Self::with(builder, &patiently(resource))
+    }
+
+    fn with(builder: ConfigBuilder, ask: &Ask<'_>) -> Self {
         let mut driver = driver_of(builder);
-        let id = driver.acquire(&patiently(resource)).unwrap();
+        let id = driver.acquire(ask).unwrap();
         turn_until(&mut driver, "it was refused once", |driver| {
             driver.state(id) == LockState::Pausing
         });
@@ -63,6 +70,15 @@ impl Waiter {
 
     fn turn_until(&mut self, what: &str, mut holds: impl FnMut(&Driver) -> bool) {
         turn_until(&mut self.driver, what, |driver| holds(driver));
+    }
+
+    /// Until it pauses again, and for longer than an ask in vain makes it deaf.
+    fn settle(&mut self) {
+        let id = self.id;
+        self.turn_until("it pauses", |driver| driver.state(id) == LockState::Pausing);
+        thread::sleep(Duration::from_millis(100));
+        self.driver.turn();
+        assert!(self.driver.deadline().unwrap() > BEFORE_ANY_TIMER, "its timers are far off");
     }
 
     /// Turns when a node has said something, and never by a timer, until the lock is granted.
@@ -168,6 +184,30 @@ fn a_del_by_another_program_is_told() {
     });
 }
 
+/// What is asked for by a script is read by that script.
+#[test]
+fn locks_of_other_kinds_are_told_as_well() {
+    on_each_number_of_nodes(|servers| {
+        for ask in [
+            patiently(b"free").and(b"job").and(b"other"),
+            patiently(b"job").fenced(),
+            patiently(b"job").and(b"free").fenced(),
+        ] {
+            taken(servers, "job");
+            let mut waiter = Waiter::told(servers, late(servers), &ask);
+            // The keys are read by the ask that follows the confirmation.
+            waiter.turn_until("it has asked again", |driver| {
+                driver.metrics().metrics.attempts >= 2 || ask.resources().count() == 1
+            });
+            waiter.settle();
+            servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
+            waiter.is_granted_by_push();
+            waiter.driver.release(waiter.id);
+            turn_until(&mut waiter.driver, "it is released", |driver| !driver.owes());
+        }
+    });
+}
+
 /// The same without anything that could be done to a key by chance: a rename away from it.
 #[test]
 fn a_rename_is_told() {
@@ -195,9 +235,9 @@ fn a_flushall_is_told() {
 fn waiters_hand_the_lock_on() {
     on_each_number_of_nodes(|servers| {
         taken(servers, "job");
-        let mut first = Waiter::told_by(servers, late(servers), b"job");
         let rest: Vec<_> =
             (0..2).map(|_| Waiter::told_by(servers, late(servers), b"job")).collect();
+        let mut first = Waiter::told_by(servers, late(servers), b"job");
         servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
         first.is_granted_by_push();
         first.driver.release(first.id);
@@ -566,6 +606,28 @@ fn a_release_before_the_node_tells_is_not_missed() {
         waiter.driver.release(id);
         turn_until(&mut waiter.driver, "it is released", |driver| !driver.owes());
     }
+}
+
+/// No node tells a connection of what it has changed itself: the lock is handed on without it.
+#[test]
+fn a_lock_of_the_same_driver_is_handed_on() {
+    on_each_number_of_nodes(|servers| {
+        for wake in [Wake::Lead, Wake::Timer] {
+            let mut driver = driver_of(late(servers).wake(wake));
+            // One that did not wait is in no line, so that the next one asks, and is denied.
+            turn_until(&mut driver, "all are ready", |driver| {
+                driver.nodes().ready() == servers.len()
+            });
+            let held = held_by(&mut driver, &long(b"job"));
+            let id = driver.acquire(&patiently(b"job")).unwrap();
+            turn_until(&mut driver, "it was refused once", |driver| {
+                driver.state(id) == LockState::Pausing && !driver.owes()
+            });
+            let mut waiter = Waiter { driver, id };
+            waiter.driver.release(held);
+            waiter.is_granted_by_push();
+        }
+    });
 }
 
 /// Nobody waits any longer: the second connection and the subscription are put away.

@@ -35,6 +35,25 @@ fn a_lock_outlives_its_client_and_ends_with_another_one() {
     eventually("all nodes are free", || held_on(&servers, "job") == 0);
 }
 
+/// A node that is slow to grant is waited for, or the lock would have one node less to count on for the
+/// rest of its life.
+#[test]
+fn a_grant_that_is_under_way_is_waited_for() {
+    let servers = servers(3);
+    let client = client(&servers);
+    assert_eq!(client.warm_up(Duration::from_secs(5)).ready(), 3);
+    servers[2].pause();
+    let lock = client.acquire(patiently(b"job")).unwrap();
+    let record = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(100));
+            servers[2].resume();
+        });
+        lock.hand_out().unwrap()
+    });
+    assert_eq!(record.to_text().matches("\nnode counted ").count(), 3);
+}
+
 /// Three processes one after the other; the lock is extended by the second although a node that
 /// counted is down.
 #[test]
@@ -119,7 +138,7 @@ fn a_driver_hands_out_and_takes_in() {
     let mut first = driver_of(builder(&servers));
     let ask = patiently(b"job").fenced();
     let id = held_by(&mut first, &ask);
-    turn_until(&mut first, "all vote", |driver| driver.votes(id).missing().is_empty());
+    turn_until(&mut first, "all have voted", |driver| !driver.awaits_answers(id));
     let token = first.fencing_token(id);
     let record = first.hand_out(id).unwrap();
     assert!(first.hand_out(id).is_none());

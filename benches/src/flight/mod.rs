@@ -52,12 +52,17 @@ pub struct Entry {
 }
 
 /// All contenders, the floor first: the others are compared with it.
-pub const ALL: [Entry; 7] = [
+pub const ALL: [Entry; 8] = [
     Entry {
         name: "raw epoll",
         about: "one thread, bytes encoded beforehand, one token for ever, no clock, no timeout; the \
                 guard's TTL behind each ask; what a turn brought goes out in one write for each node",
-        start: raw::start,
+        start: raw::start_floor,
+    },
+    Entry {
+        name: "raw, fresh tokens",
+        about: "the floor with a random token for each lock, and one that names its node for each node",
+        start: raw::start_fresh,
     },
     Entry {
         name: "redbolt driver",

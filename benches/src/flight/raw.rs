@@ -1,8 +1,11 @@
 //! The floor: what no client with many locks in flight could leave out.
 //!
 //! Requests are encoded once for each lock. Replies are cut off by their length and matched in order.
-//! Not here: a clock, a timeout, a token of its own for each lock, a look at what the guard's TTL means.
+//! Not here: a clock, a timeout, a look at what the guard's TTL means, and in the floor itself a token of
+//! its own for each lock. What those cost the second form tells.
 
+use std::fs::File;
+use std::io::Read;
 use std::os::fd::OwnedFd;
 
 use anyhow::{Context, Result, ensure};
@@ -13,7 +16,16 @@ use rustix::event::{Timespec, epoll};
 use super::{Flight, Task};
 use crate::wire::{Due, GRANT, GUARD, TOKEN, Wire, load_undo, write_guards};
 
-pub(super) fn start(task: &Task) -> Result<Box<dyn Flight>> {
+pub(super) fn start_floor(task: &Task) -> Result<Box<dyn Flight>> {
+    start(task, None)
+}
+
+pub(super) fn start_fresh(task: &Task) -> Result<Box<dyn Flight>> {
+    let source = File::open("/dev/urandom")?;
+    start(task, Some(Tokens { source, pool: [0; POOL], used: POOL }))
+}
+
+fn start(task: &Task, tokens: Option<Tokens>) -> Result<Box<dyn Flight>> {
     write_guards(&task.nodes)?;
     let digest = load_undo(&task.nodes)?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -25,11 +37,11 @@ pub(super) fn start(task: &Task) -> Result<Box<dyn Flight>> {
         links.push(link);
     }
     let ttl = task.ttl.as_millis() as u64;
-    let slot = |resource: &String| Slot::new(resource.as_bytes(), &digest, ttl);
+    let slot = |resource: &String| Slot::new(resource.as_bytes(), &digest, ttl, links.len());
     let (quorum, events) = (links.len() / 2 + 1, Vec::with_capacity(links.len()));
     let crowd =
         Crowd { slots: task.resources.iter().map(slot).collect(), quorum, ready: Vec::new() };
-    Ok(Box::new(Raw { epoll, links, events, crowd }))
+    Ok(Box::new(Raw { epoll, links, events, crowd, tokens }))
 }
 
 struct Raw {
@@ -37,6 +49,8 @@ struct Raw {
     links: Vec<Wire>,
     events: Vec<epoll::Event>,
     crowd: Crowd,
+    /// Where each lock gets its own from, if it does.
+    tokens: Option<Tokens>,
 }
 
 struct Crowd {
@@ -50,6 +64,10 @@ struct Crowd {
 struct Slot {
     set: Vec<u8>,
     undo: Vec<u8>,
+    /// Where the token is in these two.
+    token_at: [usize; 2],
+    /// The present one of each node.
+    tokens: Vec<[u8; TOKEN.len()]>,
     /// Which request the votes are for.
     number: u64,
     yes: usize,
@@ -60,7 +78,7 @@ impl Flight for Raw {
     fn fly(&mut self, locks: usize) -> Result<()> {
         let (mut begun, mut ended) = (0, 0);
         while begun < self.crowd.slots.len().min(locks) {
-            self.say(begun);
+            self.say(begun)?;
             begun += 1;
         }
         while ended < locks {
@@ -69,12 +87,12 @@ impl Flight for Raw {
                 let slot = &mut self.crowd.slots[at];
                 slot.held = !slot.held;
                 if slot.held {
-                    self.say(at);
+                    self.say(at)?;
                     continue;
                 }
                 ended += 1;
                 if begun < locks {
-                    self.say(at);
+                    self.say(at)?;
                     begun += 1;
                 }
             }
@@ -86,17 +104,24 @@ impl Flight for Raw {
 impl Raw {
     /// Asks for the lock, or releases it if it is held.
     #[inline]
-    fn say(&mut self, at: usize) {
+    fn say(&mut self, at: usize) -> Result<()> {
         let slot = &mut self.crowd.slots[at];
         slot.number += 1;
         slot.yes = 0;
-        let (request, len) = match slot.held {
-            false => (&slot.set, GRANT.len),
-            true => (&slot.undo, RELEASED.len()),
+        if let (Some(tokens), false) = (&mut self.tokens, slot.held) {
+            tokens.draw(&mut slot.tokens)?;
+        }
+        let (request, token_at, len) = match slot.held {
+            false => (&mut slot.set, slot.token_at[0], GRANT.len),
+            true => (&mut slot.undo, slot.token_at[1], RELEASED.len()),
         };
-        for link in &mut self.links {
+        for (link, token) in self.links.iter_mut().zip(&slot.tokens) {
+            if self.tokens.is_some() {
+                request[token_at..token_at + token.len()].copy_from_slice(token);
+            }
             link.say(request, [Due { len, slot: at, number: slot.number }]);
         }
+        Ok(())
     }
 
     /// Writes what is to be said, and hears what has come.
@@ -132,7 +157,7 @@ impl Crowd {
 }
 
 impl Slot {
-    fn new(resource: &[u8], digest: &[u8], ttl: u64) -> Self {
+    fn new(resource: &[u8], digest: &[u8], ttl: u64, nodes: usize) -> Self {
         let (mut set, mut undo) = (Vec::new(), Vec::new());
         drop(
             command(&mut set, 6)
@@ -145,9 +170,45 @@ impl Slot {
         );
         drop(command(&mut set, 2).arg(b"PTTL").arg(GUARD));
         drop(command(&mut undo, 5).arg(b"EVALSHA").arg(digest).int(1).arg(resource).arg(TOKEN));
-        Self { set, undo, number: 0, yes: 0, held: false }
+        let found = |bytes: &[u8]| memchr::memmem::find(bytes, TOKEN).expect("it was put there");
+        let token_at = [found(&set), found(&undo)];
+        let tokens = vec![*TOKEN; nodes];
+        Self { set, undo, token_at, tokens, number: 0, yes: 0, held: false }
     }
 }
+
+/// Tokens as redbolt's are: 16 random bytes for each lock, in hexadecimal digits, and the node's number.
+struct Tokens {
+    source: File,
+    pool: [u8; POOL],
+    used: usize,
+}
+
+impl Tokens {
+    #[inline]
+    fn draw(&mut self, tokens: &mut [[u8; TOKEN.len()]]) -> Result<()> {
+        if self.used == POOL {
+            self.source.read_exact(&mut self.pool)?;
+            self.used = 0;
+        }
+        let mut token = *TOKEN;
+        let random = &self.pool[self.used..self.used + 16];
+        for (pair, byte) in token.chunks_exact_mut(2).zip(random) {
+            pair.copy_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        }
+        self.used += 16;
+        for (node, own) in tokens.iter_mut().enumerate() {
+            *own = token;
+            own[33] = HEX[node & 15];
+        }
+        Ok(())
+    }
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// As many random bytes are drawn at a time.
+const POOL: usize = 1 << 10;
 
 const RELEASED: &[u8] = b":1\r\n";
 const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };

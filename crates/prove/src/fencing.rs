@@ -233,7 +233,7 @@ impl Play {
             }
             Report::Refused(_) => self.result.refused += 1,
             Report::Done => process.busy = false,
-            Report::Extended(_) | Report::Writes { .. } => {}
+            Report::Extended(_) | Report::Told(_) | Report::Writes { .. } => {}
         }
         Ok(())
     }

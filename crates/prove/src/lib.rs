@@ -15,6 +15,8 @@
 mod clock;
 mod fencing;
 mod ghosts;
+mod keeper;
+mod kept;
 mod ledger;
 mod nodes;
 mod pauses;
@@ -31,11 +33,12 @@ use std::path::PathBuf;
 
 pub use fencing::{Fencing, FencingResult};
 pub use ghosts::{Ghosts, GhostsResult};
+pub use keeper::{Keeper, KeeperResult};
 pub use ledger::{Claim, Ledger};
 pub use pauses::{Pauses, PausesResult};
 pub use restarts::{Restarts, RestartsResult};
 pub use storm::{Storm, StormResult};
-pub use work::{Part, serve};
+pub use work::{Part, Role, serve};
 
 /// Why a program could not be run to its end. Nothing was proven then, and nothing refuted.
 pub type Failure = Box<dyn Error + Send + Sync>;

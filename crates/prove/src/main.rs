@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Parser, Subcommand, ValueEnum};
-use redbolt_prove::{Failure, Fencing, Ghosts, Part, Pauses, Restarts, Stage, Storm, serve};
+use redbolt_prove::{
+    Failure, Fencing, Ghosts, Keeper, Part, Pauses, Restarts, Role, Stage, Storm, serve,
+};
 
 /// Proves redbolt's promises on real servers. Without a program: all of them, at full size, and their
 /// controls.
@@ -67,6 +69,18 @@ enum Program {
         #[arg(long, default_value_t = 500)]
         reps: usize,
     },
+    /// Stop a process that keeps a lock alive, for longer than the lock lives without it
+    Keeper {
+        /// Pauses that have to count, for each number of nodes
+        #[arg(long, default_value_t = 100)]
+        reps: usize,
+        /// Numbers of nodes
+        #[arg(long, value_delimiter = ',', default_value = "1,3,5")]
+        nodes: Vec<usize>,
+        /// With a keeper beside it that looks at no token: the run has to find what it does
+        #[arg(long)]
+        careless: bool,
+    },
     /// All faults at once, at random
     Storm {
         #[arg(long, default_value_t = 60)]
@@ -81,6 +95,8 @@ enum Program {
     /// What the programs start
     #[command(hide = true)]
     Worker {
+        #[arg(long)]
+        role: Role,
         #[arg(long)]
         director: u32,
         #[arg(long, value_delimiter = ',')]
@@ -118,9 +134,9 @@ fn run(arguments: Arguments) -> Result<bool, Failure> {
     let stage = Stage { program: env::current_exe()?, seed };
     match arguments.program {
         None => everything(&stage),
-        Some(Program::Worker { director, nodes, max_ttl_ms, guard, label }) => {
+        Some(Program::Worker { role, director, nodes, max_ttl_ms, guard, label }) => {
             let (max_ttl, guarded) = (Duration::from_millis(max_ttl_ms), guard == Switch::On);
-            serve(&Part { director, nodes, max_ttl, guarded, label })?;
+            serve(&Part { director, nodes, max_ttl, guarded, label }, role)?;
             Ok(true)
         }
         Some(program) => one(program, &stage),
@@ -149,6 +165,13 @@ fn one(program: Program, stage: &Stage) -> Result<bool, Failure> {
             let result = Pauses { reps }.run(stage)?;
             Ok(tell(&result, result.holds(), stage))
         }
+        Program::Keeper { reps, nodes, careless } => {
+            let results = Keeper { reps, nodes, careless }.run(stage)?;
+            for result in &results {
+                tell(result, result.holds(), stage);
+            }
+            Ok(results.iter().all(redbolt_prove::KeeperResult::holds))
+        }
         Program::Storm { seconds, guard, nodes } => {
             let (lasts, guarded) = (Duration::from_secs(seconds), guard == Switch::On);
             let result = Storm { lasts, nodes, guarded }.run(stage)?;
@@ -168,6 +191,8 @@ fn everything(stage: &Stage) -> Result<bool, Failure> {
         "fencing --forget --grants 1000",
         "ghosts",
         "pauses",
+        "keeper",
+        "keeper --careless --reps 20",
         "storm --nodes 3",
         "storm --nodes 5",
         "storm --guard off",

@@ -177,7 +177,7 @@ impl Play {
                     stay = Some(Stay { token, to, looked, fresh });
                 }
                 Report::Done => return stay.ok_or_else(|| "nobody was inside".into()),
-                Report::Extended(_) => {}
+                Report::Extended(_) | Report::Told(_) => {}
                 Report::Refused(why) => return Err(why.into()),
             }
         }

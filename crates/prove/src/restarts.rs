@@ -323,7 +323,10 @@ impl Lane {
                     self.ledger.add(Claim { holder, from, to, token: None });
                 }
                 Report::Done => return Ok(stay),
-                Report::Extended(_) | Report::Refused(_) | Report::Writes { .. } => {}
+                Report::Extended(_)
+                | Report::Refused(_)
+                | Report::Told(_)
+                | Report::Writes { .. } => {}
             }
         }
     }

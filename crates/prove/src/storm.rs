@@ -181,7 +181,7 @@ impl Play {
             Report::Refused(_) => self.result.refused += 1,
             Report::Extended(done) => self.result.extended += usize::from(done),
             Report::Done => process.busy = false,
-            Report::Writes { .. } => {}
+            Report::Told(_) | Report::Writes { .. } => {}
         }
         Ok(())
     }

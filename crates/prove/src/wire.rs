@@ -65,6 +65,8 @@ pub(crate) enum Report {
     Left { at: Moment, looked: Option<Moment> },
     /// It was not granted the lock.
     Refused(String),
+    /// So often it was told that its lock is lost.
+    Told(usize),
     /// It writes to what the lock protects, whether it still holds the lock or not.
     Writes { token: u64 },
 }
@@ -80,6 +82,7 @@ impl Report {
                 format!("left {} {}", at.0, perhaps(looked.map(|looked| looked.0)))
             }
             Self::Refused(why) => format!("refused {}", why.replace('\n', " ")),
+            Self::Told(times) => format!("told {times}"),
             Self::Writes { token } => format!("writes {token}"),
         }
     }
@@ -100,6 +103,7 @@ impl Report {
                 Self::Left { at: Moment(at.parse()?), looked: perhaps(looked)?.map(Moment) }
             }
             "refused" => Self::Refused(rest.to_owned()),
+            "told" => Self::Told(rest.parse()?),
             "writes" => Self::Writes { token: rest.parse()? },
             _ => return Err(format!("no report: {line:?}").into()),
         })
@@ -119,6 +123,7 @@ mod tests {
             Report::Extended(false),
             Report::Left { at: Moment(9), looked: Some(Moment(10)) },
             Report::Refused("held by another: 1 of 3".to_owned()),
+            Report::Told(1),
             Report::Writes { token: 8 },
         ];
         for report in reports {

@@ -4,6 +4,7 @@
 //! Not here: judging what happens, which is done where this process's reports are read.
 
 use std::io::{self, BufRead, Write};
+use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::clock::now;
 use crate::wire::{Order, Report};
-use crate::{Failure, RESOURCE};
+use crate::{Failure, RESOURCE, kept};
 
 /// What a process is given on its way.
 #[derive(Clone, Debug)]
@@ -27,6 +28,41 @@ pub struct Part {
     pub guarded: bool,
     /// Who it is, for those who look at a lock on a node.
     pub label: String,
+}
+
+/// What a process does with the locks that it is told to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Takes them, and extends as it is told.
+    Takes,
+    /// Keeps them alive.
+    Keeps,
+    /// Keeps them alive, with another keeper beside it that does it without care.
+    KeepsCarelessly,
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Takes, Self::Keeps, Self::KeepsCarelessly];
+
+    /// Its name in a command line.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Takes => "takes",
+            Self::Keeps => "keeps",
+            Self::KeepsCarelessly => "keeps-carelessly",
+        }
+    }
+}
+
+impl FromStr for Role {
+    type Err = Failure;
+
+    fn from_str(word: &str) -> Result<Self, Failure> {
+        let named = Self::ALL.into_iter().find(|role| role.word() == word);
+        named.ok_or_else(|| format!("no role: {word:?}").into())
+    }
 }
 
 impl Part {
@@ -45,14 +81,22 @@ impl Part {
     }
 }
 
-/// Carries out the orders on standard input, one in each line, until there are no more, and reports on
+/// Carries out the orders on standard input in its role, one in each line, until there are no more, and reports on
 /// standard output.
 ///
 /// # Errors
 ///
 /// An order cannot be read, a report cannot be written, or the system has no file descriptors left.
-pub fn serve(part: &Part) -> Result<(), Failure> {
+pub fn serve(part: &Part, role: Role) -> Result<(), Failure> {
     die_with(part.director)?;
+    match role {
+        Role::Takes => take(part),
+        Role::Keeps => kept::keep(part, false),
+        Role::KeepsCarelessly => kept::keep(part, true),
+    }
+}
+
+fn take(part: &Part) -> Result<(), Failure> {
     let config = part.config()?;
     let mut steady = None;
     for line in io::stdin().lock().lines() {
@@ -72,7 +116,7 @@ pub fn serve(part: &Part) -> Result<(), Failure> {
 }
 
 /// A stopped process would not notice the end of its orders.
-fn die_with(director: u32) -> Result<(), Failure> {
+pub(crate) fn die_with(director: u32) -> Result<(), Failure> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     let parent = rustix::process::getppid().map_or(0, Pid::as_raw_pid);
@@ -132,10 +176,10 @@ fn stay(mut guard: LockGuard<'_>, order: &Order) -> Result<(), Failure> {
     Ok(())
 }
 
-fn say(report: &Report) -> Result<(), Failure> {
+pub(crate) fn say(report: &Report) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}", report.line())?;
     Ok(out.flush()?)
 }
 
-const BETWEEN_LOOKS: Duration = Duration::from_micros(400);
+pub(crate) const BETWEEN_LOOKS: Duration = Duration::from_micros(400);

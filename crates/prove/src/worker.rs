@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Failure;
 use crate::wire::{Order, Report};
-use crate::work::Part;
+use crate::work::{Part, Role};
 
 /// A process that was started for this run. Dropping it kills it.
 ///
@@ -25,8 +25,12 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn start(program: &Path, part: &Part) -> Result<Self, Failure> {
+        Self::start_as(Role::Takes, program, part)
+    }
+
+    pub(crate) fn start_as(role: Role, program: &Path, part: &Part) -> Result<Self, Failure> {
         let mut child = Command::new(program)
-            .arg("worker")
+            .args(["worker", "--role", role.word()])
             .args(["--director", &part.director.to_string()])
             .args(["--nodes", &part.nodes.join(",")])
             .args(["--max-ttl-ms", &part.max_ttl.as_millis().to_string()])

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use redbolt_prove::{Fencing, Ghosts, Pauses, Restarts, Stage, Storm};
+use redbolt_prove::{Fencing, Ghosts, Keeper, Pauses, Restarts, Stage, Storm};
 
 fn stage() -> Stage {
     Stage { program: PathBuf::from(env!("CARGO_BIN_EXE_prove")), seed: 1 }
@@ -61,6 +61,23 @@ fn a_holder_that_was_stopped_is_told_and_fenced() {
     let result = Pauses { reps: 10 }.run(&stage()).unwrap();
     println!("{result}");
     assert!(result.holds(), "{result}");
+}
+
+fn keeper(reps: usize, careless: bool) {
+    for result in (Keeper { reps, nodes: vec![1, 3], careless }).run(&stage()).unwrap() {
+        println!("{result}");
+        assert!(result.holds(), "{result}");
+    }
+}
+
+#[test]
+fn a_keeper_that_was_stopped_is_told_once_and_touches_nothing() {
+    keeper(6, false);
+}
+
+#[test]
+fn what_a_careless_keeper_touches_is_found() {
+    keeper(3, true);
 }
 
 #[test]

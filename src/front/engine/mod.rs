@@ -189,6 +189,9 @@ impl Engine {
     /// holders of locks that they are lost ([`LossCause::ShutDown`](crate::LossCause::ShutDown)), releases
     /// those locks, and waits until the nodes have confirmed it, or until `within` is over.
     ///
+    /// The thread and its connections are gone then; one file descriptor, by which it could be woken, stays
+    /// for as long as a handle, a guard or a future.
+    ///
     /// It blocks for at most `within` and a tenth of a second. A second call waits for the same end and
     /// gives the same report. From a callback of the engine it does not wait.
     pub fn shutdown(&self, within: Duration) -> ShutdownReport {

@@ -125,3 +125,74 @@ impl Queue {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Bench {
+        queue: Queue,
+        poll: mio::Poll,
+        events: mio::Events,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let poll = mio::Poll::new().unwrap();
+            let queue = Queue::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap());
+            Self { queue, poll, events: mio::Events::with_capacity(8) }
+        }
+
+        fn push(&self) -> Result<(), Command> {
+            self.queue.push(Command::Look(Box::new(|_| ())))
+        }
+
+        /// Whether the waker was written to since the last look: each write is told of once.
+        fn was_woken(&mut self) -> bool {
+            self.poll.poll(&mut self.events, Some(Duration::ZERO)).unwrap();
+            !self.events.is_empty()
+        }
+
+        fn take(&self) -> usize {
+            let mut taken = Vec::new();
+            self.queue.take(&mut taken);
+            taken.len()
+        }
+    }
+
+    #[test]
+    fn one_write_for_each_sleep_and_none_without() {
+        let mut bench = Bench::new();
+        assert!(bench.push().is_ok());
+        assert!(!bench.was_woken(), "nobody sleeps");
+        assert!(!bench.queue.may_sleep(), "there is something to do");
+        assert_eq!(bench.take(), 1);
+        for _ in 0..2 {
+            assert!(bench.queue.may_sleep());
+            assert!(bench.push().is_ok());
+            assert!(bench.was_woken());
+            assert!(bench.push().is_ok());
+            assert!(!bench.was_woken(), "it was woken already");
+            assert_eq!(bench.take(), 2);
+        }
+        // It woke up by itself, and nobody need wake it.
+        assert!(bench.queue.may_sleep());
+        assert_eq!(bench.take(), 0);
+        assert!(bench.push().is_ok());
+        assert!(!bench.was_woken());
+    }
+
+    #[test]
+    fn what_comes_too_late_is_given_back() {
+        let mut bench = Bench::new();
+        assert!(bench.queue.may_sleep());
+        bench.queue.close(Instant::now());
+        assert!(bench.was_woken());
+        assert!(bench.push().is_err(), "nothing new");
+        assert_eq!(bench.take(), 1);
+        bench.queue.close(Instant::now());
+        assert_eq!(bench.queue.end().len(), 1);
+        bench.queue.close(Instant::now());
+        assert!(bench.queue.end().is_empty());
+    }
+}

@@ -231,7 +231,7 @@ impl Core {
         self.arm(end.min(until));
         self.events.push_back(Event::Granted(id));
         self.keep_from_now(id, now);
-        self.ease(id);
+        self.note_wait(id, now);
     }
 
     /// The time of an attempt is over: whoever has not voted is no voter.

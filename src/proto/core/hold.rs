@@ -118,7 +118,8 @@ impl Core {
         let mut waiting = Vec::new();
         for key in (0..self.locks.capacity()).filter_map(|at| self.locks.at(at)) {
             let Some(lock) = self.locks.find(key) else { continue };
-            if lock.phase == Phase::Extending && lock.extend_queued.contains(node) {
+            // Also where a quorum has extended meanwhile: the key there is to live as long.
+            if lock.phase.is_held() && lock.extend_queued.contains(node) {
                 waiting.push((LockId(key), lock.claim));
             }
         }

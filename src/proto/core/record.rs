@@ -28,8 +28,8 @@ impl Core {
     /// Hands a held lock out: it leaves this core, which sends nothing about it any more, and lives on
     /// in the record until somebody takes it in. `None` if it is not held.
     ///
-    /// There is no event. Nodes that have not answered yet will not count for it: wait until the
-    /// [votes](Self::votes) are complete if you can.
+    /// There is no event. Nodes that have not answered yet will not count for it, and may not hear of
+    /// an extension: wait while it [awaits answers](Self::awaits_answers) if you can.
     pub fn hand_out(&mut self, id: LockId, now: Now) -> Option<LockRecord> {
         let now = self.clamp(now);
         let lock = self.locks.find(id.0).filter(|lock| lock.phase.is_held())?;
@@ -60,6 +60,19 @@ impl Core {
         self.metrics.handed_out += 1;
         self.take_turns(now);
         Some(record)
+    }
+
+    /// Whether a node has not answered to all that it was asked about this lock, or is about to be.
+    #[must_use]
+    pub fn awaits_answers(&self, id: LockId) -> bool {
+        let Some(lock) = self.locks.find(id.0) else { return false };
+        let of_it = |request: &Request| match *request {
+            Request::Ask { claim, .. } | Request::Check { claim, .. } => claim == lock.claim,
+            Request::Extend { claim, .. } | Request::WriteBack { claim, .. } => claim == lock.claim,
+            _ => false,
+        };
+        let is_queued = self.claims.find(lock.claim.0).is_some_and(|c| !c.queued.is_empty());
+        is_queued || self.nodes.iter().any(|node| node.pipeline.requests().any(of_it))
     }
 
     fn part(&self, node: NodeId, id: ClaimId, claim: &Claim) -> Part {

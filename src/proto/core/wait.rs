@@ -84,9 +84,11 @@ impl Core {
         if now.boot >= lock.deadline {
             return self.refuse(id, Why::OutOfTime, now);
         }
+        let waited = lock.lines.iter().map(|&place| self.lines.waited(place)).max();
         let released = lock.lines.iter().filter_map(|&place| self.lines.owes_turn(place, now.boot));
         let hand_off = self.round_trip * HAND_OFF_ROUND_TRIPS;
-        match released.max().map(|released| released + hand_off + self.entropy.below(hand_off)) {
+        let sit_out = hand_off + (waited.unwrap_or_default() / 2).min(LONGEST_SIT_OUT);
+        match released.max().map(|released| released + hand_off + self.entropy.below(sit_out)) {
             Some(until) if until > now.boot && !mutant!(TurnNotYielded) => {
                 self.yield_turn(id, until, now);
             }
@@ -147,6 +149,7 @@ impl Core {
             let Some(lock) = self.locks.find_mut(next.0) else { continue };
             if claim.lock != Some(next) && lock.phase == Phase::Pausing {
                 lock.pause.is_roused = false;
+                lock.pause.is_late = false;
                 lock.pause.until = lock.pause.until.min(lock.pause.deaf_until.max(now.boot));
                 self.turns.push_back(next);
             }
@@ -217,27 +220,35 @@ impl Core {
         }
     }
 
-    /// An ask that came of what a node told, in vain, makes the lock deaf for a while.
+    /// An ask that came of what a node told, in vain, makes the lock deaf for a while, longer each time:
+    /// so that of many waiters not all ask at each change. It may be long only where the lead granted and
+    /// the others did not. Such an ask is told to other waiters in its turn, and they could wake each other
+    /// for as long as the lock is held elsewhere; where the lead denied, nobody else hears of it.
     fn damp(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         if !std::mem::take(&mut lock.pause.is_roused) || mutant!(WakesUndamped) {
             return;
         }
         let has_rested = lock.since.boot > lock.pause.deaf_until + RESTED;
-        let mut longest = Duration::ZERO;
-        for &place in &lock.lines {
-            if has_rested {
-                self.lines.undamp(place);
-            }
-            longest = longest.max(self.lines.damp(place));
-        }
-        lock.pause.deaf_until = now.boot + longest / 2 + self.entropy.below(longest / 2);
+        lock.pause.is_late = false;
+        let waited = now.boot.since(lock.asked_at);
+        let most = match lock.lead {
+            Some(_) => DEAF_AFTER_DENIAL.div_f64(1.0 + waited.div_duration_f64(OLD)),
+            None => DEAF_AFTER_SPLIT,
+        };
+        lock.pause.damping = match has_rested {
+            true => DEAF_AT_FIRST,
+            false => (lock.pause.damping * 2).min(most).max(DEAF_AT_FIRST),
+        };
+        let half = lock.pause.damping / 2;
+        lock.pause.deaf_until = now.boot + half + self.entropy.below(half);
     }
 
-    /// The damping of a line that has come to its turn is eased.
-    pub(super) fn ease(&mut self, id: LockId) {
+    /// Remembers how long a lock had to wait that was granted now.
+    pub(super) fn note_wait(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find(id.0) else { return };
-        lock.lines.iter().for_each(|&place| self.lines.undamp(place));
+        let waited = now.boot.since(lock.asked_at);
+        lock.lines.iter().for_each(|&place| self.lines.granted(place, waited));
     }
 
     /// Whether the nodes whose word is waited for denied, and will tell.
@@ -290,9 +301,9 @@ impl Core {
         if ms == -1 || !matches!(lock.phase, Phase::Asking | Phase::Pausing) {
             return;
         }
-        let is_unheard = lock.votes.missing().len() == lock.votes.nodes();
-        if ms >= 0 && is_unheard && lock.phase == Phase::Pausing {
-            // Somebody has taken the turn that was left to them.
+        let tells = self.nodes[node.index()].push.tells() && lock.pause.leads.contains(node);
+        if ms >= 0 && tells && lock.phase == Phase::Pausing && lock.pause.splits == 0 {
+            // It will tell of the next change.
             lock.pause.until = (now.boot + CAP_TOLD * 3 / 4).min(lock.deadline);
             for &place in &lock.lines {
                 self.lines.contended(place, lock.pause.leads, now.boot);
@@ -362,8 +373,23 @@ impl Core {
         }
         self.metrics.wakes += u64::from(!lock.pause.is_roused);
         lock.pause.is_roused = true;
+        lock.pause.is_late = now.boot < lock.pause.deaf_until;
         lock.pause.until = lock.pause.until.min(lock.pause.deaf_until.max(now.boot));
         self.pause_due(id, now);
+    }
+
+    /// What was told while the lock was deaf is old: the key is looked at, which also makes its next change
+    /// be told. So whoever was deaf asks when the lock is let go of, and not in the middle of somebody's turn.
+    fn look_first(&mut self, id: LockId, lead: NodeId, now: Now) {
+        let patience = self.config.settings.answer_within;
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        lock.pause.is_late = false;
+        lock.pause.is_roused = false;
+        lock.pause.told = NodeSet::default();
+        lock.pause.until = (now.boot + patience).min(lock.deadline);
+        let until = lock.pause.until;
+        self.arm(until);
+        self.ask_remaining(lead, id, now);
     }
 
     pub(super) fn pause_due(&mut self, id: LockId, now: Now) {
@@ -374,8 +400,12 @@ impl Core {
             let until = lock.pause.until;
             self.arm(until);
         } else {
-            let lead = self.lead_to_ask(id);
-            self.attempt(id, lead, now);
+            match self.lead_to_ask(id) {
+                Some(lead) if lock.pause.is_late && lock.keys.len() == 1 => {
+                    self.look_first(id, lead, now);
+                }
+                lead => self.attempt(id, lead, now),
+            }
         }
     }
 
@@ -420,6 +450,20 @@ const CAP_TOLD: Duration = Duration::from_secs(2);
 
 /// Vain asks that are further apart are not of a crowd.
 const RESTED: Duration = Duration::from_millis(500);
+
+/// How long a lock is deaf after the first ask in vain.
+const DEAF_AT_FIRST: Duration = Duration::from_millis(1);
+
+/// How long at the most, where the lead denied. Half of that for whoever has waited for `OLD`, a third
+/// after twice that, and so on.
+const DEAF_AFTER_DENIAL: Duration = Duration::from_millis(16);
+const OLD: Duration = Duration::from_millis(250);
+
+/// How long at the most, where the lead granted and others did not.
+const DEAF_AFTER_SPLIT: Duration = Duration::from_millis(50);
+
+/// Whoever has had its turn sits out for a part of what it had to wait, but not for longer.
+const LONGEST_SIT_OUT: Duration = Duration::from_millis(100);
 
 /// A waiter elsewhere is told, asks the lead, and then the others: with something to spare.
 const HAND_OFF_ROUND_TRIPS: u32 = 3;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use redbolt::proto::{
     Ask, Cause, Config, Core, Event, LinkId, LinkOp, LockId, LockRecord, Nanos, NodeId,
-    NodeSettings, NodeState, Now, Refusal, Settings, Vote, Wait, Wake, guard::BIG_MS, script,
+    NodeSettings, NodeState, Now, PushState, Refusal, Settings, Vote, Wait, guard::BIG_MS, script,
 };
 use redbolt_node::Memory;
 
@@ -27,6 +27,8 @@ pub(crate) struct World {
     pub(crate) wall_ahead: i64,
     pub(crate) servers: Vec<Server>,
     pub(crate) clients: Vec<Client>,
+    /// Locks that nobody has in hand.
+    pub(crate) records: Vec<LockRecord>,
     wires: Vec<Wire>,
     /// Everything that ran on a server, in order.
     pub(crate) log: Vec<Ran>,
@@ -47,12 +49,14 @@ pub(crate) struct World {
 
 pub(crate) struct Client {
     pub(crate) core: Core,
-    /// The wire of each node's link.
+    /// The wire of each link: the nodes' command links, then their push links.
     links: Vec<Option<usize>>,
     /// Outcomes of locks, with the moment they were told.
     pub(crate) events: Vec<(u64, Event)>,
     pub(crate) states: Vec<(NodeId, NodeState)>,
     pub(crate) locks: Vec<Known>,
+    /// Its process is stopped: time passes, and it does nothing.
+    pub(crate) is_stopped: bool,
 }
 
 /// A lock that was asked for.
@@ -65,6 +69,8 @@ pub(crate) struct Known {
     /// When its validity ends on the boot clock, as last seen.
     ends: Option<u64>,
     pub(crate) ended: u32,
+    /// Its holder called release.
+    let_go: bool,
 }
 
 /// A command that ran.
@@ -96,11 +102,8 @@ impl World {
     }
 
     pub(crate) fn with(nodes: usize, clients: usize, set: impl Fn(&mut Settings)) -> Self {
-        let mut settings = Settings {
-            nodes: vec![NodeSettings::default(); nodes],
-            wake: Wake::Timer,
-            ..Settings::default()
-        };
+        let mut settings =
+            Settings { nodes: vec![NodeSettings::default(); nodes], ..Settings::default() };
         set(&mut settings);
         let config = Arc::new(Config::new(settings).unwrap());
         let mut world = Self {
@@ -108,6 +111,7 @@ impl World {
             wall_ahead: 0,
             servers: Vec::new(),
             clients: Vec::new(),
+            records: Vec::new(),
             wires: Vec::new(),
             log: Vec::new(),
             chunk: usize::MAX,
@@ -204,8 +208,18 @@ impl World {
         let client = &mut self.clients[client];
         let id = client.core.acquire(ask, now).unwrap();
         let keys = keys.iter().map(|key| key.to_vec()).collect();
-        client.locks.push(Known { id, keys, floor, ends: None, ended: 0 });
+        client.locks.push(Known { id, keys, floor, ends: None, ended: 0, let_go: false });
         id
+    }
+
+    /// Takes a lock from a client, if it holds it.
+    pub(crate) fn hand_out(&mut self, client: usize, id: LockId) -> Option<LockRecord> {
+        let now = self.now();
+        let record = self.clients[client].core.hand_out(id, now)?;
+        // What was told before it left is of no other lock.
+        self.flow();
+        self.clients[client].locks.retain(|known| known.id != id);
+        Some(record)
     }
 
     /// Gives a client a lock that was handed out.
@@ -218,7 +232,8 @@ impl World {
             let owned = keys.iter().map(|key| ((key.clone(), token.get()), (client, id)));
             self.fenced.extend(owned);
         }
-        self.clients[client].locks.push(Known { id, keys, floor: 0, ends: None, ended: 0 });
+        let known = Known { id, keys, floor: 0, ends: None, ended: 0, let_go: false };
+        self.clients[client].locks.push(known);
         self.flow();
         id
     }
@@ -245,9 +260,18 @@ impl World {
     }
 
     pub(crate) fn release(&mut self, id: LockId) {
-        let now = self.now();
-        self.core().release(id, now);
+        self.let_go(0, id);
         self.flow();
+    }
+
+    /// As [`release`](Self::release), by any client, with nothing written yet.
+    pub(crate) fn let_go(&mut self, client: usize, id: LockId) {
+        let now = self.now();
+        let client = &mut self.clients[client];
+        client.core.release(id, now);
+        client.locks.iter_mut().filter(|known| known.id == id).for_each(|known| {
+            known.let_go = true;
+        });
     }
 
     /// The first client's core, for a test with one.
@@ -263,7 +287,7 @@ impl World {
     }
 
     pub(crate) fn is_granted(&self, id: LockId) -> bool {
-        self.clients[0].outcomes(id).contains(&Event::Granted(id))
+        self.clients[0].is_granted(id)
     }
 
     /// The refusal that was all that the first client was told of a lock.
@@ -281,6 +305,16 @@ impl World {
 
     pub(crate) fn state(&self, node: usize) -> NodeState {
         self.clients[0].core.node_state(self.node(node))
+    }
+
+    /// Whether a node tells a client of changes.
+    pub(crate) fn push_state(&self, client: usize, node: usize) -> PushState {
+        self.clients[client].core.push_state(self.node(node))
+    }
+
+    /// A client's connections that are open or being opened, push links among them.
+    pub(crate) fn connections(&self, client: usize) -> usize {
+        self.clients[client].links.iter().flatten().count()
     }
 
     pub(crate) fn remaining(&self, id: LockId) -> Duration {
@@ -305,6 +339,42 @@ impl World {
     pub(crate) fn set(&mut self, node: usize, key: &[u8], value: &[u8], ttl_ms: u64) {
         let (now, ttl) = (self.server_now(), ttl_ms.to_string());
         self.servers[node].observe(&[b"SET", key, value, b"PX", ttl.as_bytes()], now);
+    }
+
+    /// Somebody else's key, on the first nodes, for so many ms each.
+    pub(crate) fn foreign(&mut self, key: &[u8], ttls: &[u64]) {
+        for (node, &ttl) in ttls.iter().enumerate() {
+            self.set(node, key, b"theirs", ttl);
+        }
+    }
+
+    /// Somebody deletes a key, as one does by hand.
+    pub(crate) fn delete(&mut self, node: usize, key: &[u8]) {
+        let now = self.server_now();
+        self.servers[node].observe(&[b"DEL", key], now);
+        self.flow();
+    }
+
+    pub(crate) fn delete_everywhere(&mut self, key: &[u8]) {
+        (0..self.servers.len()).for_each(|node| self.delete(node, key));
+    }
+
+    /// Each node is so far away, one way.
+    pub(crate) fn delay(&mut self, span: Duration) {
+        for server in &mut self.servers {
+            server.delay = span.as_nanos() as u64;
+        }
+    }
+
+    /// How long it took until `done`, which it is within `span`.
+    pub(crate) fn time_until(
+        &mut self,
+        span: Duration,
+        done: impl FnMut(&mut Self) -> bool,
+    ) -> Duration {
+        let begun = self.boot;
+        self.run_until(span, done);
+        Duration::from_nanos(self.boot - begun)
     }
 
     pub(crate) fn pttl(&mut self, node: usize, key: &[u8]) -> i64 {
@@ -363,6 +433,7 @@ impl World {
         for client in 0..self.clients.len() {
             for node in 0..self.servers.len() {
                 self.cut(client, node, Written::Runs);
+                self.cut_push(client, node);
             }
         }
     }
@@ -377,11 +448,32 @@ impl World {
 
     /// The connection to a node is lost; the client learns of it at once.
     pub(crate) fn cut(&mut self, client: usize, node: usize, written: Written) {
-        let Some(wire) = self.clients[client].links[node].take() else { return };
+        self.cut_link(client, node, written);
+    }
+
+    /// The push link to a node is lost; the client learns of it at once.
+    pub(crate) fn cut_push(&mut self, client: usize, node: usize) {
+        self.cut_link(client, self.servers.len() + node, Written::Runs);
+    }
+
+    fn cut_link(&mut self, client: usize, link: usize, written: Written) {
+        let Some(wire) = self.clients[client].links[link].take() else { return };
         self.abandon(wire, written);
-        let now = self.now();
-        self.clients[client].core.disconnected(link_of(node), Cause::ConnectionReset, now);
+        let (now, link) = (self.now(), self.wires[wire].link);
+        self.clients[client].core.disconnected(link, Cause::ConnectionReset, now);
         self.flow();
+    }
+
+    /// The server has forgotten the push link, and its client does not know: nothing says that its
+    /// messages go nowhere.
+    pub(crate) fn break_redirect(&mut self, client: usize, node: usize) {
+        let Some(wire) = self.clients[client].links[self.servers.len() + node] else { return };
+        let wire = &mut self.wires[wire];
+        if let State::Open(conn) = wire.state {
+            wire.state = State::Forgotten;
+            wire.up.clear();
+            self.servers[node].store.disconnect(conn);
+        }
     }
 
     fn abandon(&mut self, wire: usize, written: Written) {
@@ -446,6 +538,14 @@ impl World {
         self.flow();
     }
 
+    /// The same on its push link.
+    pub(crate) fn say_to_push(&mut self, client: usize, node: usize, bytes: &[u8]) {
+        if let Some(wire) = self.clients[client].links[self.servers.len() + node] {
+            self.wires[wire].down.push(self.boot, bytes.to_vec());
+        }
+        self.flow();
+    }
+
     /// Every answer of a node is made by `answer`, where it makes one.
     pub(crate) fn answer(
         &mut self,
@@ -487,19 +587,50 @@ impl World {
 
     /// When something happens next.
     fn next_at(&self) -> Option<u64> {
-        let timers = self.clients.iter().filter_map(|c| c.core.poll_timeout());
+        let running = self.clients.iter().filter(|client| !client.is_stopped);
+        let timers = running.filter_map(|client| client.core.poll_timeout());
         let timers = timers.map(|at| at.0.saturating_add(self.late));
+        let told = (0..self.servers.len()).filter(|&node| self.tells(node));
+        let timers = timers.chain(told.map(|node| self.servers[node].expires_at));
         timers.chain(self.wires.iter().filter_map(|wire| self.wire_at(wire))).min()
     }
 
     fn wire_at(&self, wire: &Wire) -> Option<u64> {
         let server = &self.servers[wire.node];
         let up = wire.up.next_at().filter(|_| !wire.held && !server.paused);
-        let down = wire.down.next_at().filter(|_| wire.alive && wire.state != State::Connecting);
-        let answered = server.accept != Accept::Silent;
+        let stopped = self.clients[wire.client].is_stopped;
+        let reads = wire.alive && wire.state != State::Connecting && !stopped;
+        let down = wire.down.next_at().filter(|_| reads);
+        let answered = server.accept != Accept::Silent && !stopped;
         let open =
             (wire.alive && answered && wire.state == State::Connecting).then_some(wire.open_at);
         [up, down, open].into_iter().flatten().min()
+    }
+
+    /// Whether somebody can hear what a server tells without being asked.
+    fn tells(&self, node: usize) -> bool {
+        let is_push = |wire: &Wire| wire.node == node && wire.link.is_push() && wire.alive;
+        !self.servers[node].paused && self.wires.iter().any(is_push)
+    }
+
+    /// What the servers tell without being asked: of keys that are over only now and then.
+    fn tell(&mut self, node: usize) -> bool {
+        let now = self.server_now();
+        let server = &mut self.servers[node];
+        if !server.paused && self.boot >= server.expires_at {
+            server.expire(now);
+            server.expires_at = (self.boot / TENTH + 1) * TENTH;
+        }
+        let mut moved = false;
+        while let Some((conn, message)) = server.store.poll_push() {
+            let is_to = |wire: &&mut Wire| wire.node == node && wire.state == State::Open(conn);
+            let to = self.wires.iter_mut().find(is_to);
+            if let Some(wire) = to.filter(|wire| wire.alive && !server.loses_messages) {
+                wire.down.push(self.boot + server.delay, message);
+                moved = true;
+            }
+        }
+        moved
     }
 
     /// Everything that happens now, without time passing.
@@ -511,6 +642,9 @@ impl World {
             let mut moved = false;
             for client in 0..self.clients.len() {
                 moved |= self.drain(client);
+            }
+            for node in 0..self.servers.len() {
+                moved |= self.tell(node);
             }
             for wire in 0..self.wires.len() {
                 moved |= self.connect(wire) | self.serve(wire) | self.deliver(wire);
@@ -525,12 +659,15 @@ impl World {
     /// A core's outputs.
     fn drain(&mut self, client: usize) -> bool {
         let mut moved = false;
+        if self.clients[client].is_stopped {
+            return false;
+        }
         while let Some(op) = self.clients[client].core.poll_link() {
             self.link_op(client, op);
             moved = true;
         }
-        for node in 0..self.servers.len() {
-            moved |= self.write(client, node);
+        for link in 0..self.clients[client].links.len() {
+            moved |= self.write(client, link);
         }
         while let Some(event) = self.clients[client].core.poll_event() {
             self.clients[client].told(self.boot, event);
@@ -542,10 +679,9 @@ impl World {
     fn link_op(&mut self, client: usize, op: LinkOp) {
         match op {
             LinkOp::Open(link) => {
-                let node = link.index();
-                let open_at = self.boot + 2 * self.servers[node].delay;
-                self.clients[client].links[node] = Some(self.wires.len());
-                self.wires.push(Wire::new(client, node, open_at));
+                let open_at = self.boot + 2 * self.servers[link.node().index()].delay;
+                self.clients[client].links[link.index()] = Some(self.wires.len());
+                self.wires.push(Wire::new(client, link, open_at));
             }
             LinkOp::Close(link) => {
                 if let Some(wire) = self.clients[client].links[link.index()].take() {
@@ -555,19 +691,19 @@ impl World {
         }
     }
 
-    fn write(&mut self, client: usize, node: usize) -> bool {
-        let Some(wire) = self.clients[client].links[node] else { return false };
-        let server = &mut self.servers[node];
-        let (window, at) = (server.window, self.boot + server.delay);
+    fn write(&mut self, client: usize, link: usize) -> bool {
+        let Some(wire) = self.clients[client].links[link] else { return false };
         let wire = &mut self.wires[wire];
+        let server = &mut self.servers[wire.node];
+        let (window, at) = (server.window, self.boot + server.delay);
         if !matches!(wire.state, State::Open(_)) {
             return false;
         }
         let core = &mut self.clients[client].core;
-        let unsent = core.transmit(link_of(node));
+        let unsent = core.transmit(wire.link);
         let taken = unsent.len().min(window).min(self.random.up_to(self.chunk));
         wire.up.push(at, unsent[..taken].to_vec());
-        core.transmitted(link_of(node), taken);
+        core.transmitted(wire.link, taken);
         if window != usize::MAX {
             server.window -= taken;
         }
@@ -576,22 +712,22 @@ impl World {
 
     fn connect(&mut self, at: usize) -> bool {
         let wire = &mut self.wires[at];
-        if !wire.alive || wire.state != State::Connecting || wire.open_at > self.boot {
+        let waits = wire.state != State::Connecting || wire.open_at > self.boot;
+        if !wire.alive || waits || self.clients[wire.client].is_stopped {
             return false;
         }
-        let (client, node) = (wire.client, wire.node);
+        let (client, node, link) = (wire.client, wire.node, wire.link);
         let now = self.now();
         match self.servers[node].accept {
             Accept::Silent => return false,
             Accept::Yes => {
                 self.wires[at].state = State::Open(self.servers[node].store.connect());
-                self.clients[client].core.connected(link_of(node), now);
+                self.clients[client].core.connected(link, now);
             }
             Accept::No => {
                 self.wires[at].alive = false;
-                self.clients[client].links[node] = None;
-                let refused = Cause::ConnectionRefused;
-                self.clients[client].core.disconnected(link_of(node), refused, now);
+                self.clients[client].links[link.index()] = None;
+                self.clients[client].core.disconnected(link, Cause::ConnectionRefused, now);
             }
         }
         true
@@ -640,24 +776,24 @@ impl World {
     fn deliver(&mut self, at: usize) -> bool {
         let now = self.now();
         let wire = &mut self.wires[at];
-        let (client, node) = (wire.client, wire.node);
-        if !wire.alive || wire.state == State::Connecting {
+        let (client, link) = (wire.client, wire.link);
+        let stopped = self.clients[client].is_stopped;
+        if !wire.alive || wire.state == State::Connecting || stopped {
             return false;
         }
         let core = &mut self.clients[client].core;
         if let Some(mut bytes) = wire.down.arrived(self.boot) {
-            let space = core.space(link_of(node));
+            let space = core.space(link);
             let taken = bytes.len().min(space.len()).min(self.random.up_to(self.chunk));
             space[..taken].copy_from_slice(&bytes[..taken]);
             wire.down.unread(self.boot, bytes.split_off(taken));
-            core.received(link_of(node), taken, now);
+            core.received(link, taken, now);
             return true;
         }
         if wire.state == State::Ended && wire.down.is_empty() {
             wire.alive = false;
-            self.clients[client].links[node] = None;
-            let closed = Cause::ConnectionClosed;
-            self.clients[client].core.disconnected(link_of(node), closed, now);
+            self.clients[client].links[link.index()] = None;
+            self.clients[client].core.disconnected(link, Cause::ConnectionClosed, now);
             return true;
         }
         false
@@ -667,7 +803,7 @@ impl World {
     fn fire(&mut self) -> bool {
         let now = self.now();
         let mut fired = false;
-        for client in &mut self.clients {
+        for client in self.clients.iter_mut().filter(|client| !client.is_stopped) {
             let due = client.core.poll_timeout().map(|at| at.0.saturating_add(self.late));
             let is_due = due.is_some_and(|at| at <= now.boot.0);
             if self.nagging {
@@ -749,13 +885,24 @@ impl Client {
         let core = Core::new(Arc::clone(config), move |bytes| {
             bytes.fill_with(|| random.next() as u8);
         });
-        let links = vec![None; config.nodes()];
-        Self { core, links, events: Vec::new(), states: Vec::new(), locks: Vec::new() }
+        let links = vec![None; 2 * config.nodes()];
+        Self {
+            core,
+            links,
+            events: Vec::new(),
+            states: Vec::new(),
+            locks: Vec::new(),
+            is_stopped: false,
+        }
     }
 
     pub(crate) fn outcomes(&self, id: LockId) -> Vec<Event> {
         let of = |event: &Event| lock_of(event) == Some(id);
         self.events.iter().map(|&(_, event)| event).filter(of).collect()
+    }
+
+    pub(crate) fn is_granted(&self, id: LockId) -> bool {
+        self.outcomes(id).contains(&Event::Granted(id))
     }
 
     pub(crate) fn remaining(&self, id: LockId, now: Now) -> Duration {
@@ -768,7 +915,10 @@ impl Client {
         }
         let known = self.locks.iter_mut().find(|known| lock_of(&event) == Some(known.id));
         match (known, event) {
-            (Some(known), Event::Extended(_) | Event::Kept(_)) => known.ends = None,
+            (Some(known), Event::Extended(_) | Event::Kept(_)) => {
+                assert!(!known.let_go, "nothing is extended after its release");
+                known.ends = None;
+            }
             (Some(known), Event::Refused(..) | Event::Released(..) | Event::Lost(..)) => {
                 known.ended += 1;
             }
@@ -790,12 +940,15 @@ impl Ran {
             (b"SELECT", _) => "select",
             (b"CLIENT", b"KILL") if word(2) == b"TYPE" => "kill others",
             (b"CLIENT", b"KILL") => "kill",
+            (b"CLIENT", b"TRACKING") if word(2) == b"ON" => "track",
+            (b"CLIENT", b"TRACKING") => "untrack",
             (b"CLIENT", _) => "client",
             (b"INFO", _) => "info",
             (b"GET", GUARD) => "look",
             (b"PTTL", GUARD) => "check",
             (b"PTTL", _) => "pttl",
             (b"GETRANGE", _) => "getrange",
+            (b"SUBSCRIBE", _) => "subscribe",
             _ => "unknown",
         }
     }
@@ -924,5 +1077,7 @@ pub(crate) const fn secs(seconds: u64) -> Duration {
 pub(crate) const SECOND: u64 = 1_000_000_000;
 pub(crate) const HOUR: i64 = 3_600 * 1_000_000_000;
 const EPOCH: u64 = 1_700_000_000 * SECOND;
+/// Servers look for keys that are over ten times a second.
+const TENTH: u64 = SECOND / 10;
 /// More than any test needs.
 const MANY: usize = 40_000;

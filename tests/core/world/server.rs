@@ -25,6 +25,10 @@ pub(crate) struct Server {
     pub(crate) delay: u64,
     /// How many bytes more clients' sockets take.
     pub(crate) window: usize,
+    /// Messages to push links get lost.
+    pub(crate) loses_messages: bool,
+    /// When it next looks for keys that are over.
+    pub(crate) expires_at: u64,
     /// How far its clock is ahead, in µs.
     pub(crate) ahead: i64,
     /// Answers in place of the store, where it has something to say.
@@ -50,6 +54,8 @@ impl Server {
             paused: false,
             delay: 0,
             window,
+            loses_messages: false,
+            expires_at: 0,
             ahead: 0,
             answer: None,
             observer,
@@ -65,6 +71,11 @@ impl Server {
             Some(answer) => out.extend_from_slice(&answer),
             None => self.store.command(conn, args, self.clock(now), out),
         }
+    }
+
+    /// Looks for keys that are over.
+    pub(crate) fn expire(&mut self, now: Now) {
+        self.store.expire(self.clock(now));
     }
 
     fn clock(&self, now: Now) -> Now {

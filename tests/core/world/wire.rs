@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use redbolt::proto::LinkId;
 use redbolt::resp::{Decoder, Limits, Token};
 use redbolt_node::ConnId;
 
@@ -10,6 +11,7 @@ use redbolt_node::ConnId;
 pub(crate) struct Wire {
     pub(crate) client: usize,
     pub(crate) node: usize,
+    pub(crate) link: LinkId,
     /// When the client's socket is connected.
     pub(crate) open_at: u64,
     pub(crate) state: State,
@@ -26,15 +28,18 @@ pub(crate) struct Wire {
 pub(crate) enum State {
     Connecting,
     Open(ConnId),
+    /// The server's side is gone, and nobody has told the client's.
+    Forgotten,
     /// The server's side is closed.
     Ended,
 }
 
 impl Wire {
-    pub(crate) fn new(client: usize, node: usize, open_at: u64) -> Self {
+    pub(crate) fn new(client: usize, link: LinkId, open_at: u64) -> Self {
         Self {
             client,
-            node,
+            node: link.node().index(),
+            link,
             open_at,
             state: State::Connecting,
             alive: true,

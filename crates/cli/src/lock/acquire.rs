@@ -41,7 +41,7 @@ fn leave(
     draft: Draft,
 ) -> Result<u8, Failure> {
     let path = &args.token_file;
-    lease.hear_votes(poller)?;
+    lease.hear_answers(poller)?;
     let token = lease.fencing_token();
     let Some(record) = lease.hand_out() else { return Ok(ran_out()) };
     if let Err(error) = draft.keep(&record) {
@@ -58,8 +58,15 @@ fn leave(
         token_file::remove(path, &record)?;
         return Ok(ran_out());
     }
-    if let Some(token) = token {
-        io::stdout().write_all(format!("{token}\n").as_bytes())?;
+    let printed =
+        token.map_or(Ok(()), |token| io::stdout().write_all(format!("{token}\n").as_bytes()));
+    if let Err(error) = printed {
+        // Whoever called us must not believe that it failed while the lock is taken.
+        lease.take_back(&record);
+        token_file::remove(path, &record)?;
+        return Err(Failure::system(format_args!(
+            "the fencing token: {error}; the lock is let go"
+        )));
     }
     Ok(exit::SUCCESS)
 }

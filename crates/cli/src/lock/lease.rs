@@ -114,14 +114,14 @@ impl Lease {
         self.driver.config().settings().max_ttl
     }
 
-    /// Waits for the nodes that have not voted yet, for as long as an answer may take: those that have
+    /// Waits for the nodes that have not answered yet, for as long as that may take: those that have
     /// will be the ones that count for a lock that leaves.
-    pub(super) fn hear_votes(&mut self, poller: &Poller) -> io::Result<()> {
+    pub(super) fn hear_answers(&mut self, poller: &Poller) -> io::Result<()> {
         let Some(id) = self.id else { return Ok(()) };
         let until = now()? + self.driver.config().settings().answer_within;
         loop {
             let left = until.saturating_sub(now()?);
-            if left.is_zero() || self.driver.votes(id).missing().is_empty() {
+            if left.is_zero() || !self.driver.awaits_answers(id) {
                 return Ok(());
             }
             let within = self.driver.deadline().map_or(left, |deadline| deadline.min(left));

@@ -80,7 +80,7 @@ fn wait_and_run(
     if let (Some(at_least), &Ended::Itself { status }) = (args.at_least, &ended)
         && linger(lease, poller, since.saturating_add(at_least))? == Rest::Kept
     {
-        lease.hear_votes(poller)?;
+        lease.hear_answers(poller)?;
         lease.hand_out();
         return Ok(Ended::Kept { status });
     }

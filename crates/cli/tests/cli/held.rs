@@ -270,6 +270,18 @@ fn a_fencing_token_is_printed() {
     }
 }
 
+/// Whoever does not get the token does not get the lock.
+#[test]
+fn a_fencing_token_that_nobody_reads_is_a_lock_that_is_let_go() {
+    let world = World::of(1);
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = world.redbolt(&["acquire", "--token-file", FILE, "--fence", "job"]);
+    let ran = command.stdout(full).output().unwrap();
+    assert_eq!(ran.status.code(), Some(71), "{ran:?}");
+    assert_eq!(world.held_on("job"), 0);
+    assert!(files(&world).is_empty());
+}
+
 #[test]
 fn a_name_can_be_any_bytes() {
     let world = World::of(1);

@@ -1,0 +1,308 @@
+//! A program whose event loop knows nothing of redbolt: locks are one more file descriptor in it, and one
+//! more deadline. The loop is that of `calloop`, and any other will do.
+//!
+//! ```text
+//! cargo run --example own_epoll_fd
+//! cargo run --example own_epoll_fd -- --listen 127.0.0.1:7000 --node 10.0.0.1 --node 10.0.0.2 ...
+//! ```
+//!
+//! It runs jobs, each under a lock of its name that is kept alive until the job is done, so that a job runs
+//! once at a time on all the machines that do the same. It is told of them by UDP:
+//!
+//! ```text
+//! RUN job       RUNNING job, then DONE job, or STOPPED job and why the lock was lost;
+//!               REFUSED job and why, after at most ten seconds
+//! ```
+//!
+//! Without `--node` it starts three embedded nodes of its own. With `--listen` it serves until it is
+//! killed; without, two sockets of its own put it through its paces, and it ends with 0 if every answer
+//! was as it should be.
+
+use std::collections::HashMap;
+use std::env;
+use std::error::Error;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use calloop::generic::Generic;
+use calloop::ping::make_ping;
+use calloop::timer::{TimeoutAction, Timer};
+use calloop::{EventLoop, Interest, LoopHandle, Mode, PostAction, RegistrationToken};
+use redbolt::{Ask, Config, Driver, Event, Keep, LockId, Wait};
+use redbolt_node::Node;
+
+fn main() -> ExitCode {
+    let Some(options) = Options::read(env::args().skip(1)) else {
+        eprintln!("usage: own_epoll_fd [--listen ADDRESS] [--node ADDRESS]...");
+        return ExitCode::from(2);
+    };
+    match run(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("own_epoll_fd: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(mut options: Options) -> Result<(), Box<dyn Error>> {
+    // They serve for as long as this value lives.
+    let embedded = if options.nodes.is_empty() { embedded_nodes(3)? } else { Vec::new() };
+    options.nodes.extend(embedded.iter().map(|node| node.address().to_string()));
+    // The nodes are its own, or were made for it: they have granted nothing. A server for real ones
+    // leaves this to an operator, who runs `redbolt init` once.
+    let mut builder = Config::builder().answer_within(Duration::from_millis(500)).new_nodes();
+    for node in &options.nodes {
+        builder = builder.node(node)?;
+    }
+
+    let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+    let socket = UdpSocket::bind(options.listen.unwrap_or(any_port))?;
+    let address = socket.local_addr()?;
+    println!("listening on {address}");
+    let mut event_loop = EventLoop::try_new()?;
+    let mut host = Host::start(builder.build()?, socket, &event_loop)?;
+    if options.listen.is_some() {
+        return host.serve(&mut event_loop);
+    }
+    let (stop, stopped) = make_ping()?;
+    event_loop.handle().insert_source(stopped, |(), _, host| host.is_over = true)?;
+    thread::scope(|scope| {
+        // It ends the loop, whether it went well or not.
+        let story = scope.spawn(move || {
+            let outcome = tell(address);
+            stop.ping();
+            outcome
+        });
+        host.serve(&mut event_loop)?;
+        Ok(story.join().map_err(|_| "the story panicked")??)
+    })
+}
+
+/// Somebody else's server. All that it needs of redbolt is in `driver`.
+struct Host {
+    driver: Driver,
+    socket: UdpSocket,
+    own_loop: LoopHandle<'static, Self>,
+    jobs: HashMap<LockId, Job>,
+    is_over: bool,
+}
+
+struct Job {
+    name: String,
+    caller: SocketAddr,
+    /// Its work, while it runs: a timer of the host's loop.
+    work: Option<RegistrationToken>,
+}
+
+impl Host {
+    fn start(
+        config: Config,
+        socket: UdpSocket,
+        event_loop: &EventLoop<'static, Self>,
+    ) -> Result<Self, Box<dyn Error>> {
+        let driver = Driver::new(config)?;
+        let own_loop = event_loop.handle();
+        // Whatever the driver waits for, on however many connections, is behind one descriptor. There is
+        // nothing to do here: each round of the loop ends with a turn.
+        let locks = driver.as_fd().try_clone_to_owned()?;
+        own_loop.insert_source(Generic::new(locks, Interest::READ, Mode::Level), |_, _, _| {
+            Ok(PostAction::Continue)
+        })?;
+        socket.set_nonblocking(true)?;
+        let own = socket.try_clone()?;
+        own_loop.insert_source(Generic::new(own, Interest::READ, Mode::Level), |_, _, host| {
+            host.converse()?;
+            Ok(PostAction::Continue)
+        })?;
+        Ok(Self { driver, socket, own_loop, jobs: HashMap::new(), is_over: false })
+    }
+
+    /// The loop. Redbolt has three lines in it.
+    fn serve(&mut self, event_loop: &mut EventLoop<'static, Self>) -> Result<(), Box<dyn Error>> {
+        while !self.is_over {
+            // One: sleep no longer than the locks can wait.
+            event_loop.dispatch(self.driver.deadline(), self)?;
+            // Two: let it do what is due.
+            self.driver.turn();
+            // Three: take the outcomes.
+            while let Some(event) = self.driver.poll_event() {
+                self.tell_outcome(event)?;
+            }
+        }
+        self.finish(event_loop)
+    }
+
+    /// Reads to the end of what is there.
+    fn converse(&mut self) -> io::Result<()> {
+        let mut piece = [0; 512];
+        loop {
+            match self.socket.recv_from(&mut piece) {
+                Ok((length, caller)) => {
+                    let line = String::from_utf8_lossy(&piece[..length]).trim_end().to_owned();
+                    self.obey(caller, &line);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                // One that has gone away before it was answered.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn obey(&mut self, caller: SocketAddr, line: &str) {
+        let Some(name) = line.strip_prefix("RUN ") else {
+            return self.send(caller, "WHAT? RUN job");
+        };
+        // Should this process die, the others can have it after two seconds. The driver extends it for as
+        // long as it takes its turns.
+        let ask = Ask::new(name.as_bytes()).ttl(TTL).wait(Wait::For(PATIENCE));
+        match self.driver.acquire(&ask.keep_alive(Keep::until_released())) {
+            Ok(id) => {
+                let job = Job { name: name.to_owned(), caller, work: None };
+                self.jobs.insert(id, job);
+            }
+            Err(error) => self.send(caller, &format!("REFUSED {name} {error}")),
+        }
+    }
+
+    fn tell_outcome(&mut self, event: Event) -> Result<(), Box<dyn Error>> {
+        match event {
+            Event::Granted(id) => self.begin(id)?,
+            Event::Refused(id, refusal) => {
+                let why = self.driver.report(&refusal).to_string();
+                self.end(id, "REFUSED", &why);
+            }
+            Event::Lost(id, cause) => {
+                // It has a moment left: it is told before the validity is over.
+                self.end(id, "STOPPED", &cause.to_string());
+                self.driver.release(id);
+            }
+            Event::Released(id, confirmed) => self.end(id, "DONE", &confirmed.to_string()),
+            // Nodes that come and go, and extensions that succeed or are tried again.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Begins to work, and lets go of the lock when that is done.
+    fn begin(&mut self, id: LockId) -> Result<(), Box<dyn Error>> {
+        let Some(job) = self.jobs.get_mut(&id) else { return Ok(()) };
+        let timer = Timer::from_duration(WORK);
+        job.work = Some(self.own_loop.insert_source(timer, move |_, (), host: &mut Self| {
+            host.driver.release(id);
+            TimeoutAction::Drop
+        })?);
+        let (caller, line) = (job.caller, format!("RUNNING {}", job.name));
+        self.send(caller, &line);
+        Ok(())
+    }
+
+    fn end(&mut self, id: LockId, word: &str, more: &str) {
+        let Some(job) = self.jobs.remove(&id) else { return };
+        if let Some(work) = job.work {
+            // Nothing to be removed if it has come to its end.
+            self.own_loop.remove(work);
+        }
+        self.send(job.caller, &format!("{word} {} {more}", job.name));
+    }
+
+    fn send(&self, caller: SocketAddr, line: &str) {
+        // UDP: what is not heard was lost.
+        let _ = self.socket.send_to(line.as_bytes(), caller);
+    }
+
+    /// Lets go of everything, and gives the nodes a moment to hear of it.
+    fn finish(&mut self, event_loop: &mut EventLoop<'static, Self>) -> Result<(), Box<dyn Error>> {
+        self.jobs.keys().for_each(|id| self.driver.release(*id));
+        let until = Instant::now() + PATIENCE;
+        while self.driver.owes() && Instant::now() < until {
+            let wait = self.driver.deadline().map_or(PATIENCE, |deadline| deadline.min(PATIENCE));
+            event_loop.dispatch(Some(wait), self)?;
+            self.driver.turn();
+        }
+        Ok(())
+    }
+}
+
+/// Two callers, and what each hears.
+fn tell(address: SocketAddr) -> io::Result<()> {
+    let (ann, ben) = (Caller::new("ann", address)?, Caller::new("ben", address)?);
+    ann.say("RUN redbolt-example-job")?;
+    ann.hear("RUNNING redbolt-example-job")?;
+    // Ben waits, and the loop goes on meanwhile: another job runs beside it.
+    ben.say("RUN redbolt-example-job")?;
+    ann.say("RUN redbolt-example-other-job")?;
+    ann.hear("RUNNING redbolt-example-other-job")?;
+    ann.hear("DONE redbolt-example-job")?;
+    ben.hear("RUNNING redbolt-example-job")?;
+    ann.hear("DONE redbolt-example-other-job")?;
+    ben.hear("DONE redbolt-example-job")
+}
+
+/// One who wants jobs to be run.
+struct Caller {
+    name: &'static str,
+    socket: UdpSocket,
+}
+
+impl Caller {
+    fn new(name: &'static str, address: SocketAddr) -> io::Result<Self> {
+        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        socket.connect(address)?;
+        socket.set_read_timeout(Some(2 * PATIENCE))?;
+        Ok(Self { name, socket })
+    }
+
+    fn say(&self, line: &str) -> io::Result<()> {
+        println!("{} > {line}", self.name);
+        self.socket.send(line.as_bytes()).map(drop)
+    }
+
+    fn hear(&self, expected: &str) -> io::Result<()> {
+        let mut piece = [0; 512];
+        let length = self.socket.recv(&mut piece)?;
+        let line = String::from_utf8_lossy(&piece[..length]);
+        println!("{} < {line}", self.name);
+        if line.starts_with(expected) {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("{} waited for {expected}", self.name)))
+    }
+}
+
+/// The command line.
+#[derive(Default)]
+struct Options {
+    listen: Option<SocketAddr>,
+    nodes: Vec<String>,
+}
+
+impl Options {
+    fn read(mut args: impl Iterator<Item = String>) -> Option<Self> {
+        let mut options = Self::default();
+        while let Some(arg) = args.next() {
+            match arg.as_str() {
+                "--listen" => options.listen = Some(args.next()?.parse().ok()?),
+                "--node" => options.nodes.push(args.next()?),
+                _ => return None,
+            }
+        }
+        Some(options)
+    }
+}
+
+fn embedded_nodes(count: usize) -> io::Result<Vec<Node>> {
+    (0..count).map(|_| Node::start()).collect()
+}
+
+/// How long RUN waits.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a job takes, which is longer than the nodes keep its lock unless that is extended.
+const WORK: Duration = Duration::from_millis(2500);
+/// How long the nodes keep a lock that nobody extends.
+const TTL: Duration = Duration::from_secs(2);

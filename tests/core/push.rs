@@ -1,0 +1,650 @@
+//! Waiting for a node's word: what is said on which link and in which order, what wakes whom, and what
+//! it costs when the word does not come.
+
+use std::time::Duration;
+
+use redbolt::proto::guard::Guard;
+use redbolt::proto::{
+    Ask, Cause, Credentials, Event, Keep, LockId, LockState, PushState, Secret, Settings, Wait,
+    Wake,
+};
+
+use crate::world::{Accept, Ran, World, Written, bulk, error, ms, secs};
+
+/// Pauses so long that only what ends them early is seen.
+fn patient(settings: &mut Settings) {
+    settings.pause = (secs(10), secs(10));
+}
+
+/// Three nodes, each 1 ms away, on which somebody else has the key for a minute.
+fn world() -> World {
+    with(1, patient)
+}
+
+fn with(clients: usize, set: impl Fn(&mut Settings)) -> World {
+    let mut world = World::with(3, clients, set).warm();
+    world.delay(ms(1));
+    world.foreign(b"job", &[60_000; 3]);
+    world
+}
+
+/// One whose first client waits, and is told by the first node.
+fn told() -> (World, LockId) {
+    let mut world = world();
+    let id = told_in(&mut world);
+    (world, id)
+}
+
+fn told_in(world: &mut World) -> LockId {
+    let id = world.wait_for(b"job", secs(10));
+    world.run(ms(100));
+    assert_eq!(world.push_state(0, 0), PushState::Tells);
+    world.log.clear();
+    id
+}
+
+/// What ran on a node, as what it is and when.
+fn history(world: &World, node: usize) -> Vec<(&'static str, u64)> {
+    let here = world.log.iter().filter(|ran| ran.node == node);
+    here.map(|ran| (ran.kind(), ran.at / 1_000_000)).collect()
+}
+
+fn asks(world: &World, node: usize) -> Vec<&Ran> {
+    world.log.iter().filter(|ran| ran.node == node && ran.is_ask()).collect()
+}
+
+fn until_granted(world: &mut World, id: LockId, within: Duration) -> Duration {
+    world.flow();
+    world.time_until(within, |world| world.is_granted(id))
+}
+
+/// Where nodes answer at the same time, any of them may have denied first.
+fn somebody_tells(world: &World) -> bool {
+    (0..world.servers.len()).any(|node| world.push_state(0, node) == PushState::Tells)
+}
+
+/// A hand-off: the message, the ask of the lead, and that of the others.
+const HAND_OFF: Duration = ms(5);
+
+fn forbid(world: &mut World, node: usize, command: &'static [&'static [u8]], text: &'static str) {
+    world.answer(node, move |args| args.starts_with(command).then(|| error(text)).flatten());
+}
+
+#[test]
+fn the_subscription_is_confirmed_before_tracking_and_tracking_before_the_key_is_read() {
+    let mut world = world();
+    world.wait_for(b"job", secs(10));
+    world.run(ms(100));
+    let history = history(&world, 0);
+    let last = |kind| history.iter().rev().find(|&&(it, _)| it == kind).unwrap().1;
+    let round_trip = 2;
+    assert!(last("track") >= last("subscribe") + round_trip, "{history:?}");
+    assert!(last("pttl") >= last("track") + round_trip, "{history:?}");
+    for kind in ["subscribe", "track"] {
+        assert_eq!(history.iter().filter(|&&(it, _)| it == kind).count(), 1, "{history:?}");
+    }
+}
+
+#[test]
+fn changes_are_told_on_the_push_link_and_not_those_of_our_own() {
+    let (mut world, _) = told();
+    world.cut(0, 0, Written::Runs);
+    world.run(ms(100));
+    let track = world.log.iter().find(|ran| ran.kind() == "track").unwrap();
+    assert_eq!(track.words[3], b"REDIRECT");
+    assert_eq!(track.words[5], b"NOLOOP");
+    let subscriber = std::str::from_utf8(&track.words[4]).unwrap().parse::<u64>();
+    assert!(subscriber.is_ok_and(|id| id > 0));
+}
+
+#[test]
+fn the_lead_is_the_first_node_in_order_that_denied() {
+    let cases: [(usize, &[usize]); 3] = [(3, &[1, 2]), (3, &[0, 2]), (5, &[2, 3, 4])];
+    for (nodes, holding) in cases {
+        let mut world = World::with(nodes, 1, patient).warm();
+        world.delay(ms(1));
+        for &node in holding {
+            world.set(node, b"job", b"theirs", 60_000);
+        }
+        world.wait_for(b"job", secs(10));
+        world.run(ms(200));
+        for node in 0..nodes {
+            let state = if node == holding[0] { PushState::Tells } else { PushState::Off };
+            assert_eq!(world.push_state(0, node), state, "node {node} of {nodes}");
+        }
+    }
+}
+
+#[test]
+fn nobody_is_told_who_does_not_wait() {
+    let mut world = world();
+    world.lock(b"job", secs(10));
+    world.lock(b"other", secs(10));
+    world.run(secs(1));
+    assert_eq!(world.count("subscribe") + world.count("track"), 0);
+    assert_eq!(world.connections(0), 3);
+}
+
+#[test]
+fn a_del_by_hand_wakes() {
+    let (mut world, id) = told();
+    world.delete_everywhere(b"job");
+    assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
+}
+
+#[test]
+fn a_release_by_redbolt_wakes() {
+    let mut world = with(2, patient);
+    world.delete_everywhere(b"job");
+    let theirs = world.acquire(1, &Ask::new(b"job"), &[b"job"]);
+    world.run(ms(10));
+    let id = told_in(&mut world);
+    world.let_go(1, theirs);
+    assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF + ms(1));
+}
+
+/// The first node was somebody's whose attempt came to nothing 50 ms later.
+#[test]
+fn the_undo_of_another_waiter_wakes() {
+    let mut world = World::with(3, 2, patient).warm();
+    world.delay(ms(1));
+    for node in [1, 2] {
+        world.set(node, b"job", b"theirs", 60_000);
+    }
+    world.servers[2].delay = ms(40).as_nanos() as u64;
+    world.acquire(1, &Ask::new(b"job"), &[b"job"]);
+    world.run(ms(1));
+    let id = world.wait_for(b"job", secs(10));
+    world.run(ms(20));
+    assert_eq!(world.push_state(0, 0), PushState::Tells);
+    assert!(world.clients[1].outcomes(world.clients[1].locks[0].id).is_empty());
+    world.delete(1, b"job");
+    assert!(until_granted(&mut world, id, secs(3)) <= ms(40));
+}
+
+/// Servers tell that a key is over when they look for that, ten times a second.
+#[test]
+fn the_end_of_a_key_is_met_by_the_timer() {
+    let mut world = with(1, patient);
+    world.foreign(b"job", &[350; 3]);
+    let id = world.wait_for(b"job", secs(10));
+    let waited = until_granted(&mut world, id, secs(3));
+    assert!((ms(350)..=ms(360)).contains(&waited), "{waited:?}");
+}
+
+#[test]
+fn the_lead_is_asked_alone_and_the_others_when_it_has_granted() {
+    let (mut world, id) = told();
+    let begun = world.boot;
+    world.delete_everywhere(b"job");
+    until_granted(&mut world, id, secs(3));
+    world.run(ms(10));
+    let asked: Vec<_> = (0..3).map(|node| asks(&world, node)[0]).collect();
+    let at: Vec<_> = asked.iter().map(|ran| (ran.at - begun) / 1_000_000).collect();
+    assert_eq!(at, [2, 4, 4], "the message and the ask, and then a round trip later");
+    assert!(asked.iter().all(|ran| ran.token() == asked[0].token()));
+    assert_eq!(world.count("ask"), 3);
+}
+
+#[test]
+fn validity_is_counted_from_before_the_first_byte_to_the_lead() {
+    let (mut world, id) = told();
+    world.delete_everywhere(b"job");
+    assert_eq!(until_granted(&mut world, id, secs(3)), HAND_OFF);
+    let drift = ms(102);
+    assert_eq!(world.remaining(id), secs(10) - drift - ms(4));
+}
+
+#[test]
+fn a_change_that_is_no_release_costs_one_ask() {
+    let (mut world, id) = told();
+    world.set(0, b"job", b"theirs", 70_000);
+    world.run(ms(100));
+    assert_eq!((0..3).map(|node| asks(&world, node).len()).collect::<Vec<_>>(), [1, 0, 0]);
+    assert!(!world.is_granted(id));
+    world.delete_everywhere(b"job");
+    assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF, "the refused ask listens again");
+}
+
+#[test]
+fn the_lead_alone_is_not_enough() {
+    let (mut world, id) = told();
+    world.delete(0, b"job");
+    world.run(ms(100));
+    assert!(!world.is_granted(id));
+    assert_eq!(world.holders(b"job"), [false, true, true], "undone");
+    assert_eq!(world.push_state(0, 1), PushState::Tells, "the next in order is listened to");
+    world.delete_everywhere(b"job");
+    assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
+}
+
+#[test]
+fn a_lost_message_costs_at_most_the_cap() {
+    let (mut world, id) = told();
+    world.servers[0].loses_messages = true;
+    world.delete_everywhere(b"job");
+    let waited = until_granted(&mut world, id, secs(2));
+    assert!(waited > secs(1), "nobody polls: {waited:?}");
+}
+
+#[test]
+fn a_redirect_that_is_broken_silently_costs_at_most_the_cap() {
+    let (mut world, id) = told();
+    world.break_redirect(0, 0);
+    world.delete_everywhere(b"job");
+    until_granted(&mut world, id, secs(2));
+}
+
+#[test]
+fn a_lost_push_link_counts_as_a_message() {
+    let (mut world, id) = told();
+    world.servers[0].loses_messages = true;
+    world.delete_everywhere(b"job");
+    world.cut_push(0, 0);
+    assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
+}
+
+#[test]
+fn a_lost_command_link_counts_as_a_message() {
+    let (mut world, id) = told();
+    world.servers[0].loses_messages = true;
+    world.delete_everywhere(b"job");
+    world.cut(0, 0, Written::Runs);
+    assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF, "by the others");
+}
+
+#[test]
+fn after_the_loss_of_either_link_it_is_told_again() {
+    for lose in
+        [World::cut_push, |world: &mut World, client, node| world.cut(client, node, Written::Runs)]
+    {
+        let (mut world, id) = told();
+        for _ in 0..5 {
+            lose(&mut world, 0, 0);
+            world.run(secs(3));
+            assert!(somebody_tells(&world));
+        }
+        world.delete_everywhere(b"job");
+        assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
+    }
+}
+
+#[test]
+fn a_restarted_lead_is_listened_to_again() {
+    let (mut world, id) = told();
+    world.restart(0, redbolt_node::Memory::Kept);
+    world.run(secs(40));
+    world.foreign(b"job", &[60_000; 3]);
+    world.run(secs(5));
+    assert!(!world.is_granted(id));
+    assert!(somebody_tells(&world));
+    world.delete_everywhere(b"job");
+    assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
+}
+
+/// It changes after the node was told to report changes, and before it was asked for this key.
+#[test]
+fn what_changes_before_the_node_tells_is_found_by_the_second_look() {
+    let mut world = world();
+    world.delay(ms(5));
+    let id = world.wait_for(b"job", secs(10));
+    world.run_until(secs(1), |world| world.count("track") > 0);
+    world.delete_everywhere(b"job");
+    let waited = until_granted(&mut world, id, secs(3));
+    assert!(waited <= ms(5 + 10 + 20), "{waited:?}");
+}
+
+/// The same at each of the moments on the way to there.
+#[test]
+fn a_release_at_any_moment_of_the_beginning_is_noticed() {
+    for at in 0..80 {
+        let mut world = world();
+        world.delay(ms(5));
+        let id = world.wait_for(b"job", secs(10));
+        world.run(ms(at) + Duration::from_micros(300));
+        world.delete_everywhere(b"job");
+        let waited = until_granted(&mut world, id, secs(3));
+        assert!(waited <= ms(60), "{waited:?} when released after {at} ms");
+    }
+}
+
+/// As before, with several keys, of which only the script can say whether they stand in the way.
+#[test]
+fn so_it_is_of_several_keys() {
+    for at in 0..80 {
+        let mut world = world();
+        world.delay(ms(5));
+        let ask = Ask::new(b"job").and(b"other").wait(Wait::Forever);
+        let id = world.acquire(0, &ask, &[b"job", b"other"]);
+        world.run(ms(at) + Duration::from_micros(300));
+        world.delete_everywhere(b"job");
+        let waited = until_granted(&mut world, id, secs(3));
+        assert!(waited <= ms(60), "{waited:?} when released after {at} ms");
+    }
+}
+
+/// Where the node tells already, because somebody else waits for something else.
+#[test]
+fn a_message_that_comes_while_several_keys_are_asked_for_is_not_lost() {
+    for at in 0..60 {
+        let (mut world, _) = told();
+        world.foreign(b"one", &[60_000; 3]);
+        world.delay(ms(5));
+        world.servers[1].delay = ms(20).as_nanos() as u64;
+        world.servers[2].delay = ms(20).as_nanos() as u64;
+        let ask = Ask::new(b"one").and(b"two").wait(Wait::Forever);
+        let id = world.acquire(0, &ask, &[b"one", b"two"]);
+        world.run(ms(at) + Duration::from_micros(300));
+        world.delete_everywhere(b"one");
+        let waited = until_granted(&mut world, id, secs(3));
+        assert!(waited <= ms(150), "{waited:?} when released after {at} ms");
+    }
+}
+
+#[test]
+fn flushall_wakes_all_who_wait() {
+    let mut world = with(1, |settings| {
+        patient(settings);
+        settings.guard = Guard::Off;
+    });
+    world.foreign(b"other", &[60_000; 3]);
+    let other = world.wait_for(b"other", secs(10));
+    let id = told_in(&mut world);
+    (0..3).for_each(|node| world.flush(node));
+    assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
+    assert!(world.is_granted(other));
+}
+
+#[test]
+fn messages_may_come_in_pieces() {
+    let mut world = world();
+    world.cut_bytes(3, 7);
+    let id = told_in(&mut world);
+    world.delete_everywhere(b"job");
+    assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
+}
+
+#[test]
+fn where_telling_is_forbidden_or_unknown_the_timer_goes_on_alone() {
+    let cases: [(&[&[u8]], &str, Cause); 3] = [
+        (&[b"SUBSCRIBE"], "NOPERM no permission to access the channel", Cause::NoPermission),
+        (&[b"CLIENT", b"TRACKING"], "ERR unknown command 'CLIENT'", Cause::UnknownCommand),
+        (
+            &[b"CLIENT", b"TRACKING"],
+            "ERR Unknown subcommand or wrong number of arguments for 'TRACKING'",
+            Cause::ServerError,
+        ),
+    ];
+    for (command, text, cause) in cases {
+        let mut world = with(1, |_| {});
+        forbid(&mut world, 0, command, text);
+        let id = world.wait_for(b"job", secs(10));
+        world.run(secs(30));
+        assert_eq!(world.push_state(0, 0), PushState::Unavailable(cause), "{text}");
+        assert_eq!(world.connections(0), 3, "the push link is closed");
+        assert_eq!(world.count("subscribe"), 1, "it is not tried all the time");
+        assert!(asks(&world, 0).len() > 150, "{} asks", asks(&world, 0).len());
+        world.delete_everywhere(b"job");
+        until_granted(&mut world, id, ms(210));
+    }
+}
+
+#[test]
+fn what_was_forbidden_is_tried_again_after_a_minute() {
+    let mut world = with(1, |_| {});
+    forbid(&mut world, 0, &[b"SUBSCRIBE"], "NOPERM no");
+    let ask = Ask::new(b"job").wait(Wait::Forever);
+    for node in 0..3 {
+        world.set(node, b"job", b"theirs", 600_000);
+    }
+    world.acquire(0, &ask, &[b"job"]);
+    world.run(secs(10));
+    world.servers[0].answer = None;
+    world.run(secs(10));
+    assert_eq!(world.push_state(0, 0), PushState::Unavailable(Cause::NoPermission));
+    world.run(secs(50));
+    assert_eq!(world.push_state(0, 0), PushState::Tells);
+}
+
+#[test]
+fn a_push_link_that_cannot_be_opened_costs_no_more_than_the_timer() {
+    for (accept, cause) in
+        [(Accept::No, Cause::ConnectionRefused), (Accept::Silent, Cause::NoAnswer)]
+    {
+        let mut world = with(1, |_| {});
+        world.servers[0].accept = accept;
+        let id = world.wait_for(b"job", secs(10));
+        world.run_until(secs(2), |world| world.push_state(0, 0) == PushState::Unavailable(cause));
+        world.delete_everywhere(b"job");
+        until_granted(&mut world, id, ms(210));
+    }
+}
+
+/// Its number would be that of a stranger.
+#[test]
+fn a_push_link_to_another_process_is_not_used() {
+    let mut world = with(1, |_| {});
+    world.answer(0, |args| {
+        let run_id = format!("run_id:{:040}\r\n", 77);
+        (args == [&b"INFO"[..], b"server"]).then(|| bulk(&run_id)).flatten()
+    });
+    world.wait_for(b"job", secs(10));
+    world.run(secs(5));
+    assert_eq!(world.count("track"), 0);
+    assert!(matches!(world.push_state(0, 0), PushState::Unavailable(_) | PushState::Opening));
+    assert!(world.count("subscribe") < 20, "it backs off: {}", world.count("subscribe"));
+}
+
+#[test]
+fn the_push_link_gives_the_password_first() {
+    let mut world = World::with(3, 1, |settings| {
+        let password = Secret::new(b"sesame".to_vec());
+        for node in &mut settings.nodes {
+            node.credentials = Some(Credentials { user: None, password: password.clone() });
+        }
+    });
+    for server in &mut world.servers {
+        server.store.require_password("sesame");
+    }
+    let mut world = world.warm();
+    let now = world.server_now();
+    for server in &mut world.servers {
+        server.observe(&[b"AUTH", b"sesame"], now);
+    }
+    world.foreign(b"job", &[60_000; 3]);
+    world.wait_for(b"job", secs(10));
+    world.run(ms(10));
+    assert_eq!(world.push_state(0, 0), PushState::Tells);
+    let history: Vec<_> = history(&world, 0).into_iter().map(|(kind, _)| kind).collect();
+    let at = |kind| history.iter().position(|&it| it == kind).unwrap();
+    assert!(at("auth") < at("subscribe"), "{history:?}");
+}
+
+#[test]
+fn nonsense_on_a_push_link_ends_it_and_nothing_else() {
+    let (mut world, id) = told();
+    for nonsense in ["\0", "+PONG\r\n", ":1\r\n", "*3\r\n$8\r\npmessage\r\n", "*99999999\r\n"] {
+        world.say_to_push(0, 0, nonsense.as_bytes());
+        world.run(secs(3));
+        assert_eq!(world.push_state(0, 0), PushState::Tells, "again, after {nonsense:?}");
+    }
+    assert_eq!(world.count("info"), 5, "of the push links alone");
+    world.delete_everywhere(b"job");
+    assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
+}
+
+// What must not happen: waking for ever.
+
+/// A key of somebody else's that changes a thousand times a second.
+#[test]
+fn changes_at_wire_speed_are_not_answered_at_wire_speed() {
+    let (mut world, _) = told();
+    for change in 0..4_000 {
+        world.set(0, b"job", b"theirs", 60_000 + change);
+        world.run(ms(1));
+    }
+    let asked = asks(&world, 0).len();
+    assert!((60..4 * 50).contains(&asked), "{asked} asks in 4 s");
+    assert_eq!(asks(&world, 1).len(), 0);
+}
+
+/// The lock is held on two nodes, and on the third many waiters get in one another's way.
+#[test]
+fn waiters_do_not_wake_one_another_while_it_is_held_elsewhere() {
+    for wake in [Wake::Lead, Wake::All, Wake::Quorum, Wake::Timer] {
+        for held in [[0, 1], [0, 2], [1, 2]] {
+            let mut world = World::with(3, 4, |settings| settings.wake = wake).warm();
+            for (node, server) in world.servers.iter_mut().enumerate() {
+                server.delay = 300_000 * (node as u64 + 1);
+            }
+            for node in held {
+                world.set(node, b"job", b"theirs", 60_000);
+            }
+            for client in 0..4 {
+                world.acquire(client, &Ask::new(b"job").wait(Wait::Forever), &[b"job"]);
+                world.run(Duration::from_micros(700));
+            }
+            world.run(secs(5));
+            world.log.clear();
+            world.run(secs(5));
+            let per_second = world.count("ask") as f64 / 5.0 / 3.0 / 4.0;
+            assert!(per_second < 25.0, "{per_second} attempts of each a second: {wake:?} {held:?}");
+        }
+    }
+}
+
+#[test]
+fn a_holder_that_extends_is_not_answered_by_hammering() {
+    let mut world = World::with(3, 3, |_| {}).warm();
+    world.delay(ms(1));
+    let keep = Keep::until_released();
+    let holder = world.acquire(1, &Ask::new(b"job").ttl(secs(3)).keep_alive(keep), &[b"job"]);
+    world.run(ms(10));
+    let ids: Vec<_> = [0, 2]
+        .map(|client| {
+            (client, world.acquire(client, &Ask::new(b"job").wait(Wait::Forever), &[b"job"]))
+        })
+        .to_vec();
+    world.run(secs(3));
+    world.log.clear();
+    world.run(secs(9));
+    let extensions =
+        world.log.iter().filter(|ran| ran.node == 0 && ran.kind().starts_with("extend"));
+    let extensions = extensions.count();
+    assert!((9..=11).contains(&extensions), "{extensions}");
+    // Each waiter asks once for each message and once when the cap is over.
+    let asked = asks(&world, 0).len();
+    assert!(asked <= ids.len() * (extensions + 9), "{asked} asks for {extensions} extensions");
+    assert!(world.clients[1].core.lease(holder).is_some());
+}
+
+// Which nodes wake.
+
+#[test]
+fn all_are_asked_at_once_where_that_is_wanted() {
+    let mut world = with(1, |settings| {
+        patient(settings);
+        settings.wake = Wake::All;
+    });
+    let id = told_in(&mut world);
+    let begun = world.boot;
+    world.delete_everywhere(b"job");
+    assert_eq!(until_granted(&mut world, id, secs(3)), ms(3));
+    world.run(ms(5));
+    for node in 0..3 {
+        assert_eq!((asks(&world, node)[0].at - begun) / 1_000_000, 2);
+    }
+}
+
+#[test]
+fn a_quorum_of_messages_is_awaited_where_that_is_wanted() {
+    let mut world = with(1, |settings| {
+        patient(settings);
+        settings.wake = Wake::Quorum;
+    });
+    let id = told_in(&mut world);
+    assert_eq!(world.push_state(0, 1), PushState::Tells);
+    assert_eq!(world.push_state(0, 2), PushState::Off);
+    world.delete(0, b"job");
+    world.run(ms(100));
+    assert_eq!(world.count("ask"), 0);
+    world.delete(1, b"job");
+    assert!(until_granted(&mut world, id, secs(3)) <= ms(3));
+}
+
+#[test]
+fn with_the_timer_alone_there_are_no_push_links() {
+    let mut world = with(1, |settings| settings.wake = Wake::Timer);
+    let id = world.wait_for(b"job", secs(10));
+    world.run(secs(3));
+    assert_eq!(world.count("subscribe") + world.count("track"), 0);
+    assert_eq!((world.connections(0), world.push_state(0, 0)), (3, PushState::Off));
+    world.delete_everywhere(b"job");
+    until_granted(&mut world, id, ms(210));
+}
+
+// And nothing stays.
+
+#[test]
+fn a_push_link_is_closed_when_nobody_has_waited_for_a_while() {
+    let (mut world, id) = told();
+    world.release(id);
+    world.run(ms(4_800));
+    assert_eq!((world.connections(0), world.push_state(0, 0)), (4, PushState::Tells));
+    world.run(ms(300));
+    assert_eq!((world.connections(0), world.push_state(0, 0)), (3, PushState::Off));
+    assert_eq!(world.count("untrack"), 1);
+    world.run(secs(3));
+    assert_eq!(world.core().poll_timeout(), None, "and nothing is due any longer");
+    let id = world.wait_for(b"job", secs(10));
+    world.run(ms(100));
+    assert_eq!(world.push_state(0, 0), PushState::Tells, "as before");
+    world.delete_everywhere(b"job");
+    assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
+}
+
+#[test]
+fn it_stays_while_somebody_waits() {
+    let (mut world, id) = told();
+    world.run(secs(30));
+    assert_eq!(world.core().state(id), LockState::Pausing);
+    assert_eq!(world.count("subscribe") + world.count("untrack"), 0);
+    assert_eq!(world.push_state(0, 0), PushState::Tells);
+}
+
+#[test]
+fn ten_thousand_cancelled_waits_leave_nothing() {
+    const NAMES: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
+    let mut world = with(1, |_| {});
+    for name in NAMES {
+        world.foreign(name, &[1_000_000; 3]);
+    }
+    for round in 0..2_500 {
+        let ids: Vec<_> = (0..4)
+            .map(|at| {
+                let name = NAMES[(round + at * at) % 4];
+                let ask = Ask::new(name).wait(Wait::Forever);
+                let ask = if at == 3 { ask.and(b"many") } else { ask };
+                world.acquire(0, &ask, &[])
+            })
+            .collect();
+        world.run(Duration::from_micros(100 * (round as u64 % 97)));
+        for id in ids {
+            world.release(id);
+        }
+        assert!(world.connections(0) <= 2 * 3);
+        assert!(
+            world.clients[0].events.iter().all(|(_, event)| matches!(event, Event::Refused(..)))
+        );
+        world.clients[0].locks.clear();
+        world.clients[0].events.clear();
+        world.log.clear();
+    }
+    world.run(secs(40));
+    assert_eq!((world.kept(0), world.connections(0)), ((0, 0), 3));
+    for node in 0..3 {
+        assert_eq!(world.push_state(0, node), PushState::Off);
+    }
+    assert_eq!(world.core().poll_timeout(), None);
+    assert_eq!(world.holders(b"many"), [false; 3]);
+}

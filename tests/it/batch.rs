@@ -1,0 +1,320 @@
+//! Many locks at once, and many resources in one lock.
+
+use std::time::{Duration, Instant};
+
+use redbolt::{
+    AcquireError, Ask, Client, Ending, Event, InputError, LockGuard, LockId, LockState, LossCause,
+    Wait, Why,
+};
+use redbolt_proving::{Reply, Server};
+
+use crate::engine::engine;
+use crate::support::{
+    LIMIT, builder, calls, client, driver_of, eventually, held_on, long, outcome, patiently, pttl,
+    refusal, servers, turn_until,
+};
+
+/// The most resources that a lock can have.
+const MOST: usize = 64;
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|at| format!("job{at}")).collect()
+}
+
+/// One lock on all of these.
+fn on_all<'a>(names: &'a [String], ask: Ask<'a>) -> Ask<'a> {
+    names.iter().fold(ask, |ask, name| ask.and(name.as_bytes()))
+}
+
+/// How many keys there are, but for the guard.
+fn keys(server: &Server) -> i64 {
+    match server.cmd("DBSIZE") {
+        Reply::Int(keys) => keys - 1,
+        other => panic!("{other:?}"),
+    }
+}
+
+type Outcome<'c> = Result<LockGuard<'c>, AcquireError>;
+
+fn all_of<'c>(client: &'c Client, asks: &[Ask<'_>]) -> Vec<Outcome<'c>> {
+    client.acquire_all(asks.iter().cloned())
+}
+
+#[test]
+fn outcomes_are_in_the_order_of_the_asks() {
+    for n in [1, 3, 5] {
+        let servers = servers(n);
+        let (holder, client) = (client(&servers), client(&servers));
+        let held = holder.acquire(patiently(b"held").and(b"too")).unwrap();
+        let too_long = Duration::from_secs(31);
+        let asks = [
+            patiently(b"first"),
+            long(b"held"),
+            Ask::new(b"other").ttl(too_long),
+            patiently(b"one").and(b"two"),
+            Ask::new(b""),
+            patiently(b"fenced").fenced(),
+            long(b"free").and(b"too"),
+        ];
+        let outcomes = all_of(&client, &asks);
+        let [first, taken, ttl, both, empty, fenced, half] = &outcomes[..] else { panic!() };
+        assert!(first.as_ref().unwrap().is_valid());
+        assert!(both.as_ref().unwrap().is_valid());
+        assert!(fenced.as_ref().unwrap().fencing_token().is_some());
+        assert!(first.as_ref().unwrap().fencing_token().is_none());
+        for refused in [taken, half] {
+            let Err(AcquireError::Refused(report)) = refused else { panic!("{refused:?}") };
+            assert_eq!(report.why(), Why::Contended);
+        }
+        let max_ttl = crate::support::LONG;
+        let error = InputError::TtlAboveMaximum { ttl: too_long, max_ttl };
+        assert_eq!(*ttl.as_ref().unwrap_err(), AcquireError::Input(error));
+        assert_eq!(*empty.as_ref().unwrap_err(), AcquireError::Input(InputError::EmptyResource));
+        eventually("nothing of what was refused stays", || held_on(&servers, "free") == 0);
+        for (name, on) in [("first", n), ("one", n), ("two", n), ("fenced", n), ("other", 0)] {
+            eventually(name, || held_on(&servers, name) == on);
+        }
+        drop(outcomes);
+        assert!(held.is_valid());
+        assert!(matches!(held.release(), Ending::Released(_)));
+        drop((holder, client));
+        // The fencing counter lives on.
+        eventually("nothing stays", || servers.iter().all(|server| keys(server) == 1));
+    }
+}
+
+#[test]
+fn a_batch_of_nothing_is_nothing() {
+    let servers = servers(1);
+    assert!(all_of(&client(&servers), &[]).is_empty());
+}
+
+#[test]
+fn a_batch_whose_time_is_over_says_so_of_each() {
+    let servers = servers(3);
+    let (holder, client) = (client(&servers), client(&servers));
+    let _held = holder.acquire(patiently(b"held")).unwrap();
+    let soon = Wait::For(Duration::from_millis(300));
+    let outcomes = all_of(&client, &[long(b"held").wait(soon), patiently(b"free").wait(soon)]);
+    let mut outcomes = outcomes.into_iter();
+    assert_eq!(refusal(outcomes.next().unwrap()).why(), Why::OutOfTime);
+    assert!(outcomes.next().unwrap().unwrap().is_valid());
+}
+
+#[test]
+fn a_batch_without_a_quorum_is_refused_as_a_whole() {
+    let mut servers = servers(3);
+    let client = client(&servers);
+    client.warm_up(LIMIT);
+    servers[1..].iter_mut().for_each(Server::kill);
+    for refused in all_of(&client, &[long(b"a"), long(b"b"), long(b"c")]) {
+        assert_eq!(refusal(refused).why(), Why::NoQuorum);
+    }
+    eventually("nothing stays", || keys(&servers[0]) == 0);
+}
+
+/// It could only wait for itself: nobody has the first one's guard in hand before the call returns.
+#[test]
+fn the_same_resource_twice_is_turned_away_the_second_time() {
+    let servers = servers(3);
+    let client = client(&servers);
+    let asks = [
+        patiently(b"a").and(b"b"),
+        patiently(b"c"),
+        long(b"a"),
+        patiently(b"d").and(b"b"),
+        Ask::new(b"d").ttl(LIMIT).wait(Wait::Forever),
+    ];
+    let outcomes = all_of(&client, &asks);
+    let errors: Vec<_> = outcomes.iter().map(|outcome| outcome.as_ref().err()).collect();
+    let twice = |index| AcquireError::Input(InputError::AskedTwice { index });
+    assert_eq!(errors, [None, None, Some(&twice(2)), Some(&twice(3)), None]);
+    drop(outcomes);
+    eventually("nothing stays", || servers.iter().all(|server| keys(server) == 0));
+}
+
+/// A driver gives control back, so there the second waits for the first.
+#[test]
+fn a_driver_s_second_ask_for_a_resource_stands_behind_the_first() {
+    let servers = servers(3);
+    let mut driver = driver_of(builder(&servers));
+    let [first, second] = driver.together(|driver| {
+        [(); 2].map(|()| driver.acquire(&patiently(b"job").wait(Wait::Forever)).unwrap())
+    });
+    assert_eq!(outcome(&mut driver, first), Event::Granted(first));
+    assert_eq!(driver.state(second), LockState::Queued);
+    driver.release(first);
+    assert_eq!(outcome(&mut driver, second), Event::Granted(second));
+}
+
+#[test]
+fn a_driver_gathers_commands_of_every_kind() {
+    let servers = servers(3);
+    let mut driver = driver_of(builder(&servers));
+    turn_until(&mut driver, "all are ready", |driver| driver.nodes().ready() == 3);
+    let names = names(100);
+    let ids: Vec<LockId> = driver.together(|driver| {
+        let ask = |name: &String| driver.acquire(&patiently(name.as_bytes())).unwrap();
+        names.iter().map(ask).collect()
+    });
+    turn_until(&mut driver, "all are held", |driver| {
+        ids.iter().all(|&id| !driver.remaining(id).is_zero())
+    });
+    let mut granted = Vec::new();
+    while let Some(event) = driver.poll_event() {
+        if let Event::Granted(id) = event {
+            granted.push(id);
+        }
+    }
+    assert_eq!(granted, ids);
+    // Some are let go of while others are extended and taken, and one is called off again.
+    let (new, called_off) = driver.together(|driver| {
+        ids[..50].iter().for_each(|&id| driver.release(id));
+        ids[50..].iter().for_each(|&id| driver.extend(id, Duration::from_secs(20)).unwrap());
+        let new = driver.acquire(&patiently(b"new")).unwrap();
+        let called_off = driver.acquire(&patiently(b"called off")).unwrap();
+        driver.release(called_off);
+        (new, called_off)
+    });
+    assert!(matches!(outcome(&mut driver, called_off), Event::Refused(..)));
+    turn_until(&mut driver, "all is done", |driver| {
+        !driver.owes() && !driver.remaining(new).is_zero()
+    });
+    eventually("half of them and the new one", || servers.iter().all(|server| keys(server) == 51));
+    for (at, &id) in ids.iter().enumerate() {
+        assert_eq!(driver.remaining(id).is_zero(), at < 50);
+    }
+}
+
+#[test]
+fn an_ask_in_a_batch_that_is_turned_away_stops_no_other() {
+    let servers = servers(3);
+    let mut driver = driver_of(builder(&servers));
+    let asked = driver.together(|driver| {
+        [long(b""), patiently(b"job"), Ask::new(b"job").ttl(Duration::ZERO)]
+            .map(|ask| driver.acquire(&ask))
+    });
+    assert_eq!(asked[0], Err(InputError::EmptyResource));
+    assert_eq!(asked[2], Err(InputError::TtlZero));
+    let id = asked[1].unwrap();
+    assert_eq!(outcome(&mut driver, id), Event::Granted(id));
+}
+
+#[test]
+fn sixty_four_resources_are_one_lock() {
+    for n in [1, 3, 5] {
+        let servers = servers(n);
+        let (client, other) = (client(&servers), client(&servers));
+        assert_eq!(client.warm_up(LIMIT).ready(), n);
+        let names = names(MOST);
+        let ask = || on_all(&names[1..], patiently(names[0].as_bytes()).ttl(LIMIT));
+        let before: Vec<_> = servers.iter().map(scripts).collect();
+        let mut lock = client.acquire(ask()).unwrap();
+        eventually("each node keeps them all", || {
+            servers.iter().all(|server| keys(server) == MOST as i64)
+        });
+        for (server, before) in servers.iter().zip(before) {
+            assert_eq!(scripts(server) - before, 1, "one script for all of them");
+        }
+        // One token, and one end.
+        for server in &servers {
+            let values = names.iter().map(|name| server.cmd(&format!("GET {name}")));
+            let values: Vec<Reply> = values.collect();
+            assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
+        }
+        for name in [&names[0], &names[MOST / 2], &names[MOST - 1]] {
+            assert!(other.acquire(long(name.as_bytes())).is_err(), "{name}");
+        }
+        lock.extend(Duration::from_secs(28)).unwrap();
+        eventually("each is extended on each node", || {
+            let least = (LIMIT + Duration::from_secs(1)).as_millis() as i64;
+            servers.iter().all(|server| names.iter().all(|name| pttl(server, name) > least))
+        });
+        assert!(matches!(lock.release(), Ending::Released(_)));
+        eventually("none stays", || servers.iter().all(|server| keys(server) == 0));
+        drop(other);
+    }
+}
+
+/// Scripts that were run: asks for many resources, extensions and undos alike.
+fn scripts(server: &Server) -> u64 {
+    calls(server, "eval") + calls(server, "evalsha")
+}
+
+#[test]
+fn one_resource_too_many_is_turned_away() {
+    let servers = servers(1);
+    let client = client(&servers);
+    let names = names(MOST + 1);
+    let refused = client.acquire(on_all(&names[1..], patiently(names[0].as_bytes()))).unwrap_err();
+    assert_eq!(refused, AcquireError::Input(InputError::TooManyKeys { keys: MOST + 1 }));
+}
+
+/// Whichever of them is in the way, no node keeps one of the others, and none of what is there is touched.
+#[test]
+fn all_of_them_or_none() {
+    let servers = servers(3);
+    let client = client(&servers);
+    let names = names(MOST);
+    let ask = || on_all(&names[1..], long(names[0].as_bytes()));
+    for in_the_way in [0, 17, MOST - 1] {
+        for server in &servers[1..] {
+            server.cmd(&format!("SET {} theirs PX 20000", names[in_the_way]));
+        }
+        let report = refusal(client.acquire(ask()));
+        assert_eq!(report.why(), Why::Contended, "{report}");
+        let remaining = report.remaining().expect("the script has looked");
+        assert!((15..=20).contains(&remaining.as_secs()), "{remaining:?}");
+        eventually("nothing stays", || {
+            keys(&servers[0]) == 0 && servers[1..].iter().all(|server| keys(server) == 1)
+        });
+        servers[1..]
+            .iter()
+            .for_each(|server| drop(server.cmd(&format!("DEL {}", names[in_the_way]))));
+    }
+    // On one of three nodes it is in nobody's way.
+    servers[0].cmd("SET job5 theirs");
+    let lock = client.acquire(ask().wait(Wait::For(LIMIT))).unwrap();
+    assert!(matches!(lock.release(), Ending::Released(_)));
+    eventually("nothing stays", || {
+        keys(&servers[0]) == 1 && servers[1..].iter().all(|server| keys(server) == 0)
+    });
+}
+
+/// If one key of many is gone on a majority, the lock is.
+#[test]
+fn one_of_them_that_is_gone_is_the_loss_of_all() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let names = names(MOST);
+    let guard = engine.acquire(on_all(&names[1..], patiently(names[0].as_bytes()))).wait().unwrap();
+    servers[..2].iter().for_each(|server| assert_eq!(server.cmd("DEL job63"), Reply::Int(1)));
+    assert!(guard.extend(Duration::from_secs(20)).wait().is_err());
+    assert_eq!(guard.lost().wait(), Some(LossCause::Gone));
+    assert_eq!(guard.release().wait(), Ending::Lost(LossCause::Gone));
+    eventually("the rest is given back", || servers.iter().all(|server| keys(server) == 0));
+}
+
+/// Whoever waits for many is woken by the last of them.
+#[test]
+fn a_lock_on_many_waits_for_each_of_them() {
+    let servers = servers(3);
+    let mut holder = driver_of(builder(&servers));
+    let names = names(MOST);
+    let held: Vec<LockId> =
+        [3, 40].map(|at| crate::support::held_by(&mut holder, &long(names[at].as_bytes()))).into();
+    let mut waiter = driver_of(builder(&servers));
+    let id = waiter.acquire(&on_all(&names[1..], patiently(names[0].as_bytes()))).unwrap();
+    for (left, lock) in held.into_iter().enumerate() {
+        let until = Instant::now() + Duration::from_millis(300);
+        while Instant::now() < until {
+            waiter.turn();
+            while let Some(event) = waiter.poll_event() {
+                assert!(!matches!(event, Event::Granted(_)), "{left} were let go");
+            }
+        }
+        holder.release(lock);
+        turn_until(&mut holder, "it is released", |holder| !holder.owes());
+    }
+    assert_eq!(outcome(&mut waiter, id), Event::Granted(id));
+}

@@ -1,0 +1,140 @@
+//! The blocking client, on a thread of its own as every caller of it has one.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use redbolt::{
+    AcquireError, Ask, Client, Config, Ending, ExtendError, FencingToken, Inspection, LockGuard,
+};
+
+use crate::scenarios::front::{Front, Guards, Inspects};
+use crate::support::LIMIT;
+
+pub(super) struct Blocking {
+    jobs: Sender<Job>,
+    thread: JoinHandle<()>,
+    locks: u32,
+}
+
+type Job = Box<dyn for<'c> FnOnce(&'c Client, &mut Locks<'c>) + Send>;
+type Locks<'c> = HashMap<u32, LockGuard<'c>>;
+
+impl Blocking {
+    /// Has the thread do something, and does not wait for it.
+    fn begin<T: Send + 'static>(
+        &self,
+        job: impl for<'c> FnOnce(&'c Client, &mut Locks<'c>) -> T + Send + 'static,
+    ) -> Receiver<T> {
+        let (told, heard) = channel();
+        self.jobs.send(as_job(move |client, locks| drop(told.send(job(client, locks))))).unwrap();
+        heard
+    }
+
+    fn call<T: Send + 'static>(
+        &self,
+        job: impl for<'c> FnOnce(&'c Client, &mut Locks<'c>) -> T + Send + 'static,
+    ) -> T {
+        self.begin(job).recv_timeout(2 * LIMIT).unwrap()
+    }
+
+    fn number(&mut self) -> u32 {
+        self.locks += 1;
+        self.locks
+    }
+}
+
+/// Says of a closure for how long its client lives: for any time.
+fn as_job(job: impl for<'c> FnOnce(&'c Client, &mut Locks<'c>) + Send + 'static) -> Job {
+    Box::new(job)
+}
+
+impl Front for Blocking {
+    type Asked = Receiver<Result<u32, AcquireError>>;
+    type Held = u32;
+
+    fn start(config: Config) -> Self {
+        let (jobs, todo) = channel::<Job>();
+        let thread = thread::spawn(move || {
+            let client = Client::new(config).unwrap();
+            let mut locks = Locks::new();
+            for job in todo {
+                job(&client, &mut locks);
+            }
+        });
+        Self { jobs, thread, locks: 0 }
+    }
+
+    fn ask(&mut self, ask: Ask<'static>) -> Self::Asked {
+        let number = self.number();
+        self.begin(move |client, locks| {
+            let guard = client.acquire(ask)?;
+            locks.insert(number, guard);
+            Ok(number)
+        })
+    }
+
+    fn outcome(&mut self, asked: Self::Asked) -> Result<Self::Held, AcquireError> {
+        asked.recv_timeout(2 * LIMIT).unwrap()
+    }
+
+    fn together(&mut self, asks: Vec<Ask<'static>>) -> Vec<Result<Self::Held, AcquireError>> {
+        let numbers: Vec<u32> = asks.iter().map(|_| self.number()).collect();
+        self.call(|client, locks| {
+            let outcomes = client.acquire_all(asks).into_iter().zip(numbers);
+            let keep = |(outcome, number): (Result<_, _>, _)| {
+                outcome.map(|guard| {
+                    locks.insert(number, guard);
+                    number
+                })
+            };
+            outcomes.map(keep).collect()
+        })
+    }
+
+    fn remaining(&mut self, &held: &Self::Held) -> Duration {
+        self.call(move |_, locks| locks[&held].remaining())
+    }
+
+    fn fencing_token(&mut self, &held: &Self::Held) -> Option<FencingToken> {
+        self.call(move |_, locks| locks[&held].fencing_token())
+    }
+
+    fn extend(&mut self, &mut held: &mut Self::Held, ttl: Duration) -> Result<(), ExtendError> {
+        self.call(move |_, locks| locks.get_mut(&held).unwrap().extend(ttl))
+    }
+
+    fn release(&mut self, held: Self::Held) -> Ending {
+        self.call(move |_, locks| locks.remove(&held).unwrap().release())
+    }
+
+    fn panic_holding(self, ask: Ask<'static>) -> Option<Self> {
+        let panicked = self.call(|client, _| {
+            let work = || client.with(ask, |_| resume_unwind(Box::new("on purpose")));
+            catch_unwind(AssertUnwindSafe(work)).is_err()
+        });
+        assert!(panicked, "the lock was not granted");
+        Some(self)
+    }
+
+    /// A guard borrows its client, so it can only be left without being dropped.
+    fn end(self) {
+        self.call(|_, locks| locks.drain().for_each(|(_, guard)| std::mem::forget(guard)));
+        drop(self.jobs);
+        self.thread.join().unwrap();
+    }
+}
+
+impl Guards for Blocking {
+    fn drop_guard(&mut self, held: Self::Held) {
+        self.call(move |_, locks| drop(locks.remove(&held).unwrap()));
+    }
+}
+
+impl Inspects for Blocking {
+    fn inspect(&mut self, resource: &'static [u8]) -> Inspection {
+        self.call(|client, _| client.inspect(resource).unwrap())
+    }
+}

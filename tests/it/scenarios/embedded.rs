@@ -1,0 +1,282 @@
+//! The driver in a host's loop: behind its one file descriptor, and in the host's registry.
+//!
+//! The host has a thread for its loop, and something else to listen to: whoever wants something of it
+//! writes to a socket that is in the loop as well. It keeps a book of the outcomes.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::panic::resume_unwind;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use mio::{Events, Interest, Poll};
+use redbolt::{
+    AcquireError, Ask, Config, Driver, Ending, Event, ExtendError, FencingToken, InputError,
+    Inspection, LockId, LossCause,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::scenarios::front::{Cancels, Front, Inspects, Tells};
+use crate::support::LIMIT;
+
+pub(super) type BehindADescriptor = Embedded<OneDescriptor>;
+pub(super) type InARegistry = Embedded<HostsPoll>;
+
+pub(super) struct Embedded<L> {
+    jobs: Sender<Job>,
+    wake: UnixStream,
+    thread: JoinHandle<()>,
+    book: Arc<Book>,
+    of: std::marker::PhantomData<L>,
+}
+
+type Job = Box<dyn FnOnce(&mut Driver) + Send>;
+
+/// A loop to be a guest of.
+pub(super) trait Loop: Sized + 'static {
+    fn start(config: Config, bell: &UnixStream) -> (Self, Driver);
+
+    /// Sleeps until the driver or the bell is ready, or the driver's deadline passed.
+    fn sleep(&mut self, driver: &mut Driver, bell: &UnixStream);
+}
+
+/// `poll(2)` with two descriptors: one is the driver's.
+pub(super) struct OneDescriptor;
+
+impl Loop for OneDescriptor {
+    fn start(config: Config, _: &UnixStream) -> (Self, Driver) {
+        (Self, Driver::new(config).unwrap())
+    }
+
+    fn sleep(&mut self, driver: &mut Driver, bell: &UnixStream) {
+        let span = driver.deadline().map(|deadline| Timespec {
+            tv_sec: deadline.as_secs() as _,
+            tv_nsec: deadline.subsec_nanos() as _,
+        });
+        let mut both = [PollFd::new(driver, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
+        poll(&mut both, span.as_ref()).unwrap();
+    }
+}
+
+/// A `mio::Poll` whose tokens are shared out between the bell and the driver.
+pub(super) struct HostsPoll {
+    poll: Poll,
+    events: Events,
+    _bell: mio::net::UnixStream,
+}
+
+impl Loop for HostsPoll {
+    fn start(config: Config, bell: &UnixStream) -> (Self, Driver) {
+        let poll = Poll::new().unwrap();
+        let mut bell = mio::net::UnixStream::from_std(bell.try_clone().unwrap());
+        poll.registry().register(&mut bell, BELL, Interest::READABLE).unwrap();
+        let tokens = BELL.0 + 1..BELL.0 + 1 + Driver::tokens_needed(&config);
+        let driver = Driver::in_registry(config, poll.registry(), tokens).unwrap();
+        (Self { poll, events: Events::with_capacity(16), _bell: bell }, driver)
+    }
+
+    fn sleep(&mut self, driver: &mut Driver, _: &UnixStream) {
+        self.poll.poll(&mut self.events, driver.deadline()).unwrap();
+        for event in &self.events {
+            assert_eq!(driver.on_event(event), event.token() != BELL, "{event:?}");
+        }
+    }
+}
+
+const BELL: mio::Token = mio::Token(7);
+
+/// The host, until nobody can want anything of it any more.
+fn serve<L: Loop>(config: Config, mut bell: UnixStream, jobs: Receiver<Job>, book: &Book) {
+    let (mut own, mut driver) = L::start(config, &bell);
+    loop {
+        while bell.read(&mut [0; 64]).is_ok_and(|read| read > 0) {}
+        loop {
+            match jobs.try_recv() {
+                Ok(job) => job(&mut driver),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return,
+            }
+        }
+        while let Some(event) = driver.poll_event() {
+            book.note(&mut driver, event);
+        }
+        own.sleep(&mut driver, &bell);
+        driver.turn();
+    }
+}
+
+/// What the driver told of each lock.
+#[derive(Default)]
+struct Book {
+    pages: Mutex<Pages>,
+    written: Condvar,
+}
+
+#[derive(Default)]
+struct Pages {
+    locks: HashMap<LockId, Page>,
+    inspections: Vec<Inspection>,
+}
+
+impl Pages {
+    fn of(&mut self, id: LockId) -> &mut Page {
+        self.locks.entry(id).or_default()
+    }
+}
+
+#[derive(Default)]
+struct Page {
+    acquired: Option<Result<(), AcquireError>>,
+    extended: Option<Result<(), ExtendError>>,
+    losses: Vec<LossCause>,
+    ending: Option<Ending>,
+}
+
+impl Book {
+    fn note(&self, driver: &mut Driver, event: Event) {
+        let pages = &mut *self.pages.lock().unwrap();
+        match event {
+            Event::Granted(id) => pages.of(id).acquired = Some(Ok(())),
+            Event::Refused(id, refusal) => {
+                pages.of(id).acquired = Some(Err(AcquireError::Refused(driver.report(&refusal))));
+            }
+            Event::Extended(id) => pages.of(id).extended = Some(Ok(())),
+            Event::NotExtended(id, refusal) => {
+                pages.of(id).extended = Some(Err(ExtendError::Refused(driver.report(&refusal))));
+            }
+            Event::Lost(id, cause) => {
+                let page = pages.of(id);
+                page.losses.push(cause);
+                page.extended = Some(Err(ExtendError::Lost(cause)));
+                page.ending = Some(Ending::Lost(cause));
+            }
+            Event::Released(id, confirmed) => {
+                pages.of(id).ending = Some(Ending::Released(confirmed));
+            }
+            Event::Viewed(id) => pages.inspections.extend(driver.take_inspection(id)),
+            _ => {}
+        }
+        self.written.notify_all();
+    }
+
+    /// Waits until it has been written.
+    fn read<T>(&self, mut find: impl FnMut(&mut Pages) -> Option<T>) -> T {
+        let until = Instant::now() + 2 * LIMIT;
+        let mut pages = self.pages.lock().unwrap();
+        loop {
+            if let Some(found) = find(&mut pages) {
+                return found;
+            }
+            let left = until.checked_duration_since(Instant::now()).expect("written in time");
+            pages = self.written.wait_timeout(pages, left).unwrap().0;
+        }
+    }
+
+    fn read_of<T>(&self, id: LockId, find: impl Fn(&mut Page) -> Option<T>) -> T {
+        self.read(|pages| find(pages.of(id)))
+    }
+}
+
+impl<L> Embedded<L> {
+    fn call<T: Send + 'static>(&self, job: impl FnOnce(&mut Driver) -> T + Send + 'static) -> T {
+        let (told, heard) = channel();
+        self.jobs.send(Box::new(move |driver| drop(told.send(job(driver))))).unwrap();
+        self.ring();
+        heard.recv_timeout(LIMIT).unwrap()
+    }
+
+    fn ring(&self) {
+        // A bell that is full has been heard by nobody yet.
+        let _ = (&self.wake).write(&[0]);
+    }
+}
+
+impl<L: Loop> Front for Embedded<L> {
+    type Asked = Result<LockId, InputError>;
+    type Held = LockId;
+
+    fn start(config: Config) -> Self {
+        let (wake, bell) = UnixStream::pair().unwrap();
+        wake.set_nonblocking(true).unwrap();
+        bell.set_nonblocking(true).unwrap();
+        let (jobs, todo) = channel();
+        let book = Arc::new(Book::default());
+        let own = Arc::clone(&book);
+        let thread = thread::spawn(move || serve::<L>(config, bell, todo, &own));
+        Self { jobs, wake, thread, book, of: std::marker::PhantomData }
+    }
+
+    fn ask(&mut self, ask: Ask<'static>) -> Self::Asked {
+        self.call(move |driver| driver.acquire(&ask))
+    }
+
+    fn outcome(&mut self, asked: Self::Asked) -> Result<Self::Held, AcquireError> {
+        let id = asked?;
+        self.book.read_of(id, |page| page.acquired.take())?;
+        Ok(id)
+    }
+
+    fn together(&mut self, asks: Vec<Ask<'static>>) -> Vec<Result<Self::Held, AcquireError>> {
+        let asked: Vec<_> = self.call(move |driver| {
+            driver.together(|driver| asks.iter().map(|ask| driver.acquire(ask)).collect())
+        });
+        asked.into_iter().map(|asked| self.outcome(asked)).collect()
+    }
+
+    fn remaining(&mut self, &held: &Self::Held) -> Duration {
+        self.call(move |driver| driver.remaining(held))
+    }
+
+    fn fencing_token(&mut self, &held: &Self::Held) -> Option<FencingToken> {
+        self.call(move |driver| driver.fencing_token(held))
+    }
+
+    fn extend(&mut self, &mut held: &mut Self::Held, ttl: Duration) -> Result<(), ExtendError> {
+        self.call(move |driver| driver.extend(held, ttl)).map_err(ExtendError::Input)?;
+        self.book.read_of(held, |page| page.extended.take())
+    }
+
+    fn release(&mut self, held: Self::Held) -> Ending {
+        self.call(move |driver| driver.release(held));
+        self.book.read_of(held, |page| page.ending)
+    }
+
+    /// It has no guards: the panic takes the host's loop with it, and that the driver.
+    fn panic_holding(mut self, ask: Ask<'static>) -> Option<Self> {
+        self.hold(ask);
+        self.jobs.send(Box::new(|_| resume_unwind(Box::new("on purpose")))).unwrap();
+        self.ring();
+        assert!(self.thread.join().is_err());
+        None
+    }
+
+    fn end(self) {
+        drop(self.jobs);
+        drop(self.wake);
+        self.thread.join().unwrap();
+    }
+}
+
+impl<L: Loop> Cancels for Embedded<L> {
+    fn cancel(&mut self, asked: Self::Asked) {
+        let id = asked.unwrap();
+        self.call(move |driver| driver.release(id));
+    }
+}
+
+impl<L: Loop> Tells for Embedded<L> {
+    fn losses(&mut self, held: &mut Self::Held) -> Vec<LossCause> {
+        let told = |page: &mut Page| (!page.losses.is_empty()).then(|| page.losses.clone());
+        self.book.read_of(*held, told)
+    }
+}
+
+impl<L: Loop> Inspects for Embedded<L> {
+    fn inspect(&mut self, resource: &'static [u8]) -> Inspection {
+        self.call(|driver| driver.inspect(resource).map(drop)).unwrap();
+        self.book.read(|pages| pages.inspections.pop())
+    }
+}

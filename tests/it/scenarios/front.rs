@@ -1,0 +1,95 @@
+//! What a scenario needs of a way to hold locks.
+
+use std::time::Duration;
+
+use redbolt::{
+    AcquireError, Ask, Config, Ending, ExtendError, FencingToken, InputError, Inspection,
+    LossCause, RefusalReport,
+};
+use redbolt_proving::Server;
+
+use crate::support::builder;
+
+/// A way to hold locks, as one party of a scenario.
+pub(super) trait Front: Sized {
+    /// A lock that is asked for.
+    type Asked;
+    /// A lock that is held.
+    type Held;
+
+    fn start(config: Config) -> Self;
+
+    /// Begins to ask, and returns at once.
+    fn ask(&mut self, ask: Ask<'static>) -> Self::Asked;
+
+    fn outcome(&mut self, asked: Self::Asked) -> Result<Self::Held, AcquireError>;
+
+    /// All outcomes of asks that go out together.
+    fn together(&mut self, asks: Vec<Ask<'static>>) -> Vec<Result<Self::Held, AcquireError>>;
+
+    fn remaining(&mut self, held: &Self::Held) -> Duration;
+
+    fn fencing_token(&mut self, held: &Self::Held) -> Option<FencingToken>;
+
+    fn extend(&mut self, held: &mut Self::Held, ttl: Duration) -> Result<(), ExtendError>;
+
+    fn release(&mut self, held: Self::Held) -> Ending;
+
+    /// Panics while it holds a lock, as its user's code would; gives it back if it outlives that.
+    fn panic_holding(self, ask: Ask<'static>) -> Option<Self>;
+
+    /// Its last moment. Whoever holds a lock of it does not let go before.
+    fn end(self);
+
+    fn hold(&mut self, ask: Ask<'static>) -> Self::Held {
+        let asked = self.ask(ask);
+        self.outcome(asked).unwrap_or_else(|error| panic!("must be granted: {error}"))
+    }
+
+    fn is_valid(&mut self, held: &Self::Held) -> bool {
+        !self.remaining(held).is_zero()
+    }
+
+    fn refused(&mut self, ask: Ask<'static>) -> RefusalReport {
+        let asked = self.ask(ask);
+        match self.outcome(asked) {
+            Err(AcquireError::Refused(report)) => report,
+            Err(error) => panic!("must be refused by the nodes: {error}"),
+            Ok(_) => panic!("must be refused, and was granted"),
+        }
+    }
+
+    fn turned_away(&mut self, ask: Ask<'static>) -> InputError {
+        let asked = self.ask(ask);
+        match self.outcome(asked) {
+            Err(AcquireError::Input(error)) => error,
+            Err(error) => panic!("must be turned away at the door: {error}"),
+            Ok(_) => panic!("must be turned away, and was granted"),
+        }
+    }
+}
+
+/// Can be called while it waits.
+pub(super) trait Cancels: Front {
+    fn cancel(&mut self, asked: Self::Asked);
+}
+
+/// Says by itself that a lock is lost.
+pub(super) trait Tells: Front {
+    /// Waits until a loss is told, and gives all that were.
+    fn losses(&mut self, held: &mut Self::Held) -> Vec<LossCause>;
+}
+
+/// Has a value for each lock that releases it when it is dropped.
+pub(super) trait Guards: Front {
+    fn drop_guard(&mut self, held: Self::Held);
+}
+
+/// Shows who holds what.
+pub(super) trait Inspects: Front {
+    fn inspect(&mut self, resource: &'static [u8]) -> Inspection;
+}
+
+pub(super) fn on<F: Front>(servers: &[Server]) -> F {
+    F::start(builder(servers).build().unwrap())
+}

@@ -1,0 +1,170 @@
+//! The engine's futures, awaited on executors that know nothing of it.
+
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use redbolt::{
+    Acquire, AcquireError, Ask, Config, Ending, Engine, EngineLimits, ExtendError, FencingToken,
+    Inspection, LossCause, Lost, OwnedGuard,
+};
+
+use crate::scenarios::front::{Cancels, Front, Guards, Inspects, Tells};
+
+pub(super) type OnTokio = Awaited<Tokio>;
+pub(super) type OnSmol = Awaited<Smol>;
+pub(super) type OnTwentyLines = Awaited<TwentyLines>;
+
+pub(super) struct Awaited<E> {
+    engine: Engine,
+    executor: E,
+}
+
+pub(super) trait Executor {
+    fn start() -> Self;
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T;
+}
+
+pub(super) struct Tokio(tokio::runtime::Runtime);
+
+impl Executor for Tokio {
+    fn start() -> Self {
+        Self(tokio::runtime::Builder::new_current_thread().build().unwrap())
+    }
+
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.0.block_on(future)
+    }
+}
+
+pub(super) struct Smol;
+
+impl Executor for Smol {
+    fn start() -> Self {
+        Self
+    }
+
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        smol::block_on(future)
+    }
+}
+
+pub(super) struct TwentyLines;
+
+impl Executor for TwentyLines {
+    fn start() -> Self {
+        Self
+    }
+
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        crate::futures::block_on(future)
+    }
+}
+
+pub(super) struct Held {
+    guard: OwnedGuard,
+    watcher: Option<Lost>,
+    told: Vec<LossCause>,
+}
+
+impl Held {
+    fn new(guard: OwnedGuard) -> Self {
+        let watcher = Some(guard.lost());
+        Self { guard, watcher, told: Vec::new() }
+    }
+}
+
+impl<E: Executor> Front for Awaited<E> {
+    type Asked = Acquire;
+    type Held = Held;
+
+    fn start(config: Config) -> Self {
+        let engine = Engine::start(config, EngineLimits::default()).unwrap();
+        Self { engine, executor: E::start() }
+    }
+
+    fn ask(&mut self, ask: Ask<'static>) -> Acquire {
+        self.engine.acquire(ask)
+    }
+
+    fn outcome(&mut self, asked: Acquire) -> Result<Held, AcquireError> {
+        self.executor.block_on(asked).map(Held::new)
+    }
+
+    fn together(&mut self, asks: Vec<Ask<'static>>) -> Vec<Result<Held, AcquireError>> {
+        self.executor.block_on(async {
+            let asked: Vec<_> = asks.into_iter().map(|ask| self.engine.acquire(ask)).collect();
+            let mut outcomes = Vec::new();
+            for asked in asked {
+                outcomes.push(asked.await.map(Held::new));
+            }
+            outcomes
+        })
+    }
+
+    fn remaining(&mut self, held: &Held) -> Duration {
+        held.guard.remaining()
+    }
+
+    fn fencing_token(&mut self, held: &Held) -> Option<FencingToken> {
+        held.guard.fencing_token()
+    }
+
+    fn extend(&mut self, held: &mut Held, ttl: Duration) -> Result<(), ExtendError> {
+        self.executor.block_on(held.guard.extend(ttl))
+    }
+
+    fn release(&mut self, held: Held) -> Ending {
+        self.executor.block_on(held.guard.release())
+    }
+
+    fn panic_holding(self, ask: Ask<'static>) -> Option<Self> {
+        let work = async {
+            let _guard = self.engine.acquire(ask).await.unwrap();
+            resume_unwind(Box::new("on purpose"))
+        };
+        let outcome: Result<(), _> =
+            catch_unwind(AssertUnwindSafe(|| self.executor.block_on(work)));
+        assert!(outcome.is_err());
+        Some(self)
+    }
+
+    fn end(self) {
+        drop(self.engine);
+    }
+}
+
+impl<E: Executor> Cancels for Awaited<E> {
+    /// As a `select!` drops the branch that lost.
+    fn cancel(&mut self, mut asked: Acquire) {
+        let polled_once = poll_fn(|context| {
+            assert!(Pin::new(&mut asked).poll(context).is_pending());
+            Poll::Ready(())
+        });
+        self.executor.block_on(polled_once);
+        drop(asked);
+    }
+}
+
+impl<E: Executor> Tells for Awaited<E> {
+    fn losses(&mut self, held: &mut Held) -> Vec<LossCause> {
+        if let Some(watcher) = held.watcher.take() {
+            held.told.extend(self.executor.block_on(watcher));
+        }
+        held.told.clone()
+    }
+}
+
+impl<E: Executor> Guards for Awaited<E> {
+    fn drop_guard(&mut self, held: Held) {
+        drop(held.guard);
+    }
+}
+
+impl<E: Executor> Inspects for Awaited<E> {
+    fn inspect(&mut self, resource: &'static [u8]) -> Inspection {
+        self.executor.block_on(self.engine.inspect(resource)).unwrap()
+    }
+}

@@ -1,0 +1,521 @@
+//! The scenarios, each from top to bottom.
+//!
+//! A party is a front of its own, with connections of its own, so that two of them are two processes as far
+//! as the nodes can tell. That one waits is seen on a node, which has heard its ask and keeps the key of the
+//! other one.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use redbolt::{
+    AcquireError, Ask, Cause, Client, Ending, ExtendError, InputError, InspectionVerdict, Keep,
+    LossCause, Owner, RefusalReport, Vote, Wait, Why, init,
+};
+use redbolt_proving::{Reply, Server};
+
+use crate::scenarios::front::{Cancels, Front, Guards, Inspects, Tells, on};
+use crate::support::{LIMIT, builder, calls, eventually, held_on, long, patiently, pttl, servers};
+
+// Waiting.
+
+/// "Held by another", by the nodes that deny it, and the holder notices nothing.
+pub(super) fn refused_while_it_is_held<F: Front>() {
+    let servers = servers(3);
+    let (mut holder, mut other) = (on::<F>(&servers), on::<F>(&servers));
+    let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
+    let report = other.refused(long(b"job"));
+    assert_eq!(report.why(), Why::Contended, "{report}");
+    let denials = report.nodes().iter().filter(|node| node.vote == Some(Vote::Deny)).count();
+    assert!(denials >= 2, "{report}");
+    assert!(holder.is_valid(&lock));
+    assert!(matches!(holder.release(lock), Ending::Released(_)));
+    free_again(&servers, &["job"]);
+}
+
+pub(super) fn waits_until_it_is_released<F: Front>() {
+    let servers = servers(3);
+    let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
+    let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
+    let asked = ask_in_vain(&mut waiter, &servers, patiently(b"job"));
+    assert!(holder.is_valid(&lock));
+    assert!(matches!(holder.release(lock), Ending::Released(_)));
+    let next = waiter.outcome(asked).unwrap();
+    assert!(waiter.is_valid(&next));
+    assert!(matches!(waiter.release(next), Ending::Released(_)));
+    free_again(&servers, &["job"]);
+}
+
+/// The time to wait is one thing and the time to hold another, and what stood in the way is told.
+pub(super) fn refused_when_its_time_is_over<F: Front>() {
+    let servers = servers(3);
+    let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
+    let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
+    let before = owners(&servers, "job");
+    let began = Instant::now();
+    let report = waiter.refused(long(b"job").wait(Wait::For(SHORT)));
+    assert!(began.elapsed() >= SHORT, "{:?}", began.elapsed());
+    assert_eq!(report.why(), Why::OutOfTime, "{report}");
+    assert!(report.is_contended(), "{report}");
+    assert!(report.remaining().is_some_and(|span| span > Duration::from_secs(10)), "{report}");
+    assert_eq!(owners(&servers, "job"), before);
+    assert!(matches!(holder.release(lock), Ending::Released(_)));
+    free_again(&servers, &["job"]);
+}
+
+/// Whoever gives up leaves nothing, whether the lock was out of reach or just granted.
+pub(super) fn cancelled_while_it_waits<F: Cancels>() {
+    let servers = servers(3);
+    let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
+    let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
+    let before = owners(&servers, "job");
+    let asked = ask_in_vain(&mut waiter, &servers, patiently(b"job"));
+    waiter.cancel(asked);
+    assert_eq!(owners(&servers, "job"), before);
+    assert!(matches!(holder.release(lock), Ending::Released(_)));
+    free_again(&servers, &["job"]);
+    // It is of further use, and its cancelled ask does not come back.
+    let lock = waiter.hold(patiently(b"job"));
+    assert!(matches!(waiter.release(lock), Ending::Released(_)));
+    free_again(&servers, &["job"]);
+}
+
+pub(super) fn ended_by_its_deadline<F: Front>() {
+    let servers = servers(3);
+    let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
+    let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
+    let asked = ask_in_vain(&mut waiter, &servers, long(b"job").wait(Wait::For(2 * SHORT)));
+    match waiter.outcome(asked) {
+        Err(AcquireError::Refused(report)) => assert_eq!(report.why(), Why::OutOfTime, "{report}"),
+        _ => panic!("it has a deadline"),
+    }
+    assert!(matches!(holder.release(lock), Ending::Released(_)));
+    free_again(&servers, &["job"]);
+}
+
+/// Those who wait in one process get the lock in the order in which they came.
+pub(super) fn waiters_take_turns<F: Cancels>() {
+    let servers = servers(3);
+    let (mut holder, mut waiters) = (on::<F>(&servers), on::<F>(&servers));
+    let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
+    let first = ask_in_vain(&mut waiters, &servers, patiently(b"job"));
+    let behind = [0; 4].map(|_| waiters.ask(patiently(b"job")));
+    assert!(matches!(holder.release(lock), Ending::Released(_)));
+    // Would one of those behind have it, the first one would not get it: nobody releases it meanwhile.
+    for asked in [first].into_iter().chain(behind) {
+        let lock = waiters.outcome(asked).unwrap();
+        assert!(waiters.is_valid(&lock));
+        assert!(matches!(waiters.release(lock), Ending::Released(_)));
+    }
+    free_again(&servers, &["job"]);
+}
+
+pub(super) fn is_for_one_thread<F: Front>() {
+    trait NotSync<Marker> {
+        fn is_not_sync() {}
+    }
+    struct Ambiguous;
+    impl<T> NotSync<()> for T {}
+    impl<T: Sync> NotSync<Ambiguous> for T {}
+    // It does not compile for what is `Sync`.
+    <Client as NotSync<_>>::is_not_sync();
+}
+
+// Holding.
+
+/// On the nodes as in the holder's hand.
+pub(super) fn extended_and_never_shortened<F: Front>() {
+    let servers = servers(3);
+    let mut front = on::<F>(&servers);
+    let ask = patiently(b"job").ttl(Duration::from_secs(8));
+    let mut lock = hold_everywhere(&mut front, &servers, ask);
+    assert!(front.remaining(&lock) <= Duration::from_secs(8));
+    front.extend(&mut lock, Duration::from_secs(29)).unwrap();
+    assert!(front.remaining(&lock) > Duration::from_secs(12));
+    eventually("all nodes extend", || servers.iter().all(|server| pttl(server, "job") > 12_000));
+    front.extend(&mut lock, Duration::from_secs(2)).unwrap();
+    assert!(front.remaining(&lock) > Duration::from_secs(8));
+    assert!(servers.iter().all(|server| pttl(server, "job") > 8_000));
+    let error = front.extend(&mut lock, Duration::ZERO).unwrap_err();
+    assert_eq!(error, ExtendError::Input(InputError::TtlZero));
+    assert!(matches!(front.release(lock), Ending::Released(_)));
+    free_again(&servers, &["job"]);
+}
+
+/// Its keys are deleted behind its back: the next extension finds it, and brings nothing back.
+pub(super) fn lost_to_a_stranger<F: Tells>() {
+    let servers = servers(3);
+    let mut front = on::<F>(&servers);
+    let mut lock = hold_everywhere(&mut front, &servers, patiently(b"job"));
+    take_away(&servers, "job");
+    let before = owners(&servers, "job");
+    let error = front.extend(&mut lock, Duration::from_secs(20)).unwrap_err();
+    assert_eq!(error, ExtendError::Lost(LossCause::Gone));
+    assert!(!front.is_valid(&lock));
+    assert!(front.extend(&mut lock, Duration::from_secs(20)).is_err());
+    assert_eq!(front.losses(&mut lock), [LossCause::Gone], "told once");
+    assert_eq!(front.release(lock), Ending::Lost(LossCause::Gone));
+    front.end();
+    assert_eq!(owners(&servers, "job"), before, "the stranger's keys are not ours to undo");
+}
+
+pub(super) fn finds_its_loss<F: Front>() {
+    let servers = servers(3);
+    let mut front = on::<F>(&servers);
+    let mut lock = hold_everywhere(&mut front, &servers, patiently(b"job"));
+    take_away(&servers, "job");
+    let before = owners(&servers, "job");
+    let error = front.extend(&mut lock, Duration::from_secs(20)).unwrap_err();
+    assert_eq!(error, ExtendError::Lost(LossCause::Gone));
+    assert!(!front.is_valid(&lock));
+    let again = front.extend(&mut lock, Duration::from_secs(20)).unwrap_err();
+    assert_eq!(again, error);
+    assert_eq!(front.release(lock), Ending::Lost(LossCause::Gone));
+    front.end();
+    assert_eq!(owners(&servers, "job"), before, "the stranger's keys are not ours to undo");
+}
+
+/// A lease that nobody extends ends by the clock, and its late release does not touch the next holder.
+pub(super) fn lost_by_its_end<F: Tells>() {
+    let servers = servers(3);
+    let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
+    let mut lock = holder.hold(patiently(b"job").ttl(BRIEF));
+    let next = waiter.hold(patiently(b"job"));
+    assert!(!holder.is_valid(&lock));
+    assert_eq!(holder.losses(&mut lock), [LossCause::Expired], "told once");
+    released_too_late(holder, lock, &mut waiter, next, &servers);
+}
+
+pub(super) fn finds_its_end<F: Front>() {
+    let servers = servers(3);
+    let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
+    let mut lock = holder.hold(patiently(b"job").ttl(BRIEF));
+    let next = waiter.hold(patiently(b"job"));
+    assert!(!holder.is_valid(&lock));
+    let error = holder.extend(&mut lock, BRIEF).unwrap_err();
+    assert_eq!(error, ExtendError::Lost(LossCause::Expired));
+    released_too_late(holder, lock, &mut waiter, next, &servers);
+}
+
+fn released_too_late<F: Front>(
+    mut late: F,
+    lock: F::Held,
+    holder: &mut F,
+    next: F::Held,
+    servers: &[Server],
+) {
+    // The late one's key may live on for a moment on the node that the next one can do without.
+    eventually("one owner", || {
+        let keys = owners(servers, "job").into_iter().filter_map(|key| match key {
+            Reply::Bulk(token) => Some(token[..RANDOM].to_vec()),
+            _ => None,
+        });
+        keys.collect::<HashSet<_>>().len() == 1
+    });
+    let before = owners(servers, "job");
+    assert_eq!(late.release(lock), Ending::Lost(LossCause::Expired));
+    late.end();
+    assert_eq!(owners(servers, "job"), before);
+    assert!(holder.is_valid(&next));
+    assert!(matches!(holder.release(next), Ending::Released(_)));
+    free_again(servers, &["job"]);
+}
+
+/// A lock that is kept outlives its TTL, and its release ends the keeping.
+pub(super) fn kept_alive<F: Tells>() {
+    let servers = servers(3);
+    let (mut holder, mut other) = (on::<F>(&servers), on::<F>(&servers));
+    let keep = Keep::until_released().every(KEPT / 20);
+    let ask = patiently(b"job").ttl(KEPT).keep_alive(keep);
+    let lock = hold_everywhere(&mut holder, &servers, ask);
+    let before = owners(&servers, "job");
+    let granted = Instant::now();
+    eventually("its first TTL is over", || {
+        assert!(holder.is_valid(&lock), "after {:?}", granted.elapsed());
+        granted.elapsed() > KEPT * 5 / 4
+    });
+    assert_eq!(other.refused(long(b"job")).why(), Why::Contended);
+    assert_eq!(owners(&servers, "job"), before);
+    assert!(matches!(holder.release(lock), Ending::Released(_)));
+    free_again(&servers, &["job"]);
+    let lock = other.hold(patiently(b"job"));
+    assert!(matches!(other.release(lock), Ending::Released(_)));
+}
+
+/// It is refused at the door, and no node hears of it.
+pub(super) fn refused_a_keeper<F: Front>() {
+    let servers = servers(3);
+    let mut front = on::<F>(&servers);
+    let ask = patiently(b"job").keep_alive(Keep::until_released());
+    assert_eq!(front.turned_away(ask.clone()), InputError::NoKeeper);
+    let [outcome] = &front.together(vec![ask])[..] else { panic!("one ask, one outcome") };
+    assert_eq!(outcome.as_ref().err(), Some(&AcquireError::Input(InputError::NoKeeper)));
+    assert_eq!(asks(&servers), 0);
+}
+
+/// Nobody asks for an extension, so it is the keeper that finds the loss, and it is told.
+pub(super) fn kept_until_a_stranger_deletes_it<F: Tells>() {
+    let servers = servers(3);
+    let mut front = on::<F>(&servers);
+    let keep = Keep::until_released().every(Duration::from_millis(100));
+    let mut lock = hold_everywhere(&mut front, &servers, patiently(b"job").keep_alive(keep));
+    take_away(&servers, "job");
+    let before = owners(&servers, "job");
+    assert_eq!(front.losses(&mut lock), [LossCause::Gone], "told once");
+    assert!(!front.is_valid(&lock));
+    assert_eq!(front.release(lock), Ending::Lost(LossCause::Gone));
+    front.end();
+    assert_eq!(owners(&servers, "job"), before, "nothing was extended or undone");
+}
+
+pub(super) fn fenced<F: Front>() {
+    let servers = servers(3);
+    let (mut one, mut other) = (on::<F>(&servers), on::<F>(&servers));
+    let mut largest = 0;
+    for _ in 0..2 {
+        for front in [&mut one, &mut other] {
+            let lock = front.hold(patiently(b"job").fenced());
+            let token = front.fencing_token(&lock).unwrap().get();
+            assert!(token > largest, "{token} after {largest}");
+            largest = token;
+            assert!(matches!(front.release(lock), Ending::Released(_)));
+        }
+    }
+    let lock = one.hold(patiently(b"job"));
+    assert_eq!(one.fencing_token(&lock), None, "nobody asked for it");
+}
+
+/// One of three is held: nothing is taken. Free, they are one lock, extended and released together.
+pub(super) fn all_of_many_keys_or_none<F: Front>() {
+    let servers = servers(3);
+    let (mut holder, mut front) = (on::<F>(&servers), on::<F>(&servers));
+    let three = || patiently(b"a").and(b"b").and(b"c");
+    let lock = hold_everywhere(&mut holder, &servers, patiently(b"b"));
+    let report = front.refused(three().wait(Wait::Try));
+    assert_eq!(report.why(), Why::Contended, "{report}");
+    free_again(&servers, &["a", "c"]);
+    assert!(matches!(holder.release(lock), Ending::Released(_)));
+    let mut lock = front.hold(three().ttl(Duration::from_secs(8)));
+    eventually("all nodes grant", || held_on(&servers, "c") == 3);
+    front.extend(&mut lock, Duration::from_secs(29)).unwrap();
+    for key in ["a", "b", "c"] {
+        eventually("all are extended", || servers.iter().all(|server| pttl(server, key) > 12_000));
+    }
+    assert!(matches!(front.release(lock), Ending::Released(_)));
+    free_again(&servers, &["a", "b", "c"]);
+}
+
+/// They go out together, and each has an outcome of its own.
+pub(super) fn many_locks_at_once<F: Front>() {
+    let servers = servers(3);
+    let (mut holder, mut front) = (on::<F>(&servers), on::<F>(&servers));
+    let held = hold_everywhere(&mut holder, &servers, patiently(b"shard 1"));
+    let names: [&[u8]; 4] = [b"shard 0", b"shard 1", b"shard 2", b"shard 3"];
+    let mut outcomes = front.together(names.map(long).into());
+    let refused = outcomes.remove(1).err().expect("somebody else has that one");
+    assert!(matches!(&refused, AcquireError::Refused(report) if report.why() == Why::Contended));
+    for outcome in outcomes {
+        let lock = outcome.unwrap_or_else(|error| panic!("must be granted: {error}"));
+        assert!(front.is_valid(&lock));
+        assert!(matches!(front.release(lock), Ending::Released(_)));
+    }
+    assert!(holder.is_valid(&held));
+    assert!(matches!(holder.release(held), Ending::Released(_)));
+    eventually("nothing stays", || servers.iter().all(|server| keys(server) == 1));
+}
+
+/// By one that takes no part.
+pub(super) fn looked_at<F: Inspects>() {
+    let servers = servers(3);
+    let (mut holder, mut onlooker) = (on::<F>(&servers), on::<F>(&servers));
+    assert_eq!(onlooker.inspect(b"job").verdict, InspectionVerdict::Free);
+    let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
+    let inspection = onlooker.inspect(b"job");
+    assert!(inspection.is_locked() && inspection.owner() == Some(Owner::Other), "{inspection:?}");
+    assert!(inspection.remaining().is_some_and(|span| span > Duration::from_secs(10)));
+    assert_eq!(holder.inspect(b"job").owner(), Some(Owner::Mine));
+    assert!(matches!(holder.release(lock), Ending::Released(_)));
+    eventually("it is free", || onlooker.inspect(b"job").verdict == InspectionVerdict::Free);
+}
+
+// Nodes that fail.
+
+pub(super) fn without_a_minority<F: Front>() {
+    let mut servers = servers(3);
+    let mut front = on::<F>(&servers);
+    let mut lock = hold_everywhere(&mut front, &servers, patiently(b"before"));
+    servers[2].kill();
+    front.extend(&mut lock, Duration::from_secs(20)).unwrap();
+    assert!(matches!(front.release(lock), Ending::Released(_)));
+    let lock = front.hold(patiently(b"after"));
+    assert_eq!(held_on(&servers[..2], "after"), 2);
+    assert!(matches!(front.release(lock), Ending::Released(_)));
+    free_again(&servers[..2], &["before", "after"]);
+}
+
+/// "No quorum", with the name of each node that is no voter, and the grant of the third is undone.
+pub(super) fn without_a_majority<F: Front>() {
+    let mut servers = servers(3);
+    let mut front = on::<F>(&servers);
+    let lock = front.hold(patiently(b"before"));
+    assert!(matches!(front.release(lock), Ending::Released(_)));
+    servers[1..].iter_mut().for_each(Server::kill);
+    let report = front.refused(long(b"job"));
+    assert_eq!(report.why(), Why::NoQuorum, "{report}");
+    assert!(!report.is_contended(), "{report}");
+    for (node, server) in report.nodes().iter().zip(&servers).skip(1) {
+        assert!(matches!(node.vote, Some(Vote::Fail(_))), "{node}");
+        assert!(report.to_string().contains(&server.address()), "{report}");
+    }
+    free_again(&servers[..1], &["job"]);
+}
+
+/// Two of three nodes restart without their data while a lock is held. They would grant it again; the
+/// quarantine keeps it from the next one until the first one's time is over.
+pub(super) fn nodes_that_forgot_it<F: Front>() {
+    let mut servers = redbolt_proving::servers(3);
+    let config = builder(&servers).max_ttl(FORGOTTEN).build().unwrap();
+    init(&config, LIMIT).unwrap();
+    let mut holder = F::start(config.clone());
+    let lock = holder.hold(patiently(b"job").ttl(FORGOTTEN));
+    servers[..2].iter_mut().for_each(Server::restart);
+    let mut other = F::start(config);
+    let report = other.refused(Ask::new(b"job").ttl(FORGOTTEN));
+    assert_eq!(quarantined(&report), 2, "{report}");
+    let next = other.hold(patiently(b"job").ttl(FORGOTTEN));
+    assert!(!holder.is_valid(&lock), "two hold the same lock");
+    assert!(matches!(holder.release(lock), Ending::Lost(_)));
+    assert!(matches!(other.release(next), Ending::Released(_)));
+}
+
+// Ends.
+
+pub(super) fn dropped_guard<F: Guards>() {
+    let servers = servers(3);
+    let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
+    let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
+    let asked = ask_in_vain(&mut waiter, &servers, patiently(b"job"));
+    holder.drop_guard(lock);
+    let next = waiter.outcome(asked).unwrap();
+    waiter.drop_guard(next);
+    free_again(&servers, &["job"]);
+}
+
+pub(super) fn forgotten_name<F: Front<Held: Copy>>() {
+    let servers = servers(3);
+    let (mut holder, mut other) = (on::<F>(&servers), on::<F>(&servers));
+    let name = hold_everywhere(&mut holder, &servers, patiently(b"job"));
+    assert_eq!(other.refused(long(b"job")).why(), Why::Contended);
+    assert!(holder.is_valid(&name));
+    holder.end();
+    free_again(&servers, &["job"]);
+}
+
+/// The lock is released at once, and not when its TTL is over.
+pub(super) fn panic_while_it_is_held<F: Front>() {
+    let servers = servers(3);
+    let front = on::<F>(&servers);
+    let survivor = front.panic_holding(patiently(b"job"));
+    free_again(&servers, &["job"]);
+    if let Some(mut front) = survivor {
+        let lock = front.hold(patiently(b"job"));
+        assert!(matches!(front.release(lock), Ending::Released(_)));
+    }
+}
+
+pub(super) fn end_of_a_front_that_holds<F: Front>() {
+    let servers = servers(3);
+    let (mut front, mut other) = (on::<F>(&servers), on::<F>(&servers));
+    let _locks = (front.hold(patiently(b"one")), front.hold(patiently(b"two").and(b"three")));
+    front.end();
+    free_again(&servers, &["one", "two", "three"]);
+    let lock = other.hold(patiently(b"one").and(b"two").and(b"three"));
+    assert!(matches!(other.release(lock), Ending::Released(_)));
+}
+
+/// Its wait ends with it: what it waited for is not taken later.
+pub(super) fn end_of_a_front_that_waits<F: Cancels>() {
+    let servers = servers(3);
+    let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
+    let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
+    let before = owners(&servers, "job");
+    let asked = ask_in_vain(&mut waiter, &servers, patiently(b"job"));
+    waiter.end();
+    assert_eq!(owners(&servers, "job"), before);
+    assert!(holder.is_valid(&lock));
+    assert!(matches!(holder.release(lock), Ending::Released(_)));
+    free_again(&servers, &["job"]);
+    drop(asked);
+}
+
+// What they have in common.
+
+/// Holds a lock with the grants of all nodes, so that there is none that votes later.
+fn hold_everywhere<F: Front>(front: &mut F, servers: &[Server], ask: Ask<'static>) -> F::Held {
+    let key = String::from_utf8(ask.resources().next().unwrap().to_vec()).unwrap();
+    let lock = front.hold(ask);
+    eventually("all nodes grant", || {
+        servers.iter().all(|server| server.run(&[b"EXISTS", key.as_bytes()]) == Reply::Int(1))
+    });
+    lock
+}
+
+/// Asks for a lock that somebody holds, and returns when a node has heard of it and kept the holder's key.
+fn ask_in_vain<F: Front>(front: &mut F, servers: &[Server], ask: Ask<'static>) -> F::Asked {
+    let (before, owned) = (asks(servers), owners(servers, "job"));
+    let asked = front.ask(ask);
+    eventually("it has asked", || asks(servers) > before);
+    assert_eq!(owners(servers, "job"), owned, "it is another's");
+    asked
+}
+
+/// How often nodes were asked for a lock on one resource.
+fn asks(servers: &[Server]) -> u64 {
+    servers.iter().map(|server| calls(server, "set")).sum()
+}
+
+/// Whose the key is, on each node.
+fn owners(servers: &[Server], key: &str) -> Vec<Reply> {
+    servers.iter().map(|server| server.cmd(&format!("GET {key}"))).collect()
+}
+
+/// A stranger takes a key from its holder on two nodes.
+fn take_away(servers: &[Server], key: &str) {
+    for server in &servers[..2] {
+        server.cmd(&format!("SET {key} theirs"));
+    }
+    // What is left of it goes as well, so that nothing of ours may change from here on.
+    servers[2].cmd(&format!("SET {key} theirs"));
+}
+
+fn free_again(servers: &[Server], keys: &[&str]) {
+    for key in keys {
+        eventually("nothing stays", || held_on(servers, key) == 0);
+    }
+}
+
+fn keys(server: &Server) -> i64 {
+    match server.cmd("DBSIZE") {
+        Reply::Int(keys) => keys,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn quarantined(report: &RefusalReport) -> usize {
+    let cause = Some(Vote::Fail(Cause::Quarantined));
+    report.nodes().iter().filter(|node| node.vote == cause).count()
+}
+
+/// What the tokens of one lock have in common: the rest is the number of the node.
+const RANDOM: usize = 32;
+
+/// The TTL of a lock that is meant to end.
+const BRIEF: Duration = Duration::from_millis(800);
+
+/// The TTL of a lock that is kept, on a machine that may stop it for a while.
+const KEPT: Duration = Duration::from_secs(2);
+
+/// A wait that is meant to be in vain.
+const SHORT: Duration = Duration::from_millis(300);
+
+/// The longest TTL of a set whose quarantine is waited for.
+const FORGOTTEN: Duration = Duration::from_secs(2);
