@@ -142,8 +142,6 @@ impl Lines {
                 return None;
             }
             line.alone_since = now;
-            // They may have asked in vain until they were deaf, for that long at the most.
-            return line.released_at.map(|at| at + DAMPING.1);
         }
         line.released_at
     }
