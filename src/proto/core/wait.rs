@@ -302,7 +302,9 @@ impl Core {
             return;
         }
         let tells = self.nodes[node.index()].push.tells() && lock.pause.leads.contains(node);
-        if ms >= 0 && tells && lock.phase == Phase::Pausing && lock.pause.splits == 0 {
+        let can_be_long = lock.phase == Phase::Pausing && lock.pause.splits == 0;
+        // What is told comes by another connection, and may have overtaken this.
+        if ms >= 0 && tells && can_be_long && !lock.pause.is_roused {
             // It will tell of the next change.
             lock.pause.until = (now.boot + CAP_TOLD * 3 / 4).min(lock.deadline);
             for &place in &lock.lines {
