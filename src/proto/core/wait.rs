@@ -301,7 +301,9 @@ impl Core {
         if ms == -1 || !matches!(lock.phase, Phase::Asking | Phase::Pausing) {
             return;
         }
-        let tells = self.nodes[node.index()].push.tells() && lock.pause.leads.contains(node);
+        let leads = lock.pause.leads;
+        let tells =
+            leads.contains(node) && leads.iter().all(|lead| self.nodes[lead.index()].push.tells());
         let can_be_long = lock.phase == Phase::Pausing && lock.pause.splits == 0;
         // What is told comes by another connection, and may have overtaken this.
         if ms >= 0 && tells && can_be_long && !lock.pause.is_roused {
