@@ -72,6 +72,8 @@ pub(crate) struct Running {
     pub(crate) turn_at: Time,
     /// By nodes.
     pub(crate) asked: [Asked; MAX_NODES],
+    /// Who has been granted what it waits for, again and again, and since when.
+    pub(crate) passed_by: Option<(u8, Time)>,
 }
 
 /// Where an acquisition is.
@@ -141,7 +143,7 @@ impl Running {
 impl World {
     /// Puts a job's first steps where they belong.
     pub(crate) fn begin(&mut self, at: usize, job: &Job) {
-        if job.kind == Kind::Probe {
+        if matches!(job.kind, Kind::Probe | Kind::Again) {
             return;
         }
         self.queue.push(job.at, Event::Act(at as u16, Step::Start));
@@ -318,6 +320,10 @@ impl World {
         self.core(client).release(id, now);
         self.settle(client);
         self.reached(client, Phase::Releasing);
+        let next = self.plan.jobs.get(at + 1);
+        if next.is_some_and(|next| next.kind == Kind::Again && next.client == job.client) {
+            self.queue.push(self.now + AT_ONCE, Event::Act(at as u16 + 1, Step::Start));
+        }
     }
 
     fn marks(&self, client: usize) -> Marks {
@@ -443,6 +449,7 @@ impl World {
         running.is_held = true;
         self.holder_changed(at);
         self.is_in_turn(at, call.map_or(self.now, |call| call.at));
+        self.leaves_turns(at);
         self.has_token(at, &job);
         self.token_grows(at, &job);
         self.is_alone(at);
@@ -706,6 +713,9 @@ impl World {
     }
 }
 
+/// From a release to the next ask of who wants it again.
+const AT_ONCE: Time = 20_000;
+
 /// A random pause is short now and then. So many in a row are no accident.
 const MAX_HASTY: u32 = 12;
 
@@ -741,6 +751,7 @@ mod tests {
     #[test]
     fn a_call_that_comes_back_late_is_found() {
         let (mut world, at) = held();
+        world.now += 1_000 * MS;
         let (now, stalled) = (world.now, 0);
         let call = |bound| Some(Call { at: now - now / 2, stalled, bound });
         world.came_back(at, call(now), "acquire");

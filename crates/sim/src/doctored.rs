@@ -330,6 +330,50 @@ fn a_panic_is_found() {
     assert_eq!(name(outcome.violation), "panicked");
 }
 
+/// The rival waits, and a node tells it of changes.
+fn is_told(world: &World) -> bool {
+    world.clients[1].told_by != 0
+}
+
+#[test]
+fn a_waiter_that_sleeps_is_found() {
+    let mut plan = plan();
+    // Nothing ends by itself.
+    plan.jobs[0].ttl_ms = 11_000;
+    (plan.jobs[1].patience, plan.heal_at) = (5_000 * MS, 6_000 * MS);
+    let doctored = found(plan, is_told, |world| {
+        (world.plan.class, world.plan.longest_sleep) = (Class::Waiting, 300 * MS);
+        world.wires.iter_mut().for_each(|wire| wire.drops = u64::MAX);
+    });
+    assert_eq!(name(doctored), "slept");
+}
+
+#[test]
+fn asks_without_a_pause_are_found() {
+    let doctored = found(plan(), is_told, |world| {
+        for _ in 0..100 {
+            world.is_asked(1, 0);
+        }
+    });
+    assert_eq!(name(doctored), "frenzy");
+}
+
+#[test]
+fn a_lock_that_jumps_the_line_is_found() {
+    let doctored = found(plan(), is_told, |world| {
+        let now = world.now;
+        (world.plan.jobs[0].client, world.plan.jobs[0].patience) = (1, MS);
+        world.is_in_turn(0, now);
+    });
+    assert_eq!(name(doctored), "out-of-turn");
+}
+
+#[test]
+fn a_push_link_that_is_left_is_found() {
+    let doctored = found(plan(), is_told, World::nobody_listens);
+    assert_eq!(name(doctored), "I7 unbounded");
+}
+
 #[test]
 fn outcomes_that_nobody_earned_are_found() {
     let found = |doctor: fn(&mut World)| name(found(plan(), is_held, doctor));

@@ -179,6 +179,13 @@ pub enum Violation {
         /// Within so many microseconds.
         within_us: u64,
     },
+    /// One client has the lock again and again, and another waits for it.
+    Greedy {
+        /// The job that waits.
+        job: usize,
+        /// The client that has it.
+        client: usize,
+    },
     /// A lock overtook another of the same client.
     OutOfTurn {
         /// The job that was granted.
@@ -219,6 +226,7 @@ impl Violation {
             Self::Hasty { .. } => "hasty",
             Self::Slept { .. } => "slept",
             Self::Frenzy { .. } => "frenzy",
+            Self::Greedy { .. } => "greedy",
             Self::OutOfTurn { .. } => "out-of-turn",
             Self::Endless => "endless",
         }
@@ -306,6 +314,9 @@ impl fmt::Display for Violation {
                     f,
                     "job {job} asked a node {times} times within {within_us} us of another's hold"
                 )
+            }
+            Self::Greedy { job, client } => {
+                write!(f, "client {client} has the lock again and again while job {job} waits")
             }
             Self::OutOfTurn { job, before } => {
                 write!(f, "job {job} overtook job {before} of the same client")

@@ -200,7 +200,9 @@ mod planted {
 
     /// The schedules that every bug has to survive, in turn.
     fn schedule(first: u64, at: u64) -> (Class, u64) {
-        (Class::Safe, first.wrapping_add(at))
+        // What makes waiters sleep or hurry is found by those that are about waiting.
+        let class = if at % 4 == 3 { Class::Waiting } else { Class::Safe };
+        (class, first.wrapping_add(at))
     }
 
     fn on_threads(jobs: usize, work: impl Fn() + Sync) {
@@ -227,8 +229,8 @@ mod planted {
                 Some(Kill { seed, is_hollow: true, .. }) => {
                     format!("| {mutant:?} | {what} | | fails without it | {seed} | {took:.2} |")
                 }
-                Some(Kill { schedules, seed, by, .. }) => format!(
-                    "| {mutant:?} | {what} | {schedules} | {} | {seed} | {took:.2} |",
+                Some(Kill { schedules, class, seed, by, .. }) => format!(
+                    "| {mutant:?} | {what} | {schedules} | {} | {class} {seed} | {took:.2} |",
                     in_short(by)
                 ),
             }

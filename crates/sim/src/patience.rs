@@ -115,6 +115,30 @@ impl World {
         }
     }
 
+    /// Others get their turn while one client asks again and again.
+    pub(crate) fn leaves_turns(&mut self, at: usize) {
+        if self.plan.class != Class::Waiting {
+            return;
+        }
+        let job = self.plan.jobs[at];
+        for other in 0..self.jobs.len() {
+            let rival = self.plan.jobs[other];
+            let waits = rival.patience > 0 && self.jobs[other].is_acquiring();
+            if rival.client == job.client || rival.keys & job.keys == 0 || !waits {
+                continue;
+            }
+            let now = self.now;
+            let passed_by = &mut self.jobs[other].passed_by;
+            let (_, since) = *passed_by.insert(match *passed_by {
+                Some((client, since)) if client == job.client => (client, since),
+                _ => (job.client, now),
+            });
+            if now - since > GREED + self.plan.longest_sleep {
+                self.violated(Violation::Greedy { job: other, client: job.client.into() });
+            }
+        }
+    }
+
     /// Who waits for nothing listens to nothing.
     pub(crate) fn nobody_listens(&mut self) {
         for client in 0..self.clients.len() {
@@ -145,6 +169,10 @@ fn keys_of(job: &Job) -> impl Iterator<Item = usize> + use<> {
 
 /// The longest pause of who relies on being told.
 const CAP: Time = 2_000 * MS;
+
+/// One client may have a resource again and again for so long while others wait: at first it does not
+/// know of them, and then they may not be listening.
+const GREED: Time = 1_500 * MS;
 
 /// So many asks of a node are no frenzy, however fast.
 const FEW: u64 = 25;

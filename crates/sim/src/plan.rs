@@ -180,6 +180,8 @@ pub(crate) enum Kind {
     Fade,
     /// Lets go at some time, whatever has come of it.
     Cancel { after: Time },
+    /// Acquires as soon as the job before it has let go, works, releases.
+    Again,
     /// Comes when all is well again.
     Probe,
 }

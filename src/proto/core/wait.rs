@@ -294,8 +294,10 @@ impl Core {
         if ms == -1 || !matches!(lock.phase, Phase::Asking | Phase::Pausing) {
             return;
         }
-        let tells = self.nodes[node.index()].push.tells() && lock.pause.leads.contains(node);
-        // What it has told already may be later than this answer.
+        let leads = lock.pause.leads;
+        let tells =
+            leads.contains(node) && leads.iter().all(|lead| self.nodes[lead.index()].push.tells());
+        // What has been told comes by another connection, and may be later than this answer.
         let is_quiet = lock.pause.told.is_empty() && !lock.pause.is_roused;
         let rests = lock.phase == Phase::Pausing && lock.pause.splits == 0 && is_quiet;
         if ms >= 0 && tells && rests {

@@ -1,6 +1,8 @@
 //! Faults aimed where they hurt: at the nodes where two quorums meet, at the moment of a commit, at
 //! the moment before use. Random walks find these only by accident.
 
+use redbolt::proto::Wake;
+
 use super::errors::PREFIXES;
 use super::swarm;
 use super::{Fault, Loss, What, When};
@@ -273,6 +275,11 @@ pub(crate) fn draw_waiting(plan: &mut Plan, draw: &mut Random) {
         (plan.jobs[0].kind, plan.jobs[0].ttl_ms) = (Kind::Forget, 300);
     }
     plan.jobs.extend(probe.take());
+    match draw.below(16) {
+        0..=3 if plan.nodes > 1 => return held_elsewhere(plan, draw),
+        4 => return again_and_again(plan, draw),
+        _ => {}
+    }
     for _ in 0..draw.pick(&[0, 0, 1, 2, 3]) {
         let what = draw.pick(&[
             swarm::PUSHES[0],
@@ -290,6 +297,49 @@ pub(crate) fn draw_waiting(plan: &mut Plan, draw: &mut Random) {
             ..fault(what, when, draw.below(clients) as u8)
         });
     }
+}
+
+/// The first node is away when the first one asks, and so grants to all others what they cannot have: each
+/// ask and each undo there is a change.
+fn held_elsewhere(plan: &mut Plan, draw: &mut Random) {
+    while plan.clients.len() < 4 {
+        plan.clients.push(plan.clients[0]);
+    }
+    let work = draw.between(1_000, 3_000) * MS;
+    for (at, job) in plan.jobs.iter_mut().filter(|job| job.kind != Kind::Probe).enumerate() {
+        (job.client, job.keys, job.fenced) = ((at % 4) as u8, 1, false);
+        job.kind = Kind::Hold;
+        job.at = if at == 0 { 20 * MS } else { 300 * MS + draw.below(20 * MS) };
+        job.work = if at == 0 { work } else { job.work };
+    }
+    let mut away = fault(What::Refuse, When::Time, 0);
+    away.span = 200 * MS;
+    plan.faults.push(away);
+}
+
+/// One asks again whenever it has let go, and others wait. They have to be told of it: against
+/// pauses alone whoever is always there wins.
+fn again_and_again(plan: &mut Plan, draw: &mut Random) {
+    while plan.clients.len() < 3 {
+        plan.clients.push(plan.clients[0]);
+    }
+    let probe = plan.jobs.pop();
+    let first = Job { client: 0, keys: 1, kind: Kind::Again, fenced: false, ..plan.jobs[0] };
+    plan.jobs.clear();
+    if plan.setup.wake == Wake::Timer {
+        plan.setup.wake = Wake::Lead;
+    }
+    let work = draw.between(80, 150) * MS;
+    for at in 0..4_500 * MS / work {
+        plan.jobs.push(Job { ttl_ms: 20_000 + at, work, ..first });
+    }
+    for client in 1..=draw.between(1, 2) {
+        let at = draw.between(100, 400) * MS;
+        let ttl_ms = 22_000 + client;
+        plan.jobs.push(Job { at, client: client as u8, ttl_ms, kind: Kind::Hold, ..first });
+    }
+    (plan.jobs[0].kind, plan.jobs[0].at) = (Kind::Hold, 20 * MS);
+    plan.jobs.extend(probe);
 }
 
 /// A schedule in which the first lock can be taken away: not too short, and wanted by others.
