@@ -686,7 +686,6 @@ proptest! {
     }
 
     #[test]
-    #[ignore = "a lock that leaves its line late arms a timer in the past"]
     fn nor_where_somebody_waits_for_the_word_of_a_node(calls in calls()) {
         survives(Abused::told(), &calls)?;
     }

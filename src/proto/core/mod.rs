@@ -257,6 +257,8 @@ impl Core {
             return;
         }
         self.next_timeout = Nanos::NEVER;
+        // Before locks leave their lines: they arm what is left of it.
+        self.lines.purge(now.boot);
         self.begin_keeping(now);
         for node in self.config.node_ids() {
             self.node_due(node, now);
@@ -278,7 +280,6 @@ impl Core {
             }
         }
         self.is_keeping = false;
-        self.lines.purge(now.boot);
         self.arm(self.lines.purge_at());
         self.check();
     }
