@@ -63,11 +63,10 @@ impl World {
         if self.plan.class != Class::Waiting || self.is_healed {
             return;
         }
-        for key in 0..self.plan.keys {
+        for (key, watch) in KEYS.iter().zip(&mut self.watches).take(self.plan.keys) {
             let nodes = &self.nodes[..self.plan.nodes];
-            let is_taken = nodes.iter().any(|node| node.holds(KEYS[key], self.now));
-            let free_since = &mut self.watches[key].free_since;
-            *free_since = if is_taken { None } else { free_since.or(Some(self.now)) };
+            let is_taken = nodes.iter().any(|node| node.holds(key, self.now));
+            watch.free_since = if is_taken { None } else { watch.free_since.or(Some(self.now)) };
         }
     }
 
