@@ -52,7 +52,7 @@ impl Line {
     /// When it can be forgotten, once nobody stands in it.
     fn remembered_until(&self) -> Nanos {
         let last = self.contended_at.max(self.released_at);
-        last.map_or(Nanos::default(), |last| last + REMEMBERED)
+        last.map_or_else(Nanos::default, |last| last + REMEMBERED)
     }
 }
 

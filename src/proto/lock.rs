@@ -128,6 +128,8 @@ pub(super) struct Pause {
     pub(super) told: NodeSet,
     /// It ends, or the attempt after it began, by what a node has told.
     pub(super) is_roused: bool,
+    /// For how long at the most it does not listen once others have taken the turn that was left to them.
+    pub(super) sit_out: Duration,
     /// It was told when the lock did not listen.
     pub(super) is_late: bool,
     /// How long what a node tells is not acted upon, after asks that came of it in vain.

@@ -365,7 +365,7 @@ fn what_they_do_not_take_is_ours_soon() {
     world.release(ids[0]);
     world.run_until(secs(1), |world| world.is_granted(ids[1]));
     let waited = Duration::from_nanos(world.boot - begun);
-    assert!(waited > ms(2 + 3 * 2) - ms(1) && waited <= ms(6 * 2 + 2) + ms(2), "{waited:?}");
+    assert!(waited >= ms(3 * 2) && waited <= ms(100 + 6 * 2 + 2), "{waited:?}");
 }
 
 /// Whoever asks again at once is faster than those who wait, and would never see them.
@@ -379,7 +379,7 @@ fn what_nobody_else_wants_is_left_to_them_once_a_second() {
         world.run(ms(10));
         let before = world.boot;
         world.release(pair[0]);
-        world.run_until(ms(20), |world| world.is_granted(pair[1]));
+        world.run_until(ms(120), |world| world.is_granted(pair[1]));
         if world.boot - before > 2_000_000 {
             late.push((before - begun) / 1_000_000);
         }
@@ -445,8 +445,8 @@ fn processes_that_know_of_one_another_take_turns() {
     let (mut world, waiting) = three_processes(15);
     let order = rounds(&mut world, waiting);
     let known: Vec<_> = order.iter().skip_while(|&&client| client == 0).collect();
-    let in_a_row = known.windows(3).any(|three| three.iter().all(|client| *client == three[0]));
-    let last = known.len() - 3;
+    let in_a_row = known.windows(4).any(|some| some.iter().all(|client| *client == some[0]));
+    let last = known.len() - 4;
     assert!(!in_a_row || known[last..].iter().all(|client| *client == known[last]), "{order:?}");
 }
 

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use redbolt::proto::guard::Guard;
 use redbolt::proto::{
     Ask, Cause, Config, Core, Event, Keep, LinkId, LinkOp, LockId, Nanos, NodeSettings, Now,
-    Settings, Wait,
+    PushState, Settings, Wait, Wake,
 };
 use redbolt_node::Memory;
 
@@ -130,7 +131,9 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn world(seed: u64, chunk: usize) -> World {
-    let mut world = World::with(NODES, CLIENTS, |_| {});
+    let wakes = [Wake::Lead, Wake::Lead, Wake::All, Wake::Quorum, Wake::Timer];
+    let wake = wakes[seed as usize % wakes.len()];
+    let mut world = World::with(NODES, CLIENTS, |settings| settings.wake = wake);
     if chunk > 0 {
         world.cut_bytes(chunk, seed);
     }
@@ -227,7 +230,9 @@ fn acquire(world: &mut World, client: usize, keys: usize, kind: Kind, wait: u64)
     };
     let ask = keys[1..].iter().fold(Ask::new(keys[0]), |ask, key| ask.and(key));
     let ask = if fenced && longest(world) > secs(11) { ask.fenced() } else { ask };
-    let ask = if kept { ask.keep_alive(Keep::until_released()) } else { ask };
+    // Often enough to be seen in short histories.
+    let keep = Keep::until_released().every(ms(100));
+    let ask = if kept { ask.keep_alive(keep) } else { ask };
     world.acquire(client, &ask.ttl(ttl).wait(wait), &keys);
 }
 
@@ -380,9 +385,9 @@ proptest! {
 
     /// The wall clock and the calls to `timeout` in between decide nothing but leases.
     #[test]
-    fn calls_in_between_change_nothing(steps in steps()) {
+    fn calls_in_between_change_nothing(steps in steps(), seed: u64) {
         let trace = |nagging| {
-            let mut world = world(0, 0);
+            let mut world = world(seed, 0);
             world.nagging = nagging;
             for step in &steps {
                 apply(&mut world, step);
@@ -396,8 +401,8 @@ proptest! {
 
     /// However late a driver calls, it is safe, ends, and leaves nothing.
     #[test]
-    fn a_late_driver_is_safe(steps in steps(), late in 1..2_000u64) {
-        let mut world = world(0, 0);
+    fn a_late_driver_is_safe(steps in steps(), late in 1..2_000u64, seed: u64) {
+        let mut world = world(seed, 0);
         world.late = late * 1_000_000;
         for step in &steps {
             apply(&mut world, step);
@@ -524,8 +529,12 @@ struct Abused {
 
 impl Abused {
     fn new() -> Self {
+        Self::with(Guard::On)
+    }
+
+    fn with(guard: Guard) -> Self {
         let nodes = vec![NodeSettings::default(); NODES];
-        let config = Config::new(Settings { nodes, ..Settings::default() }).unwrap();
+        let config = Config::new(Settings { nodes, guard, ..Settings::default() }).unwrap();
         let mut seed = 1u8;
         let core = Core::new(Arc::new(config), move |bytes| {
             seed = seed.wrapping_add(1);
@@ -537,6 +546,36 @@ impl Abused {
         let links = (0..NODES).map(|node| World::new(NODES).link(node)).collect();
         let (now, locks) = (Now { boot: Nanos(5_000_000_000), wall: Nanos(9_000_000_000) }, vec![]);
         Self { core, links, now, locks, ends: HashMap::new(), valid: HashMap::new() }
+    }
+
+    /// One that waits, and is told by a node.
+    fn told() -> Self {
+        let mut told = Self::with(Guard::Off);
+        told.call(&Call::OpenAll);
+        for link in 0..NODES {
+            let info = format!("role:master\r\nrun_id:{:040}\r\n", link + 1);
+            let info = format!("${}\r\n{info}\r\n", info.len());
+            let greeting = ["+OK\r\n:7\r\n", &info, &info, &info].concat();
+            told.call(&Call::Connected { link });
+            told.call(&Call::Bytes { link, bytes: greeting.into_bytes() });
+        }
+        let first = Call::Acquire { key: 1, many: false, fenced: false, ttl: 9_000, wait: true };
+        told.call(&first);
+        for answers in [&b"$-1\r\n"[..], b":0\r\n:60000\r\n"] {
+            for link in 0..2 {
+                told.call(&Call::Bytes { link, bytes: answers.to_vec() });
+            }
+        }
+        told.call(&Call::Drain);
+        let info = format!("run_id:{:040}\r\n", 1);
+        let info = format!("${}\r\n{info}\r\n", info.len());
+        let confirmed = "*3\r\n$9\r\nsubscribe\r\n$20\r\n__redis__:invalidate\r\n:1\r\n";
+        let flight = ["+OK\r\n:9\r\n", &info, confirmed].concat().into_bytes();
+        told.call(&Call::Connected { link: NODES });
+        told.call(&Call::Bytes { link: NODES, bytes: flight });
+        told.call(&Call::Bytes { link: 0, bytes: b"+OK\r\n:60000\r\n".to_vec() });
+        assert_eq!(told.core.push_state(told.links[0].node()), PushState::Tells);
+        told
     }
 
     fn call(&mut self, call: &Call) {
@@ -643,24 +682,34 @@ proptest! {
 
     #[test]
     fn no_driver_and_no_bytes_can_break_it(calls in calls()) {
-        let mut abused = Abused::new();
-        for call in &calls {
-            abused.call(call);
-        }
-        for id in abused.locks.clone() {
-            abused.core.release(id, abused.now);
-        }
-        for link in abused.links.clone() {
-            abused.core.disconnected(link, Cause::ConnectionReset, abused.now);
-        }
-        for _ in 0..4 {
-            abused.call(&Call::Timeout { millis: 41_000 });
-            abused.drain();
-        }
-        for id in &abused.locks {
-            prop_assert_eq!(abused.ends.get(id), Some(&1));
-        }
-        let text = format!("{:?}", abused.core);
-        prop_assert!(text.contains("locks: 0, claims: 0"), "{}", text);
+        survives(Abused::new(), &calls)?;
     }
+
+    #[test]
+    #[ignore = "a lock that leaves its line late arms a timer in the past"]
+    fn nor_where_somebody_waits_for_the_word_of_a_node(calls in calls()) {
+        survives(Abused::told(), &calls)?;
+    }
+}
+
+fn survives(mut abused: Abused, calls: &[Call]) -> Result<(), TestCaseError> {
+    for call in calls {
+        abused.call(call);
+    }
+    for id in abused.locks.clone() {
+        abused.core.release(id, abused.now);
+    }
+    for link in abused.links.clone() {
+        abused.core.disconnected(link, Cause::ConnectionReset, abused.now);
+    }
+    for _ in 0..4 {
+        abused.call(&Call::Timeout { millis: 41_000 });
+        abused.drain();
+    }
+    for id in &abused.locks {
+        prop_assert_eq!(abused.ends.get(id), Some(&1));
+    }
+    let text = format!("{:?}", abused.core);
+    prop_assert!(text.contains("locks: 0, claims: 0"), "{}", text);
+    Ok(())
 }

@@ -116,12 +116,13 @@ impl Lock {
 
     /// Why a lock with so much of its validity left is lost, if it is.
     pub(super) fn lost_with(&self, remaining: Duration) -> Option<LossCause> {
-        if remaining.is_zero() {
-            Some(LossCause::Expired)
-        } else if remaining > self.notice() {
+        let is_kept = self.keeper.keep.is_some();
+        if remaining > self.notice() {
             None
-        } else if self.phase == Phase::Held && self.keeper.at == Nanos::NEVER {
+        } else if is_kept && self.phase == Phase::Held && self.keeper.at == Nanos::NEVER {
             Some(LossCause::HeldTooLong)
+        } else if remaining.is_zero() {
+            Some(LossCause::Expired)
         } else {
             Some(LossCause::Unextended)
         }

@@ -84,11 +84,9 @@ impl Core {
         if now.boot >= lock.deadline {
             return self.refuse(id, Why::OutOfTime, now);
         }
-        let waited = lock.lines.iter().map(|&place| self.lines.waited(place)).max();
         let released = lock.lines.iter().filter_map(|&place| self.lines.owes_turn(place, now.boot));
         let hand_off = self.round_trip * HAND_OFF_ROUND_TRIPS;
-        let sit_out = hand_off + (waited.unwrap_or_default() / 2).min(LONGEST_SIT_OUT);
-        match released.max().map(|released| released + hand_off + self.entropy.below(sit_out)) {
+        match released.max().map(|released| released + hand_off + self.entropy.below(hand_off)) {
             Some(until) if until > now.boot && !mutant!(TurnNotYielded) => {
                 self.yield_turn(id, until, now);
             }
@@ -96,33 +94,27 @@ impl Core {
         }
     }
 
-    /// This core has just let go of what others want too: they get until `until` to take it. Meanwhile the
-    /// lock waits as they do, if there is a node that tells.
+    /// This core has just let go of what others want too: they get until `until` to take it. Then the lock
+    /// looks whether they have, if there is a node that will tell, and waits as they do.
     fn yield_turn(&mut self, id: LockId, until: Nanos, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let leads =
-            lock.lines.first().map_or_else(NodeSet::default, |&place| self.lines.leads(place));
+        let first = lock.lines.first();
+        let leads = first.map_or_else(NodeSet::default, |&place| self.lines.leads(place));
+        let waited = first.map_or(Duration::ZERO, |&place| self.lines.waited(place));
         lock.phase = Phase::Pausing;
         // Answers to an earlier tenant of its place in memory are not for it.
         lock.round = lock.round.wrapping_add(1);
-        lock.pause.leads = leads;
-        lock.pause.deaf_until = until;
-        lock.pause.needed = 1;
         lock.pause.until = until.min(lock.deadline);
-        let is_one = lock.keys.len() == 1;
-        if is_one && !leads.is_empty() && leads.iter().all(|node| self.node(node).push.tells()) {
-            if let Some(lock) = self.locks.find_mut(id.0) {
-                let patience = self.config.settings.answer_within;
-                lock.pause.until = (until + patience).min(lock.deadline);
-            }
-            for node in leads.iter() {
-                self.ask_remaining(node, id, now);
-                self.want_push(node, now);
-            }
+        if leads.iter().all(|node| self.nodes[node.index()].push.tells()) {
+            lock.pause.leads = leads;
+            lock.pause.told = leads;
+            lock.pause.needed = 1;
+            lock.pause.is_roused = !leads.is_empty();
+            lock.pause.is_late = lock.pause.is_roused;
+            lock.pause.sit_out = (waited / 2).min(LONGEST_SIT_OUT);
+            leads.iter().for_each(|node| self.want_push(node, now));
         }
-        if let Some(until) = self.locks.find(id.0).map(|lock| lock.pause.until) {
-            self.arm(until);
-        }
+        self.arm(until);
     }
 
     /// A lock that waits in line has a deadline as well.
@@ -233,7 +225,8 @@ impl Core {
         lock.pause.is_late = false;
         let waited = now.boot.since(lock.asked_at);
         let most = match lock.lead {
-            Some(_) => DEAF_AFTER_DENIAL.div_f64(1.0 + waited.div_duration_f64(OLD)),
+            Some(_) if waited < OLD => DEAF_AFTER_DENIAL.0,
+            Some(_) => DEAF_AFTER_DENIAL.1,
             None => DEAF_AFTER_SPLIT,
         };
         lock.pause.damping = match has_rested {
@@ -304,11 +297,15 @@ impl Core {
         let leads = lock.pause.leads;
         let tells =
             leads.contains(node) && leads.iter().all(|lead| self.nodes[lead.index()].push.tells());
-        let can_be_long = lock.phase == Phase::Pausing && lock.pause.splits == 0;
-        // What is told comes by another connection, and may have overtaken this.
-        if ms >= 0 && tells && can_be_long && !lock.pause.is_roused {
-            // It will tell of the next change.
+        // What has been told comes by another connection, and may be later than this answer.
+        let is_quiet = lock.pause.told.is_empty() && !lock.pause.is_roused;
+        let rests = lock.phase == Phase::Pausing && lock.pause.splits == 0 && is_quiet;
+        if ms >= 0 && tells && rests {
+            // It will tell of the next change. Whoever has had its turn lets some others have theirs.
             lock.pause.until = (now.boot + CAP_TOLD * 3 / 4).min(lock.deadline);
+            let sit_out = std::mem::take(&mut lock.pause.sit_out);
+            lock.pause.deaf_until =
+                lock.pause.deaf_until.max(now.boot + self.entropy.below(sit_out));
             for &place in &lock.lines {
                 self.lines.contended(place, lock.pause.leads, now.boot);
             }
@@ -458,15 +455,15 @@ const RESTED: Duration = Duration::from_millis(500);
 /// How long a lock is deaf after the first ask in vain.
 const DEAF_AT_FIRST: Duration = Duration::from_millis(1);
 
-/// How long at the most, where the lead denied. Half of that for whoever has waited for `OLD`, a third
-/// after twice that, and so on.
-const DEAF_AFTER_DENIAL: Duration = Duration::from_millis(16);
+/// How long at the most, where the lead denied, and for those who have waited for `OLD`.
+const DEAF_AFTER_DENIAL: (Duration, Duration) =
+    (Duration::from_millis(16), Duration::from_millis(4));
 const OLD: Duration = Duration::from_millis(250);
 
 /// How long at the most, where the lead granted and others did not.
 const DEAF_AFTER_SPLIT: Duration = Duration::from_millis(50);
 
-/// Whoever has had its turn sits out for a part of what it had to wait, but not for longer.
+/// Whoever has had its turn sits out for up to half of what it had to wait, but not for longer.
 const LONGEST_SIT_OUT: Duration = Duration::from_millis(100);
 
 /// A waiter elsewhere is told, asks the lead, and then the others: with something to spare.
