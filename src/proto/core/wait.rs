@@ -218,7 +218,7 @@ impl Core {
     /// for as long as the lock is held elsewhere; where the lead denied, nobody else hears of it.
     fn damp(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if !std::mem::take(&mut lock.pause.is_roused) || mutant!(WakesUndamped) {
+        if !std::mem::take(&mut lock.pause.is_roused) {
             return;
         }
         let has_rested = lock.since.boot > lock.pause.deaf_until + RESTED;
@@ -233,7 +233,10 @@ impl Core {
             true => DEAF_AT_FIRST,
             false => (lock.pause.damping * 2).min(most).max(DEAF_AT_FIRST),
         };
-        let half = lock.pause.damping / 2;
+        let half = match mutant!(WakesUndamped) {
+            true => Duration::from_nanos(1),
+            false => lock.pause.damping / 2,
+        };
         lock.pause.deaf_until = now.boot + half + self.entropy.below(half);
     }
 
