@@ -16,6 +16,8 @@ use super::time::{Nanos, ttl_ms};
 pub(super) struct Claim {
     /// The lock whose attempt this is; `None` once that has ended.
     pub(super) lock: Option<LockId>,
+    /// The lock that waits since this attempt was refused, and its round.
+    pub(super) waiter: Option<(LockId, u32)>,
     pub(super) recipe: &'static Recipe,
     pub(super) keys: Keys,
     /// The owner value: 32 random hexadecimal digits, two for the node that it was last made for, and
@@ -52,6 +54,7 @@ impl Claim {
         let none = NodeSet::default();
         Self {
             lock: None,
+            waiter: None,
             recipe: &PLAIN,
             keys: Keys::default(),
             token: Vec::new(),
@@ -82,6 +85,7 @@ impl Claim {
     ) {
         let none = NodeSet::default();
         self.lock = Some(lock);
+        self.waiter = None;
         self.recipe = match (fenced, keys.len()) {
             (true, _) => &FENCED,
             (false, 1) => &PLAIN,

@@ -50,7 +50,10 @@ impl Waiter {
             driver.nodes().nodes[0].push == PushState::Tells
         });
         waiter.turn_until("the key is watched", |_| is_watched(&servers[0]));
-        assert!(waiter.driver.deadline().unwrap() > BEFORE_ANY_TIMER, "its timers are far off");
+        // A node that denied sooner may have been listened to at first.
+        waiter.turn_until("its timers are far off", |driver| {
+            driver.deadline().is_some_and(|deadline| deadline > BEFORE_ANY_TIMER)
+        });
         waiter
     }
 
@@ -731,7 +734,8 @@ fn one_push_link_serves_all_waits_of_a_driver() {
         info(&servers[0], "stats", "tracking_total_keys") >= 20
     });
     assert_eq!(subscribers(&servers[0]), 1);
-    assert_eq!(subscribers(&servers[1]) + subscribers(&servers[2]), 0, "only the lead tells");
+    // One that denied sooner than the first may have been listened to before.
+    assert!(subscribers(&servers[1]) <= 1 && subscribers(&servers[2]) <= 1, "one link for a node");
     holder.together(|holder| held.iter().for_each(|&id| holder.release(id)));
     let mut open = waits.len();
     while open > 0 {

@@ -231,8 +231,10 @@ impl Core {
             {
                 claim.counted.insert(id);
             }
-            if let Some(lock) = self.cast(id, claim_id, vote) {
-                self.voted(id, lock, vote, now);
+            match self.cast(id, claim_id, vote) {
+                Some(lock) => self.voted(id, lock, vote, now),
+                None if vote == Vote::Deny => self.denied_late(id, claim_id, now),
+                None => {}
             }
         }
         if vote == Vote::Fail(Cause::ReadOnly) && self.node(id).link == Link::Ready {

@@ -305,6 +305,7 @@ impl Core {
         }
         self.abandon(claim, now);
         if retry {
+            self.hear_late_denials(id, claim);
             self.settle_in(id, denied, now);
             self.take_turns(now);
         } else {

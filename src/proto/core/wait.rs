@@ -18,6 +18,7 @@ use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::node::Request;
 use crate::proto::time::{Nanos, Now};
+use crate::proto::vote::Vote;
 
 impl Core {
     /// Puts a lock that waits into the lines of its resources, and lets it ask if it is the first in all.
@@ -212,6 +213,50 @@ impl Core {
         }
     }
 
+    /// A verdict need not wait for all votes. Those that come later can still show whose word to wait for.
+    pub(super) fn hear_late_denials(&mut self, id: LockId, claim: ClaimId) {
+        let Some(round) = self.locks.find(id.0).map(|lock| lock.round) else { return };
+        if let Some(claim) = self.claims.find_mut(claim.0) {
+            claim.waiter = Some((id, round));
+        }
+    }
+
+    /// A node denied after the verdict. If it comes before the lead in the order, all who wait for this
+    /// holder wait for its word, once it tells.
+    pub(super) fn denied_late(&mut self, node: NodeId, claim: ClaimId, now: Now) {
+        let waiter = self.claims.find(claim.0).and_then(|claim| claim.waiter);
+        let Some((id, round)) = waiter else { return };
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let is_alone = matches!(self.config.settings.wake, Wake::Lead | Wake::All);
+        let is_earlier = lock.pause.leads.iter().next().is_some_and(|lead| node < lead);
+        if lock.phase != Phase::Pausing || lock.round != round || !is_alone || !is_earlier {
+            return;
+        }
+        lock.votes.cast(node, Vote::Deny);
+        lock.pause.leads.insert(node);
+        if self.nodes[node.index()].push.tells() {
+            lock.pause.leads = node.into();
+        }
+        for &place in &lock.lines {
+            self.lines.contended(place, lock.pause.leads, now.boot);
+        }
+        if lock.keys.len() == 1 {
+            self.ask_remaining(node, id, now);
+        }
+        self.want_push(node, now);
+    }
+
+    /// Of two leads the first is enough, as soon as it tells.
+    fn follow_the_first(&mut self, id: LockId) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        if self.config.settings.wake != Wake::Quorum
+            && let Some(first) = lock.pause.leads.iter().next()
+            && self.nodes[first.index()].push.tells()
+        {
+            lock.pause.leads = first.into();
+        }
+    }
+
     /// An ask that came of what a node told, in vain, makes the lock deaf for a while, longer each time:
     /// so that of many waiters not all ask at each change. It may be long only where the lead granted and
     /// the others did not. Such an ask is told to other waiters in its turn, and they could wake each other
@@ -343,6 +388,7 @@ impl Core {
 
     /// The nodes will tell from now on, so that the pause can be long.
     pub(super) fn lengthen_pause(&mut self, id: LockId, now: Now) {
+        self.follow_the_first(id);
         if !self.is_told(id) {
             return;
         }
