@@ -35,7 +35,7 @@ impl Core {
             _ => return Err(InputError::NotHeld),
         }
         check_ttl(&self.config, ttl)?;
-        if let Some(max_hold) = self.config.settings.max_hold
+        if let Some(max_hold) = self.longest_hold(lock)
             && now.boot.since(lock.held_since) + ttl > max_hold
             && !mutant!(MaxHoldIgnored)
         {

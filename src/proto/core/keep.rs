@@ -62,19 +62,23 @@ impl Core {
             let at = lock.keeper.at;
             return self.arm_keeper(at);
         }
-        let keep = lock.keeper.keep.and_then(|keep| keep.max_hold);
-        let limits = [keep, self.config.settings.max_hold];
-        let held = now.boot.since(lock.held_since) + lock.ttl;
         lock.keeper.at = Nanos::NEVER;
-        if limits.into_iter().flatten().any(|limit| held > limit) && !mutant!(MaxHoldIgnored) {
+        let (ttl, held) = (lock.ttl, now.boot.since(lock.held_since) + lock.ttl);
+        let longest = self.locks.find(id.0).and_then(|lock| self.longest_hold(lock));
+        if longest.is_some_and(|longest| held > longest) && !mutant!(MaxHoldIgnored) {
             return;
         }
-        let ttl = lock.ttl;
         self.begin_extension(id, ttl, now);
         if let Some(lock) = self.locks.find_mut(id.0) {
             lock.keeper.is_extending = true;
         }
         self.settle_extension(id, now);
+    }
+
+    /// How long a lock may be held: by its ask, and by the configuration.
+    pub(super) fn longest_hold(&self, lock: &Lock) -> Option<Duration> {
+        let own = lock.keeper.keep.and_then(|keep| keep.max_hold);
+        own.into_iter().chain(self.config.settings.max_hold).min()
     }
 
     /// What is told of an extension that succeeded.
