@@ -100,8 +100,6 @@ mod planted {
         KillAnyRun,
         /// The validity counts from the last answer (node-redlock#168).
         LeaseFromAnswer,
-        /// The loss of a lock that is kept alive is told when its validity is over.
-        LossToldLate,
         /// A loss is never told (Redisson#4698).
         LossUntold,
         /// All waiters of one process ask at once.

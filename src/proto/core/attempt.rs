@@ -49,10 +49,10 @@ impl Core {
         self.metrics.lead_asks += u64::from(lead.is_some());
         let votes = self.ballot();
         let random = self.entropy.bytes();
-        let proposal = self.proposal(now);
+        let fenced = self.locks.find(id.0).is_some_and(|lock| lock.fence.is_wanted);
+        let proposal = if fenced { self.proposal(now) } else { 0 };
         let lock = self.locks.find_mut(id.0).expect("only a living lock makes an attempt");
         let claim = self.claims.find_mut(claim_id.0).expect("it was made here");
-        let fenced = lock.fence.is_wanted;
         let random = match mutant!(TokenReused) {
             true => (std::ptr::from_ref(lock).addr() as u128).to_le_bytes(),
             false => random,

@@ -113,7 +113,7 @@ impl Lock {
     /// How long before the end of its validity its loss is told.
     pub(super) fn notice(&self) -> Duration {
         match self.keeper.keep {
-            Some(_) if !mutant!(LossToldLate) => (self.ttl / 20).min(LONGEST_NOTICE),
+            Some(_) => (self.ttl / 20).min(LONGEST_NOTICE),
             _ => Duration::ZERO,
         }
     }
