@@ -204,6 +204,8 @@ impl Client {
     /// [`extend`](LockGuard::extend) says that it is lost, and its release undoes what the nodes still
     /// keep and says so too. Nothing is sent before that.
     ///
+    /// Take a record in once: two who take it in are two holders of one lock.
+    ///
     /// # Errors
     ///
     /// This client has other nodes, the same in another order, or another quorum or limits.

@@ -25,6 +25,8 @@ pub(super) struct Push {
     pub(super) decoder: Decoder,
     pub(super) greeting: Greeting,
     reading: Reading,
+    /// It told of changes to all keys, which nobody has heard of yet.
+    pub(super) has_told_all: bool,
     /// Why the last one ended, or could not be used.
     pub(super) cause: Option<Cause>,
     /// Links that came to nothing since the last one that told.
@@ -97,6 +99,7 @@ impl Push {
             decoder: Decoder::new(push_limits()),
             greeting: Greeting::default(),
             reading: Reading::Start,
+            has_told_all: false,
             cause: None,
             failures: 0,
             wanted_at: Nanos::default(),

@@ -166,6 +166,22 @@ fn a_loss_makes_room() {
     assert!(world.is_granted(second));
 }
 
+/// The lost lock's keys are still there, and go when its holder lets go: no node tells us of that.
+#[test]
+fn letting_go_of_a_lost_lock_makes_room_at_once() {
+    let mut world = world();
+    let first = world.acquire(0, &waits(&[b"job"]).ttl(secs(20)), &[b"job"]);
+    let second = join(&mut world, 0, &[b"job"]);
+    world.run(ms(100));
+    // The time of day takes the rest of the lease.
+    world.wall_ahead += 30_000_000_000;
+    world.let_go(0, first);
+    world.flow();
+    assert_eq!(world.outcomes(first)[1..], [Event::Lost(first, LossCause::Expired)]);
+    world.run(ms(10));
+    assert!(world.is_granted(second));
+}
+
 // Several keys.
 
 #[test]

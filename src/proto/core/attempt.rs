@@ -88,8 +88,8 @@ impl Core {
         self.decide(id, now);
     }
 
-    /// The lead of a wait has voted: the others are asked if it granted, under the same token and in the
-    /// same time.
+    /// The lead of a wait has voted: the others are asked if it granted, under the same token, and with the
+    /// validity counted from the lead's ask.
     fn led(&mut self, id: LockId, lead: NodeId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let why = match lock.votes.of(lead) {

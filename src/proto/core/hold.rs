@@ -304,6 +304,7 @@ impl Core {
             Phase::Lost(_) => {
                 self.locks.free(id.0);
                 self.abandon(claim, now);
+                self.take_turns(now);
             }
             Phase::Releasing => {}
         }

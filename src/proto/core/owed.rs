@@ -27,10 +27,11 @@ impl Core {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         claim.lock = None;
         let (forget_at, settled) = (claim.forget_at, claim.is_settled());
+        let due = forget_at.min(claim.again_at).max(now.boot);
         if settled || now.boot >= forget_at {
             self.claims.free(id.0);
         } else {
-            self.arm(forget_at);
+            self.arm(due);
         }
     }
 

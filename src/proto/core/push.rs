@@ -50,8 +50,7 @@ impl Core {
     }
 
     fn open_push(&mut self, id: NodeId, now: Now) {
-        // Its number would mean nothing to another process, and the command link knows which one it is.
-        if self.config.settings.wake == Wake::Timer || !self.node(id).link.takes_asks() {
+        if self.config.settings.wake == Wake::Timer || self.node(id).link != Link::Ready {
             return;
         }
         let until = now.boot + self.config.settings.connect_within;
@@ -96,7 +95,12 @@ impl Core {
         if !is_open(self) {
             inbox.clear();
         }
-        self.node_mut(id).push.inbox = inbox;
+        let push = &mut self.node_mut(id).push;
+        push.inbox = inbox;
+        if std::mem::take(&mut push.has_told_all) {
+            let firsts: Vec<_> = self.lines.fronts().collect();
+            firsts.into_iter().for_each(|first| self.changed_at(first, id, now));
+        }
     }
 
     fn push_told(&mut self, id: NodeId, token: Token<'_>, now: Now) -> Result<(), Mistyped> {
@@ -112,34 +116,33 @@ impl Core {
                     self.changed_at(first, id, now);
                 }
             }
+            // However many say so in one read, it concerns everybody once.
             Some(News::All) => {
+                push.has_told_all = true;
                 self.metrics.of(id).pushes += 1;
-                let firsts: Vec<_> = self.lines.fronts().collect();
-                firsts.into_iter().for_each(|first| self.changed_at(first, id, now));
             }
         }
         Ok(())
     }
 
-    /// It leads to the same process as the command link, as far as that can be known.
     fn subscribed(&mut self, id: NodeId, now: Now) {
-        let node = self.node_mut(id);
-        node.push.stage = Stage::Subscribed;
-        match (node.push.greeting.run_id, node.run_id) {
-            (Some(here), Some(there)) if here != there => {
-                self.close_push(id, Cause::ConnectionReset, now);
-            }
-            _ => self.track(id, now),
-        }
+        self.node_mut(id).push.stage = Stage::Subscribed;
+        self.track(id, now);
         let due = self.node(id).push.wanted_at + LINGER;
         self.arm(due);
     }
 
-    /// Tells the command link to report on the push link, once that is subscribed.
+    /// Tells the command link to report on the push link, once that is subscribed; if both lead to the same
+    /// process, as far as that can be known: to another one the number is a stranger's.
     pub(super) fn track(&mut self, id: NodeId, now: Now) {
         let node = &mut self.nodes[id.index()];
         let ready = node.push.stage == Stage::Subscribed && node.link == Link::Ready;
         let Some(to) = node.push.greeting.client_id.filter(|_| ready) else { return };
+        if let (Some(here), Some(there)) = (node.push.greeting.run_id, node.run_id)
+            && here != there
+        {
+            return self.close_push(id, Cause::ConnectionReset, now);
+        }
         if node.push.tracking == Tracking::Off {
             node.push.tracking = Tracking::Asked;
             self.send_track(id, Some(to), now);
@@ -235,7 +238,7 @@ impl Core {
         push.stage = Stage::Off { retry_at };
         push.failures = push.failures.saturating_add(1);
         push.cause = Some(cause);
-        if asked && self.node(id).link == Link::Ready {
+        if asked && self.node(id).link.takes_extensions() {
             self.send_track(id, None, now);
         }
         let watchers = self.watchers(id);

@@ -1,6 +1,7 @@
 //! A lock leaves this core for another process, or comes from one.
 //!
-//! *Handed out*, a lock is no longer this core's: it is forgotten, and nothing is sent, now or later.
+//! *Handed out*, a lock is no longer this core's: it is forgotten, and nothing more is asked or undone. (An
+//! extension that is on its way goes on: it finds the key ours, or nothing.)
 //! Asks of which no byte reached a socket are taken back. Those that are under way to slow nodes may
 //! still be granted; nobody undoes such a grant, and nobody counts it: the key protects the same holder
 //! as the others, and the record says that this node *may* keep it, so whoever releases the lock undoes
@@ -90,7 +91,8 @@ impl Core {
     }
 
     /// Takes a lock in that was handed out, by this process or another one on the same machine. It is
-    /// held from here on, with the lease that it had, and is to be released as any other.
+    /// held from here on, with the lease that it had, and is to be released as any other. A record is to be
+    /// taken in once: two who take it in are two holders of one lock.
     ///
     /// If its lease is over, or of an earlier boot of the machine, it is lost:
     /// [`Event::Lost`](super::super::Event::Lost) follows, and releasing it undoes what is left of it.

@@ -103,8 +103,6 @@ impl Core {
         let leads = first.map_or_else(NodeSet::default, |&place| self.lines.leads(place));
         let waited = first.map_or(Duration::ZERO, |&place| self.lines.waited(place));
         lock.phase = Phase::Pausing;
-        // Answers to an earlier tenant of its place in memory are not for it.
-        lock.round = lock.round.wrapping_add(1);
         lock.pause.until = until.min(lock.deadline);
         if leads.iter().all(|node| self.nodes[node.index()].push.tells()) {
             lock.pause.leads = leads;
@@ -137,6 +135,7 @@ impl Core {
         else {
             return;
         };
+        let mut due = Nanos::NEVER;
         for key in claim.keys.iter() {
             let Some(next) = self.lines.front(self.lines.place(key)) else { continue };
             let Some(lock) = self.locks.find_mut(next.0) else { continue };
@@ -144,9 +143,11 @@ impl Core {
                 lock.pause.is_roused = false;
                 lock.pause.is_late = false;
                 lock.pause.until = lock.pause.until.min(lock.pause.deaf_until.max(now.boot));
+                due = due.min(lock.pause.until.max(now.boot));
                 self.turns.push_back(next);
             }
         }
+        self.arm(due);
     }
 
     /// Sets the time of the next attempt. After a split vote it comes soon, since nobody holds the
@@ -415,7 +416,7 @@ impl Core {
     fn rouse(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let enough = match self.config.settings.wake {
-            Wake::Quorum => lock.pause.leads.len(),
+            Wake::Quorum => lock.pause.leads.len().max(1),
             _ => 1,
         };
         if lock.phase != Phase::Pausing || lock.pause.told.len() < enough || mutant!(WakeIgnored) {
