@@ -206,7 +206,6 @@ impl Core {
             lock.pause.leads = NodeSet::default();
             denied.iter().take(count).for_each(|node| lock.pause.leads.insert(node));
         }
-        lock.pause.told = lock.pause.told.and(lock.pause.leads);
         if !denied.is_empty() {
             for &place in &lock.lines {
                 self.lines.contended(place, lock.pause.leads, now.boot);
@@ -245,6 +244,7 @@ impl Core {
             self.ask_remaining(node, id, now);
         }
         self.want_push(node, now);
+        self.rouse(id, now);
     }
 
     /// Of two leads the first is enough, as soon as it tells.
@@ -347,7 +347,7 @@ impl Core {
         let tells =
             leads.contains(node) && leads.iter().all(|lead| self.nodes[lead.index()].push.tells());
         // What has been told comes by another connection, and may be later than this answer.
-        let is_quiet = lock.pause.told.is_empty() && !lock.pause.is_roused;
+        let is_quiet = lock.pause.told.and(leads).is_empty() && !lock.pause.is_roused;
         let rests = lock.phase == Phase::Pausing && lock.pause.splits == 0 && is_quiet;
         if ms >= 0 && tells && rests {
             // It will tell of the next change. Whoever has had its turn lets some others have theirs.
@@ -405,11 +405,9 @@ impl Core {
     /// A node has told that a key in the way of this lock has changed, or cannot tell any longer.
     pub(super) fn changed_at(&mut self, id: LockId, node: NodeId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        // Whose word counts is known when the attempt has failed.
-        if lock.phase != Phase::Pausing || lock.pause.leads.contains(node) {
-            lock.pause.told.insert(node);
-            self.rouse(id, now);
-        }
+        // Whose word counts can be known later than it has come.
+        lock.pause.told.insert(node);
+        self.rouse(id, now);
     }
 
     /// Ends a pause by what has been told, as soon as that may be.
@@ -419,7 +417,8 @@ impl Core {
             Wake::Quorum => lock.pause.leads.len().max(1),
             _ => 1,
         };
-        if lock.phase != Phase::Pausing || lock.pause.told.len() < enough || mutant!(WakeIgnored) {
+        let told = lock.pause.told.and(lock.pause.leads);
+        if lock.phase != Phase::Pausing || told.len() < enough || mutant!(WakeIgnored) {
             return;
         }
         self.metrics.wakes += u64::from(!lock.pause.is_roused);
@@ -464,7 +463,8 @@ impl Core {
     fn lead_to_ask(&self, id: LockId) -> Option<NodeId> {
         let lock = self.locks.find(id.0)?;
         let leads = self.config.settings.wake == Wake::Lead && lock.pause.is_roused;
-        let lead = lock.pause.told.iter().next().filter(|_| leads)?;
+        let told = lock.pause.told.and(lock.pause.leads);
+        let lead = told.iter().next().filter(|_| leads)?;
         self.node(lead).link.takes_asks().then_some(lead)
     }
 
