@@ -1,6 +1,6 @@
 //! One answer, put once and taken once. Not here: who puts it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use super::EngineError;
@@ -8,34 +8,47 @@ use super::shared::Shared;
 use super::slot::register;
 
 pub(super) struct Reply<T> {
-    state: Mutex<(Option<T>, Option<Waker>)>,
+    state: Mutex<State<T>>,
+}
+
+enum State<T> {
+    Awaited(Option<Waker>),
+    Put(T),
+    Taken,
 }
 
 impl<T> Default for Reply<T> {
     fn default() -> Self {
-        Self { state: Mutex::new((None, None)) }
+        Self { state: Mutex::new(State::Awaited(None)) }
     }
 }
 
 impl<T> Reply<T> {
     pub(super) fn put(&self, value: T, shared: &Shared) {
-        let waiter = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.0 = Some(value);
-            state.1.take()
-        };
-        shared.wake(waiter);
+        let before = std::mem::replace(&mut *self.lock(), State::Put(value));
+        if let State::Awaited(waiter) = before {
+            shared.wake(waiter);
+        }
     }
 
-    pub(super) fn poll(&self, waker: &Waker) -> Poll<T> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        match state.0.take() {
-            Some(value) => Poll::Ready(value),
-            None => {
-                register(&mut state.1, waker);
+    /// Takes the answer if it is there. Nobody would ever wake `who` asks for it a second time.
+    pub(super) fn poll(&self, who: &str, waker: &Waker) -> Poll<T> {
+        let mut state = self.lock();
+        match std::mem::replace(&mut *state, State::Taken) {
+            State::Put(value) => Poll::Ready(value),
+            State::Taken => panic!("{who} was polled after it was ready"),
+            State::Awaited(mut waiter) => {
+                let replaced = register(&mut waiter, waker);
+                *state = State::Awaited(waiter);
+                drop(state);
+                drop(replaced);
                 Poll::Pending
             }
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -79,9 +79,18 @@ impl Shared {
 
     /// Runs code that is not ours. A panic in it is counted and goes no further.
     pub(super) fn run(&self, foreign: impl FnOnce()) {
-        if catch_unwind(AssertUnwindSafe(foreign)).is_err() {
-            self.panics.fetch_add(1, Ordering::Relaxed);
+        let Err(payload) = catch_unwind(AssertUnwindSafe(foreign)) else { return };
+        self.panics.fetch_add(1, Ordering::Relaxed);
+        // What it panicked with is not ours either, and neither is what the drop of that panics with: it
+        // is never dropped, for this could go on for ever.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            std::mem::forget(payload);
         }
+    }
+
+    /// Drops what is not ours. What that does is up to its owner.
+    pub(super) fn discard<T>(&self, foreign: T) {
+        self.run(|| drop(foreign));
     }
 
     /// Wakes a task. What a waker does is up to the executor.

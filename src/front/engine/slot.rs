@@ -2,7 +2,9 @@
 //!
 //! Whoever holds a lock in hand looks here, never at the thread: the lease is a copy, and the clock is
 //! read at each look. The thread writes outcomes; the holder writes that it has let go. Wakers and
-//! callbacks are called after the mutex is free, for they are not ours. Not here: deciding anything.
+//! callbacks are called, and dropped, after the mutex is free, for they are not ours: what they own may
+//! be the guard of this lock. None is left by the time that the slot dies, which may be on the thread.
+//! Not here: deciding anything.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
@@ -71,7 +73,9 @@ impl Slot {
         let mut state = self.lock();
         match std::mem::take(&mut state.acquisition) {
             Acquisition::UnderWay => {
-                register(&mut state.waiter, waker);
+                let replaced = register(&mut state.waiter, waker);
+                drop(state);
+                drop(replaced);
                 Poll::Pending
             }
             Acquisition::Over(outcome) => {
@@ -121,15 +125,18 @@ impl Slot {
         if !self.shared.is_ours() {
             return;
         }
-        let callbacks = {
+        let (callbacks, waiter) = {
             let mut state = self.lock();
             state.is_let_go = true;
-            std::mem::take(&mut state.on_loss)
+            (std::mem::take(&mut state.on_loss), state.waiter.take())
         };
-        // What they own may be an engine, or anything else that takes locks.
-        drop(callbacks);
         if self.shared.queue.push(Command::Release(Arc::clone(self))).is_err() {
             self.ended(Ending::Lost(LossCause::ShutDown));
+        }
+        // Behind the release, and one by one: what they own may panic, or be the last engine.
+        self.shared.discard(waiter);
+        for callback in callbacks {
+            self.shared.discard(callback);
         }
     }
 
@@ -141,7 +148,9 @@ impl Slot {
         match state.ending {
             Some(ending) => Poll::Ready(ending),
             None => {
-                register(&mut state.waiter, waker);
+                let replaced = register(&mut state.waiter, waker);
+                drop(state);
+                drop(replaced);
                 Poll::Pending
             }
         }
@@ -187,21 +196,29 @@ impl Slot {
             return Poll::Ready(state.lost);
         }
         let ours = state.watchers.iter_mut().find(|(of, _)| Some(*of) == *number);
-        if let Some((_, registered)) = ours {
-            registered.clone_from(waker);
+        let replaced = if let Some((_, registered)) = ours {
+            (!registered.will_wake(waker)).then(|| std::mem::replace(registered, waker.clone()))
         } else {
             state.watchers_ever += 1;
             let of = state.watchers_ever;
             state.watchers.push((of, waker.clone()));
             *number = Some(of);
-        }
+            None
+        };
+        drop(state);
+        drop(replaced);
         Poll::Pending
     }
 
     pub(super) fn unwatch(&self, number: u64) {
-        if self.shared.is_ours() {
-            self.lock().watchers.retain(|(of, _)| *of != number);
+        if !self.shared.is_ours() {
+            return;
         }
+        let mut state = self.lock();
+        let at = state.watchers.iter().position(|(of, _)| *of == number);
+        let watcher = at.map(|at| state.watchers.swap_remove(at));
+        drop(state);
+        self.shared.discard(watcher);
     }
 
     /// Has `callback` called at a loss; at once if it is lost already.
@@ -342,12 +359,14 @@ impl Slot {
     }
 }
 
-/// Remembers whom to wake, without a copy of what is known.
-pub(super) fn register(place: &mut Option<Waker>, waker: &Waker) {
-    match place {
-        Some(known) => known.clone_from(waker),
-        None => *place = Some(waker.clone()),
+/// Remembers whom to wake, without a copy of what is known. What it replaces is to be dropped once the
+/// mutex is free.
+#[must_use]
+pub(super) fn register(known: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
+    if known.as_ref().is_some_and(|known| known.will_wake(waker)) {
+        return None;
     }
+    known.replace(waker.clone())
 }
 
 #[cfg(test)]
