@@ -675,13 +675,15 @@ fn questions_are_answered() {
     assert_eq!(error, AcquireError::Input(InputError::EmptyResource));
     assert_eq!(engine.nodes().soon().unwrap().nodes.len(), 3);
     assert_eq!(engine.metrics().soon().unwrap().metrics.grants, 1);
-    // They are in flight like anything else.
+    // Inspections are in flight like anything else. What a busy engine is about is not.
     let waiter = engine.acquire(ask);
-    let busy = EngineError::Busy { limit: 1 };
-    assert_eq!(engine.nodes().soon().unwrap_err(), busy);
-    assert_eq!(engine.inspect(b"job").soon().unwrap_err(), AcquireError::Engine(busy));
+    let busy = AcquireError::Engine(EngineError::Busy { limit: 1 });
+    assert_eq!(engine.inspect(b"job").soon().unwrap_err(), busy);
+    assert_eq!(engine.nodes().soon().unwrap().nodes.len(), 3);
+    assert_eq!(engine.metrics().soon().unwrap().metrics.grants, 1);
+    assert_eq!(engine.in_flight(), 1);
     drop(waiter);
-    eventually("there is room", || engine.nodes().soon().is_ok());
+    eventually("there is room", || engine.inspect(b"job").soon().is_ok());
     assert!(matches!(guard.release().soon(), Ending::Released(_)));
     // One that nobody waits for leaves nothing behind.
     drop(engine.inspect(b"job"));

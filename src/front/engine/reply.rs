@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use super::EngineError;
-use super::shared::Shared;
+use super::shared::{Place, Shared};
 use super::slot::register;
 
 pub(super) struct Reply<T> {
@@ -52,23 +52,31 @@ impl<T> Reply<T> {
     }
 }
 
-/// Somebody who has asked a question, and has a place among what is in flight for it. If it is dropped
-/// without an answer, then nobody is there to answer.
+/// Somebody who has asked a question, with the place that it may have among what is in flight. If it is
+/// dropped without an answer, then nobody is there to answer.
 pub(super) struct Asker<T, E: From<EngineError>> {
     reply: Arc<Reply<Result<T, E>>>,
     shared: Arc<Shared>,
+    place: Option<Place>,
     is_answered: bool,
 }
 
 impl<T, E: From<EngineError>> Asker<T, E> {
-    /// Takes a place, which [`Shared::enter`] has found.
-    pub(super) fn new(reply: Arc<Reply<Result<T, E>>>, shared: Arc<Shared>) -> Self {
-        Self { reply, shared, is_answered: false }
+    pub(super) fn new(
+        reply: Arc<Reply<Result<T, E>>>,
+        shared: Arc<Shared>,
+        place: Option<Place>,
+    ) -> Self {
+        Self { reply, shared, place, is_answered: false }
     }
 
     pub(super) fn answer(mut self, answer: Result<T, E>) {
+        self.put(answer);
+    }
+
+    fn put(&mut self, answer: Result<T, E>) {
         self.is_answered = true;
-        self.shared.leave();
+        self.place = None;
         self.reply.put(answer, &self.shared);
     }
 }
@@ -76,8 +84,7 @@ impl<T, E: From<EngineError>> Asker<T, E> {
 impl<T, E: From<EngineError>> Drop for Asker<T, E> {
     fn drop(&mut self) {
         if !self.is_answered {
-            self.shared.leave();
-            self.reply.put(Err(EngineError::Over.into()), &self.shared);
+            self.put(Err(EngineError::Over.into()));
         }
     }
 }

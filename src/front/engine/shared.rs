@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 use std::thread::{self, ThreadId};
 use std::time::Instant;
@@ -56,21 +56,24 @@ impl Shared {
         self.thread.get() == Some(&thread::current().id())
     }
 
-    /// Takes a place for an acquisition or a question, which [`leave`](Self::leave) gives back.
-    pub(super) fn enter(&self) -> Result<(), EngineError> {
+    /// Takes a place for an acquisition or an inspection.
+    pub(super) fn enter(self: &Arc<Self>) -> Result<Place, EngineError> {
         if !self.is_ours() {
             return Err(EngineError::Forked);
         }
         let limit = self.limits.in_flight;
         let room = |taken: usize| (taken < limit).then(|| taken + 1);
         match self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room) {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(Place(Arc::clone(self))),
             Err(_) => Err(EngineError::Busy { limit }),
         }
     }
 
-    pub(super) fn leave(&self) {
-        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    /// A place for what a forked process finds.
+    #[cfg(test)]
+    pub(super) fn copy_of_a_place(self: &Arc<Self>) -> Place {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        Place(Arc::clone(self))
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -121,5 +124,14 @@ impl Shared {
             let waited = self.ended.wait_timeout(report, left);
             report = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+}
+
+/// A place among what is in flight, which is given back by its drop.
+pub(super) struct Place(Arc<Shared>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::EngineError;
 use super::queue::Command;
 use super::reply::Reply;
-use super::shared::Shared;
+use super::shared::{Place, Shared};
 use crate::front::client::AcquireError;
 use crate::front::guard::{Ending, ExtendError};
 use crate::front::report::RefusalReport;
@@ -33,6 +33,8 @@ pub(super) struct Slot {
 
 #[derive(Default)]
 struct State {
+    /// Its place among what is in flight, until the acquisition has an outcome.
+    place: Option<Place>,
     /// Its name in the core, once it has been asked for.
     id: Option<LockId>,
     acquisition: Acquisition,
@@ -62,8 +64,9 @@ enum Acquisition {
 
 /// The holder's side.
 impl Slot {
-    pub(super) fn new(shared: Arc<Shared>, ask: Ask<'static>) -> Self {
-        Self { shared, ask, state: Mutex::default() }
+    pub(super) fn new(shared: Arc<Shared>, place: Place, ask: Ask<'static>) -> Self {
+        let state = State { place: Some(place), ..State::default() };
+        Self { shared, ask, state: Mutex::new(state) }
     }
 
     pub(super) fn poll_acquired(&self, waker: &Waker) -> Poll<Result<(), AcquireError>> {
@@ -269,6 +272,7 @@ impl Slot {
         outcome: Result<(), AcquireError>,
     ) {
         state.acquisition = Acquisition::Over(outcome);
+        state.place = None;
         let waiter = state.waiter.take();
         drop(state);
         self.shared.wake(waiter);
@@ -322,6 +326,7 @@ impl Slot {
         }
         let ending = state.lost.map_or(ending, Ending::Lost);
         state.ending.get_or_insert(ending);
+        state.place = None;
         let waiter = state.waiter.take();
         let watchers = std::mem::take(&mut state.watchers);
         self.extension_over(state, Err(ExtendError::Input(InputError::NotHeld)));
@@ -386,7 +391,8 @@ mod tests {
         let poll = mio::Poll::new().unwrap();
         let queue = Queue::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap());
         let shared = Arc::new(Shared::new(config, EngineLimits::default(), queue));
-        Arc::new(Slot::new(shared, Ask::new(b"job").into_owned()))
+        let place = shared.enter().unwrap();
+        Arc::new(Slot::new(shared, place, Ask::new(b"job").into_owned()))
     }
 
     /// Such as one in a loop that watches beside something else.

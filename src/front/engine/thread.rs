@@ -140,17 +140,14 @@ impl Thread {
 
     fn acquire(&mut self, slot: Arc<Slot>, now: Now) {
         if slot.is_let_go() {
-            return self.shared.leave();
+            return;
         }
         match self.driver.core_mut().acquire(&slot.ask, now) {
             Ok(id) => {
                 slot.asked(id);
                 self.slots.insert(id, slot);
             }
-            Err(error) => {
-                self.shared.leave();
-                slot.refused(AcquireError::Input(error));
-            }
+            Err(error) => slot.refused(AcquireError::Input(error)),
         }
     }
 
@@ -253,8 +250,7 @@ impl Thread {
         event
     }
 
-    fn granted(&mut self, id: LockId) {
-        self.shared.leave();
+    fn granted(&self, id: LockId) {
         let Some(slot) = self.slots.get(&id) else { return };
         // It is over already if its events come one behind the other.
         let lease = self.driver.lease(id).copied().unwrap_or_default();
@@ -262,7 +258,6 @@ impl Thread {
     }
 
     fn refused(&mut self, id: LockId, refusal: Refusal) {
-        self.shared.leave();
         let Some(slot) = self.slots.remove(&id) else { return };
         if slot.is_let_go() {
             return;
