@@ -595,6 +595,7 @@ fn a_release_that_the_shutdown_overtakes_says_how_far_it_got() {
     let servers = servers(3);
     let engine = engine_of(builder(&servers).answer_within(LIMIT).dead_after(2 * LIMIT));
     let guard = held(&engine, "job");
+    let watcher = guard.lost();
     servers[..2].iter().for_each(Server::pause);
     let release = guard.release();
     let report = engine.shutdown(SHORT);
@@ -604,6 +605,24 @@ fn a_release_that_the_shutdown_overtakes_says_how_far_it_got() {
         Ending::Released(confirmed) => assert_eq!((confirmed.nodes, confirmed.of), (1, 3)),
         other => panic!("{other:?}"),
     }
+    assert_eq!(watcher.soon(), None, "its holder had let go");
+}
+
+#[test]
+fn a_second_shutdown_with_less_time_cuts_the_first_short() {
+    let servers = servers(3);
+    let engine = engine_of(builder(&servers).answer_within(LIMIT).dead_after(2 * LIMIT));
+    let guard = held(&engine, "job");
+    servers[..2].iter().for_each(Server::pause);
+    let first = {
+        let engine = engine.clone();
+        thread::spawn(move || engine.shutdown(LIMIT))
+    };
+    eventually("it has begun", || !guard.is_valid());
+    let report = engine.shutdown(SHORT);
+    servers[..2].iter().for_each(Server::resume);
+    assert!(report.ended && report.unreleased.len() == 1, "{report}");
+    assert_eq!(first.join().unwrap(), report);
 }
 
 #[test]

@@ -204,7 +204,9 @@ impl Engine {
     /// for as long as a handle, a guard or a future.
     ///
     /// It blocks for at most `within` and a tenth of a second. A second call waits for the same end and
-    /// gives the same report. From a callback of the engine it does not wait.
+    /// gives the same report. The earliest end of all calls counts: one that has less time cuts those
+    /// before it short, and none gives another one more time. From a callback of the engine it does not
+    /// wait.
     pub fn shutdown(&self, within: Duration) -> ShutdownReport {
         self.handle.end(within)
     }

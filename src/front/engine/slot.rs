@@ -303,7 +303,7 @@ impl Slot {
     /// It is over although its holder has not let go. From here on no look at it says that it is held.
     pub(super) fn lost(&self, cause: LossCause) {
         let mut state = self.lock();
-        if state.lost.is_some() {
+        if state.lost.is_some() || state.ending.is_some() {
             return;
         }
         state.lost = Some(cause);
@@ -318,14 +318,17 @@ impl Slot {
         }
     }
 
-    /// Nothing more will happen to it.
+    /// Nothing more will happen to it. The first ending is the only one.
     pub(super) fn ended(&self, ending: Ending) {
         let mut state = self.lock();
+        if state.ending.is_some() {
+            return;
+        }
         if let Ending::Lost(cause) = ending {
             state.lost.get_or_insert(cause);
         }
         let ending = state.lost.map_or(ending, Ending::Lost);
-        state.ending.get_or_insert(ending);
+        state.ending = Some(ending);
         state.place = None;
         let waiter = state.waiter.take();
         let watchers = std::mem::take(&mut state.watchers);
@@ -336,7 +339,7 @@ impl Slot {
         }
     }
 
-    /// The thread is no more.
+    /// The thread is no more. Nothing happens to what has ended before.
     pub(super) fn abandoned(&self) {
         let state = self.lock();
         if matches!(state.acquisition, Acquisition::UnderWay) {

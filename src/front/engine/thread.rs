@@ -345,16 +345,16 @@ impl Thread {
 
     /// What had not ended in time.
     fn leave_behind(&mut self, id: LockId, slot: &Slot) {
-        if !self.report.failed && self.driver.state(id) == LockState::Releasing {
-            let votes = self.driver.votes(id);
-            // At most MAX_NODES.
-            let (nodes, of) = (votes.grants().len() as u32, votes.nodes() as u32);
-            let (resources, confirmed) =
-                (slot.ask.resources().map(<[u8]>::to_vec).collect(), Confirmed { nodes, of });
-            self.report.unreleased.push(Unreleased { resources, confirmed });
-            slot.ended(Ending::Released(confirmed));
+        if self.report.failed || self.driver.state(id) != LockState::Releasing {
+            return slot.abandoned();
         }
-        slot.abandoned();
+        let votes = self.driver.votes(id);
+        // At most MAX_NODES.
+        let (nodes, of) = (votes.grants().len() as u32, votes.nodes() as u32);
+        let (resources, confirmed) =
+            (slot.ask.resources().map(<[u8]>::to_vec).collect(), Confirmed { nodes, of });
+        self.report.unreleased.push(Unreleased { resources, confirmed });
+        slot.ended(Ending::Released(confirmed));
     }
 }
 
