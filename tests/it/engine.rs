@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use redbolt::{
     AcquireError, Ask, Config, ConfigBuilder, Ending, Engine, EngineError, EngineLimits,
-    ExtendError, InputError, InspectionVerdict, Keep, Log, LossCause, Note, OwnedGuard, Wait, Why,
+    ExtendError, InputError, InspectionVerdict, Keep, Log, LossCause, Lost, Note, OwnedGuard, Wait,
+    Why,
 };
 use redbolt_proving::{Reply, Server};
 
@@ -423,6 +424,63 @@ fn a_panic_in_a_callback_is_counted_and_goes_no_further() {
     assert_eq!((report.ended, report.panics), (true, 2));
 }
 
+/// What panics wherever it is dropped.
+pub(crate) struct Bad;
+
+impl Drop for Bad {
+    fn drop(&mut self) {
+        panic!("on purpose, in a drop");
+    }
+}
+
+#[test]
+fn a_panic_with_what_panics_once_more_goes_no_further() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let ask = Ask::new(b"job").ttl(SHORT).wait(Wait::For(LIMIT));
+    let guard = engine.acquire(ask).soon().unwrap();
+    guard.on_loss(|_| std::panic::panic_any(Bad));
+    let told = count_losses(&guard);
+    eventually("the others are called", || told.load(Ordering::SeqCst) == 1);
+    drop(held(&engine, "next"));
+    let report = engine.shutdown(LIMIT);
+    assert_eq!((report.failed, report.panics), (false, 1));
+}
+
+#[test]
+fn callbacks_that_panic_when_they_are_dropped_do_not_stop_the_release() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let guard = held(&engine, "job");
+    for bad in [Bad, Bad] {
+        guard.on_loss(move |_| drop(bad));
+    }
+    drop(guard);
+    eventually("it is released", || held_on(&servers, "job") == 0);
+    assert_eq!(engine.panics(), 2);
+    let report = engine.shutdown(LIMIT);
+    assert!(report.is_clean(), "{report}");
+}
+
+/// Such as the last handle, whose drop waits for the end of the engine.
+#[test]
+fn a_callback_that_waits_for_the_release_when_it_is_dropped_does_not_stop_it() {
+    struct Waits(Option<Lost>, mpsc::Sender<Option<LossCause>>);
+    impl Drop for Waits {
+        fn drop(&mut self) {
+            self.1.send(self.0.take().unwrap().soon()).unwrap();
+        }
+    }
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let guard = held(&engine, "job");
+    let (told, heard) = mpsc::channel();
+    let waits = Waits(Some(guard.lost()), told);
+    guard.on_loss(move |_| drop(waits));
+    drop(guard);
+    assert_eq!(heard.try_recv(), Ok(None), "it was released");
+}
+
 /// The thread is held up past the end of a lease: the guard says so all the same, and the loss is told
 /// when the thread goes on.
 #[test]
@@ -537,6 +595,7 @@ fn a_release_that_the_shutdown_overtakes_says_how_far_it_got() {
     let servers = servers(3);
     let engine = engine_of(builder(&servers).answer_within(LIMIT).dead_after(2 * LIMIT));
     let guard = held(&engine, "job");
+    let watcher = guard.lost();
     servers[..2].iter().for_each(Server::pause);
     let release = guard.release();
     let report = engine.shutdown(SHORT);
@@ -546,6 +605,24 @@ fn a_release_that_the_shutdown_overtakes_says_how_far_it_got() {
         Ending::Released(confirmed) => assert_eq!((confirmed.nodes, confirmed.of), (1, 3)),
         other => panic!("{other:?}"),
     }
+    assert_eq!(watcher.soon(), None, "its holder had let go");
+}
+
+#[test]
+fn a_second_shutdown_with_less_time_cuts_the_first_short() {
+    let servers = servers(3);
+    let engine = engine_of(builder(&servers).answer_within(LIMIT).dead_after(2 * LIMIT));
+    let guard = held(&engine, "job");
+    servers[..2].iter().for_each(Server::pause);
+    let first = {
+        let engine = engine.clone();
+        thread::spawn(move || engine.shutdown(LIMIT))
+    };
+    eventually("it has begun", || !guard.is_valid());
+    let report = engine.shutdown(SHORT);
+    servers[..2].iter().for_each(Server::resume);
+    assert!(report.ended && report.unreleased.len() == 1, "{report}");
+    assert_eq!(first.join().unwrap(), report);
 }
 
 #[test]
@@ -617,13 +694,15 @@ fn questions_are_answered() {
     assert_eq!(error, AcquireError::Input(InputError::EmptyResource));
     assert_eq!(engine.nodes().soon().unwrap().nodes.len(), 3);
     assert_eq!(engine.metrics().soon().unwrap().metrics.grants, 1);
-    // They are in flight like anything else.
+    // Inspections are in flight like anything else. What a busy engine is about is not.
     let waiter = engine.acquire(ask);
-    let busy = EngineError::Busy { limit: 1 };
-    assert_eq!(engine.nodes().soon().unwrap_err(), busy);
-    assert_eq!(engine.inspect(b"job").soon().unwrap_err(), AcquireError::Engine(busy));
+    let busy = AcquireError::Engine(EngineError::Busy { limit: 1 });
+    assert_eq!(engine.inspect(b"job").soon().unwrap_err(), busy);
+    assert_eq!(engine.nodes().soon().unwrap().nodes.len(), 3);
+    assert_eq!(engine.metrics().soon().unwrap().metrics.grants, 1);
+    assert_eq!(engine.in_flight(), 1);
     drop(waiter);
-    eventually("there is room", || engine.nodes().soon().is_ok());
+    eventually("there is room", || engine.inspect(b"job").soon().is_ok());
     assert!(matches!(guard.release().soon(), Ending::Released(_)));
     // One that nobody waits for leaves nothing behind.
     drop(engine.inspect(b"job"));

@@ -1,15 +1,17 @@
 //! The engine's futures on several executors: the same scenarios on each, and one of twenty lines.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use redbolt::{Acquire, Ask, Ending, Engine, Extend, LossCause, Lost, OwnedGuard, Release, Wait};
+use redbolt_proving::Server;
 
-use crate::engine::engine;
+use crate::engine::{Bad, engine};
 use crate::support::{LIMIT, eventually, held_on, long, patiently, servers};
 
 /// Each scenario on each executor.
@@ -193,6 +195,103 @@ fn a_panic_in_a_waker_does_not_end_the_engine() {
     eventually("it was woken", || engine.panics() == 1);
     assert_eq!(block_on(watcher), None);
     drop(block_on(engine.acquire(patiently(b"job"))).unwrap());
+}
+
+/// The waker of a task that owns something, which goes with the last of its wakers.
+struct Owner<T>(Mutex<T>);
+
+impl<T: Send + 'static> Wake for Owner<T> {
+    fn wake(self: Arc<Self>) {}
+}
+
+fn owner<T: Send + 'static>(owned: T) -> Waker {
+    Arc::new(Owner(Mutex::new(owned))).into()
+}
+
+/// Polls a future that is not ready, with the only copy of a waker.
+fn pend<F: Future + Unpin>(future: &mut F, waker: Waker) {
+    assert!(Pin::new(future).poll(&mut Context::from_waker(&waker)).is_pending());
+}
+
+#[test]
+fn a_watcher_whose_task_owns_the_guard_can_be_dropped() {
+    bounded(|| {
+        let servers = servers(3);
+        let engine = engine(&servers);
+        let guard = block_on(engine.acquire(patiently(b"job"))).unwrap();
+        let mut watcher = guard.lost();
+        pend(&mut watcher, owner(guard));
+        drop(watcher);
+        eventually("it is released", || held_on(&servers, "job") == 0);
+    });
+}
+
+#[test]
+fn a_watcher_can_be_polled_by_another_task_than_the_one_that_owns_the_guard() {
+    bounded(|| {
+        let servers = servers(3);
+        let engine = engine(&servers);
+        let guard = block_on(engine.acquire(patiently(b"job"))).unwrap();
+        let mut watcher = guard.lost();
+        pend(&mut watcher, owner(guard));
+        // The guard goes with the waker that this replaces.
+        let _ = Pin::new(&mut watcher).poll(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(block_on(watcher), None);
+    });
+}
+
+#[test]
+fn a_release_can_be_polled_by_another_task_than_the_one_that_owns_a_watcher() {
+    bounded(|| {
+        let servers = servers(3);
+        let engine = engine(&servers);
+        let guard = block_on(engine.acquire(patiently(b"job"))).unwrap();
+        let mut watcher = guard.lost();
+        pend(&mut watcher, Waker::noop().clone());
+        // So that it is not released before it is polled.
+        servers.iter().for_each(Server::pause);
+        let mut release = guard.release();
+        pend(&mut release, owner(watcher));
+        pend(&mut release, Waker::noop().clone());
+        servers.iter().for_each(Server::resume);
+        block_on(release);
+    });
+}
+
+/// Whoever drops a future drops its waker, so that a panic in that is not the engine's concern.
+#[test]
+fn a_waker_that_panics_when_it_is_dropped_does_not_end_the_engine() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let guard = block_on(engine.acquire(patiently(b"job"))).unwrap();
+    let mut asked = engine.acquire(patiently(b"job"));
+    pend(&mut asked, owner(Bad));
+    drop(asked);
+    assert_eq!(engine.panics(), 1);
+    eventually("it is cancelled", || engine.in_flight() == 0);
+    assert!(matches!(block_on(guard.release()), Ending::Released(_)));
+    let report = engine.shutdown(LIMIT);
+    assert!(report.is_clean(), "{report}");
+}
+
+/// It would wait for ever.
+#[test]
+fn what_is_polled_after_it_was_ready_says_so() {
+    fn again<F: Future + Unpin>(mut future: F) -> String {
+        let mut context = Context::from_waker(Waker::noop());
+        let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut future).poll(&mut context)));
+        let payload = polled.err().expect("it panics");
+        payload.downcast_ref::<String>().expect("it has a message").clone()
+    }
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let mut answer = engine.nodes();
+    block_on(&mut answer).unwrap();
+    assert_eq!(again(answer), "an Answer was polled after it was ready");
+    let guard = block_on(engine.acquire(patiently(b"job"))).unwrap();
+    let mut extend = guard.extend(Duration::from_secs(29));
+    block_on(&mut extend).unwrap();
+    assert_eq!(again(extend), "an Extend was polled after it was ready");
 }
 
 #[test]

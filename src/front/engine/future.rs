@@ -114,7 +114,7 @@ impl Extend {
     ///
     /// # Panics
     ///
-    /// On the engine's own thread.
+    /// On the engine's own thread, and if it was ready before.
     pub fn wait(self) -> Result<(), ExtendError> {
         refuse_own_thread(&self.shared);
         block_on(self)
@@ -128,7 +128,7 @@ impl Future for Extend {
         if !self.shared.is_ours() {
             return Poll::Ready(Err(ExtendError::Lost(LossCause::Forked)));
         }
-        self.reply.poll(context.waker())
+        self.reply.poll("an Extend", context.waker())
     }
 }
 
@@ -228,7 +228,7 @@ impl<T, E: From<EngineError>> Answer<T, E> {
     ///
     /// # Panics
     ///
-    /// On the engine's own thread.
+    /// On the engine's own thread, and if it was ready before.
     pub fn wait(self) -> Result<T, E> {
         refuse_own_thread(&self.shared);
         block_on(self)
@@ -242,7 +242,7 @@ impl<T, E: From<EngineError>> Future for Answer<T, E> {
         if !self.shared.is_ours() {
             return Poll::Ready(Err(EngineError::Forked.into()));
         }
-        self.reply.poll(context.waker())
+        self.reply.poll("an Answer", context.waker())
     }
 }
 

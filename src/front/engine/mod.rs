@@ -32,7 +32,7 @@ pub use self::shutdown::{ShutdownReport, Unreleased};
 
 use self::queue::{Command, Queue};
 use self::reply::{Asker, Reply};
-use self::shared::Shared;
+use self::shared::{Place, Shared};
 use self::slot::Slot;
 use self::thread::Thread;
 use super::client::AcquireError;
@@ -126,12 +126,12 @@ impl Engine {
     /// and both are in the ask. The errors are those of [`Acquire::wait`].
     pub fn acquire(&self, ask: Ask<'_>) -> Acquire {
         let shared = &self.handle.shared;
-        if let Err(error) = shared.enter() {
-            return Acquire::refused(error);
-        }
-        let slot = Arc::new(Slot::new(Arc::clone(shared), ask.into_owned()));
+        let place = match shared.enter() {
+            Ok(place) => place,
+            Err(error) => return Acquire::refused(error),
+        };
+        let slot = Arc::new(Slot::new(Arc::clone(shared), place, ask.into_owned()));
         if shared.queue.push(Command::Acquire(Arc::clone(&slot))).is_err() {
-            shared.leave();
             return Acquire::refused(EngineError::Over);
         }
         Acquire::under_way(slot)
@@ -154,20 +154,31 @@ impl Engine {
     /// [`AcquireError::Input`]: the name of the resource is empty or too long.
     /// [`AcquireError::Engine`]: as for an acquisition.
     pub fn inspect(&self, resource: &[u8]) -> Answer<Inspection, AcquireError> {
-        self.ask(|asker| Command::Inspect(resource.into(), asker))
+        let place = self.handle.shared.enter().map(Some);
+        self.ask(place, |asker| Command::Inspect(resource.into(), asker))
     }
 
-    /// Which nodes can vote now.
+    /// Which nodes can vote now. It is answered also when the engine is busy.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Over`] once the engine is shut down: what it knew is gone with its thread.
+    /// [`EngineError::Forked`] in a forked child.
     pub fn nodes(&self) -> Answer<NodeReport> {
         self.look(Driver::nodes)
     }
 
-    /// What was counted since the start.
+    /// What was counted since the start. It is answered also when the engine is busy.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::Over`] once the engine is shut down: the counts are gone with its thread, so take
+    /// the last ones before. [`EngineError::Forked`] in a forked child.
     pub fn metrics(&self) -> Answer<MetricsReport> {
         self.look(Driver::metrics)
     }
 
-    /// How many acquisitions and questions have no outcome yet.
+    /// How many acquisitions and inspections have no outcome yet.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.handle.shared.in_flight()
@@ -193,29 +204,35 @@ impl Engine {
     /// for as long as a handle, a guard or a future.
     ///
     /// It blocks for at most `within` and a tenth of a second. A second call waits for the same end and
-    /// gives the same report. From a callback of the engine it does not wait.
+    /// gives the same report. The earliest end of all calls counts: one that has less time cuts those
+    /// before it short, and none gives another one more time. From a callback of the engine it does not
+    /// wait.
     pub fn shutdown(&self, within: Duration) -> ShutdownReport {
         self.handle.end(within)
     }
 
-    /// Has the thread answer a question about its driver.
+    /// Has the thread answer a question about its driver. It needs no place among what is in flight.
     fn look<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Driver) -> T + Send + 'static,
     ) -> Answer<T> {
-        self.ask(|asker| Command::Look(Box::new(move |driver| asker.answer(Ok(question(driver))))))
+        let place = if self.handle.shared.is_ours() { Ok(None) } else { Err(EngineError::Forked) };
+        self.ask(place, |asker| {
+            Command::Look(Box::new(move |driver| asker.answer(Ok(question(driver)))))
+        })
     }
 
     fn ask<T, E: From<EngineError>>(
         &self,
+        place: Result<Option<Place>, EngineError>,
         command: impl FnOnce(Asker<T, E>) -> Command,
     ) -> Answer<T, E> {
         let shared = &self.handle.shared;
         let reply = Arc::new(Reply::default());
-        match shared.enter() {
+        match place {
             Err(error) => reply.put(Err(error.into()), shared),
-            Ok(()) => {
-                let asker = Asker::new(Arc::clone(&reply), Arc::clone(shared));
+            Ok(place) => {
+                let asker = Asker::new(Arc::clone(&reply), Arc::clone(shared), place);
                 // A question that comes too late is dropped, which answers it.
                 drop(shared.queue.push(command(asker)));
             }
@@ -272,9 +289,10 @@ impl Drop for Handle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EngineLimits {
-    /// The most acquisitions and questions without an outcome at one time, from 1 to 2²⁰; 8192 by default.
-    /// One more is refused with [`EngineError::Busy`], and nothing is sent. Locks that are held do not
-    /// count, and neither do their extensions, of which each has one at a time; releases are always taken.
+    /// The most acquisitions and inspections without an outcome at one time, from 1 to 2²⁰; 8192 by
+    /// default. One more is refused with [`EngineError::Busy`], and nothing is sent. Locks that are held do
+    /// not count, and neither do their extensions, of which each has one at a time; releases are always
+    /// taken, and [`Engine::nodes`] and [`Engine::metrics`] always answered.
     ///
     /// Above 16384 a node that answers slowly may refuse asks for a full pipeline
     /// ([`Cause::Backlog`](crate::Cause::Backlog)).
@@ -357,7 +375,8 @@ mod tests {
         let waker = mio::Waker::new(poll.registry(), mio::Token(0)).unwrap();
         let shared = Shared::new(config, EngineLimits::default(), Queue::new(waker)).forked();
         let shared = Arc::new(shared);
-        let slot = Arc::new(Slot::new(Arc::clone(&shared), Ask::new(b"job").into_owned()));
+        let place = shared.copy_of_a_place();
+        let slot = Arc::new(Slot::new(Arc::clone(&shared), place, Ask::new(b"job").into_owned()));
         slot.granted(lease, None, votes);
         (Engine { handle: Arc::new(Handle { shared, thread: Mutex::new(None) }) }, slot)
     }
@@ -395,7 +414,8 @@ mod tests {
     #[test]
     fn a_thread_that_fails_lets_everybody_know() {
         let node = Node::start().unwrap();
-        let engine = Engine::start(config(&node), EngineLimits::default()).unwrap();
+        // Both acquisitions that it leaves behind give their places back, or the last ask finds none.
+        let engine = Engine::start(config(&node), EngineLimits { in_flight: 2 }).unwrap();
         let guard = soon(engine.acquire_timeout(Ask::new(b"job"), LIMIT)).unwrap();
         let (told, heard) = mpsc::channel();
         guard.on_loss(move |cause| told.send(cause).unwrap());
@@ -421,6 +441,7 @@ mod tests {
         assert_eq!(soon(guard.release()), Ending::Lost(LossCause::ShutDown));
         let report = engine.shutdown(LIMIT);
         assert!(report.ended && report.failed && !report.is_clean(), "{report}");
+        assert_eq!(engine.in_flight(), 0);
         assert_eq!(soon(engine.acquire(Ask::new(b"job"))).unwrap_err(), over);
         // Its connections have let go.
         let next = Engine::start(config(&node), EngineLimits::default()).unwrap();

@@ -1,9 +1,10 @@
 //! The hand-over of commands to the engine's thread.
 //!
 //! A vector under a mutex, swapped whole, and one wake-up write for each sleep. It is bounded by what
-//! can be in it: acquisitions and questions in flight, which the engine limits, and for each lock one
+//! can be in it: acquisitions and inspections in flight, which the engine limits, and for each lock one
 //! extension and one release. So a release is never refused, and two vectors that change places are all
-//! the memory that it needs. Not here: what a command does.
+//! the memory that it needs. Looks at the driver are not limited, for they are wanted most when all else
+//! is refused, and are answered as soon as they are taken. Not here: what a command does.
 //!
 //! # No wake-up is lost
 //!

@@ -1,61 +1,82 @@
 //! One answer, put once and taken once. Not here: who puts it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use super::EngineError;
-use super::shared::Shared;
+use super::shared::{Place, Shared};
 use super::slot::register;
 
 pub(super) struct Reply<T> {
-    state: Mutex<(Option<T>, Option<Waker>)>,
+    state: Mutex<State<T>>,
+}
+
+enum State<T> {
+    Awaited(Option<Waker>),
+    Put(T),
+    Taken,
 }
 
 impl<T> Default for Reply<T> {
     fn default() -> Self {
-        Self { state: Mutex::new((None, None)) }
+        Self { state: Mutex::new(State::Awaited(None)) }
     }
 }
 
 impl<T> Reply<T> {
     pub(super) fn put(&self, value: T, shared: &Shared) {
-        let waiter = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.0 = Some(value);
-            state.1.take()
-        };
-        shared.wake(waiter);
+        let before = std::mem::replace(&mut *self.lock(), State::Put(value));
+        if let State::Awaited(waiter) = before {
+            shared.wake(waiter);
+        }
     }
 
-    pub(super) fn poll(&self, waker: &Waker) -> Poll<T> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        match state.0.take() {
-            Some(value) => Poll::Ready(value),
-            None => {
-                register(&mut state.1, waker);
+    /// Takes the answer if it is there. Nobody would ever wake `who` asks for it a second time.
+    pub(super) fn poll(&self, who: &str, waker: &Waker) -> Poll<T> {
+        let mut state = self.lock();
+        match std::mem::replace(&mut *state, State::Taken) {
+            State::Put(value) => Poll::Ready(value),
+            State::Taken => panic!("{who} was polled after it was ready"),
+            State::Awaited(mut waiter) => {
+                let replaced = register(&mut waiter, waker);
+                *state = State::Awaited(waiter);
+                drop(state);
+                drop(replaced);
                 Poll::Pending
             }
         }
     }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// Somebody who has asked a question, and has a place among what is in flight for it. If it is dropped
-/// without an answer, then nobody is there to answer.
+/// Somebody who has asked a question, with the place that it may have among what is in flight. If it is
+/// dropped without an answer, then nobody is there to answer.
 pub(super) struct Asker<T, E: From<EngineError>> {
     reply: Arc<Reply<Result<T, E>>>,
     shared: Arc<Shared>,
+    place: Option<Place>,
     is_answered: bool,
 }
 
 impl<T, E: From<EngineError>> Asker<T, E> {
-    /// Takes a place, which [`Shared::enter`] has found.
-    pub(super) fn new(reply: Arc<Reply<Result<T, E>>>, shared: Arc<Shared>) -> Self {
-        Self { reply, shared, is_answered: false }
+    pub(super) fn new(
+        reply: Arc<Reply<Result<T, E>>>,
+        shared: Arc<Shared>,
+        place: Option<Place>,
+    ) -> Self {
+        Self { reply, shared, place, is_answered: false }
     }
 
     pub(super) fn answer(mut self, answer: Result<T, E>) {
+        self.put(answer);
+    }
+
+    fn put(&mut self, answer: Result<T, E>) {
         self.is_answered = true;
-        self.shared.leave();
+        self.place = None;
         self.reply.put(answer, &self.shared);
     }
 }
@@ -63,8 +84,7 @@ impl<T, E: From<EngineError>> Asker<T, E> {
 impl<T, E: From<EngineError>> Drop for Asker<T, E> {
     fn drop(&mut self) {
         if !self.is_answered {
-            self.shared.leave();
-            self.reply.put(Err(EngineError::Over.into()), &self.shared);
+            self.put(Err(EngineError::Over.into()));
         }
     }
 }

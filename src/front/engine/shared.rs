@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 use std::thread::{self, ThreadId};
 use std::time::Instant;
@@ -56,21 +56,24 @@ impl Shared {
         self.thread.get() == Some(&thread::current().id())
     }
 
-    /// Takes a place for an acquisition or a question, which [`leave`](Self::leave) gives back.
-    pub(super) fn enter(&self) -> Result<(), EngineError> {
+    /// Takes a place for an acquisition or an inspection.
+    pub(super) fn enter(self: &Arc<Self>) -> Result<Place, EngineError> {
         if !self.is_ours() {
             return Err(EngineError::Forked);
         }
         let limit = self.limits.in_flight;
         let room = |taken: usize| (taken < limit).then(|| taken + 1);
         match self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room) {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(Place(Arc::clone(self))),
             Err(_) => Err(EngineError::Busy { limit }),
         }
     }
 
-    pub(super) fn leave(&self) {
-        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    /// A place for what a forked process finds.
+    #[cfg(test)]
+    pub(super) fn copy_of_a_place(self: &Arc<Self>) -> Place {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        Place(Arc::clone(self))
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -79,9 +82,18 @@ impl Shared {
 
     /// Runs code that is not ours. A panic in it is counted and goes no further.
     pub(super) fn run(&self, foreign: impl FnOnce()) {
-        if catch_unwind(AssertUnwindSafe(foreign)).is_err() {
-            self.panics.fetch_add(1, Ordering::Relaxed);
+        let Err(payload) = catch_unwind(AssertUnwindSafe(foreign)) else { return };
+        self.panics.fetch_add(1, Ordering::Relaxed);
+        // What it panicked with is not ours either, and neither is what the drop of that panics with: it
+        // is never dropped, for this could go on for ever.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            std::mem::forget(payload);
         }
+    }
+
+    /// Drops what is not ours. What that does is up to its owner.
+    pub(super) fn discard<T>(&self, foreign: T) {
+        self.run(|| drop(foreign));
     }
 
     /// Wakes a task. What a waker does is up to the executor.
@@ -112,5 +124,14 @@ impl Shared {
             let waited = self.ended.wait_timeout(report, left);
             report = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+}
+
+/// A place among what is in flight, which is given back by its drop.
+pub(super) struct Place(Arc<Shared>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }

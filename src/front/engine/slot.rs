@@ -2,7 +2,9 @@
 //!
 //! Whoever holds a lock in hand looks here, never at the thread: the lease is a copy, and the clock is
 //! read at each look. The thread writes outcomes; the holder writes that it has let go. Wakers and
-//! callbacks are called after the mutex is free, for they are not ours. Not here: deciding anything.
+//! callbacks are called, and dropped, after the mutex is free, for they are not ours: what they own may
+//! be the guard of this lock. None is left by the time that the slot dies, which may be on the thread.
+//! Not here: deciding anything.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
@@ -11,7 +13,7 @@ use std::time::Duration;
 use super::EngineError;
 use super::queue::Command;
 use super::reply::Reply;
-use super::shared::Shared;
+use super::shared::{Place, Shared};
 use crate::front::client::AcquireError;
 use crate::front::guard::{Ending, ExtendError};
 use crate::front::report::RefusalReport;
@@ -31,6 +33,8 @@ pub(super) struct Slot {
 
 #[derive(Default)]
 struct State {
+    /// Its place among what is in flight, until the acquisition has an outcome.
+    place: Option<Place>,
     /// Its name in the core, once it has been asked for.
     id: Option<LockId>,
     acquisition: Acquisition,
@@ -60,8 +64,9 @@ enum Acquisition {
 
 /// The holder's side.
 impl Slot {
-    pub(super) fn new(shared: Arc<Shared>, ask: Ask<'static>) -> Self {
-        Self { shared, ask, state: Mutex::default() }
+    pub(super) fn new(shared: Arc<Shared>, place: Place, ask: Ask<'static>) -> Self {
+        let state = State { place: Some(place), ..State::default() };
+        Self { shared, ask, state: Mutex::new(state) }
     }
 
     pub(super) fn poll_acquired(&self, waker: &Waker) -> Poll<Result<(), AcquireError>> {
@@ -71,7 +76,9 @@ impl Slot {
         let mut state = self.lock();
         match std::mem::take(&mut state.acquisition) {
             Acquisition::UnderWay => {
-                register(&mut state.waiter, waker);
+                let replaced = register(&mut state.waiter, waker);
+                drop(state);
+                drop(replaced);
                 Poll::Pending
             }
             Acquisition::Over(outcome) => {
@@ -121,15 +128,18 @@ impl Slot {
         if !self.shared.is_ours() {
             return;
         }
-        let callbacks = {
+        let (callbacks, waiter) = {
             let mut state = self.lock();
             state.is_let_go = true;
-            std::mem::take(&mut state.on_loss)
+            (std::mem::take(&mut state.on_loss), state.waiter.take())
         };
-        // What they own may be an engine, or anything else that takes locks.
-        drop(callbacks);
         if self.shared.queue.push(Command::Release(Arc::clone(self))).is_err() {
             self.ended(Ending::Lost(LossCause::ShutDown));
+        }
+        // Behind the release, and one by one: what they own may panic, or be the last engine.
+        self.shared.discard(waiter);
+        for callback in callbacks {
+            self.shared.discard(callback);
         }
     }
 
@@ -141,7 +151,9 @@ impl Slot {
         match state.ending {
             Some(ending) => Poll::Ready(ending),
             None => {
-                register(&mut state.waiter, waker);
+                let replaced = register(&mut state.waiter, waker);
+                drop(state);
+                drop(replaced);
                 Poll::Pending
             }
         }
@@ -187,21 +199,29 @@ impl Slot {
             return Poll::Ready(state.lost);
         }
         let ours = state.watchers.iter_mut().find(|(of, _)| Some(*of) == *number);
-        if let Some((_, registered)) = ours {
-            registered.clone_from(waker);
+        let replaced = if let Some((_, registered)) = ours {
+            (!registered.will_wake(waker)).then(|| std::mem::replace(registered, waker.clone()))
         } else {
             state.watchers_ever += 1;
             let of = state.watchers_ever;
             state.watchers.push((of, waker.clone()));
             *number = Some(of);
-        }
+            None
+        };
+        drop(state);
+        drop(replaced);
         Poll::Pending
     }
 
     pub(super) fn unwatch(&self, number: u64) {
-        if self.shared.is_ours() {
-            self.lock().watchers.retain(|(of, _)| *of != number);
+        if !self.shared.is_ours() {
+            return;
         }
+        let mut state = self.lock();
+        let at = state.watchers.iter().position(|(of, _)| *of == number);
+        let watcher = at.map(|at| state.watchers.swap_remove(at));
+        drop(state);
+        self.shared.discard(watcher);
     }
 
     /// Has `callback` called at a loss; at once if it is lost already.
@@ -252,6 +272,7 @@ impl Slot {
         outcome: Result<(), AcquireError>,
     ) {
         state.acquisition = Acquisition::Over(outcome);
+        state.place = None;
         let waiter = state.waiter.take();
         drop(state);
         self.shared.wake(waiter);
@@ -282,7 +303,7 @@ impl Slot {
     /// It is over although its holder has not let go. From here on no look at it says that it is held.
     pub(super) fn lost(&self, cause: LossCause) {
         let mut state = self.lock();
-        if state.lost.is_some() {
+        if state.lost.is_some() || state.ending.is_some() {
             return;
         }
         state.lost = Some(cause);
@@ -297,14 +318,18 @@ impl Slot {
         }
     }
 
-    /// Nothing more will happen to it.
+    /// Nothing more will happen to it. The first ending is the only one.
     pub(super) fn ended(&self, ending: Ending) {
         let mut state = self.lock();
+        if state.ending.is_some() {
+            return;
+        }
         if let Ending::Lost(cause) = ending {
             state.lost.get_or_insert(cause);
         }
         let ending = state.lost.map_or(ending, Ending::Lost);
-        state.ending.get_or_insert(ending);
+        state.ending = Some(ending);
+        state.place = None;
         let waiter = state.waiter.take();
         let watchers = std::mem::take(&mut state.watchers);
         self.extension_over(state, Err(ExtendError::Input(InputError::NotHeld)));
@@ -314,7 +339,7 @@ impl Slot {
         }
     }
 
-    /// The thread is no more.
+    /// The thread is no more. Nothing happens to what has ended before.
     pub(super) fn abandoned(&self) {
         let state = self.lock();
         if matches!(state.acquisition, Acquisition::UnderWay) {
@@ -342,12 +367,14 @@ impl Slot {
     }
 }
 
-/// Remembers whom to wake, without a copy of what is known.
-pub(super) fn register(place: &mut Option<Waker>, waker: &Waker) {
-    match place {
-        Some(known) => known.clone_from(waker),
-        None => *place = Some(waker.clone()),
+/// Remembers whom to wake, without a copy of what is known. What it replaces is to be dropped once the
+/// mutex is free.
+#[must_use]
+pub(super) fn register(known: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
+    if known.as_ref().is_some_and(|known| known.will_wake(waker)) {
+        return None;
     }
+    known.replace(waker.clone())
 }
 
 #[cfg(test)]
@@ -367,7 +394,8 @@ mod tests {
         let poll = mio::Poll::new().unwrap();
         let queue = Queue::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap());
         let shared = Arc::new(Shared::new(config, EngineLimits::default(), queue));
-        Arc::new(Slot::new(shared, Ask::new(b"job").into_owned()))
+        let place = shared.enter().unwrap();
+        Arc::new(Slot::new(shared, place, Ask::new(b"job").into_owned()))
     }
 
     /// Such as one in a loop that watches beside something else.

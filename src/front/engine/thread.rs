@@ -140,17 +140,14 @@ impl Thread {
 
     fn acquire(&mut self, slot: Arc<Slot>, now: Now) {
         if slot.is_let_go() {
-            return self.shared.leave();
+            return;
         }
         match self.driver.core_mut().acquire(&slot.ask, now) {
             Ok(id) => {
                 slot.asked(id);
                 self.slots.insert(id, slot);
             }
-            Err(error) => {
-                self.shared.leave();
-                slot.refused(AcquireError::Input(error));
-            }
+            Err(error) => slot.refused(AcquireError::Input(error)),
         }
     }
 
@@ -253,8 +250,7 @@ impl Thread {
         event
     }
 
-    fn granted(&mut self, id: LockId) {
-        self.shared.leave();
+    fn granted(&self, id: LockId) {
         let Some(slot) = self.slots.get(&id) else { return };
         // It is over already if its events come one behind the other.
         let lease = self.driver.lease(id).copied().unwrap_or_default();
@@ -262,7 +258,6 @@ impl Thread {
     }
 
     fn refused(&mut self, id: LockId, refusal: Refusal) {
-        self.shared.leave();
         let Some(slot) = self.slots.remove(&id) else { return };
         if slot.is_let_go() {
             return;
@@ -350,16 +345,16 @@ impl Thread {
 
     /// What had not ended in time.
     fn leave_behind(&mut self, id: LockId, slot: &Slot) {
-        if !self.report.failed && self.driver.state(id) == LockState::Releasing {
-            let votes = self.driver.votes(id);
-            // At most MAX_NODES.
-            let (nodes, of) = (votes.grants().len() as u32, votes.nodes() as u32);
-            let (resources, confirmed) =
-                (slot.ask.resources().map(<[u8]>::to_vec).collect(), Confirmed { nodes, of });
-            self.report.unreleased.push(Unreleased { resources, confirmed });
-            slot.ended(Ending::Released(confirmed));
+        if self.report.failed || self.driver.state(id) != LockState::Releasing {
+            return slot.abandoned();
         }
-        slot.abandoned();
+        let votes = self.driver.votes(id);
+        // At most MAX_NODES.
+        let (nodes, of) = (votes.grants().len() as u32, votes.nodes() as u32);
+        let (resources, confirmed) =
+            (slot.ask.resources().map(<[u8]>::to_vec).collect(), Confirmed { nodes, of });
+        self.report.unreleased.push(Unreleased { resources, confirmed });
+        slot.ended(Ending::Released(confirmed));
     }
 }
 
