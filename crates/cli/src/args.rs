@@ -400,8 +400,8 @@ is 30s unless everybody says otherwise) that covers the script, or call `redbolt
 steps and stop when it fails. Where one command can do all the work, `redbolt lock` is safer: it
 extends by itself, and stops the command when the lock is lost.
 
-FILE is new, or what is left of a lock that is over; one of a lock that still lives is refused. It has
-mode 0600. Whoever can read it can release the lock, so it is refused later if others can. The lock
+FILE is new, or empty, or what is left of a lock that is over; one of a lock that still lives is
+refused. It has mode 0600. Whoever can read it can release the lock, so it is refused later if others can. The lock
 can be extended and released on this machine only, and not after it was started anew: it is lost then.
 
 With --fence the fencing token is printed on standard output.
@@ -412,11 +412,14 @@ Exit status: 0 when the lock is taken, or
    70  ran out before FILE was written       128 + signal that ended the wait
 
 Example:
+  dir=$(mktemp -d) || exit
+  trap '[ ! -e \"$dir/lock\" ] || redbolt release --token-file \"$dir/lock\"; rmdir \"$dir\"' EXIT
+  trap 'exit 130' INT; trap 'exit 143' TERM
   redbolt acquire nightly --ttl 30s --token-file \"$dir/lock\" || exit
-  trap 'redbolt release --token-file \"$dir/lock\"' EXIT
-  ./dump.sh
+  ./dump.sh || exit
   redbolt extend --token-file \"$dir/lock\" || exit
-  ./upload.sh";
+  ./upload.sh || exit
+  redbolt release --token-file \"$dir/lock\" || exit";
 
 const EXTEND_HELP: &str = "\
 The nodes must be given as to `redbolt acquire`, in the same order.
