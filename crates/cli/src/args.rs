@@ -327,6 +327,10 @@ pub(crate) struct ShimArgs {
     #[arg(long, value_delimiter = ',')]
     pub(crate) unblock: Vec<i32>,
 
+    /// The parent's descriptor to write to when the command cannot be run
+    #[arg(long)]
+    pub(crate) complain: i32,
+
     #[arg(required = true, last = true)]
     pub(crate) command: Vec<OsString>,
 }
@@ -377,6 +381,7 @@ clocks differ and the job is short. As soon as the command has ended, redbolt le
 lock for the rest of the time, and exits with the command's status; it stays only for what is longer
 than --max-ttl. It may stay taken for up to one TTL longer. While the command runs nothing but redbolt
 keeps it: should redbolt be killed, or its host die, the lock ends after --ttl, not after --at-least.
+If CMD cannot be run at all, nothing has happened, and the lock is let go.
 
 A node that was restarted, emptied or never used does not vote for --max-ttl, since it may have
 forgotten a lock; redbolt says so, and waits for it. For new nodes there is `redbolt init`.
