@@ -42,8 +42,8 @@ use crate::proto::{
 /// bytes without waiting, and closes the connections. To be sure, release and take turns until
 /// [`owes`](Self::owes) is false.
 ///
-/// After a `fork` it belongs to the parent: in the child it can neither connect nor be used, and must
-/// be left alone.
+/// After a `fork` it belongs to the parent. In the child it cannot connect, and dropping it sends nothing;
+/// it must not be used there: what it writes would go into the parent's connections.
 ///
 /// ```no_run
 /// use std::time::Duration;

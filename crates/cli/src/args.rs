@@ -327,6 +327,10 @@ pub(crate) struct ShimArgs {
     #[arg(long, value_delimiter = ',')]
     pub(crate) unblock: Vec<i32>,
 
+    /// The parent's descriptor to write to when the command cannot be run
+    #[arg(long)]
+    pub(crate) complain: i32,
+
     #[arg(required = true, last = true)]
     pub(crate) command: Vec<OsString>,
 }
@@ -377,6 +381,7 @@ clocks differ and the job is short. As soon as the command has ended, redbolt le
 lock for the rest of the time, and exits with the command's status; it stays only for what is longer
 than --max-ttl. It may stay taken for up to one TTL longer. While the command runs nothing but redbolt
 keeps it: should redbolt be killed, or its host die, the lock ends after --ttl, not after --at-least.
+If CMD cannot be run at all, nothing has happened, and the lock is let go.
 
 A node that was restarted, emptied or never used does not vote for --max-ttl, since it may have
 forgotten a lock; redbolt says so, and waits for it. For new nodes there is `redbolt init`.
@@ -400,8 +405,8 @@ is 30s unless everybody says otherwise) that covers the script, or call `redbolt
 steps and stop when it fails. Where one command can do all the work, `redbolt lock` is safer: it
 extends by itself, and stops the command when the lock is lost.
 
-FILE is new, or what is left of a lock that is over; one of a lock that still lives is refused. It has
-mode 0600. Whoever can read it can release the lock, so it is refused later if others can. The lock
+FILE is new, or empty, or what is left of a lock that is over; one of a lock that still lives is
+refused. It has mode 0600. Whoever can read it can release the lock, so it is refused later if others can. The lock
 can be extended and released on this machine only, and not after it was started anew: it is lost then.
 
 With --fence the fencing token is printed on standard output.
@@ -412,11 +417,14 @@ Exit status: 0 when the lock is taken, or
    70  ran out before FILE was written       128 + signal that ended the wait
 
 Example:
+  dir=$(mktemp -d) || exit
+  trap '[ ! -e \"$dir/lock\" ] || redbolt release --token-file \"$dir/lock\"; rmdir \"$dir\"' EXIT
+  trap 'exit 130' INT; trap 'exit 143' TERM
   redbolt acquire nightly --ttl 30s --token-file \"$dir/lock\" || exit
-  trap 'redbolt release --token-file \"$dir/lock\"' EXIT
-  ./dump.sh
+  ./dump.sh || exit
   redbolt extend --token-file \"$dir/lock\" || exit
-  ./upload.sh";
+  ./upload.sh || exit
+  redbolt release --token-file \"$dir/lock\" || exit";
 
 const EXTEND_HELP: &str = "\
 The nodes must be given as to `redbolt acquire`, in the same order.

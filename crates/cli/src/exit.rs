@@ -51,6 +51,14 @@ impl Failure {
         Self { status: SYSTEM, message: message.to_string() }
     }
 
+    /// With a line that says what to do, if it is the user's to mend.
+    pub(crate) fn with_hint(mut self, hint: &str) -> Self {
+        if self.status == USAGE {
+            self.message = format!("{}\n{hint}", self.message);
+        }
+        self
+    }
+
     /// The status to exit with.
     pub(crate) fn status(&self) -> u8 {
         self.status

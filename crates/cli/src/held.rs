@@ -8,51 +8,50 @@ use std::mem;
 use std::path::Path;
 use std::time::Duration;
 
-use redbolt::{Client, Ending, ExtendError, InputError, LockGuard, LockRecord, LossCause};
+use redbolt::{Client, Ending, ExtendError, InputError, LockGuard, LockRecord, LossCause, net};
 
 use crate::args::{ExtendArgs, Nodes, ReleaseArgs};
 use crate::duration::show;
 use crate::exit::{self, Failure};
 use crate::nodes;
 use crate::say::say;
-use crate::token_file::{self, Draft, Held};
+use crate::token_file::{self, Draft};
 
 /// Keeps the lock for another TTL.
 pub(crate) fn extend(args: &ExtendArgs) -> Result<u8, Failure> {
     let path = &args.token_file;
-    let Held { record, is_released } = token_file::read(path)?;
-    if is_released {
-        return Err(Failure::usage(format_args!("{}: it has been released", path.display())));
+    let Some((held, alone)) = token_file::read(path)? else { return Ok(overtaken(path)) };
+    if held.is_released {
+        return Ok(overtaken(path));
     }
-    let draft = Draft::of_known(path)?;
+    let record = held.record;
+    let draft = Draft::of_known(path, &alone)?;
     let client = client(&args.nodes)?;
     let mut lock = take_in(&client, &record)?;
     connect(&client, &lock);
     let outcome = lock.extend(args.ttl.unwrap_or_else(|| record.ttl()));
-    let left = lock.remaining();
     let extended = lock_leaves(lock);
     // Whatever this client still knows of a lock that is lost stays where it is.
     mem::forget(client);
-    match outcome {
-        Ok(()) => {}
+    let refused = match outcome {
+        Ok(()) => None,
         Err(ExtendError::Lost(cause)) => return Ok(lost(cause)),
         Err(ExtendError::Input(error)) => return Err(Failure::usage(error)),
-        Err(ExtendError::Refused(report)) => {
-            return Err(Failure::no_quorum(format_args!(
-                "not extended, and held for {} more: {report}",
-                show(left)
-            )));
-        }
-    }
+        Err(ExtendError::Refused(report)) => Some(report),
+    };
     let Some(extended) = extended else { return Ok(lost(LossCause::Expired)) };
+    // Where the file system has no locks.
     if !token_file::has(path, &record) {
-        return Err(Failure::usage(format_args!(
-            "{}: released or taken anew meanwhile",
-            path.display()
-        )));
+        return Ok(overtaken(path));
     }
-    draft.keep(&extended).map_err(|error| unwritten(path, &error))?;
-    Ok(exit::SUCCESS)
+    let written = draft.keep(&extended).map_err(|error| unwritten(path, &error));
+    let Some(report) = refused else { return written.map(|()| exit::SUCCESS) };
+    // A minority may have been extended, and whoever releases the lock must know that.
+    if let Err(failure) = written {
+        say(format_args!("warning: {failure}"));
+    }
+    let left = show(extended.remaining(net::now()));
+    Err(Failure::no_quorum(format_args!("not extended, and held for {left} more: {report}")))
 }
 
 /// The lock goes on without this client. If it is lost, nothing is sent about it.
@@ -67,8 +66,10 @@ fn lock_leaves(lock: LockGuard<'_>) -> Option<LockRecord> {
 /// Lets go of the lock.
 pub(crate) fn release(args: &ReleaseArgs) -> Result<u8, Failure> {
     let path = &args.token_file;
-    let Held { record, is_released } = token_file::read(path)?;
-    let draft = Draft::of_known(path)?;
+    let Some((held, alone)) = token_file::read(path)? else {
+        return Err(Failure::usage(format_args!("{}: no such file", path.display())));
+    };
+    let (record, is_released) = (held.record, held.is_released);
     let client = client(&args.nodes)?;
     let mut lock = take_in(&client, &record)?;
     connect(&client, &lock);
@@ -77,27 +78,39 @@ pub(crate) fn release(args: &ReleaseArgs) -> Result<u8, Failure> {
     let confirmed = match (looked, lock.release()) {
         (_, Ending::Lost(_)) if is_released => {
             // Its keys are over by now.
-            token_file::remove(path, &record).map_err(|error| unwritten(path, &error))?;
+            tidy(path, &record);
             return Ok(exit::SUCCESS);
         }
         (Err(ExtendError::Lost(cause)), _) | (_, Ending::Lost(cause)) => {
-            token_file::remove(path, &record).map_err(|error| unwritten(path, &error))?;
+            tidy(path, &record);
             return Ok(lost(cause));
         }
         (_, Ending::Released(confirmed)) => confirmed,
     };
     let quorum = client.config().quorum();
     if usize::try_from(confirmed.nodes).is_ok_and(|nodes| nodes >= quorum) {
-        token_file::remove(path, &record).map_err(|error| unwritten(path, &error))?;
+        tidy(path, &record);
         return Ok(exit::SUCCESS);
     }
-    draft.keep_released(&record).map_err(|error| unwritten(path, &error))?;
+    let written = Draft::of_known(path, &alone)
+        .and_then(|draft| draft.keep_released(&record).map_err(|error| unwritten(path, &error)));
+    if let Err(failure) = written {
+        say(format_args!("warning: {failure}"));
+    }
     let report = client.warm_up(Duration::ZERO);
     let lines: String = report.nodes.iter().map(|node| format!("\n{node}")).collect();
     Err(Failure::no_quorum(format_args!(
         "the release is {confirmed}, {quorum} needed; {} is kept, to try again{lines}",
         path.display()
     )))
+}
+
+/// Removes the file of a lock that has ended. What has become of the lock counts, and not whether
+/// the disk takes it.
+fn tidy(path: &Path, record: &LockRecord) {
+    if let Err(error) = token_file::remove(path, record) {
+        say(format_args!("warning: {}: {error}", path.display()));
+    }
 }
 
 fn client(nodes: &Nodes) -> Result<Client, Failure> {
@@ -127,6 +140,12 @@ fn take_in<'c>(client: &'c Client, record: &LockRecord) -> Result<LockGuard<'c>,
 
 fn lost(cause: LossCause) -> u8 {
     say(format_args!("the lock is lost: {cause}"));
+    exit::LOST
+}
+
+/// Somebody has released the lock.
+fn overtaken(path: &Path) -> u8 {
+    say(format_args!("{}: it has been released", path.display()));
     exit::LOST
 }
 

@@ -1,9 +1,13 @@
 //! The file that a lock lives in between two commands: who may read it, and how it is written.
 //!
 //! What is in it *is* the lock, so it is treated as `ssh` treats a key: ours, and nobody else can read
-//! it. It appears whole or not at all: written beside its place, synced, and moved there. A new one
-//! never takes the place of another (of two that are told to write the same file, one fails), except of
-//! a lock that is over. Not here: taking, extending and releasing.
+//! it. It is opened once, never through a symbolic link, and judged by what was opened. It appears whole
+//! or not at all: written beside its place, and moved there; not synced, for it is void when the machine
+//! was started anew. A new one never takes the place of another (of two that are told to write the same
+//! file, one fails), except of a lock that is over and of an empty file, such as `mktemp` makes.
+//!
+//! Whoever reads it to write it has it alone until then, by a lock on the file. Not here: taking,
+//! extending and releasing.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -11,13 +15,17 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg, OFlag};
 use redbolt::{LockRecord, net};
 
 use crate::duration::show;
 use crate::exit::Failure;
 
-/// What is in a file.
+/// The lock that is in a file.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) record: LockRecord,
@@ -25,47 +33,135 @@ pub(crate) struct Held {
     pub(crate) is_released: bool,
 }
 
-/// Reads a file that must be there.
-pub(crate) fn read(path: &Path) -> Result<Held, Failure> {
-    found(path)?.ok_or_else(|| Failure::usage(format_args!("{}: no such file", path.display())))
+/// What is in a file.
+#[derive(Debug)]
+enum Content {
+    Nothing,
+    Lock(Held),
+}
+
+/// A file that no other `redbolt` goes on with until this is dropped.
+#[derive(Debug)]
+pub(crate) enum Alone {
+    Locked(Flock<File>),
+    /// Its file system has no locks, so nobody can be kept out.
+    Open(File),
+}
+
+impl Alone {
+    fn file(&self) -> &File {
+        match self {
+            Self::Locked(file) => file,
+            Self::Open(file) => file,
+        }
+    }
+}
+
+/// Reads a file that must be there, and keeps others from it. `None` if it was removed while somebody
+/// else had it.
+pub(crate) fn read(path: &Path) -> Result<Option<(Held, Alone)>, Failure> {
+    let Some(file) = open(path)? else {
+        return Err(Failure::usage(format_args!("{}: no such file", path.display())));
+    };
+    let Some(alone) = keep_others_out(path, file)? else { return Ok(None) };
+    match content(path, alone.file())? {
+        Content::Lock(held) => Ok(Some((held, alone))),
+        Content::Nothing => {
+            Err(Failure::usage(format_args!("{}: it is empty, no lock record", path.display())))
+        }
+    }
 }
 
 /// What is in a file; `None` if there is none.
-fn found(path: &Path) -> Result<Option<Held>, Failure> {
-    let unreadable = |error: io::Error| match error.kind() {
-        io::ErrorKind::PermissionDenied => {
-            Failure::usage(format_args!("{}: {error}", path.display()))
-        }
-        _ => Failure::system(format_args!("{}: {error}", path.display())),
-    };
-    // Not opened first: that would wait for the other end of a pipe.
-    match fs::metadata(path) {
-        Ok(metadata) if !metadata.is_file() => {
-            return Err(Failure::usage(format_args!("{}: not a regular file", path.display())));
-        }
+fn found(path: &Path) -> Result<Option<Content>, Failure> {
+    open(path)?.map(|file| content(path, &file)).transpose()
+}
+
+/// Opens a file that is ours alone; `None` if there is none.
+fn open(path: &Path) -> Result<Option<File>, Failure> {
+    // Without O_NONBLOCK it would wait for the other end of a pipe.
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let file = match OpenOptions::new().read(true).custom_flags(flags.bits()).open(path) {
+        Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unreadable(error)),
-        Ok(_) => {}
+        Err(error) => return Err(unreadable(path, &error)),
+    };
+    let metadata = file.metadata().map_err(|error| unreadable(path, &error))?;
+    if !metadata.is_file() {
+        return Err(Failure::usage(format_args!("{}: {NOT_REGULAR}", path.display())));
     }
-    let file = File::open(path).map_err(unreadable)?;
-    check_access(path, &file.metadata().map_err(unreadable)?)?;
+    check_access(path, &metadata)?;
+    Ok(Some(file))
+}
+
+fn content(path: &Path, file: &File) -> Result<Content, Failure> {
     let mut text = Vec::new();
-    file.take(LONGEST).read_to_end(&mut text).map_err(unreadable)?;
+    file.take(LONGEST).read_to_end(&mut text).map_err(|error| unreadable(path, &error))?;
+    if text.is_empty() {
+        return Ok(Content::Nothing);
+    }
     let text = String::from_utf8(text).unwrap_or_default();
     let (text, is_released) = match text.strip_suffix(RELEASED) {
         Some(text) => (text, true),
         None => (text.as_str(), false),
     };
     match LockRecord::from_text(text) {
-        Ok(record) => Ok(Some(Held { record, is_released })),
+        Ok(record) => Ok(Content::Lock(Held { record, is_released })),
         Err(error) => Err(Failure::usage(format_args!("{}: {error}", path.display()))),
+    }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    let path = path.display();
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::ELOOP) => {
+            Failure::usage(format_args!("{path}: a symbolic link, {NOT_REGULAR}"))
+        }
+        Some(Errno::ENXIO) => Failure::usage(format_args!("{path}: {NOT_REGULAR}")),
+        Some(Errno::EACCES | Errno::EPERM) => Failure::usage(format_args!("{path}: {error}")),
+        _ => Failure::system(format_args!("{path}: {error}")),
+    }
+}
+
+/// Waits until nobody else goes on with the file. `None` if it is gone by then.
+fn keep_others_out(path: &Path, mut file: File) -> Result<Option<Alone>, Failure> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(locked) if is_at(path, &locked) => return Ok(Some(Alone::Locked(locked))),
+            // Whoever had it has put another one into its place, or has removed it.
+            Ok(_) => match open(path)? {
+                Some(file) => file,
+                None => return Ok(None),
+            },
+            Err((_, Errno::EWOULDBLOCK)) if Instant::now() >= until => {
+                return Err(Failure::system(format_args!(
+                    "{}: another redbolt does not get done with it",
+                    path.display()
+                )));
+            }
+            Err((file, Errno::EWOULDBLOCK)) => {
+                thread::sleep(PAUSE);
+                file
+            }
+            Err((file, Errno::EINTR)) => file,
+            Err((file, _)) => return Ok(Some(Alone::Open(file))),
+        };
+    }
+}
+
+/// Whether this file is the one in that place.
+fn is_at(path: &Path, file: &File) -> bool {
+    match (fs::symlink_metadata(path), file.metadata()) {
+        (Ok(there), Ok(here)) => (there.dev(), there.ino()) == (here.dev(), here.ino()),
+        _ => false,
     }
 }
 
 /// Refuses a file that others can read or that somebody else has put there.
 fn check_access(path: &Path, metadata: &fs::Metadata) -> Result<(), Failure> {
     let (path, mode) = (path.display(), metadata.permissions().mode() & 0o777);
-    if us().is_some_and(|us| metadata.uid() != us) {
+    if metadata.uid() != nix::unistd::geteuid().as_raw() {
         return Err(Failure::usage(format_args!("{path}: it belongs to another user")));
     }
     if mode & 0o077 != 0 {
@@ -77,33 +173,32 @@ fn check_access(path: &Path, metadata: &fs::Metadata) -> Result<(), Failure> {
     Ok(())
 }
 
-#[cfg(target_os = "linux")]
-fn us() -> Option<u32> {
-    Some(nix::unistd::geteuid().as_raw())
-}
-
-#[cfg(not(target_os = "linux"))]
-fn us() -> Option<u32> {
-    None
-}
-
 /// An empty file beside the place of a record that is still to come. It is removed unless it gets there.
 #[derive(Debug)]
 pub(crate) struct Draft {
     file: File,
     beside: PathBuf,
     path: PathBuf,
-    /// Whether there was a file in its place that may be replaced.
-    replaces: bool,
+    place: Place,
+}
+
+/// What is in the place of a record that is still to come.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// Nothing.
+    Free,
+    /// What may be replaced, if it is still the same: an empty file, or a lock that is over.
+    Vacant,
+    /// The same lock, and nobody else is at it.
+    Ours,
 }
 
 impl Draft {
     /// For a lock that is not taken yet: so whoever cannot write the file learns it before.
     pub(crate) fn of_new(path: &Path) -> Result<Self, Failure> {
-        let before = found(path)?;
-        if let Some(left) = before.as_ref().map(|held| held.record.remaining(net::now()))
-            && !left.is_zero()
-        {
+        let before = found(path).map_err(|failure| failure.with_hint(NAME_ANOTHER))?;
+        let place = if before.is_some() { Place::Vacant } else { Place::Free };
+        if let Some(left) = before.as_ref().and_then(lives_for) {
             return Err(Failure::usage(format_args!(
                 "{}: it holds a lock that lives for {} more\nto let go of that one: redbolt release \
                  --token-file {0}",
@@ -111,15 +206,15 @@ impl Draft {
                 show(left)
             )));
         }
-        Self::begin(path, before.is_some())
+        Self::begin(path, place)
     }
 
-    /// For a lock whose record is there already.
-    pub(crate) fn of_known(path: &Path) -> Result<Self, Failure> {
-        Self::begin(path, true)
+    /// For a lock whose record is there already, and that is kept from others.
+    pub(crate) fn of_known(path: &Path, _: &Alone) -> Result<Self, Failure> {
+        Self::begin(path, Place::Ours)
     }
 
-    fn begin(path: &Path, replaces: bool) -> Result<Self, Failure> {
+    fn begin(path: &Path, place: Place) -> Result<Self, Failure> {
         let Some(name) = path.file_name() else {
             return Err(Failure::usage(format_args!("{}: not the name of a file", path.display())));
         };
@@ -128,10 +223,9 @@ impl Draft {
         // Not one that an earlier process of this number may have left.
         beside.push(format!(".{}.{}", process::id(), net::now().wall.0));
         let beside = path.with_file_name(beside);
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside);
-        let file =
-            file.map_err(|error| Failure::system(format_args!("{}: {error}", beside.display())))?;
-        Ok(Self { file, beside, path: path.to_owned(), replaces })
+        let file = create(&beside)
+            .map_err(|error| Failure::system(format_args!("{}: {error}", path.display())))?;
+        Ok(Self { file, beside, path: path.to_owned(), place })
     }
 
     /// Writes the record, and puts it into its place.
@@ -147,15 +241,11 @@ impl Draft {
 
     fn put(mut self, text: &str) -> io::Result<()> {
         self.file.write_all(text.as_bytes())?;
-        self.file.sync_all()?;
-        if self.replaces {
-            fs::rename(&self.beside, &self.path)?;
-        } else {
-            // Unlike a rename it fails where somebody has been faster.
-            fs::hard_link(&self.beside, &self.path)?;
+        match self.place {
+            Place::Free => put_new(&self.beside, &self.path, |from, to| fs::hard_link(from, to)),
+            Place::Vacant => put_into_vacant(&self.beside, &self.path),
+            Place::Ours => fs::rename(&self.beside, &self.path),
         }
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
     }
 }
 
@@ -166,17 +256,63 @@ impl Drop for Draft {
     }
 }
 
+/// Unlike a rename, `link` fails where somebody has been faster. Where there are no links, an empty
+/// file is what only one can make.
+fn put_new(
+    from: &Path,
+    to: &Path,
+    link: impl FnOnce(&Path, &Path) -> io::Result<()>,
+) -> io::Result<()> {
+    match link(from, to) {
+        Err(error) if are_links_missing(&error) => {}
+        linked => return linked,
+    }
+    drop(create(to)?);
+    let put = put_into_vacant(from, to);
+    if put.is_err() && matches!(found(to), Ok(Some(Content::Nothing))) {
+        fs::remove_file(to)?;
+    }
+    put
+}
+
+fn are_links_missing(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    errno.is_some_and(|errno| [Errno::EPERM, Errno::EOPNOTSUPP, Errno::ENOTSUP].contains(&errno))
+}
+
+/// Replaces a file unless a living lock has come into it.
+fn put_into_vacant(from: &Path, to: &Path) -> io::Result<()> {
+    let in_use = || io::Error::new(io::ErrorKind::AlreadyExists, "somebody else has written it");
+    let file = open(to).map_err(|_| in_use())?.ok_or_else(in_use)?;
+    let alone = keep_others_out(to, file).map_err(|_| in_use())?.ok_or_else(in_use)?;
+    match content(to, alone.file()) {
+        Ok(content) if lives_for(&content).is_none() => fs::rename(from, to),
+        _ => Err(in_use()),
+    }
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// How long the lock in a file still lives; `None` if it is over, or there is none.
+fn lives_for(content: &Content) -> Option<Duration> {
+    let Content::Lock(held) = content else { return None };
+    Some(held.record.remaining(net::now())).filter(|left| !left.is_zero())
+}
+
 /// Removes the file of a lock that has ended, unless another one has come into its place.
 pub(crate) fn remove(path: &Path, record: &LockRecord) -> io::Result<()> {
     match found(path) {
-        Ok(Some(there)) if there.record == *record => fs::remove_file(path),
+        Ok(Some(Content::Lock(there))) if there.record == *record => fs::remove_file(path),
         _ => Ok(()),
     }
 }
 
 /// Whether this is still the record in the file.
 pub(crate) fn has(path: &Path, record: &LockRecord) -> bool {
-    matches!(found(path), Ok(Some(there)) if there.record == *record && !there.is_released)
+    matches!(found(path), Ok(Some(Content::Lock(there)))
+        if there.record == *record && !there.is_released)
 }
 
 /// Behind the record of a lock that was let go.
@@ -184,3 +320,41 @@ const RELEASED: &str = "released\n";
 
 /// More than 64 resources of 64 KiB take, each byte written as three.
 const LONGEST: u64 = 16 << 20;
+
+/// Longer than it takes to extend and to release.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(10);
+
+const NOT_REGULAR: &str = "not a regular file";
+
+const NAME_ANOTHER: &str = "name a file that does not exist yet";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn no_links(_: &Path, _: &Path) -> io::Result<()> {
+        Err(Errno::EPERM.into())
+    }
+
+    #[test]
+    fn where_there_are_no_links_a_file_is_put_into_a_free_place_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        fs::write(&from, "one").unwrap();
+        put_new(&from, &to, no_links).unwrap();
+        assert_eq!(fs::read_to_string(&to).unwrap(), "one");
+        fs::write(&from, "two").unwrap();
+        let refused = put_new(&from, &to, no_links).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(&to).unwrap(), "one");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_moved_there_leaves_nothing_in_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let to = folder.path().join("to");
+        put_new(&folder.path().join("missing"), &to, no_links).unwrap_err();
+        assert!(!to.exists());
+    }
+}

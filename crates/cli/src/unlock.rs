@@ -13,6 +13,7 @@ use crate::args::UnlockArgs;
 use crate::duration::show;
 use crate::exit::{self, Failure};
 use crate::nodes;
+use crate::say::say;
 
 /// Breaks the lock if that was meant.
 pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
@@ -26,7 +27,7 @@ pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
             InspectionVerdict::Held(holder) => format!("held by {}", in_full(holder)),
             _ => "undecided".to_owned(),
         };
-        print(&seen.nodes, "held by", "free", &format!("{key}: {verdict}"))?;
+        print(&seen.nodes, "held by", "free", &format!("{key}: {verdict}"));
         return Err(Failure::usage(ONLY_SHOWN));
     }
     let report = client.break_lock(args.key.as_bytes()).map_err(Failure::usage)?;
@@ -39,7 +40,7 @@ pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
         InspectionVerdict::Free => "nothing was there".to_owned(),
         _ => "too few nodes answered".to_owned(),
     };
-    print(&report.nodes, "broke the lock of", "nothing was there", &format!("{key}: {what}"))?;
+    print(&report.nodes, "broke the lock of", "nothing was there", &format!("{key}: {what}"));
     if report.is_confirmed() {
         return Ok(exit::SUCCESS);
     }
@@ -50,8 +51,8 @@ pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
     )))
 }
 
-/// One line for each node, and one for all of them.
-fn print(nodes: &[NodeInspection], held: &str, free: &str, last: &str) -> io::Result<()> {
+/// One line for each node, and one for all of them. What was done is done, also if nobody reads of it.
+fn print(nodes: &[NodeInspection], held: &str, free: &str, last: &str) {
     let line = |node: &NodeInspection| match &node.state {
         Ok(KeyState::Held(holder)) => {
             let left = match holder.remaining {
@@ -64,7 +65,9 @@ fn print(nodes: &[NodeInspection], held: &str, free: &str, last: &str) -> io::Re
         Err(_) => format!("{node}\n"),
     };
     let lines: String = nodes.iter().map(line).collect();
-    io::stdout().write_all(format!("{lines}{last}\n").as_bytes())
+    if let Err(error) = io::stdout().write_all(format!("{lines}{last}\n").as_bytes()) {
+        say(format_args!("warning: standard output: {error}"));
+    }
 }
 
 /// With its hash also where it has a label: two processes can have the same one.

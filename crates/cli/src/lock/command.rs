@@ -4,7 +4,8 @@
 //! [`family`](super::family) for why.
 
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, PipeReader, PipeWriter, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process;
 
@@ -23,6 +24,28 @@ use crate::exit;
 pub(super) struct Command {
     pid: Pid,
     status: Option<u8>,
+    complaint: Complaint,
+}
+
+/// A pipe that the shim opens, and writes to, if it cannot become the command.
+#[derive(Debug)]
+struct Complaint {
+    reader: PipeReader,
+    writer: Option<PipeWriter>,
+}
+
+impl Complaint {
+    fn new() -> io::Result<Self> {
+        let (reader, writer) = io::pipe()?;
+        Ok(Self { reader, writer: Some(writer) })
+    }
+
+    /// Whether it came. The shim must have ended.
+    fn is_there(&mut self) -> bool {
+        // With the last writer gone, a pipe ends, and reading waits for nothing.
+        self.writer = None;
+        self.reader.read(&mut [0]).is_ok_and(|bytes| bytes > 0)
+    }
 }
 
 impl Command {
@@ -33,12 +56,19 @@ impl Command {
         signals: &Signals,
     ) -> io::Result<Self> {
         let unblock: Vec<_> = signals.to_unblock().iter().map(ToString::to_string).collect();
+        let complaint = Complaint::new()?;
         let mut command = process::Command::new("/proc/self/exe");
         command
             .arg0("redbolt")
             .arg(SHIM)
             .args(["--parent", &process::id().to_string()])
             .args(["--unblock", &unblock.join(",")])
+            .args(
+                complaint
+                    .writer
+                    .iter()
+                    .flat_map(|writer| ["--complain".to_owned(), writer.as_raw_fd().to_string()]),
+            )
             .arg(OsStr::new("--"))
             .args(args.words())
             .env("REDBOLT_KEY", &args.key)
@@ -50,7 +80,12 @@ impl Command {
         };
         let child = command.spawn()?;
         let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
-        Ok(Self { pid: Pid::from_raw(pid), status: None })
+        Ok(Self { pid: Pid::from_raw(pid), status: None, complaint })
+    }
+
+    /// Whether it was run at all, once it has ended.
+    pub(super) fn was_run(&mut self) -> bool {
+        !self.complaint.is_there()
     }
 
     /// The process that was started.

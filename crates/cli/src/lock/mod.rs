@@ -57,7 +57,7 @@ pub(crate) fn run(args: &LockArgs) -> Result<u8, Failure> {
     match ended? {
         Ended::Lost => Ok(exit::LOST),
         Ended::Kept { status } | Ended::NotBegun { status } => Ok(status),
-        Ended::Itself { status } => {
+        Ended::Itself { status } | Ended::NotRun { status } => {
             if !confirmed {
                 say(UNCONFIRMED);
             }

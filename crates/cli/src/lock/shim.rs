@@ -10,9 +10,11 @@
 //! 3. unblock the signals that redbolt reads from a descriptor.
 //!
 //! When the command cannot be executed, the shim says why and exits as a shell would, with 126 or
-//! 127; redbolt passes that on like any other status.
+//! 127; redbolt passes that on like any other status. A command may end with these as well, so the shim
+//! tells redbolt, through a pipe, that nothing was run.
 
-use std::io;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -29,14 +31,23 @@ pub(crate) fn exec(args: &ShimArgs) -> u8 {
     let Some((program, rest)) = args.command.split_first() else { return exit::USAGE };
     if let Err(error) = prepare(args) {
         say(format_args!("cannot prepare {}: {error}", program.display()));
+        complain(args);
         return exit::SYSTEM;
     }
     let error = Command::new(program).args(rest).exec();
     say(format_args!("cannot run {}: {error}", program.display()));
+    complain(args);
     match error.kind() {
         io::ErrorKind::NotFound => exit::NOT_FOUND,
         _ => exit::NOT_EXECUTABLE,
     }
+}
+
+/// Opened only now, so that no command inherits it.
+fn complain(args: &ShimArgs) {
+    let pipe = format!("/proc/{}/fd/{}", args.parent, args.complain);
+    // Unheard, the lock is kept as if something had run, which is safe.
+    let _ = OpenOptions::new().write(true).open(pipe).and_then(|mut pipe| pipe.write_all(b"!"));
 }
 
 fn prepare(args: &ShimArgs) -> io::Result<()> {

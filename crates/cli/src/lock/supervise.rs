@@ -34,6 +34,11 @@ pub(super) enum Ended {
         /// The exit status to pass on.
         status: u8,
     },
+    /// The command could not be run; nothing has happened under the lock.
+    NotRun {
+        /// The exit status to pass on.
+        status: u8,
+    },
     /// The lock ended first.
     Lost,
     /// There was no lock to run it under.
@@ -147,7 +152,10 @@ impl<'a> Supervisor<'a> {
             say("the command has ended, but the lock was over before that was seen");
             return Some(Ended::Lost);
         }
-        Some(Ended::Itself { status })
+        Some(match self.command.was_run() {
+            true => Ended::Itself { status },
+            false => Ended::NotRun { status },
+        })
     }
 
     /// What the terminal sends has reached the command as well. What the command sends to its own

@@ -41,6 +41,26 @@ fn it_is_free_when_the_time_is_over() {
 }
 
 #[test]
+fn a_command_that_cannot_be_run_keeps_nothing() {
+    let world = World::of(3);
+    for (command, status) in [("no-such-command", 127), ("/", 126)] {
+        let words = ["lock", "--at-least", "25s", "job", "--", command];
+        world.run(&words).expect(status);
+        assert_eq!(world.held_on("job"), 0);
+    }
+}
+
+/// It has run, whatever its status looks like.
+#[test]
+fn a_command_that_ends_with_127_keeps_the_lock() {
+    let world = World::of(3);
+    let words = ["lock", "--at-least", "25s", "job", "-c", "echo > ran; no-such-command"];
+    world.run(&words).expect(127);
+    assert!(world.path("ran").exists());
+    assert_eq!(world.held_on("job"), 3);
+}
+
+#[test]
 fn a_job_that_takes_longer_lets_go_at_once() {
     let world = World::of(3);
     let words = ["lock", "--ttl", "25s", "--at-least", "100ms", "job", "--", "sleep", "0.2"];

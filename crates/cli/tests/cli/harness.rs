@@ -54,7 +54,17 @@ impl World {
 
     /// `redbolt` with these nodes in its environment, in the directory.
     pub(crate) fn redbolt(&self, words: &[&str]) -> Command {
-        let mut command = redbolt(words);
+        self.at_home(redbolt(words))
+    }
+
+    /// Another program that may call `redbolt`, in the same surroundings.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.stdin(Stdio::null());
+        self.at_home(command)
+    }
+
+    fn at_home(&self, mut command: Command) -> Command {
         command.env("REDBOLT_NODES", self.addresses()).current_dir(self.home.path());
         command.envs(self.max_ttl.map(|max_ttl| ("REDBOLT_MAX_TTL", max_ttl)));
         command

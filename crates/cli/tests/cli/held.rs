@@ -3,12 +3,17 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
 use redbolt_proving::{Reply, Server};
 
-use crate::harness::{Ran, World, eventually, run};
+use crate::harness::{Ran, Running, World, eventually, run};
 
 const FILE: &str = "file";
 
@@ -28,6 +33,72 @@ fn pttl(node: &Server) -> i64 {
     match node.cmd("PTTL job") {
         Reply::Int(ms) => ms,
         other => panic!("{other:?}"),
+    }
+}
+
+/// Where the program is.
+fn bin() -> String {
+    let folder = Path::new(env!("CARGO_BIN_EXE_redbolt")).parent().unwrap();
+    folder.to_str().unwrap().to_owned()
+}
+
+/// The script of the help, with steps of ours.
+fn script(world: &World, dump: &str, upload: &str) -> Command {
+    let help = world.run(&["acquire", "--help"]).expect(0).stdout;
+    let (_, script) = help.split_once("Example:\n").unwrap();
+    for (name, line) in [("dump.sh", dump), ("upload.sh", upload)] {
+        fs::write(world.path(name), format!("#!/bin/sh\n{line}\n")).unwrap();
+        fs::set_permissions(world.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    fs::create_dir_all(world.path("tmp")).unwrap();
+    let mut shell = world.command("sh");
+    shell.args(["-c", script]).env("TMPDIR", world.path("tmp"));
+    shell.env("PATH", format!("{}:{}", bin(), std::env::var("PATH").unwrap()));
+    shell
+}
+
+#[track_caller]
+fn assert_nothing_is_left(world: &World) {
+    assert_eq!(world.held_on("nightly"), 0);
+    assert_eq!(fs::read_dir(world.path("tmp")).unwrap().count(), 0);
+}
+
+#[test]
+fn the_script_of_the_help_says_what_became_of_the_lock() {
+    let world = World::of(1);
+    let delete = format!("redis-cli -p {} del nightly", world.nodes[0].port());
+    for (dump, upload, status) in [
+        ("exit 0", "exit 0", 0),
+        (delete.as_str(), "touch uploaded", 70),
+        ("exit 3", "touch uploaded", 3),
+        ("exit 0", delete.as_str(), 70),
+    ] {
+        run(script(&world, dump, upload)).expect(status);
+        assert!(!world.path("uploaded").exists());
+        assert_nothing_is_left(&world);
+    }
+    world.take("nightly");
+    let waits = Running::start(script(&world, "exit 0", "exit 0"));
+    eventually("it waits", || fs::read_dir(world.path("tmp")).unwrap().count() == 1);
+    world.delete("nightly");
+    waits.end().expect(0);
+    assert_nothing_is_left(&world);
+}
+
+#[test]
+fn the_script_of_the_help_lets_go_when_it_is_told_to_stop() {
+    let world = World::of(1);
+    for (signal, status) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130)] {
+        let wait = "touch up; while [ ! -e go ]; do sleep 0.02; done";
+        let running = Running::start(script(&world, wait, "touch uploaded"));
+        eventually("the first step runs", || world.path("up").exists());
+        running.signal(signal);
+        fs::write(world.path("go"), "").unwrap();
+        running.end().expect(status);
+        assert!(!world.path("uploaded").exists());
+        assert_nothing_is_left(&world);
+        fs::remove_file(world.path("go")).unwrap();
+        fs::remove_file(world.path("up")).unwrap();
     }
 }
 
@@ -68,7 +139,9 @@ fn the_lock_is_the_script_s_and_its_token_is_nobody_s() {
     let secret = String::from_utf8(token[..32].to_vec()).unwrap();
     assert!(fs::read_to_string(world.path(FILE)).unwrap().contains(&secret));
     let text = fs::read_to_string(world.path(FILE)).unwrap();
-    for broken in [&text[..text.len() - 5], &text[..80], &text.replace("token ", "token 0"), ""] {
+    for broken in
+        [&text[..text.len() - 5], &text[..80], &text.replace("token ", "token 0"), "diary\n"]
+    {
         fs::write(world.path(FILE), broken).unwrap();
         said.stderr += &release(&world).expect(64).stderr;
         said.stderr += &acquire(&world, &["-n"]).expect(64).stderr;
@@ -115,6 +188,85 @@ fn the_file_of_a_living_lock_is_not_overwritten_and_that_of_a_dead_one_is() {
     acquire(&world, &[]).expect(64).expect_says("not a regular file");
 }
 
+#[test]
+fn an_empty_file_is_as_good_as_none_and_any_other_is_not() {
+    let world = World::of(3);
+    let line = "f=$(mktemp ./XXXXXX) && mv $f file && redbolt acquire --token-file file job";
+    let path = format!("{}:{}", bin(), std::env::var("PATH").unwrap());
+    let mut shell = world.command("sh");
+    shell.args(["-c", line]).env("PATH", path);
+    run(shell).expect(0);
+    assert_eq!(world.held_on("job"), 3);
+    release(&world).expect(0);
+    fs::write(world.path(FILE), "").unwrap();
+    fs::set_permissions(world.path(FILE), fs::Permissions::from_mode(0o644)).unwrap();
+    acquire(&world, &[]).expect(64).expect_says("does not exist yet");
+    fs::set_permissions(world.path(FILE), fs::Permissions::from_mode(0o600)).unwrap();
+    release(&world).expect(64).expect_says("it is empty");
+    fs::write(world.path(FILE), "my diary").unwrap();
+    acquire(&world, &[]).expect(64).expect_says("does not exist yet");
+    assert_eq!(fs::read_to_string(world.path(FILE)).unwrap(), "my diary");
+    assert_eq!(world.held_on("job"), 0);
+}
+
+#[test]
+fn nothing_is_read_through_a_link_or_from_a_pipe() {
+    let world = World::of(1);
+    acquire(&world, &[]).expect(0);
+    symlink(world.path(FILE), world.path("link")).unwrap();
+    let through = ["release", "--token-file", "link"];
+    world.run(&through).expect(64).expect_says("a symbolic link");
+    nix::unistd::mkfifo(&world.path("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    world.run(&["release", "--token-file", "pipe"]).expect(64).expect_says("not a regular file");
+    assert_eq!(world.held_on("job"), 1);
+    release(&world).expect(0);
+}
+
+/// Of two that go on with one file, the second waits for the first.
+#[test]
+fn an_extension_that_a_release_was_faster_than_says_lost() {
+    let world = World::of(3);
+    acquire(&world, &["--ttl", "25s"]).expect(0);
+    let file = fs::File::open(world.path(FILE)).unwrap();
+    let first = Flock::lock(file, FlockArg::LockExclusive).unwrap();
+    let second = world.start(&["extend", "--token-file", FILE]);
+    let opened = || {
+        let files = fs::read_dir(format!("/proc/{}/fd", second.pid())).into_iter().flatten();
+        files.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|to| to.ends_with(FILE)))
+    };
+    eventually("it waits", opened);
+    fs::remove_file(world.path(FILE)).unwrap();
+    drop(first);
+    second.end().expect(70).expect_says("it has been released");
+    assert!(files(&world).is_empty());
+}
+
+/// A name that leaves no room for that of a draft beside it stands for a disk that is full.
+#[test]
+fn a_release_needs_no_room_on_the_disk() {
+    let world = World::of(3);
+    acquire(&world, &["--ttl", "25s"]).expect(0);
+    let long = "x".repeat(250);
+    fs::rename(world.path(FILE), world.path(&long)).unwrap();
+    world.run(&["release", "--token-file", &long]).expect(0);
+    assert_eq!(world.held_on("job"), 0);
+    assert!(files(&world).is_empty());
+}
+
+/// What a minority has heard of the extension is written down, so that the release undoes it.
+#[test]
+fn an_extension_without_a_quorum_is_known_to_the_release() {
+    let world = World::with_max_ttl(3, "90s");
+    acquire(&world, &["--ttl", "3s"]).expect(0);
+    world.nodes[..2].iter().for_each(Server::pause);
+    extend(&world, &["--ttl", "90s"]).expect(69);
+    assert!(pttl(&world.nodes[2]) > 60_000);
+    thread::sleep(Duration::from_secs(4));
+    world.nodes[..2].iter().for_each(Server::resume);
+    release(&world).expect(70);
+    eventually("the key of the minority is gone too", || world.held_on("job") == 0);
+}
+
 /// Of two that are told to write the same file, the second lets go of what it has.
 #[test]
 fn a_file_that_appears_during_the_wait_is_not_overwritten() {
@@ -134,7 +286,7 @@ fn a_file_that_appears_during_the_wait_is_not_overwritten() {
 fn where_no_file_can_be_written_no_lock_is_taken() {
     let world = World::of(1);
     let words = ["acquire", "--token-file", "no/such/folder/file", "job"];
-    world.run(&words).expect(71).expect_says("no/such/folder");
+    world.run(&words).expect(71).expect_says("no/such/folder/file: ");
     world.run(&["acquire", "--token-file", "/", "job"]).expect(64);
     assert_eq!(world.held_on("job"), 0);
 }
@@ -196,7 +348,7 @@ fn without_a_quorum_the_file_stays_and_can_be_tried_again() {
     }
     assert_eq!(files(&world), [FILE]);
     world.nodes[..2].iter().for_each(Server::resume);
-    extend(&world, &[]).expect(64).expect_says("it has been released");
+    extend(&world, &[]).expect(70).expect_says("it has been released");
     release(&world).expect(0);
     assert!(files(&world).is_empty());
     assert_eq!(world.held_on("job"), 0);

@@ -1,5 +1,7 @@
 //! `unlock`: an operator breaks a lock.
 
+use std::fs;
+
 use redbolt_proving::{Reply, Server};
 
 use crate::harness::{World, eventually};
@@ -55,6 +57,19 @@ fn what_others_have_locked_is_broken_too_and_has_a_hash() {
     assert_eq!(ran.matches("broke the lock of unlabelled #").count(), 4, "{ran}");
     assert_eq!(ran.matches(", without end\n").count(), 3, "{ran}");
     assert!(!ran.contains("somebody else"), "{ran}");
+    assert_eq!(world.held_on("job"), 0);
+}
+
+/// The lock is broken all the same.
+#[test]
+fn a_report_that_nobody_reads_changes_no_status() {
+    let world = World::of(3);
+    world.take("job");
+    for (words, status) in [(&["unlock", "job"][..], 64), (&["unlock", "--force", "job"], 0)] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let ran = world.redbolt(words).stdout(full).output().unwrap();
+        assert_eq!(ran.status.code(), Some(status), "{ran:?}");
+    }
     assert_eq!(world.held_on("job"), 0);
 }
 
