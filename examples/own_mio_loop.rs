@@ -148,7 +148,8 @@ impl Host {
                 let nodes = self.driver.nodes();
                 let tells = |node: &&NodeStatus| node.push == PushState::Tells;
                 let telling = nodes.nodes.iter().filter(tells).count();
-                self.send(client, &format!("STATUS {telling} of them tell; {nodes}"));
+                let told = if telling > 0 { "told" } else { "not told" };
+                self.send(client, &format!("STATUS {told} of changes; {nodes}"));
             }
             _ => self.send(client, "WHAT? LOCK key, UNLOCK key or STATUS"),
         }
@@ -304,7 +305,7 @@ fn tell_of_one_who_is_told(address: SocketAddr, release: impl FnOnce()) -> io::R
     let until = Instant::now() + PATIENCE / 2;
     loop {
         ann.say("STATUS")?;
-        match ann.hear("STATUS 1 of them tell") {
+        match ann.hear("STATUS told of changes") {
             // Servers before Redis 6, and users who may not subscribe: then pauses alone end the wait.
             Err(error) if Instant::now() > until => println!("nobody tells: {error}"),
             Err(_) => {
