@@ -287,7 +287,8 @@ impl Core {
             && !std::mem::replace(&mut lock.fence.was_set_right, true)
         {
             self.abandon(claim, now);
-            return self.attempt(id, None, now);
+            self.attempt(id, None, now);
+            return self.take_turns(now);
         }
         let denied = lock.votes.denies();
         if let Some(lead) = lock.lead

@@ -125,8 +125,8 @@ impl Core {
         }
     }
 
-    /// What this core has just let go of is free for the first of those who wait here: no node tells a
-    /// connection of what it changed itself.
+    /// What this core has just let go of is free for the first of those who wait here, when turns are taken:
+    /// no node tells a connection of what it changed itself.
     pub(super) fn hand_on(&mut self, claim: ClaimId, now: Now) {
         if self.lines.is_empty() {
             return;
@@ -135,7 +135,6 @@ impl Core {
         else {
             return;
         };
-        let mut due = Nanos::NEVER;
         for key in claim.keys.iter() {
             let Some(next) = self.lines.front(self.lines.place(key)) else { continue };
             let Some(lock) = self.locks.find_mut(next.0) else { continue };
@@ -143,11 +142,9 @@ impl Core {
                 lock.pause.is_roused = false;
                 lock.pause.is_late = false;
                 lock.pause.until = lock.pause.until.min(lock.pause.deaf_until.max(now.boot));
-                due = due.min(lock.pause.until.max(now.boot));
                 self.turns.push_back(next);
             }
         }
-        self.arm(due);
     }
 
     /// Sets the time of the next attempt. After a split vote it comes soon, since nobody holds the
