@@ -73,6 +73,10 @@ pub struct Settings {
 /// Told it is by the node's invalidation messages, over a second connection that is opened when
 /// somebody waits. In each case the remaining TTL of the keys in the way is the truth, and a message only
 /// a hint.
+///
+/// Only [`Lead`](Self::Lead) sees to it that processes which want the same lock again and again all get
+/// their turn. With the other ways one of them can be left out for many seconds; they are for those who
+/// know that few wait, and for comparison. ARCHITECTURE.md has the figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wake {
