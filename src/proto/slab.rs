@@ -135,7 +135,7 @@ impl<T> Slab<T> {
     /// when it has been seen has to be armed again.
     pub(super) fn next_due(&mut self, at: &mut usize, by: Nanos) -> Option<Key> {
         loop {
-            if *at % ROW == 0 {
+            if at.is_multiple_of(ROW) {
                 let row = *at / ROW;
                 let due = row + self.heads.get(row..)?.iter().position(|head| head.due <= by)?;
                 self.heads[due].due = Nanos::NEVER;

@@ -107,7 +107,7 @@ impl Core {
 impl Lock {
     /// How often it is extended by itself.
     fn keep_every(&self) -> Option<Duration> {
-        Some(self.work.keeper.keep?.every.unwrap_or(self.ttl() / 3))
+        Some(self.work.keeper.keep?.every.unwrap_or_else(|| self.ttl() / 3))
     }
 
     /// How long before the end of its validity its loss is told.
