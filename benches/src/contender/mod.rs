@@ -7,14 +7,16 @@
 mod raw_epoll;
 mod redbolt_client;
 mod redbolt_driver;
+mod timings;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use redis::IntoConnectionInfo;
 use redis::io::tcp::TcpSettings;
 
 pub(crate) use redbolt_client::config as redbolt_config;
+pub use timings::{Timings, Usage};
 
 /// A way to take a lock and to let it go.
 pub trait Contender {
@@ -31,6 +33,27 @@ pub trait Contender {
     ///
     /// It was not held, so the measurement is void.
     fn release(&mut self) -> Result<()>;
+
+    /// Does so many pairs, one after another, and begins none after `until`. Adds their times to `out`.
+    ///
+    /// # Errors
+    ///
+    /// A pair failed, so the measurement is void.
+    fn block(&mut self, pairs: usize, until: Duration, out: &mut Timings) -> Result<()> {
+        let (begin, mut end) = (Instant::now(), Duration::ZERO);
+        for _ in 0..pairs {
+            if end >= until {
+                break;
+            }
+            let start = begin.elapsed();
+            self.acquire()?;
+            let held = begin.elapsed();
+            self.release()?;
+            end = begin.elapsed();
+            out.push(held - start, end - held);
+        }
+        Ok(())
+    }
 }
 
 /// What a contender is told.
