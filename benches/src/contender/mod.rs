@@ -4,9 +4,22 @@
 //! same length and an owner value of the same length as all others. To add one: a file beside these,
 //! and a line in [`ALL`]. Not here: when it is called and what is measured of it, see `rounds`.
 
+mod at_once;
+mod fred_client;
+mod raw;
+mod raw_blocking;
 mod raw_epoll;
+mod raw_epoll_and_spin;
+mod raw_spin;
 mod redbolt_client;
 mod redbolt_driver;
+mod redbolt_engine;
+mod redbolt_futures;
+mod redis_async;
+mod redis_sync;
+mod redlock_manager;
+mod rslock_manager;
+mod rustis_client;
 mod timings;
 
 use std::time::{Duration, Instant};
@@ -80,16 +93,26 @@ pub enum Node {
 /// otherwise.
 pub(crate) fn redis_clients(nodes: &[Node]) -> Result<Vec<redis::Client>> {
     let client = |node: &Node| {
-        let address = match node {
-            Node::Tcp(address) => format!("redis://{address}"),
-            Node::Unix(path) => format!("unix://{path}"),
-        };
-        let info = address.into_connection_info()?;
+        let info = redis_address(node).into_connection_info()?;
         let settings = TcpSettings::default().set_nodelay(true);
         Ok(redis::Client::open(info.set_tcp_settings(settings))?)
     };
     nodes.iter().map(client).collect()
 }
+
+/// As most clients want to be told it.
+fn redis_address(node: &Node) -> String {
+    match node {
+        Node::Tcp(address) => format!("redis://{address}"),
+        Node::Unix(path) => format!("unix://{path}"),
+    }
+}
+
+/// For an answer of a node: what a machine with other work to do needs.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// For how long the busy-polls read before they sleep.
+const BUSY: Duration = Duration::from_micros(100);
 
 /// A contender, before it has connected.
 #[derive(Clone, Copy)]
@@ -103,7 +126,7 @@ pub struct Entry {
 }
 
 /// All contenders, the floor first: the others are compared with it.
-pub const ALL: [Entry; 4] = [
+pub const ALL: [Entry; 16] = [
     Entry {
         name: "raw epoll",
         about: "bytes encoded beforehand, one token for ever, no clock, no timeout; \
@@ -115,11 +138,75 @@ pub const ALL: [Entry; 4] = [
         about: "as the floor, without the guard",
         start: raw_epoll::start_unguarded,
     },
+    Entry {
+        name: "raw blocking",
+        about: "as the floor, on blocking sockets: reads node by node, so it waits for all",
+        start: raw_blocking::start,
+    },
+    Entry {
+        name: "raw, epoll and spin",
+        about: "as the floor, but reads for up to 100 µs before it sleeps",
+        start: raw_epoll_and_spin::start,
+    },
+    Entry {
+        name: "raw spin",
+        about: "as the floor, but never sleeps: of use where the nodes have other cores",
+        start: raw_spin::start,
+    },
     Entry { name: "redbolt client", about: "the blocking front", start: redbolt_client::start },
     Entry {
         name: "redbolt driver",
         about: "the embedded front in a host's mio loop",
         start: redbolt_driver::start,
+    },
+    Entry {
+        name: "redbolt engine",
+        about: "its own thread talks to the nodes, the caller blocks",
+        start: redbolt_engine::start,
+    },
+    Entry {
+        name: "redbolt futures",
+        about: "the engine, awaited on tokio's current_thread",
+        start: redbolt_futures::start,
+    },
+    Entry {
+        name: "rslock",
+        about: "on tokio's current_thread; tokens of its own, of 20 bytes; no guard; waits for all; \
+                does not say whether a release found the lock",
+        start: rslock_manager::start,
+    },
+    Entry {
+        name: "redlock",
+        about: "a new connection for each command, node by node; tokens of its own, of 20 bytes; \
+                no guard, TCP_NODELAY cannot be set; does not say whether a release found the lock",
+        start: redlock_manager::start,
+    },
+    Entry {
+        name: "redis",
+        about: "the driver alone, one token for ever, blocking: writes to all before it reads, \
+                node by node, so it waits for all",
+        start: redis_sync::start,
+    },
+    Entry {
+        name: "redis, current_thread",
+        about: "the driver alone, one token for ever; all nodes at once, a majority is waited for, \
+                the others' futures are kept",
+        start: redis_async::start_current_thread,
+    },
+    Entry {
+        name: "redis, multi_thread",
+        about: "the same, on tokio's multi_thread",
+        start: redis_async::start_multi_thread,
+    },
+    Entry {
+        name: "fred",
+        about: "the driver alone on tokio's current_thread, as redis",
+        start: fred_client::start,
+    },
+    Entry {
+        name: "rustis",
+        about: "the driver alone on tokio's current_thread, as redis; RESP3",
+        start: rustis_client::start,
     },
 ];
 
@@ -128,6 +215,7 @@ mod tests {
     use redbolt_proving::{Reply, Server, servers};
 
     use super::*;
+    use crate::wire::TOKEN;
 
     #[test]
     fn all_take_the_lock_on_a_majority_and_let_go_of_it() {
@@ -145,13 +233,25 @@ mod tests {
                     contender.release().unwrap();
                     assert!(holding(&servers, entry.name) <= 1, "{}", entry.name);
                 }
+                assert_block(&mut *contender, entry.name);
             }
         }
     }
 
-    fn holding(servers: &[Server], key: &str) -> usize {
-        let holds = |server: &&Server| match server.run(&[b"GET", key.as_bytes()]) {
-            Reply::Bulk(token) => token.len() == 34,
+    fn assert_block(contender: &mut dyn Contender, name: &str) {
+        let mut timings = Timings::with_room(5);
+        contender.block(5, Duration::from_secs(10), &mut timings).unwrap();
+        assert_eq!((timings.acquire.len(), timings.release.len()), (5, 5), "{name}");
+        assert!(timings.acquire.iter().chain(&timings.release).all(|&time| time > 0), "{name}");
+        contender.block(5, Duration::ZERO, &mut timings).unwrap();
+        assert_eq!((timings.acquire.len(), timings.release.len()), (5, 5), "{name}");
+    }
+
+    fn holding(servers: &[Server], name: &str) -> usize {
+        // Two choose the length of their tokens themselves.
+        let len = if ["rslock", "redlock"].contains(&name) { 20 } else { TOKEN.len() };
+        let holds = |server: &&Server| match server.run(&[b"GET", name.as_bytes()]) {
+            Reply::Bulk(token) => token.len() == len,
             _ => false,
         };
         servers.iter().filter(holds).count()
