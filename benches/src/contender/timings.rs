@@ -14,7 +14,7 @@ pub struct Timings {
 }
 
 /// What a process spent on a block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// CPU time of all threads, in the system too.
     pub cpu: Duration,
@@ -26,6 +26,19 @@ pub struct Usage {
     pub allocations: Option<u64>,
     /// For how many bytes.
     pub bytes: Option<u64>,
+}
+
+impl Usage {
+    pub(super) fn plus(self, more: Self) -> Self {
+        let sum = |own: Option<u64>, more| own.zip(more).map(|(own, more)| own + more);
+        Self {
+            cpu: self.cpu + more.cpu,
+            voluntary_switches: self.voluntary_switches + more.voluntary_switches,
+            involuntary_switches: self.involuntary_switches + more.involuntary_switches,
+            allocations: sum(self.allocations, more.allocations),
+            bytes: sum(self.bytes, more.bytes),
+        }
+    }
 }
 
 impl Timings {
