@@ -8,7 +8,10 @@ use fred::types::{Builder, Expiration, SetOptions};
 use futures_util::future::try_join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{cmd, pipe};
-use rustis::client::{BatchPreparedCommand, Config as RustisConfig, ServerConfig as RustisServer};
+use rustis::client::{
+    BatchPreparedCommand, Client as RustisClient, Config as RustisConfig,
+    ServerConfig as RustisServer,
+};
 use rustis::commands::{
     GenericCommands, ScriptingCommands, SetCondition, SetExpiration, StringCommands,
 };
@@ -146,17 +149,17 @@ pub(super) fn start_rustis(task: &Task) -> Result<Box<dyn Flight>> {
     Ok(Box::new(Rustis { runtime, clients, digest, task: task.clone() }))
 }
 
-async fn connect_rustis(node: &Node) -> Result<rustis::client::Client> {
+pub(crate) async fn connect_rustis(node: &Node) -> Result<RustisClient> {
     let (host, port) = host_and_port(node)?;
     let mut config = RustisConfig::default();
     config.server = RustisServer::Standalone { host: host.to_owned(), port };
     config.no_delay = true;
-    Ok(rustis::client::Client::connect(config).await?)
+    Ok(RustisClient::connect(config).await?)
 }
 
 struct Rustis {
     runtime: Runtime,
-    clients: Vec<rustis::client::Client>,
+    clients: Vec<RustisClient>,
     digest: String,
     task: Task,
 }
@@ -172,7 +175,7 @@ impl Flight for Rustis {
 }
 
 async fn rustis_locks(
-    clients: Vec<rustis::client::Client>,
+    clients: Vec<RustisClient>,
     digest: String,
     resource: String,
     ttl: u64,
@@ -193,7 +196,7 @@ async fn rustis_locks(
     Ok(())
 }
 
-async fn rustis_ask(node: &rustis::client::Client, resource: &str, ttl: u64) -> Result<bool> {
+async fn rustis_ask(node: &RustisClient, resource: &str, ttl: u64) -> Result<bool> {
     let mut pipeline = node.create_pipeline();
     let (free, ttl) = (SetCondition::NX, SetExpiration::Px(ttl));
     pipeline.set_with_options(resource, text(TOKEN), free, ttl).queue();
@@ -202,7 +205,7 @@ async fn rustis_ask(node: &rustis::client::Client, resource: &str, ttl: u64) -> 
     Ok(set.is_some())
 }
 
-fn text(bytes: &[u8]) -> &str {
+pub(crate) fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("it is written in ASCII")
 }
 

@@ -4,7 +4,7 @@
 //! released on a majority, and the next begins in its place. To add one: a file beside these, and a line in
 //! [`ALL`].
 
-mod drivers;
+pub(crate) mod drivers;
 pub mod measure;
 mod raw;
 mod redbolt_driver;

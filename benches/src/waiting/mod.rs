@@ -1,8 +1,7 @@
 //! Those who wait for a lock that somebody else holds: the raw floor and the clients.
 //!
 //! A contender of this registry waits in `acquire`, for at most [`PATIENCE`]. To add one: a file
-//! beside these, and a line in [`ALL`]. Not here: what is measured, see `hand_off` and the program
-//! `crowd`.
+//! beside these, and a line in [`ALL`]. Not here: what is measured, see `hand_off` and `crowd`.
 
 pub mod hand_off;
 pub mod holder;
