@@ -1,4 +1,4 @@
-//! Each program runs with tiny counts and prints its tables. What is in them is not looked at: a machine
+//! Each part runs with few contenders and hands over its tables. What is in them is hardly looked at: a machine
 //! that runs tests is not one to measure on.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,74 +11,85 @@ use redbolt_benches::contender;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-fn run(program: &str, arguments: &str) -> String {
-    let output = Command::new(program).args(arguments.split_whitespace()).output().unwrap();
+/// What a run has left: its tables, its figures, and the names of its charts.
+struct Results {
+    text: String,
+    json: Value,
+    charts: Vec<String>,
+}
+
+fn bench(arguments: &str) -> Results {
+    let home = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_bench"))
+        .args(arguments.split_whitespace())
+        .args(["--quick", "--out"])
+        .arg(home.path())
+        .output()
+        .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
-    String::from_utf8(output.stdout).unwrap()
+    let charts = std::fs::read_dir(home.path().join("charts")).unwrap();
+    Results {
+        text: String::from_utf8(output.stdout).unwrap(),
+        json: serde_json::from_slice(&std::fs::read(home.path().join("results.json")).unwrap())
+            .unwrap(),
+        charts: charts.map(|chart| chart.unwrap().file_name().into_string().unwrap()).collect(),
+    }
 }
 
-/// The cells of the rows that begin with this name.
-fn rows<'t>(table: &'t str, name: &str) -> Vec<Vec<&'t str>> {
-    let cells = |line: &'t str| line.split('|').map(str::trim).collect::<Vec<_>>();
-    table.lines().map(cells).filter(|cells| cells.get(1) == Some(&name)).collect()
-}
+impl Results {
+    /// The cells of the rows that begin with this name.
+    fn rows(&self, name: &str) -> Vec<Vec<&str>> {
+        let cells = |line| str::split(line, '|').map(str::trim).collect::<Vec<_>>();
+        let rows = self.text.lines().map(cells);
+        rows.filter(|cells: &Vec<&str>| cells.get(1) == Some(&name)).collect()
+    }
 
-#[test]
-fn handoff_prints_a_table_for_each_way_to_let_go() {
-    let counts = "--rounds 1 --block 2 --slow-block 1 --nodes 3 --placement unpinned";
-    let text = run(env!("CARGO_BIN_EXE_handoff"), counts);
-    // Not on a key that expires, of which nobody would tell it.
-    assert_eq!(rows(&text, "raw, quorum").len(), 3, "{text}");
-    assert_eq!(rows(&text, "raw, first").len(), 1, "{text}");
-    for name in ["redbolt, lead", "redbolt, quorum", "redbolt engine", "rslock", "redlock"] {
-        let rows = rows(&text, name);
-        assert_eq!(rows.len(), 4, "{text}");
-        assert!(rows.iter().all(|row| row[2] != "0" && row[3] != "0.0"), "{text}");
+    fn runs(&self, part: &str) -> usize {
+        self.json["parts"][part]["runs"].as_array().map_or(0, Vec::len)
     }
 }
 
 #[test]
-fn crowd_prints_a_row_for_each_group_and_finds_no_intruder() {
-    let counts =
-        "--contender lead --nodes 1 --nodes 3 --processes 3 --times 3 --section 1 --rounds 1";
-    let text = run(env!("CARGO_BIN_EXE_crowd"), counts);
-    let rows = rows(&text, "redbolt, lead");
-    assert_eq!(rows.len(), 2, "{text}");
-    assert!(rows.iter().all(|row| row[13..=15] == ["9 of 9", "0", ""]), "{text}");
+fn handoff_has_a_table_for_each_way_to_let_go() {
+    let results = bench("handoff --placement unpinned --contender lead --contender redlock");
+    for name in ["raw, quorum", "redbolt, lead", "redlock"] {
+        let rows = results.rows(name);
+        assert_eq!(rows.len(), 2, "{}", results.text);
+        assert!(rows.iter().all(|row| row[2] != "0" && row[3] != "0.0"), "{}", results.text);
+    }
+    assert_eq!(results.runs("handoff"), 2);
+    assert_eq!(results.charts, ["handoff-n3-unpinned.svg"]);
 }
 
 #[test]
-fn inflight_prints_a_row_for_each_client() {
-    let counts = "--rounds 1 --block 100 --in-flight 8 --placement unpinned";
-    let text = run(env!("CARGO_BIN_EXE_inflight"), counts);
-    let clients = [
-        "raw epoll",
-        "raw, fresh tokens",
-        "redbolt driver",
-        "redbolt engine",
-        "redbolt futures",
-        "redis",
-        "fred",
-        "rslock",
-    ];
-    for name in clients {
-        assert_eq!(rows(&text, name).len(), 1, "{text}");
-    }
+fn crowd_has_a_row_for_each_waiter_and_finds_no_intruder() {
+    let results = bench("crowd --contender lead");
+    let rows = results.rows("redbolt, lead");
+    assert_eq!(rows.len(), 1, "{}", results.text);
+    assert_eq!(rows[0][13..=14], ["64 of 64", "0"], "{}", results.text);
+    assert_eq!(results.runs("crowd"), 1);
 }
 
 #[test]
-fn json_can_be_read() {
-    let quick = "--json --contender redbolt --rounds 1 --placement unpinned";
-    for (program, counts) in [
-        (env!("CARGO_BIN_EXE_handoff"), "--nodes 1 --block 1 --released-by own"),
-        (env!("CARGO_BIN_EXE_crowd"), "--nodes 1 --processes 2 --times 1"),
-        (env!("CARGO_BIN_EXE_inflight"), "--block 10"),
-    ] {
-        let value: Value =
-            serde_json::from_str(&run(program, &format!("{quick} {counts}"))).unwrap();
-        assert!(value["runs"].as_array().is_some_and(|runs| !runs.is_empty()), "{value}");
+fn inflight_has_a_row_for_each_client() {
+    let results = bench("inflight --placement unpinned --contender driver --contender rustis");
+    // Of two numbers of locks in flight all figures, and in the table of all numbers one.
+    for name in ["raw epoll", "redbolt driver", "rustis"] {
+        let rows = results.rows(name);
+        assert_eq!(rows.len(), 3, "{}", results.text);
+        assert!(rows.iter().all(|row| !row.contains(&"-")), "{}", results.text);
     }
+    assert_eq!(results.charts, ["inflight-cpu-n3-unpinned.svg"]);
+}
+
+#[test]
+fn dead_has_a_table_for_each_way_to_die_and_redbolt_goes_on() {
+    let results = bench("dead --placement unpinned --contender client");
+    let rows = results.rows("redbolt client");
+    assert_eq!(rows.len(), 3, "{}", results.text);
+    assert!(rows.iter().all(|row| row[8].starts_with("0 of ")), "{}", results.text);
+    assert_eq!(results.charts, ["dead-n3-unpinned.svg"]);
 }
 
 #[test]
