@@ -584,3 +584,32 @@ const IDLE: Duration = Duration::from_millis(100);
 
 /// A hundred years.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+#[cfg(test)]
+mod tests {
+    use redbolt_node::Node;
+
+    use super::*;
+
+    /// A turn that has heard an answer looks for these as well, or they would wait for as long as answers
+    /// keep coming.
+    #[test]
+    fn connections_do_not_wait_for_answers_to_stop() {
+        let node = Node::start().unwrap();
+        let builder = Config::builder().node(&node.address().to_string()).unwrap();
+        let config = builder.connect_within(Duration::from_secs(60)).build().unwrap();
+        let mut driver = Driver::new(config).unwrap();
+        assert!(driver.needs_loop() && !driver.is_awaiting(), "it is being connected");
+        let until = Instant::now() + Duration::from_secs(10);
+        while driver.needs_loop() {
+            assert!(Instant::now() < until, "the connection is not looked at");
+            driver.look(true, Some(Duration::ZERO));
+        }
+        while driver.nodes().nodes[0].state == NodeState::Connecting {
+            assert!(Instant::now() < until);
+            driver.busy_turn();
+        }
+        driver.inspect(b"job").unwrap();
+        assert!(!driver.needs_loop() && driver.is_awaiting());
+    }
+}

@@ -150,38 +150,6 @@ fn readiness_and_deadline_are_all_that_a_host_needs() {
     turn_until(&mut driver, "nothing is owed", |driver| !driver.owes());
 }
 
-/// What readiness alone tells of does not wait for as long as answers keep coming.
-#[test]
-fn a_node_that_comes_back_is_met_by_a_host_that_only_spins() {
-    let mut servers = servers(3);
-    let mut driver = driver_of(builder(&servers).busy_poll(Duration::from_micros(200)));
-    turn_until(&mut driver, "all are ready", |driver| driver.nodes().ready() == 3);
-    servers[2].kill();
-    turn_until(&mut driver, "one is missed", |driver| driver.nodes().ready() == 2);
-    servers[2].restart();
-    vouch_for(&servers[2..], 3);
-    let mut witnesses = [servers[0].connect(), servers[1].connect()];
-    // A server has written all earlier answers before it answers the second.
-    let mut all_is_answered = || {
-        for witness in &mut witnesses {
-            witness.cmd("PING");
-            witness.cmd("PING");
-        }
-    };
-    let until = Instant::now() + LIMIT;
-    while driver.nodes().ready() < 3 {
-        assert!(Instant::now() < until, "{:?}", driver.nodes());
-        let id = driver.acquire(&long(b"job")).unwrap();
-        all_is_answered();
-        assert!(driver.busy_turn());
-        assert!(!driver.remaining(id).is_zero());
-        driver.release(id);
-        all_is_answered();
-        assert!(driver.busy_turn());
-        while driver.poll_event().is_some() {}
-    }
-}
-
 #[test]
 fn several_locks_at_once() {
     let servers = servers(3);
