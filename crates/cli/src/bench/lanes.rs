@@ -179,7 +179,9 @@ impl Lanes {
 
 /// `redbolt:bench:0123456789abcdef:00042`, made longer with dashes.
 fn key(run: u64, number: usize, size: usize) -> Vec<u8> {
-    format!("{:-<size$}", format!("{PREFIX}{run:016x}:{number:05}")).into_bytes()
+    let mut key = format!("{PREFIX}{run:016x}:{number:05}").into_bytes();
+    key.resize(size, b'-');
+    key
 }
 
 /// Nothing else is written.
@@ -190,12 +192,14 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {
+    use redbolt::proto::MAX_RESOURCE;
+
     use super::*;
     use crate::args::SHORTEST_KEY;
 
     #[test]
     fn keys_are_below_the_prefix_and_as_long_as_was_asked_for() {
-        for size in [SHORTEST_KEY as usize, 37, 1000] {
+        for size in [SHORTEST_KEY as usize, 37, MAX_RESOURCE] {
             let made = key(7, 4095, size);
             assert_eq!(made.len(), size);
             assert!(made.starts_with(b"redbolt:bench:0000000000000007:04095"));

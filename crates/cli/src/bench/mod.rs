@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use redbolt::proto::guard::Found;
-use redbolt::{Config, NodeGuard, NodeReport, NodeState};
+use redbolt::{Config, NodeGuard, NodeReport, NodeState, NodeStatus};
 
 use self::figures::Figures;
 use self::load::Load;
@@ -30,10 +30,9 @@ use self::progress::Progress;
 use self::report::Report;
 use crate::args::{BenchArgs, Nodes};
 use crate::exit::{self, Failure};
-use crate::init::line;
-use crate::nodes;
 use crate::say::say;
 use crate::signals::Signals;
+use crate::{init, nodes};
 
 /// Measures the nodes of `args`. The exit status.
 pub(crate) fn run(args: &BenchArgs) -> Result<u8, Failure> {
@@ -95,19 +94,30 @@ fn check_quorum(nodes: &Nodes, load: &Load, ready: &NodeReport) -> Result<(), Fa
     }
     let head = format!("too few nodes can vote, {} needed", load.config().quorum());
     let text = ready.nodes.iter().fold(head, |text, node| format!("{text}\n{}", line(node)));
-    let found = |wanted: fn(Found) -> bool| {
-        ready.nodes.iter().any(|node| match node.guard {
-            NodeGuard::Found(found) | NodeGuard::Quarantined { found, .. } => wanted(found),
-            _ => false,
-        })
+    let found = |node: &NodeStatus| match node.guard {
+        NodeGuard::Found(found) | NodeGuard::Quarantined { found, .. } => Some(found),
+        _ => None,
     };
-    Err(Failure::no_quorum(if found(|found| found == Found::Missing) {
-        format!("{text}\n{NEW}{}", nodes::init_command(nodes))
-    } else if found(|found| matches!(found, Found::OtherLimits { .. })) {
-        format!("{text}\n{OTHER_LIMITS}")
+    let is_new = |node| found(node) == Some(Found::Missing);
+    let has_other_limits = |node| matches!(found(node), Some(Found::OtherLimits { .. }));
+    let hint = if ready.nodes.iter().any(has_other_limits) {
+        OTHER_LIMITS.to_owned()
+    } else if ready.nodes.iter().all(is_new) {
+        format!("{NEW}{}", nodes::init_command(nodes))
+    } else if ready.nodes.iter().any(|node| found(node).is_some()) {
+        NO_GUARDS.to_owned()
     } else {
-        text
-    }))
+        String::new()
+    };
+    Err(Failure::no_quorum(format_args!("{text}\n{hint}")))
+}
+
+/// A node that votes is ready, whatever is known of its guard.
+fn line(node: &NodeStatus) -> String {
+    match node.guard {
+        NodeGuard::Votes | NodeGuard::Off => node.to_string(),
+        _ => init::line(node),
+    }
 }
 
 /// A quorum is enough, but whoever measures five nodes wants to know that there are four.
@@ -139,6 +149,9 @@ const CONSENT: &str =
 const NEW: &str = "if these nodes are new and never held a lock: ";
 
 const OTHER_LIMITS: &str = "all who use these nodes must name all of them, and the same --max-ttl";
+
+const NO_GUARDS: &str = "bench writes no guards: a node gets one from the first lock that is asked for, and votes \
+    --max-ttl later";
 
 const NOTHING: &str = "no lock was granted and released, so nothing was measured";
 

@@ -46,7 +46,9 @@ impl Report<'_> {
         let figures = self.figures;
         let nodes = self.nodes();
         let mut text = format!("{}\n", self.head());
-        if !figures.pair.is_empty() {
+        if figures.pair.is_empty() {
+            text += "\nnothing was measured\n";
+        } else {
             text += &format!("\n{}\n{}", self.table(), self.totals());
             text += &format!(
                 "\npairs that took up to\n{}",
@@ -68,9 +70,7 @@ impl Report<'_> {
         let (ttl, quorum) = (exact(args.ttl), config.quorum());
         let took = show(self.figures.elapsed);
         let early = if self.figures.interrupted.is_some() { ", ended early" } else { "" };
-        format!(
-            "{nodes}, {quorum} are a quorum{guard}; {locks} at a time, TTL {ttl}; {took}{early}"
-        )
+        format!("{nodes}, quorum {quorum}{guard}; {locks} at a time, TTL {ttl}; {took}{early}")
     }
 
     fn table(&self) -> String {
