@@ -547,17 +547,19 @@ Examples:
   redbolt init --change --max-ttl 2m";
 
 const BENCH_HELP: &str = "\
-Takes locks and releases them at once, each on a key of its own, and tells how long that takes on these
-nodes, from this host: the acquisition, which is over when a quorum has granted; the release, which is
-over when a quorum has confirmed it; and the pair of both. With --concurrency 8 eight locks are under
-way at a time; each begins anew when it is released, so that slow nodes are asked less often.
+Takes locks and releases them at once, each on a key of its own, and tells how long that takes from
+this host: the acquisition, which is over when a quorum has granted; the release, which is over when
+a quorum has confirmed it; and the pair of both. With --concurrency 8 eight locks are under way at a
+time; each begins anew when it is released, so that slow nodes are asked less often.
 
-All is done by one thread, with the library's Driver in an event loop, the same for one lock and for
-many. `client CPU` is the time of that thread on a processor.
+In the table of nodes: how many answers each gave, the mean time to an answer, the bounds within
+which half of them and 99 % of them came, and in how many of the locks its grant was there in time to
+count. All is done by one thread, with the library's Driver in an event loop, the same for one lock
+and for many. `client CPU` is the time of that thread on a processor.
 
-Keys are named redbolt:bench:RANDOM:NUMBER, and no others are written, neither guards: nodes that are
-new need `redbolt init` before. Ctrl-C ends it early: all locks are released, and what was measured
-until then is told.
+Keys are named redbolt:bench:RANDOM:NUMBER, and nothing else is written, no guards either: nodes that
+are new need `redbolt init` before. Ctrl-C ends it early: all locks are released, and what was
+measured until then is told.
 
 Nodes that look as if they were in use (they have keys, replicas, or more than one other client) are
 left alone unless --yes is given. Do not measure while others depend on these servers.

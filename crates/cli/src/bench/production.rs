@@ -173,8 +173,8 @@ fn words(seen: &Seen) -> Option<String> {
     is_used.then(|| parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
-/// Nobody waits in line for this.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Nobody waits in line for this, and a node that is slow to tell is not asked for locks.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What `PTTL` says of a key that is not there.
 const NO_KEY: i64 = -2;

@@ -296,7 +296,8 @@ fn a_ttl_that_is_shorter_than_the_nodes_take_says_so() {
     let world = World::of(1);
     let proxy = redbolt_proving::Proxy::before(&world.nodes[0].address());
     proxy.set(redbolt_proving::Mode::Coalesce(Duration::from_millis(30)));
-    let words = ["--ttl", "20ms", "--node", &proxy.address()];
+    // What is held back for long enough is not told in time either.
+    let words = ["--yes", "--ttl", "20ms", "--node", &proxy.address()];
     let ran = run(redbolt(&[&SHORT[..], &words].concat())).expect(69);
     assert!(ran.stdout.contains("try a longer --ttl"), "{ran:?}");
     assert!(ran.stderr.contains("nothing was measured"), "{ran:?}");
