@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 use redbolt::proto::Refusal;
-use redbolt::{Ask, Driver, Event, InputError, LockId, Why};
+use redbolt::{Ask, Confirmed, Driver, Event, InputError, LockId, Why};
 
 use super::figures::{Figures, count};
 use crate::args::BenchArgs;
@@ -31,7 +31,7 @@ struct Lane {
     key: Vec<u8>,
     asked: Instant,
     granted: Instant,
-    /// Begun when it was already being measured.
+    /// Begun when it was already being measured. What began before is not measured to its end either.
     counts: bool,
     /// After a refusal.
     pauses_until: Instant,
@@ -114,63 +114,79 @@ impl Lanes {
     }
 
     fn on(&mut self, driver: &mut Driver, event: Event, figures: Option<&mut Figures>) {
-        let (Event::Granted(id)
-        | Event::Refused(id, _)
-        | Event::Released(id, _)
-        | Event::Lost(id, _)) = event
-        else {
-            return;
-        };
-        let Some(&at) = self.of.get(&id) else { return };
         let now = Instant::now();
-        let counts = figures.is_some();
-        let lane = &mut self.lanes[at];
-        // What began before is not measured to its end either.
-        let figures = figures.filter(|_| lane.counts);
         match event {
-            Event::Granted(_) => {
-                lane.granted = now;
-                let by = driver.votes(id).grants();
-                let is_over = driver.remaining(id).is_zero();
+            Event::Granted(id) => self.granted(driver, id, now, figures),
+            Event::Released(id, confirmed) => self.released(driver, id, confirmed, now, figures),
+            Event::Refused(id, Refusal { why, .. }) => {
+                self.failed(id, now, figures, |figures| count(&mut figures.refusals, why));
+            }
+            Event::Lost(id, cause) => {
                 driver.release(id);
-                if is_over {
-                    // This process was stopped for long between the reply and here.
-                    self.fail(id, at, now);
-                    return figures.into_iter().for_each(|f| count(&mut f.refusals, Why::Expired));
-                }
-                if let Some(figures) = figures {
-                    figures.granted(by, now - lane.asked);
-                }
-            }
-            Event::Released(_, confirmed) => {
-                if let Some(figures) = figures {
-                    let is_confirmed = usize::try_from(confirmed.nodes)
-                        .is_ok_and(|nodes| nodes >= driver.config().quorum());
-                    figures.released(now - lane.granted, now - lane.asked, is_confirmed);
-                }
-                self.pairs += 1;
-                self.of.remove(&id);
-                if self.is_open {
-                    self.begin(driver, at, counts);
-                }
-            }
-            Event::Refused(_, Refusal { why, .. }) => {
-                self.fail(id, at, now);
-                figures.into_iter().for_each(|figures| count(&mut figures.refusals, why));
-            }
-            Event::Lost(_, cause) => {
-                driver.release(id);
-                self.fail(id, at, now);
-                figures.into_iter().for_each(|figures| count(&mut figures.losses, cause));
+                self.failed(id, now, figures, |figures| count(&mut figures.losses, cause));
             }
             _ => {}
         }
     }
 
-    /// Asking again at once would be a busy loop: nodes that are known to be down are not even asked.
-    fn fail(&mut self, id: LockId, at: usize, now: Instant) {
-        self.of.remove(&id);
-        self.lanes[at].pauses_until = now + PAUSE;
+    fn granted(
+        &mut self,
+        driver: &mut Driver,
+        id: LockId,
+        now: Instant,
+        figures: Option<&mut Figures>,
+    ) {
+        let Some(&at) = self.of.get(&id) else { return };
+        let by = driver.votes(id).grants();
+        // This process may have been stopped for long between the reply and here.
+        let is_over = driver.remaining(id).is_zero();
+        driver.release(id);
+        if is_over {
+            return self.failed(id, now, figures, |f| count(&mut f.refusals, Why::Expired));
+        }
+        let lane = &mut self.lanes[at];
+        lane.granted = now;
+        if let Some(figures) = figures.filter(|_| lane.counts) {
+            figures.granted(by, now - lane.asked);
+        }
+    }
+
+    fn released(
+        &mut self,
+        driver: &mut Driver,
+        id: LockId,
+        confirmed: Confirmed,
+        now: Instant,
+        figures: Option<&mut Figures>,
+    ) {
+        let Some(at) = self.of.remove(&id) else { return };
+        self.pairs += 1;
+        let (lane, counts) = (&self.lanes[at], figures.is_some());
+        if let Some(figures) = figures.filter(|_| lane.counts) {
+            let quorum = driver.config().quorum();
+            let is_confirmed = usize::try_from(confirmed.nodes).is_ok_and(|nodes| nodes >= quorum);
+            figures.released(now - lane.granted, now - lane.asked, is_confirmed);
+        }
+        if self.is_open {
+            self.begin(driver, at, counts);
+        }
+    }
+
+    /// It ended without a pair. Asking again at once would be a busy loop: nodes that are known to be
+    /// down are not even asked.
+    fn failed(
+        &mut self,
+        id: LockId,
+        now: Instant,
+        figures: Option<&mut Figures>,
+        note: impl FnOnce(&mut Figures),
+    ) {
+        let Some(at) = self.of.remove(&id) else { return };
+        let lane = &mut self.lanes[at];
+        lane.pauses_until = now + PAUSE;
+        if let Some(figures) = figures.filter(|_| lane.counts) {
+            note(figures);
+        }
         if self.is_open {
             self.pausing.push(at);
         }

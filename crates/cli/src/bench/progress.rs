@@ -63,8 +63,8 @@ fn show(shared: &Shared, span: Duration) {
     while !shared.is_over.load(Ordering::Relaxed) {
         let pairs = shared.pairs.load(Ordering::Relaxed);
         let rate = pairs as f64 / since.elapsed().as_secs_f64().max(0.001);
-        bar.set_position(millis(since.elapsed().min(span)));
         bar.set_message(format!("{pairs} pairs, {rate:.0} per second"));
+        bar.set_position(millis(since.elapsed().min(span)));
         thread::park_timeout(EVERY);
     }
     bar.finish_and_clear();

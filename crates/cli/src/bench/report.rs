@@ -155,7 +155,7 @@ impl Report<'_> {
                 exact(self.args.ttl)
             ),
             Why::NoQuorum => "too few nodes could vote".to_owned(),
-            Why::Contended => "held by another".to_owned(),
+            Why::Contended => "the key of an earlier lock was not undone yet".to_owned(),
             other => snake(other).replace('_', " "),
         }
     }
@@ -285,7 +285,8 @@ fn node_table(nodes: &[NodeFigures], grants: u64) -> String {
         "node", "answers", "mean", "50 % in", "99 % in", "counted"
     );
     for node in nodes {
-        let NodeFigures { number, address, answers, .. } = node;
+        let NodeFigures { number, answers, .. } = node;
+        let address: String = node.address.chars().take(width).collect();
         let span = |span: Option<Duration>| span.map_or_else(|| "-".to_owned(), fine);
         let bound = |bound: Option<Duration>| bound.map_or_else(|| "-".to_owned(), coarse);
         let (half, most) = (bound(node.half_within), bound(node.most_within));
@@ -393,7 +394,7 @@ fn millis(span: Duration) -> u64 {
 /// More nodes' sets than these are no picture.
 const SETS_SHOWN: usize = 4;
 
-/// Of an address, so that a line stays within eighty columns.
+/// Of an address, so that a line stays within eighty columns. The number says which node it is.
 const WIDEST: usize = 28;
 
 #[cfg(test)]
