@@ -2,15 +2,20 @@
 
 #![deny(missing_docs, unsafe_code)]
 
+pub mod chart;
+pub mod choice;
 pub mod codec;
 pub mod contender;
 pub mod counts;
 pub mod crowd;
 pub mod flight;
 pub mod machine;
+pub mod part;
 pub mod placement;
+pub mod progress;
 pub mod report;
 pub mod rounds;
+pub mod section;
 pub mod stats;
 pub mod table;
 pub mod waiting;
