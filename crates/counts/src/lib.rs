@@ -1,17 +1,24 @@
 //! Work whose instructions are counted, one scenario at a time, by a program around it (callgrind).
 //!
 //! A scenario is prepared and run a few times without being counted, so that memory which is used again is
-//! there; then [`run`] counts it so often that what happens now and then (a refill of random bytes, a
-//! timer) has its share. The counter watches for two functions here by their names, one in which it counts and one
-//! inside in which it does not ([`aside`]).
+//! there; then it is counted so often that what happens now and then (a refill of random bytes, a timer)
+//! has its share. The counter watches for two functions here by their names: in one it counts, and in the
+//! other, inside of it, it does not ([`aside`]).
 //!
 //! A crate of its own, with one program for each layer, because what the compiler makes of a function
-//! depends on who else calls it: a driver or a runtime beside it, even a benchmark, would move the counts.
-//! Not here: the counter, and what is done with the figures; see `cargo xtask bench --counts`.
+//! depends on who else calls it: a driver or a runtime beside it, even another benchmark, would move the
+//! counts. The counter's part is `src/bin/measure`; not here: the comparison with `baseline.txt`, which
+//! is that of `cargo xtask bench --counts`.
+
+#![deny(unsafe_code)]
+
+mod peer;
 
 use std::env;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use peer::Peer;
 
 /// Something that is done again and again.
 pub struct Scenario {
@@ -22,6 +29,7 @@ pub struct Scenario {
 }
 
 /// Names the scenarios, or runs the one that the command line names.
+#[must_use]
 pub fn run(scenarios: &[Scenario]) -> ExitCode {
     let Some(wanted) = env::args().nth(1) else {
         scenarios.iter().for_each(|scenario| println!("{}", scenario.name));
@@ -43,7 +51,7 @@ pub fn aside(mut work: impl FnMut()) {
     if IS_COUNTED.load(Ordering::Relaxed) { uncounted(&mut work) } else { work() }
 }
 
-/// The counter begins here and ends here; it knows this by its name.
+/// The counter begins and ends here; it knows this by its name.
 #[inline(never)]
 fn counted(repetition: &mut dyn FnMut(), times: usize) {
     for _ in 0..times {
@@ -59,7 +67,7 @@ fn uncounted(work: &mut dyn FnMut()) {
 
 static IS_COUNTED: AtomicBool = AtomicBool::new(false);
 
-/// How often a scenario is counted. The counter divides by it.
+/// How often a scenario is counted. What the counter finds is divided by it.
 pub const REPETITIONS: usize = 2_048;
 
 /// All rings and buffers have had their largest size by then.

@@ -1,20 +1,18 @@
 //! The core, with nodes in memory: an attempt without its input and output.
 //!
 //! The calls are those of a driver that hears all replies in one turn. The nodes are models that answer
-//! what they were really asked, uncounted, so that a change to the protocol is counted as it is. Time is
-//! an argument: each step takes 100 µs, so that timers are due as often as in a local network.
+//! what they were really asked, uncounted. Time is an argument: each turn takes 100 µs, so that timers are
+//! due as often as in a local network.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redbolt::proto::{
-    Ask, Config, Core, Event, LinkId, LinkOp, LockId, Nanos, NodeSettings, NodeState, Now, Settings,
-    Setup,
+    Ask, Config, Core, Event, LinkId, LinkOp, LockId, Nanos, NodeSettings, NodeState, Now,
+    Settings, Setup,
 };
-use redbolt::resp::{Decoder, Limits, Token};
-use redbolt_counts::{Scenario, aside, run};
-use redbolt_node::{ConnId, Store};
+use redbolt_counts::{Peer, Scenario, aside, run};
 
 fn main() -> ExitCode {
     run(&[
@@ -22,6 +20,7 @@ fn main() -> ExitCode {
         Scenario { name: "core/pair-3", prepare: || pairs(3, 0) },
         Scenario { name: "core/pair-5", prepare: || pairs(5, 0) },
         Scenario { name: "core/pair-3-beside-10000", prepare: || pairs(3, 10_000) },
+        Scenario { name: "core/64-pairs-3", prepare: pairs_at_once },
         Scenario { name: "core/fenced-pair-3", prepare: fenced_pairs },
         Scenario { name: "core/extend-3", prepare: extensions },
         Scenario { name: "core/refused-3", prepare: refusals },
@@ -36,6 +35,31 @@ fn pairs(nodes: usize, idle: usize) -> Box<dyn FnMut()> {
     Box::new(move || {
         let id = world.acquire(&Ask::new(b"orders:4711"));
         world.release(id);
+    })
+}
+
+/// What is said to a node goes out together, and all of its replies are heard together.
+fn pairs_at_once() -> Box<dyn FnMut()> {
+    let mut world = World::new(3);
+    let names: Vec<_> = (0..64).map(|shard| format!("orders:{shard}")).collect();
+    let mut held = Vec::with_capacity(names.len());
+    Box::new(move || {
+        for name in &names {
+            held.push(
+                world.core.acquire(&Ask::new(name.as_bytes()), world.now).expect("a valid ask"),
+            );
+        }
+        world.turn();
+        for id in &held {
+            assert_eq!(world.event(), Some(Event::Granted(*id)));
+        }
+        for id in &held {
+            world.core.release(*id, world.now);
+        }
+        world.turn();
+        for id in held.drain(..) {
+            assert!(matches!(world.event(), Some(Event::Released(of, _)) if of == id));
+        }
     })
 }
 
@@ -61,11 +85,7 @@ fn extensions() -> Box<dyn FnMut()> {
 fn refusals() -> Box<dyn FnMut()> {
     let mut world = World::new(3);
     for node in &mut world.nodes {
-        let mut reply = Vec::new();
-        let set = [b"SET", &b"orders:4711"[..], b"theirs", b"PX", b"86400000"];
-        let conn = node.store.connect();
-        node.store.command(conn, &set, time_of_nodes(world.now), &mut reply);
-        assert_eq!(reply, b"+OK\r\n");
+        node.is_held_by_others(b"orders:4711", time_of_nodes(world.now));
     }
     Box::new(move || {
         let id = world.core.acquire(&Ask::new(b"orders:4711"), world.now).expect("a valid ask");
@@ -84,15 +104,6 @@ struct World {
     now: Now,
 }
 
-/// A node, with the one connection to it.
-struct Peer {
-    store: Store,
-    conn: ConnId,
-    decoder: Decoder,
-    asked: Vec<u8>,
-    replies: Vec<u8>,
-}
-
 impl World {
     /// All nodes are ready to vote.
     fn new(nodes: usize) -> Self {
@@ -105,14 +116,15 @@ impl World {
         let now = Now { boot: Nanos(1_000 * SECOND), wall: Nanos(1_700_000_000 * SECOND) };
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
         let core = Core::new(config, move |bytes| bytes.fill_with(|| next_byte(&mut random)));
-        let nodes = (0..nodes).map(|name| Peer::new(name, now)).collect();
+        let nodes = (0..nodes).map(|name| Peer::new(name, time_of_nodes(now))).collect();
         let mut world = Self { core, links: Vec::new(), nodes, now };
         world.core.timeout(now);
         while let Some(LinkOp::Open(link)) = world.core.poll_link() {
             world.links.push(link);
             world.core.connected(link, now);
         }
-        while !world.links.iter().all(|link| world.core.node_state(link.node()) == NodeState::Ready) {
+        while !world.links.iter().all(|link| world.core.node_state(link.node()) == NodeState::Ready)
+        {
             world.turn();
         }
         while world.event().is_some() {}
@@ -142,7 +154,7 @@ impl World {
         for (link, node) in self.links.iter().zip(&mut self.nodes) {
             let bytes = self.core.transmit(*link);
             if !bytes.is_empty() {
-                aside(|| node.asked.extend_from_slice(bytes));
+                aside(|| node.hear(bytes));
                 let written = bytes.len();
                 self.core.transmitted(*link, written);
             }
@@ -152,7 +164,11 @@ impl World {
         for (link, node) in self.links.iter().zip(&mut self.nodes) {
             let space = self.core.space(*link);
             let mut read = 0;
-            aside(|| read = node.answer(self.now, space));
+            aside(|| {
+                let replies = node.answer(time_of_nodes(self.now));
+                space[..replies.len()].copy_from_slice(replies);
+                read = replies.len();
+            });
             if read > 0 {
                 self.core.received(*link, read, self.now);
             }
@@ -160,45 +176,6 @@ impl World {
         if self.core.poll_timeout().is_some_and(|due| due <= self.core.latest()) {
             self.core.timeout(self.now);
         }
-    }
-}
-
-impl Peer {
-    fn new(name: usize, now: Now) -> Self {
-        let mut store = Store::new(&format!("{name:040}"), time_of_nodes(now));
-        let conn = store.connect();
-        let decoder = Decoder::new(Limits::default());
-        Self { store, conn, decoder, asked: Vec::new(), replies: Vec::new() }
-    }
-
-    /// Runs what it was asked; returns how many bytes of replies are in `space`.
-    fn answer(&mut self, now: Now, space: &mut [u8]) -> usize {
-        let (mut at, mut missing) = (0, 0);
-        let mut words: Vec<&[u8]> = Vec::new();
-        while let Some((token, len)) = self.decoder.next(&self.asked[at..]).expect("RESP2") {
-            at += len;
-            match token {
-                Token::Array(count) => missing = count,
-                Token::Bulk(_) => {
-                    // The payload, with the CR LF behind it.
-                    let end = at - 2;
-                    let Token::Bulk(word) = token else { continue };
-                    words.push(&self.asked[end - word.len()..end]);
-                    missing -= 1;
-                }
-                other => panic!("a command is an array of bulk strings, not {other:?}"),
-            }
-            if missing == 0 {
-                let now = time_of_nodes(now);
-                self.store.command(self.conn, &words, now, &mut self.replies);
-                words.clear();
-            }
-        }
-        self.asked.clear();
-        let read = self.replies.len();
-        space[..read].copy_from_slice(&self.replies);
-        self.replies.clear();
-        read
     }
 }
 
