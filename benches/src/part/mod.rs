@@ -5,7 +5,6 @@
 
 mod crowd;
 mod dead;
-
 mod handoff;
 mod inflight;
 mod pair;
