@@ -92,7 +92,7 @@ fn inflight_has_a_row_for_each_client() {
 fn dead_has_a_table_for_each_way_to_die_and_redbolt_goes_on() {
     let results = bench("dead --placement unpinned --contender client");
     let rows = results.rows("redbolt client");
-    assert_eq!(rows.len(), 3, "{}", results.text);
+    assert_eq!(rows.len(), 2, "{}", results.text);
     assert!(rows.iter().all(|row| row[8].starts_with("0 of ")), "{}", results.text);
     assert_eq!(results.charts, ["dead-n3-unpinned.svg"]);
 }
