@@ -11,6 +11,7 @@ pub mod machine;
 pub mod placement;
 pub mod report;
 pub mod rounds;
+pub mod scale;
 pub mod stats;
 pub mod table;
 pub mod waiting;

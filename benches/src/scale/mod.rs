@@ -1,0 +1,3 @@
+//! How cost grows with work.
+
+pub mod held;
