@@ -63,15 +63,6 @@ fn inflight_prints_a_row_for_each_client() {
 }
 
 #[test]
-fn pair_prints_a_row_for_each_contender() {
-    let text =
-        run(env!("CARGO_BIN_EXE_pair"), "--rounds 1 --block 5 --nodes 1 --placement unpinned");
-    for name in ["raw epoll", "redbolt client", "redbolt driver"] {
-        assert_eq!(rows(&text, name).len(), 1, "{text}");
-    }
-}
-
-#[test]
 fn json_can_be_read() {
     let quick = "--json --contender redbolt --rounds 1 --placement unpinned";
     for (program, counts) in [

@@ -1,5 +1,5 @@
-//! The project's own commands: `cargo xtask test`, `cargo xtask demo`, `cargo xtask fuzz`,
-//! `cargo xtask prove`, `cargo xtask sim`.
+//! The project's own commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask demo`,
+//! `cargo xtask fuzz`, `cargo xtask prove`, `cargo xtask sim`.
 //!
 //! Apart from the other crates because it needs none of them: a machine with Rust and a shell must be
 //! able to build it and be told what else is missing. Not here: what the tests test.
@@ -29,6 +29,13 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Measure redbolt beside other clients; `cargo xtask bench --help` shows the options
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// What the bench program takes; --help shows it
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Show locks being taken, refused and released on embedded nodes
     Demo,
     /// Run the fuzz targets for real; `cargo xtask fuzz --help` shows the options
@@ -58,6 +65,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
+        Task::Bench { arguments } => bench(&arguments),
         Task::Demo => demo(),
         Task::Fuzz { arguments } => fuzz(&arguments),
         Task::Prove { arguments } => prove(&arguments),
@@ -71,6 +79,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// All benchmarks, built as they are compared. Building is quiet unless it fails.
+fn bench(arguments: &[String]) -> Result<(), Failure> {
+    eprintln!("xtask: building the benchmarks; the first time takes minutes");
+    let mut bench = cargo("run");
+    bench.args(["--quiet", "--package", "redbolt-benches", "--profile", "bench-suite"]);
+    step::run("bench", bench.args(["--bin", "bench", "--"]).args(arguments))
 }
 
 /// The demo of the command line, as fast as it really is. Building is quiet unless it fails.
