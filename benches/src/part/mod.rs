@@ -3,11 +3,11 @@
 //! To add one: a file beside these with a `run`, and a line in [`PARTS`]. A part starts its own nodes and
 //! ends them. Not here: the command line, and what becomes of the sections.
 
+mod build;
 mod crowd;
 mod dead;
 mod handoff;
 mod inflight;
-mod build;
 mod pair;
 mod scale;
 
