@@ -68,9 +68,15 @@ impl Report<'_> {
             GuardWord::Off => ", without the guard",
         };
         let (ttl, quorum) = (exact(args.ttl), config.quorum());
+        let busy = match args.busy_poll {
+            Duration::ZERO => String::new(),
+            span => format!(", busy poll {}", show(span)),
+        };
         let took = show(self.figures.elapsed);
         let early = if self.figures.interrupted.is_some() { ", ended early" } else { "" };
-        format!("{nodes}, quorum {quorum}{guard}; {locks} at a time, TTL {ttl}; {took}{early}")
+        format!(
+            "{nodes}, quorum {quorum}{guard}; {locks} at a time, TTL {ttl}{busy}; {took}{early}"
+        )
     }
 
     fn table(&self) -> String {
@@ -183,6 +189,7 @@ impl Report<'_> {
             "ttl_ms": millis(args.ttl),
             "key_bytes": args.key_size,
             "guard": args.guard == GuardWord::On,
+            "busy_poll_us": args.busy_poll.as_secs_f64() * 1e6,
             "warm_up_ms": millis(args.warm_up),
             "duration_ms": millis(args.duration),
             "measured_ms": millis(figures.elapsed),

@@ -52,8 +52,9 @@ fn until_it_runs(world: &World) {
 #[test]
 fn the_counts_of_its_json_agree() {
     let world = World::of(3);
-    for concurrency in ["1", "16"] {
-        let ran = bench(&world, &["--json", "--concurrency", concurrency]).expect(0);
+    for (concurrency, busy_poll) in [("1", "0us"), ("16", "0us"), ("4", "100us")] {
+        let words = ["--json", "--concurrency", concurrency, "--busy-poll", busy_poll];
+        let ran = bench(&world, &words).expect(0);
         assert_eq!(ran.stderr, "");
         let json = as_json(&ran);
         assert_eq!(json["concurrency"].to_string(), concurrency);
@@ -313,6 +314,7 @@ fn what_cannot_be_measured_is_64() {
         (["--concurrency", "0"], "1..=4096"),
         (["--concurrency", "4097"], "1..=4096"),
         (["--key-size", "35"], "36..=65536"),
+        (["--busy-poll", "201us"], "busy_poll"),
         (["--ttl", "31s"], "maximum"),
         (["--ttl", "2ms"], "drift"),
     ] {
