@@ -387,7 +387,10 @@ fn coarse(bound: Duration) -> String {
 }
 
 fn percent(part: u64, of: u64) -> String {
-    format!("{:.0} %", 100.0 * part as f64 / of.max(1) as f64)
+    match 100.0 * part as f64 / of.max(1) as f64 {
+        share if part > 0 && share < 1.0 => "<1 %".to_owned(),
+        share => format!("{share:.0} %"),
+    }
 }
 
 fn plural(count: u64, what: &str) -> String {
@@ -440,5 +443,6 @@ mod tests {
         assert_eq!(fine(Duration::from_micros(412)), "412 us");
         assert_eq!(coarse(Duration::from_millis(20)), "20 ms");
         assert_eq!(plural(1, "pair"), "1 pair");
+        assert_eq!([0, 1, 500].map(|part| percent(part, 1000)), ["0 %", "<1 %", "50 %"]);
     }
 }

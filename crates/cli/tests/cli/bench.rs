@@ -299,9 +299,12 @@ fn a_ttl_that_is_shorter_than_the_nodes_take_says_so() {
     proxy.set(redbolt_proving::Mode::Coalesce(Duration::from_millis(30)));
     // What is held back for long enough is not told in time either.
     let words = ["--yes", "--ttl", "20ms", "--node", &proxy.address()];
-    let ran = run(redbolt(&[&SHORT[..], &words].concat())).expect(69);
+    let ran = run(redbolt(&[&SHORT[..], &words].concat()));
     assert!(ran.stdout.contains("try a longer --ttl"), "{ran:?}");
-    assert!(ran.stderr.contains("nothing was measured"), "{ran:?}");
+    // What comes at the end of a delay passes soon, so that there may be a pair or two.
+    let is_empty = ran.stdout.contains("nothing was measured");
+    assert_eq!(ran.status, Some(if is_empty { 69 } else { 0 }), "{ran:?}");
+    assert_eq!(ran.stderr.contains("nothing was measured"), is_empty, "{ran:?}");
 }
 
 #[test]
