@@ -16,6 +16,7 @@ pub mod progress;
 pub mod report;
 pub mod rounds;
 pub mod section;
+pub mod stalled;
 pub mod stats;
 pub mod table;
 pub mod waiting;

@@ -3,6 +3,11 @@
 //! To add one: a file beside these with a `run`, and a line in [`PARTS`]. A part starts its own nodes and
 //! ends them. Not here: the command line, and what becomes of the sections.
 
+mod crowd;
+mod dead;
+
+mod handoff;
+mod inflight;
 mod pair;
 
 use anyhow::Result;
@@ -22,5 +27,10 @@ pub struct Part {
 }
 
 /// In the order in which they run and are reported.
-pub const PARTS: &[Part] =
-    &[Part { name: "pair", about: "acquire + release by one client", run: pair::run }];
+pub const PARTS: &[Part] = &[
+    Part { name: "pair", about: "acquire + release by one client", run: pair::run },
+    Part { name: "handoff", about: "from a release to the next holder", run: handoff::run },
+    Part { name: "crowd", about: "many processes that want one lock", run: crowd::run },
+    Part { name: "dead", about: "acquire + release while f nodes are dead", run: dead::run },
+    Part { name: "inflight", about: "many locks at a time by one client", run: inflight::run },
+];
