@@ -113,12 +113,20 @@ fn memory(options: &Options) -> Result<Option<(u64, u64)>> {
 type Calls = BTreeMap<String, u64>;
 
 fn system_calls(options: &Options) -> Result<Calls> {
-    let (once, mut twice) = (trace(options, options.pairs)?, trace(options, 2 * options.pairs)?);
-    for (name, calls) in &mut twice {
-        *calls = calls.saturating_sub(once.get(name).copied().unwrap_or(0));
+    let (once, twice) = (trace(options, options.pairs)?, trace(options, 2 * options.pairs)?);
+    more(&once, &twice, options.pairs as u64)
+}
+
+/// What the second run called more than the first. A thread that spins may have called less, and then none
+/// of it is known.
+fn more(once: &Calls, twice: &Calls, pairs: u64) -> Result<Calls> {
+    let before = |name: &String| once.get(name).copied().unwrap_or(0);
+    for (name, &calls) in twice {
+        let fewer = before(name).saturating_sub(calls);
+        ensure!(fewer <= pairs / 100, "{name} does not depend on the number of pairs: it spins");
     }
-    twice.retain(|_, calls| *calls > 0);
-    Ok(twice)
+    let more = twice.iter().map(|(name, calls)| (name.clone(), calls.saturating_sub(before(name))));
+    Ok(more.filter(|&(_, calls)| calls > 0).collect())
 }
 
 fn trace(options: &Options, pairs: usize) -> Result<Calls> {
@@ -127,7 +135,7 @@ fn trace(options: &Options, pairs: usize) -> Result<Calls> {
     let mut strace = Command::new("strace");
     strace.args(["-f", "-c", "-o"]).arg(&table).arg(current_exe()?);
     strace.args(["--contender", &options.contender, "--pairs", &pairs.to_string()]);
-    options.at.iter().for_each(|address| drop(strace.args(["--at", address])));
+    strace.args(options.at.iter().flat_map(|address| ["--at", address]));
     let mut child = strace
         .stdout(Stdio::null())
         .spawn()
@@ -178,5 +186,14 @@ mod tests {
                      100.00    0.000030           1        17         3 total\n";
         let expected = [("recvfrom".to_owned(), 10), ("sendto".to_owned(), 7)];
         assert_eq!(read_table(table), Calls::from(expected));
+    }
+
+    #[test]
+    fn only_what_grows_with_the_pairs_is_counted() {
+        let calls =
+            |recv, mmap| Calls::from([("recv".to_owned(), recv), ("mmap".to_owned(), mmap)]);
+        let recv = Calls::from([("recv".to_owned(), 600)]);
+        assert_eq!(more(&calls(700, 30), &calls(1_300, 29), 100).unwrap(), recv);
+        assert!(more(&calls(700, 30), &calls(690, 30), 100).is_err());
     }
 }
