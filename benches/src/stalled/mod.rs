@@ -75,4 +75,4 @@ pub const ALL: [Entry; 7] = [
 ];
 
 /// After how long a pair is broken off, where its client has no limit of its own.
-pub const LIMIT: Duration = Duration::from_secs(4);
+pub const LIMIT: Duration = Duration::from_secs(2);
