@@ -280,6 +280,8 @@ mod tests {
         contender.block(5, Duration::from_secs(10), &mut timings).unwrap();
         assert_eq!((timings.acquire.len(), timings.release.len()), (5, 5), "{name}");
         assert!(timings.acquire.iter().chain(&timings.release).all(|&time| time > 0), "{name}");
+        let elsewhere = timings.outside.is_some_and(|usage| !usage.cpu.is_zero());
+        assert_eq!(elsewhere, name == "hiredis", "{name}");
         contender.block(5, Duration::ZERO, &mut timings).unwrap();
         assert_eq!((timings.acquire.len(), timings.release.len()), (5, 5), "{name}");
     }
