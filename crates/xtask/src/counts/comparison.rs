@@ -96,8 +96,9 @@ fn changes(before: &Scenario, after: &Scenario) -> Vec<Change> {
         Change { function: name.clone(), before: before_own, after: now, difference }
     };
     let direction = if after.total > before.total { 1 } else { -1 };
+    let whole = after.total.abs_diff(before.total).cast_signed();
     let mut changes: Vec<_> = names.into_iter().map(change).collect();
-    changes.retain(|change| change.difference * direction > 0);
+    changes.retain(|change| change.difference * direction * WORTH_NAMING > whole);
     changes.sort_by_key(|change| -change.difference * direction);
     changes.truncate(MOST_NAMED);
     changes
@@ -136,7 +137,8 @@ impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:<28} {:>9} {:>9}", "instructions", "baseline", "now")?;
         for row in &self.rows {
-            let shown = |count: Option<u64>| count.map_or("-".to_owned(), |it| it.to_string());
+            let shown =
+                |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |it| it.to_string());
             let (before, after) = (shown(row.before), shown(row.after));
             let line = format!("{:<28} {before:>9} {after:>9} {}", row.scenario, row.remark());
             writeln!(f, "{}", line.trim_end())?;
@@ -165,6 +167,8 @@ impl fmt::Display for Change {
 /// Instructions are counted exactly, but a change anywhere moves what the compiler does elsewhere.
 const PERCENT: u64 = 3;
 const MOST_NAMED: usize = 6;
+/// A function whose change is less than one of so many parts of the whole is not named.
+const WORTH_NAMING: i64 = 20;
 const BETTER: &str = "keep it with cargo xtask bench --counts --bless";
 
 #[cfg(test)]
