@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 use redbolt::{
-    AcquireError, Ask, Client, Config, Driver, Ending, Engine, EngineLimits, Event, Keep, LockId,
-    LockState, PushState, Wait,
+    AcquireError, Ask, Client, Config, ConfigBuilder, Driver, Ending, Engine, EngineLimits, Event,
+    Keep, LockId, LockState, PushState, Wait,
 };
 use redbolt_proving::{Server, servers};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -27,12 +27,17 @@ fn the_counter_counts() {
 fn a_client_does_not_allocate() {
     for n in SIZES {
         let servers = servers(n);
-        let mut client = Client::new(initialised(&servers)).unwrap();
-        assert_eq!(client.warm_up(PATIENCE).ready(), n);
-        // Every node answers in order, so an inspection that is complete has all earlier answers.
-        let catch_up = |client: &mut Client| drop(client.inspect(b"job").unwrap());
-        let kinds = [client_pairs, client_fenced_pairs, client_extensions];
-        none_in_steady_state(&servers, &mut client, catch_up, &kinds);
+        client_does_not_allocate(&servers, initialised(&servers));
+    }
+}
+
+#[test]
+fn a_client_that_spins_does_not_allocate() {
+    for n in SIZES {
+        let servers = servers(n);
+        redbolt::init(&config(&servers), PATIENCE).unwrap();
+        let config = builder(&servers).busy_poll(Duration::from_micros(200)).build().unwrap();
+        client_does_not_allocate(&servers, config);
     }
 }
 
@@ -138,6 +143,15 @@ fn an_engine_s_caller_allocates_slots_only() {
         let per_extension = allocation_counter::measure(extensions).count_total;
         assert_eq!(per_extension, 2 + LAG as u64);
     }
+}
+
+fn client_does_not_allocate(servers: &[Server], config: Config) {
+    let mut client = Client::new(config).unwrap();
+    assert_eq!(client.warm_up(PATIENCE).ready(), servers.len());
+    // Every node answers in order, so an inspection that is complete has all earlier answers.
+    let catch_up = |client: &mut Client| drop(client.inspect(b"job").unwrap());
+    let kinds = [client_pairs, client_fenced_pairs, client_extensions];
+    none_in_steady_state(servers, &mut client, catch_up, &kinds);
 }
 
 fn driver_does_not_allocate(servers: &[Server], host: &mut Host) {
@@ -424,10 +438,14 @@ fn initialised(servers: &[Server]) -> Config {
 }
 
 fn config(servers: &[Server]) -> Config {
+    builder(servers).build().unwrap()
+}
+
+fn builder(servers: &[Server]) -> ConfigBuilder {
     let builder = Config::builder();
     let builder = builder.answer_within(PATIENCE).connect_within(PATIENCE).dead_after(2 * PATIENCE);
-    let add = |builder: redbolt::ConfigBuilder, server: &Server| builder.node(&server.address());
-    servers.iter().try_fold(builder, add).unwrap().build().unwrap()
+    let add = |builder: ConfigBuilder, server: &Server| builder.node(&server.address());
+    servers.iter().try_fold(builder, add).unwrap()
 }
 
 const SERVICE: mio::Token = mio::Token(0);

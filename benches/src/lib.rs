@@ -17,6 +17,7 @@ pub mod report;
 pub mod rounds;
 pub mod scale;
 pub mod section;
+pub mod stalled;
 pub mod stats;
 pub mod table;
 pub mod waiting;

@@ -27,6 +27,16 @@ impl Placement {
     pub const ALL: [(&'static str, Self); 3] =
         [("one-core", Self::OneCore), ("split", Self::Split), ("unpinned", Self::Unpinned)];
 
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OneCore => "one-core",
+            Self::Split => "split",
+            Self::Unpinned => "unpinned",
+        }
+    }
+
     /// Places this thread, and those that it will start, and the nodes, on the `usable` cores.
     /// Returns what it did, in words.
     ///

@@ -108,7 +108,7 @@ pub fn plain(section: &Section) -> String {
     for line in section.text.trim().lines().filter(|line| !line.starts_with("![")) {
         // Nor the gaps around them.
         if !(line.is_empty() && empty) {
-            let _ = writeln!(out, "{line}");
+            out += &wrapped(line);
         }
         empty = line.is_empty();
     }
@@ -116,6 +116,25 @@ pub fn plain(section: &Section) -> String {
         let _ = write!(out, "\n{}", table(&section.targets.iter().collect::<Vec<_>>()));
     }
     out
+}
+
+/// A paragraph in lines that can be read. A table stays as it is.
+fn wrapped(line: &str) -> String {
+    let (mut out, mut width) = (String::new(), 0);
+    if line.starts_with('|') {
+        return format!("{line}\n");
+    }
+    for word in line.split(' ') {
+        let len = word.chars().count();
+        if width > 0 {
+            let fits = width + len < LINE;
+            out += if fits { " " } else { "\n" };
+            width = if fits { width + 1 } else { 0 };
+        }
+        out += word;
+        width += len;
+    }
+    out + "\n"
 }
 
 fn table(targets: &[&Target]) -> Table {
@@ -130,6 +149,8 @@ fn table(targets: &[&Target]) -> Table {
     }
     table
 }
+
+const LINE: usize = 100;
 
 const PLACEMENT: &str = "Placement decides everything on a small machine: with `one-core` client and nodes share a core and \
 only the work itself is seen, with `split` the client has a core and the nodes have the others, so that each wake-up \
@@ -186,6 +207,17 @@ mod tests {
         let text = plain(&report().sections[0].1);
         assert!(text.starts_with("## Pair\n\nbefore\n\nafter\n"), "{text}");
         assert!(text.contains("missed"), "{text}");
+    }
+
+    #[test]
+    fn paragraphs_are_wrapped_and_tables_are_not() {
+        assert_eq!(wrapped("a b"), "a b\n");
+        assert_eq!(wrapped(""), "\n");
+        let text = "word ".repeat(40);
+        assert!(wrapped(text.trim()).lines().all(|line| (..=LINE).contains(&line.len())));
+        assert_eq!(wrapped(text.trim()).split_whitespace().count(), 40);
+        let row = format!("| {text} |");
+        assert_eq!(wrapped(&row), format!("{row}\n"));
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub fn usage_since(before: &Usage) -> Result<Usage> {
         cpu: now.cpu - before.cpu,
         voluntary_switches: now.voluntary_switches - before.voluntary_switches,
         involuntary_switches: now.involuntary_switches - before.involuntary_switches,
-        ..Usage::default()
+        ..now
     })
 }
 
@@ -94,7 +94,8 @@ pub fn usage() -> Result<Usage> {
         cpu: cpu_time(),
         voluntary_switches: counted.voluntary_context_switches() as u64,
         involuntary_switches: counted.involuntary_context_switches() as u64,
-        ..Usage::default()
+        allocations: None,
+        bytes: None,
     })
 }
 

@@ -4,6 +4,10 @@
 //! ends them. Not here: the command line, and what becomes of the sections.
 
 mod build;
+mod crowd;
+mod dead;
+mod handoff;
+mod inflight;
 mod pair;
 mod scale;
 
@@ -26,6 +30,10 @@ pub struct Part {
 /// In the order in which they run and are reported.
 pub const PARTS: &[Part] = &[
     Part { name: "pair", about: "acquire + release by one client", run: pair::run },
+    Part { name: "handoff", about: "from a release to the next holder", run: handoff::run },
+    Part { name: "crowd", about: "many processes that want one lock", run: crowd::run },
+    Part { name: "dead", about: "acquire + release while f nodes are dead", run: dead::run },
+    Part { name: "inflight", about: "many locks at a time by one client", run: inflight::run },
     Part { name: "scale", about: "cost as work grows", run: scale::run },
     Part { name: "build", about: "what a client weighs in the build", run: build::run },
 ];

@@ -13,7 +13,8 @@ pub(super) fn charts(runs: &[Run]) -> Result<Vec<Chart>> {
     let mut charts = Vec::new();
     let tcp: Vec<&Run> = runs.iter().filter(|run| run.cell.sockets == Sockets::Tcp).collect();
     for here in tcp.chunk_by(|one, next| one.cell.placement == next.cell.placement) {
-        if let Some(run) = here.iter().find(|run| run.cell.nodes == MIDDLE) {
+        let middle = here.iter().find(|run| run.cell.nodes == MIDDLE);
+        if let Some(run) = middle.or(here.first()) {
             charts.push(ratios(run)?);
             charts.push(latency(run)?);
         }
