@@ -62,7 +62,7 @@ fn nodes() -> String {
     let text = said(Command::new(program).arg("--version"));
     // `Redis server v=7.0.15 sha=00000000:0 malloc=…`
     let version = text.split(' ').find_map(|word| word.strip_prefix("v="));
-    version.map_or(text.clone(), |version| format!("redis {version}"))
+    version.map_or_else(|| text.clone(), |version| format!("redis {version}"))
 }
 
 /// How it was built, which is told by whoever built it.

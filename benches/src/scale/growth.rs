@@ -59,7 +59,7 @@ impl Growth {
     #[must_use]
     pub fn cliffs(&self) -> Vec<f64> {
         let units: Vec<_> = self.points.iter().map(|&point| (point.0, self.unit(point))).collect();
-        let steps: Vec<_> = units.windows(2).map(|pair| slope(pair)).collect();
+        let steps: Vec<_> = units.windows(2).map(slope).collect();
         let is_cliff = |at: &usize| {
             let ((size, unit), (next_size, next)) = (units[*at], units[at + 1]);
             let neighbour = at.checked_sub(1).unwrap_or(at + 1);

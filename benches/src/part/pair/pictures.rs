@@ -14,7 +14,7 @@ pub(super) fn charts(runs: &[Run]) -> Result<Vec<Chart>> {
     let tcp: Vec<&Run> = runs.iter().filter(|run| run.cell.sockets == Sockets::Tcp).collect();
     for here in tcp.chunk_by(|one, next| one.cell.placement == next.cell.placement) {
         let middle = here.iter().find(|run| run.cell.nodes == MIDDLE);
-        if let Some(run) = middle.or(here.first()) {
+        if let Some(run) = middle.or_else(|| here.first()) {
             charts.push(ratios(run)?);
             charts.push(latency(run)?);
         }

@@ -119,7 +119,9 @@ fn numbers(run: &Run, figures: &Figures) -> [String; 13] {
 
 fn counted(counts: &[Counted]) -> Table {
     let mut table = Table::new(&["for each pair", "allocations", "system calls"]);
-    let cell = |count: Option<f64>| count.map_or(NOTHING.to_owned(), |count| format!("{count:.2}"));
+    let cell = |count: Option<f64>| {
+        count.map_or_else(|| NOTHING.to_owned(), |count| format!("{count:.2}"))
+    };
     for counted in counts {
         let (allocations, syscalls) = match &counted.outcome {
             Ok(counts) => (counts.allocations, counts.syscalls),

@@ -46,8 +46,9 @@ fn allocations(counted: &Counted) -> Option<Target> {
     NO_ALLOCATIONS.contains(&counted.name).then(|| {
         let (measured, text) = match &counted.outcome {
             Ok(counts) => {
-                let text =
-                    counts.allocations.map_or("not counted".to_owned(), |count| count.to_string());
+                let text = counts
+                    .allocations
+                    .map_or_else(|| "not counted".to_owned(), |count| count.to_string());
                 (counts.allocations, text)
             }
             Err(_) => (None, FAILED.to_owned()),

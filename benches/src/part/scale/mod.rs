@@ -24,7 +24,6 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     let mut section = Section {
         title: "Cost as work grows".to_owned(),
         text: format!("{NOTE}\n"),
-        json: json!([]),
         ..Section::default()
     };
     let mut runs = Vec::new();
@@ -35,7 +34,7 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
         section.targets.extend(run.targets());
         runs.push(run.json());
     }
-    section.json = Value::Array(runs);
+    section.json = json!({ "runs": runs });
     Ok(section)
 }
 

@@ -153,7 +153,7 @@ fn per(bytes: u64, held: u64) -> f64 {
 }
 
 fn each(bytes: u64, held: u64) -> String {
-    if held == 0 { String::new() } else { (bytes / held).to_string() }
+    bytes.checked_div(held).map_or_else(String::new, |bytes| bytes.to_string())
 }
 
 const HEADINGS: [&str; 7] = [
