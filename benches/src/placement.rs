@@ -3,6 +3,7 @@
 //! It decides everything on a small machine: a wake-up on the same core costs a fraction of one
 //! that crosses cores. Figures of different placements are not to be compared.
 
+use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{Result, ensure};
@@ -59,6 +60,13 @@ impl Placement {
             Self::Unpinned => format!("unpinned, on any of {} cores", usable.len()),
             _ => format!("client on core {client:?}, nodes on core {nodes:?}"),
         })
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = Self::ALL.iter().find(|(_, placement)| placement == self);
+        f.write_str(named.map_or("", |(name, _)| name))
     }
 }
 

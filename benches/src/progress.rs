@@ -27,6 +27,11 @@ impl Progress {
         Self { bar }
     }
 
+    /// Which part of how many comes next.
+    pub fn part(&self, at: usize, of: usize) {
+        self.bar.set_prefix(format!("part {at} of {of}"));
+    }
+
     /// Something of so many steps begins.
     pub fn begin(&self, steps: u64, what: &str) {
         self.bar.reset();
@@ -44,6 +49,11 @@ impl Progress {
         self.bar.set_message(what.to_owned());
     }
 
+    /// Says something on standard output, without leaving a piece of the bar in it.
+    pub fn print(&self, text: &str) {
+        self.bar.suspend(|| println!("{text}"));
+    }
+
     /// Nothing more comes: the line is free for others.
     pub fn end(&self) {
         self.bar.finish_and_clear();
@@ -58,4 +68,4 @@ impl Default for Progress {
 
 /// Not by a thread of its own, which would take part in the measurement.
 const REDRAWN_PER_SECOND: u8 = 5;
-const STYLE: &str = "{bar:30} {pos:>4}/{len} steps, {eta:>4} left  {msg}";
+const STYLE: &str = "{prefix} [{bar:30}] {eta:>4} left  {wide_msg}";

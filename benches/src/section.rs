@@ -29,6 +29,29 @@ pub struct Chart {
     pub svg: String,
 }
 
+impl Chart {
+    /// As a picture in a text that lies beside the folder of the charts.
+    #[must_use]
+    pub fn link(&self) -> String {
+        format!("![{}]({FOLDER}/{}.svg)", self.caption, self.name)
+    }
+}
+
+/// Where the charts are, beside the text.
+pub const FOLDER: &str = "charts";
+
+/// Who failed and why, for below a table.
+pub fn failures<'a>(failed: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let mut out = String::new();
+    for (name, error) in failed {
+        let lead = if out.is_empty() { "\n" } else { "" };
+        // In one line, as a list wants it.
+        let error = error.split_whitespace().collect::<Vec<_>>().join(" ");
+        out += &format!("{lead}- **{name}** failed: {error}\n");
+    }
+    out
+}
+
 /// A bound that is aimed at, and what was measured.
 #[derive(Clone, Debug)]
 pub struct Target {
@@ -60,6 +83,13 @@ mod tests {
 
     fn target(measured: Option<f64>) -> Target {
         Target { what: String::new(), bound: 1.1, measured, text: String::new() }
+    }
+
+    #[test]
+    fn who_failed_is_named_with_the_error_in_one_line() {
+        assert_eq!(failures([].into_iter()), "");
+        let text = failures([("fred", "warming up:\n  refused"), ("rslock", "late")].into_iter());
+        assert_eq!(text, "\n- **fred** failed: warming up: refused\n- **rslock** failed: late\n");
     }
 
     #[test]

@@ -2,8 +2,13 @@
 //! that runs tests is not one to measure on.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::process::Command;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use redbolt_benches::contender;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// What a run has left: its tables, its figures, and the names of its charts.
@@ -85,4 +90,87 @@ fn dead_has_a_table_for_each_way_to_die_and_redbolt_goes_on() {
     assert_eq!(rows.len(), 2, "{}", results.text);
     assert!(rows.iter().all(|row| row[8].starts_with("0 of ")), "{}", results.text);
     assert_eq!(results.charts, ["dead-n3-unpinned.svg"]);
+}
+
+#[test]
+fn pair_prints_a_row_for_each_contender_and_writes_three_kinds_of_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().display();
+    let options = format!("pair --quick --nodes 1 --placement unpinned --out {out}");
+    let text = run(env!("CARGO_BIN_EXE_bench"), &options);
+    for entry in contender::ALL.iter().filter(|entry| !entry.name.contains("spin")) {
+        // In the table of all cells, and in that of the cell.
+        let rows = rows(&text, entry.name).len();
+        assert!(rows >= 2 || entry.name.contains("busy"), "{}: {text}", entry.name);
+    }
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    let (results, chart) = (read("RESULTS.md"), "charts/pair-latency-unpinned.svg");
+    assert!(results.contains(chart) && results.contains("| raw epoll "), "{results}");
+    assert!(read(chart).contains("redbolt driver"));
+    let value: Value = serde_json::from_str(&read("results.json")).unwrap();
+    assert_eq!(value["parts"]["pair"]["runs"][0]["nodes"], 1, "{value}");
+}
+
+#[test]
+fn bad_options_are_refused_at_the_door_with_what_is_possible() {
+    let bench = |options: &str| {
+        let mut bench = Command::new(env!("CARGO_BIN_EXE_bench"));
+        let output = bench.args(options.split_whitespace()).output().unwrap();
+        assert!(!output.status.success(), "{options}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for (options, told) in [
+        ("--contender redbold", "redbolt driver; "),
+        ("pears", "possible values: pair, "),
+        ("--placement nowhere", "one of one-core, split, unpinned"),
+        ("--nodes 0", "0 is not in 1..=15"),
+        ("--out /dev/null/x", "/dev/null/x"),
+    ] {
+        let errors = bench(options);
+        assert!(errors.contains(told), "{errors}");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_interrupted_run_leaves_no_node_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_bench"))
+        .args(["pair", "--nodes", "3", "--placement", "unpinned", "--out"])
+        .arg(folder.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = Pid::from_child(&bench);
+    let nodes = wait_for(|| Some(nodes_of(pid)).filter(|nodes| nodes.len() == 3));
+    // To the program alone: a terminal would tell all of its processes.
+    kill_process(pid, Signal::INT).unwrap();
+    assert!(!bench.wait().unwrap().success());
+    wait_for(|| nodes.iter().all(|node| !is_node(node)).then_some(()));
+}
+
+/// The process ids of the servers that it has started.
+fn nodes_of(pid: Pid) -> Vec<String> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).unwrap();
+    let children =
+        tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
+    let children: String = children.collect();
+    children.split_whitespace().filter(|pid| is_node(pid)).map(str::to_owned).collect()
+}
+
+fn is_node(pid: &str) -> bool {
+    // Empty for one that is dead and was not waited for.
+    let name = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    name.contains("redis-server")
+}
+
+fn wait_for<T>(mut found: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(Instant::now() < until, "it does not come");
+        thread::sleep(Duration::from_millis(10));
+    }
 }

@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use super::config::Config;
 use super::keys::Keys;
-use super::mutants::mutant;
-use super::names::{LockId, NodeId, NodeSet};
+use super::names::{LockId, NodeSet};
 use super::recipe::{Arguments, FENCED, MANY, PLAIN, Recipe};
-use super::time::{Nanos, ttl_ms};
+use super::time::{self, Nanos};
 
 pub(super) struct Claim {
     /// The lock whose attempt this is; `None` once that has ended.
@@ -20,8 +19,8 @@ pub(super) struct Claim {
     pub(super) waiter: Option<(LockId, u32)>,
     pub(super) recipe: &'static Recipe,
     pub(super) keys: Keys,
-    /// The owner value: 32 random hexadecimal digits, two for the node that it was last made for, and
-    /// the label.
+    /// The owner value: 32 random hexadecimal digits, two zeros where the node's number goes, and the
+    /// label.
     token: Vec<u8>,
     pub(super) ttl: Duration,
     /// The value that is proposed for its fencing counters.
@@ -100,25 +99,21 @@ impl Claim {
         self.forget_at = Nanos::default();
     }
 
-    /// What a command about this claim carries. Whatever gives no TTL and raises no counter has zero
-    /// for them.
+    /// What a command about this claim carries, for whichever node. Whatever gives no TTL and raises no
+    /// counter has zero for them.
     pub(super) fn arguments<'a>(
-        &'a mut self,
-        node: NodeId,
+        &'a self,
         config: &'a Config,
-        ttl: Duration,
+        ttl_ms: u64,
         counter: u64,
     ) -> Arguments<'a> {
-        if !mutant!(TokenOfAllNodes) {
-            self.token[RANDOM_DIGITS..TOKEN_DIGITS].copy_from_slice(&hex(node.0));
-        }
         Arguments {
             keys: &self.keys,
             token: &self.token,
-            ttl_ms: ttl_ms(ttl),
+            ttl_ms,
             guard: config.guard_key(),
             counter,
-            counter_life_ms: ttl_ms(config.settings().counter_life),
+            counter_life_ms: time::ttl_ms(config.settings().counter_life),
         }
     }
 
@@ -131,7 +126,7 @@ impl Claim {
         self.lock.is_none() && self.owed.is_empty()
     }
 
-    /// The owner value, with the number of the node that it was last made for.
+    /// The owner value, with zero for the number of the node.
     pub(super) fn token(&self) -> &[u8] {
         &self.token
     }

@@ -47,9 +47,12 @@ impl<R> Pipeline<R> {
         self.due.pop_front()
     }
 
-    /// Puts back what [`answered`](Self::answered) took: another answer to it is due.
-    pub(super) fn half_answered(&mut self, due: Due<R>, rest: R) {
-        self.due.push_front(Due { request: rest, ..due });
+    /// The oldest request was answered in part: what is left of it is `rest`, and another answer is due.
+    #[inline]
+    pub(super) fn becomes(&mut self, rest: R) {
+        if let Some(due) = self.due.front_mut() {
+            due.request = rest;
+        }
     }
 
     /// Puts back what [`answered`](Self::answered) took: the answer was none to it.

@@ -1,6 +1,7 @@
 //! Drawings of figures, as SVG. Not here: what is drawn, and where it is written to.
 //!
-//! All look alike: the legend beside the drawing, the names that begin with `raw` (floors) in grey and dashed.
+//! All look alike: the legend beside the drawing, floors (names that begin with `raw`) in grey and dashed, redbolt
+//! in warm colours and the others in cold ones.
 
 mod axis;
 
@@ -153,7 +154,7 @@ pub fn bars(chart: &Bars) -> Result<String> {
             .draw()
             .map_err(broken)?;
         for (at, (name, value, (low, high))) in chart.rows.iter().enumerate() {
-            let (middle, color) = (at as f64 + 0.5, color_of_row(name));
+            let (middle, color) = (at as f64 + 0.5, Kind::of(name).colors()[0]);
             let (_, y) = area.backend_coord(&(start, middle));
             root.draw(&Text::new(name.clone(), (NAMES as i32 + 4, y), to_the_left()))
                 .map_err(broken)?;
@@ -196,16 +197,13 @@ struct Look {
 }
 
 impl Look {
-    /// Floors step back, and the others' colours do not depend on how many floors there are.
+    /// Each kind has colours of its own, which do not depend on how many there are of the others.
     fn of<T>(series: &[(String, T)], at: usize) -> Self {
-        let is_floor = |name: &str| name.starts_with(FLOOR);
-        let name = series[at].0.as_str();
-        let before =
-            series[..at].iter().filter(|(other, _)| is_floor(other) == is_floor(name)).count();
-        match is_floor(name) {
-            true => Self { color: GREYS[before % GREYS.len()], dashed: true },
-            false => Self { color: COLORS[before % COLORS.len()], dashed: before >= COLORS.len() },
-        }
+        let kind = Kind::of(&series[at].0);
+        let before = series[..at].iter().filter(|(other, _)| Kind::of(other) == kind).count();
+        let colors = kind.colors();
+        let again = before >= colors.len();
+        Self { color: colors[before % colors.len()], dashed: again || kind == Kind::Floor }
     }
 
     fn line(self, area: &mut Area<'_, '_>, points: &[(f64, f64)]) -> Result<()> {
@@ -230,11 +228,29 @@ impl Look {
     }
 }
 
-fn color_of_row(name: &str) -> RGBColor {
-    match name {
-        _ if name.starts_with(FLOOR) => GREYS[0],
-        _ if name.starts_with("redbolt") => COLORS[0],
-        _ => COLORS[1],
+/// Who a name belongs to, as one sees at a glance.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Floor,
+    Redbolt,
+    Other,
+}
+
+impl Kind {
+    fn of(name: &str) -> Self {
+        match name {
+            _ if name.starts_with("raw") => Self::Floor,
+            _ if name.starts_with("redbolt") => Self::Redbolt,
+            _ => Self::Other,
+        }
+    }
+
+    fn colors(self) -> &'static [RGBColor] {
+        match self {
+            Self::Floor => &GREYS,
+            Self::Redbolt => &WARM,
+            Self::Other => &COLD,
+        }
     }
 }
 
@@ -246,8 +262,6 @@ fn broken<E: std::error::Error + Send + Sync>(error: DrawingAreaErrorKind<E>) ->
     anyhow!("the chart could not be drawn: {error}")
 }
 
-/// How the names of floors begin.
-const FLOOR: &str = "raw";
 const FONT: &str = "sans-serif";
 const TITLE_SIZE: u32 = 20;
 const TEXT_SIZE: u32 = 14;
@@ -261,20 +275,26 @@ const FRAME: u32 = 120;
 const NAMES: u32 = 190;
 const GRID: RGBColor = RGBColor(224, 224, 224);
 const AXIS: RGBColor = RGBColor(96, 96, 96);
-const GREYS: [RGBColor; 3] =
-    [RGBColor(40, 40, 40), RGBColor(120, 120, 120), RGBColor(170, 170, 170)];
-/// Told apart also by those who see few colours; redbolt, which comes first, in the strongest.
-const COLORS: [RGBColor; 10] = [
+const GREYS: [RGBColor; 4] =
+    [RGBColor(30, 30, 30), RGBColor(95, 95, 95), RGBColor(140, 140, 140), RGBColor(185, 185, 185)];
+const WARM: [RGBColor; 6] = [
     RGBColor(213, 43, 30),
     RGBColor(245, 130, 32),
     RGBColor(190, 30, 120),
-    RGBColor(120, 60, 10),
+    RGBColor(130, 70, 20),
+    RGBColor(225, 175, 20),
+    RGBColor(240, 120, 170),
+];
+const COLD: [RGBColor; 9] = [
     RGBColor(0, 114, 178),
     RGBColor(0, 158, 115),
     RGBColor(86, 180, 233),
     RGBColor(110, 80, 200),
-    RGBColor(170, 160, 0),
-    RGBColor(0, 90, 90),
+    RGBColor(120, 160, 40),
+    RGBColor(0, 80, 80),
+    RGBColor(160, 140, 220),
+    RGBColor(20, 50, 130),
+    RGBColor(60, 200, 190),
 ];
 
 #[cfg(test)]

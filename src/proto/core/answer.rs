@@ -53,13 +53,15 @@ impl Core {
     /// An answer belongs to the oldest request that has none. One that comes unasked, or is of a
     /// type that the request cannot have, means that order is lost: there is nothing to match by.
     fn answered(&mut self, id: NodeId, token: Token<'_>, now: Now) -> Result<(), Mistyped> {
-        let Some(due) = self.node_mut(id).pipeline.answered() else { return Err(Mistyped) };
+        let Some(next) = self.node(id).pipeline.oldest() else { return Err(Mistyped) };
+        let request = next.request;
         if let Token::Error(text) = token {
-            self.note(id, due.request, text);
+            self.note(id, request, text);
         }
-        if let Request::Ask { claim, checked: true, .. } = due.request {
-            return self.half_answered(id, due, claim, token);
+        if let Request::Ask { claim, checked: true, .. } = request {
+            return self.half_answered(id, claim, token);
         }
+        let Some(due) = self.node_mut(id).pipeline.answered() else { return Err(Mistyped) };
         let answered = self.understood(id, &due, token, now);
         match answered {
             Ok(()) => {
@@ -145,20 +147,15 @@ impl Core {
     fn half_answered(
         &mut self,
         id: NodeId,
-        due: Due<Request>,
         claim: ClaimId,
         token: Token<'_>,
     ) -> Result<(), Mistyped> {
-        let Some(answer) = PLAIN.ask.vote(token) else {
-            self.node_mut(id).pipeline.unanswered(due);
-            return Err(Mistyped);
-        };
-        let vote = match answer {
+        let vote = match PLAIN.ask.vote(token).ok_or(Mistyped)? {
             Answer::Vote(vote) => vote,
             _ => Vote::Fail(Cause::ServerError),
         };
         self.note_refused(id, claim, vote);
-        self.node_mut(id).pipeline.half_answered(due, Request::Check { claim, vote });
+        self.node_mut(id).pipeline.becomes(Request::Check { claim, vote });
         Ok(())
     }
 

@@ -6,13 +6,15 @@ use std::time::Duration;
 use super::Core;
 use crate::proto::ask::{Ask, InputError};
 use crate::proto::claim::Claim;
+use crate::proto::draft::Subject;
 use crate::proto::event::{Event, Refusal, Why};
 use crate::proto::lease::Lease;
 use crate::proto::lock::{Lock, Phase};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::node::{Link, Request};
-use crate::proto::time::Now;
+use crate::proto::recipe::Command;
+use crate::proto::time::{Now, ttl_ms};
 use crate::proto::vote::{Cause, Verdict, Vote};
 
 impl Core {
@@ -144,15 +146,36 @@ impl Core {
         claim.seen.insert(node_id);
         self.metrics.of(node_id).asks += 1;
         claim.lives_until(now.boot + claim.ttl);
-        let node = &mut self.nodes[node_id.index()];
         let ask = claim.recipe.ask;
-        let by_digest = ask.goes_by_digest(node.loaded);
         let checked = ask.is_checked_behind() && self.config.guard_key().is_some();
-        let loaded = &mut node.loaded;
-        node.pipeline.push(Request::Ask { claim: id, by_digest, checked }, now.boot, |out| {
-            let args = claim.arguments(node_id, &self.config, claim.ttl, claim.counter);
-            ask.encode(out, &args, loaded);
+        let (ttl_ms, counter) = (ttl_ms(claim.ttl), claim.counter);
+        self.send(node_id, id, ask, (ttl_ms, counter), now, |by_digest| Request::Ask {
+            claim: id,
+            by_digest,
+            checked,
         });
+    }
+
+    /// Sends a command about a claim to one node; `numbers` are the TTL in ms and the counter that it gives,
+    /// or zero. `request` is what the answer belongs to, told whether the command goes by digest.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        to: NodeId,
+        id: ClaimId,
+        command: Command,
+        (ttl_ms, counter): (u64, u64),
+        now: Now,
+        request: impl FnOnce(bool) -> Request,
+    ) {
+        let Some(claim) = self.claims.find(id.0) else { return };
+        let node = &mut self.nodes[to.index()];
+        let by_digest = command.goes_by_digest(&mut node.loaded);
+        let subject = Subject { claim: id, command, by_digest, ttl_ms, counter };
+        let bytes = self.draft.for_node(to, subject, |out| {
+            command.encode(out, &claim.arguments(&self.config, ttl_ms, counter), by_digest)
+        });
+        node.pipeline.push(request(by_digest), now.boot, |out| out.extend_from_slice(bytes));
         self.arm(now.boot + self.config.settings.dead_after);
     }
 

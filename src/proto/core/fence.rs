@@ -134,21 +134,15 @@ impl Core {
 
     fn send_write_back(&mut self, node_id: NodeId, id: LockId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let Some(claim) = self.claims.find_mut(lock.claim.0) else { return };
-        let node = &mut self.nodes[node_id.index()];
+        let node = &self.nodes[node_id.index()];
         // The connection on which it granted has gone.
         if !node.link.takes_extensions() {
             return lock.votes.cast(node_id, Vote::Fail(node.cause));
         }
         let write_back = Command::Run(Script::WriteBack);
-        let by_digest = write_back.goes_by_digest(node.loaded);
-        let request = Request::WriteBack { claim: lock.claim, round: lock.round, by_digest };
-        let loaded = &mut node.loaded;
-        node.pipeline.push(request, now.boot, |out| {
-            let args = claim.arguments(node_id, &self.config, Duration::ZERO, lock.fence.target);
-            write_back.encode(out, &args, loaded);
-        });
-        self.arm(now.boot + self.config.settings.dead_after);
+        let (claim, round, target) = (lock.claim, lock.round, lock.fence.target);
+        let request = |by_digest| Request::WriteBack { claim, round, by_digest };
+        self.send(node_id, claim, write_back, (0, target), now, request);
     }
 
     pub(super) fn write_back_answered(

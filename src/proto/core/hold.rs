@@ -133,18 +133,11 @@ impl Core {
 
     fn send_extension(&mut self, node_id: NodeId, claim_id: ClaimId, id: LockId, now: Now) {
         let Some(claim) = self.claims.find_mut(claim_id.0) else { return };
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let node = &mut self.nodes[node_id.index()];
+        let Some(lock) = self.locks.find(id.0) else { return };
         claim.lives_until(now.boot + lock.extend_ttl);
-        let extend = claim.recipe.extend;
-        let by_digest = extend.goes_by_digest(node.loaded);
-        let loaded = &mut node.loaded;
-        let request = Request::Extend { claim: claim_id, round: lock.round, by_digest };
-        node.pipeline.push(request, now.boot, |out| {
-            let args = claim.arguments(node_id, &self.config, lock.extend_ttl, 0);
-            extend.encode(out, &args, loaded);
-        });
-        self.arm(now.boot + self.config.settings.dead_after);
+        let (extend, round) = (claim.recipe.extend, lock.round);
+        let request = |by_digest| Request::Extend { claim: claim_id, round, by_digest };
+        self.send(node_id, claim_id, extend, (ttl_ms(lock.extend_ttl), 0), now, request);
     }
 
     /// Sends an extension once more, after the node forgot its script.

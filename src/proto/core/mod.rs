@@ -38,6 +38,7 @@ pub use self::view::{Holder, KeyState, NodeView, View};
 use self::view::Viewing;
 use super::claim::Claim;
 use super::config::Config;
+use super::draft::Draft;
 use super::entropy::Entropy;
 use super::event::{Event, LinkOp, LockState, NodeState};
 use super::lease::Lease;
@@ -82,6 +83,8 @@ pub struct Core {
     /// How long a round of asks takes, roughly.
     round_trip: Duration,
     metrics: Metrics,
+    /// The command that was sent last.
+    draft: Draft,
     /// The guards of a set that was new, or is to be changed, have been written.
     is_set_up: bool,
     /// Nothing is due before this. It may be too early, never too late.
@@ -107,6 +110,7 @@ impl Core {
             keep_at: Nanos::NEVER,
             is_keeping: false,
             round_trip: Duration::ZERO,
+            draft: Draft::default(),
             entropy,
             boot: Nanos::default(),
             nodes,

@@ -4,8 +4,6 @@
 //! the node denied or did not answer in time. It is owed until the node has confirmed it: error
 //! answers and lost connections do not count, and only the end of the TTL makes it pointless.
 
-use std::time::Duration;
-
 use super::Core;
 use crate::proto::claim::Claim;
 use crate::proto::mutants::mutant;
@@ -94,13 +92,8 @@ impl Core {
         self.metrics.of(node_id).undo_sent(claim.undone.contains(node_id));
         claim.undone.insert(node_id);
         let undo = claim.recipe.undo;
-        let by_digest = undo.goes_by_digest(node.loaded);
-        let loaded = &mut node.loaded;
-        node.pipeline.push(Request::Undo { claim: id, by_digest }, now.boot, |out| {
-            let args = claim.arguments(node_id, &self.config, Duration::ZERO, 0);
-            undo.encode(out, &args, loaded);
-        });
-        self.arm(now.boot + self.config.settings.dead_after);
+        let request = |by_digest| Request::Undo { claim: id, by_digest };
+        self.send(node_id, id, undo, (0, 0), now, request);
     }
 
     /// Sends everything that this node owes the confirmation of and that is not under way.
