@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 use redbolt::{
-    AcquireError, Ask, Client, Config, Driver, Ending, Engine, EngineLimits, Event, Keep, LockId,
-    LockState, PushState, Wait,
+    AcquireError, Ask, Client, Config, ConfigBuilder, Driver, Ending, Engine, EngineLimits, Event,
+    Keep, LockId, LockState, PushState, Wait,
 };
 use redbolt_proving::{Server, servers};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -27,12 +27,17 @@ fn the_counter_counts() {
 fn a_client_does_not_allocate() {
     for n in SIZES {
         let servers = servers(n);
-        let mut client = Client::new(initialised(&servers)).unwrap();
-        assert_eq!(client.warm_up(PATIENCE).ready(), n);
-        // Every node answers in order, so an inspection that is complete has all earlier answers.
-        let catch_up = |client: &mut Client| drop(client.inspect(b"job").unwrap());
-        let kinds = [client_pairs, client_fenced_pairs, client_extensions];
-        none_in_steady_state(&servers, &mut client, catch_up, &kinds);
+        client_does_not_allocate(&servers, initialised(&servers));
+    }
+}
+
+#[test]
+fn a_client_that_spins_does_not_allocate() {
+    for n in SIZES {
+        let servers = servers(n);
+        redbolt::init(&config(&servers), PATIENCE).unwrap();
+        let config = builder(&servers).busy_poll(Duration::from_micros(200)).build().unwrap();
+        client_does_not_allocate(&servers, config);
     }
 }
 
@@ -138,6 +143,15 @@ fn an_engine_s_caller_allocates_slots_only() {
         let per_extension = allocation_counter::measure(extensions).count_total;
         assert_eq!(per_extension, 2 + LAG as u64);
     }
+}
+
+fn client_does_not_allocate(servers: &[Server], config: Config) {
+    let mut client = Client::new(config).unwrap();
+    assert_eq!(client.warm_up(PATIENCE).ready(), servers.len());
+    // Every node answers in order, so an inspection that is complete has all earlier answers.
+    let catch_up = |client: &mut Client| drop(client.inspect(b"job").unwrap());
+    let kinds = [client_pairs, client_fenced_pairs, client_extensions];
+    none_in_steady_state(servers, &mut client, catch_up, &kinds);
 }
 
 fn driver_does_not_allocate(servers: &[Server], host: &mut Host) {
@@ -286,6 +300,40 @@ impl Both {
     }
 }
 
+/// A program may hold very many locks.
+#[test]
+fn a_lock_that_is_held_and_idle_takes_at_most_256_bytes_and_its_key() {
+    let servers = servers(3);
+    redbolt::init(&config(&servers), PATIENCE).unwrap();
+    let soon = Duration::from_secs(1);
+    let config = builder(&servers).answer_within(soon).build().unwrap();
+    let mut host = Host::with(Driver::new(config).unwrap());
+    host.step_until(|driver| driver.nodes().ready() == 3);
+    let hold = |host: &mut Host, locks: std::ops::Range<usize>| {
+        for portion in locks.step_by(PORTION) {
+            let ids = host.driver.together(|driver| {
+                let acquire =
+                    |at| driver.acquire(&Ask::new(format!("resource-{at:07}").as_bytes()));
+                (portion..portion + PORTION).map(acquire).collect::<Result<Vec<_>, _>>().unwrap()
+            });
+            let mut granted = 0;
+            while granted < ids.len() {
+                let event = host.outcome();
+                assert!(matches!(event, Event::Granted(_)), "{event:?}");
+                granted += 1;
+            }
+            // What the attempt needed is given back when nobody waits for late answers any longer.
+            let over = Instant::now() + soon + soon / 4;
+            host.step_until(|_| Instant::now() > over);
+        }
+    };
+    // What has been given back is used again.
+    hold(&mut host, 0..PORTION);
+    let counted = allocation_counter::measure(|| hold(&mut host, PORTION..PORTION + HELD));
+    let each = counted.bytes_current as f64 / HELD as f64;
+    assert!((100.0..=256.0 + 16.0).contains(&each), "{each} bytes for a lock");
+}
+
 impl Host {
     fn with(driver: Driver) -> Self {
         Self { driver, poll: None, own: None }
@@ -424,10 +472,14 @@ fn initialised(servers: &[Server]) -> Config {
 }
 
 fn config(servers: &[Server]) -> Config {
+    builder(servers).build().unwrap()
+}
+
+fn builder(servers: &[Server]) -> ConfigBuilder {
     let builder = Config::builder();
     let builder = builder.answer_within(PATIENCE).connect_within(PATIENCE).dead_after(2 * PATIENCE);
-    let add = |builder: redbolt::ConfigBuilder, server: &Server| builder.node(&server.address());
-    servers.iter().try_fold(builder, add).unwrap().build().unwrap()
+    let add = |builder: ConfigBuilder, server: &Server| builder.node(&server.address());
+    servers.iter().try_fold(builder, add).unwrap()
 }
 
 const SERVICE: mio::Token = mio::Token(0);
@@ -444,6 +496,11 @@ const BATCHES: usize = 60;
 
 /// The most locks that a node can be behind with.
 const LAG: usize = 100;
+
+/// So many locks are held at once, and so many of them are asked for together.
+const LONG: Duration = Duration::from_secs(30);
+const HELD: usize = 4 * PORTION;
+const PORTION: usize = 512;
 
 /// Far longer than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(5);

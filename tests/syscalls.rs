@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use redbolt::{Ask, Client, Config, Driver, Event, Keep, LockId};
+use redbolt::{Ask, Client, Config, ConfigBuilder, Driver, Event, Keep, LockId};
 use redbolt_proving::{Connection, Reply, Server, servers};
 
 #[test]
@@ -33,6 +33,42 @@ fn a_driver_makes_n_writes_one_poll_and_at_most_n_reads() {
         assert_eq!(count(phases, "confirmation"), rounds);
         let drawn: usize = phases.iter().map(|(_, calls)| calls.of(&["getrandom"])).sum();
         assert!(drawn <= rounds / ATTEMPTS_PER_DRAW + 2, "{drawn} draws for {rounds} attempts");
+    });
+}
+
+/// It need not be told of readiness, and does not look for answers that are not due.
+#[test]
+fn a_driver_that_spins_polls_only_where_nothing_is_due() {
+    let test = "a_driver_that_spins_polls_only_where_nothing_is_due";
+    in_both_roles(test, drive_busily, |phases, n| {
+        for (what, calls) in phases {
+            match what.as_str() {
+                "ask" | "release" => calls.expect(n..=n, 0..=0, 0..=0),
+                "grant" | "confirmation" => calls.expect(0..=0, 0..=0, n..=n),
+                "nothing due" => calls.expect(0..=0, 1..=1, 0..=0),
+                _ => Ok(()),
+            }
+            .unwrap_or_else(|fault| panic!("{n} nodes, {what}: {fault}"));
+        }
+        assert_eq!(count(phases, "nothing due"), asks().len() * ROUNDS);
+    });
+}
+
+/// Whoever spins is not woken if the nodes are fast, and sleeps as ever if they are not.
+#[test]
+fn a_client_that_spins_sleeps_only_where_nodes_are_slow() {
+    let test = "a_client_that_spins_sleeps_only_where_nodes_are_slow";
+    in_both_roles(test, block_busily, |phases, n| {
+        let pairs = phases.iter().filter(|(what, _)| what == "pair");
+        // On a busy machine, and under trace, a node is not always fast.
+        assert!(pairs.into_iter().any(|(_, calls)| calls.of(&POLLS) == 0), "{n} nodes");
+        let (_, silent) = phases.iter().find(|(what, _)| what == "silent").unwrap();
+        let polls = silent.of(&POLLS);
+        // It is silent for long enough to read from it many times as often.
+        let most = READS_IN_A_SPIN * n * (polls + 1);
+        silent
+            .expect(2 * n..=2 * n, 1..=usize::MAX, 1..=most)
+            .unwrap_or_else(|fault| panic!("{n} nodes: {fault}"));
     });
 }
 
@@ -136,7 +172,7 @@ fn a_full_socket_is_written_to_again_once_it_has_room() {
     let nodes: Vec<_> =
         servers.iter().map(|server| format!("unix://{}", server.socket().display())).collect();
     redbolt::init(&config(&nodes), PATIENCE).unwrap();
-    let client = warm_client(&nodes);
+    let client = warm_client(&nodes, Duration::ZERO);
     servers[0].pause();
     let resource = vec![b'x'; 64 << 10];
     for _ in 0..100 {
@@ -153,14 +189,23 @@ fn a_full_socket_is_written_to_again_once_it_has_room() {
 
 /// The program under trace: a driver that turns once all replies are there.
 fn drive(nodes: &[String]) {
-    let mut driver = warm_driver(nodes);
+    drive_by(nodes, Duration::ZERO, Driver::turn);
+}
+
+/// The program under trace: the same, with turns that do not wait for readiness.
+fn drive_busily(nodes: &[String]) {
+    drive_by(nodes, BUSY, |driver| assert!(driver.busy_turn(), "everything has been answered"));
+}
+
+fn drive_by(nodes: &[String], busy_poll: Duration, turn: fn(&mut Driver)) {
+    let mut driver = warm_driver(nodes, busy_poll);
     let mut witnesses: Vec<_> = nodes.iter().map(|node| witness(node)).collect();
     let mut tell = teller();
     let mut answered = |driver: &mut Driver, what: &str| {
         tell("wait");
         witnesses.iter_mut().for_each(all_is_answered);
         tell(what);
-        driver.turn();
+        turn(driver);
         tell("other");
     };
     let mut tell = teller();
@@ -175,6 +220,9 @@ fn drive(nodes: &[String]) {
         driver.release(id);
         answered(&mut driver, if warm { "confirmation" } else { "first" });
         assert!(happened(&mut driver, |event| is_release(event, id)));
+        tell(if warm { "nothing due" } else { "first" });
+        assert!(!driver.busy_turn());
+        tell("other");
     }
 }
 
@@ -188,7 +236,7 @@ fn is_release(event: Event, id: LockId) -> bool {
 
 /// The program under trace: a client that has seen all replies before each call.
 fn block(nodes: &[String]) {
-    let client = warm_client(nodes);
+    let client = warm_client(nodes, Duration::ZERO);
     let mut tell = teller();
     for ask in (0..ROUNDS).flat_map(|_| asks()) {
         tell("acquire");
@@ -204,12 +252,32 @@ fn block(nodes: &[String]) {
 
 /// The program under trace: a client that never pauses.
 fn block_back_to_back(nodes: &[String]) {
-    let client = warm_client(nodes);
+    let client = warm_client(nodes, Duration::ZERO);
     let mut tell = teller();
     tell("pairs");
     for ask in (0..ROUNDS).flat_map(|_| asks()) {
         let _ = client.acquire(ask).unwrap().release();
     }
+    tell("other");
+}
+
+/// The program under trace: a client that spins, while the nodes answer and while they do not.
+fn block_busily(nodes: &[String]) {
+    let client = warm_client(nodes, BUSY);
+    let mut witnesses: Vec<_> = nodes.iter().map(|node| witness(node)).collect();
+    let mut tell = teller();
+    for ask in (0..ROUNDS).flat_map(|_| asks()) {
+        tell("pair");
+        let _ = client.acquire(ask).unwrap().release();
+    }
+    tell("wait");
+    has_heard_all(&client);
+    for witness in &mut witnesses {
+        assert_eq!(witness.cmd("CLIENT PAUSE 300"), Reply::Status("OK".into()));
+    }
+    tell("silent");
+    let lock = client.acquire(Ask::new(b"job").ttl(PATIENCE)).unwrap();
+    let _ = lock.release();
     tell("other");
 }
 
@@ -236,7 +304,7 @@ fn meet(nodes: &[String]) {
 
 /// The program under trace: a driver with many locks at once.
 fn gather(nodes: &[String]) {
-    let mut driver = warm_driver(nodes);
+    let mut driver = warm_driver(nodes, Duration::ZERO);
     let mut witnesses: Vec<_> = nodes.iter().map(|node| witness(node)).collect();
     let mut tell = teller();
     for batch in 0..=BATCHES {
@@ -274,7 +342,7 @@ fn gather(nodes: &[String]) {
 
 /// The program under trace: a client with many locks at once.
 fn gather_blocking(nodes: &[String]) {
-    let client = warm_client(nodes);
+    let client = warm_client(nodes, Duration::ZERO);
     let mut tell = teller();
     let names: Vec<String> = (0..LOCKS).map(|at| format!("job{at}")).collect();
     for _ in 0..BATCHES {
@@ -289,7 +357,7 @@ fn gather_blocking(nodes: &[String]) {
 
 /// The program under trace: a driver that keeps many locks, and turns when its deadline has come.
 fn keep(nodes: &[String]) {
-    let mut driver = warm_driver(nodes);
+    let mut driver = warm_driver(nodes, Duration::ZERO);
     let every = Keep::until_released().every(Duration::from_millis(60));
     let ids = driver.together(|driver| acquire_many(driver, Some(every)));
     let mut tell = teller();
@@ -321,8 +389,9 @@ fn acquire_many(driver: &mut Driver, keep: Option<Keep>) -> Vec<LockId> {
     names.map(acquire).collect()
 }
 
-fn warm_driver(nodes: &[String]) -> Driver {
-    let mut driver = Driver::new(config(nodes)).unwrap();
+fn warm_driver(nodes: &[String], busy_poll: Duration) -> Driver {
+    let config = builder(nodes).busy_poll(busy_poll).build().unwrap();
+    let mut driver = Driver::new(config).unwrap();
     let until = Instant::now() + PATIENCE;
     while driver.nodes().ready() < nodes.len() {
         assert!(Instant::now() < until, "{:?}", driver.nodes());
@@ -331,8 +400,8 @@ fn warm_driver(nodes: &[String]) -> Driver {
     driver
 }
 
-fn warm_client(nodes: &[String]) -> Client {
-    let client = Client::new(config(nodes)).unwrap();
+fn warm_client(nodes: &[String], busy_poll: Duration) -> Client {
+    let client = Client::new(builder(nodes).busy_poll(busy_poll).build().unwrap()).unwrap();
     assert_eq!(client.warm_up(PATIENCE).ready(), nodes.len());
     for ask in asks() {
         let _ = client.acquire(ask).unwrap().release();
@@ -369,9 +438,13 @@ fn asks() -> [Ask<'static>; 2] {
 
 /// No timer of this configuration is due while the test runs.
 fn config(nodes: &[String]) -> Config {
+    builder(nodes).build().unwrap()
+}
+
+fn builder(nodes: &[String]) -> ConfigBuilder {
     let builder = Config::builder().max_ttl(PATIENCE).dead_after(PATIENCE);
     let builder = builder.answer_within(PATIENCE).connect_within(PATIENCE);
-    nodes.iter().try_fold(builder, |builder, node| builder.node(node)).unwrap().build().unwrap()
+    nodes.iter().try_fold(builder, |builder, node| builder.node(node)).unwrap()
 }
 
 /// Names the phase that begins.
@@ -509,6 +582,12 @@ const EXTENSIONS: usize = 8;
 
 /// Polls of a client that looks for news because the machine stood still between two calls.
 const STALLS: usize = 2;
+
+/// The longest that there is.
+const BUSY: Duration = Duration::from_micros(200);
+
+/// One takes far more than a µs, under trace.
+const READS_IN_A_SPIN: usize = 200;
 
 /// A token takes 16 of the 1024 bytes of a draw.
 const ATTEMPTS_PER_DRAW: usize = 64;

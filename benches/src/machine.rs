@@ -87,12 +87,6 @@ fn said(command: &mut Command) -> String {
     String::from_utf8_lossy(&output).lines().next().unwrap_or_default().to_owned()
 }
 
-/// The system, the nodes' version and the load, in a line.
-#[must_use]
-pub fn machine() -> String {
-    Machine::now(0).lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>().join("; ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -65,8 +65,7 @@ impl Placement {
 
 impl fmt::Display for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = Self::ALL.iter().find(|(_, placement)| placement == self);
-        f.write_str(named.map_or("", |(name, _)| name))
+        f.write_str(self.name())
     }
 }
 

@@ -42,7 +42,7 @@ impl Ratio {
     pub fn cell(&self) -> String {
         match self.median.is_finite() {
             true => format!("{:.3} ({:.2}–{:.2})", self.median, self.low, self.high),
-            false => "–".to_owned(),
+            false => "-".to_owned(),
         }
     }
 }
@@ -130,7 +130,7 @@ mod tests {
     fn a_cell_says_how_far_the_rounds_were_apart() {
         let ratio = Ratio { median: 1.0996, low: 0.95, high: 1.2 };
         assert_eq!(ratio.cell(), "1.100 (0.95–1.20)");
-        assert_eq!(Ratio::of(&[], &[]).cell(), "–");
+        assert_eq!(Ratio::of(&[], &[]).cell(), "-");
     }
 
     #[test]

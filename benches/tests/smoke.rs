@@ -14,6 +14,7 @@ use serde_json::Value;
 /// What a run has left: its tables, its figures, and the names of its charts.
 struct Results {
     text: String,
+    markdown: String,
     json: Value,
     charts: Vec<String>,
 }
@@ -28,12 +29,16 @@ fn bench(arguments: &str) -> Results {
         .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
-    let charts = std::fs::read_dir(home.path().join("charts")).unwrap();
+    let charts = fs::read_dir(home.path().join("charts")).unwrap();
+    let mut charts: Vec<_> =
+        charts.map(|chart| chart.unwrap().file_name().into_string().unwrap()).collect();
+    charts.sort();
+    let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap();
     Results {
         text: String::from_utf8(output.stdout).unwrap(),
-        json: serde_json::from_slice(&std::fs::read(home.path().join("results.json")).unwrap())
-            .unwrap(),
-        charts: charts.map(|chart| chart.unwrap().file_name().into_string().unwrap()).collect(),
+        markdown: read("RESULTS.md"),
+        json: serde_json::from_str(&read("results.json")).unwrap(),
+        charts,
     }
 }
 
@@ -94,21 +99,18 @@ fn dead_has_a_table_for_each_way_to_die_and_redbolt_goes_on() {
 
 #[test]
 fn pair_prints_a_row_for_each_contender_and_writes_three_kinds_of_files() {
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().display();
-    let options = format!("pair --quick --nodes 1 --placement unpinned --out {out}");
-    let text = run(env!("CARGO_BIN_EXE_bench"), &options);
+    let results = bench("pair --nodes 1 --placement unpinned");
     for entry in contender::ALL.iter().filter(|entry| !entry.name.contains("spin")) {
         // In the table of all cells, and in that of the cell.
-        let rows = rows(&text, entry.name).len();
-        assert!(rows >= 2 || entry.name.contains("busy"), "{}: {text}", entry.name);
+        let rows = results.rows(entry.name).len();
+        assert!(rows >= 2 || entry.name.contains("busy"), "{}: {}", entry.name, results.text);
     }
-    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
-    let (results, chart) = (read("RESULTS.md"), "charts/pair-latency-unpinned.svg");
-    assert!(results.contains(chart) && results.contains("| raw epoll "), "{results}");
-    assert!(read(chart).contains("redbolt driver"));
-    let value: Value = serde_json::from_str(&read("results.json")).unwrap();
-    assert_eq!(value["parts"]["pair"]["runs"][0]["nodes"], 1, "{value}");
+    assert!(results.markdown.starts_with("# Results") && results.markdown.contains("| raw epoll "));
+    assert_eq!(results.json["parts"]["pair"]["runs"][0]["nodes"], 1, "{}", results.json);
+    assert_eq!(results.charts, ["pair-latency-unpinned.svg", "pair-ratio-unpinned.svg"]);
+    for chart in &results.charts {
+        assert!(results.markdown.contains(&format!("(charts/{chart})")), "{}", results.markdown);
+    }
 }
 
 #[test]

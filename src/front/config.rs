@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::busy;
 use super::log::{Log, Logger};
 use crate::net::{Address, AddressError};
 use crate::proto::{self, Guard, NodeId, Settings, SettingsError, Setup, Trust, Wake};
@@ -28,13 +29,15 @@ pub struct Config {
     core: Arc<proto::Config>,
     addresses: Arc<[Address]>,
     log: Logger,
+    busy_poll: Duration,
 }
 
 impl Config {
     /// Begins a configuration with the defaults of [`Settings`].
     pub fn builder() -> ConfigBuilder {
         let settings = Settings::default();
-        ConfigBuilder { settings, addresses: Vec::new(), log: Logger::default() }
+        let (addresses, log, busy_poll) = (Vec::new(), Logger::default(), Duration::ZERO);
+        ConfigBuilder { settings, addresses, log, busy_poll }
     }
 
     /// How many nodes there are.
@@ -59,6 +62,14 @@ impl Config {
     #[must_use]
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
+    }
+
+    /// For how long reads are tried before a sleep; zero if they are not. See
+    /// [`ConfigBuilder::busy_poll`].
+    #[must_use]
+    #[inline]
+    pub fn busy_poll(&self) -> Duration {
+        self.busy_poll
     }
 
     /// The same, with other orders for nodes that have no guard for us.
@@ -94,6 +105,7 @@ pub struct ConfigBuilder {
     settings: Settings,
     addresses: Vec<Address>,
     log: Logger,
+    busy_poll: Duration,
 }
 
 impl ConfigBuilder {
@@ -236,6 +248,24 @@ impl ConfigBuilder {
         self
     }
 
+    /// Tries reads for so long before each sleep, instead of being woken when an answer has come: from 0 to
+    /// 200 µs. Default 0, which is off.
+    ///
+    /// For callers with a core to spare, and nodes that answer within that time: a [`Client`](crate::Client)
+    /// then does not sleep in a call at all, and saves the time that waking it across cores takes. An
+    /// [`Engine`](crate::Engine)'s thread does so after each answer and each call. The host of a
+    /// [`Driver`](crate::Driver) has [`busy_turn`](crate::Driver::busy_turn). It changes no outcome and no
+    /// deadline, and where no answer is due nothing is tried.
+    ///
+    /// It costs that core: all of it while answers are due, for up to so long before each sleep, and a read
+    /// for each such node every time round. It harms where client and nodes share a core, or where there are
+    /// more busy threads than cores: then it keeps the nodes from answering, and every call takes longer by
+    /// what was waited for in vain. So it does with nodes that are farther away than that.
+    pub fn busy_poll(mut self, span: Duration) -> Self {
+        self.busy_poll = span;
+        self
+    }
+
     /// Who hears of what happens. Default nobody. [`Log`] says on which thread.
     pub fn log(mut self, log: Arc<dyn Log>) -> Self {
         self.log = Logger(Some(log));
@@ -255,7 +285,11 @@ impl ConfigBuilder {
                 return Err(ConfigError::Duplicate { first, second, address: address.clone() });
             }
         }
-        Ok(Config { core: Arc::new(core), addresses: self.addresses.into(), log: self.log })
+        let Self { addresses, log, busy_poll, .. } = self;
+        if busy_poll > busy::LONGEST {
+            return Err(ConfigError::BusyPoll { span: busy_poll });
+        }
+        Ok(Config { core: Arc::new(core), addresses: addresses.into(), log, busy_poll })
     }
 }
 
@@ -265,6 +299,11 @@ impl ConfigBuilder {
 pub enum ConfigError {
     /// A node's address cannot be read.
     Address(AddressError),
+    /// Reads would be tried for too long.
+    BusyPoll {
+        /// What was given.
+        span: Duration,
+    },
     /// Two nodes have the same address.
     Duplicate {
         /// Place of the first, from zero.
@@ -282,6 +321,9 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(error) => error.fmt(f),
+            Self::BusyPoll { span } => {
+                write!(f, "busy_poll of {span:?} is out of range (0 to {:?})", busy::LONGEST)
+            }
             Self::Duplicate { first, second, address } => {
                 let (first, second) = (first + 1, second + 1);
                 write!(f, "nodes {first} and {second} have the same address {address}")
@@ -295,7 +337,7 @@ impl Error for ConfigError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Address(error) => Some(error),
-            Self::Duplicate { .. } => None,
+            Self::BusyPoll { .. } | Self::Duplicate { .. } => None,
             Self::Settings(error) => Some(error),
         }
     }
@@ -310,5 +352,21 @@ impl From<AddressError> for ConfigError {
 impl From<SettingsError> for ConfigError {
     fn from(error: SettingsError) -> Self {
         Self::Settings(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn busy_poll_is_off_and_has_a_bound() {
+        let node = Config::builder().node("127.0.0.1").unwrap();
+        assert_eq!(node.clone().build().unwrap().busy_poll(), Duration::ZERO);
+        let most = Duration::from_micros(200);
+        assert_eq!(node.clone().busy_poll(most).build().unwrap().busy_poll(), most);
+        let error = node.busy_poll(most + Duration::from_nanos(1)).build().unwrap_err();
+        let words = "busy_poll of 200.001µs is out of range (0 to 200µs)";
+        assert_eq!(error.to_string(), words);
     }
 }

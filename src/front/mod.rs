@@ -9,6 +9,7 @@
 //! All of them drive the same [`Core`](crate::proto::Core) through the same sockets; they differ
 //! in who waits. Not here: the protocol.
 
+mod busy;
 mod client;
 mod config;
 mod driver;

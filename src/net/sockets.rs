@@ -100,6 +100,40 @@ impl Sockets {
         true
     }
 
+    /// Reads where answers are due, without having been told that they are there; whether anything came,
+    /// be it the end of a connection.
+    pub(crate) fn listen(&mut self) -> bool {
+        let mut came = false;
+        for at in 0..self.core.config().nodes() {
+            if self.is_awaited(at) {
+                came |= self.read(at, false);
+            }
+        }
+        came
+    }
+
+    /// Whether there is a socket for [`listen`](Self::listen) to read from.
+    pub(crate) fn awaits_answers(&self) -> bool {
+        (0..self.core.config().nodes()).any(|at| self.is_awaited(at))
+    }
+
+    fn is_awaited(&self, at: usize) -> bool {
+        let wire = &self.wires[at];
+        matches!(wire.state, State::Open(_)) && wire.link.is_some_and(|of| self.core.is_awaited(of))
+    }
+
+    /// Whether something may happen that readiness alone tells of: a connection that stands, an address,
+    /// room to write, a message on a push link.
+    pub(crate) fn needs_loop(&self) -> bool {
+        let (command, push) = self.wires.split_at(self.core.config().nodes());
+        let waits = |wire: &Wire| match wire.state {
+            State::Closed => false,
+            State::Connecting(_) | State::Resolving => true,
+            State::Open(_) => wire.blocked,
+        };
+        command.iter().any(waits) || push.iter().any(|wire| !matches!(wire.state, State::Closed))
+    }
+
     /// Fires what is due, does what the core wishes about links, and writes what it has to say.
     pub(crate) fn drive(&mut self) {
         self.expire();
@@ -287,29 +321,39 @@ impl Sockets {
         }
     }
 
-    /// Reads until the socket has no more. A read that did not fill its space was the last one, for
-    /// the kernel tells when more has come.
+    /// Reads until the socket has no more; whether it had anything. A read that did not fill its space was
+    /// the last one, for the kernel tells when more has come.
     ///
     /// But of an end that it has told of together with the last bytes it does not tell again.
-    fn read(&mut self, at: usize, ended: bool) {
+    fn read(&mut self, at: usize, ended: bool) -> bool {
+        let mut came = false;
         loop {
             let wire = &mut self.wires[at];
-            let (State::Open(socket), Some(link)) = (&mut wire.state, wire.link) else { return };
+            let (State::Open(socket), Some(link)) = (&mut wire.state, wire.link) else {
+                return came;
+            };
             let space = self.core.space(link);
             let room = space.len();
             match socket.read(space) {
-                Ok(0) => return self.disconnected(at, Cause::ConnectionClosed),
+                Ok(0) => {
+                    self.disconnected(at, Cause::ConnectionClosed);
+                    return true;
+                }
                 Ok(bytes) => {
                     self.core.received(link, bytes, clock::now());
                     self.heard = true;
+                    came = true;
                     if bytes < room && !ended {
-                        return;
+                        return true;
                     }
                     self.link_ops();
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return came,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return self.failed(at, &error),
+                Err(error) => {
+                    self.failed(at, &error);
+                    return true;
+                }
             }
         }
     }

@@ -13,6 +13,7 @@ use super::recipe::Command;
 pub(super) struct Draft {
     of: Option<Subject>,
     bytes: Vec<u8>,
+    token: Vec<u8>,
     /// Where the digits are that name the node.
     at: usize,
 }
@@ -28,18 +29,19 @@ pub(super) struct Subject {
 }
 
 impl Draft {
-    /// The bytes for one node. `encode` writes them where they are not at hand, and tells where the token is.
+    /// The bytes for one node. Where they are not at hand, `encode` writes them, in room for the token and for
+    /// all, and tells where the token is.
     #[inline]
     pub(super) fn for_node(
         &mut self,
         node: NodeId,
         subject: Subject,
-        encode: impl FnOnce(&mut Vec<u8>) -> usize,
+        encode: impl FnOnce(&mut Vec<u8>, &mut Vec<u8>) -> usize,
     ) -> &[u8] {
         if self.of != Some(subject) {
             self.of = Some(subject);
             self.bytes.clear();
-            self.at = encode(&mut self.bytes) + RANDOM_DIGITS;
+            self.at = encode(&mut self.token, &mut self.bytes) + RANDOM_DIGITS;
         }
         if !mutant!(TokenOfAllNodes) {
             self.bytes[self.at..self.at + TOKEN_DIGITS - RANDOM_DIGITS]

@@ -16,7 +16,7 @@ use redbolt_benches::placement::{Placement, usable_cores};
 use redbolt_benches::progress::Progress;
 use redbolt_benches::report::{Report, plain, prepare};
 use redbolt_benches::section::Section;
-use redbolt_benches::{contender, flight, waiting};
+use redbolt_benches::{contender, flight, stalled, waiting};
 use serde_json::json;
 
 /// Measures redbolt beside other clients, on real nodes that it starts itself.
@@ -147,9 +147,9 @@ fn command() -> String {
 fn names() -> Vec<&'static str> {
     let pair = contender::ALL.iter().map(|entry| entry.name);
     let waiting = waiting::ALL.iter().map(|entry| entry.name);
-    let flying = flight::chosen(&[]);
-    let mut names: Vec<_> =
-        pair.chain(waiting).chain(flying.iter().map(|entry| entry.name)).collect();
+    let flying = flight::ALL.iter().map(|entry| entry.name);
+    let stalled = stalled::ALL.iter().map(|entry| entry.name);
+    let mut names: Vec<_> = pair.chain(waiting).chain(flying).chain(stalled).collect();
     names.sort_unstable();
     names.dedup();
     names

@@ -94,7 +94,8 @@ impl Run<'_> {
     ) -> Vec<Figures> {
         let nodes: Vec<_> = servers.iter().map(|server| Node::Tcp(server.address())).collect();
         let task = |at| {
-            let resource = |lock| format!("redbolt-bench-{at:02}-{lock:04}");
+            // Not those of the crowd before: whoever ends leaves undos unsent on the slowest node.
+            let resource = |lock| format!("redbolt-bench-{at:02}-{locks:04}-{lock:04}");
             Task { nodes: nodes.clone(), resources: (0..locks).map(resource).collect(), ttl: TTL }
         };
         measure::run(self.entries, task, plan, || progress.step())

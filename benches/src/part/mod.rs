@@ -3,12 +3,13 @@
 //! To add one: a file beside these with a `run`, and a line in [`PARTS`]. A part starts its own nodes and
 //! ends them. Not here: the command line, and what becomes of the sections.
 
+mod build;
 mod crowd;
 mod dead;
-
 mod handoff;
 mod inflight;
 mod pair;
+mod scale;
 
 use anyhow::Result;
 
@@ -33,4 +34,6 @@ pub const PARTS: &[Part] = &[
     Part { name: "crowd", about: "many processes that want one lock", run: crowd::run },
     Part { name: "dead", about: "acquire + release while f nodes are dead", run: dead::run },
     Part { name: "inflight", about: "many locks at a time by one client", run: inflight::run },
+    Part { name: "scale", about: "cost as work grows", run: scale::run },
+    Part { name: "build", about: "what a client weighs in the build", run: build::run },
 ];

@@ -4,6 +4,7 @@
 //! Apart from the other crates because it needs none of them: a machine with Rust and a shell must be
 //! able to build it and be told what else is missing. Not here: what the tests test.
 
+mod counts;
 mod programs;
 mod results;
 mod step;
@@ -29,7 +30,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Measure redbolt beside other clients; `cargo xtask bench --help` shows the options
+    /// Measure redbolt beside other clients; `cargo xtask bench --help` shows the options. With --counts
+    /// first: count the instructions of the hot path
     #[command(disable_help_flag = true)]
     Bench {
         /// What the bench program takes; --help shows it
@@ -83,6 +85,11 @@ fn main() -> ExitCode {
 
 /// All benchmarks, built as they are compared. Building is quiet unless it fails.
 fn bench(arguments: &[String]) -> Result<(), Failure> {
+    if let [first, options @ ..] = arguments
+        && first == "--counts"
+    {
+        return counts::run(options);
+    }
     eprintln!("xtask: building the benchmarks; the first time takes minutes");
     // It runs other programs of the same package, which `cargo run` would not build.
     let mut build = cargo("build");

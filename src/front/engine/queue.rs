@@ -14,6 +14,7 @@
 //! command is in the queue, and what was written stays readable until the thread polls. A writer
 //! that is held up between the two writes late, which wakes the thread for nothing.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,8 @@ impl Command {
 
 pub(super) struct Queue {
     inner: Mutex<Inner>,
+    /// There are commands: for a look without the mutex, which comes soon enough if it comes late.
+    is_filled: AtomicBool,
     waker: mio::Waker,
 }
 
@@ -65,7 +68,7 @@ struct Inner {
 
 impl Queue {
     pub(super) fn new(waker: mio::Waker) -> Self {
-        Self { inner: Mutex::default(), waker }
+        Self { inner: Mutex::default(), is_filled: AtomicBool::new(false), waker }
     }
 
     /// Hands a command over; gives it back if it comes too late.
@@ -95,7 +98,13 @@ impl Queue {
         debug_assert!(taken.is_empty(), "commands are obeyed before more are taken");
         let mut inner = self.lock();
         inner.asleep = false;
+        self.is_filled.store(false, Ordering::Relaxed);
         std::mem::swap(&mut inner.commands, taken);
+    }
+
+    /// Whether a command was pushed, as far as it can be seen without the mutex.
+    pub(super) fn is_filled(&self) -> bool {
+        self.is_filled.load(Ordering::Relaxed)
     }
 
     /// Whether there is nothing to do; then the next push wakes the thread up.
@@ -114,6 +123,7 @@ impl Queue {
     }
 
     fn wake(&self, mut inner: MutexGuard<'_, Inner>) {
+        self.is_filled.store(true, Ordering::Relaxed);
         let asleep = std::mem::take(&mut inner.asleep);
         drop(inner);
         if asleep {

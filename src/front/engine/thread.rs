@@ -19,11 +19,12 @@ use super::reply::Asker;
 use super::shared::Shared;
 use super::shutdown::{ShutdownReport, Unreleased};
 use super::slot::Slot;
+use crate::front::busy;
 use crate::front::client::AcquireError;
 use crate::front::driver::Driver;
 use crate::front::guard::{Ending, ExtendError, loss};
 use crate::front::inspection::Inspection;
-use crate::net::now;
+use crate::net::{boot, now};
 use crate::proto::{
     Confirmed, Event, InputError, LockId, LockState, LossCause, Now, Refusal, ViewId, Why,
 };
@@ -43,6 +44,8 @@ pub(super) struct Thread {
     views: Vec<(ViewId, Asker<Inspection, AcquireError>)>,
     /// The engine is to end by then.
     until: Option<Instant>,
+    /// In the last turn something was asked or told.
+    is_stirred: bool,
     report: ShutdownReport,
 }
 
@@ -59,6 +62,7 @@ impl Thread {
             slots: HashMap::new(),
             views: Vec::new(),
             until: None,
+            is_stirred: false,
             report: ShutdownReport::default(),
         }
     }
@@ -92,7 +96,11 @@ impl Thread {
 
     /// Sleeps until something is readable, something is due, or somebody has pushed a command.
     fn hear(&mut self) -> io::Result<()> {
-        let idle = self.commands.is_empty() && self.shared.queue.may_sleep();
+        let heard = self.spin();
+        if heard && !self.driver.needs_loop() {
+            return Ok(());
+        }
+        let idle = !heard && self.commands.is_empty() && self.shared.queue.may_sleep();
         let span = if idle { self.due() } else { Some(Duration::ZERO) };
         match self.poll.poll(&mut self.events, span) {
             Ok(()) => {
@@ -104,6 +112,21 @@ impl Thread {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Does not sleep for a moment after it was asked or has told something, or while answers are due, if
+    /// the configuration wants it so: they are likely to come, and so is the next command. Whether one did.
+    fn spin(&mut self) -> bool {
+        let busy = self.shared.config.busy_poll();
+        let stirred = std::mem::take(&mut self.is_stirred);
+        if busy.is_zero() || !self.commands.is_empty() {
+            return false;
+        }
+        if !stirred && !self.driver.is_awaiting() {
+            return false;
+        }
+        let span = self.due().map_or(busy, |due| due.min(busy));
+        busy::spin(span, boot, || self.driver.listen() || self.shared.queue.is_filled())
     }
 
     fn due(&self) -> Option<Duration> {
@@ -125,6 +148,7 @@ impl Thread {
         let now = now();
         for _ in 0..COMMANDS_PER_TURN {
             let Some(command) = self.commands.pop() else { break };
+            self.is_stirred = true;
             self.concerned = command.slot().cloned();
             match command {
                 Command::Acquire(slot) => self.acquire(slot, now),
@@ -229,6 +253,7 @@ impl Thread {
     /// Passes the core's outcomes on.
     fn tell(&mut self) {
         while let Some(event) = self.next_event() {
+            self.is_stirred = true;
             match event {
                 Event::Granted(id) => self.granted(id),
                 Event::Refused(id, refusal) => self.refused(id, refusal),

@@ -183,7 +183,7 @@ impl Core {
                 Vote::Fail(Cause::ServerError)
             }
             Answer::DenyFor(ms) => {
-                if let Some(lock) = claim.lock
+                if let Some(lock) = claim.lock()
                     && let Some(round) = self.locks.find(lock.0).map(|lock| lock.round)
                 {
                     self.way_blocked(id, lock, round, ms, now);
@@ -220,18 +220,17 @@ impl Core {
         if matches!(self.node(id).link, Link::Leaving { .. }) {
             return;
         }
-        // What is being undone counts for nothing, and so does what has been refused.
-        let stands = vote != Vote::Grant || !self.owes_undo(id, claim_id);
-        if stands {
-            if vote == Vote::Grant
-                && let Some(claim) = self.claims.find_mut(claim_id.0)
-            {
-                claim.counted.insert(id);
-            }
-            match self.cast(id, claim_id, vote) {
-                Some(lock) => self.voted(id, lock, vote, now),
-                None if vote == Vote::Deny => self.denied_late(id, claim_id, now),
-                None => {}
+        if let Some(claim) = self.claims.find_mut(claim_id.0) {
+            match (vote, claim.lock()) {
+                // What is being undone counts for nothing, and so does what has been refused.
+                (Vote::Grant, _) if claim.owed.contains(id) => {}
+                (Vote::Deny, None) => self.denied_late(id, claim_id, now),
+                (_, lock) => {
+                    if vote == Vote::Grant {
+                        claim.counted.insert(id);
+                    }
+                    lock.into_iter().for_each(|lock| self.voted(id, lock, vote, now));
+                }
             }
         }
         if vote == Vote::Fail(Cause::ReadOnly) && self.node(id).link == Link::Ready {
@@ -240,9 +239,10 @@ impl Core {
     }
 
     fn voted(&mut self, node: NodeId, id: LockId, vote: Vote, now: Now) {
-        match self.locks.find(id.0).map(|lock| lock.phase) {
+        match self.count(node, id, vote) {
             Some(Phase::Fencing) => self.voted_late(node, id, vote, now),
-            _ => self.decide(id, now),
+            Some(Phase::Asking) => self.decide(id, now),
+            _ => {}
         }
     }
 

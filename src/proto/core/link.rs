@@ -68,6 +68,13 @@ impl Core {
         self.node_mut(link.node()).detail = Some((cause, words));
     }
 
+    /// Whether an answer is due on this link, so that a read may bring it without being told of it.
+    #[must_use]
+    #[inline]
+    pub fn is_awaited(&self, link: LinkId) -> bool {
+        !link.is_push() && self.node(link.node()).pipeline.oldest().is_some()
+    }
+
     /// Whether this link takes requests soon: it is being opened, or is opened now, ahead of its
     /// backoff, because somebody has a use for it. What only an operator can mend is left to the
     /// backoff.
@@ -179,7 +186,7 @@ impl Core {
                 claim.seen.insert(node);
                 claim.ghosts.insert(node);
             }
-            if mutant!(AskSentAgain) && claim.lock.is_some() {
+            if mutant!(AskSentAgain) && claim.lock().is_some() {
                 return claim.queued.insert(node);
             }
         }

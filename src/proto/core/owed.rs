@@ -5,7 +5,7 @@
 //! answers and lost connections do not count, and only the end of the TTL makes it pointless.
 
 use super::Core;
-use crate::proto::claim::Claim;
+use crate::proto::claim::{Claim, Party};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId, NodeSet};
 use crate::proto::node::{Link, OWED_PAUSE, Request};
@@ -23,13 +23,13 @@ impl Core {
     /// The claim no longer belongs to a lock. It stays for as long as something is owed.
     pub(super) fn detach(&mut self, id: ClaimId, now: Now) {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
-        claim.lock = None;
+        claim.party = Party::Nobody;
         let (forget_at, settled) = (claim.forget_at, claim.is_settled());
         let due = forget_at.min(claim.again_at).max(now.boot);
         if settled || now.boot >= forget_at {
             self.claims.free(id.0);
         } else {
-            self.arm(due);
+            self.arm_claim(id, due);
         }
     }
 
@@ -170,11 +170,11 @@ impl Core {
         let half = claim.forget_at.since(now.boot) / 2;
         claim.again_at = claim.again_at.min(now.boot + half);
         let again_at = claim.again_at;
-        self.arm(again_at);
+        self.arm_claim(id, again_at);
     }
 
     pub(super) fn undo_settled(&mut self, node: NodeId, id: ClaimId, vote: Vote, now: Now) {
-        match self.claims.find(id.0).map(|claim| (claim.lock, claim.is_settled())) {
+        match self.claims.find(id.0).map(|claim| (claim.lock(), claim.is_settled())) {
             Some((Some(lock), _)) => self.release_vote(node, lock, vote, now),
             Some((None, true)) => self.claims.free(id.0),
             _ => {}
@@ -212,14 +212,14 @@ impl Core {
 
     pub(super) fn claim_due(&mut self, id: ClaimId, now: Now) {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
-        if claim.lock.is_some() {
+        if claim.lock().is_some() {
             return;
         }
         if now.boot >= claim.forget_at {
             return self.claims.free(id.0);
         }
         let forget_at = claim.forget_at;
-        self.arm(forget_at);
+        self.arm_claim(id, forget_at);
         self.again_due(id, now);
     }
 
@@ -227,7 +227,7 @@ impl Core {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         if now.boot < claim.again_at {
             let again_at = claim.again_at;
-            return self.arm(again_at);
+            return self.arm_claim(id, again_at);
         }
         claim.again_at = Nanos::NEVER;
         let idle = claim.owed.without(claim.undoing);

@@ -13,7 +13,8 @@ use redbolt::{
 use crate::scenarios::front::{Front, Guards, Inspects};
 use crate::support::LIMIT;
 
-pub(super) struct Blocking {
+/// It spins before it sleeps, or not.
+pub(super) struct Blocking<const SPINS: bool = false> {
     jobs: Sender<Job>,
     thread: JoinHandle<()>,
     locks: u32,
@@ -22,7 +23,7 @@ pub(super) struct Blocking {
 type Job = Box<dyn for<'c> FnOnce(&'c Client, &mut Locks<'c>) + Send>;
 type Locks<'c> = HashMap<u32, LockGuard<'c>>;
 
-impl Blocking {
+impl<const SPINS: bool> Blocking<SPINS> {
     /// Has the thread do something, and does not wait for it.
     fn begin<T: Send + 'static>(
         &self,
@@ -51,7 +52,9 @@ fn as_job(job: impl for<'c> FnOnce(&'c Client, &mut Locks<'c>) + Send + 'static)
     Box::new(job)
 }
 
-impl Front for Blocking {
+impl<const SPINS: bool> Front for Blocking<SPINS> {
+    const SPINS: bool = SPINS;
+
     type Asked = Receiver<Result<u32, AcquireError>>;
     type Held = u32;
 
@@ -127,13 +130,13 @@ impl Front for Blocking {
     }
 }
 
-impl Guards for Blocking {
+impl<const SPINS: bool> Guards for Blocking<SPINS> {
     fn drop_guard(&mut self, held: Self::Held) {
         self.call(move |_, locks| drop(locks.remove(&held).unwrap()));
     }
 }
 
-impl Inspects for Blocking {
+impl<const SPINS: bool> Inspects for Blocking<SPINS> {
     fn inspect(&mut self, resource: &'static [u8]) -> Inspection {
         self.call(|client, _| client.inspect(resource).unwrap())
     }

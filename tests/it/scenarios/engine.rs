@@ -12,7 +12,8 @@ use redbolt::{
 use crate::scenarios::front::{Cancels, Front, Guards, Inspects, Tells};
 use crate::support::{LIMIT, eventually};
 
-pub(super) struct Threaded {
+/// Its thread spins before it sleeps, or not.
+pub(super) struct Threaded<const SPINS: bool = false> {
     engine: Engine,
 }
 
@@ -31,7 +32,9 @@ impl Held {
     }
 }
 
-impl Front for Threaded {
+impl<const SPINS: bool> Front for Threaded<SPINS> {
+    const SPINS: bool = SPINS;
+
     type Asked = Acquire;
     type Held = Held;
 
@@ -86,26 +89,26 @@ impl Front for Threaded {
     }
 }
 
-impl Cancels for Threaded {
+impl<const SPINS: bool> Cancels for Threaded<SPINS> {
     fn cancel(&mut self, asked: Acquire) {
         drop(asked);
     }
 }
 
-impl Tells for Threaded {
+impl<const SPINS: bool> Tells for Threaded<SPINS> {
     fn losses(&mut self, held: &mut Held) -> Vec<LossCause> {
         eventually("the callback", || !held.told.lock().unwrap().is_empty());
         held.told.lock().unwrap().clone()
     }
 }
 
-impl Guards for Threaded {
+impl<const SPINS: bool> Guards for Threaded<SPINS> {
     fn drop_guard(&mut self, held: Held) {
         drop(held.guard);
     }
 }
 
-impl Inspects for Threaded {
+impl<const SPINS: bool> Inspects for Threaded<SPINS> {
     fn inspect(&mut self, resource: &'static [u8]) -> Inspection {
         self.engine.inspect(resource).wait().unwrap()
     }

@@ -17,6 +17,9 @@ pub(super) trait Front: Sized {
     /// A lock that is held.
     type Held;
 
+    /// Whether it tries reads for a moment before it sleeps, which changes nothing but time.
+    const SPINS: bool = false;
+
     fn start(config: Config) -> Self;
 
     /// Begins to ask, and returns at once.
@@ -91,5 +94,6 @@ pub(super) trait Inspects: Front {
 }
 
 pub(super) fn on<F: Front>(servers: &[Server]) -> F {
-    F::start(builder(servers).build().unwrap())
+    let busy_poll = if F::SPINS { Duration::from_micros(200) } else { Duration::ZERO };
+    F::start(builder(servers).busy_poll(busy_poll).build().unwrap())
 }

@@ -23,9 +23,11 @@ macro_rules! scenarios {
     ($($scenario:ident: $client:ident $driver:ident $engine:ident $futures:ident;)*) => {$(
         mod $scenario {
             play!($scenario $client client blocking::Blocking);
+            play!($scenario $client client_that_spins blocking::Blocking<true>);
             play!($scenario $driver driver_behind_a_descriptor embedded::BehindADescriptor);
             play!($scenario $driver driver_in_a_registry embedded::InARegistry);
             play!($scenario $engine engine engine::Threaded);
+            play!($scenario $engine engine_that_spins engine::Threaded<true>);
             play!($scenario $futures futures_on_tokio futures::OnTokio);
             play!($scenario $futures futures_on_smol futures::OnSmol);
             play!($scenario $futures futures_on_twenty_lines futures::OnTwentyLines);
@@ -34,15 +36,15 @@ macro_rules! scenarios {
 }
 
 macro_rules! play {
-    ($scenario:ident none $name:ident $($front:ident)::+) => {};
-    ($scenario:ident same $name:ident $($front:ident)::+) => {
-        play!($scenario $scenario $name $($front)::+);
+    ($scenario:ident none $name:ident $front:ty) => {};
+    ($scenario:ident same $name:ident $front:ty) => {
+        play!($scenario $scenario $name $front);
     };
-    ($scenario:ident $instead:ident $name:ident $($front:ident)::+) => {
+    ($scenario:ident $instead:ident $name:ident $front:ty) => {
         #[test]
         fn $name() {
             use crate::scenarios::*;
-            bounded(list::$instead::<$($front)::+>);
+            bounded(list::$instead::<$front>);
         }
     };
 }

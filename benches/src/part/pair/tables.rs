@@ -130,7 +130,7 @@ fn counted(counts: &[Counted]) -> Table {
     table
 }
 
-const NOTHING: &str = "–";
+const NOTHING: &str = "-";
 
 const HEADINGS: [&str; 14] = [
     "pair, µs",
