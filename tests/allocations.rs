@@ -312,8 +312,8 @@ fn a_lock_that_is_held_and_idle_takes_at_most_256_bytes_and_its_key() {
     let hold = |host: &mut Host, locks: std::ops::Range<usize>| {
         for portion in locks.step_by(PORTION) {
             let ids = host.driver.together(|driver| {
-                let acquire =
-                    |at| driver.acquire(&Ask::new(format!("resource-{at:07}").as_bytes()));
+                let name = |at| format!("resource-{at:07}");
+                let acquire = |at| driver.acquire(&Ask::new(name(at).as_bytes()).ttl(LONG));
                 (portion..portion + PORTION).map(acquire).collect::<Result<Vec<_>, _>>().unwrap()
             });
             let mut granted = 0;

@@ -16,7 +16,7 @@ use redbolt_benches::placement::{Placement, usable_cores};
 use redbolt_benches::progress::Progress;
 use redbolt_benches::report::{Report, plain, prepare};
 use redbolt_benches::section::Section;
-use redbolt_benches::{contender, flight, stalled, waiting};
+use redbolt_benches::{contender, flight, stalled, waiting, weight};
 use serde_json::json;
 
 /// Measures redbolt beside other clients, on real nodes that it starts itself.
@@ -149,7 +149,8 @@ fn names() -> Vec<&'static str> {
     let waiting = waiting::ALL.iter().map(|entry| entry.name);
     let flying = flight::ALL.iter().map(|entry| entry.name);
     let stalled = stalled::ALL.iter().map(|entry| entry.name);
-    let mut names: Vec<_> = pair.chain(waiting).chain(flying).chain(stalled).collect();
+    let built = weight::ALL.iter().map(|program| program.name);
+    let mut names: Vec<_> = pair.chain(waiting).chain(flying).chain(stalled).chain(built).collect();
     names.sort_unstable();
     names.dedup();
     names
