@@ -504,6 +504,11 @@ impl Driver {
         self.sockets.core_mut().poll_event()
     }
 
+    /// Whether there is a log.
+    pub(super) fn has_log(&self) -> bool {
+        self.notes.is_some()
+    }
+
     /// Tells the log of an outcome. What that does is the host's.
     pub(super) fn note(&mut self, event: Option<Event>) {
         if let Some(notes) = &mut self.notes {

@@ -141,7 +141,7 @@ pub struct Entry {
 }
 
 /// All contenders, the floor first: the others are compared with it.
-pub const ALL: [Entry; 17] = [
+pub const ALL: [Entry; 19] = [
     Entry {
         name: "raw epoll",
         about: "bytes encoded beforehand, one token for ever, no clock, no timeout; \
@@ -170,9 +170,19 @@ pub const ALL: [Entry; 17] = [
     },
     Entry { name: "redbolt client", about: "the blocking front", start: redbolt_client::start },
     Entry {
+        name: "redbolt client, busy-poll",
+        about: "the same, and reads for up to 100 µs before it sleeps",
+        start: redbolt_client::start_busy,
+    },
+    Entry {
         name: "redbolt driver",
         about: "the embedded front in a host's mio loop",
         start: redbolt_driver::start,
+    },
+    Entry {
+        name: "redbolt driver, busy-poll",
+        about: "the same, and its host reads for up to 100 µs before it sleeps",
+        start: redbolt_driver::start_busy,
     },
     Entry {
         name: "redbolt engine",

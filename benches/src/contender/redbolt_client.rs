@@ -3,11 +3,20 @@
 use anyhow::{Context, Result, anyhow, ensure};
 use redbolt::{Ask, Client, Config, ConfigBuilder, Ending, LockGuard};
 
-use super::{Contender, Node, PATIENCE, Task};
+use super::{BUSY, Contender, Node, PATIENCE, Task};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
+    connect(task, config(task)?.build()?)
+}
+
+/// Tries to read for a while before it sleeps.
+pub(super) fn start_busy(task: &Task) -> Result<Box<dyn Contender>> {
+    connect(task, config(task)?.busy_poll(BUSY).build()?)
+}
+
+fn connect(task: &Task, config: Config) -> Result<Box<dyn Contender>> {
     // A guard borrows its client. Both live as long as the program.
-    let client: &'static Client = Box::leak(Box::new(Client::new(config(task)?.build()?)?));
+    let client: &'static Client = Box::leak(Box::new(Client::new(config)?));
     let report = client.warm_up(PATIENCE);
     ensure!(report.ready() == task.nodes.len(), "{report:?}");
     Ok(Box::new(RedboltClient { client, task: task.clone(), held: None }))

@@ -3,13 +3,21 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use redbolt::{Ask, Driver, Event, LockId};
+use redbolt::{Ask, Config, Driver, Event, LockId};
 
 use super::redbolt_client::config;
-use super::{Contender, PATIENCE, Task};
+use super::{BUSY, Contender, PATIENCE, Task};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
-    let config = config(task)?.build()?;
+    connect(task, config(task)?.build()?)
+}
+
+/// Its host tries to read for a while before it sleeps.
+pub(super) fn start_busy(task: &Task) -> Result<Box<dyn Contender>> {
+    connect(task, config(task)?.busy_poll(BUSY).build()?)
+}
+
+fn connect(task: &Task, config: Config) -> Result<Box<dyn Contender>> {
     let poll = mio::Poll::new()?;
     let tokens = 0..Driver::tokens_needed(&config);
     let events = mio::Events::with_capacity(tokens.len());
@@ -65,6 +73,10 @@ impl Host {
     }
 
     fn turn(&mut self) -> Result<()> {
+        // Does nothing for who is not busy.
+        if self.driver.busy_turn() {
+            return Ok(());
+        }
         self.poll.poll(&mut self.events, self.driver.deadline())?;
         for event in &self.events {
             self.driver.on_event(event);

@@ -333,6 +333,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "BYTES", default_value_t = SHORTEST_KEY, value_parser = value_parser!(u32).range(i64::from(SHORTEST_KEY)..=LONGEST_KEY))]
     pub(crate) key_size: u32,
 
+    /// For how long to try reads before each sleep, up to 200us: for callers with a core to spare
+    #[arg(long, value_name = "TIME", default_value = "0us", value_parser = duration::parse)]
+    pub(crate) busy_poll: Duration,
+
     /// Whether nodes have to prove that they remember every lock
     #[arg(long, value_name = "WORD", default_value = "on")]
     pub(crate) guard: GuardWord,

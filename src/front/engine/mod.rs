@@ -354,11 +354,13 @@ const GRACE: Duration = Duration::from_millis(100);
 mod tests {
     use std::future::Future;
     use std::pin::Pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
     use std::task::{self, Context, Waker};
     use std::time::Instant;
 
     use redbolt_node::Node;
+    use redbolt_proving::Server;
 
     use super::*;
     use crate::front::guard::{Ending, ExtendError};
@@ -377,8 +379,45 @@ mod tests {
         let shared = Arc::new(shared);
         let place = shared.copy_of_a_place();
         let slot = Arc::new(Slot::new(Arc::clone(&shared), place, Ask::new(b"job").into_owned()));
-        slot.granted(lease, None, votes);
+        assert!(slot.granted(lease, None, votes).is_none());
         (Engine { handle: Arc::new(Handle { shared, thread: Mutex::new(None) }) }, slot)
+    }
+
+    struct Counter(AtomicUsize);
+
+    impl task::Wake for Counter {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// One that is woken by the first outcome would take that, sleep again, and be woken by the next.
+    #[test]
+    fn the_outcomes_of_a_turn_wake_once() {
+        let server = Server::start();
+        let builder = Config::builder().node(&server.address()).unwrap();
+        let config = builder.new_nodes().answer_within(LIMIT).build().unwrap();
+        let engine = Engine::start(config, EngineLimits::default()).unwrap();
+        drop(soon(engine.acquire_timeout(Ask::new(b"first"), LIMIT)).unwrap());
+
+        // The thread does nothing until all have asked and wait.
+        let (go, gate) = mpsc::channel::<()>();
+        let waits = engine.look(move |_| gate.recv());
+        let counter = Arc::new(Counter(AtomicUsize::new(0)));
+        let waker = Waker::from(Arc::clone(&counter));
+        let names: Vec<String> = (0..50).map(|at| format!("job{at}")).collect();
+        let mut asked: Vec<Acquire> =
+            names.iter().map(|name| engine.acquire(Ask::new(name.as_bytes()))).collect();
+        let mut context = Context::from_waker(&waker);
+        for acquire in &mut asked {
+            assert!(Pin::new(acquire).poll(&mut context).is_pending());
+        }
+        go.send(()).unwrap();
+        soon(waits).unwrap().unwrap();
+        assert!(asked.into_iter().all(|acquire| soon(acquire).is_ok()));
+        let wakes = counter.0.load(Ordering::Relaxed);
+        // The node answers them in one write, but may be told of them in two.
+        assert!((1..=2).contains(&wakes), "{wakes} wakes");
     }
 
     #[test]

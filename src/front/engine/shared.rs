@@ -41,7 +41,8 @@ impl Shared {
         }
     }
 
-    /// Whether this is the process that made it.
+    /// Whether this is the process that made it. It costs a system call, so it is asked where something is
+    /// handed over, where somebody would wait, and where a lock is said to be held.
     pub(super) fn is_ours(&self) -> bool {
         std::process::id() == self.pid
     }

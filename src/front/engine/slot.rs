@@ -6,7 +6,7 @@
 //! be the guard of this lock. None is left by the time that the slot dies, which may be on the thread.
 //! Not here: deciding anything.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ struct State {
 enum Acquisition {
     #[default]
     UnderWay,
-    Over(Result<(), AcquireError>),
+    Over(Result<(), Box<AcquireError>>),
     Told,
 }
 
@@ -69,12 +69,12 @@ impl Slot {
         Self { shared, ask, state: Mutex::new(state) }
     }
 
+    /// What was granted is looked at by the guard that is made of it, so a forked child is not told here.
     pub(super) fn poll_acquired(&self, waker: &Waker) -> Poll<Result<(), AcquireError>> {
-        if !self.shared.is_ours() {
-            return Poll::Ready(Err(EngineError::Forked.into()));
-        }
-        let mut state = self.lock();
+        let forked = || Poll::Ready(Err(EngineError::Forked.into()));
+        let Some(mut state) = self.lock_if_ours() else { return forked() };
         match std::mem::take(&mut state.acquisition) {
+            Acquisition::UnderWay if !self.shared.is_ours() => forked(),
             Acquisition::UnderWay => {
                 let replaced = register(&mut state.waiter, waker);
                 drop(state);
@@ -83,7 +83,7 @@ impl Slot {
             }
             Acquisition::Over(outcome) => {
                 state.acquisition = Acquisition::Told;
-                Poll::Ready(outcome)
+                Poll::Ready(outcome.map_err(|error| *error))
             }
             Acquisition::Told => unreachable!("a future lets go of its slot when it is ready"),
         }
@@ -91,6 +91,9 @@ impl Slot {
 
     /// Why a lock that was granted is none any longer where its future is polled.
     pub(super) fn granted_too_late(&self) -> AcquireError {
+        if !self.shared.is_ours() {
+            return EngineError::Forked.into();
+        }
         let state = self.lock();
         match (state.lost, state.votes) {
             (Some(LossCause::ShutDown), _) | (_, None) => EngineError::Over.into(),
@@ -134,7 +137,8 @@ impl Slot {
             (std::mem::take(&mut state.on_loss), state.waiter.take())
         };
         if self.shared.queue.push(Command::Release(Arc::clone(self))).is_err() {
-            self.ended(Ending::Lost(LossCause::ShutDown));
+            let waiter = self.ended(Ending::Lost(LossCause::ShutDown));
+            self.shared.wake(waiter);
         }
         // Behind the release, and one by one: what they own may panic, or be the last engine.
         self.shared.discard(waiter);
@@ -144,12 +148,11 @@ impl Slot {
     }
 
     pub(super) fn poll_ending(&self, waker: &Waker) -> Poll<Ending> {
-        if !self.shared.is_ours() {
-            return Poll::Ready(Ending::Lost(LossCause::Forked));
-        }
-        let mut state = self.lock();
+        let forked = || Poll::Ready(Ending::Lost(LossCause::Forked));
+        let Some(mut state) = self.lock_if_ours() else { return forked() };
         match state.ending {
             Some(ending) => Poll::Ready(ending),
+            None if !self.shared.is_ours() => forked(),
             None => {
                 let replaced = register(&mut state.waiter, waker);
                 drop(state);
@@ -240,7 +243,8 @@ impl Slot {
     }
 }
 
-/// The thread's side.
+/// The thread's side. Whoever waits for the acquisition or the release is given back, to be woken once
+/// all outcomes of a turn are there: a thread that is woken takes what has come, and sleeps again.
 impl Slot {
     pub(super) fn id(&self) -> Option<LockId> {
         self.lock().id
@@ -254,28 +258,23 @@ impl Slot {
         self.lock().id = Some(id);
     }
 
-    pub(super) fn granted(&self, lease: Lease, token: Option<FencingToken>, votes: Votes) {
+    #[must_use]
+    pub(super) fn granted(
+        &self,
+        lease: Lease,
+        token: Option<FencingToken>,
+        votes: Votes,
+    ) -> Option<Waker> {
         let mut state = self.lock();
         state.lease = lease;
         state.token = token;
         state.votes = Some(votes);
-        self.acquisition_over(state, Ok(()));
+        state.acquisition_over(Ok(()))
     }
 
-    pub(super) fn refused(&self, error: AcquireError) {
-        self.acquisition_over(self.lock(), Err(error));
-    }
-
-    fn acquisition_over(
-        &self,
-        mut state: MutexGuard<'_, State>,
-        outcome: Result<(), AcquireError>,
-    ) {
-        state.acquisition = Acquisition::Over(outcome);
-        state.place = None;
-        let waiter = state.waiter.take();
-        drop(state);
-        self.shared.wake(waiter);
+    #[must_use]
+    pub(super) fn refused(&self, error: AcquireError) -> Option<Waker> {
+        self.lock().acquisition_over(Err(Box::new(error)))
     }
 
     /// The lock lasts longer.
@@ -319,10 +318,11 @@ impl Slot {
     }
 
     /// Nothing more will happen to it. The first ending is the only one.
-    pub(super) fn ended(&self, ending: Ending) {
+    #[must_use]
+    pub(super) fn ended(&self, ending: Ending) -> Option<Waker> {
         let mut state = self.lock();
         if state.ending.is_some() {
-            return;
+            return None;
         }
         if let Ending::Lost(cause) = ending {
             state.lost.get_or_insert(cause);
@@ -333,22 +333,25 @@ impl Slot {
         let waiter = state.waiter.take();
         let watchers = std::mem::take(&mut state.watchers);
         self.extension_over(state, Err(ExtendError::Input(InputError::NotHeld)));
-        self.shared.wake(waiter);
         for (_, watcher) in watchers {
             self.shared.wake(Some(watcher));
         }
+        waiter
     }
 
     /// The thread is no more. Nothing happens to what has ended before.
     pub(super) fn abandoned(&self) {
-        let state = self.lock();
-        if matches!(state.acquisition, Acquisition::UnderWay) {
-            self.acquisition_over(state, Err(EngineError::Over.into()));
+        let mut state = self.lock();
+        let waiter = if matches!(state.acquisition, Acquisition::UnderWay) {
+            let waiter = state.acquisition_over(Err(Box::new(EngineError::Over.into())));
+            drop(state);
+            waiter
         } else {
             drop(state);
             self.lost(LossCause::ShutDown);
-            self.ended(Ending::Lost(LossCause::ShutDown));
-        }
+            self.ended(Ending::Lost(LossCause::ShutDown))
+        };
+        self.shared.wake(waiter);
     }
 
     /// The cause of a loss that was told.
@@ -362,8 +365,27 @@ impl Slot {
         (state.lease, state.votes.expect("it was granted"))
     }
 
+    /// In a forked child the mutex may be locked by a thread that is not there. To ask for the process is a
+    /// system call, which those need not make who find it free.
+    fn lock_if_ours(&self) -> Option<MutexGuard<'_, State>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
+            Err(TryLockError::WouldBlock) => self.shared.is_ours().then(|| self.lock()),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Gives back whoever waits for it.
+    fn acquisition_over(&mut self, outcome: Result<(), Box<AcquireError>>) -> Option<Waker> {
+        self.acquisition = Acquisition::Over(outcome);
+        self.place = None;
+        self.waiter.take()
     }
 }
 
@@ -422,7 +444,7 @@ mod tests {
         slot.on_loss(Box::new(|_| panic!("it was released")));
         slot.let_go();
         slot.lost(LossCause::Gone);
-        slot.ended(Ending::Lost(LossCause::Gone));
+        assert!(slot.ended(Ending::Lost(LossCause::Gone)).is_none());
         assert_eq!(slot.poll_ending(Waker::noop()), Poll::Ready(Ending::Lost(LossCause::Gone)));
         assert_eq!(slot.shared.panics(), 0);
         assert_eq!(slot.shared.queue.end().len(), 1, "one release");

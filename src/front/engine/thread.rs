@@ -6,9 +6,11 @@
 //! everybody is told. Not here: the protocol, and waiting for an outcome.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
@@ -39,13 +41,19 @@ pub(super) struct Thread {
     /// The lock of the command that is being obeyed, so that a panic does not lose it.
     concerned: Option<Arc<Slot>>,
     /// Every lock that has not ended, by its name in the core.
-    slots: HashMap<LockId, Arc<Slot>>,
+    slots: HashMap<LockId, Arc<Slot>, BuildHasherDefault<NameHasher>>,
     /// Inspections under way, each with whoever asked for it.
     views: Vec<(ViewId, Asker<Inspection, AcquireError>)>,
     /// The engine is to end by then.
     until: Option<Instant>,
+    /// Whoever waits for outcomes of this turn.
+    waiters: Vec<Waker>,
     /// In the last turn something was asked or told.
     is_stirred: bool,
+    /// It has slept since the last commands were taken.
+    has_slept: bool,
+    /// Several commands were taken together the last time that there were any.
+    comes_in_crowds: bool,
     report: ShutdownReport,
 }
 
@@ -59,10 +67,13 @@ impl Thread {
             shared,
             commands: Vec::new(),
             concerned: None,
-            slots: HashMap::new(),
+            slots: HashMap::default(),
             views: Vec::new(),
             until: None,
+            waiters: Vec::new(),
             is_stirred: false,
+            has_slept: false,
+            comes_in_crowds: false,
             report: ShutdownReport::default(),
         }
     }
@@ -101,6 +112,7 @@ impl Thread {
             return Ok(());
         }
         let idle = !heard && self.commands.is_empty() && self.shared.queue.may_sleep();
+        self.has_slept |= idle;
         let span = if idle { self.due() } else { Some(Duration::ZERO) };
         match self.poll.poll(&mut self.events, span) {
             Ok(()) => {
@@ -142,8 +154,7 @@ impl Thread {
     /// crowd of commands takes several turns.
     fn obey(&mut self) {
         if self.commands.is_empty() {
-            self.shared.queue.take(&mut self.commands);
-            self.commands.reverse();
+            self.take_commands();
         }
         let now = now();
         for _ in 0..COMMANDS_PER_TURN {
@@ -162,6 +173,21 @@ impl Thread {
         self.concerned = None;
     }
 
+    /// Takes the commands that have come. Whoever pushed the first of them was interrupted by our waking up
+    /// if they share a core with us. Where commands come in crowds, they are let go on first: each
+    /// command by itself would cost them and the nodes as much as all of them together.
+    fn take_commands(&mut self) {
+        let queue = &self.shared.queue;
+        if std::mem::take(&mut self.has_slept) && self.comes_in_crowds && queue.is_filled() {
+            std::thread::yield_now();
+        }
+        queue.take(&mut self.commands);
+        self.commands.reverse();
+        if !self.commands.is_empty() {
+            self.comes_in_crowds = self.commands.len() > 1;
+        }
+    }
+
     fn acquire(&mut self, slot: Arc<Slot>, now: Now) {
         if slot.is_let_go() {
             return;
@@ -171,7 +197,10 @@ impl Thread {
                 slot.asked(id);
                 self.slots.insert(id, slot);
             }
-            Err(error) => slot.refused(AcquireError::Input(error)),
+            Err(error) => {
+                let waiter = slot.refused(AcquireError::Input(error));
+                self.will_wake(waiter);
+            }
         }
     }
 
@@ -250,7 +279,8 @@ impl Thread {
         }
     }
 
-    /// Passes the core's outcomes on.
+    /// Passes the core's outcomes on, and then wakes whoever waits for them: a thread that was woken by the
+    /// first of them would take that and sleep again.
     fn tell(&mut self) {
         while let Some(event) = self.next_event() {
             self.is_stirred = true;
@@ -266,20 +296,43 @@ impl Thread {
                 Event::Node(..) | Event::NotKept(..) => {}
             }
         }
+        self.wake();
     }
 
-    /// The log hears of it first. A panic there must not cost anybody the outcome.
+    /// One that is woken anyway need not be woken twice.
+    fn will_wake(&mut self, waiter: Option<Waker>) {
+        let Some(waiter) = waiter else { return };
+        if self.waiters.last().is_some_and(|last| last.will_wake(&waiter)) {
+            self.shared.discard(waiter);
+        } else {
+            self.waiters.push(waiter);
+        }
+    }
+
+    fn wake(&mut self) {
+        for waiter in self.waiters.drain(..) {
+            self.shared.wake(Some(waiter));
+        }
+    }
+
+    /// The log hears of it first. A panic there must not cost anybody the outcome, and neither must one
+    /// who takes long there.
     fn next_event(&mut self) -> Option<Event> {
         let event = self.driver.next_event();
+        if self.driver.has_log() {
+            self.wake();
+        }
         self.shared.run(|| self.driver.note(event));
         event
     }
 
-    fn granted(&self, id: LockId) {
+    fn granted(&mut self, id: LockId) {
         let Some(slot) = self.slots.get(&id) else { return };
         // It is over already if its events come one behind the other.
         let lease = self.driver.lease(id).copied().unwrap_or_default();
-        slot.granted(lease, self.driver.fencing_token(id), self.driver.votes(id));
+        let token = self.driver.fencing_token(id);
+        let waiter = slot.granted(lease, token, self.driver.votes(id));
+        self.will_wake(waiter);
     }
 
     fn refused(&mut self, id: LockId, refusal: Refusal) {
@@ -289,9 +342,11 @@ impl Thread {
         }
         if refusal.why == Why::Cancelled {
             self.report.cancelled += 1;
-            return slot.refused(EngineError::Over.into());
+            let waiter = slot.refused(EngineError::Over.into());
+            return self.will_wake(waiter);
         }
-        slot.refused(AcquireError::Refused(self.driver.report(&refusal)));
+        let waiter = slot.refused(AcquireError::Refused(self.driver.report(&refusal)));
+        self.will_wake(waiter);
     }
 
     fn extended(&self, id: LockId) {
@@ -314,6 +369,8 @@ impl Thread {
     }
 
     fn lost(&mut self, id: LockId, cause: LossCause) {
+        // Callbacks may take long.
+        self.wake();
         if let Some(slot) = self.slots.get(&id) {
             slot.lost(cause);
         }
@@ -341,12 +398,14 @@ impl Thread {
 
     fn over(&mut self, id: LockId, ending: Ending) {
         if let Some(slot) = self.slots.remove(&id) {
-            slot.ended(ending);
+            let waiter = slot.ended(ending);
+            self.will_wake(waiter);
         }
     }
 
     /// Tells everybody who still waits, lets go of the connections, and reports.
     fn end(mut self) {
+        self.wake();
         // What was pushed before is the last.
         let rest = self.shared.queue.end();
         for (id, slot) in std::mem::take(&mut self.slots) {
@@ -379,7 +438,29 @@ impl Thread {
         let (resources, confirmed) =
             (slot.ask.resources().map(<[u8]>::to_vec).collect(), Confirmed { nodes, of });
         self.report.unreleased.push(Unreleased { resources, confirmed });
-        slot.ended(Ending::Released(confirmed));
+        let waiter = slot.ended(Ending::Released(confirmed));
+        self.shared.wake(waiter);
+    }
+}
+
+/// Nobody else chooses the names of locks, so they need not be hashed with a secret.
+#[derive(Default)]
+struct NameHasher(u64);
+
+impl Hasher for NameHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
+    }
+
+    #[inline]
+    fn write_u32(&mut self, part: u32) {
+        // Fibonacci hashing: what comes first ends up in the upper half, and is turned down by the next.
+        self.0 = (self.0.rotate_left(32) ^ u64::from(part)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 

@@ -360,21 +360,6 @@ impl Core {
         self.take_turns(now);
     }
 
-    /// The asks of a held lock that still wait for a link are withdrawn when their time is over, so
-    /// that none is sent long after.
-    pub(super) fn withdraw_queued(&mut self, id: LockId, now: Now) {
-        let Some(lock) = self.locks.find(id.0) else { return };
-        let Some(claim) = self.claims.find_mut(lock.claim.0) else { return };
-        if !claim.queued.is_empty() {
-            if now.boot >= lock.work.round_until {
-                claim.queued = Default::default();
-            } else {
-                let until = lock.work.round_until;
-                self.arm_lock(id, until);
-            }
-        }
-    }
-
     /// Whether answers to this claim's ask still decide something.
     pub(super) fn is_asking(&self, claim: ClaimId) -> bool {
         let lock = self.claims.find(claim.0).and_then(|claim| self.locks.find(claim.lock()?.0));

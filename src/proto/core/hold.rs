@@ -232,20 +232,19 @@ impl Core {
         self.arm_lock(id, end);
         match phase {
             Phase::Extending if now.boot >= until => self.extension_due(id, now),
-            Phase::Extending => self.arm_lock(id, until),
-            _ => {
-                self.withdraw_queued(id, now);
-                self.clear_work(id, now);
-            }
+            _ if now.boot < until => self.arm_lock(id, until),
+            _ => self.round_over(id),
         }
     }
 
-    /// The time of a round is over: a lock about which nothing is left to be known takes less memory.
-    fn clear_work(&mut self, id: LockId, now: Now) {
-        if let Some(lock) = self.locks.find_mut(id.0)
-            && now.boot >= lock.work.round_until
-            && lock.is_idle()
-        {
+    /// The time of a held lock's round is over. Asks that still wait for a link are withdrawn, so that none is
+    /// sent long after; and a lock about which nothing is left to be known takes less memory.
+    fn round_over(&mut self, id: LockId) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        if let Some(claim) = self.claims.find_mut(lock.claim.0) {
+            claim.queued = NodeSet::default();
+        }
+        if lock.is_idle() {
             self.used_work.extend(lock.work.clear());
         }
     }

@@ -29,6 +29,8 @@ pub(super) struct Load {
     signals: Signals,
     /// When to look for signals again.
     listens_at: Instant,
+    /// When to look at all sockets again, while reads are tried with success.
+    looks_at: Instant,
 }
 
 impl Load {
@@ -42,6 +44,7 @@ impl Load {
             poll,
             signals,
             listens_at: Instant::now(),
+            looks_at: Instant::now(),
         })
     }
 
@@ -152,8 +155,24 @@ impl Load {
 
     /// One turn of the loop, which waits for no longer than `limit`.
     fn turn(&mut self, limit: Duration) -> io::Result<()> {
+        if self.tries_reads() && self.driver.busy_turn() {
+            let now = Instant::now();
+            if now < self.looks_at {
+                return Ok(());
+            }
+            self.looks_at = now + LOOK_EVERY;
+            return self.look(Duration::ZERO);
+        }
         let limit = limit.min(LISTEN_EVERY);
-        let within = self.driver.deadline().map_or(limit, |deadline| deadline.min(limit));
+        self.look(self.driver.deadline().map_or(limit, |deadline| deadline.min(limit)))
+    }
+
+    fn tries_reads(&self) -> bool {
+        !self.config().busy_poll().is_zero()
+    }
+
+    /// Waits for readiness, and does what there is to do.
+    fn look(&mut self, within: Duration) -> io::Result<()> {
         match self.poll.poll(&mut self.events, Some(within)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
             _ => {}
@@ -181,6 +200,9 @@ impl Load {
 fn cpu_time() -> io::Result<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
 }
+
+/// What only readiness tells of, such as a connection that stands, has time.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Nobody notices that a Ctrl-C takes that long.
 const LISTEN_EVERY: Duration = Duration::from_millis(50);

@@ -70,6 +70,7 @@ fn config(args: &BenchArgs) -> Result<Config, Failure> {
     let answer_within = (args.ttl / 20).clamp(ANSWER_WITHIN.0, ANSWER_WITHIN.1);
     let builder = nodes::builder(&args.nodes)?.answer_within(answer_within);
     let builder = builder.connect_within(CONNECT_WITHIN).client_name(b"redbolt-bench");
+    let builder = builder.busy_poll(args.busy_poll);
     builder.guard(args.guard.into()).only_look().build().map_err(Failure::usage)
 }
 

@@ -68,9 +68,15 @@ impl Report<'_> {
             GuardWord::Off => ", without the guard",
         };
         let (ttl, quorum) = (exact(args.ttl), config.quorum());
+        let busy = match args.busy_poll {
+            Duration::ZERO => String::new(),
+            span => format!(", busy poll {}", show(span)),
+        };
         let took = show(self.figures.elapsed);
         let early = if self.figures.interrupted.is_some() { ", ended early" } else { "" };
-        format!("{nodes}, quorum {quorum}{guard}; {locks} at a time, TTL {ttl}; {took}{early}")
+        format!(
+            "{nodes}, quorum {quorum}{guard}; {locks} at a time, TTL {ttl}{busy}; {took}{early}"
+        )
     }
 
     fn table(&self) -> String {
@@ -183,6 +189,7 @@ impl Report<'_> {
             "ttl_ms": millis(args.ttl),
             "key_bytes": args.key_size,
             "guard": args.guard == GuardWord::On,
+            "busy_poll_us": args.busy_poll.as_secs_f64() * 1e6,
             "warm_up_ms": millis(args.warm_up),
             "duration_ms": millis(args.duration),
             "measured_ms": millis(figures.elapsed),
@@ -380,7 +387,10 @@ fn coarse(bound: Duration) -> String {
 }
 
 fn percent(part: u64, of: u64) -> String {
-    format!("{:.0} %", 100.0 * part as f64 / of.max(1) as f64)
+    match 100.0 * part as f64 / of.max(1) as f64 {
+        share if part > 0 && share < 1.0 => "<1 %".to_owned(),
+        share => format!("{share:.0} %"),
+    }
 }
 
 fn plural(count: u64, what: &str) -> String {
@@ -433,5 +443,6 @@ mod tests {
         assert_eq!(fine(Duration::from_micros(412)), "412 us");
         assert_eq!(coarse(Duration::from_millis(20)), "20 ms");
         assert_eq!(plural(1, "pair"), "1 pair");
+        assert_eq!([0, 1, 500].map(|part| percent(part, 1000)), ["0 %", "<1 %", "50 %"]);
     }
 }

@@ -52,8 +52,9 @@ fn until_it_runs(world: &World) {
 #[test]
 fn the_counts_of_its_json_agree() {
     let world = World::of(3);
-    for concurrency in ["1", "16"] {
-        let ran = bench(&world, &["--json", "--concurrency", concurrency]).expect(0);
+    for (concurrency, busy_poll) in [("1", "0us"), ("16", "0us"), ("4", "100us")] {
+        let words = ["--json", "--concurrency", concurrency, "--busy-poll", busy_poll];
+        let ran = bench(&world, &words).expect(0);
         assert_eq!(ran.stderr, "");
         let json = as_json(&ran);
         assert_eq!(json["concurrency"].to_string(), concurrency);
@@ -298,9 +299,12 @@ fn a_ttl_that_is_shorter_than_the_nodes_take_says_so() {
     proxy.set(redbolt_proving::Mode::Coalesce(Duration::from_millis(30)));
     // What is held back for long enough is not told in time either.
     let words = ["--yes", "--ttl", "20ms", "--node", &proxy.address()];
-    let ran = run(redbolt(&[&SHORT[..], &words].concat())).expect(69);
+    let ran = run(redbolt(&[&SHORT[..], &words].concat()));
     assert!(ran.stdout.contains("try a longer --ttl"), "{ran:?}");
-    assert!(ran.stderr.contains("nothing was measured"), "{ran:?}");
+    // What comes at the end of a delay passes soon, so that there may be a pair or two.
+    let is_empty = ran.stdout.contains("nothing was measured");
+    assert_eq!(ran.status, Some(if is_empty { 69 } else { 0 }), "{ran:?}");
+    assert_eq!(ran.stderr.contains("nothing was measured"), is_empty, "{ran:?}");
 }
 
 #[test]
@@ -313,6 +317,7 @@ fn what_cannot_be_measured_is_64() {
         (["--concurrency", "0"], "1..=4096"),
         (["--concurrency", "4097"], "1..=4096"),
         (["--key-size", "35"], "36..=65536"),
+        (["--busy-poll", "201us"], "busy_poll"),
         (["--ttl", "31s"], "maximum"),
         (["--ttl", "2ms"], "drift"),
     ] {

@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         return write(&file, &figures.to_string());
     }
     match comparison.complaint(options.strict) {
-        Some(complaint) => Err(Failure(format!("{complaint}. {HOW_TO_BLESS}"))),
+        Some(complaint) => Err(Failure(complaint)),
         None => Ok(()),
     }
 }
@@ -114,5 +114,3 @@ fn output(command: &mut Command) -> Result<String, Failure> {
 
 const BASELINE: &str = "crates/counts/baseline.txt";
 const FLAGS: [&str; 2] = ["CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS"];
-const HOW_TO_BLESS: &str =
-    "If that is meant: cargo xtask bench --counts --bless, and commit the baseline";

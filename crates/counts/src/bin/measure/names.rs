@@ -42,7 +42,7 @@ fn implementor(part: &str) -> &str {
     if inside.starts_with("impl ") {
         return "";
     }
-    let end = inside.find(" as ").unwrap_or(inside.len().saturating_sub(1));
+    let end = inside.find(" as ").unwrap_or_else(|| inside.len().saturating_sub(1));
     before(&inside[..end], '<').trim_start_matches(['&', '['])
 }
 
