@@ -161,19 +161,17 @@ pub fn bars(chart: &Bars) -> Result<String> {
             if !value.is_finite() {
                 continue;
             }
+            // Seen across a bar, and not across a dot.
+            let spread = PathElement::new([(*low, middle), (*high, middle)], BLACK.stroke_width(1));
             if chart.log_x {
                 let dot = Circle::new((*value, middle), 5, color.filled());
+                area.draw_series([spread]).map_err(broken)?;
                 area.draw_series([dot]).map_err(broken)?;
             } else {
-                let bar = Rectangle::new(
-                    [(start, middle - 0.32), (*value, middle + 0.32)],
-                    color.filled(),
-                );
-                area.draw_series([bar]).map_err(broken)?;
+                let corners = [(start, middle - 0.32), (*value, middle + 0.32)];
+                area.draw_series([Rectangle::new(corners, color.filled())]).map_err(broken)?;
+                area.draw_series([spread]).map_err(broken)?;
             }
-            let spread = [(*low, middle), (*high, middle)];
-            let line = PathElement::new(spread.to_vec(), BLACK.stroke_width(1));
-            area.draw_series([line]).map_err(broken)?;
         }
         root.present().map_err(broken)?;
     }

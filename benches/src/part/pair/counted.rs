@@ -36,16 +36,21 @@ impl Counted {
     }
 }
 
-/// Counts for each contender; in a hurry only for those that a target says something of.
-pub(super) fn count(entries: &[Entry], quick: bool, progress: &Progress) -> Vec<Counted> {
+/// Those to count for; in a hurry only those that a target says something of.
+pub(super) fn wanted(entries: &[Entry], quick: bool) -> Vec<Entry> {
     let wanted = |entry: &&Entry| !quick || entry.name.starts_with("redbolt");
+    entries.iter().filter(wanted).copied().collect()
+}
+
+/// Counts for each of them, one after another.
+pub(super) fn count(entries: &[Entry], progress: &Progress) -> Vec<Counted> {
     let one = |entry: &Entry| {
         progress.say(&format!("pair: counting {}", entry.name));
         let outcome = counts(entry.name).map_err(|error| format!("{error:#}"));
         progress.step();
         Counted { name: entry.name, outcome }
     };
-    entries.iter().filter(wanted).map(one).collect()
+    entries.iter().map(one).collect()
 }
 
 fn counts(name: &str) -> Result<Counts> {

@@ -25,7 +25,8 @@ use crate::section::Section;
 pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     let (plan, cells) = (plan(choice.quick), cells(choice));
     let entries: Vec<Entry> = entries(choice);
-    progress.begin((cells.len() * plan.rounds + entries.len()) as u64, "pair");
+    let counted = counted::wanted(&entries, choice.quick);
+    progress.begin((cells.len() * plan.rounds + counted.len()) as u64, "pair");
     let mut runs = Vec::new();
     for cell in cells {
         progress.say(&format!("pair: {cell}"));
@@ -33,7 +34,7 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
             measure(cell, &entries, choice, plan, progress).with_context(|| cell.to_string())?,
         );
     }
-    let counts = counted::count(&entries, choice.quick, progress);
+    let counts = counted::count(&counted, progress);
     let charts = pictures::charts(&runs)?;
     Ok(Section {
         title: "Acquire and release".to_owned(),
