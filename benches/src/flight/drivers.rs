@@ -1,11 +1,14 @@
 //! Plain drivers: what a lock would cost at least that somebody writes over redis, fred or rustis.
 
+use std::time::Duration;
+
 use anyhow::{Result, bail, ensure};
 use fred::clients::Client;
 use fred::interfaces::{ClientLike, KeysInterface, LuaInterface};
 use fred::types::config::{Config, ServerConfig};
 use fred::types::{Builder, Expiration, SetOptions};
 use futures_util::future::try_join_all;
+use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 use redis::{cmd, pipe};
 use rustis::client::{
@@ -32,7 +35,9 @@ pub(super) fn start_redis_on_many_threads(task: &Task) -> Result<Box<dyn Flight>
 fn start_redis_on(runtime: Runtime, task: &Task) -> Result<Box<dyn Flight>> {
     let digest = prepare(task)?;
     let clients = redis_clients(&task.nodes)?;
-    let connect = clients.iter().map(redis::Client::get_multiplexed_async_connection);
+    let patient = AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+    let connect =
+        clients.iter().map(|client| client.get_multiplexed_async_connection_with_config(&patient));
     let connections = runtime.block_on(try_join_all(connect))?;
     Ok(Box::new(Redis { runtime, connections, digest, task: task.clone() }))
 }
@@ -220,3 +225,6 @@ fn prepare(task: &Task) -> Result<String> {
     write_guards(&task.nodes)?;
     Ok(String::from_utf8(load_undo(&task.nodes)?)?)
 }
+
+/// Its default of half a second is too short for a thousand locks on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(10);

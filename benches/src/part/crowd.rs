@@ -24,7 +24,7 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     let own: &[usize] = if choice.quick { &[3] } else { &[3, 5] };
     let (nodes, placements) = (choice.nodes_or(own), choice.placements_or(&[Placement::Unpinned]));
     let sizes: &[usize] = if choice.quick { &[8] } else { &[8, 32] };
-    let rounds = if choice.quick { 1 } else { 2 };
+    let rounds = if choice.quick { 1 } else { 3 };
     let crowds = placements.len() * nodes.len() * sizes.len() * rounds * entries.len();
     progress.begin(crowds as u64, "crowds");
     let (mut text, mut runs) = (INTRO.to_owned(), Vec::new());

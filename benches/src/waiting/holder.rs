@@ -4,6 +4,7 @@
 
 use std::io::Write;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -119,6 +120,19 @@ impl Other {
         Ok(Self { connections, resource: resource.to_owned(), how, times: 0, expires: None })
     }
 
+    /// What ended before may still be on its way to the slowest node: a `DEL`, or the undo of whoever waited.
+    /// Looked at by other means than `SET`, which is counted.
+    fn await_free(&mut self) -> Result<()> {
+        let (until, exists) = (Instant::now() + PATIENCE, format!("EXISTS {}", self.resource));
+        for connection in &mut self.connections {
+            while connection.cmd(&exists) != Reply::Int(0) {
+                ensure!(Instant::now() < until, "{exists} is never answered with 0");
+                thread::sleep(Duration::from_micros(200));
+            }
+        }
+        Ok(())
+    }
+
     fn run_on_all(&mut self, line: &str, expected: &Reply) -> Result<()> {
         for connection in &mut self.connections {
             connection.send(format!("{line}\r\n").as_bytes());
@@ -140,6 +154,7 @@ impl Holder for Other {
             }
             How::Del | How::RedisCli(_) => PATIENCE,
         };
+        self.await_free()?;
         let start = Instant::now();
         let set = format!("SET {} somebody-else NX PX {}", self.resource, ttl.as_millis());
         self.run_on_all(&set, &Reply::Status("OK".into()))?;
@@ -196,4 +211,22 @@ impl Drop for Cli {
 pub(super) fn spread(times: u32, least: Duration, range: Duration) -> Duration {
     // Multiples of the golden ratio fall nowhere near one another.
     least + range.mul_f64((f64::from(times) * 0.618_033_988_749_895).fract())
+}
+
+#[cfg(test)]
+mod tests {
+    use redbolt_proving::servers;
+
+    use super::*;
+
+    #[test]
+    fn another_program_holds_once_the_slowest_node_is_free() {
+        let servers = servers(3);
+        let mut other = Other::new(&servers, "slow", ReleasedBy::Del).unwrap();
+        servers[2].cmd("SET slow somebody PX 200");
+        other.take().unwrap();
+        for server in &servers {
+            assert_eq!(server.cmd("GET slow"), Reply::Bulk(b"somebody-else".to_vec()));
+        }
+    }
 }
