@@ -117,7 +117,7 @@ mod tests {
             rows: rows.to_vec(),
         };
         let text = sweep.text();
-        assert!(text.contains("|      10 |             0.10 |         5.00 |"), "{text}");
+        assert!(text.contains("| 10      |             0.10 |         5.00 |"), "{text}");
         assert!(
             text.contains("slope 2.00, 2.00 at the end (linear would be 1), **worse"),
             "{text}"
