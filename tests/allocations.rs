@@ -300,6 +300,39 @@ impl Both {
     }
 }
 
+/// A program may hold very many locks.
+#[test]
+fn a_lock_that_is_held_and_idle_takes_at_most_256_bytes_and_its_key() {
+    let servers = servers(3);
+    redbolt::init(&config(&servers), PATIENCE).unwrap();
+    let soon = Duration::from_secs(1);
+    let config = builder(&servers).answer_within(soon).build().unwrap();
+    let mut host = Host::with(Driver::new(config).unwrap());
+    host.step_until(|driver| driver.nodes().ready() == 3);
+    let hold = |host: &mut Host, locks: std::ops::Range<usize>| {
+        for portion in locks.step_by(PORTION) {
+            let ids = host.driver.together(|driver| {
+                let name = |at| format!("resource-{at:07}");
+                let acquire = |at| driver.acquire(&Ask::new(name(at).as_bytes()).ttl(LONG));
+                (portion..portion + PORTION).map(acquire).collect::<Result<Vec<_>, _>>().unwrap()
+            });
+            let mut granted = 0;
+            while granted < ids.len() {
+                let event = host.outcome();
+                assert!(matches!(event, Event::Granted(_)), "{event:?}");
+                granted += 1;
+            }
+            // What the attempt needed is given back when nobody waits for late answers any longer.
+            host.step_until(|driver| driver.deadline().is_none_or(|left| left > 2 * soon));
+        }
+    };
+    // What has been given back is used again.
+    hold(&mut host, 0..PORTION);
+    let counted = allocation_counter::measure(|| hold(&mut host, PORTION..PORTION + HELD));
+    let each = counted.bytes_current as f64 / HELD as f64;
+    assert!((100.0..=256.0 + 16.0).contains(&each), "{each} bytes for a lock");
+}
+
 impl Host {
     fn with(driver: Driver) -> Self {
         Self { driver, poll: None, own: None }
@@ -462,6 +495,11 @@ const BATCHES: usize = 60;
 
 /// The most locks that a node can be behind with.
 const LAG: usize = 100;
+
+/// So many locks are held at once, and so many of them are asked for together.
+const LONG: Duration = Duration::from_secs(30);
+const HELD: usize = 4 * PORTION;
+const PORTION: usize = 512;
 
 /// Far longer than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,26 +1,101 @@
-//! What the figures were measured on, and what else it had to do.
+//! What the figures were measured on, with what, and what else the machine had to do.
 
-use redbolt_proving::{Reply, Server};
+use std::env;
+use std::fs;
+use std::process::Command;
+
 use rustix::system::uname;
+use serde_json::{Value, json};
 
-/// The system, the nodes' version and the load, in a line.
-#[must_use]
-pub fn machine() -> String {
-    let system = uname();
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    format!(
-        "{} {}, {}; {}; load {}",
-        system.sysname().to_string_lossy(),
-        system.release().to_string_lossy(),
-        system.machine().to_string_lossy(),
-        server_version(),
-        load.split(' ').take(3).collect::<Vec<_>>().join(" ")
-    )
+/// What says as much about a figure as the code.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// What each line is about, and the line.
+    lines: Vec<(&'static str, String)>,
 }
 
-fn server_version() -> String {
-    let Reply::Bulk(info) = Server::start().cmd("INFO server") else { return String::new() };
-    let info = String::from_utf8_lossy(&info);
-    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
-    format!("redis {}", version.unwrap_or("of unknown version"))
+impl Machine {
+    /// Asks the system. Do it before anything is measured: it tells the load of before.
+    #[must_use]
+    pub fn now(cores: usize) -> Self {
+        let system = uname();
+        let kernel = format!(
+            "{} {}, {}",
+            system.sysname().to_string_lossy(),
+            system.release().to_string_lossy(),
+            system.machine().to_string_lossy()
+        );
+        let lines = vec![
+            ("processor", format!("{}, {cores} cores used", processor())),
+            ("kernel", kernel),
+            ("nodes", nodes()),
+            ("compiler", env!("BENCHES_RUSTC").to_owned()),
+            ("profile", profile()),
+            ("load at the start", load()),
+            ("date", date()),
+        ];
+        Self { lines }
+    }
+
+    /// As a list in Markdown.
+    #[must_use]
+    pub fn list(&self) -> String {
+        self.lines.iter().map(|(name, line)| format!("- {name}: {line}\n")).collect()
+    }
+
+    /// For programs.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        self.lines.iter().map(|(name, line)| ((*name).to_owned(), json!(line))).collect()
+    }
+}
+
+fn processor() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = info.lines().find(|line| line.starts_with("model name"));
+    let name = line.and_then(|line| line.split_once(':')).map(|(_, name)| name.trim().to_owned());
+    name.unwrap_or_else(|| "unknown".to_owned())
+}
+
+fn nodes() -> String {
+    let program = env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
+    let text = said(Command::new(program).arg("--version"));
+    // `Redis server v=7.0.15 sha=00000000:0 malloc=…`
+    let version = text.split(' ').find_map(|word| word.strip_prefix("v="));
+    version.map_or(text.clone(), |version| format!("redis {version}"))
+}
+
+/// How it was built, which is told by whoever built it.
+fn profile() -> String {
+    let slow =
+        if cfg!(debug_assertions) { "; NOT OPTIMISED: the figures mean nothing" } else { "" };
+    format!("{}, opt-level {}{slow}", env!("BENCHES_PROFILE"), env!("BENCHES_OPT_LEVEL"))
+}
+
+fn load() -> String {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').take(3).collect::<Vec<_>>().join(" ")
+}
+
+fn date() -> String {
+    said(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]))
+}
+
+/// The first line of what a program says; nothing where it cannot be run.
+fn said(command: &mut Command) -> String {
+    let output = command.output().map(|output| output.stdout).unwrap_or_default();
+    String::from_utf8_lossy(&output).lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_says_something() {
+        let machine = Machine::now(2);
+        assert!(machine.lines.iter().all(|(_, line)| !line.trim().is_empty()), "{machine:?}");
+        assert!(machine.list().contains("redis 7") || env::var_os("REDIS_SERVER").is_some());
+        assert!(machine.json()["profile"].as_str().is_some_and(|line| line.contains("opt-level")));
+    }
 }

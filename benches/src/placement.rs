@@ -3,6 +3,7 @@
 //! It decides everything on a small machine: a wake-up on the same core costs a fraction of one
 //! that crosses cores. Figures of different placements are not to be compared.
 
+use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{Result, ensure};
@@ -25,6 +26,16 @@ impl Placement {
     /// All placements, with their names on the command line.
     pub const ALL: [(&'static str, Self); 3] =
         [("one-core", Self::OneCore), ("split", Self::Split), ("unpinned", Self::Unpinned)];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OneCore => "one-core",
+            Self::Split => "split",
+            Self::Unpinned => "unpinned",
+        }
+    }
 
     /// Places this thread, and those that it will start, and the nodes, on the `usable` cores.
     /// Returns what it did, in words.
@@ -49,6 +60,12 @@ impl Placement {
             Self::Unpinned => format!("unpinned, on any of {} cores", usable.len()),
             _ => format!("client on core {client:?}, nodes on core {nodes:?}"),
         })
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

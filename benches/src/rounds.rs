@@ -2,15 +2,15 @@
 //!
 //! A round runs the contenders in order and then in reverse order (ABBA), each for a block of pairs.
 //! Ratios are made within a round and then summed up, so a slow second makes one round slow, not
-//! one contender. Not here: printing.
+//! one contender. A contender that fails is out, and the others go on. Not here: printing.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use hdrhistogram::Histogram;
 
-use crate::contender::Contender;
-use crate::stats::{cpu_time, histogram, record};
+use crate::contender::{Contender, Timings};
+use crate::stats::{histogram, usage, usage_since};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
@@ -19,11 +19,14 @@ pub struct Plan {
     pub rounds: usize,
     /// Pairs of acquire and release in a block.
     pub block: usize,
-    /// Pairs before anything is measured.
+    /// When a block ends with fewer pairs: whoever is slow takes no more of the time than that.
+    pub block_time: Duration,
+    /// Blocks before anything is measured.
     pub warm_up: usize,
 }
 
 /// What was measured of one contender. All times are in nanoseconds.
+#[derive(Clone, Debug)]
 pub struct Figures {
     /// From the start of the acquire to the end of the release.
     pub pair: Histogram<u64>,
@@ -32,84 +35,140 @@ pub struct Figures {
     /// The release alone.
     pub release: Histogram<u64>,
     /// The median pair of each round.
-    pub medians: Vec<u64>,
-    /// The mean CPU time of a pair, of this process, in each round.
+    pub p50s: Vec<u64>,
+    /// The pair of each round that one in a hundred exceeded.
+    pub p99s: Vec<u64>,
+    /// The mean CPU time of a pair in each round, of the process that the client is in.
     pub cpu: Vec<u64>,
-    round: Round,
+    /// How often a core went from that process to another, in all.
+    pub switches: u64,
+    /// How long all pairs took.
+    pub total: Duration,
 }
 
-/// The pairs of a round that is under way.
-struct Round {
-    pair: Histogram<u64>,
-    cpu: Duration,
+/// A contender by its name, and what became of it: its error in words if it failed.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Its name.
+    pub name: &'static str,
+    /// What was measured.
+    pub figures: Result<Figures, String>,
 }
 
-/// Runs the plan. The figures come in the order of the contenders.
+/// Runs the plan with those that could be started. The outcomes come in the order of the contenders.
 ///
 /// # Errors
 ///
-/// A contender failed, which voids the measurement.
+/// There is no memory for the figures.
 pub fn run(
-    contenders: &mut [(&str, Box<dyn Contender>)],
+    contenders: Vec<(&'static str, Result<Box<dyn Contender>>)>,
     plan: Plan,
-    mut progress: impl FnMut(usize),
-) -> Result<Vec<Figures>> {
-    let mut figures = contenders.iter().map(|_| Figures::new()).collect::<Result<Vec<_>>>()?;
-    for (name, contender) in &mut *contenders {
-        let mut unused = Figures::new()?;
-        unused
-            .block(&mut **contender, plan.warm_up)
-            .with_context(|| format!("{name}, warming up"))?;
+    mut progress: impl FnMut(),
+) -> Result<Vec<Outcome>> {
+    let mut unused = Measure::new()?;
+    let mut all = Vec::new();
+    for (name, started) in contenders {
+        let mut competitor =
+            Competitor { name, state: started.map_err(words), measure: Measure::new()? };
+        competitor.turn(|contender, _| {
+            let mut warm_up = || unused.block(contender, plan);
+            (0..plan.warm_up).try_for_each(|_| warm_up()).context("warming up")
+        });
+        all.push(competitor);
     }
-    for round in 0..plan.rounds {
-        let there = 0..contenders.len();
+    for _ in 0..plan.rounds {
+        let there = 0..all.len();
         for at in there.clone().chain(there.rev()) {
-            let (name, contender) = &mut contenders[at];
-            figures[at].block(&mut **contender, plan.block).with_context(|| (*name).to_owned())?;
+            all[at].turn(|contender, measure| measure.block(contender, plan));
         }
-        figures.iter_mut().try_for_each(Figures::end_round)?;
-        progress(round + 1);
+        all.iter_mut().for_each(|competitor| competitor.turn(|_, measure| measure.end_round()));
+        progress();
     }
-    Ok(figures)
+    Ok(all.into_iter().map(Competitor::outcome).collect())
 }
 
-impl Figures {
+/// Who takes part: a contender, or why it no longer does.
+struct Competitor {
+    name: &'static str,
+    state: Result<Box<dyn Contender>, String>,
+    measure: Measure,
+}
+
+impl Competitor {
+    fn turn(&mut self, take: impl FnOnce(&mut dyn Contender, &mut Measure) -> Result<()>) {
+        let Ok(contender) = &mut self.state else { return };
+        if let Err(error) = take(&mut **contender, &mut self.measure) {
+            self.state = Err(words(error));
+        }
+    }
+
+    fn outcome(self) -> Outcome {
+        Outcome { name: self.name, figures: self.state.map(|_| self.measure.figures) }
+    }
+}
+
+/// Figures, and the round that is under way.
+struct Measure {
+    figures: Figures,
+    round: Histogram<u64>,
+    cpu: Duration,
+    timings: Timings,
+}
+
+impl Measure {
     fn new() -> Result<Self> {
-        Ok(Self {
+        let figures = Figures {
             pair: histogram()?,
             acquire: histogram()?,
             release: histogram()?,
-            medians: Vec::new(),
+            p50s: Vec::new(),
+            p99s: Vec::new(),
             cpu: Vec::new(),
-            round: Round { pair: histogram()?, cpu: Duration::ZERO },
-        })
+            switches: 0,
+            total: Duration::ZERO,
+        };
+        Ok(Self { figures, round: histogram()?, cpu: Duration::ZERO, timings: Timings::default() })
     }
 
-    fn block(&mut self, contender: &mut dyn Contender, pairs: usize) -> Result<()> {
-        let cpu = cpu_time();
-        for _ in 0..pairs {
-            let start = Instant::now();
-            contender.acquire()?;
-            let held = Instant::now();
-            contender.release()?;
-            let end = Instant::now();
-            record(&mut self.acquire, held - start);
-            record(&mut self.release, end - held);
-            record(&mut self.round.pair, end - start);
+    fn block(&mut self, contender: &mut dyn Contender, plan: Plan) -> Result<()> {
+        let Self { figures, round, cpu, timings } = self;
+        timings.acquire.clear();
+        timings.release.clear();
+        // Room beforehand: to ask for it between two pairs would be measured.
+        timings.acquire.reserve(plan.block);
+        timings.release.reserve(plan.block);
+        timings.outside = None;
+        let before = usage()?;
+        contender.block(plan.block, plan.block_time, timings)?;
+        let spent = match timings.outside {
+            Some(outside) => outside,
+            None => usage_since(&before)?,
+        };
+        *cpu += spent.cpu;
+        figures.switches += spent.voluntary_switches + spent.involuntary_switches;
+        for (&acquire, &release) in timings.acquire.iter().zip(&timings.release) {
+            figures.acquire.saturating_record(acquire);
+            figures.release.saturating_record(release);
+            round.saturating_record(acquire + release);
+            figures.total += Duration::from_nanos(acquire + release);
         }
-        self.round.cpu += cpu_time() - cpu;
         Ok(())
     }
 
     fn end_round(&mut self) -> Result<()> {
-        let pairs = self.round.pair.len().max(1);
-        self.medians.push(self.round.pair.value_at_quantile(0.5));
-        self.cpu.push(self.round.cpu.as_nanos() as u64 / pairs);
-        self.pair.add(&self.round.pair)?;
-        self.round.pair.reset();
-        self.round.cpu = Duration::ZERO;
+        let Self { figures, round, cpu, .. } = self;
+        figures.p50s.push(round.value_at_quantile(0.5));
+        figures.p99s.push(round.value_at_quantile(0.99));
+        figures.cpu.push(cpu.as_nanos() as u64 / round.len().max(1));
+        figures.pair.add(&*round)?;
+        round.reset();
+        *cpu = Duration::ZERO;
         Ok(())
     }
+}
+
+fn words(error: Error) -> String {
+    format!("{error:#}")
 }
 
 #[cfg(test)]
@@ -117,13 +176,22 @@ mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
 
+    use anyhow::{anyhow, ensure};
+
     use super::*;
 
-    struct Fake(char, Rc<RefCell<String>>);
+    struct Fake {
+        name: char,
+        calls: Rc<RefCell<String>>,
+        /// After so many calls it fails.
+        lasts: usize,
+    }
 
     impl Contender for Fake {
         fn acquire(&mut self) -> Result<()> {
-            self.1.borrow_mut().push(self.0);
+            ensure!(self.lasts > 0, "it is broken");
+            self.lasts -= 1;
+            self.calls.borrow_mut().push(self.name);
             Ok(())
         }
 
@@ -132,17 +200,50 @@ mod tests {
         }
     }
 
+    const PLAN: Plan = Plan { rounds: 2, block: 2, block_time: Duration::from_secs(9), warm_up: 1 };
+
+    fn run_two(lasts: [usize; 2], plan: Plan) -> (String, Vec<Outcome>) {
+        let calls = Rc::new(RefCell::new(String::new()));
+        let fake = |name, lasts| -> Result<Box<dyn Contender>> {
+            Ok(Box::new(Fake { name, calls: Rc::clone(&calls), lasts }))
+        };
+        let contenders = vec![("a", fake('a', lasts[0])), ("b", fake('b', lasts[1]))];
+        let outcomes = run(contenders, plan, || calls.borrow_mut().push('.')).unwrap();
+        (calls.take(), outcomes)
+    }
+
     #[test]
     fn contenders_take_turns_forward_and_back() {
-        let order = Rc::new(RefCell::new(String::new()));
-        let fake = |name| Box::new(Fake(name, Rc::clone(&order))) as Box<dyn Contender>;
-        let mut contenders = [("a", fake('a')), ("b", fake('b'))];
-        let plan = Plan { rounds: 2, block: 2, warm_up: 1 };
-        let figures = run(&mut contenders, plan, |_| {}).unwrap();
-        assert_eq!(*order.borrow(), "ab aabbbbaa aabbbbaa".replace(' ', ""));
-        for figures in figures {
+        let (calls, outcomes) = run_two([100, 100], PLAN);
+        assert_eq!(calls, "aabb aabbbbaa. aabbbbaa.".replace(' ', ""));
+        for outcome in outcomes {
+            let figures = outcome.figures.unwrap();
             assert_eq!((figures.pair.len(), figures.acquire.len()), (8, 8));
-            assert_eq!((figures.medians.len(), figures.cpu.len()), (2, 2));
+            assert_eq!((figures.p50s.len(), figures.p99s.len(), figures.cpu.len()), (2, 2, 2));
         }
+    }
+
+    #[test]
+    fn who_fails_is_out_and_the_others_go_on() {
+        let (calls, outcomes) = run_two([5, 100], PLAN);
+        assert_eq!(calls, "aabb aabbbba. bbbb.".replace(' ', ""));
+        assert_eq!(outcomes[0].figures.as_ref().unwrap_err(), "it is broken");
+        assert_eq!(outcomes[1].figures.as_ref().unwrap().pair.len(), 8);
+        let (_, outcomes) = run_two([1, 100], PLAN);
+        assert_eq!(outcomes[0].figures.as_ref().unwrap_err(), "warming up: it is broken");
+    }
+
+    #[test]
+    fn who_cannot_start_has_no_figures() {
+        let contenders = vec![("a", Err(anyhow!("refused").context("connecting")))];
+        let outcomes = run(contenders, PLAN, || {}).unwrap();
+        assert_eq!(outcomes[0].figures.as_ref().unwrap_err(), "connecting: refused");
+    }
+
+    #[test]
+    fn a_block_ends_by_time_too() {
+        let plan = Plan { block: usize::MAX >> 48, block_time: Duration::from_nanos(1), ..PLAN };
+        let (calls, _) = run_two([100, 100], plan);
+        assert_eq!(calls, "ab abba. abba.".replace(' ', ""));
     }
 }

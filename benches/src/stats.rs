@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use hdrhistogram::Histogram;
+use nix::sys::resource::{UsageWho, getrusage};
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::contender::Usage;
 
 /// How a figure compares with the floor's of the same round, over all rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,7 +40,10 @@ impl Ratio {
     /// As a cell of a table.
     #[must_use]
     pub fn cell(&self) -> String {
-        format!("{:.3} ({:.3} to {:.3})", self.median, self.low, self.high)
+        match self.median.is_finite() {
+            true => format!("{:.3} ({:.2}–{:.2})", self.median, self.low, self.high),
+            false => "-".to_owned(),
+        }
     }
 }
 
@@ -60,6 +66,37 @@ pub fn record(histogram: &mut Histogram<u64>, span: Duration) {
 pub fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// What all threads of this process have spent since it had spent `before`.
+///
+/// # Errors
+///
+/// The system does not tell.
+pub fn usage_since(before: &Usage) -> Result<Usage> {
+    let now = usage()?;
+    Ok(Usage {
+        cpu: now.cpu - before.cpu,
+        voluntary_switches: now.voluntary_switches - before.voluntary_switches,
+        involuntary_switches: now.involuntary_switches - before.involuntary_switches,
+        ..now
+    })
+}
+
+/// What all threads of this process have spent.
+///
+/// # Errors
+///
+/// The system does not tell.
+pub fn usage() -> Result<Usage> {
+    let counted = getrusage(UsageWho::RUSAGE_SELF)?;
+    Ok(Usage {
+        cpu: cpu_time(),
+        voluntary_switches: counted.voluntary_context_switches() as u64,
+        involuntary_switches: counted.involuntary_context_switches() as u64,
+        allocations: None,
+        bytes: None,
+    })
 }
 
 /// The value in the middle; zero of none.
@@ -87,6 +124,13 @@ mod tests {
     fn a_ratio_is_made_within_a_round() {
         let ratio = Ratio::of(&[110, 2_200, 115], &[100, 2_000, 100]);
         assert_eq!(ratio, Ratio { median: 1.1, low: 1.1, high: 1.15 });
+    }
+
+    #[test]
+    fn a_cell_says_how_far_the_rounds_were_apart() {
+        let ratio = Ratio { median: 1.0996, low: 0.95, high: 1.2 };
+        assert_eq!(ratio.cell(), "1.100 (0.95–1.20)");
+        assert_eq!(Ratio::of(&[], &[]).cell(), "-");
     }
 
     #[test]

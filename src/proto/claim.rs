@@ -4,26 +4,21 @@
 //! that may have seen the ask, until each has confirmed or the TTL is over. Not here: when it is
 //! sent, see `core`.
 
-use std::time::Duration;
-
 use super::config::Config;
 use super::keys::Keys;
-use super::mutants::mutant;
-use super::names::{LockId, NodeId, NodeSet};
+use super::names::{LockId, NodeSet};
 use super::recipe::{Arguments, FENCED, MANY, PLAIN, Recipe};
-use super::time::{Nanos, ttl_ms};
+use super::time::{self, Nanos};
 
 pub(super) struct Claim {
-    /// The lock whose attempt this is; `None` once that has ended.
-    pub(super) lock: Option<LockId>,
-    /// The lock that waits since this attempt was refused, and its round.
-    pub(super) waiter: Option<(LockId, u32)>,
+    pub(super) party: Party,
     pub(super) recipe: &'static Recipe,
     pub(super) keys: Keys,
-    /// The owner value: 32 random hexadecimal digits, two for the node that it was last made for, and
-    /// the label.
-    token: Vec<u8>,
-    pub(super) ttl: Duration,
+    /// What makes its token one that nobody can guess.
+    pub(super) random: [u8; 16],
+    /// The label of its token, if that is not the configuration's.
+    label: Option<Box<[u8]>>,
+    pub(super) ttl_ms: u64,
     /// The value that is proposed for its fencing counters.
     pub(super) counter: u64,
     /// Nodes whose ask waits for their link.
@@ -53,12 +48,12 @@ impl Claim {
     pub(super) fn new() -> Self {
         let none = NodeSet::default();
         Self {
-            lock: None,
-            waiter: None,
+            party: Party::Nobody,
             recipe: &PLAIN,
             keys: Keys::default(),
-            token: Vec::new(),
-            ttl: Duration::ZERO,
+            random: [0; 16],
+            label: None,
+            ttl_ms: 0,
             counter: 0,
             queued: none,
             seen: none,
@@ -79,46 +74,42 @@ impl Claim {
         lock: LockId,
         keys: &Keys,
         fenced: bool,
-        ttl: Duration,
+        ttl_ms: u64,
         random: [u8; 16],
-        label: &[u8],
     ) {
         let none = NodeSet::default();
-        self.lock = Some(lock);
-        self.waiter = None;
+        self.party = Party::Lock(lock);
         self.recipe = match (fenced, keys.len()) {
             (true, _) => &FENCED,
             (false, 1) => &PLAIN,
             (false, _) => &MANY,
         };
         self.keys.copy_from(keys);
-        self.set_token(random, label);
-        self.ttl = ttl;
+        self.random = random;
+        self.label = None;
+        self.ttl_ms = ttl_ms;
         (self.queued, self.seen, self.counted, self.owed) = (none, none, none, none);
         (self.refused, self.undoing, self.undone, self.ghosts) = (none, none, none, none);
         self.again_at = Nanos::NEVER;
         self.forget_at = Nanos::default();
     }
 
-    /// What a command about this claim carries. Whatever gives no TTL and raises no counter has zero
-    /// for them.
+    /// What a command about this claim carries, for whichever node. Whatever gives no TTL and raises no
+    /// counter has zero for them.
     pub(super) fn arguments<'a>(
-        &'a mut self,
-        node: NodeId,
+        &'a self,
         config: &'a Config,
-        ttl: Duration,
+        token: &'a [u8],
+        ttl_ms: u64,
         counter: u64,
     ) -> Arguments<'a> {
-        if !mutant!(TokenOfAllNodes) {
-            self.token[RANDOM_DIGITS..TOKEN_DIGITS].copy_from_slice(&hex(node.0));
-        }
         Arguments {
             keys: &self.keys,
-            token: &self.token,
-            ttl_ms: ttl_ms(ttl),
+            token,
+            ttl_ms,
             guard: config.guard_key(),
             counter,
-            counter_life_ms: ttl_ms(config.settings().counter_life),
+            counter_life_ms: time::ttl_ms(config.settings().counter_life),
         }
     }
 
@@ -128,28 +119,55 @@ impl Claim {
     }
 
     pub(super) fn is_settled(&self) -> bool {
-        self.lock.is_none() && self.owed.is_empty()
+        self.lock().is_none() && self.owed.is_empty()
     }
 
-    /// The owner value, with the number of the node that it was last made for.
-    pub(super) fn token(&self) -> &[u8] {
-        &self.token
+    /// The lock whose attempt this is; `None` once that has ended.
+    #[inline]
+    pub(super) fn lock(&self) -> Option<LockId> {
+        match self.party {
+            Party::Lock(lock) => Some(lock),
+            _ => None,
+        }
     }
 
-    fn set_token(&mut self, random: [u8; 16], label: &[u8]) {
-        self.token.clear();
-        self.token.extend(random.into_iter().flat_map(hex));
-        self.token.extend_from_slice(&hex(0));
+    /// Gives it the label of another configuration.
+    pub(super) fn set_label(&mut self, label: &[u8], config: &Config) {
+        self.label = (*label != *config.settings().label).then(|| label.into());
+    }
+
+    pub(super) fn label<'a>(&'a self, config: &'a Config) -> &'a [u8] {
+        self.label.as_deref().unwrap_or(&config.settings().label)
+    }
+
+    /// Writes the owner value: 32 random hexadecimal digits, two zeros where the node's number goes, and the
+    /// label.
+    pub(super) fn write_token(&self, token: &mut Vec<u8>, config: &Config) {
+        token.clear();
+        token.extend_from_slice(self.random.map(hex).as_flattened());
+        token.extend_from_slice(&hex(0));
+        let label = self.label(config);
         if !label.is_empty() {
-            self.token.push(b':');
-            self.token.extend_from_slice(label);
+            token.push(b':');
+            token.extend_from_slice(label);
         }
     }
 }
 
+/// Whom what comes of a claim concerns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Party {
+    /// The lock whose attempt it is.
+    Lock(LockId),
+    Nobody,
+    /// The lock that waits since the attempt was refused, and its round then.
+    Waiter(LockId, u32),
+}
+
 /// Two digits, in lower case.
+#[inline]
 pub(super) fn hex(byte: u8) -> [u8; 2] {
-    [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]
+    PAIRS[usize::from(byte)]
 }
 
 /// Hexadecimal digits of a token that are random.
@@ -159,4 +177,13 @@ pub(super) const RANDOM_DIGITS: usize = 32;
 /// or extended on another node's server, to which an address may lead one day, finds nothing of ours.
 pub(super) const TOKEN_DIGITS: usize = RANDOM_DIGITS + 2;
 
-const HEX: &[u8; 16] = b"0123456789abcdef";
+const PAIRS: [[u8; 2]; 256] = {
+    let digits = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < pairs.len() {
+        pairs[byte] = [digits[byte >> 4], digits[byte & 15]];
+        byte += 1;
+    }
+    pairs
+};

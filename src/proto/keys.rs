@@ -1,42 +1,71 @@
 //! The resources of a lock, in memory that is used again.
 
-/// One or more byte strings, one behind the other.
+/// One or more byte strings, one behind the other, each behind its length: one buffer, for a program may
+/// hold very many locks.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     bytes: Vec<u8>,
-    ends: Vec<u32>,
+    count: u32,
 }
 
 impl Keys {
+    pub(super) const fn new() -> Self {
+        Self { bytes: Vec::new(), count: 0 }
+    }
+
     pub(super) fn set<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>) {
         self.bytes.clear();
-        self.ends.clear();
+        self.count = 0;
         for key in keys {
-            self.bytes.extend_from_slice(key);
+            self.bytes.reserve(LENGTH + key.len());
             // At most MAX_KEYS of MAX_RESOURCE bytes.
-            self.ends.push(self.bytes.len() as u32);
+            self.bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
+            self.bytes.extend_from_slice(key);
+            self.count += 1;
         }
     }
 
     pub(super) fn copy_from(&mut self, other: &Self) {
         self.bytes.clone_from(&other.bytes);
-        self.ends.clone_from(&other.ends);
+        self.count = other.count;
     }
 
     pub(super) fn len(&self) -> usize {
-        self.ends.len()
+        self.count as usize
     }
 
     pub(super) fn first(&self) -> &[u8] {
-        &self.bytes[..self.ends[0] as usize]
+        self.iter().next().unwrap_or_default()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let mut start = 0;
-        self.ends.iter().map(move |&end| {
-            let key = &self.bytes[start..end as usize];
-            start = end as usize;
-            key
+        let mut rest = &*self.bytes;
+        std::iter::from_fn(move || {
+            let (length, behind) = rest.split_first_chunk::<LENGTH>()?;
+            let (key, behind) = behind.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            rest = behind;
+            Some(key)
         })
+    }
+}
+
+/// Bytes of a length.
+const LENGTH: usize = size_of::<u32>();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_come_back_as_they_were() {
+        let mut keys = Keys::new();
+        assert_eq!((keys.len(), keys.iter().count()), (0, 0));
+        for of in [&[&b"a"[..], b"", b"\x00\xff longer"][..], &[b"one"]] {
+            keys.set(of.iter().copied());
+            let mut copy = Keys::new();
+            copy.copy_from(&keys);
+            assert_eq!(copy.iter().collect::<Vec<_>>(), of);
+            assert_eq!((copy.len(), copy.first()), (of.len(), of[0]));
+        }
     }
 }

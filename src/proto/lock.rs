@@ -17,6 +17,7 @@
 //! Not here: what a node may hold for it, which is a [`Claim`](super::claim::Claim), one for each
 //! attempt; and the transitions, which are in `core`.
 
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use super::ask::{Ask, Keep, Wait};
@@ -30,6 +31,7 @@ use super::slab::Key;
 use super::time::{Nanos, Now, ttl_ms};
 use super::vote::Votes;
 
+/// What is known of a lock for as long as it is held, and what is done about it now.
 #[derive(Debug)]
 pub(super) struct Lock {
     pub(super) phase: Phase,
@@ -37,24 +39,32 @@ pub(super) struct Lock {
     pub(super) claim: ClaimId,
     /// Counts attempts and extensions, so that an answer is never credited to a later one.
     pub(super) round: u32,
+    pub(super) ttl_ms: u64,
+    pub(super) lease: Lease,
+    pub(super) held_since: Nanos,
+    /// When it was granted or taken in: for the metrics.
+    pub(super) granted_at: Nanos,
+    pub(super) work: Desk,
+}
+
+/// What is under way for a lock.
+#[derive(Debug)]
+pub(super) struct Work {
+    /// When the present attempt, extension or release began, and how long it is waited for.
     pub(super) since: Now,
     pub(super) round_until: Nanos,
     /// The votes of the present attempt, extension or release.
     pub(super) votes: Votes,
     /// The votes of the last attempt that came to a verdict.
     pub(super) decided: Option<Votes>,
-    pub(super) lease: Lease,
-    pub(super) held_since: Nanos,
-    /// When the caller asked for it, and when it was granted or taken in: for the metrics.
+    /// When the caller asked for it.
     pub(super) asked_at: Nanos,
-    pub(super) granted_at: Nanos,
     pub(super) extend_ttl: Duration,
     /// Nodes whose extension waits for their link.
     pub(super) extend_queued: NodeSet,
     pub(super) fence: Fence,
     pub(super) keeper: Keeper,
     pub(super) keys: Keys,
-    pub(super) ttl: Duration,
     pub(super) wait: Wait,
     pub(super) deadline: Nanos,
     pub(super) pause: Pause,
@@ -63,6 +73,50 @@ pub(super) struct Lock {
     /// The lines that it stands in.
     pub(super) lines: Vec<Place>,
 }
+
+/// Where a lock's work lies. A lock that all nodes have granted, and that nothing is to be done about, clears it:
+/// a program may hold very many of them. A clear one reads as work that is done.
+#[derive(Debug, Default)]
+pub(super) struct Desk(Option<Box<Work>>);
+
+impl Desk {
+    pub(super) fn is_clear(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Gives away the work, to be used again.
+    pub(super) fn clear(&mut self) -> Option<Box<Work>> {
+        self.0.take()
+    }
+
+    /// Makes room for work, which takes no memory where some was used before.
+    #[expect(clippy::vec_box, reason = "a lock holds its work in a box")]
+    pub(super) fn prepare(&mut self, used: &mut Vec<Box<Work>>) {
+        if self.0.is_none() {
+            let mut work = used.pop().unwrap_or_default();
+            work.begin();
+            self.0 = Some(work);
+        }
+    }
+}
+
+impl Deref for Desk {
+    type Target = Work;
+
+    #[inline]
+    fn deref(&self) -> &Work {
+        self.0.as_deref().unwrap_or(&DONE)
+    }
+}
+
+impl DerefMut for Desk {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Work {
+        self.0.get_or_insert_default()
+    }
+}
+
+static DONE: Work = Work::new();
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -83,7 +137,7 @@ impl Phase {
 }
 
 /// The fencing token of a lock, and the way to it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Fence {
     pub(super) is_wanted: bool,
     pub(super) token: Option<FencingToken>,
@@ -97,8 +151,23 @@ pub(super) struct Fence {
     pub(super) was_set_right: bool,
 }
 
+impl Fence {
+    const fn new() -> Self {
+        let confirmed = NodeSet::EMPTY;
+        let counters = Vec::new();
+        Self { is_wanted: false, token: None, counters, target: 0, confirmed, was_set_right: false }
+    }
+
+    fn begin(&mut self) {
+        self.is_wanted = false;
+        self.token = None;
+        self.counters.clear();
+        self.was_set_right = false;
+    }
+}
+
 /// What keeps a lock alive.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Keeper {
     pub(super) keep: Option<Keep>,
     /// When the next extension is due; never, if the lock has been held for long enough.
@@ -109,8 +178,14 @@ pub(super) struct Keeper {
     pub(super) has_failed: bool,
 }
 
+impl Keeper {
+    const fn new() -> Self {
+        Self { keep: None, at: Nanos::NEVER, is_extending: false, has_failed: false }
+    }
+}
+
 /// The time between two attempts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pause {
     pub(super) until: Nanos,
     /// Refusals so far, which the cap grows with.
@@ -139,71 +214,128 @@ pub(super) struct Pause {
 }
 
 impl Lock {
-    pub(super) fn new(votes: Votes) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             phase: Phase::Queued,
             claim: ClaimId(Key::NONE),
             round: 0,
-            since: Now::default(),
-            round_until: Nanos::NEVER,
-            votes,
-            decided: None,
+            ttl_ms: 0,
             lease: Lease::default(),
             held_since: Nanos::default(),
-            asked_at: Nanos::default(),
             granted_at: Nanos::default(),
-            extend_ttl: Duration::ZERO,
-            extend_queued: NodeSet::default(),
-            fence: Fence::default(),
-            keeper: Keeper::default(),
-            keys: Keys::default(),
-            ttl: Duration::ZERO,
-            wait: Wait::Try,
-            deadline: Nanos::NEVER,
-            pause: Pause::default(),
-            lead: None,
-            lines: Vec::new(),
+            work: Desk::default(),
         }
     }
 
     /// Makes a used slot a new lock.
-    pub(super) fn begin(&mut self, ask: &Ask<'_>, now: Now) {
-        self.keys.set(ask.keys());
-        self.asked_at = now.boot;
-        self.ttl = Duration::from_millis(ttl_ms(ask.ttl));
-        (self.wait, self.deadline) = match ask.wait {
+    #[expect(clippy::vec_box, reason = "a lock holds its work in a box")]
+    pub(super) fn begin(&mut self, ask: &Ask<'_>, now: Now, used: &mut Vec<Box<Work>>) {
+        used.extend(self.work.clear());
+        self.work.prepare(used);
+        self.work.keys.set(ask.keys());
+        self.work.asked_at = now.boot;
+        self.ttl_ms = ttl_ms(ask.ttl);
+        (self.work.wait, self.work.deadline) = match ask.wait {
             Wait::For(Duration::ZERO) | Wait::Try => (Wait::Try, Nanos::NEVER),
             Wait::For(span) => (ask.wait, now.boot + span),
             Wait::Forever => (ask.wait, Nanos::NEVER),
         };
-        self.decided = None;
-        self.fence.is_wanted = ask.fenced;
-        self.fence.was_set_right = false;
-        self.fence.token = None;
-        self.keeper = Keeper { keep: ask.keep, at: Nanos::NEVER, ..Keeper::default() };
-        self.lead = None;
-        self.pause.begin();
+        self.work.fence.is_wanted = ask.fenced;
+        self.work.keeper.keep = ask.keep;
+    }
+
+    pub(super) fn ttl(&self) -> Duration {
+        Duration::from_millis(self.ttl_ms)
     }
 
     pub(super) fn begin_round(&mut self, phase: Phase, now: Now, votes: Votes) {
         self.phase = phase;
         self.round = self.round.wrapping_add(1);
-        self.since = now;
-        self.votes = votes;
-        self.extend_queued = NodeSet::default();
+        self.work.since = now;
+        self.work.votes = votes;
+        self.work.extend_queued = NodeSet::default();
     }
 
     pub(super) fn waits(&self) -> bool {
-        self.wait != Wait::Try
+        self.work.wait != Wait::Try
+    }
+
+    /// Whether it is held and nothing is left to be known about it or done for it.
+    pub(super) fn is_idle(&self) -> bool {
+        let work = &*self.work;
+        self.phase == Phase::Held
+            && work.votes.grants().len() == work.votes.nodes()
+            && work.lines.is_empty()
+            && work.keeper.keep.is_none()
+            && !work.fence.is_wanted
+            && work.fence.token.is_none()
+    }
+}
+
+impl Work {
+    const fn new() -> Self {
+        Self {
+            since: Now { boot: Nanos(0), wall: Nanos(0) },
+            round_until: Nanos::NEVER,
+            votes: Votes::new(1, 1),
+            decided: None,
+            asked_at: Nanos(0),
+            extend_ttl: Duration::ZERO,
+            extend_queued: NodeSet::EMPTY,
+            fence: Fence::new(),
+            keeper: Keeper::new(),
+            keys: Keys::new(),
+            wait: Wait::Try,
+            deadline: Nanos::NEVER,
+            pause: Pause::new(),
+            lead: None,
+            lines: Vec::new(),
+        }
+    }
+
+    /// Makes used work that of another lock. What belongs to a round is set when one begins.
+    fn begin(&mut self) {
+        self.decided = None;
+        self.fence.begin();
+        self.keeper = Keeper::new();
+        self.keys.set([].into_iter());
+        (self.wait, self.deadline) = (Wait::Try, Nanos::NEVER);
+        self.pause.begin();
+        self.lead = None;
+        self.lines.clear();
+    }
+}
+
+impl Default for Work {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
 impl Pause {
+    const fn new() -> Self {
+        Self {
+            until: Nanos(0),
+            refusals: 0,
+            splits: 0,
+            jitter: Duration::ZERO,
+            expiries: Vec::new(),
+            needed: 0,
+            leads: NodeSet::EMPTY,
+            told: NodeSet::EMPTY,
+            is_roused: false,
+            sit_out: Duration::ZERO,
+            is_late: false,
+            damping: Duration::ZERO,
+            deaf_until: Nanos(0),
+        }
+    }
+
     /// Of a new acquisition.
     fn begin(&mut self) {
         let mut expiries = std::mem::take(&mut self.expiries);
         expiries.clear();
-        *self = Self { expiries, ..Self::default() };
+        *self = Self { expiries, ..Self::new() };
     }
 
     /// A node has told for how long the key in the way will live.

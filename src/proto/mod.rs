@@ -74,6 +74,7 @@ mod claim;
 mod classify;
 mod config;
 mod core;
+mod draft;
 mod entropy;
 mod event;
 pub mod fence;

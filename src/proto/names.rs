@@ -87,6 +87,8 @@ impl From<NodeId> for NodeSet {
 }
 
 impl NodeSet {
+    pub(super) const EMPTY: Self = Self(0);
+
     /// The first nodes of the configuration.
     pub(super) fn first(nodes: usize) -> Self {
         Self(u32::MAX.checked_shr((MAX_NODES - nodes) as u32).unwrap_or_default())

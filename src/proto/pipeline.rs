@@ -47,9 +47,12 @@ impl<R> Pipeline<R> {
         self.due.pop_front()
     }
 
-    /// Puts back what [`answered`](Self::answered) took: another answer to it is due.
-    pub(super) fn half_answered(&mut self, due: Due<R>, rest: R) {
-        self.due.push_front(Due { request: rest, ..due });
+    /// The oldest request was answered in part: what is left of it is `rest`, and another answer is due.
+    #[inline]
+    pub(super) fn becomes(&mut self, rest: R) {
+        if let Some(due) = self.due.front_mut() {
+            due.request = rest;
+        }
     }
 
     /// Puts back what [`answered`](Self::answered) took: the answer was none to it.
@@ -87,10 +90,11 @@ impl<R> Pipeline<R> {
         }
     }
 
-    /// Takes back the first request that `wanted` finds, if no byte of it has reached the socket.
+    /// Takes back the first request that `wanted` finds, if no byte of it has reached the socket. Not where
+    /// very much waits to be sent, for what lies behind the request has to be moved.
     pub(super) fn withdraw(&mut self, wanted: impl Fn(&R) -> bool) -> Option<R> {
         let sent = self.base + self.taken as u64;
-        if sent == self.end() {
+        if sent == self.end() || self.unsent().len() > WITHDRAWABLE {
             return None;
         }
         let unsent = self.due.partition_point(|due| due.start < sent);
@@ -115,6 +119,10 @@ impl<R> Pipeline<R> {
         self.base + self.outbox.len() as u64
     }
 }
+
+/// Nothing is taken back from an outbox with more bytes than these: to cancel many requests one by one would
+/// cost the square of their number.
+const WITHDRAWABLE: usize = 64 << 10;
 
 /// A peer that reads slowly never drains the outbox; what it took is dropped from so many bytes on.
 const COMPACT: usize = 64 << 10;
@@ -143,6 +151,15 @@ mod tests {
         assert_eq!(pipeline.withdraw(|&r| r == 3), Some(3));
         assert_eq!(pipeline.unsent(), b"bb");
         assert_eq!(pipeline.requests().copied().collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[test]
+    fn nothing_is_taken_back_from_a_very_long_outbox() {
+        let mut pipeline = filled();
+        pipeline.push(7, Nanos(0), |out| out.resize(out.len() + WITHDRAWABLE, b'z'));
+        assert_eq!(pipeline.withdraw(|&r| r == 3), None);
+        pipeline.sent(8);
+        assert_eq!(pipeline.withdraw(|&r| r == 7), Some(7));
     }
 
     #[test]

@@ -60,24 +60,30 @@ pub(super) struct Arguments<'a> {
 }
 
 impl Command {
-    /// Encodes the command. A script goes by its text the first time on a connection.
-    #[inline]
-    pub(super) fn encode(self, out: &mut Vec<u8>, args: &Arguments<'_>, loaded: &mut Loaded) {
+    /// Encodes the command, and returns where in `out` its token is.
+    pub(super) fn encode(self, out: &mut Vec<u8>, args: &Arguments<'_>, by_digest: bool) -> usize {
         match self {
             Self::SetIfAbsent => {
                 let set = command(out, 6).arg(b"SET").arg(args.keys.first()).arg(args.token);
+                let token = set.last(args.token);
                 let _ = set.arg(b"NX").arg(b"PX").int(args.ttl_ms);
                 if let Some(guard) = args.guard {
                     let _ = command(out, 2).arg(b"PTTL").arg(guard);
                 }
+                token
             }
-            Self::Run(script) => run(script, out, args, loaded),
+            Self::Run(script) => run(script, out, args, by_digest),
         }
     }
 
-    /// Whether the command would now be sent as a script's digest.
-    pub(super) fn goes_by_digest(self, loaded: Loaded) -> bool {
-        matches!(self, Self::Run(script) if loaded.contains(script))
+    /// Whether the command is now sent as a script's digest. It goes by its text the first time on a
+    /// connection.
+    #[inline]
+    pub(super) fn goes_by_digest(self, loaded: &mut Loaded) -> bool {
+        match self {
+            Self::Run(script) => !loaded.insert(script),
+            Self::SetIfAbsent => false,
+        }
     }
 
     /// Whether the guard is read by a command of its own, whose answer follows.
@@ -104,7 +110,7 @@ impl Command {
     }
 }
 
-fn run(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, loaded: &mut Loaded) {
+fn run(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, by_digest: bool) -> usize {
     let &Arguments { ttl_ms, counter, counter_life_ms, .. } = args;
     let n = args.keys.len() as u64;
     let numbers = match script {
@@ -117,11 +123,10 @@ fn run(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, loaded: &mut Loa
     let counted = matches!(script, Script::AcquireFenced | Script::WriteBack);
     let guard = args.guard.filter(|_| script.checks_guard());
     let keys = args.keys.len() * (1 + usize::from(counted)) + usize::from(guard.is_some());
-    let mut eval = if loaded.contains(script) {
-        command(out, 4 + keys + numbers.len()).arg(b"EVALSHA").arg(script.digest().as_bytes())
-    } else {
-        loaded.insert(script);
-        command(out, 4 + keys + numbers.len()).arg(b"EVAL").arg(script.text().as_bytes())
+    let eval = command(out, 4 + keys + numbers.len());
+    let mut eval = match by_digest {
+        true => eval.arg(b"EVALSHA").arg(script.digest().as_bytes()),
+        false => eval.arg(b"EVAL").arg(script.text().as_bytes()),
     }
     .int(keys as u64);
     eval = args.keys.iter().fold(eval, CommandEncoder::arg);
@@ -129,7 +134,9 @@ fn run(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, loaded: &mut Loa
         eval = args.keys.iter().fold(eval, |eval, key| eval.prefixed(fence::COUNTER_PREFIX, key));
     }
     eval = guard.into_iter().fold(eval, CommandEncoder::arg).arg(args.token);
+    let token = eval.last(args.token);
     let _ = numbers.iter().copied().fold(eval, CommandEncoder::int);
+    token
 }
 
 /// A status line that a script answers with: a word and a number.

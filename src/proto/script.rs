@@ -175,12 +175,11 @@ impl Script {
 pub(super) struct Loaded(u8);
 
 impl Loaded {
-    pub(super) fn contains(self, script: Script) -> bool {
-        self.0 & (1 << script as u8) != 0
-    }
-
-    pub(super) fn insert(&mut self, script: Script) {
+    /// Whether it is new.
+    pub(super) fn insert(&mut self, script: Script) -> bool {
+        let before = self.0;
         self.0 |= 1 << script as u8;
+        self.0 != before
     }
 
     /// The text was not sent after all.

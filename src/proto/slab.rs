@@ -1,4 +1,11 @@
-//! Slots that keep their memory when they are freed, under names that are never used twice.
+//! Slots that keep their memory when they are freed, under names that are never used twice; and when something
+//! is due for any of them.
+//!
+//! There is no queue of timers: slots lie in rows, and a row knows when the first of its tenants is due, at
+//! the earliest. To arm one costs a comparison, to take it back costs nothing, and to look for what is due
+//! costs one comparison for each row.
+
+use super::time::Nanos;
 
 /// The name of a slot's present tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,11 +19,23 @@ impl Key {
     pub(super) const NONE: Self = Self { index: u32::MAX, generation: 0 };
 }
 
-/// A growing set of slots. A freed value is not dropped: the next tenant finds its buffers.
+/// A growing set of slots, in rows that never move. A freed value is not dropped: the next tenant finds its
+/// buffers.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
-    slots: Vec<Slot<T>>,
+    rows: Vec<Box<[Slot<T>; ROW]>>,
+    heads: Vec<Head>,
+    /// Slots that were ever used.
+    used: u32,
     free: Vec<u32>,
+}
+
+/// What is known of a row.
+#[derive(Debug)]
+struct Head {
+    tenants: u32,
+    /// When something is due in it. It may be too early, never too late.
+    due: Nanos,
 }
 
 #[derive(Debug)]
@@ -28,59 +47,168 @@ struct Slot<T> {
 
 impl<T> Slab<T> {
     pub(super) fn new() -> Self {
-        Self { slots: Vec::new(), free: Vec::new() }
+        Self { rows: Vec::new(), heads: Vec::new(), used: 0, free: Vec::new() }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.used as usize - self.free.len()
     }
 
     /// Occupies a slot whose last tenant's value is still in it, or a new one.
-    pub(super) fn occupy(&mut self, new: impl FnOnce() -> T) -> (Key, &mut T) {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, value: new() });
-            // The core's limit on locks keeps this far below 2^32.
-            self.slots.len() as u32 - 1
-        });
-        let slot = &mut self.slots[index as usize];
+    #[inline]
+    pub(super) fn occupy(&mut self, new: fn() -> T) -> (Key, &mut T) {
+        let index = self.free.pop().unwrap_or_else(|| self.grow(new));
+        let (row, at) = place(index);
+        self.heads[row].tenants += 1;
+        let slot = &mut self.rows[row][at];
         slot.generation = slot.generation.wrapping_add(1);
         (Key { index, generation: slot.generation }, &mut slot.value)
     }
 
+    #[cold]
+    fn grow(&mut self, new: fn() -> T) -> u32 {
+        if place(self.used).1 == 0 {
+            let slots = std::array::from_fn(|_| Slot { generation: 0, value: new() });
+            self.rows.push(Box::new(slots));
+            self.heads.push(Head { tenants: 0, due: Nanos::NEVER });
+        }
+        // The core's limit on locks keeps this far below 2^32.
+        self.used += 1;
+        self.used - 1
+    }
+
     pub(super) fn free(&mut self, key: Key) {
-        let slot = &mut self.slots[key.index as usize];
+        let (row, at) = place(key.index);
+        let slot = &mut self.rows[row][at];
         debug_assert_eq!(slot.generation, key.generation, "a slot is freed once");
         slot.generation = slot.generation.wrapping_add(1);
+        let head = &mut self.heads[row];
+        head.tenants -= 1;
+        if head.tenants == 0 {
+            head.due = Nanos::NEVER;
+        }
         self.free.push(key.index);
     }
 
     #[inline]
     pub(super) fn find(&self, key: Key) -> Option<&T> {
-        let slot = self.slots.get(key.index as usize)?;
+        let (row, at) = place(key.index);
+        let slot = &self.rows.get(row)?[at];
         (slot.generation == key.generation).then_some(&slot.value)
     }
 
     #[inline]
     pub(super) fn find_mut(&mut self, key: Key) -> Option<&mut T> {
-        let slot = self.slots.get_mut(key.index as usize)?;
+        let (row, at) = place(key.index);
+        let slot = &mut self.rows.get_mut(row)?[at];
         (slot.generation == key.generation).then_some(&mut slot.value)
     }
 
     /// The occupied slot at `index`, if there is one; see [`capacity`](Self::capacity).
     pub(super) fn at(&self, index: usize) -> Option<Key> {
-        let generation = self.slots[index].generation;
-        (generation % 2 == 1).then_some(Key { index: index as u32, generation })
+        // Below the capacity, which fits.
+        let index = index as u32;
+        let (row, at) = place(index);
+        let generation = self.rows[row][at].generation;
+        (generation % 2 == 1).then_some(Key { index, generation })
+    }
+
+    /// Something is due for this slot at `at`.
+    #[inline]
+    pub(super) fn arm(&mut self, key: Key, at: Nanos) {
+        if let Some(head) = self.heads.get_mut(place(key.index).0) {
+            head.due = at.min(head.due);
+        }
+    }
+
+    /// When something is due for any of them.
+    pub(super) fn due(&self) -> Nanos {
+        self.heads.iter().map(|head| head.due).min().unwrap_or(Nanos::NEVER)
+    }
+
+    /// When something is due in the row of this one.
+    pub(super) fn due_of(&self, key: Key) -> Nanos {
+        self.heads.get(place(key.index).0).map_or(Nanos::NEVER, |head| head.due)
+    }
+
+    /// Walks through the rows in which something is due at `by`, from index `at` on. Whoever is not done with
+    /// when it has been seen has to be armed again.
+    pub(super) fn next_due(&mut self, at: &mut usize, by: Nanos) -> Option<Key> {
+        loop {
+            if at.is_multiple_of(ROW) {
+                let row = *at / ROW;
+                let due = row + self.heads.get(row..)?.iter().position(|head| head.due <= by)?;
+                self.heads[due].due = Nanos::NEVER;
+                *at = due * ROW;
+            }
+            let key = (*at < self.capacity()).then(|| self.at(*at))?;
+            *at += 1;
+            if key.is_some() {
+                return key;
+            }
+        }
     }
 
     /// One past the last index, for walks during which slots come and go.
     pub(super) fn capacity(&self) -> usize {
-        self.slots.len()
+        self.used as usize
     }
 }
+
+/// Which row, and where in it.
+#[inline]
+fn place(index: u32) -> (usize, usize) {
+    (index as usize / ROW, index as usize % ROW)
+}
+
+/// Slots in a row.
+const ROW: usize = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_rows_in_which_something_is_due_are_walked() {
+        let mut slab = Slab::new();
+        let keys: Vec<_> = (0..3 * ROW + 1).map(|_| slab.occupy(|| ()).0).collect();
+        let due = |slab: &mut Slab<()>, by| {
+            let mut at = 0;
+            std::iter::from_fn(|| slab.next_due(&mut at, Nanos(by))).collect::<Vec<_>>()
+        };
+        assert_eq!(due(&mut slab, 100), [], "nothing was armed");
+        slab.arm(keys[ROW + 5], Nanos(7));
+        slab.arm(keys[ROW + 9], Nanos(20));
+        slab.arm(keys[3 * ROW], Nanos(10));
+        assert_eq!(slab.due(), Nanos(7));
+        assert_eq!(slab.due_of(keys[ROW]), Nanos(7));
+        assert_eq!(due(&mut slab, 6), []);
+        slab.free(keys[ROW + 1]);
+        let row: Vec<_> =
+            keys[ROW..2 * ROW].iter().copied().filter(|&k| k != keys[ROW + 1]).collect();
+        assert_eq!(due(&mut slab, 7), row);
+        assert_eq!(slab.due(), Nanos(10), "those of the row arm themselves again");
+        assert_eq!(due(&mut slab, 10), keys[3 * ROW..]);
+        assert_eq!(slab.due(), Nanos::NEVER);
+        assert_eq!(due(&mut slab, Nanos::NEVER.0).len(), 3 * ROW, "all");
+    }
+
+    /// What is armed while its row is walked is not lost.
+    #[test]
+    fn a_row_can_be_armed_while_it_is_walked() {
+        let mut slab = Slab::new();
+        let keys: Vec<_> = (0..2 * ROW).map(|_| slab.occupy(|| ()).0).collect();
+        slab.arm(keys[3], Nanos(1));
+        let mut at = 0;
+        while let Some(key) = slab.next_due(&mut at, Nanos(1)) {
+            slab.arm(key, Nanos(50 + u64::from(key.index)));
+            if key == keys[9] {
+                slab.arm(keys[ROW], Nanos(1));
+            }
+        }
+        assert_eq!(at, 2 * ROW, "the row that was armed behind it was walked as well");
+        assert_eq!(slab.due(), Nanos(50));
+    }
 
     #[test]
     fn names_are_never_used_twice_and_memory_is() {

@@ -43,8 +43,9 @@ pub struct Now {
 }
 
 /// A span in nanoseconds; 584 years and longer are all the same.
+#[inline]
 pub(super) fn saturating_nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+    span.as_secs().saturating_mul(1_000_000_000).saturating_add(span.subsec_nanos().into())
 }
 
 /// A TTL as the nodes take it: whole milliseconds.

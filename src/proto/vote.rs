@@ -188,10 +188,10 @@ pub struct Votes {
 }
 
 impl Votes {
-    pub(super) fn new(nodes: u8, quorum: u8) -> Self {
+    pub(super) const fn new(nodes: u8, quorum: u8) -> Self {
         debug_assert!(nodes as usize <= MAX_NODES && quorum > nodes / 2 && quorum <= nodes);
-        let none = NodeSet::default();
-        let causes = [Cause::default(); MAX_NODES];
+        let none = NodeSet::EMPTY;
+        let causes = [Cause::NoAnswer; MAX_NODES];
         Self { nodes, quorum, grants: none, denies: none, fails: none, causes }
     }
 
@@ -279,6 +279,11 @@ impl Votes {
                 self.causes[node.index()] = cause;
             }
         }
+    }
+
+    /// The same ballot, with a grant of every node.
+    pub(super) fn granted(self) -> Self {
+        Self { grants: NodeSet::first(self.nodes()), ..self }
     }
 
     /// The nodes that have not voted.

@@ -56,6 +56,11 @@ impl CommandEncoder<'_> {
         self.arg(&digits[from..])
     }
 
+    /// Where in the output the argument is that was appended last.
+    pub(crate) fn last(&self, argument: &[u8]) -> usize {
+        self.out.len() - argument.len() - b"\r\n".len()
+    }
+
     fn count(&mut self) {
         debug_assert!(self.missing > 0, "a command got more arguments than it announced");
         self.missing = self.missing.wrapping_sub(1);

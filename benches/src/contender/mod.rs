@@ -4,17 +4,35 @@
 //! same length and an owner value of the same length as all others. To add one: a file beside these,
 //! and a line in [`ALL`]. Not here: when it is called and what is measured of it, see `rounds`.
 
+mod at_once;
+mod fred_client;
+mod hiredis;
+mod raw;
+mod raw_blocking;
 mod raw_epoll;
+mod raw_epoll_and_spin;
+mod raw_spin;
 mod redbolt_client;
 mod redbolt_driver;
+mod redbolt_engine;
+mod redbolt_futures;
+mod redis_async;
+mod redis_sync;
+mod redlock_manager;
+mod rslock_manager;
+mod rustis_client;
+mod timings;
 
-use std::time::Duration;
+use std::error::Error;
+use std::fmt::{self, Display, Formatter};
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use redis::IntoConnectionInfo;
 use redis::io::tcp::TcpSettings;
 
 pub(crate) use redbolt_client::config as redbolt_config;
+pub use timings::{Timings, Usage};
 
 /// A way to take a lock and to let it go.
 pub trait Contender {
@@ -31,7 +49,40 @@ pub trait Contender {
     ///
     /// It was not held, so the measurement is void.
     fn release(&mut self) -> Result<()>;
+
+    /// Does so many pairs, one after another, and begins none after `until`. Adds their times to `out`.
+    ///
+    /// # Errors
+    ///
+    /// A pair failed, so the measurement is void.
+    fn block(&mut self, pairs: usize, until: Duration, out: &mut Timings) -> Result<()> {
+        let (begin, mut end) = (Instant::now(), Duration::ZERO);
+        for _ in 0..pairs {
+            if end >= until {
+                break;
+            }
+            let start = begin.elapsed();
+            self.acquire()?;
+            let held = begin.elapsed();
+            self.release()?;
+            end = begin.elapsed();
+            out.push(held - start, end - held);
+        }
+        Ok(())
+    }
 }
+
+/// A contender cannot be there: this machine lacks something. It says how to install that.
+#[derive(Debug)]
+pub struct NotInstalled(String);
+
+impl Display for NotInstalled {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for NotInstalled {}
 
 /// What a contender is told.
 #[derive(Clone, Debug)]
@@ -57,16 +108,26 @@ pub enum Node {
 /// otherwise.
 pub(crate) fn redis_clients(nodes: &[Node]) -> Result<Vec<redis::Client>> {
     let client = |node: &Node| {
-        let address = match node {
-            Node::Tcp(address) => format!("redis://{address}"),
-            Node::Unix(path) => format!("unix://{path}"),
-        };
-        let info = address.into_connection_info()?;
+        let info = redis_address(node).into_connection_info()?;
         let settings = TcpSettings::default().set_nodelay(true);
         Ok(redis::Client::open(info.set_tcp_settings(settings))?)
     };
     nodes.iter().map(client).collect()
 }
+
+/// As most clients want to be told it.
+fn redis_address(node: &Node) -> String {
+    match node {
+        Node::Tcp(address) => format!("redis://{address}"),
+        Node::Unix(path) => format!("unix://{path}"),
+    }
+}
+
+/// For an answer of a node: what a machine with other work to do needs.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// For how long the busy-polls read before they sleep.
+const BUSY: Duration = Duration::from_micros(100);
 
 /// A contender, before it has connected.
 #[derive(Clone, Copy)]
@@ -75,12 +136,12 @@ pub struct Entry {
     pub name: &'static str,
     /// What it does otherwise than the floor, in a line.
     pub about: &'static str,
-    /// Connects it.
+    /// Connects it. The error may be a [`NotInstalled`].
     pub start: fn(&Task) -> Result<Box<dyn Contender>>,
 }
 
 /// All contenders, the floor first: the others are compared with it.
-pub const ALL: [Entry; 4] = [
+pub const ALL: [Entry; 17] = [
     Entry {
         name: "raw epoll",
         about: "bytes encoded beforehand, one token for ever, no clock, no timeout; \
@@ -92,11 +153,81 @@ pub const ALL: [Entry; 4] = [
         about: "as the floor, without the guard",
         start: raw_epoll::start_unguarded,
     },
+    Entry {
+        name: "raw blocking",
+        about: "as the floor, on blocking sockets: reads node by node, so it waits for all",
+        start: raw_blocking::start,
+    },
+    Entry {
+        name: "raw, epoll and spin",
+        about: "as the floor, but reads for up to 100 µs before it sleeps",
+        start: raw_epoll_and_spin::start,
+    },
+    Entry {
+        name: "raw spin",
+        about: "as the floor, but never sleeps: of use where the nodes have other cores",
+        start: raw_spin::start,
+    },
     Entry { name: "redbolt client", about: "the blocking front", start: redbolt_client::start },
     Entry {
         name: "redbolt driver",
         about: "the embedded front in a host's mio loop",
         start: redbolt_driver::start,
+    },
+    Entry {
+        name: "redbolt engine",
+        about: "its own thread talks to the nodes, the caller blocks",
+        start: redbolt_engine::start,
+    },
+    Entry {
+        name: "redbolt futures",
+        about: "the engine, awaited on tokio's current_thread",
+        start: redbolt_futures::start,
+    },
+    Entry {
+        name: "rslock",
+        about: "on tokio's current_thread; tokens of its own, of 20 bytes; no guard; waits for all; \
+                does not say whether a release found the lock",
+        start: rslock_manager::start,
+    },
+    Entry {
+        name: "redlock",
+        about: "a new connection for each command, node by node; tokens of its own, of 20 bytes; \
+                no guard, TCP_NODELAY cannot be set; does not say whether a release found the lock",
+        start: redlock_manager::start,
+    },
+    Entry {
+        name: "redis",
+        about: "the driver alone, one token for ever, blocking: writes to all before it reads, \
+                node by node, so it waits for all",
+        start: redis_sync::start,
+    },
+    Entry {
+        name: "redis, current_thread",
+        about: "the driver alone, one token for ever; all nodes at once, a majority is waited for, \
+                the others' futures are kept",
+        start: redis_async::start_current_thread,
+    },
+    Entry {
+        name: "redis, multi_thread",
+        about: "the same, on tokio's multi_thread",
+        start: redis_async::start_multi_thread,
+    },
+    Entry {
+        name: "fred",
+        about: "the driver alone on tokio's current_thread, as redis",
+        start: fred_client::start,
+    },
+    Entry {
+        name: "rustis",
+        about: "the driver alone on tokio's current_thread, as redis; RESP3",
+        start: rustis_client::start,
+    },
+    Entry {
+        name: "hiredis",
+        about: "the library alone, in C, in a process of its own; one token for ever; pipelined to all \
+                nodes at once, poll, a majority is waited for",
+        start: hiredis::start,
     },
 ];
 
@@ -105,6 +236,7 @@ mod tests {
     use redbolt_proving::{Reply, Server, servers};
 
     use super::*;
+    use crate::wire::TOKEN;
 
     #[test]
     fn all_take_the_lock_on_a_majority_and_let_go_of_it() {
@@ -115,20 +247,38 @@ mod tests {
             for entry in ALL {
                 let (nodes, resource) = (Vec::clone(&nodes), entry.name.to_owned());
                 let task = Task { nodes, resource, ttl: Duration::from_secs(10) };
-                let mut contender = (entry.start)(&task).unwrap();
+                let mut contender = match (entry.start)(&task) {
+                    Err(error) if error.is::<NotInstalled>() => {
+                        println!("{} is left out: {error}", entry.name);
+                        continue;
+                    }
+                    started => started.unwrap(),
+                };
                 for _ in 0..20 {
                     contender.acquire().unwrap();
                     assert!(holding(&servers, entry.name) >= 2, "{}", entry.name);
                     contender.release().unwrap();
                     assert!(holding(&servers, entry.name) <= 1, "{}", entry.name);
                 }
+                assert_block(&mut *contender, entry.name);
             }
         }
     }
 
-    fn holding(servers: &[Server], key: &str) -> usize {
-        let holds = |server: &&Server| match server.run(&[b"GET", key.as_bytes()]) {
-            Reply::Bulk(token) => token.len() == 34,
+    fn assert_block(contender: &mut dyn Contender, name: &str) {
+        let mut timings = Timings::with_room(5);
+        contender.block(5, Duration::from_secs(10), &mut timings).unwrap();
+        assert_eq!((timings.acquire.len(), timings.release.len()), (5, 5), "{name}");
+        assert!(timings.acquire.iter().chain(&timings.release).all(|&time| time > 0), "{name}");
+        contender.block(5, Duration::ZERO, &mut timings).unwrap();
+        assert_eq!((timings.acquire.len(), timings.release.len()), (5, 5), "{name}");
+    }
+
+    fn holding(servers: &[Server], name: &str) -> usize {
+        // Two choose the length of their tokens themselves.
+        let len = if ["rslock", "redlock"].contains(&name) { 20 } else { TOKEN.len() };
+        let holds = |server: &&Server| match server.run(&[b"GET", name.as_bytes()]) {
+            Reply::Bulk(token) => token.len() == len,
             _ => false,
         };
         servers.iter().filter(holds).count()

@@ -1,11 +1,9 @@
 //! redbolt's blocking front.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, anyhow, ensure};
 use redbolt::{Ask, Client, Config, ConfigBuilder, Ending, LockGuard};
 
-use super::{Contender, Node, Task};
+use super::{Contender, Node, PATIENCE, Task};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
     // A guard borrows its client. Both live as long as the program.
@@ -43,5 +41,3 @@ impl Contender for RedboltClient {
         Ok(())
     }
 }
-
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);

@@ -5,8 +5,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use redbolt::{Ask, Driver, Event, LockId};
 
-use super::redbolt_client::{PATIENCE, config};
-use super::{Contender, Task};
+use super::redbolt_client::config;
+use super::{Contender, PATIENCE, Task};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
     let config = config(task)?.build()?;

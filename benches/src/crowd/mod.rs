@@ -63,7 +63,7 @@ impl Outcome {
     /// then. It cannot be told apart from asks of the lead alone if there is one node.
     #[must_use]
     pub fn full_asks(&self) -> f64 {
-        self.sets.iter().copied().min().unwrap_or(0) as f64 / self.grants() as f64
+        self.sets.iter().copied().min().unwrap_or(0) as f64 / self.grants().max(1) as f64
     }
 
     /// How often one node was asked alone, for each grant: whatever the nodes ran beyond that.
@@ -71,7 +71,7 @@ impl Outcome {
     pub fn lead_asks(&self) -> f64 {
         let fewest = self.sets.iter().copied().min().unwrap_or(0);
         let more: u64 = self.sets.iter().map(|sets| sets - fewest).sum();
-        more as f64 / self.grants() as f64
+        more as f64 / self.grants().max(1) as f64
     }
 }
 
@@ -82,6 +82,10 @@ impl Outcome {
 /// A worker could not be started, or did not connect.
 pub fn run(servers: &[Server], entry: &Entry, plan: Plan, file: &Path) -> Result<Outcome> {
     let shared = Shared::create(file)?;
+    // A crowd that was broken off may have left it taken.
+    for server in servers {
+        server.run(&[b"DEL", worker::RESOURCE.as_bytes()]);
+    }
     let order = Order {
         contender: entry.name.to_owned(),
         nodes: servers.iter().map(Server::address).collect(),

@@ -169,7 +169,7 @@ fn micros(text: &str) -> Result<Duration, std::num::ParseIntError> {
 pub const COMMAND: &str = "worker";
 
 pub(super) const READY: &str = "ready";
-const RESOURCE: &str = "redbolt-bench-crowd";
+pub(super) const RESOURCE: &str = "redbolt-bench-crowd";
 
 /// Far longer than any section.
 const TTL: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Plain drivers: what a lock would cost at least that somebody writes over redis or fred.
+//! Plain drivers: what a lock would cost at least that somebody writes over redis, fred or rustis.
 
 use anyhow::{Result, bail, ensure};
 use fred::clients::Client;
@@ -8,6 +8,13 @@ use fred::types::{Builder, Expiration, SetOptions};
 use futures_util::future::try_join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{cmd, pipe};
+use rustis::client::{
+    BatchPreparedCommand, Client as RustisClient, Config as RustisConfig,
+    ServerConfig as RustisServer,
+};
+use rustis::commands::{
+    GenericCommands, ScriptingCommands, SetCondition, SetExpiration, StringCommands,
+};
 use tokio::runtime::Runtime;
 
 use super::{Flight, Task, tasks};
@@ -15,7 +22,15 @@ use crate::contender::{Node, redis_clients};
 use crate::wire::{GUARD, TOKEN, load_undo, write_guards};
 
 pub(super) fn start_redis(task: &Task) -> Result<Box<dyn Flight>> {
-    let (runtime, digest) = prepare(task)?;
+    start_redis_on(tasks::runtime()?, task)
+}
+
+pub(super) fn start_redis_on_many_threads(task: &Task) -> Result<Box<dyn Flight>> {
+    start_redis_on(tasks::many_threads()?, task)
+}
+
+fn start_redis_on(runtime: Runtime, task: &Task) -> Result<Box<dyn Flight>> {
+    let digest = prepare(task)?;
     let clients = redis_clients(&task.nodes)?;
     let connect = clients.iter().map(redis::Client::get_multiplexed_async_connection);
     let connections = runtime.block_on(try_join_all(connect))?;
@@ -65,15 +80,14 @@ async fn redis_locks(
 }
 
 pub(super) fn start_fred(task: &Task) -> Result<Box<dyn Flight>> {
-    let (runtime, digest) = prepare(task)?;
+    let (runtime, digest) = (tasks::runtime()?, prepare(task)?);
     let clients = runtime.block_on(try_join_all(task.nodes.iter().map(connect_fred)))?;
     Ok(Box::new(Fred { runtime, clients, digest, task: task.clone() }))
 }
 
 async fn connect_fred(node: &Node) -> Result<Client> {
-    let Node::Tcp(address) = node else { bail!("fred is tried over TCP only") };
-    let Some((host, port)) = address.rsplit_once(':') else { bail!("{address} has no port") };
-    let server = ServerConfig::new_centralized(host, port.parse()?);
+    let (host, port) = host_and_port(node)?;
+    let server = ServerConfig::new_centralized(host, port);
     let mut builder = Builder::from_config(Config { server, ..Config::default() });
     builder.with_connection_config(|config| config.tcp.nodelay = Some(true));
     let client = builder.build()?;
@@ -129,7 +143,80 @@ async fn fred_ask(node: &Client, resource: &str, ttl: i64) -> Result<bool> {
     Ok(set.is_some())
 }
 
-fn prepare(task: &Task) -> Result<(Runtime, String)> {
+pub(super) fn start_rustis(task: &Task) -> Result<Box<dyn Flight>> {
+    let (runtime, digest) = (tasks::runtime()?, prepare(task)?);
+    let clients = runtime.block_on(try_join_all(task.nodes.iter().map(connect_rustis)))?;
+    Ok(Box::new(Rustis { runtime, clients, digest, task: task.clone() }))
+}
+
+pub(crate) async fn connect_rustis(node: &Node) -> Result<RustisClient> {
+    let (host, port) = host_and_port(node)?;
+    let mut config = RustisConfig::default();
+    config.server = RustisServer::Standalone { host: host.to_owned(), port };
+    config.no_delay = true;
+    Ok(RustisClient::connect(config).await?)
+}
+
+struct Rustis {
+    runtime: Runtime,
+    clients: Vec<RustisClient>,
+    digest: String,
+    task: Task,
+}
+
+impl Flight for Rustis {
+    fn fly(&mut self, locks: usize) -> Result<()> {
+        let ttl = self.task.ttl.as_millis() as u64;
+        tasks::fly(&self.runtime, &self.task.resources, locks, |resource, times| {
+            let (clients, digest) = (self.clients.clone(), self.digest.clone());
+            rustis_locks(clients, digest, resource, ttl, times)
+        })
+    }
+}
+
+async fn rustis_locks(
+    clients: Vec<RustisClient>,
+    digest: String,
+    resource: String,
+    ttl: u64,
+    times: usize,
+) -> Result<()> {
+    let quorum = clients.len() / 2 + 1;
+    for _ in 0..times {
+        let asks = clients.iter().map(|node| rustis_ask(node, &resource, ttl));
+        let granted = try_join_all(asks).await?.into_iter().filter(|&granted| granted).count();
+        ensure!(granted >= quorum, "not granted");
+        let releases = clients.iter().map(|node| async {
+            let released: usize = node.evalsha(&*digest, &*resource, text(TOKEN)).await?;
+            anyhow::Ok(released)
+        });
+        let released: usize = try_join_all(releases).await?.iter().sum();
+        ensure!(released >= quorum, "not held");
+    }
+    Ok(())
+}
+
+async fn rustis_ask(node: &RustisClient, resource: &str, ttl: u64) -> Result<bool> {
+    let mut pipeline = node.create_pipeline();
+    let (free, ttl) = (SetCondition::NX, SetExpiration::Px(ttl));
+    pipeline.set_with_options(resource, text(TOKEN), free, ttl).queue();
+    pipeline.pttl(text(GUARD)).queue();
+    let (set, _guard): (Option<String>, i64) = pipeline.execute().await?;
+    Ok(set.is_some())
+}
+
+pub(crate) fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("it is written in ASCII")
+}
+
+fn host_and_port(node: &Node) -> Result<(&str, u16)> {
+    let Node::Tcp(address) = node else { bail!("the drivers are tried over TCP only") };
+    let Some((host, port)) = address.rsplit_once(':') else { bail!("{address} has no port") };
+    Ok((host, port.parse()?))
+}
+
+/// Returns the digest of the script that releases.
+fn prepare(task: &Task) -> Result<String> {
     write_guards(&task.nodes)?;
-    Ok((tasks::runtime()?, String::from_utf8(load_undo(&task.nodes)?)?))
+    Ok(String::from_utf8(load_undo(&task.nodes)?)?)
 }

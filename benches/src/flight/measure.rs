@@ -1,22 +1,22 @@
 //! Locks per second, and what each costs the client's processor. Contenders take turns in rounds, forward
-//! and back, as in `rounds`.
+//! and back, as in `rounds`; one that fails is out, and the others go on.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Error;
 
-use super::Flight;
+use super::{Entry, Flight, Task};
 use crate::stats::cpu_time;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Rounds, each of two blocks for each contender.
+    /// Rounds at most, each of two blocks for each contender.
     pub rounds: usize,
     /// Locks in a block.
     pub block: usize,
-    /// Locks before anything is measured.
-    pub warm_up: usize,
+    /// After how long no further round begins, once there are a few.
+    pub within: Duration,
 }
 
 /// What was measured of one contender: nanoseconds for each lock, in each round.
@@ -26,42 +26,129 @@ pub struct Figures {
     pub wall: Vec<u64>,
     /// Of the processor, all threads of this process.
     pub cpu: Vec<u64>,
+    /// Why there are no more of them, if it failed.
+    pub failure: Option<String>,
     round: (Duration, Duration),
 }
 
-/// Runs the plan. The figures come in the order of the contenders.
-///
-/// # Errors
-///
-/// A contender failed, which voids the measurement.
-pub fn run(flights: &mut [(&str, Box<dyn Flight>)], plan: Plan) -> Result<Vec<Figures>> {
-    let mut figures: Vec<_> = flights.iter().map(|_| Figures::default()).collect();
-    for (name, flight) in &mut *flights {
-        flight.fly(plan.warm_up).with_context(|| format!("{name}, warming up"))?;
-    }
-    for _ in 0..plan.rounds {
-        let there = 0..flights.len();
-        for at in there.clone().chain(there.rev()) {
-            let (name, flight) = &mut flights[at];
-            figures[at].block(&mut **flight, plan.block).with_context(|| (*name).to_owned())?;
+/// Runs the plan. The figures come in the order of the entries. `turn` is called after each contender's
+/// turn in a round.
+pub fn run(
+    entries: &[Entry],
+    task: impl Fn(usize) -> Task,
+    plan: Plan,
+    mut turn: impl FnMut(),
+) -> Vec<Figures> {
+    let start = |(at, entry): (usize, &Entry)| Contender::start(entry, &task(at), plan.block);
+    let mut contenders: Vec<_> = entries.iter().enumerate().map(start).collect();
+    let begun = Instant::now();
+    for round in 0..plan.rounds {
+        if round >= FEWEST_ROUNDS && begun.elapsed() > plan.within {
+            break;
         }
-        figures.iter_mut().for_each(|figures| figures.end_round(2 * plan.block));
+        let there = 0..contenders.len();
+        for at in there.clone().chain(there.rev()) {
+            contenders[at].block(plan.block);
+            turn();
+        }
+        contenders.iter_mut().for_each(|contender| contender.end_round(2 * plan.block));
     }
-    Ok(figures)
+    contenders.into_iter().map(|contender| contender.figures).collect()
 }
 
-impl Figures {
-    fn block(&mut self, flight: &mut dyn Flight, locks: usize) -> Result<()> {
+/// Somebody who takes part until he fails.
+struct Contender {
+    flight: Option<Box<dyn Flight>>,
+    figures: Figures,
+}
+
+impl Contender {
+    fn start(entry: &Entry, task: &Task, warm_up: usize) -> Self {
+        let mut contender = Self { flight: None, figures: Figures::default() };
+        match (entry.start)(task) {
+            Ok(flight) => contender.flight = Some(flight),
+            Err(error) => contender.fail(&error),
+        }
+        contender.fly(warm_up);
+        contender
+    }
+
+    fn block(&mut self, locks: usize) {
         let (start, cpu) = (Instant::now(), cpu_time());
-        flight.fly(locks)?;
-        self.round.0 += start.elapsed();
-        self.round.1 += cpu_time() - cpu;
-        Ok(())
+        self.fly(locks);
+        self.figures.round.0 += start.elapsed();
+        self.figures.round.1 += cpu_time() - cpu;
+    }
+
+    fn fly(&mut self, locks: usize) {
+        let flown = self.flight.as_mut().map_or(Ok(()), |flight| flight.fly(locks));
+        if let Err(error) = flown {
+            self.fail(&error);
+        }
+    }
+
+    fn fail(&mut self, error: &Error) {
+        (self.flight, self.figures.failure) = (None, Some(format!("{error:#}")));
     }
 
     fn end_round(&mut self, locks: usize) {
-        let (wall, cpu) = std::mem::take(&mut self.round);
-        self.wall.push(wall.as_nanos() as u64 / locks as u64);
-        self.cpu.push(cpu.as_nanos() as u64 / locks as u64);
+        let (wall, cpu) = std::mem::take(&mut self.figures.round);
+        if self.flight.is_some() {
+            self.figures.wall.push(wall.as_nanos() as u64 / locks as u64);
+            self.figures.cpu.push(cpu.as_nanos() as u64 / locks as u64);
+        }
+    }
+}
+
+/// So many rounds there are, however slow the machine is.
+const FEWEST_ROUNDS: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Result, anyhow};
+
+    use super::*;
+    use crate::flight::ALL;
+
+    /// Fails in its second round.
+    struct Failing(usize);
+
+    impl Flight for Failing {
+        fn fly(&mut self, _: usize) -> Result<()> {
+            self.0 += 1;
+            if self.0 < 4 { Ok(()) } else { Err(anyhow!("out of fuel")) }
+        }
+    }
+
+    struct Sound;
+
+    impl Flight for Sound {
+        fn fly(&mut self, _: usize) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn who_fails_is_out_and_the_others_go_on() {
+        let mut entries = [ALL[0]; 3];
+        entries[0].start = |_| Ok(Box::new(Failing(0)));
+        entries[1].start = |_| Ok(Box::new(Sound));
+        entries[2].start = |_| Err(anyhow!("no such host"));
+        let task = |_| Task { nodes: Vec::new(), resources: Vec::new(), ttl: Duration::ZERO };
+        let plan = Plan { rounds: 3, block: 1, within: Duration::MAX };
+        let figures = run(&entries, task, plan, || ());
+        let rounds: Vec<_> = figures.iter().map(|figures| figures.wall.len()).collect();
+        assert_eq!(rounds, [1, 3, 0]);
+        let failures: Vec<_> = figures.iter().map(|figures| figures.failure.as_deref()).collect();
+        assert_eq!(failures, [Some("out of fuel"), None, Some("no such host")]);
+    }
+
+    #[test]
+    fn time_ends_a_plan_after_a_few_rounds() {
+        let mut entry = ALL[0];
+        entry.start = |_| Ok(Box::new(Sound));
+        let task = |_| Task { nodes: Vec::new(), resources: Vec::new(), ttl: Duration::ZERO };
+        let plan = Plan { rounds: 100, block: 1, within: Duration::ZERO };
+        assert_eq!(run(&[entry], task, plan, || ())[0].wall.len(), FEWEST_ROUNDS);
     }
 }

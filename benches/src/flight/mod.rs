@@ -4,7 +4,7 @@
 //! released on a majority, and the next begins in its place. To add one: a file beside these, and a line in
 //! [`ALL`].
 
-mod drivers;
+pub(crate) mod drivers;
 pub mod measure;
 mod raw;
 mod redbolt_driver;
@@ -52,7 +52,7 @@ pub struct Entry {
 }
 
 /// All contenders, the floor first: the others are compared with it.
-pub const ALL: [Entry; 8] = [
+pub const ALL: [Entry; 10] = [
     Entry {
         name: "raw epoll",
         about: "one thread, bytes encoded beforehand, one token for ever, no clock, no timeout; the \
@@ -88,9 +88,19 @@ pub const ALL: [Entry; 8] = [
         start: drivers::start_redis,
     },
     Entry {
+        name: "redis, multi_thread",
+        about: "the same on tokio's multi_thread runtime, a thread for each core of the client",
+        start: drivers::start_redis_on_many_threads,
+    },
+    Entry {
         name: "fred",
-        about: "the driver alone: fred 10.1, in the same way",
+        about: "the driver alone: fred 10.1, as redis on current_thread",
         start: drivers::start_fred,
+    },
+    Entry {
+        name: "rustis",
+        about: "the driver alone: rustis 0.27, as redis on current_thread",
+        start: drivers::start_rustis,
     },
     Entry {
         name: "rslock",

@@ -1,5 +1,7 @@
 //! redbolt's embedded front in a host's mio loop that has nothing else to do.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -16,8 +18,9 @@ pub(super) fn start(task: &Task) -> Result<Box<dyn Flight>> {
     let tokens = 0..Driver::tokens_needed(&config);
     let events = mio::Events::with_capacity(tokens.len());
     let driver = Driver::in_registry(config, poll.registry(), tokens)?;
-    let mut host =
-        Host { poll, events, driver, task: task.clone(), slots: vec![None; task.resources.len()] };
+    let slots =
+        Slots::with_capacity_and_hasher(task.resources.len(), BuildHasherDefault::default());
+    let mut host = Host { poll, events, driver, task: task.clone(), slots };
     let until = Instant::now() + PATIENCE;
     while host.driver.nodes().ready() < task.nodes.len() {
         ensure!(Instant::now() < until, "{:?}", host.driver.nodes());
@@ -31,8 +34,37 @@ struct Host {
     events: mio::Events,
     driver: Driver,
     task: Task,
-    /// The lock that is in flight for each resource.
-    slots: Vec<Option<LockId>>,
+    slots: Slots,
+}
+
+/// For which resource each lock is in flight.
+type Slots = HashMap<LockId, usize, BuildHasherDefault<Folded>>;
+
+/// A host that has many locks open finds its own by their number: no more than a multiplication may stand
+/// between them, for the floor has the place in its queue.
+#[derive(Default)]
+struct Folded(u64);
+
+impl Hasher for Folded {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
 }
 
 impl Flight for Host {
@@ -65,23 +97,18 @@ impl Flown {
         slot: usize,
         driver: &mut Driver,
         task: &Task,
-        slots: &mut [Option<LockId>],
+        slots: &mut Slots,
     ) -> Result<()> {
         if self.begun < self.locks {
             let id = driver.acquire(&Ask::new(task.resources[slot].as_bytes()).ttl(task.ttl))?;
-            slots[slot] = Some(id);
+            slots.insert(id, slot);
             self.begun += 1;
         }
         Ok(())
     }
 
     /// Releases what was granted, and begins anew where a lock was released.
-    fn go_on(
-        &mut self,
-        driver: &mut Driver,
-        task: &Task,
-        slots: &mut [Option<LockId>],
-    ) -> Result<()> {
+    fn go_on(&mut self, driver: &mut Driver, task: &Task, slots: &mut Slots) -> Result<()> {
         while let Some(event) = driver.poll_event() {
             match event {
                 Event::Node(..) => {}
@@ -91,8 +118,7 @@ impl Flown {
                 }
                 Event::Released(id, _) => {
                     self.ended += 1;
-                    let slot = slots.iter().position(|&lock| lock == Some(id));
-                    let slot = slot.context("it is in flight")?;
+                    let slot = slots.remove(&id).context("it is in flight")?;
                     self.begin(slot, driver, task, slots)?;
                 }
                 other => bail!("{other:?}"),

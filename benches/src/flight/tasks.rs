@@ -1,4 +1,4 @@
-//! One task for each lock in flight, on tokio's current_thread runtime.
+//! One task for each lock in flight, on a runtime of tokio.
 
 use std::time::Duration;
 
@@ -10,6 +10,11 @@ use tokio::time::timeout;
 /// A runtime on the calling thread.
 pub(super) fn runtime() -> Result<Runtime> {
     Ok(Builder::new_current_thread().enable_all().build()?)
+}
+
+/// A runtime with a thread for each core that it may run on.
+pub(super) fn many_threads() -> Result<Runtime> {
+    Ok(Builder::new_multi_thread().enable_all().build()?)
 }
 
 /// Spreads `locks` locks over one task for each resource. `lock` makes the task that takes and releases so

@@ -1,7 +1,8 @@
 //! A hand-off: one holds, the other waits on a thread and on connections of its own, the first lets go.
 //!
 //! Contenders take turns in rounds, forward and back, as in `rounds`, and ratios are made within a
-//! round. What the nodes counted tells how often it was asked in vain. Not here: printing.
+//! round. One that fails is out, and the others go on. What the nodes counted tells how often it was asked
+//! in vain. Not here: printing.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -26,6 +27,8 @@ pub struct Plan {
     pub block: usize,
     /// Hand-offs in a block of a contender that waits by timer, which takes its time.
     pub slow_block: usize,
+    /// After how long no further round begins, once there is one.
+    pub within: Duration,
 }
 
 /// What was measured of one contender. Times are in nanoseconds.
@@ -36,6 +39,8 @@ pub struct Figures {
     pub medians: Vec<u64>,
     /// How many `SET`s a node ran for each hand-off, on average, beyond the two that are needed.
     pub failed_asks: f64,
+    /// Why there are no more of them, if it failed.
+    pub failure: Option<String>,
     sets: u64,
     round: Histogram<u64>,
 }
@@ -50,35 +55,36 @@ struct Pair {
 }
 
 /// Runs the plan: everybody in `entries` waits, and what they wait for is `released_by`. The floor, which
-/// waits only for its own kind, always releases itself. The figures come in the order of the entries.
+/// waits only for its own kind, always releases itself. The figures come in the order of the entries. `turn` is
+/// called after each contender's turn in a round.
 ///
 /// # Errors
 ///
-/// A contender failed, which voids the measurement.
+/// The nodes do not tell what they have counted, or there is no memory. Who cannot take part says so in his figures.
 pub fn run(
     servers: &[Server],
     entries: &[Entry],
     released_by: ReleasedBy,
     plan: Plan,
-    ttl: Duration,
+    mut turn: impl FnMut(),
 ) -> Result<Vec<Figures>> {
-    let pair = |(at, entry): (usize, &Entry)| {
-        let resource = format!("redbolt-bench-{}-{at:02}", released_by.name());
-        Pair::new(servers, entry, released_by, resource, ttl).context(entry.name)
-    };
-    let mut pairs = entries.iter().enumerate().map(pair).collect::<Result<Vec<_>>>()?;
     let mut figures = entries.iter().map(|_| Figures::new()).collect::<Result<Vec<_>>>()?;
-    let mut counts = Counts::of(servers);
-    for (pair, entry) in pairs.iter_mut().zip(entries) {
-        pair.hand_off().with_context(|| format!("{}, warming up", entry.name))?;
+    let mut pairs: Vec<Option<Pair>> = Vec::new();
+    for (at, (entry, figures)) in entries.iter().zip(&mut figures).enumerate() {
+        let resource = format!("redbolt-bench-{}-{at:02}", released_by.name());
+        let pair = Pair::new(servers, entry, released_by, resource);
+        let warm = pair.and_then(|mut pair| pair.hand_off().map(|_| pair));
+        pairs.push(warm.map_err(|error| figures.fail(&error)).ok());
     }
-    for _ in 0..plan.rounds {
+    let (mut counts, begun) = (Counts::of(servers), Instant::now());
+    for round in 0..plan.rounds {
+        if round > 0 && begun.elapsed() > plan.within {
+            break;
+        }
         let there = 0..entries.len();
         for at in there.clone().chain(there.rev()) {
-            let hand_offs = pairs[at].block(plan);
-            figures[at]
-                .block(&mut pairs[at], hand_offs, &mut counts)
-                .with_context(|| entries[at].name)?;
+            figures[at].block(&mut pairs[at], plan, &mut counts)?;
+            turn();
         }
         figures.iter_mut().try_for_each(Figures::end_round)?;
     }
@@ -92,22 +98,40 @@ pub fn run(
 impl Figures {
     fn new() -> Result<Self> {
         let (hand_off, round) = (histogram()?, histogram()?);
-        Ok(Self { hand_off, medians: Vec::new(), failed_asks: 0.0, sets: 0, round })
+        let (medians, failed_asks, failure, sets) = (Vec::new(), 0.0, None, 0);
+        Ok(Self { hand_off, medians, failed_asks, failure, sets, round })
     }
 
-    fn block(&mut self, pair: &mut Pair, hand_offs: usize, counts: &mut Counts) -> Result<()> {
+    fn block(&mut self, taking: &mut Option<Pair>, plan: Plan, counts: &mut Counts) -> Result<()> {
+        let Some(pair) = taking else { return Ok(()) };
         let before: u64 = counts.sets()?.iter().sum();
-        for _ in 0..hand_offs {
+        let hand_offs = pair.block(plan);
+        let outcome = (0..hand_offs).try_for_each(|_| {
             record(&mut self.round, pair.hand_off()?);
+            anyhow::Ok(())
+        });
+        match outcome {
+            Ok(()) => self.sets += counts.sets()?.iter().sum::<u64>() - before,
+            Err(error) => {
+                self.fail(&error);
+                *taking = None;
+            }
         }
-        self.sets += counts.sets()?.iter().sum::<u64>() - before;
         Ok(())
     }
 
-    fn end_round(&mut self) -> Result<()> {
-        self.medians.push(self.round.value_at_quantile(0.5));
-        self.hand_off.add(&self.round)?;
+    /// What was measured of the round that is under way does not count.
+    fn fail(&mut self, error: &anyhow::Error) {
+        self.failure = Some(format!("{error:#}"));
         self.round.reset();
+    }
+
+    fn end_round(&mut self) -> Result<()> {
+        if self.failure.is_none() {
+            self.medians.push(self.round.value_at_quantile(0.5));
+            self.hand_off.add(&self.round)?;
+            self.round.reset();
+        }
         Ok(())
     }
 }
@@ -118,14 +142,13 @@ impl Pair {
         entry: &Entry,
         released_by: ReleasedBy,
         resource: String,
-        ttl: Duration,
     ) -> Result<Self> {
         let by = match entry.woken_by {
             WokenBy::OwnMessage => ReleasedBy::Own,
             WokenBy::Push | WokenBy::Timer => released_by,
         };
         let nodes = servers.iter().map(|server| Node::Tcp(server.address())).collect();
-        let task = Task { nodes, resource, ttl };
+        let task = Task { nodes, resource, ttl: TTL };
         let holder: Box<dyn Holder> = match by {
             ReleasedBy::Own => Box::new(Own((entry.start)(&task)?)),
             _ => Box::new(Other::new(servers, &task.resource, by)?),
@@ -158,7 +181,7 @@ impl Pair {
     fn settle(&mut self) -> Duration {
         self.times += 1;
         let (least, range) = match self.woken_by {
-            WokenBy::OwnMessage | WokenBy::Push => (10, 40),
+            WokenBy::OwnMessage | WokenBy::Push => (10, 20),
             WokenBy::Timer => (20, 200),
         };
         spread(self.times, Duration::from_millis(least), Duration::from_millis(range))
@@ -236,3 +259,6 @@ fn wait_and_release(
         told = tell.send(contender.release().map(|()| Instant::now()));
     }
 }
+
+/// Longer than any wait: nobody is woken by it, but where the keys are to expire.
+const TTL: Duration = Duration::from_secs(10);

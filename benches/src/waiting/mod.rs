@@ -1,8 +1,7 @@
 //! Those who wait for a lock that somebody else holds: the raw floor and the clients.
 //!
 //! A contender of this registry waits in `acquire`, for at most [`PATIENCE`]. To add one: a file
-//! beside these, and a line in [`ALL`]. Not here: what is measured, see `hand_off` and the program
-//! `crowd`.
+//! beside these, and a line in [`ALL`]. Not here: what is measured, see `hand_off` and `crowd`.
 
 pub mod hand_off;
 pub mod holder;
@@ -42,7 +41,7 @@ pub enum WokenBy {
 }
 
 /// All who wait, the floor first: the others are compared with it.
-pub const ALL: [Entry; 9] = [
+pub const ALL: [Entry; 10] = [
     Entry {
         name: "raw, quorum",
         about: "the floor: bytes encoded beforehand over epoll; the release is a script and a PUBLISH \
@@ -87,6 +86,12 @@ pub const ALL: [Entry; 9] = [
         about: "the engine at its defaults, called by a thread that blocks",
         woken_by: WokenBy::Push,
         start: redbolt_client::start_engine,
+    },
+    Entry {
+        name: "redbolt futures",
+        about: "the engine, awaited by a task on tokio's current_thread",
+        woken_by: WokenBy::Push,
+        start: redbolt_client::start_futures,
     },
     Entry {
         name: "rslock",

@@ -1,7 +1,9 @@
-//! redbolt's blocking front, waiting, and its engine.
+//! redbolt's blocking front, waiting, and its engine, called by a thread that blocks and awaited by a task.
 
 use anyhow::{Context, Result, anyhow, ensure};
 use redbolt::{Ask, Client, Ending, Engine, EngineLimits, LockGuard, OwnedGuard, Wait, Wake};
+
+use tokio::runtime::{Builder, Runtime};
 
 use super::PATIENCE;
 use crate::contender::{Contender, Task, redbolt_config};
@@ -55,6 +57,34 @@ impl Contender for EngineWaiter {
 
     fn release(&mut self) -> Result<()> {
         let ending = self.held.take().context("no lock is held")?.release().wait();
+        ensure!(matches!(ending, Ending::Released(_)), "{ending}");
+        Ok(())
+    }
+}
+
+pub(super) fn start_futures(task: &Task) -> Result<Box<dyn Contender>> {
+    let runtime = Builder::new_current_thread().build()?;
+    let engine = Engine::start(redbolt_config(task)?.build()?, EngineLimits::default())?;
+    Ok(Box::new(FuturesWaiter { runtime, engine, task: task.clone(), held: None }))
+}
+
+struct FuturesWaiter {
+    runtime: Runtime,
+    engine: Engine,
+    task: Task,
+    held: Option<OwnedGuard>,
+}
+
+impl Contender for FuturesWaiter {
+    fn acquire(&mut self) -> Result<()> {
+        let granted = self.runtime.block_on(self.engine.acquire(ask(&self.task)));
+        self.held = Some(granted.map_err(|error| anyhow!("{error}"))?);
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<()> {
+        let held = self.held.take().context("no lock is held")?;
+        let ending = self.runtime.block_on(held.release());
         ensure!(matches!(ending, Ending::Released(_)), "{ending}");
         Ok(())
     }

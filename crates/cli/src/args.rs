@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
+use redbolt::proto::MAX_RESOURCE;
 use redbolt::{Guard, Trust};
 
 use crate::{duration, exit};
@@ -41,6 +42,8 @@ pub(crate) enum Command {
     Unlock(UnlockArgs),
     /// Say that nodes are new: once in their life, never in a start script
     Init(InitArgs),
+    /// Measure how fast nodes grant and release locks
+    Bench(BenchArgs),
     /// Serve a node from memory, for development and tests
     Node(NodeArgs),
     /// Watch five nodes grant, refuse and survive, without any server
@@ -308,6 +311,49 @@ pub(crate) struct InitArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = BENCH_HELP)]
+pub(crate) struct BenchArgs {
+    /// How many locks are under way at a time, each on a key of its own
+    #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = value_parser!(u16).range(1..=MAX_CONCURRENCY))]
+    pub(crate) concurrency: u16,
+
+    /// For how long to measure, up to 1h
+    #[arg(long, short, value_name = "TIME", default_value = "10s", value_parser = measured_for)]
+    pub(crate) duration: Duration,
+
+    /// For how long to do the same before without measuring, up to 1m
+    #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = warmed_up_for)]
+    pub(crate) warm_up: Duration,
+
+    /// The TTL of each lock; what is left behind when redbolt is killed lasts no longer
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
+    pub(crate) ttl: Duration,
+
+    /// The length of the keys
+    #[arg(long, value_name = "BYTES", default_value_t = SHORTEST_KEY, value_parser = value_parser!(u32).range(i64::from(SHORTEST_KEY)..=LONGEST_KEY))]
+    pub(crate) key_size: u32,
+
+    /// For how long to try reads before each sleep, up to 200us: for callers with a core to spare
+    #[arg(long, value_name = "TIME", default_value = "0us", value_parser = duration::parse)]
+    pub(crate) busy_poll: Duration,
+
+    /// Whether nodes have to prove that they remember every lock
+    #[arg(long, value_name = "WORD", default_value = "on")]
+    pub(crate) guard: GuardWord,
+
+    /// Measure also nodes that look as if they were in use
+    #[arg(long)]
+    pub(crate) yes: bool,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct NodeArgs {
     /// The loopback port to listen on; 0 takes a free one
     #[arg(long, default_value_t = 6379)]
@@ -338,6 +384,27 @@ pub(crate) struct ShimArgs {
 fn some_bytes(key: OsString) -> Result<OsString, &'static str> {
     if key.is_empty() { Err("the name of a lock cannot be empty") } else { Ok(key) }
 }
+
+fn measured_for(text: &str) -> Result<Duration, String> {
+    let span = duration::parse(text)?;
+    let is_sound = (Duration::from_millis(10)..=Duration::from_secs(60 * 60)).contains(&span);
+    if is_sound { Ok(span) } else { Err("it must be from 10ms to 1h".to_owned()) }
+}
+
+fn warmed_up_for(text: &str) -> Result<Duration, String> {
+    let span = duration::parse(text)?;
+    if span <= Duration::from_secs(60) { Ok(span) } else { Err("at most 1m".to_owned()) }
+}
+
+/// The most locks that `bench` has under way: what two processors can keep busy many times over, and far
+/// below what one connection takes.
+const MAX_CONCURRENCY: i64 = 4096;
+
+/// The prefix of `bench`, its random part and a number.
+pub(crate) const SHORTEST_KEY: u32 = 36;
+
+/// The longest that the library takes.
+const LONGEST_KEY: i64 = MAX_RESOURCE as i64;
 
 /// The first word of the shim's command line, in place of a subcommand.
 pub(crate) const SHIM: &str = "__exec";
@@ -482,6 +549,33 @@ cannot be set up.
 Examples:
   redbolt init --node 10.0.0.1 --node 10.0.0.2 --node 10.0.0.3
   redbolt init --change --max-ttl 2m";
+
+const BENCH_HELP: &str = "\
+Takes locks and releases them at once, each on a key of its own, and tells how long that takes from
+this host: the acquisition, which is over when a quorum has granted; the release, which is over when
+a quorum has confirmed it; and the pair of both. With --concurrency 8 eight locks are under way at a
+time; each begins anew when it is released, so that slow nodes are asked less often.
+
+In the table of nodes: how many answers each gave, the mean time to an answer, the bounds within
+which half of them and 99 % of them came, and in how many of the locks its grant was there in time to
+count. All is done by one thread, with the library's Driver in an event loop, the same for one lock
+and for many. `client CPU` is the time of that thread on a processor.
+
+Keys are named redbolt:bench:RANDOM:NUMBER, and nothing else is written, no guards either: nodes that
+are new need `redbolt init` before. Ctrl-C ends it early: all locks are released, and what was
+measured until then is told.
+
+Nodes that look as if they were in use (they have keys, replicas, or more than one other client) are
+left alone unless --yes is given. Do not measure while others depend on these servers.
+
+Exit status: 0 when it was measured, or
+   64  wrong usage, or nodes in use           71  refused by the operating system
+   69  too few nodes vote, or no lock was     128 + signal that ended it early
+       granted; says why
+
+Examples:
+  redbolt bench --duration 5s
+  redbolt bench --concurrency 64 --json > bench.json";
 
 const COMPLETION_HELP: &str = "\
 bash:  redbolt completions bash > ~/.local/share/bash-completion/completions/redbolt

@@ -1,4 +1,4 @@
-//! Durations as users write and read them: `500ms`, `10s`, `1.5s`, `2m`, `1h`.
+//! Durations as users write and read them: `50us`, `500ms`, `10s`, `1.5s`, `2m`, `1h`.
 //!
 //! A bare number is refused. In `flock` it would be seconds and in Redis milliseconds, and a lock
 //! that is a thousand times too short is worse than an error.
@@ -11,6 +11,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let (number, unit) = text.split_at(digits);
     let value: f64 = number.parse().map_err(|_| format!("not a duration; {EXAMPLES}"))?;
     let seconds = match unit {
+        "us" => value / 1_000_000.0,
         "ms" => value / 1000.0,
         "s" => value,
         "m" => value * 60.0,
@@ -48,6 +49,7 @@ mod tests {
 
     #[test]
     fn units_are_read() {
+        assert_eq!(parse("50us"), Ok(Duration::from_micros(50)));
         assert_eq!(parse("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse("10s"), Ok(Duration::from_secs(10)));
         assert_eq!(parse("1.5s"), Ok(Duration::from_millis(1500)));

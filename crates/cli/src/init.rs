@@ -88,7 +88,7 @@ fn lines(report: &NodeReport) -> String {
 }
 
 /// A node's guard, or what kept it from being read or written.
-fn line(node: &NodeStatus) -> String {
+pub(crate) fn line(node: &NodeStatus) -> String {
     let about_guard = match node.state {
         NodeState::Down(cause) => {
             matches!(cause, Cause::GuardAltered | Cause::OtherLimits | Cause::Quarantined)

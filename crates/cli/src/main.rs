@@ -1,4 +1,4 @@
-//! The command `redbolt`: run a command under a lock, and look at locks.
+//! The command `redbolt`: run a command under a lock, look at locks, and measure nodes.
 //!
 //! Each subcommand is a module of its own; this file only tells them apart. What every exit
 //! status means is in [`exit`]. Not here, nor anywhere in this crate: how a lock is taken, which is
@@ -8,6 +8,8 @@
 #![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "`lock` is for Linux"))]
 
 mod args;
+#[cfg(target_os = "linux")]
+mod bench;
 mod demo;
 mod duration;
 mod exit;
@@ -18,6 +20,8 @@ mod lock;
 mod node;
 mod nodes;
 mod say;
+#[cfg(target_os = "linux")]
+mod signals;
 mod status;
 mod token_file;
 mod unlock;
@@ -65,6 +69,10 @@ fn run(command: &Command) -> Result<u8, Failure> {
         Command::Unlock(args) => unlock::run(args),
         Command::Status(args) => status::run(args),
         Command::Init(args) => init::run(args),
+        #[cfg(target_os = "linux")]
+        Command::Bench(args) => bench::run(args),
+        #[cfg(not(target_os = "linux"))]
+        Command::Bench(_) => Err(Failure::usage("redbolt bench needs Linux, for signalfd")),
         Command::Node(args) => node::run(args),
         Command::Demo => demo::run(),
         Command::Completions { shell } => {

@@ -46,7 +46,8 @@ fn settings(mut builder: ConfigBuilder, nodes: &Nodes) -> ConfigBuilder {
     builder
 }
 
-fn addresses(nodes: &Nodes) -> Vec<&str> {
+/// What was given, without blanks and empty parts.
+pub(crate) fn addresses(nodes: &Nodes) -> Vec<&str> {
     let addresses = nodes.addresses.iter().map(|address| address.trim());
     addresses.filter(|address| !address.is_empty()).collect()
 }

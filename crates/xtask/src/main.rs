@@ -1,9 +1,10 @@
-//! The project's own commands: `cargo xtask test`, `cargo xtask demo`, `cargo xtask fuzz`,
-//! `cargo xtask prove`, `cargo xtask sim`.
+//! The project's own commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask demo`,
+//! `cargo xtask fuzz`, `cargo xtask prove`, `cargo xtask sim`.
 //!
 //! Apart from the other crates because it needs none of them: a machine with Rust and a shell must be
 //! able to build it and be told what else is missing. Not here: what the tests test.
 
+mod counts;
 mod programs;
 mod results;
 mod step;
@@ -29,6 +30,14 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Measure redbolt beside other clients; `cargo xtask bench --help` shows the options. With --counts
+    /// first: count the instructions of the hot path
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// What the bench program takes; --help shows it
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Show locks being taken, refused and released on embedded nodes
     Demo,
     /// Run the fuzz targets for real; `cargo xtask fuzz --help` shows the options
@@ -58,6 +67,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
+        Task::Bench { arguments } => bench(&arguments),
         Task::Demo => demo(),
         Task::Fuzz { arguments } => fuzz(&arguments),
         Task::Prove { arguments } => prove(&arguments),
@@ -71,6 +81,21 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// All benchmarks, built as they are compared. Building is quiet unless it fails.
+fn bench(arguments: &[String]) -> Result<(), Failure> {
+    if let [first, options @ ..] = arguments
+        && first == "--counts"
+    {
+        return counts::run(options);
+    }
+    eprintln!("xtask: building the benchmarks; the first time takes minutes");
+    // It runs other programs of the same package, which `cargo run` would not build.
+    let mut build = cargo("build");
+    step::run("bench", build.args(SUITE).arg("--bins"))?;
+    let mut bench = cargo("run");
+    step::run("bench", bench.args(SUITE).args(["--bin", "bench", "--"]).args(arguments))
 }
 
 /// The demo of the command line, as fast as it really is. Building is quiet unless it fails.
@@ -125,6 +150,9 @@ fn plant(command: &mut Command) {
     flags.push(["--cfg", "redbolt_mutants"].join(gap));
     command.env(name, flags);
 }
+
+/// The benchmarks as they are compared: one profile for all contenders.
+const SUITE: [&str; 5] = ["--quiet", "--package", "redbolt-benches", "--profile", "bench-suite"];
 
 /// Options of the simulator, and how they begin, that need bugs in the core.
 const PLANTED: [&str; 1] = ["--mutant"];

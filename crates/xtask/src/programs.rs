@@ -1,4 +1,4 @@
-//! The programs that the tests need, installed with the system's package manager where they are
+//! The programs that tests and counts need, installed with the system's package manager where they are
 //! missing.
 //!
 //! Nothing is installed without saying so, and where it fails the commands to run by hand are said.
@@ -15,20 +15,32 @@ use crate::step::{self, Failure, cargo};
 pub(crate) fn provide() -> Result<(), Failure> {
     provide_component("rustfmt", "fmt")?;
     provide_component("clippy", "clippy")?;
-    let missing: Vec<&Program> = PROGRAMS.iter().filter(|program| program.is_missing()).collect();
-    if missing.is_empty() {
+    if install_missing(&PROGRAMS, "tests run it")? {
         println!("xtask: all there");
-        return Ok(());
+    }
+    Ok(())
+}
+
+/// Finds or installs what counts instructions.
+pub(crate) fn provide_counter() -> Result<(), Failure> {
+    install_missing(&[COUNTER], "it counts instructions").map(drop)
+}
+
+/// Whether none of them was missing.
+fn install_missing(programs: &[Program], use_of_it: &str) -> Result<bool, Failure> {
+    let missing: Vec<&Program> = programs.iter().filter(|program| program.is_missing()).collect();
+    if missing.is_empty() {
+        return Ok(true);
     }
     let names = missing.iter().map(|program| program.name).collect::<Vec<_>>().join(" and ");
     let Some(manager) = MANAGERS.iter().find(|manager| on_path(manager.name)) else {
         return Err(Failure(format!("no known package manager: install {names} by hand")));
     };
-    println!("xtask: missing, and tests run it: {names}");
+    println!("xtask: missing, and {use_of_it}: {names}");
     install(&manager.commands(&missing, !is_root() && on_path("sudo")))?;
     match missing.iter().find(|program| program.is_missing()) {
         Some(program) => Err(Failure(format!("{} is still not in PATH", program.name))),
-        None => Ok(()),
+        None => Ok(false),
     }
 }
 
@@ -58,7 +70,7 @@ fn install(commands: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A program that tests run.
+/// A program that is run.
 struct Program {
     name: &'static str,
     /// The variable that names another binary for it, to the tests as to us.
@@ -118,6 +130,8 @@ const PROGRAMS: [Program; 2] = [
     Program { name: REDIS, stand_in: Some("REDIS_SERVER"), linux_only: false },
     Program { name: "strace", stand_in: None, linux_only: true },
 ];
+
+const COUNTER: Program = Program { name: "valgrind", stand_in: None, linux_only: true };
 
 /// Brew last: it may also be on a Linux system that has a manager of its own.
 const MANAGERS: [Manager; 7] = [

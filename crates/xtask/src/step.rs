@@ -34,7 +34,7 @@ pub(crate) fn cargo(subcommand: &str) -> Command {
 }
 
 /// Asked of cargo as it runs us, for two clones with one target directory also share this program.
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     let ours =
         env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     Path::new(&ours).join("../..")

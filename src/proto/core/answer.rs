@@ -53,13 +53,15 @@ impl Core {
     /// An answer belongs to the oldest request that has none. One that comes unasked, or is of a
     /// type that the request cannot have, means that order is lost: there is nothing to match by.
     fn answered(&mut self, id: NodeId, token: Token<'_>, now: Now) -> Result<(), Mistyped> {
-        let Some(due) = self.node_mut(id).pipeline.answered() else { return Err(Mistyped) };
+        let Some(next) = self.node(id).pipeline.oldest() else { return Err(Mistyped) };
+        let request = next.request;
         if let Token::Error(text) = token {
-            self.note(id, due.request, text);
+            self.note(id, request, text);
         }
-        if let Request::Ask { claim, checked: true, .. } = due.request {
-            return self.half_answered(id, due, claim, token);
+        if let Request::Ask { claim, checked: true, .. } = request {
+            return self.half_answered(id, claim, token);
         }
+        let Some(due) = self.node_mut(id).pipeline.answered() else { return Err(Mistyped) };
         let answered = self.understood(id, &due, token, now);
         match answered {
             Ok(()) => {
@@ -145,20 +147,15 @@ impl Core {
     fn half_answered(
         &mut self,
         id: NodeId,
-        due: Due<Request>,
         claim: ClaimId,
         token: Token<'_>,
     ) -> Result<(), Mistyped> {
-        let Some(answer) = PLAIN.ask.vote(token) else {
-            self.node_mut(id).pipeline.unanswered(due);
-            return Err(Mistyped);
-        };
-        let vote = match answer {
+        let vote = match PLAIN.ask.vote(token).ok_or(Mistyped)? {
             Answer::Vote(vote) => vote,
             _ => Vote::Fail(Cause::ServerError),
         };
         self.note_refused(id, claim, vote);
-        self.node_mut(id).pipeline.half_answered(due, Request::Check { claim, vote });
+        self.node_mut(id).pipeline.becomes(Request::Check { claim, vote });
         Ok(())
     }
 
@@ -186,7 +183,7 @@ impl Core {
                 Vote::Fail(Cause::ServerError)
             }
             Answer::DenyFor(ms) => {
-                if let Some(lock) = claim.lock
+                if let Some(lock) = claim.lock()
                     && let Some(round) = self.locks.find(lock.0).map(|lock| lock.round)
                 {
                     self.way_blocked(id, lock, round, ms, now);
@@ -223,18 +220,17 @@ impl Core {
         if matches!(self.node(id).link, Link::Leaving { .. }) {
             return;
         }
-        // What is being undone counts for nothing, and so does what has been refused.
-        let stands = vote != Vote::Grant || !self.owes_undo(id, claim_id);
-        if stands {
-            if vote == Vote::Grant
-                && let Some(claim) = self.claims.find_mut(claim_id.0)
-            {
-                claim.counted.insert(id);
-            }
-            match self.cast(id, claim_id, vote) {
-                Some(lock) => self.voted(id, lock, vote, now),
-                None if vote == Vote::Deny => self.denied_late(id, claim_id, now),
-                None => {}
+        if let Some(claim) = self.claims.find_mut(claim_id.0) {
+            match (vote, claim.lock()) {
+                // What is being undone counts for nothing, and so does what has been refused.
+                (Vote::Grant, _) if claim.owed.contains(id) => {}
+                (Vote::Deny, None) => self.denied_late(id, claim_id, now),
+                (_, lock) => {
+                    if vote == Vote::Grant {
+                        claim.counted.insert(id);
+                    }
+                    lock.into_iter().for_each(|lock| self.voted(id, lock, vote, now));
+                }
             }
         }
         if vote == Vote::Fail(Cause::ReadOnly) && self.node(id).link == Link::Ready {
@@ -243,9 +239,10 @@ impl Core {
     }
 
     fn voted(&mut self, node: NodeId, id: LockId, vote: Vote, now: Now) {
-        match self.locks.find(id.0).map(|lock| lock.phase) {
+        match self.count(node, id, vote) {
             Some(Phase::Fencing) => self.voted_late(node, id, vote, now),
-            _ => self.decide(id, now),
+            Some(Phase::Asking) => self.decide(id, now),
+            _ => {}
         }
     }
 

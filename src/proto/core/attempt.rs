@@ -6,12 +6,14 @@ use std::time::Duration;
 use super::Core;
 use crate::proto::ask::{Ask, InputError};
 use crate::proto::claim::Claim;
+use crate::proto::draft::Subject;
 use crate::proto::event::{Event, Refusal, Why};
 use crate::proto::lease::Lease;
 use crate::proto::lock::{Lock, Phase};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::node::{Link, Request};
+use crate::proto::recipe::Command;
 use crate::proto::time::Now;
 use crate::proto::vote::{Cause, Verdict, Vote};
 
@@ -28,9 +30,9 @@ impl Core {
         }
         let now = self.clamp(now);
         let votes = self.ballot();
-        let (key, lock) = self.locks.occupy(|| Lock::new(votes));
-        lock.votes = votes;
-        lock.begin(ask, now);
+        let (key, lock) = self.locks.occupy(Lock::new);
+        lock.begin(ask, now, &mut self.used_work);
+        lock.work.votes = votes;
         self.metrics.acquisitions += 1;
         let id = LockId(key);
         if lock.waits() {
@@ -49,7 +51,7 @@ impl Core {
         self.metrics.lead_asks += u64::from(lead.is_some());
         let votes = self.ballot();
         let random = self.entropy.bytes();
-        let fenced = self.locks.find(id.0).is_some_and(|lock| lock.fence.is_wanted);
+        let fenced = self.locks.find(id.0).is_some_and(|lock| lock.work.fence.is_wanted);
         let proposal = if fenced { self.proposal(now) } else { 0 };
         let lock = self.locks.find_mut(id.0).expect("only a living lock makes an attempt");
         let claim = self.claims.find_mut(claim_id.0).expect("it was made here");
@@ -57,13 +59,13 @@ impl Core {
             true => (std::ptr::from_ref(lock).addr() as u128).to_le_bytes(),
             false => random,
         };
-        claim.begin(id, &lock.keys, fenced, lock.ttl, random, &self.config.settings.label);
+        claim.begin(id, &lock.work.keys, fenced, lock.ttl_ms, random);
         claim.counter = proposal;
         lock.begin_round(Phase::Asking, now, votes);
-        lock.fence.counters.clear();
+        lock.work.fence.counters.clear();
         lock.claim = claim_id;
-        lock.lead = lead;
-        lock.lease = Lease::new(now, lock.ttl, self.config.drift);
+        lock.work.lead = lead;
+        lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
         if lock.waits() {
             self.end_pause(id);
         }
@@ -81,9 +83,10 @@ impl Core {
             patience = patience.max(self.offer(node, claim, now));
         }
         if let Some(lock) = self.locks.find_mut(id.0) {
-            lock.round_until = (now.boot + patience).min(lock.lease.ends()).min(lock.deadline);
-            let until = lock.round_until;
-            self.arm(until);
+            lock.work.round_until =
+                (now.boot + patience).min(lock.lease.ends()).min(lock.work.deadline);
+            let until = lock.work.round_until;
+            self.arm_lock(id, until);
         }
         self.decide(id, now);
     }
@@ -92,10 +95,10 @@ impl Core {
     /// validity counted from the lead's ask.
     fn led(&mut self, id: LockId, lead: NodeId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let why = match lock.votes.of(lead) {
+        let why = match lock.work.votes.of(lead) {
             None => return,
             Some(Vote::Grant) => {
-                lock.lead = None;
+                lock.work.lead = None;
                 self.metrics.lead_grants += 1;
                 let others = self.all_nodes().without(lead.into());
                 return self.offer_to(id, others, now);
@@ -143,16 +146,39 @@ impl Core {
         claim.queued.remove(node_id);
         claim.seen.insert(node_id);
         self.metrics.of(node_id).asks += 1;
-        claim.lives_until(now.boot + claim.ttl);
-        let node = &mut self.nodes[node_id.index()];
+        claim.lives_until(now.boot + Duration::from_millis(claim.ttl_ms));
         let ask = claim.recipe.ask;
-        let by_digest = ask.goes_by_digest(node.loaded);
         let checked = ask.is_checked_behind() && self.config.guard_key().is_some();
-        let loaded = &mut node.loaded;
-        node.pipeline.push(Request::Ask { claim: id, by_digest, checked }, now.boot, |out| {
-            let args = claim.arguments(node_id, &self.config, claim.ttl, claim.counter);
-            ask.encode(out, &args, loaded);
+        let (ttl_ms, counter) = (claim.ttl_ms, claim.counter);
+        self.send(node_id, id, ask, (ttl_ms, counter), now, |by_digest| Request::Ask {
+            claim: id,
+            by_digest,
+            checked,
         });
+    }
+
+    /// Sends a command about a claim to one node; `numbers` are the TTL in ms and the counter that it gives,
+    /// or zero. `request` is what the answer belongs to, told whether the command goes by digest.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        to: NodeId,
+        id: ClaimId,
+        command: Command,
+        (ttl_ms, counter): (u64, u64),
+        now: Now,
+        request: impl FnOnce(bool) -> Request,
+    ) {
+        let Some(claim) = self.claims.find(id.0) else { return };
+        let node = &mut self.nodes[to.index()];
+        let by_digest = command.goes_by_digest(&mut node.loaded);
+        let subject = Subject { claim: id, command, by_digest, ttl_ms, counter };
+        let bytes = self.draft.for_node(to, subject, |token, out| {
+            claim.write_token(token, &self.config);
+            let arguments = claim.arguments(&self.config, token, ttl_ms, counter);
+            command.encode(out, &arguments, by_digest)
+        });
+        node.pipeline.push(request(by_digest), now.boot, |out| out.extend_from_slice(bytes));
         self.arm(now.boot + self.config.settings.dead_after);
     }
 
@@ -168,12 +194,19 @@ impl Core {
     /// Counts a vote for the attempt that it belongs to. A grant that comes late to a lock that is
     /// held is kept; one that comes after the attempt has ended finds its undo behind it.
     pub(super) fn cast(&mut self, node: NodeId, claim: ClaimId, vote: Vote) -> Option<LockId> {
-        let id = self.claims.find(claim.0)?.lock?;
+        let id = self.claims.find(claim.0)?.lock()?;
+        self.count(node, id, vote).map(|_| id)
+    }
+
+    /// Counts a vote, and returns the phase of the lock that it is for.
+    #[inline]
+    pub(super) fn count(&mut self, node: NodeId, id: LockId, vote: Vote) -> Option<Phase> {
         let lock = self.locks.find_mut(id.0)?;
-        if matches!(lock.phase, Phase::Asking | Phase::Fencing | Phase::Held) {
-            lock.votes.cast(node, vote);
+        let counts = matches!(lock.phase, Phase::Asking | Phase::Fencing | Phase::Held);
+        if counts && !lock.work.is_clear() {
+            lock.work.votes.cast(node, vote);
         }
-        Some(id)
+        Some(lock.phase)
     }
 
     /// What the votes of an attempt have come to.
@@ -184,21 +217,21 @@ impl Core {
             Phase::Fencing => return self.settle_write_back(id, now),
             _ => return,
         }
-        if let Some(lead) = lock.lead {
+        if let Some(lead) = lock.work.lead {
             return self.led(id, lead, now);
         }
-        if mutant!(AllNodesAwaited) && !lock.votes.missing().is_empty() {
+        if mutant!(AllNodesAwaited) && !lock.work.votes.missing().is_empty() {
             return;
         }
         if mutant!(LeaseFromAnswer) {
-            lock.lease = Lease::new(now, lock.ttl, self.config.drift);
+            lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
         }
-        let verdict = lock.votes.verdict();
+        let verdict = lock.work.votes.verdict();
         if lock.waits() && matches!(verdict, Verdict::Granted | Verdict::Contended) {
-            let took = now.boot.since(lock.since.boot);
+            let took = now.boot.since(lock.work.since.boot);
             self.note_round_trip(took);
         }
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some(lock) = self.locks.find(id.0) else { return };
         match verdict {
             Verdict::Undecided => {}
             Verdict::Contended => self.attempt_failed(id, Why::Contended, now),
@@ -208,7 +241,7 @@ impl Core {
             {
                 self.attempt_failed(id, Why::Expired, now);
             }
-            Verdict::Granted if lock.fence.is_wanted => {
+            Verdict::Granted if lock.work.fence.is_wanted => {
                 if self.agree(id, now) {
                     self.grant(id, now);
                 } else {
@@ -224,11 +257,11 @@ impl Core {
         self.locks.find(id.0).into_iter().for_each(|lock| self.check_grant(lock, now));
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.phase = Phase::Held;
-        lock.held_since = lock.since.boot;
+        lock.held_since = lock.work.since.boot;
         lock.granted_at = now.boot;
-        self.metrics.granted(lock.asked_at, now.boot);
-        let (end, until) = (lock.lease.ends(), lock.round_until);
-        self.arm(end.min(until));
+        self.metrics.granted(lock.work.asked_at, now.boot);
+        let (end, until) = (lock.lease.ends(), lock.work.round_until);
+        self.arm_lock(id, end.min(until));
         self.events.push_back(Event::Granted(id));
         self.keep_from_now(id, now);
         self.note_wait(id, now);
@@ -237,34 +270,34 @@ impl Core {
     /// The time of an attempt is over: whoever has not voted is no voter.
     pub(super) fn attempt_due(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if now.boot < lock.round_until {
-            let until = lock.round_until;
-            return self.arm(until);
+        if now.boot < lock.work.round_until {
+            let until = lock.work.round_until;
+            return self.arm_lock(id, until);
         }
         let unconfirmed = match lock.phase {
-            Phase::Fencing => lock.votes.grants().without(lock.fence.confirmed),
+            Phase::Fencing => lock.work.votes.grants().without(lock.work.fence.confirmed),
             _ => NodeSet::default(),
         };
-        let missing = match lock.lead {
-            Some(lead) => lock.votes.missing().and(lead.into()),
-            None => lock.votes.missing(),
+        let missing = match lock.work.lead {
+            Some(lead) => lock.work.votes.missing().and(lead.into()),
+            None => lock.work.votes.missing(),
         };
         for node in missing.or(unconfirmed).iter() {
             let cause = match self.nodes[node.index()].link {
                 Link::Opening { .. } => Cause::ConnectTimeout,
                 _ => Cause::NoAnswer,
             };
-            lock.votes.cast(node, Vote::Fail(cause));
+            lock.work.votes.cast(node, Vote::Fail(cause));
             self.metrics.of(node).not_voted(cause);
             if mutant!(ReplyShifted) {
                 let _ = self.nodes[node.index()].pipeline.answered();
             }
         }
-        if now.boot >= lock.deadline
-            && let Some(decided) = lock.decided
+        if now.boot >= lock.work.deadline
+            && let Some(decided) = lock.work.decided
         {
             // An attempt that was cut short says less about the reason than the one before.
-            lock.votes = decided;
+            lock.work.votes = decided;
             let claim = lock.claim;
             self.abandon(claim, now);
             return self.refuse(id, Why::OutOfTime, now);
@@ -279,29 +312,29 @@ impl Core {
     pub(super) fn attempt_failed(&mut self, id: LockId, why: Why, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let claim = lock.claim;
-        let out_of_time = now.boot >= lock.deadline;
+        let out_of_time = now.boot >= lock.work.deadline;
         // The nodes have told how wrong our clock is: that is no verdict about the lock.
         if why == Why::NoQuorum
             && !out_of_time
-            && lock.votes.has_failed_by(Cause::ClockSkew)
-            && !std::mem::replace(&mut lock.fence.was_set_right, true)
+            && lock.work.votes.has_failed_by(Cause::ClockSkew)
+            && !std::mem::replace(&mut lock.work.fence.was_set_right, true)
         {
             self.abandon(claim, now);
             self.attempt(id, None, now);
             return self.take_turns(now);
         }
-        let denied = lock.votes.denies();
-        if let Some(lead) = lock.lead
-            && let Some(vote) = lock.votes.of(lead)
-            && let Some(decided) = lock.decided
+        let denied = lock.work.votes.denies();
+        if let Some(lead) = lock.work.lead
+            && let Some(vote) = lock.work.votes.of(lead)
+            && let Some(decided) = lock.work.decided
         {
             // What the others said last still says more than nothing.
-            lock.votes = decided;
-            lock.votes.cast(lead, vote);
+            lock.work.votes = decided;
+            lock.work.votes.cast(lead, vote);
         }
-        let retry = lock.waits() && !out_of_time && !lock.votes.is_misconfigured();
+        let retry = lock.waits() && !out_of_time && !lock.work.votes.is_misconfigured();
         if retry {
-            lock.decided = Some(lock.votes);
+            lock.work.decided = Some(lock.work.votes);
             self.pause(id, now);
         }
         self.abandon(claim, now);
@@ -316,34 +349,20 @@ impl Core {
 
     pub(super) fn refuse(&mut self, id: LockId, why: Why, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let needed = lock.votes.quorum() - lock.votes.grants().len().min(lock.votes.quorum());
-        let remaining = lock.pause.way_free_at(needed).map(|at| at.since(now.boot));
-        let refusal = Refusal { why, votes: lock.votes, remaining };
-        self.metrics.refused(why, lock.asked_at, now.boot);
+        let needed =
+            lock.work.votes.quorum() - lock.work.votes.grants().len().min(lock.work.votes.quorum());
+        let remaining = lock.work.pause.way_free_at(needed).map(|at| at.since(now.boot));
+        let refusal = Refusal { why, votes: lock.work.votes, remaining };
+        self.metrics.refused(why, lock.work.asked_at, now.boot);
         self.events.push_back(Event::Refused(id, refusal));
         self.step_out(id, now);
         self.locks.free(id.0);
         self.take_turns(now);
     }
 
-    /// The asks of a held lock that still wait for a link are withdrawn when their time is over, so
-    /// that none is sent long after.
-    pub(super) fn withdraw_queued(&mut self, id: LockId, now: Now) {
-        let Some(lock) = self.locks.find(id.0) else { return };
-        let Some(claim) = self.claims.find_mut(lock.claim.0) else { return };
-        if !claim.queued.is_empty() {
-            if now.boot >= lock.round_until {
-                claim.queued = Default::default();
-            } else {
-                let until = lock.round_until;
-                self.arm(until);
-            }
-        }
-    }
-
     /// Whether answers to this claim's ask still decide something.
     pub(super) fn is_asking(&self, claim: ClaimId) -> bool {
-        let lock = self.claims.find(claim.0).and_then(|claim| self.locks.find(claim.lock?.0));
+        let lock = self.claims.find(claim.0).and_then(|claim| self.locks.find(claim.lock()?.0));
         lock.is_some_and(|lock| matches!(lock.phase, Phase::Asking | Phase::Fencing))
     }
 }

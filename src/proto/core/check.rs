@@ -5,10 +5,10 @@
 
 use super::Core;
 use crate::proto::guard::Guard;
-use crate::proto::lock::Lock;
+use crate::proto::lock::{Lock, Phase};
 use crate::proto::names::NodeSet;
 use crate::proto::node::Link;
-use crate::proto::time::Now;
+use crate::proto::time::{Nanos, Now};
 
 impl Core {
     /// Asserts it of all nodes, locks and claims.
@@ -24,13 +24,20 @@ impl Core {
             assert!(!quiet || node.pipeline.len() == 0, "nothing is due without a connection");
         }
         for key in (0..self.locks.capacity()).filter_map(|at| self.locks.at(at)) {
-            self.locks.find(key).into_iter().for_each(|lock| self.check_lock(lock));
+            let Some(lock) = self.locks.find(key) else { continue };
+            self.check_lock(lock);
+            assert!(self.locks.due_of(key) <= self.due_at(lock), "what is due is armed: {lock:?}");
         }
         for key in (0..self.claims.capacity()).filter_map(|at| self.claims.at(at)) {
             let Some(claim) = self.claims.find(key) else { continue };
             let lost = claim.owed.or(claim.ghosts).without(claim.seen);
             assert!(lost.is_empty(), "an undo is owed only by a node that may have seen the ask");
-            assert!(claim.lock.is_some() || claim.queued.is_empty(), "an ask has a lock");
+            assert!(claim.lock().is_some() || claim.queued.is_empty(), "an ask has a lock");
+            let due = claim.forget_at.min(claim.again_at);
+            assert!(
+                claim.lock().is_some() || self.claims.due_of(key) <= due,
+                "what is due is armed"
+            );
         }
     }
 
@@ -42,14 +49,37 @@ impl Core {
         assert!(!held || claim.counted.len() >= self.config.quorum(), "a quorum has granted");
     }
 
+    /// When a lock is due, by what it waits for.
+    fn due_at(&self, lock: &Lock) -> Nanos {
+        match lock.phase {
+            Phase::Asking | Phase::Fencing | Phase::Releasing => lock.work.round_until,
+            Phase::Extending => lock.work.round_until.min(lock.lease.ends()),
+            Phase::Held => lock.lease.ends().min(lock.work.keeper.at),
+            Phase::Lost(_) => {
+                self.claims.find(lock.claim.0).map_or(Nanos::NEVER, |claim| claim.forget_at)
+            }
+            Phase::Pausing => lock.work.pause.until,
+            Phase::Queued => lock.work.deadline,
+        }
+    }
+
     /// Asserts what makes a grant one.
     pub(super) fn check_grant(&self, lock: &Lock, now: Now) {
         let Some(claim) = self.claims.find(lock.claim.0) else { return };
         debug_assert!(!lock.lease.remaining(now).is_zero(), "something of its validity is left");
-        debug_assert!(lock.lease.ends() <= lock.since.boot + lock.ttl, "a lease ends with its TTL");
-        let uncounted: NodeSet = lock.votes.grants().without(claim.counted);
+        debug_assert!(
+            lock.lease.ends() <= lock.work.since.boot + lock.ttl(),
+            "a lease ends with its TTL"
+        );
+        let uncounted: NodeSet = lock.work.votes.grants().without(claim.counted);
         debug_assert!(uncounted.is_empty(), "every grant was checked by its guard");
-        debug_assert!(lock.votes.grants().len() >= self.config.quorum(), "a quorum has granted");
-        debug_assert!(!lock.fence.is_wanted || lock.fence.token.is_some(), "it has its token");
+        debug_assert!(
+            lock.work.votes.grants().len() >= self.config.quorum(),
+            "a quorum has granted"
+        );
+        debug_assert!(
+            !lock.work.fence.is_wanted || lock.work.fence.token.is_some(),
+            "it has its token"
+        );
     }
 }

@@ -22,7 +22,7 @@ impl Core {
     #[must_use]
     pub fn fencing_token(&self, id: LockId) -> Option<FencingToken> {
         let lock = self.locks.find(id.0)?;
-        lock.phase.is_held().then_some(lock.fence.token).flatten()
+        lock.phase.is_held().then_some(lock.work.fence.token).flatten()
     }
 
     /// The value that an attempt proposes to all nodes: our wall clock in µs, set right by the median
@@ -60,11 +60,11 @@ impl Core {
     /// A node granted with this counter.
     pub(super) fn counter_told(&mut self, node_id: NodeId, claim_id: ClaimId, counter: u64) {
         self.clock_agreed(node_id);
-        let Some(id) = self.claims.find(claim_id.0).and_then(|claim| claim.lock) else { return };
+        let Some(id) = self.claims.find(claim_id.0).and_then(|claim| claim.lock()) else { return };
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         if matches!(lock.phase, Phase::Asking | Phase::Fencing) {
-            lock.fence.counters.retain(|&(node, _)| node != node_id);
-            lock.fence.counters.push((node_id, counter));
+            lock.work.fence.counters.retain(|&(node, _)| node != node_id);
+            lock.work.fence.counters.push((node_id, counter));
         }
     }
 
@@ -82,23 +82,23 @@ impl Core {
     /// A quorum has granted: whether its counters make a token. If not, the largest is written back.
     pub(super) fn agree(&mut self, id: LockId, now: Now) -> bool {
         let Some(lock) = self.locks.find_mut(id.0) else { return false };
-        let granted = lock.votes.grants();
-        lock.fence.counters.retain(|&(node, _)| granted.contains(node));
+        let granted = lock.work.votes.grants();
+        lock.work.fence.counters.retain(|&(node, _)| granted.contains(node));
         let mut counters = [0; crate::proto::MAX_NODES];
-        for (slot, (_, counter)) in counters.iter_mut().zip(&lock.fence.counters) {
+        for (slot, (_, counter)) in counters.iter_mut().zip(&lock.work.fence.counters) {
             *slot = *counter;
         }
-        match agreement(&counters[..lock.fence.counters.len()], lock.votes.quorum()) {
+        match agreement(&counters[..lock.work.fence.counters.len()], lock.work.votes.quorum()) {
             Agreement::Reached(token) => {
-                lock.fence.token = Some(FencingToken::new(token));
+                lock.work.fence.token = Some(FencingToken::new(token));
                 true
             }
             Agreement::Behind(target) if mutant!(FenceNotWrittenBack) => {
-                lock.fence.token = Some(FencingToken::new(target));
+                lock.work.fence.token = Some(FencingToken::new(target));
                 true
             }
             Agreement::Behind(target) => {
-                lock.fence.target = target;
+                lock.work.fence.target = target;
                 self.begin_write_back(id, now);
                 false
             }
@@ -109,10 +109,11 @@ impl Core {
         let patience = self.config.settings.answer_within;
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.phase = Phase::Fencing;
-        lock.fence.confirmed = NodeSet::default();
-        lock.round_until = (now.boot + patience).min(lock.lease.ends()).min(lock.deadline);
-        let (until, granted) = (lock.round_until, lock.votes.grants());
-        self.arm(until);
+        lock.work.fence.confirmed = NodeSet::default();
+        lock.work.round_until =
+            (now.boot + patience).min(lock.lease.ends()).min(lock.work.deadline);
+        let (until, granted) = (lock.work.round_until, lock.work.votes.grants());
+        self.arm_lock(id, until);
         for node in granted.iter() {
             self.raise_counter(node, id, now);
         }
@@ -123,32 +124,28 @@ impl Core {
     /// nothing.
     fn raise_counter(&mut self, node: NodeId, id: LockId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let there = lock.fence.counters.iter().find(|(of, _)| *of == node);
-        match there.map_or(Ordering::Less, |(_, counter)| counter.cmp(&lock.fence.target)) {
+        let there = lock.work.fence.counters.iter().find(|(of, _)| *of == node);
+        match there.map_or(Ordering::Less, |(_, counter)| counter.cmp(&lock.work.fence.target)) {
             Ordering::Less => self.send_write_back(node, id, now),
-            Ordering::Equal => lock.fence.confirmed.insert(node),
-            Ordering::Greater if mutant!(FencePassedCounts) => lock.fence.confirmed.insert(node),
-            Ordering::Greater => lock.votes.cast(node, Vote::Fail(Cause::NotCounted)),
+            Ordering::Equal => lock.work.fence.confirmed.insert(node),
+            Ordering::Greater if mutant!(FencePassedCounts) => {
+                lock.work.fence.confirmed.insert(node)
+            }
+            Ordering::Greater => lock.work.votes.cast(node, Vote::Fail(Cause::NotCounted)),
         }
     }
 
     fn send_write_back(&mut self, node_id: NodeId, id: LockId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let Some(claim) = self.claims.find_mut(lock.claim.0) else { return };
-        let node = &mut self.nodes[node_id.index()];
+        let node = &self.nodes[node_id.index()];
         // The connection on which it granted has gone.
         if !node.link.takes_extensions() {
-            return lock.votes.cast(node_id, Vote::Fail(node.cause));
+            return lock.work.votes.cast(node_id, Vote::Fail(node.cause));
         }
         let write_back = Command::Run(Script::WriteBack);
-        let by_digest = write_back.goes_by_digest(node.loaded);
-        let request = Request::WriteBack { claim: lock.claim, round: lock.round, by_digest };
-        let loaded = &mut node.loaded;
-        node.pipeline.push(request, now.boot, |out| {
-            let args = claim.arguments(node_id, &self.config, Duration::ZERO, lock.fence.target);
-            write_back.encode(out, &args, loaded);
-        });
-        self.arm(now.boot + self.config.settings.dead_after);
+        let (claim, round, target) = (lock.claim, lock.round, lock.work.fence.target);
+        let request = |by_digest| Request::WriteBack { claim, round, by_digest };
+        self.send(node_id, claim, write_back, (0, target), now, request);
     }
 
     pub(super) fn write_back_answered(
@@ -167,9 +164,9 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         match answer {
             Count::NoScript => self.send_write_back(node, id, now),
-            Count::Of(0) if !mutant!(FenceUnowned) => lock.votes.cast(node, Vote::Deny),
-            Count::Of(_) => lock.fence.confirmed.insert(node),
-            Count::Fail(cause) => lock.votes.cast(node, Vote::Fail(cause)),
+            Count::Of(0) if !mutant!(FenceUnowned) => lock.work.votes.cast(node, Vote::Deny),
+            Count::Of(_) => lock.work.fence.confirmed.insert(node),
+            Count::Fail(cause) => lock.work.votes.cast(node, Vote::Fail(cause)),
         }
         self.settle_write_back(id, now);
     }
@@ -185,7 +182,7 @@ impl Core {
     ) {
         let Some(id) = self.fencing(claim, round) else { return };
         if let Some(lock) = self.locks.find_mut(id.0) {
-            lock.votes.cast(node, Vote::Fail(cause));
+            lock.work.votes.cast(node, Vote::Fail(cause));
         }
         self.settle_write_back(id, now);
     }
@@ -204,15 +201,15 @@ impl Core {
         if lock.phase != Phase::Fencing {
             return;
         }
-        let confirmed = lock.fence.confirmed.and(lock.votes.grants()).len();
-        let enough = if mutant!(FenceWithOne) { 1 } else { lock.votes.quorum() };
+        let confirmed = lock.work.fence.confirmed.and(lock.work.votes.grants()).len();
+        let enough = if mutant!(FenceWithOne) { 1 } else { lock.work.votes.quorum() };
         if lock.lease.remaining(now).is_zero() && !mutant!(FenceValidityUnchecked) {
             self.attempt_failed(id, Why::Expired, now);
         } else if confirmed >= enough {
-            lock.fence.token = Some(FencingToken::new(lock.fence.target));
+            lock.work.fence.token = Some(FencingToken::new(lock.work.fence.target));
             self.grant(id, now);
         } else {
-            match lock.votes.verdict() {
+            match lock.work.votes.verdict() {
                 Verdict::Granted | Verdict::Undecided => {}
                 Verdict::Contended => self.attempt_failed(id, Why::Contended, now),
                 Verdict::NoQuorum => self.attempt_failed(id, Why::NoQuorum, now),
@@ -222,7 +219,7 @@ impl Core {
 
     /// The lock whose write-back this still is.
     fn fencing(&self, claim: ClaimId, round: u32) -> Option<LockId> {
-        let id = self.claims.find(claim.0)?.lock?;
+        let id = self.claims.find(claim.0)?.lock()?;
         let lock = self.locks.find(id.0)?;
         (lock.phase == Phase::Fencing && lock.round == round).then_some(id)
     }

@@ -30,7 +30,7 @@ impl Core {
         match lock.phase {
             Phase::Held => {}
             // The caller's word stands instead of the keeper's.
-            Phase::Extending if lock.keeper.is_extending => {}
+            Phase::Extending if lock.work.keeper.is_extending => {}
             Phase::Extending => return Err(InputError::ExtensionUnderWay),
             _ => return Err(InputError::NotHeld),
         }
@@ -50,12 +50,13 @@ impl Core {
         let votes = self.ballot();
         let until = now.boot + self.config.settings.answer_within;
         let Some(lock) = self.locks.find_mut(id.0) else { return };
+        lock.work.prepare(&mut self.used_work);
         lock.begin_round(Phase::Extending, now, votes);
-        lock.extend_ttl = ttl;
-        lock.keeper.is_extending = false;
-        lock.round_until = until.min(lock.lease.ends());
-        let (claim, until) = (lock.claim, lock.round_until);
-        self.arm(until);
+        lock.work.extend_ttl = ttl;
+        lock.work.keeper.is_extending = false;
+        lock.work.round_until = until.min(lock.lease.ends());
+        let (claim, until) = (lock.claim, lock.work.round_until);
+        self.arm_lock(id, until);
         // Asks that still wait for a link have missed the lease that they were for.
         if let Some(claim) = self.claims.find_mut(claim.0) {
             claim.queued = NodeSet::default();
@@ -77,9 +78,9 @@ impl Core {
         let may_return = self.node(node).may_return() && !full;
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         if may_return {
-            lock.extend_queued.insert(node);
+            lock.work.extend_queued.insert(node);
         } else {
-            lock.votes.cast(node, Vote::Fail(cause));
+            lock.work.votes.cast(node, Vote::Fail(cause));
         }
     }
 
@@ -94,7 +95,7 @@ impl Core {
         let cause = self.node(node).cause;
         for (id, _) in self.take_queued_extensions(node) {
             if let Some(lock) = self.locks.find_mut(id.0) {
-                lock.votes.cast(node, Vote::Fail(cause));
+                lock.work.votes.cast(node, Vote::Fail(cause));
             }
             self.settle_extension(id, now);
         }
@@ -119,13 +120,13 @@ impl Core {
         for key in (0..self.locks.capacity()).filter_map(|at| self.locks.at(at)) {
             let Some(lock) = self.locks.find(key) else { continue };
             // Also where a quorum has extended meanwhile: the key there is to live as long.
-            if lock.phase.is_held() && lock.extend_queued.contains(node) {
+            if lock.phase.is_held() && lock.work.extend_queued.contains(node) {
                 waiting.push((LockId(key), lock.claim));
             }
         }
         for (id, _) in &waiting {
             if let Some(lock) = self.locks.find_mut(id.0) {
-                lock.extend_queued.remove(node);
+                lock.work.extend_queued.remove(node);
             }
         }
         waiting
@@ -133,18 +134,11 @@ impl Core {
 
     fn send_extension(&mut self, node_id: NodeId, claim_id: ClaimId, id: LockId, now: Now) {
         let Some(claim) = self.claims.find_mut(claim_id.0) else { return };
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let node = &mut self.nodes[node_id.index()];
-        claim.lives_until(now.boot + lock.extend_ttl);
-        let extend = claim.recipe.extend;
-        let by_digest = extend.goes_by_digest(node.loaded);
-        let loaded = &mut node.loaded;
-        let request = Request::Extend { claim: claim_id, round: lock.round, by_digest };
-        node.pipeline.push(request, now.boot, |out| {
-            let args = claim.arguments(node_id, &self.config, lock.extend_ttl, 0);
-            extend.encode(out, &args, loaded);
-        });
-        self.arm(now.boot + self.config.settings.dead_after);
+        let Some(lock) = self.locks.find(id.0) else { return };
+        claim.lives_until(now.boot + lock.work.extend_ttl);
+        let (extend, round) = (claim.recipe.extend, lock.round);
+        let request = |by_digest| Request::Extend { claim: claim_id, round, by_digest };
+        self.send(node_id, claim_id, extend, (ttl_ms(lock.work.extend_ttl), 0), now, request);
     }
 
     /// Sends an extension once more, after the node forgot its script.
@@ -165,14 +159,14 @@ impl Core {
     ) {
         let Some(id) = self.extending(claim, round) else { return };
         if let Some(lock) = self.locks.find_mut(id.0) {
-            lock.votes.cast(node, vote);
+            lock.work.votes.cast(node, vote);
         }
         self.settle_extension(id, now);
     }
 
     /// The lock whose extension this still is.
     fn extending(&self, claim: ClaimId, round: u32) -> Option<LockId> {
-        let id = self.claims.find(claim.0)?.lock?;
+        let id = self.claims.find(claim.0)?.lock()?;
         let lock = self.locks.find(id.0)?;
         let overtaken = mutant!(ReleaseOvertaken) && lock.phase == Phase::Releasing;
         (overtaken || lock.phase == Phase::Extending && lock.round == round).then_some(id)
@@ -186,15 +180,15 @@ impl Core {
         if lock.phase != Phase::Extending && !mutant!(ReleaseOvertaken) {
             return;
         }
-        let (nodes, quorum) = (lock.votes.nodes(), lock.votes.quorum());
+        let (nodes, quorum) = (lock.work.votes.nodes(), lock.work.votes.quorum());
         let quorum = if mutant!(ExtendWithOne) { 1 } else { quorum };
-        let (grants, gone) = (lock.votes.grants().len(), lock.votes.denies().len());
-        let missing = lock.votes.missing().len();
+        let (grants, gone) = (lock.work.votes.grants().len(), lock.work.votes.denies().len());
+        let missing = lock.work.votes.missing().len();
         if lock.lease.remaining(now).is_zero() && !mutant!(ExtendAfterExpiry) {
             self.lose(id, LossCause::Expired, now);
         } else if grants >= quorum {
-            let since = if mutant!(ExtendFromAnswer) { now } else { lock.since };
-            let longer = Lease::new(since, lock.extend_ttl, drift);
+            let since = if mutant!(ExtendFromAnswer) { now } else { lock.work.since };
+            let longer = Lease::new(since, lock.work.extend_ttl, drift);
             let before = lock.lease.remaining(now);
             lock.lease = match mutant!(ExtendShortens) {
                 true => longer,
@@ -203,16 +197,16 @@ impl Core {
             debug_assert!(lock.lease.remaining(now) >= before, "an extension shortens nothing");
             lock.phase = Phase::Held;
             let end = lock.lease.ends();
-            self.arm(end);
+            self.arm_lock(id, end);
             self.metrics.extended += 1;
             self.extended(id, now);
         } else if gone > nodes - quorum {
             self.lose(id, LossCause::Gone, now);
         } else if grants + missing < quorum && gone + missing <= nodes - quorum {
             lock.phase = Phase::Held;
-            let refusal = Refusal { why: Why::NoQuorum, votes: lock.votes, remaining: None };
+            let refusal = Refusal { why: Why::NoQuorum, votes: lock.work.votes, remaining: None };
             let end = lock.lease.ends();
-            self.arm(end);
+            self.arm_lock(id, end);
             self.metrics.not_extended += 1;
             self.not_extended(id, refusal, now);
             if mutant!(FailedExtendUndoes) {
@@ -234,19 +228,31 @@ impl Core {
         }
         // Counted from now, because the wall clock may have taken more of the lease than boot did.
         let end = now.boot + (remaining - lock.notice());
-        let (phase, until) = (lock.phase, lock.round_until);
-        self.arm(end);
+        let (phase, until) = (lock.phase, lock.work.round_until);
+        self.arm_lock(id, end);
         match phase {
             Phase::Extending if now.boot >= until => self.extension_due(id, now),
-            Phase::Extending => self.arm(until),
-            _ => self.withdraw_queued(id, now),
+            _ if now.boot < until => self.arm_lock(id, until),
+            _ => self.round_over(id),
+        }
+    }
+
+    /// The time of a held lock's round is over. Asks that still wait for a link are withdrawn, so that none is
+    /// sent long after; and a lock about which nothing is left to be known takes less memory.
+    fn round_over(&mut self, id: LockId) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        if let Some(claim) = self.claims.find_mut(lock.claim.0) {
+            claim.queued = NodeSet::default();
+        }
+        if lock.is_idle() {
+            self.used_work.extend(lock.work.clear());
         }
     }
 
     fn extension_due(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        for node in lock.votes.missing().iter() {
-            lock.votes.cast(node, Vote::Fail(Cause::NoAnswer));
+        for node in lock.work.votes.missing().iter() {
+            lock.work.votes.cast(node, Vote::Fail(Cause::NoAnswer));
             self.metrics.of(node).timeouts += 1;
         }
         self.settle_extension(id, now);
@@ -257,7 +263,7 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.phase = Phase::Lost(cause);
         self.metrics.lost(cause, lock.granted_at, now.boot);
-        self.metrics.kept_losses += u64::from(lock.keeper.keep.is_some());
+        self.metrics.kept_losses += u64::from(lock.work.keeper.keep.is_some());
         let claim = lock.claim;
         if let Some(claim) = self.claims.find_mut(claim.0) {
             claim.queued = NodeSet::default();
@@ -275,7 +281,7 @@ impl Core {
         let Some(lock) = self.locks.find(id.0) else { return };
         let claim = lock.claim;
         match self.claims.find(claim.0).map(|claim| claim.forget_at) {
-            Some(forget_at) if now.boot < forget_at => self.arm(forget_at),
+            Some(forget_at) if now.boot < forget_at => self.arm_lock(id, forget_at),
             Some(_) => {
                 self.claims.free(claim.0);
                 self.locks.free(id.0);
@@ -323,15 +329,18 @@ impl Core {
         let votes = self.ballot();
         let until = now.boot + self.config.settings.answer_within;
         let Some(lock) = self.locks.find_mut(id.0) else { return };
+        lock.work.prepare(&mut self.used_work);
         lock.begin_round(Phase::Releasing, now, votes);
         self.metrics.released(lock.granted_at, now.boot);
-        lock.round_until = until;
+        lock.work.round_until = until;
         let claim = lock.claim;
-        self.arm(until);
+        self.arm_lock(id, until);
         self.undo(claim, now);
         let owed = self.claims.find(claim.0).map_or_else(NodeSet::default, |claim| claim.owed);
         for node in owed.iter() {
-            self.reopen(node, now);
+            if !self.node(node).link.takes_undos() {
+                self.reopen(node, now);
+            }
         }
         self.step_out_released(id, now);
         self.settle_release(id, now);
@@ -342,7 +351,7 @@ impl Core {
     pub(super) fn release_vote(&mut self, node: NodeId, id: LockId, vote: Vote, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         if lock.phase == Phase::Releasing {
-            lock.votes.cast(node, vote);
+            lock.work.votes.cast(node, vote);
             self.settle_release(id, now);
         }
     }
@@ -352,16 +361,16 @@ impl Core {
     fn settle_release(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find(id.0) else { return };
         let Some(claim) = self.claims.find(lock.claim.0) else { return };
-        let confirmed = lock.votes.grants().len();
+        let confirmed = lock.work.votes.grants().len();
         let awaited = |node: NodeId| claim.undoing.contains(node) || self.node(node).may_return();
-        let over = confirmed >= lock.votes.quorum()
+        let over = confirmed >= lock.work.votes.quorum()
             || !claim.owed.iter().any(awaited)
-            || now.boot >= lock.round_until;
+            || now.boot >= lock.work.round_until;
         if over {
             let claim = lock.claim;
             // At most MAX_NODES.
-            let of = lock.votes.nodes() as u32;
-            self.metrics.unconfirmed += u64::from(confirmed < lock.votes.quorum());
+            let of = lock.work.votes.nodes() as u32;
+            self.metrics.unconfirmed += u64::from(confirmed < lock.work.votes.quorum());
             self.locks.free(id.0);
             self.detach(claim, now);
             let confirmed = Confirmed { nodes: confirmed as u32, of };
@@ -381,8 +390,8 @@ impl Core {
     }
 
     pub(super) fn release_due(&mut self, id: LockId, now: Now) {
-        match self.locks.find(id.0).map(|lock| lock.round_until) {
-            Some(until) if now.boot < until => self.arm(until),
+        match self.locks.find(id.0).map(|lock| lock.work.round_until) {
+            Some(until) if now.boot < until => self.arm_lock(id, until),
             _ => self.settle_release(id, now),
         }
     }

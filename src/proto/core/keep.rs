@@ -21,9 +21,9 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let Some(every) = lock.keep_every() else { return };
         let early = self.entropy.below(every / KEEP_JITTER);
-        lock.keeper.at = (lock.since.boot + (every - early)).max(now.boot);
-        let at = lock.keeper.at;
-        self.arm_keeper(at);
+        lock.work.keeper.at = (lock.work.since.boot + (every - early)).max(now.boot);
+        let at = lock.work.keeper.at;
+        self.arm_keeper(id, at);
     }
 
     /// The keeper's extension failed: it is tried again, several times before the lock is lost.
@@ -32,14 +32,14 @@ impl Core {
         let Some(every) = lock.keep_every() else { return };
         let left = lock.lease.remaining(now).saturating_sub(lock.notice());
         let pause = (every.min(left) / 4).max(SOONEST);
-        lock.keeper.at = now.boot + pause / 2 + self.entropy.below(pause / 2);
-        let at = lock.keeper.at;
-        self.arm_keeper(at);
+        lock.work.keeper.at = now.boot + pause / 2 + self.entropy.below(pause / 2);
+        let at = lock.work.keeper.at;
+        self.arm_keeper(id, at);
     }
 
-    fn arm_keeper(&mut self, at: Nanos) {
+    fn arm_keeper(&mut self, id: LockId, at: Nanos) {
         self.keep_at = self.keep_at.min(at);
-        self.arm(at);
+        self.arm_lock(id, at);
     }
 
     /// Whether locks have to be extended now; then those that would be due soon are extended as well.
@@ -54,38 +54,38 @@ impl Core {
     pub(super) fn keep_due(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let Some(every) = lock.keep_every() else { return };
-        if lock.phase != Phase::Held || lock.keeper.at == Nanos::NEVER {
+        if lock.phase != Phase::Held || lock.work.keeper.at == Nanos::NEVER {
             return;
         }
         let slack = if self.is_keeping { every / KEEP_SLACK } else { Duration::ZERO };
-        if now.boot + slack < lock.keeper.at {
-            let at = lock.keeper.at;
-            return self.arm_keeper(at);
+        if now.boot + slack < lock.work.keeper.at {
+            let at = lock.work.keeper.at;
+            return self.arm_keeper(id, at);
         }
-        lock.keeper.at = Nanos::NEVER;
-        let (ttl, held) = (lock.ttl, now.boot.since(lock.held_since) + lock.ttl);
+        lock.work.keeper.at = Nanos::NEVER;
+        let (ttl, held) = (lock.ttl(), now.boot.since(lock.held_since) + lock.ttl());
         let longest = self.locks.find(id.0).and_then(|lock| self.longest_hold(lock));
         if longest.is_some_and(|longest| held > longest) && !mutant!(MaxHoldIgnored) {
             return;
         }
         self.begin_extension(id, ttl, now);
         if let Some(lock) = self.locks.find_mut(id.0) {
-            lock.keeper.is_extending = true;
+            lock.work.keeper.is_extending = true;
         }
         self.settle_extension(id, now);
     }
 
     /// How long a lock may be held: by its ask, and by the configuration.
     pub(super) fn longest_hold(&self, lock: &Lock) -> Option<Duration> {
-        let own = lock.keeper.keep.and_then(|keep| keep.max_hold);
+        let own = lock.work.keeper.keep.and_then(|keep| keep.max_hold);
         own.into_iter().chain(self.config.settings.max_hold).min()
     }
 
     /// What is told of an extension that succeeded.
     pub(super) fn extended(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        lock.keeper.has_failed = false;
-        let kept = std::mem::take(&mut lock.keeper.is_extending);
+        lock.work.keeper.has_failed = false;
+        let kept = std::mem::take(&mut lock.work.keeper.is_extending);
         self.metrics.kept += u64::from(kept);
         self.events.push_back(if kept { Event::Kept(id) } else { Event::Extended(id) });
         self.keep_from_now(id, now);
@@ -94,10 +94,10 @@ impl Core {
     /// What is told of an extension that failed: of the keeper's only the first in a row.
     pub(super) fn not_extended(&mut self, id: LockId, refusal: Refusal, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        self.metrics.not_kept += u64::from(lock.keeper.is_extending);
-        if !std::mem::take(&mut lock.keeper.is_extending) {
+        self.metrics.not_kept += u64::from(lock.work.keeper.is_extending);
+        if !std::mem::take(&mut lock.work.keeper.is_extending) {
             self.events.push_back(Event::NotExtended(id, refusal));
-        } else if !std::mem::replace(&mut lock.keeper.has_failed, true) {
+        } else if !std::mem::replace(&mut lock.work.keeper.has_failed, true) {
             self.events.push_back(Event::NotKept(id, refusal));
         }
         self.keep_again(id, now);
@@ -107,23 +107,23 @@ impl Core {
 impl Lock {
     /// How often it is extended by itself.
     fn keep_every(&self) -> Option<Duration> {
-        Some(self.keeper.keep?.every.unwrap_or(self.ttl / 3))
+        Some(self.work.keeper.keep?.every.unwrap_or_else(|| self.ttl() / 3))
     }
 
     /// How long before the end of its validity its loss is told.
     pub(super) fn notice(&self) -> Duration {
-        match self.keeper.keep {
-            Some(_) => (self.ttl / 20).min(LONGEST_NOTICE),
+        match self.work.keeper.keep {
+            Some(_) => (self.ttl() / 20).min(LONGEST_NOTICE),
             _ => Duration::ZERO,
         }
     }
 
     /// Why a lock with so much of its validity left is lost, if it is.
     pub(super) fn lost_with(&self, remaining: Duration) -> Option<LossCause> {
-        let is_kept = self.keeper.keep.is_some();
+        let is_kept = self.work.keeper.keep.is_some();
         if remaining > self.notice() {
             None
-        } else if is_kept && self.phase == Phase::Held && self.keeper.at == Nanos::NEVER {
+        } else if is_kept && self.phase == Phase::Held && self.work.keeper.at == Nanos::NEVER {
             Some(LossCause::HeldTooLong)
         } else if remaining.is_zero() {
             Some(LossCause::Expired)

@@ -186,7 +186,7 @@ impl Core {
                 claim.seen.insert(node);
                 claim.ghosts.insert(node);
             }
-            if mutant!(AskSentAgain) && claim.lock.is_some() {
+            if mutant!(AskSentAgain) && claim.lock().is_some() {
                 return claim.queued.insert(node);
             }
         }

@@ -38,11 +38,12 @@ pub use self::view::{Holder, KeyState, NodeView, View};
 use self::view::Viewing;
 use super::claim::Claim;
 use super::config::Config;
+use super::draft::Draft;
 use super::entropy::Entropy;
 use super::event::{Event, LinkOp, LockState, NodeState};
 use super::lease::Lease;
 use super::lines::Lines;
-use super::lock::{Lock, Phase};
+use super::lock::{Lock, Phase, Work};
 use super::metrics::Metrics;
 use super::names::{ClaimId, LinkId, LockId, NodeId, NodeSet, ViewId};
 use super::node::{Link, Node};
@@ -57,14 +58,22 @@ pub const MAX_LOCKS: usize = 1 << 20;
 /// releases are never refused: their number is bounded by the locks that asked before.
 pub const MAX_PIPELINE: usize = 1 << 14;
 
+/// So many nanoseconds of a wall clock that runs ahead are noticed at once.
+const JUMP: i64 = 1_000_000;
+
 /// The lock protocol on all nodes. See the [module](super) for how to drive it.
 pub struct Core {
     config: Arc<Config>,
     entropy: Entropy,
     /// The latest boot time ever seen.
     boot: Nanos,
+    /// By how much the wall clock was ahead of it when all leases were looked at last.
+    wall_ahead: u64,
     nodes: Vec<Node>,
     locks: Slab<Lock>,
+    /// Of locks about which nothing was left to be done.
+    #[expect(clippy::vec_box, reason = "they go back to locks, which hold them in boxes")]
+    used_work: Vec<Box<Work>>,
     claims: Slab<Claim>,
     views: Slab<Viewing>,
     events: VecDeque<Event>,
@@ -82,6 +91,8 @@ pub struct Core {
     /// How long a round of asks takes, roughly.
     round_trip: Duration,
     metrics: Metrics,
+    /// The command that was sent last.
+    draft: Draft,
     /// The guards of a set that was new, or is to be changed, have been written.
     is_set_up: bool,
     /// Nothing is due before this. It may be too early, never too late.
@@ -107,10 +118,13 @@ impl Core {
             keep_at: Nanos::NEVER,
             is_keeping: false,
             round_trip: Duration::ZERO,
+            draft: Draft::default(),
             entropy,
             boot: Nanos::default(),
+            wall_ahead: 0,
             nodes,
             locks: Slab::new(),
+            used_work: Vec::new(),
             claims: Slab::new(),
             views: Slab::new(),
             events: VecDeque::new(),
@@ -183,7 +197,11 @@ impl Core {
     /// The votes of a lock's present attempt, extension or release; none once it is not known.
     #[must_use]
     pub fn votes(&self, id: LockId) -> Votes {
-        self.locks.find(id.0).map_or_else(|| self.ballot(), |lock| lock.votes)
+        match self.locks.find(id.0) {
+            Some(lock) if !lock.work.is_clear() => lock.work.votes,
+            Some(_) => Votes::granted(self.ballot()),
+            None => self.ballot(),
+        }
     }
 
     /// Whether a node that can be reached still owes the confirmation of a release or an undo.
@@ -264,24 +282,35 @@ impl Core {
             self.node_due(node, now);
             self.push_due(node, now);
         }
-        for at in 0..self.locks.capacity() {
-            if let Some(key) = self.locks.at(at) {
-                self.lock_due(LockId(key), now);
-            }
+        let by = if self.must_see_all(now) { Nanos::NEVER } else { now.boot };
+        let mut at = 0;
+        while let Some(key) = self.locks.next_due(&mut at, by) {
+            self.lock_due(LockId(key), now);
         }
-        for at in 0..self.claims.capacity() {
-            if let Some(key) = self.claims.at(at) {
-                self.claim_due(ClaimId(key), now);
-            }
+        let mut at = 0;
+        while let Some(key) = self.claims.next_due(&mut at, by) {
+            self.claim_due(ClaimId(key), now);
         }
-        for at in 0..self.views.capacity() {
-            if let Some(key) = self.views.at(at) {
-                self.view_due(ViewId(key), now);
-            }
+        let mut at = 0;
+        while let Some(key) = self.views.next_due(&mut at, by) {
+            self.view_due(ViewId(key), now);
         }
         self.is_keeping = false;
-        self.arm(self.lines.purge_at());
+        let next = [self.lines.purge_at(), self.locks.due(), self.claims.due(), self.views.due()];
+        next.into_iter().for_each(|at| self.arm(at));
         self.check();
+    }
+
+    /// Whether locks may be due that have armed nothing: when they are extended together, or when the wall
+    /// clock has run ahead of the other and taken something of every lease.
+    fn must_see_all(&mut self, now: Now) -> bool {
+        let ahead = now.wall.0.wrapping_sub(now.boot.0);
+        let grown = ahead.wrapping_sub(self.wall_ahead) as i64;
+        let has_jumped = grown >= JUMP;
+        if has_jumped || grown < 0 {
+            self.wall_ahead = ahead;
+        }
+        has_jumped || self.is_keeping
     }
 
     fn lock_due(&mut self, id: LockId, now: Now) {
@@ -309,6 +338,24 @@ impl Core {
     #[inline]
     fn arm(&mut self, at: Nanos) {
         self.next_timeout = self.next_timeout.min(at);
+    }
+
+    /// Something is due for this lock at `at`.
+    #[inline]
+    fn arm_lock(&mut self, id: LockId, at: Nanos) {
+        self.locks.arm(id.0, at);
+        self.arm(at);
+    }
+
+    #[inline]
+    fn arm_claim(&mut self, id: ClaimId, at: Nanos) {
+        self.claims.arm(id.0, at);
+        self.arm(at);
+    }
+
+    fn arm_view(&mut self, id: ViewId, at: Nanos) {
+        self.views.arm(id.0, at);
+        self.arm(at);
     }
 
     fn ballot(&self) -> Votes {

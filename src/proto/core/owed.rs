@@ -4,10 +4,8 @@
 //! the node denied or did not answer in time. It is owed until the node has confirmed it: error
 //! answers and lost connections do not count, and only the end of the TTL makes it pointless.
 
-use std::time::Duration;
-
 use super::Core;
-use crate::proto::claim::Claim;
+use crate::proto::claim::{Claim, Party};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId, NodeSet};
 use crate::proto::node::{Link, OWED_PAUSE, Request};
@@ -25,13 +23,13 @@ impl Core {
     /// The claim no longer belongs to a lock. It stays for as long as something is owed.
     pub(super) fn detach(&mut self, id: ClaimId, now: Now) {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
-        claim.lock = None;
+        claim.party = Party::Nobody;
         let (forget_at, settled) = (claim.forget_at, claim.is_settled());
         let due = forget_at.min(claim.again_at).max(now.boot);
         if settled || now.boot >= forget_at {
             self.claims.free(id.0);
         } else {
-            self.arm(due);
+            self.arm_claim(id, due);
         }
     }
 
@@ -94,13 +92,8 @@ impl Core {
         self.metrics.of(node_id).undo_sent(claim.undone.contains(node_id));
         claim.undone.insert(node_id);
         let undo = claim.recipe.undo;
-        let by_digest = undo.goes_by_digest(node.loaded);
-        let loaded = &mut node.loaded;
-        node.pipeline.push(Request::Undo { claim: id, by_digest }, now.boot, |out| {
-            let args = claim.arguments(node_id, &self.config, Duration::ZERO, 0);
-            undo.encode(out, &args, loaded);
-        });
-        self.arm(now.boot + self.config.settings.dead_after);
+        let request = |by_digest| Request::Undo { claim: id, by_digest };
+        self.send(node_id, id, undo, (0, 0), now, request);
     }
 
     /// Sends everything that this node owes the confirmation of and that is not under way.
@@ -177,11 +170,11 @@ impl Core {
         let half = claim.forget_at.since(now.boot) / 2;
         claim.again_at = claim.again_at.min(now.boot + half);
         let again_at = claim.again_at;
-        self.arm(again_at);
+        self.arm_claim(id, again_at);
     }
 
     pub(super) fn undo_settled(&mut self, node: NodeId, id: ClaimId, vote: Vote, now: Now) {
-        match self.claims.find(id.0).map(|claim| (claim.lock, claim.is_settled())) {
+        match self.claims.find(id.0).map(|claim| (claim.lock(), claim.is_settled())) {
             Some((Some(lock), _)) => self.release_vote(node, lock, vote, now),
             Some((None, true)) => self.claims.free(id.0),
             _ => {}
@@ -219,14 +212,14 @@ impl Core {
 
     pub(super) fn claim_due(&mut self, id: ClaimId, now: Now) {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
-        if claim.lock.is_some() {
+        if claim.lock().is_some() {
             return;
         }
         if now.boot >= claim.forget_at {
             return self.claims.free(id.0);
         }
         let forget_at = claim.forget_at;
-        self.arm(forget_at);
+        self.arm_claim(id, forget_at);
         self.again_due(id, now);
     }
 
@@ -234,7 +227,7 @@ impl Core {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         if now.boot < claim.again_at {
             let again_at = claim.again_at;
-            return self.arm(again_at);
+            return self.arm_claim(id, again_at);
         }
         claim.again_at = Nanos::NEVER;
         let idle = claim.owed.without(claim.undoing);

@@ -196,7 +196,7 @@ impl Core {
     fn look_at_keys(&mut self, id: NodeId, now: Now) {
         for lock in self.watchers(id) {
             self.lengthen_pause(lock, now);
-            match self.locks.find(lock.0).map(|lock| lock.keys.len()) {
+            match self.locks.find(lock.0).map(|lock| lock.work.keys.len()) {
                 _ if mutant!(RecheckSkipped) => {}
                 Some(1) => self.ask_remaining(id, lock, now),
                 // Of several keys only the script can say whether they stand in the way.
@@ -210,7 +210,7 @@ impl Core {
         let waits = |lock: &LockId| {
             self.locks.find(lock.0).is_some_and(|lock| {
                 matches!(lock.phase, Phase::Asking | Phase::Pausing)
-                    && lock.pause.leads.contains(id)
+                    && lock.work.pause.leads.contains(id)
             })
         };
         (0..self.locks.capacity())

@@ -16,13 +16,13 @@
 
 use super::Core;
 use crate::proto::ask::InputError;
-use crate::proto::claim::{Claim, RANDOM_DIGITS, TOKEN_DIGITS};
+use crate::proto::claim::Claim;
 use crate::proto::event::LossCause;
 use crate::proto::lock::{Lock, Phase};
 use crate::proto::names::{ClaimId, LockId, NodeId};
 use crate::proto::node::Request;
 use crate::proto::record::{LockRecord, NodeRecord, Part};
-use crate::proto::time::Now;
+use crate::proto::time::{Now, ttl_ms};
 use crate::proto::vote::Vote;
 
 impl Core {
@@ -41,18 +41,17 @@ impl Core {
         let lock = self.locks.find(id.0)?;
         let claim = self.claims.find(claim_id.0)?;
         let parts = self.config.node_ids().map(|node| self.part(node, claim_id, claim));
-        let (random, label) = claim.token().split_at(RANDOM_DIGITS);
         let record = LockRecord {
             nodes: parts.map(|part| NodeRecord { name: String::new(), part }).collect(),
             quorum: self.config.quorum,
-            keys: lock.keys.iter().map(<[u8]>::to_vec).collect(),
-            ttl: lock.ttl,
+            keys: claim.keys.iter().map(<[u8]>::to_vec).collect(),
+            ttl: lock.ttl(),
             lease: lock.lease,
             held_since: lock.held_since,
             keys_until: claim.forget_at,
-            fencing_token: lock.fence.token,
-            random: from_digits(random),
-            label: label[TOKEN_DIGITS - RANDOM_DIGITS..].get(1..).unwrap_or_default().to_vec(),
+            fencing_token: lock.work.fence.token,
+            random: claim.random,
+            label: claim.label(&self.config).to_vec(),
             boot: String::new(),
         };
         self.step_out(id, now);
@@ -114,24 +113,25 @@ impl Core {
         let counted = record.with(&[Part::Counted]);
         counted.iter().for_each(|node| votes.cast(node, Vote::Grant));
         let (claim_key, _) = self.claims.occupy(Claim::new);
-        let (key, lock) = self.locks.occupy(|| Lock::new(votes));
+        let (key, lock) = self.locks.occupy(Lock::new);
         let id = LockId(key);
-        lock.begin(&ask, now);
+        lock.begin(&ask, now, &mut self.used_work);
         lock.begin_round(Phase::Held, now, votes);
         lock.claim = ClaimId(claim_key);
-        lock.round_until = now.boot;
+        lock.work.round_until = now.boot;
         lock.lease = record.lease;
         lock.held_since = record.held_since;
         lock.granted_at = now.boot;
         self.metrics.taken_in += 1;
-        lock.fence.token = record.fencing_token;
-        lock.fence.counters.clear();
-        lock.pause.expiries.clear();
+        lock.work.fence.token = record.fencing_token;
+        lock.work.fence.counters.clear();
+        lock.work.pause.expiries.clear();
         let is_over = record.remaining(now).is_zero();
         let longest = now.boot + self.config.settings.max_ttl;
         let claim = self.claims.find_mut(claim_key).expect("it was made a moment ago");
         let fenced = record.fencing_token.is_some();
-        claim.begin(id, &lock.keys, fenced, record.ttl, record.random, &record.label);
+        claim.begin(id, &lock.work.keys, fenced, ttl_ms(record.ttl), record.random);
+        claim.set_label(&record.label, &self.config);
         claim.counted = counted;
         claim.seen = record.with(&[Part::Counted, Part::Asked, Part::Open]);
         claim.ghosts = record.with(&[Part::Open]);
@@ -143,13 +143,4 @@ impl Core {
         }
         Ok(id)
     }
-}
-
-fn from_digits(digits: &[u8]) -> [u8; 16] {
-    let value = |digit: u8| (digit as char).to_digit(16).expect("a token begins with digits") as u8;
-    let mut random = [0; 16];
-    for (byte, pair) in random.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = value(pair[0]) << 4 | value(pair[1]);
-    }
-    random
 }

@@ -110,7 +110,7 @@ impl Core {
             viewing.open.insert(node);
         }
         let id = ViewId(key);
-        self.arm(until);
+        self.arm_view(id, until);
         for node in nodes {
             self.look(node, id, now);
         }
@@ -131,11 +131,17 @@ impl Core {
     #[must_use]
     pub fn held_on(&self, resource: &[u8], now: Now) -> Option<u32> {
         let now = Now { boot: self.boot.max(now.boot), ..now };
-        let locks = (0..self.locks.capacity()).filter_map(|at| self.locks.find(self.locks.at(at)?));
-        let mut held = locks.filter(|lock| lock.keys.iter().any(|key| key == resource));
-        let lock =
-            held.find(|lock| lock.phase.is_held() && !lock.lease.remaining(now).is_zero())?;
-        Some(holder(self.claims.find(lock.claim.0)?.token()).fingerprint)
+        let mut locks =
+            (0..self.locks.capacity()).filter_map(|at| self.locks.find(self.locks.at(at)?));
+        let claim = locks.find_map(|lock| {
+            let claim = self.claims.find(lock.claim.0)?;
+            let is_on_it = claim.keys.iter().any(|key| key == resource);
+            let is_held = lock.phase.is_held() && !lock.lease.remaining(now).is_zero();
+            (is_on_it && is_held).then_some(claim)
+        })?;
+        let mut token = Vec::new();
+        claim.write_token(&mut token, &self.config);
+        Some(holder(&token).fingerprint)
     }
 
     fn look(&mut self, node: NodeId, id: ViewId, now: Now) {
@@ -257,7 +263,7 @@ impl Core {
         };
         if now.boot < viewing.until {
             let until = viewing.until;
-            return self.arm(until);
+            return self.arm_view(id, until);
         }
         for node in viewing.open.iter() {
             self.metrics.of(node).timeouts += 1;

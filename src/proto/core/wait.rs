@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use super::Core;
+use crate::proto::claim::Party;
 use crate::proto::config::Wake;
 use crate::proto::event::Why;
 use crate::proto::lock::Phase;
@@ -25,13 +26,14 @@ impl Core {
     pub(super) fn line_up(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.phase = Phase::Queued;
-        for key in lock.keys.iter() {
+        let work = &mut *lock.work;
+        for key in work.keys.iter() {
             let place = self.lines.place(key);
             self.lines.join(place, id, now.boot);
-            lock.lines.push(place);
+            work.lines.push(place);
         }
-        let deadline = lock.deadline;
-        self.arm(deadline);
+        let deadline = lock.work.deadline;
+        self.arm_lock(id, deadline);
         if self.is_first(id) {
             self.begin_turn(id, now);
         }
@@ -40,13 +42,13 @@ impl Core {
     fn is_first(&self, id: LockId) -> bool {
         let first = |&place: &_| self.lines.front(place) == Some(id);
         let lock = self.locks.find(id.0);
-        lock.is_some_and(|lock| lock.lines.iter().all(first) || mutant!(LinesIgnored))
+        lock.is_some_and(|lock| lock.work.lines.iter().all(first) || mutant!(LinesIgnored))
     }
 
     /// Leaves the lines behind a release.
     pub(super) fn step_out_released(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find(id.0) else { return };
-        for &place in &lock.lines {
+        for &place in &lock.work.lines {
             self.lines.released(place, now.boot);
         }
         self.step_out(id, now);
@@ -54,8 +56,10 @@ impl Core {
 
     /// Leaves the lines. Those who are first now ask when turns are taken.
     pub(super) fn step_out(&mut self, id: LockId, now: Now) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        for place in lock.lines.drain(..) {
+        let Some(lock) = self.locks.find_mut(id.0).filter(|lock| !lock.work.is_clear()) else {
+            return;
+        };
+        for place in lock.work.lines.drain(..) {
             self.lines.leave(place, id, now.boot);
             self.turns.extend(self.lines.front(place));
         }
@@ -82,10 +86,11 @@ impl Core {
     /// The first ask of a lock that waits.
     fn begin_turn(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find(id.0) else { return };
-        if now.boot >= lock.deadline {
+        if now.boot >= lock.work.deadline {
             return self.refuse(id, Why::OutOfTime, now);
         }
-        let released = lock.lines.iter().filter_map(|&place| self.lines.owes_turn(place, now.boot));
+        let released =
+            lock.work.lines.iter().filter_map(|&place| self.lines.owes_turn(place, now.boot));
         let hand_off = self.round_trip * HAND_OFF_ROUND_TRIPS;
         match released.max().map(|released| released + hand_off + self.entropy.below(hand_off)) {
             Some(until) if until > now.boot && !mutant!(TurnNotYielded) => {
@@ -99,28 +104,28 @@ impl Core {
     /// looks whether they have, if there is a node that will tell, and waits as they do.
     fn yield_turn(&mut self, id: LockId, until: Nanos, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let first = lock.lines.first();
+        let first = lock.work.lines.first();
         let leads = first.map_or_else(NodeSet::default, |&place| self.lines.leads(place));
         let waited = first.map_or(Duration::ZERO, |&place| self.lines.waited(place));
         lock.phase = Phase::Pausing;
-        lock.pause.until = until.min(lock.deadline);
+        lock.work.pause.until = until.min(lock.work.deadline);
         if leads.iter().all(|node| self.nodes[node.index()].push.tells()) {
-            lock.pause.leads = leads;
-            lock.pause.told = leads;
-            lock.pause.needed = 1;
-            lock.pause.is_roused = !leads.is_empty();
-            lock.pause.is_late = lock.pause.is_roused;
-            lock.pause.sit_out = (waited / 2).min(LONGEST_SIT_OUT);
+            lock.work.pause.leads = leads;
+            lock.work.pause.told = leads;
+            lock.work.pause.needed = 1;
+            lock.work.pause.is_roused = !leads.is_empty();
+            lock.work.pause.is_late = lock.work.pause.is_roused;
+            lock.work.pause.sit_out = (waited / 2).min(LONGEST_SIT_OUT);
             leads.iter().for_each(|node| self.want_push(node, now));
         }
-        self.arm(until);
+        self.arm_lock(id, until);
     }
 
     /// A lock that waits in line has a deadline as well.
     pub(super) fn queue_due(&mut self, id: LockId, now: Now) {
-        match self.locks.find(id.0).map(|lock| lock.deadline) {
+        match self.locks.find(id.0).map(|lock| lock.work.deadline) {
             Some(deadline) if now.boot >= deadline => self.refuse(id, Why::OutOfTime, now),
-            Some(deadline) => self.arm(deadline),
+            Some(deadline) => self.arm_lock(id, deadline),
             None => {}
         }
     }
@@ -138,10 +143,11 @@ impl Core {
         for key in claim.keys.iter() {
             let Some(next) = self.lines.front(self.lines.place(key)) else { continue };
             let Some(lock) = self.locks.find_mut(next.0) else { continue };
-            if claim.lock != Some(next) && lock.phase == Phase::Pausing {
-                lock.pause.is_roused = false;
-                lock.pause.is_late = false;
-                lock.pause.until = lock.pause.until.min(lock.pause.deaf_until.max(now.boot));
+            if claim.lock() != Some(next) && lock.phase == Phase::Pausing {
+                lock.work.pause.is_roused = false;
+                lock.work.pause.is_late = false;
+                lock.work.pause.until =
+                    lock.work.pause.until.min(lock.work.pause.deaf_until.max(now.boot));
                 self.turns.push_back(next);
             }
         }
@@ -157,20 +163,20 @@ impl Core {
         let (least, most) = self.config.settings.pause;
         let is_told = self.is_told(id);
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let led = lock.lead.take().is_some();
-        let split = !led && !lock.votes.grants().is_empty() && lock.votes.is_contended();
-        lock.pause.splits = if split { lock.pause.splits + 1 } else { 0 };
-        lock.pause.needed = match led {
+        let led = lock.work.lead.take().is_some();
+        let split = !led && !lock.work.votes.grants().is_empty() && lock.work.votes.is_contended();
+        lock.work.pause.splits = if split { lock.work.pause.splits + 1 } else { 0 };
+        lock.work.pause.needed = match led {
             true => 1,
-            false => lock.votes.quorum().saturating_sub(lock.votes.grants().len()),
+            false => lock.work.votes.quorum().saturating_sub(lock.work.votes.grants().len()),
         };
-        let (floor, bound) = if split && lock.pause.splits <= SPLITS {
-            (Duration::ZERO, now.boot.since(lock.since.boot) * SPLIT_ROUND_TRIPS)
+        let (floor, bound) = if split && lock.work.pause.splits <= SPLITS {
+            (Duration::ZERO, now.boot.since(lock.work.since.boot) * SPLIT_ROUND_TRIPS)
         } else if is_told {
             (CAP_TOLD * 3 / 4, CAP_TOLD)
         } else {
-            let cap = most.min(least * (1 << lock.pause.refusals.min(16)));
-            lock.pause.refusals += 1;
+            let cap = most.min(least * (1 << lock.work.pause.refusals.min(16)));
+            lock.work.pause.refusals += 1;
             (least / 8, cap)
         };
         let (floor, bound) = match mutant!(PauseSkipped) {
@@ -178,13 +184,14 @@ impl Core {
             false => (floor, bound),
         };
         lock.phase = Phase::Pausing;
-        lock.pause.until =
-            (now.boot + floor + self.entropy.below(bound.saturating_sub(floor))).min(lock.deadline);
+        lock.work.pause.until =
+            (now.boot + floor + self.entropy.below(bound.saturating_sub(floor)))
+                .min(lock.work.deadline);
         if mutant!(PauseWithoutEnd) {
-            lock.pause.until = Nanos::NEVER;
+            lock.work.pause.until = Nanos::NEVER;
         }
-        let until = lock.pause.until;
-        self.arm(until);
+        let until = lock.work.pause.until;
+        self.arm_lock(id, until);
         self.shorten_pause(id);
     }
 
@@ -193,19 +200,19 @@ impl Core {
     fn look_for_leads(&mut self, id: LockId, now: Now) {
         let (wake, quorum) = (self.config.settings.wake, self.config.quorum());
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let denied = lock.votes.denies();
-        if lock.lead.is_none() {
+        let denied = lock.work.votes.denies();
+        if lock.work.lead.is_none() {
             let count = match wake {
                 Wake::Lead | Wake::All => 1,
                 Wake::Quorum => quorum,
                 Wake::Timer => 0,
             };
-            lock.pause.leads = NodeSet::default();
-            denied.iter().take(count).for_each(|node| lock.pause.leads.insert(node));
+            lock.work.pause.leads = NodeSet::default();
+            denied.iter().take(count).for_each(|node| lock.work.pause.leads.insert(node));
         }
         if !denied.is_empty() {
-            for &place in &lock.lines {
-                self.lines.contended(place, lock.pause.leads, now.boot);
+            for &place in &lock.work.lines {
+                self.lines.contended(place, lock.work.pause.leads, now.boot);
             }
         }
     }
@@ -214,30 +221,30 @@ impl Core {
     pub(super) fn hear_late_denials(&mut self, id: LockId, claim: ClaimId) {
         let Some(round) = self.locks.find(id.0).map(|lock| lock.round) else { return };
         if let Some(claim) = self.claims.find_mut(claim.0) {
-            claim.waiter = Some((id, round));
+            claim.party = Party::Waiter(id, round);
         }
     }
 
     /// A node denied after the verdict. If it comes before the lead in the order, all who wait for this
     /// holder wait for its word, once it tells.
     pub(super) fn denied_late(&mut self, node: NodeId, claim: ClaimId, now: Now) {
-        let waiter = self.claims.find(claim.0).and_then(|claim| claim.waiter);
-        let Some((id, round)) = waiter else { return };
+        let party = self.claims.find(claim.0).map(|claim| claim.party);
+        let Some(Party::Waiter(id, round)) = party else { return };
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let is_alone = matches!(self.config.settings.wake, Wake::Lead | Wake::All);
-        let is_earlier = lock.pause.leads.iter().next().is_some_and(|lead| node < lead);
+        let is_earlier = lock.work.pause.leads.iter().next().is_some_and(|lead| node < lead);
         if lock.phase != Phase::Pausing || lock.round != round || !is_alone || !is_earlier {
             return;
         }
-        lock.votes.cast(node, Vote::Deny);
-        lock.pause.leads.insert(node);
+        lock.work.votes.cast(node, Vote::Deny);
+        lock.work.pause.leads.insert(node);
         if self.nodes[node.index()].push.tells() {
-            lock.pause.leads = node.into();
+            lock.work.pause.leads = node.into();
         }
-        for &place in &lock.lines {
-            self.lines.contended(place, lock.pause.leads, now.boot);
+        for &place in &lock.work.lines {
+            self.lines.contended(place, lock.work.pause.leads, now.boot);
         }
-        if lock.keys.len() == 1 {
+        if lock.work.keys.len() == 1 {
             self.ask_remaining(node, id, now);
         }
         self.want_push(node, now);
@@ -248,10 +255,10 @@ impl Core {
     fn follow_the_first(&mut self, id: LockId) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         if self.config.settings.wake != Wake::Quorum
-            && let Some(first) = lock.pause.leads.iter().next()
+            && let Some(first) = lock.work.pause.leads.iter().next()
             && self.nodes[first.index()].push.tells()
         {
-            lock.pause.leads = first.into();
+            lock.work.pause.leads = first.into();
         }
     }
 
@@ -261,39 +268,39 @@ impl Core {
     /// for as long as the lock is held elsewhere; where the lead denied, nobody else hears of it.
     fn damp(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if !std::mem::take(&mut lock.pause.is_roused) {
+        if !std::mem::take(&mut lock.work.pause.is_roused) {
             return;
         }
-        let has_rested = lock.since.boot > lock.pause.deaf_until + RESTED;
-        lock.pause.is_late = false;
-        let waited = now.boot.since(lock.asked_at);
-        let most = match lock.lead {
+        let has_rested = lock.work.since.boot > lock.work.pause.deaf_until + RESTED;
+        lock.work.pause.is_late = false;
+        let waited = now.boot.since(lock.work.asked_at);
+        let most = match lock.work.lead {
             Some(_) if waited < OLD => DEAF_AFTER_DENIAL.0,
             Some(_) => DEAF_AFTER_DENIAL.1,
             None => DEAF_AFTER_SPLIT,
         };
-        lock.pause.damping = match has_rested {
+        lock.work.pause.damping = match has_rested {
             true => DEAF_AT_FIRST,
-            false => (lock.pause.damping * 2).min(most).max(DEAF_AT_FIRST),
+            false => (lock.work.pause.damping * 2).min(most).max(DEAF_AT_FIRST),
         };
         let half = match mutant!(WakesUndamped) {
             true => Duration::from_nanos(1),
-            false => lock.pause.damping / 2,
+            false => lock.work.pause.damping / 2,
         };
-        lock.pause.deaf_until = now.boot + half + self.entropy.below(half);
+        lock.work.pause.deaf_until = now.boot + half + self.entropy.below(half);
     }
 
     /// Remembers how long a lock had to wait that was granted now.
     pub(super) fn note_wait(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find(id.0) else { return };
-        let waited = now.boot.since(lock.asked_at);
-        lock.lines.iter().for_each(|&place| self.lines.granted(place, waited));
+        let waited = now.boot.since(lock.work.asked_at);
+        lock.work.lines.iter().for_each(|&place| self.lines.granted(place, waited));
     }
 
     /// Whether the nodes whose word is waited for denied, and will tell.
     fn is_told(&self, id: LockId) -> bool {
         let Some(lock) = self.locks.find(id.0) else { return false };
-        let (leads, denied) = (lock.pause.leads, lock.votes.denies());
+        let (leads, denied) = (lock.work.pause.leads, lock.work.votes.denies());
         let will_tell = |node| denied.contains(node) && self.node(node).push.tells();
         !leads.is_empty() && leads.iter().all(will_tell)
     }
@@ -305,9 +312,9 @@ impl Core {
         let Some(lock) = self.locks.find(id.0).filter(|lock| lock.phase == Phase::Pausing) else {
             return;
         };
-        let leads = lock.pause.leads;
+        let leads = lock.work.pause.leads;
         // A script has told, and has read all keys.
-        if lock.keys.len() == 1 {
+        if lock.work.keys.len() == 1 {
             for node in denied.iter() {
                 self.ask_remaining(node, id, now);
             }
@@ -327,7 +334,7 @@ impl Core {
         }
         let request = Request::Remaining { lock: id, round: lock.round };
         node.pipeline.push(request, now.boot, |out| {
-            let _ = crate::resp::command(out, 2).arg(b"PTTL").arg(lock.keys.first());
+            let _ = crate::resp::command(out, 2).arg(b"PTTL").arg(lock.work.keys.first());
         });
         self.arm(now.boot + self.config.settings.dead_after);
     }
@@ -340,29 +347,31 @@ impl Core {
         if ms == -1 || !matches!(lock.phase, Phase::Asking | Phase::Pausing) {
             return;
         }
-        let leads = lock.pause.leads;
+        let leads = lock.work.pause.leads;
         let tells =
             leads.contains(node) && leads.iter().all(|lead| self.nodes[lead.index()].push.tells());
         // What has been told comes by another connection, and may be later than this answer.
-        let is_quiet = lock.pause.told.and(leads).is_empty() && !lock.pause.is_roused;
-        let rests = lock.phase == Phase::Pausing && lock.pause.splits == 0 && is_quiet;
+        let is_quiet = lock.work.pause.told.and(leads).is_empty() && !lock.work.pause.is_roused;
+        let rests = lock.phase == Phase::Pausing && lock.work.pause.splits == 0 && is_quiet;
         if ms >= 0 && tells && rests {
             // It will tell of the next change. Whoever has had its turn lets some others have theirs.
-            lock.pause.until = (now.boot + CAP_TOLD * 3 / 4).min(lock.deadline);
-            let sit_out = std::mem::take(&mut lock.pause.sit_out);
-            lock.pause.deaf_until =
-                lock.pause.deaf_until.max(now.boot + self.entropy.below(sit_out));
-            for &place in &lock.lines {
-                self.lines.contended(place, lock.pause.leads, now.boot);
+            lock.work.pause.until = (now.boot + CAP_TOLD * 3 / 4).min(lock.work.deadline);
+            let sit_out = std::mem::take(&mut lock.work.pause.sit_out);
+            lock.work.pause.deaf_until =
+                lock.work.pause.deaf_until.max(now.boot + self.entropy.below(sit_out));
+            for &place in &lock.work.lines {
+                self.lines.contended(place, lock.work.pause.leads, now.boot);
             }
         }
         let free_at = match u64::try_from(ms) {
-            Ok(ms) => now.boot + Duration::from_millis(ms) + lock.pause.jitter,
-            Err(_) if lock.pause.leads.contains(node) => return self.changed_at(id, node, now),
+            Ok(ms) => now.boot + Duration::from_millis(ms) + lock.work.pause.jitter,
+            Err(_) if lock.work.pause.leads.contains(node) => {
+                return self.changed_at(id, node, now);
+            }
             // Gone already: only as late as it takes two waiters not to ask in step for ever.
-            Err(_) => now.boot + lock.pause.jitter / 8,
+            Err(_) => now.boot + lock.work.pause.jitter / 8,
         };
-        lock.pause.expires(node, free_at);
+        lock.work.pause.expires(node, free_at);
         if lock.phase == Phase::Pausing {
             self.shorten_pause(id);
             self.pause_due(id, now);
@@ -373,14 +382,14 @@ impl Core {
     /// vote apart is random, and stays so.
     fn shorten_pause(&mut self, id: LockId) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if (1..=SPLITS).contains(&lock.pause.splits) {
+        if (1..=SPLITS).contains(&lock.work.pause.splits) {
             return;
         }
-        let needed = lock.pause.needed;
-        if let Some(free_at) = lock.pause.way_free_at(needed) {
-            lock.pause.until = lock.pause.until.min(free_at);
-            let until = lock.pause.until;
-            self.arm(until);
+        let needed = lock.work.pause.needed;
+        if let Some(free_at) = lock.work.pause.way_free_at(needed) {
+            lock.work.pause.until = lock.work.pause.until.min(free_at);
+            let until = lock.work.pause.until;
+            self.arm_lock(id, until);
         }
     }
 
@@ -391,10 +400,10 @@ impl Core {
             return;
         }
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if lock.phase == Phase::Pausing && lock.pause.splits == 0 {
-            lock.pause.until = (now.boot + CAP_TOLD * 3 / 4).min(lock.deadline);
-            let until = lock.pause.until;
-            self.arm(until);
+        if lock.phase == Phase::Pausing && lock.work.pause.splits == 0 {
+            lock.work.pause.until = (now.boot + CAP_TOLD * 3 / 4).min(lock.work.deadline);
+            let until = lock.work.pause.until;
+            self.arm_lock(id, until);
             self.shorten_pause(id);
         }
     }
@@ -403,7 +412,7 @@ impl Core {
     pub(super) fn changed_at(&mut self, id: LockId, node: NodeId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         // Whose word counts can be known later than it has come.
-        lock.pause.told.insert(node);
+        lock.work.pause.told.insert(node);
         self.rouse(id, now);
     }
 
@@ -411,17 +420,17 @@ impl Core {
     fn rouse(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let enough = match self.config.settings.wake {
-            Wake::Quorum => lock.pause.leads.len().max(1),
+            Wake::Quorum => lock.work.pause.leads.len().max(1),
             _ => 1,
         };
-        let told = lock.pause.told.and(lock.pause.leads);
+        let told = lock.work.pause.told.and(lock.work.pause.leads);
         if lock.phase != Phase::Pausing || told.len() < enough || mutant!(WakeIgnored) {
             return;
         }
-        self.metrics.wakes += u64::from(!lock.pause.is_roused);
-        lock.pause.is_roused = true;
-        lock.pause.is_late = now.boot < lock.pause.deaf_until;
-        lock.pause.until = lock.pause.until.min(lock.pause.deaf_until.max(now.boot));
+        self.metrics.wakes += u64::from(!lock.work.pause.is_roused);
+        lock.work.pause.is_roused = true;
+        lock.work.pause.is_late = now.boot < lock.work.pause.deaf_until;
+        lock.work.pause.until = lock.work.pause.until.min(lock.work.pause.deaf_until.max(now.boot));
         self.pause_due(id, now);
     }
 
@@ -430,25 +439,25 @@ impl Core {
     fn look_first(&mut self, id: LockId, lead: NodeId, now: Now) {
         let patience = self.config.settings.answer_within;
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        lock.pause.is_late = false;
-        lock.pause.is_roused = false;
-        lock.pause.told = NodeSet::default();
-        lock.pause.until = (now.boot + patience).min(lock.deadline);
-        let until = lock.pause.until;
-        self.arm(until);
+        lock.work.pause.is_late = false;
+        lock.work.pause.is_roused = false;
+        lock.work.pause.told = NodeSet::default();
+        lock.work.pause.until = (now.boot + patience).min(lock.work.deadline);
+        let until = lock.work.pause.until;
+        self.arm_lock(id, until);
         self.ask_remaining(lead, id, now);
     }
 
     pub(super) fn pause_due(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find(id.0) else { return };
-        if now.boot >= lock.deadline {
+        if now.boot >= lock.work.deadline {
             self.refuse(id, Why::OutOfTime, now);
-        } else if now.boot < lock.pause.until {
-            let until = lock.pause.until;
-            self.arm(until);
+        } else if now.boot < lock.work.pause.until {
+            let until = lock.work.pause.until;
+            self.arm_lock(id, until);
         } else {
             match self.lead_to_ask(id) {
-                Some(lead) if lock.pause.is_late && lock.keys.len() == 1 => {
+                Some(lead) if lock.work.pause.is_late && lock.work.keys.len() == 1 => {
                     self.look_first(id, lead, now);
                 }
                 lead => self.attempt(id, lead, now),
@@ -459,8 +468,8 @@ impl Core {
     /// The node that is asked before the others, if what it told ended the pause.
     fn lead_to_ask(&self, id: LockId) -> Option<NodeId> {
         let lock = self.locks.find(id.0)?;
-        let leads = self.config.settings.wake == Wake::Lead && lock.pause.is_roused;
-        let told = lock.pause.told.and(lock.pause.leads);
+        let leads = self.config.settings.wake == Wake::Lead && lock.work.pause.is_roused;
+        let told = lock.work.pause.told.and(lock.work.pause.leads);
         let lead = told.iter().next().filter(|_| leads)?;
         self.node(lead).link.takes_asks().then_some(lead)
     }
@@ -468,10 +477,10 @@ impl Core {
     /// An attempt begins.
     pub(super) fn end_pause(&mut self, id: LockId) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        lock.pause.expiries.clear();
-        lock.pause.told = NodeSet::default();
+        lock.work.pause.expiries.clear();
+        lock.work.pause.told = NodeSet::default();
         let (least, most) = EXPIRY_JITTER;
-        lock.pause.jitter = least + self.entropy.below(most - least);
+        lock.work.pause.jitter = least + self.entropy.below(most - least);
     }
 
     /// How long a round of asks takes, roughly.

@@ -8,10 +8,10 @@ use std::os::unix::process::parent_id;
 
 use super::lease::{Lease, Wanted};
 use super::poller::Poller;
-use super::signals::Signals;
 use crate::args::AcquireArgs;
 use crate::exit::{self, Failure};
 use crate::say::say;
+use crate::signals::Signals;
 use crate::token_file::{self, Draft};
 
 /// Takes the lock of `args`. The exit status.

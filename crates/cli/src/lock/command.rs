@@ -15,9 +15,9 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use redbolt::FencingToken;
 
-use super::signals::Signals;
 use crate::args::{LockArgs, SHIM};
 use crate::exit;
+use crate::signals::Signals;
 
 /// A command that was started.
 #[derive(Debug)]

@@ -16,7 +16,6 @@ mod linger;
 mod patience;
 mod poller;
 pub(crate) mod shim;
-mod signals;
 mod supervise;
 mod watch;
 
@@ -33,12 +32,12 @@ use self::line::{Line, Outcome};
 use self::linger::{Rest, linger};
 use self::patience::Patience;
 use self::poller::{Poller, now};
-use self::signals::Signals;
 use self::supervise::{Ended, Supervisor};
 use crate::args::{AskArgs, LockArgs, Nodes};
 use crate::exit::{self, Failure};
 use crate::nodes;
 use crate::say::say;
+use crate::signals::Signals;
 
 /// Runs the command of `args` under its lock. The exit status.
 pub(crate) fn run(args: &LockArgs) -> Result<u8, Failure> {

@@ -14,7 +14,7 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::time::clock_gettime;
 
-use super::signals::Signals;
+use crate::signals::Signals;
 
 /// The signals and the timer that every wait includes.
 #[derive(Debug)]

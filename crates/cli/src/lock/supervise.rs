@@ -16,10 +16,10 @@ use super::family::Family;
 use super::keeper::{Action, Keeper, Loss, Terms};
 use super::lease::{Lease, News};
 use super::poller::{Poller, now};
-use super::signals::Sender;
 use crate::args::LockArgs;
 use crate::duration::show;
 use crate::say::say;
+use crate::signals::Sender;
 
 /// How it ended.
 #[derive(Debug)]

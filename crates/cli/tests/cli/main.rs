@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the way to report")]
 
 mod at_least;
+mod bench;
 mod counter;
 mod fence;
 mod guard;

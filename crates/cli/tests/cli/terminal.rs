@@ -182,3 +182,17 @@ fn a_waiter_at_a_terminal_sees_how_long_a_quarantine_lasts_and_can_leave() {
     assert!(shown.ends_with("\r\u{1b}[K"), "the line is removed: {shown:?}");
     assert_eq!(world.held_on("job"), 0);
 }
+
+#[test]
+fn bench_shows_its_progress_and_takes_it_away() {
+    let world = World::of(1);
+    let words = ["env", "TERM=xterm", REDBOLT, "bench", "--duration", "1h", "-c", "2"];
+    let mut session = Session::start(&world, &words);
+    session.until_shown(" 1s [");
+    session.types(CTRL_C);
+    let (status, shown) = session.end();
+    assert_eq!(status, Some(130), "{shown}");
+    let (progress, told) = shown.split_once("1 node, quorum 1").unwrap();
+    assert!(progress.contains(" per second") && progress.ends_with("\u{1b}[2K"), "{shown:?}");
+    assert!(told.contains("ended early") && told.contains("\u{1b}[36m"), "{shown:?}");
+}

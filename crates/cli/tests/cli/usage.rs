@@ -56,9 +56,13 @@ fn a_bare_number_is_no_duration() {
 
 #[test]
 fn no_nodes_says_how_to_name_them_and_how_to_do_without() {
-    for words in
-        [&["lock", "job", "--", "true"][..], &["status", "job"], &["init"], &["unlock", "job"]]
-    {
+    for words in [
+        &["lock", "job", "--", "true"][..],
+        &["status", "job"],
+        &["init"],
+        &["unlock", "job"],
+        &["bench"],
+    ] {
         let ran = ran(words).expect(64).expect_says("--node");
         assert!(ran.stderr.contains("REDBOLT_NODES") && ran.stderr.contains("redbolt demo"));
     }
@@ -102,9 +106,17 @@ fn each_shell_gets_its_completions() {
         [("bash", "complete -F"), ("zsh", "#compdef redbolt"), ("fish", "complete")]
     {
         let script = ran(&["completions", shell]).expect(0).stdout;
-        for word in
-            [mark, "kill-after", "init", "change", "fence", "marker-only", "token-file", "at-least"]
-        {
+        for word in [
+            mark,
+            "kill-after",
+            "init",
+            "change",
+            "fence",
+            "marker-only",
+            "token-file",
+            "at-least",
+            "concurrency",
+        ] {
             assert!(script.contains(word), "{shell}, {word}:\n{script}");
         }
         assert!(!script.contains("__exec"), "the shim is nobody's business");

@@ -1,4 +1,4 @@
-//! The signals that redbolt hears while it waits for a lock and while the command runs.
+//! The signals that redbolt hears while it waits for a lock, while a command runs and while it measures.
 //!
 //! They are blocked and read from a signalfd: they arrive in the same poll as the nodes' replies,
 //! no handler is installed, and so each disposition that the caller chose (`nohup` ignores SIGHUP)
@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 
 /// The blocked signals, as a stream.
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(crate) struct Signals {
     fd: SignalFd,
     blocked_before: SigSet,
     ignored: u64,
@@ -23,14 +23,14 @@ pub(super) struct Signals {
 
 /// One signal that asks for an end, and who sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Request {
-    pub(super) signal: Signal,
-    pub(super) from: Sender,
+pub(crate) struct Request {
+    pub(crate) signal: Signal,
+    pub(crate) from: Sender,
 }
 
 /// Who sent a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sender {
+pub(crate) enum Sender {
     /// The terminal (Ctrl-C, hang-up), to every process of the foreground group.
     Terminal,
     /// A process.
@@ -39,7 +39,7 @@ pub(super) enum Sender {
 
 impl Signals {
     /// Blocks the signals of this thread, and of the threads that it starts later.
-    pub(super) fn block() -> io::Result<Self> {
+    pub(crate) fn block() -> io::Result<Self> {
         let heard: SigSet = REQUESTS.into_iter().chain([Signal::SIGCHLD]).collect();
         let mut blocked = heard;
         // Writing to the terminal from the background must not stop the keeper of a lease.
@@ -50,13 +50,13 @@ impl Signals {
     }
 
     /// The numbers of the signals that a command must unblock.
-    pub(super) fn to_unblock(&self) -> Vec<i32> {
+    pub(crate) fn to_unblock(&self) -> Vec<i32> {
         let blocked = REQUESTS.into_iter().chain([Signal::SIGCHLD, Signal::SIGTTOU]);
         blocked.filter(|&s| !self.blocked_before.contains(s)).map(|s| s as i32).collect()
     }
 
     /// The next request that has arrived; a child's end only wakes.
-    pub(super) fn next(&self) -> Option<Request> {
+    pub(crate) fn next(&self) -> Option<Request> {
         while let Ok(Some(info)) = self.fd.read_signal() {
             let number = i32::try_from(info.ssi_signo).unwrap_or(0);
             let Ok(signal) = Signal::try_from(number) else { continue };
@@ -68,7 +68,7 @@ impl Signals {
     }
 
     /// Whether the caller chose that this signal does nothing.
-    pub(super) fn is_ignored(&self, signal: Signal) -> bool {
+    pub(crate) fn is_ignored(&self, signal: Signal) -> bool {
         self.ignored & (1 << (signal as u32 - 1)) != 0
     }
 }

@@ -1,0 +1,22 @@
+//! Tells the program how it was built, for its report.
+
+use std::env;
+use std::path::Path;
+use std::process::Command;
+
+fn main() {
+    let compiler = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let version = Command::new(compiler).arg("--version").output();
+    let version = version.map(|output| output.stdout).unwrap_or_default();
+    println!("cargo::rustc-env=BENCHES_RUSTC={}", String::from_utf8_lossy(&version).trim());
+    println!("cargo::rustc-env=BENCHES_PROFILE={}", profile().unwrap_or_else(|| "unknown".into()));
+    println!("cargo::rustc-env=BENCHES_OPT_LEVEL={}", env::var("OPT_LEVEL").unwrap_or_default());
+    println!("cargo::rerun-if-changed=build.rs");
+}
+
+/// Cargo tells only which profile ours inherits. Its name is a folder above what we make.
+fn profile() -> Option<String> {
+    let ours = env::var_os("OUT_DIR")?;
+    let above = Path::new(&ours).ancestors().find(|folder| folder.ends_with("build"))?.parent()?;
+    Some(above.file_name()?.to_string_lossy().into_owned())
+}

@@ -1,0 +1,182 @@
+//! Counts what one contender asks of the allocator and of the system for a pair of acquire and release, on
+//! real nodes that it starts itself. Times are not looked at.
+//!
+//! Allocations are those of the whole process, with all its threads. System calls are counted by strace, which
+//! runs this program once with so many pairs and once with twice as many: what the second one did more
+//! is theirs, without start and end. It slows each call down, so replies are always ready, and a thread that
+//! spins does so less often.
+
+use std::alloc::System;
+use std::collections::BTreeMap;
+use std::env::current_exe;
+use std::fs::read_to_string;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Parser;
+use redbolt_benches::contender::{ALL, Contender, Entry, Node, Task, Timings};
+use redbolt_proving::{Server, servers};
+use serde_json::json;
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Allocations and system calls of an acquire and a release, as JSON.
+#[derive(Clone, Parser)]
+struct Options {
+    /// Who: its whole name.
+    #[arg(long)]
+    contender: String,
+    /// How many nodes.
+    #[arg(long, default_value_t = 3)]
+    nodes: usize,
+    /// Unix sockets instead of TCP.
+    #[arg(long)]
+    unix: bool,
+    /// Over how many pairs.
+    #[arg(long, default_value_t = 500)]
+    pairs: usize,
+    /// Nodes that run already, for the program that strace runs: it counts nothing and prints nothing.
+    #[arg(long, hide = true)]
+    at: Vec<String>,
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    ensure!(options.pairs > 0, "there is nothing to count");
+    if !options.at.is_empty() {
+        return run(&mut *start(&options)?, options.pairs).map(drop);
+    }
+    let servers = servers(options.nodes);
+    let address = |server: &Server| match options.unix {
+        true => server.socket().display().to_string(),
+        false => server.address(),
+    };
+    let options = Options { at: servers.iter().map(address).collect(), ..options };
+    let memory = memory(&options)?;
+    let calls = system_calls(&options);
+    let per_pair = |count: u64| count as f64 / options.pairs as f64;
+    let by_name = |calls: &Calls| -> BTreeMap<String, f64> {
+        calls.iter().map(|(name, &count)| (name.clone(), per_pair(count))).collect()
+    };
+    let about = json!({
+        "contender": options.contender,
+        "nodes": options.nodes,
+        "unix": options.unix,
+        "pairs": options.pairs,
+        "allocations": memory.map(|(allocations, _)| per_pair(allocations)),
+        "bytes": memory.map(|(_, bytes)| per_pair(bytes)),
+        "syscalls": calls.as_ref().ok().map(|calls| per_pair(calls.values().sum())),
+        "syscalls_by_name": calls.as_ref().ok().map(by_name),
+        "why_no_syscalls": calls.as_ref().err().map(|error| format!("{error:#}")),
+    });
+    println!("{about:#}");
+    Ok(())
+}
+
+fn start(options: &Options) -> Result<Box<dyn Contender>> {
+    let found = ALL.iter().find(|entry| entry.name == options.contender);
+    let names = || ALL.map(|entry: Entry| entry.name).join("; ");
+    let entry = found.with_context(|| format!("nobody of that name: {}", names()))?;
+    let node = |address: &String| match address.starts_with('/') {
+        true => Node::Unix(address.clone()),
+        false => Node::Tcp(address.clone()),
+    };
+    let nodes = options.at.iter().map(node).collect();
+    (entry.start)(&Task { nodes, resource: "redbolt-bench-00".into(), ttl: TTL })
+}
+
+/// Warms up, and does so many pairs. Returns what was allocated for those: how often, and how many bytes.
+fn run(contender: &mut dyn Contender, pairs: usize) -> Result<Option<(u64, u64)>> {
+    contender.block(WARM_UP, PATIENCE, &mut Timings::with_room(WARM_UP))?;
+    let mut timings = Timings::with_room(pairs);
+    let before = ALLOCATOR.stats();
+    contender.block(pairs, PATIENCE, &mut timings)?;
+    let spent = ALLOCATOR.stats() - before;
+    ensure!(timings.acquire.len() == pairs, "it takes too long");
+    Ok(match timings.outside {
+        None => {
+            Some(((spent.allocations + spent.reallocations) as u64, spent.bytes_allocated as u64))
+        }
+        Some(outside) => outside.allocations.zip(outside.bytes),
+    })
+}
+
+fn memory(options: &Options) -> Result<Option<(u64, u64)>> {
+    run(&mut *start(options)?, options.pairs)
+}
+
+/// How often each system call was made.
+type Calls = BTreeMap<String, u64>;
+
+fn system_calls(options: &Options) -> Result<Calls> {
+    let (once, mut twice) = (trace(options, options.pairs)?, trace(options, 2 * options.pairs)?);
+    for (name, calls) in &mut twice {
+        *calls = calls.saturating_sub(once.get(name).copied().unwrap_or(0));
+    }
+    twice.retain(|_, calls| *calls > 0);
+    Ok(twice)
+}
+
+fn trace(options: &Options, pairs: usize) -> Result<Calls> {
+    let folder = tempfile::tempdir()?;
+    let table = folder.path().join("calls");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-c", "-o"]).arg(&table).arg(current_exe()?);
+    strace.args(["--contender", &options.contender, "--pairs", &pairs.to_string()]);
+    options.at.iter().for_each(|address| drop(strace.args(["--at", address])));
+    let mut child = strace
+        .stdout(Stdio::null())
+        .spawn()
+        .context("strace does not run: apt-get install strace")?;
+    let until = Instant::now() + 2 * PATIENCE;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if Instant::now() > until {
+            child.kill()?;
+            child.wait()?;
+            bail!("it takes too long under strace");
+        }
+        sleep(Duration::from_millis(10));
+    };
+    ensure!(status.success(), "it fails under strace");
+    Ok(read_table(&read_to_string(&table)?))
+}
+
+/// Reads strace's table: share, seconds, microseconds for each call, calls, errors if there were any, name.
+fn read_table(table: &str) -> Calls {
+    let row = |line: &str| {
+        let cells: Vec<_> = line.split_whitespace().collect();
+        let (name, calls) = (cells.last()?, cells.get(3)?.parse().ok()?);
+        (*name != "total").then(|| ((*name).to_owned(), calls))
+    };
+    table.lines().filter_map(row).collect()
+}
+
+const TTL: Duration = Duration::from_secs(10);
+/// Pairs until nothing grows any more.
+const WARM_UP: usize = 200;
+/// For all pairs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_read_with_and_without_errors() {
+        let table = "% time     seconds  usecs/call     calls    errors syscall\n\
+                     ------ ----------- ----------- --------- --------- ----------------\n\
+                      66.67    0.000020           2        10         3 recvfrom\n\
+                      33.33    0.000010           1         7           sendto\n\
+                     ------ ----------- ----------- --------- --------- ----------------\n\
+                     100.00    0.000030           1        17         3 total\n";
+        let expected = [("recvfrom".to_owned(), 10), ("sendto".to_owned(), 7)];
+        assert_eq!(read_table(table), Calls::from(expected));
+    }
+}

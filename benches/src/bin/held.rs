@@ -1,0 +1,43 @@
+//! What held locks weigh. A program of its own, for counting the heap's bytes takes an allocator that counts.
+
+use std::alloc::System;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Parser;
+use redbolt_benches::scale::held::{Plan, climb};
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+
+#[global_allocator]
+static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Prints a line of JSON for each number of held locks. `cargo xtask bench scale` runs it.
+#[derive(Parser)]
+struct Options {
+    /// `host:port` of a node; may be repeated
+    #[arg(long, required = true)]
+    node: Vec<String>,
+    /// How many locks are held, from few to many; may be repeated
+    #[arg(long, required = true)]
+    held: Vec<usize>,
+    /// They are asked for with a wait
+    #[arg(long)]
+    waits: bool,
+    /// Pairs of acquire and release while they are
+    #[arg(long, default_value_t = 10_000)]
+    pairs: usize,
+    /// For how many milliseconds nothing is done
+    #[arg(long, default_value_t = 3_000)]
+    idle_ms: u64,
+}
+
+fn main() -> Result<()> {
+    let Options { node, held, waits, pairs, idle_ms } = Options::parse();
+    let plan = Plan { nodes: node, held, waits, pairs, idle: Duration::from_millis(idle_ms) };
+    let heap = || {
+        let stats = HEAP.stats();
+        stats.bytes_allocated.saturating_sub(stats.bytes_deallocated) as u64
+    };
+    climb(&plan, heap)?.iter().for_each(|figures| println!("{}", figures.json()));
+    Ok(())
+}

@@ -1,0 +1,23 @@
+//! The floor with a bounded busy-poll: reads for as long as redbolt's own does, and then sleeps in epoll.
+
+use anyhow::Result;
+
+use super::raw::{self, Links, Wait};
+use super::raw_epoll::Epoll;
+use super::raw_spin::spin;
+use super::{BUSY, Contender, Task};
+use crate::wire::Expected;
+
+pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
+    raw::start_guarded(task, |links| Ok(EpollAndSpin(Epoll::new(links)?)))
+}
+
+struct EpollAndSpin(Epoll);
+
+impl Wait for EpollAndSpin {
+    #[inline]
+    fn majority(&mut self, links: &mut Links, reply: Expected) -> Result<()> {
+        let answered = spin(BUSY, links, reply)?;
+        self.0.hear(links.quorum.saturating_sub(answered), links, reply)
+    }
+}

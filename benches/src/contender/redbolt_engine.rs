@@ -1,0 +1,57 @@
+//! redbolt's engine: a thread of its own for the nodes, and a caller that blocks until it is told.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use redbolt::{AcquireError, Ask, Ending, Engine, EngineLimits, OwnedGuard};
+
+use super::redbolt_client::config;
+use super::{Contender, PATIENCE, Task};
+
+pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
+    Ok(Box::new(Caller { engine: engine(task)?, task: task.clone(), held: None }))
+}
+
+/// An engine that is ready on all nodes.
+pub(super) fn engine(task: &Task) -> Result<Engine> {
+    let engine = Engine::start(config(task)?.build()?, EngineLimits::default())?;
+    let until = Instant::now() + PATIENCE;
+    while engine.nodes().wait()?.ready() < task.nodes.len() {
+        ensure!(Instant::now() < until, "{:?}", engine.nodes().wait()?);
+        std::thread::sleep(PATIENCE / 5_000);
+    }
+    Ok(engine)
+}
+
+struct Caller {
+    engine: Engine,
+    task: Task,
+    held: Option<OwnedGuard>,
+}
+
+impl Contender for Caller {
+    fn acquire(&mut self) -> Result<()> {
+        let guard = self.engine.acquire(ask(&self.task)).wait();
+        self.held = Some(valid(guard)?);
+        Ok(())
+    }
+
+    fn release(&mut self) -> Result<()> {
+        released(self.held.take().context("no lock is held")?.release().wait())
+    }
+}
+
+pub(super) fn ask(task: &Task) -> Ask<'_> {
+    Ask::new(task.resource.as_bytes()).ttl(task.ttl)
+}
+
+pub(super) fn valid(outcome: Result<OwnedGuard, AcquireError>) -> Result<OwnedGuard> {
+    let guard = outcome.map_err(|error| anyhow!("{error}"))?;
+    ensure!(guard.is_valid(), "granted too late");
+    Ok(guard)
+}
+
+pub(super) fn released(ending: Ending) -> Result<()> {
+    ensure!(matches!(ending, Ending::Released(_)), "{ending}");
+    Ok(())
+}

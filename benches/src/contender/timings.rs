@@ -1,0 +1,56 @@
+//! What a block of pairs took.
+
+use std::time::Duration;
+
+/// The times of a block, in nanoseconds. The two lists are of the same length.
+#[derive(Clone, Debug, Default)]
+pub struct Timings {
+    /// From the start of each acquire to its end.
+    pub acquire: Vec<u64>,
+    /// From there to the end of the release.
+    pub release: Vec<u64>,
+    /// What another process spent on it, if it was done there. This process then did nothing but wait.
+    pub outside: Option<Usage>,
+}
+
+/// What a process spent on a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// CPU time of all threads, in the system too.
+    pub cpu: Duration,
+    /// How often it slept.
+    pub voluntary_switches: u64,
+    /// How often the core was taken away from it.
+    pub involuntary_switches: u64,
+    /// How often it asked for memory, if it can count that.
+    pub allocations: Option<u64>,
+    /// For how many bytes.
+    pub bytes: Option<u64>,
+}
+
+impl Usage {
+    pub(super) fn plus(self, more: Self) -> Self {
+        let sum = |own: Option<u64>, more| own.zip(more).map(|(own, more)| own + more);
+        Self {
+            cpu: self.cpu + more.cpu,
+            voluntary_switches: self.voluntary_switches + more.voluntary_switches,
+            involuntary_switches: self.involuntary_switches + more.involuntary_switches,
+            allocations: sum(self.allocations, more.allocations),
+            bytes: sum(self.bytes, more.bytes),
+        }
+    }
+}
+
+impl Timings {
+    /// With room for so many pairs.
+    #[must_use]
+    pub fn with_room(pairs: usize) -> Self {
+        let room = || Vec::with_capacity(pairs);
+        Self { acquire: room(), release: room(), outside: None }
+    }
+
+    pub(super) fn push(&mut self, acquire: Duration, release: Duration) {
+        self.acquire.push(acquire.as_nanos() as u64);
+        self.release.push(release.as_nanos() as u64);
+    }
+}

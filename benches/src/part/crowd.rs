@@ -1,0 +1,283 @@
+//! Many processes that compete for one lock, and how long that takes beside the ideal: sections laid end to end,
+//! each with one hand-off of the raw floor.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use redbolt_proving::{Server, servers};
+use serde_json::{Value, json};
+
+use crate::choice::Choice;
+use crate::contender::{Node, Task};
+use crate::crowd::{self, Outcome, Plan};
+use crate::placement::Placement;
+use crate::progress::Progress;
+use crate::section::Section;
+use crate::stats::Ratio;
+use crate::table::Table;
+use crate::waiting::holder::ReleasedBy;
+use crate::waiting::{ALL, Entry, WokenBy, hand_off};
+
+pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
+    let entries = chosen(choice);
+    let own: &[usize] = if choice.quick { &[3] } else { &[3, 5] };
+    let (nodes, placements) = (choice.nodes_or(own), choice.placements_or(&[Placement::Unpinned]));
+    let sizes: &[usize] = if choice.quick { &[8] } else { &[8, 32] };
+    let rounds = if choice.quick { 1 } else { 2 };
+    let crowds = placements.len() * nodes.len() * sizes.len() * rounds * entries.len();
+    progress.begin(crowds as u64, "crowds");
+    let (mut text, mut runs) = (INTRO.to_owned(), Vec::new());
+    for placement in placements {
+        let (mut table, mut failures, mut placed) =
+            (Table::new(&HEADINGS), String::new(), String::new());
+        for &n in &nodes {
+            let servers = servers(n);
+            placed = placement.apply(&choice.cores, &servers)?;
+            let hand_off = floor(&servers)?;
+            for &processes in sizes {
+                let plan = plan(processes, choice.quick);
+                let mut group = Group { nodes: n, plan, hand_off, outcomes: Vec::new() };
+                group.measure(&servers, &entries, rounds, progress)?;
+                for (entry, outcomes) in entries.iter().zip(&group.outcomes) {
+                    table.row(group.cells(entry, outcomes));
+                    failures += &group.failure(entry, outcomes);
+                }
+                runs.extend(group.json(placement, &entries));
+            }
+        }
+        text += &format!("### {}\n\n{placed}\n\n{table}\n{failures}", placement.name());
+    }
+    text += NOTE;
+    for entry in entries {
+        text += &format!("- *{}*: {}\n", entry.name, entry.about);
+    }
+    let title = "A crowd".to_owned();
+    Ok(Section { title, text, json: json!({ "runs": runs }), ..Section::default() })
+}
+
+/// Those who can wait for other processes.
+fn chosen(choice: &Choice) -> Vec<Entry> {
+    let wanted = |entry: &Entry| match choice.contenders.is_empty() {
+        true => DEFAULT.contains(&entry.name),
+        false => choice.wants(entry.name),
+    };
+    let waits = |entry: &Entry| entry.woken_by != WokenBy::OwnMessage && wanted(entry);
+    ALL.into_iter().filter(waits).collect()
+}
+
+/// As many sections for a small crowd as for a large one.
+fn plan(processes: usize, quick: bool) -> Plan {
+    Plan {
+        processes,
+        times: if quick { 64 } else { 160 } / processes,
+        section: Duration::from_millis(5),
+        limit: Duration::from_secs(if quick { 5 } else { 12 }),
+    }
+}
+
+/// One hand-off of the floor, at its median.
+fn floor(servers: &[Server]) -> Result<Duration> {
+    let plan =
+        hand_off::Plan { rounds: 3, block: 8, slow_block: 1, within: Duration::from_secs(3) };
+    let floor = hand_off::run(servers, &ALL[..1], ReleasedBy::Own, plan, || ())?;
+    anyhow::ensure!(
+        !floor[0].hand_off.is_empty(),
+        "{}",
+        floor[0].failure.as_deref().unwrap_or("no floor")
+    );
+    Ok(Duration::from_nanos(floor[0].hand_off.value_at_quantile(0.5)))
+}
+
+/// What is measured on one set of nodes with so many processes.
+struct Group {
+    nodes: usize,
+    plan: Plan,
+    hand_off: Duration,
+    /// For each contender the outcome of each round.
+    outcomes: Vec<Vec<Outcome>>,
+}
+
+impl Group {
+    /// Strategies take turns in rounds. One that failed a whole crowd is not asked for another.
+    fn measure(
+        &mut self,
+        servers: &[Server],
+        entries: &[Entry],
+        rounds: usize,
+        progress: &Progress,
+    ) -> Result<()> {
+        set_up(servers)?;
+        let home = tempfile::tempdir()?;
+        self.outcomes = vec![Vec::new(); entries.len()];
+        for _ in 0..rounds {
+            for (entry, outcomes) in entries.iter().zip(&mut self.outcomes) {
+                let what = format!("{} × {}, N = {}", self.plan.processes, entry.name, self.nodes);
+                progress.say(&what);
+                if outcomes.iter().all(|outcome| outcome.failures.is_empty()) {
+                    outcomes.push(attempt(servers, entry, self.plan, &home.path().join("shared")));
+                }
+                progress.step();
+            }
+        }
+        Ok(())
+    }
+
+    fn ideal(&self) -> Duration {
+        (self.plan.section + self.hand_off) * self.wanted()
+    }
+
+    fn wanted(&self) -> u32 {
+        (self.plan.processes * self.plan.times) as u32
+    }
+
+    fn cells(&self, entry: &Entry, outcomes: &[Outcome]) -> Vec<String> {
+        let totals: Vec<u64> = outcomes.iter().map(|outcome| outcome.total).collect();
+        let ideal = vec![self.ideal().as_nanos() as u64; totals.len()];
+        let all = |of: fn(&Outcome) -> &Vec<u64>| {
+            let mut all: Vec<u64> = outcomes.iter().flat_map(of).copied().collect();
+            all.sort_unstable();
+            all
+        };
+        let (waits, finished) = (all(|outcome| &outcome.waits), all(|outcome| &outcome.finished));
+        let mean = |of: fn(&Outcome) -> f64| {
+            let sum: f64 = outcomes.iter().map(of).sum();
+            format!("{:.2}", sum / outcomes.len() as f64)
+        };
+        let grants: usize = outcomes.iter().map(Outcome::grants).sum();
+        let intruders: u64 =
+            outcomes.iter().map(|outcome| outcome.trespasses + outcome.overwritten).sum();
+        vec![
+            entry.name.to_owned(),
+            self.nodes.to_string(),
+            self.plan.processes.to_string(),
+            format!("{:.0}", self.hand_off.as_nanos() as f64 / 1e3),
+            format!("{:.2}", self.ideal().as_secs_f64()),
+            // Who did not get through has no total.
+            match outcomes.iter().all(|outcome| outcome.failures.is_empty()) {
+                true => Ratio::of(&totals, &ideal).cell(),
+                false => "-".to_owned(),
+            },
+            mean(Outcome::full_asks),
+            mean(Outcome::lead_asks),
+            millis(&waits, 0.5),
+            millis(&waits, 0.99),
+            millis(&waits, 1.0),
+            [0.0, 0.5, 1.0].map(|part| seconds(&finished, part)).join(" / "),
+            format!("{grants} of {}", self.wanted() as usize * outcomes.len()),
+            intruders.to_string(),
+        ]
+    }
+
+    fn failure(&self, entry: &Entry, outcomes: &[Outcome]) -> String {
+        let first = outcomes.iter().flat_map(|outcome| &outcome.failures).next();
+        first.map_or_else(String::new, |failure| {
+            format!(
+                "*{}*, N = {}, {} processes: {failure}\n\n",
+                entry.name, self.nodes, self.plan.processes
+            )
+        })
+    }
+
+    fn json(&self, placement: Placement, entries: &[Entry]) -> Vec<Value> {
+        let round = |outcome: &Outcome| {
+            json!({
+                "total": outcome.total,
+                "grants": outcome.grants(),
+                "full_asks": outcome.full_asks(),
+                "lead_asks": outcome.lead_asks(),
+                "waits": outcome.waits,
+                "finished": outcome.finished,
+                "sets": outcome.sets,
+                "trespasses": outcome.trespasses,
+                "overwritten": outcome.overwritten,
+                "failures": outcome.failures,
+            })
+        };
+        let of = |(entry, outcomes): (&Entry, &Vec<Outcome>)| {
+            json!({
+                "name": entry.name,
+                "nodes": self.nodes,
+                "placement": placement.name(),
+                "processes": self.plan.processes,
+                "times": self.plan.times,
+                "section": self.plan.section.as_nanos() as u64,
+                "hand_off": self.hand_off.as_nanos() as u64,
+                "ideal": self.ideal().as_nanos() as u64,
+                "rounds": outcomes.iter().map(round).collect::<Vec<_>>(),
+            })
+        };
+        entries.iter().zip(&self.outcomes).map(of).collect()
+    }
+}
+
+/// A crowd that could not even begin is one in which nobody got anything.
+fn attempt(servers: &[Server], entry: &Entry, plan: Plan, file: &Path) -> Outcome {
+    crowd::run(servers, entry, plan, file).unwrap_or_else(|error| Outcome {
+        failures: vec![format!("{error:#}")],
+        ..Outcome::default()
+    })
+}
+
+/// One client before all others: the guards of new nodes are to be written once, not by all at a time.
+fn set_up(servers: &[Server]) -> Result<()> {
+    let nodes = servers.iter().map(|server| Node::Tcp(server.address())).collect();
+    let task =
+        Task { nodes, resource: "redbolt-bench-first".to_owned(), ttl: Duration::from_secs(10) };
+    for entry in ALL.iter().filter(|entry| entry.name == DEFAULT[0]) {
+        let mut first = (entry.start)(&task)?;
+        first.acquire()?;
+        first.release()?;
+    }
+    Ok(())
+}
+
+/// Of sorted nanoseconds, where so large a part of them is not larger.
+fn part_of(sorted: &[u64], part: f64) -> u64 {
+    let last = sorted.len().saturating_sub(1);
+    sorted.get((last as f64 * part).ceil() as usize).copied().unwrap_or(0)
+}
+
+fn millis(sorted: &[u64], part: f64) -> String {
+    format!("{:.1}", part_of(sorted, part) as f64 / 1e6)
+}
+
+fn seconds(sorted: &[u64], part: f64) -> String {
+    format!("{:.2}", part_of(sorted, part) as f64 / 1e9)
+}
+
+/// What is measured if nobody is chosen.
+const DEFAULT: [&str; 3] = ["redbolt, lead", "rslock", "redlock"];
+
+const HEADINGS: [&str; 14] = [
+    "waiter",
+    "N",
+    "processes",
+    "floor, µs",
+    "ideal, s",
+    "total / ideal, by round",
+    "full asks",
+    "lead asks",
+    "wait p50, ms",
+    "p99",
+    "max",
+    "finished first / median / last, s",
+    "grants",
+    "intruders",
+];
+
+const INTRO: &str = "\
+The program starts itself as so many processes, each with a client of its own, which all want one lock, and ask again as soon as \
+they have let go. What it takes is compared with the ideal: all sections, 5 ms of sleep each, laid end to end, each with one \
+hand-off of the raw floor, which is measured with two threads on the same nodes just before. Waking up is part of the price.
+
+";
+
+const NOTE: &str = "\
+- *full asks* and *lead asks* are for each grant, by the nodes' counts of SETs: the node that ran the fewest was asked only when all \
+were; what the others ran beyond that were asks of one node. With one node the two cannot be told apart.
+- *wait*: of all acquisitions, the first of each process included. *finished*: when the first process, the one in the middle and the \
+last had done their part. A wide spread says that some were served before others, not that it took longer.
+- *intruders*: inside the section each process locks a file without waiting and adds one to a number in it. A file that is locked, or a \
+number that is too small at the end, is an intruder; one is too many.
+";

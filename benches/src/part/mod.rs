@@ -1,0 +1,39 @@
+//! The parts of the suite: each measures one thing and hands over a section.
+//!
+//! To add one: a file beside these with a `run`, and a line in [`PARTS`]. A part starts its own nodes and
+//! ends them. Not here: the command line, and what becomes of the sections.
+
+mod build;
+mod crowd;
+mod dead;
+mod handoff;
+mod inflight;
+mod pair;
+mod scale;
+
+use anyhow::Result;
+
+use crate::choice::Choice;
+use crate::progress::Progress;
+use crate::section::Section;
+
+/// One thing that is measured.
+pub struct Part {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it measures, in a line.
+    pub about: &'static str,
+    /// Measures it. An error voids this part alone.
+    pub run: fn(&Choice, &Progress) -> Result<Section>,
+}
+
+/// In the order in which they run and are reported.
+pub const PARTS: &[Part] = &[
+    Part { name: "pair", about: "acquire + release by one client", run: pair::run },
+    Part { name: "handoff", about: "from a release to the next holder", run: handoff::run },
+    Part { name: "crowd", about: "many processes that want one lock", run: crowd::run },
+    Part { name: "dead", about: "acquire + release while f nodes are dead", run: dead::run },
+    Part { name: "inflight", about: "many locks at a time by one client", run: inflight::run },
+    Part { name: "scale", about: "cost as work grows", run: scale::run },
+    Part { name: "build", about: "what a client weighs in the build", run: build::run },
+];

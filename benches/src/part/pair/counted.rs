@@ -1,0 +1,95 @@
+//! Allocations and system calls of a pair, from a program apart: to count them is to slow them down.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use super::cell::MIDDLE;
+use crate::contender::Entry;
+use crate::progress::Progress;
+
+/// What was counted of one contender, for each pair.
+pub(super) struct Counted {
+    pub(super) name: &'static str,
+    pub(super) outcome: Result<Counts, String>,
+}
+
+/// Nothing where it cannot be counted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Counts {
+    pub(super) allocations: Option<f64>,
+    pub(super) syscalls: Option<f64>,
+}
+
+impl Counted {
+    pub(super) fn json(&self) -> Value {
+        match &self.outcome {
+            Ok(counts) => json!({
+                "name": self.name,
+                "allocations": counts.allocations,
+                "syscalls": counts.syscalls,
+            }),
+            Err(error) => json!({ "name": self.name, "error": error }),
+        }
+    }
+}
+
+/// Counts for each contender; in a hurry only for those that a target says something of.
+pub(super) fn count(entries: &[Entry], quick: bool, progress: &Progress) -> Vec<Counted> {
+    let wanted = |entry: &&Entry| !quick || entry.name.starts_with("redbolt");
+    let one = |entry: &Entry| {
+        progress.say(&format!("pair: counting {}", entry.name));
+        let outcome = counts(entry.name).map_err(|error| format!("{error:#}"));
+        progress.step();
+        Counted { name: entry.name, outcome }
+    };
+    entries.iter().filter(wanted).map(one).collect()
+}
+
+fn counts(name: &str) -> Result<Counts> {
+    let program = std::env::current_exe()?.with_file_name(PROGRAM);
+    ensure!(program.is_file(), "there is no {}; `cargo xtask bench` builds it", program.display());
+    let nodes = MIDDLE.to_string();
+    let mut counter = Command::new(program)
+        .args(["--contender", name, "--nodes", &nodes])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let until = Instant::now() + PATIENCE;
+    // It says one line, which the pipe has room for.
+    while counter.try_wait()?.is_none() {
+        if Instant::now() > until {
+            counter.kill()?;
+            counter.wait()?;
+            bail!("not counted within {PATIENCE:?}");
+        }
+        std::thread::sleep(PAUSE);
+    }
+    let output = counter.wait_with_output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
+    read(&output.stdout)
+}
+
+fn read(line: &[u8]) -> Result<Counts> {
+    let value: Value = serde_json::from_slice(line).context("the counter said something else")?;
+    Ok(Counts { allocations: value["allocations"].as_f64(), syscalls: value["syscalls"].as_f64() })
+}
+
+const PROGRAM: &str = "count";
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_counted_is_nothing() {
+        let counts = read(br#"{ "allocations": 0, "syscalls": null }"#).unwrap();
+        assert_eq!(counts, Counts { allocations: Some(0.0), syscalls: None });
+        assert!(read(b"help").is_err());
+    }
+}

@@ -1,0 +1,92 @@
+//! The pair of acquire and release, beside a raw floor.
+//!
+//! It is the pair, because whoever returns at the majority leaves the replies of the slower nodes to its
+//! next call. Not here: how the contenders take turns, see `rounds`.
+
+mod cell;
+mod counted;
+mod pictures;
+mod tables;
+mod targets;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use redbolt_proving::servers;
+use serde_json::json;
+
+use self::cell::{Cell, Run, cells};
+use crate::choice::Choice;
+use crate::contender::{ALL, Entry, Task};
+use crate::progress::Progress;
+use crate::rounds::{self, Plan};
+use crate::section::Section;
+
+pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
+    let (plan, cells) = (plan(choice.quick), cells(choice));
+    let entries: Vec<Entry> = entries(choice);
+    progress.begin((cells.len() * plan.rounds + entries.len()) as u64, "pair");
+    let mut runs = Vec::new();
+    for cell in cells {
+        progress.say(&format!("pair: {cell}"));
+        runs.push(
+            measure(cell, &entries, choice, plan, progress).with_context(|| cell.to_string())?,
+        );
+    }
+    let counts = counted::count(&entries, choice.quick, progress);
+    let charts = pictures::charts(&runs)?;
+    Ok(Section {
+        title: "Acquire and release".to_owned(),
+        text: tables::text(&runs, &entries, &counts, plan, &charts),
+        json: json!({
+            "plan": format!("{plan:?}"),
+            "runs": runs.iter().map(Run::json).collect::<Vec<_>>(),
+            "counts": counts.iter().map(counted::Counted::json).collect::<Vec<_>>(),
+        }),
+        targets: targets::targets(&runs, &counts),
+        charts,
+    })
+}
+
+fn plan(quick: bool) -> Plan {
+    let (rounds, block, block_time) = match quick {
+        true => (6, 200, Duration::from_millis(12)),
+        false => (24, 500, Duration::from_millis(40)),
+    };
+    Plan { rounds, block, block_time, warm_up: 1 }
+}
+
+fn measure(
+    cell: Cell,
+    entries: &[Entry],
+    choice: &Choice,
+    plan: Plan,
+    progress: &Progress,
+) -> Result<Run> {
+    let servers = servers(cell.nodes);
+    let about = cell.placement.apply(&choice.cores, &servers)?;
+    let nodes: Vec<_> = servers.iter().map(|server| cell.sockets.node(server)).collect();
+    let start = |(at, entry): (usize, &Entry)| {
+        let resource = format!("redbolt-bench-{at:02}");
+        let task = Task { nodes: nodes.clone(), resource, ttl: TTL };
+        (entry.name, (entry.start)(&task))
+    };
+    let fitting = entries.iter().filter(|entry| cell.suits(entry.name));
+    let contenders = fitting.enumerate().map(start).collect();
+    let outcomes = rounds::run(contenders, plan, || progress.step())?;
+    Ok(Run { cell, about, outcomes })
+}
+
+/// The floors, and whoever was chosen.
+fn entries(choice: &Choice) -> Vec<Entry> {
+    let (floor, others) = ALL.split_at(1);
+    floor.iter().chain(others.iter().filter(|entry| choice.wants(entry.name))).copied().collect()
+}
+
+/// The floor that all are compared with.
+fn floor() -> &'static str {
+    ALL[0].name
+}
+
+/// Longer than any pair takes: no contender is hurried by it.
+const TTL: Duration = Duration::from_secs(10);

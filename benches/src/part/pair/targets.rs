@@ -1,0 +1,90 @@
+//! What is aimed at with the pair, and how far redbolt is.
+
+use super::cell::{Cell, Run, Sockets, p50s, p99s};
+use super::counted::Counted;
+use super::floor;
+use crate::placement::Placement;
+use crate::rounds::Figures;
+use crate::section::Target;
+
+/// Those that the runs can say something of.
+pub(super) fn targets(runs: &[Run], counts: &[Counted]) -> Vec<Target> {
+    let of_cell = |aim: &Aim| {
+        let run = runs.iter().find(|run| run.cell == aim.cell)?;
+        Some(aim.names.iter().filter_map(|name| aim.target(run, name)).collect::<Vec<_>>())
+    };
+    let pairs = AIMS.iter().filter_map(of_cell).flatten();
+    pairs.chain(counts.iter().filter_map(allocations)).collect()
+}
+
+/// A ratio to the floor that is not to be exceeded.
+struct Aim {
+    cell: Cell,
+    percentile: &'static str,
+    of: fn(&Figures) -> &Vec<u64>,
+    bound: f64,
+    names: &'static [&'static str],
+}
+
+impl Aim {
+    /// Nothing for who did not take part.
+    fn target(&self, run: &Run, name: &str) -> Option<Target> {
+        let outcome = run.outcomes.iter().find(|outcome| outcome.name == name)?;
+        let what = format!("pair {}, {}: {name} / {}", self.percentile, self.cell, floor());
+        let (measured, text) = match &outcome.figures {
+            Ok(figures) => {
+                let ratio = run.ratio(figures, self.of);
+                (Some(ratio.median).filter(|ratio| ratio.is_finite()), ratio.cell())
+            }
+            Err(_) => (None, FAILED.to_owned()),
+        };
+        Some(Target { what, bound: self.bound, measured, text })
+    }
+}
+
+fn allocations(counted: &Counted) -> Option<Target> {
+    NO_ALLOCATIONS.contains(&counted.name).then(|| {
+        let (measured, text) = match &counted.outcome {
+            Ok(counts) => {
+                let text =
+                    counts.allocations.map_or("not counted".to_owned(), |count| count.to_string());
+                (counts.allocations, text)
+            }
+            Err(_) => (None, FAILED.to_owned()),
+        };
+        let what = format!("allocations per pair, N = 3: {}", counted.name);
+        Target { what, bound: 0.0, measured, text }
+    })
+}
+
+const fn aim(nodes: usize, percentile: &'static str, of: fn(&Figures) -> &Vec<u64>) -> Aim {
+    let cell = Cell { placement: Placement::OneCore, nodes, sockets: Sockets::Tcp };
+    Aim { cell, percentile, of, bound: 1.10, names: &FRONTS }
+}
+
+const FRONTS: [&str; 2] = ["redbolt client", "redbolt driver"];
+const BUSY: [&str; 2] = ["redbolt client, busy-poll", "redbolt driver, busy-poll"];
+/// The table of the same cell says why.
+const FAILED: &str = "failed";
+const NO_ALLOCATIONS: [&str; 2] = FRONTS;
+
+const AIMS: [Aim; 6] = [
+    aim(3, "p50", p50s),
+    aim(3, "p99", p99s),
+    aim(1, "p50", p50s),
+    aim(5, "p50", p50s),
+    Aim {
+        cell: Cell { placement: Placement::Split, nodes: 3, sockets: Sockets::Tcp },
+        percentile: "p50",
+        of: p50s,
+        bound: 0.60,
+        names: &BUSY,
+    },
+    Aim {
+        cell: Cell { placement: Placement::OneCore, nodes: 3, sockets: Sockets::Unix },
+        percentile: "p50",
+        of: p50s,
+        bound: 1.15,
+        names: &FRONTS,
+    },
+];

@@ -1,0 +1,202 @@
+//! Locks that are held and left alone: what they weigh, and what the others pay for them.
+//!
+//! With the default settings: with a longer patience the driver's timers would be set off so seldom that what they
+//! cost would not show. Not here: who counts the heap's bytes, for that takes the place of the whole program's
+//! allocator; see `bin/held.rs`.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use hdrhistogram::Histogram;
+use redbolt::{Ask, Config, Event, LockId, Wait};
+use serde_json::{Value, json};
+
+use super::host::{Host, Like, PATIENCE};
+use crate::stats::{cpu_time, histogram, median, record};
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// `host:port` of each node.
+    pub nodes: Vec<String>,
+    /// How many locks are held, from few to many.
+    pub held: Vec<usize>,
+    /// Whether they were asked for with a wait, and so stand in line.
+    pub waits: bool,
+    /// Pairs of acquire and release while they are.
+    pub pairs: usize,
+    /// For how long nothing is done.
+    pub idle: Duration,
+}
+
+/// What so many held locks cost.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// How many are held.
+    pub held: u64,
+    /// Bytes of heap, in all, more than with none held.
+    pub heap: u64,
+    /// Resident bytes of the process, more than with none held.
+    pub resident: u64,
+    /// Nanoseconds of the processor for a pair of acquire and release of another lock.
+    pub pair_cpu: u64,
+    /// Nanoseconds that a pair takes, at the median.
+    pub pair_p50: u64,
+    /// Nanoseconds that 99 of 100 pairs take at most.
+    pub pair_p99: u64,
+    /// Nanoseconds of the processor in a second without work.
+    pub idle_cpu: u64,
+}
+
+impl Figures {
+    /// As a line that [`read`](Self::read) understands.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        json!({
+            "held": self.held,
+            "heap": self.heap,
+            "resident": self.resident,
+            "pair_cpu": self.pair_cpu,
+            "pair_p50": self.pair_p50,
+            "pair_p99": self.pair_p99,
+            "idle_cpu": self.idle_cpu,
+        })
+    }
+
+    /// What [`json`](Self::json) wrote.
+    ///
+    /// # Errors
+    ///
+    /// It is something else.
+    pub fn read(line: &str) -> Result<Self> {
+        let value: Value = serde_json::from_str(line)?;
+        let of = |name: &str| value[name].as_u64().with_context(|| format!("no {name}: {line}"));
+        Ok(Self {
+            held: of("held")?,
+            heap: of("heap")?,
+            resident: of("resident")?,
+            pair_cpu: of("pair_cpu")?,
+            pair_p50: of("pair_p50")?,
+            pair_p99: of("pair_p99")?,
+            idle_cpu: of("idle_cpu")?,
+        })
+    }
+}
+
+/// Holds more and more locks. `heap` tells how many bytes of it are in use.
+///
+/// # Errors
+///
+/// Locks are refused, or a node is not ready.
+pub fn climb(plan: &Plan, heap: impl Fn() -> u64) -> Result<Vec<Figures>> {
+    let mut host = Host::connect(Config::builder().max_ttl(HELD_TTL), &plan.nodes)?;
+    let mut held = Vec::with_capacity(plan.held.iter().copied().max().unwrap_or(0));
+    pairs(&mut host, plan.pairs / 10 + 1)?;
+    let (empty, resident) = (heap(), resident()?);
+    let mut all = Vec::new();
+    for &count in &plan.held {
+        hold(&mut host, count, plan.waits, &mut held)?;
+        let heap = heap().saturating_sub(empty);
+        let resident = self::resident()?.saturating_sub(resident);
+        pairs(&mut host, plan.pairs / 10 + 1)?;
+        let (cpu, times) = blocks(&mut host, plan.pairs)?;
+        let seconds = plan.idle.as_secs_f64();
+        let idle_cpu = (idle(&mut host, plan.idle)?.as_nanos() as f64 / seconds) as u64;
+        let at = |quantile| times.value_at_quantile(quantile);
+        let (pair_p50, pair_p99) = (at(0.5), at(0.99));
+        let held = count as u64;
+        all.push(Figures { held, heap, resident, pair_cpu: cpu, pair_p50, pair_p99, idle_cpu });
+    }
+    Ok(all)
+}
+
+/// Takes locks until `count` are held. In portions, for a node has little time to answer each. On a busy machine one
+/// is refused now and then, and another is asked for.
+fn hold(host: &mut Host, count: usize, waits: bool, held: &mut Vec<LockId>) -> Result<()> {
+    let wait = if waits { Wait::For(PATIENCE) } else { Wait::Try };
+    let mut asked = held.len();
+    while held.len() < count {
+        ensure!(asked <= 2 * count + 20 * PORTION, "too many locks were refused");
+        let first = held.len();
+        let portion = asked..asked + PORTION.min(count - held.len());
+        asked = portion.end;
+        host.ask(portion.clone(), Like { ttl: HELD_TTL, wait })?;
+        for _ in portion {
+            match host.event()? {
+                Event::Granted(id) => held.push(id),
+                Event::Refused(..) => {}
+                event => host.void(event)?,
+            }
+        }
+        // The nodes that no quorum needed may be behind.
+        while held[first..].iter().any(|&id| host.driver.awaits_answers(id)) {
+            host.turn(PATIENCE)?;
+        }
+    }
+    Ok(())
+}
+
+/// Pairs in several blocks: the processor's time of the middle one, and how long each took.
+fn blocks(host: &mut Host, times: usize) -> Result<(u64, Histogram<u64>)> {
+    let (mut all, mut cpu) = (histogram()?, Vec::new());
+    for _ in 0..BLOCKS {
+        let before = cpu_time();
+        let spans = pairs(host, times.div_ceil(BLOCKS))?;
+        cpu.push((cpu_time() - before).as_nanos() as u64 / spans.len().max(1));
+        all.add(spans)?;
+    }
+    Ok((median(&cpu), all))
+}
+
+/// Takes and releases another lock, again and again.
+fn pairs(host: &mut Host, times: usize) -> Result<Histogram<u64>> {
+    let (mut spans, mut refused) = (histogram()?, 0);
+    while spans.len() < times as u64 {
+        let start = Instant::now();
+        let id = host.driver.acquire(&Ask::new(FREE).ttl(PAIR_TTL))?;
+        loop {
+            match host.event()? {
+                Event::Granted(of) if of == id => host.driver.release(id),
+                Event::Released(of, _) if of == id => {
+                    record(&mut spans, start.elapsed());
+                    break;
+                }
+                Event::Refused(of, refusal) if of == id => {
+                    refused += 1;
+                    ensure!(refused < times / 10 + 20, "{}", host.driver.report(&refusal));
+                    break;
+                }
+                event => host.void(event)?,
+            }
+        }
+    }
+    Ok(spans)
+}
+
+/// A loop that has nothing to do. Returns what it cost.
+fn idle(host: &mut Host, span: Duration) -> Result<Duration> {
+    let (before, until) = (cpu_time(), Instant::now() + span);
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(cpu_time() - before);
+        }
+        host.turn(left)?;
+    }
+}
+
+/// Bytes of this process that are in memory.
+fn resident() -> Result<u64> {
+    let text = std::fs::read_to_string("/proc/self/status")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()).context("no VmRSS")?;
+    Ok(kilobytes.parse::<u64>()? * 1024)
+}
+
+/// The name of the lock that is free.
+const FREE: &[u8; 16] = b"redbolt-pair-of:";
+
+const HELD_TTL: Duration = Duration::from_secs(600);
+const PAIR_TTL: Duration = Duration::from_secs(10);
+const PORTION: usize = 250;
+const BLOCKS: usize = 5;

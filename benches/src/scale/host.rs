@@ -1,0 +1,134 @@
+//! A driver in a host's mio loop that has nothing else to do.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, bail, ensure};
+use redbolt::{Ask, ConfigBuilder, Driver, Event, LockId, Wait};
+
+/// The loop, and the driver in it.
+pub(super) struct Host {
+    poll: mio::Poll,
+    events: mio::Events,
+    pub(super) driver: Driver,
+}
+
+impl Host {
+    /// Connects to nodes that are new. Returns when all of them vote.
+    pub(super) fn connect(builder: ConfigBuilder, nodes: &[String]) -> Result<Self> {
+        let builder = builder.new_nodes();
+        let config = nodes.iter().try_fold(builder, |builder, node| builder.node(node))?.build()?;
+        let poll = mio::Poll::new()?;
+        let tokens = 0..Driver::tokens_needed(&config);
+        let events = mio::Events::with_capacity(tokens.len());
+        let driver = Driver::in_registry(config, poll.registry(), tokens)?;
+        let mut host = Self { poll, events, driver };
+        let until = Instant::now() + PATIENCE;
+        while host.driver.nodes().ready() < nodes.len() {
+            ensure!(Instant::now() < until, "{:?}", host.driver.nodes());
+            host.turn(PATIENCE)?;
+        }
+        Ok(host)
+    }
+
+    /// The next event of a lock.
+    pub(super) fn event(&mut self) -> Result<Event> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.driver.poll_event() {
+                Some(Event::Node(..)) => {}
+                Some(event) => return Ok(event),
+                None => {
+                    ensure!(Instant::now() < until, "nothing happens: {:?}", self.driver.nodes());
+                    self.turn(PATIENCE)?;
+                }
+            }
+        }
+    }
+
+    /// One turn of the loop, which sleeps for up to `longest`.
+    pub(super) fn turn(&mut self, longest: Duration) -> Result<()> {
+        let wait = self.driver.deadline().map_or(longest, |due| due.min(longest));
+        self.poll.poll(&mut self.events, Some(wait))?;
+        for event in &self.events {
+            self.driver.on_event(event);
+        }
+        self.driver.turn();
+        Ok(())
+    }
+
+    /// Takes a lock and lets it go.
+    pub(super) fn pair(&mut self, resource: &[u8], ttl: Duration) -> Result<()> {
+        let id = self.driver.acquire(&Ask::new(resource).ttl(ttl))?;
+        loop {
+            match self.event()? {
+                Event::Granted(of) if of == id => self.driver.release(id),
+                Event::Released(of, _) if of == id => return Ok(()),
+                event => self.void(event)?,
+            }
+        }
+    }
+
+    /// Asks for locks with these numbers, all in one write to each node.
+    pub(super) fn ask(&mut self, numbers: std::ops::Range<usize>, ask: Like) -> Result<()> {
+        self.driver.together(|driver| {
+            numbers.into_iter().try_for_each(|number| {
+                let key = key(number);
+                driver.acquire(&Ask::new(&key).ttl(ask.ttl).wait(ask.wait))?;
+                Ok(())
+            })
+        })
+    }
+
+    /// Lets go of these, all in one write to each node, and returns when a quorum has confirmed each.
+    pub(super) fn release(&mut self, locks: &[LockId]) -> Result<()> {
+        self.driver.together(|driver| locks.iter().for_each(|&id| driver.release(id)));
+        let mut open = locks.len();
+        while open > 0 {
+            match self.event()? {
+                Event::Released(..) => open -= 1,
+                event => self.void(event)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// An event that should not have come.
+    pub(super) fn void(&self, event: Event) -> Result<()> {
+        match event {
+            Event::Refused(_, refusal) => Err(anyhow!("{}", self.driver.report(&refusal))),
+            other => bail!("{other:?}"),
+        }
+    }
+}
+
+/// What all locks of a call have in common.
+#[derive(Clone, Copy)]
+pub(super) struct Like {
+    pub(super) ttl: Duration,
+    pub(super) wait: Wait,
+}
+
+/// The name of the lock with this number: 16 bytes.
+pub(super) fn key(number: usize) -> [u8; 16] {
+    let mut key = *b"redbolt-00000000";
+    let mut rest = number;
+    for digit in key[8..].iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    key
+}
+
+/// A node that is slower than this is broken.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::key;
+
+    #[test]
+    fn names_are_of_one_length_and_all_different() {
+        assert_eq!(&key(0), b"redbolt-00000000");
+        assert_eq!(&key(100_203), b"redbolt-00100203");
+    }
+}

@@ -1,0 +1,54 @@
+//! One lock after the other, of a growing name or on a growing number of nodes.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use redbolt::Config;
+
+use super::host::{Host, PATIENCE};
+use crate::stats::{cpu_time, histogram, record};
+
+/// A driver that takes pairs.
+pub struct Pairs {
+    host: Host,
+    resource: Vec<u8>,
+}
+
+/// What a pair costs.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost {
+    /// Nanoseconds of this process's processor time.
+    pub cpu: u64,
+    /// Nanoseconds that it takes, at the median.
+    pub p50: u64,
+}
+
+impl Pairs {
+    /// Connects to nodes that are new. Its resource has a name of so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// They are not ready.
+    pub fn connect(nodes: &[String], bytes: usize) -> Result<Self> {
+        let patient = Config::builder().answer_within(PATIENCE).dead_after(2 * PATIENCE);
+        Ok(Self { host: Host::connect(patient, nodes)?, resource: vec![b'k'; bytes] })
+    }
+
+    /// Takes and releases the lock so many times.
+    ///
+    /// # Errors
+    ///
+    /// It was not granted: nobody competes for it, so the measurement is void.
+    pub fn take(&mut self, times: usize) -> Result<Cost> {
+        let (mut spans, cpu) = (histogram()?, cpu_time());
+        for _ in 0..times {
+            let start = Instant::now();
+            self.host.pair(&self.resource, TTL)?;
+            record(&mut spans, start.elapsed());
+        }
+        let cpu = (cpu_time() - cpu).as_nanos() as u64 / times as u64;
+        Ok(Cost { cpu, p50: spans.value_at_quantile(0.5) })
+    }
+}
+
+const TTL: Duration = Duration::from_secs(10);

@@ -1,0 +1,127 @@
+//! Many who wait for one resource: each gets it, lets it go at once, and the next has it.
+//!
+//! All are in one process, so that nobody has to be told by a node: in one driver, where they stand in line, and as
+//! tasks over one engine. Waiters in other processes are in `waiting` and `crowd`.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, ensure};
+use futures_util::future::try_join_all;
+use redbolt::{Ask, Config, ConfigBuilder, Ending, Engine, EngineLimits, Event, Wait};
+use tokio::runtime::{Builder, Runtime};
+
+use super::at_once::Cost;
+use super::host::{Host, PATIENCE};
+use crate::stats::cpu_time;
+
+/// Where so many wait in one driver.
+pub struct Line {
+    host: Host,
+}
+
+impl Line {
+    /// Connects to nodes that are new.
+    ///
+    /// # Errors
+    ///
+    /// They are not ready.
+    pub fn connect(nodes: &[String]) -> Result<Self> {
+        Ok(Self { host: Host::connect(patient(), nodes)? })
+    }
+
+    /// So many ask for it at once. Returns when each has had it, and what all that cost.
+    ///
+    /// # Errors
+    ///
+    /// One did not get it.
+    pub fn wait(&mut self, waiters: usize) -> Result<Cost> {
+        let (start, cpu) = (Instant::now(), cpu_time());
+        self.host
+            .driver
+            .together(|driver| (0..waiters).try_for_each(|_| driver.acquire(&ask()).map(drop)))?;
+        let mut open = waiters;
+        while open > 0 {
+            match self.host.event()? {
+                Event::Granted(id) => self.host.driver.release(id),
+                Event::Released(..) => open -= 1,
+                event => self.host.void(event)?,
+            }
+        }
+        Ok(cost(start, cpu))
+    }
+}
+
+/// Where so many tasks wait over one engine.
+pub struct Tasks {
+    runtime: Runtime,
+    engine: Engine,
+}
+
+impl Tasks {
+    /// Connects to nodes that are new.
+    ///
+    /// # Errors
+    ///
+    /// They are not ready.
+    pub fn connect(nodes: &[String]) -> Result<Self> {
+        let config =
+            nodes.iter().try_fold(patient().new_nodes(), |builder, node| builder.node(node))?;
+        let engine = Engine::start(config.build()?, EngineLimits::default())?;
+        let until = Instant::now() + PATIENCE;
+        while engine.nodes().wait()?.ready() < nodes.len() {
+            ensure!(Instant::now() < until, "{:?}", engine.nodes().wait()?);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(Self { runtime: Builder::new_current_thread().build()?, engine })
+    }
+
+    /// So many ask for it at once. Returns when each has had it, and what all that cost.
+    ///
+    /// # Errors
+    ///
+    /// One did not get it.
+    pub fn wait(&mut self, waiters: usize) -> Result<Cost> {
+        let (start, cpu) = (Instant::now(), cpu_time());
+        let one = || async {
+            let guard = self.engine.acquire(ask()).await.map_err(|error| anyhow!("{error}"))?;
+            let ending = guard.release().await;
+            ensure!(matches!(ending, Ending::Released(_)), "{ending}");
+            Ok(())
+        };
+        self.runtime.block_on(try_join_all((0..waiters).map(|_| one())))?;
+        Ok(cost(start, cpu))
+    }
+}
+
+fn patient() -> ConfigBuilder {
+    Config::builder().answer_within(PATIENCE).dead_after(2 * PATIENCE)
+}
+
+fn ask() -> Ask<'static> {
+    Ask::new(b"redbolt-wanted-0").ttl(Duration::from_secs(30)).wait(Wait::For(6 * PATIENCE))
+}
+
+fn cost(start: Instant, cpu: Duration) -> Cost {
+    let (cpu, wall) = (cpu_time() - cpu, start.elapsed());
+    Cost { cpu: cpu.as_nanos() as u64, wall: wall.as_nanos() as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use redbolt_proving::servers;
+
+    use super::*;
+    use crate::counts::Counts;
+
+    #[test]
+    fn each_waiter_gets_it_once() {
+        let servers = servers(1);
+        let nodes = [servers[0].address()];
+        Line::connect(&nodes).unwrap().wait(5).unwrap();
+        // The guard is written as well.
+        let before = Counts::of(&servers).sets().unwrap();
+        Tasks::connect(&nodes).unwrap().wait(7).unwrap();
+        let after = Counts::of(&servers).sets().unwrap();
+        assert!(after[0] - before[0] >= 7, "{before:?} {after:?}");
+    }
+}

@@ -1,0 +1,139 @@
+//! The ways in which a node can be gone, done to real servers on loopback.
+//!
+//! Not here: a network that loses packets of connections that are open. A peer whose process is stopped looks
+//! the same from the client's side but for the kernel's acknowledgements, which no client looks at.
+
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use redbolt_proving::{Server, servers};
+
+/// How a node is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// The process is killed: connections end, and new ones are refused.
+    Refused,
+    /// The process is stopped and nothing answers to a SYN either: its queue of connections is full.
+    Blackholed,
+    /// The process is stopped (SIGSTOP): the kernel takes bytes and connections, and nobody answers.
+    Stopped,
+}
+
+impl Death {
+    /// All, in the order in which they are shown.
+    pub const ALL: [Self; 3] = [Self::Refused, Self::Blackholed, Self::Stopped];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Blackholed => "blackholed",
+            Self::Stopped => "stopped",
+        }
+    }
+
+    /// Starts nodes, all alive, that can die in this way.
+    #[must_use]
+    pub fn servers(self, n: usize) -> Vec<Server> {
+        match self {
+            Self::Refused | Self::Stopped => servers(n),
+            // The shorter the queue, the sooner it is full.
+            Self::Blackholed => (0..n).map(|_| Server::with(&["--tcp-backlog", BACKLOG])).collect(),
+        }
+    }
+}
+
+/// Nodes that are going to die. Dropping them ends them for good.
+pub struct Victims {
+    death: Death,
+    servers: Vec<Server>,
+    /// Connections that fill their queues.
+    queued: Vec<TcpStream>,
+}
+
+impl Victims {
+    /// They live on until they are told.
+    #[must_use]
+    pub fn new(death: Death, servers: Vec<Server>) -> Self {
+        Self { death, servers, queued: Vec::new() }
+    }
+
+    /// Lets all of them die, one after the other, within milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// A queue does not fill up: this system does not do as Linux does.
+    pub fn die(&mut self) -> Result<()> {
+        match self.death {
+            Death::Refused => self.servers.iter_mut().for_each(Server::kill),
+            Death::Stopped | Death::Blackholed => self.servers.iter().for_each(Server::pause),
+        }
+        if self.death == Death::Blackholed {
+            for server in &self.servers {
+                self.queued.extend(fill(server.address().parse()?)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Connects until nobody answers.
+fn fill(address: SocketAddr) -> Result<Vec<TcpStream>> {
+    let mut queued = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&address, UNANSWERED) {
+        queued.push(stream);
+        ensure!(
+            queued.len() < MOST,
+            "{address} answers {MOST} connections that it does not accept"
+        );
+    }
+    Ok(queued)
+}
+
+/// Enough for those who connect while the nodes are alive.
+const BACKLOG: &str = "4";
+const MOST: usize = 64;
+
+/// On loopback a SYN is answered in microseconds or never.
+const UNANSWERED: Duration = Duration::from_millis(30);
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use redbolt_proving::Reply;
+
+    use super::*;
+
+    #[test]
+    fn each_death_looks_to_a_client_as_it_says() {
+        for death in Death::ALL {
+            let servers = death.servers(1);
+            let address = servers[0].address();
+            let mut open = servers[0].connect();
+            assert_eq!(open.cmd("PING"), Reply::Status("PONG".into()));
+            let mut victims = Victims::new(death, servers);
+            victims.die().unwrap();
+            let connect =
+                TcpStream::connect_timeout(&address.parse().unwrap(), Duration::from_millis(300));
+            match death {
+                Death::Refused => {
+                    assert_eq!(connect.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+                    assert!(open.try_run(&[b"PING"]).is_err());
+                }
+                Death::Blackholed => {
+                    assert_eq!(connect.unwrap_err().kind(), ErrorKind::TimedOut);
+                    open.send(b"PING\r\n");
+                    assert!(open.is_silent_for(Duration::from_millis(100)));
+                }
+                Death::Stopped => {
+                    connect.unwrap();
+                    open.send(b"PING\r\n");
+                    assert!(open.is_silent_for(Duration::from_millis(100)));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! What a dying minority costs: pairs before and after, by the same client on the same nodes.
+//!
+//! A session has nodes of its own and one client. It takes and releases without a pause, and while it does so the
+//! nodes die. Contenders take turns in rounds of one session each. Not here: printing.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use hdrhistogram::Histogram;
+use redbolt_proving::Server;
+
+use super::death::{Death, Victims};
+use super::{Contender, Entry};
+use crate::contender::{Node, Task};
+use crate::stats::{histogram, record};
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Sessions of each contender.
+    pub rounds: usize,
+    /// How long the nodes live in a session.
+    pub healthy: Duration,
+    /// How long it goes on without them.
+    pub dead: Duration,
+}
+
+/// What was measured of one contender. Times are in nanoseconds.
+pub struct Figures {
+    /// Pairs that ended before the nodes died.
+    pub healthy: Histogram<u64>,
+    /// Pairs that ended afterwards.
+    pub dead: Histogram<u64>,
+    /// Each session by itself.
+    pub rounds: Vec<Round>,
+    /// How many pairs failed after the nodes had died.
+    pub failed: u64,
+    /// The first of those failures, or why there is nothing.
+    pub failure: Option<String>,
+}
+
+/// One session. Times are in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Round {
+    /// The pair at 99 of 100 before the nodes died.
+    pub healthy_p99: u64,
+    /// The same afterwards.
+    pub dead_p99: u64,
+    /// The longest of the first [`FIRST`] pairs that ended after the nodes had died, the one that was under way
+    /// included.
+    pub first: u64,
+}
+
+/// Runs the plan: of `n` nodes the greatest minority dies. `place` places the nodes, and this thread with all
+/// that it starts. The figures come in the order of the entries. `turn` is called after each session.
+///
+/// # Errors
+///
+/// There is no memory. Who cannot take part says so in his figures.
+pub fn run(
+    entries: &[Entry],
+    death: Death,
+    n: usize,
+    plan: Plan,
+    place: impl Fn(&[Server]) -> Result<()>,
+    mut turn: impl FnMut(),
+) -> Result<Vec<Figures>> {
+    let mut figures = entries.iter().map(|_| Figures::new()).collect::<Result<Vec<_>>>()?;
+    for _ in 0..plan.rounds {
+        for (entry, figures) in entries.iter().zip(&mut figures) {
+            if !figures.has_stalled() {
+                let pairs = session(entry, death, n, plan, &place);
+                match pairs {
+                    Ok(pairs) => figures.count(&pairs)?,
+                    Err(error) => figures.failure = Some(format!("{error:#}")),
+                }
+            }
+            turn();
+        }
+    }
+    Ok(figures)
+}
+
+impl Figures {
+    fn new() -> Result<Self> {
+        let (healthy, dead) = (histogram()?, histogram()?);
+        Ok(Self { healthy, dead, rounds: Vec::new(), failed: 0, failure: None })
+    }
+
+    /// Whether the time of more sessions is better left to others.
+    fn has_stalled(&self) -> bool {
+        self.dead.max() > STALLED.as_nanos() as u64 || (self.failure.is_some() && self.failed == 0)
+    }
+
+    fn count(&mut self, pairs: &Pairs) -> Result<()> {
+        let (mut healthy, mut dead, mut first) = (histogram()?, histogram()?, Duration::ZERO);
+        for pair in &pairs.all {
+            if pair.end < pairs.died {
+                record(&mut healthy, pair.end - pair.start);
+                continue;
+            }
+            if dead.len() < FIRST {
+                first = first.max(pair.end - pair.start);
+            }
+            record(&mut dead, pair.end - pair.start);
+            self.failed += u64::from(!pair.well);
+        }
+        if self.failure.is_none() {
+            self.failure.clone_from(&pairs.failure);
+        }
+        self.rounds.push(Round {
+            healthy_p99: healthy.value_at_quantile(0.99),
+            dead_p99: dead.value_at_quantile(0.99),
+            first: first.as_nanos() as u64,
+        });
+        self.healthy.add(&healthy)?;
+        self.dead.add(&dead)?;
+        Ok(())
+    }
+}
+
+/// What came of a session.
+struct Pairs {
+    all: Vec<Pair>,
+    /// The moment before the first node died.
+    died: Instant,
+    failure: Option<String>,
+}
+
+struct Pair {
+    start: Instant,
+    end: Instant,
+    well: bool,
+}
+
+fn session(
+    entry: &Entry,
+    death: Death,
+    n: usize,
+    plan: Plan,
+    place: impl Fn(&[Server]) -> Result<()>,
+) -> Result<Pairs> {
+    let mut servers = death.servers(n);
+    place(&servers)?;
+    let nodes = servers.iter().map(|server| Node::Tcp(server.address())).collect();
+    let task = Task { nodes, resource: "redbolt-bench-dead".to_owned(), ttl: TTL };
+    let mut contender = (entry.start)(&task)?;
+    for _ in 0..WARM_UP {
+        contender.pair().context("warming up")?;
+    }
+    let mut victims = Victims::new(death, servers.drain(..(n - 1) / 2).collect());
+    let begun = Instant::now();
+    let killer = thread::Builder::new().name("killer".to_owned()).spawn(move || {
+        thread::sleep(plan.healthy);
+        let died = Instant::now();
+        // The nodes are to stay dead while others measure.
+        victims.die().map(|()| (died, victims))
+    })?;
+    let (all, failure) = pairs(&mut *contender, begun + plan.healthy + plan.dead);
+    let (died, victims) = killer.join().map_err(|_| anyhow!("a node would not die"))??;
+    // They end last: a client that says goodbye is to find them as they were.
+    drop(contender);
+    drop(victims);
+    let early = all.iter().find(|pair| !pair.well && pair.end < died);
+    match (early, failure) {
+        (Some(_), failure) => Err(anyhow!("while all were alive: {}", failure.unwrap_or_default())),
+        (None, failure) => Ok(Pairs { all, died, failure }),
+    }
+}
+
+/// Pairs until then, or until one has taken so long that the client is stuck. Returns the first failure too.
+fn pairs(contender: &mut dyn Contender, until: Instant) -> (Vec<Pair>, Option<String>) {
+    let (mut all, mut failure) = (Vec::with_capacity(ROOM), None);
+    loop {
+        let start = Instant::now();
+        let outcome = contender.pair();
+        let end = Instant::now();
+        all.push(Pair { start, end, well: outcome.is_ok() });
+        if let (Err(error), None) = (outcome, &failure) {
+            failure = Some(format!("{error:#}"));
+        }
+        if end > until || end - start > STALLED {
+            return (all, failure);
+        }
+    }
+}
+
+/// So many pairs after the death are looked at one by one.
+pub const FIRST: u64 = 50;
+
+const WARM_UP: usize = 100;
+
+/// Memory for the pairs of a session is there before it begins.
+const ROOM: usize = 1 << 17;
+
+/// Whoever takes longer for a pair is not asked for another session.
+const STALLED: Duration = Duration::from_secs(1);
+
+/// Longer than any pair.
+const TTL: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stalled::ALL;
+
+    fn at(base: Instant, millis: u64) -> Instant {
+        base + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn the_pair_under_way_counts_as_the_first_after_the_death() {
+        let base = Instant::now();
+        let pair = |start, end| Pair { start: at(base, start), end: at(base, end), well: true };
+        let all = vec![pair(0, 1), pair(1, 2), pair(2, 9), pair(9, 10)];
+        let mut figures = Figures::new().unwrap();
+        figures.count(&Pairs { all, died: at(base, 3), failure: None }).unwrap();
+        assert_eq!((figures.healthy.len(), figures.dead.len()), (2, 2));
+        assert_eq!(figures.rounds[0].first, 7_000_000);
+        assert_eq!(figures.failed, 0);
+    }
+
+    #[test]
+    fn all_take_the_lock_and_let_go_of_it() {
+        let servers = redbolt_proving::servers(3);
+        for entry in ALL {
+            let nodes = servers.iter().map(|server| Node::Tcp(server.address())).collect();
+            let task = Task { nodes, resource: entry.name.to_owned(), ttl: TTL };
+            let mut contender = (entry.start)(&task).unwrap();
+            // A key that stayed behind would stand in the way of the next.
+            for _ in 0..10 {
+                contender.pair().unwrap_or_else(|error| panic!("{}: {error:#}", entry.name));
+            }
+        }
+    }
+
+    /// How long anything takes is not for a test.
+    #[test]
+    fn redbolt_and_the_floor_go_on_without_a_minority() {
+        let plan = Plan {
+            rounds: 1,
+            healthy: Duration::from_millis(50),
+            dead: Duration::from_millis(400),
+        };
+        for death in Death::ALL {
+            let figures = run(&ALL[..4], death, 3, plan, |_| Ok(()), || ()).unwrap();
+            for (entry, figures) in ALL.iter().zip(&figures) {
+                assert_eq!(figures.failure, None, "{}, {}", entry.name, death.name());
+                assert!(
+                    !figures.healthy.is_empty() && figures.dead.len() > FIRST,
+                    "{}",
+                    entry.name
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The locks that are under way: each lane takes a lock on its key, releases it and begins anew.
+//!
+//! Events go to the lane whose lock they are about. Not here: waiting for them.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, Instant};
+
+use redbolt::proto::Refusal;
+use redbolt::{Ask, Confirmed, Driver, Event, InputError, LockId, Why};
+
+use super::figures::{Figures, count};
+use crate::args::BenchArgs;
+
+/// All lanes.
+pub(super) struct Lanes {
+    lanes: Vec<Lane>,
+    of: HashMap<LockId, usize>,
+    ttl: Duration,
+    /// Those that ask when their pause is over.
+    pausing: Vec<usize>,
+    /// Whether a lane begins anew when its lock is released.
+    is_open: bool,
+    /// Pairs so far, measured or not.
+    pub(super) pairs: u64,
+    /// An ask that was refused at the door, as all others would be.
+    turned_away: Option<InputError>,
+}
+
+struct Lane {
+    key: Vec<u8>,
+    asked: Instant,
+    granted: Instant,
+    /// Begun when it was already being measured. What began before is not measured to its end either.
+    counts: bool,
+    /// After a refusal.
+    pauses_until: Instant,
+}
+
+impl Lanes {
+    /// Lanes that have not begun.
+    pub(super) fn new(args: &BenchArgs, now: Instant) -> Self {
+        let run = RandomState::new().hash_one(now);
+        let lane = |number| Lane {
+            key: key(run, number, args.key_size as usize),
+            asked: now,
+            granted: now,
+            counts: false,
+            pauses_until: now,
+        };
+        let lanes: Vec<_> = (0..usize::from(args.concurrency)).map(lane).collect();
+        Self {
+            of: HashMap::with_capacity(lanes.len()),
+            pausing: (0..lanes.len()).collect(),
+            ttl: args.ttl,
+            is_open: true,
+            pairs: 0,
+            turned_away: None,
+            lanes,
+        }
+    }
+
+    /// Lets the lanes ask whose pause is over.
+    pub(super) fn ask(&mut self, driver: &mut Driver, counts: bool) -> Result<(), InputError> {
+        if !self.pausing.is_empty() {
+            let now = Instant::now();
+            let (due, pausing) =
+                self.pausing.drain(..).partition(|&at| self.lanes[at].pauses_until <= now);
+            self.pausing = pausing;
+            let due: Vec<usize> = due;
+            driver.together(|driver| due.iter().for_each(|&at| self.begin(driver, at, counts)));
+        }
+        self.turned_away.take().map_or(Ok(()), Err)
+    }
+
+    /// When the next pause is over.
+    pub(super) fn next_ask(&self) -> Option<Instant> {
+        self.pausing.iter().map(|&at| self.lanes[at].pauses_until).min()
+    }
+
+    /// Whether any lock is asked for, held or being released.
+    pub(super) fn are_under_way(&self) -> bool {
+        !self.of.is_empty()
+    }
+
+    /// No lane begins anew.
+    pub(super) fn close(&mut self) {
+        self.is_open = false;
+        self.pausing.clear();
+    }
+
+    /// Lets go of what is under way, without waiting for it.
+    pub(super) fn give_up(&mut self, driver: &mut Driver) {
+        self.of.drain().for_each(|(id, _)| driver.release(id));
+    }
+
+    /// Takes all events, and answers them with one write to each node. Without `figures` nothing is
+    /// measured.
+    pub(super) fn hear(&mut self, driver: &mut Driver, mut figures: Option<&mut Figures>) {
+        driver.together(|driver| {
+            while let Some(event) = driver.poll_event() {
+                self.on(driver, event, figures.as_deref_mut());
+            }
+        });
+    }
+
+    fn begin(&mut self, driver: &mut Driver, at: usize, counts: bool) {
+        let lane = &mut self.lanes[at];
+        (lane.asked, lane.counts) = (Instant::now(), counts);
+        match driver.acquire(&Ask::new(&lane.key).ttl(self.ttl)) {
+            Ok(id) => drop(self.of.insert(id, at)),
+            Err(error) => self.turned_away = Some(error),
+        }
+    }
+
+    fn on(&mut self, driver: &mut Driver, event: Event, figures: Option<&mut Figures>) {
+        let now = Instant::now();
+        match event {
+            Event::Granted(id) => self.granted(driver, id, now, figures),
+            Event::Released(id, confirmed) => self.released(driver, id, confirmed, now, figures),
+            Event::Refused(id, Refusal { why, .. }) => {
+                self.failed(id, now, figures, |figures| count(&mut figures.refusals, why));
+            }
+            Event::Lost(id, cause) => {
+                driver.release(id);
+                self.failed(id, now, figures, |figures| count(&mut figures.losses, cause));
+            }
+            _ => {}
+        }
+    }
+
+    fn granted(
+        &mut self,
+        driver: &mut Driver,
+        id: LockId,
+        now: Instant,
+        figures: Option<&mut Figures>,
+    ) {
+        let Some(&at) = self.of.get(&id) else { return };
+        let by = driver.votes(id).grants();
+        // This process may have been stopped for long between the reply and here.
+        let is_over = driver.remaining(id).is_zero();
+        driver.release(id);
+        if is_over {
+            return self.failed(id, now, figures, |f| count(&mut f.refusals, Why::Expired));
+        }
+        let lane = &mut self.lanes[at];
+        lane.granted = now;
+        if let Some(figures) = figures.filter(|_| lane.counts) {
+            figures.granted(by, now - lane.asked);
+        }
+    }
+
+    fn released(
+        &mut self,
+        driver: &mut Driver,
+        id: LockId,
+        confirmed: Confirmed,
+        now: Instant,
+        figures: Option<&mut Figures>,
+    ) {
+        let Some(at) = self.of.remove(&id) else { return };
+        self.pairs += 1;
+        let (lane, counts) = (&self.lanes[at], figures.is_some());
+        if let Some(figures) = figures.filter(|_| lane.counts) {
+            let quorum = driver.config().quorum();
+            let is_confirmed = usize::try_from(confirmed.nodes).is_ok_and(|nodes| nodes >= quorum);
+            figures.released(now - lane.granted, now - lane.asked, is_confirmed);
+        }
+        if self.is_open {
+            self.begin(driver, at, counts);
+        }
+    }
+
+    /// It ended without a pair. Asking again at once would be a busy loop: nodes that are known to be
+    /// down are not even asked.
+    fn failed(
+        &mut self,
+        id: LockId,
+        now: Instant,
+        figures: Option<&mut Figures>,
+        note: impl FnOnce(&mut Figures),
+    ) {
+        let Some(at) = self.of.remove(&id) else { return };
+        let lane = &mut self.lanes[at];
+        lane.pauses_until = now + PAUSE;
+        if let Some(figures) = figures.filter(|_| lane.counts) {
+            note(figures);
+        }
+        if self.is_open {
+            self.pausing.push(at);
+        }
+    }
+}
+
+/// `redbolt:bench:0123456789abcdef:00042`, made longer with dashes.
+fn key(run: u64, number: usize, size: usize) -> Vec<u8> {
+    let mut key = format!("{PREFIX}{run:016x}:{number:05}").into_bytes();
+    key.resize(size, b'-');
+    key
+}
+
+/// Nothing else is written.
+const PREFIX: &str = "redbolt:bench:";
+
+/// Before the next ask of a lane that was refused.
+const PAUSE: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use redbolt::proto::MAX_RESOURCE;
+
+    use super::*;
+    use crate::args::SHORTEST_KEY;
+
+    #[test]
+    fn keys_are_below_the_prefix_and_as_long_as_was_asked_for() {
+        for size in [SHORTEST_KEY as usize, 37, MAX_RESOURCE] {
+            let made = key(7, 4095, size);
+            assert_eq!(made.len(), size);
+            assert!(made.starts_with(b"redbolt:bench:0000000000000007:04095"));
+        }
+        assert_ne!(key(7, 1, 40), key(8, 1, 40));
+    }
+}

@@ -1,0 +1,214 @@
+//! The event loop under the lanes: a [`Driver`] in a registry of its own.
+//!
+//! Always the driver, for one lock as for many. It is what the blocking client and the engine are made
+//! of; it makes the same system calls as the client does for one lock, and one write for many; and only
+//! it tells which nodes had granted. So all figures of this program can be compared. Not here: what is
+//! done with the locks.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use mio::{Events, Poll};
+use nix::sys::signal::Signal;
+use nix::time::{ClockId, clock_gettime};
+use redbolt::{Config, Driver, NodeReport, NodeState};
+
+use super::Interruption;
+use super::figures::Figures;
+use super::lanes::Lanes;
+use super::progress::Progress;
+use crate::args::BenchArgs;
+use crate::exit::Failure;
+use crate::signals::Signals;
+
+/// A driver, and the signals that stop it.
+pub(super) struct Load {
+    driver: Driver,
+    poll: Poll,
+    events: Events,
+    signals: Signals,
+    /// When to look for signals again.
+    listens_at: Instant,
+    /// When to look at all sockets again, while reads are tried with success.
+    looks_at: Instant,
+}
+
+impl Load {
+    /// Begins to connect to the nodes.
+    pub(super) fn new(config: Config, signals: Signals) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let tokens = Driver::tokens_needed(&config);
+        Ok(Self {
+            driver: Driver::in_registry(config, poll.registry(), 0..tokens)?,
+            events: Events::with_capacity(tokens),
+            poll,
+            signals,
+            listens_at: Instant::now(),
+            looks_at: Instant::now(),
+        })
+    }
+
+    /// What it was made with.
+    pub(super) fn config(&self) -> &Config {
+        self.driver.config()
+    }
+
+    /// Which nodes can vote now.
+    pub(super) fn nodes(&self) -> NodeReport {
+        self.driver.nodes()
+    }
+
+    /// Waits until all nodes vote or are known to be down, for as long as a connection may take.
+    pub(super) fn connect(&mut self) -> io::Result<Result<NodeReport, Signal>> {
+        let until = Instant::now() + self.config().settings().connect_within;
+        self.driver.connect();
+        loop {
+            while self.driver.poll_event().is_some() {}
+            let report = self.driver.nodes();
+            let now = Instant::now();
+            let settled = report.nodes.iter().all(|node| node.state != NodeState::Connecting);
+            if settled || now >= until {
+                return Ok(Ok(report));
+            }
+            if let Some(signal) = self.interruption(now) {
+                return Ok(Err(signal));
+            }
+            self.turn(until - now)?;
+        }
+    }
+
+    /// Takes and releases locks for as long as `args` says, or until a signal.
+    pub(super) fn run(
+        &mut self,
+        args: &BenchArgs,
+        progress: &Progress,
+    ) -> Result<Figures, Failure> {
+        let mut lanes = Lanes::new(args, Instant::now());
+        let mut interrupted = self.go_on(&mut lanes, None, args.warm_up, progress)?;
+        let mut figures = Figures::new(self.driver.metrics());
+        let (since, cpu) = (Instant::now(), cpu_time()?);
+        if interrupted.is_none() {
+            interrupted = self.go_on(&mut lanes, Some(&mut figures), args.duration, progress)?;
+        }
+        // Those that are under way count, or the slowest would be missing.
+        lanes.close();
+        self.finish(&mut lanes, &mut figures)?;
+        figures.elapsed = since.elapsed();
+        figures.cpu = cpu_time()?.saturating_sub(cpu);
+        figures.counted.1 = self.driver.metrics();
+        figures.interrupted = interrupted;
+        Ok(figures)
+    }
+
+    fn go_on(
+        &mut self,
+        lanes: &mut Lanes,
+        mut figures: Option<&mut Figures>,
+        span: Duration,
+        progress: &Progress,
+    ) -> Result<Interruption, Failure> {
+        let until = Instant::now() + span;
+        loop {
+            let now = Instant::now();
+            if now >= until {
+                return Ok(None);
+            }
+            if let Some(signal) = self.interruption(now) {
+                return Ok(Some(signal));
+            }
+            lanes.ask(&mut self.driver, figures.is_some()).map_err(Failure::usage)?;
+            let next = lanes.next_ask().unwrap_or(until).min(until);
+            self.turn(next.saturating_duration_since(now))?;
+            lanes.hear(&mut self.driver, figures.as_deref_mut());
+            progress.tell(lanes.pairs);
+        }
+    }
+
+    /// Waits for the outcomes of what is under way, each of which has its time.
+    fn finish(&mut self, lanes: &mut Lanes, figures: &mut Figures) -> io::Result<()> {
+        let until = Instant::now() + FINISH_WITHIN;
+        while lanes.are_under_way() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                lanes.give_up(&mut self.driver);
+                break;
+            }
+            self.turn(left)?;
+            lanes.hear(&mut self.driver, Some(figures));
+        }
+        Ok(())
+    }
+
+    /// Gives the nodes time to confirm what was released. Whether all that can be reached have.
+    pub(super) fn let_go(&mut self) -> io::Result<bool> {
+        let until = Instant::now() + CONFIRM_WITHIN;
+        while self.driver.owes() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            self.turn(left)?;
+            while self.driver.poll_event().is_some() {}
+        }
+        Ok(true)
+    }
+
+    /// One turn of the loop, which waits for no longer than `limit`.
+    fn turn(&mut self, limit: Duration) -> io::Result<()> {
+        if self.tries_reads() && self.driver.busy_turn() {
+            let now = Instant::now();
+            if now < self.looks_at {
+                return Ok(());
+            }
+            self.looks_at = now + LOOK_EVERY;
+            return self.look(Duration::ZERO);
+        }
+        let limit = limit.min(LISTEN_EVERY);
+        self.look(self.driver.deadline().map_or(limit, |deadline| deadline.min(limit)))
+    }
+
+    fn tries_reads(&self) -> bool {
+        !self.config().busy_poll().is_zero()
+    }
+
+    /// Waits for readiness, and does what there is to do.
+    fn look(&mut self, within: Duration) -> io::Result<()> {
+        match self.poll.poll(&mut self.events, Some(within)) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        for event in &self.events {
+            self.driver.on_event(event);
+        }
+        self.driver.turn();
+        Ok(())
+    }
+
+    /// A signal that ends it. One that the caller chose to ignore does not, as with `nohup`. It is looked
+    /// for now and then, so that it costs the locks nothing.
+    fn interruption(&mut self, now: Instant) -> Interruption {
+        if now < self.listens_at {
+            return None;
+        }
+        self.listens_at = now + LISTEN_EVERY;
+        let requests = std::iter::from_fn(|| self.signals.next());
+        requests.map(|request| request.signal).find(|&signal| !self.signals.is_ignored(signal))
+    }
+}
+
+/// What this thread has used of a processor.
+fn cpu_time() -> io::Result<Duration> {
+    Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
+}
+
+/// What only readiness tells of, such as a connection that stands, has time.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// Nobody notices that a Ctrl-C takes that long.
+const LISTEN_EVERY: Duration = Duration::from_millis(50);
+
+/// More than a lock that is under way can take: an answer and a confirmation, or a connection.
+const FINISH_WITHIN: Duration = Duration::from_secs(3);
+
+/// How long nodes may take to confirm what was released.
+const CONFIRM_WITHIN: Duration = Duration::from_secs(1);

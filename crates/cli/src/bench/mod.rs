@@ -1,0 +1,160 @@
+//! `redbolt bench`: how fast the user's own nodes grant and release locks.
+//!
+//! Each part is in a file of its own: whether the nodes look as if they were in use ([`production`],
+//! which asks them over [`question`]), taking and releasing locks ([`load`], whose [`lanes`] are the locks
+//! under way), what was measured ([`figures`]), and telling it ([`report`], with a drawing by [`draw`],
+//! and [`progress`] meanwhile). This file joins them and knows the exit statuses.
+//!
+//! Not here: comparing redbolt with anything. That is what `benches` is for.
+
+mod draw;
+mod figures;
+mod lanes;
+mod load;
+mod production;
+mod progress;
+mod question;
+mod report;
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use redbolt::proto::guard::Found;
+use redbolt::{Config, NodeGuard, NodeReport, NodeState, NodeStatus};
+
+use self::figures::Figures;
+use self::load::Load;
+use self::production::Sign;
+use self::progress::Progress;
+use self::report::Report;
+use crate::args::{BenchArgs, Nodes};
+use crate::exit::{self, Failure};
+use crate::say::say;
+use crate::signals::Signals;
+use crate::{init, nodes};
+
+/// Measures the nodes of `args`. The exit status.
+pub(crate) fn run(args: &BenchArgs) -> Result<u8, Failure> {
+    let config = config(args)?;
+    let told = production::look(&args.nodes, &config);
+    let signs = production::signs(&told);
+    consent(args, &signs)?;
+
+    let mut load = Load::new(config, Signals::block()?)?;
+    let ready = match load.connect()? {
+        Ok(report) => report,
+        Err(signal) => return Ok(exit::killed_by(signal as i32)),
+    };
+    check_quorum(&args.nodes, &load, &ready)?;
+    if signs.is_empty() {
+        consent(args, &production::silent(&told, &ready))?;
+    }
+    tell_absent(&ready);
+
+    let progress = Progress::begin(args);
+    let figures = load.run(args, &progress);
+    drop(progress);
+    let (figures, unconfirmed) = (figures?, !load.let_go()?);
+    let report = Report { args, figures: &figures, load: &load };
+    let text = if args.json { format!("{}\n", report.as_json()) } else { report.as_text() };
+    io::stdout().write_all(text.as_bytes())?;
+    if unconfirmed {
+        say(UNCONFIRMED);
+    }
+    status(&figures)
+}
+
+/// A configuration that writes no guard.
+fn config(args: &BenchArgs) -> Result<Config, Failure> {
+    let answer_within = (args.ttl / 20).clamp(ANSWER_WITHIN.0, ANSWER_WITHIN.1);
+    let builder = nodes::builder(&args.nodes)?.answer_within(answer_within);
+    let builder = builder.connect_within(CONNECT_WITHIN).client_name(b"redbolt-bench");
+    let builder = builder.busy_poll(args.busy_poll);
+    builder.guard(args.guard.into()).only_look().build().map_err(Failure::usage)
+}
+
+/// Load on nodes that others use is harm: it takes the word of whoever is responsible.
+fn consent(args: &BenchArgs, signs: &[Sign]) -> Result<(), Failure> {
+    if signs.is_empty() {
+        return Ok(());
+    }
+    let lines: String = signs.iter().map(|sign| format!("{sign}\n")).collect();
+    if args.yes {
+        say(format_args!("warning: these nodes look as if they were in use\n{lines}"));
+        return Ok(());
+    }
+    Err(Failure::usage(format_args!(
+        "these nodes look as if they were in use: nothing was done\n{lines}{CONSENT}"
+    )))
+}
+
+fn check_quorum(nodes: &Nodes, load: &Load, ready: &NodeReport) -> Result<(), Failure> {
+    if ready.has_quorum() {
+        return Ok(());
+    }
+    let head = format!("too few nodes can vote, {} needed", load.config().quorum());
+    let text = ready.nodes.iter().fold(head, |text, node| format!("{text}\n{}", line(node)));
+    let found = |node: &NodeStatus| match node.guard {
+        NodeGuard::Found(found) | NodeGuard::Quarantined { found, .. } => Some(found),
+        _ => None,
+    };
+    let is_new = |node| found(node) == Some(Found::Missing);
+    let has_other_limits = |node| matches!(found(node), Some(Found::OtherLimits { .. }));
+    let hint = if ready.nodes.iter().any(has_other_limits) {
+        OTHER_LIMITS.to_owned()
+    } else if ready.nodes.iter().all(is_new) {
+        format!("{NEW}{}", nodes::init_command(nodes))
+    } else if ready.nodes.iter().any(|node| found(node).is_some()) {
+        NO_GUARDS.to_owned()
+    } else {
+        String::new()
+    };
+    Err(Failure::no_quorum(format_args!("{text}\n{hint}")))
+}
+
+/// A node that votes is ready, whatever is known of its guard.
+fn line(node: &NodeStatus) -> String {
+    match node.guard {
+        NodeGuard::Votes | NodeGuard::Off => node.to_string(),
+        _ => init::line(node),
+    }
+}
+
+/// A quorum is enough, but whoever measures five nodes wants to know that there are four.
+fn tell_absent(ready: &NodeReport) {
+    let absent = ready.nodes.iter().filter(|node| node.state != NodeState::Ready);
+    absent.for_each(|node| say(format_args!("warning: without {}", line(node))));
+}
+
+fn status(figures: &Figures) -> Result<u8, Failure> {
+    match figures.interrupted {
+        Some(signal) => Ok(exit::killed_by(signal as i32)),
+        None if figures.pair.is_empty() => Err(Failure::no_quorum(NOTHING)),
+        None => Ok(exit::SUCCESS),
+    }
+}
+
+/// What ends a wait.
+type Interruption = Option<Signal>;
+
+/// How long a node may take to answer: as in `redbolt lock`, for the same reasons.
+const ANSWER_WITHIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
+
+/// Nobody waits in line for this.
+const CONNECT_WITHIN: Duration = Duration::from_secs(1);
+
+const CONSENT: &str =
+    "bench would put load on them, with keys of its own; to do it all the same: --yes";
+
+const NEW: &str = "if these nodes are new and never held a lock: ";
+
+const OTHER_LIMITS: &str = "all who use these nodes must name all of them, and the same --max-ttl";
+
+const NO_GUARDS: &str = "bench writes no guards: a node gets one from the first lock that is asked for, and votes \
+    --max-ttl later";
+
+const NOTHING: &str = "no lock was granted and released, so nothing was measured";
+
+const UNCONFIRMED: &str = "warning: not every node confirmed the last releases; what is left there ends \
+    with its TTL";

@@ -1,0 +1,210 @@
+//! Whether nodes look as if somebody depended on them.
+//!
+//! A node that holds locks for a living has keys, or at least clients; one that holds data may have
+//! replicas as well. Its own guard says nothing: every node of redbolt has one. What cannot be told
+//! counts as a sign too, since harm is worse than a question.
+
+use std::fmt;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redbolt::net::Address;
+use redbolt::{Config, NodeReport, NodeState};
+
+use super::question::{self, Login, Reply};
+use crate::args::Nodes;
+use crate::nodes;
+
+/// What one node told.
+#[derive(Debug)]
+pub(super) struct Told {
+    number: usize,
+    address: Address,
+    answer: Answer,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    Seen(Seen),
+    /// It was there, and told nothing of use: why.
+    Untold(String),
+}
+
+/// What may be a sign of use.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Seen {
+    /// In the database of the locks, its guard left out.
+    keys: u64,
+    /// In the others.
+    elsewhere: u64,
+    replicas: u64,
+    /// Beside the one that asks.
+    clients: u64,
+}
+
+/// A node that looks as if it were in use, and why.
+#[derive(Debug)]
+pub(super) struct Sign {
+    number: usize,
+    address: Address,
+    words: String,
+}
+
+impl fmt::Display for Sign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {} {}: {}", self.number, self.address, self.words)
+    }
+}
+
+/// Asks all nodes at once.
+pub(super) fn look(nodes: &Nodes, config: &Config) -> Vec<Told> {
+    let (sender, receiver) = mpsc::channel();
+    let guard_key = &config.settings().guard_key;
+    for (at, text) in nodes::addresses(nodes).into_iter().enumerate() {
+        let (text, guard_key, sender) = (text.to_owned(), guard_key.clone(), sender.clone());
+        let database = config.settings().nodes[at].database;
+        let address = config.addresses()[at].clone();
+        // A look-up of a host name can take very long: it is left behind then.
+        thread::spawn(move || {
+            let answer = ask(&text, &address, database, &guard_key);
+            // Nobody listens any more when it comes too late.
+            let _ = sender.send((at, answer));
+        });
+    }
+    drop(sender);
+    let untold = || Answer::Untold(format!("no answer in {PATIENCE:?}"));
+    let mut answers: Vec<_> = config.addresses().iter().map(|_| untold()).collect();
+    let until = Instant::now() + PATIENCE;
+    let left = || until.saturating_duration_since(Instant::now());
+    while let Ok((at, answer)) = receiver.recv_timeout(left()) {
+        answers[at] = answer;
+    }
+    let told = config.addresses().iter().zip(answers).enumerate();
+    told.map(|(at, (address, answer))| Told { number: at + 1, address: address.clone(), answer })
+        .collect()
+}
+
+fn ask(text: &str, address: &Address, database: u32, guard_key: &[u8]) -> Answer {
+    let (login, number) = (Login::of(text), database.to_string());
+    let mut commands: Vec<Vec<&[u8]>> = login.iter().map(Login::words).collect();
+    if database != 0 {
+        commands.push(vec![b"SELECT", number.as_bytes()]);
+    }
+    commands.push(vec![b"PTTL", guard_key]);
+    commands.push(vec![b"INFO"]);
+    match question::ask(address, &commands, PATIENCE).as_deref() {
+        Ok([.., guard, Reply::Bulk(info)]) => {
+            let is_guarded = matches!(guard, Reply::Int(left) if *left != NO_KEY);
+            Answer::Seen(seen(&String::from_utf8_lossy(info), database, is_guarded))
+        }
+        Ok([.., Reply::Error(words)]) => Answer::Untold(words.clone()),
+        Ok(_) => Answer::Untold("an unexpected reply".to_owned()),
+        Err(error) => Answer::Untold(error.to_string()),
+    }
+}
+
+/// Reads what `INFO` tells. A section that a server does not have says nothing: those of Redis and
+/// Valkey have all that is looked for.
+fn seen(info: &str, database: u32, is_guarded: bool) -> Seen {
+    let mut seen = Seen::default();
+    for (name, value) in info.lines().filter_map(|line| line.split_once(':')) {
+        match name {
+            "connected_clients" => seen.clients = number(value).saturating_sub(1),
+            "connected_slaves" => seen.replicas = number(value),
+            _ => {
+                let keys = value.strip_prefix("keys=").and_then(|rest| rest.split(',').next());
+                let of = name.strip_prefix("db").and_then(|digits| digits.parse::<u32>().ok());
+                match (of, keys) {
+                    (Some(of), Some(keys)) if of == database => seen.keys = number(keys),
+                    (Some(_), Some(keys)) => seen.elsewhere += number(keys),
+                    _ => {}
+                }
+            }
+        }
+    }
+    seen.keys = seen.keys.saturating_sub(is_guarded.into());
+    seen
+}
+
+fn number(text: &str) -> u64 {
+    text.trim().parse().unwrap_or(0)
+}
+
+/// The nodes that have told signs of use.
+pub(super) fn signs(told: &[Told]) -> Vec<Sign> {
+    let sign = |node: &Told| match &node.answer {
+        Answer::Seen(seen) => words(seen).map(|words| node.sign(words)),
+        Answer::Untold(_) => None,
+    };
+    told.iter().filter_map(sign).collect()
+}
+
+/// Nodes that grant locks, but did not tell.
+pub(super) fn silent(told: &[Told], ready: &NodeReport) -> Vec<Sign> {
+    let sign = |node: &Told| match &node.answer {
+        Answer::Untold(why) => Some(node.sign(format!("it does not tell whether it is: {why}"))),
+        Answer::Seen(_) => None,
+    };
+    let is_ready = |node: &&Told| ready.nodes[node.number - 1].state == NodeState::Ready;
+    told.iter().filter(is_ready).filter_map(sign).collect()
+}
+
+impl Told {
+    fn sign(&self, words: String) -> Sign {
+        Sign { number: self.number, address: self.address.clone(), words }
+    }
+}
+
+/// `None` if nothing points at any use. A single client beside ours may be a developer's.
+fn words(seen: &Seen) -> Option<String> {
+    let count = |count: u64, one: &str, many: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        _ => Some(format!("{count} {many}")),
+    };
+    let parts = [
+        count(seen.keys, "key", "keys"),
+        count(seen.elsewhere, "key in another database", "keys in other databases"),
+        count(seen.replicas, "replica", "replicas"),
+        count(seen.clients, "other client", "other clients"),
+    ];
+    let is_used = seen.keys + seen.elsewhere + seen.replicas > 0 || seen.clients > 1;
+    is_used.then(|| parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+}
+
+/// Nobody waits in line for this, and a node that is slow to tell is not asked for locks.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What `PTTL` says of a key that is not there.
+const NO_KEY: i64 = -2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INFO: &str = "# Clients\r\nconnected_clients:4\r\n# Replication\r\nrole:master\r\n\
+        connected_slaves:1\r\nslave0:ip=1.2.3.4,port=1,state=online\r\n\
+        # Keyspace\r\ndb0:keys=3,expires=1,avg_ttl=7\r\ndb2:keys=5,expires=0,avg_ttl=0\r\n";
+
+    #[test]
+    fn info_is_read_for_the_database_of_the_locks() {
+        let expected = Seen { keys: 2, elsewhere: 5, replicas: 1, clients: 3 };
+        assert_eq!(seen(INFO, 0, true), expected);
+        let expected = Seen { keys: 5, elsewhere: 3, replicas: 1, clients: 3 };
+        assert_eq!(seen(INFO, 2, false), expected);
+        assert_eq!(seen("", 0, true), Seen::default());
+    }
+
+    #[test]
+    fn a_guard_and_one_other_client_are_no_signs() {
+        assert_eq!(words(&Seen { clients: 1, ..Seen::default() }), None);
+        let told = |seen: &Seen| words(seen).unwrap();
+        assert_eq!(told(&Seen { clients: 2, ..Seen::default() }), "2 other clients");
+        assert_eq!(told(&Seen { keys: 1, clients: 1, ..Seen::default() }), "1 key, 1 other client");
+        assert_eq!(
+            told(&Seen { elsewhere: 7, replicas: 1, ..Seen::default() }),
+            "7 keys in other databases, 1 replica"
+        );
+    }
+}

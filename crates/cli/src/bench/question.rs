@@ -1,0 +1,190 @@
+//! One question to one node, outside the library, which asks only what locks need.
+//!
+//! A blocking connection of its own, a few commands in one write, and their replies. The codec is the
+//! library's. Not here: what is asked, and what it means.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use redbolt::net::Address;
+use redbolt::resp::{Decoder, Limits, Token, command};
+
+/// A reply that is one token.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// A bulk string.
+    Bulk(Vec<u8>),
+    /// An error's text.
+    Error(String),
+    /// A number.
+    Int(i64),
+    /// Everything else.
+    Other,
+}
+
+/// A user, if one was named, and a password.
+#[derive(PartialEq, Eq)]
+pub(super) struct Login {
+    user: Option<Vec<u8>>,
+    password: Vec<u8>,
+}
+
+impl Login {
+    /// That of an address which the library was able to read; it keeps passwords to itself.
+    pub(super) fn of(address: &str) -> Option<Self> {
+        let (scheme, rest) = address.split_once("://")?;
+        if scheme == "unix" {
+            return None;
+        }
+        let (info, _) = rest.rsplit_once('@')?;
+        let (user, password) = info.split_once(':')?;
+        let user = Some(decoded(user)).filter(|user| !user.is_empty());
+        Some(Self { user, password: decoded(password) })
+    }
+
+    /// The command that it is sent with.
+    pub(super) fn words(&self) -> Vec<&[u8]> {
+        let user = self.user.as_deref();
+        [&b"AUTH"[..]].into_iter().chain(user).chain([&self.password[..]]).collect()
+    }
+}
+
+/// Sends `commands` together, and returns a reply for each.
+pub(super) fn ask(
+    address: &Address,
+    commands: &[Vec<&[u8]>],
+    within: Duration,
+) -> io::Result<Vec<Reply>> {
+    let until = Instant::now() + within;
+    let mut bytes = Vec::new();
+    for words in commands {
+        let encoder = command(&mut bytes, words.len());
+        drop(words.iter().fold(encoder, |encoder, word| encoder.arg(word)));
+    }
+    match address {
+        Address::Unix(path) => {
+            let stream = UnixStream::connect(path)?;
+            let pace = |left| {
+                stream.set_write_timeout(Some(left))?;
+                stream.set_read_timeout(Some(left))
+            };
+            converse(&stream, pace, &bytes, commands.len(), until)
+        }
+        Address::Name(host, port) => {
+            over_tcp((host.as_str(), *port).to_socket_addrs()?, &bytes, commands.len(), until)
+        }
+        Address::Ip(ip, port) => {
+            over_tcp([SocketAddr::from((*ip, *port))].into_iter(), &bytes, commands.len(), until)
+        }
+    }
+}
+
+fn over_tcp(
+    places: impl Iterator<Item = SocketAddr>,
+    bytes: &[u8],
+    count: usize,
+    until: Instant,
+) -> io::Result<Vec<Reply>> {
+    let mut failure = io::Error::from(ErrorKind::AddrNotAvailable);
+    for place in places {
+        match TcpStream::connect_timeout(&place, left(until)?) {
+            Ok(stream) => {
+                let pace = |left| {
+                    stream.set_write_timeout(Some(left))?;
+                    stream.set_read_timeout(Some(left))
+                };
+                return converse(&stream, pace, bytes, count, until);
+            }
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+/// Writes, and reads until there are `count` replies. `pace` sets how long one call may take.
+fn converse(
+    mut stream: impl Read + Write,
+    pace: impl Fn(Duration) -> io::Result<()>,
+    bytes: &[u8],
+    count: usize,
+    until: Instant,
+) -> io::Result<Vec<Reply>> {
+    pace(left(until)?)?;
+    stream.write_all(bytes)?;
+    let mut decoder = Decoder::new(Limits::default());
+    let (mut replies, mut heard, mut chunk) = (Vec::new(), Vec::new(), [0; 8192]);
+    loop {
+        while let Some((token, length)) = decoder.next(&heard).map_err(io::Error::other)? {
+            replies.push(reply(token));
+            heard.drain(..length);
+            if replies.len() == count {
+                return Ok(replies);
+            }
+        }
+        pace(left(until)?)?;
+        match stream.read(&mut chunk)? {
+            0 => return Err(ErrorKind::UnexpectedEof.into()),
+            length => heard.extend_from_slice(&chunk[..length]),
+        }
+    }
+}
+
+fn reply(token: Token<'_>) -> Reply {
+    match token {
+        Token::Bulk(bytes) => Reply::Bulk(bytes.to_vec()),
+        Token::Error(text) => Reply::Error(String::from_utf8_lossy(text).into_owned()),
+        Token::Int(number) => Reply::Int(number),
+        _ => Reply::Other,
+    }
+}
+
+fn left(until: Instant) -> io::Result<Duration> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+/// Percent-encoding undone, of a text in which every % is followed by two digits.
+fn decoded(text: &str) -> Vec<u8> {
+    let (mut out, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((&byte, tail)) = rest.split_first() {
+        let digits = tail.get(..2).and_then(|pair| std::str::from_utf8(pair).ok());
+        let code = digits.and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        let (meant, tail) = match code.filter(|_| byte == b'%') {
+            Some(code) => (code, &tail[2..]),
+            None => (byte, tail),
+        };
+        out.push(meant);
+        rest = tail;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_is_what_stands_before_the_last_at() {
+        let words = |address: &str| {
+            let login = Login::of(address)?;
+            Some(login.words().iter().map(|word| word.to_vec()).collect::<Vec<_>>())
+        };
+        let expected = |words: &[&str]| Some(words.iter().map(|w| w.as_bytes().to_vec()).collect());
+        assert_eq!(words("redis://:pa@ss@host"), expected(&["AUTH", "pa@ss"]));
+        assert_eq!(words("valkey://me:a%3Ab%25@host:1/2"), expected(&["AUTH", "me", "a:b%"]));
+        assert_eq!(words("redis://host"), None);
+        assert_eq!(words("host:6379"), None);
+        assert_eq!(words("unix:///run/a:b@c"), None);
+    }
+
+    #[test]
+    fn the_clock_stops_a_conversation() {
+        let silent = UnixStream::pair().unwrap();
+        let pace = |left| silent.0.set_read_timeout(Some(left));
+        let until = Instant::now() + Duration::from_millis(20);
+        let error = converse(&silent.0, pace, b"", 1, until).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
+    }
+}

@@ -1,0 +1,197 @@
+//! The core, with nodes in memory: an attempt without its input and output.
+//!
+//! The calls are those of a driver that hears all replies in one turn. The nodes are models that answer
+//! what they were really asked, uncounted. Time is an argument: each turn takes 100 µs, so that timers are
+//! due as often as in a local network.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redbolt::proto::{
+    Ask, Config, Core, Event, LinkId, LinkOp, LockId, Nanos, NodeSettings, NodeState, Now,
+    Settings, Setup,
+};
+use redbolt_counts::{Peer, Scenario, aside, run};
+
+fn main() -> ExitCode {
+    run(&[
+        Scenario { name: "core/pair-1", prepare: || pairs(1, 0) },
+        Scenario { name: "core/pair-3", prepare: || pairs(3, 0) },
+        Scenario { name: "core/pair-5", prepare: || pairs(5, 0) },
+        Scenario { name: "core/pair-3-beside-10000", prepare: || pairs(3, 10_000) },
+        Scenario { name: "core/64-pairs-3", prepare: pairs_at_once },
+        Scenario { name: "core/fenced-pair-3", prepare: fenced_pairs },
+        Scenario { name: "core/extend-3", prepare: extensions },
+        Scenario { name: "core/refused-3", prepare: refusals },
+    ])
+}
+
+fn pairs(nodes: usize, idle: usize) -> Box<dyn FnMut()> {
+    let mut world = World::new(nodes);
+    for lock in 0..idle {
+        world.acquire(&Ask::new(format!("idle {lock}").as_bytes()).ttl(LONG));
+    }
+    Box::new(move || {
+        let id = world.acquire(&Ask::new(b"orders:4711"));
+        world.release(id);
+    })
+}
+
+/// What is said to a node goes out together, and all of its replies are heard together.
+fn pairs_at_once() -> Box<dyn FnMut()> {
+    let mut world = World::new(3);
+    let names: Vec<_> = (0..64).map(|shard| format!("orders:{shard}")).collect();
+    let mut held = Vec::with_capacity(names.len());
+    Box::new(move || {
+        for name in &names {
+            held.push(
+                world.core.acquire(&Ask::new(name.as_bytes()), world.now).expect("a valid ask"),
+            );
+        }
+        world.turn();
+        for id in &held {
+            assert_eq!(world.event(), Some(Event::Granted(*id)));
+        }
+        for id in &held {
+            world.core.release(*id, world.now);
+        }
+        world.turn();
+        for id in held.drain(..) {
+            assert!(matches!(world.event(), Some(Event::Released(of, _)) if of == id));
+        }
+    })
+}
+
+fn fenced_pairs() -> Box<dyn FnMut()> {
+    let mut world = World::new(3);
+    Box::new(move || {
+        let id = world.acquire(&Ask::new(b"orders:4711").fenced());
+        world.release(id);
+    })
+}
+
+fn extensions() -> Box<dyn FnMut()> {
+    let mut world = World::new(3);
+    let id = world.acquire(&Ask::new(b"orders:4711"));
+    Box::new(move || {
+        world.core.extend(id, SHORT, world.now).expect("it is held");
+        world.turn();
+        assert_eq!(world.event(), Some(Event::Extended(id)));
+    })
+}
+
+/// Each is denied by all nodes, and undone.
+fn refusals() -> Box<dyn FnMut()> {
+    let mut world = World::new(3);
+    for node in &mut world.nodes {
+        node.is_held_by_others(b"orders:4711", time_of_nodes(world.now));
+    }
+    Box::new(move || {
+        let id = world.core.acquire(&Ask::new(b"orders:4711"), world.now).expect("a valid ask");
+        world.turn();
+        assert!(matches!(world.event(), Some(Event::Refused(of, _)) if of == id));
+        // The undos.
+        world.turn();
+    })
+}
+
+/// One core, its links and the nodes at their other ends.
+struct World {
+    core: Core,
+    links: Vec<LinkId>,
+    nodes: Vec<Peer>,
+    now: Now,
+}
+
+impl World {
+    /// All nodes are ready to vote.
+    fn new(nodes: usize) -> Self {
+        let settings = Settings {
+            nodes: vec![NodeSettings::default(); nodes],
+            setup: Setup::IfNew,
+            ..Settings::default()
+        };
+        let config = Arc::new(Config::new(settings).expect("settings that hold"));
+        let now = Now { boot: Nanos(1_000 * SECOND), wall: Nanos(1_700_000_000 * SECOND) };
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        let core = Core::new(config, move |bytes| bytes.fill_with(|| next_byte(&mut random)));
+        let nodes = (0..nodes).map(|name| Peer::new(name, time_of_nodes(now))).collect();
+        let mut world = Self { core, links: Vec::new(), nodes, now };
+        world.core.timeout(now);
+        while let Some(LinkOp::Open(link)) = world.core.poll_link() {
+            world.links.push(link);
+            world.core.connected(link, now);
+        }
+        while !world.links.iter().all(|link| world.core.node_state(link.node()) == NodeState::Ready)
+        {
+            world.turn();
+        }
+        while world.event().is_some() {}
+        world
+    }
+
+    fn acquire(&mut self, ask: &Ask<'_>) -> LockId {
+        let id = self.core.acquire(ask, self.now).expect("a valid ask");
+        self.turn();
+        assert_eq!(self.event(), Some(Event::Granted(id)));
+        id
+    }
+
+    fn release(&mut self, id: LockId) {
+        self.core.release(id, self.now);
+        self.turn();
+        assert!(matches!(self.event(), Some(Event::Released(of, _)) if of == id));
+    }
+
+    fn event(&mut self) -> Option<Event> {
+        self.core.poll_event()
+    }
+
+    /// Writes what there is to say, lets all nodes answer, and hears it.
+    fn turn(&mut self) {
+        while self.core.poll_link().is_some() {}
+        for (link, node) in self.links.iter().zip(&mut self.nodes) {
+            let bytes = self.core.transmit(*link);
+            if !bytes.is_empty() {
+                aside(|| node.hear(bytes));
+                let written = bytes.len();
+                self.core.transmitted(*link, written);
+            }
+        }
+        self.now.boot.0 += STEP;
+        self.now.wall.0 += STEP;
+        for (link, node) in self.links.iter().zip(&mut self.nodes) {
+            let space = self.core.space(*link);
+            let mut read = 0;
+            aside(|| {
+                let replies = node.answer(time_of_nodes(self.now));
+                space[..replies.len()].copy_from_slice(replies);
+                read = replies.len();
+            });
+            if read > 0 {
+                self.core.received(*link, read, self.now);
+            }
+        }
+        if self.core.poll_timeout().is_some_and(|due| due <= self.core.latest()) {
+            self.core.timeout(self.now);
+        }
+    }
+}
+
+fn time_of_nodes(now: Now) -> redbolt_node::Now {
+    redbolt_node::Now::from_micros(now.wall.0 / 1_000)
+}
+
+/// Always the same bytes; they only have to differ.
+fn next_byte(state: &mut u64) -> u8 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    (*state >> 32) as u8
+}
+
+const SECOND: u64 = 1_000_000_000;
+const STEP: u64 = 100_000;
+const SHORT: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(30);

@@ -1,0 +1,60 @@
+//! Which functions of the source an instruction is in.
+//!
+//! The compiler puts most functions into their callers, and callgrind sees what is left. The debug
+//! information knows from which function an instruction came, and into which it was put.
+
+use std::collections::HashMap;
+
+use addr2line::Context;
+use addr2line::gimli::{self, Dwarf, EndianSlice, LittleEndian, SectionId};
+use object::{Object, ObjectSection};
+
+use crate::Outcome;
+use crate::callgrind::Entry;
+use crate::names::{of_library, plain};
+
+type Bytes<'p> = EndianSlice<'p, LittleEndian>;
+
+/// The debug information of one program.
+pub(crate) struct Stacks<'p> {
+    context: Context<Bytes<'p>>,
+    known: HashMap<u64, Vec<String>>,
+}
+
+impl<'p> Stacks<'p> {
+    pub(crate) fn of(program: &'p [u8]) -> Outcome<Self> {
+        let file = object::File::parse(program)?;
+        let section = |id: SectionId| {
+            let section = file.section_by_name(id.name());
+            let bytes = section.and_then(|section| section.data().ok()).unwrap_or_default();
+            Ok::<_, gimli::Error>(Bytes::new(bytes, LittleEndian))
+        };
+        let context = Context::from_dwarf(Dwarf::load(section)?)?;
+        Ok(Self { context, known: HashMap::new() })
+    }
+
+    /// The functions of this repository that an instruction is in, the innermost first; if it is in none
+    /// of them, the function that was called.
+    pub(crate) fn at(&mut self, entry: &Entry<'_>) -> Vec<String> {
+        let Some(address) = entry.address else { return vec![of_library(entry.function)] };
+        let context = &self.context;
+        let stack = self.known.entry(address).or_insert_with(|| ours(context, address));
+        if stack.is_empty() { vec![plain(entry.function)] } else { stack.clone() }
+    }
+}
+
+fn ours(context: &Context<Bytes<'_>>, address: u64) -> Vec<String> {
+    let mut stack = Vec::new();
+    let Ok(mut frames) = context.find_frames(address).skip_all_loads() else { return stack };
+    while let Ok(Some(frame)) = frames.next() {
+        let name = frame.function.as_ref().and_then(|function| function.demangle().ok());
+        let path = name.as_deref().map(plain).unwrap_or_default();
+        if OURS.iter().any(|prefix| path.starts_with(prefix)) {
+            stack.push(path);
+        }
+    }
+    stack
+}
+
+/// How the functions of this repository begin.
+const OURS: [&str; 2] = ["count_", "redbolt"];

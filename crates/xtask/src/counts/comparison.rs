@@ -1,0 +1,272 @@
+//! What has changed since the baseline, and which functions it was.
+
+use std::{collections::BTreeSet, fmt};
+
+use super::figures::{Figures, Scenario};
+
+/// Two counts, scenario by scenario.
+pub(crate) struct Comparison {
+    /// Why the figures do not compare, in words.
+    strange: Option<String>,
+    rows: Vec<Row>,
+}
+
+struct Row {
+    scenario: String,
+    before: Option<u64>,
+    after: Option<u64>,
+    /// The functions behind a change that is more than chance, the largest change first.
+    functions: Vec<Change>,
+}
+
+struct Change {
+    function: String,
+    /// At least one of them is known; a small function has none in a baseline.
+    before: Option<u64>,
+    after: u64,
+    /// What is certain of it.
+    difference: i64,
+}
+
+impl Comparison {
+    /// Of the scenarios that are wanted.
+    pub(crate) fn of(before: &Figures, after: &Figures, wanted: impl Fn(&str) -> bool) -> Self {
+        let names: BTreeSet<_> = before.scenarios.keys().chain(after.scenarios.keys()).collect();
+        let row = |name: &String| {
+            let found = [before, after].map(|figures| figures.scenarios.get(name));
+            let [before, after] = found.map(|found| found.map(|scenario| scenario.total));
+            let mut row = Row { scenario: name.clone(), before, after, functions: Vec::new() };
+            if let [Some(before), Some(after)] = found
+                && (row.grew() || row.shrank())
+            {
+                row.functions = changes(before, after);
+            }
+            row
+        };
+        let rows = names.into_iter().filter(|name| wanted(name)).map(row).collect();
+        Self { strange: strange(before, after), rows }
+    }
+
+    /// Why this is a failure, if it is one.
+    pub(crate) fn complaint(&self, strict: bool) -> Option<String> {
+        if self.strange.is_some() {
+            return strict.then(|| "counts: the compiler is not the baseline's".to_owned());
+        }
+        let named = |rows: Vec<&Row>| {
+            let names: Vec<_> = rows.iter().map(|row| row.scenario.as_str()).collect();
+            names.join(", ")
+        };
+        let those = |wanted: fn(&Row) -> bool| {
+            let rows: Vec<_> = self.rows.iter().filter(|row| wanted(row)).collect();
+            (!rows.is_empty()).then(|| named(rows))
+        };
+        if let Some(grown) = those(Row::grew) {
+            return Some(format!("counts: grown by more than {PERCENT} %: {grown}"));
+        }
+        if let Some(gone) = those(|row| row.after.is_none()) {
+            return Some(format!("counts: in the baseline, and not counted any more: {gone}"));
+        }
+        let differs = those(|row| row.before != row.after)?;
+        strict.then(|| format!("counts: not as in the baseline: {differs}"))
+    }
+}
+
+/// Whether the figures are of two kinds. Without a baseline there is nothing to be strange to.
+fn strange(before: &Figures, after: &Figures) -> Option<String> {
+    let differs = |name: &str, before: &str, after: &str| {
+        let is_other = !before.is_empty() && before != after;
+        is_other.then(|| format!("the baseline's {name}: {before}\nthe {name} here: {after}"))
+    };
+    let compiler = differs("compiler", &before.compiler, &after.compiler);
+    let target = differs("target", &before.target, &after.target);
+    let both: Vec<_> = compiler.into_iter().chain(target).collect();
+    (!both.is_empty()).then(|| both.join("\n"))
+}
+
+/// By what the functions have of their own, for that is where the change is.
+fn changes(before: &Scenario, after: &Scenario) -> Vec<Change> {
+    let names: BTreeSet<_> = before.functions.keys().chain(after.functions.keys()).collect();
+    let change = |name: &String| {
+        let [before_own, after_own] =
+            [before, after].map(|scenario| scenario.functions.get(name).map(|cost| cost.own));
+        // A function without a line had less than the least.
+        let from = before_own.unwrap_or_else(|| before.least().min(after_own.unwrap_or_default()));
+        let now = after_own.unwrap_or_default();
+        let difference = now.cast_signed() - from.cast_signed();
+        Change { function: name.clone(), before: before_own, after: now, difference }
+    };
+    let direction = if after.total > before.total { 1 } else { -1 };
+    let whole = after.total.abs_diff(before.total).cast_signed();
+    let mut changes: Vec<_> = names.into_iter().map(change).collect();
+    changes.retain(|change| change.difference * direction * WORTH_NAMING > whole);
+    changes.sort_by_key(|change| -change.difference * direction);
+    changes.truncate(MOST_NAMED);
+    changes
+}
+
+impl Row {
+    fn grew(&self) -> bool {
+        self.compare(|before, after| after * 100 > before * (100 + PERCENT))
+    }
+
+    fn shrank(&self) -> bool {
+        self.compare(|before, after| after * 100 < before * (100 - PERCENT))
+    }
+
+    fn compare(&self, by: fn(u64, u64) -> bool) -> bool {
+        matches!((self.before, self.after), (Some(before), Some(after)) if by(before, after))
+    }
+
+    /// What is to be said of the change, beside the figures.
+    fn remark(&self) -> String {
+        let (Some(before), Some(after)) = (self.before, self.after) else {
+            return if self.before.is_none() { "new".to_owned() } else { "gone".to_owned() };
+        };
+        let difference = after.cast_signed() - before.cast_signed();
+        let percent = difference as f64 * 100.0 / before.max(1) as f64;
+        match difference {
+            0 => String::new(),
+            _ if self.grew() => format!("{percent:+.1} % GREW"),
+            _ if self.shrank() => format!("{percent:+.1} % less"),
+            _ => format!("{percent:+.1} %"),
+        }
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<28} {:>9} {:>9}", "instructions", "baseline", "now")?;
+        for row in &self.rows {
+            let shown =
+                |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |it| it.to_string());
+            let (before, after) = (shown(row.before), shown(row.after));
+            let line = format!("{:<28} {before:>9} {after:>9} {}", row.scenario, row.remark());
+            writeln!(f, "{}", line.trim_end())?;
+            for change in &row.functions {
+                writeln!(f, "{change}")?;
+            }
+        }
+        if self.rows.iter().any(Row::shrank) && !self.rows.iter().any(Row::grew) {
+            writeln!(f, "\nLess than the baseline by more than {PERCENT} %: {BETTER}")?;
+        }
+        if let Some(strange) = &self.strange {
+            writeln!(f, "\nTHESE FIGURES DO NOT COMPARE, the compiler is another one:\n{strange}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let before = self.before.map_or_else(|| "little".to_owned(), |own| own.to_string());
+        let Self { function, after, difference, .. } = self;
+        write!(f, "  {difference:>+7} {before:>9} -> {after:<9} {function}")
+    }
+}
+
+/// Instructions are counted exactly, but a change anywhere moves what the compiler does elsewhere.
+const PERCENT: u64 = 3;
+const MOST_NAMED: usize = 6;
+/// A function whose change is less than one of so many parts of the whole is not named.
+const WORTH_NAMING: i64 = 20;
+const BETTER: &str = "keep it with cargo xtask bench --counts --bless";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASELINE: &str = "compiler rustc 1.95.0
+target x86_64
+core/pair-1 1000
+  600 1000 acquire
+  400 400 encode
+core/pair-3 3000
+  1800 3000 acquire
+  1200 1200 encode
+";
+
+    fn compared(after: &str) -> Comparison {
+        let [before, after] = [BASELINE, after].map(|text| Figures::parse(text).unwrap());
+        Comparison::of(&before, &after, |_| true)
+    }
+
+    #[test]
+    fn what_is_the_same_is_no_complaint() {
+        let same = compared(BASELINE);
+        assert_eq!(same.complaint(true), None);
+        assert!(!same.to_string().contains('%'), "{same}");
+    }
+
+    #[test]
+    fn growth_is_a_failure_and_the_function_is_named() {
+        let grown = compared(&BASELINE.replace("3000", "3200").replace("1200 1200", "1399 1399"));
+        let complaint = grown.complaint(false).unwrap();
+        assert!(complaint.ends_with("grown by more than 3 %: core/pair-3"), "{complaint}");
+        let text = grown.to_string();
+        assert!(
+            text.contains("core/pair-3                       3000      3200 +6.7 % GREW\n"),
+            "{text}"
+        );
+        assert!(text.contains("+199      1200 -> 1399      encode\n"), "{text}");
+        assert!(!text.contains("acquire"), "{text}");
+    }
+
+    #[test]
+    fn a_function_that_was_too_small_for_a_line_is_named() {
+        let after = BASELINE
+            .replace("3000\n", "3100\n")
+            .replace("core/pair-3 3100\n", "core/pair-3 3100\n  90 90 hash\n");
+        let text = compared(&after).to_string();
+        // At the most 15 of the 3000 were its own before.
+        assert!(text.contains("+75    little -> 90        hash\n"), "{text}");
+    }
+
+    #[test]
+    fn three_per_cent_are_not_more_than_three() {
+        let at = |total: &str| compared(&BASELINE.replace("pair-1 1000", total)).complaint(false);
+        assert_eq!(at("pair-1 1030"), None);
+        assert!(at("pair-1 1031").is_some());
+    }
+
+    #[test]
+    fn an_improvement_is_told_and_is_no_failure() {
+        let better =
+            compared(&BASELINE.replace("pair-1 1000", "pair-1 900").replace("600 1000", "500 900"));
+        assert_eq!(better.complaint(false), None);
+        let text = better.to_string();
+        assert!(text.contains("-10.0 % less\n") && text.contains("--bless"), "{text}");
+        assert!(text.contains("-100       600 -> 500       acquire\n"), "{text}");
+        assert!(better.complaint(true).is_some());
+    }
+
+    #[test]
+    fn another_compiler_is_said_and_fails_only_if_that_is_wanted() {
+        let after = BASELINE.replace("1.95.0", "1.96.0").replace("1000", "2000");
+        let other = compared(&after);
+        let text = other.to_string();
+        assert!(text.contains("DO NOT COMPARE"), "{text}");
+        assert!(
+            text.contains("the baseline's compiler: rustc 1.95.0\nthe compiler here: rustc 1.96.0")
+        );
+        assert_eq!(other.complaint(false), None);
+        assert!(other.complaint(true).unwrap().contains("compiler"));
+        let target = compared(&BASELINE.replace("x86_64", "aarch64"));
+        assert!(target.to_string().contains("the target here: aarch64"));
+    }
+
+    #[test]
+    fn a_scenario_that_is_gone_is_a_failure_and_a_new_one_is_not() {
+        let gone = compared(BASELINE.split("core/pair-3").next().unwrap());
+        assert!(gone.complaint(false).unwrap().ends_with("not counted any more: core/pair-3"));
+        let new = compared(&format!("{BASELINE}core/pair-5 5000\n"));
+        assert_eq!(new.complaint(false), None);
+        assert!(new.to_string().contains("core/pair-5                          -      5000 new\n"));
+    }
+
+    #[test]
+    fn only_what_is_wanted_is_compared() {
+        let [before, after] = [BASELINE, ""].map(|text| Figures::parse(text).unwrap());
+        let none = Comparison::of(&before, &after, |name| name.starts_with("codec/"));
+        assert_eq!(none.rows.len(), 0);
+    }
+}
