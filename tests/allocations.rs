@@ -498,8 +498,8 @@ const LAG: usize = 100;
 
 /// So many locks are held at once, and so many of them are asked for together.
 const LONG: Duration = Duration::from_secs(30);
-const HELD: usize = 4 * PORTION;
-const PORTION: usize = 512;
+const HELD: usize = 8 * PORTION;
+const PORTION: usize = 256;
 
 /// Far longer than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -13,6 +13,9 @@ use crate::proto::node::Request;
 use crate::proto::time::{Now, ttl_ms};
 use crate::proto::vote::{Cause, Vote};
 
+/// So much work that was put away is kept for other locks.
+const SPARE: usize = 256;
+
 impl Core {
     /// Asks all nodes to keep a held lock for `ttl` more. The outcome is [`Event::Extended`],
     /// [`Event::NotExtended`] or [`Event::Lost`].
@@ -245,7 +248,10 @@ impl Core {
             claim.queued = NodeSet::default();
         }
         if lock.is_idle() {
-            self.used_work.extend(lock.work.clear());
+            let work = lock.work.clear();
+            if self.used_work.len() < SPARE {
+                self.used_work.extend(work);
+            }
         }
     }
 
