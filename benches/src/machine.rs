@@ -95,7 +95,7 @@ mod tests {
     fn every_line_says_something() {
         let machine = Machine::now(2);
         assert!(machine.lines.iter().all(|(_, line)| !line.trim().is_empty()), "{machine:?}");
-        assert!(machine.list().contains("redis 7") || env::var_os("REDIS_SERVER").is_some());
+        assert!(machine.list().contains("redis ") || env::var_os("REDIS_SERVER").is_some());
         assert!(machine.json()["profile"].as_str().is_some_and(|line| line.contains("opt-level")));
     }
 }

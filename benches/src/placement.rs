@@ -57,8 +57,8 @@ impl Placement {
             sched_setaffinity(Some(pid(server)), &set(nodes))?;
         }
         Ok(match self {
-            Self::Unpinned => format!("unpinned, on any of {} cores", usable.len()),
-            _ => format!("client on core {client:?}, nodes on core {nodes:?}"),
+            Self::Unpinned => format!("all on any of {} cores", usable.len()),
+            _ => format!("client on core {}, nodes on core {}", list(client), list(nodes)),
         })
     }
 }
@@ -89,6 +89,10 @@ impl FromStr for Placement {
 pub fn usable_cores() -> Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
+}
+
+fn list(cores: &[usize]) -> String {
+    cores.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Redis runs commands on its main thread.

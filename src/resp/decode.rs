@@ -205,7 +205,7 @@ impl Decoder {
             }
             (b'+', _) => self.whole_line(rest).map(|(text, len)| (Token::Simple(text), len)),
             (b'-', _) => self.whole_line(rest).map(|(text, len)| (Token::Error(text), len)),
-            (b':', _) => whole_number(rest).map(|(value, len)| (Token::Int(value), len)),
+            (b':', _) => whole_integer(rest).map(|(value, len)| (Token::Int(value), len)),
             (b'$', [b'-', b'1', b'\r', b'\n', ..]) => Some((Token::NilBulk, 4)),
             (b'$', _) => self.whole_bulk(rest),
             (b'*', _) => self.whole_array(rest),
@@ -245,8 +245,21 @@ fn whole_number(rest: &[u8]) -> Option<(i64, usize)> {
     if let [digit @ b'0'..=b'9', b'\r', b'\n', ..] = rest {
         return Some((i64::from(digit - b'0'), 3));
     }
-    // The guard's TTL has twelve.
-    let (mut value, mut digits) = eight_digits(rest).map_or((0, 0), |value| (value, 8));
+    whole_digits(rest, 0, 0)
+}
+
+/// An integer that cannot be out of range, and CR LF. The guard's TTL has twelve digits.
+#[inline(always)]
+fn whole_integer(rest: &[u8]) -> Option<(i64, usize)> {
+    match eight_digits(rest) {
+        Some(value) => whole_digits(rest, value, 8),
+        None => whole_number(rest),
+    }
+}
+
+/// What follows the first `digits` digits, of which `value` was made.
+#[inline(always)]
+fn whole_digits(rest: &[u8], mut value: i64, mut digits: usize) -> Option<(i64, usize)> {
     while let Some(digit @ 0..=9) = rest.get(digits).map(|byte| byte.wrapping_sub(b'0')) {
         if digits == SAFE_DIGITS {
             return None;
