@@ -255,7 +255,8 @@ impl ConfigBuilder {
     /// then does not sleep in a call at all, and saves the time that waking it across cores takes. An
     /// [`Engine`](crate::Engine)'s thread does so after each answer and each call. The host of a
     /// [`Driver`](crate::Driver) has [`busy_turn`](crate::Driver::busy_turn). It changes no outcome and no
-    /// deadline, and where no answer is due nothing is tried.
+    /// deadline, and where no answer is due no read is tried; an engine's thread waits as long for the next
+    /// call.
     ///
     /// It costs that core: all of it while answers are due, for up to so long before each sleep, and a read
     /// for each such node every time round. It harms where client and nodes share a core, or where there are

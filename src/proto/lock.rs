@@ -74,7 +74,7 @@ pub(super) struct Work {
     pub(super) lines: Vec<Place>,
 }
 
-/// Where a lock's work lies. A lock that all nodes have granted, and that nothing is to be done about, clears it:
+/// Where a lock's work lies. A lock that all nodes have granted, and that nothing was done about since, clears it:
 /// a program may hold very many of them. A clear one reads as work that is done.
 #[derive(Debug, Default)]
 pub(super) struct Desk(Option<Box<Work>>);

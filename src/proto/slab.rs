@@ -54,6 +54,11 @@ impl<T> Slab<T> {
         self.used as usize - self.free.len()
     }
 
+    /// How many slots are free that were used before.
+    pub(super) fn vacant(&self) -> usize {
+        self.free.len()
+    }
+
     /// Occupies a slot whose last tenant's value is still in it, or a new one.
     #[inline]
     pub(super) fn occupy(&mut self, new: fn() -> T) -> (Key, &mut T) {

@@ -260,8 +260,8 @@ impl Core {
         lock.held_since = lock.work.since.boot;
         lock.granted_at = now.boot;
         self.metrics.granted(lock.work.asked_at, now.boot);
-        let (end, until) = (lock.lease.ends(), lock.work.round_until);
-        self.arm_lock(id, end.min(until));
+        let (due, until) = (lock.loss_due(now), lock.work.round_until);
+        self.arm_lock(id, due.min(until));
         self.events.push_back(Event::Granted(id));
         self.keep_from_now(id, now);
         self.note_wait(id, now);
@@ -356,7 +356,7 @@ impl Core {
         self.metrics.refused(why, lock.work.asked_at, now.boot);
         self.events.push_back(Event::Refused(id, refusal));
         self.step_out(id, now);
-        self.locks.free(id.0);
+        self.free_lock(id);
         self.take_turns(now);
     }
 

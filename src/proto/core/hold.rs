@@ -199,8 +199,8 @@ impl Core {
             };
             debug_assert!(lock.lease.remaining(now) >= before, "an extension shortens nothing");
             lock.phase = Phase::Held;
-            let end = lock.lease.ends();
-            self.arm_lock(id, end);
+            let due = lock.loss_due(now);
+            self.arm_lock(id, due);
             self.metrics.extended += 1;
             self.extended(id, now);
         } else if gone > nodes - quorum {
@@ -208,8 +208,8 @@ impl Core {
         } else if grants + missing < quorum && gone + missing <= nodes - quorum {
             lock.phase = Phase::Held;
             let refusal = Refusal { why: Why::NoQuorum, votes: lock.work.votes, remaining: None };
-            let end = lock.lease.ends();
-            self.arm_lock(id, end);
+            let due = lock.loss_due(now);
+            self.arm_lock(id, due);
             self.metrics.not_extended += 1;
             self.not_extended(id, refusal, now);
             if mutant!(FailedExtendUndoes) {
@@ -229,10 +229,8 @@ impl Core {
         if let Some(cause) = lock.lost_with(remaining) {
             return self.lose(id, cause, now);
         }
-        // Counted from now, because the wall clock may have taken more of the lease than boot did.
-        let end = now.boot + (remaining - lock.notice());
-        let (phase, until) = (lock.phase, lock.work.round_until);
-        self.arm_lock(id, end);
+        let (due, phase, until) = (lock.loss_due(now), lock.phase, lock.work.round_until);
+        self.arm_lock(id, due);
         match phase {
             Phase::Extending if now.boot >= until => self.extension_due(id, now),
             _ if now.boot < until => self.arm_lock(id, until),
@@ -290,9 +288,9 @@ impl Core {
             Some(forget_at) if now.boot < forget_at => self.arm_lock(id, forget_at),
             Some(_) => {
                 self.claims.free(claim.0);
-                self.locks.free(id.0);
+                self.free_lock(id);
             }
-            None => self.locks.free(id.0),
+            None => self.free_lock(id),
         }
     }
 
@@ -314,7 +312,7 @@ impl Core {
             Phase::Pausing | Phase::Queued => self.refuse(id, Why::Cancelled, now),
             Phase::Extending | Phase::Held => self.begin_release(id, now),
             Phase::Lost(_) => {
-                self.locks.free(id.0);
+                self.free_lock(id);
                 self.abandon(claim, now);
                 self.take_turns(now);
             }
@@ -377,7 +375,7 @@ impl Core {
             // At most MAX_NODES.
             let of = lock.work.votes.nodes() as u32;
             self.metrics.unconfirmed += u64::from(confirmed < lock.work.votes.quorum());
-            self.locks.free(id.0);
+            self.free_lock(id);
             self.detach(claim, now);
             let confirmed = Confirmed { nodes: confirmed as u32, of };
             self.events.push_back(Event::Released(id, confirmed));

@@ -118,6 +118,12 @@ impl Lock {
         }
     }
 
+    /// When its loss is told if nothing is done. Counted from now, because the wall clock may have taken more of
+    /// the lease than boot did.
+    pub(super) fn loss_due(&self, now: Now) -> Nanos {
+        now.boot + self.lease.remaining(now).saturating_sub(self.notice())
+    }
+
     /// Why a lock with so much of its validity left is lost, if it is.
     pub(super) fn lost_with(&self, remaining: Duration) -> Option<LossCause> {
         let is_kept = self.work.keeper.keep.is_some();

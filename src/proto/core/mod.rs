@@ -58,6 +58,9 @@ pub const MAX_LOCKS: usize = 1 << 20;
 /// releases are never refused: their number is bounded by the locks that asked before.
 pub const MAX_PIPELINE: usize = 1 << 14;
 
+/// So many vacant places keep what their last lock worked with.
+const VACANT: usize = 4096;
+
 /// So many nanoseconds of a wall clock that runs ahead are noticed at once.
 const JUMP: i64 = 1_000_000;
 
@@ -67,7 +70,8 @@ pub struct Core {
     entropy: Entropy,
     /// The latest boot time ever seen.
     boot: Nanos,
-    /// By how much the wall clock was ahead of it when all leases were looked at last.
+    /// By how much the wall clock was ahead of it at the last timeout, less what was not worth a look at all
+    /// leases.
     wall_ahead: u64,
     nodes: Vec<Node>,
     locks: Slab<Lock>,
@@ -288,11 +292,11 @@ impl Core {
             self.lock_due(LockId(key), now);
         }
         let mut at = 0;
-        while let Some(key) = self.claims.next_due(&mut at, by) {
+        while let Some(key) = self.claims.next_due(&mut at, now.boot) {
             self.claim_due(ClaimId(key), now);
         }
         let mut at = 0;
-        while let Some(key) = self.views.next_due(&mut at, by) {
+        while let Some(key) = self.views.next_due(&mut at, now.boot) {
             self.view_due(ViewId(key), now);
         }
         self.is_keeping = false;
@@ -356,6 +360,16 @@ impl Core {
     fn arm_view(&mut self, id: ViewId, at: Nanos) {
         self.views.arm(id.0, at);
         self.arm(at);
+    }
+
+    /// A lock is over. What it worked with stays for the next in its place, unless there are very many.
+    fn free_lock(&mut self, id: LockId) {
+        if self.locks.vacant() >= VACANT
+            && let Some(lock) = self.locks.find_mut(id.0)
+        {
+            drop(lock.work.clear());
+        }
+        self.locks.free(id.0);
     }
 
     fn ballot(&self) -> Votes {

@@ -2,8 +2,8 @@
 //!
 //! *Handed out*, a lock is no longer this core's: it is forgotten, and nothing more is asked or undone. (An
 //! extension that is on its way goes on: it finds the key ours, or nothing.)
-//! Asks of which no byte reached a socket are taken back. Those that are under way to slow nodes may
-//! still be granted; nobody undoes such a grant, and nobody counts it: the key protects the same holder
+//! Asks of which no byte reached a socket are taken back, unless very much waits to be sent. Those that are
+//! under way to slow nodes may still be granted; nobody undoes such a grant, and nobody counts it: the key protects the same holder
 //! as the others, and the record says that this node *may* keep it, so whoever releases the lock undoes
 //! it there too. A node whose ask is still open may even run it behind that undo. Then its key stays
 //! until its TTL is over: the lock is free on a quorum all the same, as with every ghost, and the core
@@ -55,7 +55,7 @@ impl Core {
             boot: String::new(),
         };
         self.step_out(id, now);
-        self.locks.free(id.0);
+        self.free_lock(id);
         self.claims.free(claim_id.0);
         self.metrics.handed_out += 1;
         self.take_turns(now);
