@@ -20,7 +20,7 @@ use crate::{duration, exit};
 #[derive(Debug, Parser)]
 #[command(name = "redbolt", bin_name = "redbolt", version, after_help = FIRST_STEPS)]
 #[command(arg_required_else_help = true, subcommand_required = true)]
-#[command(disable_help_subcommand = true, max_term_width = 100)]
+#[command(max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,

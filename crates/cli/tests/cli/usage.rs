@@ -26,6 +26,30 @@ fn help_and_version_are_no_errors() {
 }
 
 #[test]
+fn help_tells_of_each_subcommand_as_its_own_option_does() {
+    assert_eq!(ran(&["help"]).expect(0).stdout, ran(&["--help"]).expect(0).stdout);
+    let subcommands = [
+        "lock",
+        "acquire",
+        "extend",
+        "release",
+        "status",
+        "unlock",
+        "init",
+        "bench",
+        "node",
+        "demo",
+        "completions",
+    ];
+    for name in subcommands {
+        let help = ran(&["help", name]).expect(0).stdout;
+        assert_eq!(help, ran(&[name, "--help"]).expect(0).stdout);
+        assert!(help.contains("Usage: redbolt "), "{help}");
+    }
+    ran(&["help", "lick"]).expect(64);
+}
+
+#[test]
 fn wrong_words_are_64() {
     let wrong: [&[&str]; 13] = [
         &["lick"],
