@@ -525,7 +525,8 @@ key holds other data, 64 without --force and for wrong usage.";
 
 const STATUS_HELP: &str = "\
 It takes no lock and writes nothing. A node's line says who holds the lock there, whether its guard
-lets it vote, and how long its answer took.
+lets it vote, and how long its answer took. A name is shown on one line, with \\n or \\xff for what
+has no place there; --json has its bytes in key_hex, and null for key where it is not UTF-8.
 
 Exit status: 0 when the lock is held by a quorum or free, 69 when neither can be said, 64 for
 wrong usage.";

@@ -3,7 +3,6 @@
 //! What is written, and when nothing is, the library knows. Here its outcome becomes words and an
 //! exit status, and every node gets a line.
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use redbolt::proto::guard::Found;
@@ -13,6 +12,7 @@ use crate::args::InitArgs;
 use crate::duration::show;
 use crate::exit::{self, Failure};
 use crate::nodes;
+use crate::say::print;
 
 /// Sets the nodes up.
 pub(crate) fn run(args: &InitArgs) -> Result<u8, Failure> {
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &InitArgs) -> Result<u8, Failure> {
     let set_up = if args.change { redbolt::init_change } else { redbolt::init };
     let report = set_up(&config, PATIENCE).map_err(|error| failure(args, error))?;
     let text = format!("{}{}\n", lines(&report), done(&config, &report));
-    io::stdout().write_all(text.as_bytes())?;
+    print(&text)?;
     Ok(exit::SUCCESS)
 }
 

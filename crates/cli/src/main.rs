@@ -17,6 +17,7 @@ mod held;
 mod init;
 #[cfg(target_os = "linux")]
 mod lock;
+mod name;
 mod node;
 mod nodes;
 mod say;
@@ -27,14 +28,13 @@ mod token_file;
 mod unlock;
 
 use std::env;
-use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
 use crate::args::{Cli, Command, ShimArgs};
 use crate::exit::Failure;
-use crate::say::say;
+use crate::say::{print, say};
 
 fn main() -> ExitCode {
     #[cfg(target_os = "linux")]
@@ -76,7 +76,9 @@ fn run(command: &Command) -> Result<u8, Failure> {
         Command::Node(args) => node::run(args),
         Command::Demo => demo::run(),
         Command::Completions { shell } => {
-            clap_complete::generate(*shell, &mut Cli::command(), "redbolt", &mut io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "redbolt", &mut script);
+            print(&String::from_utf8_lossy(&script))?;
             Ok(exit::SUCCESS)
         }
     }

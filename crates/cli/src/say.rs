@@ -1,16 +1,23 @@
-//! What redbolt itself has to say, on standard error.
+//! What redbolt itself has to say.
 //!
 //! Apart because `eprintln!` panics when standard error is closed, and a supervisor must not die
-//! of a message. Not here: output that was asked for (`status`, `demo`), which goes to standard
-//! output.
+//! of a message. Beside it what was asked for (`status`, `init`), on standard output.
 
 use std::io::{self, Write};
 
-/// Writes one message, each of its lines behind `redbolt: `.
+/// Writes one message to standard error, each of its lines behind `redbolt: `.
 pub(crate) fn say(message: impl std::fmt::Display) {
     let text: String =
         message.to_string().trim_end().lines().map(|line| format!("redbolt: {line}\n")).collect();
     raw(&text);
+}
+
+/// Writes what was asked for to standard output. Whoever closes the pipe early has read enough.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        outcome => outcome,
+    }
 }
 
 /// Writes `text` as it is and at once, for a line that is rewritten in place.

@@ -2,7 +2,7 @@
 //!
 //! It takes no lock and writes nothing to the nodes, not even a guard. The verdict is the library's.
 
-use std::io::{self, Write};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 use crate::args::StatusArgs;
 use crate::duration::show;
 use crate::exit::{self, Failure};
-use crate::nodes;
+use crate::say::print;
+use crate::{name, nodes};
 
 /// Prints the status. The exit status says whether there was a verdict.
 pub(crate) fn run(args: &StatusArgs) -> Result<u8, Failure> {
@@ -25,13 +26,12 @@ pub(crate) fn run(args: &StatusArgs) -> Result<u8, Failure> {
     let client = Client::new(config.clone())?;
     let guards = client.warm_up(ANSWER_WITHIN);
     let seen = client.inspect(args.key.as_bytes()).map_err(Failure::usage)?;
-    let key = args.key.to_string_lossy();
     let text = if args.json {
-        format!("{}\n", as_json(&key, &config, &seen, &guards))
+        format!("{}\n", as_json(&args.key, &config, &seen, &guards))
     } else {
-        as_text(&key, &config, &seen, &guards)
+        as_text(&name::show(&args.key), &config, &seen, &guards)
     };
-    io::stdout().write_all(text.as_bytes())?;
+    print(&text)?;
     Ok(match seen.verdict {
         InspectionVerdict::Free | InspectionVerdict::Held(_) => exit::SUCCESS,
         _ => exit::NO_QUORUM,
@@ -95,7 +95,7 @@ fn guard_in_words(node: &NodeStatus) -> String {
     }
 }
 
-fn as_json(key: &str, config: &Config, seen: &Inspection, guards: &NodeReport) -> Value {
+fn as_json(key: &OsStr, config: &Config, seen: &Inspection, guards: &NodeReport) -> Value {
     let nodes = seen.nodes.iter().zip(&guards.nodes);
     let (verdict, holder) = match &seen.verdict {
         InspectionVerdict::Free => ("free", None),
@@ -103,7 +103,8 @@ fn as_json(key: &str, config: &Config, seen: &Inspection, guards: &NodeReport) -
         _ => ("undecided", None),
     };
     json!({
-        "key": key,
+        "key": name::text(key),
+        "key_hex": name::hex(key),
         "verdict": verdict,
         "holder": holder.map(|holder| &holder.label),
         "remaining_ms": holder.and_then(remaining_ms),

@@ -3,7 +3,6 @@
 //! What is deleted, and what never is, the library knows. Here its report becomes a line for each node
 //! and an exit status.
 
-use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -12,14 +11,15 @@ use redbolt::{Client, Holder, InspectionVerdict, KeyState, NodeInspection};
 use crate::args::UnlockArgs;
 use crate::duration::show;
 use crate::exit::{self, Failure};
+use crate::name;
 use crate::nodes;
-use crate::say::say;
+use crate::say::{print as print_out, say};
 
 /// Breaks the lock if that was meant.
 pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
     let builder = nodes::builder(&args.nodes)?.answer_within(ANSWER_WITHIN).only_look();
     let client = Client::new(builder.build().map_err(Failure::usage)?)?;
-    let key = args.key.to_string_lossy();
+    let key = name::show(&args.key);
     if !args.force {
         let seen = client.inspect(args.key.as_bytes()).map_err(Failure::usage)?;
         let verdict = match &seen.verdict {
@@ -65,7 +65,7 @@ fn print(nodes: &[NodeInspection], held: &str, free: &str, last: &str) {
         Err(_) => format!("{node}\n"),
     };
     let lines: String = nodes.iter().map(line).collect();
-    if let Err(error) = io::stdout().write_all(format!("{lines}{last}\n").as_bytes()) {
+    if let Err(error) = print_out(&format!("{lines}{last}\n")) {
         say(format_args!("warning: standard output: {error}"));
     }
 }

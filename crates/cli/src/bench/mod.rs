@@ -16,7 +16,6 @@ mod progress;
 mod question;
 mod report;
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -30,7 +29,7 @@ use self::progress::Progress;
 use self::report::Report;
 use crate::args::{BenchArgs, Nodes};
 use crate::exit::{self, Failure};
-use crate::say::say;
+use crate::say::{print, say};
 use crate::signals::Signals;
 use crate::{init, nodes};
 
@@ -58,7 +57,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<u8, Failure> {
     let (figures, unconfirmed) = (figures?, !load.let_go()?);
     let report = Report { args, figures: &figures, load: &load };
     let text = if args.json { format!("{}\n", report.as_json()) } else { report.as_text() };
-    io::stdout().write_all(text.as_bytes())?;
+    print(&text)?;
     if unconfirmed {
         say(UNCONFIRMED);
     }

@@ -35,9 +35,9 @@ use self::poller::{Poller, now};
 use self::supervise::{Ended, Supervisor};
 use crate::args::{AskArgs, LockArgs, Nodes};
 use crate::exit::{self, Failure};
-use crate::nodes;
 use crate::say::say;
 use crate::signals::Signals;
+use crate::{name, nodes};
 
 /// Runs the command of `args` under its lock. The exit status.
 pub(crate) fn run(args: &LockArgs) -> Result<u8, Failure> {
@@ -114,7 +114,7 @@ fn wait(
         Outcome::Granted => return Ok(None),
         Outcome::Interrupted(signal) => exit::killed_by(signal as i32),
         Outcome::Contended => {
-            say(format_args!("{} is held by another", key.display()));
+            say(format_args!("{} is held by another", name::show(key)));
             ask.conflict_exit_code
         }
         Outcome::NoQuorum(why) => {

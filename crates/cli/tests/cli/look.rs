@@ -1,6 +1,8 @@
 //! `status`, `node` and `demo`: looking, without taking part.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -70,6 +72,58 @@ fn status_in_json() {
     assert!(silent["nodes"][0]["reason"].as_str().unwrap().contains("no "));
     world.nodes[0].resume();
     world.nodes[1].resume();
+}
+
+#[test]
+fn a_name_is_shown_on_one_line_whatever_is_in_it() {
+    let world = World::of(1);
+    let name = OsStr::from_bytes(b"a\nb: free\x1b[2J\xff");
+    let said = |words: &[&str], status| {
+        let mut command = world.redbolt(words);
+        command.arg(name).args((words[0] == "lock").then_some("true"));
+        let ran = run(command).expect(status);
+        assert!(!ran.stdout.contains('\x1b') && !ran.stderr.contains('\x1b'), "{ran:?}");
+        ran
+    };
+    let shown = r"a\nb: free\u{1b}[2J\xff";
+    assert!(said(&["status"], 0).stdout.ends_with(&format!("\n{shown}: free\n")));
+    assert!(said(&["unlock"], 64).stdout.ends_with(&format!("\n{shown}: free\n")));
+    world.nodes[0].run(&[b"SET", name.as_bytes(), b"x"]);
+    said(&["lock", "-n"], 75).expect_says(shown);
+}
+
+#[test]
+fn json_tells_all_bytes_of_a_name() {
+    let world = World::of(1);
+    let json = |name: &[u8]| -> Value {
+        let mut command = world.redbolt(&["status", "--json"]);
+        command.arg(OsStr::from_bytes(name));
+        serde_json::from_str(&run(command).expect(0).stdout).unwrap()
+    };
+    let text = json("\u{fc}\n".as_bytes());
+    assert_eq!((&text["key"], &text["key_hex"]), (&"\u{fc}\n".into(), &"c3bc0a".into()));
+    let bytes = json(b"a\xff");
+    assert_eq!((&bytes["key"], &bytes["key_hex"]), (&Value::Null, &"61ff".into()));
+}
+
+/// As in `redbolt status job | true`.
+#[test]
+fn whoever_closes_the_pipe_early_changes_no_status() {
+    let world = World::of(1);
+    for words in [
+        &["status", "job"][..],
+        &["status", "--json", "job"],
+        &["init", "--change"],
+        &["completions", "bash"],
+        &["help"],
+        &["bench", "--yes", "--duration", "20ms", "--warm-up", "0s"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ran = world.redbolt(words).stdout(writer).output().unwrap();
+        assert_eq!(ran.status.code(), Some(0), "{words:?}: {ran:?}");
+        assert!(!String::from_utf8_lossy(&ran.stderr).contains("ipe"), "{words:?}: {ran:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,48 @@
+//! The name of a lock, for eyes and for JSON.
+//!
+//! A name can be any bytes. On a terminal some of them would move the cursor or begin a new line, and
+//! JSON has no place for others. Not here: what a name may be, which the library says.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::str;
+
+/// A name on one line: as it is where it is text, and otherwise escaped as in Rust (`\n`, `\u{1b}`, `\xff`),
+/// so that two names never look the same.
+pub(crate) fn show(name: &OsStr) -> String {
+    let mut shown = String::with_capacity(name.len());
+    for chunk in name.as_bytes().utf8_chunks() {
+        for char in chunk.valid().chars() {
+            match char {
+                '\'' | '"' => shown.push(char),
+                _ => shown.extend(char.escape_debug()),
+            }
+        }
+        shown.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    shown
+}
+
+/// A name as text, if it is text.
+pub(crate) fn text(name: &OsStr) -> Option<&str> {
+    str::from_utf8(name.as_bytes()).ok()
+}
+
+/// A name's bytes, two hexadecimal digits each.
+pub(crate) fn hex(name: &OsStr) -> String {
+    name.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stays_on_its_line_and_says_all_its_bytes() {
+        let shown = |bytes: &[u8]| show(OsStr::from_bytes(bytes));
+        assert_eq!(shown("job 7: \u{fc}ber \"it's\"".as_bytes()), "job 7: \u{fc}ber \"it's\"");
+        assert_eq!(shown(b"a\nb\r\x1b[2J\xff\xc3"), "a\\nb\\r\\u{1b}[2J\\xff\\xc3");
+        assert_eq!(shown(b"a\\nb"), "a\\\\nb");
+        assert_eq!(shown("\u{202e}x".as_bytes()), "\\u{202e}x", "it would turn the line around");
+    }
+}
