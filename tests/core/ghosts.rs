@@ -1,6 +1,6 @@
 //! Ghosts: bytes in a connection that has died may still run, behind an undo on a newer one.
 
-use redbolt::proto::{Ask, Cause, NodeState, Trust};
+use redbolt::proto::{Ask, Cause, Event, NodeState, Trust};
 use redbolt_node::Memory;
 
 use crate::world::{World, Written, error, ms, secs};
@@ -160,6 +160,30 @@ fn the_second_undo_keeps_its_timer() {
     assert_eq!(world.holders(b"job"), [false, false, true]);
     world.run(secs(11));
     assert_eq!(world.holders(b"job"), [false; 3]);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+/// The lock had the claim when the time of the second undo came. Whoever lets go of it has a connection
+/// fail at the same moment, before any timer is looked at.
+#[test]
+fn a_second_undo_that_was_due_while_the_lock_was_held_is_due_at_its_end() {
+    let mut world = World::new(3);
+    world.pause(2);
+    let id = world.lock(b"job", TTL);
+    world.run(secs(2));
+    world.resume(2);
+    // Its validity ends a little before its keys.
+    world.run(ms(17_850));
+    assert!(matches!(world.outcomes(id)[..], [Event::Granted(_), Event::Lost(..)]));
+    let undos = |world: &World| world.log.iter().filter(|r| r.is_undo() && r.node == 2).count();
+    let before = undos(&world);
+    assert!(before > 0, "the node was refused while it was asked");
+    world.let_go(0, id);
+    let (now, link) = (world.now(), world.link(1));
+    world.core().disconnected(link, Cause::ConnectionReset, now);
+    assert_eq!(world.core().poll_timeout().filter(|&at| at <= now.boot), Some(now.boot));
+    world.run(ms(100));
+    assert!(undos(&world) > before);
     assert_eq!(world.kept(0), (0, 0));
 }
 

@@ -33,7 +33,8 @@ impl Core {
             let lost = claim.owed.or(claim.ghosts).without(claim.seen);
             assert!(lost.is_empty(), "an undo is owed only by a node that may have seen the ask");
             assert!(claim.lock().is_some() || claim.queued.is_empty(), "an ask has a lock");
-            let due = claim.forget_at.min(claim.again_at);
+            // What became due while a lock had the claim is due at once when it is over.
+            let due = claim.forget_at.min(claim.again_at).max(self.boot);
             assert!(
                 claim.lock().is_some() || self.claims.due_of(key) <= due,
                 "what is due is armed"
