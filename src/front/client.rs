@@ -228,9 +228,10 @@ impl Client {
 }
 
 impl Drop for Client {
-    /// Gives releases that are still under way up to 50 ms to be confirmed.
+    /// Lets go of what forgotten guards hold, and gives releases up to 50 ms to be confirmed.
     fn drop(&mut self) {
         let driver = self.driver.get_mut();
+        driver.let_go();
         let until = Instant::now() + LAST_RELEASES;
         while driver.is_ours() && driver.owes() {
             let left = until.saturating_duration_since(Instant::now());

@@ -547,6 +547,11 @@ impl Driver {
         self.sockets.core().lease(id)
     }
 
+    /// Lets go of everything, as when it is dropped.
+    pub(super) fn let_go(&mut self) {
+        self.sockets.let_go();
+    }
+
     /// Whether this is the process that made it: in a forked child the connections are the parent's.
     pub(super) fn is_ours(&self) -> bool {
         self.sockets.is_ours()
@@ -555,7 +560,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.sockets.let_go();
+        self.let_go();
     }
 }
 

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use redbolt::{Driver, Event, LockId, Why};
-use redbolt_proving::{Mode, Proxy, Reply, Server};
+use redbolt_proving::{Connection, Mode, Proxy, Reply, Server};
 
 use crate::support::{
-    calls, driver_of, eventually, exists, held_by, held_on, long, outcome, patient, server,
-    servers, turn_until,
+    builder, calls, client, driver_of, eventually, exists, held_by, held_on, long, outcome,
+    patient, server, servers, turn_until,
 };
 
 /// A driver that holds `job` on one server, for 30 s if nobody releases it.
@@ -197,4 +197,66 @@ fn a_grant_that_comes_behind_the_release_is_undone() {
     turn_until(&mut driver, "all are free", |driver| !driver.owes());
     assert_eq!(calls(&servers[2], "set"), 1, "the ask has run");
     assert_eq!(held_on(&servers, "job"), 0);
+}
+
+/// Holds locks whose asks the last server has read in turns of its loop that it has not ended: one's answer
+/// has come and is not read, and the server is about the next one when the holder ends.
+fn end_before_an_answer<H>(
+    mut holder: H,
+    servers: &[Server],
+    hold: impl Fn(&mut H, &'static [u8]),
+) {
+    let last = &servers[2];
+    hold(&mut holder, b"one");
+    eventually("all grant", || held_on(servers, "one") == 3);
+    let mut busy = [last.connect(), last.connect()];
+    busy.iter_mut().for_each(|connection| drop(connection.cmd("PING")));
+    last.pause();
+    hold(&mut holder, b"two");
+    be_busy(&mut busy[0]);
+    last.resume();
+    // It reads the second ask, is busy, and has not answered yet.
+    std::thread::sleep(MOMENT);
+    hold(&mut holder, b"three");
+    be_busy(&mut busy[1]);
+    busy[0].reply();
+    std::thread::sleep(MOMENT);
+    drop(holder);
+    busy[1].reply();
+    for key in ["one", "two", "three"] {
+        eventually("nothing stays", || held_on(servers, key) == 0);
+    }
+}
+
+/// Were the server not there yet after this, it would read more in one turn, and lose nothing.
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// Keeps a server busy for half a second. What it read in the same turn of its loop before that is
+/// answered behind it.
+fn be_busy(connection: &mut Connection) {
+    let script = "local function now() local t = redis.call('TIME') return t[1] + t[2] / 1e6 end \
+                  local over = now() + 0.5 local n = 0 \
+                  while now() < over and n < 3e6 do n = n + 1 end return n";
+    let words = format!("*3\r\n$4\r\nEVAL\r\n${}\r\n{script}\r\n$1\r\n0\r\n", script.len());
+    connection.send(words.as_bytes());
+}
+
+/// A socket that is closed with unread answers is reset, and a server that cannot answer drops what it
+/// has not read by then, as the undo.
+#[test]
+fn answers_that_nobody_reads_do_not_cost_the_undo_of_a_client() {
+    let servers = servers(3);
+    let client = client(&servers);
+    end_before_an_answer(client, &servers, |client, key| {
+        std::mem::forget(client.acquire(long(key)).unwrap());
+    });
+}
+
+#[test]
+fn answers_that_nobody_reads_do_not_cost_the_undo_of_a_driver() {
+    let servers = servers(3);
+    let driver = driver_of(builder(&servers));
+    end_before_an_answer(driver, &servers, |driver, key| {
+        held_by(driver, &long(key));
+    });
 }
