@@ -95,10 +95,11 @@ impl<'a> Supervisor<'a> {
             while let Some(news) = self.lease.news() {
                 self.hear(news)?;
             }
+            // Before the look at the command: whatever ends behind this leaves a signal that ends the sleep.
+            self.pass_on_signals();
             if let Some(ended) = self.ended() {
                 return Ok(ended);
             }
-            self.pass_on_signals();
             self.sleep()?;
         }
     }

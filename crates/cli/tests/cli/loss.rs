@@ -115,6 +115,27 @@ fn without_extending_the_command_has_one_ttl() {
     world.run(&["lock", "--no-extend", "job", "--", "true"]).expect(0);
 }
 
+/// `sleep` dies while redbolt looks for it, which must not be missed. Each run is another chance.
+#[test]
+fn a_command_that_dies_of_sigterm_is_not_waited_for_until_sigkill() {
+    let world = World::of(1);
+    for round in 0..4 {
+        let runs: Vec<_> = (0..6)
+            .map(|run| {
+                let key = format!("job-{round}-{run}");
+                let grace = format!("{}ms", 350 + 20 * run);
+                let options = ["--no-extend", "--ttl", "1s", "--kill-after", &grace];
+                let words = [&["lock"], &options[..], &[&key, "--", "sleep", "600"]].concat();
+                world.start(&words)
+            })
+            .collect();
+        for run in runs {
+            let ran = run.end().expect(70).expect_says("SIGTERM");
+            assert!(!ran.stderr.contains("the command goes on"), "{ran:?}");
+        }
+    }
+}
+
 #[test]
 fn who_slept_through_the_lease_kills_at_once() {
     let world = World::of(1);
