@@ -1,6 +1,6 @@
 //! Peers that are silent, late, or no Redis servers at all.
 
-use redbolt::proto::{Ask, Cause, Event, MAX_PIPELINE, NodeState, Vote, Why};
+use redbolt::proto::{Ask, Cause, Event, MAX_PIPELINE, NodeState, Vote, Wait, Wake, Why};
 
 use crate::world::{Accept, World, Written, ms, secs};
 
@@ -294,6 +294,24 @@ fn a_full_pipeline_refuses_extensions() {
     world.resume(0);
     assert_eq!(world.count("extend"), 0);
     assert_eq!(world.holders(b"held"), [false]);
+}
+
+/// Whoever waits asks for how long it may take only where there is room: its timer does without.
+#[test]
+fn a_full_pipeline_is_not_asked_for_remaining_times() {
+    for room in [0, 1] {
+        let mut world = World::with(1, 1, |settings| settings.wake = Wake::Timer).warm();
+        world.set(0, b"job", b"theirs", 60_000);
+        world.pause(0);
+        let now = world.now();
+        world.core().acquire(&Ask::new(b"job").wait(Wait::Forever), now).unwrap();
+        // The place of its own ask goes to the undo.
+        for at in 1 + room..MAX_PIPELINE {
+            world.core().acquire(&Ask::new(&at.to_be_bytes()), now).unwrap();
+        }
+        world.resume(0);
+        assert_eq!((world.count("undo"), world.count("pttl")), (1, room));
+    }
 }
 
 /// Each try may open the link ahead of its backoff, but not as often as there are tries.

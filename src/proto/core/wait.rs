@@ -329,7 +329,8 @@ impl Core {
     pub(super) fn ask_remaining(&mut self, node: NodeId, id: LockId, now: Now) {
         let Some(lock) = self.locks.find(id.0) else { return };
         let node = &mut self.nodes[node.index()];
-        if !node.link.takes_asks() {
+        // A full pipeline has no room for what the timer can do without.
+        if !node.link.takes_asks() || node.pipeline.len() >= super::MAX_PIPELINE {
             return;
         }
         let request = Request::Remaining { lock: id, round: lock.round };
