@@ -12,6 +12,7 @@
 //! Pure functions, and public, so that the model that searches them for holes decides with the same
 //! code. Not here: when what is sent, see `core/fence.rs`.
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::time::Duration;
 
@@ -85,6 +86,25 @@ pub fn agreement(counters: &[u64], quorum: usize) -> Agreement {
     agreed.map_or(Agreement::Behind(largest), Agreement::Reached)
 }
 
+/// How far a clock is ahead whose proposals the most nodes take, at least a quorum, from how far each of
+/// theirs is, in µs and in any order: the middle of those that are no further apart than two [`MAX_SKEW`].
+/// A minority decides nothing, however wild its clocks are.
+#[must_use]
+pub fn clock_of_most(ahead: &mut [i64], quorum: usize) -> Option<i64> {
+    ahead.sort_unstable();
+    let width = 2 * MAX_SKEW.as_micros();
+    let group = |from: usize| {
+        let last =
+            ahead[from..].partition_point(|to| u128::from(to.abs_diff(ahead[from])) <= width);
+        (last, ahead[from], ahead[from + last - 1])
+    };
+    let closest = |&(many, first, last): &(usize, i64, i64)| (many, Reverse(last.abs_diff(first)));
+    let most = (0..ahead.len()).map(group).max_by_key(closest)?;
+    let (many, first, last) = most;
+    // Half a distance fits.
+    (many >= quorum).then(|| first + (last.abs_diff(first) / 2) as i64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,5 +116,25 @@ mod tests {
         assert_eq!(agreement(&[7, 9], 2), Agreement::Behind(9));
         assert_eq!(agreement(&[7, 9, 8], 2), Agreement::Behind(9));
         assert_eq!(agreement(&[5], 1), Agreement::Reached(5));
+    }
+
+    #[test]
+    fn a_clock_is_believed_by_a_quorum_only() {
+        const S: i64 = 1_000_000;
+        const YEAR: i64 = 365 * 24 * 60 * 60 * S;
+        let of = |mut ahead: Vec<i64>, quorum| clock_of_most(&mut ahead, quorum);
+        assert_eq!(of(vec![], 2), None);
+        assert_eq!(of(vec![YEAR], 2), None);
+        assert_eq!(of(vec![YEAR, 0], 2), None, "which of them is wild?");
+        for wild in [YEAR, -YEAR, 12 * S, i64::MAX, i64::MIN] {
+            for told in [vec![wild, S, S], vec![S, wild, S], vec![S, S, wild]] {
+                assert_eq!(of(told, 2), Some(S), "{wild}");
+            }
+            assert_eq!(of(vec![wild, 0, wild, 0, 0], 3), Some(0), "{wild}");
+        }
+        assert_eq!(of(vec![0, 9 * S], 2), Some(4_500_000), "both take what is between them");
+        assert_eq!(of(vec![0, 10 * S + 1], 2), None, "nothing is near enough to both");
+        assert_eq!(of(vec![0, 9 * S, 17 * S], 2), Some(13 * S), "the closer ones");
+        assert_eq!(of(vec![i64::MIN, i64::MAX], 1), Some(i64::MAX), "of two the one ahead");
     }
 }

@@ -141,6 +141,8 @@ impl Phase {
 pub(super) struct Fence {
     pub(super) is_wanted: bool,
     pub(super) token: Option<FencingToken>,
+    /// How far the clock of the present attempt's proposal is ahead of our wall clock, in µs.
+    pub(super) ahead_us: i64,
     /// What the nodes that granted the present attempt have counted.
     pub(super) counters: Vec<(NodeId, u64)>,
     /// The value that is written back.
@@ -155,7 +157,15 @@ impl Fence {
     const fn new() -> Self {
         let confirmed = NodeSet::EMPTY;
         let counters = Vec::new();
-        Self { is_wanted: false, token: None, counters, target: 0, confirmed, was_set_right: false }
+        Self {
+            is_wanted: false,
+            token: None,
+            ahead_us: 0,
+            counters,
+            target: 0,
+            confirmed,
+            was_set_right: false,
+        }
     }
 
     fn begin(&mut self) {

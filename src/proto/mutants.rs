@@ -76,6 +76,8 @@ mod planted {
         FailedExtendUndoes,
         /// A node that failed counts as one that denies (redlock-py).
         FailIsDeny,
+        /// The first clock that a node tells is believed, however wild it is (a first draft of this library).
+        FenceClockOfOne,
         /// The token is the largest counter, and nobody is told.
         FenceNotWrittenBack,
         /// A late grant whose counter is past the token confirms it (a first draft of this library).

@@ -137,7 +137,7 @@ pub(super) struct Watch {
 pub(super) struct Node {
     pub(super) link: Link,
     pub(super) guard: Watch,
-    /// How far the server's clock was ahead of ours when a fencing token was proposed, in µs.
+    /// How far the server's clock was ahead of ours when it last refused a fencing token, in µs.
     pub(super) ahead_us: Option<i64>,
     pub(super) push: Push,
     pub(super) pipeline: Pipeline<Request>,

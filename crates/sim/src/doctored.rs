@@ -6,6 +6,7 @@ use crate::Lab;
 use crate::invariant::Violation;
 use crate::plan::{Class, KEYS, Kind, MAX_NODES, MS, Plan};
 use crate::world::World;
+use crate::world::node::EPOCH_US;
 
 /// A holder, a rival who waits for it, and nothing that goes wrong.
 fn plan() -> Plan {
@@ -147,6 +148,16 @@ fn a_token_that_does_not_grow_is_found() {
         world.tokens[0].push((now, u64::MAX));
     });
     assert_eq!(name(doctored), "I2 token-order");
+}
+
+#[test]
+fn a_counter_of_a_wild_clock_is_found() {
+    let mut one_is_wild = plan();
+    (one_is_wild.wild, one_is_wild.node_clocks[2]) = (0b100, (900_000_000, 0));
+    assert_eq!(name(found(one_is_wild.clone(), is_held, |_| {})), "nothing");
+    let doctored =
+        found(one_is_wild, is_held, |world| world.nodes[2].count_from(EPOCH_US + 900_000_000));
+    assert_eq!(name(doctored), "I2 wild-counter");
 }
 
 #[test]

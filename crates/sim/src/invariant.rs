@@ -44,6 +44,15 @@ pub enum Violation {
         /// The token of the later one.
         later: u64,
     },
+    /// I2: a fencing counter is of a clock that only a minority of the nodes has.
+    WildCounter {
+        /// The resource.
+        key: usize,
+        /// The node.
+        node: usize,
+        /// What it has counted.
+        counter: u64,
+    },
     /// I3: a resource that checks tokens took the write of an earlier holder behind that of a later.
     StaleWrite {
         /// The resource.
@@ -206,6 +215,7 @@ impl Violation {
             Self::NoQuorumBehind { .. } => "I1 no-quorum-behind",
             Self::NotLinearizable { .. } => "I1 not-linearizable",
             Self::TokenOrder { .. } => "I2 token-order",
+            Self::WildCounter { .. } => "I2 wild-counter",
             Self::StaleWrite { .. } => "I3 stale-write",
             Self::Miscredited { .. } => "I4 miscredited",
             Self::BlamedWrongly { .. } => "I4 blamed-wrongly",
@@ -261,6 +271,12 @@ impl fmt::Display for Violation {
             ),
             Self::TokenOrder { key, earlier, later } => {
                 write!(f, "on resource {key} the token {later} came after {earlier}")
+            }
+            Self::WildCounter { key, node, counter } => {
+                write!(
+                    f,
+                    "node {node} has counted to {counter} for resource {key}, by a wild clock"
+                )
             }
             Self::StaleWrite { key, job, token } => write!(
                 f,

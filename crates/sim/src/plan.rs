@@ -76,6 +76,8 @@ pub struct Plan {
     pub(crate) clients: Vec<ClientPlan>,
     /// Each node's clock: microseconds ahead, and parts per million too fast.
     pub(crate) node_clocks: [(i64, i64); MAX_NODES],
+    /// A set of nodes whose clocks are wild.
+    pub(crate) wild: u8,
     /// The fencing counter that each node has kept from before; 0: none.
     pub(crate) counters: [u64; MAX_NODES],
     pub(crate) jobs: Vec<Job>,
@@ -236,6 +238,7 @@ impl Plan {
             },
             clients: Vec::new(),
             node_clocks: [(0, 0); MAX_NODES],
+            wild: 0,
             counters: [0; MAX_NODES],
             jobs: Vec::new(),
             faults: Vec::new(),
@@ -277,6 +280,8 @@ impl Plan {
             Class::MemoryLossUnguarded => guided::draw_memory_loss(self, draw),
             Class::Waiting => guided::draw_waiting(self, draw),
         }
+        // Of its own numbers, so that every other schedule stays the one that it was.
+        self.draw_wild_clocks(&mut Random::of(seed, WILD));
         self.longest_sleep = crate::patience::longest_sleep(self);
         let faults = self.faults.iter().map(|fault| fault.at + fault.span);
         let jobs = self.jobs.iter().map(Job::end);
@@ -291,6 +296,24 @@ impl Plan {
         if self.jobs.iter().any(|job| job.fenced) && draw.chance(400) {
             let least = EPOCH_US + 9_000_000;
             self.counters = std::array::from_fn(|_| least + draw.below(3));
+        }
+    }
+
+    /// A minority of the nodes has no idea of the time, which is no matter but for fencing tokens. No
+    /// client's clock is ever as far off.
+    fn draw_wild_clocks(&mut self, draw: &mut Random) {
+        self.wild = 0;
+        if self.class != Class::Safe || !self.can_fence() || !draw.chance(300) {
+            return;
+        }
+        let ahead =
+            draw.pick(&[100, 900, 365 * 24 * 3_600_i64]) * if draw.chance(700) { 1 } else { -1 };
+        for _ in self.quorum()..self.nodes {
+            let node = draw.below(self.nodes as u64) as usize;
+            if self.wild >> node & 1 == 0 {
+                self.wild |= 1 << node;
+                self.node_clocks[node].0 += ahead * 1_000_000;
+            }
         }
     }
 
@@ -523,6 +546,9 @@ fn client(draw: &mut Random, budget: i64) -> ClientPlan {
     let apart = draw.pick(&[100_000, 3_000_000]);
     ClientPlan { ppm, wall_ahead: draw.below(2 * apart) as i64 - apart as i64, late }
 }
+
+/// The stream of random numbers that wild clocks are drawn from.
+const WILD: u64 = 0x77;
 
 /// Mostly as by default.
 const WAKES: [Wake; 8] = [

@@ -63,6 +63,7 @@ impl Core {
         claim.counter = proposal;
         lock.begin_round(Phase::Asking, now, votes);
         lock.work.fence.counters.clear();
+        lock.work.fence.ahead_us = self.ahead_us;
         lock.claim = claim_id;
         lock.work.lead = lead;
         lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
@@ -92,14 +93,14 @@ impl Core {
     }
 
     /// The lead of a wait has voted: the others are asked if it granted, under the same token, and with the
-    /// validity counted from the lead's ask.
+    /// validity counted from the lead's ask. So they are if it minds our clock: that says nothing of the lock.
     fn led(&mut self, id: LockId, lead: NodeId, now: Now) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let why = match lock.work.votes.of(lead) {
             None => return,
-            Some(Vote::Grant) => {
+            Some(vote @ (Vote::Grant | Vote::Fail(Cause::ClockSkew))) => {
                 lock.work.lead = None;
-                self.metrics.lead_grants += 1;
+                self.metrics.lead_grants += u64::from(vote == Vote::Grant);
                 let others = self.all_nodes().without(lead.into());
                 return self.offer_to(id, others, now);
             }
@@ -235,6 +236,7 @@ impl Core {
         match verdict {
             Verdict::Undecided => {}
             Verdict::Contended => self.attempt_failed(id, Why::Contended, now),
+            Verdict::NoQuorum if self.awaits_clocks(lock) => {}
             Verdict::NoQuorum => self.attempt_failed(id, Why::NoQuorum, now),
             Verdict::Granted
                 if lock.lease.remaining(now).is_zero() && !mutant!(ValidityUnchecked) =>
@@ -310,13 +312,13 @@ impl Core {
     }
 
     pub(super) fn attempt_failed(&mut self, id: LockId, why: Why, now: Now) {
+        let is_set_right = why == Why::NoQuorum && self.set_clock_right(id);
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let claim = lock.claim;
         let out_of_time = now.boot >= lock.work.deadline;
         // The nodes have told how wrong our clock is: that is no verdict about the lock.
-        if why == Why::NoQuorum
+        if is_set_right
             && !out_of_time
-            && lock.work.votes.has_failed_by(Cause::ClockSkew)
             && !std::mem::replace(&mut lock.work.fence.was_set_right, true)
         {
             self.abandon(claim, now);

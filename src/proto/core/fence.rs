@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::Core;
 use crate::proto::event::Why;
-use crate::proto::fence::{Agreement, FencingToken, MAX_SKEW, MAX_TOKEN, agreement};
-use crate::proto::lock::Phase;
+use crate::proto::fence::{Agreement, FencingToken, MAX_TOKEN, agreement, clock_of_most};
+use crate::proto::lock::{Lock, Phase};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::node::{Link, Request};
@@ -25,24 +25,11 @@ impl Core {
         lock.phase.is_held().then_some(lock.work.fence.token).flatten()
     }
 
-    /// The value that an attempt proposes to all nodes: our wall clock in µs, set right by the median
-    /// of what the nodes said of it.
+    /// The value that an attempt proposes to all nodes: our wall clock in µs, as far as it was set right.
     pub(super) fn proposal(&self, now: Now) -> u64 {
         let wall = i128::from(micros(now));
         // Between the two bounds.
-        (wall + i128::from(self.clocks_ahead())).clamp(1, i128::from(MAX_TOKEN)) as u64
-    }
-
-    fn clocks_ahead(&self) -> i64 {
-        let mut known = [0; crate::proto::MAX_NODES];
-        let mut count = 0;
-        for ahead in self.nodes.iter().filter_map(|node| node.ahead_us) {
-            known[count] = ahead;
-            count += 1;
-        }
-        let known = &mut known[..count];
-        known.sort_unstable();
-        known.get(count.saturating_sub(1) / 2).copied().unwrap_or_default()
+        (wall + i128::from(self.ahead_us)).clamp(1, i128::from(MAX_TOKEN)) as u64
     }
 
     /// The node refused a proposal that is too far from its clock.
@@ -57,25 +44,54 @@ impl Core {
         node.ahead_us = i64::try_from(ahead).ok();
     }
 
+    /// By how many µs the clocks of a quorum are ahead of ours, as far as an attempt has told: where it was
+    /// refused by its proposal they say it themselves, where it was granted they are like that.
+    fn clocks_ahead(&self, lock: &Lock) -> Option<i64> {
+        let mut told = [0; crate::proto::MAX_NODES];
+        let mut count = 0;
+        for node in self.config.node_ids() {
+            let ahead = match lock.work.votes.of(node) {
+                Some(Vote::Grant) => Some(lock.work.fence.ahead_us),
+                Some(Vote::Fail(Cause::ClockSkew)) => self.node(node).ahead_us,
+                _ => None,
+            };
+            if let Some(ahead) = ahead {
+                told[count] = ahead;
+                count += 1;
+            }
+        }
+        let quorum = if mutant!(FenceClockOfOne) { 1 } else { lock.work.votes.quorum() };
+        clock_of_most(&mut told[..count], quorum)
+    }
+
+    /// Whether an attempt without a quorum has to hear more nodes until it is known what time it is for a
+    /// quorum of them: a clock that is wild may have been told first.
+    pub(super) fn awaits_clocks(&self, lock: &Lock) -> bool {
+        let votes = &lock.work.votes;
+        votes.has_failed_by(Cause::ClockSkew)
+            && !votes.missing().is_empty()
+            && self.clocks_ahead(lock).is_none()
+    }
+
+    /// Sets our clock right, if an attempt found no quorum because of it and the nodes have told by how much.
+    pub(super) fn set_clock_right(&mut self, id: LockId) -> bool {
+        let Some(lock) = self.locks.find(id.0) else { return false };
+        if !lock.work.votes.has_failed_by(Cause::ClockSkew) {
+            return false;
+        }
+        let Some(ahead) = self.clocks_ahead(lock) else { return false };
+        let is_new = ahead != lock.work.fence.ahead_us;
+        self.ahead_us = ahead;
+        is_new
+    }
+
     /// A node granted with this counter.
     pub(super) fn counter_told(&mut self, node_id: NodeId, claim_id: ClaimId, counter: u64) {
-        self.clock_agreed(node_id);
         let Some(id) = self.claims.find(claim_id.0).and_then(|claim| claim.lock()) else { return };
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         if matches!(lock.phase, Phase::Asking | Phase::Fencing) {
             lock.work.fence.counters.retain(|&(node, _)| node != node_id);
             lock.work.fence.counters.push((node_id, counter));
-        }
-    }
-
-    /// A node that took our proposal has a clock like the one it was made from.
-    fn clock_agreed(&mut self, id: NodeId) {
-        let proposed = self.clocks_ahead();
-        let told = &mut self.node_mut(id).ahead_us;
-        let far =
-            told.is_none_or(|ahead| u128::from(ahead.abs_diff(proposed)) > MAX_SKEW.as_micros());
-        if far {
-            *told = Some(proposed);
         }
     }
 

@@ -73,6 +73,8 @@ pub struct Core {
     /// By how much the wall clock was ahead of it at the last timeout, less what was not worth a look at all
     /// leases.
     wall_ahead: u64,
+    /// By how many µs the clocks of a quorum were ahead of ours when it found our fencing token too far off.
+    ahead_us: i64,
     nodes: Vec<Node>,
     locks: Slab<Lock>,
     /// Of locks about which nothing was left to be done.
@@ -126,6 +128,7 @@ impl Core {
             entropy,
             boot: Nanos::default(),
             wall_ahead: 0,
+            ahead_us: 0,
             nodes,
             locks: Slab::new(),
             used_work: Vec::new(),

@@ -1,6 +1,7 @@
 //! What is looked at when all is over: leftovers, memory, calls that never came back, histories.
 
 use super::World;
+use super::node::EPOCH_US;
 use super::queue::{Event, Time};
 use crate::fault::What;
 use crate::history::Operation;
@@ -83,8 +84,27 @@ impl World {
         }
     }
 
+    /// I2: what a minority of the nodes takes for the time is in no token, and in no counter that may
+    /// become one when that clock is mended. The other clocks, and what was counted before, are within
+    /// seconds of the time.
+    fn no_counter_is_wild(&mut self) {
+        if self.plan.wild == 0 {
+            return;
+        }
+        for (node, key) in
+            (0..self.plan.nodes).flat_map(|node| (0..KEYS.len()).map(move |key| (node, key)))
+        {
+            let name = [&b"redbolt:fence:"[..], KEYS[key]].concat();
+            let counter = self.nodes[node].number(&name, self.now);
+            if counter > EPOCH_US + self.now / 1_000 + WILDEST_US {
+                self.violated(Violation::WildCounter { key, node, counter });
+            }
+        }
+    }
+
     /// The end of a schedule.
     pub(super) fn look_back(&mut self) {
+        self.no_counter_is_wild();
         for job in 0..self.jobs.len() {
             let is_probe = self.plan.jobs[job].kind == Kind::Probe;
             if is_probe && !self.jobs[job].was_granted() && !self.may_be_misled(job) {
@@ -173,6 +193,9 @@ fn count(text: &str, name: &str) -> usize {
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     rest[..digits].parse().unwrap_or(usize::MAX)
 }
+
+/// Less than any wild clock is off, and more than all others are.
+const WILDEST_US: u64 = 60_000_000;
 
 /// The longest that a core may take to find its nodes again and to have everything undone that it
 /// owes: the dead-peer limit, a backoff, a connection, a pause of undos, and some.

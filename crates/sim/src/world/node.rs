@@ -177,6 +177,13 @@ impl Node {
         self.store.holds(database, key, self.clock(now))
     }
 
+    /// The number under a key; 0 if there is none.
+    pub(crate) fn number(&mut self, key: &[u8], now: Time) -> u64 {
+        let reply = std::str::from_utf8(self.observe(&[b"GET", key], now)).unwrap_or_default();
+        let digits = reply.split("\r\n").nth(1).unwrap_or_default();
+        digits.parse().unwrap_or_default()
+    }
+
     /// The first half of a token under a key; `None` if there is none.
     pub(crate) fn owner(&mut self, key: &[u8], now: Time) -> Option<u128> {
         let reply = self.observe(&[b"GET", key], now);
