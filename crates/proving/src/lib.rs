@@ -19,10 +19,12 @@
 mod acceptor;
 mod client;
 mod impostor;
+mod program;
 mod proxy;
 mod server;
 
 pub use client::{Connection, Reply};
 pub use impostor::{Act, Impostor};
+pub use program::program;
 pub use proxy::{Mode, Proxy};
 pub use server::{Server, servers};

@@ -59,7 +59,7 @@ impl World {
 
     /// Another program that may call `redbolt`, in the same surroundings.
     pub(crate) fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
+        let mut command = redbolt_proving::program(program);
         command.stdin(Stdio::null());
         self.at_home(command)
     }
@@ -132,7 +132,7 @@ pub(crate) fn info(world: &World, section: &str) -> String {
 
 /// `redbolt` without the environment of whoever runs the tests.
 pub(crate) fn redbolt(words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_redbolt"));
+    let mut command = redbolt_proving::program(env!("CARGO_BIN_EXE_redbolt"));
     command.args(words);
     for name in ["NODES", "MAX_TTL", "GUARD_KEY", "TRUST", "FENCING_TOKEN"] {
         command.env_remove(format!("REDBOLT_{name}"));

@@ -171,7 +171,7 @@ fn a_killed_redbolt_takes_its_command_along_and_the_key_dies_with_its_ttl() {
 #[test]
 fn children_that_were_there_before_are_no_family() {
     let world = World::of(1);
-    let mut command = std::process::Command::new("sh");
+    let mut command = redbolt_proving::program("sh");
     let program = env!("CARGO_BIN_EXE_redbolt");
     let line = "echo $$ > pid; exec sleep 600";
     let script =

@@ -44,11 +44,11 @@ fn a_command_that_dies_of_a_signal_that_was_passed_on_tells_so() {
 fn the_command_blocks_and_ignores_what_its_caller_did() {
     let world = World::of(1);
     let masks = "grep -E '^Sig(Blk|Ign)' /proc/self/status";
-    let direct = std::process::Command::new("sh").args(["-c", masks]).output().unwrap();
+    let direct = redbolt_proving::program("sh").args(["-c", masks]).output().unwrap();
     let under = world.run(&["lock", "job", "-c", masks]).expect(0);
     assert_eq!(under.stdout, String::from_utf8(direct.stdout).unwrap());
 
-    let mut command = std::process::Command::new("sh");
+    let mut command = redbolt_proving::program("sh");
     let program = env!("CARGO_BIN_EXE_redbolt");
     command.args(["-c", &format!("trap '' HUP INT; {program} lock job -- {masks}")]);
     command.env("REDBOLT_NODES", world.addresses());
@@ -61,7 +61,7 @@ fn the_command_blocks_and_ignores_what_its_caller_did() {
 fn a_shell_that_kills_its_own_group_does_not_hear_it_twice() {
     let world = World::of(1);
     let line = "trap 'echo term >> got' TERM; kill -TERM 0; sleep 0.2; cat got";
-    let mut command = std::process::Command::new("setsid");
+    let mut command = redbolt_proving::program("setsid");
     let program = env!("CARGO_BIN_EXE_redbolt");
     command.args(["--wait", program, "lock", "job", "-c", line]);
     command.env("REDBOLT_NODES", world.addresses()).current_dir(world.path(""));
@@ -72,7 +72,7 @@ fn a_shell_that_kills_its_own_group_does_not_hear_it_twice() {
 #[test]
 fn an_ignored_sigchld_is_refused_because_it_hides_the_status() {
     let world = World::of(1);
-    let mut command = std::process::Command::new("env");
+    let mut command = redbolt_proving::program("env");
     let program = env!("CARGO_BIN_EXE_redbolt");
     command.args(["--ignore-signal=CHLD", program, "lock", "job", "--", "true"]);
     command.env("REDBOLT_NODES", world.addresses());

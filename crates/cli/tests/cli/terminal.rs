@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -23,7 +23,7 @@ impl Session {
     fn start(world: &World, words: &[&str]) -> Self {
         let pty = openpty(None, None).unwrap();
         let side = || Stdio::from(pty.slave.try_clone().unwrap());
-        let mut command = Command::new("setsid");
+        let mut command = redbolt_proving::program("setsid");
         command.args(["--ctty", "--wait"]).args(words);
         command.env("REDBOLT_NODES", world.addresses()).env("PS1", "$ ");
         command.current_dir(world.path("")).stdin(side()).stdout(side()).stderr(side());

@@ -50,9 +50,14 @@ fn a_waiter_leaves_when_it_is_told_to_and_nothing_stays_behind() {
 fn with_nohup_a_waiter_waits_on() {
     let world = World::of(1);
     world.take("job");
-    let mut command = std::process::Command::new("nohup");
-    let redbolt = world.redbolt(&["lock", "job", "-c", "trap > traps; echo ran > ran"]);
-    command.arg(redbolt.get_program()).args(redbolt.get_args());
+    let mut command = redbolt_proving::program("nohup");
+    command.args([
+        env!("CARGO_BIN_EXE_redbolt"),
+        "lock",
+        "job",
+        "-c",
+        "trap > traps; echo ran > ran",
+    ]);
     command.env("REDBOLT_NODES", world.addresses()).current_dir(world.path(""));
     let waiter = crate::harness::Running::start(command);
     eventually("the waiter asks", || clients(&world) > 1);

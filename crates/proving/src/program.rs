@@ -1,0 +1,55 @@
+//! Programs for tests, started as if nobody ignored a signal.
+//!
+//! A job in the background of a script inherits that SIGINT and SIGQUIT are ignored, one under `nohup`
+//! SIGHUP, and every program keeps what it inherits. Tests send these signals, so what they start gets
+//! the default dispositions back. Not here: waiting for a program, and ending it.
+
+use std::ffi::OsStr;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+const DEFAULTS: &str = "--default-signal=HUP,INT,QUIT,TERM";
+
+/// A command whose program ignores none of the signals that end it, whoever runs the test.
+///
+/// It goes through `env`, which leaves it the process id. Where `env` cannot do that (only that of GNU
+/// can), the program inherits what the test has.
+pub fn program(name: impl AsRef<OsStr>) -> Command {
+    static CAN_RESET: OnceLock<bool> = OnceLock::new();
+    let can_reset = || {
+        let mut probe = Command::new("env");
+        probe.args([DEFAULTS, "true"]).stdout(Stdio::null()).stderr(Stdio::null());
+        probe.status().is_ok_and(|status| status.success())
+    };
+    if !*CAN_RESET.get_or_init(can_reset) {
+        return Command::new(name);
+    }
+    let mut command = Command::new("env");
+    command.args([DEFAULTS, "--"]).arg(name);
+    command
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// The signals of `DEFAULTS` that a command ignores whose caller ignores all of them.
+    fn ignored(command: &Command) -> u64 {
+        let mut sh = Command::new("sh");
+        sh.args(["-c", "trap '' HUP INT QUIT TERM; exec \"$@\"", "sh"]);
+        sh.arg(command.get_program()).args(command.get_args());
+        let shown =
+            String::from_utf8(sh.args(["SigIgn", "/proc/self/status"]).output().unwrap().stdout);
+        let mask = shown.unwrap().split_whitespace().nth(1).map(str::to_owned).unwrap();
+        u64::from_str_radix(&mask, 16).unwrap() & ALL
+    }
+
+    /// Their bits, as Linux counts them.
+    const ALL: u64 = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14;
+
+    #[test]
+    fn what_the_caller_ignores_is_not_ignored() {
+        assert_eq!(ignored(&Command::new("grep")), ALL);
+        assert_eq!(ignored(&program("grep")), 0);
+    }
+}
