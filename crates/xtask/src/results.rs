@@ -7,7 +7,7 @@ use std::{
     io::{self, BufRead, BufReader, Read, Write},
 };
 
-/// The last line of each program that had tests to run.
+/// The last line of each program that had tests to run, behind the names of those that failed.
 #[derive(Default)]
 pub(crate) struct Results {
     /// The program that runs now, as cargo names it.
@@ -33,7 +33,9 @@ impl Results {
             self.running = program.to_owned();
         } else if let Some(library) = line.strip_prefix("   Doc-tests ") {
             self.running = format!("documentation of {library}");
-        } else if line.starts_with("test result: ") && !line.contains(NOTHING) {
+        } else if line.starts_with("test ") && line.ends_with(" ... FAILED")
+            || line.starts_with("test result: ") && !line.contains(NOTHING)
+        {
             self.lines.push((self.running.clone(), line.to_owned()));
         }
     }
@@ -42,7 +44,7 @@ impl Results {
 /// The results as cargo's tests said them, each below the program that it belongs to.
 impl fmt::Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "xtask: passed, by program:")?;
+        write!(f, "xtask: results, by program:")?;
         for (program, line) in &self.lines {
             write!(f, "\n{program}\n{line}")?;
         }
@@ -60,7 +62,9 @@ mod tests {
     const OUTPUT: &[u8] = b"   Compiling redbolt v0.1.0
      Running unittests src/lib.rs (target/debug/deps/redbolt-1)
 \xff\xfe
-test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.02s
+test first ... ok
+test second ... FAILED
+test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.02s
      Running unittests src/main.rs (target/debug/deps/xtask-1)
 test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
    Doc-tests redbolt
@@ -72,11 +76,13 @@ test result: ok. 0 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; fini
         let (mut results, mut shown) = (Results::default(), Vec::new());
         results.read(OUTPUT, &mut shown).unwrap();
         assert_eq!(shown, OUTPUT);
-        let programs: Vec<_> = results.lines.iter().map(|(program, _)| program.as_str()).collect();
-        let expected =
-            ["unittests src/lib.rs (target/debug/deps/redbolt-1)", "documentation of redbolt"];
-        assert_eq!(programs, expected);
-        let text = results.to_string();
-        assert_eq!(text.lines().filter(|line| line.starts_with("test result: ok.")).count(), 2);
+        let told: Vec<_> =
+            results.lines.iter().map(|(program, line)| (&program[..9], &line[..15])).collect();
+        let expected = [
+            ("unittests", "test second ..."),
+            ("unittests", "test result: FA"),
+            ("documenta", "test result: ok"),
+        ];
+        assert_eq!(told, expected);
     }
 }

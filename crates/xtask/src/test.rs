@@ -1,5 +1,5 @@
 //! `cargo xtask test`: everything that must hold before a change is done, the cheapest first. It
-//! stops at the first failure.
+//! goes on after a failure, and ends with a list of all of them.
 
 use std::{
     io,
@@ -19,15 +19,15 @@ use crate::{
 pub(crate) fn everything() -> Result<(), Failure> {
     let mut steps = Steps::default();
     let mut results = Results::default();
-    steps.take("programs", programs::provide)?;
-    steps.take("format", || step::run("format", &mut format()))?;
-    steps.take("clippy", || step::run("clippy", &mut clippy()))?;
-    steps.take("docs", || step::run("docs", &mut docs()))?;
-    steps.take("tests", || run_tests(tests(), &mut results))?;
-    steps.take("simulator", || sim(&["--schedules", SCHEDULES]))?;
-    steps.take("mutants", || sim(&["--mutants"]))?;
+    steps.take("programs", programs::provide);
+    steps.take("format", || step::run("format", &mut format()));
+    steps.take("clippy", || step::run("clippy", &mut clippy()));
+    steps.take("docs", || step::run("docs", &mut docs()));
+    steps.take("tests", || run_tests(tests(), &mut results));
+    steps.take("simulator", || sim(&["--schedules", SCHEDULES]));
+    steps.take("mutants", || sim(&["--mutants"]));
     println!("\n{steps}\n\n{results}");
-    Ok(())
+    steps.end()
 }
 
 fn format() -> Command {
@@ -52,7 +52,7 @@ fn docs() -> Command {
 fn tests() -> Command {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let mut command = cargo("test");
-    command.args(["--workspace", "--color", "never"]);
+    command.args(["--workspace", "--no-fail-fast", "--color", "never"]);
     command.env("RUST_TEST_THREADS", cores.min(MAX_TEST_THREADS).to_string());
     command
 }
@@ -78,25 +78,31 @@ fn run_tests(mut command: Command, results: &mut Results) -> Result<(), Failure>
     if status.success() { Ok(()) } else { Err(Failure::of("tests", &shown, status)) }
 }
 
-/// Steps that were taken, and how long each took.
+/// Steps that were taken, how long each took, and what failed.
 #[derive(Default)]
 struct Steps {
     taken: Vec<(&'static str, Duration)>,
+    failures: Vec<String>,
 }
 
 impl Steps {
-    fn take(
-        &mut self,
-        name: &'static str,
-        step: impl FnOnce() -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+    fn take(&mut self, name: &'static str, step: impl FnOnce() -> Result<(), Failure>) {
         println!("\nxtask: {name}");
         let start = Instant::now();
-        step()?;
+        let outcome = step();
         let took = start.elapsed();
-        println!("xtask: {name} done, {:.1} s", took.as_secs_f64());
+        let word = if outcome.is_ok() { "done" } else { "FAILED" };
+        println!("xtask: {name} {word}, {:.1} s", took.as_secs_f64());
         self.taken.push((name, took));
-        Ok(())
+        self.failures.extend(outcome.err().map(|failure| failure.to_string()));
+    }
+
+    /// All that failed is one failure, with a line for each.
+    fn end(self) -> Result<(), Failure> {
+        match self.failures[..] {
+            [] => Ok(()),
+            _ => Err(Failure(self.failures.join("\n  "))),
+        }
     }
 }
 
@@ -116,3 +122,25 @@ const SCHEDULES: &str = "1000000";
 
 /// One test may start five servers: a machine with many cores must not start hundreds at once.
 const MAX_TEST_THREADS: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_behind_a_failure_is_run_and_every_failure_is_told() {
+        let mut steps = Steps::default();
+        let mut ran = 0;
+        for outcome in [Err("clippy: warned"), Ok(()), Err("tests: 1 failed")] {
+            let outcome = outcome.map_err(|words: &str| Failure(words.to_owned()));
+            steps.take("step", || {
+                ran += 1;
+                outcome
+            });
+        }
+        assert_eq!(ran, 3);
+        let failure = steps.end().unwrap_err().to_string();
+        assert_eq!(failure, "clippy: warned\n  tests: 1 failed");
+        assert!(Steps::default().end().is_ok());
+    }
+}
