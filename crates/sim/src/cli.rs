@@ -4,10 +4,11 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 
+use crate::random::mix;
 use crate::waiting::{Crowd, HEAD};
 use crate::{Class, Coverage, Cut, Lab, Outcome, Plan, Totals, Violation, hunt, mutants, shrink};
 
@@ -21,6 +22,9 @@ struct Arguments {
     /// The seed of the first one; the others follow
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Begin with a seed that nobody has run before, and say which
+    #[arg(long, conflicts_with_all = ["seed", "replay"])]
+    fresh: bool,
     /// safe, clock-step, memory-loss-unguarded, waiting; all of them if not given
     #[arg(long)]
     class: Option<Class>,
@@ -68,7 +72,11 @@ struct Arguments {
 /// Runs what the command line asks for.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let mut arguments = Arguments::parse();
+    if arguments.fresh {
+        arguments.seed = fresh();
+        println!("seeds that nobody has run, again with --seed {}", arguments.seed);
+    }
     if arguments.replay.is_none() {
         // A panic is a finding, and told as one.
         std::panic::set_hook(Box::new(|_| {}));
@@ -94,6 +102,14 @@ pub fn main() -> ExitCode {
         search(&arguments)
     };
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// A seed that is far from all that were ever run, by chance.
+fn fresh() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let nanos = since.map_or(0, |since| since.as_nanos() as u64);
+    // Fewer digits to copy, and room for many runs.
+    mix(nanos ^ mix(std::process::id().into())) >> 20
 }
 
 /// Bugs are planted and looked for. Whether each was found.
@@ -194,7 +210,11 @@ fn search(arguments: &Arguments) -> bool {
     for class in classes {
         let found = run_class(class, share(class), arguments);
         let summary = found.totals.summary(found.took, found.jobs);
-        println!("class {class}\n{summary}\ncoverage          {}", found.coverage.summary());
+        println!(
+            "class {class}, seeds from {}\n{summary}\ncoverage          {}",
+            arguments.seed,
+            found.coverage.summary()
+        );
         if arguments.coverage {
             println!("\n{}", found.coverage);
         }
@@ -307,7 +327,7 @@ fn append(record: &str, is_well: bool) -> bool {
     use std::io::Write as _;
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/RECORD.md");
     let end = if is_well { "all as it must be" } else { "FAILED" };
-    let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH);
     let days = seconds.map_or(0, |since| since.as_secs() / 86_400);
     let words: Vec<_> = std::env::args().skip(1).collect();
     let command = format!("cargo xtask sim {}", words.join(" "));
