@@ -9,6 +9,9 @@
 //! holders meet in a node that gave them the lock one after the other, and raised its counter in
 //! between. No clock and no TTL is part of that argument.
 //!
+//! The tokens of exclusive holders are even. Odd ones are kept for holders who share a resource, of which
+//! all between two exclusive ones can then have the same.
+//!
 //! Pure functions, and public, so that the model that searches them for holes decides with the same
 //! code. Not here: when what is sent, see `core/fence.rs`.
 
@@ -27,6 +30,12 @@ pub const MIN_MAX_TTL: Duration = Duration::from_secs(11);
 /// are made of reach it in the year 2255.
 pub const MAX_TOKEN: u64 = (1 << 53) - 1;
 
+/// Whether this can be the token of somebody who holds a resource alone.
+#[must_use]
+pub fn is_exclusive(token: u64) -> bool {
+    (1..=MAX_TOKEN).contains(&token) && token.is_multiple_of(2)
+}
+
 /// A resource's counter on a node is the key of this and its name.
 pub const COUNTER_PREFIX: &[u8] = b"redbolt:fence:";
 
@@ -34,8 +43,8 @@ pub const COUNTER_PREFIX: &[u8] = b"redbolt:fence:";
 ///
 /// Hand it to whatever the lock protects, and let that refuse a smaller one than the largest it has
 /// seen. It grows as long as no node that votes loses its counters. If one does, it still grows if
-/// the servers' clocks agree within `max_ttl` less 10 s. Tokens are not consecutive, and mean nothing
-/// across resources.
+/// the servers' clocks agree within `max_ttl` less 10 s. Tokens are not consecutive (those of locks are
+/// even), and mean nothing across resources.
 ///
 /// ```
 /// use redbolt::FencingToken;
@@ -136,5 +145,11 @@ mod tests {
         assert_eq!(of(vec![0, 10 * S + 1], 2), None, "nothing is near enough to both");
         assert_eq!(of(vec![0, 9 * S, 17 * S], 2), Some(13 * S), "the closer ones");
         assert_eq!(of(vec![i64::MIN, i64::MAX], 1), Some(i64::MAX), "of two the one ahead");
+    }
+
+    #[test]
+    fn the_tokens_of_those_who_hold_alone_are_even() {
+        assert!([2, 4, MAX_TOKEN - 1].into_iter().all(is_exclusive));
+        assert!(![0, 1, 3, MAX_TOKEN, MAX_TOKEN + 1].into_iter().any(is_exclusive));
     }
 }

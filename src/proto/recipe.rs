@@ -8,7 +8,6 @@ use crate::resp::{CommandEncoder, Token, command};
 
 use super::classify::{ServerError, classify};
 use super::fence;
-use super::fence::MAX_TOKEN;
 use super::guard::Standing;
 use super::keys::Keys;
 use super::script::{Loaded, Script};
@@ -144,7 +143,7 @@ fn status(script: Script, line: &[u8]) -> Option<Answer> {
     let (word, number) = std::str::from_utf8(line).ok()?.split_once(' ')?;
     match (script, word) {
         (Script::AcquireFenced, "OK") => {
-            let counter = number.parse().ok().filter(|counter| (1..=MAX_TOKEN).contains(counter));
+            let counter = number.parse().ok().filter(|&counter| fence::is_exclusive(counter));
             Some(Answer::GrantWith(counter?))
         }
         (Script::AcquireFenced, "CLOCK") => Some(Answer::Skewed(number.parse().ok()?)),

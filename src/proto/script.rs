@@ -28,6 +28,28 @@ macro_rules! find_longest {
     };
 }
 
+/// Reads what the i-th of KEYS holds. Data of another type than a string is nobody's token, and no
+/// number. Any other error, such as a missing permission, says nothing about the key and is the answer.
+macro_rules! read_value {
+    () => {
+        "local v = redis.pcall('GET', KEYS[i]) \
+         if type(v) == 'table' and not string.find(v.err, '^WRONGTYPE') then return v end "
+    };
+}
+
+/// Reads the i-th of KEYS, a counter, as a number below a bound.
+macro_rules! read_counter {
+    ($bound:literal) => {
+        concat!(
+            read_value!(),
+            "v = tonumber(v or 0) \
+             if not (v and v ",
+            $bound,
+            ") then return redis.error_reply('ERR the fencing counter cannot be raised') end "
+        )
+    };
+}
+
 /// Grants the resources to the token ARGV\[1\] for ARGV\[2\] ms and returns `OK`, or touches nothing
 /// and returns the longest remaining TTL among them, -1 if one has none.
 ///
@@ -46,10 +68,11 @@ pub const ACQUIRE_MANY: &str = concat!(
 /// counters, and the guard. ARGV\[4\] is the proposed value, the client's wall clock in µs,
 /// ARGV\[5\] how many ms the counters live.
 ///
-/// A grant is the status line `OK` with the new value of all counters: the proposal, or one more than
-/// the largest of them if that is more. A proposal over 5 s from the node's own clock touches nothing
-/// and is answered by `CLOCK` and that clock in µs. A counter that is no number, or that would pass
-/// 2^53 - 1, where Lua's numbers end, is an error.
+/// A grant is the status line `OK` with the new value of all counters: the smallest even number that is
+/// no less than the proposal and greater than each of them. (Odd ones are kept for holders who share.) A
+/// proposal over 5 s from the node's own clock touches nothing and is answered by `CLOCK` and that
+/// clock in µs. A counter that is no number, or that would reach 2^53, where Lua's numbers end, is an
+/// error.
 pub const ACQUIRE_FENCED: &str = concat!(
     "local n = tonumber(ARGV[3]) \
      local guard = KEYS[2 * n + 1] ",
@@ -60,13 +83,11 @@ pub const ACQUIRE_FENCED: &str = concat!(
      local now = time[1] * 1000000 + time[2] \
      if math.abs(c - now) > 5000000 then \
      return redis.status_reply(string.format('CLOCK %.0f', now)) end \
-     for i = n + 1, 2 * n do \
-     local v = tonumber(redis.call('GET', KEYS[i]) or 0) \
-     if not (v and v < 9007199254740991) then \
-     return redis.error_reply('ERR the fencing counter cannot be raised') end \
-     if v >= c then c = v + 1 end \
+     for i = n + 1, 2 * n do ",
+    read_counter!("< 9007199254740990"),
+    "if v >= c then c = math.floor(v) + 1 end \
      end \
-     local text = string.format('%.0f', c) \
+     local text = string.format('%.0f', c + c % 2) \
      for i = 1, n do \
      redis.call('SET', KEYS[n + i], text, 'PX', ARGV[5]) \
      redis.call('SET', KEYS[i], ARGV[1], 'PX', ARGV[2]) \
@@ -77,18 +98,18 @@ pub const ACQUIRE_FENCED: &str = concat!(
 /// Raises fencing counters to at least ARGV\[3\] and returns 1 if all resources hold the token
 /// ARGV\[1\]; otherwise returns 0. KEYS are ARGV\[2\] resources and their counters, which live for
 /// ARGV\[4\] ms if they are raised. A counter that is no number, or beyond 2^53 - 1, is an error.
-pub const WRITE_BACK: &str = "\
-local n = tonumber(ARGV[2]) \
-for i = 1, n do \
-if redis.call('GET', KEYS[i]) ~= ARGV[1] then return 0 end \
-end \
-for i = n + 1, 2 * n do \
-local v = tonumber(redis.call('GET', KEYS[i]) or 0) \
-if not (v and v <= 9007199254740991) then \
-return redis.error_reply('ERR the fencing counter cannot be raised') end \
-if v < tonumber(ARGV[3]) then redis.call('SET', KEYS[i], ARGV[3], 'PX', ARGV[4]) end \
-end \
-return 1";
+pub const WRITE_BACK: &str = concat!(
+    "local n = tonumber(ARGV[2]) \
+     for i = 1, n do ",
+    read_value!(),
+    "if v ~= ARGV[1] then return 0 end \
+     end \
+     for i = n + 1, 2 * n do ",
+    read_counter!("<= 9007199254740991"),
+    "if v < tonumber(ARGV[3]) then redis.call('SET', KEYS[i], ARGV[3], 'PX', ARGV[4]) end \
+     end \
+     return 1"
+);
 
 /// Gives the guard KEYS\[1\] the value ARGV\[2\] for ARGV\[3\] ms if its value is ARGV\[1\], where
 /// an empty one stands for a missing key. Returns 1 if it has the new value now, whoever gave it, and
@@ -107,22 +128,26 @@ return 0";
 
 /// Lets KEYS live for at least ARGV\[2\] ms more and returns 1 if all of them hold the token
 /// ARGV\[1\]; otherwise returns 0. It never shortens a TTL and never brings a key back.
-pub const EXTEND: &str = "\
-for _, k in ipairs(KEYS) do \
-if redis.call('GET', k) ~= ARGV[1] then return 0 end \
-end \
-for _, k in ipairs(KEYS) do \
-if redis.call('PTTL', k) < tonumber(ARGV[2]) then redis.call('PEXPIRE', k, ARGV[2]) end \
-end \
-return 1";
+pub const EXTEND: &str = concat!(
+    "for i = 1, #KEYS do ",
+    read_value!(),
+    "if v ~= ARGV[1] then return 0 end \
+     end \
+     for _, k in ipairs(KEYS) do \
+     if redis.call('PTTL', k) < tonumber(ARGV[2]) then redis.call('PEXPIRE', k, ARGV[2]) end \
+     end \
+     return 1"
+);
 
 /// Deletes those of KEYS that hold the token ARGV\[1\] and returns how many.
-pub const UNDO: &str = "\
-local n = 0 \
-for _, k in ipairs(KEYS) do \
-if redis.call('GET', k) == ARGV[1] then n = n + redis.call('DEL', k) end \
-end \
-return n";
+pub const UNDO: &str = concat!(
+    "local n = 0 \
+     for i = 1, #KEYS do ",
+    read_value!(),
+    "if v == ARGV[1] then n = n + redis.call('DEL', KEYS[i]) end \
+     end \
+     return n"
+);
 
 /// Deletes KEYS\[1\], whoever holds it, and returns the first bytes of its value, from the first to the
 /// ARGV\[1\]-th, from zero; nil if there is no such key. Data of another kind than a string is an
@@ -156,11 +181,11 @@ impl Script {
     /// The SHA-1 of its text, by which `EVALSHA` calls it.
     pub(super) fn digest(self) -> &'static str {
         match self {
-            Self::AcquireFenced => "0b1459f3172ff93460a445749c7522c5959d0c1d",
+            Self::AcquireFenced => "ad04e2a4dc3556acda4cbb8547a3ce181d538560",
             Self::AcquireMany => "94285bac2a9753f971e6c450b4e6b4b922354a0c",
-            Self::Extend => "bc5009f9576ba51687e0fd86cefc22ced7b1712a",
-            Self::Undo => "cbe36e5f401b152f5d5ead91b88468fec0f588ed",
-            Self::WriteBack => "a6c54551f42cf2c424c331ed0b0a9384e1f10d28",
+            Self::Extend => "86a8d9cdc20196bce2f0a8bc957ad02e81307539",
+            Self::Undo => "1dbe430de2052796a8d3e82cfeb8624677097d3a",
+            Self::WriteBack => "64fdd7b1c3f68697e72e33c03fc637f9b1c2f1ec",
         }
     }
 
@@ -211,7 +236,7 @@ mod tests {
         assert!(ENROL.contains(&format!("px > {} ", crate::proto::guard::BIG_MS)));
         let far = format!("> {} ", crate::proto::fence::MAX_SKEW.as_micros());
         assert!(ACQUIRE_FENCED.contains(&far));
-        assert!(ACQUIRE_FENCED.contains(&format!("v < {})", crate::proto::fence::MAX_TOKEN)));
+        assert!(ACQUIRE_FENCED.contains(&format!("v < {})", crate::proto::fence::MAX_TOKEN - 1)));
         assert!(WRITE_BACK.contains(&format!("v <= {})", crate::proto::fence::MAX_TOKEN)));
     }
 

@@ -97,7 +97,28 @@ fn a_quorum_of_equal_counters_is_the_token_in_one_round_trip() {
     assert_eq!(world.pttl(0, &counter_key(JOB)), week - 10, "the default");
 }
 
-/// Counters that are alike need no clock: one more on each node.
+/// Odd ones are kept for holders who share a resource.
+#[test]
+fn tokens_are_even_whatever_the_clock_and_the_counters() {
+    for (counted, ahead) in [(None, 0), (None, 1), (Some("6"), 1), (Some("7"), 0), (Some("8.5"), 1)]
+    {
+        let mut world = World::new(3).warm();
+        world.wall_ahead = ahead * 1_000;
+        let future = wall_us(&world).next_multiple_of(2) + 1_000_000;
+        let counter = counted.map(|past: &str| format!("{}{past}", future / 10));
+        for node in 0..3 {
+            counter.iter().for_each(|counter| set_counter(&mut world, node, JOB, counter));
+        }
+        let proposed = wall_us(&world);
+        let id = lock(&mut world);
+        let token = token(&world, id).unwrap();
+        assert!(token.is_multiple_of(2), "{counted:?}: {token}");
+        let least = counter.map_or(proposed as f64, |counter| counter.parse().unwrap());
+        assert!((0.0..=2.0).contains(&(token as f64 - least)), "{counted:?}: {token}");
+    }
+}
+
+/// Counters that are alike need no clock: the next even number on each node.
 #[test]
 fn counters_ahead_of_the_clock_count_on() {
     let (mut world, future) = diverged([7, 7, 7]);
@@ -123,9 +144,9 @@ fn many_keys_have_one_token() {
         set_counter(&mut world, node, b"other", &(future + 50).to_string());
     }
     let id = world.acquire(0, &ask().and(b"other"), &[JOB, b"other"]);
-    assert_eq!(token(&world, id), Some(future + 51));
-    assert_eq!(counters(&mut world, JOB), [future + 51; 3]);
-    assert_eq!(counters(&mut world, b"other"), [future + 51; 3]);
+    assert_eq!(token(&world, id), Some(future + 52));
+    assert_eq!(counters(&mut world, JOB), [future + 52; 3]);
+    assert_eq!(counters(&mut world, b"other"), [future + 52; 3]);
 }
 
 #[test]
@@ -182,11 +203,11 @@ fn a_quorum_that_disagrees_is_told_the_largest_counter() {
     let id = fencing(&mut world);
     world.run(ms(20));
     assert!(world.is_granted(id), "after two round trips");
-    assert_eq!(token(&world, id), Some(future + 21));
+    assert_eq!(token(&world, id), Some(future + 22));
     assert_eq!(world.ran(0), ["ask", "write back"]);
     assert_eq!(world.ran(1), ["ask"], "it has the value already");
     world.run(ms(100));
-    assert_eq!(counters(&mut world, JOB), [future + 21, future + 21, future + 41]);
+    assert_eq!(counters(&mut world, JOB), [future + 22, future + 22, future + 42]);
     assert_eq!(world.ran(2), ["ask"], "a grant that comes later takes part in the lock only");
     world.release(id);
     is_gone(&mut world);
@@ -199,7 +220,7 @@ fn nobody_who_denied_is_told() {
     world.set(2, JOB, b"theirs", 60_000);
     let id = fencing(&mut world);
     world.run(ms(20));
-    assert_eq!(token(&world, id), Some(future + 21));
+    assert_eq!(token(&world, id), Some(future + 22));
     assert_eq!(counters(&mut world, JOB)[2], future + 40);
     assert_eq!(world.ran(2), ["ask"]);
 }
@@ -222,7 +243,7 @@ fn a_write_back_finds_that_the_lock_is_lost() {
         assert_eq!(world.vote(id, 0), Some(Vote::Deny));
         world.run(secs(2));
         assert_eq!(world.count("write back"), 1);
-        assert_eq!(counters(&mut world, JOB)[0], future + 11, "not raised");
+        assert_eq!(counters(&mut world, JOB)[0], future + 12, "not raised");
         assert_eq!(world.holders(JOB), [next.is_some(), false, false]);
         assert_eq!(world.kept(0), (0, 0));
     }
@@ -245,8 +266,8 @@ fn a_late_grant_confirms_the_token_only_if_it_is_not_past_it() {
         let wrote = world.ran(2).contains(&"write back");
         assert_eq!(wrote, written, "{counted}");
         if granted {
-            assert_eq!(token(&world, id), Some(future + 21));
-            assert!(counters(&mut world, JOB)[1..].iter().all(|&counter| counter == future + 21));
+            assert_eq!(token(&world, id), Some(future + 22));
+            assert!(counters(&mut world, JOB)[1..].iter().all(|&counter| counter == future + 22));
         } else {
             world.run(ms(60));
             assert_eq!(world.refusal(id).why, Why::NoQuorum);
@@ -270,7 +291,7 @@ fn a_write_back_is_sent_again_by_its_text() {
     let now = world.server_now();
     world.servers[0].observe(&[b"SCRIPT", b"FLUSH"], now);
     world.run(ms(40));
-    assert_eq!(token(&world, id), Some(future + 1));
+    assert_eq!(token(&world, id), Some(future + 2));
     assert_eq!(world.ran(0), ["ask sha", "write back sha", "write back"]);
 }
 
@@ -322,7 +343,7 @@ fn a_write_back_that_fails_on_a_minority_does_no_harm() {
     world.pause(1);
     world.run(ms(20));
     assert!(world.is_granted(id));
-    assert_eq!(token(&world, id), Some(future + 21));
+    assert_eq!(token(&world, id), Some(future + 22));
 }
 
 /// The clock is read again after the second round trip.
@@ -572,10 +593,10 @@ fn a_counter_that_cannot_be_raised_is_that_nodes_failure() {
 fn the_largest_token_is_the_last() {
     let mut world = World::new(3).warm();
     for node in 0..3 {
-        set_counter(&mut world, node, JOB, &(MAX_TOKEN - 1).to_string());
+        set_counter(&mut world, node, JOB, &(MAX_TOKEN - 2).to_string());
     }
     let id = lock(&mut world);
-    assert_eq!(token(&world, id), Some(MAX_TOKEN));
+    assert_eq!(token(&world, id), Some(MAX_TOKEN - 1));
     world.release(id);
     let id = lock(&mut world);
     assert_eq!(world.refusal(id).why, Why::NoQuorum);
@@ -688,7 +709,7 @@ fn a_node_that_lost_its_counter_does_not_set_tokens_back() {
 /// Whatever a node says: what is no token is no grant.
 #[test]
 fn a_counter_out_of_bounds_is_no_answer() {
-    for counter in [0, MAX_TOKEN + 1, u64::MAX] {
+    for counter in [0, 7, MAX_TOKEN, MAX_TOKEN + 1, u64::MAX] {
         let mut world = World::new(1).warm();
         world.answer(0, move |args| {
             let granted = format!("+OK {counter}\r\n").into_bytes();

@@ -467,6 +467,7 @@ fn replies() -> impl Strategy<Value = Vec<u8>> {
         b"+OK\r\n:-2\r\n",
         b"+OK 1700000000000000\r\n",
         b"+OK 7\r\n",
+        b"+OK 8\r\n",
         b"+GUARD -2\r\n",
         b"+GUARD 126144000001\r\n",
         b"+CLOCK 1700000000000000\r\n",

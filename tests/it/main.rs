@@ -26,6 +26,7 @@ mod owed;
 mod push;
 mod record;
 mod scenarios;
+mod scripts;
 mod support;
 mod voters;
 mod waiting;

@@ -31,6 +31,8 @@ pub struct Fencing<const N: usize, const A: usize> {
     pub seeded: bool,
     /// A denial raises the counter too.
     pub bump_on_deny: bool,
+    /// A grant raises the counter to the next even number, not by one.
+    pub even: bool,
     /// Leaves out what can only make less happen: see [`Model::thin`].
     pub lean: bool,
 }
@@ -69,6 +71,7 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
         wipes: 0,
         seeded: false,
         bump_on_deny: false,
+        even: true,
         lean: true,
     };
 }
@@ -228,6 +231,9 @@ impl<const N: usize, const A: usize> Model for Fencing<N, A> {
     fn wrong(&self, state: &State<N, A>) -> Option<&'static str> {
         let committed = |a: &Attempt| a.phase == Phase::Committed;
         for (at, attempt) in state.attempts.iter().enumerate().filter(|(_, a)| committed(a)) {
+            if !attempt.token.is_multiple_of(2) {
+                return Some("the token of one who holds it alone is odd");
+            }
             if attempt.token < attempt.floor {
                 return Some("a token is not above one that was held before it was asked for");
             }
@@ -268,7 +274,7 @@ impl<const N: usize, const A: usize> Model for Fencing<N, A> {
         state
     }
 
-    /// Nodes are alike, and so are the clients; of counters only the differences matter.
+    /// Nodes are alike, and so are the clients; of counters only the differences matter, and which are even.
     fn canonical(&self, state: &State<N, A>) -> State<N, A> {
         let mut state = *state;
         if state.wipes == 0 {
@@ -385,6 +391,11 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
         }
     }
 
+    fn raised(&self, counter: u8) -> u8 {
+        let more = counter + 1;
+        if self.even { more.next_multiple_of(2) } else { more }
+    }
+
     fn node_steps(
         &self,
         state: &State<N, A>,
@@ -397,10 +408,11 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
         match mail[by] {
             Mail::Ask if owner == FREE => {
                 let answer = if self.lean { Mail::Granted } else { Mail::Grant };
-                let mut next = state.with_mail(by, node, answer(counter + 1));
-                next.nodes[node].counter = counter + 1;
+                let counter = self.raised(counter);
+                let mut next = state.with_mail(by, node, answer(counter));
+                next.nodes[node].counter = counter;
                 next.nodes[node].owner = by as u8;
-                found(Step::Runs { by, node, counter: Some(counter + 1) }, next);
+                found(Step::Runs { by, node, counter: Some(counter) }, next);
             }
             Mail::Ask if !self.lean || self.bump_on_deny => {
                 let mut next = state.with_mail(by, node, Mail::Nothing);
@@ -551,7 +563,7 @@ impl<const N: usize, const A: usize> State<N, A> {
         let counters = self.nodes.iter().map(|node| node.counter);
         let tokens = self.attempts.iter().flat_map(|attempt| [attempt.token, attempt.floor]);
         let tokens = tokens.filter(|&token| token > 0).chain(self.grants()).map(|token| token - 1);
-        let by = counters.chain(tokens).min().unwrap_or(0);
+        let by = counters.chain(tokens).min().unwrap_or(0) & !1;
         for node in &mut self.nodes {
             node.counter -= by;
             for mail in &mut node.mail {

@@ -50,7 +50,8 @@ fn acquire_many(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mu
     }
 }
 
-/// As above, and raises the resources' counters to the proposal or past the largest of them.
+/// As above, and raises the resources' counters to the proposal or past the largest of them, and to an
+/// even number.
 fn acquire_fenced(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply<'_>) {
     let Some((token, ttl)) = token_and_ttl(argv) else { return reply.error(BAD_ARGUMENTS) };
     let (Some((resources, rest)), Some(proposal), Some(life)) =
@@ -70,14 +71,14 @@ fn acquire_fenced(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &
     }
     let mut raised = proposal as f64;
     for name in counters {
-        match counter(keys, name).filter(|&count| count < MAX_TOKEN as f64) {
-            Some(count) if count >= raised => raised = count + 1.0,
+        match counter(keys, name).filter(|&count| count < (MAX_TOKEN - 1) as f64) {
+            // One that somebody else wrote may be a fraction.
+            Some(count) if count >= raised => raised = count.floor() + 1.0,
             Some(_) => {}
             None => return reply.error(BAD_COUNTER),
         }
     }
-    // As `%.0f` rounds: a counter that somebody else wrote may be a fraction.
-    let raised = raised.round_ties_even() as u64;
+    let raised = (raised as u64).next_multiple_of(2);
     let mut text = Vec::new();
     decimal(&mut text, raised);
     counters.iter().for_each(|name| keys.set_for(name, &text, life));
@@ -250,6 +251,7 @@ mod tests {
         for fine in [NOW - 5_000_000, NOW, NOW + 5_000_000] {
             assert_eq!(propose(fine), format!("+OK {fine}\r\n"));
         }
+        assert_eq!(propose(NOW + 1), format!("+OK {}\r\n", NOW + 2), "an even number");
         for off in [NOW - 5_000_001, NOW + 5_000_001, 0, u64::MAX] {
             assert_eq!(propose(off), format!("+CLOCK {NOW}\r\n"));
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use redbolt::proto::{
     Ask, Event as Told, Lease, LockId, LockState, LossCause, NodeState, Now, Wait, Why,
+    fence::is_exclusive,
 };
 
 use crate::coverage::{Edge, Phase};
@@ -517,14 +518,15 @@ impl World {
         Some(number)
     }
 
-    /// I4: a quorum has said that its counter is the token.
+    /// I4: a quorum has said that its counter is the token, which is one of somebody who holds alone.
     fn has_token(&mut self, at: usize, job: &Job) {
         let core = &self.clients[usize::from(job.client)].core;
         let token = self.jobs[at].id.and_then(|id| core.fencing_token(id)).map(|token| token.get());
         self.jobs[at].token = token;
         let counters = self.attempts[self.jobs[at].attempt].counters;
         let said = counters.iter().filter(|&&counter| Some(counter) == token).count();
-        if token.is_some() != job.fenced || (job.fenced && said < self.plan.quorum()) {
+        let is_odd = token.is_some_and(|token| !is_exclusive(token));
+        if is_odd || token.is_some() != job.fenced || (job.fenced && said < self.plan.quorum()) {
             self.violated(Violation::Miscredited { job: at, what: "a fencing token", node: 0 });
         }
     }

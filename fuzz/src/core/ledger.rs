@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use redbolt::proto::fence::MAX_TOKEN;
+use redbolt::proto::fence::is_exclusive;
 use redbolt::proto::{
     Confirmed, Core, Lease, LockId, LossCause, Nanos, NodeSet, Now, Refusal, Verdict, Why,
 };
@@ -201,7 +201,7 @@ impl Ledger {
         let lock = &mut self.locks[lock];
         if round == lock.round {
             match token {
-                Received::Int(0) | Received::WrongType => lock.gone |= 1 << node,
+                Received::Int(0) => lock.gone |= 1 << node,
                 // A key that came with a grant which did not count is no part of the lock.
                 Received::Int(_) => lock.extended |= lock.granted & (1 << node),
                 _ => {}
@@ -217,8 +217,7 @@ impl Ledger {
         token: Received,
     ) {
         let lock = &mut self.locks[lock];
-        let confirms = matches!(token, Received::Int(_) | Received::WrongType);
-        if attempt + 1 == lock.tokens.len() && confirms {
+        if attempt + 1 == lock.tokens.len() && matches!(token, Received::Int(_)) {
             lock.confirmed |= 1 << node;
         }
     }
@@ -432,7 +431,7 @@ impl Lock {
             let has = |node| self.counters.contains(&(node, token));
             let nodes = (0..32).filter(|&node| has(node)).count();
             assert!(nodes >= quorum, "{token} is the token of {nodes} nodes");
-            assert!((1..=MAX_TOKEN).contains(&token), "{token} is no token");
+            assert!(is_exclusive(token), "{token} is no token of one who holds it alone");
         }
     }
 

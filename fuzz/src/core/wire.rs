@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use redbolt::proto::fence::MAX_TOKEN;
+use redbolt::proto::fence::is_exclusive;
 use redbolt::proto::guard::{BIG_MS, Standing, Value};
 use redbolt::proto::{Cause, LinkId};
 use redbolt::resp::{Decoder, Limits, Token};
@@ -544,7 +544,6 @@ pub(super) enum Received {
     Ok,
     OkWith(u64),
     Simple,
-    WrongType,
 }
 
 impl Received {
@@ -556,7 +555,6 @@ impl Received {
             Token::NilBulk => Self::NilBulk,
             Token::Simple(b"OK") => Self::Ok,
             Token::Simple(line) => Self::status(line).unwrap_or(Self::Simple),
-            Token::Error(text) if contains(text, b"WRONGTYPE") => Self::WrongType,
             Token::Error(_) => Self::Error,
         }
     }
@@ -565,7 +563,7 @@ impl Received {
     fn status(line: &[u8]) -> Option<Self> {
         let (word, number) = std::str::from_utf8(line).ok()?.split_once(' ')?;
         match word {
-            "OK" => number.parse().ok().filter(|n| (1..=MAX_TOKEN).contains(n)).map(Self::OkWith),
+            "OK" => number.parse().ok().filter(|&n| is_exclusive(n)).map(Self::OkWith),
             "GUARD" => {
                 let pttl =
                     number.parse().ok().filter(|&pttl| Standing::of(pttl) != Standing::Votes);
@@ -581,7 +579,7 @@ impl Received {
     }
 
     pub(super) fn is_error(self) -> bool {
-        matches!(self, Self::Error | Self::WrongType)
+        self == Self::Error
     }
 
     /// Whether this is of a type that the request can be answered with. `half`: what is asked for is
@@ -615,10 +613,6 @@ impl Received {
                 }
             }
     }
-}
-
-fn contains(text: &[u8], word: &[u8]) -> bool {
-    text.windows(word.len()).any(|window| window == word)
 }
 
 /// Those of the core, which are its own affair; no input is long enough to tell the larger ones

@@ -273,7 +273,7 @@ impl Core {
         }
         let vote = match answer {
             Count::NoScript => return self.resend_extension(id, claim, round, now),
-            Count::Fail(Cause::WrongType) | Count::Of(0) => Vote::Deny,
+            Count::Of(0) => Vote::Deny,
             Count::Fail(cause) => Vote::Fail(cause),
             // The key is still there, but it was given up and its undo is on the way.
             Count::Of(_) if self.owes_undo(id, claim) => Vote::Fail(self.node(id).cause),

@@ -114,8 +114,6 @@ impl Core {
         match count {
             Count::NoScript if mutant!(NoScriptIsFinal) => {}
             Count::NoScript => return self.push_undo(node_id, id, now),
-            // Data of another kind under our one key is not ours.
-            Count::Fail(Cause::WrongType) if claim.keys.len() == 1 => {}
             Count::Fail(_) if mutant!(UndoErrorIsDone) => {}
             Count::Fail(cause) => return self.undo_refused(node_id, id, cause, now),
             Count::Of(_) => {}

@@ -19,7 +19,7 @@ pub(crate) enum Fits {
     Write,
     /// Anything, and it may have run all the same: something between us and the server answers.
     Unknown,
-    /// What reads a key before it writes. An undo that gets it finds data that is not ours.
+    /// What is about a key. No script of ours answers with it, but a proxy might: an error as any other.
     Typed,
     /// The greeting.
     Greeting,

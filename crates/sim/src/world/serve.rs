@@ -376,7 +376,7 @@ impl World {
                 Says::Other
             }
             Kind::Ask { .. } if reply == b"$-1\r\n" || reply.starts_with(b":") => Says::Denied,
-            Kind::Extend if reply == b":0\r\n" || reply.starts_with(b"-WRONGTYPE") => Says::Gone,
+            Kind::Extend if reply == b":0\r\n" => Says::Gone,
             Kind::WriteBack if reply == b":0\r\n" => Says::Denied,
             Kind::Extend if reply == b":1\r\n" => Says::Extended { ttl: request.number },
             Kind::WriteBack if reply == b":1\r\n" => Says::Raised { counter: request.number },
