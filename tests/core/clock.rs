@@ -111,6 +111,20 @@ fn a_small_step_takes_what_it_is_worth() {
     assert!(at - begun <= VALID, "by boot at the latest");
 }
 
+/// The next timer that fires for whatever reason sees it, though nothing is due for the lock until then.
+#[test]
+fn a_step_that_ends_a_lease_is_told_by_the_next_timeout() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(10));
+    world.run(secs(1));
+    world.wall_ahead += HOUR;
+    world.pause(2);
+    let now = world.now();
+    let looked = world.core().inspect(b"job", now).unwrap();
+    world.run_until(secs(2), |world| world.core().take_view(looked).is_some());
+    assert_eq!(world.outcomes(id)[1..], [Event::Lost(id, LossCause::Expired)]);
+}
+
 #[test]
 fn a_step_while_extending() {
     for step in STEPS {

@@ -406,6 +406,21 @@ fn a_flush_during_the_write_back_is_no_confirmation() {
     is_gone(&mut world);
 }
 
+/// A node that is refused as a voter grants all the same. Its counter is no vote either: with it the two
+/// that are counted would seem to agree.
+#[test]
+fn a_counter_that_came_with_no_vote_makes_no_token() {
+    let (mut world, future) = diverged([10, 20, 20]);
+    world.servers[2].delay = ms(5).as_nanos() as u64;
+    world.answer(2, |args| (args[0] == b"SET").then(|| error("READONLY no")).flatten());
+    world.begin(0, &Ask::new(b"other"), &[b"other"]);
+    let id = fencing(&mut world);
+    assert!(world.ran(2).contains(&"ask"), "it was asked behind the other, and has granted");
+    world.run(ms(20));
+    assert_eq!(token(&world, id), Some(future + 22));
+    assert_eq!(counters(&mut world, JOB)[..2], [future + 22; 2], "on a quorum of voters");
+}
+
 // Clocks.
 
 #[test]

@@ -11,7 +11,7 @@ use redbolt::proto::{
 };
 use redbolt_node::Memory;
 
-use crate::world::{Accept, GUARD, World, Written, error, ms, secs};
+use crate::world::{Accept, GUARD, World, Written, bulk, error, ms, secs};
 
 const QUARANTINED: Option<Vote> = Some(Vote::Fail(Cause::Quarantined));
 const MAX_TTL: Duration = secs(30);
@@ -1020,5 +1020,28 @@ fn a_node_is_not_enrolled_while_it_is_looked_at() {
         let count = |kind| ran.iter().filter(|&&other| other == kind).count();
         assert_eq!((count("enrol"), count("kill others")), (1, 1), "node {node}");
         assert_eq!(world.guard(node).0, world.own_guard(node, u32::from(node == 2)));
+    }
+}
+
+/// What another has written there since it was seen to be gone was not read on this connection, whatever
+/// its TTL says.
+#[test]
+fn after_a_miss_nothing_counts_on_this_connection_until_the_guard_was_read_again() {
+    for replies in [["+OK", ":-2", "+OK", ":60000"], ["+OK", ":126144000001", "+OK", ":60000"]] {
+        let mut world = World::new(1).warm().forgetful();
+        world.pause(0);
+        let [first, second] = [&b"job"[..], b"other"].map(|key| world.lock(key, secs(10)));
+        let mut replies = replies.into_iter();
+        world.answer(0, move |args| match args {
+            [b"SET", ..] | [b"PTTL", GUARD] => {
+                replies.next().map(|reply| format!("{reply}\r\n").into_bytes())
+            }
+            [b"GET", GUARD] => bulk("somebody else's"),
+            _ => None,
+        });
+        world.resume(0);
+        for id in [first, second] {
+            assert_eq!(world.vote(id, 0), QUARANTINED);
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use redbolt::proto::{Event, InputError, LockState, LossCause, Settings, Vote, Why};
 use redbolt_node::Memory;
 
-use crate::world::{World, Written, ms, secs};
+use crate::world::{Accept, World, Written, ms, secs};
 
 fn slow(world: &mut World, millis: u64) {
     for server in &mut world.servers {
@@ -308,4 +308,25 @@ fn a_hold_has_a_maximum_by_default_and_can_have_none() {
         assert_eq!(extended.err(), (!endless).then_some(refused));
         assert!(world.core().lease(id).is_some(), "the lock is as it was");
     }
+}
+
+/// It waited for a link when its lock was let go. The next lock in the same place has its own TTL.
+#[test]
+fn an_extension_that_waited_for_a_link_ends_with_its_lock() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(10));
+    world.run(ms(100));
+    world.servers[2].accept = Accept::Silent;
+    world.cut(0, 2, Written::Runs);
+    world.extend(id, secs(20));
+    assert_eq!(world.outcomes(id), [Event::Granted(id), Event::Extended(id)]);
+    world.release(id);
+    let next = world.lock(b"other", secs(10));
+    assert!(world.is_granted(next));
+    world.log.clear();
+    world.servers[2].accept = Accept::Yes;
+    world.run(secs(1));
+    assert!(world.ran(2).contains(&"ask"), "{:?}", world.ran(2));
+    assert_eq!(world.count("extend") + world.count("extend sha"), 0);
+    assert!(world.pttl(2, b"other") <= 10_000);
 }

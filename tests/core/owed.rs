@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redbolt::proto::{Cause, Event, LockState, NodeState, Vote};
+use redbolt::proto::{Ask, Cause, Event, LockState, NodeState, Vote};
 use redbolt_node::Memory;
 
 use crate::world::{Accept, Ran, World, Written, bulk, error, ms, secs};
@@ -30,6 +30,7 @@ fn an_error_is_no_confirmation() {
         "BUSY Redis is busy running a script.",
         "READONLY You can't write against a read only replica.",
         "OOM command not allowed when used memory > 'maxmemory'.",
+        "WRONGTYPE Operation against a key holding the wrong kind of value",
         "WHATEVER",
     ] {
         let mut world = World::new(3).warm();
@@ -212,6 +213,49 @@ fn an_undo_is_not_sent_to_the_wrong_database() {
     world.servers[2].answer = None;
     world.run(ms(1_500));
     assert_eq!(world.holders(b"job"), [false; 3]);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+/// An address leads to another node's server for a while. The undo would find nothing of ours there, and
+/// that would be taken for a confirmation.
+#[test]
+fn an_undo_is_not_sent_to_the_server_of_another_node() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(20));
+    world.answer(2, |args| match args {
+        [b"INFO", b"server"] => bulk(&format!("run_id:{:040}\r\n", 0)),
+        [b"EVAL" | b"EVALSHA", _, _, b"job", _] => Some(b":0\r\n".to_vec()),
+        _ => None,
+    });
+    world.cut(0, 2, Written::Runs);
+    world.release(id);
+    world.run(secs(1));
+    assert_eq!(world.state(2), NodeState::Down(Cause::SameServer), "it was reached");
+    assert_eq!(world.holders(b"job"), [false, false, true]);
+    assert_eq!(world.kept(0), (0, 1), "it is still owed");
+    world.servers[2].answer = None;
+    world.run(secs(3));
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+/// Its error does not say how far it came. So the undo is owed, also where that is refused as well.
+#[test]
+fn a_script_that_failed_may_have_set_a_key() {
+    let mut world = World::new(3).warm();
+    scripts_fail(&mut world, 2, "MISCONF Redis is configured to save RDB snapshots");
+    let ask = Ask::new(b"a").and(b"b").ttl(secs(20));
+    let id = world.acquire(0, &ask, &[b"a", b"b"]);
+    let mut token = world.value(0, b"a");
+    token[32..34].copy_from_slice(b"02");
+    world.set(2, b"a", &token, 20_000);
+    world.release(id);
+    world.run(secs(1));
+    assert_eq!(world.holders(b"a"), [false, false, true]);
+    assert_eq!(world.kept(0), (0, 1), "a refused undo is no confirmation");
+    world.servers[2].answer = None;
+    world.run(ms(1_100));
+    assert_eq!(world.holders(b"a"), [false; 3]);
     assert_eq!(world.kept(0), (0, 0));
 }
 

@@ -295,6 +295,23 @@ fn a_restarted_lead_is_listened_to_again() {
     assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
 }
 
+/// The node's word that it tells on a push link which is gone is none about the link that follows.
+#[test]
+fn a_confirmation_for_a_lost_push_link_is_none_for_the_next() {
+    let mut world = world();
+    world.delay(ms(10));
+    let id = world.wait_for(b"job", secs(10));
+    world.run_until(secs(1), |world| world.count("track") > 0);
+    world.cut_push(0, 0);
+    world.run(secs(1));
+    assert_eq!(world.push_state(0, 0), PushState::Tells);
+    let told: Vec<_> = world.ran(0).into_iter().filter(|kind| kind.ends_with("track")).collect();
+    assert_eq!(told, ["track", "untrack", "track"]);
+    world.delete_everywhere(b"job");
+    let waited = until_granted(&mut world, id, secs(3));
+    assert!(waited <= ms(50), "{waited:?}");
+}
+
 /// It changes after the node was told to report changes, and before it was asked for this key.
 #[test]
 fn what_changes_before_the_node_tells_is_found_by_the_second_look() {

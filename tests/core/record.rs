@@ -1,10 +1,12 @@
 //! Locks that leave a core, and go on in another one.
 
+use std::time::Duration;
+
 use redbolt::proto::{
     Ask, Event, InputError, LockId, LockRecord, LockState, LossCause, Settings, Vote, Why,
 };
 
-use crate::world::{World, Written, ms, secs};
+use crate::world::{GUARD, World, Written, error, ms, secs};
 
 /// Two clients of the same nodes: the first hands out, the second takes in.
 fn pair(nodes: usize) -> World {
@@ -24,7 +26,7 @@ fn release_by(world: &mut World, client: usize, id: LockId) {
     world.flow();
 }
 
-fn extend_by(world: &mut World, client: usize, id: LockId, ttl: std::time::Duration) {
+fn extend_by(world: &mut World, client: usize, id: LockId, ttl: Duration) {
     let now = world.now();
     world.clients[client].core.extend(id, ttl, now).unwrap();
     world.flow();
@@ -171,6 +173,75 @@ fn an_open_ask_that_runs_behind_the_undo_is_undone_at_half_of_the_ttl() {
     world.run(secs(6));
     assert_eq!(world.holders(b"job"), [false; 3]);
     assert_eq!(world.kept(1), (0, 0));
+}
+
+/// As before, but that connection has been lost when the lock leaves.
+#[test]
+fn an_ask_in_a_connection_that_was_lost_before_is_undone_at_half_of_the_ttl_as_well() {
+    let mut world = pair(3);
+    world.pause(2);
+    let id = world.lock(b"job", secs(10));
+    world.cut(0, 2, Written::Haunts);
+    let record = hand_out(&mut world, id);
+    world.resume(2);
+    let taken = world.take_in(1, &record);
+    release_by(&mut world, 1, taken);
+    world.free_ghosts();
+    assert_eq!(world.holders(b"job"), [false, false, true]);
+    world.run(secs(6));
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    assert_eq!(world.kept(1), (0, 0));
+}
+
+/// A node granted when it was no voter, and has refused the undo: whoever releases the lock undoes that too.
+#[test]
+fn a_grant_that_did_not_count_is_undone_by_whoever_takes_the_lock_in() {
+    let mut world = pair(3);
+    world.delete(2, GUARD);
+    scripts_fail(&mut world, 2);
+    let id = world.lock(b"job", secs(10));
+    let record = hand_out(&mut world, id);
+    assert_eq!(world.holders(b"job"), [true; 3]);
+    world.servers[2].answer = None;
+    let taken = world.take_in(1, &record);
+    release_by(&mut world, 1, taken);
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    assert_eq!(world.kept(1), (0, 0));
+}
+
+/// A node may keep the key for longer than the TTL that was asked for.
+#[test]
+fn what_is_owed_of_a_lock_that_was_extended_is_owed_for_as_long_as_that() {
+    let mut world = pair(3);
+    let id = world.lock(b"job", secs(10));
+    world.extend(id, secs(20));
+    let record = hand_out(&mut world, id);
+    let taken = world.take_in(1, &record);
+    assert_eq!(owed_for(&mut world, taken), secs(20));
+}
+
+/// Its clock means nothing, so its keys may live for as long as any may; but no longer.
+#[test]
+fn what_is_owed_of_a_lock_of_another_boot_is_forgotten_after_the_longest_ttl() {
+    let mut world = pair(3);
+    let id = world.lock(b"job", secs(10));
+    let record = hand_out(&mut world, id);
+    let taken = world.take_in(1, &record.outlived());
+    assert_eq!(owed_for(&mut world, taken), secs(30));
+}
+
+/// For how long a release is owed that a node does not confirm.
+fn owed_for(world: &mut World, taken: LockId) -> Duration {
+    scripts_fail(world, 2);
+    let begun = world.boot;
+    release_by(world, 1, taken);
+    assert_eq!(world.kept(1), (0, 1));
+    world.run_until(secs(100), |world| world.kept(1) == (0, 0));
+    Duration::from_nanos(world.boot - begun)
+}
+
+fn scripts_fail(world: &mut World, node: usize) {
+    world.answer(node, |args| args[0].starts_with(b"EVAL").then(|| error("MISCONF no")).flatten());
 }
 
 #[test]
