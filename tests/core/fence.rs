@@ -9,7 +9,7 @@ use redbolt::proto::{
 };
 use redbolt_node::Memory;
 
-use crate::world::{Random, World, Written, error, ms, secs};
+use crate::world::{Random, SECOND, World, Written, error, ms, secs};
 
 const JOB: &[u8] = b"job";
 
@@ -454,6 +454,26 @@ fn a_clock_is_set_right_once_in_a_call() {
     assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::ClockSkew)));
     assert_eq!(world.refusal(id).why, Why::NoQuorum);
     assert_eq!(world.ran(0).iter().filter(|kind| kind.starts_with("ask")).count(), 2);
+}
+
+/// One of them takes its proposal and the other does not, and the third is away: with the same proposal that
+/// would be so for ever.
+#[test]
+fn a_client_whose_clock_suits_one_of_two_nodes_is_set_right_for_both() {
+    for (own, taker) in [(5, 0), (5, 2), (-5, 0), (-5, 2)] {
+        let mut world = World::new(3);
+        let nearer = 300_000 * i64::signum(own);
+        world.set_clock(taker, nearer);
+        world.set_clock(2 - taker, -nearer);
+        let mut world = world.warm();
+        // It has taken proposals before, which says nothing any more.
+        let id = lock(&mut world);
+        world.release(id);
+        world.stop(1);
+        world.wall_ahead = own * SECOND as i64;
+        let id = lock(&mut world);
+        assert!(world.is_granted(id), "{own} {taker}: {:?}", world.outcomes(id));
+    }
 }
 
 /// Its clock is not believed, whichever node answers first: the others' tokens go on as before.

@@ -33,11 +33,15 @@ fn what_was_found_once_is_not_found_again() {
     }
 }
 
-const FOUND: [(Class, u64); 3] = [
+const FOUND: [(Class, u64); 5] = [
     // A second undo that was due while its lock was held (core/ghosts.rs).
     (Class::Safe, 9_200_030_994),
     (Class::Safe, 9_400_490_500),
     (Class::Safe, 9_500_270_670),
+    // A client whose clock suits one of two nodes (core/fence.rs).
+    (Class::Safe, 9_300_900_541),
+    // A node that is found to have forgotten, when only it and one with a wild clock are left.
+    (Class::Safe, 21_000_782_537),
 ];
 
 /// The positive control: where exclusion cannot hold, it is seen to break.

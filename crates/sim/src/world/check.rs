@@ -35,12 +35,14 @@ impl World {
     /// The one who came afterwards was refused. Whether there is another chance.
     pub(crate) fn probe_again(&mut self, job: usize) -> bool {
         let passed = self.now - self.healed_at;
-        let next = if !self.is_quarantined {
-            passed + 100 * MS
-        } else if passed < GRACE {
-            GRACE
-        } else {
-            self.bound()
+        // While too many are quarantined nobody is asked. What the others have forgotten is found when that
+        // is over, and may matter: a node with a wild clock is of no use to a fenced lock either.
+        let (over_once, over_twice) = (self.bound_with(1), self.bound());
+        let next = match passed {
+            _ if !self.is_quarantined => passed + 100 * MS,
+            ..GRACE => GRACE,
+            _ if passed < over_once => over_once,
+            _ => over_twice,
         };
         if next <= passed || next > self.bound() {
             return false;
@@ -54,7 +56,11 @@ impl World {
     /// quarantined for the longest of them.
     fn bound(&self) -> Time {
         // Who is quarantined is not looked at before the end: what is forgotten meanwhile is found then.
-        let times = if self.is_quarantined { 2 } else { 1 };
+        self.bound_with(if self.is_quarantined { 2 } else { 1 })
+    }
+
+    /// The same with so many TTLs or quarantines one after the other.
+    fn bound_with(&self, times: Time) -> Time {
         let longest = times * self.plan.setup.max_ttl_ms * MS;
         let nodes = &self.nodes[..self.plan.nodes];
         let stepped = nodes.iter().map(|node| node.stepped_back).max().unwrap_or(0) * 1_000;
