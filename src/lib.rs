@@ -194,9 +194,10 @@ pub use front::{
     ShutdownReport, Unreleased, init, init_change,
 };
 pub use proto::{
-    Ask, Cause, Confirmed, Event, FencingToken, Guard, Histogram, Holder, InputError, Keep,
-    KeyState, LockId, LockRecord, LockState, LossCause, Metrics, NodeGuard, NodeMetrics, NodeState,
-    PushState, RecordError, Refusal, Settings, Trust, Vote, Wait, Wake, Why,
+    Ask, Cause, Confirmed, DataKind, Event, Fate, FencingToken, Foreign, Guard, Histogram, Holder,
+    InputError, Keep, KeyState, LockId, LockRecord, LockState, LossCause, Metrics, NodeGuard,
+    NodeMetrics, NodeState, PushState, RecordError, Refusal, Settings, Trust, Vote, Wait, Wake,
+    Why,
 };
 
 /// The README's examples, compiled.

@@ -180,12 +180,12 @@ impl Client {
     }
 
     /// Breaks the lock on `resource`, whoever holds it, on every node that can be reached: an
-    /// operator's means against a holder that hangs or is gone. It deletes this key and no other, and
-    /// says whose it was. Data of another kind under the key is no lock, and is left alone.
+    /// operator's means against a holder that hangs or is gone. It deletes the lock that it finds there
+    /// and nothing else, and says whose it was: no other key, no lock that somebody takes meanwhile, and
+    /// no data that is not a lock of redbolt.
     ///
     /// The holder is not asked, and works on until it looks; what then protects its work is a fencing
-    /// token. A node that is stopped obeys when it goes on, and breaks the lock of whoever holds it
-    /// then: do not break a lock twice because one node was silent.
+    /// token.
     ///
     /// # Errors
     ///
@@ -194,6 +194,19 @@ impl Client {
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
         let id = driver.break_lock(resource)?;
+        Ok(viewed(&mut driver, |driver| driver.take_break(id)))
+    }
+
+    /// As [`break_lock`](Self::break_lock), and deletes other data as well: a lock of another library, or
+    /// what an application keeps under that key. Look first, with [`inspect`](Self::inspect).
+    ///
+    /// # Errors
+    ///
+    /// As [`break_lock`](Self::break_lock).
+    pub fn break_foreign(&self, resource: &[u8]) -> Result<BreakReport, InputError> {
+        let mut driver = self.driver.borrow_mut();
+        driver.catch_up();
+        let id = driver.break_foreign(resource)?;
         Ok(viewed(&mut driver, |driver| driver.take_break(id)))
     }
 

@@ -229,8 +229,20 @@ impl Driver {
         Ok(id)
     }
 
+    /// As [`break_lock`](Self::break_lock), and deletes data as well that is no lock of redbolt. See
+    /// [`Core::break_foreign`].
+    ///
+    /// # Errors
+    ///
+    /// As [`break_lock`](Self::break_lock).
+    pub fn break_foreign(&mut self, resource: &[u8]) -> Result<ViewId, InputError> {
+        let id = self.sockets.core_mut().break_foreign(resource, now())?;
+        self.finish();
+        Ok(id)
+    }
+
     /// What was broken, once all nodes have answered or their time is over; once. For the ids that
-    /// [`break_lock`](Self::break_lock) gave.
+    /// [`break_lock`](Self::break_lock) and [`break_foreign`](Self::break_foreign) gave.
     pub fn take_break(&mut self, id: ViewId) -> Option<BreakReport> {
         let view = self.sockets.core_mut().take_view(id)?;
         Some(BreakReport::new(&self.config, self.sockets.core(), view))

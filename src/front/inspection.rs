@@ -1,6 +1,7 @@
 //! What the nodes say about a resource, added up: who holds it, or whose lock an operator has broken.
 //! Not here: asking them.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use super::config::Config;
 use super::report::explain;
 use crate::net::{Address, now};
-use crate::proto::{Cause, Core, Holder, KeyState, View};
+use crate::proto::{Cause, Core, Fate, Foreign, Holder, KeyState, View};
 
 /// Who holds a resource, by every node.
 #[derive(Clone, Debug)]
@@ -27,7 +28,7 @@ pub enum Owner {
     /// A lock of this client holds the resource now, by its own clock too. One that was handed out
     /// is no longer this client's.
     Mine,
-    /// Somebody else holds it.
+    /// Somebody else holds it, or it is taken by something that is no lock of redbolt.
     Other,
     /// The nodes that answered do not say.
     Unknown,
@@ -44,6 +45,8 @@ pub struct NodeInspection {
     pub state: Result<KeyState, Cause>,
     /// From when the question was sent to when it was answered.
     pub round_trip: Option<Duration>,
+    /// What became of what was there, where an operator [breaks](super::Client::break_lock) it.
+    pub fate: Option<Fate>,
     words: String,
 }
 
@@ -55,7 +58,10 @@ pub enum InspectionVerdict {
     Free,
     /// One holder has a quorum. Its remaining TTL is that of the node which ends the quorum.
     Held(Holder),
-    /// Neither: nodes that do not answer, or holders without a quorum.
+    /// A quorum of the nodes keeps something under that name that is no lock of redbolt, and nobody can
+    /// lock it. Not the same thing, perhaps: this is the one that ends the quorum.
+    Foreign(Foreign),
+    /// None of these: nodes that do not answer, or holders without a quorum.
     Undecided,
 }
 
@@ -63,21 +69,26 @@ impl Inspection {
     pub(super) fn new(config: &Config, core: &Core, view: View) -> Self {
         let verdict = verdict(config.quorum(), &view);
         let mine = core.held_on(&view.resource, now());
-        let nodes = nodes(config, core, view, |state| match state {
-            KeyState::Free => "free".to_owned(),
-            KeyState::Held(holder) => match holder.remaining {
-                Some(remaining) => format!("held by {holder} for {remaining:?} more"),
-                None => format!("held by {holder} without end"),
-            },
+        let nodes = nodes(config, core, view, |state, _| {
+            let what = match state {
+                KeyState::Free => return "free".to_owned(),
+                KeyState::Held(holder) => format!("held by {holder}"),
+                KeyState::Foreign(data) => data.to_string(),
+            };
+            match state.remaining() {
+                Some(remaining) => format!("{what} for {remaining:?} more"),
+                None => format!("{what} without end"),
+            }
         });
         Self { nodes, verdict, mine }
     }
 
-    /// Whether somebody holds a quorum. `false` is no promise that nobody does: nodes that do not
-    /// answer may keep keys, see the [verdict](Self::verdict).
+    /// Whether a quorum keeps the resource from everybody else: somebody holds it, or there is something
+    /// that is no lock of redbolt. `false` is no promise that nobody does: nodes that do not answer may
+    /// keep keys, see the [verdict](Self::verdict).
     #[must_use]
     pub fn is_locked(&self) -> bool {
-        matches!(self.verdict, InspectionVerdict::Held(_))
+        matches!(self.verdict, InspectionVerdict::Held(_) | InspectionVerdict::Foreign(_))
     }
 
     /// Whose lock it is; `None` if so many nodes are free that nobody holds it.
@@ -88,7 +99,7 @@ impl Inspection {
             InspectionVerdict::Held(holder) if self.mine == Some(holder.fingerprint) => {
                 Some(Owner::Mine)
             }
-            InspectionVerdict::Held(_) => Some(Owner::Other),
+            InspectionVerdict::Held(_) | InspectionVerdict::Foreign(_) => Some(Owner::Other),
             InspectionVerdict::Undecided => Some(Owner::Unknown),
         }
     }
@@ -99,7 +110,8 @@ impl Inspection {
     pub fn remaining(&self) -> Option<Duration> {
         match &self.verdict {
             InspectionVerdict::Held(holder) => holder.remaining,
-            _ => None,
+            InspectionVerdict::Foreign(data) => data.remaining,
+            InspectionVerdict::Free | InspectionVerdict::Undecided => None,
         }
     }
 }
@@ -107,9 +119,9 @@ impl Inspection {
 /// What became of a lock that was broken.
 #[derive(Clone, Debug)]
 pub struct BreakReport {
-    /// All nodes, in order, each with what was there before. It is gone where a node answered.
+    /// All nodes, in order, each with what was there before and what became of it.
     pub nodes: Vec<NodeInspection>,
-    /// Whose lock it was, added up.
+    /// Whose lock it was, or what else, added up.
     pub was: InspectionVerdict,
     quorum: usize,
 }
@@ -117,31 +129,61 @@ pub struct BreakReport {
 impl BreakReport {
     pub(super) fn new(config: &Config, core: &Core, view: View) -> Self {
         let was = verdict(config.quorum(), &view);
-        let nodes = nodes(config, core, view, |state| match state {
-            KeyState::Free => "nothing was there".to_owned(),
-            KeyState::Held(holder) => format!("broke the lock of {}", in_full(holder)),
+        let nodes = nodes(config, core, view, |state, fate| match (state, fate) {
+            (KeyState::Free, _) => "nothing was there".to_owned(),
+            (KeyState::Held(holder), Some(Fate::Deleted)) => {
+                format!("broke the lock of {}", in_full(holder))
+            }
+            (KeyState::Held(holder), _) => {
+                format!("the lock of {} was gone before it could be broken", in_full(holder))
+            }
+            (KeyState::Foreign(data), Some(Fate::Deleted)) => format!("deleted {data}"),
+            (KeyState::Foreign(data), Some(Fate::Gone)) => {
+                format!("{data}: it changed before it could be deleted")
+            }
+            (KeyState::Foreign(data), _) => format!("{data}: left alone, it is no lock of redbolt"),
         });
         Self { nodes, was, quorum: config.quorum() }
     }
 
-    /// Whether a quorum of the nodes has confirmed that the key is not there any more: that nobody
+    /// Whether a quorum of the nodes has confirmed that what was there is not there any more: that nobody
     /// has the lock by what was there before.
     #[must_use]
     pub fn is_confirmed(&self) -> bool {
-        self.nodes.iter().filter(|node| node.state.is_ok()).count() >= self.quorum
+        self.gone() >= self.quorum
+    }
+
+    /// On how many nodes nothing was there, or it is not there any more.
+    #[must_use]
+    pub fn gone(&self) -> usize {
+        let is_gone = |node: &&NodeInspection| match node.fate {
+            Some(fate) => fate != Fate::Kept,
+            None => node.state == Ok(KeyState::Free),
+        };
+        self.nodes.iter().filter(is_gone).count()
     }
 
     /// On how many nodes a key was deleted.
     #[must_use]
     pub fn broken(&self) -> usize {
-        self.nodes.iter().filter(|node| matches!(node.state, Ok(KeyState::Held(_)))).count()
+        self.with(Fate::Deleted)
+    }
+
+    /// On how many nodes it was left alone, because it is no lock of redbolt.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.with(Fate::Kept)
+    }
+
+    fn with(&self, fate: Fate) -> usize {
+        self.nodes.iter().filter(|node| node.fate == Some(fate)).count()
     }
 }
 
 impl fmt::Display for BreakReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (gone, nodes) = (self.nodes.iter().filter(|node| node.state.is_ok()), self.nodes.len());
-        write!(f, "gone on {} of {nodes} nodes, {} needed", gone.count(), self.quorum)?;
+        let (gone, nodes) = (self.gone(), self.nodes.len());
+        write!(f, "gone on {gone} of {nodes} nodes, {} needed", self.quorum)?;
         self.nodes.iter().try_for_each(|node| write!(f, "; {node}"))
     }
 }
@@ -158,11 +200,11 @@ fn nodes(
     config: &Config,
     core: &Core,
     view: View,
-    in_words: impl Fn(&KeyState) -> String,
+    in_words: impl Fn(&KeyState, Option<Fate>) -> String,
 ) -> Vec<NodeInspection> {
     let nodes = config.node_ids().zip(view.nodes).map(|(node, view)| {
         let words = match &view.state {
-            Ok(state) => in_words(state),
+            Ok(state) => in_words(state, view.fate),
             Err(cause) => explain(config, *cause, core.detail(node, *cause).as_deref()),
         };
         NodeInspection {
@@ -170,6 +212,7 @@ fn nodes(
             address: config.address(node).clone(),
             state: view.state,
             round_trip: view.round_trip,
+            fate: view.fate,
             words,
         }
     });
@@ -187,6 +230,7 @@ impl fmt::Display for InspectionVerdict {
         match self {
             Self::Free => f.write_str("free"),
             Self::Held(holder) => write!(f, "held by {holder}"),
+            Self::Foreign(data) => data.fmt(f),
             Self::Undecided => f.write_str("undecided"),
         }
     }
@@ -197,27 +241,39 @@ fn verdict(quorum: usize, view: &View) -> InspectionVerdict {
     if states().filter(|state| **state == KeyState::Free).count() >= quorum {
         return InspectionVerdict::Free;
     }
-    let mut holders: HashMap<u32, Vec<&Holder>> = HashMap::new();
+    let mut holders: HashMap<u32, Vec<&KeyState>> = HashMap::new();
+    let mut foreign = Vec::new();
     for state in states() {
-        if let KeyState::Held(holder) = state {
-            holders.entry(holder.fingerprint).or_default().push(holder);
+        match state {
+            KeyState::Free => {}
+            KeyState::Held(holder) => holders.entry(holder.fingerprint).or_default().push(state),
+            KeyState::Foreign(_) => foreign.push(state),
         }
     }
-    let Some(mut keys) = holders.into_values().find(|keys| keys.len() >= quorum) else {
+    let mut keys = holders.into_values().chain([foreign]);
+    let Some(mut keys) = keys.find(|keys| keys.len() >= quorum) else {
         return InspectionVerdict::Undecided;
     };
     // The quorum lasts until all but quorum - 1 of its keys are over.
-    keys.sort_by_key(|holder| std::cmp::Reverse(holder.remaining.unwrap_or(Duration::MAX)));
-    InspectionVerdict::Held(keys[quorum - 1].clone())
+    keys.sort_by_key(|state| Reverse(state.remaining().unwrap_or(Duration::MAX)));
+    match keys[quorum - 1].clone() {
+        KeyState::Free => InspectionVerdict::Free,
+        KeyState::Held(holder) => InspectionVerdict::Held(holder),
+        KeyState::Foreign(data) => InspectionVerdict::Foreign(data),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::NodeView;
+    use crate::proto::{DataKind, NodeView};
 
     fn view(states: &[Result<KeyState, Cause>]) -> View {
-        let nodes = states.iter().map(|state| NodeView { state: state.clone(), round_trip: None });
+        let nodes = states.iter().map(|state| NodeView {
+            state: state.clone(),
+            round_trip: None,
+            fate: None,
+        });
         View { nodes: nodes.collect(), resource: Vec::new() }
     }
 
@@ -238,5 +294,21 @@ mod tests {
             InspectionVerdict::Held(h) => assert_eq!(h.remaining, Some(Duration::from_secs(4))),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn other_data_on_a_quorum_is_in_everybody_s_way() {
+        let data = |kind, seconds| {
+            let remaining = Some(Duration::from_secs(seconds));
+            Ok(KeyState::Foreign(Foreign { kind, remaining }))
+        };
+        let told = |states: &[Result<KeyState, Cause>]| verdict(2, &view(states));
+        let mixed = [data(DataKind::Hash, 9), data(DataKind::List, 5), held(1, 3)];
+        match told(&mixed) {
+            InspectionVerdict::Foreign(data) => assert_eq!(data.kind, DataKind::List),
+            other => panic!("{other:?}"),
+        }
+        let one = [data(DataKind::Hash, 9), held(1, 3), Err(Cause::NoAnswer)];
+        assert_eq!(told(&one), InspectionVerdict::Undecided);
     }
 }

@@ -14,6 +14,16 @@ pub(super) enum ServerError {
     NoScript,
 }
 
+impl ServerError {
+    /// Why the node does not do it; for commands that are no scripts, or are sent with their text.
+    pub(super) fn cause(self) -> Cause {
+        match self {
+            Self::Cause(cause) => cause,
+            Self::NoScript => Cause::ServerError,
+        }
+    }
+}
+
 /// Reads an error's text, without its leading `-`.
 pub(super) fn classify(text: &[u8]) -> ServerError {
     known(text).or_else(|| wrapped(text)).unwrap_or(ServerError::Cause(Cause::ServerError))

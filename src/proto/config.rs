@@ -196,7 +196,7 @@ impl Config {
         if settings.drift_ppm >= 500_000 {
             return Err(SettingsError::Drift { ppm: settings.drift_ppm });
         }
-        check_text("label", &settings.label, MAX_LABEL, true)?;
+        check_label(&settings.label)?;
         check_text("client name", &settings.client_name, MAX_LABEL, false)?;
         let drift = Drift { parts_per_million: settings.drift_ppm };
         check_spans(&settings, drift)?;
@@ -246,6 +246,10 @@ impl Config {
     pub fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<> {
         (0..self.settings.nodes.len() as u8).map(NodeId)
     }
+}
+
+pub(super) fn check_label(label: &[u8]) -> Result<(), SettingsError> {
+    check_text("label", label, MAX_LABEL, true)
 }
 
 fn check_text(

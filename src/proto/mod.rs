@@ -73,6 +73,7 @@ mod ask;
 mod claim;
 mod classify;
 mod config;
+mod contents;
 mod core;
 mod draft;
 mod entropy;
@@ -102,9 +103,8 @@ pub use self::ask::{Ask, InputError, Keep, MAX_KEYS, MAX_RESOURCE, Wait};
 pub use self::config::{
     Config, Credentials, MAX_LABEL, NodeSettings, Secret, Settings, SettingsError, Wake,
 };
-pub use self::core::{
-    Core, Holder, KeyState, MAX_LOCKS, MAX_PIPELINE, NodeGuard, NodeView, PushState, View,
-};
+pub use self::contents::{DataKind, Foreign, Holder, KeyState};
+pub use self::core::{Core, Fate, MAX_LOCKS, MAX_PIPELINE, NodeGuard, NodeView, PushState, View};
 pub use self::event::{Confirmed, Event, LinkOp, LockState, LossCause, NodeState, Refusal, Why};
 pub use self::fence::FencingToken;
 pub use self::guard::{Guard, Setup, Trust};

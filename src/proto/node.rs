@@ -31,10 +31,8 @@ pub(super) enum Request {
         claim: ClaimId,
         vote: Vote,
     },
-    /// An operator's: the key is to go, whoever holds it.
+    /// An operator's: what was seen under the key is to go.
     Break(ViewId),
-    /// For how long the key would have lived.
-    BreakTtl(ViewId),
     /// All other connections of the node are to be dropped.
     DropOthers,
     /// The guard is to be given our value.
@@ -60,6 +58,7 @@ pub(super) enum Request {
         by_digest: bool,
     },
     ViewTtl(ViewId),
+    ViewType(ViewId),
     ViewValue(ViewId),
     /// The fencing counters are to be raised, where the lock is still ours.
     WriteBack {

@@ -149,13 +149,19 @@ pub const UNDO: &str = concat!(
      return n"
 );
 
-/// Deletes KEYS\[1\], whoever holds it, and returns the first bytes of its value, from the first to the
-/// ARGV\[1\]-th, from zero; nil if there is no such key. Data of another kind than a string is an
-/// error, and is left alone: it is no lock.
+/// Deletes KEYS\[1\] if it is what was seen, and returns 1 if it was, 0 otherwise: data of the type
+/// ARGV\[1\], and if that is `string`, one whose bytes up to the ARGV\[2\]-th, from zero, are ARGV\[3\].
 pub const BREAK: &str = "\
-local v = redis.call('GETRANGE', KEYS[1], 0, ARGV[1]) \
-if redis.call('DEL', KEYS[1]) == 1 then return v end \
-return false";
+local same \
+if ARGV[1] == 'string' then \
+local v = redis.pcall('GETRANGE', KEYS[1], 0, ARGV[2]) \
+if type(v) == 'table' and not string.find(v.err, 'WRONGTYPE') then return v end \
+same = v == ARGV[3] \
+else \
+same = redis.call('TYPE', KEYS[1]).ok == ARGV[1] \
+end \
+if same then return redis.call('DEL', KEYS[1]) end \
+return 0";
 
 /// A script about a lock's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,15 +1,25 @@
 //! An operator breaks locks.
 
 use redbolt::proto::{
-    Cause, Event, Guard, InputError, KeyState, LossCause, NodeState, View, guard::BIG_MS,
+    Cause, Core, DataKind, Event, Fate, Guard, InputError, KeyState, LossCause, NodeState, Now,
+    View, ViewId, guard::BIG_MS,
 };
 
 use crate::world::{GUARD, World, Written, error, ms, secs};
 
+const STRANGER: &[u8] = b"somebody else";
+
 /// What the first client's order did.
 fn broken(world: &mut World, key: &[u8]) -> View {
+    broken_by(world, |core, now| core.break_lock(key, now))
+}
+
+fn broken_by(
+    world: &mut World,
+    order: impl FnOnce(&mut Core, Now) -> Result<ViewId, InputError>,
+) -> View {
     let now = world.now();
-    let id = world.core().break_lock(key, now).unwrap();
+    let id = order(world.core(), now).unwrap();
     world.run(secs(3));
     assert_eq!(world.clients[0].events.iter().filter(|(_, e)| *e == Event::Viewed(id)).count(), 1);
     world.core().take_view(id).expect("its time is over")
@@ -39,7 +49,8 @@ fn the_key_is_gone_and_whose_it_was_is_told() {
         assert!(node.round_trip.is_some());
         assert!(!format!("{view:?}").contains(&token[..16]));
     }
-    assert_eq!(world.ran(0), ["pttl", "break"]);
+    assert!(view.nodes.iter().all(|node| node.fate == Some(Fate::Deleted)));
+    assert_eq!(world.ran(0), ["type", "getrange", "pttl", "break"]);
     assert_eq!(world.holders(b"job"), [false; 3]);
     assert_eq!(world.value(0, b"jo"), b"another");
     assert!(!world.value(0, GUARD).is_empty());
@@ -68,13 +79,70 @@ fn neither_guards_nor_counters_are_locks() {
 }
 
 #[test]
-fn data_of_another_kind_is_left_alone() {
+fn what_is_no_lock_of_ours_is_left_alone_unless_that_is_asked_for() {
+    let mut world = World::new(3).warm();
+    for (node, value) in [(0, STRANGER), (1, b"00112233445566778899aabbccddeeff"), (2, b"")] {
+        world.set(node, b"job", value, 60_000);
+    }
+    world.log.clear();
+    let view = broken(&mut world, b"job");
+    for node in &view.nodes {
+        assert!(matches!(&node.state, Ok(KeyState::Foreign(data)) if data.remaining.is_some()));
+        assert_eq!(node.fate, Some(Fate::Kept));
+    }
+    assert_eq!(world.count("break"), 0, "no order is sent");
+    assert_eq!(world.value(0, b"job"), STRANGER);
+    let view = broken_by(&mut world, |core, now| core.break_foreign(b"job", now));
+    assert!(view.nodes.iter().all(|node| node.fate == Some(Fate::Deleted)), "{view:?}");
+    assert_eq!(world.holders(b"job"), [false; 3]);
+}
+
+#[test]
+fn data_of_another_kind_is_told_by_its_type_and_left_alone() {
     let mut world = World::new(1).warm();
     let wrong = "WRONGTYPE Operation against a key holding the wrong kind of value";
-    for text in [wrong.to_owned(), format!("ERR Error running script (call to f_1): -{wrong}")] {
-        world.answer(0, move |args| args[0].starts_with(b"EVAL").then(|| error(&text)).flatten());
+    world.set(0, b"job", STRANGER, 60_000);
+    for (told, kind) in
+        [(&b"+zset\r\n"[..], DataKind::SortedSet), (b"-NOPERM no\r\n", DataKind::Unknown)]
+    {
+        world.log.clear();
+        world.answer(0, move |args| match args[0] {
+            b"TYPE" => Some(told.to_vec()),
+            b"GETRANGE" => error(wrong),
+            _ => None,
+        });
         let view = broken(&mut world, b"job");
-        assert_eq!(view.nodes[0].state, Err(Cause::WrongType));
+        let Ok(KeyState::Foreign(data)) = &view.nodes[0].state else { panic!("{view:?}") };
+        assert_eq!((&data.kind, view.nodes[0].fate), (&kind, Some(Fate::Kept)));
+        // Where the node does not tell its type, nothing could be compared.
+        let view = broken_by(&mut world, |core, now| core.break_foreign(b"job", now));
+        let is_told = kind == DataKind::SortedSet;
+        assert_eq!(world.count("break"), usize::from(is_told));
+        assert_eq!(view.nodes[0].state.is_ok(), is_told, "{view:?}");
+        assert!(is_told || view.nodes[0].state == Err(Cause::NoPermission));
+    }
+}
+
+/// The holder lets go between the look and the order, or the order is late because the node was stopped,
+/// and by then somebody else has the lock.
+#[test]
+fn the_next_holder_s_lock_is_not_broken() {
+    let mut world = World::new(1).warm();
+    world.lock(b"job", secs(20));
+    let mut world = world.forgetful();
+    let seen = world.value(0, b"job");
+    let next = b"ffeeddccbbaa9988776655443322110000";
+    world.set(0, b"job", next, 60_000);
+    let bulk = [format!("${}\r\n", seen.len()).as_bytes(), &seen, b"\r\n"].concat();
+    world.answer(0, move |args| (args[0] == b"GETRANGE").then(|| bulk.clone()));
+    for foreign in [false, true] {
+        let view = broken_by(&mut world, |core, now| match foreign {
+            false => core.break_lock(b"job", now),
+            true => core.break_foreign(b"job", now),
+        });
+        assert!(matches!(&view.nodes[0].state, Ok(KeyState::Held(_))), "{view:?}");
+        assert_eq!(view.nodes[0].fate, Some(Fate::Gone));
+        assert_eq!(world.value(0, b"job"), next);
     }
 }
 
@@ -106,29 +174,31 @@ fn each_node_says_for_itself_why_not() {
     assert!(matches!(view.nodes[2].state, Ok(KeyState::Held(_))));
 }
 
-/// Whether it ran is not known: a second one could hit whoever has the lock by then.
+/// Whether it ran is not known; and if it did, who is broken by a second one is anybody's guess.
 #[test]
 fn it_is_never_sent_twice() {
-    for written in [Written::Runs, Written::Vanishes] {
-        let mut world = World::new(1).warm();
-        world.lock(b"job", secs(20));
-        let mut world = world.forgetful();
-        world.pause(0);
-        let now = world.now();
-        let id = world.core().break_lock(b"job", now).unwrap();
-        world.flow();
-        world.cut(0, 0, written);
-        world.resume(0);
-        world.run(secs(3));
-        let view = world.core().take_view(id).unwrap();
-        assert_eq!(view.nodes[0].state, Err(Cause::ConnectionReset));
-        assert_eq!(world.count("break"), usize::from(written == Written::Runs));
-    }
+    let mut world = World::new(1).warm();
+    world.lock(b"job", secs(20));
+    let mut world = world.forgetful();
+    world.answer(0, |args| args[0].starts_with(b"EVAL").then(Vec::new));
+    let now = world.now();
+    let id = world.core().break_lock(b"job", now).unwrap();
+    world.flow();
+    assert_eq!(world.count("break"), 1);
+    world.servers[0].answer = None;
+    world.cut(0, 0, Written::Vanishes);
+    world.run(secs(3));
+    let view = world.core().take_view(id).unwrap();
+    assert_eq!(view.nodes[0].state, Err(Cause::ConnectionReset));
+    assert_eq!((view.nodes[0].fate, world.count("break")), (None, 1));
+    assert_eq!(world.state(0), NodeState::Ready);
 }
 
 #[test]
 fn a_script_that_the_node_forbids_is_said() {
     let mut world = World::new(1).warm();
+    world.lock(b"job", secs(20));
+    let mut world = world.forgetful();
     world.answer(0, |args| args[0].starts_with(b"EVAL").then(|| error("NOPERM no")).flatten());
     let view = broken(&mut world, b"job");
     assert_eq!(view.nodes[0].state, Err(Cause::NoPermission));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redbolt::{InspectionVerdict, KeyState, NodeState};
+use redbolt::{DataKind, InspectionVerdict, KeyState, NodeState, Owner};
 use redbolt_proving::{Act, Impostor, Server};
 
 use crate::support::{
@@ -66,20 +66,54 @@ fn it_writes_nothing_and_neither_does_a_warm_up() {
 }
 
 #[test]
-fn data_of_another_kind_is_a_holder_without_a_name() {
+fn what_is_no_lock_is_told_for_what_it_is() {
     let servers = servers(1);
-    servers[0].cmd("RPUSH job 1 2 3");
+    for (write, kind, words) in [
+        ("RPUSH job 1 2 3", DataKind::List, "other data, a list without end"),
+        ("HSET job a 1", DataKind::Hash, "other data, a hash without end"),
+        ("SADD job a", DataKind::Set, "other data, a set without end"),
+        ("ZADD job 1 a", DataKind::SortedSet, "other data, a sorted set without end"),
+        ("XADD job * a 1", DataKind::Stream, "other data, a stream without end"),
+    ] {
+        servers[0].cmd(write);
+        let inspection = client(&servers).inspect(b"job").unwrap();
+        let InspectionVerdict::Foreign(data) = &inspection.verdict else {
+            panic!("{inspection:?}")
+        };
+        assert_eq!((&data.kind, data.remaining), (&kind, None));
+        assert!(inspection.nodes[0].to_string().ends_with(words), "{}", inspection.nodes[0]);
+        assert_eq!((inspection.is_locked(), inspection.owner()), (true, Some(Owner::Other)));
+        servers[0].cmd("DEL job");
+    }
+    servers[0].cmd("SET job theirs PX 30000");
     let inspection = client(&servers).inspect(b"job").unwrap();
-    let Ok(KeyState::Held(holder)) = &inspection.nodes[0].state else { panic!("{inspection:?}") };
-    assert_eq!((holder.label.as_ref(), holder.remaining), (None, None));
-    assert!(inspection.nodes[0].to_string().ends_with("without end"));
+    let shown = inspection.nodes[0].to_string();
+    assert!(shown.contains(": other data, a string of 6 bytes #"), "{shown}");
+    assert!(inspection.remaining().is_some());
+}
+
+/// Whoever may look at values and not at types learns that it is no string.
+#[test]
+fn a_user_who_may_not_ask_for_types_is_told_less() {
+    let servers = servers(1);
+    servers[0].cmd("ACL SETUSER looker on >pw ~* +@all -type");
+    servers[0].cmd("RPUSH list 1");
+    let looker = client_of(patient([format!("redis://looker:pw@{}", servers[0].address())]));
+    let inspection = looker.inspect(b"list").unwrap();
+    assert!(inspection.nodes[0].to_string().contains(": other data, no string"), "{inspection:?}");
+    let kept = looker.break_foreign(b"list").unwrap();
+    assert!(kept.nodes[0].to_string().contains("NOPERM"), "{kept}");
+    servers[0].cmd("SET job 00112233445566778899aabbccddeeff00:me PX 30000");
+    assert!(matches!(looker.inspect(b"job").unwrap().verdict, InspectionVerdict::Held(_)));
+    assert_eq!(looker.break_lock(b"job").unwrap().broken(), 1);
+    assert_eq!(held_on(&servers, "list"), 1);
 }
 
 #[test]
 fn holders_without_a_quorum_are_undecided() {
     let servers = servers(3);
-    servers[0].cmd("SET job one PX 30000");
-    servers[1].cmd("SET job two PX 30000");
+    servers[0].cmd("SET job 00112233445566778899aabbccddeeff00 PX 30000");
+    servers[1].cmd("SET job 10112233445566778899aabbccddeeff01 PX 30000");
     let inspection = client(&servers).inspect(b"job").unwrap();
     assert_eq!(inspection.verdict, InspectionVerdict::Undecided);
 }

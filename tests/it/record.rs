@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redbolt::proto::script;
 use redbolt::{
     Ask, Ending, Event, ExtendError, InputError, InspectionVerdict, KeyState, LockRecord,
     LossCause, Owner, Wait,
@@ -170,8 +171,8 @@ fn an_inspection_knows_whose_lock_it_is() {
     assert_eq!(holder.inspect(b"job").unwrap().owner(), Some(Owner::Other), "it has left");
     let lock = onlooker.take_in(&record).unwrap();
     assert_eq!(onlooker.inspect(b"job").unwrap().owner(), Some(Owner::Mine));
-    servers[0].cmd("SET job one PX 30000");
-    servers[1].cmd("SET job two PX 30000");
+    servers[0].cmd("SET job 00112233445566778899aabbccddeeff00 PX 30000");
+    servers[1].cmd("SET job 10112233445566778899aabbccddeeff01 PX 30000");
     let split = onlooker.inspect(b"job").unwrap();
     assert_eq!((split.is_locked(), split.owner()), (false, Some(Owner::Unknown)));
     drop(lock);
@@ -209,24 +210,63 @@ fn a_broken_lock_is_told_by_label_and_hash_and_its_holder_loses_it() {
 fn what_is_no_lock_is_not_broken() {
     let servers = servers(1);
     servers[0].cmd("RPUSH list 1 2 3");
-    let operator = client(&servers);
-    let report = operator.break_lock(b"list").unwrap();
-    assert!(!report.is_confirmed());
-    assert!(report.to_string().contains("the key holds other data"), "{report}");
-    assert_eq!(servers[0].cmd("LLEN list"), Reply::Int(3));
-    assert_eq!(operator.break_lock(b"redbolt:guard").unwrap_err(), InputError::GuardKey);
-    assert_eq!(operator.break_lock(b"redbolt:fence:a").unwrap_err(), InputError::CounterKey);
-    // Whatever a string holds, and however long it is, somebody may have locked with it.
+    servers[0].cmd("SET session {\"user\":1}");
     servers[0].cmd("SETRANGE big 1000000 x");
-    assert_eq!(operator.break_lock(b"big").unwrap().broken(), 1);
-    assert_eq!(held_on(&servers, "big"), 0);
+    let operator = client(&servers);
+    for key in [&b"list"[..], b"session", b"big"] {
+        let report = operator.break_lock(key).unwrap();
+        assert!(!report.is_confirmed(), "{report}");
+        assert_eq!((report.broken(), report.kept(), report.gone()), (0, 1, 0));
+        assert!(report.to_string().ends_with("left alone, it is no lock of redbolt"), "{report}");
+        assert!(matches!(report.was, InspectionVerdict::Foreign(_)));
+        assert_eq!(held_on(&servers, std::str::from_utf8(key).unwrap()), 1);
+    }
+    for key in [&b"redbolt:guard"[..], b"redbolt:fence:a"] {
+        let error = match key {
+            b"redbolt:guard" => InputError::GuardKey,
+            _ => InputError::CounterKey,
+        };
+        assert_eq!(operator.break_lock(key).unwrap_err(), error);
+        assert_eq!(operator.break_foreign(key).unwrap_err(), error);
+    }
+    for key in [&b"list"[..], b"session", b"big"] {
+        let report = operator.break_foreign(key).unwrap();
+        assert!(report.is_confirmed() && report.broken() == 1, "{report}");
+        assert!(report.to_string().contains(": deleted other data, a "), "{report}");
+        assert_eq!(held_on(&servers, std::str::from_utf8(key).unwrap()), 0);
+    }
+}
+
+/// The script that breaks, on a real server, at its edges.
+#[test]
+fn only_what_was_seen_is_deleted() {
+    let server = &servers(1)[0];
+    let order = |kind: &str, seen: &[u8]| {
+        server.run(&[b"EVAL", script::BREAK.as_bytes(), b"1", b"k", kind.as_bytes(), b"3", seen])
+    };
+    for (write, kind, seen, deleted) in [
+        ("SET k abc", "string", &b"abc"[..], 1),
+        ("SET k abcd", "string", b"abc", 0),
+        ("SET k ab", "string", b"abc", 0),
+        ("SET k abc", "hash", b"", 0),
+        ("SET k abcdefgh", "string", b"abcd", 1), // of what is longer the beginning
+        ("RPUSH k a", "string", b"abc", 0),       // no WRONGTYPE
+        ("RPUSH k a", "hash", b"", 0),
+        ("RPUSH k a", "list", b"", 1),
+        ("DEL none", "string", b"", 0),
+        ("DEL none", "none", b"", 0),
+    ] {
+        server.cmd("DEL k");
+        server.cmd(write);
+        assert_eq!(order(kind, seen), Reply::Int(deleted), "{write}, {kind} {seen:?}");
+    }
 }
 
 #[test]
 fn a_node_that_is_down_is_no_confirmation() {
     let mut servers = redbolt_proving::servers(2);
     vouch_for(&servers, 3);
-    servers[1].cmd("SET job theirs PX 30000");
+    servers[1].cmd("SET job 00112233445566778899aabbccddeeff01 PX 30000");
     let dead = redbolt_proving::Server::start();
     let addresses = [servers[0].address(), servers[1].address(), dead.address()];
     drop(dead);

@@ -271,6 +271,10 @@ pub(crate) struct UnlockArgs {
     #[arg(long)]
     pub(crate) force: bool,
 
+    /// Delete what is there also if it is no lock of redbolt
+    #[arg(long, requires = "force")]
+    pub(crate) foreign: bool,
+
     /// The name of the lock
     #[arg(value_parser = OsStringValueParser::new().try_map(some_bytes))]
     pub(crate) key: OsString,
@@ -512,24 +516,25 @@ Exit status: 0 when the lock was held until now and is let go, or
                                               71  refused by the operating system";
 
 const UNLOCK_HELP: &str = "\
-For a holder that hangs, or that left without letting go and with a long TTL. It deletes the lock's
-key on every node that answers, whoever holds it, and says whose lock it broke: by label, and by a
-short hash that is the same on all nodes. The holder is not asked. It goes on until it looks, so make
-sure that it is gone, or that what it writes to checks its fencing token.
+For a holder that hangs, or that left without letting go and with a long TTL. It looks who holds the
+lock on every node, deletes just that, and says whose lock it broke: by label, and by a short hash
+that is the same on all nodes. Whoever takes the lock meanwhile keeps it. The holder is not asked. It
+goes on until it looks, so make sure that it is gone, or that what it writes to checks its fencing
+token.
 
-A node that is stopped obeys when it goes on, and then breaks the lock of whoever has it. Do not
-repeat the command because one node did not answer.
+What is no lock of redbolt is left alone: another program keeps it there, as a lock of its own or as
+data. It is shown by its type, and deleted only with --foreign.
 
-Exit status: 0 when a quorum of the nodes no longer has the key, 69 when too few nodes answer or the
-key holds other data, 64 without --force and for wrong usage.";
+Exit status: 0 when a quorum of the nodes no longer has what was there, 69 when too few nodes answer,
+64 without --force, for what is no lock of redbolt, and for wrong usage.";
 
 const STATUS_HELP: &str = "\
 It takes no lock and writes nothing. A node's line says who holds the lock there, whether its guard
 lets it vote, and how long its answer took. A name is shown on one line, with \\n or \\xff for what
 has no place there; --json has its bytes in key_hex, and null for key where it is not UTF-8.
 
-Exit status: 0 when the lock is held by a quorum or free, 69 when neither can be said, 64 for
-wrong usage.";
+Exit status: 0 when a quorum of the nodes agrees that the lock is held, free, or no lock of redbolt;
+69 when that cannot be said, 64 for wrong usage.";
 
 const INIT_HELP: &str = "\
 A node without a guard is either new or has lost its memory, and redbolt cannot tell which. So it

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use redbolt::proto::guard::Found;
 use redbolt::{
-    Client, Config, Holder, Inspection, InspectionVerdict, KeyState, NodeGuard, NodeInspection,
-    NodeReport, NodeStatus,
+    Client, Config, DataKind, Foreign, Holder, Inspection, InspectionVerdict, KeyState, NodeGuard,
+    NodeInspection, NodeReport, NodeStatus,
 };
 use serde_json::{Value, json};
 
@@ -33,8 +33,8 @@ pub(crate) fn run(args: &StatusArgs) -> Result<u8, Failure> {
     };
     print(&text)?;
     Ok(match seen.verdict {
-        InspectionVerdict::Free | InspectionVerdict::Held(_) => exit::SUCCESS,
-        _ => exit::NO_QUORUM,
+        InspectionVerdict::Undecided => exit::NO_QUORUM,
+        _ => exit::SUCCESS,
     })
 }
 
@@ -53,6 +53,10 @@ fn as_text(key: &str, config: &Config, seen: &Inspection, guards: &NodeReport) -
             let held =
                 count(seen, |state| matches!(state, KeyState::Held(h) if is_same(h, holder)));
             format!("{key}: held by {holder} on {held} of {nodes} nodes\n")
+        }
+        InspectionVerdict::Foreign(data) => {
+            let there = count(seen, |state| matches!(state, KeyState::Foreign(_)));
+            format!("{key}: {data}, no lock of redbolt, on {there} of {nodes} nodes\n")
         }
         _ => {
             let answered = count(seen, |_| true);
@@ -77,14 +81,16 @@ fn table(rows: &[[String; COLUMNS]]) -> String {
 fn row(node: &NodeInspection, status: &NodeStatus) -> [String; COLUMNS] {
     let state = match &node.state {
         Ok(KeyState::Free) => "free".to_owned(),
-        Ok(KeyState::Held(holder)) => match holder.remaining {
-            Some(left) => format!("held by {holder}, {} left", show(left)),
-            None => format!("held by {holder}, without end"),
-        },
+        Ok(KeyState::Held(holder)) => format!("held by {holder}, {}", left(holder.remaining)),
+        Ok(KeyState::Foreign(data)) => format!("{data}, {}", left(data.remaining)),
         Err(_) => format!("no answer: {}", reason(node)),
     };
     let guard = guard_in_words(status);
     [node.address.to_string(), state, guard, node.round_trip.map(show).unwrap_or_default()]
+}
+
+fn left(remaining: Option<Duration>) -> String {
+    remaining.map_or_else(|| "without end".to_owned(), |left| format!("{} left", show(left)))
 }
 
 /// A guard that was not read has nothing to add to the reason why the node did not tell of the lock.
@@ -97,33 +103,40 @@ fn guard_in_words(node: &NodeStatus) -> String {
 
 fn as_json(key: &OsStr, config: &Config, seen: &Inspection, guards: &NodeReport) -> Value {
     let nodes = seen.nodes.iter().zip(&guards.nodes);
-    let (verdict, holder) = match &seen.verdict {
-        InspectionVerdict::Free => ("free", None),
-        InspectionVerdict::Held(holder) => ("held", Some(holder)),
-        _ => ("undecided", None),
+    let (verdict, holder, data) = match &seen.verdict {
+        InspectionVerdict::Free => ("free", None, None),
+        InspectionVerdict::Held(holder) => ("held", Some(holder), None),
+        InspectionVerdict::Foreign(data) => ("foreign", None, Some(data)),
+        _ => ("undecided", None, None),
     };
     json!({
         "key": name::text(key),
         "key_hex": name::hex(key),
         "verdict": verdict,
         "holder": holder.map(|holder| &holder.label),
-        "remaining_ms": holder.and_then(remaining_ms),
+        "hash": holder.map(hash),
+        "data": data.map(data_as_json),
+        "remaining_ms": seen.remaining().map(|left| whole(left.as_millis())),
         "quorum": config.quorum(),
         "nodes": nodes.map(|(node, status)| node_as_json(node, status)).collect::<Vec<_>>(),
     })
 }
 
 fn node_as_json(node: &NodeInspection, status: &NodeStatus) -> Value {
-    let (state, holder) = match &node.state {
-        Ok(KeyState::Free) => ("free", None),
-        Ok(KeyState::Held(holder)) => ("held", Some(holder)),
-        Err(_) => ("no_answer", None),
+    let (state, holder, data) = match &node.state {
+        Ok(KeyState::Free) => ("free", None, None),
+        Ok(KeyState::Held(holder)) => ("held", Some(holder), None),
+        Ok(KeyState::Foreign(data)) => ("foreign", None, Some(data)),
+        Err(_) => ("no_answer", None, None),
     };
+    let remaining = node.state.as_ref().ok().and_then(KeyState::remaining);
     json!({
         "address": node.address.to_string(),
         "state": state,
         "holder": holder.map(|holder| &holder.label),
-        "remaining_ms": holder.and_then(remaining_ms),
+        "hash": holder.map(hash),
+        "data": data.map(data_as_json),
+        "remaining_ms": remaining.map(|left| whole(left.as_millis())),
         "round_trip_us": node.round_trip.map(|span| whole(span.as_micros())),
         "reason": node.state.is_err().then(|| reason(node)),
         "guard": guard_as_json(status.guard),
@@ -144,8 +157,24 @@ fn guard_as_json(guard: NodeGuard) -> Option<Value> {
     Some(json!({ "state": state, "left_ms": left.map(|left| whole(left.as_millis())) }))
 }
 
-fn remaining_ms(holder: &Holder) -> Option<u64> {
-    holder.remaining.map(|left| whole(left.as_millis()))
+/// What tells holders apart that have the same label, or none.
+fn hash(holder: &Holder) -> String {
+    format!("{:08x}", holder.fingerprint)
+}
+
+fn data_as_json(data: &Foreign) -> Value {
+    match &data.kind {
+        DataKind::String { bytes, fingerprint } => {
+            json!({ "type": "string", "bytes": bytes, "hash": format!("{fingerprint:08x}") })
+        }
+        DataKind::Hash => json!({ "type": "hash" }),
+        DataKind::List => json!({ "type": "list" }),
+        DataKind::Set => json!({ "type": "set" }),
+        DataKind::SortedSet => json!({ "type": "zset" }),
+        DataKind::Stream => json!({ "type": "stream" }),
+        DataKind::Module(name) => json!({ "type": name }),
+        _ => json!({ "type": null }),
+    }
 }
 
 fn whole(number: u128) -> u64 {

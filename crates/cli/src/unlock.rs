@@ -6,7 +6,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use redbolt::{Client, Holder, InspectionVerdict, KeyState, NodeInspection};
+use redbolt::{BreakReport, Client, Fate, Holder, InspectionVerdict, KeyState, NodeInspection};
 
 use crate::args::UnlockArgs;
 use crate::duration::show;
@@ -19,55 +19,85 @@ use crate::say::{print as print_out, say};
 pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
     let builder = nodes::builder(&args.nodes)?.answer_within(ANSWER_WITHIN).only_look();
     let client = Client::new(builder.build().map_err(Failure::usage)?)?;
-    let key = name::show(&args.key);
     if !args.force {
-        let seen = client.inspect(args.key.as_bytes()).map_err(Failure::usage)?;
-        let verdict = match &seen.verdict {
-            InspectionVerdict::Free => "free".to_owned(),
-            InspectionVerdict::Held(holder) => format!("held by {}", in_full(holder)),
-            _ => "undecided".to_owned(),
-        };
-        print(&seen.nodes, "held by", "free", &format!("{key}: {verdict}"));
-        return Err(Failure::usage(ONLY_SHOWN));
+        return Err(only_show(&client, args)?);
     }
-    let report = client.break_lock(args.key.as_bytes()).map_err(Failure::usage)?;
-    let (broken, nodes) = (report.broken(), report.nodes.len());
-    let what = match &report.was {
-        InspectionVerdict::Held(holder) => {
+    let key = args.key.as_bytes();
+    let report = if args.foreign { client.break_foreign(key) } else { client.break_lock(key) };
+    let report = report.map_err(Failure::usage)?;
+    print(&report.nodes, &format!("{}: {}", name::show(&args.key), what_became(&report)));
+    let (gone, nodes, quorum) = (report.gone(), report.nodes.len(), client.config().quorum());
+    if report.is_confirmed() {
+        Ok(exit::SUCCESS)
+    } else if gone + report.kept() >= quorum {
+        Err(Failure::usage(IS_FOREIGN))
+    } else {
+        Err(Failure::no_quorum(format_args!(
+            "the key is gone on {gone} of {nodes} nodes only, {quorum} needed"
+        )))
+    }
+}
+
+fn only_show(client: &Client, args: &UnlockArgs) -> Result<Failure, Failure> {
+    let seen = client.inspect(args.key.as_bytes()).map_err(Failure::usage)?;
+    let (verdict, advice) = match &seen.verdict {
+        InspectionVerdict::Free => ("free".to_owned(), ONLY_SHOWN),
+        InspectionVerdict::Held(holder) => (format!("held by {}", in_full(holder)), ONLY_SHOWN),
+        InspectionVerdict::Foreign(data) => (data.to_string(), ONLY_SHOWN_FOREIGN),
+        _ => ("undecided".to_owned(), ONLY_SHOWN),
+    };
+    print(&seen.nodes, &format!("{}: {verdict}", name::show(&args.key)));
+    Ok(Failure::usage(advice))
+}
+
+/// What was done, added up.
+fn what_became(report: &BreakReport) -> String {
+    let (broken, kept, nodes) = (report.broken(), report.kept(), report.nodes.len());
+    match &report.was {
+        InspectionVerdict::Held(holder) if broken > 0 => {
             format!("broke the lock of {} on {broken} of {nodes} nodes", in_full(holder))
         }
-        _ if broken > 0 => format!("broke what was there on {broken} of {nodes} nodes"),
+        InspectionVerdict::Held(holder) => {
+            format!("the lock of {} was gone before it could be broken", in_full(holder))
+        }
+        InspectionVerdict::Foreign(data) if broken > 0 => {
+            format!("deleted {data}, on {broken} of {nodes} nodes")
+        }
+        _ if broken > 0 => format!("deleted what was there on {broken} of {nodes} nodes"),
+        InspectionVerdict::Foreign(data) => {
+            format!("{data}, left alone on {kept} of {nodes} nodes")
+        }
         InspectionVerdict::Free => "nothing was there".to_owned(),
+        _ if kept > 0 => format!("other data, left alone on {kept} of {nodes} nodes"),
         _ => "too few nodes answered".to_owned(),
-    };
-    print(&report.nodes, "broke the lock of", "nothing was there", &format!("{key}: {what}"));
-    if report.is_confirmed() {
-        return Ok(exit::SUCCESS);
     }
-    let gone = report.nodes.iter().filter(|node| node.state.is_ok()).count();
-    let quorum = client.config().quorum();
-    Err(Failure::no_quorum(format_args!(
-        "the key is gone on {gone} of {nodes} nodes only, {quorum} needed"
-    )))
 }
 
 /// One line for each node, and one for all of them. What was done is done, also if nobody reads of it.
-fn print(nodes: &[NodeInspection], held: &str, free: &str, last: &str) {
-    let line = |node: &NodeInspection| match &node.state {
-        Ok(KeyState::Held(holder)) => {
-            let left = match holder.remaining {
-                Some(left) => format!("{} left", show(left)),
-                None => "without end".to_owned(),
-            };
-            format!("node {} {}: {held} {}, {left}\n", node.number, node.address, in_full(holder))
-        }
-        Ok(KeyState::Free) => format!("node {} {}: {free}\n", node.number, node.address),
-        Err(_) => format!("{node}\n"),
-    };
-    let lines: String = nodes.iter().map(line).collect();
+fn print(nodes: &[NodeInspection], last: &str) {
+    let lines: String = nodes.iter().map(|node| line(node) + "\n").collect();
     if let Err(error) = print_out(&format!("{lines}{last}\n")) {
         say(format_args!("warning: standard output: {error}"));
     }
+}
+
+/// With the time that the key would have had, where it was or is to be broken.
+fn line(node: &NodeInspection) -> String {
+    let Ok(state) = &node.state else { return node.to_string() };
+    let what = match (state, node.fate) {
+        (KeyState::Held(holder), None) => format!("held by {}", in_full(holder)),
+        (KeyState::Foreign(data), None) => data.to_string(),
+        (KeyState::Held(holder), Some(Fate::Deleted)) => {
+            format!("broke the lock of {}", in_full(holder))
+        }
+        (KeyState::Foreign(data), Some(Fate::Deleted)) => format!("deleted {data}"),
+        _ => return node.to_string(),
+    };
+    let left = match state.remaining() {
+        Some(left) => format!("{} left", show(left)),
+        None => "without end".to_owned(),
+    };
+    format!("node {} {}: {what}, {left}", node.number, node.address)
 }
 
 /// With its hash also where it has a label: two processes can have the same one.
@@ -80,6 +110,12 @@ fn in_full(holder: &Holder) -> String {
 
 const ONLY_SHOWN: &str = "nothing was done: to break this lock, whoever holds it, add --force\n\
     its holder goes on until it looks: make sure that it is gone";
+
+const ONLY_SHOWN_FOREIGN: &str = "nothing was done: this is no lock of redbolt, but some other \
+    program's data\nto delete it all the same, add --force --foreign";
+
+const IS_FOREIGN: &str = "this is no lock of redbolt, but some other program's data\n\
+    to delete it all the same, add --foreign";
 
 /// An operator has the time that a slow node needs.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);

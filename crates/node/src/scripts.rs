@@ -143,18 +143,15 @@ fn undo(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply<
     reply.int(deleted as i64);
 }
 
-/// Deletes a key, whoever holds it, and replies with the beginning of its value.
+/// Deletes a key if it is what was seen. Everything here is a string.
 fn break_lock(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply<'_>) {
-    let (&[name], Some(last)) = (names, number::<usize>(argv.first())) else {
-        return reply.error(BAD_ARGUMENTS);
-    };
-    match keys.value(name) {
-        Some(value) => {
-            reply.bulk(&value[..value.len().min(last.saturating_add(1))]);
-            keys.delete(name);
-        }
-        None => reply.nil(),
-    }
+    let (&[name], &[kind, last, seen]) = (names, argv) else { return reply.error(BAD_ARGUMENTS) };
+    let Some(last) = number::<usize>(Some(&last)) else { return reply.error(BAD_ARGUMENTS) };
+    let same = kind == b"string"
+        && keys
+            .value(name)
+            .is_some_and(|value| value[..value.len().min(last.saturating_add(1))] == *seen);
+    reply.int(i64::from(same && keys.delete(name)));
 }
 
 /// Whether the guard, if one is given, lets the node vote and no resource is taken. If not, this is

@@ -36,12 +36,12 @@ fn random_commands_get_the_replies_of_a_real_server() {
 
 #[test]
 fn random_histories_of_locks_get_the_replies_of_a_real_server() {
-    let pair = compare(300, 0.0, vec(lock_step(), 1..60));
+    let pair = compare(450, 0.0, vec(lock_step(), 1..60));
     for (script, replies) in [
         (ACQUIRE_MANY, &["+OK", ":", "+GUARD"][..]),
         (ACQUIRE_FENCED, &["+OK ", ":", "+GUARD ", "+CLOCK ", "-ERR the fencing"]),
         (WRITE_BACK, &[":0", ":1", "-ERR the fencing"]),
-        (BREAK, &["$-1", "$"]),
+        (BREAK, &[":0", ":1"]),
         (ENROL, &[":0", ":1"]),
     ] {
         for reply in replies {
@@ -386,15 +386,21 @@ fn lock_call() -> impl Strategy<Value = Vec<Word>> {
         });
     let others = (name(), select(vec![EXTEND, UNDO]), resources(), token())
         .prop_map(|(name, script, resources, token)| script_call(name, script, resources, token));
-    let break_lock = (name(), select(vec!["r1", "r2"]), select(vec!["0", "5", "162"]))
-        .prop_map(|(name, key, last)| call(name, BREAK, vec![text(key)], vec![text(last)]));
+    let kind = prop_oneof![8 => Just("string"), 1 => select(vec!["none", "hash"])];
+    let last = prop_oneof![8 => Just("163"), 1 => select(vec!["0", "5"])];
+    let seen = prop_oneof![8 => token(), 1 => select(vec!["", "t"]).prop_map(text)];
+    let break_lock = (name(), select(vec!["r1", "r2"]), kind, last, seen).prop_map(
+        |(name, key, kind, last, seen)| {
+            call(name, BREAK, vec![text(key)], vec![text(kind), text(last), seen])
+        },
+    );
     prop_oneof![
         2 => acquire_many,
         5 => acquire_fenced,
         3 => write_back,
         2 => enrol,
         3 => others,
-        1 => break_lock,
+        2 => break_lock,
     ]
 }
 

@@ -37,7 +37,10 @@ pub(super) fn honest(request: Request, place: &Place, refuse: bool, era: char) -
         | Request::Undo { .. }
         | Request::WriteBack { .. } => if refuse { ":0\r\n" } else { ":1\r\n" }.into(),
         Request::Remaining | Request::ViewTtl => if refuse { ":-2\r\n" } else { ":40\r\n" }.into(),
-        Request::ViewValue => bulk(if refuse { "" } else { "00112233445566778899aabbccddeeff:me" }),
+        Request::ViewType => if refuse { "+none\r\n" } else { "+string\r\n" }.into(),
+        Request::ViewValue => {
+            bulk(if refuse { "" } else { "00112233445566778899aabbccddeeff00:me" })
+        }
     }
 }
 

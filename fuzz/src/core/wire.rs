@@ -60,8 +60,9 @@ pub(super) enum Request {
     Remaining,
     Kill,
     KillOthers,
-    ViewValue,
     ViewTtl,
+    ViewType,
+    ViewValue,
     WriteBack {
         lock: usize,
         attempt: usize,
@@ -307,6 +308,7 @@ impl Wire {
             [b"INFO", b"memory"] => Request::Greet(Step::InfoMemory),
             [b"CLIENT", b"KILL", b"ID", _] => Request::Kill,
             [b"CLIENT", b"KILL", b"TYPE", b"normal", b"SKIPME", b"yes"] => Request::KillOthers,
+            [b"TYPE", _] => Request::ViewType,
             [b"GETRANGE", ..] => Request::ViewValue,
             [b"PTTL", _] if self.last == Some(Request::ViewValue) => Request::ViewTtl,
             [b"PTTL", _] => Request::Remaining,
@@ -453,6 +455,7 @@ impl Wire {
             | Request::KillOthers
             | Request::Remaining
             | Request::ViewTtl
+            | Request::ViewType
             | Request::ViewValue => {}
         }
         self.forget_done();
@@ -597,6 +600,7 @@ impl Received {
                 Request::Greet(Step::GuardValue) | Request::Look(_) => {
                     matches!(self, Self::Bulk | Self::NilBulk)
                 }
+                Request::ViewType => is_status || self == Self::Simple,
                 Request::Greet(_) | Request::ViewValue => self == Self::Bulk,
                 Request::Ask { .. } if half => matches!(self, Self::Int(_)),
                 Request::Ask { kind: Kind::Plain, .. } if guarded => {

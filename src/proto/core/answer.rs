@@ -93,8 +93,7 @@ impl Core {
                 self.ask_answered(id, claim, by_digest, token, now)?;
             }
             Request::Check { claim, vote } => self.check_answered(id, claim, vote, token, now)?,
-            Request::Break(view) => self.break_answered(view, id, token, due.since, now)?,
-            Request::BreakTtl(view) => self.break_ttl(view, id, token)?,
+            Request::Break(view) => self.break_answered(view, id, token)?,
             Request::DropOthers => self.others_dropped(id, token, now)?,
             Request::Enrol => self.enrolled(id, token, now)?,
             Request::Extend { claim, round, by_digest } => {
@@ -124,6 +123,7 @@ impl Core {
                 self.write_back_answered(id, claim, round, answer, now);
             }
             Request::ViewTtl(view) => self.view_ttl(view, id, token, due.since, now)?,
+            Request::ViewType(view) => self.view_type(view, id, token)?,
             Request::ViewValue(view) => self.view_value(view, id, token)?,
         }
         Ok(())

@@ -1,112 +1,137 @@
-//! An operator breaks a lock: its key is deleted on every node, whoever holds it.
+//! An operator breaks a lock: what was seen under its key is deleted on every node.
 //!
-//! For a holder that hangs, or left without letting go. Each node is told by one script, which answers
-//! with what was there. It is sent once: where its connection is lost, nobody knows whether it ran.
-//! What is behind the key at the moment when it runs is broken, so one that is delayed in a stopped
-//! node breaks the lock of whoever has it by then.
+//! For a holder that hangs, or left without letting go. A node is looked at first, as by anybody else
+//! (`view`), and what it told decides: a lock of ours is broken, other data only if that was asked for.
+//! The order to delete says what was seen, and the node deletes that and nothing else, in one script. So
+//! an order that is delayed in a stopped node finds the key of the next holder and leaves it alone; so
+//! does one that comes when the holder has just let go. It is sent once: where its connection is lost,
+//! nobody knows whether it ran.
 //!
 //! Nothing is done about the holder. If it is of this core, it learns of it as any other holder does:
 //! by its next extension.
 
-use std::time::Duration;
-
 use super::Core;
-use super::view::{KeyState, LONGEST_VALUE, holder};
+use super::view::STRING;
 use crate::proto::ask::{InputError, check_breakable};
-use crate::proto::classify::{ServerError, classify};
+use crate::proto::classify::classify;
+use crate::proto::contents::{self, KeyState};
 use crate::proto::greeting::Mistyped;
 use crate::proto::names::{NodeId, ViewId};
-use crate::proto::node::Request;
+use crate::proto::node::{Link, Request};
 use crate::proto::script;
-use crate::proto::time::{Nanos, Now};
-use crate::proto::vote::Cause;
+use crate::proto::time::Now;
 use crate::resp::{Token, command};
 
+/// What an operator wants gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Force {
+    /// Locks of redbolt.
+    Locks,
+    /// Whatever is there.
+    Anything,
+}
+
+/// What became of what was under a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It was deleted.
+    Deleted,
+    /// It was not there any more when the node was told to delete it. Something else may be.
+    Gone,
+    /// It is no lock of redbolt, and was left alone.
+    Kept,
+}
+
 impl Core {
-    /// Deletes the key of `resource` on all nodes, whoever holds it, and no other key: no guard's and
-    /// no fencing counter's. The outcome is [`Event::Viewed`](super::super::Event::Viewed), and the
-    /// view says what was there on each node before; it is gone, unless the node says why not. Data of
-    /// another kind is no lock: it is left alone, with [`Cause::WrongType`].
+    /// Breaks the lock on `resource`, whoever holds it: looks at its key on all nodes, and deletes what
+    /// was seen where that is a lock of redbolt. No other key is touched, no guard's and no fencing
+    /// counter's; data that is no lock of redbolt is left alone ([`Fate::Kept`]). The outcome is
+    /// [`Event::Viewed`](super::super::Event::Viewed), and the view says what was seen on each node and
+    /// what became of it.
     ///
-    /// Whoever holds it is not asked, and goes on until it looks. To know whom it hits, inspect first.
+    /// Whoever holds it is not asked, and goes on until it looks.
     ///
     /// # Errors
     ///
     /// The name is empty, too long, that of the guard's key, or of a fencing counter. Nothing was sent.
     pub fn break_lock(&mut self, resource: &[u8], now: Now) -> Result<ViewId, InputError> {
         check_breakable(&self.config, resource)?;
-        Ok(self.begin_view(resource, true, now))
+        Ok(self.begin_view(resource, Some(Force::Locks), now))
+    }
+
+    /// As [`break_lock`](Self::break_lock), and deletes other data as well: a lock of another library, or
+    /// what an application keeps under this key. Of what is no string the type is compared, and of a string
+    /// that is longer than any token only the beginning.
+    ///
+    /// # Errors
+    ///
+    /// As [`break_lock`](Self::break_lock).
+    pub fn break_foreign(&mut self, resource: &[u8], now: Now) -> Result<ViewId, InputError> {
+        check_breakable(&self.config, resource)?;
+        Ok(self.begin_view(resource, Some(Force::Anything), now))
+    }
+
+    /// Goes on with what this node has told. Whether it will answer once more.
+    pub(super) fn force(&mut self, id: ViewId, node: NodeId, now: Now) -> bool {
+        let (link, cause) = (self.node(node).link, self.node(node).cause);
+        let Some(viewing) = self.open_view(id, node) else { return false };
+        let view = &mut viewing.view.nodes[node.index()];
+        let (Some(force), Ok(state)) = (viewing.force, &view.state) else { return false };
+        match (state, force) {
+            (KeyState::Free, _) => return false,
+            (KeyState::Foreign(_), Force::Locks) => {
+                view.fate = Some(Fate::Kept);
+                return false;
+            }
+            (KeyState::Held(_), _) | (KeyState::Foreign(_), Force::Anything) => {}
+        }
+        if let Err(cause) = viewing.seen[node.index()].kind {
+            // The script could not compare what is not told.
+            view.state = Err(cause);
+            return false;
+        }
+        if !matches!(link, Link::Quarantined { .. } | Link::Ready) {
+            view.state = Err(cause);
+            return false;
+        }
+        self.send_break(node, id, now);
+        true
     }
 
     /// Always by its text: it is not sent again if the node does not know a digest.
-    pub(super) fn send_break(&mut self, node_id: NodeId, id: ViewId, now: Now) {
+    fn send_break(&mut self, node_id: NodeId, id: ViewId, now: Now) {
         let Some(viewing) = self.views.find(id.0) else { return };
+        let seen = &viewing.seen[node_id.index()];
+        let kind = seen.kind.as_deref().unwrap_or(STRING);
         let pipeline = &mut self.nodes[node_id.index()].pipeline;
-        pipeline.push(Request::BreakTtl(id), now.boot, |out| {
-            let _ = command(out, 2).arg(b"PTTL").arg(&viewing.view.resource);
-        });
         pipeline.push(Request::Break(id), now.boot, |out| {
-            let eval = command(out, 5).arg(b"EVAL").arg(script::BREAK.as_bytes()).int(1);
-            let _ = eval.arg(&viewing.view.resource).int(LONGEST_VALUE);
+            let eval = command(out, 7).arg(b"EVAL").arg(script::BREAK.as_bytes()).int(1);
+            let compared = eval.arg(&viewing.view.resource).arg(kind);
+            let _ = compared.int(contents::LONGEST as u64).arg(&seen.value);
         });
         self.arm(now.boot + self.config.settings.dead_after);
     }
 
-    /// The first answer: for how long the key would have lived.
-    pub(super) fn break_ttl(
-        &mut self,
-        id: ViewId,
-        node: NodeId,
-        token: Token<'_>,
-    ) -> Result<(), Mistyped> {
-        let ms = match token {
-            Token::Int(ms) => ms,
-            // The script is forbidden as well, or its answer says all that matters.
-            Token::Error(_) => -1,
-            _ => return Err(Mistyped),
-        };
-        if let Some(viewing) = self.open_view(id, node) {
-            let mut unknown = holder(b"");
-            unknown.remaining = u64::try_from(ms).ok().map(Duration::from_millis);
-            viewing.view.nodes[node.index()].state = Ok(KeyState::Held(unknown));
-        }
-        Ok(())
-    }
-
-    /// The second answer: what was there.
     pub(super) fn break_answered(
         &mut self,
         id: ViewId,
         node: NodeId,
         token: Token<'_>,
-        since: Nanos,
-        now: Now,
     ) -> Result<(), Mistyped> {
-        let found = match token {
-            Token::Bulk(value) => Ok(Some(holder(value))),
-            Token::NilBulk => Ok(None),
-            Token::Error(text) => Err(match classify(text) {
-                ServerError::Cause(cause) => cause,
-                ServerError::NoScript => Cause::ServerError,
-            }),
+        let fate = match token {
+            Token::Int(0) => Ok(Fate::Gone),
+            Token::Int(_) => Ok(Fate::Deleted),
+            Token::Error(text) => Err(classify(text).cause()),
             _ => return Err(Mistyped),
         };
-        let Some(viewing) = self.open_view(id, node) else { return Ok(()) };
-        let view = &mut viewing.view.nodes[node.index()];
-        view.round_trip = Some(now.boot.since(since));
-        let remaining = match &view.state {
-            Ok(KeyState::Held(before)) => before.remaining,
-            _ => None,
-        };
-        view.state = found.map(|found| match found {
-            Some(mut holder) => {
-                holder.remaining = remaining;
-                KeyState::Held(holder)
+        if let Some(viewing) = self.open_view(id, node) {
+            let view = &mut viewing.view.nodes[node.index()];
+            match fate {
+                Ok(fate) => view.fate = Some(fate),
+                Err(cause) => view.state = Err(cause),
             }
-            None => KeyState::Free,
-        });
-        viewing.open.remove(node);
-        self.view_settled(id);
+        }
+        self.view_answered(id, node);
         Ok(())
     }
 }

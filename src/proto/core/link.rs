@@ -162,9 +162,9 @@ impl Core {
                     self.write_back_failed(node, claim, round, cause, now);
                 }
                 Request::Break(view)
-                | Request::BreakTtl(view)
-                | Request::ViewValue(view)
-                | Request::ViewTtl(view) => {
+                | Request::ViewTtl(view)
+                | Request::ViewType(view)
+                | Request::ViewValue(view) => {
                     self.view_failed(view, node, cause);
                 }
                 Request::DropOthers

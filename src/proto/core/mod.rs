@@ -31,9 +31,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::forced::Fate;
 pub use self::guard::NodeGuard;
 pub use self::push::PushState;
-pub use self::view::{Holder, KeyState, NodeView, View};
+pub use self::view::{NodeView, View};
 
 use self::view::Viewing;
 use super::claim::Claim;

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use super::Core;
-use crate::proto::classify::{ServerError, classify};
+use crate::proto::classify::classify;
 use crate::proto::config::Wake;
 use crate::proto::event::LinkOp;
 use crate::proto::greeting::Mistyped;
@@ -180,11 +180,7 @@ impl Core {
                 self.look_at_keys(id, now);
             }
             Token::Error(text) if is_present => {
-                let cause = match classify(text) {
-                    ServerError::Cause(cause) => cause,
-                    ServerError::NoScript => Cause::ServerError,
-                };
-                self.close_push(id, cause, now);
+                self.close_push(id, classify(text).cause(), now);
             }
             Token::Simple(_) | Token::Error(_) => {}
             _ => return Err(Mistyped),

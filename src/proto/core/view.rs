@@ -1,19 +1,17 @@
 //! Looking at a resource without taking part: who holds it on which node, and for how long.
 //!
 //! Nothing is written. The value is read by `GETRANGE`, because a key of that name may be anything,
-//! and large. Not here: what the nodes' answers add up to for a user, see the front's inspection; an
-//! operator who breaks a lock, see `forced`, which uses the same slots.
+//! and large. Not here: what type and value say, see `contents`; what the nodes' answers add up to for a
+//! user, see the front's inspection; an operator who breaks what is there, see `forced`, which goes on
+//! from here.
 
-use std::fmt;
 use std::time::Duration;
 
-use sha1_smol::Sha1;
-
 use super::Core;
+use super::forced::{Fate, Force};
 use crate::proto::ask::{InputError, check_resource};
-use crate::proto::claim::{RANDOM_DIGITS, TOKEN_DIGITS};
-use crate::proto::classify::{ServerError, classify};
-use crate::proto::config::MAX_LABEL;
+use crate::proto::classify::classify;
+use crate::proto::contents::{self, KeyState};
 use crate::proto::event::Event;
 use crate::proto::greeting::Mistyped;
 use crate::proto::names::{NodeId, NodeSet, ViewId};
@@ -36,51 +34,34 @@ pub struct View {
 pub struct NodeView {
     /// The key's state there, or why the node did not tell.
     pub state: Result<KeyState, Cause>,
-    /// From when the question was sent to when it was answered.
+    /// From when the last question was sent to when it was answered.
     pub round_trip: Option<Duration>,
-}
-
-/// A key's state on one node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeyState {
-    /// There is no such key.
-    Free,
-    /// The key is there.
-    Held(Holder),
-}
-
-/// Who holds a key, as far as may be told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
-    /// The label behind the token, if it has one; printable.
-    pub label: Option<String>,
-    /// The first 4 bytes of a SHA-1 of the value, without the node's number in it: equal on all nodes for
-    /// one holder, and no help to whoever would like to release the lock.
-    pub fingerprint: u32,
-    /// For how long the node will keep the key; `None` if without end.
-    pub remaining: Option<Duration>,
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.label {
-            Some(label) => f.write_str(label),
-            None => write!(f, "unlabelled #{:08x}", self.fingerprint),
-        }
-    }
+    /// What became of what was there, if it was to be broken.
+    pub fate: Option<Fate>,
 }
 
 #[derive(Default)]
 pub(super) struct Viewing {
     pub(super) view: View,
     until: Nanos,
-    /// The lock is to be broken, not only looked at.
-    is_break: bool,
+    /// What is to be broken of what is seen.
+    pub(super) force: Option<Force>,
+    /// What the nodes have told, in their order.
+    pub(super) seen: Vec<Seen>,
     /// Nodes whose link is not there yet.
     pub(super) queued: NodeSet,
     /// Nodes that have not answered.
     pub(super) open: NodeSet,
     complete: bool,
+}
+
+/// What a node has told of a key: for comparison, not for eyes.
+#[derive(Clone)]
+pub(super) struct Seen {
+    /// The type's name, or why the node does not tell it.
+    pub(super) kind: Result<Vec<u8>, Cause>,
+    /// The beginning of a string.
+    pub(super) value: Vec<u8>,
 }
 
 impl Core {
@@ -91,19 +72,21 @@ impl Core {
     /// The name of the resource is empty or too long.
     pub fn inspect(&mut self, resource: &[u8], now: Now) -> Result<ViewId, InputError> {
         check_resource(resource)?;
-        Ok(self.begin_view(resource, false, now))
+        Ok(self.begin_view(resource, None, now))
     }
 
-    pub(super) fn begin_view(&mut self, resource: &[u8], is_break: bool, now: Now) -> ViewId {
+    pub(super) fn begin_view(&mut self, resource: &[u8], force: Option<Force>, now: Now) -> ViewId {
         let now = self.clamp(now);
-        let nobody = NodeView { state: Err(Cause::NoAnswer), round_trip: None };
+        let nobody = NodeView { state: Err(Cause::NoAnswer), round_trip: None, fate: None };
+        let nothing = Seen { kind: Ok(Vec::new()), value: Vec::new() };
         let nodes: Vec<_> = self.config.node_ids().collect();
         let until = now.boot + self.config.settings.connect_within;
         let (key, viewing) = self.views.occupy(Viewing::default);
         *viewing = Viewing {
             view: View { nodes: vec![nobody; nodes.len()], resource: resource.to_vec() },
             until,
-            is_break,
+            force,
+            seen: vec![nothing; nodes.len()],
             ..Viewing::default()
         };
         for &node in &nodes {
@@ -141,7 +124,10 @@ impl Core {
         })?;
         let mut token = Vec::new();
         claim.write_token(&mut token, &self.config);
-        Some(holder(&token).fingerprint)
+        match contents::of_string(&token) {
+            KeyState::Held(holder) => Some(holder.fingerprint),
+            _ => None,
+        }
     }
 
     fn look(&mut self, node: NodeId, id: ViewId, now: Now) {
@@ -165,13 +151,13 @@ impl Core {
     fn send_view(&mut self, node_id: NodeId, id: ViewId, now: Now) {
         let Some(viewing) = self.views.find_mut(id.0) else { return };
         viewing.queued.remove(node_id);
-        if viewing.is_break {
-            return self.send_break(node_id, id, now);
-        }
         let pipeline = &mut self.nodes[node_id.index()].pipeline;
+        pipeline.push(Request::ViewType(id), now.boot, |out| {
+            let _ = command(out, 2).arg(b"TYPE").arg(&viewing.view.resource);
+        });
         pipeline.push(Request::ViewValue(id), now.boot, |out| {
             let range = command(out, 4).arg(b"GETRANGE").arg(&viewing.view.resource).int(0);
-            let _ = range.int(LONGEST_VALUE);
+            let _ = range.int(contents::LONGEST as u64);
         });
         pipeline.push(Request::ViewTtl(id), now.boot, |out| {
             let _ = command(out, 2).arg(b"PTTL").arg(&viewing.view.resource);
@@ -196,28 +182,51 @@ impl Core {
         }
     }
 
-    /// The first answer: what is under the key, if anything.
+    /// The first answer: of what type the data is.
+    pub(super) fn view_type(
+        &mut self,
+        id: ViewId,
+        node: NodeId,
+        token: Token<'_>,
+    ) -> Result<(), Mistyped> {
+        let kind = match token {
+            Token::Simple(name) => Ok(name.to_vec()),
+            Token::Error(text) => Err(classify(text).cause()),
+            _ => return Err(Mistyped),
+        };
+        if let Some(viewing) = self.open_view(id, node) {
+            viewing.seen[node.index()].kind = kind;
+        }
+        Ok(())
+    }
+
+    /// The second answer: what is under the key, if anything.
     pub(super) fn view_value(
         &mut self,
         id: ViewId,
         node: NodeId,
         token: Token<'_>,
     ) -> Result<(), Mistyped> {
-        let holder = match token {
-            Token::Bulk(value) => holder(value),
-            Token::Error(_) => Holder { label: None, fingerprint: 0, remaining: None },
+        let Some(viewing) = self.open_view(id, node) else {
+            return matches!(token, Token::Bulk(_) | Token::Error(_)).then_some(()).ok_or(Mistyped);
+        };
+        let seen = &mut viewing.seen[node.index()];
+        viewing.view.nodes[node.index()].state = match token {
+            Token::Bulk(value) => {
+                seen.kind = Ok(STRING.to_vec());
+                seen.value = value.to_vec();
+                Ok(contents::of_string(value))
+            }
+            Token::Error(text) => match classify(text).cause() {
+                Cause::WrongType => Ok(contents::of_type(seen.kind.as_deref().unwrap_or_default())),
+                cause => Err(cause),
+            },
             _ => return Err(Mistyped),
         };
-        if let Some(viewing) = self.open_view(id, node) {
-            viewing.view.nodes[node.index()].state = match refused(token) {
-                Some(cause) => Err(cause),
-                None => Ok(KeyState::Held(holder)),
-            };
-        }
         Ok(())
     }
 
-    /// The second answer: for how long, and by that whether there is a key at all.
+    /// The third answer: for how long, and by that whether there is a key at all.
     pub(super) fn view_ttl(
         &mut self,
         id: ViewId,
@@ -226,32 +235,41 @@ impl Core {
         since: Nanos,
         now: Now,
     ) -> Result<(), Mistyped> {
-        let refused = refused(token);
-        let ms = match token {
-            Token::Int(ms) => ms,
-            Token::Error(_) => 0,
+        let left = match token {
+            Token::Int(ms) => Ok(ms),
+            Token::Error(text) => Err(classify(text).cause()),
             _ => return Err(Mistyped),
         };
         let Some(viewing) = self.open_view(id, node) else { return Ok(()) };
         let view = &mut viewing.view.nodes[node.index()];
         view.round_trip = Some(now.boot.since(since));
-        match (&mut view.state, refused, ms) {
-            (Err(_), _, _) => {}
-            (state, Some(cause), _) => *state = Err(cause),
-            (state, None, -2) => *state = Ok(KeyState::Free),
-            (Ok(KeyState::Held(holder)), None, ms) => {
-                holder.remaining = u64::try_from(ms).ok().map(Duration::from_millis);
+        let state = std::mem::replace(&mut view.state, Ok(KeyState::Free));
+        view.state = match (state, left) {
+            (Err(cause), _) | (Ok(_), Err(cause)) => Err(cause),
+            (Ok(_), Ok(-2)) => Ok(KeyState::Free),
+            (Ok(state), Ok(ms)) => {
+                Ok(state.lives_for(u64::try_from(ms).ok().map(Duration::from_millis)))
             }
-            (Ok(KeyState::Free), None, _) => {}
+        };
+        if self.force(id, node, now) {
+            return Ok(());
         }
-        viewing.open.remove(node);
-        self.view_settled(id);
+        self.view_answered(id, node);
         Ok(())
+    }
+
+    /// The node has said all that it will be asked.
+    pub(super) fn view_answered(&mut self, id: ViewId, node: NodeId) {
+        if let Some(viewing) = self.open_view(id, node) {
+            viewing.open.remove(node);
+        }
+        self.view_settled(id);
     }
 
     pub(super) fn view_failed(&mut self, id: ViewId, node: NodeId, cause: Cause) {
         let Some(viewing) = self.open_view(id, node) else { return };
-        viewing.view.nodes[node.index()] = NodeView { state: Err(cause), round_trip: None };
+        viewing.view.nodes[node.index()] =
+            NodeView { state: Err(cause), round_trip: None, fate: None };
         viewing.queued.remove(node);
         viewing.open.remove(node);
         self.view_settled(id);
@@ -291,54 +309,5 @@ impl Core {
     }
 }
 
-/// Why a node does not tell; data of another kind under the key is no reason, it is a holder.
-fn refused(token: Token<'_>) -> Option<Cause> {
-    let Token::Error(text) = token else { return None };
-    match classify(text) {
-        ServerError::Cause(Cause::WrongType) => None,
-        ServerError::Cause(cause) => Some(cause),
-        ServerError::NoScript => Some(Cause::ServerError),
-    }
-}
-
-/// Who put this value there.
-pub(super) fn holder(value: &[u8]) -> Holder {
-    let ours = value.split_at_checked(TOKEN_DIGITS);
-    let ours = ours.filter(|(digits, _)| digits.iter().all(u8::is_ascii_hexdigit));
-    let mut sha1 = Sha1::new();
-    match ours {
-        // The same on all nodes but for the node's number.
-        Some((digits, rest)) => {
-            sha1.update(&digits[..RANDOM_DIGITS]);
-            sha1.update(rest);
-        }
-        None => sha1.update(value),
-    }
-    let digest = sha1.digest().bytes();
-    let fingerprint = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
-    let label = ours.and_then(|(_, rest)| rest.strip_prefix(b":"));
-    let label = label.map(|label| String::from_utf8_lossy(label).replace(char::is_control, "?"));
-    Holder { label, fingerprint, remaining: None }
-}
-
-/// Of a value no more is read than a token has, and one byte.
-pub(super) const LONGEST_VALUE: u64 = (TOKEN_DIGITS + 1 + MAX_LABEL) as u64;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_our_tokens_have_labels() {
-        let ours = holder(b"00112233445566778899aabbccddeeff00:web-1:77\n");
-        assert_eq!(ours.label.as_deref(), Some("web-1:77?"));
-        let elsewhere = holder(b"00112233445566778899aabbccddeeff1f:web-1:77\n");
-        assert_eq!(ours.fingerprint, elsewhere.fingerprint, "on another node");
-        let another = holder(b"10112233445566778899aabbccddeeff00:web-1:77\n");
-        assert_ne!(ours.fingerprint, another.fingerprint);
-        assert_eq!(holder(b"00112233445566778899aabbccddeeff00").label, None);
-        assert_eq!(holder(b"zz112233445566778899aabbccddeeff00:x").label, None);
-        assert_eq!(holder(b"").label, None);
-        assert!(!format!("{ours:?}").contains("0011"));
-    }
-}
+/// What `TYPE` says of a string.
+pub(super) const STRING: &[u8] = b"string";

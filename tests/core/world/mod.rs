@@ -948,6 +948,7 @@ impl Ran {
             (b"PTTL", GUARD) => "check",
             (b"PTTL", _) => "pttl",
             (b"GETRANGE", _) => "getrange",
+            (b"TYPE", _) => "type",
             (b"SUBSCRIBE", _) => "subscribe",
             _ => "unknown",
         }

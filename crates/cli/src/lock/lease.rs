@@ -12,7 +12,7 @@ use std::time::Duration;
 use redbolt::proto::Verdict;
 use redbolt::proto::guard::Found;
 use redbolt::{
-    Ask, Cause, Config, Driver, Event, FencingToken, Holder, InputError, InspectionVerdict, LockId,
+    Ask, Cause, Config, Driver, Event, FencingToken, InputError, InspectionVerdict, LockId,
     LockRecord, LockState, LossCause, NodeGuard, NodeState, NodeStatus, NodeVote, Refusal,
     RefusalReport, Vote, Wait, Why,
 };
@@ -66,8 +66,8 @@ pub(super) enum News {
         /// Whether a quorum confirmed it.
         confirmed: bool,
     },
-    /// Who holds it, as far as can be said.
-    Seen(Option<Holder>),
+    /// Who holds it, or what else is there.
+    Seen(InspectionVerdict),
 }
 
 impl Lease {
@@ -270,11 +270,9 @@ impl Lease {
                     return Some(News::Released { confirmed });
                 }
                 Event::Viewed(id) => {
-                    let seen = self.driver.take_inspection(id).map(|seen| seen.verdict);
-                    return Some(News::Seen(match seen {
-                        Some(InspectionVerdict::Held(holder)) => Some(holder),
-                        _ => None,
-                    }));
+                    if let Some(seen) = self.driver.take_inspection(id) {
+                        return Some(News::Seen(seen.verdict));
+                    }
                 }
                 _ => {}
             }

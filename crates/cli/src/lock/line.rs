@@ -6,8 +6,10 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use redbolt::InspectionVerdict;
 
 use super::lease::{Lease, News};
 use super::patience::{Advice, Patience};
@@ -20,8 +22,8 @@ use crate::say::say;
 pub(super) enum Outcome {
     /// The lock is ours.
     Granted,
-    /// Somebody else holds it.
-    Contended,
+    /// Somebody else holds it: who, or what else is there.
+    Contended(String),
     /// Too few nodes are voters; why, in words.
     NoQuorum(String),
     /// A signal told us to leave.
@@ -70,12 +72,12 @@ impl<'a> Line<'a> {
         while let Some(news) = self.lease.news() {
             match news {
                 News::Granted => return Ok(Some(Outcome::Granted)),
-                News::Refused { contended: true } => return Ok(Some(Outcome::Contended)),
+                News::Refused { contended: true } => return Ok(Some(self.contended()?)),
                 News::Refused { contended: false } => {
                     return Ok(Some(Outcome::NoQuorum(self.lease.silence(self.poller)?)));
                 }
-                News::Seen(holder) => {
-                    self.watch.show(holder.as_ref(), self.lease.quarantine(), now()?);
+                News::Seen(seen) => {
+                    self.watch.show(&seen, self.lease.quarantine(), now()?);
                 }
                 News::Expired
                 | News::Extended
@@ -108,8 +110,37 @@ impl<'a> Line<'a> {
                 self.tell(&format!("waiting {left} s for the quarantine to end"))?;
                 Ok(None)
             }
-            Advice::Contended => Ok(Some(Outcome::Contended)),
+            Advice::Contended => Ok(Some(self.contended()?)),
             Advice::NoQuorum => Ok(Some(Outcome::NoQuorum(self.lease.silence(self.poller)?))),
+        }
+    }
+
+    /// Whoever is told that the lock is taken wants to know by whom. A lock that is granted at the last
+    /// moment is not refused.
+    fn contended(&mut self) -> io::Result<Outcome> {
+        let until = now()? + LOOK_WITHIN;
+        self.lease.look();
+        loop {
+            while let Some(news) = self.lease.news() {
+                match news {
+                    News::Granted => return Ok(Outcome::Granted),
+                    News::Seen(InspectionVerdict::Held(holder)) => {
+                        return Ok(Outcome::Contended(holder.to_string()));
+                    }
+                    News::Seen(InspectionVerdict::Foreign(data)) => {
+                        return Ok(Outcome::Contended(data.to_string()));
+                    }
+                    News::Seen(_) => return Ok(Outcome::Contended(SOMEBODY.to_owned())),
+                    _ => {}
+                }
+            }
+            let left = until.saturating_sub(now()?);
+            if left.is_zero() {
+                return Ok(Outcome::Contended(SOMEBODY.to_owned()));
+            }
+            let within = self.lease.deadline().map_or(left, |deadline| deadline.min(left));
+            self.poller.wait_deaf(&[self.lease.as_fd()], Some(within))?;
+            self.lease.turn();
         }
     }
 
@@ -129,3 +160,9 @@ impl<'a> Line<'a> {
         self.poller.wait(&[self.lease.as_fd()], deadlines.into_iter().flatten().min())
     }
 }
+
+/// Where it cannot be said who.
+const SOMEBODY: &str = "another";
+
+/// How long the nodes may take to say whose a lock is that was refused. They have just answered.
+const LOOK_WITHIN: Duration = Duration::from_millis(300);

@@ -113,8 +113,8 @@ fn wait(
         }
         Outcome::Granted => return Ok(None),
         Outcome::Interrupted(signal) => exit::killed_by(signal as i32),
-        Outcome::Contended => {
-            say(format_args!("{} is held by another", name::show(key)));
+        Outcome::Contended(who) => {
+            say(format_args!("{} is held by {who}", name::show(key)));
             ask.conflict_exit_code
         }
         Outcome::NoQuorum(why) => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::duration::show;
 use crate::say::raw;
-use redbolt::Holder;
+use redbolt::InspectionVerdict;
 
 /// The line, or nothing where nobody watches.
 #[derive(Debug)]
@@ -43,12 +43,12 @@ impl Watch {
     /// Shows who holds the lock, or for how long nobody can.
     pub(super) fn show(
         &mut self,
-        holder: Option<&Holder>,
+        seen: &InspectionVerdict,
         quarantine: Option<Duration>,
         now: Duration,
     ) {
         let waited = now.saturating_sub(self.since).as_secs();
-        let line = format!("redbolt: waiting {waited} s, {}", in_words(holder, quarantine));
+        let line = format!("redbolt: waiting {waited} s, {}", in_words(seen, quarantine));
         // A line that wraps could not be taken back.
         let line: String = line.chars().take(WIDTH).collect();
         raw(&format!("{CLEAR}{line}"));
@@ -63,12 +63,16 @@ impl Watch {
     }
 }
 
-fn in_words(holder: Option<&Holder>, quarantine: Option<Duration>) -> String {
+fn in_words(seen: &InspectionVerdict, quarantine: Option<Duration>) -> String {
     if let Some(left) = quarantine {
         return format!("the nodes are quarantined for {} more", show(left));
     }
-    let Some(holder) = holder else { return "nobody holds the lock on enough nodes".to_owned() };
-    match holder.remaining {
+    let (holder, remaining) = match seen {
+        InspectionVerdict::Held(holder) => (holder.to_string(), holder.remaining),
+        InspectionVerdict::Foreign(data) => (data.to_string(), data.remaining),
+        _ => return "nobody holds the lock on enough nodes".to_owned(),
+    };
+    match remaining {
         Some(left) => format!("held by {holder} for {} more unless extended", show(left)),
         None => format!("held by {holder} without end"),
     }
@@ -85,19 +89,27 @@ const WIDTH: usize = 79;
 
 #[cfg(test)]
 mod tests {
+    use redbolt::{DataKind, Foreign, Holder};
+
     use super::*;
 
     #[test]
     fn the_holder_is_told_with_what_is_known() {
-        let holder =
-            |remaining| Holder { label: Some("web-1:77".to_owned()), fingerprint: 0, remaining };
+        let held = |remaining| {
+            let label = Some("web-1:77".to_owned());
+            InspectionVerdict::Held(Holder { label, fingerprint: 0, remaining })
+        };
         assert_eq!(
-            in_words(Some(&holder(Some(Duration::from_millis(8_300)))), None),
+            in_words(&held(Some(Duration::from_millis(8_300))), None),
             "held by web-1:77 for 8.3 s more unless extended"
         );
-        assert_eq!(in_words(Some(&holder(None)), None), "held by web-1:77 without end");
-        assert!(in_words(None, None).contains("nobody"));
+        assert_eq!(in_words(&held(None), None), "held by web-1:77 without end");
+        let hash = Foreign { kind: DataKind::Hash, remaining: None };
+        let hash = in_words(&InspectionVerdict::Foreign(hash), None);
+        assert_eq!(hash, "held by other data, a hash without end");
+        assert!(in_words(&InspectionVerdict::Undecided, None).contains("nobody"));
         let left = Some(Duration::from_secs(26));
-        assert_eq!(in_words(None, left), "the nodes are quarantined for 26.0 s more");
+        let quarantined = in_words(&InspectionVerdict::Undecided, left);
+        assert_eq!(quarantined, "the nodes are quarantined for 26.0 s more");
     }
 }

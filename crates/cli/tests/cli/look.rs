@@ -127,6 +127,34 @@ fn whoever_closes_the_pipe_early_changes_no_status() {
 }
 
 #[test]
+fn status_tells_what_else_is_under_the_name() {
+    let world = World::of(3);
+    world.nodes[0].cmd("RPUSH job 1 2");
+    world.nodes[1].cmd("ZADD job 1 a");
+    world.nodes[1].cmd("PEXPIRE job 60000");
+    let told = world.run(&["status", "job"]).expect(0).stdout;
+    assert!(told.contains("other data, a list, without end"), "{told}");
+    assert!(told.contains("other data, a sorted set, 60.0 s left"), "{told}");
+    let last = "no lock of redbolt, on 2 of 3 nodes";
+    assert!(told.lines().last().unwrap().ends_with(last), "{told}");
+    let json = world.run(&["status", "--json", "job"]).expect(0).stdout;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["verdict"], &json["holder"]), (&"foreign".into(), &Value::Null));
+    assert_eq!(
+        (&json["nodes"][0]["state"], &json["nodes"][0]["data"]["type"]),
+        (&"foreign".into(), &"list".into())
+    );
+    assert_eq!(
+        (&json["nodes"][1]["data"]["type"], &json["nodes"][2]["data"]),
+        (&"zset".into(), &Value::Null)
+    );
+    world.take("job");
+    let json = world.run(&["status", "--json", "job"]).expect(0).stdout;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["data"]["type"], &json["data"]["bytes"]), (&"string".into(), &13.into()));
+}
+
+#[test]
 fn status_writes_nothing() {
     for world in [World::of(1), World::fresh(1)] {
         world.nodes[0].cmd("CONFIG RESETSTAT");

@@ -40,6 +40,26 @@ fn a_command_that_cannot_be_run_is_126_or_127_and_says_why() {
     assert_eq!(world.held_on("job"), 0);
 }
 
+const OTHER_DATA: &str = "job is held by other data, a string of 13 bytes #";
+
+#[test]
+fn whoever_is_refused_is_told_who_holds_the_lock() {
+    let mut world = World::of(3);
+    let holder = world.start(&["lock", "job", "-c", "echo $PPID > redbolt; exec sleep 600"]);
+    world.process("redbolt");
+    let label = format!(":{}\n", holder.pid());
+    for options in [&["--try"][..], &["--wait", "300ms"]] {
+        let words = [&["lock"], options, &["job", "--", "true"]].concat();
+        let ran = world.run(&words).expect(75).expect_says("job is held by ");
+        assert!(ran.stderr.ends_with(&label), "{ran:?}");
+    }
+    // Nobody has a majority of what can be seen.
+    world.nodes[0].kill();
+    world.nodes[1].cmd("DEL job");
+    world.take_on(1, "job");
+    world.run(&["lock", "-n", "job", "--", "true"]).expect(75).expect_says("is held by another");
+}
+
 #[test]
 fn held_by_another_is_75_or_what_was_asked_for() {
     let world = World::of(3);
@@ -53,7 +73,7 @@ fn held_by_another_is_75_or_what_was_asked_for() {
         (&["-n", "--conflict-exit-code", "0"], 0),
     ] {
         let words = [&["lock"], options, &["job", "--", "touch", "ran"]].concat();
-        world.run(&words).expect(status).expect_says("job is held by another");
+        world.run(&words).expect(status).expect_says(OTHER_DATA);
         assert!(!world.path("ran").exists());
     }
     for node in &world.nodes {

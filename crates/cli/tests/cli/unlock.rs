@@ -49,15 +49,44 @@ fn with_force_it_says_whose_lock_it_broke_and_the_holder_stops() {
     world.run(&["lock", "-n", "job", "--", "true"]).expect(0);
 }
 
+/// `redbolt unlock --force session:42` deleted a user's session.
 #[test]
-fn what_others_have_locked_is_broken_too_and_has_a_hash() {
+fn an_application_s_data_is_not_deleted_unless_it_is_called_foreign() {
     let world = World::of(3);
-    world.take("job");
+    let session: &[&[u8]] = &[b"SET", b"session:42", b"{\"user\":1}"];
+    let cart: &[&[u8]] = &[b"HSET", b"cart", b"7", b"1"];
+    for (write, key, data) in [
+        (session, "session:42", "other data, a string of 10 bytes #"),
+        (cart, "cart", "other data, a hash"),
+    ] {
+        world.nodes.iter().for_each(|node| drop(node.run(write)));
+        let shown = world.run(&["unlock", key]).expect(64).expect_says("--force --foreign");
+        assert_eq!(shown.stdout.matches(data).count(), 4, "each node, and all: {shown:?}");
+        let kept = world.run(&["unlock", "--force", key]).expect(64).expect_says("--foreign");
+        let left_alone = ": left alone, it is no lock of redbolt\n";
+        assert_eq!(kept.stdout.matches(left_alone).count(), 3, "{kept:?}");
+        assert!(kept.stdout.ends_with(", left alone on 3 of 3 nodes\n"), "{kept:?}");
+        assert_eq!(world.held_on(key), 3);
+        world.run(&["unlock", "--foreign", key]).expect(64);
+        let gone = world.run(&["unlock", "--force", "--foreign", key]).expect(0).stdout;
+        assert_eq!(gone.matches(&format!("deleted {data}")).count(), 4, "{gone}");
+        assert_eq!(gone.matches(", without end\n").count(), 3, "{gone}");
+        assert!(!gone.contains("user"), "{gone}");
+        assert_eq!(world.held_on(key), 0);
+    }
+}
+
+#[test]
+fn where_some_nodes_have_other_data_only_the_lock_is_broken() {
+    let world = World::of(3);
+    let holder = world.start(&["lock", "job", "-c", "echo $PPID > redbolt; exec sleep 600"]);
+    world.process("redbolt");
+    world.take_on(2, "job");
     let ran = world.run(&["unlock", "--force", "job"]).expect(0).stdout;
-    assert_eq!(ran.matches("broke the lock of unlabelled #").count(), 4, "{ran}");
-    assert_eq!(ran.matches(", without end\n").count(), 3, "{ran}");
-    assert!(!ran.contains("somebody else"), "{ran}");
-    assert_eq!(world.held_on("job"), 0);
+    assert!(ran.contains(": other data, a string of 13 bytes #"), "{ran}");
+    assert!(ran.ends_with(" on 2 of 3 nodes\n"), "{ran}");
+    assert_eq!(world.nodes[2].cmd("GET job"), Reply::Bulk(b"somebody else".to_vec()));
+    drop(holder);
 }
 
 /// The lock is broken all the same.
@@ -65,7 +94,8 @@ fn what_others_have_locked_is_broken_too_and_has_a_hash() {
 fn a_report_that_nobody_reads_changes_no_status() {
     let world = World::of(3);
     world.take("job");
-    for (words, status) in [(&["unlock", "job"][..], 64), (&["unlock", "--force", "job"], 0)] {
+    let force = ["unlock", "--force", "--foreign", "job"];
+    for (words, status) in [(&["unlock", "job"][..], 64), (&force, 0)] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let ran = world.redbolt(words).stdout(full).output().unwrap();
         assert_eq!(ran.status.code(), Some(status), "{ran:?}");
@@ -78,27 +108,25 @@ fn too_few_nodes_are_69_each_with_its_reason() {
     let mut world = World::of(3);
     world.take("job");
     world.nodes[0].kill();
-    let two = world.run(&["unlock", "--force", "job"]).expect(0).stdout;
+    let force = ["unlock", "--force", "--foreign", "job"];
+    let two = world.run(&force).expect(0).stdout;
     assert!(two.contains("connection refused") && two.ends_with("on 2 of 3 nodes\n"), "{two}");
     world.take_on(1, "job");
     world.nodes[2].pause();
-    let ran = world.run(&["unlock", "--force", "job"]).expect(69);
+    let ran = world.run(&force).expect(69);
     let ran = ran.expect_says("gone on 1 of 3 nodes only, 2 needed");
-    assert!(ran.stdout.contains("broke what was there on 1 of 3 nodes"), "{ran:?}");
+    assert!(ran.stdout.contains("deleted what was there on 1 of 3 nodes"), "{ran:?}");
     world.nodes[2].resume();
 }
 
 #[test]
-fn what_is_no_lock_is_left_alone() {
+fn what_belongs_to_redbolt_and_is_no_lock_is_never_deleted() {
     let world = World::of(1);
     for key in ["redbolt:guard", "redbolt:fence:job"] {
         world.run(&["unlock", "--force", key]).expect(64);
+        world.run(&["unlock", "--force", "--foreign", key]).expect(64);
     }
     assert_eq!(world.held_on("redbolt:guard"), 1);
-    world.nodes[0].cmd("RPUSH list 1 2");
-    let ran = world.run(&["unlock", "--force", "list"]).expect(69);
-    assert!(ran.stdout.contains("the key holds other data"), "{ran:?}");
-    assert_eq!(world.nodes[0].cmd("LLEN list"), Reply::Int(2));
 }
 
 #[test]
@@ -116,7 +144,7 @@ fn no_guard_is_written() {
     let world = World::fresh(1);
     world.take("job");
     world.run(&["unlock", "job"]).expect(64);
-    world.run(&["unlock", "--force", "job"]).expect(0);
+    world.run(&["unlock", "--force", "--foreign", "job"]).expect(0);
     eventually("it is gone", || world.held_on("job") == 0);
     assert_eq!(world.nodes.iter().map(Server::address).count(), 1);
     assert_eq!(world.held_on("redbolt:guard"), 0);

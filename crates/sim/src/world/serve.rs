@@ -238,7 +238,7 @@ impl World {
                 ..none
             },
             b"PTTL" if word(1) == GUARD => Understood { kind: Kind::GuardTtl, ..none },
-            b"PTTL" | b"GETRANGE" => Understood { kind: Kind::Look, ..none },
+            b"PTTL" | b"GETRANGE" | b"TYPE" => Understood { kind: Kind::Look, ..none },
             b"SUBSCRIBE" => Understood { kind: Kind::Subscribe, ..none },
             b"CLIENT" if word(1) == b"TRACKING" => Understood { kind: Kind::Track, ..none },
             b"CLIENT" if word(1) == b"KILL" => Understood { kind: Kind::Kill, ..none },
