@@ -36,8 +36,9 @@
 //! have nothing to do with each other go out with one write to each node: [`Client::acquire_all`],
 //! [`Driver::together`], and whatever an engine is asked in one turn.
 //!
-//! After a `fork` all of it belongs to the parent, and nothing that is left of it in the child reaches the
-//! nodes. Dropping a client or the last handle of an engine lets go of what it holds, and gives the nodes
+//! After a `fork` all of it belongs to the parent: in the child guards hold nothing, calls are refused
+//! ([`InputError::Forked`], [`EngineError::Forked`]), and nothing that is left of it there reaches the nodes.
+//! Dropping a client or the last handle of an engine lets go of what it holds, and gives the nodes
 //! 50 ms to confirm it; [`Engine::shutdown`] takes the time that you give it, and reports.
 //!
 //! # Waiting

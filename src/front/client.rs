@@ -20,8 +20,11 @@ use super::metrics::MetricsReport;
 use super::report::{NodeReport, RefusalReport};
 use crate::proto::{Ask, Event, InputError, LockId, LockRecord, NodeState, Refusal, Why};
 
-/// Takes locks on the calling thread. `Send`, not `Sync`: one for each thread. After a `fork` it
-/// belongs to the parent.
+/// Takes locks on the calling thread. `Send`, not `Sync`: one for each thread. Many threads or tasks share
+/// an [`Engine`](crate::Engine).
+///
+/// After a `fork` it belongs to the parent: in the child its guards hold nothing, its calls are refused
+/// ([`InputError::Forked`]), and nothing is sent.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -64,6 +67,9 @@ impl Client {
         loop {
             let report = driver.nodes();
             let left = until.saturating_duration_since(Instant::now());
+            if !driver.is_ours() {
+                return report;
+            }
             let settled = report.nodes.iter().all(|node| node.state != NodeState::Connecting);
             if settled || left.is_zero() {
                 return report;
@@ -176,7 +182,7 @@ impl Client {
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
         let id = driver.inspect(resource)?;
-        Ok(viewed(&mut driver, |driver| driver.take_inspection(id)))
+        viewed(&mut driver, |driver| driver.take_inspection(id))
     }
 
     /// Breaks the lock on `resource`, whoever holds it, on every node that can be reached: an
@@ -194,7 +200,7 @@ impl Client {
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
         let id = driver.break_lock(resource)?;
-        Ok(viewed(&mut driver, |driver| driver.take_break(id)))
+        viewed(&mut driver, |driver| driver.take_break(id))
     }
 
     /// As [`break_lock`](Self::break_lock), and deletes other data as well: a lock of another library, or
@@ -207,7 +213,7 @@ impl Client {
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
         let id = driver.break_foreign(resource)?;
-        Ok(viewed(&mut driver, |driver| driver.take_break(id)))
+        viewed(&mut driver, |driver| driver.take_break(id))
     }
 
     /// Takes a lock in that was [handed out](LockGuard::hand_out), by this process or another one on
@@ -246,7 +252,7 @@ impl Drop for Client {
         let driver = self.driver.get_mut();
         driver.let_go();
         let until = Instant::now() + LAST_RELEASES;
-        while driver.is_ours() && driver.owes() {
+        while driver.owes() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -262,10 +268,16 @@ impl fmt::Debug for Client {
     }
 }
 
-fn viewed<T>(driver: &mut Driver, take: impl Fn(&mut Driver) -> Option<T>) -> T {
+fn viewed<T>(
+    driver: &mut Driver,
+    take: impl Fn(&mut Driver) -> Option<T>,
+) -> Result<T, InputError> {
     loop {
         if let Some(seen) = take(driver) {
-            return seen;
+            return Ok(seen);
+        }
+        if !driver.is_ours() {
+            return Err(InputError::Forked);
         }
         driver.wait(driver.deadline());
         while driver.poll_event().is_some() {}

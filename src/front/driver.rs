@@ -21,8 +21,8 @@ use super::record;
 use super::report::{NodeReport, RefusalReport};
 use crate::net::{Sockets, boot, now};
 use crate::proto::{
-    Ask, Core, Event, FencingToken, InputError, Lease, LockId, LockRecord, LockState, Nanos,
-    NodeId, NodeState, Refusal, ViewId, Votes,
+    Ask, Core, Event, FencingToken, InputError, Lease, LockId, LockRecord, LockState, LossCause,
+    Nanos, NodeId, NodeState, Refusal, ViewId, Votes,
 };
 
 /// Locks for a program with an event loop of its own.
@@ -43,8 +43,9 @@ use crate::proto::{
 /// bytes without waiting, and closes the connections. To be sure, release and take turns until
 /// [`owes`](Self::owes) is false.
 ///
-/// After a `fork` it belongs to the parent. In the child it cannot connect, and dropping it sends nothing;
-/// it must not be used there: what it writes would go into the parent's connections.
+/// After a `fork` it belongs to the parent. In the child its commands are refused
+/// ([`InputError::Forked`]), its locks are lost ([`LossCause::Forked`]), there are no events and no
+/// deadline, and neither a turn nor a drop touches the parent's connections.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -151,6 +152,7 @@ impl Driver {
     ///
     /// The ask is refused at the door, and nothing is sent.
     pub fn acquire(&mut self, ask: &Ask<'_>) -> Result<LockId, InputError> {
+        self.check_process()?;
         let id = self.sockets.core_mut().acquire(ask, now())?;
         self.finish();
         Ok(id)
@@ -163,6 +165,7 @@ impl Driver {
     ///
     /// It is not held, an extension is under way, or the TTL is out of its range.
     pub fn extend(&mut self, id: LockId, ttl: Duration) -> Result<(), InputError> {
+        self.check_process()?;
         let outcome = self.sockets.core_mut().extend(id, ttl, now());
         self.finish();
         outcome
@@ -171,8 +174,10 @@ impl Driver {
     /// Lets go of a lock, or cancels its acquisition; see
     /// [`Core::release`] for the outcomes.
     pub fn release(&mut self, id: LockId) {
-        self.sockets.core_mut().release(id, now());
-        self.finish();
+        if self.is_ours() {
+            self.sockets.core_mut().release(id, now());
+            self.finish();
+        }
     }
 
     /// Runs `commands`, and writes what they have to say afterwards, together: many locks that are asked
@@ -205,6 +210,7 @@ impl Driver {
     ///
     /// The name of the resource is empty or too long.
     pub fn inspect(&mut self, resource: &[u8]) -> Result<ViewId, InputError> {
+        self.check_process()?;
         let id = self.sockets.core_mut().inspect(resource, now())?;
         self.finish();
         Ok(id)
@@ -224,6 +230,7 @@ impl Driver {
     ///
     /// The name of the resource is empty or too long, the guard's, or that of a fencing counter.
     pub fn break_lock(&mut self, resource: &[u8]) -> Result<ViewId, InputError> {
+        self.check_process()?;
         let id = self.sockets.core_mut().break_lock(resource, now())?;
         self.finish();
         Ok(id)
@@ -236,6 +243,7 @@ impl Driver {
     ///
     /// As [`break_lock`](Self::break_lock).
     pub fn break_foreign(&mut self, resource: &[u8]) -> Result<ViewId, InputError> {
+        self.check_process()?;
         let id = self.sockets.core_mut().break_foreign(resource, now())?;
         self.finish();
         Ok(id)
@@ -254,6 +262,9 @@ impl Driver {
     /// A node that has not answered yet will not count for the lock, and may not hear of an extension:
     /// wait while it [awaits answers](Self::awaits_answers) if you can.
     pub fn hand_out(&mut self, id: LockId) -> Option<LockRecord> {
+        if !self.is_ours() {
+            return None;
+        }
         let mut record = self.sockets.core_mut().hand_out(id, now())?;
         self.finish();
         record::name(&mut record, &self.config);
@@ -264,7 +275,7 @@ impl Driver {
     /// lock is granted and extended by a quorum, before all have.
     #[must_use]
     pub fn awaits_answers(&self, id: LockId) -> bool {
-        self.sockets.core().awaits_answers(id)
+        self.is_ours() && self.sockets.core().awaits_answers(id)
     }
 
     /// Takes a lock in that was handed out. It is held from here on, with the lease that it had, and
@@ -276,6 +287,7 @@ impl Driver {
     ///
     /// This driver has other nodes, the same in another order, or another quorum or limits.
     pub fn take_in(&mut self, record: &LockRecord) -> Result<LockId, InputError> {
+        self.check_process()?;
         let record = record::checked(record, &self.config)?;
         let id = self.sockets.core_mut().take_in(&record, now())?;
         self.finish();
@@ -284,8 +296,10 @@ impl Driver {
 
     /// Connects to all nodes that are not connected, ahead of their backoff.
     pub fn connect(&mut self) {
-        self.sockets.core_mut().open_all(now());
-        self.finish();
+        if self.is_ours() {
+            self.sockets.core_mut().open_all(now());
+            self.finish();
+        }
     }
 
     /// Takes a readiness event of the host's loop; `false` if it is not for this driver.
@@ -341,7 +355,7 @@ impl Driver {
     /// something, and for how long to sleep.
     fn spin(&mut self, timeout: Option<Duration>) -> (bool, Option<Duration>) {
         let busy = self.config.busy_poll();
-        if busy.is_zero() || !self.sockets.awaits_answers() {
+        if busy.is_zero() || !self.is_ours() || !self.sockets.awaits_answers() {
             return (false, timeout);
         }
         let span = timeout.map_or(busy, |timeout| timeout.min(busy));
@@ -354,6 +368,10 @@ impl Driver {
     /// The rest of a turn. Readiness is not looked at where something was heard already, but where it alone
     /// tells of things: or those would wait for as long as answers keep coming.
     fn look(&mut self, heard: bool, timeout: Option<Duration>) {
+        // What the parent's poll has to tell would be taken from it.
+        if !self.is_ours() {
+            return;
+        }
         if let Some(own) = &mut self.own
             && (!heard || self.sockets.needs_loop())
         {
@@ -386,6 +404,10 @@ impl Driver {
                     return event;
                 }
             }
+            // In a callback of the log.
+            if !self.is_ours() {
+                return Event::Lost(id, LossCause::Forked);
+            }
             // The ask, or the last turn, has read the clock.
             let latest = self.sockets.core().latest();
             self.wait(self.sockets.deadline(latest));
@@ -403,7 +425,7 @@ impl Driver {
                     _ => {}
                 }
             }
-            if open.is_empty() {
+            if open.is_empty() || !self.is_ours() {
                 return refused;
             }
             let latest = self.sockets.core().latest();
@@ -426,11 +448,14 @@ impl Driver {
     /// When [`turn`](Self::turn) is due at the latest, from now; `None` if only readiness matters.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
-        self.sockets.deadline(boot())
+        if self.is_ours() { self.sockets.deadline(boot()) } else { None }
     }
 
     /// The next outcome.
     pub fn poll_event(&mut self) -> Option<Event> {
+        if !self.is_ours() {
+            return None;
+        }
         let event = self.next_event();
         self.note(event);
         event
@@ -439,7 +464,7 @@ impl Driver {
     /// The validity that is left of a lock, by the clock as it is now; zero if it is not held.
     #[must_use]
     pub fn remaining(&self, id: LockId) -> Duration {
-        let lease = self.sockets.core().lease(id);
+        let lease = self.sockets.core().lease(id).filter(|_| self.is_ours());
         lease.map_or(Duration::ZERO, |lease: &Lease| lease.remaining(now()))
     }
 
@@ -447,13 +472,17 @@ impl Driver {
     /// ([`Ask::fenced`]).
     #[must_use]
     pub fn fencing_token(&self, id: LockId) -> Option<FencingToken> {
-        self.sockets.core().fencing_token(id)
+        self.sockets.core().fencing_token(id).filter(|_| self.is_ours())
     }
 
     /// Where a lock is in its life.
     #[must_use]
     pub fn state(&self, id: LockId) -> LockState {
-        self.sockets.core().state(id)
+        match self.sockets.core().state(id) {
+            LockState::Unknown => LockState::Unknown,
+            _ if !self.is_ours() => LockState::Lost(LossCause::Forked),
+            state => state,
+        }
     }
 
     /// The votes of a lock's present attempt, extension or release; none once it is not known.
@@ -465,7 +494,7 @@ impl Driver {
     /// Whether a release or an undo is not confirmed yet on a node that can be reached.
     #[must_use]
     pub fn owes(&self) -> bool {
-        self.sockets.core().owes()
+        self.is_ours() && self.sockets.core().owes()
     }
 
     /// A refusal in words, with addresses.
@@ -565,8 +594,13 @@ impl Driver {
     }
 
     /// Whether this is the process that made it: in a forked child the connections are the parent's.
+    #[inline]
     pub(super) fn is_ours(&self) -> bool {
         self.sockets.is_ours()
+    }
+
+    fn check_process(&self) -> Result<(), InputError> {
+        if self.is_ours() { Ok(()) } else { Err(InputError::Forked) }
     }
 }
 

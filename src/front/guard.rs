@@ -17,7 +17,8 @@ use crate::proto::{
 /// it, and know that a pause between the check and the step cannot be seen from here.
 ///
 /// Dropping it writes the release at once and does not wait. What the sockets did not take goes with
-/// the client's next call, or with its drop.
+/// the client's next call, or with its drop. In a forked child it is lost
+/// ([`LossCause::Forked`]), and neither a call nor a drop there sends anything.
 #[must_use = "dropping the guard releases the lock"]
 pub struct LockGuard<'c> {
     driver: &'c RefCell<Driver>,
@@ -62,7 +63,9 @@ impl<'c> LockGuard<'c> {
         driver.catch_up();
         match driver.extend(self.id, ttl) {
             Ok(()) => {}
-            Err(InputError::NotHeld) => return Err(ExtendError::Lost(loss(driver.state(self.id)))),
+            Err(InputError::Forked | InputError::NotHeld) => {
+                return Err(ExtendError::Lost(loss(driver.state(self.id))));
+            }
             Err(error) => return Err(ExtendError::Input(error)),
         }
         match driver.outcome(self.id) {
@@ -114,9 +117,8 @@ impl<'c> LockGuard<'c> {
 
 impl Drop for LockGuard<'_> {
     fn drop(&mut self) {
-        let mut driver = self.driver.borrow_mut();
-        if !self.released && driver.is_ours() {
-            driver.release(self.id);
+        if !self.released {
+            self.driver.borrow_mut().release(self.id);
         }
     }
 }

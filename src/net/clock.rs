@@ -1,11 +1,20 @@
-//! The one file that reads clocks, and the one file with unsafe code.
+//! What the kernel tells without a system call: the clocks, and whether this process was forked. The one file
+//! with unsafe code.
 //!
 //! `boot` is the clock that runs on while the machine sleeps: `CLOCK_BOOTTIME` on Linux;
 //! `CLOCK_MONOTONIC` on macOS, which counts sleep there as it does not on Linux. `std`'s `Instant`
 //! is none of these. Neither read is a system call where the kernel offers them through the vDSO.
-//! Not here: what follows from the time.
+//!
+//! A fork is seen in a page that the kernel wipes in the child (`MADV_WIPEONFORK`, Linux 4.14): a look at it is
+//! a load, where `getpid` is a system call each time. It sees every way to fork, also those that run no handler
+//! of `pthread_atfork`. Where there is no such page, `getpid` tells.
+//!
+//! Not here: what follows from the time, or from a fork.
 
 #![allow(unsafe_code)]
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::proto::{Nanos, Now};
 
@@ -38,9 +47,122 @@ const BOOT: libc::clockid_t = libc::CLOCK_BOOTTIME;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const BOOT: libc::clockid_t = libc::CLOCK_MONOTONIC;
 
+/// The process that something was made in, which a forked child has a copy of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin(u64);
+
+impl Origin {
+    /// This process.
+    pub(crate) fn here() -> Self {
+        Self(generation())
+    }
+
+    /// Whether that is this process, and not one that it was forked from.
+    #[inline]
+    pub(crate) fn is_here(self) -> bool {
+        self.0 == generation()
+    }
+
+    /// What a forked child finds.
+    #[cfg(test)]
+    pub(crate) fn elsewhere() -> Self {
+        Self(0)
+    }
+}
+
+/// A number that no process has which this one was forked from.
+#[inline]
+fn generation() -> u64 {
+    // SAFETY: it is null, or points to a word that is there for as long as the process.
+    let word = unsafe { WORD.load(Ordering::Acquire).as_ref() }.unwrap_or_else(|| word());
+    match word.load(Ordering::Relaxed) {
+        0 => next_generation(word),
+        generation => generation,
+    }
+}
+
+/// The word was wiped by a fork, or was never written.
+#[cold]
+fn next_generation(word: &AtomicU64) -> u64 {
+    if ptr::eq(word, &UNWIPED) {
+        return std::process::id().into();
+    }
+    // A child has the count of its parent, and so a larger number, whatever else happens at the same time.
+    let next = GENERATIONS.fetch_add(1, Ordering::SeqCst) + 1;
+    word.compare_exchange(0, next, Ordering::SeqCst, Ordering::SeqCst)
+        .map_or_else(|it| it, |_| next)
+}
+
+/// The one word that all of a process look at.
+#[cold]
+fn word() -> &'static AtomicU64 {
+    let ours = wiped_word().unwrap_or(&UNWIPED);
+    let (null, new) = (ptr::null_mut(), ptr::from_ref(ours).cast_mut());
+    match WORD.compare_exchange(null, new, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => ours,
+        // Another thread was faster, and one page is lost.
+        // SAFETY: what was written is not null, and is there for as long as the process.
+        Err(theirs) => unsafe { &*theirs },
+    }
+}
+
+/// A word that is zero, and becomes zero in a forked child.
+#[cfg(target_os = "linux")]
+fn wiped_word() -> Option<&'static AtomicU64> {
+    const LENGTH: usize = size_of::<AtomicU64>();
+    let (rights, kind) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new page, where the kernel has room for it, touches no memory that is there.
+    let page = unsafe { libc::mmap(ptr::null_mut(), LENGTH, rights, kind, -1, 0) };
+    if page == libc::MAP_FAILED {
+        return None;
+    }
+    // Emulators that take any advice for good, and follow none, are told by one that there is not.
+    // SAFETY: the page is ours, and neither advice changes what can be read of it here.
+    let advised = |advice| unsafe { libc::madvise(page, LENGTH, advice) == 0 };
+    if advised(-1) || !advised(libc::MADV_WIPEONFORK) {
+        return None;
+    }
+    // SAFETY: it is aligned, zeroed, large enough, and never unmapped.
+    Some(unsafe { &*page.cast::<AtomicU64>() })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn wiped_word() -> Option<&'static AtomicU64> {
+    None
+}
+
+/// The word of this process; null before anybody looked at it.
+static WORD: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
+
+/// In place of a word that forks wipe, where there is none. It stays zero.
+static UNWIPED: AtomicU64 = AtomicU64::new(0);
+
+/// How many numbers were given out in the line of forks that led here.
+static GENERATIONS: AtomicU64 = AtomicU64::new(0);
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Real forks are in `tests/it/fork.rs`.
+    #[test]
+    fn a_process_is_itself_and_none_that_it_was_forked_from() {
+        let origin = Origin::here();
+        assert!(origin.is_here() && !Origin::elsewhere().is_here());
+        let others = (0..4).map(|_| std::thread::spawn(Origin::here));
+        assert!(others.into_iter().all(|other| other.join().unwrap().is_here()));
+        // As a fork does.
+        let word = AtomicU64::new(0);
+        let child = next_generation(&word);
+        assert!(child > origin.0 && next_generation(&word) == child);
+    }
+
+    #[test]
+    fn without_a_page_that_is_wiped_the_process_is_asked_for() {
+        assert_eq!(next_generation(&UNWIPED), std::process::id().into());
+        assert_eq!(UNWIPED.load(Ordering::Relaxed), 0);
+    }
 
     #[test]
     fn boot_runs_and_wall_is_the_time_of_day() {

@@ -11,6 +11,6 @@ mod socket;
 mod sockets;
 
 pub use address::{Address, AddressError};
-pub(crate) use clock::boot;
 pub use clock::now;
+pub(crate) use clock::{Origin, boot};
 pub(crate) use sockets::Sockets;

@@ -12,9 +12,10 @@ use mio::Registry;
 use mio::event::Event;
 
 use super::address::Address;
+use super::cause;
+use super::clock::{self, Origin};
 use super::resolve::{Found, Resolver};
 use super::socket::Socket;
-use super::{cause, clock};
 use crate::proto::{Cause, Core, LinkId, LinkOp, Nanos};
 
 /// All sockets of one core.
@@ -29,8 +30,8 @@ pub(crate) struct Sockets {
     dead_after: Duration,
     /// Something was read since the last [`drive`](Self::drive).
     heard: bool,
-    /// A connection used by two processes would mix up their answers.
-    pid: u32,
+    /// A connection used by two processes would mix up their answers, and so would its place in a poll.
+    origin: Origin,
 }
 
 /// One link's socket.
@@ -67,8 +68,8 @@ impl Sockets {
         let resolver = names.then(|| Resolver::new(&registry, bell)).transpose()?;
         let dead_after = core.config().settings().dead_after;
         let wires = [addresses, addresses].concat().into_iter().map(Wire::new).collect();
-        let pid = std::process::id();
-        Ok(Self { core, wires, registry, first_token, resolver, dead_after, heard: false, pid })
+        let origin = Origin::here();
+        Ok(Self { core, wires, registry, first_token, resolver, dead_after, heard: false, origin })
     }
 
     pub(crate) fn core(&self) -> &Core {
@@ -82,6 +83,9 @@ impl Sockets {
     /// Takes a readiness event; `false` if it is not for one of our sockets.
     pub(crate) fn on_event(&mut self, event: &Event) -> bool {
         let Some(at) = event.token().0.checked_sub(self.first_token) else { return false };
+        if !self.is_ours() {
+            return at <= self.wires.len();
+        }
         if at == self.wires.len() && self.resolver.is_some() {
             self.names_found();
             return true;
@@ -103,6 +107,9 @@ impl Sockets {
     /// Reads where answers are due, without having been told that they are there; whether anything came,
     /// be it the end of a connection.
     pub(crate) fn listen(&mut self) -> bool {
+        if !self.is_ours() {
+            return false;
+        }
         let mut came = false;
         for at in 0..self.core.config().nodes() {
             if self.is_awaited(at) {
@@ -142,6 +149,9 @@ impl Sockets {
 
     /// Fires what is due, and writes nothing. It is time for it when everything has been read.
     pub(crate) fn expire(&mut self) {
+        if !self.is_ours() {
+            return;
+        }
         // What was read came with a reading of the clock.
         let heard = std::mem::take(&mut self.heard);
         let due = self.core.poll_timeout().is_some_and(|due| due <= self.core.latest());
@@ -153,6 +163,9 @@ impl Sockets {
     /// Does everything that the core wants done now. A write that fails can give the core something
     /// to say to others, so it goes on until nothing is left.
     pub(crate) fn settle(&mut self) {
+        if !self.is_ours() {
+            return;
+        }
         // Each pass but the last one ends a link or writes to one that had nothing to write.
         for _ in 0..=2 * self.wires.len() {
             self.link_ops();
@@ -173,22 +186,22 @@ impl Sockets {
 
     /// Nothing can be heard any longer: every connection is over.
     pub(crate) fn fail_all(&mut self, error: &io::Error) {
+        if !self.is_ours() {
+            return;
+        }
         for at in 0..self.wires.len() {
             self.failed(at, error);
         }
     }
 
-    /// Whether this is the process that made it.
+    /// Whether this is the process that made it. In a forked child the connections are the parent's, and so
+    /// are the locks: nothing is read, written, registered or given up there.
+    #[inline]
     pub(crate) fn is_ours(&self) -> bool {
-        std::process::id() == self.pid
+        self.origin.is_here()
     }
 
     /// Writes the releases of everything that is held, as far as the sockets take them.
-    ///
-    /// What has come is read as well: a socket that is closed with unread answers is reset, and a server that
-    /// cannot answer any longer drops what it has not read by then, releases too.
-    ///
-    /// Not in a forked process: the connections are the parent's, and so are the locks.
     pub(crate) fn let_go(&mut self) {
         if self.is_ours() {
             self.core.release_all(clock::now());
@@ -216,9 +229,6 @@ impl Sockets {
     }
 
     fn open(&mut self, at: usize) {
-        if !self.is_ours() {
-            return self.failed(at, &io::Error::other(FORKED));
-        }
         let wire = &mut self.wires[at];
         match &wire.address {
             Address::Ip(ip, port) => {
@@ -462,5 +472,3 @@ impl Wire {
         }
     }
 }
-
-const FORKED: &str = "this client was made before a fork and is of no use in the child process";

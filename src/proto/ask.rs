@@ -250,6 +250,8 @@ pub enum InputError {
     EmptyResource,
     /// An extension of this lock is under way.
     ExtensionUnderWay,
+    /// The client or driver belongs to the process that this one was forked from.
+    Forked,
     /// The resource has the name of the guard's key.
     GuardKey,
     /// The lock would be held for longer than the maximum hold time.
@@ -319,6 +321,9 @@ impl fmt::Display for InputError {
             }
             Self::EmptyResource => f.write_str("the resource's name is empty"),
             Self::ExtensionUnderWay => f.write_str("an extension of this lock is under way"),
+            Self::Forked => f.write_str(
+                "this client belongs to the process before the fork: make a new one in the child",
+            ),
             Self::GuardKey => f.write_str("the resource has the name of the guard's key"),
             Self::HeldTooLong { max_hold } => {
                 write!(f, "the lock would be held for longer than the maximum of {max_hold:?}")

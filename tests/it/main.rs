@@ -11,6 +11,7 @@ mod exclusion;
 mod exposition;
 mod extension;
 mod fencing;
+mod fork;
 mod futures;
 mod guard;
 mod inspection;

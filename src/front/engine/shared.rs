@@ -11,6 +11,7 @@ use super::queue::Queue;
 use super::shutdown::ShutdownReport;
 use super::{EngineError, EngineLimits};
 use crate::front::config::Config;
+use crate::net::Origin;
 
 pub(super) struct Shared {
     pub(super) config: Config,
@@ -21,7 +22,7 @@ pub(super) struct Shared {
     in_flight: AtomicUsize,
     panics: AtomicU64,
     /// In a forked process there is no thread, and a mutex may be locked for ever.
-    pid: u32,
+    origin: Origin,
     report: Mutex<Option<ShutdownReport>>,
     ended: Condvar,
 }
@@ -35,22 +36,22 @@ impl Shared {
             thread: OnceLock::new(),
             in_flight: AtomicUsize::new(0),
             panics: AtomicU64::new(0),
-            pid: std::process::id(),
+            origin: Origin::here(),
             report: Mutex::new(None),
             ended: Condvar::new(),
         }
     }
 
-    /// Whether this is the process that made it. It costs a system call, so it is asked where something is
-    /// handed over, where somebody would wait, and where a lock is said to be held.
+    /// Whether this is the process that made it.
+    #[inline]
     pub(super) fn is_ours(&self) -> bool {
-        std::process::id() == self.pid
+        self.origin.is_here()
     }
 
     /// As a forked process finds it.
     #[cfg(test)]
     pub(super) fn forked(self) -> Self {
-        Self { pid: 0, ..self }
+        Self { origin: Origin::elsewhere(), ..self }
     }
 
     pub(super) fn is_own_thread(&self) -> bool {

@@ -6,7 +6,7 @@
 //! be the guard of this lock. None is left by the time that the slot dies, which may be on the thread.
 //! Not here: deciding anything.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -69,12 +69,11 @@ impl Slot {
         Self { shared, ask, state: Mutex::new(state) }
     }
 
-    /// What was granted is looked at by the guard that is made of it, so a forked child is not told here.
     pub(super) fn poll_acquired(&self, waker: &Waker) -> Poll<Result<(), AcquireError>> {
-        let forked = || Poll::Ready(Err(EngineError::Forked.into()));
-        let Some(mut state) = self.lock_if_ours() else { return forked() };
+        let Some(mut state) = self.lock_if_ours() else {
+            return Poll::Ready(Err(EngineError::Forked.into()));
+        };
         match std::mem::take(&mut state.acquisition) {
-            Acquisition::UnderWay if !self.shared.is_ours() => forked(),
             Acquisition::UnderWay => {
                 let replaced = register(&mut state.waiter, waker);
                 drop(state);
@@ -148,11 +147,11 @@ impl Slot {
     }
 
     pub(super) fn poll_ending(&self, waker: &Waker) -> Poll<Ending> {
-        let forked = || Poll::Ready(Ending::Lost(LossCause::Forked));
-        let Some(mut state) = self.lock_if_ours() else { return forked() };
+        let Some(mut state) = self.lock_if_ours() else {
+            return Poll::Ready(Ending::Lost(LossCause::Forked));
+        };
         match state.ending {
             Some(ending) => Poll::Ready(ending),
-            None if !self.shared.is_ours() => forked(),
             None => {
                 let replaced = register(&mut state.waiter, waker);
                 drop(state);
@@ -365,14 +364,9 @@ impl Slot {
         (state.lease, state.votes.expect("it was granted"))
     }
 
-    /// In a forked child the mutex may be locked by a thread that is not there. To ask for the process is a
-    /// system call, which those need not make who find it free.
+    /// In a forked child the mutex may be locked by a thread that is not there.
     fn lock_if_ours(&self) -> Option<MutexGuard<'_, State>> {
-        match self.state.try_lock() {
-            Ok(state) => Some(state),
-            Err(TryLockError::Poisoned(state)) => Some(state.into_inner()),
-            Err(TryLockError::WouldBlock) => self.shared.is_ours().then(|| self.lock()),
-        }
+        self.shared.is_ours().then(|| self.lock())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -1,0 +1,276 @@
+//! A forked child holds nothing of its parent's and sends nothing on its connections: real forks, through
+//! every front.
+//!
+//! Each test runs this binary once more, so that nobody else's threads are in the process that forks. Its
+//! child ends without a word to anybody but its exit status.
+
+use std::env;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use fork::Fork;
+use redbolt::{
+    AcquireError, Ask, Client, Driver, Ending, Engine, EngineError, EngineLimits, Event,
+    ExtendError, InputError, Keep, LockState, LossCause,
+};
+use redbolt_proving::{Connection, Reply};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{LIMIT, LONG, held_by, long, outcome, patient, patiently, refusal, servers};
+
+#[test]
+fn a_child_of_a_client_holds_nothing_and_sends_nothing() {
+    in_its_own_process("fork::client_process");
+}
+
+#[test]
+#[ignore = "the process of a_child_of_a_client_holds_nothing_and_sends_nothing"]
+fn client_process() {
+    let Some(mut nodes) = Nodes::given() else { return };
+    let client = nodes.client();
+    assert_eq!(client.warm_up(LIMIT).ready(), nodes.addresses.len());
+    let mut lock = client.acquire(long(b"job")).unwrap();
+    let other = client.acquire(long(b"other")).unwrap();
+    let fenced = client.acquire(long(b"fenced").fenced()).unwrap();
+    // Nothing of ours is under way.
+    assert!(client.inspect(b"nobody").unwrap().nodes.iter().all(|node| node.state.is_ok()));
+
+    if let Some(child) = nodes.fork_in_silence() {
+        assert!(!lock.is_valid() && lock.remaining().is_zero());
+        assert!(fenced.fencing_token().is_none());
+        assert_eq!(lock.extend(LONG), Err(ExtendError::Lost(LossCause::Forked)));
+        let forked = AcquireError::Input(InputError::Forked);
+        assert_eq!(client.acquire(Ask::new(b"new")).unwrap_err(), forked);
+        assert_eq!(client.acquire_all([Ask::new(b"new")]).pop().unwrap().unwrap_err(), forked);
+        assert_eq!(client.with(Ask::new(b"new"), |_| ()).unwrap_err(), forked);
+        assert_eq!(client.inspect(b"job").unwrap_err(), InputError::Forked);
+        assert_eq!(client.break_lock(b"job").unwrap_err(), InputError::Forked);
+        assert_eq!(client.break_foreign(b"job").unwrap_err(), InputError::Forked);
+        let begun = Instant::now();
+        client.warm_up(LIMIT);
+        assert!(begun.elapsed() < LIMIT);
+        assert!(fenced.hand_out().is_none());
+        drop(other);
+        assert_eq!(lock.release(), Ending::Lost(LossCause::Forked));
+        drop(client);
+        child.ends();
+    }
+    nodes.have_heard_nothing();
+
+    // Its own clients are as good as anybody's, and are not its child's.
+    if let Some(child) = forked() {
+        let own = nodes.client();
+        assert!(refusal(own.acquire(Ask::new(b"job"))).is_contended());
+        let held = own.acquire(long(b"of the child")).unwrap();
+        if let Some(grandchild) = forked() {
+            assert!(!held.is_valid() && !lock.is_valid());
+            drop(nodes.client().acquire(Ask::new(b"of the grandchild")).unwrap());
+            grandchild.ends();
+        }
+        assert!(held.is_valid() && !lock.is_valid());
+        assert!(matches!(held.release(), Ending::Released(_)));
+        child.ends();
+    }
+
+    assert!(lock.is_valid() && other.is_valid() && fenced.fencing_token().is_some());
+    lock.extend(LONG).unwrap();
+    for lock in [lock, other, fenced] {
+        assert!(matches!(lock.release(), Ending::Released(confirmed) if confirmed.nodes >= 2));
+    }
+}
+
+#[test]
+fn a_child_of_a_driver_takes_no_answers_and_sends_nothing() {
+    in_its_own_process("fork::driver_process");
+}
+
+#[test]
+#[ignore = "the process of a_child_of_a_driver_takes_no_answers_and_sends_nothing"]
+fn driver_process() {
+    let Some(mut nodes) = Nodes::given() else { return };
+    let mut driver = nodes.driver();
+    let held = held_by(&mut driver, &long(b"job"));
+    let mut witnesses: Vec<_> = nodes.addresses.iter().map(|it| Connection::open(it)).collect();
+    let asked = driver.acquire(&long(b"asked")).unwrap();
+    // A server answers in a turn of its loop, so behind the second answer is everything of before.
+    for witness in &mut witnesses {
+        (0..2).for_each(|_| assert_eq!(witness.cmd("PING"), Reply::Status("PONG".into())));
+    }
+
+    if let Some(child) = nodes.fork_in_silence() {
+        for _ in 0..3 {
+            driver.turn();
+            assert!(!driver.busy_turn());
+            driver.connect();
+            assert_eq!(driver.poll_event(), None);
+        }
+        assert!(driver.remaining(held).is_zero());
+        assert_eq!(driver.state(held), LockState::Lost(LossCause::Forked));
+        assert_eq!(driver.extend(held, LONG), Err(InputError::Forked));
+        assert_eq!(driver.acquire(&Ask::new(b"new")), Err(InputError::Forked));
+        assert_eq!(driver.inspect(b"job"), Err(InputError::Forked));
+        assert_eq!(driver.break_lock(b"job"), Err(InputError::Forked));
+        assert!(driver.hand_out(held).is_none());
+        assert!(driver.deadline().is_none() && !driver.owes() && !driver.awaits_answers(asked));
+        driver.release(held);
+        driver.release(asked);
+        drop(driver);
+        child.ends();
+    }
+    nodes.have_heard_nothing();
+
+    // The answers and the readiness of their sockets are still there.
+    assert_eq!(outcome(&mut driver, asked), Event::Granted(asked));
+    assert!(!driver.remaining(held).is_zero());
+    driver.release(held);
+    assert!(
+        matches!(outcome(&mut driver, held), Event::Released(_, confirmed) if confirmed.nodes >= 2)
+    );
+}
+
+#[test]
+fn a_child_of_an_engine_holds_nothing_and_sends_nothing() {
+    in_its_own_process("fork::engine_process");
+}
+
+#[test]
+#[ignore = "the process of a_child_of_an_engine_holds_nothing_and_sends_nothing"]
+fn engine_process() {
+    let Some(mut nodes) = Nodes::given() else { return };
+    let config = patient(&nodes.addresses).build().unwrap();
+    let engine = Engine::start(config, EngineLimits::default()).unwrap();
+    // It stands in line, so that the one behind it asks nobody.
+    let guard = engine.acquire(patiently(b"job")).wait().unwrap();
+    let other = engine.acquire(long(b"other")).wait().unwrap();
+    // Extended when the child has had its time.
+    let kept = Ask::new(b"kept").ttl(LONG / 2).keep_alive(Keep::until_released());
+    let kept = engine.acquire(kept).wait().unwrap();
+    let waiting = engine.acquire(long(b"job").wait(redbolt::Wait::Forever));
+    drop(engine.inspect(b"nobody").wait().unwrap());
+
+    if let Some(child) = nodes.fork_in_silence() {
+        let forked = AcquireError::Engine(EngineError::Forked);
+        assert!(!guard.is_valid() && !kept.is_valid() && guard.fencing_token().is_none());
+        assert_eq!(engine.acquire(Ask::new(b"new")).wait().unwrap_err(), forked);
+        assert_eq!(waiting.wait().unwrap_err(), forked);
+        assert_eq!(engine.inspect(b"job").wait().unwrap_err(), forked);
+        assert_eq!(engine.nodes().wait().unwrap_err(), EngineError::Forked);
+        let lost = Err(ExtendError::Lost(LossCause::Forked));
+        assert_eq!(guard.extend(LONG).wait(), lost);
+        assert_eq!(guard.lost().wait(), Some(LossCause::Forked));
+        assert_eq!(guard.release().wait(), Ending::Lost(LossCause::Forked));
+        drop(other);
+        assert!(!engine.shutdown(LIMIT).ended);
+        drop(engine);
+        child.ends();
+    }
+    nodes.have_heard_nothing();
+
+    assert!(guard.is_valid() && other.is_valid() && kept.is_valid());
+    guard.extend(LONG).wait().unwrap();
+    assert!(matches!(guard.release().wait(), Ending::Released(_)));
+    assert!(waiting.wait().unwrap().is_valid());
+    drop((other, kept));
+    assert!(engine.shutdown(LIMIT).is_clean());
+}
+
+/// Runs a test of this binary in a process of its own, on three new nodes.
+fn in_its_own_process(role: &str) {
+    let servers = servers(3);
+    let addresses: Vec<_> = servers.iter().map(redbolt_proving::Server::address).collect();
+    let outcome = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "--ignored", "--nocapture", "--test-threads=1", role])
+        .env(NODES, addresses.join(","))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&outcome.stderr);
+    assert!(outcome.status.success(), "{}\n{said}", String::from_utf8_lossy(&outcome.stdout));
+}
+
+/// The nodes of a process that forks, and somebody who sees what they are asked.
+struct Nodes {
+    addresses: Vec<String>,
+    witnesses: Vec<Connection>,
+    heard: Vec<u64>,
+}
+
+impl Nodes {
+    fn given() -> Option<Self> {
+        let addresses = env::var(NODES).ok()?;
+        let addresses: Vec<_> = addresses.split(',').map(str::to_owned).collect();
+        let witnesses = addresses.iter().map(|address| Connection::open(address)).collect();
+        Some(Self { addresses, witnesses, heard: Vec::new() })
+    }
+
+    fn client(&self) -> Client {
+        Client::new(patient(&self.addresses).build().unwrap()).unwrap()
+    }
+
+    fn driver(&self) -> Driver {
+        Driver::new(patient(&self.addresses).build().unwrap()).unwrap()
+    }
+
+    /// Forks, and in the parent waits for the child's end.
+    fn fork_in_silence(&mut self) -> Option<Forked> {
+        self.heard = self.commands();
+        forked()
+    }
+
+    /// Since the fork.
+    fn have_heard_nothing(&mut self) {
+        // This question is one more.
+        let expected: Vec<u64> = self.heard.iter().map(|count| count + 1).collect();
+        assert_eq!(self.commands(), expected, "the child has spoken to the nodes");
+    }
+
+    /// How many commands each node has executed.
+    fn commands(&mut self) -> Vec<u64> {
+        let count = |witness: &mut Connection| {
+            let Reply::Bulk(stats) = witness.cmd("INFO stats") else { panic!("no INFO") };
+            let stats = String::from_utf8(stats).unwrap();
+            let mut lines = stats.lines();
+            let count = lines.find_map(|line| line.strip_prefix("total_commands_processed:"));
+            count.unwrap().parse().unwrap()
+        };
+        self.witnesses.iter_mut().map(count).collect()
+    }
+}
+
+/// Forks. The child gets a value to end with; the parent waits until it has.
+fn forked() -> Option<Forked> {
+    let Fork::Parent(pid) = fork::fork().unwrap() else { return Some(Forked) };
+    let until = Instant::now() + LIMIT;
+    let status = loop {
+        if let Some(status) = fork::waitpid_nohang(pid).unwrap() {
+            break ExitStatus::from_raw(status);
+        }
+        if Instant::now() >= until {
+            // It is ours and not reaped yet.
+            kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(3));
+    };
+    assert!(status.success(), "the child: {status}");
+    None
+}
+
+/// A child that has done nothing wrong yet.
+struct Forked;
+
+impl Forked {
+    /// Runs no destructor: what is left of the parent's is not the child's to clear up.
+    fn ends(self) -> ! {
+        std::process::exit(0)
+    }
+}
+
+impl Drop for Forked {
+    /// Only a panic gets here, and the thread that waits for the test's outcome is not in the child.
+    fn drop(&mut self) {
+        std::process::exit(1)
+    }
+}
+
+/// The environment variable that makes this binary a process that forks.
+const NODES: &str = "REDBOLT_FORKING_NODES";
