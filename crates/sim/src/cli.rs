@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::random::mix;
 use crate::waiting::{Crowd, HEAD};
@@ -209,7 +210,7 @@ fn search(arguments: &Arguments) -> bool {
     let mut record = String::new();
     for class in classes {
         let found = run_class(class, share(class), arguments);
-        let summary = found.totals.summary(found.took, found.jobs);
+        let summary = found.totals.summary(found.took, found.spent, found.jobs);
         println!(
             "class {class}, seeds from {}\n{summary}\ncoverage          {}",
             arguments.seed,
@@ -236,13 +237,15 @@ struct Found {
     totals: Totals,
     coverage: Coverage,
     took: Duration,
+    /// Of the processors.
+    spent: Duration,
     jobs: usize,
     failed: Option<(u64, Violation)>,
 }
 
 fn run_class(class: Class, schedules: u64, arguments: &Arguments) -> Found {
     let jobs = jobs(arguments);
-    let start = Instant::now();
+    let (start, spent) = (Instant::now(), spent());
     let until = arguments.seconds.map(|seconds| start + Duration::from_secs(seconds));
     let schedules = if arguments.seconds.is_some() { u64::MAX } else { schedules };
     let next = AtomicU64::new(0);
@@ -281,7 +284,13 @@ fn run_class(class: Class, schedules: u64, arguments: &Arguments) -> Found {
         }
     });
     let (totals, coverage, failed) = sum.into_inner().expect("no thread panics while it adds");
-    Found { totals, coverage, took: start.elapsed(), jobs, failed }
+    let spent = self::spent().saturating_sub(spent);
+    Found { totals, coverage, took: start.elapsed(), spent, jobs, failed }
+}
+
+/// What this process has had of the processors so far.
+fn spent() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
 }
 
 /// Whether a class gave what it has to.

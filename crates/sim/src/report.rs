@@ -74,10 +74,10 @@ impl Totals {
         self.nanos as f64 / 3.6e12
     }
 
-    /// The summary of a run on so many threads that took so long.
+    /// The summary of a run on so many threads that took so long, and so much of their processors.
     #[must_use]
-    pub fn summary(&self, took: Duration, jobs: usize) -> Summary {
-        Summary { totals: *self, took, jobs }
+    pub fn summary(&self, took: Duration, spent: Duration, jobs: usize) -> Summary {
+        Summary { totals: *self, took, spent, jobs }
     }
 }
 
@@ -86,21 +86,27 @@ impl Totals {
 pub struct Summary {
     totals: Totals,
     took: Duration,
+    spent: Duration,
     jobs: usize,
 }
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { totals: t, took, jobs } = self;
+        let Self { totals: t, took, spent, jobs } = self;
         let seconds = took.as_secs_f64().max(1e-9);
         let rate = t.schedules as f64 / seconds;
         let events = t.events as f64 / (t.schedules.max(1)) as f64;
+        let speed = t.events as f64 / 100.0 / spent.as_secs_f64().max(1e-9);
         writeln!(f, "schedules         {:>14}", t.schedules)?;
         writeln!(f, "virtual hours     {:>14.1}", t.hours())?;
         writeln!(
             f,
             "schedules/s       {rate:>14.0}  ({:.0} on each of {jobs} threads, {events:.0} events each)",
             rate / *jobs as f64
+        )?;
+        writeln!(
+            f,
+            "speed             {speed:>14.0}  schedules of 100 events in a second of a core"
         )?;
         writeln!(f, "grants            {:>14}  ({} fenced)", t.grants, t.fenced)?;
         writeln!(f, "refusals          {:>14}", t.refusals)?;
