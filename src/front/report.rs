@@ -197,7 +197,9 @@ impl fmt::Display for NodeStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "node {} {}: {}", self.number, self.address, self.words)?;
         match self.push {
-            PushState::Unavailable(cause) => write!(f, "; waiters are not told: {cause}"),
+            PushState::Unavailable(cause) if self.state == NodeState::Ready => {
+                write!(f, "; waiters are not told: {cause}")
+            }
             _ => Ok(()),
         }
     }

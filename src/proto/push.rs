@@ -116,6 +116,15 @@ impl Push {
         self.tracking = Tracking::Off;
     }
 
+    /// Another server process is there, which may tell although the last one did not.
+    pub(super) fn forget_failures(&mut self, now: Nanos) {
+        self.cause = None;
+        self.failures = 0;
+        if let Stage::Off { retry_at } = &mut self.stage {
+            *retry_at = now;
+        }
+    }
+
     /// Whether the node tells of changes to what the command link reads from now on.
     pub(super) fn tells(&self) -> bool {
         self.stage == Stage::Subscribed && self.tracking == Tracking::On

@@ -457,6 +457,45 @@ fn what_was_forbidden_is_tried_again_after_a_minute() {
     assert_eq!(world.push_state(0, 0), PushState::Tells);
 }
 
+/// A report said "waiters are not told: connection closed" of nodes that were well, for ever.
+#[test]
+fn a_push_link_that_was_lost_is_no_matter_when_nobody_waits() {
+    let (mut world, id) = told();
+    let now = world.now();
+    world.core().release(id, now);
+    world.flow();
+    assert_eq!(world.push_state(0, 0), PushState::Tells, "for those who may come");
+    world.cut_push(0, 0);
+    assert_eq!(world.push_state(0, 0), PushState::Off);
+    world.run(secs(10));
+    assert_eq!(world.push_state(0, 0), PushState::Off);
+
+    let waiter = world.wait_for(b"job", secs(10));
+    world.run(ms(100));
+    world.servers[0].accept = Accept::No;
+    world.cut_push(0, 0);
+    let told = world.push_state(0, 0);
+    assert_eq!(told, PushState::Unavailable(Cause::ConnectionReset), "somebody waits for it");
+    let now = world.now();
+    world.core().release(waiter, now);
+    world.flow();
+    assert_eq!(world.push_state(0, 0), PushState::Off);
+}
+
+/// The next server process may be a newer one, or let us.
+#[test]
+fn what_was_forbidden_is_tried_again_at_a_restart() {
+    let mut world = with(1, |settings| settings.guard = Guard::Off);
+    forbid(&mut world, 0, &[b"SUBSCRIBE"], "NOPERM no");
+    world.foreign(b"job", &[600_000; 3]);
+    world.wait_for(b"job", secs(10));
+    world.run(secs(1));
+    assert_eq!(world.push_state(0, 0), PushState::Unavailable(Cause::NoPermission));
+    world.servers[0].answer = None;
+    world.restart(0, redbolt_node::Memory::Kept);
+    world.run_until(secs(5), |world| world.push_state(0, 0) == PushState::Tells);
+}
+
 #[test]
 fn a_push_link_that_cannot_be_opened_costs_no_more_than_the_timer() {
     for (accept, cause) in

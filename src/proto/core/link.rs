@@ -253,6 +253,9 @@ impl Core {
         } else if let Some(run_id) = greeting.run_id {
             self.lay_old_connection(id, run_id, now);
             let node = self.node_mut(id);
+            if node.run_id.is_some_and(|before| before != run_id) {
+                node.push.forget_failures(now.boot);
+            }
             node.run_id = Some(run_id);
             node.identity = greeting.client_id.map(|client_id| Identity { run_id, client_id });
         }

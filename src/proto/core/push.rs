@@ -31,8 +31,11 @@ impl Core {
         let push = &self.node(node).push;
         match (push.stage, push.cause) {
             _ if push.tells() => PushState::Tells,
-            (Stage::Off { .. }, Some(cause)) => PushState::Unavailable(cause),
-            (Stage::Off { .. }, None) => PushState::Off,
+            // A connection that was lost is nobody's concern unless somebody waits for the next.
+            (Stage::Off { .. }, Some(cause)) if lasts(cause) || !self.watchers(node).is_empty() => {
+                PushState::Unavailable(cause)
+            }
+            (Stage::Off { .. }, _) => PushState::Off,
             _ => PushState::Opening,
         }
     }
@@ -224,7 +227,7 @@ impl Core {
             return;
         }
         let (told, asked) = (push.tells(), push.tracking != Tracking::Off);
-        let cap = match cause.is_configuration() || cause == Cause::ServerError {
+        let cap = match lasts(cause) {
             true => UNAVAILABLE_FOR,
             false => most.min(least * (1 << push.failures.min(16))),
         };
@@ -296,6 +299,11 @@ impl Core {
     }
 }
 
+/// Whether the server does not know how to tell, or forbids it.
+fn lasts(cause: Cause) -> bool {
+    cause.is_configuration() || cause == Cause::ServerError
+}
+
 /// Whether a node tells of changes to those who wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -306,7 +314,8 @@ pub enum PushState {
     Opening,
     /// It tells.
     Tells,
-    /// It cannot or may not, so that who waits goes by the timer. It is tried again after a while.
+    /// It cannot or may not, or somebody waits and its connection is lost: who waits goes by the timer. It
+    /// is tried again after a while.
     Unavailable(Cause),
 }
 
