@@ -70,6 +70,7 @@ enum Fault {
     Port,
     Query,
     Scheme,
+    SlashWithoutScheme,
     Tls,
     UserWithoutScheme,
 }
@@ -89,6 +90,9 @@ impl fmt::Display for Fault {
             Self::Port => "the port is not a number from 1 to 65535",
             Self::Query => "the only option behind a ? is db=n, of a unix:// address",
             Self::Scheme => "the scheme is none of redis://, valkey:// and unix://",
+            Self::SlashWithoutScheme => {
+                "a path needs unix:// before it, a host with a database redis://"
+            }
             Self::Tls => "TLS (rediss://, valkeys://) is not supported",
             Self::UserWithoutScheme => "a user or password needs redis:// before it",
         })
@@ -101,6 +105,7 @@ fn parse(text: &str) -> Result<(Address, NodeSettings), Fault> {
     }
     match text.split_once("://") {
         None if text.contains('@') => Err(Fault::UserWithoutScheme),
+        None if text.contains('/') => Err(Fault::SlashWithoutScheme),
         None => Ok((host_and_port(text)?, NodeSettings::default())),
         Some(("redis" | "valkey", rest)) => over_tcp(rest),
         Some(("unix", rest)) => over_unix(rest),
@@ -233,9 +238,11 @@ fn presentable(text: &str) -> String {
         Some((place, _)) => (place, "?(hidden)"),
         None => (place, ""),
     };
-    let shown = match host_and_port(place.split('/').next().unwrap_or(place)) {
+    let head = place.split('/').next().unwrap_or(place);
+    let shown = match host_and_port(head) {
         // A number without a host before it may be a password.
         Ok(Address::Name(..) | Address::Ip(..)) => place,
+        _ if has_mistyped_port(head) => place,
         _ if scheme == "unix://" => place,
         _ => place.split([':', ']']).next().unwrap_or_default(),
     };
@@ -246,6 +253,20 @@ fn presentable(text: &str) -> String {
     };
     format!("{scheme}{hidden}{}{cut}{options}", shown.escape_debug())
 }
+
+/// Whether what stands behind a host's colon can only be a port with a slip in it: as short as a port, and
+/// half of it digits.
+fn has_mistyped_port(place: &str) -> bool {
+    let Some((host, port)) = place.rsplit_once(':') else { return false };
+    let digits = port.bytes().filter(u8::is_ascii_digit).count();
+    let is_host = host.starts_with('[') || !host.contains(':');
+    let is_port =
+        port.bytes().all(|b| b.is_ascii_graphic()) && digits > 0 && 2 * digits >= port.len();
+    is_host && is_port && port.len() <= LONGEST_PORT && host_and_port(&format!("{host}:1")).is_ok()
+}
+
+/// In digits.
+const LONGEST_PORT: usize = 5;
 
 const DEFAULT_PORT: u16 = 6379;
 
@@ -308,6 +329,8 @@ mod tests {
             ("h:", Fault::Port),
             ("h:0", Fault::Port),
             ("h:65536", Fault::Port),
+            ("h:1/0", Fault::SlashWithoutScheme),
+            ("/run/redis.sock", Fault::SlashWithoutScheme),
             ("h:+1", Fault::Port),
             ("[::1]7", Fault::Port),
             ("[::1", Fault::Host),
@@ -325,6 +348,32 @@ mod tests {
             ("unix:///x?db=-1", Fault::Database),
         ] {
             assert_eq!(fault(text), expected, "{text}");
+        }
+    }
+
+    /// `host:(hidden)` helped nobody to find the letter O in a port.
+    #[test]
+    fn a_port_with_a_slip_in_it_is_shown() {
+        for (text, expected) in [
+            ("redis-1:637O", "redis-1:637O"),
+            ("10.0.0.1:63790", "10.0.0.1:63790"),
+            ("redis-1:70000", "redis-1:70000"),
+            ("redis://:hunter2@redis-1:6379o/0", "redis://(hidden)@redis-1:6379o/0"),
+            ("[::1]:637O", "[::1]:637O"),
+            ("redis-1:0", "redis-1:0"),
+            ("redis-1:hunter2", "redis-1:(hidden)"),
+            ("redis-1:x", "redis-1:(hidden)"),
+            ("user:123456", "user:(hidden)"),
+            ("redis-1:12:34", "redis-1:(hidden)"),
+            ("redis-1:63\x1b9", "redis-1:(hidden)"),
+        ] {
+            match Address::parse(text) {
+                Ok((address, _)) => assert_eq!(address.to_string(), expected),
+                Err(error) => {
+                    let shown = format!("node address `{expected}`: the port is not a number from");
+                    assert!(error.to_string().starts_with(&shown), "{error}");
+                }
+            }
         }
     }
 

@@ -4,16 +4,20 @@
 //! program sees only sound requests. Not here: node addresses, which the library reads, because
 //! its errors know how not to repeat a password.
 
+use std::cell::OnceCell;
+use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
 use redbolt::proto::MAX_RESOURCE;
 use redbolt::{Guard, Trust};
 
+use crate::addresses::Given;
 use crate::{duration, exit};
 
 /// Distributed locks on independent Redis or Valkey nodes, for the shell.
@@ -60,9 +64,15 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Nodes (the same for all who use them)")]
 pub(crate) struct Nodes {
-    #[arg(long = "node", value_name = "ADDRESS", help = NODE_HELP, value_delimiter = ',')]
-    #[arg(env = NODES_VARIABLE, hide_env_values = true)]
+    #[arg(long = "node", value_name = "ADDRESS", help = NODE_HELP)]
     pub(crate) addresses: Vec<String>,
+
+    #[arg(long, value_name = "FILE", help = NODES_FILE_HELP, conflicts_with = "addresses")]
+    pub(crate) nodes_file: Option<PathBuf>,
+
+    /// The addresses that these and the environment give, once they are known
+    #[arg(skip)]
+    pub(crate) given: OnceCell<Vec<Given>>,
 
     /// The longest TTL of any lock, and so the time for which a node that may have forgotten locks
     /// does not vote [default: 30s]
@@ -385,6 +395,38 @@ pub(crate) struct ShimArgs {
     pub(crate) command: Vec<OsString>,
 }
 
+/// Names the environment in a refusal of a value that it gave, where the option was not typed.
+pub(crate) fn blame_environment(mut refusal: clap::Error, words: &[OsString]) -> clap::Error {
+    let (Some(ContextValue::String(option)), Some(ContextValue::String(value))) =
+        (refusal.get(ContextKind::InvalidArg), refusal.get(ContextKind::InvalidValue))
+    else {
+        return refusal;
+    };
+    let option = option.split([' ', '=']).next().unwrap_or_default();
+    let is_typed = |word: &OsString| {
+        let rest = word.as_encoded_bytes().strip_prefix(option.as_bytes());
+        rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'=')
+    };
+    let variable =
+        VARIABLES.iter().find(|(name, _)| *name == option).map(|(_, variable)| *variable);
+    let said = variable.and_then(|variable| env::var(variable).ok()).unwrap_or_default();
+    if let Some(variable) = variable
+        && !words.iter().any(is_typed)
+        && (said == *value || said.split(',').any(|part| part == value))
+    {
+        let blamed = ContextValue::String(format!("{variable} in the environment"));
+        refusal.insert(ContextKind::InvalidArg, blamed);
+    }
+    refusal
+}
+
+/// Options that the environment can give, and what it calls them.
+const VARIABLES: [(&str, &str); 3] = [
+    ("--max-ttl", MAX_TTL_VARIABLE),
+    ("--guard-key", GUARD_KEY_VARIABLE),
+    ("--trust", TRUST_VARIABLE),
+];
+
 fn some_bytes(key: OsString) -> Result<OsString, &'static str> {
     if key.is_empty() { Err("the name of a lock cannot be empty") } else { Ok(key) }
 }
@@ -415,13 +457,18 @@ pub(crate) const SHIM: &str = "__exec";
 
 /// Where options can come from as well.
 pub(crate) const NODES_VARIABLE: &str = "REDBOLT_NODES";
+pub(crate) const NODES_FILE_VARIABLE: &str = "REDBOLT_NODES_FILE";
 pub(crate) const MAX_TTL_VARIABLE: &str = "REDBOLT_MAX_TTL";
 pub(crate) const GUARD_KEY_VARIABLE: &str = "REDBOLT_GUARD_KEY";
 pub(crate) const TRUST_VARIABLE: &str = "REDBOLT_TRUST";
 
 const NODE_HELP: &str = "\
 A node: host, host:port, redis://[user[:password]@]host[:port][/db] or unix:///path. Give it once \
-for each node";
+for each node [env: REDBOLT_NODES, with commas between them]";
+
+const NODES_FILE_HELP: &str = "\
+A file of nodes in place of --node, one a line, # before a comment; refused when others can read it, for \
+it may have passwords [env: REDBOLT_NODES_FILE]";
 
 const FIRST_STEPS: &str = "\
 First steps:
@@ -431,7 +478,8 @@ First steps:
   redbolt lock --node 127.0.0.1:7001 backup -- ./backup.sh
   redbolt status --node 127.0.0.1:7001 backup
 
-Instead of repeating --node: export REDBOLT_NODES=10.0.0.1,10.0.0.2,10.0.0.3";
+Instead of repeating --node: export REDBOLT_NODES=10.0.0.1,10.0.0.2,10.0.0.3
+or, for passwords, a file:   export REDBOLT_NODES_FILE=/etc/redbolt/nodes";
 
 const LOCK_USAGE: &str = "\
 redbolt lock [OPTIONS] KEY -- CMD [ARG]...
@@ -443,7 +491,7 @@ that it started get SIGTERM, then SIGKILL. SIGINT, SIGTERM and SIGHUP are passed
 is let go when the command has ended; what it leaves running in the background is not waited for.
 
 The command finds REDBOLT_KEY and REDBOLT_TTL_MS in its environment, and with --fence also
-REDBOLT_FENCING_TOKEN. What it writes to should keep the largest token that it has seen, and refuse
+REDBOLT_FENCING_TOKEN, but not REDBOLT_NODES if there is a password in it. What it writes to should keep the largest token that it has seen, and refuse
 whoever comes with a smaller one: that one was paused, and its lock is over.
 
 With --at-least the lock stays taken for so long after it was granted, whatever the command does and

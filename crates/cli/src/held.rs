@@ -115,7 +115,7 @@ fn tidy(path: &Path, record: &LockRecord) {
 
 fn client(nodes: &Nodes) -> Result<Client, Failure> {
     let builder = nodes::builder(nodes)?.answer_within(ANSWER_WITHIN).only_look();
-    Ok(Client::new(builder.build().map_err(Failure::usage)?)?)
+    Ok(Client::new(nodes::build(builder, nodes)?)?)
 }
 
 /// All nodes shall hear of it, and not only those that are the first to make a quorum; but most of what

@@ -16,11 +16,8 @@ use crate::say::print;
 
 /// Sets the nodes up.
 pub(crate) fn run(args: &InitArgs) -> Result<u8, Failure> {
-    let config = nodes::builder(&args.nodes)?
-        .answer_within(ANSWER_WITHIN)
-        .connect_within(CONNECT_WITHIN)
-        .build()
-        .map_err(Failure::usage)?;
+    let builder = nodes::builder(&args.nodes)?.answer_within(ANSWER_WITHIN);
+    let config = nodes::build(builder.connect_within(CONNECT_WITHIN), &args.nodes)?;
     let set_up = if args.change { redbolt::init_change } else { redbolt::init };
     let report = set_up(&config, PATIENCE).map_err(|error| failure(args, error))?;
     let text = format!("{}{}\n", lines(&report), done(&config, &report));

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "`lock` is for Linux"))]
 
+mod addresses;
 mod args;
 #[cfg(target_os = "linux")]
 mod bench;
@@ -44,7 +45,10 @@ fn main() -> ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(refusal) => return refuse(&refusal),
+        Err(refusal) => {
+            let words: Vec<_> = env::args_os().collect();
+            return refuse(&args::blame_environment(refusal, &words));
+        }
     };
     ExitCode::from(run(&cli.command).unwrap_or_else(|failure| {
         say(&failure);

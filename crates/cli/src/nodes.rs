@@ -1,14 +1,16 @@
 //! From words to a configuration: which nodes, and who we are.
 //!
 //! The library reads the addresses. Its errors name the place in an address that is wrong, never
-//! the password in it.
+//! the password in it. Not here: where the addresses come from, see [`addresses`].
 
 use std::env;
 use std::fs;
 use std::process;
 
-use redbolt::{Config, ConfigBuilder, Trust};
+use redbolt::proto::SettingsError;
+use redbolt::{Config, ConfigBuilder, ConfigError, Trust};
 
+use crate::addresses;
 use crate::args::{self, Nodes};
 use crate::duration;
 use crate::exit::Failure;
@@ -26,14 +28,46 @@ pub(crate) fn builder_for(nodes: &Nodes, holder: u32) -> Result<ConfigBuilder, F
         // The command bounds the hold: a lock is extended only while its command runs.
         .max_hold(None);
     let mut builder = settings(builder, nodes);
-    let addresses = addresses(nodes);
-    if addresses.is_empty() {
-        return Err(Failure::usage(NO_NODES));
-    }
-    for (address, trust) in addresses.iter().zip(trust(nodes, addresses.len())?) {
-        builder = builder.node_with(address, trust).map_err(Failure::usage)?;
+    let given = addresses::given(nodes)?;
+    for (given, trust) in given.iter().zip(trust(nodes, given.len())?) {
+        builder = builder.node_with(&given.text, trust).map_err(|error| given.wrong(error))?;
     }
     Ok(builder)
+}
+
+/// The configuration, if it can be; and if not, whether an option or the environment is to be mended.
+pub(crate) fn build(builder: ConfigBuilder, nodes: &Nodes) -> Result<Config, Failure> {
+    builder.build().map_err(|error| {
+        let origin = match &error {
+            ConfigError::Settings(SettingsError::GuardKey { .. }) => guard_key_origin(nodes),
+            ConfigError::Settings(SettingsError::Span { what, .. })
+                if what.starts_with("max_ttl") =>
+            {
+                max_ttl_origin(nodes)
+            }
+            _ => return Failure::usage(error),
+        };
+        Failure::usage(format_args!("{origin}: {error}"))
+    })
+}
+
+fn max_ttl_origin(nodes: &Nodes) -> &'static str {
+    let is_said = |value: &str| duration::parse(value).ok() == nodes.max_ttl;
+    origin("--max-ttl", args::MAX_TTL_VARIABLE, is_said)
+}
+
+fn guard_key_origin(nodes: &Nodes) -> &'static str {
+    let is_said = |value: &str| nodes.guard_key.as_deref() == Some(value);
+    origin("--guard-key", args::GUARD_KEY_VARIABLE, is_said)
+}
+
+/// Where a value comes from: the environment, if that says the same.
+fn origin(
+    option: &'static str,
+    variable: &'static str,
+    says: impl Fn(&str) -> bool,
+) -> &'static str {
+    if env::var(variable).is_ok_and(|value| says(&value)) { variable } else { option }
 }
 
 fn settings(mut builder: ConfigBuilder, nodes: &Nodes) -> ConfigBuilder {
@@ -46,12 +80,6 @@ fn settings(mut builder: ConfigBuilder, nodes: &Nodes) -> ConfigBuilder {
     builder
 }
 
-/// What was given, without blanks and empty parts.
-pub(crate) fn addresses(nodes: &Nodes) -> Vec<&str> {
-    let addresses = nodes.addresses.iter().map(|address| address.trim());
-    addresses.filter(|address| !address.is_empty()).collect()
-}
-
 /// How much of each node's guard is believed.
 fn trust(nodes: &Nodes, count: usize) -> Result<Vec<Trust>, Failure> {
     let words: Vec<Trust> = nodes.trust.iter().map(|&word| word.into()).collect();
@@ -60,7 +88,9 @@ fn trust(nodes: &Nodes, count: usize) -> Result<Vec<Trust>, Failure> {
         [one] => Ok(vec![one; count]),
         _ if words.len() == count => Ok(words),
         _ => Err(Failure::usage(format_args!(
-            "--trust has {} words for {count} nodes: give one for all, or one for each",
+            "{} has {} words for {count} nodes: give one for all, or one for each",
+            origin("--trust", args::TRUST_VARIABLE, |value| value.split(',').count()
+                == words.len()),
             words.len()
         ))),
     }
@@ -69,31 +99,18 @@ fn trust(nodes: &Nodes, count: usize) -> Result<Vec<Trust>, Failure> {
 /// The command that says that these nodes are new, to be copied. It repeats no option that the
 /// environment gives, and no address with a password in it.
 pub(crate) fn init_command(nodes: &Nodes) -> String {
-    let mut words = vec!["redbolt init".to_owned()];
-    let addresses = addresses(nodes);
-    let is_secret = |address: &&str| address.contains('@');
-    let is_said = |value: &str| value.split(',').map(str::trim).eq(addresses.iter().copied());
-    match is_in(args::NODES_VARIABLE, is_said) {
-        true => {}
-        false if addresses.iter().any(is_secret) => words.push("--node ...".to_owned()),
-        false => words.extend(addresses.iter().map(|address| format!("--node {address}"))),
-    }
+    let mut words = vec![format!("redbolt init{}", addresses::options(nodes))];
     if let Some(max_ttl) = nodes.max_ttl
-        && !is_in(args::MAX_TTL_VARIABLE, |value| duration::parse(value) == Ok(max_ttl))
+        && max_ttl_origin(nodes) != args::MAX_TTL_VARIABLE
     {
         words.push(format!("--max-ttl {}", duration::exact(max_ttl)));
     }
     if let Some(key) = &nodes.guard_key
-        && !is_in(args::GUARD_KEY_VARIABLE, |value| value == key)
+        && guard_key_origin(nodes) != args::GUARD_KEY_VARIABLE
     {
         words.push(format!("--guard-key {key}"));
     }
     words.join(" ")
-}
-
-/// Whether the environment says this.
-fn is_in(variable: &str, says: impl Fn(&str) -> bool) -> bool {
-    env::var(variable).is_ok_and(|value| says(&value))
 }
 
 /// Who holds a lock, for whoever looks at it: `host:pid`.
@@ -113,16 +130,15 @@ fn printable(name: &str) -> String {
 /// The longest host name of Linux.
 const HOST_LENGTH: usize = 64;
 
-const NO_NODES: &str = "no nodes given
-name each with --node HOST:PORT, or all in REDBOLT_NODES, separated by commas
-to see it work without any server: redbolt demo";
-
 #[cfg(test)]
 mod tests {
+    use std::cell::OnceCell;
+
     use super::*;
 
     fn named(addresses: Vec<String>) -> Nodes {
-        Nodes { addresses, max_ttl: None, guard_key: None, trust: Vec::new() }
+        let (max_ttl, guard_key, trust) = (None, None, Vec::new());
+        Nodes { addresses, nodes_file: None, given: OnceCell::new(), max_ttl, guard_key, trust }
     }
 
     #[test]
@@ -137,13 +153,6 @@ mod tests {
     fn a_strange_host_name_is_made_printable() {
         assert_eq!(printable("web-1.example\x1b[2J\u{fc}"), "web-1.example[2J");
         assert_eq!(printable(&"x".repeat(300)).len(), HOST_LENGTH);
-    }
-
-    #[test]
-    fn blanks_and_empty_parts_are_no_nodes() {
-        let nodes = |words: &[&str]| named(words.iter().map(ToString::to_string).collect());
-        assert!(builder(&nodes(&["", " "])).unwrap_err().to_string().contains("redbolt demo"));
-        assert_eq!(builder(&nodes(&["a", " b:1 ", ""])).unwrap().build().unwrap().nodes(), 2);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::{name, nodes};
 /// Prints the status. The exit status says whether there was a verdict.
 pub(crate) fn run(args: &StatusArgs) -> Result<u8, Failure> {
     let builder = nodes::builder(&args.nodes)?.answer_within(ANSWER_WITHIN).only_look();
-    let config = builder.guard(args.guard.into()).build().map_err(Failure::usage)?;
+    let config = nodes::build(builder.guard(args.guard.into()), &args.nodes)?;
     let client = Client::new(config.clone())?;
     let guards = client.warm_up(ANSWER_WITHIN);
     let seen = client.inspect(args.key.as_bytes()).map_err(Failure::usage)?;

@@ -18,7 +18,7 @@ use crate::say::{print as print_out, say};
 /// Breaks the lock if that was meant.
 pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
     let builder = nodes::builder(&args.nodes)?.answer_within(ANSWER_WITHIN).only_look();
-    let client = Client::new(builder.build().map_err(Failure::usage)?)?;
+    let client = Client::new(nodes::build(builder, &args.nodes)?)?;
     if !args.force {
         return Err(only_show(&client, args)?);
     }

@@ -70,7 +70,7 @@ fn config(args: &BenchArgs) -> Result<Config, Failure> {
     let builder = nodes::builder(&args.nodes)?.answer_within(answer_within);
     let builder = builder.connect_within(CONNECT_WITHIN).client_name(b"redbolt-bench");
     let builder = builder.busy_poll(args.busy_poll);
-    builder.guard(args.guard.into()).only_look().build().map_err(Failure::usage)
+    nodes::build(builder.guard(args.guard.into()).only_look(), &args.nodes)
 }
 
 /// Load on nodes that others use is harm: it takes the word of whoever is responsible.

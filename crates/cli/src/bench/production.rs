@@ -13,8 +13,8 @@ use redbolt::net::Address;
 use redbolt::{Config, NodeReport, NodeState};
 
 use super::question::{self, Login, Reply};
+use crate::addresses;
 use crate::args::Nodes;
-use crate::nodes;
 
 /// What one node told.
 #[derive(Debug)]
@@ -61,8 +61,9 @@ impl fmt::Display for Sign {
 pub(super) fn look(nodes: &Nodes, config: &Config) -> Vec<Told> {
     let (sender, receiver) = mpsc::channel();
     let guard_key = &config.settings().guard_key;
-    for (at, text) in nodes::addresses(nodes).into_iter().enumerate() {
-        let (text, guard_key, sender) = (text.to_owned(), guard_key.clone(), sender.clone());
+    // They have made this configuration.
+    for (at, given) in addresses::given(nodes).unwrap_or_default().iter().enumerate() {
+        let (text, guard_key, sender) = (given.text.clone(), guard_key.clone(), sender.clone());
         let database = config.settings().nodes[at].database;
         let address = config.addresses()[at].clone();
         // A look-up of a host name can take very long: it is left behind then.

@@ -15,7 +15,8 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use redbolt::FencingToken;
 
-use crate::args::{LockArgs, SHIM};
+use crate::addresses;
+use crate::args::{LockArgs, NODES_VARIABLE, SHIM};
 use crate::exit;
 use crate::signals::Signals;
 
@@ -73,6 +74,9 @@ impl Command {
             .args(args.words())
             .env("REDBOLT_KEY", &args.key)
             .env("REDBOLT_TTL_MS", args.ttl.as_millis().to_string());
+        if addresses::environment_is_secret() {
+            command.env_remove(NODES_VARIABLE);
+        }
         match token {
             Some(token) => command.env(FENCING_TOKEN, token.to_string()),
             // One that redbolt was started with is of another lock.

@@ -92,7 +92,7 @@ fn config(ask: &AskArgs, nodes: &Nodes, ttl: Duration, holder: u32) -> Result<Co
     let builder = nodes::builder_for(nodes, holder)?.answer_within(answer_within);
     let builder = builder.guard(ask.guard.into());
     let builder = if ask.new_nodes { builder.new_nodes() } else { builder };
-    builder.build().map_err(Failure::usage)
+    nodes::build(builder, nodes)
 }
 
 /// Waits until the lock is granted. If it is not, the status that says why.

@@ -134,7 +134,7 @@ pub(crate) fn info(world: &World, section: &str) -> String {
 pub(crate) fn redbolt(words: &[&str]) -> Command {
     let mut command = redbolt_proving::program(env!("CARGO_BIN_EXE_redbolt"));
     command.args(words);
-    for name in ["NODES", "MAX_TTL", "GUARD_KEY", "TRUST", "FENCING_TOKEN"] {
+    for name in ["NODES", "NODES_FILE", "MAX_TTL", "GUARD_KEY", "TRUST", "FENCING_TOKEN"] {
         command.env_remove(format!("REDBOLT_{name}"));
     }
     command.stdin(Stdio::null());

@@ -1,6 +1,11 @@
 //! What is refused before anything is sent, and what helps a newcomer.
 
-use crate::harness::{redbolt, run};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use redbolt_proving::Server;
+
+use crate::harness::{World, redbolt, run};
 
 fn ran(words: &[&str]) -> crate::harness::Ran {
     run(redbolt(words))
@@ -102,6 +107,98 @@ fn a_ttl_that_cannot_be_is_refused() {
     lock("2s", &["--max-ttl", "1s"]).expect(64).expect_says("maximum");
     lock("0s", &[]).expect(64).expect_says("zero");
     lock("2ms", &[]).expect(64).expect_says("drift");
+}
+
+/// A wrong REDBOLT_MAX_TTL was blamed on --max-ttl, which nobody had typed.
+#[test]
+fn a_wrong_variable_is_called_by_its_name() {
+    let status = |variable: &str, value: &str, options: &[&str]| {
+        let mut command = redbolt(&[&["status", "job"], options].concat());
+        command.env("REDBOLT_NODES", "127.0.0.1:1").env(variable, value);
+        run(command).expect(64)
+    };
+    for (variable, value, why) in [
+        ("REDBOLT_MAX_TTL", "10", "needs a unit"),
+        ("REDBOLT_MAX_TTL", "0s", "out of range"),
+        ("REDBOLT_GUARD_KEY", "", "0 bytes"),
+        ("REDBOLT_TRUST", "strict,blind", "'blind'"),
+        ("REDBOLT_TRUST", "strict,strict", "2 words for 1 nodes"),
+        ("REDBOLT_NODES", "redis-1:637O", "`redis-1:637O`: the port"),
+        ("REDBOLT_NODES_FILE", "nodes", "both"),
+    ] {
+        let said = status(variable, value, &[]).expect_says(variable).expect_says(why);
+        assert!(!said.stderr.contains(" for '--") && !said.stderr.contains("--max"), "{said:?}");
+    }
+    for (options, why) in [
+        (&["--max-ttl", "5"][..], "'--max-ttl"),
+        (&["--max-ttl=0s"], "--max-ttl: "),
+        (&["--guard-key", ""], "--guard-key: "),
+        (&["--node", "redis-1:637O"], "--node: node address `redis-1:637O`"),
+    ] {
+        let said = status("REDBOLT_MAX_TTL", "10s", options).expect_says(why);
+        assert!(!said.stderr.contains("REDBOLT"), "{said:?}");
+    }
+}
+
+#[test]
+fn nodes_come_from_a_file_that_others_cannot_read() {
+    let world = World::of(3);
+    let file = world.path("nodes");
+    let nodes: Vec<_> = world.nodes.iter().map(Server::address).collect();
+    fs::write(&file, format!("# ours\n{}\n\n  {}\r\n{}", nodes[0], nodes[1], nodes[2])).unwrap();
+    let mode = |mode| fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+    let option = || {
+        let mut command = world.redbolt(&["lock", "-n", "--nodes-file", "nodes", "job", "true"]);
+        command.env("REDBOLT_NODES", "127.0.0.1:1");
+        run(command)
+    };
+    let variable = |more: &[&str]| {
+        let mut command = world.redbolt(&[&["lock", "-n"], more, &["job", "true"]].concat());
+        command.env_remove("REDBOLT_NODES").env("REDBOLT_NODES_FILE", &file);
+        run(command)
+    };
+    for open in [0o604, 0o644, 0o602] {
+        mode(open);
+        option().expect(64).expect_says("others must not be able to read").expect_says("chmod 600");
+        variable(&[]).expect(64);
+        variable(&["--node", "127.0.0.1:1"]).expect(69);
+    }
+    mode(0o600);
+    option().expect(0);
+    variable(&[]).expect(0);
+    let addresses = fs::read_to_string(&file).unwrap();
+    fs::write(&file, addresses + "\nredis://:hunter2@redis-4:637O\n").unwrap();
+    let said = option()
+        .expect(64)
+        .expect_says("nodes line 6: node address `redis://(hidden)@redis-4:637O`");
+    assert!(!said.stderr.contains("hunter2"), "{said:?}");
+    fs::write(&file, "# nobody\n").unwrap();
+    option().expect(64).expect_says("it names no node");
+    fs::remove_file(&file).unwrap();
+    option().expect(64).expect_says("nodes: No such file");
+}
+
+/// Whoever lists the processes of this user would see it, and whatever the command runs.
+#[test]
+fn the_command_does_not_inherit_a_password() {
+    let world = World::of(1);
+    let nodes = || {
+        let seen = world.path("seen");
+        let mut command = world.redbolt(&["lock", "job", "-c", "env > seen; echo >> seen"]);
+        command.env("REDBOLT_NODES_FILE", "");
+        (command, seen)
+    };
+    let (command, seen) = nodes();
+    run(command).expect(0);
+    assert!(fs::read_to_string(&seen).unwrap().contains("REDBOLT_NODES="), "there is no password");
+    world.nodes[0].cmd("ACL SETUSER locker on >hunter2 ~* &* +@all");
+    let (mut command, seen) = nodes();
+    let address = world.nodes[0].address();
+    command.env("REDBOLT_NODES", format!("redis://locker:hunter2@{address}"));
+    run(command).expect(0);
+    let seen = fs::read_to_string(&seen).unwrap();
+    assert!(seen.contains("REDBOLT_KEY=job") && !seen.contains("hunter2"), "{seen}");
+    assert!(!seen.contains("REDBOLT_NODES="), "{seen}");
 }
 
 #[test]

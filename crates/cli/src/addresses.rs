@@ -1,0 +1,179 @@
+//! Where the addresses of the nodes come from: options, a file, or the environment.
+//!
+//! What is typed goes before what the environment says. Each address keeps the place where it was found,
+//! for whoever has to mend it. Addresses can have passwords in them, so that a file of them is treated as
+//! other programs treat theirs: it is refused when others can read it. Not here: what an address means,
+//! which the library reads.
+
+use std::env;
+use std::fmt;
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::args::{NODES_FILE_VARIABLE, NODES_VARIABLE, Nodes};
+use crate::exit::Failure;
+
+/// An address as it was written, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Given {
+    pub(crate) text: String,
+    origin: Origin,
+}
+
+#[derive(Clone, Debug)]
+enum Origin {
+    Option,
+    Variable,
+    Line(PathBuf, usize),
+}
+
+impl Given {
+    /// A failure about this address, which says where it was written.
+    pub(crate) fn wrong(&self, error: impl fmt::Display) -> Failure {
+        Failure::usage(match &self.origin {
+            Origin::Option => format!("--node: {error}"),
+            Origin::Variable => format!("{NODES_VARIABLE}: {error}"),
+            Origin::Line(path, line) => format!("{} line {line}: {error}", path.display()),
+        })
+    }
+}
+
+/// All addresses, in order. A file is read once: it may be a pipe.
+pub(crate) fn given(nodes: &Nodes) -> Result<&[Given], Failure> {
+    if let Some(given) = nodes.given.get() {
+        return Ok(given);
+    }
+    let found = find(nodes)?;
+    if found.is_empty() {
+        return Err(Failure::usage(NO_NODES));
+    }
+    Ok(nodes.given.get_or_init(|| found))
+}
+
+fn find(nodes: &Nodes) -> Result<Vec<Given>, Failure> {
+    if let Some(path) = &nodes.nodes_file {
+        return of_file(path);
+    }
+    if !nodes.addresses.is_empty() {
+        return Ok(nodes
+            .addresses
+            .iter()
+            .flat_map(|list| of_list(list, &Origin::Option))
+            .collect());
+    }
+    let listed = env::var_os(NODES_VARIABLE).filter(|list| !list.is_empty());
+    let file = env::var_os(NODES_FILE_VARIABLE).filter(|path| !path.is_empty());
+    match (listed, file) {
+        (Some(_), Some(_)) => Err(Failure::usage(BOTH)),
+        (None, Some(path)) => of_file(Path::new(&path)),
+        (Some(list), None) => {
+            let list = list.into_string();
+            let list = list.map_err(|_| Failure::usage(format!("{NODES_VARIABLE}: not UTF-8")))?;
+            Ok(of_list(&list, &Origin::Variable).collect())
+        }
+        (None, None) => Ok(Vec::new()),
+    }
+}
+
+/// Addresses between commas, without blanks and empty parts.
+fn of_list<'a>(list: &'a str, origin: &'a Origin) -> impl Iterator<Item = Given> + 'a {
+    let parts = list.split(',').map(str::trim).filter(|text| !text.is_empty());
+    parts.map(|text| Given { text: text.to_owned(), origin: origin.clone() })
+}
+
+fn of_file(path: &Path) -> Result<Vec<Given>, Failure> {
+    let refuse = |why: &dyn fmt::Display| Failure::usage(format!("{}: {why}", path.display()));
+    let file = File::open(path).map_err(|error| refuse(&error))?;
+    let metadata = file.metadata().map_err(|error| refuse(&error))?;
+    check_access(path, &metadata).map_err(|why| refuse(&why))?;
+    let mut text = String::new();
+    file.take(LONGEST).read_to_string(&mut text).map_err(|error| refuse(&error))?;
+    let given = lines(path, &text);
+    if given.is_empty() { Err(refuse(&"it names no node")) } else { Ok(given) }
+}
+
+/// One address a line; a line that is empty or begins with # says nothing.
+fn lines(path: &Path, text: &str) -> Vec<Given> {
+    let lines = text.lines().map(str::trim).zip(1..);
+    let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|(line, number)| Given {
+            text: line.to_owned(),
+            origin: Origin::Line(path.to_owned(), number),
+        })
+        .collect()
+}
+
+/// Ours, and nobody else can read it; or root's, and a group may.
+fn check_access(path: &Path, file: &Metadata) -> Result<(), String> {
+    if !file.is_file() && !file.file_type().is_fifo() {
+        return Err("neither a file nor a pipe".to_owned());
+    }
+    let mode = file.permissions().mode() & 0o777;
+    let is_root_s = file.uid() == 0;
+    if file.uid() != nix::unistd::geteuid().as_raw() && !is_root_s {
+        return Err("it belongs to another user".to_owned());
+    }
+    let allowed = if is_root_s { 0o740 } else { 0o700 };
+    if mode & !allowed == 0 {
+        return Ok(());
+    }
+    Err(format!(
+        "its mode is {mode:04o}, and others must not be able to read or write it, for it may have \
+         passwords in it\nif nobody has read them: chmod 600 {}",
+        path.display()
+    ))
+}
+
+/// Whether the environment has passwords among its addresses.
+pub(crate) fn environment_is_secret() -> bool {
+    env::var_os(NODES_VARIABLE).is_some_and(|list| list.as_encoded_bytes().contains(&b'@'))
+}
+
+/// How these nodes are named to another `redbolt`, without a password. Empty where the environment
+/// names them.
+pub(crate) fn options(nodes: &Nodes) -> String {
+    if let Some(path) = &nodes.nodes_file {
+        return format!(" --nodes-file {}", path.display());
+    }
+    if nodes.addresses.is_empty() {
+        return String::new();
+    }
+    let given = nodes.given.get().map(Vec::as_slice).unwrap_or_default();
+    if given.iter().any(|given| given.text.contains('@')) {
+        return " --node ...".to_owned();
+    }
+    given.iter().map(|given| format!(" --node {}", given.text)).collect()
+}
+
+const NO_NODES: &str = "no nodes given
+name each with --node HOST:PORT, or all in REDBOLT_NODES, separated by commas
+to see it work without any server: redbolt demo";
+
+const BOTH: &str = "both REDBOLT_NODES and REDBOLT_NODES_FILE are set: unset one of them";
+
+/// More than the most nodes with the longest addresses.
+const LONGEST: u64 = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_an_address_and_a_comment_is_none() {
+        let text = "# the lock nodes\n\n10.0.0.1\r\n  redis://:pa#ss,w@10.0.0.2 \n\t# 10.0.0.9\n";
+        let given = lines(Path::new("nodes"), text);
+        let texts: Vec<_> = given.iter().map(|given| given.text.as_str()).collect();
+        assert_eq!(texts, ["10.0.0.1", "redis://:pa#ss,w@10.0.0.2"]);
+        assert_eq!(given[1].wrong("no").to_string(), "nodes line 4: no");
+    }
+
+    #[test]
+    fn blanks_and_empty_parts_are_no_nodes() {
+        let texts: Vec<_> =
+            of_list(" a, ,b:1 ,", &Origin::Option).map(|given| given.text).collect();
+        assert_eq!(texts, ["a", "b:1"]);
+    }
+}
