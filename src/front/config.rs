@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::busy;
 use super::log::{Log, Logger};
-use crate::net::{Address, AddressError};
-use crate::proto::{self, Guard, NodeId, Settings, SettingsError, Setup, Trust, Wake};
+use crate::net::{Address, AddressError, Clock};
+use crate::proto::{self, Guard, NodeId, Now, Settings, SettingsError, Setup, Trust, Wake};
 
 /// Which nodes, and how. Cheap to clone.
 ///
@@ -30,14 +30,19 @@ pub struct Config {
     addresses: Arc<[Address]>,
     log: Logger,
     busy_poll: Duration,
+    clock: Clock,
 }
 
 impl Config {
     /// Begins a configuration with the defaults of [`Settings`].
     pub fn builder() -> ConfigBuilder {
-        let settings = Settings::default();
-        let (addresses, log, busy_poll) = (Vec::new(), Logger::default(), Duration::ZERO);
-        ConfigBuilder { settings, addresses, log, busy_poll }
+        ConfigBuilder {
+            settings: Settings::default(),
+            addresses: Vec::new(),
+            log: Logger::default(),
+            busy_poll: Duration::ZERO,
+            clock: Clock::default(),
+        }
     }
 
     /// How many nodes there are.
@@ -83,6 +88,12 @@ impl Config {
         Arc::clone(&self.core)
     }
 
+    /// What everything that is made of it goes by.
+    #[inline]
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     pub(super) fn log(&self) -> &Logger {
         &self.log
     }
@@ -106,6 +117,7 @@ pub struct ConfigBuilder {
     addresses: Vec<Address>,
     log: Logger,
     busy_poll: Duration,
+    clock: Clock,
 }
 
 impl ConfigBuilder {
@@ -273,6 +285,14 @@ impl ConfigBuilder {
         self
     }
 
+    /// For tests, which cannot set the clocks of a machine: takes each reading of them for what `bend`
+    /// makes of it. Waits of the process itself stay as they are.
+    #[doc(hidden)]
+    pub fn bend_clock(mut self, bend: impl Fn(Now) -> Now + Send + Sync + 'static) -> Self {
+        self.clock = Clock::bent(bend);
+        self
+    }
+
     /// Checks it all.
     ///
     /// # Errors
@@ -286,11 +306,11 @@ impl ConfigBuilder {
                 return Err(ConfigError::Duplicate { first, second, address: address.clone() });
             }
         }
-        let Self { addresses, log, busy_poll, .. } = self;
+        let Self { addresses, log, busy_poll, clock, .. } = self;
         if busy_poll > busy::LONGEST {
             return Err(ConfigError::BusyPoll { span: busy_poll });
         }
-        Ok(Config { core: Arc::new(core), addresses: addresses.into(), log, busy_poll })
+        Ok(Config { core: Arc::new(core), addresses: addresses.into(), log, busy_poll, clock })
     }
 }
 

@@ -19,7 +19,7 @@ use super::log::Notes;
 use super::metrics::MetricsReport;
 use super::record;
 use super::report::{NodeReport, RefusalReport};
-use crate::net::{Sockets, boot, now};
+use crate::net::Sockets;
 use crate::proto::{
     Ask, Core, Event, FencingToken, InputError, Lease, LockId, LockRecord, LockState, LossCause,
     Nanos, NodeId, NodeState, Refusal, ViewId, Votes,
@@ -138,10 +138,11 @@ impl Driver {
         let core = Core::new(config.core(), |bytes| {
             getrandom::fill(bytes).expect("the system's source of randomness stays available");
         });
-        let sockets = Sockets::new(core, config.addresses(), registry, first_token)?;
+        let clock = config.clock().clone();
+        let heard = clock.boot();
+        let sockets = Sockets::new(core, clock, config.addresses(), registry, first_token)?;
         let notes = Notes::new(&config);
-        let mut driver =
-            Self { config, sockets, own, heard: now().boot, is_gathering: false, notes };
+        let mut driver = Self { config, sockets, own, heard, is_gathering: false, notes };
         driver.sockets.drive();
         Ok(driver)
     }
@@ -153,7 +154,8 @@ impl Driver {
     /// The ask is refused at the door, and nothing is sent.
     pub fn acquire(&mut self, ask: &Ask<'_>) -> Result<LockId, InputError> {
         self.check_process()?;
-        let id = self.sockets.core_mut().acquire(ask, now())?;
+        let (core, now) = self.sockets.core_now();
+        let id = core.acquire(ask, now)?;
         self.finish();
         Ok(id)
     }
@@ -166,7 +168,8 @@ impl Driver {
     /// It is not held, an extension is under way, or the TTL is out of its range.
     pub fn extend(&mut self, id: LockId, ttl: Duration) -> Result<(), InputError> {
         self.check_process()?;
-        let outcome = self.sockets.core_mut().extend(id, ttl, now());
+        let (core, now) = self.sockets.core_now();
+        let outcome = core.extend(id, ttl, now);
         self.finish();
         outcome
     }
@@ -175,7 +178,8 @@ impl Driver {
     /// [`Core::release`] for the outcomes.
     pub fn release(&mut self, id: LockId) {
         if self.is_ours() {
-            self.sockets.core_mut().release(id, now());
+            let (core, now) = self.sockets.core_now();
+            core.release(id, now);
             self.finish();
         }
     }
@@ -211,7 +215,8 @@ impl Driver {
     /// The name of the resource is empty or too long.
     pub fn inspect(&mut self, resource: &[u8]) -> Result<ViewId, InputError> {
         self.check_process()?;
-        let id = self.sockets.core_mut().inspect(resource, now())?;
+        let (core, now) = self.sockets.core_now();
+        let id = core.inspect(resource, now)?;
         self.finish();
         Ok(id)
     }
@@ -231,7 +236,8 @@ impl Driver {
     /// The name of the resource is empty or too long, the guard's, or that of a fencing counter.
     pub fn break_lock(&mut self, resource: &[u8]) -> Result<ViewId, InputError> {
         self.check_process()?;
-        let id = self.sockets.core_mut().break_lock(resource, now())?;
+        let (core, now) = self.sockets.core_now();
+        let id = core.break_lock(resource, now)?;
         self.finish();
         Ok(id)
     }
@@ -244,7 +250,8 @@ impl Driver {
     /// As [`break_lock`](Self::break_lock).
     pub fn break_foreign(&mut self, resource: &[u8]) -> Result<ViewId, InputError> {
         self.check_process()?;
-        let id = self.sockets.core_mut().break_foreign(resource, now())?;
+        let (core, now) = self.sockets.core_now();
+        let id = core.break_foreign(resource, now)?;
         self.finish();
         Ok(id)
     }
@@ -265,7 +272,8 @@ impl Driver {
         if !self.is_ours() {
             return None;
         }
-        let mut record = self.sockets.core_mut().hand_out(id, now())?;
+        let (core, now) = self.sockets.core_now();
+        let mut record = core.hand_out(id, now)?;
         self.finish();
         record::name(&mut record, &self.config);
         Some(record)
@@ -289,7 +297,8 @@ impl Driver {
     pub fn take_in(&mut self, record: &LockRecord) -> Result<LockId, InputError> {
         self.check_process()?;
         let record = record::checked(record, &self.config)?;
-        let id = self.sockets.core_mut().take_in(&record, now())?;
+        let (core, now) = self.sockets.core_now();
+        let id = core.take_in(&record, now)?;
         self.finish();
         Ok(id)
     }
@@ -297,7 +306,8 @@ impl Driver {
     /// Connects to all nodes that are not connected, ahead of their backoff.
     pub fn connect(&mut self) {
         if self.is_ours() {
-            self.sockets.core_mut().open_all(now());
+            let (core, now) = self.sockets.core_now();
+            core.open_all(now);
             self.finish();
         }
     }
@@ -333,7 +343,7 @@ impl Driver {
     /// a request is not written to a connection that is gone. Calls in close succession pay nothing
     /// for it.
     pub(super) fn catch_up(&mut self) {
-        if boot().since(self.heard) > IDLE {
+        if self.config.clock().boot().since(self.heard) > IDLE {
             self.wait(Some(Duration::ZERO));
         }
     }
@@ -359,7 +369,8 @@ impl Driver {
             return (false, timeout);
         }
         let span = timeout.map_or(busy, |timeout| timeout.min(busy));
-        match busy::spin(span, boot, || self.sockets.listen()) {
+        let clock = self.config.clock();
+        match busy::spin(span, || clock.boot(), || self.sockets.listen()) {
             true => (true, Some(Duration::ZERO)),
             false => (false, timeout.map(|timeout| timeout - span)),
         }
@@ -448,7 +459,7 @@ impl Driver {
     /// When [`turn`](Self::turn) is due at the latest, from now; `None` if only readiness matters.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
-        if self.is_ours() { self.sockets.deadline(boot()) } else { None }
+        if self.is_ours() { self.sockets.deadline(self.config.clock().boot()) } else { None }
     }
 
     /// The next outcome.
@@ -465,7 +476,7 @@ impl Driver {
     #[must_use]
     pub fn remaining(&self, id: LockId) -> Duration {
         let lease = self.sockets.core().lease(id).filter(|_| self.is_ours());
-        lease.map_or(Duration::ZERO, |lease: &Lease| lease.remaining(now()))
+        lease.map_or(Duration::ZERO, |lease: &Lease| lease.remaining(self.config.clock().now()))
     }
 
     /// The fencing token of a lock that is held; `None` unless it was asked for

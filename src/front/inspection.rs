@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::config::Config;
 use super::report::explain;
-use crate::net::{Address, now};
+use crate::net::Address;
 use crate::proto::{Cause, Core, Fate, Foreign, Holder, KeyState, View};
 
 /// Who holds a resource, by every node.
@@ -68,7 +68,7 @@ pub enum InspectionVerdict {
 impl Inspection {
     pub(super) fn new(config: &Config, core: &Core, view: View) -> Self {
         let verdict = verdict(config.quorum(), &view);
-        let mine = core.held_on(&view.resource, now());
+        let mine = core.held_on(&view.resource, config.clock().now());
         let nodes = nodes(config, core, view, |state, _| {
             let what = match state {
                 KeyState::Free => return "free".to_owned(),

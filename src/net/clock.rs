@@ -13,22 +13,56 @@
 
 #![allow(unsafe_code)]
 
+use std::fmt;
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::proto::{Nanos, Now};
 
-/// Reads both clocks.
+/// The clocks that a client goes by: the machine's, or what a test makes of them. So the same code is
+/// tested as is used, and a test can have the machine sleep and its time of day set.
+#[derive(Clone, Default)]
+pub(crate) struct Clock(Option<Arc<Bend>>);
+
+type Bend = dyn Fn(Now) -> Now + Send + Sync;
+
+impl Clock {
+    /// One that makes something else of each reading.
+    pub(crate) fn bent(bend: impl Fn(Now) -> Now + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(bend)))
+    }
+
+    /// Reads both clocks.
+    #[inline]
+    pub(crate) fn now(&self) -> Now {
+        match &self.0 {
+            None => now(),
+            Some(bend) => bend(now()),
+        }
+    }
+
+    /// Reads the boot clock alone: enough for timers, never for a lease.
+    #[inline]
+    pub(crate) fn boot(&self) -> Nanos {
+        match &self.0 {
+            None => read(BOOT),
+            Some(bend) => bend(now()).boot,
+        }
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Clock(bent)" } else { "Clock" })
+    }
+}
+
+/// Reads both clocks of the machine.
 #[must_use]
 #[inline]
 pub fn now() -> Now {
     Now { boot: read(BOOT), wall: read(libc::CLOCK_REALTIME) }
-}
-
-/// Reads the boot clock alone: enough for timers, never for a lease.
-#[inline]
-pub(crate) fn boot() -> Nanos {
-    read(BOOT)
 }
 
 #[inline]

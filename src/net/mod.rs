@@ -12,5 +12,5 @@ mod sockets;
 
 pub use address::{Address, AddressError};
 pub use clock::now;
-pub(crate) use clock::{Origin, boot};
+pub(crate) use clock::{Clock, Origin};
 pub(crate) use sockets::Sockets;

@@ -107,3 +107,27 @@ impl Socket {
 }
 
 const KEEPALIVE: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// As the kernel has them.
+    #[test]
+    fn a_connection_that_is_half_open_is_not_kept_for_a_quarter_of_an_hour() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let silence = Duration::from_millis(1_234);
+        let Socket::Tcp(stream) = Socket::tcp(listener.local_addr().unwrap(), silence).unwrap()
+        else {
+            panic!("it is TCP");
+        };
+        let options = SockRef::from(&stream);
+        assert!(options.tcp_nodelay().unwrap() && options.keepalive().unwrap());
+        assert_eq!(options.tcp_keepalive_time().unwrap(), KEEPALIVE);
+        assert_eq!(options.tcp_keepalive_interval().unwrap(), KEEPALIVE / 3);
+        #[cfg(target_os = "linux")]
+        assert_eq!(options.tcp_user_timeout().unwrap(), Some(silence));
+    }
+}

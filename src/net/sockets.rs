@@ -13,14 +13,15 @@ use mio::event::Event;
 
 use super::address::Address;
 use super::cause;
-use super::clock::{self, Origin};
+use super::clock::{Clock, Origin};
 use super::resolve::{Found, Resolver};
 use super::socket::Socket;
-use crate::proto::{Cause, Core, LinkId, LinkOp, Nanos};
+use crate::proto::{Cause, Core, LinkId, LinkOp, Nanos, Now};
 
 /// All sockets of one core.
 pub(crate) struct Sockets {
     core: Core,
+    clock: Clock,
     /// The command links of all nodes, then their push links.
     wires: Vec<Wire>,
     registry: Registry,
@@ -59,6 +60,7 @@ enum State {
 impl Sockets {
     pub(crate) fn new(
         core: Core,
+        clock: Clock,
         addresses: &[Address],
         registry: Registry,
         first_token: usize,
@@ -68,8 +70,8 @@ impl Sockets {
         let resolver = names.then(|| Resolver::new(&registry, bell)).transpose()?;
         let dead_after = core.config().settings().dead_after;
         let wires = [addresses, addresses].concat().into_iter().map(Wire::new).collect();
-        let origin = Origin::here();
-        Ok(Self { core, wires, registry, first_token, resolver, dead_after, heard: false, origin })
+        let (origin, heard) = (Origin::here(), false);
+        Ok(Self { core, clock, wires, registry, first_token, resolver, dead_after, heard, origin })
     }
 
     pub(crate) fn core(&self) -> &Core {
@@ -78,6 +80,11 @@ impl Sockets {
 
     pub(crate) fn core_mut(&mut self) -> &mut Core {
         &mut self.core
+    }
+
+    /// The core, and the time for a command to it.
+    pub(crate) fn core_now(&mut self) -> (&mut Core, Now) {
+        (&mut self.core, self.clock.now())
     }
 
     /// Takes a readiness event; `false` if it is not for one of our sockets.
@@ -156,7 +163,7 @@ impl Sockets {
         let heard = std::mem::take(&mut self.heard);
         let due = self.core.poll_timeout().is_some_and(|due| due <= self.core.latest());
         if due || !heard {
-            self.core.timeout(clock::now());
+            self.core.timeout(self.clock.now());
         }
     }
 
@@ -204,7 +211,7 @@ impl Sockets {
     /// Writes the releases of everything that is held, as far as the sockets take them.
     pub(crate) fn let_go(&mut self) {
         if self.is_ours() {
-            self.core.release_all(clock::now());
+            self.core.release_all(self.clock.now());
             self.settle();
             for at in 0..self.wires.len() {
                 self.read(at, true);
@@ -329,7 +336,7 @@ impl Sockets {
                 wire.others.clear();
                 self.set_blocked(at, false);
                 if let Some(link) = self.wires[at].link {
-                    self.core.connected(link, clock::now());
+                    self.core.connected(link, self.clock.now());
                 }
                 self.write(at);
                 self.read(at, true);
@@ -357,7 +364,7 @@ impl Sockets {
                     return true;
                 }
                 Ok(bytes) => {
-                    self.core.received(link, bytes, clock::now());
+                    self.core.received(link, bytes, self.clock.now());
                     self.heard = true;
                     came = true;
                     if bytes < room && !ended {
@@ -443,7 +450,7 @@ impl Sockets {
     fn disconnected(&mut self, at: usize, cause: Cause) {
         self.drop_socket(at);
         if let Some(link) = self.wires[at].link {
-            self.core.disconnected(link, cause, clock::now());
+            self.core.disconnected(link, cause, self.clock.now());
         }
     }
 

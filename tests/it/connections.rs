@@ -1,9 +1,11 @@
 //! Connections and scripts that go away under a client whose servers are all well.
 
+use std::io::Write;
+use std::os::unix::net::UnixListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redbolt::{Client, Ending, LockGuard, Why};
+use redbolt::{Cause, Client, Ending, LockGuard, NodeState, Why};
 use redbolt_proving::{Reply, Server};
 
 use crate::support::{
@@ -167,6 +169,23 @@ fn a_mended_node_votes_again_for_a_client_that_only_tries() {
     assert!(report.to_string().contains("evict"), "{report}");
     server.cmd("CONFIG SET maxmemory-policy noeviction");
     eventually("a grant", || client.acquire(long(b"job")).is_ok());
+}
+
+/// A server that is full says so to whoever connects, and hangs up. The greeting cannot be written any more,
+/// and that is not what went wrong.
+#[test]
+fn what_a_server_said_before_it_hung_up_is_heard() {
+    let dir = vouched(Server::start());
+    let path = dir.socket().with_file_name("full.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let mut driver = driver_of(patient([format!("unix://{}", path.display())]));
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.write_all(b"-ERR max number of clients reached\r\n").unwrap();
+    drop(stream);
+    turn_until(&mut driver, "the end", |driver| {
+        matches!(driver.nodes().nodes[0].state, NodeState::Down(_))
+    });
+    assert_eq!(driver.nodes().nodes[0].state, NodeState::Down(Cause::MaxClients));
 }
 
 /// Ends every connection but the one that says so.

@@ -16,7 +16,7 @@ use redbolt::{
 use redbolt_proving::{Reply, Server};
 
 use crate::support::{
-    LIMIT, PATIENCE, builder, client, default, eventually, exists, held_on, long, patiently,
+    LIMIT, PATIENCE, builder, calls, client, default, eventually, exists, held_on, long, patiently,
     servers,
 };
 
@@ -566,6 +566,31 @@ fn a_shutdown_lets_go_of_everything() {
         assert_eq!(extended, Err(ExtendError::Lost(LossCause::ShutDown)));
         assert_eq!(guard.release().soon(), Ending::Lost(LossCause::ShutDown));
     }
+}
+
+/// Those who wait in line are gone before what they wait for is let go of. There is so much to say that an ask
+/// of theirs could not be taken back.
+#[test]
+fn no_lock_is_handed_on_to_a_waiter_when_the_engine_ends() {
+    const LOCKS: usize = 400;
+    let servers = servers(1);
+    let engine = engine(&servers);
+    let names: Vec<_> = (0..LOCKS).map(|at| format!("{at:0400}")).collect();
+    let ask = |name: &String| engine.acquire(patiently(name.as_bytes()));
+    let guards: Vec<_> = names
+        .iter()
+        .map(ask)
+        .collect::<Vec<_>>()
+        .into_iter()
+        .map(|it| it.soon().unwrap())
+        .collect();
+    let waiters: Vec<_> = names.iter().map(ask).collect();
+    // Behind the last of them.
+    engine.nodes().soon().unwrap();
+    let report = engine.shutdown(LIMIT);
+    assert_eq!((report.cancelled, report.released), (LOCKS, LOCKS), "{report}");
+    assert_eq!(calls(&servers[0], "set"), LOCKS as u64, "no waiter has asked");
+    drop((guards, waiters));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod addresses;
 mod batch;
 mod cancel;
+mod clock;
 mod connections;
 mod driver;
 mod engine;

@@ -17,7 +17,6 @@ use super::shared::{Place, Shared};
 use crate::front::client::AcquireError;
 use crate::front::guard::{Ending, ExtendError};
 use crate::front::report::RefusalReport;
-use crate::net::now;
 use crate::proto::{Ask, FencingToken, InputError, Lease, LockId, LossCause, Refusal, Votes, Why};
 
 pub(super) type Callback = Box<dyn FnOnce(LossCause) + Send>;
@@ -114,7 +113,7 @@ impl Slot {
             let state = self.lock();
             if state.lost.is_some() { Lease::default() } else { state.lease }
         };
-        lease.remaining(now())
+        lease.remaining(self.shared.config.clock().now())
     }
 
     pub(super) fn fencing_token(&self) -> Option<FencingToken> {

@@ -26,7 +26,6 @@ use crate::front::client::AcquireError;
 use crate::front::driver::Driver;
 use crate::front::guard::{Ending, ExtendError, loss};
 use crate::front::inspection::Inspection;
-use crate::net::{boot, now};
 use crate::proto::{
     Confirmed, Event, InputError, LockId, LockState, LossCause, Now, Refusal, ViewId, Why,
 };
@@ -138,7 +137,9 @@ impl Thread {
             return false;
         }
         let span = self.due().map_or(busy, |due| due.min(busy));
-        busy::spin(span, boot, || self.driver.listen() || self.shared.queue.is_filled())
+        let clock = self.shared.config.clock();
+        let heard = || self.driver.listen() || self.shared.queue.is_filled();
+        busy::spin(span, || clock.boot(), heard)
     }
 
     fn due(&self) -> Option<Duration> {
@@ -156,7 +157,7 @@ impl Thread {
         if self.commands.is_empty() {
             self.take_commands();
         }
-        let now = now();
+        let now = self.shared.config.clock().now();
         for _ in 0..COMMANDS_PER_TURN {
             let Some(command) = self.commands.pop() else { break };
             self.is_stirred = true;

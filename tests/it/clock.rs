@@ -1,0 +1,346 @@
+//! Every front under clocks that a test moves: the machine sleeps, its time of day is set, the process is
+//! stopped at a bad moment. What follows of it in the core is in `tests/core/clock.rs`.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use redbolt::proto::{Nanos, Now};
+use redbolt::{
+    AcquireError, ConfigBuilder, Ending, Engine, EngineLimits, Event, Log, LossCause, Note, Wait,
+    Why,
+};
+use redbolt_proving::Server;
+
+use crate::support::{
+    LIMIT, builder, client_of, driver_of, eventually, held_by, held_on, long, outcome, patient,
+    server, servers, turn_until,
+};
+
+/// By how much the clocks are ahead of the machine's, in ns.
+#[derive(Default)]
+struct Ahead {
+    boot: AtomicU64,
+    wall: AtomicI64,
+}
+
+impl Ahead {
+    fn bend(self: &Arc<Self>, builder: ConfigBuilder) -> ConfigBuilder {
+        let ahead = Arc::clone(self);
+        builder.bend_clock(move |now| ahead.of(now))
+    }
+
+    fn of(&self, now: Now) -> Now {
+        let wall = now.wall.0.saturating_add_signed(self.wall.load(SeqCst));
+        Now { boot: Nanos(now.boot.0 + self.boot.load(SeqCst)), wall: Nanos(wall) }
+    }
+
+    /// The machine sleeps for an hour.
+    fn sleep(&self) {
+        self.boot.fetch_add(HOUR, SeqCst);
+        self.step_forward();
+    }
+
+    /// Its time of day is set an hour ahead.
+    fn step_forward(&self) {
+        self.wall.fetch_add(HOUR.cast_signed(), SeqCst);
+    }
+}
+
+const HOUR: u64 = 3_600_000_000_000;
+
+type Move = fn(&Ahead);
+
+/// What can happen to the clocks that ends every lease, and a name for a lock that sees it.
+const ENDS: [(&str, Move); 3] = [
+    ("slept", Ahead::sleep),
+    ("stopped", |ahead| _ = ahead.boot.fetch_add(HOUR, SeqCst)),
+    ("set forward", Ahead::step_forward),
+];
+
+/// A configuration for these servers, with its clocks in the hands of a test.
+fn bent(servers: &[Server]) -> (ConfigBuilder, Arc<Ahead>) {
+    let ahead = Arc::<Ahead>::default();
+    (ahead.bend(builder(servers)), ahead)
+}
+
+fn engine_of(builder: ConfigBuilder) -> Engine {
+    Engine::start(builder.build().unwrap(), EngineLimits::default()).unwrap()
+}
+
+#[test]
+fn a_client_s_lock_is_over_at_once_by_either_clock() {
+    let servers = servers(3);
+    for (what, end) in ENDS {
+        let (builder, ahead) = bent(&servers);
+        let client = client_of(builder);
+        let lock = client.acquire(long(what.as_bytes()).wait(Wait::For(LIMIT))).unwrap();
+        assert!(lock.is_valid());
+        end(&ahead);
+        assert_eq!(lock.remaining(), Duration::ZERO, "{what}");
+        assert_eq!(lock.release(), Ending::Lost(LossCause::Expired), "{what}");
+    }
+    eventually("where the nodes' clocks went on, it is undone", || {
+        held_on(&servers, "set forward") == 0
+    });
+}
+
+#[test]
+fn a_driver_s_lock_is_over_at_once_by_either_clock() {
+    let servers = servers(3);
+    for (what, end) in ENDS {
+        let (builder, ahead) = bent(&servers);
+        let mut driver = driver_of(builder);
+        let id = held_by(&mut driver, &long(what.as_bytes()).wait(Wait::For(LIMIT)));
+        assert!(!driver.remaining(id).is_zero());
+        end(&ahead);
+        assert_eq!(driver.remaining(id), Duration::ZERO, "{what}");
+        driver.release(id);
+        assert_eq!(outcome(&mut driver, id), Event::Lost(id, LossCause::Expired), "{what}");
+    }
+    eventually("where the nodes' clocks went on, it is undone", || {
+        held_on(&servers, "set forward") == 0
+    });
+}
+
+#[test]
+fn an_engine_s_lock_is_over_at_once_by_either_clock() {
+    let servers = servers(3);
+    for (what, end) in ENDS {
+        let (builder, ahead) = bent(&servers);
+        let engine = engine_of(builder);
+        let guard = engine.acquire_timeout(long(what.as_bytes()), LIMIT).wait().unwrap();
+        assert!(guard.is_valid());
+        end(&ahead);
+        // Whatever the thread has heard of by now.
+        assert_eq!(guard.remaining(), Duration::ZERO, "{what}");
+        assert_eq!(guard.release().wait(), Ending::Lost(LossCause::Expired), "{what}");
+    }
+    eventually("where the nodes' clocks went on, it is undone", || {
+        held_on(&servers, "set forward") == 0
+    });
+}
+
+#[test]
+fn a_time_of_day_that_is_set_back_gives_no_front_more() {
+    let servers = servers(3);
+    let (builder, ahead) = bent(&servers);
+    let (client, mut driver) = (client_of(builder.clone()), driver_of(builder.clone()));
+    let engine = engine_of(builder);
+    let lock = client.acquire(long(b"a").wait(Wait::For(LIMIT))).unwrap();
+    let id = held_by(&mut driver, &long(b"b").wait(Wait::For(LIMIT)));
+    let guard = engine.acquire_timeout(long(b"c"), LIMIT).wait().unwrap();
+    let before = [lock.remaining(), driver.remaining(id), guard.remaining()];
+    ahead.wall.fetch_sub(HOUR.cast_signed(), SeqCst);
+    for (after, before) in
+        [lock.remaining(), driver.remaining(id), guard.remaining()].into_iter().zip(before)
+    {
+        assert!(!after.is_zero() && after <= before, "{after:?} after {before:?}");
+    }
+}
+
+/// A host that sleeps until a driver's deadline sleeps no longer than the machine's sleep lets it.
+#[test]
+fn what_became_due_in_a_sleep_is_due_at_once() {
+    let server = server();
+    let (builder, ahead) = bent(std::slice::from_ref(&server));
+    let mut driver = driver_of(builder);
+    let id = held_by(&mut driver, &long(b"job").wait(Wait::For(LIMIT)));
+    ahead.sleep();
+    assert_eq!(driver.deadline(), Some(Duration::ZERO));
+    driver.turn();
+    let mut told = std::iter::from_fn(|| driver.poll_event());
+    assert!(told.any(|event| event == Event::Lost(id, LossCause::Expired)));
+}
+
+/// Ends every lease when a lock is granted, before whoever asked for it can look.
+struct StepsWhenGranted(Arc<Ahead>);
+
+impl Log for StepsWhenGranted {
+    fn note(&self, note: &Note<'_>) {
+        if matches!(note, Note::Granted { .. }) {
+            self.0.step_forward();
+        }
+    }
+}
+
+fn is_too_late<T: std::fmt::Debug>(outcome: Result<T, AcquireError>) {
+    match outcome {
+        Err(AcquireError::Refused(report)) => assert_eq!(report.why(), Why::Expired, "{report}"),
+        other => panic!("it is over: {other:?}"),
+    }
+}
+
+/// The process was stopped behind the answer that decided.
+#[test]
+fn a_lock_that_is_over_when_it_is_handed_to_its_caller_is_refused() {
+    let servers = servers(3);
+    let (builder, ahead) = bent(&servers);
+    let builder = builder.log(Arc::new(StepsWhenGranted(ahead)));
+    let client = client_of(builder.clone());
+    is_too_late(client.acquire(long(b"job").wait(Wait::For(LIMIT))));
+    for outcome in client.acquire_all([long(b"a"), long(b"b")]) {
+        is_too_late(outcome);
+    }
+    is_too_late(client.with(long(b"job"), |_| unreachable!("it is over")));
+    let engine = engine_of(builder);
+    is_too_late(engine.acquire_timeout(long(b"other"), LIMIT).wait());
+    drop((client, engine));
+    eventually("nothing stays", || {
+        ["job", "a", "b", "other"].iter().all(|key| held_on(&servers, key) == 0)
+    });
+}
+
+/// The time that passes before an answer is read counts. Here more than the TTL passes behind one reading of
+/// the clock, and the answer comes with it: whichever reading that is, the lock is over.
+#[test]
+fn an_answer_has_the_time_of_after_it_was_read() {
+    let server = server();
+    let relay = Relay::before(&server);
+    const PASSED: u64 = 2_500_000_000;
+    for chosen in 1..=12 {
+        let readings = Arc::new(AtomicUsize::new(usize::MAX / 2));
+        let (counted, held) = (Arc::clone(&readings), Arc::clone(&relay.held));
+        let bend = move |now: Now| {
+            let reading = counted.fetch_add(1, SeqCst);
+            if reading == chosen {
+                held.release();
+            }
+            let passed = if (chosen + 1..usize::MAX / 2).contains(&reading) { PASSED } else { 0 };
+            Now { boot: Nanos(now.boot.0 + passed), wall: Nanos(now.wall.0 + passed) }
+        };
+        let busy = Duration::from_micros(200);
+        let mut driver = driver_of(patient([relay.address()]).busy_poll(busy).bend_clock(bend));
+        turn_until(&mut driver, "it is ready", |driver| driver.nodes().ready() == 1);
+        relay.held.hold();
+        let key = [b"job ", &[b'a' + chosen as u8][..]].concat();
+        let id = driver.acquire(&long(&key).ttl(Duration::from_secs(1))).unwrap();
+        eventually("it is granted, and the answer under way", || relay.held.answers() == 2);
+        readings.store(1, SeqCst);
+        let mut told = None;
+        turn_until(&mut driver, "an outcome", |driver| {
+            while let Some(event) = driver.poll_event() {
+                told = told.or_else(|| Some(event).filter(|e| !matches!(e, Event::Node(..))));
+            }
+            driver.busy_turn();
+            told.is_some()
+        });
+        assert!(matches!(told, Some(Event::Refused(of, _)) if of == id), "{chosen}: {told:?}");
+    }
+}
+
+/// A Unix socket before a server. It passes everything on, but for answers that are held.
+struct Relay {
+    held: Arc<Held>,
+    path: PathBuf,
+}
+
+/// Answers on their way to the client that connected last.
+#[derive(Default)]
+struct Held(Mutex<Answers>);
+
+#[derive(Default)]
+struct Answers {
+    is_holding: bool,
+    bytes: Vec<u8>,
+    client: Option<UnixStream>,
+}
+
+impl Held {
+    fn hold(&self) {
+        self.0.lock().unwrap().is_holding = true;
+    }
+
+    /// How many lines are held.
+    fn answers(&self) -> usize {
+        self.0.lock().unwrap().bytes.iter().filter(|&&byte| byte == b'\n').count()
+    }
+
+    fn release(&self) {
+        let mut answers = self.0.lock().unwrap();
+        answers.is_holding = false;
+        let bytes = std::mem::take(&mut answers.bytes);
+        answers.client.as_mut().unwrap().write_all(&bytes).unwrap();
+    }
+
+    fn pass(&self, bytes: &[u8]) {
+        let mut answers = self.0.lock().unwrap();
+        if answers.is_holding {
+            answers.bytes.extend_from_slice(bytes);
+        } else if let Some(client) = &mut answers.client {
+            // It may be gone.
+            let _ = client.write_all(bytes);
+        }
+    }
+}
+
+impl Relay {
+    fn before(server: &Server) -> Self {
+        let relay =
+            Self { held: Arc::default(), path: server.socket().with_file_name("relay.sock") };
+        let listener = UnixListener::bind(&relay.path).unwrap();
+        let (held, target) = (Arc::clone(&relay.held), server.address());
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let (client, server) = (client.unwrap(), TcpStream::connect(&target).unwrap());
+                held.0.lock().unwrap().client = Some(client.try_clone().unwrap());
+                relay_both(client, server, &held);
+            }
+        });
+        relay
+    }
+
+    fn address(&self) -> String {
+        format!("unix://{}", self.path.display())
+    }
+}
+
+fn relay_both(mut client: UnixStream, mut server: TcpStream, held: &Arc<Held>) {
+    let (mut down, held) = (server.try_clone().unwrap(), Arc::clone(held));
+    thread::spawn(move || {
+        let mut space = [0; 4096];
+        while let Ok(bytes @ 1..) = down.read(&mut space) {
+            held.pass(&space[..bytes]);
+        }
+    });
+    thread::spawn(move || {
+        let _ = std::io::copy(&mut client, &mut server);
+        let _ = server.shutdown(std::net::Shutdown::Both);
+    });
+}
+
+/// `CLOCK_MONOTONIC` stands still while the machine sleeps. A time namespace has a boot clock of its own,
+/// as if the machine had slept for longer, and leaves the other one as it is.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_boot_clock_counts_the_machine_s_sleep() {
+    let ran = Command::new("unshare")
+        .args(["--map-root-user", "--time", "--boottime", "1000000"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "--ignored", "clock::boot_clock_of_a_machine_that_slept"])
+        .env(AWAKE, redbolt::net::now().boot.0.to_string())
+        .output()
+        .expect("util-linux has unshare");
+    let said = [ran.stdout, ran.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+    assert!(ran.status.success(), "{}\n{}", said[0], said[1]);
+    assert!(said[0].contains("1 passed"), "{}", said[0]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "the process of the_boot_clock_counts_the_machine_s_sleep"]
+fn boot_clock_of_a_machine_that_slept() {
+    let Ok(awake) = std::env::var(AWAKE) else { return };
+    let slept = redbolt::net::now().boot.0 - awake.parse::<u64>().unwrap();
+    assert!(slept >= 1_000_000_000_000_000, "{slept} ns");
+}
+
+/// What the boot clock says outside.
+#[cfg(target_os = "linux")]
+const AWAKE: &str = "REDBOLT_TEST_AWAKE_NS";
