@@ -209,6 +209,9 @@ impl Sockets {
     }
 
     /// Writes the releases of everything that is held, as far as the sockets take them.
+    ///
+    /// What has come is read as well: a socket that is closed with unread answers is reset, and a server that
+    /// cannot answer any longer drops what it has not read by then, releases too.
     pub(crate) fn let_go(&mut self) {
         if self.is_ours() {
             self.core.release_all(self.clock.now());
