@@ -12,6 +12,8 @@ impl World {
     /// Somebody wants the locks after everybody let go.
     pub(super) fn come_afterwards(&mut self) {
         self.healed_at = self.now;
+        let wires = self.wires[..self.wires_used].iter().filter(|wire| wire.server_alive);
+        self.quiet_at = wires.map(|wire| wire.up.last_at()).max().unwrap_or(0);
         for job in 0..self.plan.jobs.len() {
             if self.plan.jobs[job].kind == Kind::Probe {
                 self.probe(job, MS);
@@ -64,9 +66,7 @@ impl World {
         let longest = times * self.plan.setup.max_ttl_ms * MS;
         let nodes = &self.nodes[..self.plan.nodes];
         let stepped = nodes.iter().map(|node| node.stepped_back).max().unwrap_or(0) * 1_000;
-        let ghosts = self.wires[..self.wires_used].iter().filter(|wire| wire.server_alive);
-        let ghosts = ghosts.map(|wire| wire.up.last_at()).max().unwrap_or(0);
-        GRACE + longest + longest / 50 + stepped + ghosts.saturating_sub(self.healed_at)
+        GRACE + longest + longest / 50 + stepped + self.quiet_at.saturating_sub(self.healed_at)
     }
 
     /// I5: everybody has let go a while ago. What a ghost has set may live for its TTL.

@@ -57,6 +57,8 @@ pub(crate) struct World {
     /// The nodes may have been told other limits.
     pub(crate) is_changed: bool,
     healed_at: Time,
+    /// When the last bytes arrive that were under way then, out of dead connections too.
+    quiet_at: Time,
     /// A node has forgotten something, or its clock stepped forward: keys may be gone.
     pub(crate) keys_may_be_gone: bool,
     /// The story of the schedule is printed.
@@ -134,6 +136,7 @@ impl World {
             is_quarantined: false,
             is_changed: false,
             healed_at: 0,
+            quiet_at: 0,
             keys_may_be_gone: false,
             is_told: false,
             is_sampled: false,
