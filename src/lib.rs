@@ -8,9 +8,7 @@
 //! use std::time::Duration;
 //! use redbolt::{Ask, Client, Config, Ending, Wait};
 //!
-//! let config = Config::builder()
-//!     .node("10.0.0.1")?.node("10.0.0.2")?.node("10.0.0.3")?
-//!     .build()?;
+//! let config = Config::builder().nodes(["10.0.0.1", "10.0.0.2", "10.0.0.3"])?.build()?;
 //! let client = Client::new(config)?;
 //! let ask = Ask::new(b"invoices").ttl(Duration::from_secs(10)).wait(Wait::For(Duration::from_secs(5)));
 //! let lock = client.acquire(ask)?;
@@ -57,7 +55,8 @@
 //! [`Ask::keep_alive`] is extended each third of its TTL until it is released, by a driver's turns or by an
 //! engine's thread; a client has nobody between two calls, and refuses. [`Keep::max_hold`] limits it. Its
 //! loss is told once, a moment before the validity is over: as [`Event::Lost`], to
-//! [`OwnedGuard::on_loss`], and to whoever awaits [`OwnedGuard::lost`]. It cancels nothing by itself.
+//! [`OwnedGuard::on_loss`], and to whoever awaits [`OwnedGuard::lost`]. It cancels nothing by itself, but for
+//! work that is run by [`Engine::with`].
 //!
 //! # What a lease is, and what it is not
 //!
@@ -189,10 +188,10 @@ pub mod resp;
 
 pub use front::{
     Acquire, AcquireError, Answer, BreakReport, Client, Config, ConfigBuilder, ConfigError, Driver,
-    Ending, Engine, EngineError, EngineLimits, Extend, ExtendError, Held, Inspection,
+    Ending, Engine, EngineError, EngineLimits, Extend, ExtendError, Held, HeldLock, Inspection,
     InspectionVerdict, Level, LockGuard, Log, Lost, MetricsReport, NodeInspection, NodeReport,
     NodeStatus, NodeVote, Note, OwnedGuard, Owner, RefusalReport, Release, SetupError,
-    ShutdownReport, Unreleased, init, init_change,
+    ShutdownReport, Unreleased, WithError, init, init_change,
 };
 pub use proto::{
     Ask, Cause, Confirmed, DataKind, Event, Fate, FencingToken, Foreign, Guard, Histogram, Holder,

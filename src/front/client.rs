@@ -23,6 +23,25 @@ use crate::proto::{Ask, Event, InputError, LockId, LockRecord, NodeState, Refusa
 /// Takes locks on the calling thread. `Send`, not `Sync`: one for each thread. Many threads or tasks share
 /// an [`Engine`](crate::Engine).
 ///
+/// ```compile_fail,E0277
+/// # use redbolt::{Ask, Client};
+/// # fn f(client: Client) {
+/// // `RefCell<Driver>` cannot be shared between threads safely: an engine can.
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| client.acquire(Ask::new(b"job")).map(drop));
+/// });
+/// # }
+/// ```
+///
+/// ```
+/// # use redbolt::{Ask, Engine};
+/// # fn f(engine: Engine) {
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| engine.acquire(Ask::new(b"job")).wait().map(drop));
+/// });
+/// # }
+/// ```
+///
 /// After a `fork` it belongs to the parent: in the child its guards hold nothing, its calls are refused
 /// ([`InputError::Forked`]), and nothing is sent.
 ///

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::busy;
+use super::label;
 use super::log::{Log, Logger};
 use crate::net::{Address, AddressError, Clock};
 use crate::proto::{self, Guard, NodeId, Now, Settings, SettingsError, Setup, Trust, Wake};
@@ -134,6 +135,24 @@ impl ConfigBuilder {
         Ok(self)
     }
 
+    /// Adds all of these nodes, in this order; see [`node`](Self::node).
+    ///
+    /// ```
+    /// let config = redbolt::Config::builder().nodes(["10.0.0.1", "10.0.0.2", "10.0.0.3"])?.build()?;
+    /// assert_eq!(config.nodes(), 3);
+    /// # Ok::<(), redbolt::ConfigError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The first address that cannot be read. The error shows no user and no password.
+    pub fn nodes<A: AsRef<str>>(
+        self,
+        addresses: impl IntoIterator<Item = A>,
+    ) -> Result<Self, ConfigError> {
+        addresses.into_iter().try_fold(self, |builder, address| builder.node(address.as_ref()))
+    }
+
     /// Adds a node whose guard is believed in another way; see [`Trust`].
     ///
     /// # Errors
@@ -205,6 +224,18 @@ impl ConfigBuilder {
     pub fn label(mut self, label: &[u8]) -> Self {
         self.settings.label = label.to_vec();
         self
+    }
+
+    /// Labels locks with this host's name and this process's id, `web-1:4711`, so that an operator sees who
+    /// holds a lock and not "unlabelled #8c1f03aa". The label goes with each ask and takes memory on the nodes,
+    /// so there is none by default. A process that is forked later has the label of the one that called this.
+    pub fn label_host_and_pid(self) -> Self {
+        self.label_host_and_pid_of(std::process::id())
+    }
+
+    /// The same with the id of another process of this host: of the one that the locks are held for.
+    pub fn label_host_and_pid_of(self, pid: u32) -> Self {
+        self.label(label::of_process(pid).as_bytes())
     }
 
     /// The name of our connections. See [`Settings::client_name`].

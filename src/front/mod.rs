@@ -16,6 +16,7 @@ mod driver;
 mod engine;
 mod guard;
 mod inspection;
+mod label;
 mod log;
 mod metrics;
 mod record;
@@ -26,8 +27,8 @@ pub use client::{AcquireError, Client, Held};
 pub use config::{Config, ConfigBuilder, ConfigError};
 pub use driver::Driver;
 pub use engine::{
-    Acquire, Answer, Engine, EngineError, EngineLimits, Extend, Lost, OwnedGuard, Release,
-    ShutdownReport, Unreleased,
+    Acquire, Answer, Engine, EngineError, EngineLimits, Extend, HeldLock, Lost, OwnedGuard,
+    Release, ShutdownReport, Unreleased, WithError,
 };
 pub use guard::{Ending, ExtendError, LockGuard};
 pub use inspection::{BreakReport, Inspection, InspectionVerdict, NodeInspection, Owner};

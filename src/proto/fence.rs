@@ -71,6 +71,13 @@ impl FencingToken {
     }
 }
 
+/// For a store's client, whose parameters are numbers.
+impl From<FencingToken> for u64 {
+    fn from(token: FencingToken) -> Self {
+        token.0
+    }
+}
+
 impl fmt::Display for FencingToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -33,3 +33,4 @@ mod support;
 mod voters;
 mod waiting;
 mod wire;
+mod with;

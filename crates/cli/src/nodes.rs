@@ -4,7 +4,6 @@
 //! the password in it. Not here: where the addresses come from, see [`addresses`].
 
 use std::env;
-use std::fs;
 use std::process;
 
 use redbolt::proto::SettingsError;
@@ -23,7 +22,7 @@ pub(crate) fn builder(nodes: &Nodes) -> Result<ConfigBuilder, Failure> {
 /// The same for locks that are held by the process `holder`.
 pub(crate) fn builder_for(nodes: &Nodes, holder: u32) -> Result<ConfigBuilder, Failure> {
     let builder = Config::builder()
-        .label(label(holder).as_bytes())
+        .label_host_and_pid_of(holder)
         .client_name(b"redbolt-cli")
         // The command bounds the hold: a lock is extended only while its command runs.
         .max_hold(None);
@@ -113,23 +112,6 @@ pub(crate) fn init_command(nodes: &Nodes) -> String {
     words.join(" ")
 }
 
-/// Who holds a lock, for whoever looks at it: `host:pid`.
-fn label(holder: u32) -> String {
-    let host = ["/proc/sys/kernel/hostname", "/etc/hostname"].into_iter().find_map(|path| {
-        let name = fs::read_to_string(path).ok()?;
-        Some(printable(name.trim())).filter(|name| !name.is_empty())
-    });
-    format!("{}:{holder}", host.as_deref().unwrap_or("unknown-host"))
-}
-
-/// What a label may hold, and short enough to leave room for the process id.
-fn printable(name: &str) -> String {
-    name.chars().filter(char::is_ascii_graphic).take(HOST_LENGTH).collect()
-}
-
-/// The longest host name of Linux.
-const HOST_LENGTH: usize = 64;
-
 #[cfg(test)]
 mod tests {
     use std::cell::OnceCell;
@@ -139,20 +121,6 @@ mod tests {
     fn named(addresses: Vec<String>) -> Nodes {
         let (max_ttl, guard_key, trust) = (None, None, Vec::new());
         Nodes { addresses, nodes_file: None, given: OnceCell::new(), max_ttl, guard_key, trust }
-    }
-
-    #[test]
-    fn the_label_is_host_and_process() {
-        let label = label(process::id());
-        let (host, pid) = label.rsplit_once(':').unwrap();
-        assert_eq!(pid, process::id().to_string());
-        assert!(!host.is_empty());
-    }
-
-    #[test]
-    fn a_strange_host_name_is_made_printable() {
-        assert_eq!(printable("web-1.example\x1b[2J\u{fc}"), "web-1.example[2J");
-        assert_eq!(printable(&"x".repeat(300)).len(), HOST_LENGTH);
     }
 
     #[test]

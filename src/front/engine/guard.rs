@@ -109,7 +109,7 @@ impl OwnedGuard {
         self.slot().on_loss(Box::new(callback));
     }
 
-    fn slot(&self) -> &Arc<Slot> {
+    pub(super) fn slot(&self) -> &Arc<Slot> {
         self.slot.as_ref().expect("only release empties it, and takes the guard with it")
     }
 }

@@ -16,6 +16,7 @@ mod shared;
 mod shutdown;
 mod slot;
 mod thread;
+mod with;
 
 use std::error::Error;
 use std::fmt;
@@ -29,6 +30,7 @@ use mio::Poll;
 pub use self::future::{Acquire, Answer, Extend, Lost, Release};
 pub use self::guard::OwnedGuard;
 pub use self::shutdown::{ShutdownReport, Unreleased};
+pub use self::with::{HeldLock, WithError};
 
 use self::queue::{Command, Queue};
 use self::reply::{Asker, Reply};

@@ -103,15 +103,15 @@ impl Slot {
         }
     }
 
-    /// The validity that is left. In a forked child there is none: it could not tell when the parent lets
-    /// go.
+    /// The validity that is left to its holder, who has let go of it at its release. In a forked child there is
+    /// none: it could not tell when the parent lets go.
     pub(super) fn remaining(&self) -> Duration {
         if !self.shared.is_ours() {
             return Duration::ZERO;
         }
         let lease = {
             let state = self.lock();
-            if state.lost.is_some() { Lease::default() } else { state.lease }
+            if state.is_over() { Lease::default() } else { state.lease }
         };
         lease.remaining(self.shared.config.clock().now())
     }
@@ -121,7 +121,7 @@ impl Slot {
             return None;
         }
         let state = self.lock();
-        state.token.filter(|_| state.lost.is_none())
+        state.token.filter(|_| !state.is_over())
     }
 
     /// The holder wants no more of it: it is released, or its acquisition cancelled. Never waits.
@@ -178,6 +178,7 @@ impl Slot {
         let mut state = self.lock();
         match (state.lost, &state.extension) {
             (Some(cause), _) => Err(ExtendError::Lost(cause)),
+            (None, _) if state.is_let_go => Err(ExtendError::Input(InputError::NotHeld)),
             (None, Some(_)) => Err(ExtendError::Input(InputError::ExtensionUnderWay)),
             (None, None) => {
                 state.extension = Some(Arc::clone(extension));
@@ -232,6 +233,7 @@ impl Slot {
         }
         let mut state = self.lock();
         match state.lost {
+            None if state.is_let_go => {}
             None => state.on_loss.push(callback),
             Some(cause) => {
                 drop(state);
@@ -374,6 +376,11 @@ impl Slot {
 }
 
 impl State {
+    /// Nobody holds it any longer.
+    fn is_over(&self) -> bool {
+        self.lost.is_some() || self.is_let_go
+    }
+
     /// Gives back whoever waits for it.
     fn acquisition_over(&mut self, outcome: Result<(), Box<AcquireError>>) -> Option<Waker> {
         self.acquisition = Acquisition::Over(outcome);

@@ -1,0 +1,143 @@
+//! Work under a lock of an engine, as a future and on a thread: it ends with its lock, and the lock with it.
+
+use std::future::pending;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redbolt::{AcquireError, Ask, Ending, HeldLock, Keep, LossCause, WithError};
+use redbolt_proving::Server;
+
+use crate::engine::engine;
+use crate::support::{LIMIT, eventually, held_on, long, servers};
+
+/// Extended often, so that a loss is soon noticed.
+fn kept() -> Ask<'static> {
+    let often = Keep::until_released().every(Duration::from_millis(40));
+    Ask::new(b"job").ttl(Duration::from_secs(10)).keep_alive(often)
+}
+
+fn forget(servers: &[Server]) {
+    servers.iter().for_each(|server| drop(server.cmd("DEL job")));
+}
+
+/// What a bug would have wait for ever.
+fn soon<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(LIMIT, future).await }).expect("it ends")
+}
+
+/// Set when it is dropped.
+struct Flag(Arc<AtomicBool>);
+
+impl Drop for Flag {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn the_lock_is_held_while_the_work_runs_and_not_behind_it() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let done = engine.with(long(b"job").fenced(), |lock| async {
+        assert!(lock.is_valid() && u64::from(lock.fencing_token().unwrap()) > 0);
+        lock.extend(Duration::from_secs(29)).await.unwrap();
+        (held_on(&servers, "job"), lock)
+    });
+    let done = soon(done).unwrap();
+    let (held, lock) = done.value;
+    assert!(held >= 2 && matches!(done.ending, Ending::Released(_)), "{held}, {}", done.ending);
+    assert!(!lock.is_valid() && lock.fencing_token().is_none(), "whoever keeps it");
+    assert!(soon(lock.extend(Duration::from_secs(29))).is_err());
+    eventually("nothing stays", || held_on(&servers, "job") == 0);
+
+    let done = engine.with_blocking(long(b"job"), |lock| (lock.is_valid(), lock)).unwrap();
+    assert!(done.value.0 && !done.value.1.is_valid());
+    assert!(matches!(done.ending, Ending::Released(_)));
+}
+
+#[test]
+fn work_is_not_run_without_the_lock() {
+    let servers = servers(1);
+    let engine = engine(&servers);
+    let _held = engine.acquire(long(b"job")).wait().unwrap();
+    let refused = soon(engine.with(Ask::new(b"job"), async |_| unreachable!("somebody has it")));
+    assert!(matches!(refused, Err(WithError::Acquire(AcquireError::Refused(_)))), "{refused:?}");
+    let refused = engine.with_blocking(Ask::new(b"job"), |_| unreachable!("somebody has it"));
+    assert!(matches!(refused, Err(AcquireError::Refused(_))));
+}
+
+#[test]
+fn work_is_cancelled_when_its_lock_is_lost() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let dropped = Arc::new(AtomicBool::new(false));
+    let flag = Flag(Arc::clone(&dropped));
+    let lost = soon(engine.with(kept(), |_| async {
+        let _flag = flag;
+        forget(&servers);
+        pending::<()>().await
+    }));
+    assert_eq!(lost.unwrap_err(), WithError::Lost(LossCause::Gone));
+    assert!(dropped.load(Ordering::SeqCst));
+
+    // A lease that nobody extends ends as well.
+    let short = Ask::new(b"short").ttl(Duration::from_millis(200));
+    let lost = soon(engine.with(short, |_| pending::<()>()));
+    assert_eq!(lost.unwrap_err(), WithError::Lost(LossCause::Expired));
+}
+
+#[test]
+fn work_on_a_thread_is_told_when_its_lock_is_lost() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let told = Arc::new(Mutex::new(None));
+    let done = engine.with_blocking(kept(), |lock| {
+        let told = Arc::clone(&told);
+        lock.on_loss(move |cause| *told.lock().unwrap() = Some(cause));
+        forget(&servers);
+        eventually("it is lost", || !lock.is_valid());
+        lock.lost().wait()
+    });
+    let done = done.unwrap();
+    assert_eq!(done.value, Some(LossCause::Gone));
+    assert_eq!(done.ending, Ending::Lost(LossCause::Gone));
+    eventually("it was told", || *told.lock().unwrap() == Some(LossCause::Gone));
+}
+
+#[test]
+fn the_lock_is_released_behind_a_panic_and_a_future_that_is_dropped() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let panics = |lock: HeldLock| {
+        assert!(held_on(&servers, "job") >= 2 && lock.is_valid());
+        panic!("on purpose")
+    };
+    for blocking in [false, true] {
+        let run = AssertUnwindSafe(|| match blocking {
+            true => drop(engine.with_blocking(long(b"job"), panics)),
+            false => drop(soon(engine.with(long(b"job"), async |lock| panics(lock)))),
+        });
+        assert!(catch_unwind(run).is_err());
+        eventually("nothing stays", || held_on(&servers, "job") == 0);
+    }
+
+    let begun = Arc::new(AtomicBool::new(false));
+    let work = engine.with(long(b"job"), |_| async {
+        begun.store(true, Ordering::SeqCst);
+        pending::<()>().await
+    });
+    soon(async {
+        tokio::select! {
+            _ = work => unreachable!("it has no end"),
+            () = async {
+                while !begun.load(Ordering::SeqCst) {
+                    tokio::time::sleep(Duration::from_millis(3)).await;
+                }
+            } => {}
+        }
+    });
+    eventually("nothing stays", || held_on(&servers, "job") == 0);
+}
