@@ -6,7 +6,7 @@
 
 use std::cell::OnceCell;
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -395,6 +395,36 @@ pub(crate) struct ShimArgs {
     pub(crate) command: Vec<OsString>,
 }
 
+/// What the outer process of `redbolt lock` says to the inner one. Not a subcommand either.
+#[derive(Debug, Parser)]
+#[command(name = INNER)]
+pub(crate) struct InnerArgs {
+    /// The outer process
+    #[arg(long)]
+    pub(crate) outer: u32,
+
+    /// The descriptor to read its signals from
+    #[arg(long)]
+    pub(crate) requests: i32,
+
+    /// The descriptor to tell it of the lease
+    #[arg(long)]
+    pub(crate) notices: i32,
+
+    /// What the user has typed behind `redbolt`
+    #[arg(required = true, last = true)]
+    pub(crate) words: Vec<OsString>,
+}
+
+impl InnerArgs {
+    /// What the user has typed.
+    pub(crate) fn cli(&self) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(
+            [OsStr::new("redbolt")].into_iter().chain(self.words.iter().map(OsString::as_os_str)),
+        )
+    }
+}
+
 /// Names the environment in a refusal of a value that it gave, where the option was not typed.
 pub(crate) fn blame_environment(mut refusal: clap::Error, words: &[OsString]) -> clap::Error {
     let (Some(ContextValue::String(option)), Some(ContextValue::String(value))) =
@@ -455,6 +485,9 @@ const LONGEST_KEY: i64 = MAX_RESOURCE as i64;
 /// The first word of the shim's command line, in place of a subcommand.
 pub(crate) const SHIM: &str = "__exec";
 
+/// That of the inner process of `redbolt lock`.
+pub(crate) const INNER: &str = "__inner";
+
 /// Where options can come from as well.
 pub(crate) const NODES_VARIABLE: &str = "REDBOLT_NODES";
 pub(crate) const NODES_FILE_VARIABLE: &str = "REDBOLT_NODES_FILE";
@@ -489,6 +522,12 @@ const LOCK_HELP: &str = "\
 The command never outlives the lock: if the lock is lost or cannot be extended, the command and all
 that it started get SIGTERM, then SIGKILL. SIGINT, SIGTERM and SIGHUP are passed on to it. The lock
 is let go when the command has ended; what it leaves running in the background is not waited for.
+
+redbolt is two processes here, and `kill -9` of either changes nothing of that: the other one ends the
+command, and all that it started, while the lock lasts. If redbolt itself is killed, the lock is let
+go as soon as they have ended. What remains: if both processes are killed at once, only the command
+itself gets SIGTERM, and what ignores it goes on; if both are stopped at once and the command is not,
+it runs on until one of them continues.
 
 The command finds REDBOLT_KEY and REDBOLT_TTL_MS in its environment, and with --fence also
 REDBOLT_FENCING_TOKEN, but not REDBOLT_NODES if there is a password in it. What it writes to should keep the largest token that it has seen, and refuse

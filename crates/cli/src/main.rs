@@ -33,33 +33,53 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use crate::args::{Cli, Command, ShimArgs};
+use crate::args::{Cli, Command};
+#[cfg(target_os = "linux")]
+use crate::args::{InnerArgs, ShimArgs};
 use crate::exit::Failure;
 use crate::say::{print, say};
 
 fn main() -> ExitCode {
-    #[cfg(target_os = "linux")]
-    if env::args_os().nth(1).is_some_and(|word| word == args::SHIM) {
-        return ShimArgs::try_parse_from(env::args_os().skip(1))
-            .map_or_else(|refusal| refuse(&refusal), |args| lock::shim::exec(&args).into());
-    }
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let outcome = match env::args_os().nth(1) {
+        #[cfg(target_os = "linux")]
+        Some(word) if word == args::SHIM => shim(),
+        #[cfg(target_os = "linux")]
+        Some(word) if word == args::INNER => inner(),
+        _ => Cli::try_parse().map(|cli| run(&cli.command)),
+    };
+    match outcome {
+        Ok(Ok(status)) => status.into(),
+        Ok(Err(failure)) => {
+            say(&failure);
+            failure.status().into()
+        }
         Err(refusal) => {
             let words: Vec<_> = env::args_os().collect();
-            return refuse(&args::blame_environment(refusal, &words));
+            refuse(&args::blame_environment(refusal, &words))
         }
-    };
-    ExitCode::from(run(&cli.command).unwrap_or_else(|failure| {
-        say(&failure);
-        failure.status()
-    }))
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn shim() -> Result<Result<u8, Failure>, clap::Error> {
+    let args = ShimArgs::try_parse_from(env::args_os().skip(1))?;
+    Ok(Ok(lock::shim::exec(&args)))
+}
+
+#[cfg(target_os = "linux")]
+fn inner() -> Result<Result<u8, Failure>, clap::Error> {
+    let inner = InnerArgs::try_parse_from(env::args_os().skip(1))?;
+    let cli = inner.cli()?;
+    Ok(match &cli.command {
+        Command::Lock(args) => lock::run(args, &inner),
+        command => run(command),
+    })
 }
 
 fn run(command: &Command) -> Result<u8, Failure> {
     match command {
         #[cfg(target_os = "linux")]
-        Command::Lock(args) => lock::run(args),
+        Command::Lock(_) => lock::outer::run(),
         #[cfg(not(target_os = "linux"))]
         Command::Lock(_) => Err(Failure::usage(
             "redbolt lock needs Linux, for signalfd and the parent-death signal",

@@ -16,9 +16,9 @@ use nix::unistd::Pid;
 /// The blocked signals, as a stream.
 #[derive(Debug)]
 pub(crate) struct Signals {
-    fd: SignalFd,
+    requests: SignalFd,
+    children: SignalFd,
     blocked_before: SigSet,
-    ignored: u64,
 }
 
 /// One signal that asks for an end, and who sent it.
@@ -40,42 +40,47 @@ pub(crate) enum Sender {
 impl Signals {
     /// Blocks the signals of this thread, and of the threads that it starts later.
     pub(crate) fn block() -> io::Result<Self> {
-        let heard: SigSet = REQUESTS.into_iter().chain([Signal::SIGCHLD]).collect();
-        let mut blocked = heard;
-        // Writing to the terminal from the background must not stop the keeper of a lease.
-        blocked.add(Signal::SIGTTOU);
+        let blocked: SigSet = BLOCKED.into_iter().chain(REQUESTS).collect();
         let blocked_before = blocked.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
-        let fd = SignalFd::with_flags(&heard, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
-        Ok(Self { fd, blocked_before, ignored: ignored_signals() })
+        let stream = |signals: SigSet| {
+            SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+        };
+        let requests = stream(REQUESTS.into_iter().collect())?;
+        let children = stream(Signal::SIGCHLD.into())?;
+        Ok(Self { requests, children, blocked_before })
     }
 
     /// The numbers of the signals that a command must unblock.
     pub(crate) fn to_unblock(&self) -> Vec<i32> {
-        let blocked = REQUESTS.into_iter().chain([Signal::SIGCHLD, Signal::SIGTTOU]);
+        let blocked = BLOCKED.into_iter().chain(REQUESTS);
         blocked.filter(|&s| !self.blocked_before.contains(s)).map(|s| s as i32).collect()
     }
 
-    /// The next request that has arrived; a child's end only wakes.
+    /// The next request that has arrived.
     pub(crate) fn next(&self) -> Option<Request> {
-        while let Ok(Some(info)) = self.fd.read_signal() {
+        while let Ok(Some(info)) = self.requests.read_signal() {
             let number = i32::try_from(info.ssi_signo).unwrap_or(0);
-            let Ok(signal) = Signal::try_from(number) else { continue };
-            if signal != Signal::SIGCHLD {
+            if let Ok(signal) = Signal::try_from(number) {
                 return Some(Request { signal, from: sender(info.ssi_code, info.ssi_pid) });
             }
         }
         None
     }
 
-    /// Whether the caller chose that this signal does nothing.
-    pub(crate) fn is_ignored(&self, signal: Signal) -> bool {
-        self.ignored & (1 << (signal as u32 - 1)) != 0
+    /// Readable when a child has ended since [`hear_children`](Self::hear_children).
+    pub(crate) fn children(&self) -> BorrowedFd<'_> {
+        self.children.as_fd()
+    }
+
+    /// To be called before children are asked whether they have ended: an end that comes behind that wakes.
+    pub(crate) fn hear_children(&self) {
+        while let Ok(Some(_)) = self.children.read_signal() {}
     }
 }
 
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.requests.as_fd()
     }
 }
 
@@ -86,16 +91,20 @@ fn sender(code: i32, pid: u32) -> Sender {
     }
 }
 
-/// The signals with disposition "ignore" as a bit set, read from where Linux shows them: asking
-/// with `sigaction` would need unsafe code.
-fn ignored_signals() -> u64 {
+/// Whether the caller chose that this signal does nothing. It is read from where Linux shows it: asking with
+/// `sigaction` would need unsafe code.
+pub(crate) fn is_ignored(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask & (1 << (signal as u32 - 1)) != 0
 }
 
 /// SIGQUIT is here because the terminal sends it too: redbolt must outlive the command.
 const REQUESTS: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+
+/// Writing to the terminal from the background must not stop the keeper of a lease.
+const BLOCKED: [Signal; 2] = [Signal::SIGCHLD, Signal::SIGTTOU];
 
 #[cfg(test)]
 mod tests {
@@ -110,8 +119,7 @@ mod tests {
     #[test]
     fn an_ignored_signal_is_known() {
         // The runtime of Rust programs ignores SIGPIPE.
-        let signals = Signals::block().unwrap();
-        assert!(signals.is_ignored(Signal::SIGPIPE));
-        assert!(!signals.is_ignored(Signal::SIGTERM));
+        assert!(is_ignored(Signal::SIGPIPE));
+        assert!(!is_ignored(Signal::SIGTERM));
     }
 }

@@ -19,7 +19,7 @@ use super::lanes::Lanes;
 use super::progress::Progress;
 use crate::args::BenchArgs;
 use crate::exit::Failure;
-use crate::signals::Signals;
+use crate::signals::{Signals, is_ignored};
 
 /// A driver, and the signals that stop it.
 pub(super) struct Load {
@@ -192,7 +192,7 @@ impl Load {
         }
         self.listens_at = now + LISTEN_EVERY;
         let requests = std::iter::from_fn(|| self.signals.next());
-        requests.map(|request| request.signal).find(|&signal| !self.signals.is_ignored(signal))
+        requests.map(|request| request.signal).find(|&signal| !is_ignored(signal))
     }
 }
 

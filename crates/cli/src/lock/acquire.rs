@@ -8,6 +8,7 @@ use std::os::unix::process::parent_id;
 
 use super::lease::{Lease, Wanted};
 use super::poller::Poller;
+use super::requests::Requests;
 use crate::args::AcquireArgs;
 use crate::exit::{self, Failure};
 use crate::say::say;
@@ -19,7 +20,7 @@ pub(crate) fn run(args: &AcquireArgs) -> Result<u8, Failure> {
     let wanted = Wanted { key: &args.key, ttl: args.ttl, fenced: args.fence };
     // Who holds the lock when this process has ended: the script that runs it.
     let config = super::config(&args.ask, &args.nodes, args.ttl, parent_id())?;
-    let poller = Poller::new(Signals::block()?)?;
+    let poller = Poller::new(Requests::of(Signals::block()?))?;
     // From here on no signal can leave it behind.
     let draft = Draft::of_new(&args.token_file)?;
     let mut lease = Lease::new(config, &wanted, &args.nodes)?;

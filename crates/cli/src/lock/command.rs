@@ -9,22 +9,19 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process;
 
-use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use redbolt::FencingToken;
 
+use super::child::{Child, End};
 use crate::addresses;
 use crate::args::{LockArgs, NODES_VARIABLE, SHIM};
-use crate::exit;
 use crate::signals::Signals;
 
 /// A command that was started.
 #[derive(Debug)]
 pub(super) struct Command {
-    pid: Pid,
-    status: Option<u8>,
+    child: Child,
     complaint: Complaint,
 }
 
@@ -83,8 +80,7 @@ impl Command {
             None => command.env_remove(FENCING_TOKEN),
         };
         let child = command.spawn()?;
-        let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
-        Ok(Self { pid: Pid::from_raw(pid), status: None, complaint })
+        Ok(Self { child: Child::of(child)?, complaint })
     }
 
     /// Whether it was run at all, once it has ended.
@@ -94,36 +90,24 @@ impl Command {
 
     /// The process that was started.
     pub(super) fn pid(&self) -> Pid {
-        self.pid
+        self.child.pid()
     }
 
     /// The exit status to pass on, once the command has ended.
     pub(super) fn status(&self) -> Option<u8> {
-        self.status
+        self.child.end().map(End::status)
     }
 
     /// Hears of every process that has ended: the command, and orphans that it left to us.
     pub(super) fn reap(&mut self) {
-        loop {
-            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::StillAlive) => return,
-                Ok(WaitStatus::Exited(pid, code)) if pid == self.pid => {
-                    self.status = Some(code.to_le_bytes()[0]);
-                }
-                Ok(WaitStatus::Signaled(pid, signal, _)) if pid == self.pid => {
-                    self.status = Some(exit::killed_by(signal as i32));
-                }
-                Ok(_) | Err(Errno::EINTR) => {}
-                Err(_) => return,
-            }
-        }
+        self.child.reap();
     }
 
     /// Passes a signal on, unless the command has ended.
     pub(super) fn signal(&self, signal: Signal) {
-        if self.status.is_none() {
+        if self.child.end().is_none() {
             // It may be ending at this moment, or run as somebody else; both are its right.
-            let _ = kill(self.pid, signal);
+            let _ = kill(self.pid(), signal);
         }
     }
 }

@@ -14,6 +14,9 @@
 //! becomes redbolt's child instead of init's, and nobody leaves the family by changing group or
 //! session, as shells with job control and daemons do.
 //!
+//! `redbolt lock` is two processes ([`pair`](super::pair)), in the same group and both subreapers. While the inner
+//! one lives, orphans become its children; when it dies, all that it leaves becomes the outer one's.
+//!
 //! One thing cannot be had this way: a signal that somebody sends to the whole group (`kill %1`)
 //! reaches the command twice, directly and from redbolt, which cannot tell it from one that was
 //! sent to redbolt alone.
@@ -21,12 +24,16 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io;
+use std::thread;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, getpid};
+
+use crate::say::say;
 
 /// The processes that descend from this one, without those that were there before the command.
 #[derive(Debug)]
@@ -58,7 +65,33 @@ impl Family {
         let refused = |&pid: &i32| kill(Pid::from_raw(pid), signal) == Err(Errno::EPERM);
         self.members().iter().filter(|pid| refused(pid)).count()
     }
+
+    /// Kills everybody, and says so if somebody goes on. Whether nobody is left.
+    ///
+    /// Orphans become our children as their parents die, and one that forks at the wrong moment is found in the
+    /// next round. `reap` is called in each, for the dead are members until they were heard of.
+    pub(super) fn kill(&self, mut reap: impl FnMut()) -> bool {
+        for _ in 0..KILL_ROUNDS {
+            let out_of_reach = self.signal(Signal::SIGKILL);
+            reap();
+            let left = self.members().len();
+            if left == 0 {
+                return true;
+            }
+            if left <= out_of_reach {
+                say(format_args!("{left} processes belong to another user; they go on"));
+                return false;
+            }
+            thread::sleep(KILL_PAUSE);
+        }
+        say("the command does not die of SIGKILL; giving up on it");
+        false
+    }
 }
+
+/// Together far longer than the kernel needs, unless a process hangs in a device.
+const KILL_ROUNDS: usize = 1000;
+const KILL_PAUSE: Duration = Duration::from_millis(5);
 
 /// The processes whose parent is this one.
 fn children() -> Vec<i32> {

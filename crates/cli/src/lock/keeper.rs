@@ -10,6 +10,8 @@
 //! | known lost (taken, or gone)        | at once                          | `kill_after` later     |
 //! | no extension succeeds              | when `remaining` ≤ `kill_after`  | when `remaining` is 0  |
 //! | already over (suspended meanwhile) | none                             | at once                |
+//! | the outer process was killed       | at once                          | `kill_after` later, or |
+//! |                                    |                                  | when `remaining` is 0  |
 
 use std::time::Duration;
 
@@ -43,6 +45,8 @@ pub(super) enum Loss {
     UsedUp,
     /// The lease was over before redbolt could act: it was suspended, or a clock jumped.
     Overslept,
+    /// The outer process was killed.
+    Abandoned,
 }
 
 /// Keeps a lease, and says when the command must stop.
@@ -84,6 +88,13 @@ impl Keeper {
     pub(super) fn lost(&mut self, why: String, now: Duration) -> Option<Action> {
         let State::Keeping { .. } = self.state else { return None };
         Some(self.terminate(Loss::Known(why), now + self.terms.kill_after))
+    }
+
+    /// The outer process is gone: nobody is left to act for this one.
+    #[must_use = "the command must be told to stop"]
+    pub(super) fn abandoned(&mut self, now: Duration) -> Option<Action> {
+        let State::Keeping { .. } = self.state else { return None };
+        Some(self.terminate(Loss::Abandoned, now + self.terms.kill_after))
     }
 
     /// What is to be done at `now`, with `remaining` of the lease left.
@@ -246,6 +257,20 @@ mod tests {
         assert_eq!(keeper.idle(s(5), s(0)), Some(s(1)));
         assert_eq!(keeper.act(s(6), s(0)), Some(Action::Kill));
         assert_eq!(keeper.loss(), Some(&Loss::Known("taken".to_owned())));
+    }
+
+    #[test]
+    fn without_the_outer_process_the_command_gets_its_grace_and_no_more_than_the_lease() {
+        let mut keeper = Keeper::new(TERMS, s(0));
+        assert_eq!(keeper.abandoned(s(1)), Some(Action::Terminate));
+        assert_eq!(keeper.abandoned(s(1)), None);
+        assert_eq!(keeper.idle(s(1), s(8)), Some(s(2)));
+        assert_eq!(keeper.act(s(3), s(6)), Some(Action::Kill));
+        assert_eq!(keeper.loss(), Some(&Loss::Abandoned));
+
+        let mut keeper = Keeper::new(TERMS, s(0));
+        assert_eq!(keeper.abandoned(s(6)), Some(Action::Terminate));
+        assert_eq!(keeper.act(s(7), s(0)), Some(Action::Kill), "a clock jumped");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use super::patience::{Advice, Patience};
 use super::poller::{Poller, now};
 use super::watch::Watch;
 use crate::say::say;
+use crate::signals::is_ignored;
 
 /// How the wait ended.
 #[derive(Debug)]
@@ -89,12 +90,14 @@ impl<'a> Line<'a> {
         Ok(None)
     }
 
-    /// A signal that ends the wait. One that the caller chose to ignore does not, as with `nohup`.
+    /// A signal that ends the wait. One that the caller chose to ignore does not, as with `nohup`. That the outer
+    /// process is gone is the signal that it cannot pass on.
     fn interruption(&self) -> Option<Signal> {
-        let signals = &self.poller.signals;
-        std::iter::from_fn(|| signals.next())
+        let requests = &self.poller.requests;
+        let heard = std::iter::from_fn(|| requests.next())
             .map(|request| request.signal)
-            .find(|&signal| !signals.is_ignored(signal))
+            .find(|&signal| !is_ignored(signal));
+        heard.or_else(|| requests.is_alone().then_some(Signal::SIGKILL))
     }
 
     fn lose_patience(&mut self) -> io::Result<Option<Outcome>> {

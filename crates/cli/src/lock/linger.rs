@@ -16,6 +16,7 @@ use super::lease::{Lease, News};
 use super::poller::{Poller, now};
 use crate::duration::show;
 use crate::say::say;
+use crate::signals::is_ignored;
 
 /// What is to become of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,8 +96,9 @@ fn sleep(lease: &mut Lease, poller: &Poller, span: Duration) -> io::Result<bool>
     loop {
         lease.turn();
         while lease.news().is_some() {}
-        let signals = std::iter::from_fn(|| poller.signals.next());
-        if signals.map(|request| request.signal).any(|signal| !poller.signals.is_ignored(signal)) {
+        let requests = &poller.requests;
+        let mut heard = std::iter::from_fn(|| requests.next()).map(|request| request.signal);
+        if heard.any(|signal| !is_ignored(signal)) || requests.is_alone() {
             return Ok(true);
         }
         let left = until.saturating_sub(now()?);

@@ -1,60 +1,66 @@
 //! `redbolt lock`: take the lock, run the command, keep the lock, let go.
 //!
+//! It is two processes, one of which remains when the other is killed ([`pair`]): a thin one that the caller knows
+//! ([`outer`], and [`backstop`], what it does when the other fails), and this one, in which all the rest happens.
+//!
 //! Each part is in a file of its own: how long to wait ([`patience`]) and waiting ([`mod@line`]), what to
 //! do while the command runs ([`keeper`], a state machine) and doing it ([`supervise`]), how the
-//! command is started ([`command`], [`shim`]) and why it stays in redbolt's process group
+//! command is started ([`command`], [`child`], [`shim`]) and why it stays in redbolt's process group
 //! ([`family`]), what `--at-least` does when it has ended ([`linger`]); and `redbolt acquire`, which waits the
 //! same way ([`acquire`]). This file joins them and knows the exit statuses.
 
 pub(crate) mod acquire;
+mod backstop;
+mod child;
 mod command;
 mod family;
 mod keeper;
 mod lease;
 mod line;
 mod linger;
+pub(crate) mod outer;
+mod pair;
 mod patience;
 mod poller;
+mod requests;
 pub(crate) mod shim;
 mod supervise;
 mod watch;
 
 use std::ffi::OsStr;
-use std::process;
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
 use redbolt::{Config, Wait};
 
 use self::keeper::Terms;
 use self::lease::{Lease, Wanted};
 use self::line::{Line, Outcome};
 use self::linger::{Rest, linger};
+use self::pair::{Notice, NoticeSender};
 use self::patience::Patience;
 use self::poller::{Poller, now};
+use self::requests::Requests;
 use self::supervise::{Ended, Supervisor};
-use crate::args::{AskArgs, LockArgs, Nodes};
+use crate::args::{AskArgs, InnerArgs, LockArgs, Nodes};
 use crate::exit::{self, Failure};
 use crate::say::say;
 use crate::signals::Signals;
 use crate::{name, nodes};
 
-/// Runs the command of `args` under its lock. The exit status.
-pub(crate) fn run(args: &LockArgs) -> Result<u8, Failure> {
+/// Runs the command of `args` under its lock, in the inner process. The exit status.
+pub(crate) fn run(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
+    let (requests, notices) = pair::inherit(inner)?;
     let kill_after = args.grace().map_err(Failure::usage)?;
     let terms = Terms { ttl: args.ttl, kill_after, extend: !args.no_extend };
-    let config = config(&args.ask, &args.nodes, args.ttl, process::id())?;
-    let signals = Signals::block()?;
-    if signals.is_ignored(Signal::SIGCHLD) {
-        return Err(Failure::system(NO_SIGCHLD));
-    }
-    let poller = Poller::new(signals)?;
+    // For others the holder is the process that was started, not this one.
+    let config = config(&args.ask, &args.nodes, args.ttl, inner.outer)?;
+    let poller = Poller::new(Requests::with_outer(Signals::block()?, requests))?;
     let wanted = Wanted { key: &args.key, ttl: args.ttl, fenced: args.fence };
     let mut lease = Lease::new(config, &wanted, &args.nodes)?;
-    let ended = wait_and_run(&mut lease, args, &poller, terms);
+    let ended = wait_and_run(&mut lease, args, &poller, terms, &notices);
     let confirmed = lease.let_go(&poller)?;
     match ended? {
-        Ended::Lost => Ok(exit::LOST),
+        Ended::Lost | Ended::Abandoned { .. } => Ok(exit::LOST),
         Ended::Kept { status } | Ended::NotBegun { status } => Ok(status),
         Ended::Itself { status } | Ended::NotRun { status } => {
             if !confirmed {
@@ -70,20 +76,31 @@ fn wait_and_run(
     args: &LockArgs,
     poller: &Poller,
     terms: Terms,
+    notices: &NoticeSender,
 ) -> Result<Ended, Failure> {
     if let Some(status) = wait(lease, &args.ask, &args.key, poller)? {
         return Ok(Ended::NotBegun { status });
     }
     let since = now()?;
-    let ended = Supervisor::start(lease, poller, args, terms)?.run()?;
-    if let (Some(at_least), &Ended::Itself { status }) = (args.at_least, &ended)
-        && linger(lease, poller, since.saturating_add(at_least))? == Rest::Kept
-    {
-        lease.hear_answers(poller)?;
-        lease.hand_out();
-        return Ok(Ended::Kept { status });
+    let ended = Supervisor::start(lease, poller, args, terms, notices).and_then(Supervisor::run);
+    // What the command has left in the background is left alone from here on.
+    notices.send(Notice::Done { status: ended.as_ref().map_or(exit::SYSTEM, Ended::status) });
+    let ended = ended?;
+    match (args.at_least, &ended) {
+        (Some(at_least), &Ended::Itself { status })
+            if linger(lease, poller, since.saturating_add(at_least))? == Rest::Kept =>
+        {
+            lease.hear_answers(poller)?;
+            lease.hand_out();
+            Ok(Ended::Kept { status })
+        }
+        (Some(_), Ended::Abandoned { .. }) | (None, Ended::Abandoned { all_ended: false }) => {
+            // To be over with its TTL.
+            lease.hand_out();
+            Ok(ended)
+        }
+        _ => Ok(ended),
     }
-    Ok(ended)
 }
 
 /// A configuration for somebody who takes locks, who is the process `holder`.
@@ -131,7 +148,3 @@ const ANSWER_WITHIN: (Duration, Duration) = (Duration::from_millis(50), Duration
 
 const UNCONFIRMED: &str = "warning: too few nodes confirmed the release; the lock may stay taken \
     until its TTL is over";
-
-/// The kernel forgets the statuses of children whose end their parent ignores.
-const NO_SIGCHLD: &str = "SIGCHLD is ignored here, so the command's exit status could not be had; \
-    start redbolt with `env --default-signal=CHLD`";

@@ -14,28 +14,29 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::time::clock_gettime;
 
-use crate::signals::Signals;
+use super::requests::Requests;
 
-/// The signals and the timer that every wait includes.
+/// The requests and the timers that every wait includes.
 #[derive(Debug)]
 pub(super) struct Poller {
-    pub(super) signals: Signals,
+    pub(super) requests: Requests,
     timer: TimerFd,
 }
 
 impl Poller {
-    /// A poller over `signals`.
-    pub(super) fn new(signals: Signals) -> io::Result<Self> {
+    /// A poller over `requests`.
+    pub(super) fn new(requests: Requests) -> io::Result<Self> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
-        Ok(Self { signals, timer: TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)? })
+        Ok(Self { requests, timer: TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)? })
     }
 
-    /// Sleeps until a signal has arrived, one of `fds` is readable, or `within` has passed.
+    /// Sleeps until a request has arrived, one of `fds` is readable, or `within` has passed.
     pub(super) fn wait(&self, fds: &[BorrowedFd<'_>], within: Option<Duration>) -> io::Result<()> {
-        self.wait_deaf(&[fds, &[self.signals.as_fd()]].concat(), within)
+        let fds: Vec<_> = fds.iter().copied().chain(self.requests.fds()).collect();
+        self.wait_deaf(&fds, within)
     }
 
-    /// As [`wait`](Self::wait), but signals do not end it.
+    /// As [`wait`](Self::wait), but requests do not end it.
     pub(super) fn wait_deaf(
         &self,
         fds: &[BorrowedFd<'_>],

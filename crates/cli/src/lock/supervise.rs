@@ -3,6 +3,10 @@
 //! One `poll` over the nodes, the signals and a timer, so that an extension never delays a release
 //! nor the other way round. What to do is decided by [`Keeper`]; here it is done. Each turn looks at
 //! the lease before anything else: whoever was suspended must first learn that it is over.
+//!
+//! The outer process is told until when the command may run, and acts when that is over. Here a little of the lease
+//! is left unused, and there half as much, for two reasons: this process knows better why the lease ends and
+//! shall be the one to say so, and on a busy machine a process is late to wake.
 
 use std::fmt;
 use std::io;
@@ -10,14 +14,18 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use redbolt::net;
+use redbolt::proto::Now;
 
 use super::command::Command;
 use super::family::Family;
 use super::keeper::{Action, Keeper, Loss, Terms};
 use super::lease::{Lease, News};
+use super::pair::{Held, Notice, NoticeSender};
 use super::poller::{Poller, now};
 use crate::args::LockArgs;
 use crate::duration::show;
+use crate::exit;
 use crate::say::say;
 use crate::signals::Sender;
 
@@ -41,11 +49,29 @@ pub(super) enum Ended {
     },
     /// The lock ended first.
     Lost,
+    /// The outer process ended first, and then the command.
+    Abandoned {
+        /// Whether nobody goes on.
+        all_ended: bool,
+    },
     /// There was no lock to run it under.
     NotBegun {
         /// The exit status that says why.
         status: u8,
     },
+}
+
+impl Ended {
+    /// The exit status.
+    pub(super) fn status(&self) -> u8 {
+        match *self {
+            Self::Itself { status }
+            | Self::Kept { status }
+            | Self::NotRun { status }
+            | Self::NotBegun { status } => status,
+            Self::Lost | Self::Abandoned { .. } => exit::LOST,
+        }
+    }
 }
 
 /// Watches over a command and its lease.
@@ -56,9 +82,11 @@ pub(super) struct Supervisor<'a> {
     command: Command,
     family: Family,
     keeper: Keeper,
-    kill_after: Duration,
+    terms: Terms,
+    notices: &'a NoticeSender,
     told: bool,
-    killed: bool,
+    /// Once it was killed, whether nobody goes on.
+    killed: Option<bool>,
 }
 
 impl<'a> Supervisor<'a> {
@@ -68,12 +96,14 @@ impl<'a> Supervisor<'a> {
         poller: &'a Poller,
         args: &LockArgs,
         terms: Terms,
+        notices: &'a NoticeSender,
     ) -> io::Result<Self> {
         let family = Family::found()?;
         let keeper = Keeper::new(terms, now()?);
-        let command = Command::start(args, lease.fencing_token(), &poller.signals)?;
-        let kill_after = terms.kill_after;
-        Ok(Self { lease, poller, command, family, keeper, kill_after, told: false, killed: false })
+        notices.send(held(lease, terms));
+        let command = Command::start(args, lease.fencing_token(), &poller.requests.signals)?;
+        let (told, killed) = (false, None);
+        Ok(Self { lease, poller, command, family, keeper, terms, notices, told, killed })
     }
 
     /// Waits for the end of the command, or brings it about when the lease ends.
@@ -81,30 +111,30 @@ impl<'a> Supervisor<'a> {
         let ended = self.watch();
         if ended.is_err() {
             // The lock will be let go, and nobody is left to watch over the command.
-            self.family.signal(Signal::SIGKILL);
+            self.kill_family();
         }
         ended
     }
 
     fn watch(&mut self) -> io::Result<Ended> {
         loop {
-            while let Some(action) = self.keeper.act(now()?, self.lease.remaining()) {
-                self.perform(action)?;
+            while let Some(action) = self.keeper.act(now()?, self.remaining()) {
+                self.perform(action);
             }
             self.lease.turn();
             while let Some(news) = self.lease.news() {
                 self.hear(news)?;
             }
-            // Before the look at the command: whatever ends behind this leaves a signal that ends the sleep.
-            self.pass_on_signals();
+            self.poller.requests.signals.hear_children();
             if let Some(ended) = self.ended() {
                 return Ok(ended);
             }
+            self.pass_on_signals()?;
             self.sleep()?;
         }
     }
 
-    fn perform(&mut self, action: Action) -> io::Result<()> {
+    fn perform(&mut self, action: Action) {
         match action {
             Action::Extend => {
                 if let Err(why) = self.lease.extend() {
@@ -112,26 +142,27 @@ impl<'a> Supervisor<'a> {
                 }
             }
             Action::Terminate => {
-                let grace = show(self.kill_after);
+                let grace = show(self.terms.kill_after);
                 self.explain(format_args!("SIGTERM, and SIGKILL within {grace}"));
                 self.family.signal(Signal::SIGTERM);
             }
             Action::Kill => {
                 self.explain(format_args!("SIGKILL"));
-                self.killed = true;
-                self.kill_family()?;
+                self.kill_family();
             }
         }
-        Ok(())
     }
 
     fn hear(&mut self, news: News) -> io::Result<()> {
         match news {
-            News::Extended => self.keeper.extended(),
+            News::Extended => {
+                self.notices.send(held(self.lease, self.terms));
+                self.keeper.extended();
+            }
             News::NotExtended(why) => self.keeper.not_extended(why),
             News::Lost(why) => {
                 if let Some(action) = self.keeper.lost(why, now()?) {
-                    self.perform(action)?;
+                    self.perform(action);
                 }
             }
             // The time that is left says the same, and is asked for in each turn.
@@ -145,8 +176,13 @@ impl<'a> Supervisor<'a> {
     /// that can be stopped.
     fn ended(&mut self) -> Option<Ended> {
         self.command.reap();
-        if self.keeper.loss().is_some() {
-            return (self.killed || self.family.members().is_empty()).then_some(Ended::Lost);
+        if let Some(loss) = self.keeper.loss() {
+            let all_ended =
+                self.killed.or_else(|| self.family.members().is_empty().then_some(true))?;
+            return Some(match loss {
+                Loss::Abandoned => Ended::Abandoned { all_ended },
+                _ => Ended::Lost,
+            });
         }
         let status = self.command.status()?;
         if self.lease.remaining().is_zero() {
@@ -161,8 +197,8 @@ impl<'a> Supervisor<'a> {
 
     /// What the terminal sends has reached the command as well. What the command sends to its own
     /// process group has, too.
-    fn pass_on_signals(&self) {
-        while let Some(request) = self.poller.signals.next() {
+    fn pass_on_signals(&mut self) -> io::Result<()> {
+        while let Some(request) = self.poller.requests.next() {
             let has_it = match request.from {
                 Sender::Terminal => true,
                 Sender::Process(pid) => pid == self.command.pid(),
@@ -171,32 +207,27 @@ impl<'a> Supervisor<'a> {
                 self.command.signal(request.signal);
             }
         }
+        if self.poller.requests.is_alone()
+            && let Some(action) = self.keeper.abandoned(now()?)
+        {
+            self.perform(action);
+        }
+        Ok(())
     }
 
     fn sleep(&self) -> io::Result<()> {
-        let keeper = self.keeper.idle(now()?, self.lease.remaining());
+        let keeper = self.keeper.idle(now()?, self.remaining());
         let within = [keeper, self.lease.deadline()].into_iter().flatten().min();
         self.poller.wait(&[self.lease.as_fd()], within)
     }
 
-    /// Orphans become our children as their parents die, and one that forks at the wrong moment
-    /// is found in the next round.
-    fn kill_family(&mut self) -> io::Result<()> {
-        for _ in 0..KILL_ROUNDS {
-            let out_of_reach = self.family.signal(Signal::SIGKILL);
-            if out_of_reach > 0 {
-                say(format_args!("{out_of_reach} processes belong to another user; they go on"));
-                return Ok(());
-            }
-            self.command.reap();
-            if self.family.members().is_empty() {
-                return Ok(());
-            }
-            self.poller.wait(&[], Some(KILL_PAUSE))?;
-            while self.poller.signals.next().is_some() {}
-        }
-        say("the command does not die of SIGKILL; giving up on it");
-        Ok(())
+    /// What is left of the lease for the command.
+    fn remaining(&self) -> Duration {
+        self.lease.remaining().saturating_sub(2 * reserve(self.terms.ttl))
+    }
+
+    fn kill_family(&mut self) {
+        self.killed = Some(self.family.kill(|| self.command.reap()));
     }
 
     fn explain(&mut self, measure: fmt::Arguments<'_>) {
@@ -209,12 +240,28 @@ impl<'a> Supervisor<'a> {
             Some(Loss::NotExtended(None)) => "the lock was not extended in time".to_owned(),
             Some(Loss::UsedUp) => "the TTL is used up (--no-extend)".to_owned(),
             Some(Loss::Overslept) => "the lock ran out while redbolt did not run".to_owned(),
+            Some(Loss::Abandoned) => "redbolt's outer process was killed".to_owned(),
             None => return,
         };
         say(format_args!("{why}\nstopping the command: {measure}"));
     }
 }
 
-/// Together far longer than the kernel needs, unless a process hangs in a device.
-const KILL_ROUNDS: usize = 250;
-const KILL_PAUSE: Duration = Duration::from_millis(20);
+/// Until when the outer process lets the command run.
+fn held(lease: &Lease, terms: Terms) -> Notice {
+    // The clocks first: what passes between the two is lost, not won.
+    let now = net::now();
+    let left = lease.remaining().saturating_sub(reserve(terms.ttl));
+    let until = Now { boot: now.boot + left, wall: now.wall + left };
+    Notice::Held(Held { until, grace: terms.kill_after })
+}
+
+/// The part of a lease that the outer process leaves unused.
+fn reserve(ttl: Duration) -> Duration {
+    (ttl / RESERVE_PART).min(LONGEST_RESERVE)
+}
+
+const RESERVE_PART: u32 = 25;
+
+/// No machine is later than that because of a longer TTL.
+const LONGEST_RESERVE: Duration = Duration::from_millis(250);

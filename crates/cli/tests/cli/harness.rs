@@ -189,6 +189,14 @@ impl Running {
         kill(Pid::from_raw(self.pid()), signal).unwrap();
     }
 
+    /// The inner process of `redbolt lock`, once it is there.
+    #[track_caller]
+    pub(crate) fn inner(&self) -> i32 {
+        let find = || children(self.pid()).into_iter().find(|&pid| is_inner(pid));
+        eventually("the inner process is there", || find().is_some());
+        find().unwrap()
+    }
+
     /// Waits for its end.
     #[track_caller]
     pub(crate) fn end(self) -> Ran {
@@ -240,6 +248,28 @@ fn within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) {
 pub(crate) fn lives(pid: i32) -> bool {
     let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
     stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap().trim_start().starts_with('Z'))
+}
+
+/// The processes with this parent.
+fn children(parent: i32) -> Vec<i32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|&pid| parent_of(pid) == Some(parent)).collect()
+}
+
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+fn is_inner(pid: i32) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.split(|&byte| byte == 0).nth(1) == Some(b"__inner")
+}
+
+/// Sends a signal to a process that need not be there any more.
+pub(crate) fn send(pid: i32, signal: Signal) {
+    let _ = kill(Pid::from_raw(pid), signal);
 }
 
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -16,6 +16,7 @@ mod held;
 mod init;
 mod look;
 mod loss;
+mod pair;
 mod signals;
 mod statuses;
 mod terminal;

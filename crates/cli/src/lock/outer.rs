@@ -1,0 +1,171 @@
+//! The outer process of `redbolt lock`: the one that the caller has started, and waits for.
+//!
+//! It starts the inner process, passes signals on to it and exits with its status. Beside that it knows until when
+//! the command may run, and ends the command and all that it started if the inner process does not:
+//! because it was killed, or stopped, or hangs. What it does when is decided by [`Backstop`]. Not here:
+//! the lock. It cannot let go of it, so that of a dead inner process is over with its TTL.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process;
+
+use nix::sys::signal::Signal;
+use redbolt::net;
+
+use super::backstop::{Action, Backstop};
+use super::child::{Child, End};
+use super::family::Family;
+use super::pair::{self, Heard, NoticeReceiver, RequestSender};
+use super::poller::Poller;
+use super::requests::Requests;
+use crate::args::INNER;
+use crate::duration::show;
+use crate::exit::{self, Failure};
+use crate::say::say;
+use crate::signals::{Signals, is_ignored};
+
+/// Runs `redbolt lock` with the words that this process was started with. The exit status.
+pub(crate) fn run() -> Result<u8, Failure> {
+    if is_ignored(Signal::SIGCHLD) {
+        return Err(Failure::system(NO_SIGCHLD));
+    }
+    let family = Family::found()?;
+    // Before signals are blocked here: the command gets the mask of the caller.
+    let (inner, requests, notices) = start()?;
+    let poller = Poller::new(Requests::of(Signals::block()?))?;
+    let backstop = Backstop::Idle;
+    Ok(Outer { inner, requests, notices: Some(notices), family, poller, backstop }.watch()?)
+}
+
+fn start() -> io::Result<(Child, RequestSender, NoticeReceiver)> {
+    let (requests, notices, inherited) = pair::pipes()?;
+    let inner = process::Command::new("/proc/self/exe")
+        .arg0("redbolt")
+        .arg(INNER)
+        .args(["--outer", &process::id().to_string()])
+        .args(inherited.options())
+        .arg(OsStr::new("--"))
+        .args(env::args_os().skip(1))
+        .spawn()?;
+    Ok((Child::of(inner)?, requests, notices))
+}
+
+#[derive(Debug)]
+struct Outer {
+    inner: Child,
+    requests: RequestSender,
+    /// `None` at its end.
+    notices: Option<NoticeReceiver>,
+    family: Family,
+    poller: Poller,
+    backstop: Backstop,
+}
+
+impl Outer {
+    fn watch(mut self) -> io::Result<u8> {
+        loop {
+            self.poller.requests.signals.hear_children();
+            while let Some(request) = self.poller.requests.next() {
+                self.requests.send(request);
+            }
+            // The clock first: whoever is stopped here finds what the inner process has told meanwhile.
+            let now = net::now();
+            self.inner.reap();
+            self.hear();
+            if let Some(end) = self.inner.end() {
+                if let Some(status) = self.status(end) {
+                    return Ok(status);
+                }
+                if let Some(action) = self.backstop.bereft(now) {
+                    say(Bereft { end });
+                    self.perform(action);
+                }
+            }
+            if let Some(action) = self.backstop.act(now) {
+                self.perform(action);
+            } else {
+                self.sleep()?;
+            }
+        }
+    }
+
+    fn hear(&mut self) {
+        while let Some(notices) = &self.notices {
+            match notices.hear() {
+                Heard::Message(notice) => self.backstop.told(notice),
+                Heard::Nothing => return,
+                Heard::Gone => self.notices = None,
+            }
+        }
+    }
+
+    /// The exit status, if nothing is left to do behind the end of the inner process.
+    fn status(&self, end: End) -> Option<u8> {
+        match self.backstop {
+            Backstop::Idle => {
+                if let End::Killed(_) = end {
+                    say(Bereft { end });
+                }
+                Some(end.status())
+            }
+            Backstop::Done { status } => match end {
+                End::Exited(status) => Some(status),
+                End::Killed(_) | End::Unknown => {
+                    say(format_args!("{}\n{}", Bereft { end }, super::UNCONFIRMED));
+                    Some(status)
+                }
+            },
+            Backstop::Watching(_) => None,
+            Backstop::Stopping { .. } => self.family.members().is_empty().then_some(exit::LOST),
+            Backstop::Killed => Some(exit::LOST),
+        }
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Terminate => {
+                if let Backstop::Stopping { held, .. } = &self.backstop {
+                    let grace = show(held.grace);
+                    say(format_args!("stopping the command: SIGTERM, and SIGKILL within {grace}"));
+                }
+                self.family.signal(Signal::SIGTERM);
+            }
+            Action::Kill => {
+                if self.inner.end().is_none() {
+                    say("the lock ran out while redbolt's inner process did not run");
+                }
+                say("stopping the command: SIGKILL");
+                self.family.kill(|| self.inner.reap());
+            }
+        }
+    }
+
+    fn sleep(&self) -> io::Result<()> {
+        let notices = self.notices.as_ref().map(AsFd::as_fd);
+        self.poller.wait(notices.as_slice(), self.backstop.due_in(net::now()))
+    }
+}
+
+/// The kernel forgets the statuses of children whose end their parent ignores.
+const NO_SIGCHLD: &str = "SIGCHLD is ignored here, so the command's exit status could not be had; \
+    start redbolt with `env --default-signal=CHLD`";
+
+/// What has become of the inner process.
+struct Bereft {
+    end: End,
+}
+
+impl fmt::Display for Bereft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("redbolt's inner process ")?;
+        match self.end {
+            End::Exited(status) => write!(f, "has failed with status {status}"),
+            End::Killed(signal) => write!(f, "was killed by signal {signal}"),
+            End::Unknown => f.write_str("is gone"),
+        }
+    }
+}

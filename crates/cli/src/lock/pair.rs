@@ -1,0 +1,316 @@
+//! The two processes of `redbolt lock`, and what they tell each other.
+//!
+//! There are two, so that whoever kills one of them with SIGKILL leaves another that ends the command while the
+//! lease lasts. The *outer* process is the one that the caller has started. It starts the *inner* one, which takes
+//! the lock, runs the command and keeps the lease; it passes signals on and waits for its end
+//! ([`outer`](super::outer)). Both are subreapers, so that either finds the whole family.
+//!
+//! ```text
+//!             signals ───▶
+//!   outer ═══════════════════ inner ─── command ─── …
+//!             ◀─── until when the command may run
+//! ```
+//!
+//! Two pipes join them. Each is also how the other's death is noticed: it ends with its last writer, and the
+//! command inherits neither. Nobody ever waits for the other, which may have been stopped: what does not fit
+//! into a pipe is dropped (a signal), or takes the place of what is out of date (a lease).
+//!
+//! The inner process is the same program with another first word. It inherits two descriptors by their numbers,
+//! and opens them anew, because to own a descriptor by its number takes unsafe code.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::time::Duration;
+
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use nix::sys::signal::Signal;
+use nix::unistd::{Pid, close, pipe2};
+use redbolt::proto::{Nanos, Now};
+
+use crate::args::InnerArgs;
+use crate::signals::{Request, Sender};
+
+/// Until when a command may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    /// On either clock.
+    pub(super) until: Now,
+    /// The time between SIGTERM and SIGKILL.
+    pub(super) grace: Duration,
+}
+
+impl Held {
+    /// How much is left at `now`.
+    pub(super) fn remaining(&self, now: Now) -> Duration {
+        self.until.boot.since(now.boot).min(self.until.wall.since(now.wall))
+    }
+}
+
+/// What the inner process tells the outer one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Notice {
+    /// A command runs, or is about to.
+    Held(Held),
+    /// It has ended, or was ended; with which status redbolt will exit.
+    Done { status: u8 },
+}
+
+impl Notice {
+    fn bytes(self) -> [u8; NOTICE] {
+        let words = match self {
+            Self::Held(Held { until, grace }) => {
+                let grace = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX);
+                [HELD, until.boot.0, until.wall.0, grace]
+            }
+            Self::Done { status } => [DONE, status.into(), 0, 0],
+        };
+        let mut bytes = [0; NOTICE];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn read(bytes: [u8; NOTICE]) -> Self {
+        let (words, _) = bytes.as_chunks();
+        let [kind, first, second, third] = [0, 1, 2, 3].map(|at| u64::from_le_bytes(words[at]));
+        match kind {
+            HELD => Self::Held(Held {
+                until: Now { boot: Nanos(first), wall: Nanos(second) },
+                grace: Duration::from_nanos(third),
+            }),
+            _ => Self::Done { status: first.to_le_bytes()[0] },
+        }
+    }
+}
+
+/// The outer process's end for signals.
+#[derive(Debug)]
+pub(super) struct RequestSender(File);
+
+/// The outer process's end for notices.
+#[derive(Debug)]
+pub(super) struct NoticeReceiver(File);
+
+/// The inner process's end for signals.
+#[derive(Debug)]
+pub(super) struct RequestReceiver(File);
+
+/// The inner process's end for notices.
+#[derive(Debug)]
+pub(super) struct NoticeSender(File);
+
+/// The ends that the inner process inherits, to be closed here as soon as it was started.
+#[derive(Debug)]
+pub(super) struct Inherited {
+    requests: OwnedFd,
+    notices: OwnedFd,
+}
+
+/// What can be read from a pipe.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Heard<T> {
+    /// This.
+    Message(T),
+    /// Nothing now.
+    Nothing,
+    /// Nothing ever: the other process is gone.
+    Gone,
+}
+
+/// Makes both pipes.
+pub(super) fn pipes() -> io::Result<(RequestSender, NoticeReceiver, Inherited)> {
+    let flags = OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+    let (requests, sender) = pipe2(flags)?;
+    let (receiver, notices) = pipe2(flags)?;
+    for end in [&requests, &notices] {
+        fcntl(end, FcntlArg::F_SETFD(FdFlag::empty()))?;
+    }
+    let inherited = Inherited { requests, notices };
+    Ok((RequestSender(sender.into()), NoticeReceiver(receiver.into()), inherited))
+}
+
+impl Inherited {
+    /// The options that tell the inner process of it.
+    pub(super) fn options(&self) -> [String; 4] {
+        let number = |end: &OwnedFd| end.as_raw_fd().to_string();
+        let [requests, notices] = [number(&self.requests), number(&self.notices)];
+        ["--requests".to_owned(), requests, "--notices".to_owned(), notices]
+    }
+}
+
+/// The inner process's ends.
+pub(super) fn inherit(args: &InnerArgs) -> io::Result<(RequestReceiver, NoticeSender)> {
+    let requests = reopen(args.requests, OpenOptions::new().read(true))?;
+    // For reading as well, to take out what is out of date.
+    let notices = reopen(args.notices, OpenOptions::new().read(true).write(true))?;
+    Ok((RequestReceiver(requests), NoticeSender(notices)))
+}
+
+fn reopen(number: i32, options: &mut OpenOptions) -> io::Result<File> {
+    let file =
+        options.custom_flags(OFlag::O_NONBLOCK.bits()).open(format!("/proc/self/fd/{number}"))?;
+    // It would be the command's as well.
+    close(number)?;
+    Ok(file)
+}
+
+impl RequestSender {
+    /// Passes a signal on.
+    pub(super) fn send(&self, request: Request) {
+        let sender = match request.from {
+            Sender::Terminal => 0,
+            Sender::Process(pid) => pid.as_raw(),
+        };
+        let words = [request.signal as i32, sender].map(i32::to_le_bytes);
+        // One that is gone needs no signals, and one that has not read thousands does not miss one.
+        let _ = (&self.0).write(words.as_flattened());
+    }
+}
+
+impl RequestReceiver {
+    /// The next signal.
+    pub(super) fn hear(&self) -> Heard<Request> {
+        loop {
+            let bytes = match next::<REQUEST>(&self.0) {
+                Heard::Message(bytes) => bytes,
+                Heard::Nothing => return Heard::Nothing,
+                Heard::Gone => return Heard::Gone,
+            };
+            let (words, _) = bytes.as_chunks();
+            let [signal, sender] = [0, 1].map(|at| i32::from_le_bytes(words[at]));
+            let Ok(signal) = Signal::try_from(signal) else { continue };
+            let from = match sender {
+                0 => Sender::Terminal,
+                pid => Sender::Process(Pid::from_raw(pid)),
+            };
+            return Heard::Message(Request { signal, from });
+        }
+    }
+}
+
+impl NoticeSender {
+    /// Tells the outer process, if it is still there.
+    pub(super) fn send(&self, notice: Notice) {
+        let bytes = notice.bytes();
+        let full = |written: io::Result<usize>| {
+            written.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+        };
+        if full((&self.0).write(&bytes)) {
+            while let Heard::Message(_) = next::<NOTICE>(&self.0) {}
+            let _ = (&self.0).write(&bytes);
+        }
+    }
+}
+
+impl NoticeReceiver {
+    /// The next notice.
+    pub(super) fn hear(&self) -> Heard<Notice> {
+        match next(&self.0) {
+            Heard::Message(bytes) => Heard::Message(Notice::read(bytes)),
+            Heard::Nothing => Heard::Nothing,
+            Heard::Gone => Heard::Gone,
+        }
+    }
+}
+
+impl AsFd for RequestReceiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsFd for NoticeReceiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// The next message. They are written whole, so they are read whole.
+fn next<const LENGTH: usize>(mut pipe: &File) -> Heard<[u8; LENGTH]> {
+    let mut bytes = [0; LENGTH];
+    loop {
+        match pipe.read(&mut bytes) {
+            Ok(length) if length == LENGTH => return Heard::Message(bytes),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Heard::Nothing,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Ok(_) | Err(_) => return Heard::Gone,
+        }
+    }
+}
+
+const NOTICE: usize = 32;
+const REQUEST: usize = 8;
+
+const HELD: u64 = 1;
+const DONE: u64 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both ends of both pipes, the inherited ones as the inner process has them.
+    fn pair() -> (RequestSender, NoticeReceiver, RequestReceiver, NoticeSender) {
+        let (requests, notices, inherited) = pipes().unwrap();
+        let anew = |end: &OwnedFd, options: &mut OpenOptions| {
+            let path = format!("/proc/self/fd/{}", end.as_raw_fd());
+            options.custom_flags(OFlag::O_NONBLOCK.bits()).open(path).unwrap()
+        };
+        let heard = anew(&inherited.requests, OpenOptions::new().read(true));
+        let told = anew(&inherited.notices, OpenOptions::new().read(true).write(true));
+        (requests, notices, RequestReceiver(heard), NoticeSender(told))
+    }
+
+    fn held(boot: u64) -> Notice {
+        let until = Now { boot: Nanos(boot), wall: Nanos(u64::MAX) };
+        Notice::Held(Held { until, grace: Duration::from_millis(7) })
+    }
+
+    #[test]
+    fn what_is_told_is_heard_and_then_the_end() {
+        let (requests, notices, orders, told) = pair();
+        assert_eq!(notices.hear(), Heard::Nothing);
+        for notice in [held(5), Notice::Done { status: 143 }] {
+            told.send(notice);
+            assert_eq!(notices.hear(), Heard::Message(notice));
+        }
+        for from in [Sender::Terminal, Sender::Process(Pid::from_raw(42))] {
+            let request = Request { signal: Signal::SIGHUP, from };
+            requests.send(request);
+            assert_eq!(orders.hear(), Heard::Message(request));
+        }
+        assert_eq!(orders.hear(), Heard::Nothing);
+        drop((requests, told));
+        assert_eq!(orders.hear(), Heard::Gone);
+        assert_eq!(notices.hear(), Heard::Gone);
+    }
+
+    /// A stopped outer process reads nothing. When it goes on, the last lease is there.
+    #[test]
+    fn a_pipe_that_nobody_reads_keeps_the_last_notice() {
+        let (_requests, notices, _orders, told) = pair();
+        for boot in 0..10_000 {
+            told.send(held(boot));
+        }
+        let mut last = None;
+        while let Heard::Message(notice) = notices.hear() {
+            last = Some(notice);
+        }
+        assert_eq!(last, Some(held(9_999)));
+    }
+
+    #[test]
+    fn a_lease_ends_by_the_clock_that_is_ahead() {
+        let (boot, wall) = (Nanos(1_000), Nanos(9_000));
+        let held = Held { until: Now { boot, wall }, grace: Duration::ZERO };
+        let remaining =
+            |boot, wall| held.remaining(Now { boot: Nanos(boot), wall: Nanos(wall) }).as_nanos();
+        assert_eq!(remaining(900, 8_900), 100);
+        assert_eq!(remaining(900, 8_990), 10);
+        assert_eq!(remaining(999, 0), 1);
+        assert_eq!(remaining(1_001, 0), 0);
+        assert_eq!(remaining(0, 9_000), 0);
+    }
+}

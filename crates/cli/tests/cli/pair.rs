@@ -1,0 +1,222 @@
+//! `redbolt lock` is two processes. Whichever of them is left ends the command before the lock ends.
+
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use crate::harness::{Running, World, eventually, lives, run, send};
+
+/// A job with a child, and one that left the process group and the session. It does not listen to SIGTERM.
+const STUBBORN: &str = "trap '' TERM; sleep 600 & echo $! > child; \
+    setsid sh -c 'echo $$ > stranger; exec sleep 600' & \
+    echo $$ > pid; wait";
+
+/// As a user's: a script whose work is done by others.
+const JOB: &str = "sleep 600 & echo $! > child; setsid sh -c 'echo $$ > stranger; exec sleep 600' & \
+    echo $$ > pid; wait";
+
+const FAMILY: [&str; 3] = ["pid", "child", "stranger"];
+
+/// What the next holder runs: it says who of the family before it is still there.
+const WITNESS: &str = "for pid in $(cat pid child stranger); do \
+    grep -s '^State:\t[^ZX]' /proc/$pid/status && echo $pid; done; true";
+
+fn lock(world: &World, ttl: &str, line: &str) -> Running {
+    let running = world.start(&["lock", "--ttl", ttl, "job", "-c", line]);
+    FAMILY.iter().for_each(|file| assert!(lives(world.process(file))));
+    running
+}
+
+/// Runs the next holder, and sees that it is alone.
+#[track_caller]
+fn next_holder_is_alone(world: &World) {
+    let ran = world.run(&["lock", "--ttl", "1s", "job", "-c", WITNESS]);
+    assert_eq!(ran.stdout, "", "processes of the holder before it go on: {ran:?}");
+}
+
+#[test]
+fn a_killed_redbolt_is_followed_by_its_whole_family_before_the_next_holder_comes() {
+    for line in [JOB, STUBBORN] {
+        let world = World::of(3);
+        let running = lock(&world, "2s", line);
+        running.signal(Signal::SIGKILL);
+        next_holder_is_alone(&world);
+        assert!(running.end().stderr.contains("outer process was killed"));
+    }
+}
+
+/// With a TTL that nobody would wait for, the lock is let go.
+#[test]
+fn a_killed_redbolt_lets_go_of_the_lock() {
+    let world = World::with_max_ttl(3, "1h");
+    let words = ["lock", "--ttl", "1h", "job", "-c", "echo $$ > pid; exec sleep 600"];
+    let running = world.start(&words);
+    world.process("pid");
+    running.signal(Signal::SIGKILL);
+    world.run(&["lock", "job", "--", "true"]).expect(0);
+}
+
+#[test]
+fn a_killed_inner_process_is_followed_by_its_whole_family_before_the_next_holder_comes() {
+    for line in [JOB, STUBBORN] {
+        let world = World::of(3);
+        let running = lock(&world, "2s", line);
+        send(running.inner(), Signal::SIGKILL);
+        next_holder_is_alone(&world);
+        let ran = running.end().expect(70).expect_says("was killed by signal 9");
+        assert_eq!(ran.stderr.contains("SIGKILL\n"), line == STUBBORN, "{ran:?}");
+    }
+}
+
+#[test]
+fn a_stopped_inner_process_does_not_keep_the_command_alive() {
+    for line in [JOB, STUBBORN] {
+        let world = World::of(3);
+        let running = lock(&world, "2s", line);
+        let inner = running.inner();
+        send(inner, Signal::SIGSTOP);
+        next_holder_is_alone(&world);
+        running.end().expect(70).expect_says("did not run").expect_says("SIGKILL");
+        assert!(!lives(inner));
+    }
+}
+
+#[test]
+fn a_stopped_redbolt_keeps_its_lock_and_its_command() {
+    let world = World::of(3);
+    let line = "echo $$ > pid; until [ -e go ]; do sleep 0.05; done; exit 4";
+    let running = world.start(&["lock", "--ttl", "500ms", "job", "-c", line]);
+    let pid = world.process("pid");
+    running.signal(Signal::SIGSTOP);
+    let until = Instant::now() + Duration::from_millis(1500);
+    while Instant::now() < until {
+        assert!(world.held_on("job") >= 2 && lives(pid));
+        thread::sleep(Duration::from_millis(20));
+    }
+    running.signal(Signal::SIGCONT);
+    thread::sleep(Duration::from_millis(100));
+    assert!(lives(pid), "a late look at the lease is not the end of it");
+    std::fs::write(world.path("go"), "").unwrap();
+    running.end().expect(4);
+}
+
+/// There is no more than the kernel's parent-death signal then, and the help says so.
+#[test]
+fn when_both_are_killed_at_once_the_command_itself_gets_sigterm() {
+    let world = World::of(1);
+    let line = "trap 'echo term > term; exit' TERM; echo $$ > pid; while :; do sleep 0.05; done";
+    let running = world.start(&["lock", "--ttl", "1s", "job", "-c", line]);
+    let pid = world.process("pid");
+    let both = [running.inner(), running.pid()];
+    both.iter().for_each(|&pid| send(pid, Signal::SIGKILL));
+    assert_eq!(world.written("term"), "term");
+    eventually("the command has ended", || !lives(pid));
+    eventually("the key dies with its TTL", || world.held_on("job") == 0);
+}
+
+#[test]
+fn a_waiter_that_is_killed_leaves_the_line() {
+    let world = World::of(3);
+    world.take("job");
+    let waiter = world.start(&["lock", "job", "--", "touch", "ran"]);
+    let inner = waiter.inner();
+    waiter.signal(Signal::SIGKILL);
+    eventually("nobody waits", || !lives(inner));
+    world.delete("job");
+    assert!(!world.path("ran").exists());
+    assert_eq!(world.held_on("job"), 0);
+}
+
+#[test]
+fn a_waiter_whose_inner_process_is_killed_says_so() {
+    let world = World::of(1);
+    world.take("job");
+    let waiter = world.start(&["lock", "job", "--", "touch", "ran"]);
+    send(waiter.inner(), Signal::SIGKILL);
+    waiter.end().expect(137).expect_says("was killed by signal 9");
+}
+
+#[test]
+fn a_signal_to_the_inner_process_reaches_the_command_too() {
+    let world = World::of(1);
+    let line = "trap 'echo hup > got; exit 9' HUP; echo $$ > pid; while :; do sleep 0.02; done";
+    let running = world.start(&["lock", "job", "-c", line]);
+    world.process("pid");
+    send(running.inner(), Signal::SIGHUP);
+    running.end().expect(9);
+    assert_eq!(world.written("got"), "hup");
+}
+
+/// Once directly, and once from redbolt: not from each of its processes.
+#[test]
+fn a_signal_to_the_whole_group_is_passed_on_once() {
+    let world = World::of(1);
+    let line = "trap 'echo term >> got' TERM; echo $$ > pid; until [ -e go ]; do sleep 0.05; done";
+    let mut command = Command::new("setsid");
+    command.args([env!("CARGO_BIN_EXE_redbolt"), "lock", "job", "-c", line]);
+    command.env("REDBOLT_NODES", world.addresses()).current_dir(world.path(""));
+    let running = Running::start(command);
+    world.process("pid");
+    killpg(Pid::from_raw(running.pid()), Signal::SIGTERM).unwrap();
+    world.written("got");
+    // What may come behind it has come by then.
+    thread::sleep(Duration::from_millis(500));
+    std::fs::write(world.path("go"), "").unwrap();
+    running.end().expect(0);
+    let got = std::fs::read_to_string(world.path("got")).unwrap();
+    assert!(got.lines().count() <= 2, "{got:?}");
+}
+
+#[test]
+fn children_that_were_there_before_outlive_a_killed_inner_process() {
+    let world = World::of(1);
+    let program = env!("CARGO_BIN_EXE_redbolt");
+    let line = "echo $$ > pid; exec sleep 600";
+    let script = format!("sleep 600 & echo $! > before; exec {program} lock job -c '{line}'");
+    let mut command = world.command("sh");
+    command.args(["-c", &script]);
+    let running = Running::start(command);
+    let (before, pid) = (world.process("before"), world.process("pid"));
+    send(running.inner(), Signal::SIGKILL);
+    eventually("redbolt and its command end", || !lives(running.pid()) && !lives(pid));
+    assert!(lives(before));
+    send(before, Signal::SIGKILL);
+    running.end().expect(70);
+}
+
+#[test]
+fn with_at_least_a_killed_redbolt_leaves_the_lock_to_its_ttl() {
+    let world = World::of(3);
+    let words =
+        ["lock", "--ttl", "3s", "--at-least", "25s", "job", "-c", "echo $$ > pid; exec sleep 600"];
+    let running = world.start(&words);
+    let (pid, inner) = (world.process("pid"), running.inner());
+    running.signal(Signal::SIGKILL);
+    eventually("both end", || !lives(pid) && !lives(inner));
+    assert_eq!(world.held_on("job"), 3);
+    eventually("the key dies with its TTL", || world.held_on("job") == 0);
+}
+
+#[test]
+fn the_command_inherits_what_the_caller_gave_and_nothing_of_redbolt() {
+    let world = World::of(1);
+    let line = "for fd in /proc/$$/fd/*; do echo ${fd##*/}; done; \
+        tr '\\0' '\\n' < /proc/$$/environ | sed 's/=.*//' | sort";
+    let mut direct = world.command("sh");
+    direct.args(["-c", line]).envs([("REDBOLT_KEY", ""), ("REDBOLT_TTL_MS", "")]);
+    let direct = run(direct).expect(0);
+    let mut under = world.command(env!("CARGO_BIN_EXE_redbolt"));
+    under.args(["lock", "job", "--", "sh", "-c", line]);
+    assert_eq!(run(under).expect(0).stdout, direct.stdout);
+}
+
+/// Such signals have no name, and the system's own tools have forgotten them at times.
+#[test]
+fn a_command_that_dies_of_a_real_time_signal_tells_so() {
+    let world = World::of(1);
+    world.run(&["lock", "job", "-c", "kill -40 $$"]).expect(128 + 40);
+    assert_eq!(world.held_on("job"), 0);
+}
