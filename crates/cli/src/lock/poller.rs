@@ -1,8 +1,12 @@
-//! Sleeping until something happens: a signal, a node's reply, or a point in time.
+//! Sleeping until something happens: a signal, a node's reply, a point in time, or a step of the wall clock.
 //!
 //! The timer is a timerfd on the clock that runs on through suspend. The timeout of `poll` would
 //! stand still with the machine, and a command could run on for seconds after it woke, under a
 //! lease that is long over.
+//!
+//! A lease ends by the wall clock too, if that is stepped forward; no timer on another clock notices. So a second
+//! timerfd is on the wall clock, for a moment that never comes, and the kernel *cancels* it, and thereby makes it
+//! readable, whenever that clock is set.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,16 +25,22 @@ use super::requests::Requests;
 pub(super) struct Poller {
     pub(super) requests: Requests,
     timer: TimerFd,
+    steps: TimerFd,
 }
 
 impl Poller {
     /// A poller over `requests`.
     pub(super) fn new(requests: Requests) -> io::Result<Self> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
-        Ok(Self { requests, timer: TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)? })
+        let steps = TimerFd::new(ClockId::CLOCK_REALTIME, flags)?;
+        steps.set(
+            Expiration::OneShot(NEVER),
+            TimerSetTimeFlags::TFD_TIMER_ABSTIME | TimerSetTimeFlags::TFD_TIMER_CANCEL_ON_SET,
+        )?;
+        Ok(Self { requests, timer: TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?, steps })
     }
 
-    /// Sleeps until a request has arrived, one of `fds` is readable, or `within` has passed.
+    /// Sleeps until a request has arrived, one of `fds` is readable, `within` has passed, or the wall clock was set.
     pub(super) fn wait(&self, fds: &[BorrowedFd<'_>], within: Option<Duration>) -> io::Result<()> {
         let fds: Vec<_> = fds.iter().copied().chain(self.requests.fds()).collect();
         self.wait_deaf(&fds, within)
@@ -52,13 +62,21 @@ impl Poller {
         }
         let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
         let mut set: Vec<_> = fds.iter().copied().map(readable).collect();
-        set.push(readable(self.timer.as_fd()));
+        set.extend([&self.timer, &self.steps].map(|timer| readable(timer.as_fd())));
         match poll(&mut set, PollTimeout::NONE) {
-            Ok(_) | Err(Errno::EINTR) => Ok(()),
-            Err(error) => Err(error.into()),
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
         }
+        // One that was cancelled is readable until this, and waits for the next step then.
+        if let Some(true) = set.last().and_then(PollFd::any) {
+            self.steps.wait()?;
+        }
+        Ok(())
     }
 }
+
+/// As a wall clock may show it one day; in the year 2200.
+const NEVER: TimeSpec = TimeSpec::new(7_258_118_400, 0);
 
 /// Time since boot, suspend included.
 pub(super) fn now() -> io::Result<Duration> {

@@ -220,3 +220,19 @@ fn a_command_that_dies_of_a_real_time_signal_tells_so() {
     world.run(&["lock", "job", "-c", "kill -40 $$"]).expect(128 + 40);
     assert_eq!(world.held_on("job"), 0);
 }
+
+/// Nobody can set the clock of a test machine. What is seen here is that both processes have a timer on the
+/// time of day (clock 0) which the kernel cancels when it is set (flags 1 and 2): then they look at the lease.
+#[test]
+fn both_processes_wake_when_the_wall_clock_is_set() {
+    let world = World::of(1);
+    let running = world.start(&["lock", "job", "-c", "echo $$ > pid; exec sleep 600"]);
+    world.process("pid");
+    for pid in [running.pid(), running.inner()] {
+        let timers = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap().flatten();
+        let texts = timers.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
+        let is_armed =
+            |text: &String| text.contains("clockid: 0\n") && text.contains("settime flags: 03\n");
+        assert!(texts.filter(is_armed).count() == 1, "process {pid} sleeps through a step");
+    }
+}
