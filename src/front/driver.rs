@@ -343,7 +343,11 @@ impl Driver {
     /// a request is not written to a connection that is gone. Calls in close succession pay nothing
     /// for it.
     pub(super) fn catch_up(&mut self) {
-        if self.config.clock().boot().since(self.heard) > IDLE {
+        let now = self.config.clock().boot();
+        if now.since(self.heard) > ABSENT {
+            self.sockets.core_mut().resume(now);
+        }
+        if now.since(self.heard) > IDLE {
             self.wait(Some(Duration::ZERO));
         }
     }
@@ -645,6 +649,9 @@ pub(super) fn instant_in(span: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(span).unwrap_or(now + FOR_EVER)
 }
+
+/// Whoever calls again sooner has listened all the time.
+const ABSENT: Duration = Duration::from_millis(1);
 
 /// Connections that were looked at more recently are taken to be open.
 const IDLE: Duration = Duration::from_millis(100);

@@ -99,6 +99,11 @@ pub enum Note<'a> {
         /// Which, and why in words.
         node: &'a NodeStatus,
     },
+    /// A node seems to hang. It is not waited for until it answers.
+    NodeSuspected {
+        /// Which.
+        node: &'a NodeStatus,
+    },
     /// A node votes, for the first time or again.
     NodeReady {
         /// Which.
@@ -152,6 +157,7 @@ impl Note<'_> {
             Self::ClockSkew { .. }
             | Self::NodeDown { .. }
             | Self::NodeQuarantined { .. }
+            | Self::NodeSuspected { .. }
             | Self::NotExtended { .. }
             | Self::PushUnavailable { .. } => Level::Warning,
             Self::Lost { .. } => Level::Error,
@@ -170,6 +176,7 @@ impl fmt::Display for Note<'_> {
             Self::Lost { cause, .. } => write!(f, "lock lost: {cause}"),
             Self::NodeDown { node, .. }
             | Self::NodeQuarantined { node }
+            | Self::NodeSuspected { node }
             | Self::NodeReady { node, reconnects: 0 } => node.fmt(f),
             Self::NodeReady { node, reconnects } => write!(f, "{node}, reconnected ({reconnects})"),
             Self::NotExtended { report, .. } => write!(f, "lock not extended: {report}"),
@@ -255,6 +262,7 @@ impl Notes {
         self.log.note(&match state {
             NodeState::Down(Cause::Quarantined) => Note::NodeQuarantined { node },
             NodeState::Down(cause) => Note::NodeDown { node, cause },
+            NodeState::Suspected => Note::NodeSuspected { node },
             NodeState::Connecting | NodeState::Ready => Note::NodeReady { node, reconnects },
         });
     }

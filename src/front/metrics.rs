@@ -161,10 +161,11 @@ const COUNTERS: [Counter<Metrics>; 11] = [
     }),
 ];
 
-const NODE_COUNTERS: [Counter<NodeMetrics>; 9] = [
+const NODE_COUNTERS: [Counter<NodeMetrics>; 10] = [
     ("node_asks_total", "Asks that were given to the link.", |of| of.asks),
     ("node_late_replies_total", "Answers that came after their time.", |of| of.late_replies),
     ("node_pushes_total", "Keys that it told of because they had changed.", |of| of.pushes),
+    ("node_suspicions_total", "How often the node was suspected of hanging.", |of| of.suspicions),
     ("node_timeouts_total", "How often the node was waited for in vain.", |of| of.timeouts),
     ("node_undos_total", "Undos that were sent.", |of| of.undos),
     ("node_undos_again_total", "Undos that were sent once more.", |of| of.undos_again),

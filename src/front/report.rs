@@ -50,6 +50,7 @@ impl RefusalReport {
         let nodes = config.node_ids().map(|node| {
             let vote = refusal.votes.of(node);
             let words = match vote {
+                None if refusal.votes.suspected().contains(node) => HANGS.to_owned(),
                 None => "not asked, or not waited for".to_owned(),
                 Some(Vote::Grant) => "granted".to_owned(),
                 Some(Vote::Deny) => "held by another".to_owned(),
@@ -156,6 +157,7 @@ impl NodeStatus {
             NodeState::Connecting => "still connecting".to_owned(),
             NodeState::Down(cause) => explain(config, cause, core.detail(node, cause).as_deref()),
             NodeState::Ready => "ready".to_owned(),
+            NodeState::Suspected => HANGS.to_owned(),
         };
         let address = config.address(node).clone();
         let guard = core.node_guard(node);
@@ -204,6 +206,8 @@ impl fmt::Display for NodeStatus {
         }
     }
 }
+
+const HANGS: &str = "no answer, it seems to hang";
 
 /// A cause in words, with the numbers and details that belong to it.
 pub(super) fn explain(config: &Config, cause: Cause, detail: Option<&str>) -> String {

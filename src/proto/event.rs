@@ -145,6 +145,10 @@ pub enum NodeState {
     Down(Cause),
     /// It votes.
     Ready,
+    /// It seems to hang: a quorum has answered, and it has not for several of its own round trips. It may
+    /// be about to answer, which ends the suspicion. Until then no verdict waits for it, as long as a
+    /// quorum of the others votes.
+    Suspected,
 }
 
 /// What the driver shall do about a link. In order; a link that is closed is forgotten at once, so

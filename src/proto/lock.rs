@@ -53,6 +53,7 @@ pub(super) struct Work {
     /// When the present attempt, extension or release began, and how long it is waited for.
     pub(super) since: Now,
     pub(super) round_until: Nanos,
+    pub(super) rest: Rest,
     /// The votes of the present attempt, extension or release.
     pub(super) votes: Votes,
     /// The votes of the last attempt that came to a verdict.
@@ -70,8 +71,24 @@ pub(super) struct Work {
     pub(super) pause: Pause,
     /// The node that is asked before all others; once it has granted there is none.
     pub(super) lead: Option<NodeId>,
+    /// The nodes at which an earlier attempt left an ask open, of those that were suspected then.
+    pub(super) open: NodeSet,
     /// The lines that it stands in.
     pub(super) lines: Vec<Place>,
+}
+
+/// Those who have not answered a round that a quorum has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rest {
+    /// When a quorum had answered.
+    pub(super) since: Nanos,
+    /// When the first of the others has taken too long; or the lead, where it is asked first.
+    pub(super) until: Nanos,
+}
+
+impl Rest {
+    /// No quorum has answered.
+    pub(super) const NONE: Self = Self { since: Nanos::NEVER, until: Nanos::NEVER };
 }
 
 /// Where a lock's work lies. A lock that all nodes have granted, and that nothing was done about since, clears it:
@@ -287,6 +304,7 @@ impl Work {
         Self {
             since: Now { boot: Nanos(0), wall: Nanos(0) },
             round_until: Nanos::NEVER,
+            rest: Rest::NONE,
             votes: Votes::new(1, 1),
             decided: None,
             asked_at: Nanos(0),
@@ -299,8 +317,14 @@ impl Work {
             deadline: Nanos::NEVER,
             pause: Pause::new(),
             lead: None,
+            open: NodeSet::EMPTY,
             lines: Vec::new(),
         }
+    }
+
+    /// How long the round took until a quorum had answered, or until now.
+    pub(super) fn round_took(&self, now: Now) -> Duration {
+        now.boot.min(self.rest.since).since(self.since.boot)
     }
 
     /// Makes used work that of another lock. What belongs to a round is set when one begins.
@@ -312,6 +336,7 @@ impl Work {
         (self.wait, self.deadline) = (Wait::Try, Nanos::NEVER);
         self.pause.begin();
         self.lead = None;
+        self.open = NodeSet::default();
         self.lines.clear();
     }
 }

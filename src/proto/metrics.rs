@@ -95,6 +95,8 @@ pub struct NodeMetrics {
     pub link_failures: By<Cause>,
     /// Keys that it told of, on its push link, because they had changed. All keys at once are one.
     pub pushes: u64,
+    /// How often it was suspected of hanging.
+    pub suspicions: u64,
     /// How often its time was over: that of a vote, an extension or an inspection that was waited for,
     /// of a connection, of a greeting, and of a silence.
     pub timeouts: u64,

@@ -90,6 +90,7 @@ pub mod metrics;
 mod mutants;
 mod names;
 mod node;
+mod pace;
 mod pipeline;
 mod push;
 mod recipe;

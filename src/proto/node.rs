@@ -10,6 +10,7 @@ use super::greeting::{Greeting, Step};
 use super::guard::{Found, RunId};
 use super::inbox::{Inbox, reply_limits};
 use super::names::{ClaimId, LockId, ViewId};
+use super::pace::Pace;
 use super::pipeline::Pipeline;
 use super::push::{Push, Tracking};
 use super::script::Loaded;
@@ -167,6 +168,10 @@ pub(super) struct Node {
     pub(super) detail: Option<(Cause, String)>,
     /// When bytes last came.
     pub(super) heard: Nanos,
+    /// How long it takes to answer.
+    pub(super) pace: Pace,
+    /// Asks wait here until it has answered, for it is suspected.
+    pub(super) holds_back: bool,
     /// From when an ask may open the link ahead of its backoff.
     pub(super) probe_at: Nanos,
     /// When undos that were answered with an error are sent again.
@@ -198,6 +203,8 @@ impl Node {
             cause: Cause::default(),
             detail: None,
             heard: Nanos::default(),
+            pace: Pace::default(),
+            holds_back: false,
             probe_at: Nanos::default(),
             owed_at: Nanos::NEVER,
             owed_pause: OWED_PAUSE.0,

@@ -184,6 +184,7 @@ pub struct Votes {
     grants: NodeSet,
     denies: NodeSet,
     fails: NodeSet,
+    suspected: NodeSet,
     causes: [Cause; MAX_NODES],
 }
 
@@ -192,7 +193,7 @@ impl Votes {
         debug_assert!(nodes as usize <= MAX_NODES && quorum > nodes / 2 && quorum <= nodes);
         let none = NodeSet::EMPTY;
         let causes = [Cause::NoAnswer; MAX_NODES];
-        Self { nodes, quorum, grants: none, denies: none, fails: none, causes }
+        Self { nodes, quorum, grants: none, denies: none, fails: none, suspected: none, causes }
     }
 
     /// How many nodes there are.
@@ -225,6 +226,13 @@ impl Votes {
         self.fails
     }
 
+    /// The nodes that seem to hang: a quorum has answered long ago and they have not. A vote that one
+    /// of them cast all the same counts.
+    #[must_use]
+    pub fn suspected(&self) -> NodeSet {
+        self.suspected
+    }
+
     /// What this node said; `None` if it was never heard or not waited for.
     #[must_use]
     pub fn of(&self, node: NodeId) -> Option<Vote> {
@@ -241,7 +249,9 @@ impl Votes {
 
     /// The one place where votes become a verdict.
     ///
-    /// Early in both directions: it is decided as soon as no vote to come can change it.
+    /// Early in both directions: it is decided as soon as no vote to come can change it. A quorum that
+    /// has voted waits for no vote of a suspected node. Where no quorum has voted without them, suspected
+    /// nodes are waited for like all others: suspicion is no failure.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let (nodes, quorum) = (self.nodes(), self.quorum());
@@ -251,11 +261,22 @@ impl Votes {
             Verdict::Granted
         } else if fails > nodes - quorum {
             Verdict::NoQuorum
-        } else if denies + fails > nodes - quorum && grants + denies >= quorum {
+        } else if grants + denies >= quorum && grants + self.awaited().len() < quorum {
             Verdict::Contended
         } else {
             Verdict::Undecided
         }
+    }
+
+    /// Whether a quorum has voted, for or against.
+    #[inline]
+    pub(super) fn has_quorum(&self) -> bool {
+        self.grants.or(self.denies).len() >= self.quorum()
+    }
+
+    /// The nodes that have not voted and are not suspected.
+    pub(super) fn awaited(&self) -> NodeSet {
+        self.missing().without(self.suspected)
     }
 
     /// Whether enough nodes voted to say that somebody holds the resource.
@@ -278,6 +299,14 @@ impl Votes {
                 self.fails.insert(node);
                 self.causes[node.index()] = cause;
             }
+        }
+    }
+
+    /// These nodes seem to hang, and no others.
+    #[inline]
+    pub(super) fn suspect(&mut self, suspected: NodeSet) {
+        if !mutant!(SuspicionIgnored) {
+            self.suspected = suspected;
         }
     }
 
@@ -328,56 +357,129 @@ mod tests {
         }
     }
 
-    fn tally(nodes: u8, quorum: u8, cast: &[Option<Vote>]) -> Votes {
-        let mut votes = Votes::new(nodes, quorum);
-        for (node, vote) in cast.iter().enumerate() {
-            if let Some(vote) = vote {
-                votes.cast(NodeId(node as u8), *vote);
+    /// What is known of a node in a ballot.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Slot {
+        Awaited,
+        Suspected,
+        Cast(Vote),
+        /// Suspected before, and it voted all the same.
+        Late(Vote),
+    }
+
+    impl Slot {
+        fn vote(self) -> Option<Vote> {
+            match self {
+                Self::Awaited | Self::Suspected => None,
+                Self::Cast(vote) | Self::Late(vote) => Some(vote),
             }
         }
+    }
+
+    fn tally(quorum: u8, slots: &[Slot]) -> Votes {
+        let mut votes = Votes::new(slots.len() as u8, quorum);
+        let mut suspected = NodeSet::default();
+        for (node, slot) in (0..).map(NodeId).zip(slots) {
+            slot.vote().into_iter().for_each(|vote| votes.cast(node, vote));
+            if matches!(slot, Slot::Suspected | Slot::Late(_)) {
+                suspected.insert(node);
+            }
+        }
+        votes.suspect(suspected);
         votes
     }
 
-    /// All finals that can still come of a partial ballot.
-    fn reachable(quorum: u8, cast: &mut Vec<Option<Vote>>, at: usize, found: &mut Vec<Verdict>) {
-        let Some(open) = (at..cast.len()).find(|&i| cast[i].is_none()) else {
-            let verdict = final_verdict(quorum.into(), cast);
-            if !found.contains(&verdict) {
-                found.push(verdict);
-            }
-            return;
+    /// All finals that can still come of a partial ballot, if these slots are yet to be filled.
+    fn reachable(quorum: u8, slots: &[Slot], open: fn(Slot) -> bool) -> Vec<Verdict> {
+        let Some(at) = slots.iter().position(|&slot| open(slot)) else {
+            let votes: Vec<_> = slots.iter().map(|slot| slot.vote()).collect();
+            return vec![final_verdict(quorum.into(), &votes)];
         };
+        let mut found = Vec::new();
         for vote in [Vote::Grant, Vote::Deny, Vote::Fail(Cause::Loading)] {
-            cast[open] = Some(vote);
-            reachable(quorum, cast, open + 1, found);
+            let mut slots = slots.to_vec();
+            slots[at] = Slot::Cast(vote);
+            found.extend(reachable(quorum, &slots, open));
         }
-        cast[open] = None;
+        found.dedup();
+        found
     }
 
-    /// Every partial ballot of up to five nodes, and so every order and outcome: the verdict is
-    /// decided exactly when all completions agree, with one early exception for grants.
-    #[test]
-    fn verdicts_exhaustively() {
-        let choices = [None, Some(Vote::Grant), Some(Vote::Deny), Some(Vote::Fail(Cause::Loading))];
+    /// All ballots of up to five nodes, with each choice for each node.
+    fn for_all_ballots(choices: &[Slot], mut check: impl FnMut(u8, &[Slot])) -> usize {
         let mut ballots = 0;
         for nodes in 1..=5u8 {
             for quorum in nodes / 2 + 1..=nodes {
-                for code in 0..4u32.pow(nodes.into()) {
-                    let mut cast: Vec<_> = (0..u32::from(nodes))
-                        .map(|node| choices[(code / 4u32.pow(node) % 4) as usize])
+                for code in 0..choices.len().pow(nodes.into()) {
+                    let slots: Vec<_> = (0..u32::from(nodes))
+                        .map(|node| choices[code / choices.len().pow(node) % choices.len()])
                         .collect();
-                    let verdict = tally(nodes, quorum, &cast).verdict();
-                    let mut finals = Vec::new();
-                    reachable(quorum, &mut cast, 0, &mut finals);
-                    match finals[..] {
-                        [only] => assert_eq!(verdict, only, "{cast:?}"),
-                        _ => assert_eq!(verdict, Verdict::Undecided, "{cast:?} -> {finals:?}"),
-                    }
+                    check(quorum, &slots);
                     ballots += 1;
                 }
             }
         }
+        ballots
+    }
+
+    const CAST: [Slot; 3] =
+        [Slot::Cast(Vote::Grant), Slot::Cast(Vote::Deny), Slot::Cast(Vote::Fail(Cause::Loading))];
+
+    /// Every partial ballot of up to five nodes, and so every order and outcome: the verdict is
+    /// decided exactly when all completions agree.
+    #[test]
+    fn verdicts_exhaustively() {
+        let choices = [&[Slot::Awaited], &CAST[..]].concat();
+        let ballots = for_all_ballots(&choices, |quorum, slots| {
+            let verdict = tally(quorum, slots).verdict();
+            let mut finals = reachable(quorum, slots, |slot| slot == Slot::Awaited);
+            finals.sort_by_key(|verdict| *verdict as u8);
+            finals.dedup();
+            match finals[..] {
+                [only] => assert_eq!(verdict, only, "{slots:?}"),
+                _ => assert_eq!(verdict, Verdict::Undecided, "{slots:?} -> {finals:?}"),
+            }
+        });
         assert_eq!(ballots, 4 + 16 + 2 * 64 + 2 * 256 + 3 * 1024);
+    }
+
+    /// Every ballot with any nodes suspected, some of which have voted all the same. Whatever the awaited
+    /// nodes say, one that a quorum could vote in without the suspected nodes is decided no later than by
+    /// the last of them; and suspicion alone neither grants nor makes a node fail.
+    #[test]
+    fn suspected_nodes_decide_nothing_and_are_not_waited_for() {
+        let mut choices = [&[Slot::Awaited, Slot::Suspected], &CAST[..]].concat();
+        choices.push(Slot::Late(Vote::Grant));
+        for_all_ballots(&choices, |quorum, slots| {
+            let verdict = tally(quorum, slots).verdict();
+            let trusting: Vec<_> = slots
+                .iter()
+                .map(|&slot| match slot {
+                    Slot::Suspected => Slot::Awaited,
+                    Slot::Late(vote) => Slot::Cast(vote),
+                    slot => slot,
+                })
+                .collect();
+            let before = tally(quorum, &trusting).verdict();
+            if before != Verdict::Undecided {
+                return assert_eq!(verdict, before, "suspicion changes nothing: {slots:?}");
+            }
+            // As if those who are suspected never answered.
+            let finals = reachable(quorum, slots, |slot| slot == Slot::Awaited);
+            let has_voted = |slot: &&Slot| matches!(slot.vote(), Some(Vote::Grant | Vote::Deny));
+            let voted = slots.iter().filter(has_voted).count();
+            let is_split = finals.iter().all(|&last| last == Verdict::Contended);
+            let expected = match voted >= quorum.into() && is_split {
+                true => Verdict::Contended,
+                false => Verdict::Undecided,
+            };
+            assert_eq!(verdict, expected, "{slots:?} -> {finals:?}");
+            let is_denied = slots.iter().any(|slot| slot.vote() == Some(Vote::Deny));
+            assert!(verdict == Verdict::Undecided || is_denied, "somebody has it: {slots:?}");
+            if voted >= quorum.into() && !slots.contains(&Slot::Awaited) {
+                assert_eq!(verdict, Verdict::Contended, "nobody is waited for: {slots:?}");
+            }
+        });
     }
 
     #[test]

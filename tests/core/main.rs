@@ -10,6 +10,7 @@ mod forced;
 mod ghosts;
 mod greeting;
 mod guard;
+mod hang;
 mod holding;
 mod keeper;
 mod lines;

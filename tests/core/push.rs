@@ -161,16 +161,23 @@ fn a_release_by_redbolt_wakes() {
 fn the_undo_of_another_waiter_wakes() {
     let mut world = World::with(3, 2, patient).warm();
     world.delay(ms(1));
+    world.servers[2].delay = ms(40).as_nanos() as u64;
+    // So far away, which the other has seen, or its attempt would be over sooner.
+    for _ in 0..3 {
+        let seen = world.acquire(1, &Ask::new(b"other"), &[b"other"]);
+        world.run(ms(100));
+        world.let_go(1, seen);
+        world.run(ms(100));
+    }
     for node in [1, 2] {
         world.set(node, b"job", b"theirs", 60_000);
     }
-    world.servers[2].delay = ms(40).as_nanos() as u64;
-    world.acquire(1, &Ask::new(b"job"), &[b"job"]);
+    let theirs = world.acquire(1, &Ask::new(b"job"), &[b"job"]);
     world.run(ms(1));
     let id = world.wait_for(b"job", secs(10));
     world.run(ms(20));
     assert_eq!(world.push_state(0, 0), PushState::Tells);
-    assert!(world.clients[1].outcomes(world.clients[1].locks[0].id).is_empty());
+    assert!(world.clients[1].outcomes(theirs).is_empty());
     world.delete(1, b"job");
     assert!(until_granted(&mut world, id, secs(3)) <= ms(40));
 }

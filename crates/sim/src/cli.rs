@@ -11,7 +11,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::random::mix;
 use crate::waiting::{Crowd, HEAD};
-use crate::{Class, Coverage, Cut, Lab, Outcome, Plan, Totals, Violation, hunt, mutants, shrink};
+use crate::{
+    Class, Coverage, Cut, Lab, Outcome, Plan, Totals, Violation, hung, hunt, mutants, shrink,
+};
 
 /// Deterministic simulation of many clients and nodes over the shipping core.
 #[derive(Parser)]
@@ -122,13 +124,24 @@ fn gate(arguments: &Arguments) -> bool {
     report.is_well && is_kept
 }
 
-/// A table of all that can end a pause. It is well when everybody got the lock.
+/// A table of all that can end a pause, and one of what nodes cost that hang. It is well when those cost
+/// next to nothing.
 fn compare(seed: u64) -> bool {
     println!("{HEAD}");
     for crowd in Crowd::all() {
         println!("{}", crowd.measure(seed));
     }
-    true
+    println!("\n{}", hung::HEAD);
+    let mut is_well = true;
+    for crowd in hung::Pair::all() {
+        let compared = crowd.measure(seed);
+        println!("{compared}");
+        if let Some(violation) = compared.violation() {
+            println!("\nVIOLATION {violation}\n");
+            is_well = false;
+        }
+    }
+    is_well
 }
 
 fn jobs(arguments: &Arguments) -> usize {

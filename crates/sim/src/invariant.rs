@@ -202,6 +202,14 @@ pub enum Violation {
         /// The job that had come earlier.
         before: usize,
     },
+    /// With a minority of nodes that hang, those who want one lock get it far slower than with all alive.
+    Dragged {
+        /// How many nodes there are.
+        nodes: usize,
+        /// What it takes of what it takes with all alive, in percent: the whole, and the slowest hundredth
+        /// of hand-offs.
+        percent: (u64, u64),
+    },
     /// More happens than can be meant.
     Endless,
 }
@@ -238,6 +246,7 @@ impl Violation {
             Self::Frenzy { .. } => "frenzy",
             Self::Greedy { .. } => "greedy",
             Self::OutOfTurn { .. } => "out-of-turn",
+            Self::Dragged { .. } => "dragged",
             Self::Endless => "endless",
         }
     }
@@ -337,6 +346,11 @@ impl fmt::Display for Violation {
             Self::OutOfTurn { job, before } => {
                 write!(f, "job {job} overtook job {before} of the same client")
             }
+            Self::Dragged { nodes, percent: (all, hand_off) } => write!(
+                f,
+                "with a minority of {nodes} nodes that hangs it takes {all} % of what it takes with all \
+                 alive, and the p99 of hand-offs {hand_off} %"
+            ),
             Self::Endless => f.write_str("it never comes to rest"),
         }
     }

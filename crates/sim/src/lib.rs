@@ -19,6 +19,7 @@ mod credit;
 mod doctored;
 mod fault;
 mod history;
+mod hung;
 mod invariant;
 pub mod mutants;
 mod patience;

@@ -75,7 +75,7 @@ mod planted {
     use redbolt::proto::Mutant;
 
     use super::{Extent, Report};
-    use crate::{Class, Lab, Violation};
+    use crate::{Class, Lab, Violation, hung};
 
     /// Plants the bug of this name on this thread, for good.
     ///
@@ -184,15 +184,23 @@ mod planted {
         let start = Instant::now();
         redbolt::proto::plant(Some(mutant));
         let mut lab = Lab::new();
-        let found = (0..extent.limit).find_map(|at| {
+        let mut kill = |at: u64| {
             let (class, seed) = schedule(extent.first, at);
-            let by = lab.run(class, seed).violation?;
+            // What makes nodes that hang expensive is no fault in a single schedule.
+            let dragged = (at == SURVIVED).then(|| hung::Pair::QUICK.measure(seed).violation());
+            let by = dragged.flatten().or_else(|| lab.run(class, seed).violation)?;
             Some(Kill { schedules: at + 1, class, seed, by, is_hollow: false })
-        });
+        };
+        let found = (0..extent.limit).find_map(&mut kill);
         redbolt::proto::plant(None);
         let took = start.elapsed();
         let killed = found.map(|mut kill| {
-            kill.is_hollow = lab.run(kill.class, kill.seed).violation.is_some();
+            kill.is_hollow = match kill.by {
+                Violation::Dragged { .. } => {
+                    hung::Pair::QUICK.measure(kill.seed).violation().is_some()
+                }
+                _ => lab.run(kill.class, kill.seed).violation.is_some(),
+            };
             kill
         });
         Fate { mutant, took, killed }
@@ -246,6 +254,9 @@ mod planted {
             _ => violation.name().to_owned(),
         }
     }
+
+    /// A bug that has survived so many schedules may be one that costs time where nodes hang.
+    const SURVIVED: u64 = 2_000;
 
     /// Schedules without a bug, before any with one.
     const CLEAN: u64 = 20_000;

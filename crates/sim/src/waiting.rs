@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redbolt::proto::{
-    Ask, Config, Core, Event as Told, LinkId, LinkOp, LockId, Nanos, Now, Wait, Wake,
+    Ask, Config, Core, Event as Told, LinkId, LinkOp, LockId, Nanos, Now, Settings, Wait, Wake,
 };
 use redbolt_node::{ConnId, Now as NodeNow, Store};
 
 use crate::plan::{MS, Setup, US};
 use crate::random::Random;
-use crate::world::client::config;
+use crate::world::client::settings;
 use crate::world::node::{EPOCH_US, tag};
 use crate::world::queue::Time;
 use crate::world::wire::{MAX_WORDS, Request, request};
@@ -33,25 +33,40 @@ pub(crate) struct Crowd {
     pub(crate) waiters: usize,
     /// How many times the lock is had, by all together.
     pub(crate) grants: usize,
+    /// So many nodes, the first ones, hang after a while and for good.
+    pub(crate) hung: usize,
+    /// How they hang.
+    pub(crate) how: Hang,
+    /// By how much a few bytes in a thousand are late at the most.
+    pub(crate) tail: Time,
+}
+
+/// How a node hangs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hang {
+    /// Its process stands still; the kernel goes on to take connections and bytes.
+    Stopped,
+    /// Nothing reaches it.
+    Blackholed,
 }
 
 /// What came of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
-    crowd: Crowd,
+    pub(crate) crowd: Crowd,
     /// Attempts that asked more than one node, or the only one.
     full: usize,
     /// Asks that went to the lead alone.
     leads: usize,
     /// From the begin of a release to the next grant, in order of their length.
-    hand_offs: Vec<Time>,
+    pub(crate) hand_offs: Vec<Time>,
     /// From an ask to its grant, or to the end for those who were not granted, in order of their length.
     waits: Vec<Time>,
-    grants: usize,
+    pub(crate) grants: usize,
     /// The fewest and the most grants that a process had.
     shares: (usize, usize),
     /// From the first grant to the last release.
-    took: Time,
+    pub(crate) took: Time,
 }
 
 impl Crowd {
@@ -65,6 +80,9 @@ impl Crowd {
                 nodes,
                 waiters,
                 grants: GRANTS,
+                hung: 0,
+                how: Hang::Stopped,
+                tail: TAIL,
             })
         })
     }
@@ -106,11 +124,11 @@ impl fmt::Display for Measured {
 }
 
 /// Times in order of their length, in milliseconds.
-struct Shown<'a>(&'a [Time]);
+pub(crate) struct Shown<'a>(pub(crate) &'a [Time]);
 
 impl Shown<'_> {
     /// The time that so many of a thousand do not exceed.
-    fn share(&self, per_mille: usize) -> f64 {
+    pub(crate) fn share(&self, per_mille: usize) -> f64 {
         let last = self.0.len().saturating_sub(1);
         self.0.get(last * per_mille / 1_000).map_or(0.0, |&time| time as f64 / MS as f64)
     }
@@ -172,7 +190,10 @@ enum Event {
 impl Bench {
     fn new(crowd: Crowd, seed: u64) -> Self {
         let setup = Setup { wake: crowd.wake, ..Setup::unguarded(30_000) };
-        let config = Arc::new(config(crowd.nodes, &setup));
+        let Settings { answer_within, connect_within, dead_after, .. } = Settings::default();
+        let settings =
+            Settings { answer_within, connect_within, dead_after, ..settings(crowd.nodes, &setup) };
+        let config = Arc::new(Config::new(settings).expect("a crowd wants what is possible"));
         let process = |name| Process::new(&config, Random::of(seed, 10 + name as u64));
         let mut bench = Self {
             crowd,
@@ -344,7 +365,14 @@ impl Bench {
 
     // Nodes.
 
+    fn hangs(&self, node: usize) -> bool {
+        node < self.crowd.hung && self.now >= HANG_AT
+    }
+
     fn connected(&mut self, at: usize, link: LinkId) {
+        if self.hangs(link.node().index()) && self.crowd.how == Hang::Blackholed {
+            return;
+        }
         let node = &mut self.nodes[link.node().index()];
         let conn = node.store.connect();
         node.peers.insert(conn, (at, link));
@@ -372,6 +400,9 @@ impl Bench {
     }
 
     fn serve(&mut self, name: usize) {
+        if self.hangs(name) {
+            return;
+        }
         let node = &mut self.nodes[name];
         let Some((at, link, bytes)) = node.inbox.pop_front() else {
             node.is_busy = false;
@@ -416,7 +447,8 @@ impl Bench {
     fn delay(&mut self) -> Time {
         let share = (1 + self.random.below(1 << 20)) as f64 / (1 << 20) as f64;
         let jitter = (-share.ln() * JITTER as f64) as Time;
-        let tail = if self.random.chance(3) { self.random.below(TAIL) } else { 0 };
+        let is_late = self.crowd.tail > 0 && self.random.chance(3);
+        let tail = if is_late { self.random.below(self.crowd.tail) } else { 0 };
         DELAY + jitter + tail
     }
 }
@@ -467,6 +499,9 @@ const SECTION: Time = 5 * MS;
 /// From a release to the next ask of the same process.
 const THINK: Time = 20 * US;
 
+/// When nodes hang that do, so that they have been known.
+const HANG_AT: Time = 1_000 * MS;
+
 /// Nobody gives up.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -489,7 +524,8 @@ mod tests {
     #[test]
     fn all_get_their_turn_with_every_wake() {
         for wake in [Wake::Lead, Wake::All, Wake::Quorum, Wake::Timer] {
-            let crowd = Crowd { wake, nodes: 3, waiters: 4, grants: 40 };
+            let how = Hang::Stopped;
+            let crowd = Crowd { wake, nodes: 3, waiters: 4, grants: 40, hung: 0, how, tail: TAIL };
             let measured = crowd.measure(1);
             assert_eq!(measured.grants, 40, "{wake:?}");
             assert!(measured.full >= 40 && measured.hand_offs.len() >= 39);

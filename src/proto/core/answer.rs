@@ -66,6 +66,9 @@ impl Core {
         match answered {
             Ok(()) => {
                 self.count_answer(id, &due, now);
+                if self.is_suspected(id) {
+                    self.answers_again(id, now);
+                }
                 self.leave_if_idle(id, now);
             }
             // It is over with the link, like all that are behind it.
@@ -77,6 +80,7 @@ impl Core {
     /// How long a node took to answer. The steps of a greeting wait for one another.
     fn count_answer(&mut self, id: NodeId, due: &Due<Request>, now: Now) {
         if !matches!(due.request, Request::Greet(_)) {
+            self.node_mut(id).pace.answered(due.since, now.boot);
             self.metrics.answered(id, due.since, now.boot);
         }
     }

@@ -9,12 +9,12 @@ use crate::proto::claim::Claim;
 use crate::proto::draft::Subject;
 use crate::proto::event::{Event, Refusal, Why};
 use crate::proto::lease::Lease;
-use crate::proto::lock::{Lock, Phase};
+use crate::proto::lock::{Lock, Phase, Rest};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::node::{Link, Request};
 use crate::proto::recipe::Command;
-use crate::proto::time::Now;
+use crate::proto::time::{Nanos, Now};
 use crate::proto::vote::{Cause, Verdict, Vote};
 
 impl Core {
@@ -52,6 +52,7 @@ impl Core {
         let votes = self.ballot();
         let random = self.entropy.bytes();
         let fenced = self.locks.find(id.0).is_some_and(|lock| lock.work.fence.is_wanted);
+        let open = self.open_asks(id);
         let proposal = if fenced { self.proposal(now) } else { 0 };
         let lock = self.locks.find_mut(id.0).expect("only a living lock makes an attempt");
         let claim = self.claims.find_mut(claim_id.0).expect("it was made here");
@@ -66,6 +67,7 @@ impl Core {
         lock.work.fence.ahead_us = self.ahead_us;
         lock.claim = claim_id;
         lock.work.lead = lead;
+        lock.work.open = open;
         lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
         if lock.waits() {
             self.end_pause(id);
@@ -78,18 +80,33 @@ impl Core {
 
     /// Asks these nodes, and gives them their time.
     fn offer_to(&mut self, id: LockId, nodes: NodeSet, now: Now) {
-        let Some(claim) = self.locks.find(id.0).map(|lock| lock.claim) else { return };
+        let Some(lock) = self.locks.find(id.0) else { return };
+        let (claim, open, lead) = (lock.claim, lock.work.open, lock.work.lead);
+        let rest = lead.map_or(Rest::NONE, |lead| Rest {
+            since: Nanos::NEVER,
+            until: now.boot + self.allowance(lead),
+        });
         let mut patience = self.config.settings.answer_within;
         for node in nodes.iter() {
-            patience = patience.max(self.offer(node, claim, now));
+            patience = patience.max(self.offer(node, claim, open, now));
         }
         if let Some(lock) = self.locks.find_mut(id.0) {
+            lock.work.rest = rest;
             lock.work.round_until =
                 (now.boot + patience).min(lock.lease.ends()).min(lock.work.deadline);
-            let until = lock.work.round_until;
+            let until = lock.work.round_until.min(rest.until);
             self.arm_lock(id, until);
         }
         self.decide(id, now);
+    }
+
+    /// The lead of a wait takes longer than usual: the others are asked without its word, under the same
+    /// token, and with the validity counted from the lead's ask.
+    pub(super) fn ask_the_others(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        if let Some(lead) = lock.work.lead.take() {
+            self.offer_to(id, self.all_nodes().without(lead.into()), now);
+        }
     }
 
     /// The lead of a wait has voted: the others are asked if it granted, under the same token, and with the
@@ -110,11 +127,16 @@ impl Core {
         self.attempt_failed(id, why, now);
     }
 
-    /// Asks one node, now or as soon as its link is there; returns how long that may take.
-    fn offer(&mut self, node_id: NodeId, claim: ClaimId, now: Now) -> Duration {
+    /// Asks one node, now or as soon as its link is there; returns how long that may take. At a suspected
+    /// node one ask of a lock is open at a time: where an earlier one is, it waits until that has an answer.
+    fn offer(&mut self, node_id: NodeId, claim: ClaimId, open: NodeSet, now: Now) -> Duration {
         let node = self.node(node_id);
         let takes_asks = node.link.takes_asks();
-        let cause = if takes_asks && node.pipeline.len() < super::MAX_PIPELINE {
+        let is_due = || node.pipeline.oldest().is_some();
+        let cause = if takes_asks && open.contains(node_id) && is_due() {
+            self.hold_back(node_id, claim);
+            return Duration::ZERO;
+        } else if takes_asks && node.pipeline.len() < super::MAX_PIPELINE {
             self.send_ask(node_id, claim, now);
             return Duration::ZERO;
         } else if takes_asks {
@@ -127,6 +149,13 @@ impl Core {
         self.metrics.of(node_id).voted(Vote::Fail(cause));
         self.cast(node_id, claim, Vote::Fail(cause));
         Duration::ZERO
+    }
+
+    fn hold_back(&mut self, node: NodeId, claim: ClaimId) {
+        self.node_mut(node).holds_back = true;
+        if let Some(claim) = self.claims.find_mut(claim.0) {
+            claim.queued.insert(node);
+        }
     }
 
     /// A first contact is given the time that it needs; a node that was lost before is not waited
@@ -227,14 +256,15 @@ impl Core {
         if mutant!(LeaseFromAnswer) {
             lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
         }
+        lock.work.votes.suspect(self.suspected);
         let verdict = lock.work.votes.verdict();
         if lock.waits() && matches!(verdict, Verdict::Granted | Verdict::Contended) {
-            let took = now.boot.since(lock.work.since.boot);
+            let took = lock.work.round_took(now);
             self.note_round_trip(took);
         }
         let Some(lock) = self.locks.find(id.0) else { return };
         match verdict {
-            Verdict::Undecided => {}
+            Verdict::Undecided => self.limit_wait(id, now),
             Verdict::Contended => self.attempt_failed(id, Why::Contended, now),
             Verdict::NoQuorum if self.awaits_clocks(lock) => {}
             Verdict::NoQuorum => self.attempt_failed(id, Why::NoQuorum, now),
@@ -274,7 +304,8 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         if now.boot < lock.work.round_until {
             let until = lock.work.round_until;
-            return self.arm_lock(id, until);
+            self.arm_lock(id, until);
+            return self.round_drags(id, now);
         }
         let unconfirmed = match lock.phase {
             Phase::Fencing => lock.work.votes.grants().without(lock.work.fence.confirmed),

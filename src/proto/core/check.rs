@@ -53,7 +53,8 @@ impl Core {
     /// When a lock is due, by what it waits for.
     fn due_at(&self, lock: &Lock) -> Nanos {
         match lock.phase {
-            Phase::Asking | Phase::Fencing | Phase::Releasing => lock.work.round_until,
+            Phase::Asking | Phase::Fencing => lock.work.round_until.min(lock.work.rest.until),
+            Phase::Releasing => lock.work.round_until,
             Phase::Extending => lock.work.round_until.min(lock.lease.ends()),
             Phase::Held => lock.lease.ends().min(lock.work.keeper.at),
             Phase::Lost(_) => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Core;
 use crate::proto::event::Why;
 use crate::proto::fence::{Agreement, FencingToken, MAX_TOKEN, agreement, clock_of_most};
-use crate::proto::lock::{Lock, Phase};
+use crate::proto::lock::{Lock, Phase, Rest};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::node::{Link, Request};
@@ -126,6 +126,7 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.phase = Phase::Fencing;
         lock.work.fence.confirmed = NodeSet::default();
+        lock.work.rest = Rest::NONE;
         lock.work.round_until =
             (now.boot + patience).min(lock.lease.ends()).min(lock.work.deadline);
         let (until, granted) = (lock.work.round_until, lock.work.votes.grants());
@@ -225,8 +226,10 @@ impl Core {
             lock.work.fence.token = Some(FencingToken::new(lock.work.fence.target));
             self.grant(id, now);
         } else {
+            lock.work.votes.suspect(self.suspected);
             match lock.work.votes.verdict() {
-                Verdict::Granted | Verdict::Undecided => {}
+                Verdict::Granted => {}
+                Verdict::Undecided => self.limit_wait(id, now),
                 Verdict::Contended => self.attempt_failed(id, Why::Contended, now),
                 Verdict::NoQuorum => self.attempt_failed(id, Why::NoQuorum, now),
             }

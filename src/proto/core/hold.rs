@@ -16,6 +16,9 @@ use crate::proto::vote::{Cause, Vote};
 /// So much work that was put away is kept for other locks.
 const SPARE: usize = 256;
 
+/// An extension that fails must not take the time of those that follow: so many would fit into a TTL.
+const ROUNDS: u32 = 6;
+
 impl Core {
     /// Asks all nodes to keep a held lock for `ttl` more. The outcome is [`Event::Extended`],
     /// [`Event::NotExtended`] or [`Event::Lost`].
@@ -51,7 +54,7 @@ impl Core {
 
     pub(super) fn begin_extension(&mut self, id: LockId, ttl: Duration, now: Now) {
         let votes = self.ballot();
-        let until = now.boot + self.config.settings.answer_within;
+        let until = now.boot + self.config.settings.answer_within.min(ttl / ROUNDS);
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.work.prepare(&mut self.used_work);
         lock.begin_round(Phase::Extending, now, votes);
@@ -360,15 +363,15 @@ impl Core {
         }
     }
 
-    /// A release is over when a quorum confirmed it, when nobody is left to answer, or when its
-    /// time is. What is not confirmed stays owed.
+    /// A release is over when a quorum confirmed it, when nobody is left to answer but nodes that seem to
+    /// hang, or when its time is. What is not confirmed stays owed.
     fn settle_release(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find(id.0) else { return };
         let Some(claim) = self.claims.find(lock.claim.0) else { return };
         let confirmed = lock.work.votes.grants().len();
         let awaited = |node: NodeId| claim.undoing.contains(node) || self.node(node).may_return();
         let over = confirmed >= lock.work.votes.quorum()
-            || !claim.owed.iter().any(awaited)
+            || !claim.owed.without(self.suspected).iter().any(awaited)
             || now.boot >= lock.work.round_until;
         if over {
             let claim = lock.claim;

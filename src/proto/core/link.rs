@@ -10,7 +10,7 @@ use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LinkId, NodeId};
 use crate::proto::node::{Identity, Link, Request};
 use crate::proto::pipeline::Pipeline;
-use crate::proto::time::{Nanos, Now};
+use crate::proto::time::{Nanos, Now, saturating_nanos};
 use crate::proto::vote::{Cause, Vote};
 
 impl Core {
@@ -32,6 +32,9 @@ impl Core {
         }
         let Link::Opening { until } = self.node(id).link else { return };
         self.metrics.of(id).connections += 1;
+        let opened =
+            Nanos(until.0.saturating_sub(saturating_nanos(self.config.settings.connect_within)));
+        self.node_mut(id).pace.connected(opened, now.boot);
         // Behind an ask, an undo that is still owed would come too late; before it, a kill must be
         // known to be right.
         let proven = self.node(id).proven || mutant!(SelectNotAwaited);
@@ -381,6 +384,7 @@ impl Core {
             Link::Quarantined { until } => self.quarantine_due(id, until, now),
             Link::Ready => {}
         }
+        self.suspect_if_silent(id, now);
         match self.node(id).dead_at(self.config.settings.dead_after) {
             Some(_) if mutant!(DeadPeerKept) => {}
             Some(dead_at) if now.boot >= dead_at => {

@@ -4,9 +4,9 @@
 //! release, loss), `owed` (undo until confirmed), `link` (opening, greeting, losing a connection),
 //! `wait` (turns, pauses, and what ends them), `push` (being told of changes), `keep` (extension by
 //! itself), `guard` (whether a node remembers every lock), `fence` (from counters to a token), `answer`
-//! (from a reply to the request it belongs to), `view` (looking without taking part), `forced` (an
-//! operator breaks a lock), `record` (a lock leaves for another process), `check` (what must hold at
-//! every moment).
+//! (from a reply to the request it belongs to), `suspect` (nodes that hang), `view` (looking without taking
+//! part), `forced` (an operator breaks a lock), `record` (a lock leaves for another process), `check` (what
+//! must hold at every moment).
 //!
 //! Nothing here returns an error because of a node: a node's failure is its vote, and there is no
 //! `?` across nodes.
@@ -23,6 +23,7 @@ mod link;
 mod owed;
 mod push;
 mod record;
+mod suspect;
 mod view;
 mod wait;
 
@@ -84,6 +85,8 @@ pub struct Core {
     claims: Slab<Claim>,
     views: Slab<Viewing>,
     events: VecDeque<Event>,
+    /// Nodes that seem to hang.
+    suspected: NodeSet,
     /// Nodes whose state changed since it was last reported.
     changed: NodeSet,
     ops: VecDeque<LinkOp>,
@@ -136,6 +139,7 @@ impl Core {
             claims: Slab::new(),
             views: Slab::new(),
             events: VecDeque::new(),
+            suspected: NodeSet::default(),
             changed: NodeSet::default(),
             ops: VecDeque::new(),
             is_set_up: false,
@@ -165,8 +169,10 @@ impl Core {
     /// Whether a node can vote now.
     #[must_use]
     pub fn node_state(&self, node: NodeId) -> NodeState {
+        let is_suspected = self.is_suspected(node);
         let node = &self.nodes[node.index()];
         match node.link {
+            link if is_suspected && (link.takes_asks() || link.opens()) => NodeState::Suspected,
             Link::Ready => NodeState::Ready,
             Link::Down { .. } | Link::Leaving { .. } if node.tried => NodeState::Down(node.cause),
             Link::Quarantined { .. } if !node.guard.is_settling => NodeState::Down(node.cause),

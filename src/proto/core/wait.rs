@@ -106,6 +106,7 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let first = lock.work.lines.first();
         let leads = first.map_or_else(NodeSet::default, |&place| self.lines.leads(place));
+        let leads = leads.without(self.suspected);
         let waited = first.map_or(Duration::ZERO, |&place| self.lines.waited(place));
         lock.phase = Phase::Pausing;
         lock.work.pause.until = until.min(lock.work.deadline);
@@ -171,7 +172,7 @@ impl Core {
             false => lock.work.votes.quorum().saturating_sub(lock.work.votes.grants().len()),
         };
         let (floor, bound) = if split && lock.work.pause.splits <= SPLITS {
-            (Duration::ZERO, now.boot.since(lock.work.since.boot) * SPLIT_ROUND_TRIPS)
+            (Duration::ZERO, lock.work.round_took(now) * SPLIT_ROUND_TRIPS)
         } else if is_told {
             (CAP_TOLD * 3 / 4, CAP_TOLD)
         } else {
@@ -199,8 +200,9 @@ impl Core {
     /// one holder listen to the same one.
     fn look_for_leads(&mut self, id: LockId, now: Now) {
         let (wake, quorum) = (self.config.settings.wake, self.config.quorum());
+        let suspected = self.suspected;
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let denied = lock.work.votes.denies();
+        let denied = lock.work.votes.denies().without(suspected);
         if lock.work.lead.is_none() {
             let count = match wake {
                 Wake::Lead | Wake::All => 1,
@@ -438,7 +440,7 @@ impl Core {
     /// What was told while the lock was deaf is old: the key is looked at, which also makes its next change
     /// be told. So whoever was deaf asks when the lock is let go of, and not in the middle of somebody's turn.
     fn look_first(&mut self, id: LockId, lead: NodeId, now: Now) {
-        let patience = self.config.settings.answer_within;
+        let patience = self.config.settings.answer_within.min(self.allowance(lead));
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.work.pause.is_late = false;
         lock.work.pause.is_roused = false;
@@ -470,7 +472,7 @@ impl Core {
     fn lead_to_ask(&self, id: LockId) -> Option<NodeId> {
         let lock = self.locks.find(id.0)?;
         let leads = self.config.settings.wake == Wake::Lead && lock.work.pause.is_roused;
-        let told = lock.work.pause.told.and(lock.work.pause.leads);
+        let told = lock.work.pause.told.and(lock.work.pause.leads).without(self.suspected);
         let lead = told.iter().next().filter(|_| leads)?;
         self.node(lead).link.takes_asks().then_some(lead)
     }

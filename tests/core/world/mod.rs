@@ -101,9 +101,15 @@ impl World {
         Self::with(nodes, 1, |_| {})
     }
 
+    /// Its timeouts are short, so that tests which wait for them take little virtual time.
     pub(crate) fn with(nodes: usize, clients: usize, set: impl Fn(&mut Settings)) -> Self {
-        let mut settings =
-            Settings { nodes: vec![NodeSettings::default(); nodes], ..Settings::default() };
+        let mut settings = Settings {
+            nodes: vec![NodeSettings::default(); nodes],
+            answer_within: ms(50),
+            connect_within: ms(500),
+            dead_after: secs(2),
+            ..Settings::default()
+        };
         set(&mut settings);
         let config = Arc::new(Config::new(settings).unwrap());
         let mut world = Self {

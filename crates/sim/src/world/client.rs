@@ -1,6 +1,7 @@
 //! A process that uses the core: its clocks, its sockets, and the times at which it stands still.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redbolt::proto::{
     Config, Core, Credentials, Guard, Nanos, NodeSettings, Now, Secret, Settings, Setup as Orders,
@@ -157,13 +158,24 @@ const NAME_BITS: u32 = 4;
 const BOOT: Time = 1_000_000_000_000;
 
 /// The configuration for a setup.
+/// Its timeouts are short, so that faults outlast them.
 pub(crate) fn config(nodes: usize, setup: &Setup) -> Config {
+    let settings = Settings {
+        answer_within: Duration::from_millis(50),
+        connect_within: Duration::from_millis(500),
+        dead_after: Duration::from_secs(2),
+        ..settings(nodes, setup)
+    };
+    Config::new(settings).expect("plans draw what is possible")
+}
+
+pub(crate) fn settings(nodes: usize, setup: &Setup) -> Settings {
     let credentials = setup
         .proven
         .then(|| Credentials { user: None, password: Secret::new(PASSWORD.as_bytes().to_vec()) });
     let database = if setup.proven { DATABASE } else { 0 };
     let trust = if setup.durable { Trust::Durable } else { Trust::Strict };
-    let settings = Settings {
+    Settings {
         nodes: vec![NodeSettings { credentials, database, trust }; nodes],
         guard: if setup.guard { Guard::On } else { Guard::Off },
         setup: match setup.start {
@@ -171,11 +183,10 @@ pub(crate) fn config(nodes: usize, setup: &Setup) -> Config {
             Start::Changed => Orders::Change,
             Start::Ready | Start::Bare => Orders::Enrol,
         },
-        max_ttl: std::time::Duration::from_millis(setup.max_ttl_ms),
-        max_hold: Some(std::time::Duration::from_millis(setup.max_ttl_ms * 3 / 2)),
+        max_ttl: Duration::from_millis(setup.max_ttl_ms),
+        max_hold: Some(Duration::from_millis(setup.max_ttl_ms * 3 / 2)),
         label: if setup.labelled { b"host:17".to_vec() } else { Vec::new() },
         wake: setup.wake,
         ..Settings::default()
-    };
-    Config::new(settings).expect("plans draw what is possible")
+    }
 }

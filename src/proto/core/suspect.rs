@@ -1,0 +1,141 @@
+//! Suspicion: a node that hangs is not waited for.
+//!
+//! A node is suspected once a quorum has answered a round and it has not within its allowance more, a few of
+//! its own round trips. Any answer of it ends that. Suspicion is no failure and no vote: a quorum that has
+//! voted does not wait for suspected nodes ([`Votes::verdict`]), nobody waits for their word, and each lock
+//! has at most one ask open there. What an ask may have put on the node is undone like any other.
+//!
+//! A round with votes to come costs a timer only when a quorum has answered and did not decide it. A node
+//! that hangs while all rounds are decided without it is noticed in passing, at whatever timeout comes
+//! next. Both look only after the sockets were read.
+//!
+//! [`Votes::verdict`]: crate::proto::Votes::verdict
+
+use std::time::Duration;
+
+use super::Core;
+use crate::proto::lock::Rest;
+use crate::proto::mutants::mutant;
+use crate::proto::names::{LockId, NodeId, NodeSet};
+use crate::proto::time::{Nanos, Now};
+
+impl Core {
+    /// Nobody has read the sockets for a while, so that answers which are read now say nothing of how long
+    /// the nodes took. Call it before reading them.
+    pub fn resume(&mut self, now: Nanos) {
+        self.nodes.iter_mut().for_each(|node| node.pace.unheard(now));
+    }
+
+    /// Whether this node seems to hang.
+    pub(super) fn is_suspected(&self, node: NodeId) -> bool {
+        self.suspected.contains(node)
+    }
+
+    /// For how long a node may be silent when a quorum has answered. One of which nothing is known is taken
+    /// for as far away as the farthest that has answered.
+    pub(super) fn allowance(&self, node: NodeId) -> Duration {
+        let known = self.node(node).pace.round_trip();
+        (known.unwrap_or_else(|| self.farthest()) * ROUND_TRIPS).max(LEAST)
+    }
+
+    fn farthest(&self) -> Duration {
+        let known = self.nodes.iter().filter_map(|node| node.pace.round_trip());
+        known.max().unwrap_or_default()
+    }
+
+    /// A vote has decided nothing. If a quorum has voted, the others are given their allowance.
+    #[inline]
+    pub(super) fn limit_wait(&mut self, id: LockId, now: Now) {
+        if self.locks.find(id.0).is_some_and(|lock| lock.work.votes.has_quorum()) {
+            self.wait_for_the_rest(id, now);
+        }
+    }
+
+    #[cold]
+    fn wait_for_the_rest(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find(id.0) else { return };
+        let since = lock.work.rest.since.min(now.boot);
+        let awaited = lock.work.votes.awaited().without(self.suspected);
+        let until = awaited.iter().map(|node| since + self.allowance(node)).min();
+        let until = until.unwrap_or(Nanos::NEVER);
+        if let Some(lock) = self.locks.find_mut(id.0) {
+            lock.work.rest = Rest { since, until };
+            self.arm_lock(id, until);
+        }
+    }
+
+    /// A round goes on. Those who have not answered within their allowance are suspected, and a lead that
+    /// takes longer than usual is not the only one to be asked.
+    pub(super) fn round_drags(&mut self, id: LockId, now: Now) {
+        let Some(lock) = self.locks.find(id.0) else { return };
+        if now.boot < lock.work.rest.until {
+            let until = lock.work.rest.until;
+            return self.arm_lock(id, until);
+        }
+        if lock.work.lead.is_some() {
+            return self.ask_the_others(id, now);
+        }
+        let (since, awaited) = (lock.work.rest.since, lock.work.votes.awaited());
+        for node in awaited.iter() {
+            if now.boot >= since + self.allowance(node) {
+                self.suspect(node, now);
+            }
+        }
+        self.decide(id, now);
+    }
+
+    /// Notices in passing that a node has been silent for so long that a quorum must have answered whatever
+    /// it was asked, if one has.
+    pub(super) fn suspect_if_silent(&mut self, id: NodeId, now: Now) {
+        let node = self.node(id);
+        let Some(oldest) = node.pipeline.oldest() else { return };
+        let silent_since = oldest.since.max(node.heard);
+        if self.is_suspected(id)
+            || !node.link.takes_asks()
+            || now.boot < silent_since + self.farthest() + self.allowance(id)
+        {
+            return;
+        }
+        let heard = self.nodes.iter().filter(|node| node.heard > silent_since).count();
+        if heard >= self.config.quorum() {
+            self.suspect(id, now);
+        }
+    }
+
+    fn suspect(&mut self, id: NodeId, now: Now) {
+        if self.is_suspected(id) {
+            return;
+        }
+        self.suspected.insert(id);
+        self.metrics.of(id).suspicions += 1;
+        self.changed.insert(id);
+        // It may not tell those who wait for its word.
+        self.reports_lost(id, now);
+    }
+
+    /// A node that was suspected has answered: what was held back is asked now.
+    #[cold]
+    pub(super) fn answers_again(&mut self, id: NodeId, now: Now) {
+        self.suspected.remove(id);
+        self.changed.insert(id);
+        let holds_back = std::mem::take(&mut self.node_mut(id).holds_back);
+        if holds_back && self.node(id).link.takes_asks() {
+            self.send_queued(id, now);
+        }
+    }
+
+    /// The suspected nodes at which an ask of this lock is open from an earlier attempt.
+    pub(super) fn open_asks(&self, id: LockId) -> NodeSet {
+        if self.suspected.is_empty() || mutant!(SuspicionIgnored) {
+            return NodeSet::default();
+        }
+        let Some(lock) = self.locks.find(id.0) else { return NodeSet::default() };
+        let last = self.claims.find(lock.claim.0);
+        let last = last.map_or_else(NodeSet::default, |claim| claim.undoing);
+        lock.work.open.or(last).and(self.suspected)
+    }
+}
+
+/// A node may take so many times as long as it usually does, and at least so long.
+const ROUND_TRIPS: u32 = 4;
+const LEAST: Duration = Duration::from_millis(5);
