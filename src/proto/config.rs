@@ -34,11 +34,14 @@ pub struct Settings {
     /// Default 10 000 (1 %); a clock that is being slewed can be off by more.
     pub drift_ppm: u32,
     /// How long a node may take to answer before it counts as no voter. Its connection stays open
-    /// and its late answer is understood. Default 50 ms.
+    /// and its late answer is understood. It can be far longer than the way to any node, for it is waited
+    /// out only where too few of the others vote: no verdict waits for a minority that is slow or hangs.
+    /// An extension waits for a sixth of its TTL at the most. Default 1 s.
     pub answer_within: Duration,
-    /// How long opening a connection and its greeting may take. Default 500 ms.
+    /// How long opening a connection and its greeting may take. Default 5 s.
     pub connect_within: Duration,
-    /// Silence after which a connection with answers due is given up. Default 2 s.
+    /// Silence after which a connection with answers due is given up. It should be longer than the other
+    /// two, or a node that is slow is given up instead of waited for. Default 10 s.
     pub dead_after: Duration,
     /// The pauses between attempts of a waiting acquisition grow from the first to the second.
     /// Default 5 ms to 200 ms.
@@ -101,9 +104,9 @@ impl Default for Settings {
             max_ttl: Duration::from_secs(30),
             max_hold: Some(Duration::from_secs(24 * 60 * 60)),
             drift_ppm: 10_000,
-            answer_within: Duration::from_millis(50),
-            connect_within: Duration::from_millis(500),
-            dead_after: Duration::from_secs(2),
+            answer_within: Duration::from_secs(1),
+            connect_within: Duration::from_secs(5),
+            dead_after: Duration::from_secs(10),
             pause: (Duration::from_millis(5), Duration::from_millis(200)),
             backoff: (Duration::from_millis(20), Duration::from_secs(1)),
             label: Vec::new(),

@@ -6,6 +6,7 @@ mod batch;
 mod cancel;
 mod clock;
 mod connections;
+mod distance;
 mod driver;
 mod engine;
 mod exclusion;

@@ -1,5 +1,6 @@
 //! Servers that are killed, stopped and started again, fewer than a quorum and more.
 
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use redbolt::{Ask, Cause, Client, Ending, RefusalReport, Vote, Wait, Why};
@@ -49,6 +50,35 @@ fn a_killed_majority_refuses_and_a_restarted_one_grants() {
     }
 }
 
+/// With the library's own timeouts, which are long: nobody waits one out.
+#[test]
+fn a_minority_that_hangs_is_not_waited_for_by_many_who_want_one_lock() {
+    for stopped in [0, 2] {
+        let servers = servers(3);
+        let begun = Barrier::new(4);
+        let contend = || {
+            let client = client_of(default(servers.iter().map(Server::address)));
+            let _ = client.warm_up(LIMIT);
+            if begun.wait().is_leader() {
+                servers[stopped].pause();
+            }
+            begun.wait();
+            for _ in 0..50 {
+                let lock = client.acquire(patiently(b"job")).unwrap();
+                let Ending::Released(_) = lock.release() else { panic!("it was not lost") };
+            }
+            let metrics = client.metrics().metrics;
+            metrics.nodes.iter().map(|node| node.timeouts).sum::<u64>()
+        };
+        let timeouts = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..4).map(|_| scope.spawn(contend)).collect();
+            all.into_iter().map(|one| one.join().unwrap()).sum::<u64>()
+        });
+        servers[stopped].resume();
+        assert_eq!(timeouts, 0, "rounds that waited for node {}", stopped + 1);
+    }
+}
+
 #[test]
 fn a_stopped_minority_is_not_waited_for() {
     let servers = servers(5);
@@ -79,7 +109,7 @@ fn a_stopped_majority_refuses_in_time_and_keeps_nothing() {
         assert_eq!(report.why(), Why::NoQuorum, "{report}");
         assert_eq!(report.nodes()[0].vote, Some(Vote::Fail(Cause::NoAnswer)), "{report}");
         if warm {
-            let silent = format!("node 1 {}: no answer in 50ms", servers[0].address());
+            let silent = format!("node 1 {}: no answer in 1s", servers[0].address());
             assert!(report.to_string().contains(&silent), "{report}");
         }
         servers[..stopped].iter().for_each(Server::resume);
@@ -160,7 +190,7 @@ fn ttl_and_wait_decide_how_long_a_dead_set_of_nodes_is_asked() {
 fn refused_soon(client: &Client, ask: Ask<'_>) -> RefusalReport {
     let began = Instant::now();
     let report = refusal(client.acquire(ask));
-    assert!(began.elapsed() < Duration::from_secs(6), "{:?}: {report}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(12), "{:?}: {report}", began.elapsed());
     report
 }
 

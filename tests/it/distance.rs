@@ -1,0 +1,73 @@
+//! Nodes near and far, with the library's own timeouts: nobody has to tune them to a network.
+
+use std::time::Duration;
+
+use redbolt::{Ask, Ending, Wait};
+use redbolt_proving::{Mode, Proxy, Server};
+
+use crate::support::{client_of, default, servers};
+
+/// Proxies that add so much to each round trip.
+fn far(servers: &[Server], round_trip: Duration) -> Vec<Proxy> {
+    let before = |server: &Server| {
+        let proxy = Proxy::before(&server.address());
+        proxy.set(Mode::Coalesce(round_trip / 2));
+        proxy
+    };
+    servers.iter().map(before).collect()
+}
+
+const DISTANCES: [Duration; 3] =
+    [Duration::from_micros(100), Duration::from_millis(80), Duration::from_millis(600)];
+
+#[test]
+fn a_lock_is_taken_extended_and_released_over_any_distance() {
+    for distance in DISTANCES {
+        let servers = servers(3);
+        let proxies = far(&servers, distance);
+        let client = client_of(default(proxies.iter().map(Proxy::address)));
+        // From the first contact on, and by a try.
+        for _ in 0..2 {
+            let mut lock = client.acquire(Ask::new(b"job")).unwrap();
+            lock.extend(Duration::from_secs(20)).unwrap();
+            let Ending::Released(confirmed) = lock.release() else { panic!("{distance:?}") };
+            assert!(confirmed.nodes >= 2, "{distance:?}: {confirmed}");
+        }
+    }
+}
+
+#[test]
+fn whoever_waits_gets_the_lock_over_any_distance() {
+    for distance in DISTANCES {
+        let servers = servers(3);
+        let proxies = far(&servers, distance);
+        let client = || client_of(default(proxies.iter().map(Proxy::address)));
+        let (holder, waiter) = (client(), client());
+        let lock = holder.acquire(Ask::new(b"job")).unwrap();
+        std::thread::scope(|scope| {
+            let waits = Wait::For(Duration::from_secs(30));
+            let granted = scope.spawn(move || waiter.acquire(Ask::new(b"job").wait(waits)).is_ok());
+            std::thread::sleep(2 * distance);
+            let _ = lock.release();
+            assert!(granted.join().unwrap(), "{distance:?}");
+        });
+    }
+}
+
+/// A far node is no reason to refuse what the near ones grant, and it is told of the end all the same.
+#[test]
+fn one_far_node_is_not_waited_for_and_hears_of_the_end() {
+    let servers = servers(3);
+    let proxies = far(&servers[2..], Duration::from_millis(600));
+    let addresses = [servers[0].address(), servers[1].address(), proxies[0].address()];
+    let client = client_of(default(addresses));
+    for _ in 0..3 {
+        let lock = client.acquire(Ask::new(b"job")).unwrap();
+        assert!(lock.remaining() > Duration::from_secs(9));
+        let Ending::Released(_) = lock.release() else { panic!("it was not lost") };
+    }
+    crate::support::eventually("the far node has heard it", || {
+        let _ = client.warm_up(Duration::ZERO);
+        crate::support::held_on(&servers, "job") == 0
+    });
+}
