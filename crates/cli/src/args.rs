@@ -87,6 +87,15 @@ pub(crate) struct Nodes {
     /// [default: strict]
     #[arg(long, value_name = "WORD", env = TRUST_VARIABLE, hide_env_values = true, value_delimiter = ',', value_enum)]
     pub(crate) trust: Vec<TrustWord>,
+
+    /// How long a node may take to answer; waited out only while too few of the others vote
+    /// [default: 1s]
+    #[arg(long, value_name = "TIME", env = RESPONSE_TIMEOUT_VARIABLE, hide_env_values = true, value_parser = duration::parse)]
+    pub(crate) response_timeout: Option<Duration>,
+
+    /// How long a connection and its handshake may take [default: 5s]
+    #[arg(long, value_name = "TIME", env = CONNECT_TIMEOUT_VARIABLE, hide_env_values = true, value_parser = duration::parse)]
+    pub(crate) connect_timeout: Option<Duration>,
 }
 
 /// A [`Trust`] as it is typed.
@@ -494,6 +503,8 @@ pub(crate) const NODES_FILE_VARIABLE: &str = "REDBOLT_NODES_FILE";
 pub(crate) const MAX_TTL_VARIABLE: &str = "REDBOLT_MAX_TTL";
 pub(crate) const GUARD_KEY_VARIABLE: &str = "REDBOLT_GUARD_KEY";
 pub(crate) const TRUST_VARIABLE: &str = "REDBOLT_TRUST";
+pub(crate) const RESPONSE_TIMEOUT_VARIABLE: &str = "REDBOLT_RESPONSE_TIMEOUT";
+pub(crate) const CONNECT_TIMEOUT_VARIABLE: &str = "REDBOLT_CONNECT_TIMEOUT";
 
 const NODE_HELP: &str = "\
 A node: host, host:port, redis://[user[:password]@]host[:port][/db] or unix:///path. Give it once \

@@ -114,16 +114,17 @@ fn tidy(path: &Path, record: &LockRecord) {
 }
 
 fn client(nodes: &Nodes) -> Result<Client, Failure> {
-    let builder = nodes::builder(nodes)?.answer_within(ANSWER_WITHIN).only_look();
+    let builder = nodes::builder(nodes)?.only_look();
     Ok(Client::new(nodes::build(builder, nodes)?)?)
 }
 
 /// All nodes shall hear of it, and not only those that are the first to make a quorum; but most of what
 /// is left of the lock is for that.
 fn connect(client: &Client, lock: &LockGuard<'_>) {
+    let connect_within = client.config().settings().connect_within;
     let within = match lock.remaining() {
-        Duration::ZERO => ANSWER_WITHIN,
-        left => ANSWER_WITHIN.min(left / 4),
+        Duration::ZERO => connect_within,
+        left => connect_within.min(left / 4),
     };
     client.warm_up(within);
 }
@@ -152,9 +153,6 @@ fn overtaken(path: &Path) -> u8 {
 fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
     Failure::system(format_args!("{}: {error}", path.display()))
 }
-
-/// How long nodes may take, first to be there and then to answer.
-const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 
 /// More than the drift takes of it, and less than any lock that is worth a question has left.
 const A_MOMENT: Duration = Duration::from_millis(10);

@@ -3,8 +3,6 @@
 //! What is written, and when nothing is, the library knows. Here its outcome becomes words and an
 //! exit status, and every node gets a line.
 
-use std::time::Duration;
-
 use redbolt::proto::guard::Found;
 use redbolt::{Cause, Config, NodeGuard, NodeReport, NodeState, NodeStatus, SetupError};
 
@@ -16,10 +14,12 @@ use crate::say::print;
 
 /// Sets the nodes up.
 pub(crate) fn run(args: &InitArgs) -> Result<u8, Failure> {
-    let builder = nodes::builder(&args.nodes)?.answer_within(ANSWER_WITHIN);
-    let config = nodes::build(builder.connect_within(CONNECT_WITHIN), &args.nodes)?;
+    let config = nodes::build(nodes::builder(&args.nodes)?, &args.nodes)?;
     let set_up = if args.change { redbolt::init_change } else { redbolt::init };
-    let report = set_up(&config, PATIENCE).map_err(|error| failure(args, error))?;
+    let settings = config.settings();
+    // Each node is to be reached, and its guard to be written and read again.
+    let within = settings.connect_within + 2 * settings.answer_within;
+    let report = set_up(&config, within).map_err(|error| failure(args, error))?;
     let text = format!("{}{}\n", lines(&report), done(&config, &report));
     print(&text)?;
     Ok(exit::SUCCESS)
@@ -104,10 +104,3 @@ const CHANGE_AGAIN: &str = "run it again until it succeeds: with only some of th
 
 const INIT_AGAIN: &str = "nothing is left to do: those that have not will get their guard from the \
     first lock, and vote --max-ttl later";
-
-/// Nobody waits in line for this.
-const ANSWER_WITHIN: Duration = Duration::from_millis(500);
-const CONNECT_WITHIN: Duration = Duration::from_secs(1);
-
-/// How long all nodes together may take.
-const PATIENCE: Duration = Duration::from_secs(2);

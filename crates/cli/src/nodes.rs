@@ -5,8 +5,9 @@
 
 use std::env;
 use std::process;
+use std::time::Duration;
 
-use redbolt::proto::SettingsError;
+use redbolt::proto::{Settings, SettingsError};
 use redbolt::{Config, ConfigBuilder, ConfigError, Trust};
 
 use crate::addresses;
@@ -44,6 +45,14 @@ pub(crate) fn build(builder: ConfigBuilder, nodes: &Nodes) -> Result<Config, Fai
             {
                 max_ttl_origin(nodes)
             }
+            ConfigError::Settings(SettingsError::Span { what: "answer_within", .. }) => {
+                let is_said = |value: &str| duration::parse(value).ok() == nodes.response_timeout;
+                origin("--response-timeout", args::RESPONSE_TIMEOUT_VARIABLE, is_said)
+            }
+            ConfigError::Settings(SettingsError::Span { what: "connect_within", .. }) => {
+                let is_said = |value: &str| duration::parse(value).ok() == nodes.connect_timeout;
+                origin("--connect-timeout", args::CONNECT_TIMEOUT_VARIABLE, is_said)
+            }
             _ => return Failure::usage(error),
         };
         Failure::usage(format_args!("{origin}: {error}"))
@@ -76,7 +85,12 @@ fn settings(mut builder: ConfigBuilder, nodes: &Nodes) -> ConfigBuilder {
     if let Some(key) = &nodes.guard_key {
         builder = builder.guard_key(key.as_bytes());
     }
-    builder
+    let Settings { answer_within, connect_within, dead_after, .. } = Settings::default();
+    let answer = nodes.response_timeout.unwrap_or(answer_within);
+    let connect = nodes.connect_timeout.unwrap_or(connect_within);
+    // Whoever is waited for so long is not given up before.
+    let dead = dead_after.max(answer.max(connect).saturating_mul(2)).min(LONGEST);
+    builder.answer_within(answer).connect_within(connect).dead_after(dead)
 }
 
 /// How much of each node's guard is believed.
@@ -112,6 +126,9 @@ pub(crate) fn init_command(nodes: &Nodes) -> String {
     words.join(" ")
 }
 
+/// No timeout may be longer.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
 #[cfg(test)]
 mod tests {
     use std::cell::OnceCell;
@@ -119,8 +136,33 @@ mod tests {
     use super::*;
 
     fn named(addresses: Vec<String>) -> Nodes {
-        let (max_ttl, guard_key, trust) = (None, None, Vec::new());
-        Nodes { addresses, nodes_file: None, given: OnceCell::new(), max_ttl, guard_key, trust }
+        Nodes {
+            addresses,
+            nodes_file: None,
+            given: OnceCell::new(),
+            max_ttl: None,
+            guard_key: None,
+            trust: Vec::new(),
+            response_timeout: None,
+            connect_timeout: None,
+        }
+    }
+
+    #[test]
+    fn whoever_is_waited_for_is_not_given_up_before() {
+        let mut nodes = named(vec!["a".to_owned()]);
+        let told = |nodes: &Nodes| {
+            let config = build(builder(nodes).unwrap(), nodes).unwrap();
+            let Settings { answer_within, connect_within, dead_after, .. } = config.settings();
+            (answer_within.as_secs(), connect_within.as_secs(), dead_after.as_secs())
+        };
+        assert_eq!(told(&nodes), (1, 5, 10));
+        nodes.response_timeout = Some(Duration::from_secs(2));
+        nodes.connect_timeout = Some(Duration::from_secs(20));
+        assert_eq!(told(&nodes), (2, 20, 40));
+        nodes.response_timeout = Some(Duration::ZERO);
+        let error = build(builder(&nodes).unwrap(), &nodes).unwrap_err().to_string();
+        assert!(error.contains("--response-timeout"), "{error}");
     }
 
     #[test]

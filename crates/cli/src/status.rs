@@ -21,10 +21,10 @@ use crate::{name, nodes};
 
 /// Prints the status. The exit status says whether there was a verdict.
 pub(crate) fn run(args: &StatusArgs) -> Result<u8, Failure> {
-    let builder = nodes::builder(&args.nodes)?.answer_within(ANSWER_WITHIN).only_look();
+    let builder = nodes::builder(&args.nodes)?.only_look();
     let config = nodes::build(builder.guard(args.guard.into()), &args.nodes)?;
     let client = Client::new(config.clone())?;
-    let guards = client.warm_up(ANSWER_WITHIN);
+    let guards = client.warm_up(config.settings().connect_within);
     let seen = client.inspect(args.key.as_bytes()).map_err(Failure::usage)?;
     let text = if args.json {
         format!("{}\n", as_json(&args.key, &config, &seen, &guards))
@@ -196,8 +196,5 @@ fn is_same(one: &Holder, other: &Holder) -> bool {
 fn count(seen: &Inspection, wanted: impl Fn(&KeyState) -> bool) -> usize {
     seen.nodes.iter().filter(|node| node.state.as_ref().is_ok_and(&wanted)).count()
 }
-
-/// A look is not urgent.
-const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 
 const COLUMNS: usize = 4;

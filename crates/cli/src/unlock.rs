@@ -4,7 +4,6 @@
 //! and an exit status.
 
 use std::os::unix::ffi::OsStrExt;
-use std::time::Duration;
 
 use redbolt::{BreakReport, Client, Fate, Holder, InspectionVerdict, KeyState, NodeInspection};
 
@@ -17,7 +16,7 @@ use crate::say::{print as print_out, say};
 
 /// Breaks the lock if that was meant.
 pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
-    let builder = nodes::builder(&args.nodes)?.answer_within(ANSWER_WITHIN).only_look();
+    let builder = nodes::builder(&args.nodes)?.only_look();
     let client = Client::new(nodes::build(builder, &args.nodes)?)?;
     if !args.force {
         return Err(only_show(&client, args)?);
@@ -116,6 +115,3 @@ const ONLY_SHOWN_FOREIGN: &str = "nothing was done: this is no lock of redbolt, 
 
 const IS_FOREIGN: &str = "this is no lock of redbolt, but some other program's data\n\
     to delete it all the same, add --foreign";
-
-/// An operator has the time that a slow node needs.
-const ANSWER_WITHIN: Duration = Duration::from_secs(1);

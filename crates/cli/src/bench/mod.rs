@@ -16,8 +16,6 @@ mod progress;
 mod question;
 mod report;
 
-use std::time::Duration;
-
 use nix::sys::signal::Signal;
 use redbolt::proto::guard::Found;
 use redbolt::{Config, NodeGuard, NodeReport, NodeState, NodeStatus};
@@ -66,9 +64,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<u8, Failure> {
 
 /// A configuration that writes no guard.
 fn config(args: &BenchArgs) -> Result<Config, Failure> {
-    let answer_within = (args.ttl / 20).clamp(ANSWER_WITHIN.0, ANSWER_WITHIN.1);
-    let builder = nodes::builder(&args.nodes)?.answer_within(answer_within);
-    let builder = builder.connect_within(CONNECT_WITHIN).client_name(b"redbolt-bench");
+    let builder = nodes::builder(&args.nodes)?.client_name(b"redbolt-bench");
     let builder = builder.busy_poll(args.busy_poll);
     nodes::build(builder.guard(args.guard.into()).only_look(), &args.nodes)
 }
@@ -136,12 +132,6 @@ fn status(figures: &Figures) -> Result<u8, Failure> {
 
 /// What ends a wait.
 type Interruption = Option<Signal>;
-
-/// How long a node may take to answer: as in `redbolt lock`, for the same reasons.
-const ANSWER_WITHIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
-
-/// Nobody waits in line for this.
-const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 
 const CONSENT: &str =
     "bench would put load on them, with keys of its own; to do it all the same: --yes";

@@ -19,7 +19,7 @@ use crate::token_file::{self, Draft};
 pub(crate) fn run(args: &AcquireArgs) -> Result<u8, Failure> {
     let wanted = Wanted { key: &args.key, ttl: args.ttl, fenced: args.fence };
     // Who holds the lock when this process has ended: the script that runs it.
-    let config = super::config(&args.ask, &args.nodes, args.ttl, parent_id())?;
+    let config = super::config(&args.ask, &args.nodes, parent_id())?;
     let poller = Poller::new(Requests::of(Signals::block()?))?;
     // From here on no signal can leave it behind.
     let draft = Draft::of_new(&args.token_file)?;

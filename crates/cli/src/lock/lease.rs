@@ -210,9 +210,9 @@ impl Lease {
     /// Why there is no quorum: a sentence, and one line for each node.
     ///
     /// A verdict may come before every node is known; those who read this want all of them, so nodes
-    /// that are still connecting get the time that they have.
+    /// that are still connecting get a moment.
     pub(super) fn silence(&mut self, poller: &Poller) -> io::Result<String> {
-        let until = now()? + self.driver.config().settings().connect_within;
+        let until = now()? + MOMENT;
         while self.driver.nodes().nodes.iter().any(|node| node.state == NodeState::Connecting) {
             let left = until.saturating_sub(now()?);
             if left.is_zero() {
@@ -328,6 +328,9 @@ impl AsFd for Lease {
 
 const OTHER_LIMITS: &str = "all who use these nodes must name all of them, and the same --max-ttl; \
     to change that: redbolt init --change";
+
+/// How long a report waits for nodes that are still connecting.
+const MOMENT: Duration = Duration::from_millis(500);
 
 const NEW: &str = "if these nodes are new and never held a lock: ";
 

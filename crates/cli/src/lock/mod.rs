@@ -28,7 +28,6 @@ mod supervise;
 mod watch;
 
 use std::ffi::OsStr;
-use std::time::Duration;
 
 use redbolt::{Config, Wait};
 
@@ -53,7 +52,7 @@ pub(crate) fn run(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
     let kill_after = args.grace().map_err(Failure::usage)?;
     let terms = Terms { ttl: args.ttl, kill_after, extend: !args.no_extend };
     // For others the holder is the process that was started, not this one.
-    let config = config(&args.ask, &args.nodes, args.ttl, inner.outer)?;
+    let config = config(&args.ask, &args.nodes, inner.outer)?;
     let poller = Poller::new(Requests::with_outer(Signals::block()?, requests))?;
     let wanted = Wanted { key: &args.key, ttl: args.ttl, fenced: args.fence };
     let mut lease = Lease::new(config, &wanted, &args.nodes)?;
@@ -104,10 +103,8 @@ fn wait_and_run(
 }
 
 /// A configuration for somebody who takes locks, who is the process `holder`.
-fn config(ask: &AskArgs, nodes: &Nodes, ttl: Duration, holder: u32) -> Result<Config, Failure> {
-    let answer_within = (ttl / 20).clamp(ANSWER_WITHIN.0, ANSWER_WITHIN.1);
-    let builder = nodes::builder_for(nodes, holder)?.answer_within(answer_within);
-    let builder = builder.guard(ask.guard.into());
+fn config(ask: &AskArgs, nodes: &Nodes, holder: u32) -> Result<Config, Failure> {
+    let builder = nodes::builder_for(nodes, holder)?.guard(ask.guard.into());
     let builder = if ask.new_nodes { builder.new_nodes() } else { builder };
     nodes::build(builder, nodes)
 }
@@ -121,7 +118,10 @@ fn wait(
 ) -> Result<Option<u8>, Failure> {
     let once = ask.try_once || ask.wait.is_some_and(|wait| wait.is_zero());
     lease.ask(if once { Wait::Try } else { Wait::Forever }).map_err(Failure::usage)?;
-    let patience = Patience::new(ask.wait.filter(|_| !once), now()?);
+    let patience = match once {
+        true => Patience::of_one_attempt(now()?),
+        false => Patience::new(ask.wait, now()?),
+    };
     let status = match Line::join(lease, poller, patience)?.wait()? {
         // Between the grant and here this process may have been stopped for long.
         Outcome::Granted if lease.remaining().is_zero() => {
@@ -141,10 +141,6 @@ fn wait(
     };
     Ok(Some(status))
 }
-
-/// How long a node may take to answer: a twentieth of the TTL, within these bounds. Generous,
-/// since it costs time only where nodes fail, and nobody tunes a shell command to its network.
-const ANSWER_WITHIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
 
 const UNCONFIRMED: &str = "warning: too few nodes confirmed the release; the lock may stay taken \
     until its TTL is over";

@@ -1,10 +1,9 @@
-//! How long to wait for a lock, and what for.
+//! How long to wait for a lock, and what is said meanwhile.
 //!
-//! A waiter waits for a *holder*. Nodes that do not answer are another matter: somebody who mistyped
-//! a port must see that at once, not stand in line for ever; but whoever has seen the holder
-//! outlives the restart of a few nodes. A quarantine has an end that is known, and is waited for like
-//! a holder. So each verdict of an attempt is noted here, and it says
-//! whether there is still somebody to wait for.
+//! Waiting means waiting: for the holder to let go, for nodes to come back, for a quarantine to end. Only
+//! `--wait` ends it, or the library, when nobody but an operator can help. But somebody who mistyped a port
+//! must see that soon, and so nodes that do not answer are told of after a moment. Each verdict of an
+//! attempt is noted here, and it says whether to go on and what there is to tell.
 //!
 //! Not here: asking, and a clock. `now` is an argument.
 
@@ -15,13 +14,10 @@ use redbolt::proto::Verdict;
 /// Decides whether to go on waiting.
 #[derive(Debug)]
 pub(super) struct Patience {
-    began: Duration,
     limit: Option<Duration>,
     seen_a_holder: bool,
     /// How long the quarantine lasts that stands in the way.
     quarantined: Option<Duration>,
-    /// Whether nodes have said that there will be an end: a holder's, or a quarantine's.
-    in_line: bool,
     /// Since when too few nodes are voters.
     silent_since: Option<Duration>,
     told: bool,
@@ -51,15 +47,19 @@ impl Patience {
     pub(super) fn new(limit: Option<Duration>, now: Duration) -> Self {
         let limit = limit.map(|limit| now.saturating_add(limit));
         Self {
-            began: now,
             limit,
             seen_a_holder: false,
             quarantined: None,
-            in_line: false,
-            silent_since: None,
+            // No node has voted yet.
+            silent_since: Some(now),
             told: false,
             told_quarantine: false,
         }
+    }
+
+    /// One attempt: the library ends it, and its outcome says everything.
+    pub(super) fn of_one_attempt(now: Duration) -> Self {
+        Self { told: true, ..Self::new(None, now) }
     }
 
     /// Takes the verdict of an attempt that ended not long before `now`, and how long the quarantine
@@ -85,7 +85,6 @@ impl Patience {
     }
 
     fn answered(&mut self) {
-        self.in_line = true;
         self.silent_since = None;
         self.told = false;
     }
@@ -102,11 +101,7 @@ impl Patience {
         {
             return Advice::TellQuarantine { left };
         }
-        let Some(since) = self.silent_since else { return Advice::Wait };
-        if now >= self.give_up_at(since) {
-            return Advice::NoQuorum;
-        }
-        if self.in_line && !self.told && now >= since + BLINK {
+        if self.to_tell().is_some_and(|at| now >= at) {
             self.told = true;
             return Advice::Tell;
         }
@@ -115,25 +110,15 @@ impl Patience {
 
     /// How long the advice holds if no verdict is noted.
     pub(super) fn due_in(&self, now: Duration) -> Option<Duration> {
-        let silence = self.silent_since.map(|since| {
-            let tell = self.in_line && !self.told;
-            if tell { since + BLINK } else { self.give_up_at(since) }
-        });
-        let at = [self.limit, silence].into_iter().flatten().min()?;
+        let at = [self.limit, self.to_tell()].into_iter().flatten().min()?;
         Some(at.saturating_sub(now))
     }
 
-    fn give_up_at(&self, since: Duration) -> Duration {
-        if self.in_line { since + OUTAGE } else { self.began + FIRST_CONTACT }
+    /// When the user is told of nodes that do not vote.
+    fn to_tell(&self) -> Option<Duration> {
+        self.silent_since.filter(|_| !self.told).map(|since| since + BLINK)
     }
 }
-
-/// How long nodes may take that have never answered: long enough for a slow connection, short
-/// enough for somebody who watches.
-const FIRST_CONTACT: Duration = Duration::from_secs(1);
-
-/// How long a waiter that has seen a holder, or a quarantine, puts up with nodes that do not answer.
-const OUTAGE: Duration = Duration::from_secs(10);
 
 /// An outage shorter than this is not worth a word.
 const BLINK: Duration = Duration::from_secs(1);
@@ -149,7 +134,6 @@ mod tests {
     #[test]
     fn a_holder_is_waited_for_without_limit() {
         let mut patience = Patience::new(None, ms(0));
-        assert_eq!(patience.due_in(ms(0)), None);
         for round in 0..1000 {
             patience.note(Verdict::Contended, None, ms(3_600_000 * round));
             assert_eq!(patience.advice(ms(3_600_000 * round)), Advice::Wait);
@@ -158,36 +142,42 @@ mod tests {
     }
 
     #[test]
-    fn no_quorum_from_the_start_is_borne_for_a_second() {
+    fn no_quorum_from_the_start_is_told_after_a_second_and_borne() {
         let mut patience = Patience::new(None, ms(500));
         patience.note(Verdict::NoQuorum, None, ms(510));
-        assert_eq!(patience.advice(ms(1499)), Advice::Wait);
-        assert_eq!(patience.due_in(ms(1499)), Some(ms(1)));
-        assert_eq!(patience.advice(ms(1500)), Advice::NoQuorum);
+        assert_eq!(patience.advice(ms(1_499)), Advice::Wait);
+        assert_eq!(patience.due_in(ms(1_499)), Some(ms(1)));
+        assert_eq!(patience.advice(ms(1_500)), Advice::Tell);
+        for hours in 1..1_000 {
+            patience.note(Verdict::NoQuorum, None, ms(hours * 3_600_000));
+            assert_eq!(patience.advice(ms(hours * 3_600_000)), Advice::Wait);
+            assert_eq!(patience.due_in(ms(hours * 3_600_000)), None);
+        }
     }
 
     #[test]
-    fn an_outage_is_told_once_and_borne_for_a_while() {
+    fn an_outage_is_told_once_and_waited_out() {
         let mut patience = Patience::new(None, ms(0));
-        for start in [10_000, 60_000] {
+        for start in [10_000, 600_000] {
             patience.note(Verdict::Contended, None, ms(start - 100));
             patience.note(Verdict::NoQuorum, None, ms(start));
             patience.note(Verdict::NoQuorum, None, ms(start + 500));
             assert_eq!(patience.advice(ms(start + 999)), Advice::Wait);
             assert_eq!(patience.due_in(ms(start + 999)), Some(ms(1)));
-            assert_eq!(patience.advice(ms(start + 1000)), Advice::Tell);
-            assert_eq!(patience.advice(ms(start + 9999)), Advice::Wait);
-            assert_eq!(patience.due_in(ms(start + 9999)), Some(ms(1)));
+            assert_eq!(patience.advice(ms(start + 1_000)), Advice::Tell);
+            assert_eq!(patience.advice(ms(start + 500_000)), Advice::Wait);
+            assert_eq!(patience.due_in(ms(start + 500_000)), None);
         }
-        assert_eq!(patience.advice(ms(70_000)), Advice::NoQuorum);
     }
 
     #[test]
-    fn an_attempt_without_a_verdict_changes_nothing() {
+    fn silence_from_the_start_is_told_without_a_verdict() {
         let mut patience = Patience::new(None, ms(0));
-        patience.note(Verdict::NoQuorum, None, ms(10));
         patience.note(Verdict::Undecided, None, ms(20));
-        assert_eq!(patience.advice(ms(1000)), Advice::NoQuorum);
+        assert_eq!(patience.advice(ms(999)), Advice::Wait);
+        assert_eq!(patience.advice(ms(1_000)), Advice::Tell);
+        patience.note(Verdict::Contended, None, ms(1_500));
+        assert_eq!(patience.advice(ms(9_000)), Advice::Wait);
     }
 
     #[test]
@@ -202,7 +192,7 @@ mod tests {
         // A node that dies meanwhile is an outage, borne like any other.
         patience.note(Verdict::NoQuorum, None, ms(30_000));
         assert_eq!(patience.advice(ms(31_000)), Advice::Tell);
-        assert_eq!(patience.advice(ms(40_000)), Advice::NoQuorum);
+        assert_eq!(patience.advice(ms(400_000)), Advice::Wait);
     }
 
     #[test]
@@ -223,6 +213,9 @@ mod tests {
         assert_eq!(held.advice(ms(2500)), Advice::Contended);
         held.note(Verdict::NoQuorum, None, ms(2400));
         assert_eq!(held.advice(ms(2500)), Advice::NoQuorum, "the last word counts");
+
+        let mut once = Patience::of_one_attempt(ms(0));
+        assert_eq!((once.advice(ms(5_000)), once.due_in(ms(5_000))), (Advice::Wait, None));
 
         let mut nobody = Patience::new(Some(ms(300)), ms(0));
         assert_eq!(nobody.advice(ms(300)), Advice::NoQuorum);

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -134,7 +135,9 @@ pub(crate) fn info(world: &World, section: &str) -> String {
 pub(crate) fn redbolt(words: &[&str]) -> Command {
     let mut command = redbolt_proving::program(env!("CARGO_BIN_EXE_redbolt"));
     command.args(words);
-    for name in ["NODES", "NODES_FILE", "MAX_TTL", "GUARD_KEY", "TRUST", "FENCING_TOKEN"] {
+    let settings = ["NODES", "NODES_FILE", "MAX_TTL", "GUARD_KEY", "TRUST"];
+    let timeouts = ["RESPONSE_TIMEOUT", "CONNECT_TIMEOUT"];
+    for name in settings.into_iter().chain(timeouts).chain(["FENCING_TOKEN"]) {
         command.env_remove(format!("REDBOLT_{name}"));
     }
     command.stdin(Stdio::null());
@@ -173,12 +176,27 @@ impl Ran {
 pub(crate) struct Running {
     child: Child,
     since: Instant,
+    stderr: Arc<Mutex<Vec<u8>>>,
+    told: Option<thread::JoinHandle<()>>,
 }
 
 impl Running {
     pub(crate) fn start(mut command: Command) -> Self {
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        Self { child, since: Instant::now() }
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (mut stream, stderr) = (child.stderr.take().unwrap(), Arc::default());
+        let heard: Arc<Mutex<Vec<u8>>> = Arc::clone(&stderr);
+        let told = thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(read @ 1..) = stream.read(&mut bytes) {
+                heard.lock().unwrap().extend_from_slice(&bytes[..read]);
+            }
+        });
+        Self { child, since: Instant::now(), stderr, told: Some(told) }
+    }
+
+    /// What it has written to its standard error so far.
+    pub(crate) fn said(&self) -> String {
+        String::from_utf8_lossy(&self.stderr.lock().unwrap()).into_owned()
     }
 
     pub(crate) fn pid(&self) -> i32 {
@@ -206,11 +224,12 @@ impl Running {
     #[track_caller]
     pub(crate) fn end_within(mut self, limit: Duration) -> Ran {
         let stdout = drain(self.child.stdout.take().unwrap());
-        let stderr = drain(self.child.stderr.take().unwrap());
         within(limit, "the program ends", || self.child.try_wait().unwrap().is_some());
         let took = self.since.elapsed();
         let status = self.child.wait().unwrap().code();
-        Ran { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap(), took }
+        let stdout = stdout.join().unwrap();
+        self.told.take().into_iter().for_each(|told| told.join().unwrap());
+        Ran { status, stdout, stderr: self.said(), took }
     }
 }
 

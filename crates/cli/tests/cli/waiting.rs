@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use redbolt_proving::{Mode, Proxy, Server};
 
-use crate::harness::{World, eventually, info, lives};
+use crate::harness::{World, eventually, info, lives, run};
 
 #[test]
 fn a_waiter_gets_the_lock_when_it_is_let_go() {
@@ -81,6 +82,62 @@ fn a_waiter_in_line_outlives_a_short_outage() {
     assert_eq!(world.written("ran"), "ran");
     let said = waiter.end().expect(0).expect_says("waiting for nodes to come back");
     said.expect_says("for the quarantine to end");
+}
+
+/// Longer than any outage that it would once have borne, and from the first moment on.
+#[test]
+fn a_wait_without_a_limit_outlasts_nodes_that_refuse_from_the_start() {
+    let mut world = World::of(3);
+    world.nodes.iter_mut().for_each(Server::kill);
+    let waiter = world.start(&["lock", "job", "-c", "echo ran > ran"]);
+    eventually("it says so", || waiter.said().contains("connection refused"));
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(waiter.said().matches("waiting for nodes to come back").count(), 1);
+    world.nodes.iter_mut().for_each(Server::restart);
+    world.init();
+    assert_eq!(world.written("ran"), "ran");
+    waiter.end().expect(0);
+}
+
+#[test]
+fn a_wait_with_a_limit_ends_with_it_whatever_the_nodes_do() {
+    let mut world = World::of(3);
+    world.nodes.iter_mut().for_each(Server::kill);
+    let ran = world.run(&["lock", "--wait", "4s", "job", "--", "true"]).expect(69);
+    assert!(ran.took >= Duration::from_secs(4), "{ran:?}");
+}
+
+#[test]
+fn a_holder_that_was_seen_is_waited_for_through_an_outage_of_any_length() {
+    let mut world = World::with_max_ttl(1, "2s");
+    world.take("job");
+    let waiter = world.start(&["lock", "--ttl", "1s", "job", "-c", "echo ran > ran"]);
+    eventually("the waiter asks", || clients(&world) > 1);
+    world.nodes[0].kill();
+    std::thread::sleep(Duration::from_secs(12));
+    world.nodes[0].restart();
+    assert_eq!(world.written("ran"), "ran");
+    waiter.end().expect(0).expect_says("waiting for nodes to come back");
+}
+
+/// Each answer takes 600 ms, which needs no option.
+#[test]
+fn nodes_that_are_far_away_grant_extend_and_release() {
+    let world = World::of(3);
+    let proxies: Vec<_> = world.nodes.iter().map(|node| Proxy::before(&node.address())).collect();
+    proxies.iter().for_each(|proxy| proxy.set(Mode::Coalesce(Duration::from_millis(300))));
+    let far: Vec<_> = proxies.iter().map(Proxy::address).collect();
+    let far = |words: &[&str]| {
+        let mut command = world.redbolt(words);
+        command.env("REDBOLT_NODES", far.join(","));
+        command
+    };
+    let line = "sleep 3";
+    run(far(&["lock", "--ttl", "5s", "job", "-c", line])).expect(0);
+    assert_eq!(world.held_on("job"), 0);
+    let mut impatient = far(&["lock", "--try", "job", "--", "true"]);
+    impatient.env("REDBOLT_CONNECT_TIMEOUT", "200ms");
+    run(impatient).expect(69).expect_says("200ms");
 }
 
 /// How many clients the first node has, the asking one included.
