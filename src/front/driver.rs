@@ -413,7 +413,7 @@ impl Driver {
                     Event::Extended(of) | Event::Granted(of) | Event::Kept(of) => of,
                     Event::Lost(of, _) | Event::Released(of, _) => of,
                     Event::NotExtended(of, _) | Event::NotKept(of, _) | Event::Refused(of, _) => of,
-                    Event::Node(..) | Event::Viewed(_) => continue,
+                    Event::Node(..) | Event::Shortened(_) | Event::Viewed(_) => continue,
                 };
                 if of == id {
                     return event;

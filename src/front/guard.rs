@@ -51,8 +51,8 @@ impl<'c> LockGuard<'c> {
         self.driver.borrow().fencing_token(self.id)
     }
 
-    /// Asks the nodes to keep the lock for `ttl` from now, and waits for a quorum. The validity is
-    /// never shortened by it.
+    /// Asks the nodes to keep the lock for `ttl` from now, and waits for a quorum. The validity is never
+    /// shortened by it, unless nodes answer that they have lost the key: then it is what the others keep.
     ///
     /// # Errors
     ///

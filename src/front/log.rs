@@ -246,7 +246,7 @@ impl Notes {
             Some(Event::Released(lock, confirmed)) => {
                 self.log.note(&Note::Released { lock, confirmed });
             }
-            Some(Event::Node(..) | Event::Viewed(_)) | None => {}
+            Some(Event::Node(..) | Event::Shortened(_) | Event::Viewed(_)) | None => {}
         }
     }
 

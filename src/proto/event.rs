@@ -33,6 +33,9 @@ pub enum Event {
     Refused(LockId, Refusal),
     /// The holder let go.
     Released(LockId, Confirmed),
+    /// The lock is held, but its validity got shorter: a node that counted for it no longer has its key.
+    /// Read what is left from the lease.
+    Shortened(LockId),
     /// An inspection, or the breaking of a lock, is complete: take it with [`Core::take_view`](super::Core::take_view).
     Viewed(ViewId),
 }

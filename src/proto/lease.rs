@@ -16,7 +16,7 @@
 use std::time::Duration;
 
 use super::mutants::mutant;
-use super::time::{Now, saturating_nanos};
+use super::time::{Nanos, Now, saturating_nanos};
 
 /// What a holder may still rely on, as a function of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,8 +59,29 @@ impl Lease {
         if other.remaining(now) > self.remaining(now) { other } else { self }
     }
 
+    /// What is left for as long as both are: it ends with the first of them, on each clock.
+    pub(super) fn and(self, other: Self) -> Self {
+        let (own, others) = (self.ends_on_both(), other.ends_on_both());
+        // The shorter one has begun by now, so this has.
+        let span_ns = self.span_ns.min(other.span_ns);
+        let since = |end: Nanos| Nanos(end.0.saturating_sub(span_ns));
+        let boot = since(own.boot.min(others.boot));
+        Self { since: Now { boot, wall: since(own.wall.min(others.wall)) }, span_ns }
+    }
+
+    /// Whether it is never over before the other one, whatever the clocks do.
+    pub(super) fn outlasts(&self, other: &Self) -> bool {
+        let (own, others) = (self.ends_on_both(), other.ends_on_both());
+        own.boot >= others.boot && own.wall >= others.wall
+    }
+
+    fn ends_on_both(&self) -> Now {
+        let end = |since: Nanos| Nanos(since.0.saturating_add(self.span_ns));
+        Now { boot: end(self.since.boot), wall: end(self.since.wall) }
+    }
+
     /// When the lease is over at the latest, on the boot clock.
-    pub(super) fn ends(&self) -> super::Nanos {
+    pub(super) fn ends(&self) -> Nanos {
         self.since.boot + Duration::from_nanos(self.span_ns)
     }
 
@@ -96,7 +117,6 @@ const RESOLUTION: Duration = Duration::from_millis(2);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::Nanos;
 
     const MS: u64 = 1_000_000;
     const DRIFT: Drift = Drift { parts_per_million: 10_000 };

@@ -21,6 +21,7 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use super::ask::{Ask, Keep, Wait};
+use super::backing::Backing;
 use super::event::LossCause;
 use super::fence::FencingToken;
 use super::keys::Keys;
@@ -61,6 +62,7 @@ pub(super) struct Work {
     /// When the caller asked for it.
     pub(super) asked_at: Nanos,
     pub(super) extend_ttl: Duration,
+    pub(super) backing: Backing,
     /// Nodes whose extension waits for their link.
     pub(super) extend_queued: NodeSet,
     pub(super) fence: Fence,
@@ -309,6 +311,7 @@ impl Work {
             decided: None,
             asked_at: Nanos(0),
             extend_ttl: Duration::ZERO,
+            backing: Backing::new(),
             extend_queued: NodeSet::EMPTY,
             fence: Fence::new(),
             keeper: Keeper::new(),
@@ -330,6 +333,7 @@ impl Work {
     /// Makes used work that of another lock. What belongs to a round is set when one begins.
     fn begin(&mut self) {
         self.decided = None;
+        self.backing.clear();
         self.fence.begin();
         self.keeper = Keeper::new();
         self.keys.set([].into_iter());

@@ -70,6 +70,7 @@
 //! [Redlock]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 
 mod ask;
+mod backing;
 mod claim;
 mod classify;
 mod config;

@@ -66,6 +66,8 @@ mod planted {
         ExtendAfterExpiry,
         /// An extension counts on nodes whose grant did not.
         ExtendCountsAll,
+        /// An extension counts on what a node said before it lost the key (a first version of this library).
+        ExtendCountsGone,
         /// The validity of an extension counts from its answer (node-redlock#299).
         ExtendFromAnswer,
         /// One node is enough for an extension (Redisson#2172).

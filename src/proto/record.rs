@@ -63,6 +63,8 @@ pub(super) struct NodeRecord {
 pub(super) enum Part {
     /// It was asked, and its answer is in: a denial, or a grant that does not count.
     Asked,
+    /// Its grant counted, and it may not keep the key for as long as the lease: it has missed an extension.
+    Behind,
     /// Its grant counted, and so may its extensions.
     Counted,
     /// It was asked and has not answered: the ask may yet run, and its grant stays uncounted.
@@ -293,11 +295,12 @@ impl fmt::Debug for LockRecord {
 }
 
 impl Part {
-    const ALL: [Self; 4] = [Self::Asked, Self::Counted, Self::Open, Self::Untouched];
+    const ALL: [Self; 5] = [Self::Asked, Self::Behind, Self::Counted, Self::Open, Self::Untouched];
 
     fn word(self) -> &'static str {
         match self {
             Self::Asked => "asked",
+            Self::Behind => "behind",
             Self::Counted => "counted",
             Self::Open => "open",
             Self::Untouched => "untouched",

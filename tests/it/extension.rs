@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redbolt::{Ending, ExtendError, InputError, LossCause};
+use redbolt::{Ending, ExtendError, InputError, LossCause, Wait};
 use redbolt_proving::Reply;
 
 use crate::support::{
@@ -91,6 +91,34 @@ fn a_minority_without_the_key_changes_nothing() {
     lock.extend(Duration::from_secs(25)).unwrap();
     assert_eq!(held_on(&servers, "job"), 3, "nothing is set again");
     assert!(matches!(lock.release(), Ending::Released(_)));
+}
+
+/// The second node keeps the lock for 20 s, the third for 2 s, and the first says that it does not any more.
+#[test]
+fn an_extension_that_hears_of_a_lost_key_counts_on_the_other_nodes_only() {
+    let servers = servers(3);
+    let (client, others) = (client(&servers), client(&servers));
+    let mut lock = client.acquire(patiently(b"job").ttl(Duration::from_secs(2))).unwrap();
+    eventually("all nodes grant", || held_on(&servers, "job") == 3);
+    servers[2].cmd("ACL SETUSER default -pexpire");
+    lock.extend(Duration::from_secs(20)).unwrap();
+    assert!(lock.remaining() > Duration::from_secs(10), "by a quorum");
+    eventually("two nodes extend", || {
+        pttl(&servers[0], "job").min(pttl(&servers[1], "job")) > 10_000
+    });
+    assert!(pttl(&servers[2], "job") <= 2_000);
+    servers[2].cmd("ACL SETUSER default +pexpire");
+    servers[0].cmd("DEL job");
+    match lock.extend(Duration::from_millis(500)) {
+        Ok(()) => assert!(lock.remaining() < Duration::from_secs(2), "{:?}", lock.remaining()),
+        // It took longer than the third node kept it.
+        Err(error) => assert!(matches!(error, ExtendError::Lost(_)), "{error}"),
+    }
+    eventually("another gets it", || {
+        let theirs = others.acquire(patiently(b"job").wait(Wait::Try));
+        assert!(theirs.is_err() || !lock.is_valid(), "two hold it");
+        theirs.is_ok()
+    });
 }
 
 #[test]

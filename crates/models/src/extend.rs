@@ -1,7 +1,9 @@
 //! Extension: three nodes, a holder that extends twice, and a rival.
 //!
 //! Every message runs at its own time or never, whatever was sent before it: connections come and go.
-//! Nodes lose nothing here but what expires. The second round begins when the first has counted or was
+//! Nodes lose nothing here but what expires, and what somebody deletes if `deletions` says so. Then nobody
+//! can keep the rival out before the holder has heard of it; what is wrong is a holder that relies on nodes
+//! of which it has heard that they are no quorum. The second round begins when the first has counted or was
 //! given up. Not here: which nodes may count after a loss of memory, see [`crate::guard`].
 
 use std::fmt;
@@ -29,6 +31,21 @@ pub struct Extending {
     pub within_validity: bool,
     /// An answer counts for its own round only.
     pub own_round: bool,
+    /// When a node that says that the key is gone ends what was counted on it.
+    pub heeds: Heeds,
+    /// How often somebody may delete the holder's key on a node.
+    pub deletions: u8,
+}
+
+/// Which answers of nodes that have lost the key are heeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heeds {
+    /// All of them.
+    All,
+    /// Those to an extension that is under way.
+    OfTheRound,
+    /// None: the larger of the old and the new validity stands.
+    None,
 }
 
 /// What an extension does on a node.
@@ -51,6 +68,8 @@ impl Extending {
         larger_of_both: true,
         within_validity: true,
         own_round: true,
+        heeds: Heeds::All,
+        deletions: 0,
     };
 }
 
@@ -65,6 +84,9 @@ pub struct State {
     round: u8,
     /// Ticks left of what the present one asks for; 0 if there is none.
     extends: u8,
+    /// The same of the one that was the last, whatever has come of it.
+    asked_for: u8,
+    deletions: u8,
     shortened: bool,
     revived: bool,
 }
@@ -74,6 +96,12 @@ struct Node {
     /// Which client has the key, and for how many ticks.
     owner: Option<bool>,
     ttl: u8,
+    /// Ticks that the holder knows of.
+    known: u8,
+    /// Ticks that a key would have that somebody has deleted.
+    lost: u8,
+    /// The holder has heard that its key is gone.
+    gone: bool,
     asks: [Asked; 2],
     extensions: [Extension; 2],
 }
@@ -101,6 +129,8 @@ pub enum Step {
     Granted { by: usize, node: usize },
     Extends { ticks: u8 },
     Runs { round: usize, node: usize },
+    Deleted { node: usize },
+    Gone { round: usize, node: usize },
     Counts,
     GivenUp,
 }
@@ -114,6 +144,10 @@ impl fmt::Display for Step {
             Self::Granted { by, node } => write!(f, "n{node} grants {}", name(by)),
             Self::Extends { ticks } => write!(f, "A extends by {ticks}"),
             Self::Runs { round, node } => write!(f, "on n{node} runs extension {}", round + 1),
+            Self::Deleted { node } => write!(f, "somebody deletes A's key on n{node}"),
+            Self::Gone { round, node } => {
+                write!(f, "n{node} answers extension {}: A's key is gone", round + 1)
+            }
             Self::Counts => f.write_str("A is extended"),
             Self::GivenUp => f.write_str("A gives the extension up"),
         }
@@ -125,14 +159,23 @@ impl Model for Extending {
     type Step = Step;
 
     fn begins(&self) -> Vec<State> {
-        let node =
-            Node { owner: None, ttl: 0, asks: [Asked::No; 2], extensions: [Extension::No; 2] };
+        let node = Node {
+            owner: None,
+            ttl: 0,
+            known: 0,
+            lost: 0,
+            gone: false,
+            asks: [Asked::No; 2],
+            extensions: [Extension::No; 2],
+        };
         vec![State {
             nodes: [node; NODES],
             left: [0; 2],
             asked: [false; 2],
             round: 0,
             extends: 0,
+            asked_for: 0,
+            deletions: self.deletions,
             shortened: false,
             revived: false,
         }]
@@ -153,7 +196,10 @@ impl Model for Extending {
     }
 
     fn wrong(&self, state: &State) -> Option<&'static str> {
-        if state.holds(0) && state.holds(1) {
+        if self.deletions > 0 {
+            let misled = state.holds(0) && state.supporters() < QUORUM;
+            misled.then_some("a holder relies on nodes that have said no")
+        } else if state.holds(0) && state.holds(1) {
             Some("two holders at once")
         } else if state.revived {
             Some("a lock that had ended is held again")
@@ -177,6 +223,7 @@ impl Extending {
             let mut next = *state;
             next.round += 1;
             next.extends = self.rounds[round];
+            next.asked_for = next.extends;
             for node in &mut next.nodes {
                 node.extensions[round] = Extension::UnderWay;
             }
@@ -191,12 +238,14 @@ impl Extending {
         let done = |node: &&Node| {
             let rounds = if self.own_round { round - 1..round } else { 0..round };
             let done = node.extensions[rounds].contains(&Extension::Done);
-            done && node.asks[0] == Asked::Granted
+            done && node.asks[0] == Asked::Granted && !node.gone
         };
         let valid = state.left[0] > 0 || !self.within_validity;
         if valid && state.nodes.iter().filter(done).count() >= QUORUM {
             let new = if self.from_first_byte { state.extends } else { self.rounds[round - 1] };
-            let old = if self.larger_of_both { state.left[0] } else { 0 };
+            // What was known of a node before stays known.
+            let old = state.left[0].max(state.supported());
+            let old = if self.larger_of_both { old } else { 0 };
             next.left[0] = new.max(old);
             next.shortened = next.left[0] < state.left[0];
             next.revived = state.left[0] == 0;
@@ -211,21 +260,56 @@ impl Extending {
             let node = &mut next.nodes[at];
             (node.owner, node.ttl) = (Some(by == 1), TTL);
             node.asks[by] = Asked::Granted;
+            if by == 0 && state.round == 0 {
+                node.known = state.left[0];
+            }
             found(Step::Granted { by, node: at }, next);
         }
         for round in (0..2).filter(|&round| node.extensions[round] == Extension::UnderWay) {
             let ours = node.owner == Some(false);
             if !ours && self.script != Script::Set {
+                if self.deletions > 0 && node.asks[0] == Asked::Granted {
+                    found(Step::Gone { round, node: at }, self.heard(state, round, at));
+                }
                 continue;
             }
             let mut next = *state;
+            let present = round + 1 == usize::from(state.round);
             let node = &mut next.nodes[at];
             let longer = self.script == Script::Longer;
             node.ttl = if longer { node.ttl.max(self.rounds[round]) } else { self.rounds[round] };
             node.owner = Some(false);
             node.extensions[round] = Extension::Done;
+            if present {
+                node.known = node.known.max(state.asked_for);
+            }
             found(Step::Runs { round, node: at }, next);
         }
+        if state.deletions > 0 && node.owner == Some(false) {
+            let mut next = *state;
+            next.deletions -= 1;
+            let node = &mut next.nodes[at];
+            (node.owner, node.lost, node.ttl) = (None, node.ttl, 0);
+            found(Step::Deleted { node: at }, next);
+        }
+    }
+
+    /// The holder hears that its key is gone on a node.
+    fn heard(&self, state: &State, round: usize, at: usize) -> State {
+        let mut next = *state;
+        let node = &mut next.nodes[at];
+        (node.extensions[round], node.gone) = (Extension::Done, true);
+        let is_of_round = round + 1 == usize::from(state.round) && state.extends > 0;
+        let heeded = match self.heeds {
+            Heeds::All => true,
+            Heeds::OfTheRound => is_of_round,
+            Heeds::None => false,
+        };
+        if heeded {
+            node.known = 0;
+            next.left[0] = next.left[0].min(next.supported());
+        }
+        next
     }
 }
 
@@ -235,16 +319,32 @@ impl State {
         self.left[by] > 0 && granted.count() >= QUORUM
     }
 
+    /// For how many ticks a quorum keeps the holder's key, as far as it knows.
+    fn supported(&self) -> u8 {
+        let mut known = self.nodes.map(|node| node.known);
+        known.sort_unstable();
+        known[NODES - QUORUM]
+    }
+
+    /// The nodes that keep the holder's key, or would if somebody had not deleted it unheard.
+    fn supporters(&self) -> usize {
+        let is = |node: &&Node| node.owner == Some(false) || node.lost > 0 && !node.gone;
+        self.nodes.iter().filter(is).count()
+    }
+
     fn tick(&self) -> Self {
         let mut next = *self;
         for node in &mut next.nodes {
             node.ttl = node.ttl.saturating_sub(1);
+            node.known = node.known.saturating_sub(1);
+            node.lost = node.lost.saturating_sub(1);
             if node.ttl == 0 {
                 node.owner = None;
             }
         }
         next.left = next.left.map(|left| left.saturating_sub(1));
         next.extends = next.extends.saturating_sub(1);
+        next.asked_for = next.asked_for.saturating_sub(1);
         next
     }
 }

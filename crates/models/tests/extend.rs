@@ -2,7 +2,7 @@
 
 mod told;
 
-use redbolt_models::extend::{Extending, Script};
+use redbolt_models::extend::{Extending, Heeds, Script};
 
 use self::told::{clean, wrong};
 
@@ -53,4 +53,29 @@ fn broken_if_an_answer_counts_for_a_later_round() {
 fn broken_if_the_new_validity_replaces_the_old() {
     let new = Extending { larger_of_both: false, ..RULES };
     wrong("extension, new for old", &new, "an extension has shortened the validity");
+}
+
+/// Somebody deletes a key, and whoever hears of it relies on the others only.
+#[test]
+fn what_a_node_has_lost_is_counted_on_no_longer() {
+    for rounds in [[3, 1], [1, 3], [2, 2]] {
+        for deletions in [1, 2] {
+            let deleted = Extending { rounds, deletions, ..RULES };
+            clean(&format!("extension, {rounds:?} ticks, {deletions} deleted"), &deleted);
+        }
+    }
+}
+
+const MISLED: &str = "a holder relies on nodes that have said no";
+
+#[test]
+fn broken_by_the_larger_of_both_where_a_key_is_gone() {
+    let none = Extending { deletions: 1, heeds: Heeds::None, ..RULES };
+    wrong("extension, a loss that is not heeded", &none, MISLED);
+}
+
+#[test]
+fn broken_if_a_loss_is_heeded_in_its_round_only() {
+    let of_round = Extending { deletions: 1, heeds: Heeds::OfTheRound, ..RULES };
+    wrong("extension, a loss that is heard late", &of_round, MISLED);
 }

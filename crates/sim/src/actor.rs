@@ -225,6 +225,7 @@ impl World {
         if self.remaining(at).is_zero() {
             return;
         }
+        self.is_backed(at, self.remaining(at));
         self.a_quorum_keeps(at, job);
         let gap = 20_000 + 10_000 * at as Time;
         self.queue.push(self.now + gap, Event::Act(at as u16, Step::Write));
@@ -403,6 +404,7 @@ impl World {
             Told::Extended(id) => (id, 4),
             Told::NotExtended(id, _) => (id, 5),
             Told::Released(id, _) => (id, 6),
+            Told::Shortened(id) => (id, 7),
             Told::Node(node, NodeState::Down(cause)) => {
                 self.words_are_safe(client, node, cause);
                 return self.note(0x200);
@@ -428,6 +430,7 @@ impl World {
             Told::Extended(_) => self.extended(at),
             Told::NotExtended(..) => self.not_extended(at),
             Told::Released(_, confirmed) => self.was_released(at, confirmed.nodes as usize),
+            Told::Shortened(_) => self.shortened(at),
             _ => {}
         }
     }
@@ -617,6 +620,7 @@ impl World {
         self.jobs[at].lease = self.lease(at);
         self.look_later(at, left);
         self.is_alone(at);
+        self.is_backed(at, left);
         self.note_validity(at);
         if !self.remaining(at).is_zero() {
             self.a_quorum_keeps(at, &job);
@@ -624,6 +628,16 @@ impl World {
         if job.kind == Kind::Keep {
             self.extend_later(at, job.ttl_ms * MS / 3);
         }
+    }
+
+    fn shortened(&mut self, at: usize) {
+        if !self.jobs[at].is_held {
+            return self.violated(Violation::Outcome { job: at, what: "less of what it has not" });
+        }
+        let left = self.remaining(at);
+        self.is_backed(at, left);
+        self.jobs[at].lease = self.lease(at);
+        self.note_validity(at);
     }
 
     fn not_extended(&mut self, at: usize) {

@@ -4,6 +4,7 @@
 //! Apart from `actor` because nothing here does anything: it looks at what a caller was told, and at
 //! what its client had read by then.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use redbolt::proto::{Cause, Lease, NodeId, NodeSet, Now, Vote, Votes};
@@ -28,6 +29,19 @@ impl World {
         if unearned.is_some() || few {
             let node = unearned.map_or(0, NodeId::index);
             self.violated(Violation::Miscredited { job: at, what: "an extension", node });
+        }
+    }
+
+    /// A lease lasts for no longer than a quorum of the nodes keeps the key, by what they have said: one that
+    /// says that its key is gone takes back all that it said before.
+    pub(crate) fn is_backed(&mut self, at: usize, left: Duration) {
+        let mut until = self.attempts[self.jobs[at].attempt].until;
+        until.sort_unstable_by_key(|&until| Reverse(until));
+        let left = left.as_nanos() as Time;
+        // The client's clock may be 1 % off.
+        let (ends, quorum) = (self.now + left - left / 50, self.plan.quorum());
+        if left > 0 && ends > until[quorum - 1] {
+            self.violated(Violation::Miscredited { job: at, what: "the lease", node: 0 });
         }
     }
 

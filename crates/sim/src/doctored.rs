@@ -151,6 +151,19 @@ fn a_token_that_does_not_grow_is_found() {
 }
 
 #[test]
+fn a_lease_that_rests_on_lost_keys_is_found() {
+    let mut alone = plan();
+    alone.jobs.remove(1);
+    (alone.jobs[0].kind, alone.jobs[0].work) = (Kind::Hold, 200 * MS);
+    let all_granted = |world: &World| {
+        let granted = world.attempts.first().map(|attempt| attempt.granted);
+        granted.is_some_and(|granted| granted.iter().flatten().count() == 3)
+    };
+    let doctored = found(alone, all_granted, |world| world.attempts[0].until[..2].fill(0));
+    assert_eq!(name(doctored), "I4 miscredited");
+}
+
+#[test]
 fn a_counter_of_a_wild_clock_is_found() {
     let mut one_is_wild = plan();
     (one_is_wild.wild, one_is_wild.node_clocks[2]) = (0b100, (900_000_000, 0));

@@ -275,12 +275,14 @@ impl Plan {
             Class::Safe => {
                 swarm::draw(self, draw, span);
                 guided::draw(self, draw, span);
+                // Of its own numbers, so that every other schedule stays the one that it was.
+                guided::draw_broken(self, &mut Random::of(seed, BROKEN));
             }
             Class::ClockStep => guided::draw_clock_step(self, draw),
             Class::MemoryLossUnguarded => guided::draw_memory_loss(self, draw),
             Class::Waiting => guided::draw_waiting(self, draw),
         }
-        // Of its own numbers, so that every other schedule stays the one that it was.
+        // As above.
         self.draw_wild_clocks(&mut Random::of(seed, WILD));
         self.longest_sleep = crate::patience::longest_sleep(self);
         let faults = self.faults.iter().map(|fault| fault.at + fault.span);
@@ -547,7 +549,8 @@ fn client(draw: &mut Random, budget: i64) -> ClientPlan {
     ClientPlan { ppm, wall_ahead: draw.below(2 * apart) as i64 - apart as i64, late }
 }
 
-/// The stream of random numbers that wild clocks are drawn from.
+/// The streams of random numbers that later faults are drawn from.
+const BROKEN: u64 = 0x78;
 const WILD: u64 = 0x77;
 
 /// Mostly as by default.

@@ -277,8 +277,8 @@ impl Slot {
         self.lock().acquisition_over(Err(Box::new(error)))
     }
 
-    /// The lock lasts longer.
-    pub(super) fn prolonged(&self, lease: Lease) {
+    /// The lock lasts longer, or less long.
+    pub(super) fn lease_changed(&self, lease: Lease) {
         self.lock().lease = lease;
     }
 

@@ -289,7 +289,7 @@ impl Thread {
                 Event::Granted(id) => self.granted(id),
                 Event::Refused(id, refusal) => self.refused(id, refusal),
                 Event::Extended(id) => self.extended(id),
-                Event::Kept(id) => self.kept(id),
+                Event::Kept(id) | Event::Shortened(id) => self.lease_changed(id),
                 Event::NotExtended(id, refusal) => self.not_extended(id, refusal),
                 Event::Lost(id, cause) => self.lost(id, cause),
                 Event::Released(id, confirmed) => self.released(id, confirmed),
@@ -351,15 +351,15 @@ impl Thread {
     }
 
     fn extended(&self, id: LockId) {
-        self.kept(id);
+        self.lease_changed(id);
         if let Some(slot) = self.slots.get(&id) {
             slot.extended();
         }
     }
 
-    fn kept(&self, id: LockId) {
+    fn lease_changed(&self, id: LockId) {
         if let (Some(slot), Some(lease)) = (self.slots.get(&id), self.driver.lease(id)) {
-            slot.prolonged(*lease);
+            slot.lease_changed(*lease);
         }
     }
 

@@ -271,8 +271,12 @@ impl Core {
         now: Now,
     ) {
         self.forget_scripts_on(id, answer);
-        // Those that were under way when the node was refused have failed already.
+        // Those that were under way when the node was refused have failed already. What it has lost is news
+        // all the same, also where it may be another node's server that says so.
         if matches!(self.node(id).link, Link::Leaving { .. }) {
+            if answer == Count::Of(0) {
+                self.key_gone(id, claim, now);
+            }
             return;
         }
         let vote = match answer {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Core;
 use crate::proto::ask::{InputError, check_ttl};
+use crate::proto::claim::Claim;
 use crate::proto::event::{Confirmed, Event, LossCause, Refusal, Why};
 use crate::proto::lease::Lease;
 use crate::proto::lock::Phase;
@@ -23,7 +24,8 @@ impl Core {
     /// Asks all nodes to keep a held lock for `ttl` more. The outcome is [`Event::Extended`],
     /// [`Event::NotExtended`] or [`Event::Lost`].
     ///
-    /// The validity afterwards is the larger of the old and the new one.
+    /// The validity afterwards is the larger of the old and the new one, as far as a quorum of nodes still
+    /// keeps the key for it: a node that says that its key is gone counts for nothing from then on.
     ///
     /// # Errors
     ///
@@ -57,6 +59,9 @@ impl Core {
         let until = now.boot + self.config.settings.answer_within.min(ttl / ROUNDS);
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.work.prepare(&mut self.used_work);
+        if let Some(claim) = self.claims.find(lock.claim.0) {
+            lock.work.backing.begin(claim.counted, lock.lease, self.nodes.len());
+        }
         lock.begin_round(Phase::Extending, now, votes);
         lock.work.extend_ttl = ttl;
         lock.work.keeper.is_extending = false;
@@ -147,14 +152,21 @@ impl Core {
         self.send(node_id, claim_id, extend, (ttl_ms(lock.work.extend_ttl), 0), now, request);
     }
 
-    /// Sends an extension once more, after the node forgot its script.
+    /// Sends an extension once more, after the node forgot its script: also where a quorum has extended
+    /// meanwhile, since the key there is to live as long.
     pub(super) fn resend_extension(&mut self, node: NodeId, claim: ClaimId, round: u32, now: Now) {
-        if let Some(id) = self.extending(claim, round) {
+        let Some(id) = self.claims.find(claim.0).and_then(Claim::lock) else { return };
+        let Some(lock) = self.locks.find(id.0) else { return };
+        let votes = &lock.work.votes;
+        let succeeds = lock.phase == Phase::Extending || votes.grants().len() >= votes.quorum();
+        if lock.phase.is_held() && lock.round == round && succeeds {
             self.send_extension(node, claim, id, now);
             self.settle_extension(id, now);
         }
     }
 
+    /// One node's answer to an extension, or why it has none. That a key is gone is news whatever round it
+    /// was asked in; that it was extended is known only of the present one, also behind the verdict.
     pub(super) fn extension_vote(
         &mut self,
         node: NodeId,
@@ -163,52 +175,78 @@ impl Core {
         vote: Vote,
         now: Now,
     ) {
-        let Some(id) = self.extending(claim, round) else { return };
-        if let Some(lock) = self.locks.find_mut(id.0) {
-            lock.work.votes.cast(node, vote);
+        let Some(id) = self.claims.find(claim.0).and_then(Claim::lock) else { return };
+        if vote == Vote::Deny {
+            self.key_gone(node, claim, now);
         }
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let overtaken = mutant!(ReleaseOvertaken) && lock.phase == Phase::Releasing;
+        if !overtaken && (lock.round != round || !lock.phase.is_held()) {
+            return;
+        }
+        if vote == Vote::Grant {
+            let since = if mutant!(ExtendFromAnswer) { now } else { lock.work.since };
+            let lease = Lease::new(since, lock.work.extend_ttl, self.config.drift);
+            lock.work.backing.keeps(node, lease, now);
+        }
+        lock.work.votes.cast(node, vote);
         self.settle_extension(id, now);
     }
 
-    /// The lock whose extension this still is.
+    /// A node no longer has the key of a lock that is held: what was counted on it ends. The lease is what
+    /// the others support, or the lock is lost.
+    pub(super) fn key_gone(&mut self, node: NodeId, claim: ClaimId, now: Now) {
+        let Some(id) = self.claims.find(claim.0).and_then(Claim::lock) else { return };
+        let quorum = usize::from(self.config.quorum);
+        let Some(lock) = self.locks.find_mut(id.0).filter(|lock| lock.phase.is_held()) else {
+            return;
+        };
+        let Some(claim) = self.claims.find_mut(lock.claim.0) else { return };
+        let before = lock.lease.remaining(now);
+        if !claim.counted.contains(node) || before.is_zero() || mutant!(ExtendCountsGone) {
+            return;
+        }
+        lock.work.backing.begin(claim.counted, lock.lease, self.nodes.len());
+        claim.counted.remove(node);
+        lock.work.backing.gone(node);
+        let supported = lock.work.backing.lease(quorum, now).unwrap_or_default();
+        lock.lease = lock.lease.and(supported);
+        let left = lock.lease.remaining(now);
+        if left.is_zero() {
+            return self.lose(id, LossCause::Gone, now);
+        }
+        let due = lock.loss_due(now);
+        self.arm_lock(id, due);
+        if left < before {
+            self.events.push_back(Event::Shortened(id));
+            self.keep_soon(id, now);
+        }
+    }
+
+    /// The lock whose extension is still under way.
     fn extending(&self, claim: ClaimId, round: u32) -> Option<LockId> {
         let id = self.claims.find(claim.0)?.lock()?;
         let lock = self.locks.find(id.0)?;
-        let overtaken = mutant!(ReleaseOvertaken) && lock.phase == Phase::Releasing;
-        (overtaken || lock.phase == Phase::Extending && lock.round == round).then_some(id)
+        (lock.phase == Phase::Extending && lock.round == round).then_some(id)
     }
 
-    /// A denial is a key that is gone. A quorum extends, while the present validity lasts; so many
-    /// gone that no quorum is left is a loss.
+    /// A quorum extends, while the present validity lasts. So many gone that no quorum is left was a loss at
+    /// once; as long as that can come of those who have not answered, nothing is told.
     pub(super) fn settle_extension(&mut self, id: LockId, now: Now) {
-        let drift = self.config.drift;
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if lock.phase != Phase::Extending && !mutant!(ReleaseOvertaken) {
+        let overtaken = mutant!(ReleaseOvertaken) && lock.phase == Phase::Releasing;
+        if lock.phase != Phase::Extending && !overtaken {
             return;
         }
-        let (nodes, quorum) = (lock.work.votes.nodes(), lock.work.votes.quorum());
-        let quorum = if mutant!(ExtendWithOne) { 1 } else { quorum };
-        let (grants, gone) = (lock.work.votes.grants().len(), lock.work.votes.denies().len());
-        let missing = lock.work.votes.missing().len();
+        let needed = lock.work.votes.quorum();
+        let quorum = if mutant!(ExtendWithOne) { 1 } else { needed };
+        let (grants, missing) = (lock.work.votes.grants(), lock.work.votes.missing());
+        let counted = self.claims.find(lock.claim.0).map_or(grants, |claim| claim.counted);
         if lock.lease.remaining(now).is_zero() && !mutant!(ExtendAfterExpiry) {
             self.lose(id, LossCause::Expired, now);
-        } else if grants >= quorum {
-            let since = if mutant!(ExtendFromAnswer) { now } else { lock.work.since };
-            let longer = Lease::new(since, lock.work.extend_ttl, drift);
-            let before = lock.lease.remaining(now);
-            lock.lease = match mutant!(ExtendShortens) {
-                true => longer,
-                false => lock.lease.longer(longer, now),
-            };
-            debug_assert!(lock.lease.remaining(now) >= before, "an extension shortens nothing");
-            lock.phase = Phase::Held;
-            let due = lock.loss_due(now);
-            self.arm_lock(id, due);
-            self.metrics.extended += 1;
-            self.extended(id, now);
-        } else if gone > nodes - quorum {
-            self.lose(id, LossCause::Gone, now);
-        } else if grants + missing < quorum && gone + missing <= nodes - quorum {
+        } else if grants.len() >= quorum {
+            self.prolong(id, quorum, now);
+        } else if grants.or(missing).len() < quorum && counted.without(missing).len() >= needed {
             lock.phase = Phase::Held;
             let refusal = Refusal { why: Why::NoQuorum, votes: lock.work.votes, remaining: None };
             let due = lock.loss_due(now);
@@ -220,6 +258,23 @@ impl Core {
                 claim.into_iter().for_each(|claim| self.undo(claim, now));
             }
         }
+    }
+
+    /// A quorum has extended.
+    fn prolong(&mut self, id: LockId, quorum: usize, now: Now) {
+        let drift = self.config.drift;
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let before = lock.lease.remaining(now);
+        lock.lease = match lock.work.backing.lease(quorum, now) {
+            Some(lease) if !mutant!(ExtendShortens) => lease,
+            _ => Lease::new(lock.work.since, lock.work.extend_ttl, drift),
+        };
+        debug_assert!(lock.lease.remaining(now) >= before, "an extension shortens nothing");
+        lock.phase = Phase::Held;
+        let due = lock.loss_due(now);
+        self.arm_lock(id, due);
+        self.metrics.extended += 1;
+        self.extended(id, now);
     }
 
     /// A lock that is held: is its validity over, or the time of its extension?
@@ -245,10 +300,10 @@ impl Core {
     /// sent long after; and a lock about which nothing is left to be known takes less memory.
     fn round_over(&mut self, id: LockId) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if let Some(claim) = self.claims.find_mut(lock.claim.0) {
-            claim.queued = NodeSet::default();
-        }
-        if lock.is_idle() {
+        let Some(claim) = self.claims.find_mut(lock.claim.0) else { return };
+        claim.queued = NodeSet::default();
+        let backed = lock.work.backing.of(claim.counted, &lock.lease);
+        if lock.is_idle() && backed == claim.counted {
             let work = lock.work.clear();
             if self.used_work.len() < SPARE {
                 self.used_work.extend(work);

@@ -37,6 +37,14 @@ impl Core {
         self.arm_keeper(id, at);
     }
 
+    /// A lock whose validity got shorter may end before its next extension is due.
+    pub(super) fn keep_soon(&mut self, id: LockId, now: Now) {
+        let is_due = |lock: &Lock| lock.phase == Phase::Held && lock.work.keeper.at != Nanos::NEVER;
+        if self.locks.find(id.0).is_some_and(is_due) {
+            self.keep_again(id, now);
+        }
+    }
+
     fn arm_keeper(&mut self, id: LockId, at: Nanos) {
         self.keep_at = self.keep_at.min(at);
         self.arm_lock(id, at);

@@ -10,7 +10,8 @@
 //! that released it sends the undo there once more at half of the TTL.
 //!
 //! *Taken in*, it is a lock as any other, held from then on: extension counts the nodes that counted,
-//! release goes to all that may keep a key. One whose lease is over is taken in too, as a lock that is
+//! release goes to all that may keep a key. Nodes that have missed an extension go along as such, so that its
+//! lease does not rest on them. One whose lease is over is taken in too, as a lock that is
 //! lost: extending says so, and releasing it clears up what the nodes still keep. Not here: the record
 //! itself, see `proto::record`.
 
@@ -38,9 +39,18 @@ impl Core {
         for node in self.config.node_ids() {
             self.withdraw(node, claim_id);
         }
+        let lock = self.locks.find_mut(id.0)?;
+        let quorum = usize::from(self.config.quorum);
+        // The nodes that support it have to be a quorum on both clocks, see `Backing::lease`.
+        lock.lease = lock.lease.and(lock.work.backing.lease(quorum, now).unwrap_or(lock.lease));
         let lock = self.locks.find(id.0)?;
         let claim = self.claims.find(claim_id.0)?;
-        let parts = self.config.node_ids().map(|node| self.part(node, claim_id, claim));
+        let backed = lock.work.backing.of(claim.counted, &lock.lease);
+        let part = |node| match self.part(node, claim_id, claim) {
+            Part::Counted if !backed.contains(node) => Part::Behind,
+            part => part,
+        };
+        let parts = self.config.node_ids().map(part);
         let record = LockRecord {
             nodes: parts.map(|part| NodeRecord { name: String::new(), part }).collect(),
             quorum: self.config.quorum,
@@ -132,8 +142,12 @@ impl Core {
         let fenced = record.fencing_token.is_some();
         claim.begin(id, &lock.work.keys, fenced, ttl_ms(record.ttl), record.random);
         claim.set_label(&record.label, &self.config);
-        claim.counted = counted;
-        claim.seen = record.with(&[Part::Counted, Part::Asked, Part::Open]);
+        let behind = record.with(&[Part::Behind]);
+        if !behind.is_empty() {
+            lock.work.backing.begin(counted, record.lease, self.nodes.len());
+        }
+        claim.counted = counted.or(behind);
+        claim.seen = record.with(&[Part::Counted, Part::Behind, Part::Asked, Part::Open]);
         claim.ghosts = record.with(&[Part::Open]);
         claim.lives_until(record.keys_until.min(longest));
         if is_over {

@@ -921,6 +921,7 @@ impl Client {
         }
         let known = self.locks.iter_mut().find(|known| lock_of(&event) == Some(known.id));
         match (known, event) {
+            (Some(known), Event::Shortened(_)) => known.ends = None,
             (Some(known), Event::Extended(_) | Event::Kept(_)) => {
                 assert!(!known.let_go, "nothing is extended after its release");
                 known.ends = None;
@@ -1004,7 +1005,8 @@ pub(crate) fn lock_of(event: &Event) -> Option<LockId> {
         | Event::NotExtended(id, _)
         | Event::NotKept(id, _)
         | Event::Refused(id, _)
-        | Event::Released(id, _) => Some(id),
+        | Event::Released(id, _)
+        | Event::Shortened(id) => Some(id),
         _ => None,
     }
 }

@@ -124,3 +124,30 @@ fn held() -> (Bench, LockId) {
     assert_eq!(bench.events(), [Event::Granted(id)]);
     (bench, id)
 }
+
+/// The model's `Heeds::All`: what a node has lost is counted on no longer, whichever extension it answers.
+#[test]
+fn the_core_heeds_a_loss_that_is_heard_at_any_time() {
+    for late in [false, true] {
+        let (mut bench, id) = held();
+        let now = bench.now();
+        bench.core.extend(id, secs(30), now).unwrap();
+        bench.answer(0, ":1\r\n");
+        bench.answer(1, ":1\r\n");
+        assert_eq!(bench.events(), [Event::Extended(id)]);
+        bench.answer(2, "-MISCONF disk\r\n");
+        let now = bench.now();
+        bench.core.extend(id, secs(5), now).unwrap();
+        let answers = [(0, ":0\r\n"), (1, ":1\r\n"), (2, ":1\r\n")];
+        let order = if late { [1, 2, 0] } else { [0, 1, 2] };
+        order.into_iter().for_each(|at| bench.answer(answers[at].0, answers[at].1));
+        let told = match late {
+            true => [Event::Extended(id), Event::Shortened(id)],
+            false => [Event::Shortened(id), Event::Extended(id)],
+        };
+        assert_eq!(bench.events(), told);
+        let now = bench.now();
+        let remaining = bench.core.lease(id).unwrap().remaining(now);
+        assert_eq!(remaining, Duration::from_millis(10_000 - 102), "the third node's");
+    }
+}

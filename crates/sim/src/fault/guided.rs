@@ -159,6 +159,28 @@ fn hole_while_asking(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
     (0..(plan.nodes / 2) as u8).map(hole).collect()
 }
 
+/// A holder extends; one node misses that, and another one loses the key behind it. So the lease rests on a
+/// node that is gone, until the holder extends again.
+pub(crate) fn draw_broken(plan: &mut Plan, draw: &mut Random) {
+    let first = plan.jobs[0];
+    if !plan.may_forget() || plan.nodes == 1 || first.ttl_ms > 2_000 || !draw.chance(40) {
+        return;
+    }
+    let ttl = first.ttl_ms * MS;
+    (plan.jobs[0].kind, plan.jobs[0].work) = (Kind::Keep, 2 * ttl);
+    let misses = draw.below(plan.nodes as u64) as u8;
+    let loses = (misses + 1 + draw.below(plan.nodes as u64 - 1) as u8) % plan.nodes as u8;
+    // A third of the TTL behind the grant it is extended.
+    let extended = When::Reached(Phase::Granted, ttl / 4);
+    let broken = When::Reached(Phase::Granted, ttl / 2);
+    let misconf = PREFIXES.iter().position(|prefix| prefix.name() == "MISCONF").unwrap_or_default();
+    let crash = What::Crash { loss: Loss::Lost, loading: false };
+    plan.faults.extend([
+        Fault { node: misses, span: ttl / 6, ..fault(What::Errors(misconf as u8), extended, 0) },
+        Fault { node: loses, span: draw.below(10 * MS), ..fault(crash, broken, 0) },
+    ]);
+}
+
 /// The first holder's clock is ahead, and one node does not hear of it; then the second holder hears of
 /// a quorum that disagrees. While its token is being written back, that fails, or does not.
 fn diverged_counters(plan: &mut Plan, draw: &mut Random) {

@@ -92,6 +92,8 @@ pub(crate) struct Attempt {
     pub(crate) counters: [u64; MAX_NODES],
     /// The TTL of the last extension that was done, as the client read it.
     pub(crate) extended: [u64; MAX_NODES],
+    /// Until when a node keeps the key at the most, by what the client read; 0 once it is gone.
+    pub(crate) until: [Time; MAX_NODES],
     /// Whether the client read that another has the lock.
     pub(crate) denied: [bool; MAX_NODES],
     /// Whether the client read that there was nothing to extend.
@@ -734,15 +736,19 @@ impl World {
             }
             let Some(attempt) = self.attempts.get_mut(usize::from(tag.attempt)) else { continue };
             match tag.says {
-                Says::Granted { counter } => {
+                Says::Granted { counter, until } => {
                     attempt.granted[slot] = Some(self.now);
+                    attempt.until[slot] = until;
                     attempt.counters[slot] = counter;
                     partly |= attempt.granted.iter().flatten().count() == 1;
                 }
                 Says::Raised { counter } => attempt.counters[slot] = counter,
-                Says::Extended { ttl } => attempt.extended[slot] = ttl,
+                Says::Extended { ttl, until } => {
+                    attempt.extended[slot] = ttl;
+                    attempt.until[slot] = until.max(attempt.until[slot]);
+                }
                 Says::Denied => attempt.denied[slot] = true,
-                Says::Gone => attempt.gone[slot] = true,
+                Says::Gone => (attempt.gone[slot], attempt.until[slot]) = (true, 0),
                 Says::Undone => attempt.undone[slot] = true,
                 Says::LetIn | Says::Other => {}
             }

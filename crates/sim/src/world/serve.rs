@@ -15,7 +15,7 @@ use super::{Attempt, World};
 use crate::coverage::Phase;
 use crate::fault::errors::{Fits, PREFIXES};
 use crate::invariant::Violation;
-use crate::plan::MAX_NODES;
+use crate::plan::{MAX_NODES, MS};
 
 /// What a request is to the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -288,6 +288,7 @@ impl World {
             granted: [None; MAX_NODES],
             counters: [0; MAX_NODES],
             extended: [0; MAX_NODES],
+            until: [0; MAX_NODES],
             denied: [false; MAX_NODES],
             gone: [false; MAX_NODES],
             undone: [false; MAX_NODES],
@@ -361,6 +362,7 @@ impl World {
     /// What a reply will tell the client, once it has read it.
     fn meaning(&mut self, at: usize, attempt: u16, request: &Understood<'_>, reply: &[u8]) -> Says {
         let Wire { node, client_alive, .. } = self.wires[at];
+        let until = self.now.saturating_add(request.number.saturating_mul(MS));
         match request.kind {
             Kind::Ask { checked } if reply.starts_with(b"+OK") => {
                 let guarded = self.is_guarded();
@@ -368,7 +370,7 @@ impl World {
                 known.begun = known.begun.min(self.now);
                 known.haunts[node] |= !client_alive;
                 let counter = if reply.len() > 5 { number(&reply[4..reply.len() - 2]) } else { 0 };
-                let granted = Says::Granted { counter };
+                let granted = Says::Granted { counter, until };
                 if checked || !guarded {
                     return granted;
                 }
@@ -378,7 +380,7 @@ impl World {
             Kind::Ask { .. } if reply == b"$-1\r\n" || reply.starts_with(b":") => Says::Denied,
             Kind::Extend if reply == b":0\r\n" => Says::Gone,
             Kind::WriteBack if reply == b":0\r\n" => Says::Denied,
-            Kind::Extend if reply == b":1\r\n" => Says::Extended { ttl: request.number },
+            Kind::Extend if reply == b":1\r\n" => Says::Extended { ttl: request.number, until },
             Kind::WriteBack if reply == b":1\r\n" => Says::Raised { counter: request.number },
             Kind::Undo if reply.starts_with(b":") => Says::Undone,
             _ => Says::Other,

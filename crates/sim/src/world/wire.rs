@@ -57,12 +57,12 @@ pub(crate) struct Tag {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Says {
-    /// An ask was granted, in full.
-    Granted { counter: u64 },
+    /// An ask was granted, in full, and no key lives for longer.
+    Granted { counter: u64, until: Time },
     /// The counter has reached this, and the key is the attempt's.
     Raised { counter: u64 },
-    /// An extension by so many ms was done.
-    Extended { ttl: u64 },
+    /// An extension by so many ms was done, and the key may live for so long.
+    Extended { ttl: u64, until: Time },
     /// Another has the lock.
     Denied,
     /// There was nothing to extend.

@@ -1,0 +1,232 @@
+//! What a lease rests on: nodes that missed an extension, and nodes that lost the key behind it.
+
+use std::time::Duration;
+
+use redbolt::proto::{Ask, Event, Keep, LockId, LockRecord, LockState, LossCause, Why};
+
+use crate::world::{World, error, ms, secs};
+
+const JOB: &[u8] = b"job";
+
+/// 1 % of a TTL and 2 ms: what clocks are not trusted with.
+fn drift(ttl: Duration) -> Duration {
+    ttl / 100 + ms(2)
+}
+
+/// A lock for 10 s that was extended by 30 s on the first two nodes of three.
+fn uneven() -> (World, LockId) {
+    let mut world = World::with(3, 2, |_| {}).warm();
+    let id = world.lock(JOB, secs(10));
+    extend_without(&mut world, 2, id, secs(30));
+    assert_eq!(world.remaining(id), secs(30) - drift(secs(30)));
+    (world.forgetful(), id)
+}
+
+/// One node cannot write, and its key lives on as it did.
+fn extend_without(world: &mut World, node: usize, id: LockId, ttl: Duration) {
+    let refuse = |args: &[&[u8]]| (args[0] != b"PTTL").then(|| error("MISCONF disk")).flatten();
+    world.answer(node, refuse);
+    world.extend(id, ttl);
+    world.servers[node].answer = None;
+}
+
+/// Nobody else has it for as long as the first client says that it is held; then somebody gets it.
+fn is_honest(world: &mut World, id: LockId) {
+    let mut others = None;
+    while others.is_none() {
+        world.run(ms(100));
+        let ask = Ask::new(JOB).ttl(secs(1));
+        let theirs = world.acquire(1, &ask, &[JOB]);
+        others = world.clients[1].is_granted(theirs).then_some(theirs);
+        assert!(others.is_none() || world.remaining(id).is_zero(), "two hold it");
+        assert!(world.boot < 2_000_000_000_000, "nobody ever gets it");
+    }
+}
+
+#[test]
+fn an_extension_counts_on_nothing_that_a_node_said_before_it_lost_the_key() {
+    let (mut world, id) = uneven();
+    world.delete(0, JOB);
+    world.extend(id, secs(5));
+    let told = [Event::Granted(id), Event::Extended(id), Event::Shortened(id), Event::Extended(id)];
+    assert_eq!(world.outcomes(id), told);
+    // The second node keeps it for 30 s, the third for the 10 s that it had.
+    assert_eq!(world.remaining(id), secs(10) - drift(secs(10)));
+    is_honest(&mut world, id);
+    assert_eq!(world.core().state(id), LockState::Lost(LossCause::Expired));
+}
+
+#[test]
+fn what_too_few_nodes_still_keep_is_lost_at_once() {
+    // The key of the third node is over by then.
+    let (mut world, id) = uneven();
+    world.run(secs(12));
+    assert!(!world.remaining(id).is_zero());
+    world.delete(0, JOB);
+    world.extend(id, secs(5));
+    assert_eq!(world.outcomes(id).last(), Some(&Event::Lost(id, LossCause::Gone)));
+    assert!(world.remaining(id).is_zero());
+    is_honest(&mut world, id);
+}
+
+/// One node never granted, so that the lock is gone with the first of the others.
+#[test]
+fn a_bare_quorum_that_loses_a_node_is_no_quorum() {
+    let mut world = World::with(3, 2, |_| {}).warm();
+    world.set(2, JOB, b"theirs", 1_000);
+    let id = world.lock(JOB, secs(10));
+    world.run(secs(2));
+    assert!(world.is_granted(id));
+    let mut world = world.forgetful();
+    world.delete(0, JOB);
+    world.extend(id, secs(10));
+    assert_eq!(world.outcomes(id)[1..], [Event::Lost(id, LossCause::Gone)]);
+    is_honest(&mut world, id);
+}
+
+/// The quorum is told before the node that has lost the key is heard.
+#[test]
+fn a_loss_that_is_heard_behind_the_verdict_shortens_the_lease() {
+    let (mut world, id) = uneven();
+    world.delete(0, JOB);
+    world.servers[0].delay = ms(20).as_nanos() as u64;
+    world.extend(id, secs(5));
+    assert_eq!(world.outcomes(id)[2..], [Event::Extended(id)]);
+    assert_eq!(world.remaining(id), secs(30) - drift(secs(30)), "nobody has said anything yet");
+    world.run(ms(40));
+    assert_eq!(world.outcomes(id)[3..], [Event::Shortened(id)]);
+    assert_eq!(world.remaining(id), secs(10) - drift(secs(10)) - ms(40));
+    is_honest(&mut world, id);
+}
+
+/// An answer to an extension that was given up says nothing about the present one, but that a key is gone is
+/// true whatever was asked.
+#[test]
+fn a_loss_that_is_heard_in_a_later_round_shortens_the_lease() {
+    let (mut world, id) = uneven();
+    world.delete(0, JOB);
+    world.servers[0].delay = ms(100).as_nanos() as u64;
+    world.extend(id, secs(5));
+    world.run(ms(150));
+    world.extend(id, secs(6));
+    assert_eq!(world.outcomes(id)[2..], [Event::Extended(id), Event::Extended(id)]);
+    world.run(ms(100));
+    assert_eq!(world.outcomes(id)[4..], [Event::Shortened(id)]);
+    assert_eq!(world.remaining(id), secs(10) - drift(secs(10)) - ms(250));
+    is_honest(&mut world, id);
+}
+
+/// A node that extends behind the verdict keeps the lock for as long as the others.
+#[test]
+fn a_node_that_was_only_slow_is_counted_on() {
+    let mut world = World::with(3, 2, |_| {}).warm();
+    let id = world.lock(JOB, secs(10));
+    world.pause(2);
+    world.extend(id, secs(30));
+    world.resume(2);
+    let mut world = world.forgetful();
+    world.delete(0, JOB);
+    world.extend(id, secs(5));
+    assert_eq!(world.outcomes(id)[1..], [Event::Extended(id), Event::Extended(id)]);
+    assert_eq!(world.remaining(id), secs(30) - drift(secs(30)));
+    is_honest(&mut world, id);
+}
+
+/// Of five nodes each has heard of other extensions: the third longest of those that are left counts.
+#[test]
+fn extensions_of_different_lengths_leave_each_node_with_its_own() {
+    // The nodes keep it for 30, 30, 20, 15 and 30 s; two neighbours lose it.
+    for (gone, left) in [15, 15, 30, 20, 15].into_iter().enumerate() {
+        let mut world = World::with(5, 2, |_| {}).warm();
+        let id = world.lock(JOB, secs(10));
+        let misconf = |args: &[&[u8]]| (args[0] != b"PTTL").then(|| error("MISCONF")).flatten();
+        for (ttl, silent) in [(30, [2, 3]), (20, [3, 4]), (15, [0, 1])] {
+            silent.iter().for_each(|&node| world.answer(node, misconf));
+            world.extend(id, secs(ttl));
+            silent.iter().for_each(|&node| world.servers[node].answer = None);
+        }
+        assert_eq!(world.remaining(id), secs(30) - drift(secs(30)), "{gone}");
+        let mut world = world.forgetful();
+        world.delete(gone, JOB);
+        world.delete((gone + 1) % 5, JOB);
+        world.extend(id, ms(50));
+        assert_eq!(world.remaining(id), secs(left) - drift(secs(left)), "{gone}");
+        is_honest(&mut world, id);
+    }
+}
+
+/// Several extensions that no quorum heard do not add up to more than each node keeps.
+#[test]
+fn an_extension_without_a_quorum_leaves_the_lease_alone() {
+    let mut world = World::with(3, 2, |_| {}).warm();
+    let id = world.lock(JOB, secs(10));
+    let misconf = |args: &[&[u8]]| (args[0] != b"PTTL").then(|| error("MISCONF")).flatten();
+    for node in [1, 2] {
+        world.answer(node, misconf);
+    }
+    world.extend(id, secs(30));
+    assert!(
+        matches!(world.outcomes(id)[1..], [Event::NotExtended(_, r)] if r.why == Why::NoQuorum)
+    );
+    assert_eq!(world.remaining(id), secs(10) - drift(secs(10)));
+    world.servers[1].answer = None;
+    let mut world = world.forgetful();
+    world.delete(0, JOB);
+    world.extend(id, secs(20));
+    assert!(matches!(world.outcomes(id)[2..], [Event::NotExtended(..)]));
+    assert_eq!(world.remaining(id), secs(10) - drift(secs(10)), "two nodes still have that");
+    is_honest(&mut world, id);
+}
+
+/// What is kept alive is extended soon when its validity gets shorter, and outlives the node's loss.
+#[test]
+fn a_kept_lock_whose_lease_gets_shorter_is_extended_in_time() {
+    let mut world = World::new(3).warm();
+    let keep = Keep::until_released();
+    let id = world.acquire(0, &Ask::new(JOB).ttl(secs(10)).keep_alive(keep), &[JOB]);
+    world.run(secs(1));
+    extend_without(&mut world, 2, id, secs(30));
+    let mut world = world.forgetful();
+    // The next extension by itself would come at about 4 s; a caller hears of the loss before.
+    world.delete(0, JOB);
+    world.answer(2, |args| (args[0] != b"PTTL").then(|| error("MISCONF")).flatten());
+    world.extend(id, ms(50));
+    world.servers[2].answer = None;
+    assert!(world.outcomes(id).contains(&Event::Shortened(id)), "{:?}", world.outcomes(id));
+    world.run(secs(60));
+    assert!(!world.remaining(id).is_zero(), "{:?}", world.outcomes(id));
+}
+
+/// The process that takes it in knows which nodes have missed an extension, and can count on them again.
+#[test]
+fn what_a_lease_rests_on_goes_along_with_a_lock_that_is_handed_out() {
+    for gone in [true, false] {
+        let (mut world, id) = uneven();
+        let now = world.now();
+        let record = world.core().hand_out(id, now).unwrap().to_text();
+        let nodes: Vec<_> = record.lines().filter(|line| line.starts_with("node")).collect();
+        assert_eq!(nodes, ["node counted ", "node counted ", "node behind "]);
+        let record = LockRecord::from_text(&record).unwrap();
+        world.clients[0].locks.clear();
+        let taken = world.take_in(0, &record);
+        assert_eq!(world.remaining(taken), secs(30) - drift(secs(30)));
+        if gone {
+            world.delete(0, JOB);
+            world.extend(taken, secs(5));
+            let told = world.outcomes(taken);
+            assert_eq!(
+                told[..],
+                [Event::Lost(taken, LossCause::Gone)],
+                "one node is left for sure"
+            );
+        } else {
+            world.extend(taken, secs(30));
+            world.delete(0, JOB);
+            world.extend(taken, secs(5));
+            let told = world.outcomes(taken);
+            assert_eq!(told, [Event::Extended(taken), Event::Extended(taken)], "on the other two");
+            assert_eq!(world.remaining(taken), secs(30) - drift(secs(30)));
+        }
+        is_honest(&mut world, taken);
+    }
+}
