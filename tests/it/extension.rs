@@ -6,13 +6,13 @@ use redbolt::{Ending, ExtendError, InputError, LossCause, Wait};
 use redbolt_proving::Reply;
 
 use crate::support::{
-    builder, client, client_of, eventually, held_on, long, patiently, pttl, servers,
+    builder, client, client_of, eventually, held_on, long, patiently, pttl, servers, warm_client,
 };
 
 #[test]
 fn a_ttl_never_gets_shorter() {
     let servers = servers(3);
-    let client = client(&servers);
+    let client = warm_client(builder(&servers));
     let mut lock = client.acquire(patiently(b"job").and(b"other")).unwrap();
     eventually("all nodes grant", || held_on(&servers, "other") == 3);
     for ttl in [1, 29, 2, 25] {
@@ -43,7 +43,7 @@ fn an_extension_counts_from_its_own_beginning() {
 fn a_lock_whose_keys_are_gone_is_lost_and_not_revived() {
     for n in [1, 3, 5] {
         let servers = servers(n);
-        let client = client(&servers);
+        let client = warm_client(builder(&servers));
         let mut lock = client.acquire(patiently(b"job")).unwrap();
         eventually("all nodes grant", || held_on(&servers, "job") == n);
         for server in &servers[..n / 2 + 1] {
@@ -67,7 +67,7 @@ fn a_lock_whose_keys_are_gone_is_lost_and_not_revived() {
 #[test]
 fn a_lock_taken_by_another_is_lost_and_the_other_keeps_it() {
     let servers = servers(3);
-    let client = client(&servers);
+    let client = warm_client(builder(&servers));
     let mut lock = client.acquire(patiently(b"job")).unwrap();
     eventually("all nodes grant", || held_on(&servers, "job") == 3);
     for server in &servers {
@@ -84,7 +84,7 @@ fn a_lock_taken_by_another_is_lost_and_the_other_keeps_it() {
 #[test]
 fn a_minority_without_the_key_changes_nothing() {
     let servers = servers(5);
-    let client = client(&servers);
+    let client = warm_client(builder(&servers));
     let mut lock = client.acquire(patiently(b"job")).unwrap();
     eventually("all nodes grant", || held_on(&servers, "job") == 5);
     servers[..2].iter().for_each(|server| drop(server.cmd("DEL job")));

@@ -11,14 +11,14 @@ use redbolt_proving::{Reply, Server};
 
 use crate::support::{
     builder, calls, client, client_of, eventually, held_on, long, patiently, refusal, server,
-    servers, vouch_for,
+    servers, vouch_for, warm_client,
 };
 
 #[test]
 fn a_token_is_on_a_quorum_after_one_round_trip() {
     for n in [1, 3, 5] {
         let servers = servers(n);
-        let client = client(&servers);
+        let client = warm_client(builder(&servers));
         let before = micros();
         let lock = client.acquire(fenced(b"job")).unwrap();
         let token = lock.fencing_token().unwrap().get();
@@ -103,7 +103,7 @@ fn tokens_grow_over_nodes_that_were_wiped() {
 #[test]
 fn several_resources_have_one_token() {
     let servers = servers(3);
-    let client = client(&servers);
+    let client = warm_client(builder(&servers));
     let ahead = micros() + 3_600_000_000;
     servers.iter().for_each(|server| set_counter(server, "b", ahead));
     let a = token(&client, fenced(b"a"));

@@ -454,6 +454,7 @@ fn a_first_contact_reads_the_guard_without_a_script() {
 }
 
 fn held_everywhere<'c>(client: &'c Client, servers: &[Server]) -> LockGuard<'c> {
+    assert_eq!(client.warm_up(LIMIT).ready(), servers.len());
     let lock = client.acquire(patiently(b"job")).unwrap();
     eventually("all nodes grant", || {
         let _ = client.warm_up(Duration::ZERO);

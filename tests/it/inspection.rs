@@ -7,7 +7,7 @@ use redbolt_proving::{Act, Impostor, Server};
 
 use crate::support::{
     builder, calls, client, client_of, eventually, held_on, patient, patiently, pttl, servers,
-    vouch_for,
+    vouch_for, warm_client,
 };
 
 /// Every command that could change something.
@@ -20,7 +20,7 @@ fn writes(servers: &[Server]) -> u64 {
 #[test]
 fn it_shows_who_holds_a_lock_and_for_how_long() {
     let servers = servers(3);
-    let holder = client_of(builder(&servers).label(b"web-1:77"));
+    let holder = warm_client(builder(&servers).label(b"web-1:77"));
     let lock = holder.acquire(patiently(b"job")).unwrap();
     eventually("all nodes grant", || held_on(&servers, "job") == 3);
     let onlooker = client(&servers);

@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::engine::engine;
 use crate::support::{
     LIMIT, builder, calls, client, default, driver_of, eventually, held_by, held_on, patient,
-    patiently, servers, turn_until,
+    patiently, servers, turn_until, warm_client,
 };
 
 /// Short, and with room for a machine that is busy.
@@ -63,7 +63,7 @@ fn a_driver_keeps_a_lock_for_many_ttls() {
         let servers = servers(n);
         let mut driver = driver_of(builder(&servers));
         let id = held_by(&mut driver, &kept(b"job"));
-        eventually("all nodes have it", || held_on(&servers, "job") == n);
+        turn_until(&mut driver, "all nodes have it", |_| held_on(&servers, "job") == n);
         let before = values(&servers, "job");
         let extensions = keeps(&mut driver, &[id], LONG_TIME);
         assert!(extensions >= 8, "{extensions} extensions");
@@ -409,7 +409,7 @@ fn a_stopped_process_knows_at_once_that_its_kept_lock_is_lost() {
         thread::sleep(2 * TTL);
         assert_eq!(holder.asked("look"), "held true, told 0", "the keeper works");
         holder.signal(Signal::STOP);
-        let client = client(&servers);
+        let client = warm_client(builder(&servers));
         let lock = client.acquire(patiently(b"job")).unwrap();
         eventually("all nodes have it", || held_on(&servers, "job") == n);
         let before = values(&servers, "job");

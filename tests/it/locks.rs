@@ -7,6 +7,7 @@ use redbolt_proving::Reply;
 
 use crate::support::{
     builder, client, client_of, eventually, held_on, long, patient, patiently, refusal, servers,
+    warm_client,
 };
 
 #[test]
@@ -49,7 +50,7 @@ fn a_second_client_is_refused_and_then_granted() {
 #[test]
 fn several_resources_are_granted_together_or_not_at_all() {
     let servers = servers(3);
-    let (ours, theirs) = (client(&servers), client(&servers));
+    let (ours, theirs) = (client(&servers), warm_client(builder(&servers)));
     let all = || patiently(b"a").and(b"b").and(b"c");
     let held = |keys: &[&str]| keys.iter().map(|key| held_on(&servers, key)).sum::<usize>();
     let theirs = theirs.acquire(patiently(b"b")).unwrap();

@@ -6,8 +6,8 @@ use redbolt::{Driver, Event, LockId, Why};
 use redbolt_proving::{Connection, Mode, Proxy, Reply, Server};
 
 use crate::support::{
-    builder, calls, client, driver_of, eventually, exists, held_by, held_on, long, outcome,
-    patient, server, servers, turn_until,
+    builder, calls, driver_of, eventually, exists, held_by, held_on, long, outcome, patient,
+    server, servers, turn_until, warm_client,
 };
 
 /// A driver that holds `job` on one server, for 30 s if nobody releases it.
@@ -246,7 +246,7 @@ fn be_busy(connection: &mut Connection) {
 #[test]
 fn answers_that_nobody_reads_do_not_cost_the_undo_of_a_client() {
     let servers = servers(3);
-    let client = client(&servers);
+    let client = warm_client(builder(&servers));
     end_before_an_answer(client, &servers, |client, key| {
         std::mem::forget(client.acquire(long(key)).unwrap());
     });
@@ -255,7 +255,8 @@ fn answers_that_nobody_reads_do_not_cost_the_undo_of_a_client() {
 #[test]
 fn answers_that_nobody_reads_do_not_cost_the_undo_of_a_driver() {
     let servers = servers(3);
-    let driver = driver_of(builder(&servers));
+    let mut driver = driver_of(builder(&servers));
+    turn_until(&mut driver, "all are ready", |driver| driver.nodes().ready() == 3);
     end_before_an_answer(driver, &servers, |driver, key| {
         held_by(driver, &long(key));
     });

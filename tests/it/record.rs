@@ -11,7 +11,7 @@ use redbolt_proving::Reply;
 
 use crate::support::{
     builder, client, client_of, driver_of, eventually, held_by, held_on, long, outcome, patient,
-    patiently, pttl, refusal, servers, turn_until, vouch_for,
+    patiently, pttl, refusal, servers, turn_until, vouch_for, warm_client,
 };
 
 #[test]
@@ -181,7 +181,7 @@ fn an_inspection_knows_whose_lock_it_is() {
 #[test]
 fn a_broken_lock_is_told_by_label_and_hash_and_its_holder_loses_it() {
     let servers = servers(3);
-    let holder = client_of(builder(&servers).label(b"web-1:77"));
+    let holder = warm_client(builder(&servers).label(b"web-1:77"));
     let mut lock = holder.acquire(patiently(b"job")).unwrap();
     eventually("all nodes grant", || held_on(&servers, "job") == 3);
     let operator = client_of(builder(&servers).only_look());

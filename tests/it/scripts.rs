@@ -5,7 +5,7 @@ use redbolt::proto::script::{ACQUIRE_FENCED, EXTEND, UNDO, WRITE_BACK};
 use redbolt::{Ending, ExtendError, LossCause};
 use redbolt_proving::{Reply, Server};
 
-use crate::support::{builder, client, client_of, eventually, exists, held_on, patiently, servers};
+use crate::support::{builder, eventually, exists, held_on, patiently, servers, warm_client};
 
 /// One command for each type of data that is not a string.
 const OTHER_TYPES: [&str; 5] =
@@ -109,7 +109,7 @@ fn a_key_that_may_not_be_read_is_an_error_and_not_somebody_elses() {
 #[test]
 fn a_lock_is_released_past_a_key_that_became_another_type() {
     let servers = servers(3);
-    let client = client(&servers);
+    let client = warm_client(builder(&servers));
     let lock = client.acquire(patiently(b"a").and(b"other").and(b"z")).unwrap();
     eventually("all nodes grant", || held_on(&servers, "z") == 3);
     put(&servers[0], OTHER_TYPES[0]);
@@ -127,7 +127,7 @@ fn a_lock_is_released_past_a_key_that_became_another_type() {
 #[test]
 fn a_lock_whose_keys_became_another_type_is_lost() {
     let servers = servers(3);
-    let client = client_of(builder(&servers));
+    let client = warm_client(builder(&servers));
     let mut lock = client.acquire(patiently(b"other")).unwrap();
     eventually("all nodes grant", || held_on(&servers, "other") == 3);
     servers[..2].iter().for_each(|server| put(server, OTHER_TYPES[3]));

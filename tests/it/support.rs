@@ -81,6 +81,15 @@ pub(crate) fn driver_of(builder: ConfigBuilder) -> Driver {
     Driver::new(builder.build().unwrap()).unwrap()
 }
 
+/// A client all of whose connections stand, so that every node hears its first ask: one that waits for a
+/// connection when the call is over is sent by nobody.
+pub(crate) fn warm_client(builder: ConfigBuilder) -> Client {
+    let client = client_of(builder);
+    let report = client.warm_up(LIMIT);
+    assert_eq!(report.ready(), client.config().nodes(), "{report}");
+    client
+}
+
 /// An ask whose key would outlast every test if nobody removed it.
 pub(crate) fn long(resource: &[u8]) -> Ask<'_> {
     Ask::new(resource).ttl(LONG)
