@@ -13,6 +13,7 @@
 #![deny(missing_docs, unsafe_code)]
 
 mod clock;
+mod commands;
 mod fencing;
 mod ghosts;
 mod keeper;
@@ -31,6 +32,7 @@ mod worker;
 use std::error::Error;
 use std::path::PathBuf;
 
+pub use commands::{Commands, CommandsResult};
 pub use fencing::{Fencing, FencingResult};
 pub use ghosts::{Ghosts, GhostsResult};
 pub use keeper::{Keeper, KeeperResult};

@@ -2,12 +2,13 @@
 
 use std::env;
 use std::fmt::Display;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use redbolt_prove::{
-    Failure, Fencing, Ghosts, Keeper, Part, Pauses, Restarts, Role, Stage, Storm, serve,
+    Commands, Failure, Fencing, Ghosts, Keeper, Part, Pauses, Restarts, Role, Stage, Storm, serve,
 };
 
 /// Proves redbolt's promises on real servers. Without a program: all of them, at full size, and their
@@ -91,6 +92,20 @@ enum Program {
         /// Number of nodes
         #[arg(long, default_value_t = 5)]
         nodes: usize,
+    },
+    /// Kill and stop the processes of `redbolt lock`, its command and what that has started
+    Commands {
+        #[arg(long, default_value_t = 600)]
+        seconds: u64,
+        /// How many want the lock at a time
+        #[arg(long, default_value_t = 4)]
+        lanes: usize,
+        /// Kill both processes of redbolt at once: the run has to find commands that go on
+        #[arg(long)]
+        both: bool,
+        /// The program `redbolt` [default: the one beside this program]
+        #[arg(long)]
+        redbolt: Option<PathBuf>,
     },
     /// What the programs start
     #[command(hide = true)]
@@ -177,6 +192,12 @@ fn one(program: Program, stage: &Stage) -> Result<bool, Failure> {
             let result = Storm { lasts, nodes, guarded }.run(stage)?;
             Ok(tell(&result, result.holds(), stage))
         }
+        Program::Commands { seconds, lanes, both, redbolt } => {
+            let redbolt = redbolt.unwrap_or_else(|| stage.program.with_file_name("redbolt"));
+            let lasts = Duration::from_secs(seconds);
+            let result = Commands { redbolt, lasts, lanes, both }.run(stage)?;
+            Ok(tell(&result, result.holds(), stage))
+        }
         Program::Worker { .. } => Err("a worker is started by a program".into()),
     }
 }
@@ -196,6 +217,8 @@ fn everything(stage: &Stage) -> Result<bool, Failure> {
         "storm --nodes 3",
         "storm --nodes 5",
         "storm --guard off",
+        "commands --seconds 120",
+        "commands --both --seconds 20",
     ];
     let mut all = true;
     for line in lines {

@@ -8,6 +8,7 @@
 
 mod at_least;
 mod bench;
+mod chaos;
 mod counter;
 mod fence;
 mod guard;

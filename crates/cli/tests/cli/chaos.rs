@@ -1,0 +1,26 @@
+//! A bounded share of `cargo xtask prove commands`, and of its control.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use redbolt_prove::{Commands, CommandsResult, Stage};
+
+fn commands(seconds: u64, both: bool) -> CommandsResult {
+    let redbolt = PathBuf::from(env!("CARGO_BIN_EXE_redbolt"));
+    let commands = Commands { redbolt, lasts: Duration::from_secs(seconds), lanes: 4, both };
+    let result = commands.run(&Stage { program: PathBuf::new(), seed: 1 }).unwrap();
+    println!("{result}");
+    result
+}
+
+#[test]
+fn nobody_meets_a_command_of_a_redbolt_that_was_killed_or_stopped() {
+    let result = commands(12, false);
+    assert!(result.holds(), "{:?}", result.overlaps);
+}
+
+#[test]
+fn when_both_processes_are_killed_at_once_the_check_finds_commands_that_go_on() {
+    let result = commands(8, true);
+    assert!(result.holds(), "{result}");
+}

@@ -1,0 +1,169 @@
+//! What happens to the processes of one call of `redbolt lock`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use rustix::process::Signal;
+
+use super::processes::{inner_of, lives, send};
+
+/// Blows that are still to come, and stops that are to end.
+pub(super) struct Strikes {
+    outer: i32,
+    ready: PathBuf,
+    /// To be dealt so long after the command is inside.
+    inside: Vec<(Duration, Target, Blow)>,
+    /// To be dealt then.
+    planned: Vec<(Instant, Target, Blow)>,
+    stopped: Vec<(Instant, i32)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    Outer,
+    Inner,
+    Both,
+    Command,
+    Started,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Blow {
+    Kill,
+    Stop(Duration),
+    Terminate,
+}
+
+impl Strikes {
+    /// Some at random, if any. Of redbolt's two processes one is left alone, unless `both` are to be struck at once.
+    pub(super) fn plan(rng: &mut Rng, outer: i32, ready: PathBuf, both: bool) -> Self {
+        let victim = if rng.bool() { Target::Outer } else { Target::Inner };
+        let moment = |rng: &mut Rng| Duration::from_millis(rng.u64(0..600));
+        let mut blows = |upto| {
+            let blows = (0..rng.usize(0..upto)).map(|_| (moment(rng), blow(rng, victim)));
+            blows.map(|(after, (target, blow))| (after, target, blow)).collect::<Vec<_>>()
+        };
+        let (early, mut inside) = (blows(2), blows(4));
+        if both {
+            inside = vec![(moment(rng), Target::Both, Blow::Kill)];
+        }
+        let start = Instant::now();
+        let early = early.into_iter().filter(|_| !both);
+        let planned = early.map(|(after, target, blow)| (start + after, target, blow)).collect();
+        Self { outer, ready, inside, planned, stopped: Vec::new() }
+    }
+
+    /// Does what is due, and counts it.
+    pub(super) fn strike(&mut self, counts: &mut BTreeMap<&'static str, usize>) {
+        let now = Instant::now();
+        self.stopped.retain(|&(until, pid)| {
+            let is_over = until <= now;
+            if is_over {
+                send(pid, Signal::CONT);
+            }
+            !is_over
+        });
+        if !self.inside.is_empty() && self.ready.exists() {
+            let inside = self.inside.drain(..);
+            self.planned.extend(inside.map(|(after, target, blow)| (now + after, target, blow)));
+        }
+        let due: Vec<_> = self.planned.extract_if(.., |(at, ..)| *at <= now).collect();
+        for (_, target, blow) in due {
+            if let Some(what) = self.deal(target, blow) {
+                *counts.entry(what).or_default() += 1;
+            }
+        }
+    }
+
+    /// Nobody stays stopped.
+    pub(super) fn end(self) {
+        self.stopped.iter().for_each(|&(_, pid)| send(pid, Signal::CONT));
+    }
+
+    /// What was done, if its target was there.
+    fn deal(&mut self, target: Target, blow: Blow) -> Option<&'static str> {
+        if target == Target::Both {
+            return self.kill_both();
+        }
+        let (command, started) = self.inside();
+        let pid = match target {
+            Target::Outer => self.outer,
+            Target::Inner | Target::Both => inner_of(self.outer)?,
+            Target::Command => command?,
+            Target::Started => *started.first()?,
+        };
+        if target == Target::Command && matches!(blow, Blow::Kill) {
+            // It ends by itself then, and would leave what it started, which is its right.
+            started.iter().for_each(|&pid| send(pid, Signal::KILL));
+            let until = Instant::now() + Duration::from_secs(5);
+            while started.iter().any(|&pid| lives(pid)) && Instant::now() < until {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        match blow {
+            Blow::Kill => send(pid, Signal::KILL),
+            Blow::Terminate => send(pid, Signal::TERM),
+            Blow::Stop(span) => {
+                send(pid, Signal::STOP);
+                self.stopped.push((Instant::now() + span, pid));
+            }
+        }
+        Some(name(target, blow))
+    }
+
+    /// Both are stopped before the first is killed: neither sees the other's end. Only from inside there is
+    /// somebody who can go on.
+    fn kill_both(&self) -> Option<&'static str> {
+        self.inside().0?;
+        let both = [self.outer, inner_of(self.outer)?];
+        for signal in [Signal::STOP, Signal::KILL] {
+            both.iter().for_each(|&pid| send(pid, signal));
+        }
+        Some(name(Target::Both, Blow::Kill))
+    }
+
+    /// The command, and what it has started, once they are there.
+    fn inside(&self) -> (Option<i32>, Vec<i32>) {
+        let pids = fs::read_to_string(&self.ready).unwrap_or_default();
+        let mut pids = pids.split_ascii_whitespace().filter_map(|pid| pid.parse().ok());
+        (pids.next(), pids.collect())
+    }
+}
+
+fn blow(rng: &mut Rng, victim: Target) -> (Target, Blow) {
+    let blow = match rng.u8(0..3) {
+        0 => Blow::Kill,
+        1 => Blow::Stop(Duration::from_millis(rng.u64(1..3000))),
+        _ => Blow::Terminate,
+    };
+    let target = match (rng.u8(0..6), blow) {
+        (0..4, Blow::Terminate) if rng.bool() => Target::Outer,
+        (0..4, Blow::Terminate) => Target::Inner,
+        (0..4, _) => victim,
+        (4, _) => Target::Command,
+        _ => Target::Started,
+    };
+    (target, blow)
+}
+
+fn name(target: Target, blow: Blow) -> &'static str {
+    match (target, blow) {
+        (Target::Outer, Blow::Kill) => "outer killed",
+        (Target::Outer, Blow::Stop(_)) => "outer stopped",
+        (Target::Outer, Blow::Terminate) => "outer terminated",
+        (Target::Inner, Blow::Kill) => "inner killed",
+        (Target::Inner, Blow::Stop(_)) => "inner stopped",
+        (Target::Inner, Blow::Terminate) => "inner terminated",
+        (Target::Both, _) => "both killed",
+        (Target::Command, Blow::Kill) => "command killed",
+        (Target::Command, Blow::Stop(_)) => "command stopped",
+        (Target::Command, Blow::Terminate) => "command terminated",
+        (Target::Started, Blow::Kill) => "started killed",
+        (Target::Started, Blow::Stop(_)) => "started stopped",
+        (Target::Started, Blow::Terminate) => "started terminated",
+    }
+}
