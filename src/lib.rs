@@ -63,8 +63,8 @@
 //! A lock here is a *lease*: the nodes keep it for a TTL, and its holder may rely on it for the
 //! *validity*, which is the TTL less the time that the acquisition took, less what is not trusted to
 //! clocks. Mutual exclusion holds inside the validity, as long as clocks run at nearly the same rate,
-//! nobody sets the clock of a majority of the nodes, and no node forgets a key that it has promised to
-//! keep without being noticed, which is what the guard below is for.
+//! no node's clock is set forward while a lock that it granted lives, and no node forgets a key that it
+//! has promised to keep without being noticed, which is what the guard below is for.
 //!
 //! What no lease can promise: that its holder is running. A process can be stopped between the look
 //! at [`LockGuard::is_valid`] and the step that relies on it, for longer than the lease lasts. Where

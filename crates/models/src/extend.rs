@@ -35,6 +35,8 @@ pub struct Extending {
     pub heeds: Heeds,
     /// How often somebody may delete the holder's key on a node.
     pub deletions: u8,
+    /// How often the clock of a node may be set forward, past the end of what it keeps.
+    pub steps: u8,
 }
 
 /// Which answers of nodes that have lost the key are heeded.
@@ -70,6 +72,7 @@ impl Extending {
         own_round: true,
         heeds: Heeds::All,
         deletions: 0,
+        steps: 0,
     };
 }
 
@@ -87,6 +90,7 @@ pub struct State {
     /// The same of the one that was the last, whatever has come of it.
     asked_for: u8,
     deletions: u8,
+    steps: u8,
     shortened: bool,
     revived: bool,
 }
@@ -130,6 +134,7 @@ pub enum Step {
     Extends { ticks: u8 },
     Runs { round: usize, node: usize },
     Deleted { node: usize },
+    Stepped { node: usize },
     Gone { round: usize, node: usize },
     Counts,
     GivenUp,
@@ -145,6 +150,7 @@ impl fmt::Display for Step {
             Self::Extends { ticks } => write!(f, "A extends by {ticks}"),
             Self::Runs { round, node } => write!(f, "on n{node} runs extension {}", round + 1),
             Self::Deleted { node } => write!(f, "somebody deletes A's key on n{node}"),
+            Self::Stepped { node } => write!(f, "the clock of n{node} is set forward"),
             Self::Gone { round, node } => {
                 write!(f, "n{node} answers extension {}: A's key is gone", round + 1)
             }
@@ -176,6 +182,7 @@ impl Model for Extending {
             extends: 0,
             asked_for: 0,
             deletions: self.deletions,
+            steps: self.steps,
             shortened: false,
             revived: false,
         }]
@@ -284,6 +291,12 @@ impl Extending {
                 node.known = node.known.max(state.asked_for);
             }
             found(Step::Runs { round, node: at }, next);
+        }
+        if state.steps > 0 && node.owner.is_some() {
+            let mut next = *state;
+            next.steps -= 1;
+            (next.nodes[at].owner, next.nodes[at].ttl) = (None, 0);
+            found(Step::Stepped { node: at }, next);
         }
         if state.deletions > 0 && node.owner == Some(false) {
             let mut next = *state;

@@ -79,3 +79,9 @@ fn broken_if_a_loss_is_heeded_in_its_round_only() {
     let of_round = Extending { deletions: 1, heeds: Heeds::OfTheRound, ..RULES };
     wrong("extension, a loss that is heard late", &of_round, MISLED);
 }
+
+/// One clock is enough: that of a node on which a holder with a bare quorum relies.
+#[test]
+fn broken_by_one_clock_that_is_set_forward() {
+    wrong("extension, one clock set forward", &Extending { steps: 1, ..RULES }, TWO);
+}

@@ -55,6 +55,25 @@ fn where_the_assumptions_fail_the_checker_sees_it() {
     }
 }
 
+/// One clock is enough where the holder has a bare quorum: it needs no majority of them.
+#[test]
+fn where_one_clock_is_set_forward_the_checker_sees_it() {
+    let mut lab = Lab::new();
+    let mut totals = Totals::default();
+    for seed in 0..400 {
+        let plan = Plan::draw(Class::ClockStep, seed);
+        if plan.to_string().matches("StepNode { back: false }").count() == 1 {
+            let outcome = lab.run_plan(&plan);
+            assert_eq!(
+                outcome.violation, None,
+                "cargo xtask sim --class clock-step --replay {seed}"
+            );
+            totals.count(seed, &outcome);
+        }
+    }
+    assert!(totals.expected > 0, "{totals:?}");
+}
+
 /// Tokens contain what clocks break: the checked register refuses what the other one takes.
 #[test]
 fn fencing_contains_a_clock_step() {

@@ -229,11 +229,22 @@ fn rivals(plan: &mut Plan, draw: &mut Random) {
     }
 }
 
-/// The clocks of a quorum jump over a TTL while somebody holds the lock.
+/// The clocks of a quorum jump over a TTL while somebody holds the lock; or that of one node, where the
+/// holder has no more than a quorum.
 pub(crate) fn draw_clock_step(plan: &mut Plan, draw: &mut Random) {
     settle(plan, draw);
     let ttl_us = plan.jobs[0].ttl_ms * 1_000;
     let lag = draw.below(10 * MS);
+    if draw.chance(300) {
+        let (amount, quorum) = (draw.between(ttl_us, 2 * ttl_us), plan.quorum() as u8);
+        let granted = When::Reached(Phase::Granted, lag);
+        let step = fault(What::StepNode { back: false }, granted, 0);
+        plan.faults.push(Fault { amount, node: draw.below(quorum.into()) as u8, ..step });
+        let unheard = fault(What::HoleUp, When::Time, 0);
+        let span = 4 * ttl_us * 1_000;
+        let spared = quorum..plan.nodes as u8;
+        return plan.faults.extend(spared.map(|node| Fault { node, span, ..unheard }));
+    }
     plan.faults.push(Fault {
         amount: draw.between(ttl_us, 2 * ttl_us),
         ..fault(What::StepGrants, When::Reached(Phase::Granted, lag), 0)
