@@ -59,39 +59,57 @@ impl Family {
         descendants(getpid().as_raw(), &processes)
     }
 
-    /// Sends `signal` to everybody. The number of those that it could not be sent to, because they
-    /// run as another user.
-    pub(super) fn signal(&self, signal: Signal) -> usize {
-        let refused = |&pid: &i32| kill(Pid::from_raw(pid), signal) == Err(Errno::EPERM);
-        self.members().iter().filter(|pid| refused(pid)).count()
+    /// Sends `signal` to everybody.
+    pub(super) fn signal(&self, signal: Signal) {
+        send(&self.members(), signal);
     }
 
-    /// Kills everybody, and says so if somebody goes on. Whether nobody is left.
+    /// Kills everybody, and says so if somebody goes on.
     ///
     /// Orphans become our children as their parents die, and one that forks at the wrong moment is found in the
     /// next round. `reap` is called in each, for the dead are members until they were heard of.
-    pub(super) fn kill(&self, mut reap: impl FnMut()) -> bool {
+    pub(super) fn kill(&self, mut reap: impl FnMut()) -> Kill {
+        let mut kill = Kill::Needless;
         for _ in 0..KILL_ROUNDS {
-            let out_of_reach = self.signal(Signal::SIGKILL);
             reap();
-            let left = self.members().len();
-            if left == 0 {
-                return true;
+            let members = self.members();
+            if members.is_empty() {
+                return kill;
             }
-            if left <= out_of_reach {
-                say(format_args!("{left} processes belong to another user; they go on"));
-                return false;
+            let out_of_reach = send(&members, Signal::SIGKILL);
+            if out_of_reach == members.len() {
+                say(format_args!("{out_of_reach} processes belong to another user; they go on"));
+                return Kill::Failed;
             }
+            kill = Kill::Done;
             thread::sleep(KILL_PAUSE);
         }
         say("the command does not die of SIGKILL; giving up on it");
-        false
+        Kill::Failed
     }
 }
 
+/// Sends `signal` to these processes. The number of those that it could not be sent to, because they run as another
+/// user.
+fn send(pids: &[i32], signal: Signal) -> usize {
+    let refused = |&&pid: &&i32| kill(Pid::from_raw(pid), signal) == Err(Errno::EPERM);
+    pids.iter().filter(refused).count()
+}
+
+/// What came of killing a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kill {
+    /// Nobody was left.
+    Needless,
+    /// Nobody is left.
+    Done,
+    /// Somebody goes on.
+    Failed,
+}
+
 /// Together far longer than the kernel needs, unless a process hangs in a device.
-const KILL_ROUNDS: usize = 1000;
-const KILL_PAUSE: Duration = Duration::from_millis(5);
+const KILL_ROUNDS: usize = 2500;
+const KILL_PAUSE: Duration = Duration::from_millis(2);
 
 /// The processes whose parent is this one.
 fn children() -> Vec<i32> {

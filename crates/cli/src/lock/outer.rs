@@ -18,7 +18,7 @@ use redbolt::net;
 
 use super::backstop::{Action, Backstop};
 use super::child::{Child, End};
-use super::family::Family;
+use super::family::{Family, Kill};
 use super::pair::{self, Heard, NoticeReceiver, RequestSender};
 use super::poller::Poller;
 use super::requests::Requests;
@@ -135,11 +135,14 @@ impl Outer {
                 self.family.signal(Signal::SIGTERM);
             }
             Action::Kill => {
-                if self.inner.end().is_none() {
+                let is_bereft = self.inner.end().is_some();
+                let kill = self.family.kill(|| self.inner.reap());
+                if !is_bereft {
                     say("the lock ran out while redbolt's inner process did not run");
                 }
-                say("stopping the command: SIGKILL");
-                self.family.kill(|| self.inner.reap());
+                if kill != Kill::Needless {
+                    say("stopping the command: SIGKILL");
+                }
             }
         }
     }

@@ -18,7 +18,7 @@ use redbolt::net;
 use redbolt::proto::Now;
 
 use super::command::Command;
-use super::family::Family;
+use super::family::{Family, Kill};
 use super::keeper::{Action, Keeper, Loss, Terms};
 use super::lease::{Lease, News};
 use super::pair::{Held, Notice, NoticeSender};
@@ -85,8 +85,7 @@ pub(super) struct Supervisor<'a> {
     terms: Terms,
     notices: &'a NoticeSender,
     told: bool,
-    /// Once it was killed, whether nobody goes on.
-    killed: Option<bool>,
+    killed: Option<Kill>,
 }
 
 impl<'a> Supervisor<'a> {
@@ -147,8 +146,10 @@ impl<'a> Supervisor<'a> {
                 self.family.signal(Signal::SIGTERM);
             }
             Action::Kill => {
-                self.explain(format_args!("SIGKILL"));
-                self.kill_family();
+                // On a busy machine redbolt is late at times, and the command has ended meanwhile.
+                if self.kill_family() != Kill::Needless || !self.told {
+                    self.explain(format_args!("SIGKILL"));
+                }
             }
         }
     }
@@ -177,8 +178,11 @@ impl<'a> Supervisor<'a> {
     fn ended(&mut self) -> Option<Ended> {
         self.command.reap();
         if let Some(loss) = self.keeper.loss() {
-            let all_ended =
-                self.killed.or_else(|| self.family.members().is_empty().then_some(true))?;
+            let is_over = self.killed.is_some() || self.family.members().is_empty();
+            let all_ended = self.killed != Some(Kill::Failed);
+            if !is_over {
+                return None;
+            }
             return Some(match loss {
                 Loss::Abandoned => Ended::Abandoned { all_ended },
                 _ => Ended::Lost,
@@ -226,8 +230,10 @@ impl<'a> Supervisor<'a> {
         self.lease.remaining().saturating_sub(2 * reserve(self.terms.ttl))
     }
 
-    fn kill_family(&mut self) {
-        self.killed = Some(self.family.kill(|| self.command.reap()));
+    fn kill_family(&mut self) -> Kill {
+        let kill = self.family.kill(|| self.command.reap());
+        self.killed = Some(kill);
+        kill
     }
 
     fn explain(&mut self, measure: fmt::Arguments<'_>) {
