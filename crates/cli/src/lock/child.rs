@@ -70,8 +70,8 @@ impl Child {
         self.end
     }
 
-    /// Hears of every child that has ended: this one, and orphans that were left to us.
-    pub(super) fn reap(&mut self) {
+    /// Hears of every child that has ended: this one, and orphans that were left to us. Whether any is left.
+    pub(super) fn reap(&mut self) -> bool {
         if self.end.is_none() {
             // It knows signals that have no name, as `waitpid` below does not.
             self.end = match self.process.try_wait() {
@@ -81,7 +81,7 @@ impl Child {
         }
         loop {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::StillAlive) => return,
+                Ok(WaitStatus::StillAlive) => return true,
                 // It has ended since it was asked.
                 Ok(WaitStatus::Exited(pid, code)) if pid == self.pid => {
                     self.end = Some(End::Exited(code.to_le_bytes()[0]));
@@ -91,7 +91,8 @@ impl Child {
                 }
                 // The latter: it was reaped, and has died of a signal without a name.
                 Ok(_) | Err(Errno::EINTR | Errno::EINVAL) => {}
-                Err(_) => return,
+                // There is no other reason than that there are none.
+                Err(_) => return false,
             }
         }
     }

@@ -99,8 +99,9 @@ impl Command {
     }
 
     /// Hears of every process that has ended: the command, and orphans that it left to us.
-    pub(super) fn reap(&mut self) {
-        self.child.reap();
+    /// Whether any child is left.
+    pub(super) fn reap(&mut self) -> bool {
+        self.child.reap()
     }
 
     /// Passes a signal on, unless the command has ended.

@@ -59,6 +59,13 @@ impl Family {
         descendants(getpid().as_raw(), &processes)
     }
 
+    /// Whether nobody is left, given whether we have children. Whoever has lost its parent is our child, so that
+    /// without children there is nobody. A look at `/proc` says less: it takes its time, and can miss one whose
+    /// parent ends meanwhile.
+    pub(super) fn is_gone(&self, has_children: bool) -> bool {
+        !has_children || (!self.strangers.is_empty() && self.members().is_empty())
+    }
+
     /// Sends `signal` to everybody.
     pub(super) fn signal(&self, signal: Signal) {
         send(&self.members(), signal);
@@ -67,17 +74,16 @@ impl Family {
     /// Kills everybody, and says so if somebody goes on.
     ///
     /// Orphans become our children as their parents die, and one that forks at the wrong moment is found in the
-    /// next round. `reap` is called in each, for the dead are members until they were heard of.
-    pub(super) fn kill(&self, mut reap: impl FnMut()) -> Kill {
+    /// next round. `reap` is called in each, and says whether we have children.
+    pub(super) fn kill(&self, mut reap: impl FnMut() -> bool) -> Kill {
         let mut kill = Kill::Needless;
         for _ in 0..KILL_ROUNDS {
-            reap();
-            let members = self.members();
-            if members.is_empty() {
+            if self.is_gone(reap()) {
                 return kill;
             }
+            let members = self.members();
             let out_of_reach = send(&members, Signal::SIGKILL);
-            if out_of_reach == members.len() {
+            if out_of_reach > 0 && out_of_reach == members.len() {
                 say(format_args!("{out_of_reach} processes belong to another user; they go on"));
                 return Kill::Failed;
             }

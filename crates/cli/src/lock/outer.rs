@@ -74,10 +74,10 @@ impl Outer {
             }
             // The clock first: whoever is stopped here finds what the inner process has told meanwhile.
             let now = net::now();
-            self.inner.reap();
+            let has_children = self.inner.reap();
             self.hear();
             if let Some(end) = self.inner.end() {
-                if let Some(status) = self.status(end) {
+                if let Some(status) = self.status(end, has_children) {
                     return Ok(status);
                 }
                 if let Some(action) = self.backstop.bereft(now) {
@@ -104,7 +104,7 @@ impl Outer {
     }
 
     /// The exit status, if nothing is left to do behind the end of the inner process.
-    fn status(&self, end: End) -> Option<u8> {
+    fn status(&self, end: End, has_children: bool) -> Option<u8> {
         match self.backstop {
             Backstop::Idle => {
                 if let End::Killed(_) = end {
@@ -120,7 +120,7 @@ impl Outer {
                 }
             },
             Backstop::Watching(_) => None,
-            Backstop::Stopping { .. } => self.family.members().is_empty().then_some(exit::LOST),
+            Backstop::Stopping { .. } => self.family.is_gone(has_children).then_some(exit::LOST),
             Backstop::Killed => Some(exit::LOST),
         }
     }

@@ -4,9 +4,9 @@
 //! nor the other way round. What to do is decided by [`Keeper`]; here it is done. Each turn looks at
 //! the lease before anything else: whoever was suspended must first learn that it is over.
 //!
-//! The outer process is told until when the command may run, and acts when that is over. Here a little of the lease
-//! is left unused, and there half as much, for two reasons: this process knows better why the lease ends and
-//! shall be the one to say so, and on a busy machine a process is late to wake.
+//! The outer process is told until when the command may run, and acts when that is over. It leaves a part of the
+//! lease unused, because on a busy machine whoever sleeps is late to wake, and has to find whom to kill. Here a little
+//! more is left: this process knows better why the lease ends, and shall be the one to say so.
 
 use std::fmt;
 use std::io;
@@ -176,9 +176,9 @@ impl<'a> Supervisor<'a> {
     /// A command that was told to stop has ended when nothing of its family is left, or nothing
     /// that can be stopped.
     fn ended(&mut self) -> Option<Ended> {
-        self.command.reap();
+        let has_children = self.command.reap();
         if let Some(loss) = self.keeper.loss() {
-            let is_over = self.killed.is_some() || self.family.members().is_empty();
+            let is_over = self.killed.is_some() || self.family.is_gone(has_children);
             let all_ended = self.killed != Some(Kill::Failed);
             if !is_over {
                 return None;
@@ -227,7 +227,7 @@ impl<'a> Supervisor<'a> {
 
     /// What is left of the lease for the command.
     fn remaining(&self) -> Duration {
-        self.lease.remaining().saturating_sub(2 * reserve(self.terms.ttl))
+        self.lease.remaining().saturating_sub(5 * reserve(self.terms.ttl) / 4)
     }
 
     fn kill_family(&mut self) -> Kill {
@@ -267,7 +267,7 @@ fn reserve(ttl: Duration) -> Duration {
     (ttl / RESERVE_PART).min(LONGEST_RESERVE)
 }
 
-const RESERVE_PART: u32 = 25;
+const RESERVE_PART: u32 = 16;
 
 /// No machine is later than that because of a longer TTL.
 const LONGEST_RESERVE: Duration = Duration::from_millis(250);

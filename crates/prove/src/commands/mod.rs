@@ -14,6 +14,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -97,7 +98,7 @@ impl fmt::Display for CommandsResult {
         }
         write!(f, "{} overlaps, {} left behind, ", self.overlaps.len(), self.left_behind)?;
         write!(f, "{:.1} s", self.took.as_secs_f64())?;
-        self.overlaps.first().map_or(Ok(()), |first| write!(f, "; the first: {first}"))
+        self.overlaps.iter().take(SHOWN).try_for_each(|overlap| write!(f, "\n  {overlap}"))
     }
 }
 
@@ -125,7 +126,7 @@ impl Commands {
         })?;
         result.left_behind = scene.left_behind();
         let read = |file| fs::read_to_string(scene.home.path().join(file)).unwrap_or_default();
-        result.overlaps = read("overlaps").lines().map(str::to_owned).collect();
+        result.overlaps = read("overlaps").lines().map(|line| scene.told(line)).collect();
         result.sections = fs::read_dir(scene.home.path())?
             .flatten()
             .filter(|entry| entry.file_name().to_string_lossy().starts_with("ready-"))
@@ -140,6 +141,8 @@ struct Scene<'a> {
     servers: Vec<Server>,
     home: TempDir,
     numbers: AtomicUsize,
+    /// What has happened to each call.
+    stories: Mutex<BTreeMap<usize, String>>,
 }
 
 impl<'a> Scene<'a> {
@@ -149,7 +152,7 @@ impl<'a> Scene<'a> {
         nodes::init(&nodes::part(addresses, MAX_TTL, true, "operator"))?;
         let home = TempDir::new()?;
         fs::write(home.path().join("section.sh"), SECTION)?;
-        Ok(Self { of, servers, home, numbers: AtomicUsize::new(0) })
+        Ok(Self { of, servers, home, numbers: AtomicUsize::new(0), stories: Mutex::default() })
     }
 
     /// One after the other, until the time is over.
@@ -157,7 +160,9 @@ impl<'a> Scene<'a> {
         let mut result = CommandsResult::default();
         while Instant::now() < until {
             let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-            let mut call = self.command(number, &mut rng).spawn()?;
+            let mut command = self.command(number, &mut rng);
+            let words = format!("{:?}", command.get_args().collect::<Vec<_>>());
+            let mut call = command.spawn()?;
             let ready = self.home.path().join(format!("ready-{number}"));
             let mut strikes =
                 Strikes::plan(&mut rng, i32::try_from(call.id())?, ready, self.of.both);
@@ -172,7 +177,8 @@ impl<'a> Scene<'a> {
                 }
                 thread::sleep(Duration::from_millis(2));
             };
-            strikes.end();
+            let story = format!("{words}: {}, {}", strikes.end(), end_of(status));
+            self.stories.lock().unwrap_or_else(PoisonError::into_inner).insert(number, story);
             result.calls += 1;
             *result.ends.entry(end_of(status)).or_default() += 1;
         }
@@ -204,6 +210,15 @@ impl<'a> Scene<'a> {
         command
     }
 
+    /// The line of a section that has met somebody, with what has happened to both.
+    fn told(&self, line: &str) -> String {
+        let stories = self.stories.lock().unwrap_or_else(PoisonError::into_inner);
+        let numbers = line.split(' ').filter_map(|word| word.parse().ok());
+        let both = numbers
+            .filter_map(|number: usize| Some(format!("{number}: {}", stories.get(&number)?)));
+        format!("{line} ({})", both.collect::<Vec<_>>().join("; "))
+    }
+
     /// How many processes do not end. They are ended.
     fn left_behind(&self) -> usize {
         let Ok(folder) = self.home.path().canonicalize() else { return 0 };
@@ -225,6 +240,9 @@ fn end_of(status: std::process::ExitStatus) -> i32 {
 const SECTION: &str = include_str!("section.sh");
 
 const MAX_TTL: Duration = Duration::from_secs(5);
+
+/// So many overlaps tell enough.
+const SHOWN: usize = 10;
 
 /// Others may be inside before, each for some seconds.
 const LONGEST_CALL: Duration = Duration::from_secs(120);

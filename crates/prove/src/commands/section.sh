@@ -27,7 +27,7 @@ family=$!
 setsid sleep 1000 8>&- &
 family="$family $!"
 echo "$$ $family" > "ready-$1.new"
-mv "ready-$1.new" "ready-$1"
+mv "ready-$1.new" "ready-$1" 8>&- 9>&-
 sleep "$2" 8>&- 9>&- &
 wait $!
 leave 0

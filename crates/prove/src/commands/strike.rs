@@ -20,6 +20,9 @@ pub(super) struct Strikes {
     /// To be dealt then.
     planned: Vec<(Instant, Target, Blow)>,
     stopped: Vec<(Instant, i32)>,
+    began: Instant,
+    /// What was done, and when.
+    story: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +57,8 @@ impl Strikes {
         let start = Instant::now();
         let early = early.into_iter().filter(|_| !both);
         let planned = early.map(|(after, target, blow)| (start + after, target, blow)).collect();
-        Self { outer, ready, inside, planned, stopped: Vec::new() }
+        let (began, story) = (start, String::new());
+        Self { outer, ready, inside, planned, stopped: Vec::new(), began, story }
     }
 
     /// Does what is due, and counts it.
@@ -75,13 +79,16 @@ impl Strikes {
         for (_, target, blow) in due {
             if let Some(what) = self.deal(target, blow) {
                 *counts.entry(what).or_default() += 1;
+                let at = self.began.elapsed().as_millis();
+                self.story.push_str(&format!("{what} after {at} ms, "));
             }
         }
     }
 
-    /// Nobody stays stopped.
-    pub(super) fn end(self) {
+    /// Nobody stays stopped. What has happened.
+    pub(super) fn end(self) -> String {
         self.stopped.iter().for_each(|&(_, pid)| send(pid, Signal::CONT));
+        format!("{}ended after {} ms", self.story, self.began.elapsed().as_millis())
     }
 
     /// What was done, if its target was there.
