@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redbolt::proto::{
-    Ask, Cause, Event, Guard, InputError, LockId, LockState, LossCause, Settings, Trust, Vote,
-    Wait, Why, fence::MAX_TOKEN,
+    Ask, Cause, Event, Guard, InputError, LockId, LockState, LossCause, NodeState, Settings, Trust,
+    Vote, Wait, Why, fence::MAX_TOKEN,
 };
 use redbolt_node::Memory;
 
@@ -419,6 +419,28 @@ fn a_counter_that_came_with_no_vote_makes_no_token() {
     world.run(ms(20));
     assert_eq!(token(&world, id), Some(future + 22));
     assert_eq!(counters(&mut world, JOB)[..2], [future + 22; 2], "on a quorum of voters");
+}
+
+/// A node that hangs is suspected while the token is written back to another one, which is waited for.
+#[test]
+fn a_write_back_outlasts_the_suspicion_of_a_node() {
+    let mut world = World::new(5).warm().forgetful();
+    let ahead = (wall_us(&world) + 3_000_000).to_string();
+    [0, 3].into_iter().for_each(|node| set_counter(&mut world, node, JOB, &ahead));
+    world.delay(ms(1));
+    world.servers[2].delay = ms(4).as_nanos() as u64;
+    world.pause(4);
+    let id = lock(&mut world);
+    // Three have granted, one of them behind the others, and loses the key.
+    world.run(Duration::from_micros(2_500));
+    world.delete(1, JOB);
+    world.run(ms(6));
+    assert_eq!(world.core().state(id), LockState::Fencing);
+    world.run(ms(2));
+    assert_eq!(world.state(4), NodeState::Suspected);
+    assert_eq!(world.core().state(id), LockState::Fencing, "one confirmation is under way");
+    world.run(ms(8));
+    assert!(world.is_granted(id), "{:?}", world.outcomes(id));
 }
 
 // Clocks.

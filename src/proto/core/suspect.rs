@@ -67,7 +67,7 @@ impl Core {
     /// A round goes on. Those who have not answered within their allowance are suspected, and a lead that
     /// takes longer than usual is not the only one to be asked.
     pub(super) fn round_drags(&mut self, id: LockId, now: Now) {
-        let Some(lock) = self.locks.find(id.0) else { return };
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
         if now.boot < lock.work.rest.until {
             let until = lock.work.rest.until;
             return self.arm_lock(id, until);
@@ -76,6 +76,8 @@ impl Core {
             return self.ask_the_others(id, now);
         }
         let (since, awaited) = (lock.work.rest.since, lock.work.votes.awaited());
+        // Those who have more time are waited for anew, unless only a write-back is.
+        lock.work.rest.until = Nanos::NEVER;
         for node in awaited.iter() {
             if now.boot >= since + self.allowance(node) {
                 self.suspect(node, now);
