@@ -17,8 +17,10 @@ use super::engine::EngineError;
 use super::guard::{Ending, LockGuard};
 use super::inspection::{BreakReport, Inspection};
 use super::metrics::MetricsReport;
-use super::report::{NodeReport, RefusalReport};
-use crate::proto::{Ask, Event, InputError, LockId, LockRecord, NodeState, Refusal, Why};
+use super::report::{NodeReport, NodeStatus, RefusalReport};
+use crate::proto::{
+    Ask, Event, InputError, LockId, LockRecord, NodeState, PushState, Refusal, Why,
+};
 
 /// Takes locks on the calling thread. `Send`, not `Sync`: one for each thread. Many threads or tasks share
 /// an [`Engine`](crate::Engine).
@@ -79,23 +81,19 @@ impl Client {
     /// Without it the first acquisition waits for the connections as far as it needs them.
     pub fn warm_up(&self, within: Duration) -> NodeReport {
         let mut driver = self.driver.borrow_mut();
-        let until = instant_in(within);
         driver.connect();
         // A link that ended while nobody looked is not ready.
         driver.turn();
-        loop {
-            let report = driver.nodes();
-            let left = until.saturating_duration_since(Instant::now());
-            if !driver.is_ours() {
-                return report;
-            }
-            let settled = report.nodes.iter().all(|node| node.state != NodeState::Connecting);
-            if settled || left.is_zero() {
-                return report;
-            }
-            let wait = driver.deadline().map_or(left, |deadline| deadline.min(left));
-            driver.wait(Some(wait));
-        }
+        settled(&mut driver, within, |node| node.state != NodeState::Connecting)
+    }
+
+    /// As [`warm_up`](Self::warm_up), and finds out besides which nodes tell those who wait, for at most
+    /// `within` more: it opens the second connection that waiting takes. See [`NodeStatus::push`].
+    pub fn warm_up_push(&self, within: Duration) -> NodeReport {
+        self.warm_up(within);
+        let mut driver = self.driver.borrow_mut();
+        driver.try_push();
+        settled(&mut driver, within, |node| node.push != PushState::Opening)
     }
 
     /// Takes a lock, waiting for as long as the ask says: for its holder to let go, and as well for
@@ -284,6 +282,23 @@ impl Drop for Client {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
+/// Takes turns until this is true of all nodes, for at most `within`.
+fn settled(
+    driver: &mut Driver,
+    within: Duration,
+    is_settled: impl Fn(&NodeStatus) -> bool,
+) -> NodeReport {
+    let until = instant_in(within);
+    loop {
+        let report = driver.nodes();
+        let left = until.saturating_duration_since(Instant::now());
+        if !driver.is_ours() || left.is_zero() || report.nodes.iter().all(&is_settled) {
+            return report;
+        }
+        driver.wait(Some(driver.deadline().map_or(left, |deadline| deadline.min(left))));
     }
 }
 

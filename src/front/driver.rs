@@ -312,6 +312,18 @@ impl Driver {
         }
     }
 
+    /// Finds out which of the nodes that vote would tell those who wait, though nobody does: it opens the
+    /// second connection to each, which is closed a few seconds later. See [`NodeStatus::push`].
+    ///
+    /// [`NodeStatus::push`]: crate::NodeStatus::push
+    pub fn try_push(&mut self) {
+        if self.is_ours() {
+            let (core, now) = self.sockets.core_now();
+            core.try_push(now);
+            self.finish();
+        }
+    }
+
     /// Takes a readiness event of the host's loop; `false` if it is not for this driver.
     pub fn on_event(&mut self, event: &mio::event::Event) -> bool {
         self.sockets.on_event(event)

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::config::Config;
 use crate::net::Address;
+use crate::proto::guard::Found;
 use crate::proto::{Cause, Core, NodeGuard, NodeId, NodeState, PushState, Refusal, Vote, Why};
 
 /// Why a lock was not granted or not extended, with every node's vote.
@@ -18,6 +19,8 @@ use crate::proto::{Cause, Core, NodeGuard, NodeId, NodeState, PushState, Refusal
 pub struct RefusalReport {
     refusal: Refusal,
     nodes: Vec<NodeVote>,
+    /// Too few nodes vote, and all look new.
+    is_new: bool,
 }
 
 /// One node's part in a refusal.
@@ -34,7 +37,14 @@ pub struct NodeVote {
 
 impl RefusalReport {
     pub(super) fn new(config: &Config, core: &Core, refusal: Refusal) -> Self {
-        Self::told(config, refusal, |node, cause| core.detail(node, cause))
+        let is_quarantined = |id| refusal.votes.of(id) == Some(Vote::Fail(Cause::Quarantined));
+        // The verdict does not wait for the last node.
+        let may_be_new = |node| {
+            looks_new(core.node_guard(node)) || core.node_state(node) == NodeState::Connecting
+        };
+        let is_new = config.node_ids().any(is_quarantined) && config.node_ids().all(may_be_new);
+        let report = Self::told(config, refusal, |node, cause| core.detail(node, cause));
+        Self { is_new, ..report }
     }
 
     /// The same where no core is at hand that knows the details.
@@ -59,7 +69,7 @@ impl RefusalReport {
             let address = config.address(node).clone();
             NodeVote { number: node.index() + 1, address, vote, words }
         });
-        Self { refusal, nodes: nodes.collect() }
+        Self { refusal, nodes: nodes.collect(), is_new: false }
     }
 
     /// The reason in one word.
@@ -80,6 +90,13 @@ impl RefusalReport {
         let votes = &self.refusal.votes;
         let heard = votes.grants().len() + votes.denies().len() + votes.fails().len();
         self.refusal.why == Why::OutOfTime && heard == 0
+    }
+
+    /// Whether it was refused because all nodes are new, as far as can be seen, and nobody has said so
+    /// yet. See [`init`](crate::init).
+    #[must_use]
+    pub fn are_nodes_new(&self) -> bool {
+        self.is_new
     }
 
     /// How long the keys in the way live on if nobody extends them, as far as it is known.
@@ -114,9 +131,14 @@ impl fmt::Display for RefusalReport {
         for node in self.nodes.iter().filter(|node| node.vote != Some(Vote::Grant)) {
             write!(f, "; {node}")?;
         }
-        Ok(())
+        if self.is_new { f.write_str(NEW) } else { Ok(()) }
     }
 }
+
+/// What a newcomer has to know, and nobody else.
+const NEW: &str = "; if these nodes are new and never held a lock, say so once: redbolt::init or the \
+    command `redbolt init`, in a test ConfigBuilder::new_nodes; otherwise they vote when their \
+    quarantine is over";
 
 impl Error for RefusalReport {}
 
@@ -178,10 +200,31 @@ impl NodeReport {
         self.ready() >= self.quorum
     }
 
+    /// Whether all nodes look as if they had never held a lock: they had no guard when they were first
+    /// looked at. Nodes that have all lost their memory look the same. See [`init`](crate::init).
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.nodes.iter().all(|node| looks_new(node.guard))
+    }
+
+    /// How many nodes a lock needs.
+    #[must_use]
+    pub fn quorum(&self) -> usize {
+        self.quorum
+    }
+
     /// How many nodes are ready.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.nodes.iter().filter(|node| node.state == NodeState::Ready).count()
+    }
+}
+
+/// One that was set up votes, or is quarantined for having been something else before.
+fn looks_new(guard: NodeGuard) -> bool {
+    match guard {
+        NodeGuard::Quarantined { found, .. } | NodeGuard::Found(found) => found == Found::Missing,
+        _ => false,
     }
 }
 

@@ -302,6 +302,32 @@ fn new_nodes_vote_at_once_after_init_and_are_not_new_twice() {
 }
 
 /// The order in which people find out: the first lock waits, and says how long and why.
+/// "quarantined" said what was the matter, and not what to do.
+#[test]
+fn a_refusal_by_new_nodes_says_what_to_call() {
+    let mut servers = redbolt_proving::servers(3);
+    let config = builder(&servers).build().unwrap();
+    let first = Client::new(config.clone()).unwrap();
+    let refused = refusal(first.acquire(long(b"job")));
+    assert!(refused.are_nodes_new(), "{refused}");
+    for words in ["if these nodes are new", "redbolt::init", "`redbolt init`", "new_nodes"] {
+        assert!(refused.to_string().contains(words), "{refused}");
+    }
+    assert!(first.warm_up(LIMIT).is_new());
+    init(&config, LIMIT).unwrap();
+    let report = Client::new(config.clone()).unwrap().warm_up(LIMIT);
+    assert!(!report.is_new() && report.ready() == 3, "{report}");
+    // Nobody is told so of nodes of which one remembers.
+    servers[..2].iter_mut().for_each(Server::restart);
+    let second = Client::new(config).unwrap();
+    assert_eq!(second.warm_up(LIMIT).ready(), 1);
+    let refused = refusal(second.acquire(long(b"job")));
+    assert!(
+        !refused.are_nodes_new() && !refused.to_string().contains("redbolt::init"),
+        "{refused}"
+    );
+}
+
 #[test]
 fn init_ends_the_wait_of_whoever_came_before_it() {
     let servers = redbolt_proving::servers(3);

@@ -40,7 +40,7 @@ pub(crate) enum Command {
     Extend(ExtendArgs),
     /// Let go of a lock that `acquire` has taken
     Release(ReleaseArgs),
-    /// Show who holds a lock, node by node, without touching it
+    /// Show who holds a lock, node by node, without touching it; or how the nodes are
     Status(StatusArgs),
     /// Break a lock that its holder does not let go of
     Unlock(UnlockArgs),
@@ -147,6 +147,10 @@ pub(crate) struct AskArgs {
     /// Do not wait: one attempt
     #[arg(long = "try", short = 'n', conflicts_with = "wait")]
     pub(crate) try_once: bool,
+
+    /// Say nothing on standard error but why it failed
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
 
     /// Exit status when somebody else holds the lock
     #[arg(long, short = 'E', value_name = "N", default_value_t = exit::CONFLICT)]
@@ -313,9 +317,9 @@ pub(crate) struct StatusArgs {
     #[arg(long, value_name = "WORD", default_value = "on")]
     pub(crate) guard: GuardWord,
 
-    /// The name of the lock
+    /// The name of the lock; without one, show how the nodes are
     #[arg(value_parser = OsStringValueParser::new().try_map(some_bytes))]
-    pub(crate) key: OsString,
+    pub(crate) key: Option<OsString>,
 
     #[command(flatten)]
     pub(crate) nodes: Nodes,
@@ -519,6 +523,7 @@ First steps:
   redbolt demo                          see it work, no server needed
   redbolt node --port 7001              or start a node to play with, and in another shell:
   redbolt init --node 127.0.0.1:7001    it is new; once in its life
+  redbolt status --node 127.0.0.1:7001  whether it votes
   redbolt lock --node 127.0.0.1:7001 backup -- ./backup.sh
   redbolt status --node 127.0.0.1:7001 backup
 
@@ -631,8 +636,11 @@ It takes no lock and writes nothing. A node's line says who holds the lock there
 lets it vote, and how long its answer took. A name is shown on one line, with \\n or \\xff for what
 has no place there; --json has its bytes in key_hex, and null for key where it is not UTF-8.
 
+Without KEY a node's line says whether it votes and if not why, whether it tells those who wait of a
+release (which needs a second connection), and how long its answer took.
+
 Exit status: 0 when a quorum of the nodes agrees that the lock is held, free, or no lock of redbolt;
-69 when that cannot be said, 64 for wrong usage.";
+without KEY, when a quorum votes. 69 otherwise, 64 for wrong usage.";
 
 const INIT_HELP: &str = "\
 A node without a guard is either new or has lost its memory, and redbolt cannot tell which. So it

@@ -40,6 +40,17 @@ impl Core {
         }
     }
 
+    /// Opens the push links of all nodes that vote, as if somebody waited, to see whether they tell: what
+    /// comes of it is in [`push_state`](Self::push_state).
+    pub fn try_push(&mut self, now: Now) {
+        let now = self.clamp(now);
+        for node in self.config.node_ids() {
+            if self.node(node).link == Link::Ready {
+                self.want_push(node, now);
+            }
+        }
+    }
+
     /// Somebody waits for this node's word.
     pub(super) fn want_push(&mut self, id: NodeId, now: Now) {
         let push = &mut self.node_mut(id).push;

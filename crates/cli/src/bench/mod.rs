@@ -94,11 +94,10 @@ fn check_quorum(nodes: &Nodes, load: &Load, ready: &NodeReport) -> Result<(), Fa
         NodeGuard::Found(found) | NodeGuard::Quarantined { found, .. } => Some(found),
         _ => None,
     };
-    let is_new = |node| found(node) == Some(Found::Missing);
     let has_other_limits = |node| matches!(found(node), Some(Found::OtherLimits { .. }));
     let hint = if ready.nodes.iter().any(has_other_limits) {
         OTHER_LIMITS.to_owned()
-    } else if ready.nodes.iter().all(is_new) {
+    } else if ready.is_new() {
         format!("{NEW}{}", nodes::init_command(nodes))
     } else if ready.nodes.iter().any(|node| found(node).is_some()) {
         NO_GUARDS.to_owned()

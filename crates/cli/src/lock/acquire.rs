@@ -17,7 +17,8 @@ use crate::token_file::{self, Draft};
 
 /// Takes the lock of `args`. The exit status.
 pub(crate) fn run(args: &AcquireArgs) -> Result<u8, Failure> {
-    let wanted = Wanted { key: &args.key, ttl: args.ttl, fenced: args.fence };
+    let wanted =
+        Wanted { key: &args.key, ttl: args.ttl, fenced: args.fence, quiet: args.ask.quiet };
     // Who holds the lock when this process has ended: the script that runs it.
     let config = super::config(&args.ask, &args.nodes, parent_id())?;
     let poller = Poller::new(Requests::of(Signals::block()?))?;
@@ -43,6 +44,7 @@ fn leave(
 ) -> Result<u8, Failure> {
     let path = &args.token_file;
     lease.hear_answers(poller)?;
+    lease.tell_of_minority()?;
     let token = lease.fencing_token();
     let Some(record) = lease.hand_out() else { return Ok(ran_out()) };
     if let Err(error) = draft.keep(&record) {

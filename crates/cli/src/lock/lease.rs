@@ -17,9 +17,11 @@ use redbolt::{
     RefusalReport, Vote, Wait, Why,
 };
 
+use super::minority::Minority;
 use super::poller::{Poller, now};
 use crate::args::Nodes;
 use crate::nodes;
+use crate::say::say;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +29,7 @@ pub(super) struct Wanted<'a> {
     pub(super) key: &'a OsStr,
     pub(super) ttl: Duration,
     pub(super) fenced: bool,
+    pub(super) quiet: bool,
 }
 
 /// A lock, from the first ask to its end.
@@ -41,6 +44,8 @@ pub(super) struct Lease {
     id: Option<LockId>,
     /// The last attempt that was decided, or the refusal.
     last: Option<Refusal>,
+    quiet: bool,
+    minority: Minority,
 }
 
 /// What the nodes had to say.
@@ -81,6 +86,8 @@ impl Lease {
             init_command: Some(nodes::init_command(nodes)),
             id: None,
             last: None,
+            quiet: wanted.quiet,
+            minority: Minority::new(wanted.quiet),
         })
     }
 
@@ -161,6 +168,20 @@ impl Lease {
         }
     }
 
+    /// Whether nothing is to be said but why it failed.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// Says once that nodes are missing, if the lock is held without them.
+    pub(super) fn tell_of_minority(&mut self) -> io::Result<()> {
+        let Self { driver, minority, .. } = self;
+        if let Some(words) = minority.look(|| driver.nodes(), now()?) {
+            say(words);
+        }
+        Ok(())
+    }
+
     /// The verdict of the last attempt that was decided.
     pub(super) fn verdict(&self) -> Verdict {
         self.last.map_or(Verdict::Undecided, |refusal| refusal.votes.verdict())
@@ -189,17 +210,6 @@ impl Lease {
         let mut left: Vec<_> = votes.nodes().iter().zip(&nodes).filter_map(left).collect();
         left.sort_unstable();
         left.get(config.quorum() - 1).copied()
-    }
-
-    /// Whether all nodes look as if they had never held a lock. Where others have seen to the guards
-    /// it may be otherwise: a set that was moved to other limits is quarantined as well.
-    fn are_all_new(&self) -> bool {
-        self.driver.nodes().nodes.iter().all(|node| match node.guard {
-            NodeGuard::Quarantined { found, .. } | NodeGuard::Found(found) => {
-                found == Found::Missing
-            }
-            _ => false,
-        })
     }
 
     /// The fencing token, if one was asked for and the lock is held.
@@ -239,7 +249,7 @@ impl Lease {
         };
         let lines = states.nodes.iter().enumerate().map(line);
         let text = lines.fold(head, |text, line| format!("{text}\n{line}"));
-        if self.are_all_new() {
+        if states.is_new() {
             let hint = self.init_command.take().map(|command| format!("\n{NEW}{command}"));
             text + &hint.unwrap_or_default()
         } else if states.nodes.iter().any(has_other_limits) {

@@ -47,7 +47,8 @@ impl<'a> Line<'a> {
         poller: &'a Poller,
         patience: Patience,
     ) -> io::Result<Self> {
-        Ok(Self { lease, poller, patience, watch: Watch::new(now()?) })
+        let watch = Watch::new(now()?, lease.is_quiet());
+        Ok(Self { lease, poller, patience, watch })
     }
 
     /// Waits to the end of the wait.
@@ -148,6 +149,9 @@ impl<'a> Line<'a> {
     }
 
     fn tell(&mut self, what_follows: &str) -> io::Result<()> {
+        if self.lease.is_quiet() {
+            return Ok(());
+        }
         let silence = self.lease.silence(self.poller)?;
         self.watch.clear();
         say(format_args!("{silence}\n{what_follows}"));

@@ -6,7 +6,8 @@
 //! Each part is in a file of its own: how long to wait ([`patience`]) and waiting ([`mod@line`]), what to
 //! do while the command runs ([`keeper`], a state machine) and doing it ([`supervise`]), how the
 //! command is started ([`command`], [`child`], [`shim`]) and why it stays in redbolt's process group
-//! ([`family`]), what `--at-least` does when it has ended ([`linger`]); and `redbolt acquire`, which waits the
+//! ([`family`]), what `--at-least` does when it has ended ([`linger`]), what is said of nodes that are missing
+//! ([`minority`]); and `redbolt acquire`, which waits the
 //! same way ([`acquire`]). This file joins them and knows the exit statuses.
 
 pub(crate) mod acquire;
@@ -18,6 +19,7 @@ mod keeper;
 mod lease;
 mod line;
 mod linger;
+mod minority;
 pub(crate) mod outer;
 mod pair;
 mod patience;
@@ -54,7 +56,8 @@ pub(crate) fn run(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
     // For others the holder is the process that was started, not this one.
     let config = config(&args.ask, &args.nodes, inner.outer)?;
     let poller = Poller::new(Requests::with_outer(Signals::block()?, requests))?;
-    let wanted = Wanted { key: &args.key, ttl: args.ttl, fenced: args.fence };
+    let wanted =
+        Wanted { key: &args.key, ttl: args.ttl, fenced: args.fence, quiet: args.ask.quiet };
     let mut lease = Lease::new(config, &wanted, &args.nodes)?;
     let ended = wait_and_run(&mut lease, args, &poller, terms, &notices);
     let confirmed = lease.let_go(&poller)?;

@@ -121,6 +121,7 @@ impl<'a> Supervisor<'a> {
                 self.perform(action);
             }
             self.lease.turn();
+            self.lease.tell_of_minority()?;
             while let Some(news) = self.lease.news() {
                 self.hear(news)?;
             }

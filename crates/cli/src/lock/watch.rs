@@ -21,8 +21,8 @@ pub(super) struct Watch {
 
 impl Watch {
     /// A watch over a wait that begins at `now`.
-    pub(super) fn new(now: Duration) -> Self {
-        let next = io::stderr().is_terminal().then_some(now + PERIOD);
+    pub(super) fn new(now: Duration, quiet: bool) -> Self {
+        let next = (!quiet && io::stderr().is_terminal()).then_some(now + PERIOD);
         Self { since: now, next, is_shown: false }
     }
 

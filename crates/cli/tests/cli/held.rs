@@ -384,7 +384,7 @@ fn other_nodes_are_refused_and_named() {
 fn a_lock_that_is_not_had_leaves_no_file() {
     let mut world = World::of(3);
     world.take("job");
-    acquire(&world, &["--try"]).expect(75).expect_says("job is held by another");
+    acquire(&world, &["--try"]).expect(75).expect_says("job is held by other data");
     acquire(&world, &["--wait", "200ms", "-E", "3"]).expect(3);
     let waiter = world.start(&["acquire", "--token-file", FILE, "job"]);
     eventually("it waits", || !files(&world).is_empty());

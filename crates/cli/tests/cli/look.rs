@@ -127,6 +127,65 @@ fn whoever_closes_the_pipe_early_changes_no_status() {
 }
 
 #[test]
+fn status_without_a_name_tells_how_the_nodes_are() {
+    let mut world = World::fresh(3);
+    let new = world.run(&["status"]).expect(69).stdout;
+    assert_eq!(
+        new.matches("  no voter: no guard: it is new, or has lost its memory").count(),
+        3,
+        "{new}"
+    );
+    assert!(new.ends_with("if these nodes are new and never held a lock: redbolt init\n"), "{new}");
+    assert!(new.contains("no lock can be taken now: 0 of 3 nodes vote, 2 must\n"), "{new}");
+    world.init();
+    world.nodes[1].cmd("ACL SETUSER default resetchannels");
+    let told = world.run(&["status"]).expect(0).stdout;
+    let line = |node: usize| {
+        let address = world.nodes[node].address();
+        told.lines().find(|line| line.starts_with(&address)).unwrap().to_owned()
+    };
+    for node in [0, 2] {
+        let line = line(node);
+        assert!(line.contains("  votes  tells waiters ") && line.ends_with('s'), "{line}");
+    }
+    assert!(line(1).contains("  votes  waiters are not told: NOPERM"), "{told}");
+    assert!(told.ends_with("locks can be taken: 3 of 3 nodes vote, 2 must\n"), "{told}");
+    world.nodes[0].kill();
+    world.nodes[2].restart();
+    let told = world.run(&["status"]).expect(69).stdout;
+    assert!(told.contains("  no voter: connection refused\n"), "{told}");
+    assert!(!told.contains("redbolt init"), "not all are new: {told}");
+
+    let json = world.run(&["status", "--json"]).expect(69).stdout;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&json["voting"], &json["quorum"], &json["new"]),
+        (&1.into(), &2.into(), &false.into())
+    );
+    let nodes = &json["nodes"];
+    assert_eq!(
+        (&nodes[0]["votes"], &nodes[0]["reason"]),
+        (&false.into(), &"connection refused".into())
+    );
+    assert_eq!((&nodes[1]["votes"], &nodes[1]["tells_waiters"]), (&true.into(), &false.into()));
+    assert!(nodes[1]["round_trip_us"].as_u64().is_some() && nodes[1]["reason"].is_null(), "{json}");
+    assert_eq!(nodes[2]["guard"]["state"], "missing");
+}
+
+/// Nothing is left behind by looking whether nodes tell.
+#[test]
+fn status_of_nodes_writes_nothing() {
+    let world = World::of(1);
+    world.nodes[0].cmd("CONFIG RESETSTAT");
+    world.run(&["status"]).expect(0);
+    let stats = info(&world, "commandstats");
+    assert!(stats.contains("cmdstat_subscribe"), "{stats}");
+    for write in ["cmdstat_set:", "cmdstat_eval", "cmdstat_del", "cmdstat_pexpire"] {
+        assert!(!stats.contains(write), "{stats}");
+    }
+}
+
+#[test]
 fn status_tells_what_else_is_under_the_name() {
     let world = World::of(3);
     world.nodes[0].cmd("RPUSH job 1 2");

@@ -103,6 +103,34 @@ fn no_quorum_is_69_with_a_line_for_each_node() {
 }
 
 #[test]
+fn a_minority_that_cannot_vote_is_told_of_once_and_not_if_quiet() {
+    let mut world = World::of(3);
+    let lock = |world: &World, options: &[&str], line: &str| {
+        world.run(&[&["lock", "--ttl", "6s"], options, &["job", "-c", line]].concat()).expect(0)
+    };
+    assert_eq!(lock(&world, &[], "sleep 0.5").stderr, "", "all vote");
+    let address = world.nodes[1].address();
+    world.nodes[1].kill();
+    let said = lock(&world, &[], "sleep 2.5").stderr;
+    let expected = format!(
+        "redbolt: warning: 1 of 3 nodes does not vote; locks end if one more fails\n\
+         redbolt: node 2 {address}: connection refused\n"
+    );
+    assert_eq!(said, expected, "once, though it is extended several times");
+    assert_eq!(lock(&world, &["--quiet"], "sleep 0.5").stderr, "");
+    world.run(&["acquire", "--token-file", "file", "other"]).expect(0).expect_says("1 of 3 nodes");
+    world.run(&["acquire", "-q", "--token-file", "two", "another"]).expect(0);
+    // One that was emptied stays away for its quarantine.
+    world.nodes[1].restart();
+    let said = lock(&world, &[], "sleep 0.5").stderr;
+    assert_eq!(said.matches("does not vote").count(), 1, "{said}");
+    assert!(said.contains("quarantined"), "{said}");
+    // It goes while the command runs.
+    let line = format!("kill -9 {}; sleep 1", world.nodes[1].pid());
+    world.run(&["lock", "five", "-c", &line]).expect(0);
+}
+
+#[test]
 fn a_wrong_port_is_said_soon_though_the_wait_has_no_limit() {
     let waiter = Running::start(redbolt(&["lock", "--node", "127.0.0.1:1", "job", "--", "true"]));
     eventually("it says so", || waiter.said().contains("127.0.0.1:1: connection refused"));

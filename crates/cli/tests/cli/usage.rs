@@ -64,7 +64,7 @@ fn wrong_words_are_64() {
         &["lock", "--ttl", "10s", "--kill-after", "5s", "--node", "a", "job", "--", "true"],
         &["lock", "-E", "256", "job", "--", "true"],
         &["lock", "", "--", "true"],
-        &["status"],
+        &["status", "job", "another"],
         &["acquire", "job"],
         &["extend"],
         &["release", "job"],
@@ -88,6 +88,7 @@ fn no_nodes_says_how_to_name_them_and_how_to_do_without() {
     for words in [
         &["lock", "job", "--", "true"][..],
         &["status", "job"],
+        &["status"],
         &["init"],
         &["unlock", "job"],
         &["bench"],

@@ -1,35 +1,31 @@
-//! `redbolt status`: who holds a lock, node by node.
-//!
-//! It takes no lock and writes nothing to the nodes, not even a guard. The verdict is the library's.
+//! Who holds a lock, node by node. The verdict is the library's.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use redbolt::proto::guard::Found;
 use redbolt::{
     Client, Config, DataKind, Foreign, Holder, Inspection, InspectionVerdict, KeyState, NodeGuard,
     NodeInspection, NodeReport, NodeStatus,
 };
 use serde_json::{Value, json};
 
+use super::{guard_as_json, table, whole};
 use crate::args::StatusArgs;
 use crate::duration::show;
 use crate::exit::{self, Failure};
+use crate::name;
 use crate::say::print;
-use crate::{name, nodes};
 
-/// Prints the status. The exit status says whether there was a verdict.
-pub(crate) fn run(args: &StatusArgs) -> Result<u8, Failure> {
-    let builder = nodes::builder(&args.nodes)?.only_look();
-    let config = nodes::build(builder.guard(args.guard.into()), &args.nodes)?;
-    let client = Client::new(config.clone())?;
+/// Prints who holds the lock of this name. The exit status says whether there was a verdict.
+pub(super) fn show_lock(client: &Client, args: &StatusArgs, key: &OsStr) -> Result<u8, Failure> {
+    let config = client.config();
     let guards = client.warm_up(config.settings().connect_within);
-    let seen = client.inspect(args.key.as_bytes()).map_err(Failure::usage)?;
+    let seen = client.inspect(key.as_bytes()).map_err(Failure::usage)?;
     let text = if args.json {
-        format!("{}\n", as_json(&args.key, &config, &seen, &guards))
+        format!("{}\n", as_json(key, &config, &seen, &guards))
     } else {
-        as_text(&name::show(&args.key), &config, &seen, &guards)
+        as_text(&name::show(key), &config, &seen, &guards)
     };
     print(&text)?;
     Ok(match seen.verdict {
@@ -63,19 +59,6 @@ fn as_text(key: &str, config: &Config, seen: &Inspection, guards: &NodeReport) -
             format!("{key}: undecided, {answered} of {nodes} nodes answered, {quorum} must agree\n")
         }
     }
-}
-
-fn table(rows: &[[String; COLUMNS]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: [usize; COLUMNS] = std::array::from_fn(|column| width(column).unwrap_or(0));
-    let mut text = String::new();
-    for row in rows {
-        let cells = row.iter().zip(widths).filter(|&(_, width)| width > 0);
-        let line: String = cells.map(|(cell, width)| format!("{cell:<width$}  ")).collect();
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 fn row(node: &NodeInspection, status: &NodeStatus) -> [String; COLUMNS] {
@@ -143,20 +126,6 @@ fn node_as_json(node: &NodeInspection, status: &NodeStatus) -> Value {
     })
 }
 
-fn guard_as_json(guard: NodeGuard) -> Option<Value> {
-    let (state, left) = match guard {
-        NodeGuard::Votes => ("votes", None),
-        NodeGuard::Quarantined { left, .. } => ("quarantined", Some(left)),
-        NodeGuard::Found(Found::Missing) => ("missing", None),
-        NodeGuard::Found(Found::OtherLimits { .. }) => ("other_limits", None),
-        NodeGuard::Found(Found::OtherRun) => ("other_run", None),
-        NodeGuard::Found(Found::OtherDatabase) => ("other_database", None),
-        NodeGuard::Found(_) => ("unreadable", None),
-        _ => return None,
-    };
-    Some(json!({ "state": state, "left_ms": left.map(|left| whole(left.as_millis())) }))
-}
-
 /// What tells holders apart that have the same label, or none.
 fn hash(holder: &Holder) -> String {
     format!("{:08x}", holder.fingerprint)
@@ -175,10 +144,6 @@ fn data_as_json(data: &Foreign) -> Value {
         DataKind::Module(name) => json!({ "type": name }),
         _ => json!({ "type": null }),
     }
-}
-
-fn whole(number: u128) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
 }
 
 /// The words of the library for a node that did not tell, without its address.

@@ -1,0 +1,78 @@
+//! A word about nodes that cannot vote while the lock is held without them.
+//!
+//! Whoever set up three nodes to bear the loss of one wants to know that it has come. It is said once, on
+//! standard error, and not about one that may be back in a moment: a server has closed its connection, or
+//! it is slow to answer.
+
+use std::time::Duration;
+
+use redbolt::{Cause, NodeReport, NodeState, NodeStatus};
+
+/// What is left to be said.
+#[derive(Debug)]
+pub(super) struct Minority {
+    is_told: bool,
+    /// Since when a node is absent that may be back in a moment.
+    gone_since: Option<Duration>,
+}
+
+impl Minority {
+    /// Nothing has been said yet, and nothing will be if it is to be quiet.
+    pub(super) fn new(quiet: bool) -> Self {
+        Self { is_told: quiet, gone_since: None }
+    }
+
+    /// What to say at `now`, if these nodes are worth it.
+    pub(super) fn look(
+        &mut self,
+        report: impl FnOnce() -> NodeReport,
+        now: Duration,
+    ) -> Option<String> {
+        if self.is_told {
+            return None;
+        }
+        let report = report();
+        if !report.has_quorum() {
+            return None;
+        }
+        let absent: Vec<_> = report.nodes.iter().filter(|node| is_absent(node)).collect();
+        if absent.is_empty() || !absent.iter().all(|node| is_blink(node)) {
+            self.gone_since = None;
+        } else if now < *self.gone_since.get_or_insert(now) + BLINK {
+            return None;
+        }
+        if absent.is_empty() {
+            return None;
+        }
+        self.is_told = true;
+        Some(in_words(&report, &absent))
+    }
+}
+
+fn is_absent(node: &NodeStatus) -> bool {
+    matches!(node.state, NodeState::Down(_) | NodeState::Suspected)
+}
+
+/// It may be back in a moment.
+fn is_blink(node: &NodeStatus) -> bool {
+    match node.state {
+        NodeState::Down(cause) => {
+            matches!(cause, Cause::ConnectionClosed | Cause::ConnectionReset)
+        }
+        state => state == NodeState::Suspected,
+    }
+}
+
+fn in_words(report: &NodeReport, absent: &[&NodeStatus]) -> String {
+    let nodes = report.nodes.len();
+    let vote = if absent.len() == 1 { "does not vote" } else { "do not vote" };
+    let head = format!("warning: {} of {nodes} nodes {vote}", absent.len());
+    let spare = match report.ready() - report.quorum() {
+        0 => "locks end if one more fails".to_owned(),
+        spare => format!("{spare} more may fail"),
+    };
+    absent.iter().fold(format!("{head}; {spare}"), |text, node| format!("{text}\n{node}"))
+}
+
+/// A connection that is opened again within that is nobody's concern.
+const BLINK: Duration = Duration::from_secs(1);

@@ -1,0 +1,56 @@
+//! `redbolt status`: who holds a lock ([`lock`]), or how the nodes are ([`mod@nodes`]).
+//!
+//! It takes no lock and writes nothing to the nodes, not even a guard. Here is what both reports share.
+
+mod lock;
+mod nodes;
+
+use redbolt::proto::guard::Found;
+use redbolt::{Client, NodeGuard};
+use serde_json::{Value, json};
+
+use crate::args::StatusArgs;
+use crate::exit::Failure;
+
+/// Prints the status. The exit status says whether it is a good one.
+pub(crate) fn run(args: &StatusArgs) -> Result<u8, Failure> {
+    let builder = crate::nodes::builder(&args.nodes)?.only_look();
+    let builder = builder.guard(args.guard.into());
+    let client = Client::new(crate::nodes::build(builder, &args.nodes)?)?;
+    match &args.key {
+        Some(key) => lock::show_lock(&client, args, key),
+        None => nodes::show_nodes(&client, args),
+    }
+}
+
+/// Columns as wide as they need to be; one in which nothing stands is left out.
+fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: [usize; COLUMNS] = std::array::from_fn(|column| width(column).unwrap_or(0));
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(widths).filter(|&(_, width)| width > 0);
+        let line: String = cells.map(|(cell, width)| format!("{cell:<width$}  ")).collect();
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn guard_as_json(guard: NodeGuard) -> Option<Value> {
+    let (state, left) = match guard {
+        NodeGuard::Votes => ("votes", None),
+        NodeGuard::Quarantined { left, .. } => ("quarantined", Some(left)),
+        NodeGuard::Found(Found::Missing) => ("missing", None),
+        NodeGuard::Found(Found::OtherLimits { .. }) => ("other_limits", None),
+        NodeGuard::Found(Found::OtherRun) => ("other_run", None),
+        NodeGuard::Found(Found::OtherDatabase) => ("other_database", None),
+        NodeGuard::Found(_) => ("unreadable", None),
+        _ => return None,
+    };
+    Some(json!({ "state": state, "left_ms": left.map(|left| whole(left.as_millis())) }))
+}
+
+fn whole(number: u128) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}

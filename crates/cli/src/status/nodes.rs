@@ -1,0 +1,104 @@
+//! How the nodes are: which vote, which tell those who wait, and how long an answer takes.
+//!
+//! A round trip is that of a look at the key of the guard, which anybody who locks may look at.
+
+use redbolt::{Client, Inspection, NodeGuard, NodeReport, NodeState, NodeStatus, PushState};
+use serde_json::{Value, json};
+
+use super::{guard_as_json, table, whole};
+use crate::args::StatusArgs;
+use crate::duration::show;
+use crate::exit::{self, Failure};
+use crate::nodes;
+use crate::say::print;
+
+/// Prints the nodes. The exit status says whether enough of them vote.
+pub(super) fn show_nodes(client: &Client, args: &StatusArgs) -> Result<u8, Failure> {
+    let settings = client.config().settings().clone();
+    let report = client.warm_up_push(settings.connect_within);
+    let seen = client.inspect(&settings.guard_key).map_err(Failure::usage)?;
+    let quorum = client.config().quorum();
+    let text = if args.json {
+        format!("{}\n", as_json(quorum, &report, &seen))
+    } else {
+        as_text(quorum, &report, &seen) + &hint(&report, args)
+    };
+    print(&text)?;
+    Ok(if report.has_quorum() { exit::SUCCESS } else { exit::NO_QUORUM })
+}
+
+fn as_text(quorum: usize, report: &NodeReport, seen: &Inspection) -> String {
+    let row = |(node, seen): (&NodeStatus, &redbolt::NodeInspection)| {
+        let round_trip = seen.round_trip.map(show).unwrap_or_default();
+        [node.address.to_string(), state_in_words(node), push_in_words(node.push), round_trip]
+    };
+    let rows: Vec<_> = report.nodes.iter().zip(&seen.nodes).map(row).collect();
+    let (ready, nodes) = (report.ready(), report.nodes.len());
+    let what = match report.has_quorum() {
+        true => "locks can be taken",
+        false => "no lock can be taken now",
+    };
+    format!("{}{what}: {ready} of {nodes} nodes vote, {quorum} must\n", table(&rows))
+}
+
+fn state_in_words(node: &NodeStatus) -> String {
+    match node.state {
+        NodeState::Ready => "votes".to_owned(),
+        _ => format!("no voter: {}", reason(node)),
+    }
+}
+
+/// Why a node does not vote: what was found in place of its guard says more than that it is quarantined.
+fn reason(node: &NodeStatus) -> String {
+    match node.guard {
+        NodeGuard::Found(found) => found.to_string(),
+        _ => {
+            let words = node.to_string();
+            let address = format!("node {} {}: ", node.number, node.address);
+            words.strip_prefix(&address).unwrap_or(&words).to_owned()
+        }
+    }
+}
+
+fn push_in_words(push: PushState) -> String {
+    match push {
+        PushState::Tells => "tells waiters".to_owned(),
+        PushState::Unavailable(cause) => format!("waiters are not told: {cause}"),
+        _ => String::new(),
+    }
+}
+
+fn hint(report: &NodeReport, args: &StatusArgs) -> String {
+    match report.is_new() {
+        true => format!("{NEW}{}\n", nodes::init_command(&args.nodes)),
+        false => String::new(),
+    }
+}
+
+fn as_json(quorum: usize, report: &NodeReport, seen: &Inspection) -> Value {
+    let nodes = report.nodes.iter().zip(&seen.nodes).map(|(node, seen)| {
+        let is_ready = node.state == NodeState::Ready;
+        let (push, push_reason) = match node.push {
+            PushState::Tells => (Some(true), None),
+            PushState::Unavailable(cause) => (Some(false), Some(cause.to_string())),
+            _ => (None, None),
+        };
+        json!({
+            "address": node.address.to_string(),
+            "votes": is_ready,
+            "reason": (!is_ready).then(|| reason(node)),
+            "guard": guard_as_json(node.guard),
+            "tells_waiters": push,
+            "push_reason": push_reason,
+            "round_trip_us": seen.round_trip.map(|span| whole(span.as_micros())),
+        })
+    });
+    json!({
+        "quorum": quorum,
+        "voting": report.ready(),
+        "new": report.is_new(),
+        "nodes": nodes.collect::<Vec<_>>(),
+    })
+}
+
+const NEW: &str = "if these nodes are new and never held a lock: ";
