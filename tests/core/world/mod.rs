@@ -812,11 +812,11 @@ impl World {
         for client in self.clients.iter_mut().filter(|client| !client.is_stopped) {
             let due = client.core.poll_timeout().map(|at| at.0.saturating_add(self.late));
             let is_due = due.is_some_and(|at| at <= now.boot.0);
-            if self.nagging {
+            // What comes of one that is due is written before the next.
+            if self.nagging || is_due {
                 client.core.timeout(now);
             }
             if is_due {
-                client.core.timeout(now);
                 let next = client.core.poll_timeout();
                 assert!(next.is_none_or(|at| at >= now.boot), "a timer in the past: {next:?}");
                 fired = true;
