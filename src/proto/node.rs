@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::resp::Decoder;
 
+use super::core::Reading;
 use super::greeting::{Greeting, Step};
 use super::guard::{Found, RunId};
 use super::inbox::{Inbox, reply_limits};
@@ -132,6 +133,12 @@ pub(super) struct Watch {
     pub(super) is_alone: bool,
     /// The value that is to be replaced, empty for none, once all nodes have been looked at.
     pub(super) seen: Option<Vec<u8>>,
+    /// When value and TTL were last asked for by themselves.
+    pub(super) asked_at: Nanos,
+    /// What its TTL said last.
+    pub(super) reading: Option<Reading>,
+    /// Its clock was set forward, so that locks which it granted may live until then.
+    pub(super) doubted_until: Nanos,
 }
 
 pub(super) struct Node {

@@ -1045,3 +1045,116 @@ fn after_a_miss_nothing_counts_on_this_connection_until_the_guard_was_read_again
         }
     }
 }
+
+// Clocks.
+
+/// A node's clock is set forward by so much, with all its keys.
+fn step(world: &mut World, node: usize, seconds: i64) {
+    world.servers[node].ahead += seconds * 1_000_000;
+}
+
+/// A holder on the first two nodes of three, and a second client that knows the nodes and cannot reach the
+/// second one.
+fn bare_quorum() -> (World, LockId) {
+    let mut world = World::with(3, 2, |_| {}).warm().forgetful();
+    world.set(2, b"job", b"theirs", 100);
+    let id = world.lock(b"job", secs(10));
+    world.run(secs(1));
+    assert!(world.is_granted(id));
+    (world, id)
+}
+
+#[test]
+fn a_node_whose_clock_was_set_forward_does_not_vote_for_whoever_knows_it() {
+    let (mut world, id) = bare_quorum();
+    step(&mut world, 0, 10);
+    let ask = Ask::new(b"job").ttl(secs(1));
+    let theirs = world.acquire(1, &ask, &[b"job"]);
+    assert!(!world.clients[1].is_granted(theirs), "the first client holds it");
+    let node = world.node(0);
+    let words = world.clients[1].core.detail(node, Cause::Quarantined).unwrap();
+    assert!(words.contains("its clock was set forward"), "{words}");
+    // Until every lock that it may have ended early is over.
+    world.run(secs(12));
+    assert!(world.remaining(id).is_zero());
+    let theirs = world.acquire(1, &ask, &[b"job"]);
+    assert!(world.clients[1].is_granted(theirs), "by the other two");
+    assert_eq!(world.clients[1].core.node_state(node), NodeState::Down(Cause::Quarantined));
+    world.run(secs(20));
+    assert_eq!(world.clients[1].core.node_state(node), NodeState::Ready);
+}
+
+/// The control: whoever has never looked at the node cannot know.
+#[test]
+fn a_clock_that_was_set_before_the_first_look_goes_unseen() {
+    let (mut world, id) = bare_quorum();
+    step(&mut world, 0, 10);
+    let newcomer = world.join(|_| {});
+    let now = world.now();
+    world.clients[newcomer].core.timeout(now);
+    let left = world.remaining(id);
+    assert!(left > secs(5));
+    let ask = Ask::new(b"job").ttl(ms(100));
+    let now = world.now();
+    let theirs = world.clients[newcomer].core.acquire(&ask, now).unwrap();
+    let grants = |world: &World| world.clients[newcomer].core.votes(theirs).grants().len();
+    for _ in 0..50 {
+        world.run(ms(1));
+        if grants(&world) == 2 {
+            return;
+        }
+    }
+    panic!("{:?}", world.clients[newcomer].core.votes(theirs));
+}
+
+/// Our own clock stood still, and all nodes are ahead: nobody is kept from voting.
+#[test]
+fn a_client_whose_clock_stood_still_doubts_no_node() {
+    for nodes in [1, 3, 5] {
+        let mut world = World::new(nodes).warm();
+        let id = world.lock(b"job", secs(1));
+        world.release(id);
+        (0..nodes).for_each(|node| step(&mut world, node, 60));
+        let id = world.lock(b"job", secs(1));
+        assert!(world.is_granted(id), "{nodes} nodes: {:?}", world.outcomes(id));
+        world.release(id);
+        world.run(secs(2));
+        for node in 0..nodes {
+            assert_eq!(world.state(node), NodeState::Ready, "{nodes} nodes");
+        }
+    }
+}
+
+/// What drift allows is no step, and neither is a step back or an end of a quarantine.
+#[test]
+fn what_is_no_step_forward_is_not_taken_for_one() {
+    let mut world = World::new(3).warm();
+    let pair = |world: &mut World| {
+        let id = world.lock(b"job", secs(1));
+        world.run(ms(1));
+        assert_eq!(world.core().votes(id).grants().len(), 3);
+        world.release(id);
+    };
+    pair(&mut world);
+    for (after, node, micros) in
+        [(10, 0, 90_000), (10, 1, -5_000_000), (1, 2, -10_000), (10, 1, 90_000)]
+    {
+        world.run(secs(after));
+        world.servers[node].ahead += micros;
+        pair(&mut world);
+    }
+}
+
+/// The quarantine of a node ends by its clock, and is as long as it was for whoever saw it begin.
+#[test]
+fn a_quarantine_does_not_end_by_a_step_of_the_clock() {
+    let mut world = World::new(3).warm().forgetful();
+    world.restart(0, Memory::Lost);
+    world.run(secs(2));
+    assert_eq!(world.state(0), NodeState::Down(Cause::Quarantined));
+    step(&mut world, 0, 3_600);
+    world.run(secs(20));
+    assert_eq!(world.state(0), NodeState::Down(Cause::Quarantined), "30 s are not over");
+    world.run(secs(20));
+    assert_eq!(world.state(0), NodeState::Ready);
+}

@@ -96,7 +96,9 @@ impl Core {
             Request::Ask { claim, by_digest, .. } => {
                 self.ask_answered(id, claim, by_digest, token, now)?;
             }
-            Request::Check { claim, vote } => self.check_answered(id, claim, vote, token, now)?,
+            Request::Check { claim, vote } => {
+                self.check_answered(id, claim, vote, token, due.since, now)?
+            }
             Request::Break(view) => self.break_answered(view, id, token)?,
             Request::DropOthers => self.others_dropped(id, token, now)?,
             Request::Enrol => self.enrolled(id, token, now)?,

@@ -66,11 +66,20 @@ impl Core {
             watch.found = Some(found);
         }
         watch.is_alone &= watch.is_ours;
+        let (asked_at, must_drop) = (watch.asked_at, moves && !watch.is_alone);
+        match found {
+            Found::Ours => self.clock_seen(id, asked_at, greeting.guard_pttl, now),
+            _ => watch.reading = None,
+        }
         match (found, standing) {
-            (Found::Ours, _) if moves && !watch.is_alone => {
-                watch.is_ours = false;
+            (Found::Ours, _) if must_drop => {
+                self.node_mut(id).guard.is_ours = false;
                 self.quarantine(id, Nanos::NEVER, now);
                 self.drop_others(id, now);
+            }
+            (Found::Ours, Standing::Votes) if self.is_doubted(id, now) => {
+                let left = self.node(id).guard.doubted_until.since(now.boot);
+                self.quarantine_for(id, left, now);
             }
             (Found::Ours, Standing::Votes) => self.ready(id, now),
             (Found::Ours, Standing::Quarantined { left_ms })
@@ -261,11 +270,12 @@ impl Core {
     }
 
     /// Reads value and TTL once more.
-    fn look_again(&mut self, id: NodeId, now: Now) {
+    pub(super) fn look_again(&mut self, id: NodeId, now: Now) {
         self.quarantine(id, Nanos::NEVER, now);
         let settings = self.config.node(id);
         let node = &mut self.nodes[id.index()];
         node.greeting = Greeting::default();
+        node.guard.asked_at = now.boot;
         // What is read now decides, not what was seen before.
         node.guard.seen = None;
         for step in Step::LOOK {
@@ -321,6 +331,7 @@ impl Core {
         claim: ClaimId,
         vote: Vote,
         answer: Token<'_>,
+        asked_at: Nanos,
         now: Now,
     ) -> Result<(), Mistyped> {
         let pttl = match answer {
@@ -329,6 +340,9 @@ impl Core {
             Token::Error(_) => UNREADABLE,
             _ => return Err(Mistyped),
         };
+        if self.node(id).guard.is_ours {
+            self.clock_seen(id, asked_at, pttl, now);
+        }
         let vote = self.guarded_vote(id, claim, vote, pttl, now);
         self.count_vote(id, claim, vote, now);
         Ok(())
@@ -345,7 +359,8 @@ impl Core {
         now: Now,
     ) -> Vote {
         let standing = Standing::of(pttl);
-        let stands = self.node(id).guard.is_ours && standing == Standing::Votes;
+        let is_doubted = self.is_doubted(id, now);
+        let stands = self.node(id).guard.is_ours && standing == Standing::Votes && !is_doubted;
         // An error for both commands is one to everything, and no news of the guard.
         let is_fail = matches!(vote, Vote::Fail(_));
         if stands || (is_fail && pttl == UNREADABLE) || mutant!(GuardIgnored) {
@@ -395,6 +410,9 @@ impl Core {
         let watch = &self.node(id).guard;
         let left = watch.free_at.since(self.boot).as_secs_f64().ceil();
         let why = match watch.found {
+            Some(Found::Ours) | None if watch.doubted_until > self.boot => {
+                "its clock was set forward"
+            }
             Some(Found::Missing) => "it has no guard: it is new, or has lost its memory",
             Some(Found::OtherRun) => "restarted: its run id changed",
             Some(Found::OtherDatabase) => "its database was swapped",

@@ -42,6 +42,7 @@ impl Core {
         let settings = self.config.node(id);
         let node = &mut self.nodes[id.index()];
         node.heard = now.boot;
+        node.guard.asked_at = now.boot;
         node.link = Link::Greeting { until, fused };
         for step in Step::needed(settings, &self.config.settings) {
             node.pipeline.push(Request::Greet(step), now.boot, |out| {

@@ -3,7 +3,7 @@
 //! The transitions are cut by subject: `attempt` (asking, deciding, pausing), `hold` (extension,
 //! release, loss), `owed` (undo until confirmed), `link` (opening, greeting, losing a connection),
 //! `wait` (turns, pauses, and what ends them), `push` (being told of changes), `keep` (extension by
-//! itself), `guard` (whether a node remembers every lock), `fence` (from counters to a token), `answer`
+//! itself), `guard` (whether a node remembers every lock), `clock` (whether its clock was set forward), `fence` (from counters to a token), `answer`
 //! (from a reply to the request it belongs to), `suspect` (nodes that hang), `view` (looking without taking
 //! part), `forced` (an operator breaks a lock), `record` (a lock leaves for another process), `check` (what
 //! must hold at every moment).
@@ -14,6 +14,7 @@
 mod answer;
 mod attempt;
 mod check;
+mod clock;
 mod fence;
 mod forced;
 mod guard;
@@ -32,6 +33,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(super) use self::clock::Reading;
 pub use self::forced::Fate;
 pub use self::guard::NodeGuard;
 pub use self::push::PushState;

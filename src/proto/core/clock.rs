@@ -1,0 +1,72 @@
+//! Whether a node's clock was set forward, as the TTL of its guard tells.
+//!
+//! A node ends keys by its time of day. Set forward, it ends all of them early, and grants again what others
+//! still hold. The guard's TTL, which is read behind every plain ask, goes down by the same clock: where it went
+//! down by more than the time that has passed here, that clock was set, and the node gives this client no vote
+//! until every lock that it may have ended early is over. Nothing more is sent for that, and nothing is
+//! written: what one client thinks of a clock must not take a node from all others.
+//!
+//! If a quorum of the nodes seems to have jumped, our own clock has stood still, as it does while a virtual
+//! machine is stopped, and all of them are believed. Not seen: a step before the first look, a step between
+//! looks that are all scripts, and one that is smaller than the drift that is allowed since the last look.
+
+use super::Core;
+use crate::proto::guard::BIG_MS;
+use crate::proto::names::NodeId;
+use crate::proto::node::Link;
+use crate::proto::time::{Nanos, Now};
+
+/// When a guard ends at the earliest on our clock, and when it was asked for that.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::proto) struct Reading {
+    asked_at: Nanos,
+    ends: Nanos,
+}
+
+impl Core {
+    /// A guard that is ours was asked for its TTL at `asked_at`, and has so many ms.
+    #[inline]
+    pub(super) fn clock_seen(&mut self, id: NodeId, asked_at: Nanos, pttl: i64, now: Now) {
+        let Ok(pttl) = u64::try_from(pttl) else { return };
+        let later = |at: Nanos, ms: u64| Nanos(at.0.saturating_add(ms.saturating_mul(1_000_000)));
+        let watch = &mut self.nodes[id.index()].guard;
+        // An operator may end a quarantine, and sets just this TTL.
+        let reading = Reading { asked_at, ends: later(asked_at, pttl.min(BIG_MS)) };
+        let Some(last) = watch.reading.replace(reading) else { return };
+        // What whole milliseconds hide is no step, and needs no closer look.
+        let ends = later(now.boot, pttl);
+        if later(ends, 2) < last.ends {
+            let allowed = self.config.drift.of(now.boot.since(last.asked_at));
+            if ends + allowed < last.ends {
+                watch.doubted_until = now.boot + self.config.settings.max_ttl;
+                self.doubt_our_own(now);
+            }
+        }
+    }
+
+    /// Whether its clock was set forward not long ago.
+    #[inline]
+    pub(super) fn is_doubted(&self, id: NodeId, now: Now) -> bool {
+        self.node(id).guard.doubted_until > now.boot
+    }
+
+    /// A quorum of clocks is not set forward at once: ours has stood still, and the next looks compare with
+    /// nothing that was seen before.
+    fn doubt_our_own(&mut self, now: Now) {
+        let doubted = self.config.node_ids().filter(|&id| self.is_doubted(id, now)).count();
+        if doubted < usize::from(self.config.quorum) {
+            return;
+        }
+        for id in self.config.node_ids() {
+            let was_doubted = self.is_doubted(id, now);
+            let watch = &mut self.node_mut(id).guard;
+            (watch.reading, watch.doubted_until) = (None, Nanos::default());
+            if let Link::Quarantined { until } = self.node(id).link
+                && was_doubted
+                && until != Nanos::NEVER
+            {
+                self.look_again(id, now);
+            }
+        }
+    }
+}
