@@ -21,6 +21,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Nodes that nobody has used do not vote for their first 30 s unless somebody says that they are new: call
+//! [`init`] once in their life, or run `redbolt init`; in tests [`ConfigBuilder::new_nodes`] does it.
+//!
 //! # Which front
 //!
 //! | front | thread | for |

@@ -8,9 +8,11 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard},
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use mio::Waker;
+use redbolt::{Config, ConfigBuilder};
 use socket2::{Domain, Socket, Type};
 
 use crate::{
@@ -43,6 +45,27 @@ impl Node {
     /// Serves a new store on a free loopback port.
     pub fn start() -> io::Result<Self> {
         Self::on((Ipv4Addr::LOCALHOST, 0).into())
+    }
+
+    /// Starts `count` nodes as a set that votes at once, as if an operator had run `redbolt init`: what a
+    /// test of a program that uses locks needs. For the default `max_ttl`.
+    ///
+    /// ```
+    /// use redbolt::{Ask, Client, Config};
+    ///
+    /// let nodes = redbolt_node::Node::set(3)?;
+    /// let addresses: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();
+    /// let client = Client::new(Config::builder().nodes(&addresses)?.build()?)?;
+    /// assert!(client.acquire(Ask::new(b"job"))?.is_valid());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set(count: usize) -> io::Result<Vec<Self>> {
+        let nodes: Vec<_> = (0..count).map(|_| Self::start()).collect::<io::Result<_>>()?;
+        let addresses = nodes.iter().map(|node| node.address().to_string());
+        let config = Config::builder().nodes(addresses).and_then(ConfigBuilder::build);
+        redbolt::init(&config.map_err(io::Error::other)?, SET_UP_WITHIN)
+            .map_err(io::Error::other)?;
+        Ok(nodes)
     }
 
     /// Serves a new store on `address`; port 0 stands for any free one.
@@ -141,3 +164,6 @@ fn random_run_id() -> io::Result<String> {
         id
     }))
 }
+
+/// They are of this process, on a machine that may be busy.
+const SET_UP_WITHIN: Duration = Duration::from_secs(10);
