@@ -120,6 +120,20 @@ fn driver_process() {
     }
     nodes.have_heard_nothing();
 
+    // What the parent is about to write is not for the child to write.
+    let child = driver.together(|driver| {
+        driver.acquire(&long(b"gathered")).unwrap();
+        let child = nodes.fork_in_silence();
+        if child.is_none() {
+            nodes.have_heard_nothing();
+        }
+        child
+    });
+    if let Some(child) = child {
+        drop(driver);
+        child.ends();
+    }
+
     // The answers and the readiness of their sockets are still there.
     assert_eq!(outcome(&mut driver, asked), Event::Granted(asked));
     assert!(!driver.remaining(held).is_zero());
