@@ -8,8 +8,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use redbolt::proto::guard::Guard;
 use redbolt::proto::{
-    Ask, Cause, Config, Core, Event, Keep, LinkId, LinkOp, LockId, Nanos, NodeSettings, Now,
-    PushState, Settings, Wait, Wake,
+    Ask, Cause, Config, Core, Event, Keep, LinkId, LinkOp, LockId, LockRecord, Nanos, NodeSettings,
+    Now, PushState, Settings, Wait, Wake,
 };
 use redbolt_node::Memory;
 
@@ -425,9 +425,11 @@ enum Call {
     Disconnected { link: usize },
     Drain,
     Extend { which: usize, ttl: u64 },
+    HandOut { which: usize },
     Inspect { key: u8 },
     OpenAll,
     Release { which: usize },
+    TakeIn,
     Timeout { millis: u64 },
     Transmitted { link: usize, part: u8 },
     Wall { nanos: u64 },
@@ -507,8 +509,10 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
         2 => link.clone().prop_map(|link| Call::Disconnected { link }),
         3 => Just(Call::Drain),
         2 => (0..4usize, 0..40_000u64).prop_map(|(which, ttl)| Call::Extend { which, ttl }),
+        1 => (0..4usize).prop_map(|which| Call::HandOut { which }),
         1 => (0..3u8).prop_map(|key| Call::Inspect { key }),
         1 => Just(Call::OpenAll),
+        1 => Just(Call::TakeIn),
         2 => (0..4usize).prop_map(|which| Call::Release { which }),
         4 => prop_oneof![0..100u64, 0..5_000u64, Just(u64::MAX / 4_000_000)]
             .prop_map(|millis| Call::Timeout { millis }),
@@ -524,6 +528,7 @@ struct Abused {
     links: Vec<LinkId>,
     now: Now,
     locks: Vec<LockId>,
+    records: Vec<LockRecord>,
     ends: HashMap<LockId, u32>,
     valid: HashMap<LockId, Nanos>,
 }
@@ -546,7 +551,8 @@ impl Abused {
         });
         let links = (0..NODES).map(|node| World::new(NODES).link(node)).collect();
         let (now, locks) = (Now { boot: Nanos(5_000_000_000), wall: Nanos(9_000_000_000) }, vec![]);
-        Self { core, links, now, locks, ends: HashMap::new(), valid: HashMap::new() }
+        let (ends, valid, records) = (HashMap::new(), HashMap::new(), Vec::new());
+        Self { core, links, now, locks, records, ends, valid }
     }
 
     /// One that waits, and is told by a node.
@@ -604,6 +610,7 @@ impl Abused {
                     let _ = self.core.extend(id, ms(*ttl), now);
                 }
             }
+            Call::HandOut { which } => self.hand_out(*which),
             Call::Inspect { key } => drop(self.core.inspect(&[*key], now)),
             Call::OpenAll => self.core.open_all(now),
             Call::Release { which } => {
@@ -611,6 +618,7 @@ impl Abused {
                     self.core.release(id, now);
                 }
             }
+            Call::TakeIn => self.take_in(),
             Call::Timeout { millis } => {
                 self.now.boot = now.boot + ms(*millis);
                 self.core.timeout(self.now);
@@ -625,6 +633,22 @@ impl Abused {
             Call::Wall { nanos } => self.now.wall = Nanos(*nanos),
         }
         self.look();
+    }
+
+    /// What was told of it before it leaves is heard before.
+    fn hand_out(&mut self, which: usize) {
+        self.drain();
+        let Some(&id) = self.locks.iter().rev().nth(which) else { return };
+        if let Some(record) = self.core.hand_out(id, self.now) {
+            self.locks.retain(|&other| other != id);
+            self.valid.remove(&id);
+            self.records.push(LockRecord::from_text(&record.to_text()).unwrap());
+        }
+    }
+
+    fn take_in(&mut self) {
+        let Some(record) = self.records.pop() else { return };
+        self.locks.extend(self.core.take_in(&record, self.now));
     }
 
     /// Of so many as it has named.
@@ -695,6 +719,9 @@ proptest! {
 fn survives(mut abused: Abused, calls: &[Call]) -> Result<(), TestCaseError> {
     for call in calls {
         abused.call(call);
+    }
+    while !abused.records.is_empty() {
+        abused.take_in();
     }
     for id in abused.locks.clone() {
         abused.core.release(id, abused.now);

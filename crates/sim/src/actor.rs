@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use redbolt::proto::{
-    Ask, Event as Told, Lease, LockId, LockState, LossCause, NodeState, Now, Wait, Why,
+    Ask, Event as Told, Lease, LockId, LockRecord, LockState, LossCause, NodeState, Now, Wait, Why,
     fence::is_exclusive,
 };
 
@@ -36,19 +36,27 @@ pub(crate) enum Step {
     LetGo,
     /// Looks at the lease when next to nothing of it is left.
     Last,
+    /// The lock leaves its client.
+    HandOut,
+    /// Somebody takes it in.
+    TakeIn,
 }
 
 /// A job under way.
 #[derive(Default)]
 pub(crate) struct Running {
     pub(crate) id: Option<LockId>,
+    /// Nobody has it in hand.
+    record: Option<LockRecord>,
+    /// It has left the client that asked for it.
+    pub(crate) was_handed_out: bool,
     /// How many ends it was told.
     ends: u8,
     acquire: Option<Call>,
     release: Option<Call>,
     extend: Option<Call>,
     extensions: u64,
-    extend_ttl: u64,
+    pub(crate) extend_ttl: u64,
     granted: Option<Time>,
     /// Its attempt that was granted.
     pub(crate) attempt: usize,
@@ -155,7 +163,10 @@ impl World {
 
     pub(crate) fn act(&mut self, at: usize, step: Step) {
         let job = self.plan.jobs[at];
-        let client = usize::from(job.client);
+        let client = usize::from(match (step, job.hand_on) {
+            (Step::TakeIn, Some(hand_on)) => hand_on.to,
+            _ => job.client,
+        });
         if !self.wait_for(client, Event::Act(at as u16, step)) {
             return;
         }
@@ -170,6 +181,9 @@ impl World {
             Step::LetGo if job.kind != Kind::Probe => self.let_go(at, &job),
             Step::LetGo => {}
             Step::Last => self.look_last(at, &job),
+            Step::HandOut if self.is_healed => {}
+            Step::HandOut => self.hand_out(at, &job),
+            Step::TakeIn => self.take_in(at, client),
         }
     }
 
@@ -253,8 +267,9 @@ impl World {
     }
 
     fn lease(&self, at: usize) -> Option<Lease> {
-        let client = &self.clients[usize::from(self.plan.jobs[at].client)];
-        self.jobs[at].id.and_then(|id| client.core.lease(id)).copied()
+        let (client, job) = (&self.clients[usize::from(self.plan.jobs[at].client)], &self.jobs[at]);
+        let known = job.id.and_then(|id| client.core.lease(id));
+        known.or_else(|| job.record.as_ref().map(LockRecord::lease)).copied()
     }
 
     fn remaining(&self, at: usize) -> Duration {
@@ -325,6 +340,72 @@ impl World {
         let next = self.plan.jobs.get(at + 1);
         if next.is_some_and(|next| next.kind == Kind::Again && next.client == job.client) {
             self.queue.push(self.now + AT_ONCE, Event::Act(at as u16 + 1, Step::Start));
+        }
+    }
+
+    /// The lock leaves its client, as text. It stays taken, and its lease goes on.
+    fn hand_out(&mut self, at: usize, job: &Job) {
+        let client = usize::from(job.client);
+        let Some(id) = self.jobs[at].id.filter(|_| self.jobs[at].is_held) else { return };
+        let Some(hand_on) = job.hand_on.filter(|_| self.jobs[at].released.is_none()) else {
+            return;
+        };
+        let now = self.clocks(client);
+        self.note(0x140 + at as u64);
+        let Some(record) = self.core(client).hand_out(id, now) else { return };
+        let text = record.to_text();
+        let running = &mut self.jobs[at];
+        (running.id, running.was_handed_out) = (None, true);
+        (running.extend, running.extend_ttl) = (None, 0);
+        running.record = LockRecord::from_text(&text).ok();
+        self.coverage.edge(Edge::HeldHandedOut);
+        self.settle(client);
+        self.queue.push(self.now + hand_on.gap, Event::Act(at as u16, Step::TakeIn));
+    }
+
+    /// From here on the lock is another client's, with the lease and the token that it had.
+    fn take_in(&mut self, at: usize, client: usize) {
+        let Some(record) = self.jobs[at].record.take() else {
+            return self.violated(Violation::Outcome { job: at, what: "that its record is none" });
+        };
+        let now = self.clocks(client);
+        self.note(0x150 + at as u64);
+        let Ok(id) = self.core(client).take_in(&record, now) else {
+            return self.violated(Violation::Outcome { job: at, what: "that it is of others" });
+        };
+        self.plan.jobs[at].client = client as u8;
+        self.jobs[at].id = Some(id);
+        let core = &self.clients[client].core;
+        let is_held = core.lease(id).is_some();
+        let has_changed = core.lease(id).is_some_and(|lease| lease != record.lease())
+            || core.fencing_token(id) != record.fencing_token().filter(|_| is_held);
+        if has_changed {
+            self.violated(Violation::Outcome { job: at, what: "another lock than it was" });
+        }
+        self.coverage.edge(if is_held { Edge::HandedOutHeld } else { Edge::HandedOutLost });
+        self.settle(client);
+        if is_held {
+            self.is_alone(at);
+            let job = self.plan.jobs[at];
+            self.look(at, &job);
+            self.work_on(at, &job);
+        }
+        if self.is_healed {
+            self.queue.push(self.now, Event::Act(at as u16, Step::LetGo));
+        }
+    }
+
+    /// What was due while nobody had the lock in hand is due now.
+    fn work_on(&mut self, at: usize, job: &Job) {
+        let until = self.jobs[at].granted.unwrap_or(self.now) + job.work;
+        let until = until.max(self.now + AT_ONCE);
+        match job.kind {
+            Kind::Forget => {}
+            Kind::Fade => self.queue.push(until, Event::Act(at as u16, Step::Extend)),
+            _ => self.queue.push(until, Event::Act(at as u16, Step::Release)),
+        }
+        if job.kind == Kind::Keep {
+            self.extend_later(at, job.ttl_ms * MS / 3);
         }
     }
 
@@ -482,6 +563,9 @@ impl World {
         }
         if job.kind == Kind::Keep {
             self.extend_later(at, job.ttl_ms * MS / 3);
+        }
+        if let Some(hand_on) = job.hand_on {
+            self.queue.push(self.now + hand_on.after, Event::Act(name, Step::HandOut));
         }
     }
 

@@ -95,6 +95,9 @@ pub(crate) enum Edge {
     QueuedAsking,
     QueuedOutOfTime,
     QueuedCancelled,
+    HeldHandedOut,
+    HandedOutHeld,
+    HandedOutLost,
 }
 
 impl Edge {
@@ -123,10 +126,13 @@ impl Edge {
         (Self::QueuedAsking, "queued > asking"),
         (Self::QueuedOutOfTime, "queued > out of time"),
         (Self::QueuedCancelled, "queued > cancelled"),
+        (Self::HeldHandedOut, "held > handed out"),
+        (Self::HandedOutHeld, "handed out > held"),
+        (Self::HandedOutLost, "handed out > lost"),
     ];
 }
 
-const EDGES: usize = 24;
+const EDGES: usize = 27;
 const FAULTS: usize = 19;
 
 /// Counts of everything that was met.

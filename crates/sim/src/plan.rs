@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use redbolt::proto::Wake;
 
-use crate::fault::{Fault, guided, swarm};
+use crate::fault::{Fault, What, guided, swarm};
 use crate::random::Random;
 use crate::world::node::EPOCH_US;
 use crate::world::queue::Time;
@@ -160,6 +160,19 @@ pub(crate) struct Job {
     pub(crate) patience: Time,
     pub(crate) work: Time,
     pub(crate) fenced: bool,
+    /// While it works, the lock goes to another process, or leaves this one for a while.
+    pub(crate) hand_on: Option<HandOn>,
+}
+
+/// A lock leaves a client as a record, and a client takes it in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HandOn {
+    /// How long after its grant.
+    pub(crate) after: Time,
+    /// How long nobody has it in hand.
+    pub(crate) gap: Time,
+    /// Who takes it in.
+    pub(crate) to: u8,
 }
 
 impl Job {
@@ -186,6 +199,13 @@ pub(crate) enum Kind {
     Again,
     /// Comes when all is well again.
     Probe,
+}
+
+impl Kind {
+    /// Whether whoever has the lock works for a while and then ends by itself.
+    fn works(self) -> bool {
+        matches!(self, Self::Hold | Self::Keep | Self::Forget | Self::Fade)
+    }
 }
 
 pub(crate) const MAX_NODES: usize = 5;
@@ -284,6 +304,7 @@ impl Plan {
         }
         // As above.
         self.draw_wild_clocks(&mut Random::of(seed, WILD));
+        self.draw_hand_ons(&mut Random::of(seed, HAND_ON));
         self.longest_sleep = crate::patience::longest_sleep(self);
         let faults = self.faults.iter().map(|fault| fault.at + fault.span);
         let jobs = self.jobs.iter().map(Job::end);
@@ -319,6 +340,35 @@ impl Plan {
         }
     }
 
+    /// Locks that leave their process while they are held. A record is for other processes of the same
+    /// machine: where clients have clocks of their own, a lock comes back to where it was.
+    fn draw_hand_ons(&mut self, draw: &mut Random) {
+        if self.class != Class::Safe || !draw.chance(100) {
+            return;
+        }
+        let splits = |what: What| {
+            matches!(
+                what,
+                What::Freeze | What::StepWall { .. } | What::Skew { .. } | What::OtherLimits
+            )
+        };
+        let is_one = !self.faults.iter().any(|fault| splits(fault.what));
+        if is_one {
+            let ClientPlan { ppm, wall_ahead, .. } = self.clients[0];
+            for client in &mut self.clients {
+                (client.ppm, client.wall_ahead) = (ppm, wall_ahead);
+            }
+        }
+        let clients = self.clients.len() as u64;
+        for job in self.jobs.iter_mut().filter(|job| job.kind.works()) {
+            let [after, gap] = [(); 2].map(|()| draw.below(job.work / 2 + 1));
+            let to = if is_one { draw.below(clients) as u8 } else { job.client };
+            if draw.chance(700) {
+                job.hand_on = Some(HandOn { after, gap, to });
+            }
+        }
+    }
+
     /// The jobs, and the time within which something happens.
     fn draw_jobs(&mut self, draw: &mut Random, count: usize) -> Time {
         let ttl_ms = match draw.below(8) {
@@ -346,6 +396,7 @@ impl Plan {
             patience: 0,
             work: MS,
             fenced: self.can_fence() && draw.chance(500),
+            hand_on: None,
         });
         start + 2 * span
     }
@@ -420,6 +471,7 @@ impl Plan {
             patience,
             work: work.max(MS),
             fenced: self.can_fence() && draw.chance(800),
+            hand_on: None,
         }
     }
 
@@ -552,6 +604,9 @@ fn client(draw: &mut Random, budget: i64) -> ClientPlan {
 /// The streams of random numbers that later faults are drawn from.
 const BROKEN: u64 = 0x78;
 const WILD: u64 = 0x77;
+
+/// And the one for locks that leave their process.
+const HAND_ON: u64 = 0x78;
 
 /// Mostly as by default.
 const WAKES: [Wake; 8] = [

@@ -64,7 +64,8 @@ pub(super) fn act(world: &mut World, code: u8, input: &mut Input<'_>) {
             world.tick();
         }
         14 => world.open_all(),
-        _ => world.inspect([&b"k0"[..], b"\r\n", b""][usize::from(choice % 3)]),
+        _ if choice < 12 => world.inspect([&b"k0"[..], b"\r\n", b""][usize::from(choice % 3)]),
+        _ => world.hand_on(choice - 12),
     }
 }
 

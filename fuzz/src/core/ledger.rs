@@ -277,6 +277,15 @@ impl Ledger {
         (lock.extended, lock.gone) = (0, 0);
     }
 
+    /// It is the same lock under another name. Whatever was under way about it counts no more.
+    pub(super) fn handed_on(&mut self, at: usize, id: LockId) {
+        let lock = &mut self.locks[at];
+        assert!(matches!(lock.phase, Phase::Held | Phase::Extending), "{:?} and out", lock.phase);
+        (lock.id, lock.phase, lock.due) = (id, Phase::Held, None);
+        (lock.extensions, lock.extended, lock.gone) = (0, 0, 0);
+        lock.round += 1;
+    }
+
     pub(super) fn releasing(&mut self, at: usize, due: Nanos) {
         let lock = &mut self.locks[at];
         lock.let_go = true;

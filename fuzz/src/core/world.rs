@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redbolt::proto::{
-    Ask, Cause, Core, Event, Guard, InputError, LinkOp, Nanos, NodeState, Now, Settings, Setup,
-    ViewId, Wait, fence,
+    Ask, Cause, Core, Event, Guard, InputError, LinkOp, LockRecord, Nanos, NodeState, Now,
+    Settings, Setup, ViewId, Wait, fence,
 };
 
 use super::ledger::{Ledger, Phase};
@@ -102,6 +102,18 @@ impl World {
     pub(super) fn release(&mut self, lock: u8) {
         let Some(at) = self.lock(lock) else { return };
         self.release_at(at);
+    }
+
+    /// A lock leaves the core as text, and comes back as it would to another one.
+    pub(super) fn hand_on(&mut self, lock: u8) {
+        let Some(at) = self.lock(lock) else { return };
+        let now = self.now();
+        if let Some(record) = self.core.hand_out(self.ledger.locks[at].id, now) {
+            let record = LockRecord::from_text(&record.to_text()).expect("what was written");
+            let id = self.core.take_in(&record, now).expect("a lock of its own");
+            self.ledger.handed_on(at, id);
+        }
+        self.settle();
     }
 
     fn release_at(&mut self, at: usize) {

@@ -748,7 +748,14 @@ impl World {
                     attempt.until[slot] = until.max(attempt.until[slot]);
                 }
                 Says::Denied => attempt.denied[slot] = true,
-                Says::Gone => (attempt.gone[slot], attempt.until[slot]) = (true, 0),
+                Says::Gone { ttl } => {
+                    attempt.gone[slot] = true;
+                    // Whoever asked may have let the lock go elsewhere, where nobody hears of it.
+                    let job = &self.jobs[usize::from(attempt.job)];
+                    if !job.was_handed_out || job.extend_ttl == ttl {
+                        attempt.until[slot] = 0;
+                    }
+                }
                 Says::Undone => attempt.undone[slot] = true,
                 Says::LetIn | Says::Other => {}
             }

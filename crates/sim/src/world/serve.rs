@@ -368,7 +368,9 @@ impl World {
                 let guarded = self.is_guarded();
                 let known = &mut self.attempts[usize::from(attempt)];
                 known.begun = known.begun.min(self.now);
-                known.haunts[node] |= !client_alive;
+                // One that was handed out may be undone over another connection, before this.
+                let has_left = self.jobs[usize::from(known.job)].was_handed_out;
+                known.haunts[node] |= !client_alive || has_left;
                 let counter = if reply.len() > 5 { number(&reply[4..reply.len() - 2]) } else { 0 };
                 let granted = Says::Granted { counter, until };
                 if checked || !guarded {
@@ -378,7 +380,7 @@ impl World {
                 Says::Other
             }
             Kind::Ask { .. } if reply == b"$-1\r\n" || reply.starts_with(b":") => Says::Denied,
-            Kind::Extend if reply == b":0\r\n" => Says::Gone,
+            Kind::Extend if reply == b":0\r\n" => Says::Gone { ttl: request.number },
             Kind::WriteBack if reply == b":0\r\n" => Says::Denied,
             Kind::Extend if reply == b":1\r\n" => Says::Extended { ttl: request.number, until },
             Kind::WriteBack if reply == b":1\r\n" => Says::Raised { counter: request.number },

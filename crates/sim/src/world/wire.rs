@@ -66,7 +66,7 @@ pub(crate) enum Says {
     /// Another has the lock.
     Denied,
     /// There was nothing to extend.
-    Gone,
+    Gone { ttl: u64 },
     /// The connection is in the client's database.
     LetIn,
     /// An undo was done.
