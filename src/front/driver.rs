@@ -518,6 +518,13 @@ impl Driver {
         self.sockets.core().votes(id)
     }
 
+    /// The votes of the last attempt of a lock that waits, after which it went on; `None` before. What
+    /// stands in its way, while it waits.
+    #[must_use]
+    pub fn decided_votes(&self, id: LockId) -> Option<Votes> {
+        self.sockets.core().decided_votes(id)
+    }
+
     /// Whether a release or an undo is not confirmed yet on a node that can be reached.
     #[must_use]
     pub fn owes(&self) -> bool {

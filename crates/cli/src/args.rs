@@ -557,6 +557,10 @@ than --max-ttl. It may stay taken for up to one TTL longer. While the command ru
 keeps it: should redbolt be killed, or its host die, the lock ends after --ttl, not after --at-least.
 If CMD cannot be run at all, nothing has happened, and the lock is let go.
 
+Without --wait it waits without limit: for the holder, and as well for nodes that do not answer, which
+it says after a second. Only what an operator alone can mend ends a wait at once, with 69: a wrong
+password or role, what is forbidden, other limits.
+
 A node that was restarted, emptied or never used does not vote for --max-ttl, since it may have
 forgotten a lock; redbolt says so, and waits for it. For new nodes there is `redbolt init`.
 

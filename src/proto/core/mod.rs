@@ -220,6 +220,12 @@ impl Core {
         }
     }
 
+    /// The votes of the last attempt of a lock that waits, after which it went on; `None` before.
+    #[must_use]
+    pub fn decided_votes(&self, id: LockId) -> Option<Votes> {
+        self.locks.find(id.0)?.work.decided
+    }
+
     /// Whether a node that can be reached still owes the confirmation of a release or an undo.
     #[must_use]
     pub fn owes(&self) -> bool {

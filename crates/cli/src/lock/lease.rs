@@ -161,9 +161,10 @@ impl Lease {
     /// Does what can be done without waiting.
     pub(super) fn turn(&mut self) {
         self.driver.turn();
-        if let Some(votes) = self.id.map(|id| self.driver.votes(id))
-            && votes.verdict() != Verdict::Undecided
-        {
+        let Some(id) = self.id else { return };
+        // A turn may have begun another attempt.
+        let present = Some(self.driver.votes(id)).filter(|of| of.verdict() != Verdict::Undecided);
+        if let Some(votes) = present.or_else(|| self.driver.decided_votes(id)) {
             self.last = Some(Refusal { why: Why::OutOfTime, votes, remaining: None });
         }
     }
@@ -180,6 +181,11 @@ impl Lease {
             say(words);
         }
         Ok(())
+    }
+
+    /// Whether enough nodes are there for a lock, whatever they say of this one.
+    pub(super) fn has_quorum(&self) -> bool {
+        self.driver.nodes().has_quorum()
     }
 
     /// The verdict of the last attempt that was decided.

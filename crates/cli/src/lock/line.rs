@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use redbolt::InspectionVerdict;
+use redbolt::proto::Verdict;
 
 use super::lease::{Lease, News};
 use super::patience::{Advice, Patience};
@@ -102,7 +103,10 @@ impl<'a> Line<'a> {
     }
 
     fn lose_patience(&mut self) -> io::Result<Option<Outcome>> {
-        self.patience.note(self.lease.verdict(), self.lease.quarantine(), now()?);
+        match self.lease.verdict() {
+            Verdict::Undecided => self.patience.note_no_verdict(self.lease.has_quorum()),
+            verdict => self.patience.note(verdict, self.lease.quarantine(), now()?),
+        }
         match self.patience.advice(now()?) {
             Advice::Wait => Ok(None),
             Advice::Tell => {

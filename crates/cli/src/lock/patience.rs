@@ -14,6 +14,7 @@ use redbolt::proto::Verdict;
 /// Decides whether to go on waiting.
 #[derive(Debug)]
 pub(super) struct Patience {
+    began: Duration,
     limit: Option<Duration>,
     seen_a_holder: bool,
     /// How long the quarantine lasts that stands in the way.
@@ -47,6 +48,7 @@ impl Patience {
     pub(super) fn new(limit: Option<Duration>, now: Duration) -> Self {
         let limit = limit.map(|limit| now.saturating_add(limit));
         Self {
+            began: now,
             limit,
             seen_a_holder: false,
             quarantined: None,
@@ -82,6 +84,12 @@ impl Patience {
             }
             (Verdict::Granted | Verdict::Undecided, _) => {}
         }
+    }
+
+    /// No attempt has ended yet. That is no outage where enough nodes are there: somebody may be as fast
+    /// again and again.
+    pub(super) fn note_no_verdict(&mut self, has_quorum: bool) {
+        self.silent_since = Some(self.began).filter(|_| !has_quorum);
     }
 
     fn answered(&mut self) {
@@ -173,7 +181,9 @@ mod tests {
     #[test]
     fn silence_from_the_start_is_told_without_a_verdict() {
         let mut patience = Patience::new(None, ms(0));
-        patience.note(Verdict::Undecided, None, ms(20));
+        patience.note_no_verdict(true);
+        assert_eq!(patience.advice(ms(5_000)), Advice::Wait, "enough nodes are there");
+        patience.note_no_verdict(false);
         assert_eq!(patience.advice(ms(999)), Advice::Wait);
         assert_eq!(patience.advice(ms(1_000)), Advice::Tell);
         patience.note(Verdict::Contended, None, ms(1_500));

@@ -87,14 +87,14 @@ fn a_waiter_in_line_outlives_a_short_outage() {
 /// Longer than any outage that it would once have borne, and from the first moment on.
 #[test]
 fn a_wait_without_a_limit_outlasts_nodes_that_refuse_from_the_start() {
-    let mut world = World::of(3);
+    let mut world = World::with_max_ttl(3, "2s");
     world.nodes.iter_mut().for_each(Server::kill);
-    let waiter = world.start(&["lock", "job", "-c", "echo ran > ran"]);
+    let waiter = world.start(&["lock", "--ttl", "1s", "job", "-c", "echo ran > ran"]);
     eventually("it says so", || waiter.said().contains("connection refused"));
     std::thread::sleep(Duration::from_secs(3));
     assert_eq!(waiter.said().matches("waiting for nodes to come back").count(), 1);
+    // Their quarantines are waited out as well.
     world.nodes.iter_mut().for_each(Server::restart);
-    world.init();
     assert_eq!(world.written("ran"), "ran");
     waiter.end().expect(0);
 }
