@@ -8,14 +8,14 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard},
     thread::{self, JoinHandle},
-    time::Duration,
 };
 
 use mio::Waker;
-use redbolt::{Config, ConfigBuilder};
+use redbolt::proto::{Settings, guard::BIG_MS};
 use socket2::{Domain, Socket, Type};
 
 use crate::{
+    keys::Keys,
     serve::{Server, wall_clock},
     store::{Memory, Store},
 };
@@ -60,12 +60,18 @@ impl Node {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set(count: usize) -> io::Result<Vec<Self>> {
-        let nodes: Vec<_> = (0..count).map(|_| Self::start()).collect::<io::Result<_>>()?;
-        let addresses = nodes.iter().map(|node| node.address().to_string());
-        let config = Config::builder().nodes(addresses).and_then(ConfigBuilder::build);
-        redbolt::init(&config.map_err(io::Error::other)?, SET_UP_WITHIN)
-            .map_err(io::Error::other)?;
-        Ok(nodes)
+        let settings = Settings::default();
+        let max_ttl = settings.max_ttl.as_millis();
+        let of_set = |_| {
+            let (run_id, now) = (random_run_id()?, wall_clock());
+            let mut store = Store::new(&run_id, now);
+            // As the library writes it.
+            let guard = format!("{run_id}:{max_ttl}:{count}:0");
+            let mut keys = Keys::new(&mut store.databases[0], now);
+            keys.set_for(&settings.guard_key, guard.as_bytes(), BIG_MS.cast_signed());
+            Self::serving(store, (Ipv4Addr::LOCALHOST, 0).into())
+        };
+        (0..count).map(of_set).collect()
     }
 
     /// Serves a new store on `address`; port 0 stands for any free one.
@@ -164,6 +170,3 @@ fn random_run_id() -> io::Result<String> {
         id
     }))
 }
-
-/// They are of this process, on a machine that may be busy.
-const SET_UP_WITHIN: Duration = Duration::from_secs(10);
