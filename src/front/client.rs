@@ -166,8 +166,7 @@ impl Client {
         let refused = driver.outcomes(open);
         let outcome = |asked: Result<LockId, InputError>| {
             let id = asked?;
-            let refusal = refused.iter().find(|(of, _)| *of == id).map(|&(_, refusal)| refusal);
-            self.granted(&mut driver, id, refusal)
+            self.granted(&mut driver, id, refused.get(&id).copied())
         };
         asked.into_iter().map(outcome).collect()
     }
@@ -379,3 +378,23 @@ impl From<InputError> for AcquireError {
 
 /// How long a client's drop waits for confirmations of releases.
 const LAST_RELEASES: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::grows_in_proportion;
+
+    /// All of them are refused, because no node can be reached.
+    #[test]
+    fn many_asks_have_their_outcomes_in_proportion() {
+        grows_in_proportion(512, |count| {
+            let config = Config::builder().node("127.0.0.1:1").unwrap().build().unwrap();
+            let client = Client::new(config).unwrap();
+            let names: Vec<_> = (0..count).map(|at| format!("resource {at}")).collect();
+            move || {
+                let asks = names.iter().map(|name| Ask::new(name.as_bytes()));
+                assert!(client.acquire_all(asks).iter().all(Result::is_err));
+            }
+        });
+    }
+}

@@ -3,7 +3,7 @@
 //! No thread and no waiting. The host tells it of readiness and of its deadline passing; outcomes
 //! are events. It reads the clock itself, after the last read. Not here: blocking, see `client`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -223,8 +223,10 @@ impl Driver {
 
     /// The result of an inspection that is complete, once.
     pub fn take_inspection(&mut self, id: ViewId) -> Option<Inspection> {
-        let view = self.sockets.core_mut().take_view(id)?;
-        Some(Inspection::new(&self.config, self.sockets.core(), view))
+        let core = self.sockets.core_mut();
+        let view = core.take_view(id)?;
+        let mine = core.held_on(&view.resource, self.config.clock().now());
+        Some(Inspection::new(&self.config, core, view, mine))
     }
 
     /// Breaks the lock on `resource`, whoever holds it: an operator's means against a holder that
@@ -442,12 +444,14 @@ impl Driver {
     }
 
     /// Takes turns until each of these locks was granted, lost again, or refused; returns the refusals.
-    pub(super) fn outcomes(&mut self, mut open: HashSet<LockId>) -> Vec<(LockId, Refusal)> {
-        let mut refused = Vec::new();
+    pub(super) fn outcomes(&mut self, mut open: HashSet<LockId>) -> HashMap<LockId, Refusal> {
+        let mut refused = HashMap::new();
         loop {
             while let Some(event) = self.poll_event() {
                 match event {
-                    Event::Refused(of, refusal) if open.remove(&of) => refused.push((of, refusal)),
+                    Event::Refused(of, refusal) if open.remove(&of) => {
+                        refused.insert(of, refusal);
+                    }
                     Event::Granted(of) => drop(open.remove(&of)),
                     _ => {}
                 }

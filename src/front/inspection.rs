@@ -66,9 +66,9 @@ pub enum InspectionVerdict {
 }
 
 impl Inspection {
-    pub(super) fn new(config: &Config, core: &Core, view: View) -> Self {
+    /// `mine` is the lock that this client holds on it.
+    pub(super) fn new(config: &Config, core: &Core, view: View, mine: Option<u32>) -> Self {
         let verdict = verdict(config.quorum(), &view);
-        let mine = core.held_on(&view.resource, config.clock().now());
         let nodes = nodes(config, core, view, |state, _| {
             let what = match state {
                 KeyState::Free => return "free".to_owned(),

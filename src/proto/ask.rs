@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::config::Config;
 use super::fence;
+use super::steps::step;
 use super::time::ttl_ms;
 
 /// The most resources in one lock.
@@ -111,19 +112,35 @@ impl<'a> Ask<'a> {
         1 + self.more.len()
     }
 
+    /// The place of the first resource that was given before, among at most [`MAX_KEYS`].
+    fn second_of_a_kind(&self) -> Option<usize> {
+        if self.more.is_empty() {
+            return None;
+        }
+        let mut sorted: [(&[u8], usize); MAX_KEYS] = [(&[], 0); MAX_KEYS];
+        let keys = &mut sorted[..self.key_count()];
+        keys.iter_mut().zip(self.keys().zip(0..)).for_each(|(place, key)| *place = key);
+        keys.sort_unstable_by(|one, other| {
+            step();
+            one.cmp(other)
+        });
+        let pairs = keys.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+        pairs.map(|pair| pair[1].1).min()
+    }
+
     pub(super) fn check(&self, config: &Config) -> Result<(), InputError> {
         if self.key_count() > MAX_KEYS {
             return Err(InputError::TooManyKeys { keys: self.key_count() });
         }
-        for (at, key) in self.keys().enumerate() {
+        for key in self.keys() {
             check_resource(key)?;
-            if self.keys().take(at).any(|earlier| earlier == key) {
-                return Err(InputError::DuplicateKey { index: at });
-            }
             if config.guard_key() == Some(key) {
                 return Err(InputError::GuardKey);
             }
             check_counter(key)?;
+        }
+        if let Some(index) = self.second_of_a_kind() {
+            return Err(InputError::DuplicateKey { index });
         }
         if self.fenced && !config.can_fence() {
             return Err(InputError::CannotFence);

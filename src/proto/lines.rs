@@ -14,6 +14,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use super::names::{LockId, NodeSet};
+use super::steps::step;
 use super::time::Nanos;
 
 /// The lines of all resources that somebody here waits for.
@@ -23,8 +24,10 @@ use super::time::Nanos;
 pub(super) struct Lines {
     lines: BTreeMap<Place, Line>,
     seed: [u8; 16],
+    /// How many have come so far.
+    arrivals: u64,
     /// Emptied queues, to be used again.
-    spare: Vec<VecDeque<LockId>>,
+    spare: Vec<VecDeque<Waiter>>,
     /// When lines that nobody stands in are looked through for what can be forgotten.
     purge_at: Nanos,
 }
@@ -33,9 +36,27 @@ pub(super) struct Lines {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place(u64);
 
+/// When somebody came: one that came later stands behind in every line that both stand in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Arrival(u64);
+
+impl Arrival {
+    pub(super) const NONE: Self = Self(0);
+}
+
+#[derive(Debug)]
+struct Waiter {
+    came: Arrival,
+    /// `None` is a gap: it has left from the middle.
+    id: Option<LockId>,
+}
+
 #[derive(Debug, Default)]
 struct Line {
-    waiting: VecDeque<LockId>,
+    /// In the order of their arrivals, by which they are found; in front is no gap.
+    waiting: VecDeque<Waiter>,
+    /// Gaps are closed together once they are half of it, or each would cost as much as there are behind it.
+    gaps: usize,
     /// When somebody elsewhere was last seen with it.
     contended_at: Option<Nanos>,
     /// When a lock of this core last let go of it.
@@ -49,6 +70,37 @@ struct Line {
 }
 
 impl Line {
+    fn front(&self) -> Option<LockId> {
+        self.waiting.front()?.id
+    }
+
+    fn leave(&mut self, came: Arrival) {
+        let by_arrival = |waiter: &Waiter| {
+            step();
+            waiter.came.cmp(&came)
+        };
+        match self.waiting.binary_search_by(by_arrival) {
+            // Two names with one hash: it has left.
+            Err(_) => {}
+            Ok(0) => drop(self.waiting.pop_front()),
+            Ok(at) => {
+                self.waiting[at].id = None;
+                self.gaps += 1;
+            }
+        }
+        while self.waiting.front().is_some_and(|waiter| waiter.id.is_none()) {
+            self.waiting.pop_front();
+            self.gaps -= 1;
+        }
+        if self.gaps > self.waiting.len() / 2 {
+            self.waiting.retain(|waiter| {
+                step();
+                waiter.id.is_some()
+            });
+            self.gaps = 0;
+        }
+    }
+
     /// When it can be forgotten, once nobody stands in it.
     fn remembered_until(&self) -> Nanos {
         let last = self.contended_at.max(self.released_at);
@@ -58,7 +110,8 @@ impl Line {
 
 impl Lines {
     pub(super) fn new(seed: [u8; 16]) -> Self {
-        Self { lines: BTreeMap::new(), seed, spare: Vec::new(), purge_at: Nanos::NEVER }
+        let (lines, spare) = (BTreeMap::new(), Vec::new());
+        Self { lines, seed, arrivals: 0, spare, purge_at: Nanos::NEVER }
     }
 
     /// Whether nobody waits and nothing is remembered.
@@ -73,8 +126,14 @@ impl Lines {
         Place(hasher.finish())
     }
 
-    /// Goes to the end of a line.
-    pub(super) fn join(&mut self, place: Place, id: LockId, now: Nanos) {
+    /// Somebody comes, to stand in any number of lines.
+    pub(super) fn arrive(&mut self) -> Arrival {
+        self.arrivals += 1;
+        Arrival(self.arrivals)
+    }
+
+    /// Goes to the end of a line; nobody has come since.
+    pub(super) fn join(&mut self, place: Place, came: Arrival, id: LockId, now: Nanos) {
         let line = match self.lines.entry(place) {
             Entry::Occupied(line) => line.into_mut(),
             Entry::Vacant(vacant) => {
@@ -83,19 +142,16 @@ impl Lines {
             }
         };
         // Two names with one hash.
-        if line.waiting.back() != Some(&id) {
-            line.waiting.push_back(id);
+        if line.waiting.back().is_none_or(|last| last.came != came) {
+            line.waiting.push_back(Waiter { came, id: Some(id) });
         }
     }
 
     /// Leaves a line, from wherever it stands.
-    pub(super) fn leave(&mut self, place: Place, id: LockId, now: Nanos) {
+    pub(super) fn leave(&mut self, place: Place, came: Arrival, now: Nanos) {
         let many = self.lines.len() > REMEMBERED_LINES;
         let Some(line) = self.lines.get_mut(&place) else { return };
-        match line.waiting.front() {
-            Some(&front) if front == id => drop(line.waiting.pop_front()),
-            _ => line.waiting.retain(|&other| other != id),
-        }
+        line.leave(came);
         if !line.waiting.is_empty() {
             return;
         }
@@ -107,12 +163,12 @@ impl Lines {
     }
 
     pub(super) fn front(&self, place: Place) -> Option<LockId> {
-        self.lines.get(&place)?.waiting.front().copied()
+        self.lines.get(&place)?.front()
     }
 
     /// Those in front of any line.
     pub(super) fn fronts(&self) -> impl Iterator<Item = LockId> {
-        self.lines.values().filter_map(|line| line.waiting.front().copied())
+        self.lines.values().filter_map(Line::front)
     }
 
     /// Somebody elsewhere has it, and these nodes will tell of it.
@@ -211,15 +267,17 @@ mod tests {
         let mut lines = Lines::new([7; 16]);
         let place = lines.place(b"job");
         let [a, b, c] = ids();
-        for id in [a, b, c] {
-            lines.join(place, id, Nanos(0));
-        }
+        let [first, second, third] = [a, b, c].map(|id| {
+            let came = lines.arrive();
+            lines.join(place, came, id, Nanos(0));
+            came
+        });
         assert_eq!(lines.front(place), Some(a));
-        lines.leave(place, b, Nanos(1));
+        lines.leave(place, second, Nanos(1));
         assert_eq!(lines.front(place), Some(a));
-        lines.leave(place, a, Nanos(2));
+        lines.leave(place, first, Nanos(2));
         assert_eq!(lines.front(place), Some(c));
-        lines.leave(place, c, Nanos(3));
+        lines.leave(place, third, Nanos(3));
         assert!(lines.is_empty());
     }
 
@@ -228,11 +286,12 @@ mod tests {
         let mut lines = Lines::new([7; 16]);
         let place = lines.place(b"job");
         let [a] = ids();
-        lines.join(place, a, Nanos(0));
+        let came = lines.arrive();
+        lines.join(place, came, a, Nanos(0));
         lines.released(place, Nanos(5));
         assert_eq!(lines.owes_turn(place, Nanos(6)), None, "nobody else wants it");
         lines.contended(place, NodeSet::first(1), Nanos(5));
-        lines.leave(place, a, Nanos(5));
+        lines.leave(place, came, Nanos(5));
         assert_eq!(lines.owes_turn(place, Nanos(6)), Some(Nanos(5)));
         assert_eq!(lines.leads(place), NodeSet::first(1));
         let over = Nanos(5) + REMEMBERED;
@@ -251,11 +310,34 @@ mod tests {
         let mut owed = Vec::new();
         for ms in 0..3_500 {
             let now = Nanos(ms * 1_000_000);
-            lines.join(place, a, now);
+            let came = lines.arrive();
+            lines.join(place, came, a, now);
             owed.extend(lines.owes_turn(place, now).map(|_| ms));
             lines.released(place, now);
-            lines.leave(place, a, now);
+            lines.leave(place, came, now);
         }
         assert_eq!(owed, [1_000, 2_000, 3_000]);
+    }
+
+    /// However long somebody stays in front while others come and go.
+    #[test]
+    fn gaps_take_no_more_room_than_those_who_wait() {
+        let mut lines = Lines::new([7; 16]);
+        let place = lines.place(b"job");
+        let [holder, lasting, passing] = ids();
+        let stays = lines.arrive();
+        lines.join(place, stays, holder, Nanos(0));
+        let mut last = lines.arrive();
+        lines.join(place, last, lasting, Nanos(0));
+        for _ in 0..10_000 {
+            let came = lines.arrive();
+            lines.join(place, came, passing, Nanos(0));
+            lines.leave(place, last, Nanos(0));
+            last = came;
+        }
+        assert_eq!(lines.front(place), Some(holder));
+        assert!(lines.lines[&place].waiting.len() <= 8);
+        lines.leave(place, stays, Nanos(0));
+        assert_eq!(lines.front(place), Some(passing));
     }
 }

@@ -26,7 +26,7 @@ use super::event::LossCause;
 use super::fence::FencingToken;
 use super::keys::Keys;
 use super::lease::Lease;
-use super::lines::Place;
+use super::lines::{Arrival, Place};
 use super::names::{ClaimId, NodeId, NodeSet};
 use super::slab::Key;
 use super::time::{Nanos, Now, ttl_ms};
@@ -75,8 +75,9 @@ pub(super) struct Work {
     pub(super) lead: Option<NodeId>,
     /// The nodes at which an earlier attempt left an ask open, of those that were suspected then.
     pub(super) open: NodeSet,
-    /// The lines that it stands in.
+    /// The lines that it stands in, and since when.
     pub(super) lines: Vec<Place>,
+    pub(super) came: Arrival,
 }
 
 /// Those who have not answered a round that a quorum has.
@@ -322,6 +323,7 @@ impl Work {
             lead: None,
             open: NodeSet::EMPTY,
             lines: Vec::new(),
+            came: Arrival::NONE,
         }
     }
 

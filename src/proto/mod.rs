@@ -82,6 +82,7 @@ mod event;
 pub mod fence;
 mod greeting;
 pub mod guard;
+mod holdings;
 mod inbox;
 mod keys;
 mod lease;
@@ -98,6 +99,7 @@ mod recipe;
 mod record;
 pub mod script;
 mod slab;
+mod steps;
 mod time;
 mod vote;
 
@@ -116,5 +118,8 @@ pub use self::metrics::{Histogram, Metrics, NodeMetrics};
 pub use self::mutants::{Mutant, plant};
 pub use self::names::{LinkId, LockId, MAX_NODES, NodeId, NodeSet, ViewId};
 pub use self::record::{LockRecord, RecordError};
+#[cfg(test)]
+pub(crate) use self::steps::grows_in_proportion;
+pub(crate) use self::steps::step;
 pub use self::time::{Nanos, Now};
 pub use self::vote::{Cause, Verdict, Vote, Votes};

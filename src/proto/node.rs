@@ -186,6 +186,8 @@ pub(super) struct Node {
     pub(super) owed_pause: Duration,
     /// Undos were answered with errors, and none was confirmed since.
     pub(super) undos_refused: bool,
+    /// For how many claims an undo is not confirmed.
+    pub(super) owes: usize,
 }
 
 impl Node {
@@ -216,6 +218,7 @@ impl Node {
             owed_at: Nanos::NEVER,
             owed_pause: OWED_PAUSE.0,
             undos_refused: false,
+            owes: 0,
         }
     }
 

@@ -1,20 +1,44 @@
 //! Slots that keep their memory when they are freed, under names that are never used twice; and when something
 //! is due for any of them.
 //!
-//! There is no queue of timers: slots lie in rows, and a row knows when the first of its tenants is due, at
-//! the earliest. To arm one costs a comparison, to take it back costs nothing, and to look for what is due
-//! costs one comparison for each row.
+//! There is no queue of timers: slots lie in rows, and rows in blocks, and each of these knows when the first of
+//! its tenants is due, at the earliest. To arm one costs two comparisons, to take it back costs nothing, and to
+//! look for what is due costs one comparison for each block, and for each row of those in which something is.
 
+use std::hash::{Hash, Hasher};
+
+use super::steps::step;
 use super::time::Nanos;
 
 /// The name of a slot's present tenant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     index: u32,
     generation: u32,
 }
 
+impl PartialEq for Key {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        step();
+        (self.index, self.generation) == (other.index, other.generation)
+    }
+}
+
+impl Hash for Key {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.index, self.generation).hash(state);
+    }
+}
+
 impl Key {
+    /// No name is before it.
+    pub(super) const FIRST: Self = Self { index: 0, generation: 0 };
+
+    /// No name is behind it.
+    pub(super) const LAST: Self = Self { index: u32::MAX, generation: u32::MAX };
+
     /// Names nothing.
     pub(super) const NONE: Self = Self { index: u32::MAX, generation: 0 };
 }
@@ -25,13 +49,14 @@ impl Key {
 pub(super) struct Slab<T> {
     rows: Vec<Box<[Slot<T>; ROW]>>,
     heads: Vec<Head>,
+    blocks: Vec<Head>,
     /// Slots that were ever used.
     used: u32,
     free: Vec<u32>,
 }
 
-/// What is known of a row.
-#[derive(Debug)]
+/// What is known of a row, or of a block of rows.
+#[derive(Clone, Debug)]
 struct Head {
     tenants: u32,
     /// When something is due in it. It may be too early, never too late.
@@ -45,9 +70,21 @@ struct Slot<T> {
     value: T,
 }
 
+impl Head {
+    const EMPTY: Self = Self { tenants: 0, due: Nanos::NEVER };
+
+    fn leave(&mut self) {
+        self.tenants -= 1;
+        if self.tenants == 0 {
+            self.due = Nanos::NEVER;
+        }
+    }
+}
+
 impl<T> Slab<T> {
     pub(super) fn new() -> Self {
-        Self { rows: Vec::new(), heads: Vec::new(), used: 0, free: Vec::new() }
+        let (rows, heads, blocks) = (Vec::new(), Vec::new(), Vec::new());
+        Self { rows, heads, blocks, used: 0, free: Vec::new() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -65,6 +102,7 @@ impl<T> Slab<T> {
         let index = self.free.pop().unwrap_or_else(|| self.grow(new));
         let (row, at) = place(index);
         self.heads[row].tenants += 1;
+        self.blocks[row / BLOCK].tenants += 1;
         let slot = &mut self.rows[row][at];
         slot.generation = slot.generation.wrapping_add(1);
         (Key { index, generation: slot.generation }, &mut slot.value)
@@ -75,7 +113,8 @@ impl<T> Slab<T> {
         if place(self.used).1 == 0 {
             let slots = std::array::from_fn(|_| Slot { generation: 0, value: new() });
             self.rows.push(Box::new(slots));
-            self.heads.push(Head { tenants: 0, due: Nanos::NEVER });
+            self.heads.push(Head::EMPTY);
+            self.blocks.resize(self.heads.len().div_ceil(BLOCK), Head::EMPTY);
         }
         // The core's limit on locks keeps this far below 2^32.
         self.used += 1;
@@ -87,16 +126,14 @@ impl<T> Slab<T> {
         let slot = &mut self.rows[row][at];
         debug_assert_eq!(slot.generation, key.generation, "a slot is freed once");
         slot.generation = slot.generation.wrapping_add(1);
-        let head = &mut self.heads[row];
-        head.tenants -= 1;
-        if head.tenants == 0 {
-            head.due = Nanos::NEVER;
-        }
+        self.heads[row].leave();
+        self.blocks[row / BLOCK].leave();
         self.free.push(key.index);
     }
 
     #[inline]
     pub(super) fn find(&self, key: Key) -> Option<&T> {
+        step();
         let (row, at) = place(key.index);
         let slot = &self.rows.get(row)?[at];
         (slot.generation == key.generation).then_some(&slot.value)
@@ -104,6 +141,7 @@ impl<T> Slab<T> {
 
     #[inline]
     pub(super) fn find_mut(&mut self, key: Key) -> Option<&mut T> {
+        step();
         let (row, at) = place(key.index);
         let slot = &mut self.rows.get_mut(row)?[at];
         (slot.generation == key.generation).then_some(&mut slot.value)
@@ -111,6 +149,7 @@ impl<T> Slab<T> {
 
     /// The occupied slot at `index`, if there is one; see [`capacity`](Self::capacity).
     pub(super) fn at(&self, index: usize) -> Option<Key> {
+        step();
         // Below the capacity, which fits.
         let index = index as u32;
         let (row, at) = place(index);
@@ -121,37 +160,74 @@ impl<T> Slab<T> {
     /// Something is due for this slot at `at`.
     #[inline]
     pub(super) fn arm(&mut self, key: Key, at: Nanos) {
-        if let Some(head) = self.heads.get_mut(place(key.index).0) {
+        let row = place(key.index).0;
+        if let Some(head) = self.heads.get_mut(row) {
             head.due = at.min(head.due);
+            let block = &mut self.blocks[row / BLOCK];
+            block.due = at.min(block.due);
         }
     }
 
     /// When something is due for any of them.
     pub(super) fn due(&self) -> Nanos {
-        self.heads.iter().map(|head| head.due).min().unwrap_or(Nanos::NEVER)
+        let blocks = self.blocks.iter().inspect(|_| step());
+        blocks.map(|block| block.due).min().unwrap_or(Nanos::NEVER)
     }
 
     /// When something is due in the row of this one.
     pub(super) fn due_of(&self, key: Key) -> Nanos {
-        self.heads.get(place(key.index).0).map_or(Nanos::NEVER, |head| head.due)
+        let row = place(key.index).0;
+        let due = self.heads.get(row).map_or(Nanos::NEVER, |head| head.due);
+        debug_assert!(
+            self.blocks.get(row / BLOCK).is_none_or(|block| block.due <= due),
+            "never too late"
+        );
+        due
     }
 
     /// Walks through the rows in which something is due at `by`, from index `at` on. Whoever is not done with
     /// when it has been seen has to be armed again.
     pub(super) fn next_due(&mut self, at: &mut usize, by: Nanos) -> Option<Key> {
         loop {
-            if at.is_multiple_of(ROW) {
-                let row = *at / ROW;
-                let due = row + self.heads.get(row..)?.iter().position(|head| head.due <= by)?;
+            if at.is_multiple_of(ROW) || *at >= self.capacity() {
+                let due = self.next_due_row(at.div_ceil(ROW), by)?;
                 self.heads[due].due = Nanos::NEVER;
                 *at = due * ROW;
             }
-            let key = (*at < self.capacity()).then(|| self.at(*at))?;
+            let key = self.at(*at);
             *at += 1;
             if key.is_some() {
                 return key;
             }
         }
+    }
+
+    /// The first row from this one on in which something is due at `by`. A block that was walked to its end
+    /// learns what is left in it.
+    fn next_due_row(&mut self, mut row: usize, by: Nanos) -> Option<usize> {
+        let rows = self.heads.len();
+        if row > 0 && (row == rows || row.is_multiple_of(BLOCK)) {
+            self.has_walked((row - 1) / BLOCK);
+        }
+        while row < rows {
+            step();
+            let block = row / BLOCK;
+            let end = rows.min((block + 1) * BLOCK);
+            if self.blocks[block].due <= by {
+                let mut rest = self.heads[row..end].iter().inspect(|_| step());
+                if let Some(at) = rest.position(|head| head.due <= by) {
+                    return Some(row + at);
+                }
+                self.has_walked(block);
+            }
+            row = end;
+        }
+        None
+    }
+
+    fn has_walked(&mut self, block: usize) {
+        let rows = self.heads.iter().skip(block * BLOCK).take(BLOCK).inspect(|_| step());
+        self.blocks[block].due = rows.map(|head| head.due).min().unwrap_or(Nanos::NEVER);
     }
 
     /// One past the last index, for walks during which slots come and go.
@@ -168,6 +244,9 @@ fn place(index: u32) -> (usize, usize) {
 
 /// Slots in a row.
 const ROW: usize = 64;
+
+/// Rows in a block: 2^20 slots are in as many blocks as there are slots in four rows.
+const BLOCK: usize = 64;
 
 #[cfg(test)]
 mod tests {

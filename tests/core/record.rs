@@ -376,23 +376,23 @@ fn whoever_holds_it_now_knows_it_for_its_own() {
     world.flow();
     let view = world.core().take_view(seen).unwrap();
     let Ok(redbolt::proto::KeyState::Held(holder)) = &view.nodes[1].state else { panic!() };
-    let whose = |world: &World| -> Vec<_> {
+    let whose = |world: &mut World| -> Vec<_> {
         let now = world.now();
-        world.clients.iter().map(|client| client.core.held_on(b"job", now)).collect()
+        world.clients.iter_mut().map(|client| client.core.held_on(b"job", now)).collect()
     };
     let mine = Some(holder.fingerprint);
-    assert_eq!(whose(&world), [mine, None]);
+    assert_eq!(whose(&mut world), [mine, None]);
     assert_eq!(world.core().held_on(b"jo", now), None);
     let record = hand_out(&mut world, id);
-    assert_eq!(whose(&world), [None, None]);
+    assert_eq!(whose(&mut world), [None, None]);
     let taken = world.take_in(1, &record);
-    assert_eq!(whose(&world), [None, mine]);
+    assert_eq!(whose(&mut world), [None, mine]);
     // No timer has told it yet.
     world.wall_ahead = 20_000_000_000;
-    assert_eq!(whose(&world), [None, None]);
+    assert_eq!(whose(&mut world), [None, None]);
     world.wall_ahead = 0;
     release_by(&mut world, 1, taken);
-    assert_eq!(whose(&world), [None, None]);
+    assert_eq!(whose(&mut world), [None, None]);
 }
 
 /// A quorum decides; the others answer later, or never.

@@ -36,6 +36,13 @@ impl Peer {
         assert_eq!(self.replies, b"+OK\r\n");
     }
 
+    /// Its connection is over, and another one leads to the same process.
+    pub fn reconnect(&mut self) {
+        self.conn = self.store.connect();
+        self.decoder = Decoder::new(Limits::default());
+        self.asked.clear();
+    }
+
     /// Takes what was written to it.
     pub fn hear(&mut self, bytes: &[u8]) {
         self.asked.extend_from_slice(bytes);

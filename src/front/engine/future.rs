@@ -14,7 +14,7 @@ use super::EngineError;
 use super::guard::OwnedGuard;
 use super::reply::Reply;
 use super::shared::Shared;
-use super::slot::{Extension, Slot};
+use super::slot::{Extension, Slot, Watcher};
 use crate::front::client::AcquireError;
 use crate::front::guard::{Ending, ExtendError};
 use crate::proto::LossCause;
@@ -172,7 +172,7 @@ impl Future for Release {
 #[must_use = "it says when the lock is lost"]
 pub struct Lost {
     slot: Arc<Slot>,
-    number: Option<u64>,
+    number: Option<Watcher>,
 }
 
 impl Lost {

@@ -6,6 +6,8 @@
 //! be the guard of this lock. None is left by the time that the slot dies, which may be on the thread.
 //! Not here: deciding anything.
 
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -17,7 +19,9 @@ use super::shared::{Place, Shared};
 use crate::front::client::AcquireError;
 use crate::front::guard::{Ending, ExtendError};
 use crate::front::report::RefusalReport;
-use crate::proto::{Ask, FencingToken, InputError, Lease, LockId, LossCause, Refusal, Votes, Why};
+use crate::proto::{
+    Ask, FencingToken, InputError, Lease, LockId, LossCause, Refusal, Votes, Why, step,
+};
 
 pub(super) type Callback = Box<dyn FnOnce(LossCause) + Send>;
 pub(super) type Extension = Reply<Result<(), ExtendError>>;
@@ -47,10 +51,27 @@ struct State {
     ending: Option<Ending>,
     /// The task that waits for the acquisition, or for the release.
     waiter: Option<Waker>,
-    watchers: Vec<(u64, Waker)>,
+    watchers: BTreeMap<Watcher, Waker>,
     watchers_ever: u64,
     on_loss: Vec<Callback>,
     extension: Option<Arc<Extension>>,
+}
+
+/// One who watches for the loss of a lock, by a number of its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Watcher(u64);
+
+impl Ord for Watcher {
+    fn cmp(&self, other: &Self) -> Ordering {
+        step();
+        self.0.cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Watcher {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 #[derive(Default)]
@@ -190,7 +211,7 @@ impl Slot {
     /// Whether it was lost, once it has ended. A watcher is remembered under its number.
     pub(super) fn poll_lost(
         &self,
-        number: &mut Option<u64>,
+        number: &mut Option<Watcher>,
         waker: &Waker,
     ) -> Poll<Option<LossCause>> {
         if !self.shared.is_ours() {
@@ -200,28 +221,26 @@ impl Slot {
         if state.lost.is_some() || state.ending.is_some() {
             return Poll::Ready(state.lost);
         }
-        let ours = state.watchers.iter_mut().find(|(of, _)| Some(*of) == *number);
-        let replaced = if let Some((_, registered)) = ours {
+        let ours = number.and_then(|number| state.watchers.get_mut(&number));
+        let replaced = if let Some(registered) = ours {
             (!registered.will_wake(waker)).then(|| std::mem::replace(registered, waker.clone()))
         } else {
             state.watchers_ever += 1;
-            let of = state.watchers_ever;
-            state.watchers.push((of, waker.clone()));
+            let of = Watcher(state.watchers_ever);
             *number = Some(of);
-            None
+            state.watchers.insert(of, waker.clone())
         };
         drop(state);
         drop(replaced);
         Poll::Pending
     }
 
-    pub(super) fn unwatch(&self, number: u64) {
+    pub(super) fn unwatch(&self, number: Watcher) {
         if !self.shared.is_ours() {
             return;
         }
         let mut state = self.lock();
-        let at = state.watchers.iter().position(|(of, _)| *of == number);
-        let watcher = at.map(|at| state.watchers.swap_remove(at));
+        let watcher = state.watchers.remove(&number);
         drop(state);
         self.shared.discard(watcher);
     }
@@ -309,7 +328,7 @@ impl Slot {
         let callbacks = std::mem::take(&mut state.on_loss);
         let watchers = std::mem::take(&mut state.watchers);
         self.extension_over(state, Err(ExtendError::Lost(cause)));
-        for (_, watcher) in watchers {
+        for watcher in watchers.into_values() {
             self.shared.wake(Some(watcher));
         }
         for callback in callbacks {
@@ -333,7 +352,7 @@ impl Slot {
         let waiter = state.waiter.take();
         let watchers = std::mem::take(&mut state.watchers);
         self.extension_over(state, Err(ExtendError::Input(InputError::NotHeld)));
-        for (_, watcher) in watchers {
+        for watcher in watchers.into_values() {
             self.shared.wake(Some(watcher));
         }
         waiter
@@ -435,6 +454,27 @@ mod tests {
         assert_eq!(slot.lock().watchers.len(), 1);
         slot.lost(LossCause::Gone);
         assert_eq!(Pin::new(&mut lasting).poll(&mut context), Poll::Ready(Some(LossCause::Gone)));
+    }
+
+    #[test]
+    fn watchers_come_and_go_in_proportion() {
+        crate::proto::grows_in_proportion(512, |count| {
+            let slot = slot();
+            let mut context = Context::from_waker(Waker::noop());
+            let mut watchers: Vec<_> = (0..count).map(|_| Lost::new(Arc::clone(&slot))).collect();
+            move || {
+                for watcher in &mut watchers {
+                    assert!(Pin::new(watcher).poll(&mut context).is_pending());
+                }
+                for watcher in &mut watchers {
+                    assert!(Pin::new(watcher).poll(&mut context).is_pending());
+                }
+                while let Some(watcher) = watchers.pop() {
+                    drop(watcher);
+                }
+                assert!(slot.lock().watchers.is_empty());
+            }
+        });
     }
 
     /// The thread can hear of a loss when the holder has let go and it has not heard of that.

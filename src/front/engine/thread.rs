@@ -42,7 +42,7 @@ pub(super) struct Thread {
     /// Every lock that has not ended, by its name in the core.
     slots: HashMap<LockId, Arc<Slot>, BuildHasherDefault<NameHasher>>,
     /// Inspections under way, each with whoever asked for it.
-    views: Vec<(ViewId, Asker<Inspection, AcquireError>)>,
+    views: HashMap<ViewId, Asker<Inspection, AcquireError>, BuildHasherDefault<NameHasher>>,
     /// The engine is to end by then.
     until: Option<Instant>,
     /// Whoever waits for outcomes of this turn.
@@ -67,7 +67,7 @@ impl Thread {
             commands: Vec::new(),
             concerned: None,
             slots: HashMap::default(),
-            views: Vec::new(),
+            views: HashMap::default(),
             until: None,
             waiters: Vec::new(),
             is_stirred: false,
@@ -222,15 +222,16 @@ impl Thread {
 
     fn inspect(&mut self, resource: &[u8], asker: Asker<Inspection, AcquireError>, now: Now) {
         match self.driver.core_mut().inspect(resource, now) {
-            Ok(id) => self.views.push((id, asker)),
+            Ok(id) => drop(self.views.insert(id, asker)),
             Err(error) => asker.answer(Err(error.into())),
         }
     }
 
     fn viewed(&mut self, id: ViewId) {
-        let asked = self.views.iter().position(|(of, _)| *of == id);
-        if let (Some(at), Some(inspection)) = (asked, self.driver.take_inspection(id)) {
-            self.views.swap_remove(at).1.answer(Ok(inspection));
+        if let Some(inspection) = self.driver.take_inspection(id)
+            && let Some(asker) = self.views.remove(&id)
+        {
+            asker.answer(Ok(inspection));
         }
     }
 
@@ -467,3 +468,81 @@ impl Hasher for NameHasher {
 
 /// Some hundred µs of work, and as many bytes as a socket takes at once.
 const COMMANDS_PER_TURN: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::super::queue::Queue;
+    use super::super::reply::Reply;
+    use super::super::{Engine, EngineLimits, Handle};
+    use super::*;
+    use crate::front::config::Config;
+    use crate::proto::{Ask, Wait, grows_in_proportion};
+
+    /// An engine whose thread is worked by the test, and whose node cannot be reached.
+    fn thread() -> Thread {
+        let config = Config::builder().node("127.0.0.1:1").unwrap().build().unwrap();
+        let poll = Poll::new().unwrap();
+        let tokens = Driver::tokens_needed(&config);
+        let waker = mio::Waker::new(poll.registry(), mio::Token(tokens)).unwrap();
+        let driver = Driver::in_registry(config.clone(), poll.registry(), 0..tokens).unwrap();
+        let shared = Shared::new(config, EngineLimits::default(), Queue::new(waker));
+        Thread::new(poll, driver, Arc::new(shared))
+    }
+
+    #[test]
+    fn inspections_are_answered_in_proportion() {
+        grows_in_proportion(512, |count| {
+            let mut thread = thread();
+            let asked: Vec<_> = (0..count).map(|_| Arc::new(Reply::default())).collect();
+            for (at, reply) in asked.iter().enumerate() {
+                let place = thread.shared.enter().unwrap();
+                let asker = Asker::new(Arc::clone(reply), Arc::clone(&thread.shared), Some(place));
+                let name = format!("resource {at}").into_bytes().into_boxed_slice();
+                thread.commands.push(Command::Inspect(name, asker));
+            }
+            move || {
+                // All of them are under way before the first is answered.
+                while !thread.commands.is_empty() {
+                    thread.obey();
+                }
+                while thread.shared.in_flight() > 0 {
+                    thread.hear().unwrap();
+                    thread.driver.expire();
+                    thread.driver.settle();
+                    thread.tell();
+                }
+                for reply in asked {
+                    assert!(reply.poll("an Answer", Waker::noop()).is_ready());
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn acquisitions_are_refused_and_cancelled_in_proportion() {
+        grows_in_proportion(512, |count| {
+            let mut thread = thread();
+            let handle = Handle { shared: Arc::clone(&thread.shared), thread: Mutex::new(None) };
+            let engine = Engine { handle: Arc::new(handle) };
+            let names: Vec<_> = (0..count).map(|at| format!("resource {at}")).collect();
+            let asks = names.iter().map(|name| Ask::new(name.as_bytes()).wait(Wait::Forever));
+            let waiting: Vec<_> = asks.map(|ask| engine.acquire(ask)).collect();
+            move || {
+                for _ in 0..count / COMMANDS_PER_TURN + 1 {
+                    thread.obey();
+                    thread.tell();
+                }
+                drop(waiting);
+                while !thread.slots.is_empty() {
+                    thread.obey();
+                    thread.tell();
+                }
+                // Nobody works for it, so that it cannot be waited for.
+                thread.shared.end(ShutdownReport::default());
+                drop(engine);
+            }
+        });
+    }
+}

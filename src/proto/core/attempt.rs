@@ -295,6 +295,7 @@ impl Core {
         let (due, until) = (lock.loss_due(now), lock.work.round_until);
         self.arm_lock(id, due.min(until));
         self.events.push_back(Event::Granted(id));
+        self.note_holding(id);
         self.keep_from_now(id, now);
         self.note_wait(id, now);
     }

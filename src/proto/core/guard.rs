@@ -387,10 +387,8 @@ impl Core {
 
     /// Undoes a grant that does not count, whatever becomes of the lock.
     fn give_back(&mut self, node: NodeId, id: ClaimId, now: Now) {
-        if let Some(claim) = self.claims.find_mut(id.0) {
-            claim.owed.insert(node);
-            self.send_undo(node, id, now);
-        }
+        self.owe(node, id);
+        self.send_undo(node, id, now);
     }
 
     fn expected(&self, id: NodeId) -> Expected {

@@ -345,7 +345,7 @@ impl Core {
         match self.claims.find(claim.0).map(|claim| claim.forget_at) {
             Some(forget_at) if now.boot < forget_at => self.arm_lock(id, forget_at),
             Some(_) => {
-                self.claims.free(claim.0);
+                self.free_claim(claim);
                 self.free_lock(id);
             }
             None => self.free_lock(id),

@@ -182,10 +182,12 @@ impl Core {
     }
 
     fn ask_unanswered(&mut self, node: NodeId, id: ClaimId, untouched: bool, now: Now) {
+        if untouched {
+            self.owes_no_more(node, id);
+        }
         if let Some(claim) = self.claims.find_mut(id.0) {
             if untouched {
                 claim.seen.remove(node);
-                claim.owed.remove(node);
             } else {
                 claim.seen.insert(node);
                 claim.ghosts.insert(node);
@@ -343,10 +345,8 @@ impl Core {
     /// An ask that is under way to a node which is no voter. It is undone on this connection even where
     /// that is in the wrong database, or leads to another node's server, for so was the ask.
     fn disown(&mut self, node: NodeId, id: ClaimId, now: Now) {
-        if !self.withdraw(node, id)
-            && let Some(claim) = self.claims.find_mut(id.0)
-        {
-            claim.owed.insert(node);
+        if !self.withdraw(node, id) {
+            self.owe(node, id);
             self.push_undo(node, id, now);
         }
         self.vote_failed(node, id, now);

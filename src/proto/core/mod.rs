@@ -17,6 +17,8 @@ mod check;
 mod clock;
 mod fence;
 mod forced;
+#[cfg(test)]
+mod growth;
 mod guard;
 mod hold;
 mod keep;
@@ -45,6 +47,7 @@ use super::config::Config;
 use super::draft::Draft;
 use super::entropy::Entropy;
 use super::event::{Event, LinkOp, LockState, NodeState};
+use super::holdings::Holdings;
 use super::lease::Lease;
 use super::lines::Lines;
 use super::lock::{Lock, Phase, Work};
@@ -86,6 +89,7 @@ pub struct Core {
     used_work: Vec<Box<Work>>,
     claims: Slab<Claim>,
     views: Slab<Viewing>,
+    holdings: Holdings,
     events: VecDeque<Event>,
     /// Nodes that seem to hang.
     suspected: NodeSet,
@@ -140,6 +144,7 @@ impl Core {
             used_work: Vec::new(),
             claims: Slab::new(),
             views: Slab::new(),
+            holdings: Holdings::default(),
             events: VecDeque::new(),
             suspected: NodeSet::default(),
             changed: NodeSet::default(),
@@ -229,11 +234,8 @@ impl Core {
     /// Whether a node that can be reached still owes the confirmation of a release or an undo.
     #[must_use]
     pub fn owes(&self) -> bool {
-        let reached =
-            |node: NodeId| self.node(node).link.takes_undos() || self.node(node).may_return();
-        (0..self.claims.capacity())
-            .filter_map(|at| self.claims.find(self.claims.at(at)?))
-            .any(|claim| claim.owed.iter().any(reached))
+        let is_reached = |node: &Node| node.link.takes_undos() || node.may_return();
+        self.nodes.iter().any(|node| node.owes > 0 && is_reached(node))
     }
 
     /// The bytes that wait to be written to a link.

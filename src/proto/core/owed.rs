@@ -27,7 +27,7 @@ impl Core {
         let (forget_at, settled) = (claim.forget_at, claim.is_settled());
         let due = forget_at.min(claim.again_at).max(now.boot);
         if settled || now.boot >= forget_at {
-            self.claims.free(id.0);
+            self.free_claim(id);
         } else {
             self.arm_claim(id, due);
         }
@@ -50,9 +50,7 @@ impl Core {
             if !counted.contains(node) && self.withdraw(node, id) {
                 continue;
             }
-            if let Some(claim) = self.claims.find_mut(id.0) {
-                claim.owed.insert(node);
-            }
+            self.owe(node, id);
             self.send_undo(node, id, now);
         }
         self.hand_on(id, now);
@@ -122,8 +120,8 @@ impl Core {
         if claim.ghosts.contains(node_id) {
             self.undo_again(node_id, id, now);
         } else {
-            claim.owed.remove(node_id);
             claim.seen.remove(node_id);
+            self.owes_no_more(node_id, id);
         }
         self.undo_settled(node_id, id, Vote::Grant, now);
         let node = self.node_mut(node_id);
@@ -141,8 +139,8 @@ impl Core {
             && claim.refused.contains(node_id)
         {
             // It answered the ask with an error as well: there is nothing to undo.
-            claim.owed.remove(node_id);
             claim.seen.remove(node_id);
+            self.owes_no_more(node_id, id);
             return self.undo_settled(node_id, id, Vote::Fail(cause), now);
         }
         let node = self.node_mut(node_id);
@@ -174,9 +172,31 @@ impl Core {
     pub(super) fn undo_settled(&mut self, node: NodeId, id: ClaimId, vote: Vote, now: Now) {
         match self.claims.find(id.0).map(|claim| (claim.lock(), claim.is_settled())) {
             Some((Some(lock), _)) => self.release_vote(node, lock, vote, now),
-            Some((None, true)) => self.claims.free(id.0),
+            Some((None, true)) => self.free_claim(id),
             _ => {}
         }
+    }
+
+    /// The node is to confirm that it keeps no key for this claim.
+    pub(super) fn owe(&mut self, node: NodeId, id: ClaimId) {
+        if let Some(claim) = self.claims.find_mut(id.0).filter(|claim| !claim.owed.contains(node)) {
+            claim.owed.insert(node);
+            self.nodes[node.index()].owes += 1;
+        }
+    }
+
+    pub(super) fn owes_no_more(&mut self, node: NodeId, id: ClaimId) {
+        if let Some(claim) = self.claims.find_mut(id.0).filter(|claim| claim.owed.contains(node)) {
+            claim.owed.remove(node);
+            self.nodes[node.index()].owes -= 1;
+        }
+    }
+
+    /// Nothing is left of a claim, or nobody waits for it any longer.
+    pub(super) fn free_claim(&mut self, id: ClaimId) {
+        let owed = self.claims.find(id.0).map_or_else(NodeSet::default, |claim| claim.owed);
+        owed.iter().for_each(|node| self.nodes[node.index()].owes -= 1);
+        self.claims.free(id.0);
     }
 
     /// Whether this claim is to be undone on this node, also while its lock is held: the node was
@@ -214,7 +234,7 @@ impl Core {
             return;
         }
         if now.boot >= claim.forget_at {
-            return self.claims.free(id.0);
+            return self.free_claim(id);
         }
         let forget_at = claim.forget_at;
         self.arm_claim(id, forget_at);

@@ -272,9 +272,11 @@ impl Core {
     }
 
     pub(super) fn push_due(&mut self, id: NodeId, now: Now) {
-        let push = &self.node(id).push;
+        let (link, push) = (self.node(id).link, &self.node(id).push);
         match push.stage {
             Stage::Off { .. } if push.wanted_at == Nanos::default() => {}
+            // It could not be opened, and to look for those who wait for it is a walk.
+            Stage::Off { retry_at } if now.boot >= retry_at && link != Link::Ready => {}
             Stage::Off { retry_at } if now.boot >= retry_at => match self.watchers(id).is_empty() {
                 true => self.node_mut(id).push.wanted_at = Nanos::default(),
                 false => self.want_push(id, now),

@@ -66,7 +66,7 @@ impl Core {
         };
         self.step_out(id, now);
         self.free_lock(id);
-        self.claims.free(claim_id.0);
+        self.free_claim(claim_id);
         self.metrics.handed_out += 1;
         self.take_turns(now);
         Some(record)
@@ -150,6 +150,7 @@ impl Core {
         claim.seen = record.with(&[Part::Counted, Part::Behind, Part::Asked, Part::Open]);
         claim.ghosts = record.with(&[Part::Open]);
         claim.lives_until(record.keys_until.min(longest));
+        self.note_holding(id);
         if is_over {
             self.lose(id, LossCause::Expired, now);
         } else {

@@ -10,12 +10,15 @@ use std::time::Duration;
 use super::Core;
 use super::forced::{Fate, Force};
 use crate::proto::ask::{InputError, check_resource};
+use crate::proto::claim::Claim;
 use crate::proto::classify::classify;
 use crate::proto::contents::{self, KeyState};
 use crate::proto::event::Event;
 use crate::proto::greeting::Mistyped;
-use crate::proto::names::{NodeId, NodeSet, ViewId};
+use crate::proto::holdings::FEW;
+use crate::proto::names::{LockId, NodeId, NodeSet, ViewId};
 use crate::proto::node::{Link, Request};
+use crate::proto::slab::Key;
 use crate::proto::time::{Nanos, Now};
 use crate::proto::vote::Cause;
 use crate::resp::{Token, command};
@@ -112,21 +115,58 @@ impl Core {
     /// The [fingerprint](Holder::fingerprint) of the lock on `resource` that this core holds now, as a
     /// view shows it. `None` if it holds none.
     #[must_use]
-    pub fn held_on(&self, resource: &[u8], now: Now) -> Option<u32> {
+    pub fn held_on(&mut self, resource: &[u8], now: Now) -> Option<u32> {
         let now = Now { boot: self.boot.max(now.boot), ..now };
-        let mut locks =
-            (0..self.locks.capacity()).filter_map(|at| self.locks.find(self.locks.at(at)?));
-        let claim = locks.find_map(|lock| {
-            let claim = self.claims.find(lock.claim.0)?;
-            let is_on_it = claim.keys.iter().any(|key| key == resource);
-            let is_held = lock.phase.is_held() && !lock.lease.remaining(now).is_zero();
-            (is_on_it && is_held).then_some(claim)
-        })?;
+        let claim = if self.locks.capacity() <= FEW {
+            let mut all = (0..self.locks.capacity()).filter_map(|at| self.locks.at(at));
+            all.find_map(|lock| self.holding(lock, resource, now))
+        } else {
+            self.know_holdings();
+            let mut known = self.holdings.at(self.lines.place(resource));
+            known.find_map(|lock| self.holding(lock, resource, now))
+        }?;
         let mut token = Vec::new();
         claim.write_token(&mut token, &self.config);
         match contents::of_string(&token) {
             KeyState::Held(holder) => Some(holder.fingerprint),
             _ => None,
+        }
+    }
+
+    /// The claim of a lock, if that is on the resource and is held.
+    fn holding(&self, lock: Key, resource: &[u8], now: Now) -> Option<&Claim> {
+        let lock = self.locks.find(lock)?;
+        let claim = self.claims.find(lock.claim.0)?;
+        let is_held = lock.phase.is_held() && !lock.lease.remaining(now).is_zero();
+        (is_held && claim.keys.iter().any(|key| key == resource)).then_some(claim)
+    }
+
+    /// Walks through all locks, unless it is known which there are.
+    fn know_holdings(&mut self) {
+        if self.holdings.is_kept() {
+            return;
+        }
+        let (locks, claims, lines) = (&self.locks, &self.claims, &self.lines);
+        let all = (0..locks.capacity()).filter_map(|at| locks.at(at));
+        let held = all.filter(|&lock| locks.find(lock).is_some_and(|lock| lock.phase.is_held()));
+        let places = held.flat_map(|lock| {
+            let claim = locks.find(lock).and_then(|lock| claims.find(lock.claim.0));
+            let keys = claim.into_iter().flat_map(|claim| claim.keys.iter());
+            keys.map(move |key| (lines.place(key), lock))
+        });
+        self.holdings.begin(places, locks.capacity());
+    }
+
+    /// Lets those know who look at its resources.
+    pub(super) fn note_holding(&mut self, id: LockId) {
+        if !self.holdings.is_kept() {
+            return;
+        }
+        let Some(lock) = self.locks.find(id.0) else { return };
+        for key in lock.work.keys.iter() {
+            if self.holdings.is_kept() {
+                self.holdings.granted(self.lines.place(key), id.0);
+            }
         }
     }
 

@@ -27,9 +27,10 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.phase = Phase::Queued;
         let work = &mut *lock.work;
+        work.came = self.lines.arrive();
         for key in work.keys.iter() {
             let place = self.lines.place(key);
-            self.lines.join(place, id, now.boot);
+            self.lines.join(place, work.came, id, now.boot);
             work.lines.push(place);
         }
         let deadline = lock.work.deadline;
@@ -59,9 +60,12 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0).filter(|lock| !lock.work.is_clear()) else {
             return;
         };
+        let came = lock.work.came;
         for place in lock.work.lines.drain(..) {
-            self.lines.leave(place, id, now.boot);
-            self.turns.extend(self.lines.front(place));
+            self.lines.leave(place, came, now.boot);
+            // Whoever is next in several lines of many need not be looked at for each.
+            let first = self.lines.front(place).filter(|first| self.turns.back() != Some(first));
+            self.turns.extend(first);
         }
         let purge_at = self.lines.purge_at();
         self.arm(purge_at);

@@ -1,0 +1,363 @@
+//! That work grows in proportion with what the limits allow, counted in steps: four times as many locks, waiters,
+//! nodes or resources may take four times as many steps, and a walk inside a walk takes sixteen times as many.
+//!
+//! Apart from `tests/core` because steps are counted in the crate's own tests only. Not here: what has come of
+//! the work, but that it was done.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redbolt_counts::Peer;
+
+use super::{Core, MAX_PIPELINE};
+use crate::proto::ask::{Ask, Keep, MAX_KEYS, Wait};
+use crate::proto::config::{Config, NodeSettings, Settings, Wake};
+use crate::proto::event::{Event, LinkOp, LockState, NodeState};
+use crate::proto::guard::Setup;
+use crate::proto::names::{LinkId, LockId, MAX_NODES};
+use crate::proto::steps::grows_in_proportion;
+use crate::proto::time::{Nanos, Now};
+use crate::proto::vote::Cause;
+
+/// One core, the command links, and the nodes at their other ends, which answer at once.
+struct World {
+    core: Core,
+    links: Vec<LinkId>,
+    peers: Vec<Peer>,
+    now: Now,
+    granted: usize,
+}
+
+impl World {
+    /// All nodes are ready to vote.
+    fn new(nodes: usize) -> Self {
+        let settings = Settings {
+            nodes: vec![NodeSettings::default(); nodes],
+            setup: Setup::IfNew,
+            wake: Wake::Timer,
+            ..Settings::default()
+        };
+        let now = Now { boot: Nanos(1_000 * SECOND), wall: Nanos(1_700_000_000 * SECOND) };
+        let mut drawn = 0_u64;
+        let random = move |bytes: &mut [u8]| {
+            for part in bytes.chunks_mut(8) {
+                drawn += 1;
+                let mixed = drawn.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                part.copy_from_slice(&mixed.to_be_bytes()[..part.len()]);
+            }
+        };
+        let core = Core::new(Arc::new(Config::new(settings).unwrap()), random);
+        let peers = (0..nodes).map(|number| Peer::new(number, time_of_nodes(now))).collect();
+        let mut world = Self { core, links: Vec::new(), peers, now, granted: 0 };
+        world.core.timeout(now);
+        world.turn();
+        let is_ready = |world: &Self| {
+            world.core.config.node_ids().all(|node| world.core.node_state(node) == NodeState::Ready)
+        };
+        for _ in 0..100 {
+            if !is_ready(&world) {
+                world.advance(ms(1));
+            }
+        }
+        assert!(is_ready(&world));
+        world
+    }
+
+    /// Opens links, writes what there is to say, and hears what the nodes answer.
+    fn turn(&mut self) {
+        while let Some(op) = self.core.poll_link() {
+            if let LinkOp::Open(link) = op {
+                self.links.retain(|known| known.index() != link.index());
+                self.links.push(link);
+                self.peers[link.node().index()].reconnect();
+                self.core.connected(link, self.now);
+            }
+        }
+        for link in self.links.clone() {
+            self.speak(link);
+        }
+        while let Some(event) = self.core.poll_event() {
+            self.granted += usize::from(matches!(event, Event::Granted(_)));
+        }
+    }
+
+    fn speak(&mut self, link: LinkId) {
+        let bytes = self.core.transmit(link);
+        if bytes.is_empty() {
+            return;
+        }
+        let (written, peer) = (bytes.len(), &mut self.peers[link.node().index()]);
+        peer.hear(bytes);
+        self.core.transmitted(link, written);
+        let replies = peer.answer(time_of_nodes(self.now)).to_vec();
+        for part in replies.chunks(4 << 10) {
+            self.core.space(link)[..part.len()].copy_from_slice(part);
+            self.core.received(link, part.len(), self.now);
+        }
+    }
+
+    /// Takes a turn at each moment at which something is due.
+    fn advance(&mut self, span: Duration) {
+        let end = self.now.boot + span;
+        loop {
+            let due = self.core.poll_timeout().unwrap_or(end).max(self.now.boot).min(end);
+            let passed = due.since(self.now.boot);
+            self.now = Now { boot: due, wall: self.now.wall + passed };
+            self.core.timeout(self.now);
+            self.turn();
+            if due == end {
+                return;
+            }
+        }
+    }
+
+    fn ask(&mut self, ask: &Ask<'_>) -> LockId {
+        self.core.acquire(ask, self.now).unwrap()
+    }
+
+    /// So many locks on as many resources.
+    fn hold(&mut self, count: usize) -> Vec<LockId> {
+        let names: Vec<_> = (0..count).map(name).collect();
+        let ids = names.iter().map(|name| self.ask(&Ask::new(name).ttl(LONG))).collect();
+        self.turn();
+        assert_eq!(std::mem::take(&mut self.granted), count);
+        ids
+    }
+
+    /// One that holds `job`, and so many that wait for it in line behind.
+    fn line(&mut self, count: usize, wait: Wait) -> (LockId, Vec<LockId>) {
+        let holder = self.ask(&Ask::new(b"job").ttl(LONG).wait(Wait::Forever));
+        self.turn();
+        assert_eq!(std::mem::take(&mut self.granted), 1);
+        let waiting = (0..count).map(|_| self.ask(&Ask::new(b"job").wait(wait))).collect();
+        (holder, waiting)
+    }
+
+    fn is_over(&self, id: LockId) -> bool {
+        self.core.state(id) == LockState::Unknown
+    }
+}
+
+#[test]
+fn waiters_that_run_out_of_time_together() {
+    grows_in_proportion(512, |count| {
+        let mut world = World::new(1);
+        let (_, waiting) = world.line(count, Wait::For(ms(500)));
+        move || {
+            world.advance(ms(500));
+            assert!(waiting.iter().all(|&id| world.is_over(id)));
+        }
+    });
+}
+
+#[test]
+fn waiters_that_are_cancelled_from_either_end() {
+    for backwards in [false, true] {
+        grows_in_proportion(512, |count| {
+            let mut world = World::new(1);
+            let (_, mut waiting) = world.line(count, Wait::Forever);
+            if backwards {
+                waiting.reverse();
+            }
+            move || waiting.iter().for_each(|&id| world.core.release(id, world.now))
+        });
+    }
+}
+
+#[test]
+fn waiters_that_have_their_turn() {
+    grows_in_proportion(256, |count| {
+        let mut world = World::new(1);
+        let (holder, waiting) = world.line(count, Wait::Forever);
+        move || {
+            for id in std::iter::once(holder).chain(waiting) {
+                // The turn may be left to others for a moment.
+                while world.core.state(id) != LockState::Held {
+                    world.advance(ms(1));
+                }
+                world.core.release(id, world.now);
+                world.turn();
+            }
+        }
+    });
+}
+
+#[test]
+fn waiters_each_for_a_resource_of_its_own() {
+    grows_in_proportion(512, |count| {
+        let mut world = World::new(1);
+        let names: Vec<_> = (0..count).map(name).collect();
+        names
+            .iter()
+            .for_each(|name| world.peers[0].is_held_by_others(name, time_of_nodes(world.now)));
+        for name in &names {
+            world.ask(&Ask::new(name).wait(Wait::Forever));
+        }
+        world.turn();
+        move || world.advance(ms(300))
+    });
+}
+
+#[test]
+fn locks_from_ask_to_release() {
+    grows_in_proportion(512, |count| {
+        let mut world = World::new(1);
+        move || {
+            let held = world.hold(count);
+            held.iter().for_each(|&id| world.core.release(id, world.now));
+            world.turn();
+            assert!(held.iter().all(|&id| world.is_over(id)) && !world.core.owes());
+        }
+    });
+}
+
+/// Each at a moment of its own, of which none has much to look at.
+#[test]
+fn leases_that_end_one_after_the_other() {
+    grows_in_proportion(1024, |count| {
+        let mut world = World::new(1);
+        for at in 0..count {
+            world.ask(&Ask::new(&name(at)).ttl(SHORT));
+            world.turn();
+            world.now.boot.0 += 100_000;
+            world.now.wall.0 += 100_000;
+        }
+        move || world.advance(SHORT)
+    });
+}
+
+#[test]
+fn locks_that_are_kept_alive() {
+    grows_in_proportion(256, |count| {
+        let mut world = World::new(1);
+        for at in 0..count {
+            let kept = Keep::until_released();
+            world.ask(&Ask::new(&name(at)).ttl(SHORT).keep_alive(kept));
+            world.turn();
+            world.advance(SHORT / 3 / u32::try_from(count).unwrap());
+        }
+        move || world.advance(2 * SHORT)
+    });
+}
+
+/// Asks under way, up to a full pipeline, and locks that are held.
+#[test]
+fn connections_that_are_lost_and_come_back() {
+    grows_in_proportion(MAX_PIPELINE / 16, |count| {
+        let mut world = World::new(3);
+        let held = world.hold(count);
+        let names: Vec<_> = (count..2 * count).map(name).collect();
+        let waits = names.iter().map(|name| world.ask(&Ask::new(name).wait(Wait::Forever)));
+        let waits: Vec<_> = waits.collect();
+        for link in world.links.clone() {
+            let written = world.core.transmit(link).len();
+            world.core.transmitted(link, written);
+        }
+        move || {
+            for link in world.links.clone() {
+                world.core.disconnected(link, Cause::ConnectionReset, world.now);
+            }
+            world.advance(ms(100));
+            let held = held.iter().filter(|&&id| world.core.state(id) == LockState::Held);
+            assert_eq!(held.count(), count);
+            waits.iter().for_each(|&id| world.core.release(id, world.now));
+            world.core.release_all(world.now);
+            world.advance(ms(100));
+        }
+    });
+}
+
+#[test]
+fn locks_that_are_looked_at_and_handed_out() {
+    grows_in_proportion(256, |count| {
+        let mut world = World::new(1);
+        let held = world.hold(count);
+        move || {
+            for at in 0..count {
+                world.core.inspect(&name(at), world.now).unwrap();
+                assert!(world.core.held_on(&name(at), world.now).is_some());
+            }
+            world.turn();
+            for id in held {
+                assert!(!world.core.awaits_answers(id));
+                assert!(world.core.hand_out(id, world.now).is_some());
+            }
+        }
+    });
+}
+
+/// Whoever lets go of all and turns until nothing is owed.
+#[test]
+fn releases_that_are_confirmed_one_by_one() {
+    grows_in_proportion(256, |count| {
+        let mut world = World::new(1);
+        let held = world.hold(count);
+        move || {
+            for id in held {
+                world.core.release(id, world.now);
+            }
+            let link = world.links[0];
+            let bytes = world.core.transmit(link).to_vec();
+            world.core.transmitted(link, bytes.len());
+            world.peers[0].hear(&bytes);
+            let replies = world.peers[0].answer(time_of_nodes(world.now)).to_vec();
+            for part in replies.chunks(4) {
+                assert!(world.core.owes());
+                world.core.space(link)[..part.len()].copy_from_slice(part);
+                world.core.received(link, part.len(), world.now);
+            }
+            assert!(!world.core.owes());
+        }
+    });
+}
+
+#[test]
+fn nodes_of_a_set() {
+    grows_in_proportion(MAX_NODES / 4, |nodes| {
+        let mut world = World::new(nodes);
+        move || {
+            let held = world.hold(8);
+            held.iter().for_each(|&id| world.core.extend(id, SHORT, world.now).unwrap());
+            world.turn();
+            held.iter().for_each(|&id| world.core.release(id, world.now));
+            world.turn();
+        }
+    });
+}
+
+#[test]
+fn resources_of_a_lock() {
+    grows_in_proportion(MAX_KEYS / 4, |keys| {
+        let mut world = World::new(1);
+        let names: Vec<_> = (0..keys).map(name).collect();
+        move || {
+            let ask = names[1..].iter().fold(Ask::new(&names[0]), |ask, name| ask.and(name));
+            let ask = ask.wait(Wait::Forever);
+            let waiting: Vec<_> = (0..8).map(|_| world.ask(&ask)).collect();
+            world.turn();
+            for id in waiting {
+                while world.core.state(id) != LockState::Held {
+                    world.advance(ms(1));
+                }
+                world.core.release(id, world.now);
+                world.turn();
+            }
+        }
+    });
+}
+
+fn name(at: usize) -> Vec<u8> {
+    format!("resource {at}").into_bytes()
+}
+
+fn ms(span: u64) -> Duration {
+    Duration::from_millis(span)
+}
+
+fn time_of_nodes(now: Now) -> redbolt_node::Now {
+    redbolt_node::Now::from_micros(now.wall.0 / 1_000)
+}
+
+const SECOND: u64 = 1_000_000_000;
+const SHORT: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(30);
