@@ -6,7 +6,11 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use crate::{store::Now, tracking::Journal};
+use crate::{
+    denial::{Denial, Denials},
+    store::Now,
+    tracking::Journal,
+};
 
 /// What one database holds. Ordered, so that two runs never differ.
 pub(crate) type Entries = BTreeMap<Vec<u8>, Entry>;
@@ -46,6 +50,10 @@ pub struct Keys<'s> {
     now: Now,
     /// Where to write down what is read and changed, if that matters to anybody.
     journal: Option<&'s mut Journal>,
+    /// What whoever uses them may not do, where that is a script.
+    denials: Option<&'s Denials>,
+    /// The first that it did all the same. Nothing happens from then on.
+    denied: Option<Denial>,
 }
 
 /// What becomes of a key's TTL when it is set.
@@ -59,11 +67,29 @@ pub(crate) enum Expiry {
 
 impl<'s> Keys<'s> {
     pub(crate) fn new(entries: &'s mut Entries, now: Now) -> Self {
-        Self { entries, now, journal: None }
+        Self { entries, now, journal: None, denials: None, denied: None }
     }
 
     pub(crate) fn written_down(self, journal: &'s mut Journal) -> Self {
         Self { journal: Some(journal), ..self }
+    }
+
+    /// For a script, whose commands are looked at one by one.
+    pub(crate) fn under(self, denials: &'s Denials) -> Self {
+        Self { denials: Some(denials).filter(|denials| !denials.is_empty()), ..self }
+    }
+
+    /// What stopped the script.
+    pub(crate) fn denied(&self) -> Option<Denial> {
+        self.denied
+    }
+
+    #[inline]
+    fn may(&mut self, command: &str) -> bool {
+        if let (Some(denials), None) = (self.denials, self.denied) {
+            self.denied = denials.of(command);
+        }
+        self.denied.is_none()
     }
 
     /// The node's clock: what TIME replies.
@@ -73,6 +99,9 @@ impl<'s> Keys<'s> {
 
     /// The value of a key.
     pub fn value(&mut self, key: &[u8]) -> Option<&[u8]> {
+        if !self.may("get") {
+            return None;
+        }
         self.live(key);
         self.note_read();
         self.entries.get(key).map(|entry| entry.value.as_slice())
@@ -80,6 +109,9 @@ impl<'s> Keys<'s> {
 
     /// What PTTL replies: milliseconds left, −1 without a TTL, −2 without the key.
     pub fn pttl(&mut self, key: &[u8]) -> i64 {
+        if !self.may("pttl") {
+            return -2;
+        }
         let now = self.now.millis();
         let left = match self.live(key) {
             None => -2,
@@ -92,6 +124,10 @@ impl<'s> Keys<'s> {
 
     /// Removes a key, and says whether it was there.
     pub fn delete(&mut self, key: &[u8]) -> bool {
+        self.may("del") && self.remove(key)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> bool {
         let was_there = self.live(key).is_some() && self.entries.remove(key).is_some();
         if was_there {
             self.note_change(key);
@@ -101,13 +137,15 @@ impl<'s> Keys<'s> {
 
     /// Sets a key to live for `ttl` milliseconds from now.
     pub fn set_for(&mut self, key: &[u8], value: &[u8], ttl: i64) {
-        self.set(key, value, Expiry::At(self.now.millis().saturating_add(ttl)));
+        if self.may("set") {
+            self.set(key, value, Expiry::At(self.now.millis().saturating_add(ttl)));
+        }
     }
 
     /// Lets a key live for `ttl` milliseconds from now; nothing left removes it. Says whether it
     /// was there.
     pub fn expire_in(&mut self, key: &[u8], ttl: i64) -> bool {
-        self.expire_at(key, self.now.millis().saturating_add(ttl))
+        self.may("pexpire") && self.expire_at(key, self.now.millis().saturating_add(ttl))
     }
 
     pub(crate) fn contains(&mut self, key: &[u8]) -> bool {
@@ -140,7 +178,7 @@ impl<'s> Keys<'s> {
 
     pub(crate) fn expire_at(&mut self, key: &[u8], at: i64) -> bool {
         if at <= self.now.millis() {
-            return self.delete(key);
+            return self.remove(key);
         }
         let Some(entry) = self.live(key) else { return false };
         entry.expires = Some(at);

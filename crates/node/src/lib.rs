@@ -27,6 +27,7 @@
 #![deny(unsafe_code)]
 
 mod commands;
+mod denial;
 mod keys;
 mod node;
 mod reply;
@@ -36,6 +37,7 @@ mod serve;
 mod store;
 mod tracking;
 
+pub use denial::Denial;
 pub use keys::Keys;
 pub use node::Node;
 pub use reply::Reply;

@@ -15,6 +15,16 @@ impl<'o> Reply<'o> {
         Self { out }
     }
 
+    /// How far it is.
+    pub(crate) fn mark(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Takes back what was written since.
+    pub(crate) fn take_back(&mut self, mark: usize) {
+        self.out.truncate(mark);
+    }
+
     /// A simple string.
     pub fn status(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());

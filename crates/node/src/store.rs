@@ -12,6 +12,7 @@ use sha1_smol::Sha1;
 
 use crate::{
     commands::{self, Settings},
+    denial::{Denial, Denials},
     keys::{self, Entries, Keys},
     reply::Reply,
     scripts,
@@ -67,6 +68,7 @@ pub struct Store {
     pub(crate) sessions: Vec<Session>,
     pub(crate) settings: Settings,
     pub(crate) users: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(crate) denials: Denials,
     pub(crate) scripts: Vec<Taught>,
     pub(crate) run_id: String,
     pub(crate) started: Now,
@@ -167,6 +169,7 @@ impl Store {
             sessions: Vec::new(),
             settings: Settings::default(),
             users: BTreeMap::new(),
+            denials: Denials::default(),
             scripts: scripts::shipped().to_vec(),
             run_id: run_id.to_owned(),
             started: now,
@@ -184,6 +187,7 @@ impl Store {
     pub fn reset(&mut self, run_id: &str, now: Now) {
         self.settings = Settings::default();
         self.users.clear();
+        self.denials = Denials::default();
         self.restart(Memory::Lost, run_id, now);
     }
 
@@ -201,6 +205,12 @@ impl Store {
     /// Sets the password of the default user; the empty one lets everybody in.
     pub fn require_password(&mut self, password: &str) {
         self.settings.password = password.into();
+    }
+
+    /// Takes a command away from everybody, also in scripts, or gives it back with `None`. Known by its name,
+    /// or by those of its container and its own, as in `client|id`.
+    pub fn deny(&mut self, command: &str, denial: Option<Denial>) {
+        self.denials.set(command, denial);
     }
 
     /// Opens a connection.

@@ -26,7 +26,7 @@ use redbolt::proto::{
     guard::BIG_MS,
     script::{ACQUIRE_FENCED, ACQUIRE_MANY, BREAK, ENROL, EXTEND, UNDO, WRITE_BACK},
 };
-use redbolt_node::{Node, Now, Store};
+use redbolt_node::{Denial, Node, Now, Store};
 use redbolt_proving::Server;
 
 #[test]
@@ -71,6 +71,35 @@ fn compare(cases: u32, guarded: f64, steps: impl Strategy<Value = Vec<Step>>) ->
     });
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
     pair.into_inner()
+}
+
+/// In the same words, at the same point, and with the same left behind.
+#[test]
+fn a_command_that_was_taken_away_is_refused_on_both_sides() {
+    let digest = |text: &str| sha1_smol::Sha1::from(text).digest().to_string();
+    for command in ["eval", "evalsha", "set", "del", "pexpire", "pttl"] {
+        for denial in [Denial::Forbidden, Denial::RenamedAway] {
+            let mut pair = Pair::without(command, denial);
+            for words in [
+                &["EVAL", UNDO, "0"][..],
+                &["EVALSHA", &digest(UNDO), "0"],
+                &["SET", "redbolt:guard", "", "NX", "XX"],
+                &["DEL"],
+                &["EVAL", ACQUIRE_MANY, "1", "k", "token", "60000", "1"],
+                &["EXISTS", "k"],
+                &["SET", "k", "token", "NX", "PX", "60000"],
+                &["EXISTS", "k"],
+                &["EVAL", EXTEND, "1", "k", "token", "90000"],
+                &["EVAL", UNDO, "1", "k", "other"],
+                &["EVAL", UNDO, "1", "k", "token"],
+                &["EXISTS", "k"],
+                &["PEXPIRE", "k", "x"],
+                &["DEL", "k"],
+            ] {
+                pair.same(0, words);
+            }
+        }
+    }
 }
 
 #[test]
@@ -713,11 +742,27 @@ struct Pair {
 
 impl Pair {
     fn start() -> Self {
-        let server = Server::with(&["--user", "bob", "on", ">pw", "~*", "&*", "+@all"]);
+        Self::of(Server::with(&["--user", "bob", "on", ">pw", "~*", "&*", "+@all"]), |_| {})
+    }
+
+    /// An operator has taken a command away.
+    fn without(command: &str, denial: Denial) -> Self {
+        let minus = format!("-{command}");
+        let args = match denial {
+            Denial::Forbidden => {
+                &["--user", "default", "on", "nopass", "~*", "&*", "+@all", &minus][..]
+            }
+            Denial::RenamedAway => &["--rename-command", command, ""],
+        };
+        Self::of(Server::with(args), |store| store.deny(command, Some(denial)))
+    }
+
+    fn of(server: Server, alter: impl FnOnce(&mut Store)) -> Self {
         let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
         let mut store =
             Store::new("0123456789012345678901234567890123456789", Now::from_millis(now));
         store.add_user("bob", "pw");
+        alter(&mut store);
         let node = Node::serving(store, ([127, 0, 0, 1], 0).into()).unwrap();
         let (embedded, real) = (Side::of(&node.address().to_string()), Side::of(&server.address()));
         Self { embedded, real, start: 0, scripts: Vec::new(), _node: node, _server: server }

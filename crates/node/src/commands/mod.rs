@@ -13,6 +13,7 @@ mod tracking;
 use std::str;
 
 use crate::{
+    denial::{Denial, Denials},
     keys::Keys,
     reply::Reply,
     store::{ConnId, Now, Session, Store},
@@ -23,7 +24,7 @@ pub(crate) use server::Settings;
 /// Runs one command on a live connection; `args` holds its name at least.
 pub(crate) fn run(store: &mut Store, conn: ConnId, args: &[&[u8]], now: Now, out: &mut Vec<u8>) {
     let mut call = Call { store, conn, args, now, reply: Reply::new(out), named: &[] };
-    let outcome = find(args).and_then(|(command, body)| {
+    let outcome = find(args, &call.store.denials).and_then(|(command, body)| {
         call.permit(command)?;
         let outcome = body(&mut call);
         call.note_reading(command);
@@ -196,8 +197,11 @@ impl Arity {
 }
 
 /// The command that `args` call, subcommands resolved, with the right number of arguments.
-fn find(args: &[&[u8]]) -> Result<(&'static Command, Handler), Failure> {
-    let Some(command) = named(COMMANDS, args[0]) else { return Err(unknown_command(args)) };
+fn find(args: &[&[u8]], denials: &Denials) -> Result<(&'static Command, Handler), Failure> {
+    let is_there = |command: &&Command| denials.of(command.name) != Some(Denial::RenamedAway);
+    let Some(command) = named(COMMANDS, args[0]).filter(is_there) else {
+        return Err(unknown_command(args));
+    };
     match command.body {
         Body::Run(run) if command.arity.allows(args.len()) => Ok((command, run)),
         Body::Subcommands(subcommands) if args.len() > 1 => {
@@ -286,11 +290,29 @@ impl<'a> Call<'a> {
         if password_set && !command.open && !self.session().authenticated {
             return Err("NOAUTH Authentication required.".into());
         }
+        self.is_allowed(command)?;
         if self.session().is_subscribed() && !command.subscribed {
             return Err(not_while_subscribed(self.args));
         }
         if self.store.is_loading(self.now) && !command.loading {
             return Err("LOADING Redis is loading the dataset in memory".into());
+        }
+        Ok(())
+    }
+
+    fn is_allowed(&self, command: &Command) -> Outcome {
+        if self.store.denials.is_empty() {
+            return Ok(());
+        }
+        let is_forbidden = |name: &str| self.store.denials.of(name) == Some(Denial::Forbidden);
+        let container = named(COMMANDS, self.args[0]).map_or("", |container| container.name);
+        let name = match container == command.name {
+            true => command.name.to_owned(),
+            false => format!("{container}|{}", command.name),
+        };
+        if is_forbidden(container) || is_forbidden(&name) {
+            let words = format!("NOPERM this user has no permissions to run the '{name}' command");
+            return Err(words.into());
         }
         Ok(())
     }

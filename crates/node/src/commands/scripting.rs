@@ -3,13 +3,15 @@
 //! As on the server, EVALSHA finds only what a client has sent since the start, and SCRIPT FLUSH
 //! forgets it.
 
+use std::mem;
+
 use super::{Call, Failure, Outcome, integer, is_word};
-use crate::store::{SHA_DIGITS, Script};
+use crate::store::SHA_DIGITS;
 
 pub(super) fn eval(call: &mut Call<'_>) -> Outcome {
     let keys = key_count(call.args)?;
     let index = load(call, call.args[1])?;
-    run(call, call.store.scripts[index].run, keys)
+    run(call, index, keys)
 }
 
 pub(super) fn evalsha(call: &mut Call<'_>) -> Outcome {
@@ -18,9 +20,8 @@ pub(super) fn evalsha(call: &mut Call<'_>) -> Outcome {
         return Err(NO_SCRIPT.into());
     }
     let keys = key_count(call.args)?;
-    let found = call.store.scripts.iter().find(|script| script.is_called(sha));
-    let script = found.ok_or(NO_SCRIPT)?.run;
-    run(call, script, keys)
+    let found = call.store.scripts.iter().position(|script| script.is_called(sha));
+    run(call, found.ok_or(NO_SCRIPT)?, keys)
 }
 
 pub(super) fn script_load(call: &mut Call<'_>) -> Outcome {
@@ -65,11 +66,23 @@ fn key_count(args: &[&[u8]]) -> Result<usize, Failure> {
     usize::try_from(count).map_err(|_| "ERR Number of keys can't be negative".into())
 }
 
-fn run(call: &mut Call<'_>, script: Script, key_count: usize) -> Outcome {
+/// Runs the script that stands at `index`. A command that it may not call ends it there, as an error; what it
+/// has written until then stays.
+fn run(call: &mut Call<'_>, index: usize, key_count: usize) -> Outcome {
     let (names, argv) = call.args[3..].split_at(key_count);
     call.named = names;
-    let (mut keys, reply) = call.keys_and_reply();
+    let (script, sha) = (call.store.scripts[index].run, call.store.scripts[index].sha);
+    let denials = mem::take(&mut call.store.denials);
+    let start = call.reply.mark();
+    let (keys, reply) = call.keys_and_reply();
+    let mut keys = keys.under(&denials);
     script(&mut keys, names, argv, reply);
+    let denied = keys.denied();
+    call.store.denials = denials;
+    if let Some(denial) = denied {
+        call.reply.take_back(start);
+        return Err(Failure(denial.in_script(&sha)));
+    }
     Ok(())
 }
 

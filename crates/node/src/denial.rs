@@ -1,0 +1,49 @@
+//! Commands that an operator took away: renamed to nothing, or forbidden to all users.
+//!
+//! Not here: keys and channels that are forbidden, and `TIME` within a script, which is not looked at.
+
+use std::collections::BTreeMap;
+
+/// How a command was taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// As by `ACL SETUSER … -command`.
+    Forbidden,
+    /// As by `rename-command COMMAND ""`.
+    RenamedAway,
+}
+
+impl Denial {
+    /// What a script is told that calls the command. The server adds where that was.
+    pub(crate) fn in_script(self, sha: &[u8]) -> Vec<u8> {
+        let why = match self {
+            Self::Forbidden => "The user executing the script can't run this command or subcommand",
+            Self::RenamedAway => "Unknown Redis command called from script",
+        };
+        [b"ERR ", why.as_bytes(), b" script: ", sha, b", on @user_script:1."].concat()
+    }
+}
+
+/// The commands that were taken away, by their names in lower case.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Denials(BTreeMap<String, Denial>);
+
+impl Denials {
+    pub(crate) fn set(&mut self, command: &str, denial: Option<Denial>) {
+        let name = command.to_ascii_lowercase();
+        match denial {
+            Some(denial) => drop(self.0.insert(name, denial)),
+            None => drop(self.0.remove(&name)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn of(&self, command: &str) -> Option<Denial> {
+        if self.is_empty() { None } else { self.0.get(command).copied() }
+    }
+}
