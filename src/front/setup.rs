@@ -82,7 +82,9 @@ fn set_up(config: &Config, setup: Setup, within: Duration) -> Result<NodeReport,
         match progress(&report, setup, driver.has_set_up()) {
             Progress::Done => return Ok(report),
             Progress::Guarded => return Err(SetupError::Guarded(report)),
-            Progress::Open if left.is_zero() => {
+            Progress::Open
+                if left.is_zero() || !driver.has_set_up() && is_hopeless(&report, &failures) =>
+            {
                 recall_failures(&mut report, failures);
                 return Err(match driver.has_set_up() {
                     true => SetupError::Incomplete(report),
@@ -117,6 +119,15 @@ fn recall_failures(report: &mut NodeReport, failures: Vec<Option<NodeStatus>>) {
             *node = failure;
         }
     }
+}
+
+/// Whether only an operator can mend a node, and all others have said what they are.
+fn is_hopeless(report: &NodeReport, failures: &[Option<NodeStatus>]) -> bool {
+    let lasts = |failure: &NodeStatus| matches!(failure.state, NodeState::Down(cause) if cause.is_configuration());
+    let heard = |(node, failure): (&NodeStatus, &Option<NodeStatus>)| {
+        failure.is_some() || node.guard != NodeGuard::Unknown
+    };
+    failures.iter().flatten().any(lasts) && report.nodes.iter().zip(failures).all(heard)
 }
 
 enum Progress {

@@ -61,10 +61,14 @@ fn general(text: &[u8]) -> Option<ServerError> {
         (&b"max number of clients"[..], Cause::MaxClients),
         (b"unknown command", Cause::UnknownCommand),
         (b"invalid password", Cause::WrongPassword),
-        (b"AUTH <password> called without any password", Cause::WrongPassword),
-        (b"Client sent AUTH, but no password is set", Cause::WrongPassword),
+        (b"AUTH <password> called without any password", Cause::NoPasswordSet),
+        (b"Client sent AUTH, but no password is set", Cause::NoPasswordSet),
         (b"DB index is out of range", Cause::NoSuchDatabase),
         (b"SELECT is not allowed in cluster mode", Cause::ClusterMode),
+        // Of a command inside a script, in the words of 5.0 to 6.2, of 7.0, and since 7.2.
+        (b"Unknown Redis command called from", Cause::UnknownCommand),
+        (b"The user executing the script can't", Cause::NoPermission),
+        (b"ACL failure in script", Cause::NoPermission),
     ]
     .into_iter()
     .find_map(|(start, cause)| text.starts_with(start).then_some(cause))?;
@@ -78,7 +82,10 @@ fn wrapped(text: &[u8]) -> Option<ServerError> {
     if !text.starts_with(b"ERR ") || !inside(text) {
         return None;
     }
-    memchr::memchr_iter(b'-', text).find_map(|at| known(&text[at + 1..]))
+    let prefixed = || memchr::memchr_iter(b'-', text).find_map(|at| known(&text[at + 1..]));
+    // One without a prefix stands behind the place in the script: `@user_script: 1: Unknown Redis command …`.
+    let bare = || memchr::memmem::find_iter(text, b": ").find_map(|at| general(&text[at + 2..]));
+    prefixed().or_else(bare)
 }
 
 #[cfg(test)]
@@ -112,8 +119,9 @@ mod tests {
             ("ERR invalid password", Cause::WrongPassword),
             (
                 "ERR AUTH <password> called without any password configured for the default user.",
-                Cause::WrongPassword,
+                Cause::NoPasswordSet,
             ),
+            ("ERR Client sent AUTH, but no password is set", Cause::NoPasswordSet),
             ("NOPERM this user has no permissions to run the 'set' command", Cause::NoPermission),
             ("DENIED Redis is running in protected mode", Cause::ProtectedMode),
             ("MOVED 3999 127.0.0.1:6381", Cause::ClusterMode),
@@ -142,6 +150,26 @@ mod tests {
         assert_eq!(cause(old), Cause::ReadOnly);
         let new = "OOM command not allowed when used memory > 'maxmemory'. script: 43f6, on @user_script:1.";
         assert_eq!(cause(new), Cause::OutOfMemory);
+        let bare = |words: &str| {
+            cause(&format!(
+                "ERR Error running script (call to f_0123456789abcdef): @user_script:1: \
+                @user_script: 1: {words}"
+            ))
+        };
+        assert_eq!(bare("Unknown Redis command called from Lua script"), Cause::UnknownCommand);
+        let may_not = "The user executing the script can't run this command or subcommand";
+        assert_eq!(bare(may_not), Cause::NoPermission);
+        for (words, expected) in [
+            ("Unknown Redis command called from script", Cause::UnknownCommand),
+            (may_not, Cause::NoPermission),
+            (
+                "ACL failure in script: User locks has no permissions to run the 'del' command",
+                Cause::NoPermission,
+            ),
+        ] {
+            let text = format!("ERR {words} script: 43f6, on @user_script:1.");
+            assert_eq!(cause(&text), expected, "{text}");
+        }
         assert_eq!(cause("ERR user-script -READONLYish"), Cause::ServerError);
         assert_eq!(cause("ERR no wrapper -OOM here"), Cause::ServerError);
     }

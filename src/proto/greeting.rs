@@ -1,16 +1,20 @@
 //! What is said and asked on a new link before a node may vote: one flight of commands.
 //!
-//! `AUTH`, `SELECT`, `CLIENT SETNAME`, `CLIENT ID`, `INFO` for what kind of server this is, and the
-//! guard's value and TTL, which can be read again later. The three `INFO` sections are three commands,
-//! because several in one are an error before 7.0. A replica, a cluster-mode server and one that may
-//! evict keys are refused as voters here; that two nodes are the same server is found by whoever can
-//! see both, and what the guard means is decided in `guard`.
+//! `AUTH`, `SELECT`, `CLIENT SETNAME`, `CLIENT ID`, `INFO` for what kind of server this is, the commands
+//! of locks with arguments that come to nothing, and the guard's value and TTL; the last ones can be
+//! asked again later. The three `INFO` sections are three commands, because several in one are an error
+//! before 7.0. A replica, a cluster-mode server, one that may evict keys, and one on which a command is
+//! missing or forbidden are refused as voters here; that two nodes are the same server is found by
+//! whoever can see both, and what the guard means is decided in `guard`.
 
 use crate::resp::{Token, command};
 
-use super::classify::{ServerError, classify};
+use super::capability::{Ability, Capabilities, Version, tried};
+use super::classify::classify;
 use super::config::{NodeSettings, Settings};
 use super::guard::{Guard, RunId, Trust};
+use super::mutants::mutant;
+use super::script::Script;
 use super::vote::Cause;
 
 /// One command of the greeting.
@@ -23,12 +27,16 @@ pub(super) enum Step {
     InfoServer,
     InfoReplication,
     InfoMemory,
+    Eval,
+    EvalSha,
+    Del,
+    Set,
     GuardValue,
     GuardTtl,
 }
 
 impl Step {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 13] = [
         Self::Auth,
         Self::Select,
         Self::SetName,
@@ -36,19 +44,35 @@ impl Step {
         Self::InfoServer,
         Self::InfoReplication,
         Self::InfoMemory,
+        Self::Eval,
+        Self::EvalSha,
+        Self::Del,
+        Self::Set,
         Self::GuardValue,
         Self::GuardTtl,
     ];
 
-    /// The steps that look at the guard.
-    pub(super) const LOOK: [Self; 2] = [Self::GuardValue, Self::GuardTtl];
-
-    /// The step whose answer completes the greeting.
+    /// The step whose answer completes the greeting, or a look.
     pub(super) fn last(settings: &Settings) -> Self {
         match settings.guard {
             Guard::On => Self::GuardTtl,
-            Guard::Off => Self::InfoMemory,
+            Guard::Off => Self::Set,
         }
+    }
+
+    /// The steps that tell whether a node that does not vote may do so now, in order; what is known to be
+    /// well is not asked again.
+    pub(super) fn look(
+        known: &Capabilities,
+        settings: &Settings,
+    ) -> impl Iterator<Item = Self> + use<> {
+        let (guarded, writes) = (settings.guard == Guard::On, known.writes == Ability::Given);
+        let look = [Self::Set, Self::GuardValue, Self::GuardTtl].into_iter();
+        look.filter(move |step| if step.reads_guard() { guarded } else { !writes })
+    }
+
+    fn reads_guard(self) -> bool {
+        matches!(self, Self::GuardValue | Self::GuardTtl)
     }
 
     /// The steps that a node's settings call for, in order.
@@ -61,8 +85,7 @@ impl Step {
         Self::ALL.into_iter().filter(move |step| match step {
             Self::Auth => auth,
             Self::Select => select,
-            Self::GuardValue | Self::GuardTtl => guarded,
-            _ => true,
+            step => guarded || !step.reads_guard(),
         })
     }
 
@@ -86,6 +109,16 @@ impl Step {
             Self::InfoServer => command(out, 2).arg(b"INFO").arg(b"server"),
             Self::InfoReplication => command(out, 2).arg(b"INFO").arg(b"replication"),
             Self::InfoMemory => command(out, 2).arg(b"INFO").arg(b"memory"),
+            Self::Eval => command(out, 3).arg(b"EVAL").arg(Script::Undo.text().as_bytes()).int(0),
+            Self::EvalSha => {
+                command(out, 3).arg(b"EVALSHA").arg(Script::Undo.digest().as_bytes()).int(0)
+            }
+            // The two options exclude each other.
+            Self::Set => {
+                let set = command(out, 5).arg(b"SET").arg(&settings.guard_key).arg(b"");
+                set.arg(b"NX").arg(b"XX")
+            }
+            Self::Del => command(out, 1).arg(b"DEL"),
             Self::GuardValue => command(out, 2).arg(b"GET").arg(&settings.guard_key),
             Self::GuardTtl => command(out, 2).arg(b"PTTL").arg(&settings.guard_key),
         };
@@ -99,6 +132,7 @@ pub(super) struct Greeting {
     pub(super) refused: Option<Cause>,
     pub(super) run_id: Option<RunId>,
     pub(super) client_id: Option<u64>,
+    pub(super) capabilities: Capabilities,
     /// SELECT failed: whatever runs on this connection runs in another database.
     pub(super) astray: bool,
     /// The guard's value; `None` if the key is missing.
@@ -111,53 +145,81 @@ pub(super) struct Greeting {
 pub(super) struct Mistyped;
 
 impl Greeting {
+    /// Takes an answer; if it is an error that says why the node cannot vote, that is returned.
     pub(super) fn answer(
         &mut self,
         step: Step,
         answer: Token<'_>,
         node: &NodeSettings,
         settings: &Settings,
-    ) -> Result<(), Mistyped> {
+    ) -> Result<Option<Cause>, Mistyped> {
         match (step, answer) {
             (Step::Auth | Step::Select | Step::SetName, Token::Simple(_)) => {}
             (Step::ClientId, Token::Int(id)) => self.client_id = u64::try_from(id).ok(),
             (Step::InfoServer, Token::Bulk(info)) => self.server(info),
             (Step::InfoReplication, Token::Bulk(info)) => self.replication(info),
             (Step::InfoMemory, Token::Bulk(info)) => self.memory(info, settings),
+            (Step::Eval, Token::Int(_)) => self.capabilities.scripts = Ability::Given,
+            (Step::EvalSha, Token::Int(_)) => self.capabilities.digests = Ability::Given,
+            (Step::Set, Token::NilBulk) => self.capabilities.writes = Ability::Given,
+            (Step::Del, Token::Int(_)) => {}
             (Step::GuardValue, Token::Bulk(value)) => self.guard = Some(value.to_vec()),
             (Step::GuardValue, Token::NilBulk) => self.guard = None,
             (Step::GuardTtl, Token::Int(pttl)) => self.guard_pttl = pttl,
-            (step, Token::Error(text)) => self.error(step, text, node.trust),
+            (step, Token::Error(text)) => return Ok(self.error(step, text, node.trust)),
             _ => return Err(Mistyped),
         }
-        Ok(())
+        Ok(None)
     }
 
     /// A greeting without a name or an id is still one, and so is one without `INFO` where an operator
     /// said so; without the rest the node cannot vote.
-    fn error(&mut self, step: Step, text: &[u8], trust: Trust) {
-        let cause = match classify(text) {
-            ServerError::Cause(cause) => cause,
-            ServerError::NoScript => Cause::ServerError,
-        };
-        let optional = match step {
-            Step::SetName | Step::ClientId => true,
-            Step::InfoServer | Step::InfoReplication | Step::InfoMemory => {
-                trust == Trust::MarkerOnly
+    fn error(&mut self, step: Step, text: &[u8], trust: Trust) -> Option<Cause> {
+        let cause = classify(text).cause();
+        let is_forbidden = cause.is_forbidden();
+        match step {
+            Step::SetName if is_forbidden => return None,
+            // To servers that have none, it is an error of the arguments.
+            Step::ClientId if is_forbidden || cause == Cause::ServerError => return None,
+            Step::InfoServer | Step::InfoReplication | Step::InfoMemory
+                if is_forbidden && trust == Trust::MarkerOnly =>
+            {
+                return None;
             }
-            _ => false,
-        };
-        if optional && matches!(cause, Cause::NoPermission | Cause::UnknownCommand) {
-            return;
+            Step::EvalSha => {
+                self.capabilities.digests = tried(text);
+                return None;
+            }
+            Step::Set | Step::Del => return self.write_tried(step, tried(text)),
+            Step::Select => self.astray = true,
+            _ => {}
         }
-        self.astray |= step == Step::Select;
-        self.refuse(match (step, cause) {
+        let cause = match (step, cause) {
             // Whatever words an old or foreign server has for it.
             (Step::Auth, Cause::ServerError) => Cause::WrongPassword,
             (Step::Select, Cause::ServerError) => Cause::NoSuchDatabase,
             (Step::GuardValue, Cause::WrongType) => Cause::GuardAltered,
+            (Step::Eval, _) if mutant!(CapabilitiesIgnored) => return None,
+            (Step::Eval, _) if is_forbidden => Cause::ScriptsForbidden,
             (_, cause) => cause,
-        });
+        };
+        self.refuse(cause);
+        Some(cause)
+    }
+
+    /// What a `SET` or `DEL` was answered that could not change anything. `DEL` has no arguments at all,
+    /// which is told before anything else but its existence.
+    fn write_tried(&mut self, step: Step, outcome: Ability) -> Option<Cause> {
+        match outcome {
+            Ability::Refused(_) if mutant!(CapabilitiesIgnored) => {}
+            Ability::Refused(cause) if !cause.suspends_writes() => {
+                self.refuse(cause);
+                return Some(cause);
+            }
+            _ if step == Step::Set => self.capabilities.writes = outcome,
+            _ => {}
+        }
+        None
     }
 
     fn server(&mut self, info: &[u8]) {
@@ -167,6 +229,10 @@ impl Greeting {
         }
         if field(info, b"redis_mode") == Some(b"cluster") {
             self.refuse(Cause::ClusterMode);
+        }
+        self.capabilities.version = field(info, b"redis_version").and_then(Version::parse);
+        if self.capabilities.version.is_some_and(|version| version < Version::OLDEST) {
+            self.refuse(Cause::TooOld);
         }
     }
 
@@ -188,10 +254,7 @@ impl Greeting {
 
     /// An error to a command beside the steps.
     pub(super) fn refused_by(&mut self, text: &[u8]) {
-        self.refuse(match classify(text) {
-            ServerError::Cause(cause) => cause,
-            ServerError::NoScript => Cause::ServerError,
-        });
+        self.refuse(classify(text).cause());
     }
 
     pub(super) fn refuse(&mut self, cause: Cause) {

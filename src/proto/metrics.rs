@@ -248,8 +248,8 @@ kind!(Cause:
     Io DeadPeer Violation UnexpectedReply Backlog
     Loading Busy MasterDown DiskTrouble OutOfMemory NoReplicas ReadOnly Unavailable MaxClients
     ServerError Quarantined ClockSkew NotCounted
-    PasswordMissing WrongPassword NoPermission ProtectedMode NoSuchDatabase UnknownCommand WrongType
-    Replica ClusterMode SameServer Evicting OtherLimits GuardAltered);
+    PasswordMissing WrongPassword NoPasswordSet NoPermission ProtectedMode NoSuchDatabase UnknownCommand
+    ScriptsForbidden TooOld TlsPort WrongType Replica ClusterMode SameServer Evicting OtherLimits GuardAltered);
 
 /// The most variants of a kind.
 const MOST_KINDS: usize = 64;

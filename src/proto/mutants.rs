@@ -58,6 +58,8 @@ mod planted {
         AskSentAgain,
         /// Only the wall clock ends a lease, and it can be set back (warlock#3).
         BootClockIgnored,
+        /// A node is asked whatever it lacks, so that it keeps what it cannot undo (all known clients).
+        CapabilitiesIgnored,
         /// A connection on which nothing is answered is kept (redis-rs#374, hiredis#593).
         DeadPeerKept,
         /// The drift of clocks takes nothing from the validity (rslock).

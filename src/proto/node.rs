@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::resp::Decoder;
 
+use super::capability::Capabilities;
 use super::core::Reading;
 use super::greeting::{Greeting, Step};
 use super::guard::{Found, RunId};
@@ -14,6 +15,7 @@ use super::names::{ClaimId, LockId, ViewId};
 use super::pace::Pace;
 use super::pipeline::Pipeline;
 use super::push::{Push, Tracking};
+use super::recipe::Command;
 use super::script::Loaded;
 use super::time::Nanos;
 use super::vote::{Cause, Vote};
@@ -22,9 +24,10 @@ use super::vote::{Cause, Vote};
 /// digest, so that the text can follow if the node says `NOSCRIPT`; to anything else that is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
-    /// `checked`: the guard is read by a command of its own, whose answer follows.
+    /// `ask`: what was sent. `checked`: the guard is read by a command of its own, whose answer follows.
     Ask {
         claim: ClaimId,
+        ask: Command,
         by_digest: bool,
         checked: bool,
     },
@@ -78,8 +81,8 @@ pub(super) enum Link {
     Opening { until: Nanos },
     /// The greeting is under way. `fused`: asks may follow it before it is answered.
     Greeting { until: Nanos, fused: bool },
-    /// The guard does not let the node vote. It is looked at again at `until`; never, while that is
-    /// under way.
+    /// The guard does not let the node vote, or the server takes no writes. It is looked at again at
+    /// `until`; never, while that is under way.
     Quarantined { until: Nanos },
     /// The node votes.
     Ready,
@@ -151,6 +154,7 @@ pub(super) struct Node {
     pub(super) inbox: Inbox,
     pub(super) decoder: Decoder,
     pub(super) greeting: Greeting,
+    pub(super) capabilities: Capabilities,
     /// The scripts that this connection has sent.
     pub(super) loaded: Loaded,
     /// This connection is in the wrong database, or leads to another node's server: an undo of anything
@@ -201,6 +205,7 @@ impl Node {
             inbox: Inbox::default(),
             decoder: Decoder::new(reply_limits()),
             greeting: Greeting::default(),
+            capabilities: Capabilities::default(),
             loaded: Loaded::default(),
             astray: false,
             proven: !must_be_proven,
@@ -227,6 +232,7 @@ impl Node {
         self.inbox.clear();
         self.decoder = Decoder::new(reply_limits());
         self.greeting = Greeting::default();
+        self.capabilities.reset();
         // What was found last still says why the node does not vote.
         self.guard.is_ours = false;
         self.guard.seen = None;

@@ -27,8 +27,6 @@ pub(super) struct Push {
     reading: Reading,
     /// It told of changes to all keys, which nobody has heard of yet.
     pub(super) has_told_all: bool,
-    /// Why the last one ended, or could not be used.
-    pub(super) cause: Option<Cause>,
     /// Links that came to nothing since the last one that told.
     pub(super) failures: u32,
     /// When somebody last had a use for it.
@@ -100,7 +98,6 @@ impl Push {
             greeting: Greeting::default(),
             reading: Reading::Start,
             has_told_all: false,
-            cause: None,
             failures: 0,
             wanted_at: Nanos::default(),
         }
@@ -118,7 +115,6 @@ impl Push {
 
     /// Another server process is there, which may tell although the last one did not.
     pub(super) fn forget_failures(&mut self, now: Nanos) {
-        self.cause = None;
         self.failures = 0;
         if let Stage::Off { retry_at } = &mut self.stage {
             *retry_at = now;

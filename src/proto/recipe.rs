@@ -34,9 +34,6 @@ pub(super) const MANY: Recipe = Recipe { ask: Command::Run(Script::AcquireMany),
 /// One resource or several, with a fencing token.
 pub(super) const FENCED: Recipe = Recipe { ask: Command::Run(Script::AcquireFenced), ..PLAIN };
 
-/// Every kind there is.
-pub(super) const RECIPES: [&Recipe; 3] = [&PLAIN, &MANY, &FENCED];
-
 /// A command about keys that carry a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
@@ -82,6 +79,15 @@ impl Command {
         match self {
             Self::Run(script) => !loaded.insert(script),
             Self::SetIfAbsent => false,
+        }
+    }
+
+    /// The same ask for a node of which it is not known whether it would run the undo. That is a script, and
+    /// so is what is asked there: where scripts are forbidden, or what they do, it leaves nothing.
+    pub(super) fn as_script(self) -> Self {
+        match self {
+            Self::SetIfAbsent => Self::Run(Script::AcquireMany),
+            Self::Run(_) => self,
         }
     }
 

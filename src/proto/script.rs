@@ -50,6 +50,14 @@ macro_rules! read_counter {
     };
 }
 
+/// Nothing is set that could not be deleted again. The keys are free, so that this changes nothing: where it is
+/// forbidden, the script ends here, before it has written anything.
+macro_rules! rehearse_undo {
+    () => {
+        "redis.call('DEL', KEYS[1]) "
+    };
+}
+
 /// Grants the resources to the token ARGV\[1\] for ARGV\[2\] ms and returns `OK`, or touches nothing
 /// and returns the longest remaining TTL among them, -1 if one has none.
 ///
@@ -60,6 +68,7 @@ pub const ACQUIRE_MANY: &str = concat!(
      local guard = KEYS[n + 1] ",
     check_guard!(),
     find_longest!(),
+    rehearse_undo!(),
     "for i = 1, n do redis.call('SET', KEYS[i], ARGV[1], 'PX', ARGV[2]) end \
      return redis.status_reply('OK')"
 );
@@ -87,8 +96,9 @@ pub const ACQUIRE_FENCED: &str = concat!(
     read_counter!("< 9007199254740990"),
     "if v >= c then c = math.floor(v) + 1 end \
      end \
-     local text = string.format('%.0f', c + c % 2) \
-     for i = 1, n do \
+     local text = string.format('%.0f', c + c % 2) ",
+    rehearse_undo!(),
+    "for i = 1, n do \
      redis.call('SET', KEYS[n + i], text, 'PX', ARGV[5]) \
      redis.call('SET', KEYS[i], ARGV[1], 'PX', ARGV[2]) \
      end \
@@ -187,8 +197,8 @@ impl Script {
     /// The SHA-1 of its text, by which `EVALSHA` calls it.
     pub(super) fn digest(self) -> &'static str {
         match self {
-            Self::AcquireFenced => "ad04e2a4dc3556acda4cbb8547a3ce181d538560",
-            Self::AcquireMany => "94285bac2a9753f971e6c450b4e6b4b922354a0c",
+            Self::AcquireFenced => "10ef5566f73b8de83b2b21f99060b8b7f635a71d",
+            Self::AcquireMany => "4ecd9072ecd3aba7f11ec109bf35ba4a9344373e",
             Self::Extend => "86a8d9cdc20196bce2f0a8bc957ad02e81307539",
             Self::Undo => "1dbe430de2052796a8d3e82cfeb8624677097d3a",
             Self::WriteBack => "64fdd7b1c3f68697e72e33c03fc637f9b1c2f1ec",

@@ -75,6 +75,8 @@ pub enum Cause {
     PasswordMissing,
     /// `WRONGPASS`, or `AUTH` refused: user or password is wrong.
     WrongPassword,
+    /// A password is configured for a server that has none.
+    NoPasswordSet,
     /// `NOPERM`: the user may not run a command that locks need; the detail names it.
     NoPermission,
     /// `DENIED`: protected mode.
@@ -83,6 +85,13 @@ pub enum Cause {
     NoSuchDatabase,
     /// A command that locks need does not exist or has been renamed.
     UnknownCommand,
+    /// The user may not run scripts, or `EVAL` has been renamed, so that what the node grants could not be
+    /// undone; the detail gives the server's words.
+    ScriptsForbidden,
+    /// The server is older than Redis 5; the detail gives its version.
+    TooOld,
+    /// The port expects TLS, which redbolt does not speak.
+    TlsPort,
     /// `WRONGTYPE`: the key holds data of another kind.
     WrongType,
     /// The server is a replica.
@@ -104,6 +113,16 @@ impl Cause {
     #[must_use]
     pub fn is_configuration(self) -> bool {
         self as u8 >= Self::PasswordMissing as u8
+    }
+
+    /// Whether a command is missing, or the user may not run it.
+    pub(super) fn is_forbidden(self) -> bool {
+        matches!(self, Self::NoPermission | Self::UnknownCommand)
+    }
+
+    /// Whether the server runs and reads, and only takes no writes for now.
+    pub(super) fn suspends_writes(self) -> bool {
+        matches!(self, Self::DiskTrouble | Self::NoReplicas | Self::OutOfMemory)
     }
 }
 
@@ -137,10 +156,14 @@ impl fmt::Display for Cause {
             Self::NotCounted => "its grant was not counted",
             Self::PasswordMissing => "NOAUTH: the server wants a password",
             Self::WrongPassword => "WRONGPASS: wrong user or password",
+            Self::NoPasswordSet => "a password is configured, but the server has none",
             Self::NoPermission => "NOPERM: the user lacks a permission",
             Self::ProtectedMode => "DENIED: the server is in protected mode",
             Self::NoSuchDatabase => "no such database",
             Self::UnknownCommand => "a needed command is missing or renamed",
+            Self::ScriptsForbidden => "scripts are forbidden",
+            Self::TooOld => "the server is too old",
+            Self::TlsPort => "the port expects TLS, which redbolt does not speak",
             Self::WrongType => "WRONGTYPE: the key holds other data",
             Self::Replica => "a replica, not a master",
             Self::ClusterMode => "in cluster mode",

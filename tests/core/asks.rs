@@ -111,7 +111,7 @@ fn an_ask_that_waits_for_a_link_is_never_sent_once_it_is_over() {
     world.release(id);
     world.run(secs(1));
     assert!(
-        world.ran(2).iter().all(|kind| ["client", "info", "look", "check"].contains(kind)),
+        world.ran(2).iter().all(|kind| ["client", "info", "probe", "look", "check"].contains(kind)),
         "{:?}",
         world.ran(2)
     );

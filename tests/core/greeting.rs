@@ -94,7 +94,7 @@ fn behind_a_wrong_password_or_database_nothing_is_asked() {
         let id = world.lock(b"job", secs(10));
         world.run(secs(5));
         assert!(matches!(world.outcomes(id)[..], [Event::Refused(..)]), "{what}");
-        let greeting = ["auth", "select", "client", "info", "look", "check"];
+        let greeting = ["auth", "select", "client", "info", "probe", "look", "check"];
         assert!(world.ran(0).iter().all(|kind| greeting.contains(kind)), "{what}");
         let now = world.server_now();
         for database in ["0", "3"] {

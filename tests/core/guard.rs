@@ -68,9 +68,10 @@ fn first_contact_is_one_flight_and_its_grant_counts() {
         let id = ask(&mut world, &kind);
         world.run(ms(100));
         let told = world.clients[0].events[0];
-        let flight = ["client", "client", "info", "info", "info", "look", "check", "ask"];
+        let greeting = ["client", "client", "info", "info", "info"];
+        let flight = [&greeting[..], &["probe"; 4], &["look", "check", "ask"]].concat();
         assert_eq!(told, (begun + 40_000_000, Event::Granted(id)), "connected, and one round trip");
-        assert_eq!(world.ran(0)[..8], flight);
+        assert_eq!(world.ran(0)[..flight.len()], flight);
         assert!(world.log.iter().all(|ran| ran.at == begun + 30_000_000));
     }
 }
@@ -358,7 +359,7 @@ fn a_flush_behind_the_value_that_was_read_is_seen() {
         let id = set_job(&mut world);
         world.servers[0].window = 0;
         world.run(ms(2));
-        write_up_to(&mut world, b"*6\r\n$3\r\nSET\r\n");
+        write_up_to(&mut world, b"*8\r\n$4\r\nEVAL\r\n");
         world.run(ms(1));
         assert_eq!(world.ran(0).last(), Some(&"check"));
         world.flush(0);
@@ -496,7 +497,8 @@ fn what_an_acl_forbids_makes_no_voter() {
         world.run(secs(40));
         let id = world.lock(b"job", secs(10));
         let shown = command.escape_ascii();
-        assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::NoPermission)), "{shown}");
+        let cause = if command == b"EVAL" { Cause::ScriptsForbidden } else { Cause::NoPermission };
+        assert_eq!(world.vote(id, 0), Some(Vote::Fail(cause)), "{shown}");
         assert_eq!(world.guard(0).0, "", "{shown}");
     }
 }

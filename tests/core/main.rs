@@ -4,6 +4,7 @@
 
 mod asks;
 mod backing;
+mod capabilities;
 mod clock;
 mod door;
 mod fence;

@@ -562,7 +562,8 @@ impl Abused {
         for link in 0..NODES {
             let info = format!("role:master\r\nrun_id:{:040}\r\n", link + 1);
             let info = format!("${}\r\n{info}\r\n", info.len());
-            let greeting = ["+OK\r\n:7\r\n", &info, &info, &info].concat();
+            let able = ":0\r\n:0\r\n-ERR wrong number of arguments\r\n-ERR syntax error\r\n";
+            let greeting = ["+OK\r\n:7\r\n", &info, &info, &info, able].concat();
             told.call(&Call::Connected { link });
             told.call(&Call::Bytes { link, bytes: greeting.into_bytes() });
         }

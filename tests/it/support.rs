@@ -131,13 +131,23 @@ pub(crate) fn calls(server: &Server, command: &str) -> u64 {
     calls_by(server.cmd("INFO commandstats"), command)
 }
 
-/// How often a command was executed, by an `INFO commandstats`.
+/// How often a command was executed and did what it was told, by an `INFO commandstats`.
 pub(crate) fn calls_by(stats: Reply, command: &str) -> u64 {
     let Reply::Bulk(stats) = stats else { panic!("{stats:?}") };
     let start = format!("cmdstat_{command}:calls=");
     let stats = String::from_utf8(stats).unwrap();
-    let count = stats.lines().find_map(|line| line.strip_prefix(&start)?.split(',').next());
-    count.map_or(0, |count| count.parse().unwrap())
+    let Some(line) = stats.lines().find_map(|line| line.strip_prefix(&start)) else { return 0 };
+    let number = |text: &str| text.split(',').next().unwrap().parse::<u64>().unwrap();
+    let failed = line.split_once(",failed_calls=").map_or(0, |(_, failed)| number(failed));
+    number(line) - failed
+}
+
+/// How many changes a server has made to its data since it was started.
+pub(crate) fn changes(server: &Server) -> u64 {
+    let Reply::Bulk(info) = server.cmd("INFO persistence") else { panic!("no INFO") };
+    let info = String::from_utf8(info).unwrap();
+    let count = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
+    count.unwrap().trim().parse().unwrap()
 }
 
 /// Waits until it holds; what takes longer than [`LIMIT`] never comes.

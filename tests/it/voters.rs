@@ -77,10 +77,13 @@ fn a_wrong_password_where_everybody_may_come_in() {
     let server = Server::start();
     server.cmd("ACL SETUSER alice on >right ~* +@all");
     let shown = server.address();
-    for user_info in ["alice:wrong", "bob:right", ":guess"] {
+    for user_info in ["alice:wrong", "bob:right"] {
         let url = format!("redis://{user_info}@{shown}");
         Unfit { url: &url, shown: &shown, words: WRONGPASS }.check();
     }
+    let url = format!("redis://:guess@{shown}");
+    let words = "a password is configured, but the server has none";
+    Unfit { url: &url, shown: &shown, words }.check();
     nothing_was_set(calls(&server, "set"));
     assert_eq!(server.cmd("KEYS *"), Reply::Array(vec![]));
 }
@@ -164,24 +167,93 @@ fn a_user_without_client_commands_votes() {
     assert!(!exists(&server, "job"));
 }
 
-/// Who may not run scripts cannot release what he was granted. After the first time the node is no
-/// voter, and the operator is told.
+/// Who may not run scripts could not release what he was granted.
 #[test]
 fn a_user_without_scripts() {
+    let words =
+        "scripts are forbidden (NOPERM this user has no permissions to run the 'eval' command)";
+    for rules in ["-eval -evalsha", "-@scripting", "-eval"] {
+        let server = Server::start();
+        forbid(&server, rules);
+        check(&server.address(), words);
+        assert_eq!(server.cmd("DBSIZE"), Reply::Int(0), "{rules}: nothing is kept, nor enrolled");
+        nothing_was_set(calls(&server, "set"));
+    }
+}
+
+#[test]
+fn a_server_whose_scripts_were_renamed_away() {
+    let server = Server::with(&["--rename-command", "EVAL", ""]);
+    check(&server.address(), "scripts are forbidden (ERR unknown command 'EVAL')");
+    assert_eq!(server.cmd("DBSIZE"), Reply::Int(0));
+}
+
+#[test]
+fn a_server_without_set_or_del() {
+    for command in ["SET", "DEL"] {
+        let server = Server::with(&["--rename-command", command, ""]);
+        let words =
+            format!("a needed command is missing or renamed (ERR unknown command '{command}')");
+        check(&server.address(), &words);
+        assert_eq!(server.cmd("DBSIZE"), Reply::Int(0));
+    }
+}
+
+/// Scripts run, and what they delete with is forbidden. That shows at the first undo, and then nothing is
+/// left there any more.
+#[test]
+fn a_user_without_del() {
     let server = server();
-    forbid(&server, "-eval -evalsha");
+    forbid(&server, "-del");
     let client = client_of(patient([server.address()]));
+    drop(client.acquire(patiently(b"job").ttl(Duration::from_secs(20))));
+    let is_told = |resource: &[u8]| {
+        let report = refusal(client.acquire(long(resource))).to_string();
+        report.contains(": NOPERM: the user lacks a permission (")
+    };
+    eventually("the refusal says why", || is_told(b"job"));
+    for _ in 0..5 {
+        assert!(is_told(b"another"));
+        let _ = client.warm_up(Duration::from_millis(50));
+        assert!(!exists(&server, "another"));
+    }
+}
+
+#[test]
+fn scripts_that_are_forbidden_while_connected_and_allowed_again() {
+    let server = server();
+    let client = client_of(patient([server.address()]));
+    let _ = client.acquire(patiently(b"before")).unwrap().release();
+    forbid(&server, "-eval -evalsha");
     drop(client.acquire(patiently(b"job").ttl(Duration::from_secs(20))).unwrap());
     eventually("the refusal says why", || {
         let report = refusal(client.acquire(long(b"another"))).to_string();
-        report.contains("NOPERM: the user lacks a permission") && report.contains("run the 'eval")
+        report.contains("scripts are forbidden (NOPERM")
     });
+    let _ = refusal(client.acquire(long(b"third")));
+    assert!(!exists(&server, "third"));
     allow(&server, "+eval +evalsha");
     eventually("the owed release is confirmed", || {
         let _ = client.warm_up(Duration::from_millis(20));
         !exists(&server, "job")
     });
     eventually("it votes again", || client.acquire(long(b"another")).is_ok());
+}
+
+/// The text of each script goes along with each use.
+#[test]
+fn a_user_without_evalsha_votes() {
+    let server = server();
+    forbid(&server, "-evalsha");
+    let client = client_of(patient([server.address()]));
+    for _ in 0..3 {
+        for ask in [patiently(b"job"), patiently(b"job").and(b"more"), patiently(b"job").fenced()] {
+            let mut lock = client.acquire(ask).unwrap();
+            lock.extend(LONG).unwrap();
+            assert!(matches!(lock.release(), redbolt::Ending::Released(_)));
+            assert!(!exists(&server, "job"));
+        }
+    }
 }
 
 #[test]
@@ -213,10 +285,31 @@ fn silence() {
 }
 
 #[test]
+fn a_port_for_tls_only() {
+    let impostor = Impostor::start(Act::Tls);
+    check(&impostor.address(), "the port expects TLS, which redbolt does not speak");
+}
+
+#[test]
+fn a_server_that_is_too_old() {
+    let impostor = Impostor::start(Act::Redis4);
+    check(&impostor.address(), "the server is too old (4.0.14, 5.0.0 is needed)");
+}
+
+#[test]
+fn a_password_for_a_server_of_old_that_has_none() {
+    let error = "-ERR Client sent AUTH, but no password is set";
+    let impostor = Impostor::start(Act::Always(error.into()));
+    let url = format!("redis://:secret@{}", impostor.address());
+    let words = "a password is configured, but the server has none";
+    Unfit { url: &url, shown: &impostor.address(), words }.check();
+}
+
+#[test]
 fn a_port_where_everybody_is_turned_away() {
     let impostor = Impostor::start(Act::Close);
     let words = refusal_of(&impostor.address());
-    assert!(words.starts_with("connection "), "{words}");
+    assert!(words.starts_with("connection ") && words.ends_with("TLS only does that)"), "{words}");
 }
 
 #[test]
@@ -308,6 +401,7 @@ fn what_a_refused_node_granted_is_undone_while_the_lock_is_held() {
     let unfit = Server::with(&["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]);
     let good = servers(2);
     vouch_for(&good, 3);
+    vouch_for(std::slice::from_ref(&unfit), 3);
     let addresses = good.iter().map(Server::address).chain([unfit.address()]);
     let client = client_of(patient(addresses));
     let lock = client.acquire(patiently(b"job")).unwrap();
@@ -329,6 +423,24 @@ fn a_server_in_cluster_mode() {
 fn a_server_without_enough_replicas() {
     let server = Server::with(&["--min-replicas-to-write", "1"]);
     check(&server.address(), "NOREPLICAS: too few replicas to accept writes");
+}
+
+#[test]
+fn a_server_that_loses_its_replicas_votes_again_when_it_has_them() {
+    let server = server();
+    let client = client_of(patient([server.address()]));
+    let _ = client.acquire(patiently(b"job")).unwrap().release();
+    let seen = || calls(&server, "client|setname");
+    let connected = seen();
+    server.cmd("CONFIG SET min-replicas-to-write 1");
+    for _ in 0..3 {
+        let report = refusal(client.acquire(long(b"job"))).to_string();
+        assert!(report.ends_with(": NOREPLICAS: too few replicas to accept writes"), "{report}");
+    }
+    server.cmd("CONFIG SET min-replicas-to-write 0");
+    let _ = client.acquire(patiently(b"job")).unwrap().release();
+    assert_eq!(seen(), connected, "on the same connection");
+    assert!(!exists(&server, "job"));
 }
 
 #[test]

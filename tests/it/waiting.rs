@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use redbolt::{Ask, Ending, Wait, Why};
 use redbolt_proving::{Reply, Server};
 
-use crate::support::{client, held_on, long, patiently, refusal, servers};
+use crate::support::{LIMIT, client, held_on, long, patiently, refusal, servers};
 
 #[test]
 fn a_release_lets_the_next_one_in() {
@@ -81,6 +81,7 @@ fn one_attempt_is_one_attempt() {
     let holder = client(&servers);
     let _lock = holder.acquire(patiently(b"job")).unwrap();
     let other = client(&servers);
+    assert!(other.warm_up(LIMIT).has_quorum());
     let sets = || crate::support::calls(&servers[0], "set");
     let before = sets();
     for ask in [long(b"job").wait(Wait::Try), long(b"job").wait(Wait::For(Duration::ZERO))] {

@@ -47,7 +47,8 @@ fn failure(args: &InitArgs, error: SetupError) -> Failure {
     match error {
         SetupError::Guarded(report) => {
             // It was found as soon as one node told.
-            let told = report.nodes.iter().filter(|node| node.guard != NodeGuard::Unknown);
+            let told = |node: &&NodeStatus| node.guard != NodeGuard::Unknown || is_unfit(node);
+            let told = report.nodes.iter().filter(told);
             let lines: String = told.map(|node| line(node) + "\n").collect();
             let advice = advice(&report);
             Failure::usage(format_args!("not new: nothing was written\n{lines}{advice}"))
@@ -72,12 +73,20 @@ fn advice(report: &NodeReport) -> &'static str {
         "to move nodes that are in use to other limits: redbolt init --change"
     } else if any(|guard| guard == NodeGuard::Found(Found::Unreadable)) {
         "that key is not redbolt's: delete it, or name another one with --guard-key"
+    } else if report.nodes.iter().any(is_unfit) {
+        "nothing is left to be set up, but a node does not vote until what is said of it is mended"
     } else if any(|guard| guard == NodeGuard::Votes) {
         "these nodes are in use, and nothing is left to do: one that does not vote yet will, at the \
          latest --max-ttl after the next lock"
     } else {
         "nothing is left to do: they vote when the quarantine is over"
     }
+}
+
+/// Whether only an operator can make a voter of it, and its guard has nothing to do with that.
+fn is_unfit(node: &NodeStatus) -> bool {
+    let is_configuration = matches!(node.state, NodeState::Down(cause) if cause.is_configuration());
+    is_configuration && node.guard == NodeGuard::Unknown
 }
 
 fn lines(report: &NodeReport) -> String {

@@ -23,6 +23,10 @@ pub enum Act {
     Garbage,
     /// Turns the client away as a server in protected mode does, and closes.
     Denied,
+    /// Answers the first bytes as a server of TLS would that takes them for the end of a handshake, and closes.
+    Tls,
+    /// Answers as Redis 4.0.14 does, as far as that is asked before it is known.
+    Redis4,
     /// Answers every command with this line (`-LOADING …`, `-OOM …`), given without its CR LF.
     Always(String),
 }
@@ -59,6 +63,19 @@ fn play(act: &Act, mut client: &TcpStream) -> io::Result<()> {
             listen_to_the_end(client)
         }
         Act::Denied => farewell(client, DENIED.as_bytes()),
+        Act::Tls => {
+            BufReader::new(client).fill_buf()?;
+            farewell(client, ALERT)
+        }
+        Act::Redis4 => answer_as(client, |words| match words {
+            [_, second, ..] if second == b"SETNAME" => "+OK\r\n".to_owned(),
+            [_, second, ..] if second == b"ID" => format!("-ERR {CLIENT_HELP}\r\n"),
+            [info, ..] if info == b"INFO" => format!("${}\r\n{INFO}\r\n", INFO.len()),
+            [eval, ..] if eval.starts_with(b"EVAL") => ":0\r\n".to_owned(),
+            [get, ..] if get == b"GET" => "$-1\r\n".to_owned(),
+            [pttl, ..] if pttl == b"PTTL" => ":-2\r\n".to_owned(),
+            _ => "-ERR syntax error\r\n".to_owned(),
+        }),
         Act::Always(line) => answer_all(client, line),
     }
 }
@@ -75,26 +92,37 @@ fn listen_to_the_end(mut client: &TcpStream) -> io::Result<()> {
     io::copy(&mut client, &mut io::sink()).map(drop)
 }
 
-fn answer_all(mut client: &TcpStream, line: &str) -> io::Result<()> {
-    let answer = format!("{line}\r\n");
+fn answer_all(client: &TcpStream, line: &str) -> io::Result<()> {
+    answer_as(client, |_| format!("{line}\r\n"))
+}
+
+/// Answers every command as it is told, until the client leaves.
+fn answer_as(mut client: &TcpStream, answer: impl Fn(&[Vec<u8>]) -> String) -> io::Result<()> {
     let mut requests = BufReader::new(client);
     loop {
-        skip_request(&mut requests)?;
-        client.write_all(answer.as_bytes())?;
+        let words = read_request(&mut requests)?;
+        client.write_all(answer(&words).as_bytes())?;
     }
 }
 
-fn skip_request(source: &mut BufReader<&TcpStream>) -> io::Result<()> {
-    let arguments = number(read_line(source)?.trim_start_matches('*'))?;
-    for _ in 0..arguments {
+fn read_request(source: &mut BufReader<&TcpStream>) -> io::Result<Vec<Vec<u8>>> {
+    let words = number(read_line(source)?.trim_start_matches('*'))?;
+    let mut word = || {
         let length = number(read_line(source)?.trim_start_matches('$'))?;
-        read_bulk(source, length)?;
-    }
-    Ok(())
+        read_bulk(source, length)
+    };
+    (0..words).map(|_| word()).collect()
 }
 
 const HTTP: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
                     Connection: close\r\n\r\n400 Bad Request";
 const GARBAGE: &[u8] = b"\x00\xff\x17garbage\r\n\x80\x81$12*\r\n";
+/// `protocol_version`, as OpenSSL has it for what is no TLS at all.
+const ALERT: &[u8] = b"\x15\x03\x01\x00\x02\x02\x46";
+const INFO: &str = "# Server\r\nredis_version:4.0.14\r\nredis_mode:standalone\r\n\
+                    run_id:0123456789012345678901234567890123456789\r\n\
+                    # Replication\r\nrole:master\r\n# Memory\r\nmaxmemory:0\r\n";
+const CLIENT_HELP: &str =
+    "Syntax error, try CLIENT (LIST | KILL | GETNAME | SETNAME | PAUSE | REPLY)";
 const DENIED: &str = "-DENIED Redis is running in protected mode because protected mode is \
                       enabled and no password is set for the default user.\r\n";

@@ -133,7 +133,7 @@ impl Edge {
 }
 
 const EDGES: usize = 27;
-const FAULTS: usize = 19;
+const FAULTS: usize = 20;
 
 /// Counts of everything that was met.
 #[derive(Clone)]

@@ -94,6 +94,13 @@ pub enum Violation {
         /// The job whose key it is.
         job: usize,
     },
+    /// I5: a node that could not let go of it again was asked for a lock, and granted it.
+    KeptForGood {
+        /// The client.
+        client: usize,
+        /// The node.
+        node: usize,
+    },
     /// I6: a call came back too late, or not at all.
     Late {
         /// The job.
@@ -229,6 +236,7 @@ impl Violation {
             Self::BlamedWrongly { .. } => "I4 blamed-wrongly",
             Self::AskedAtTheDoor { .. } => "asked-at-the-door",
             Self::KeySurvives { .. } => "I5 key-survives",
+            Self::KeptForGood { .. } => "I5 kept-for-good",
             Self::Late { .. } => "I6 late",
             Self::Unbounded { .. } => "I7 unbounded",
             Self::ExtendedAfterRelease { .. } => "I8 extended-after-release",
@@ -304,6 +312,10 @@ impl fmt::Display for Violation {
             Self::KeySurvives { key, node, job } => {
                 write!(f, "a key of job {job} for resource {key} is left on node {node}")
             }
+            Self::KeptForGood { client, node } => write!(
+                f,
+                "node {node} granted client {client} what it could not undo since before it was greeted"
+            ),
             Self::Late { job, call, by_us } => {
                 write!(f, "{call} of job {job} came back {by_us} us too late")
             }

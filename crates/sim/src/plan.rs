@@ -304,6 +304,7 @@ impl Plan {
         }
         // As above.
         self.draw_wild_clocks(&mut Random::of(seed, WILD));
+        self.draw_denials(&mut Random::of(seed, DENIED), span);
         self.draw_hand_ons(&mut Random::of(seed, HAND_ON));
         self.longest_sleep = crate::patience::longest_sleep(self);
         let faults = self.faults.iter().map(|fault| fault.at + fault.span);
@@ -336,6 +337,16 @@ impl Plan {
             if self.wild >> node & 1 == 0 {
                 self.wild |= 1 << node;
                 self.node_clocks[node].0 += ahead * 1_000_000;
+            }
+        }
+    }
+
+    /// Nodes that lack a command for a while.
+    fn draw_denials(&mut self, draw: &mut Random, span: Time) {
+        if self.class == Class::Safe && draw.chance(80) {
+            for _ in 0..draw.between(1, 2) {
+                let denied = swarm::fault(self, draw, What::Denied, span);
+                self.faults.push(denied);
             }
         }
     }
@@ -604,6 +615,7 @@ fn client(draw: &mut Random, budget: i64) -> ClientPlan {
 /// The streams of random numbers that later faults are drawn from.
 const BROKEN: u64 = 0x78;
 const WILD: u64 = 0x77;
+const DENIED: u64 = 0x64;
 
 /// And the one for locks that leave their process.
 const HAND_ON: u64 = 0x78;

@@ -59,6 +59,12 @@ fn greeting(step: Step, place: &Place, refuse: bool, era: char) -> String {
         Step::InfoReplication => bulk(if refuse { "role:slave\r\n" } else { "role:master\r\n" }),
         Step::InfoMemory if refuse => bulk("maxmemory:9\r\nmaxmemory_policy:allkeys-lru\r\n"),
         Step::InfoMemory => bulk("maxmemory:0\r\n"),
+        Step::Eval | Step::EvalSha | Step::Del | Step::Set if refuse => {
+            "-NOPERM this user has no permissions to run the command\r\n".into()
+        }
+        Step::Eval | Step::EvalSha => ":0\r\n".into(),
+        Step::Del => "-ERR wrong number of arguments for 'del' command\r\n".into(),
+        Step::Set => "-ERR syntax error\r\n".into(),
         Step::GuardValue if refuse => "$-1\r\n".into(),
         Step::GuardValue => bulk(&place.guard(era)),
         Step::GuardTtl => check(refuse).into(),

@@ -32,6 +32,10 @@ pub(super) enum Step {
     InfoServer,
     InfoReplication,
     InfoMemory,
+    Eval,
+    EvalSha,
+    Del,
+    Set,
     GuardValue,
     GuardTtl,
 }
@@ -279,6 +283,7 @@ impl Wire {
         match (request, self.last) {
             (Request::Greet(step), None) => assert!(step <= Step::SetName),
             (Request::Greet(step), Some(Request::Greet(last))) => assert!(step > last),
+            (Request::Look(Step::Set), Some(_)) => assert!(self.greeted, "before the greeting"),
             (Request::Look(_) | Request::Enrol | Request::KillOthers, Some(_)) => {
                 assert!(self.greeted && self.guard.is_some(), "{request:?} before the greeting");
             }
@@ -312,6 +317,13 @@ impl Wire {
             [b"GETRANGE", ..] => Request::ViewValue,
             [b"PTTL", _] if self.last == Some(Request::ViewValue) => Request::ViewTtl,
             [b"PTTL", _] => Request::Remaining,
+            [b"EVAL", _, b"0"] => Request::Greet(Step::Eval),
+            [b"EVALSHA", _, b"0"] => Request::Greet(Step::EvalSha),
+            [b"DEL"] => Request::Greet(Step::Del),
+            [b"SET", _, b"", b"NX", b"XX"] => match self.last {
+                Some(Request::Greet(Step::Del)) => Request::Greet(Step::Set),
+                _ => Request::Look(Step::Set),
+            },
             [b"SET", key, token, b"NX", b"PX", ttl] => {
                 let (lock, attempt) =
                     ledger.asks(&[key], self.random_of(token), integer(ttl), None);
@@ -339,7 +351,7 @@ impl Wire {
             _ => panic!("{} of the guard", command.escape_ascii()),
         };
         match self.last {
-            Some(Request::Greet(Step::InfoMemory | Step::GuardValue)) => Request::Greet(step),
+            Some(Request::Greet(Step::Set | Step::GuardValue)) => Request::Greet(step),
             _ => Request::Look(step),
         }
     }
@@ -483,7 +495,7 @@ impl Wire {
         if matches!(step, Step::Auth | Step::Select) && token.is_error() {
             self.refused = true;
         }
-        let last = if self.guard.is_some() { Step::GuardTtl } else { Step::InfoMemory };
+        let last = if self.guard.is_some() { Step::GuardTtl } else { Step::Set };
         if step == last {
             self.greeted = true;
             self.proven |= !self.refused;

@@ -1,6 +1,7 @@
 //! From bytes to the requests that they answer.
 
 use super::Core;
+use crate::proto::capability::{Ability, Version};
 use crate::proto::claim::{Claim, TOKEN_DIGITS};
 use crate::proto::classify::{ServerError, classify};
 use crate::proto::greeting::{Mistyped, Step};
@@ -9,7 +10,7 @@ use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LinkId, LockId, NodeId};
 use crate::proto::node::{Link, Request};
 use crate::proto::pipeline::Due;
-use crate::proto::recipe::{Answer, Command, Count, PLAIN, RECIPES, count};
+use crate::proto::recipe::{Answer, Command, Count, PLAIN, count};
 use crate::proto::time::Now;
 use crate::proto::vote::{Cause, Vote};
 use crate::resp::Token;
@@ -37,6 +38,7 @@ impl Core {
                     }
                     inbox.consume(len);
                 }
+                Err(_) if self.is_tls(id, inbox.unread()) => self.close(id, Cause::TlsPort, now),
                 Err(violation) => {
                     self.node_mut(id).detail = Some((Cause::Violation, violation.to_string()));
                     self.close(id, Cause::Violation, now);
@@ -50,13 +52,18 @@ impl Core {
         self.node_mut(id).inbox = inbox;
     }
 
+    /// Whether the first thing that a server says is an alert of TLS.
+    fn is_tls(&self, id: NodeId, unread: &[u8]) -> bool {
+        matches!(self.node(id).link, Link::Greeting { .. }) && unread.first() == Some(&TLS_ALERT)
+    }
+
     /// An answer belongs to the oldest request that has none. One that comes unasked, or is of a
     /// type that the request cannot have, means that order is lost: there is nothing to match by.
     fn answered(&mut self, id: NodeId, token: Token<'_>, now: Now) -> Result<(), Mistyped> {
         let Some(next) = self.node(id).pipeline.oldest() else { return Err(Mistyped) };
         let request = next.request;
-        if let Token::Error(text) = token {
-            self.note(id, request, text);
+        if let (Token::Error(text), false) = (token, matches!(request, Request::Greet(_))) {
+            self.note(id, text);
         }
         if let Request::Ask { claim, checked: true, .. } = request {
             return self.half_answered(id, claim, token);
@@ -93,8 +100,8 @@ impl Core {
         now: Now,
     ) -> Result<(), Mistyped> {
         match due.request {
-            Request::Ask { claim, by_digest, .. } => {
-                self.ask_answered(id, claim, by_digest, token, now)?;
+            Request::Ask { claim, ask, by_digest, .. } => {
+                self.ask_answered(id, claim, (ask, by_digest), token, now)?;
             }
             Request::Check { claim, vote } => {
                 self.check_answered(id, claim, vote, token, due.since, now)?
@@ -144,7 +151,21 @@ impl Core {
     ) -> Result<(), Mistyped> {
         let node = &mut self.nodes[id.index()];
         let settings = self.config.node(id);
-        node.greeting.answer(step, token, settings, &self.config.settings)?;
+        let told = node.greeting.answer(step, token, settings, &self.config.settings)?;
+        let refused = node.greeting.refused;
+        match token {
+            // The words of the server belong to the cause that stands.
+            Token::Error(text) if told.is_some() && told == refused && step != Step::Auth => {
+                self.note_of(id, refused, text);
+            }
+            _ if refused == Some(Cause::TooOld) => {
+                let version = node.greeting.capabilities.version;
+                let words =
+                    version.map(|version| format!("{version}, {} is needed", Version::OLDEST));
+                node.detail = words.map(|words| (Cause::TooOld, words));
+            }
+            _ => {}
+        }
         self.greeting_answered(id, step, now);
         Ok(())
     }
@@ -169,17 +190,14 @@ impl Core {
         &mut self,
         id: NodeId,
         claim_id: ClaimId,
-        by_digest: bool,
+        (ask, by_digest): (Command, bool),
         token: Token<'_>,
         now: Now,
     ) -> Result<(), Mistyped> {
-        let Some(claim) = self.claims.find(claim_id.0) else {
-            // Nobody knows of which kind it was: the answer is one to any of them.
-            let known = RECIPES.iter().any(|recipe| recipe.ask.vote(token).is_some());
-            return if known { Ok(()) } else { Err(Mistyped) };
-        };
+        let answer = ask.vote(token).ok_or(Mistyped)?;
+        let Some(claim) = self.claims.find(claim_id.0) else { return Ok(()) };
         let proposed = claim.counter;
-        let vote = match claim.recipe.ask.vote(token).ok_or(Mistyped)? {
+        let vote = match answer {
             Answer::NoScript => {
                 self.node_mut(id).loaded.forget_all();
                 if by_digest && self.is_asking(claim_id) && self.node(id).link.takes_asks() {
@@ -239,8 +257,11 @@ impl Core {
                 }
             }
         }
-        if vote == Vote::Fail(Cause::ReadOnly) && self.node(id).link == Link::Ready {
-            self.retire(id, Cause::ReadOnly, now);
+        match vote {
+            _ if self.node(id).link != Link::Ready => {}
+            Vote::Fail(Cause::ReadOnly) => self.retire(id, Cause::ReadOnly, now),
+            Vote::Fail(Cause::NoReplicas) => self.suspend(id, Cause::NoReplicas, now),
+            _ => {}
         }
     }
 
@@ -252,13 +273,17 @@ impl Core {
         }
     }
 
-    /// Remembers that an ask did not run. A script may have run in part, and an error that we do not
-    /// know may come from something between us and the server.
+    /// Remembers that an ask did not run. A script may have run in part, unless it may not write or not
+    /// run at all, and an error that we do not know may come from something between us and the server.
     fn note_refused(&mut self, id: NodeId, claim: ClaimId, vote: Vote) {
-        if let Vote::Fail(cause) = vote
-            && cause != Cause::ServerError
+        let Vote::Fail(cause) = vote else { return };
+        if cause.is_forbidden() {
+            // It may be what the undo needs as well.
+            self.node_mut(id).capabilities.undo = Ability::Refused(cause);
+        }
+        if cause != Cause::ServerError
             && let Some(claim) = self.claims.find_mut(claim.0)
-            && claim.recipe.ask == Command::SetIfAbsent
+            && (claim.recipe.ask == Command::SetIfAbsent || cause.is_forbidden())
         {
             claim.refused.insert(id);
         }
@@ -305,14 +330,22 @@ impl Core {
         }
     }
 
-    /// Keeps an error's words for the refusal, where they say more than its cause does.
-    fn note(&mut self, id: NodeId, request: Request, text: &[u8]) {
-        let ServerError::Cause(cause) = classify(text) else { return };
-        let tells = matches!(
-            cause,
-            Cause::NoPermission | Cause::ServerError | Cause::Unavailable | Cause::UnknownCommand
-        );
-        if tells && request != Request::Greet(Step::Auth) {
+    /// Keeps an error's words for the refusal. What comes while a node is being left is no news.
+    fn note(&mut self, id: NodeId, text: &[u8]) {
+        if let ServerError::Cause(cause) = classify(text)
+            && !matches!(self.node(id).link, Link::Leaving { .. })
+        {
+            self.note_of(id, Some(cause), text);
+        }
+    }
+
+    /// Keeps an error's words where they say more than its cause does.
+    fn note_of(&mut self, id: NodeId, cause: Option<Cause>, text: &[u8]) {
+        let tells = |cause: &Cause| {
+            let is_vague = matches!(cause, Cause::ServerError | Cause::Unavailable);
+            is_vague || cause.is_forbidden() || *cause == Cause::ScriptsForbidden
+        };
+        if let Some(cause) = cause.filter(tells) {
             self.node_mut(id).detail = Some((cause, presentable(text)));
         }
     }
@@ -339,6 +372,9 @@ fn presentable(text: &[u8]) -> String {
     }
     words
 }
+
+/// The type of an alert's record. No reply begins with it.
+const TLS_ALERT: u8 = 0x15;
 
 /// A token cut off here still has half of its digits, and is hidden.
 const LONGEST_NOTE: usize = 160;

@@ -177,11 +177,13 @@ impl Core {
         claim.seen.insert(node_id);
         self.metrics.of(node_id).asks += 1;
         claim.lives_until(now.boot + Duration::from_millis(claim.ttl_ms));
-        let ask = claim.recipe.ask;
+        let can_undo = self.nodes[node_id.index()].capabilities.can_undo();
+        let ask = if can_undo { claim.recipe.ask } else { claim.recipe.ask.as_script() };
         let checked = ask.is_checked_behind() && self.config.guard_key().is_some();
         let (ttl_ms, counter) = (claim.ttl_ms, claim.counter);
         self.send(node_id, id, ask, (ttl_ms, counter), now, |by_digest| Request::Ask {
             claim: id,
+            ask,
             by_digest,
             checked,
         });
@@ -201,7 +203,8 @@ impl Core {
     ) {
         let Some(claim) = self.claims.find(id.0) else { return };
         let node = &mut self.nodes[to.index()];
-        let by_digest = command.goes_by_digest(&mut node.loaded);
+        let is_known = command.goes_by_digest(&mut node.loaded);
+        let by_digest = is_known && node.capabilities.digests.is_given();
         let subject = Subject { claim: id, command, by_digest, ttl_ms, counter };
         let bytes = self.draft.for_node(to, subject, |token, out| {
             claim.write_token(token, &self.config);

@@ -11,6 +11,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Core;
+use crate::proto::capability::Ability;
 use crate::proto::greeting::{Greeting, Mistyped, Step};
 use crate::proto::guard::{BIG_MS, Expected, Found, Guard, Setup, Standing, Trust};
 use crate::proto::mutants::mutant;
@@ -31,7 +32,9 @@ impl Core {
             (Guard::Off, ..) => NodeGuard::Off,
             (_, Link::Ready, _) => NodeGuard::Votes,
             (_, _, None) => NodeGuard::Unknown,
-            (_, Link::Quarantined { .. }, Some(found)) if watch.is_ours => {
+            (_, Link::Quarantined { .. }, Some(found))
+                if watch.is_ours && self.node(node).cause == Cause::Quarantined =>
+            {
                 NodeGuard::Quarantined { left: watch.free_at.since(self.boot), found }
             }
             (_, _, Some(found)) => NodeGuard::Found(found),
@@ -269,16 +272,20 @@ impl Core {
         Ok(())
     }
 
-    /// Reads value and TTL once more.
+    /// Looks once more whether the node takes writes, and at value and TTL.
     pub(super) fn look_again(&mut self, id: NodeId, now: Now) {
-        self.quarantine(id, Nanos::NEVER, now);
+        let cause = match self.node(id).link {
+            Link::Quarantined { .. } => self.node(id).cause,
+            _ => Cause::Quarantined,
+        };
+        self.keep_out(id, cause, Nanos::NEVER, now);
         let settings = self.config.node(id);
         let node = &mut self.nodes[id.index()];
         node.greeting = Greeting::default();
         node.guard.asked_at = now.boot;
         // What is read now decides, not what was seen before.
         node.guard.seen = None;
-        for step in Step::LOOK {
+        for step in Step::look(&node.capabilities, &self.config.settings) {
             node.pipeline.push(Request::Greet(step), now.boot, |out| {
                 step.encode(out, settings, &self.config.settings);
             });
@@ -300,11 +307,21 @@ impl Core {
         self.quarantine(id, over.min(now.boot + LOOKS_APART), now);
     }
 
-    /// The node does not vote; what needs no vote goes on. It is looked at again at `until`.
     fn quarantine(&mut self, id: NodeId, until: Nanos, now: Now) {
+        self.keep_out(id, Cause::Quarantined, until, now);
+    }
+
+    /// The server takes no writes for now, and does not vote until it would.
+    pub(super) fn suspend(&mut self, id: NodeId, cause: Cause, now: Now) {
+        self.node_mut(id).capabilities.writes = Ability::Refused(cause);
+        self.keep_out(id, cause, now.boot + LOOKS_APART, now);
+    }
+
+    /// The node does not vote; what needs no vote goes on. It is looked at again at `until`.
+    fn keep_out(&mut self, id: NodeId, cause: Cause, until: Nanos, now: Now) {
         let node = self.node_mut(id);
         node.link = Link::Quarantined { until };
-        node.cause = Cause::Quarantined;
+        node.cause = cause;
         node.greeted();
         self.changed.insert(id);
         self.arm(until);
@@ -382,7 +399,7 @@ impl Core {
             self.look_again(id, now);
         }
         // The node's own words for why it does not vote say more.
-        if is_fail { vote } else { Vote::Fail(Cause::Quarantined) }
+        if is_fail { vote } else { Vote::Fail(self.node(id).cause) }
     }
 
     /// Undoes a grant that does not count, whatever becomes of the lock.
@@ -477,7 +494,7 @@ impl fmt::Display for NodeGuard {
     }
 }
 
-/// A node in quarantine is looked at so often.
+/// A node in quarantine, or one that takes no writes, is looked at so often.
 const LOOKS_APART: Duration = Duration::from_secs(1);
 
 /// A PTTL that no server gives, and that lets nobody vote.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Core;
+use crate::proto::capability::Ability;
 use crate::proto::event::LinkOp;
 use crate::proto::greeting::{Greeting, Step};
 use crate::proto::guard::{Guard, RunId};
@@ -124,6 +125,12 @@ impl Core {
             _ => node.greeting.refused.unwrap_or(cause),
         };
         self.metrics.of(id).link_failed(node.cause);
+        let closed = matches!(node.cause, Cause::ConnectionClosed | Cause::ConnectionReset);
+        let first = Step::needed(self.config.node(id), &self.config.settings).next();
+        let oldest = node.pipeline.oldest().map(|due| due.request);
+        if closed && first.is_some_and(|first| oldest == Some(Request::Greet(first))) {
+            node.detail = Some((node.cause, UNANSWERED.to_owned()));
+        }
         node.link = Link::Down { retry_at };
         node.failures = node.failures.saturating_add(1);
         node.tried = true;
@@ -237,16 +244,30 @@ impl Core {
         }
     }
 
-    /// The guard was read again.
+    /// A node that did not vote has been looked at again.
     fn looked(&mut self, id: NodeId, greeting: Greeting, now: Now) {
         match greeting.refused {
             Some(cause) => self.retire(id, cause, now),
-            None => self.guard_read(id, greeting, now),
+            None => self.let_in(id, greeting, now),
+        }
+    }
+
+    /// Nothing speaks against this node but what may change while the connection lasts.
+    fn let_in(&mut self, id: NodeId, greeting: Greeting, now: Now) {
+        let writes = greeting.capabilities.writes;
+        if writes != Ability::Unknown {
+            self.node_mut(id).capabilities.writes = writes;
+        }
+        match self.node(id).capabilities.writes {
+            Ability::Refused(cause) => self.suspend(id, cause, now),
+            _ if self.config.settings.guard == Guard::Off => self.ready(id, now),
+            _ => self.guard_read(id, greeting, now),
         }
     }
 
     fn greeted(&mut self, id: NodeId, greeting: Greeting, now: Now) {
         let twin = self.twin(id, &greeting);
+        self.node_mut(id).capabilities.learn(greeting.capabilities);
         self.node_mut(id).astray = greeting.astray || twin.is_some();
         if let Some(twin) = twin {
             // It may have moved to this address: if it is not there, this node is believed next time.
@@ -260,6 +281,7 @@ impl Core {
             self.lay_old_connection(id, run_id, now);
             let node = self.node_mut(id);
             if node.run_id.is_some_and(|before| before != run_id) {
+                node.capabilities.push = Ability::Unknown;
                 node.push.forget_failures(now.boot);
             }
             node.run_id = Some(run_id);
@@ -273,8 +295,7 @@ impl Core {
                 }
                 self.retire(id, cause, now);
             }
-            None if self.config.settings.guard == Guard::Off => self.ready(id, now),
-            None => self.guard_read(id, greeting, now),
+            None => self.let_in(id, greeting, now),
         }
     }
 
@@ -399,6 +420,9 @@ impl Core {
         }
     }
 }
+
+/// Why a server may end a connection, in words.
+const UNANSWERED: &str = "before it answered anything; a port for TLS only does that";
 
 /// Asks may open a link that is down ahead of its backoff: so far apart at first, and at most.
 const PROBE: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(200));

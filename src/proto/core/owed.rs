@@ -5,6 +5,7 @@
 //! answers and lost connections do not count, and only the end of the TTL makes it pointless.
 
 use super::Core;
+use crate::proto::capability::Ability;
 use crate::proto::claim::{Claim, Party};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId, NodeSet};
@@ -65,9 +66,7 @@ impl Core {
         let Some(taken) = node.pipeline.withdraw(asks) else { return false };
         let Some(claim) = self.claims.find_mut(id.0) else { return true };
         claim.seen.remove(node_id);
-        if let Request::Ask { by_digest: false, .. } = taken
-            && let Command::Run(script) = claim.recipe.ask
-        {
+        if let Request::Ask { ask: Command::Run(script), by_digest: false, .. } = taken {
             node.loaded.forget(script);
         }
         true
@@ -125,6 +124,10 @@ impl Core {
         }
         self.undo_settled(node_id, id, Vote::Grant, now);
         let node = self.node_mut(node_id);
+        // One that found nothing has not shown that it may delete.
+        if matches!(count, Count::Of(1..)) {
+            node.capabilities.undo = Ability::Given;
+        }
         node.owed_pause = OWED_PAUSE.0;
         if std::mem::take(&mut node.undos_refused) {
             self.send_owed(node_id, now);
@@ -152,9 +155,11 @@ impl Core {
         let owed_at = node.owed_at;
         self.arm(owed_at);
         self.undo_settled(node_id, id, Vote::Fail(cause), now);
-        let forbidden = matches!(cause, Cause::NoPermission | Cause::UnknownCommand);
-        if forbidden && self.node(node_id).link == Link::Ready {
-            self.retire(node_id, cause, now);
+        if cause.is_forbidden() {
+            self.node_mut(node_id).capabilities.undo = Ability::Refused(cause);
+            if self.node(node_id).link == Link::Ready {
+                self.retire(node_id, cause, now);
+            }
         }
     }
 

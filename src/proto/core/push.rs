@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use super::Core;
+use crate::proto::capability::Ability;
 use crate::proto::classify::classify;
 use crate::proto::config::Wake;
 use crate::proto::event::LinkOp;
@@ -27,12 +28,14 @@ use crate::resp::{Token, command};
 impl Core {
     /// Whether a node tells of changes to those who wait.
     #[must_use]
-    pub fn push_state(&self, node: NodeId) -> PushState {
-        let push = &self.node(node).push;
-        match (push.stage, push.cause) {
-            _ if push.tells() => PushState::Tells,
+    pub fn push_state(&self, id: NodeId) -> PushState {
+        let node = self.node(id);
+        match (node.push.stage, node.capabilities.push) {
+            _ if node.push.tells() => PushState::Tells,
             // A connection that was lost is nobody's concern unless somebody waits for the next.
-            (Stage::Off { .. }, Some(cause)) if lasts(cause) || !self.watchers(node).is_empty() => {
+            (Stage::Off { .. }, Ability::Refused(cause))
+                if lasts(cause) || !self.watchers(id).is_empty() =>
+            {
                 PushState::Unavailable(cause)
             }
             (Stage::Off { .. }, _) => PushState::Off,
@@ -184,13 +187,13 @@ impl Core {
         answer: Token<'_>,
         now: Now,
     ) -> Result<(), Mistyped> {
-        let push = &mut self.node_mut(id).push;
-        let is_present = to.is_some() && to == push.greeting.client_id;
+        let node = self.node_mut(id);
+        let is_present = to.is_some() && to == node.push.greeting.client_id;
         match answer {
             Token::Simple(_) if is_present => {
-                push.tracking = Tracking::On;
-                push.cause = None;
-                push.failures = 0;
+                node.capabilities.push = Ability::Given;
+                node.push.tracking = Tracking::On;
+                node.push.failures = 0;
                 self.look_at_keys(id, now);
             }
             Token::Error(text) if is_present => {
@@ -247,7 +250,7 @@ impl Core {
         push.reset_connection();
         push.stage = Stage::Off { retry_at };
         push.failures = push.failures.saturating_add(1);
-        push.cause = Some(cause);
+        self.node_mut(id).capabilities.push = Ability::Refused(cause);
         if asked && self.node(id).link.takes_extensions() {
             self.send_track(id, None, now);
         }
@@ -304,11 +307,11 @@ impl Core {
     /// Nobody has waited for a while.
     fn put_push_away(&mut self, id: NodeId, now: Now) {
         self.close_push(id, Cause::default(), now);
-        let push = &mut self.node_mut(id).push;
-        push.stage = Stage::Off { retry_at: now.boot };
-        push.cause = None;
-        push.failures = 0;
-        push.wanted_at = Nanos::default();
+        let node = self.node_mut(id);
+        node.capabilities.push = Ability::Unknown;
+        node.push.stage = Stage::Off { retry_at: now.boot };
+        node.push.failures = 0;
+        node.push.wanted_at = Nanos::default();
     }
 }
 

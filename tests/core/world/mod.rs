@@ -940,7 +940,9 @@ impl Ran {
     pub(crate) fn kind(&self) -> &'static str {
         let word = |at: usize| self.words.get(at).map_or(&[][..], Vec::as_slice);
         match (word(0), word(1)) {
+            (b"SET", GUARD) | (b"DEL", b"") => "probe",
             (b"SET", _) => "ask",
+            (b"EVAL" | b"EVALSHA", _) if word(2) == b"0" => "probe",
             (b"EVAL", text) => kind_of_script(|script, _| script.as_bytes() == text, 0),
             (b"EVALSHA", sha) => kind_of_script(|_, digest| digest.as_bytes() == sha, 1),
             (b"AUTH", _) => "auth",

@@ -11,6 +11,7 @@ mod bench;
 mod chaos;
 mod counter;
 mod fence;
+mod forbidden;
 mod guard;
 mod harness;
 mod held;

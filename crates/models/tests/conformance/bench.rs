@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redbolt::proto::guard::{BIG_MS, Expected};
-use redbolt::proto::script::{ACQUIRE_FENCED, ENROL, EXTEND, UNDO, WRITE_BACK};
+use redbolt::proto::script::{ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, UNDO, WRITE_BACK};
 use redbolt::proto::{
     Ask, Cause, Config, Core, Event, LinkId, LinkOp, LockId, Nanos, NodeId, NodeSettings, Now,
     Settings, Trust, Wake,
@@ -142,6 +142,9 @@ impl Bench {
                 }
                 (b"INFO", Some(b"replication")) => bulk("role:master\r\n"),
                 (b"INFO", Some(b"memory")) => bulk("maxmemory:0\r\n"),
+                (b"EVAL" | b"EVALSHA", _) if words[2] == b"0" => ":0\r\n".to_owned(),
+                (b"DEL", None) => "-ERR wrong number of arguments\r\n".to_owned(),
+                (b"SET", Some(b"redbolt:guard")) => "-ERR syntax error\r\n".to_owned(),
                 (b"GET", Some(b"redbolt:guard")) => match &greets.guard {
                     Some(value) => bulk(std::str::from_utf8(value).unwrap()),
                     None => "$-1\r\n".to_owned(),
@@ -204,6 +207,7 @@ pub(crate) fn bulk(text: &str) -> String {
 pub(crate) fn kind(words: &Words) -> &'static str {
     let texts = [
         ("ask", ACQUIRE_FENCED),
+        ("ask", ACQUIRE_MANY),
         ("write back", WRITE_BACK),
         ("enrol", ENROL),
         ("extend", EXTEND),

@@ -1,4 +1,4 @@
-//! What can go wrong, as data: F1 to F19, when, to whom, and for how long.
+//! What can go wrong, as data: F1 to F20, when, to whom, and for how long.
 //!
 //! `swarm` draws faults anywhere; `guided` aims them where they hurt; `errors` are the error replies.
 //! Not here: what a fault does to the world, which is in `world`.
@@ -127,6 +127,8 @@ pub(crate) enum What {
     PushForbidden,
     /// F19: the push link ends, and the command link does not.
     PushReset,
+    /// F20: an operator takes commands away from everybody; which and how, `amount` says.
+    Denied,
 }
 
 impl What {
@@ -159,6 +161,7 @@ impl What {
             Self::Skew { .. } => 17,
             Self::Twin | Self::OtherLimits | Self::Change => 18,
             Self::PushLost | Self::PushBroken | Self::PushForbidden | Self::PushReset => 19,
+            Self::Denied => 20,
         }
     }
 }

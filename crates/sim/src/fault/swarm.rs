@@ -29,7 +29,7 @@ pub(crate) fn draw(plan: &mut Plan, draw: &mut Random, span: Time) {
     }
 }
 
-fn fault(plan: &Plan, draw: &mut Random, what: What, span: Time) -> Fault {
+pub(crate) fn fault(plan: &Plan, draw: &mut Random, what: What, span: Time) -> Fault {
     let lag = if draw.chance(500) { 0 } else { draw.below(2 * plan.net.delay + 1) };
     let when =
         if draw.chance(600) { When::Reached(draw.pick(&Phase::ALL), lag) } else { When::Time };

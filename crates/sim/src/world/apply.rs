@@ -101,6 +101,12 @@ impl World {
             }
             What::PushForbidden => self.nodes[node].no_subscribing_until = until,
             What::PushReset => self.reset(client, MAX_NODES + node),
+            What::Denied => {
+                if self.nodes[node].deny(fault.amount, self.now) {
+                    self.reset(client, node);
+                    self.queue.push(until, Event::FaultEnds(at as u16));
+                }
+            }
             // The client was made with them.
             What::OtherLimits => {}
             What::Change => {
@@ -143,6 +149,7 @@ impl World {
                     self.nodes[node].loading_until = self.now + fault.span / 2 + MS;
                 }
             }
+            What::Denied => self.nodes[node].allow(),
             What::Twin if !self.is_healed => {
                 self.clients[client].routes[node] = node;
                 self.reset(client, node);
@@ -370,6 +377,7 @@ impl World {
         (node.silent_until, node.refuses_until, node.loading_until) = (0, 0, 0);
         node.errors.1 = 0;
         (node.no_subscribing_until, node.no_tracking_until) = (0, 0);
+        node.allow();
         node.flush_behind_set = false;
     }
 

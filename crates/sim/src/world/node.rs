@@ -1,7 +1,7 @@
 //! A server: a model store behind a clock of its own, and what can be wrong with it.
 
 use redbolt::proto::guard::BIG_MS;
-use redbolt_node::{ConnId, Memory, Now, Snapshot, Store};
+use redbolt_node::{ConnId, Denial, Memory, Now, Snapshot, Store};
 
 use super::queue::Time;
 use crate::fault::Loss;
@@ -31,6 +31,8 @@ pub(crate) struct Node {
     pub(crate) no_subscribing_until: Time,
     /// Clients may not track before this.
     pub(crate) no_tracking_until: Time,
+    /// What was taken away, if anything, and since when.
+    denied: Option<(&'static [&'static str], Time)>,
     /// It will look for keys that are over.
     pub(crate) is_expiring: bool,
     /// A backward step at most so far, in microseconds: keys live so much longer.
@@ -61,6 +63,7 @@ impl Node {
             flush_behind_set: false,
             no_subscribing_until: 0,
             no_tracking_until: 0,
+            denied: None,
             is_expiring: false,
             stepped_back: 0,
             in_database: false,
@@ -83,6 +86,7 @@ impl Node {
         (self.loading_until, self.errors, self.stepped_back) = (0, (0, 0), 0);
         (self.flush_behind_set, self.is_expiring) = (false, false);
         (self.no_subscribing_until, self.no_tracking_until) = (0, 0);
+        self.allow();
         self.in_database = setup.proven;
         self.store.require_password(if setup.proven { PASSWORD } else { "" });
         self.snapshot = None;
@@ -100,6 +104,32 @@ impl Node {
         let value = format!("{run}:{max_ttl}:{nodes}:{database}");
         let big = BIG_MS.to_string();
         self.observe(&[b"SET", GUARD, value.as_bytes(), b"PX", big.as_bytes()], 0);
+    }
+
+    /// An operator takes commands away from everybody. One thing at a time: says whether it was done.
+    pub(crate) fn deny(&mut self, amount: u64, now: Time) -> bool {
+        if self.denied.is_some() {
+            return false;
+        }
+        let commands = DENIALS[amount as usize % DENIALS.len()];
+        // An ACL that forbids DEL alone is found out about by an undo, and not before.
+        let is_forbidden = amount >> 8 & 1 == 1 && commands != ["del"];
+        let denial = if is_forbidden { Denial::Forbidden } else { Denial::RenamedAway };
+        commands.iter().for_each(|command| self.store.deny(command, Some(denial)));
+        self.denied = Some((commands, now));
+        true
+    }
+
+    /// Everything is allowed again.
+    pub(crate) fn allow(&mut self) {
+        let (commands, _) = self.denied.take().unwrap_or_default();
+        commands.iter().for_each(|command| self.store.deny(command, None));
+    }
+
+    /// Whether nothing could be undone here, for so long that whoever connected `at` knew it.
+    pub(crate) fn cannot_undo(&self, at: Time) -> bool {
+        let needs = |command: &&str| ["eval", "del"].contains(command);
+        self.denied.is_some_and(|(commands, since)| since <= at && commands.iter().any(needs))
     }
 
     /// The fencing counters that it has kept from before.
@@ -249,3 +279,6 @@ const RUNS: [[&str; 6]; 5] = [
         "00000000000000000000000000000000000000e5",
     ],
 ];
+
+/// What an operator may take away.
+const DENIALS: [&[&str]; 5] = [&["eval", "evalsha"], &["eval"], &["evalsha"], &["set"], &["del"]];

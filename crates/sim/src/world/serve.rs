@@ -30,6 +30,8 @@ enum Kind {
     GuardTtl,
     Kill,
     Look,
+    /// A write in vain, to find out whether it would be done.
+    Probe,
     Subscribe,
     Track,
     Undo,
@@ -90,6 +92,7 @@ impl World {
         self.story(|| format!("c{client} is connected to node {node} as {slot}"));
         self.wires[at].conn = Some(self.nodes[node].store.connect());
         self.wires[at].server_alive = true;
+        self.wires[at].accepted_at = self.now;
         self.turn_away(at);
         let is_push = self.wires[at].is_push();
         self.core(client).connected(link, now);
@@ -221,6 +224,9 @@ impl World {
         }
         let is_granted =
             matches!(request.kind, Kind::Ask { .. }) && out[start..].starts_with(b"+OK");
+        if is_granted && self.nodes[node].cannot_undo(self.wires[at].accepted_at) {
+            self.violated(Violation::KeptForGood { client, node });
+        }
         if is_granted && mem::take(&mut self.nodes[node].flush_behind_set) && !self.is_healed {
             self.flush_all(node);
             self.met(10, client);
@@ -231,6 +237,8 @@ impl World {
         let word = |at: usize| words.get(at).copied().unwrap_or_default();
         let none = Understood { kind: Kind::Greeting, token: b"", number: 0, by_digest: false };
         match word(0) {
+            b"SET" if word(1) == GUARD => Understood { kind: Kind::Probe, ..none },
+            b"EVAL" | b"EVALSHA" if word(2) == b"0" => none,
             b"SET" => Understood {
                 kind: Kind::Ask { checked: false },
                 token: word(2),
@@ -446,6 +454,7 @@ impl Understood<'_> {
             Kind::WriteBack => 9,
             Kind::Subscribe => 10,
             Kind::Track => 11,
+            Kind::Probe => 12,
         }
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Wire {
     pub(crate) node: usize,
     /// The server's connection, once it accepted.
     pub(crate) conn: Option<ConnId>,
+    /// When that was.
+    pub(crate) accepted_at: Time,
     /// Open at the client's end.
     pub(crate) client_alive: bool,
     /// Open at the server's end.
@@ -82,6 +84,7 @@ impl Wire {
             slot: 0,
             node: 0,
             conn: None,
+            accepted_at: 0,
             client_alive: false,
             server_alive: false,
             lost: false,

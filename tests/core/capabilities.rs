@@ -1,0 +1,388 @@
+//! What a node can and may do: where something is missing that locks need, the node is no voter, says why,
+//! and keeps nothing of ours.
+
+use std::time::Duration;
+
+use redbolt::proto::{Ask, Cause, Credentials, Event, Guard, NodeState, Secret, Setup, Vote, Why};
+use redbolt_node::Denial;
+
+use crate::world::{World, Written, error, ms, secs};
+
+const DENIALS: [Denial; 2] = [Denial::Forbidden, Denial::RenamedAway];
+
+/// A node on which these commands were taken away before anybody came.
+fn lacking(mut world: World, node: usize, commands: &[&str], denial: Denial) -> World {
+    for command in commands {
+        world.servers[node].store.deny(command, Some(denial));
+    }
+    world
+}
+
+fn asks() -> [Ask<'static>; 4] {
+    let (one, many) = (Ask::new(b"job"), Ask::new(b"job").and(b"other"));
+    [one.clone(), many.clone(), one.fenced(), many.fenced()]
+}
+
+fn detail(world: &World, node: usize, cause: Cause) -> String {
+    world.clients[0].core.detail(world.node(node), cause).unwrap_or_default()
+}
+
+/// What may be missing, with the cause that it has.
+fn table(denial: Denial) -> [(&'static [&'static str], Cause); 4] {
+    let missing = match denial {
+        Denial::Forbidden => Cause::NoPermission,
+        Denial::RenamedAway => Cause::UnknownCommand,
+    };
+    [
+        (&["eval", "evalsha"], Cause::ScriptsForbidden),
+        (&["eval"], Cause::ScriptsForbidden),
+        (&["set"], missing),
+        (&["eval", "evalsha", "set"], Cause::ScriptsForbidden),
+    ]
+}
+
+// Nothing is left there.
+
+#[test]
+fn a_refused_try_leaves_no_key_where_scripts_or_set_are_forbidden() {
+    for denial in DENIALS {
+        for (commands, cause) in table(denial) {
+            for (kind, delay) in asks().iter().flat_map(|ask| [(ask, 0), (ask, 5)]) {
+                let mut world = lacking(World::new(1), 0, commands, denial);
+                world.servers[0].delay = ms(delay).as_nanos() as u64;
+                let id = world.acquire(0, kind, &[b"job"]);
+                world.run(ms(100));
+                let shown = format!("{denial:?} {commands:?}");
+                assert_eq!(world.vote(id, 0), Some(Vote::Fail(cause)), "{shown}");
+                assert_eq!(world.refusal(id).why, Why::NoQuorum);
+                assert_eq!(world.holders(b"job"), [false], "{shown}");
+                let id = world.acquire(0, kind, &[b"job"]);
+                world.run(ms(100));
+                assert_eq!(world.vote(id, 0), Some(Vote::Fail(cause)), "{shown}: again");
+                assert_eq!(world.kept(0), (0, 0), "{shown}: there is nothing to undo");
+            }
+        }
+    }
+}
+
+#[test]
+fn in_a_set_of_three_a_lock_leaves_no_key_on_a_node_that_could_not_let_go_of_it() {
+    for denial in DENIALS {
+        for (commands, cause) in table(denial) {
+            let mut world = lacking(World::new(3), 2, commands, denial);
+            for _ in 0..3 {
+                let id = world.lock(b"job", secs(20));
+                world.run(ms(30));
+                assert!(world.is_granted(id), "{commands:?}: the others decide");
+                assert_eq!(world.holders(b"job"), [true, true, false], "{commands:?}");
+                assert_eq!(world.state(2), NodeState::Down(cause));
+                world.release(id);
+                world.cut(0, 2, Written::Runs);
+                world.run(ms(700));
+            }
+            assert_eq!(world.kept(0), (0, 0));
+        }
+    }
+}
+
+/// The scripts run, and the undo may not delete.
+#[test]
+fn a_node_on_which_nothing_may_be_deleted_is_no_voter_and_keeps_nothing() {
+    let causes = [Cause::NoPermission, Cause::UnknownCommand];
+    for (denial, cause) in DENIALS.into_iter().zip(causes) {
+        for kind in asks() {
+            let mut world = lacking(World::new(1), 0, &["del"], denial);
+            let id = world.acquire(0, &kind, &[b"job"]);
+            world.run(ms(100));
+            assert_eq!(world.vote(id, 0), Some(Vote::Fail(cause)));
+            assert_eq!((world.holders(b"job"), world.kept(0)), (vec![false], (0, 0)));
+        }
+    }
+}
+
+/// What is forbidden while a plain lock is held stays behind with that one lock, and with none that follows.
+#[test]
+fn a_node_that_has_refused_an_undo_is_asked_for_nothing_that_it_could_keep() {
+    let mut world = lacking(World::new(1).warm(), 0, &["del"], Denial::Forbidden);
+    let id = world.lock(b"job", secs(20));
+    world.release(id);
+    // What is denied is undone as well, and finds nothing to delete: that proves nothing.
+    let _ = world.lock(b"job", secs(20));
+    for _ in 0..20 {
+        let id = world.lock(b"another", secs(20));
+        assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::NoPermission)));
+        assert_eq!(world.holders(b"another"), [false]);
+        world.run(ms(333));
+    }
+    world.servers[0].store.deny("del", None);
+    world.run(ms(1_500));
+    assert_eq!((world.holders(b"job"), world.kept(0)), (vec![false], (0, 0)));
+    let id = world.lock(b"another", secs(20));
+    assert!(world.is_granted(id));
+}
+
+#[test]
+fn with_a_password_the_first_ask_waits_and_nothing_is_asked_of_such_a_node() {
+    let mut world = World::with(1, 1, |settings| {
+        let credentials = Credentials { user: None, password: Secret::new(b"sesame".to_vec()) };
+        settings.nodes[0].credentials = Some(credentials);
+    });
+    world.servers[0].store.require_password("sesame");
+    let mut world = lacking(world, 0, &["eval"], Denial::Forbidden);
+    let id = world.lock(b"job", secs(20));
+    world.run(ms(30));
+    assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::ScriptsForbidden)));
+    assert!(!world.log.iter().any(|ran| ran.is_ask()));
+}
+
+/// Without a guard nothing else would stop it.
+#[test]
+fn nor_without_a_guard() {
+    let world = World::with(1, 1, |settings| settings.guard = Guard::Off);
+    let mut world = lacking(world, 0, &["eval"], Denial::Forbidden);
+    let id = world.lock(b"job", secs(20));
+    world.run(ms(30));
+    assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::ScriptsForbidden)));
+    assert_eq!((world.holders(b"job"), world.kept(0)), (vec![false], (0, 0)));
+}
+
+/// Whatever the node was like when it was last seen: permissions change while nobody is connected.
+#[test]
+fn scripts_that_were_forbidden_between_two_connections_leave_no_key() {
+    let mut world = World::new(1).warm();
+    let id = world.lock(b"job", secs(20));
+    world.release(id);
+    world.cut(0, 0, Written::Runs);
+    let mut world = lacking(world, 0, &["eval", "evalsha"], Denial::Forbidden);
+    world.run(secs(1));
+    let id = world.lock(b"job", secs(20));
+    world.run(ms(10));
+    assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::ScriptsForbidden)));
+    assert_eq!(world.holders(b"job"), [false]);
+}
+
+// It is named, and nothing is written.
+
+#[test]
+fn such_a_node_is_neither_enrolled_nor_quarantined_and_names_the_command() {
+    for setup in [Setup::Enrol, Setup::IfNew, Setup::Init, Setup::Look] {
+        let world = World::with(1, 1, |settings| settings.setup = setup).unguarded();
+        let mut world = lacking(world, 0, &["eval", "evalsha"], Denial::Forbidden);
+        world.run(secs(3));
+        assert_eq!(world.state(0), NodeState::Down(Cause::ScriptsForbidden), "{setup:?}");
+        let words = "NOPERM this user has no permissions to run the 'eval' command";
+        assert_eq!(detail(&world, 0, Cause::ScriptsForbidden), words);
+        assert_eq!(world.guard(0).0, "", "{setup:?}");
+        assert_eq!(world.count("enrol"), 0, "{setup:?}");
+    }
+}
+
+#[test]
+fn it_votes_again_when_scripts_are_allowed_again() {
+    let mut world = lacking(World::new(1), 0, &["eval"], Denial::Forbidden);
+    world.run(secs(3));
+    world.servers[0].store.deny("eval", None);
+    world.run(secs(2));
+    let id = world.lock(b"job", secs(20));
+    assert!(world.is_granted(id));
+}
+
+/// What is asked in vain changes nothing, not even where the guard is missing.
+#[test]
+fn finding_out_writes_nothing() {
+    let mut world = World::with(1, 1, |settings| settings.setup = Setup::Look).unguarded();
+    let keys = |world: &World| {
+        let text = format!("{:?}", world.servers[0].store);
+        text[text.find("keys").unwrap()..].to_owned()
+    };
+    let before = keys(&world);
+    world.run(secs(3));
+    assert_eq!(world.count("probe"), 4, "once for the connection");
+    assert_eq!(keys(&world), before);
+}
+
+// Digests.
+
+#[test]
+fn where_evalsha_is_forbidden_scripts_go_by_their_text() {
+    for denial in DENIALS {
+        for kind in asks() {
+            let mut world = lacking(World::new(3), 2, &["evalsha"], denial);
+            for _ in 0..3 {
+                let id = world.acquire(0, &kind, &[b"job"]);
+                world.run(ms(10));
+                assert!(world.is_granted(id));
+                assert_eq!(world.holders(b"job"), [true; 3]);
+                world.extend(id, secs(20));
+                world.release(id);
+                assert_eq!(world.holders(b"job"), [false; 3]);
+            }
+            assert_eq!(world.state(2), NodeState::Ready);
+            assert!(world.ran(2).iter().all(|kind| !kind.ends_with("sha")), "{denial:?}");
+            assert!(world.ran(0).contains(&"undo sha"), "as ever on the others");
+        }
+    }
+}
+
+// Writes.
+
+const NOREPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
+
+/// The node takes no writes from now on: what writes is refused before it is looked at.
+fn take_no_writes(world: &mut World, node: usize, words: &'static str) {
+    world.answer(node, move |args| {
+        let text = args.get(1).copied().unwrap_or_default();
+        let writes = args[0] == b"SET"
+            || args[0].starts_with(b"EVAL") && args.get(2) != Some(&&b"0"[..]) && !text.is_empty();
+        writes.then(|| error(words)).flatten()
+    });
+}
+
+#[test]
+fn a_node_without_enough_replicas_is_no_voter_until_it_would_write_again() {
+    for guard in [Guard::On, Guard::Off] {
+        let mut world = World::with(3, 1, |settings| settings.guard = guard).warm();
+        let held = world.lock(b"held", secs(20));
+        take_no_writes(&mut world, 2, NOREPLICAS);
+        let id = world.lock(b"job", secs(20));
+        assert!(world.is_granted(id));
+        assert_eq!(world.state(2), NodeState::Down(Cause::NoReplicas));
+        world.release(id);
+        world.log.clear();
+        for _ in 0..10 {
+            let id = world.lock(b"job", secs(20));
+            let vote = world.core().votes(id).of(world.node(2));
+            assert_eq!(vote, Some(Vote::Fail(Cause::NoReplicas)), "known without asking");
+            world.release(id);
+            world.run(ms(290));
+        }
+        let asked = world.log.iter().filter(|ran| ran.node == 2 && ran.is_ask()).count();
+        assert_eq!(asked, 0, "{guard:?}");
+        assert!((2..=3).contains(&world.count("probe")), "it is looked at once a second");
+        assert_eq!(world.count("client"), 0, "on the connection that it has");
+
+        world.servers[2].answer = None;
+        world.run(ms(1_010));
+        assert_eq!(world.state(2), NodeState::Ready, "{guard:?}");
+        let id = world.lock(b"job", secs(20));
+        assert_eq!(world.holders(b"job"), [true; 3]);
+        world.release(id);
+        world.release(held);
+        world.run(secs(1));
+        assert_eq!((world.holders(b"held"), world.kept(0)), (vec![false; 3], (0, 0)));
+    }
+}
+
+/// Before 7.0 scripts may write on such a node. What is held there goes on, and what was granted in the
+/// greeting's flight does not count.
+#[test]
+fn a_server_that_refuses_only_direct_writes_extends_and_does_not_vote() {
+    let sets = |args: &[&[u8]]| (args[0] == b"SET").then(|| error(NOREPLICAS)).flatten();
+    let mut world = World::new(1).warm();
+    let held = world.lock(b"held", secs(10));
+    world.answer(0, sets);
+    let id = world.lock(b"job", secs(10));
+    assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::NoReplicas)));
+    world.extend(held, secs(20));
+    assert!(world.outcomes(held).contains(&Event::Extended(held)));
+
+    let mut world = World::new(1);
+    world.answer(0, sets);
+    let id = world.lock(b"job", secs(10));
+    world.run(ms(10));
+    assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::NoReplicas)));
+    assert_eq!((world.holders(b"job"), world.kept(0)), (vec![false], (0, 0)));
+}
+
+#[test]
+fn a_node_that_takes_no_writes_is_named_at_first_contact() {
+    for (words, cause) in [
+        (NOREPLICAS, Cause::NoReplicas),
+        ("OOM command not allowed when used memory > 'maxmemory'.", Cause::OutOfMemory),
+        ("MISCONF Redis is configured to save RDB snapshots", Cause::DiskTrouble),
+    ] {
+        let mut world = World::new(1);
+        take_no_writes(&mut world, 0, words);
+        world.run(ms(10));
+        assert_eq!(world.state(0), NodeState::Down(cause), "nobody has asked for a lock");
+        let id = world.lock(b"job", secs(10));
+        assert_eq!(world.vote(id, 0), Some(Vote::Fail(cause)));
+        world.servers[0].answer = None;
+        world.run(ms(1_100));
+        let id = world.lock(b"job", secs(10));
+        assert!(world.is_granted(id), "{words}");
+    }
+}
+
+// What else may be wrong with it.
+
+#[test]
+fn a_port_for_tls_says_so() {
+    let mut world = World::new(1);
+    world.answer(0, |_| Some(b"\x15\x03\x01\x00\x02\x02\x46".to_vec()));
+    world.run(ms(10));
+    assert_eq!(world.state(0), NodeState::Down(Cause::TlsPort));
+}
+
+/// It may as well close the connection without a word, as others do for other reasons.
+#[test]
+fn a_server_that_closes_before_it_answers_may_expect_tls() {
+    let mut world = World::new(1);
+    world.servers[0].delay = ms(5).as_nanos() as u64;
+    world.run(ms(12));
+    world.hang_up(0);
+    world.run(ms(10));
+    assert_eq!(world.state(0), NodeState::Down(Cause::ConnectionClosed));
+    let words = detail(&world, 0, Cause::ConnectionClosed);
+    assert!(words.contains("TLS"), "{words}");
+
+    let mut world = World::new(1).warm();
+    world.hang_up(0);
+    assert_eq!(detail(&world, 0, Cause::ConnectionClosed), "", "it had answered");
+}
+
+#[test]
+fn a_server_that_is_too_old_says_its_version() {
+    let mut world = World::new(1);
+    world.answer(0, |args| match args.get(1).copied() {
+        Some(b"ID") => error("ERR Syntax error, try CLIENT (LIST | KILL | GETNAME | SETNAME)"),
+        Some(b"server") => {
+            let info = format!("redis_version:4.0.14\r\nrun_id:{:040}\r\n", 0);
+            crate::world::bulk(&info)
+        }
+        _ => None,
+    });
+    let id = world.lock(b"job", secs(10));
+    world.run(ms(10));
+    assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::TooOld)));
+    assert_eq!(detail(&world, 0, Cause::TooOld), "4.0.14, 5.0.0 is needed");
+    assert_eq!(world.holders(b"job"), [false]);
+}
+
+#[test]
+fn a_password_for_a_server_without_one_says_so() {
+    let mut world = World::with(1, 1, |settings| {
+        let credentials = Credentials { user: None, password: Secret::new(b"sesame".to_vec()) };
+        settings.nodes[0].credentials = Some(credentials);
+    });
+    let id = world.lock(b"job", secs(10));
+    world.run(ms(10));
+    assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::NoPasswordSet)));
+}
+
+/// A batch at first contact is as good as one lock.
+#[test]
+fn many_first_asks_are_granted_in_one_flight() {
+    const LOCKS: usize = 50;
+    let mut world = World::new(3);
+    world.delay(ms(10));
+    let begun = world.boot;
+    let names: Vec<Vec<u8>> = (0..LOCKS).map(|at| vec![b'k', at as u8]).collect();
+    let ids: Vec<_> =
+        names.iter().map(|name| world.begin(0, &Ask::new(name).ttl(secs(10)), &[name])).collect();
+    world.run(ms(50));
+    assert!(ids.iter().all(|&id| world.is_granted(id)));
+    let asks: Vec<_> = world.log.iter().filter(|ran| ran.is_ask()).collect();
+    assert_eq!(asks.len(), 3 * LOCKS);
+    assert!(asks.iter().all(|ran| ran.at == begun + Duration::as_nanos(&ms(30)) as u64));
+}
