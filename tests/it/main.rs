@@ -1,6 +1,7 @@
 //! Behaviour against real `redis-server` processes, one file per subject.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod acl;
 mod addresses;
 mod batch;
 mod cancel;

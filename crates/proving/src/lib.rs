@@ -27,4 +27,4 @@ pub use client::{Connection, Reply};
 pub use impostor::{Act, Impostor};
 pub use program::program;
 pub use proxy::{Mode, Proxy};
-pub use server::{Server, servers};
+pub use server::{Server, programs, servers};

@@ -3,13 +3,13 @@
 //! Not here: how to talk to it (`client`), and faults of the network before it (`proxy`).
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs::{self, File},
     io,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Mutex, OnceLock, mpsc},
+    sync::{Mutex, OnceLock, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -26,6 +26,7 @@ use crate::client::{Connection, Reply};
 /// test, however that ends.
 #[derive(Debug)]
 pub struct Server {
+    program: OsString,
     child: Option<Child>,
     port: Port,
     extra: Vec<String>,
@@ -43,9 +44,20 @@ struct Port {
 
 /// Starts `n` servers side by side, each as [`Server::start`] does.
 pub fn servers(n: usize) -> Vec<Server> {
-    let mut all: Vec<Server> = (0..n).map(|_| Server::launch(&[])).collect();
+    let mut all: Vec<Server> = (0..n).map(|_| Server::launch(program(), &[])).collect();
     all.iter_mut().for_each(Server::settle);
     all
+}
+
+/// The kinds of servers that are at hand: the programs that the environment variable `REDIS_SERVERS` names,
+/// separated as in `PATH`; else the usual one, and `valkey-server` if it runs here as well.
+pub fn programs() -> Vec<OsString> {
+    let Some(named) = std::env::var_os("REDIS_SERVERS") else {
+        let valkey = OsString::from("valkey-server");
+        let more = (program() != valkey && runs(&valkey)).then_some(valkey);
+        return [program()].into_iter().chain(more).collect();
+    };
+    std::env::split_paths(&named).map(PathBuf::into_os_string).collect()
 }
 
 impl Server {
@@ -64,7 +76,15 @@ impl Server {
     /// # Panics
     /// As [`start`](Self::start), and when the program refuses the arguments.
     pub fn with(args: &[&str]) -> Self {
-        let mut server = Self::launch(args);
+        Self::of(&program(), args)
+    }
+
+    /// As [`with`](Self::with), for another [program](programs).
+    ///
+    /// # Panics
+    /// As [`with`](Self::with).
+    pub fn of(program: &OsStr, args: &[&str]) -> Self {
+        let mut server = Self::launch(program.to_owned(), args);
         server.settle();
         server
     }
@@ -141,11 +161,11 @@ impl Server {
         Connection::open(&self.address())
     }
 
-    fn launch(args: &[&str]) -> Self {
-        require_program();
+    fn launch(program: OsString, args: &[&str]) -> Self {
+        require(&program);
         let extra = args.iter().map(ToString::to_string).collect();
         let home = tempfile::Builder::new().prefix("redbolt-").tempdir().unwrap();
-        let mut server = Self { child: None, port: Port::free(), extra, home };
+        let mut server = Self { program, child: None, port: Port::free(), extra, home };
         server.child = Some(server.spawn());
         server
     }
@@ -168,7 +188,7 @@ impl Server {
     }
 
     fn spawn(&self) -> Child {
-        let mut command = dying_with_us(program());
+        let mut command = dying_with_us(self.program.clone());
         command
             .args(["--port", &self.port.number.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
@@ -245,17 +265,21 @@ fn program() -> OsString {
     std::env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
 }
 
-fn require_program() {
-    static FOUND: OnceLock<bool> = OnceLock::new();
-    assert!(
-        *FOUND.get_or_init(|| runs(&program())),
-        "{} does not run here: `apt-get install redis-server`, \
-         or name another binary, such as valkey-server, in REDIS_SERVER",
-        program().display()
-    );
+fn require(program: &OsStr) {
+    static FOUND: Mutex<Vec<OsString>> = Mutex::new(Vec::new());
+    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    if found.iter().all(|known| known != program) {
+        assert!(
+            runs(program),
+            "{} does not run here: `apt-get install redis-server`, \
+             or name another binary, such as valkey-server, in REDIS_SERVER",
+            program.display()
+        );
+        found.push(program.to_owned());
+    }
 }
 
-fn runs(program: &OsString) -> bool {
+fn runs(program: &OsStr) -> bool {
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
@@ -265,7 +289,7 @@ fn runs(program: &OsString) -> bool {
 /// has a program that does it. Without that program a killed test leaves its servers behind.
 fn dying_with_us(program: OsString) -> Command {
     static SETPRIV: OnceLock<bool> = OnceLock::new();
-    if !*SETPRIV.get_or_init(|| runs(&"setpriv".into())) {
+    if !*SETPRIV.get_or_init(|| runs(OsStr::new("setpriv"))) {
         return Command::new(program);
     }
     let mut command = Command::new("setpriv");

@@ -1,0 +1,108 @@
+//! A user who may do what the README says, and no more: on every kind of server that is at hand.
+
+use std::time::Duration;
+
+use redbolt::{Config, ConfigBuilder, Ending, Event, PushState, Wait};
+use redbolt_proving::{Reply, Server, programs};
+
+use crate::support::{LIMIT, client_of, driver_of, eventually, patient, patiently, turn_until};
+
+/// The rules of the README, without the names of the locks.
+fn rules() -> Vec<&'static str> {
+    let text = include_str!("../../README.md");
+    let (_, rest) = text.split_once("```text\n~redbolt:guard").expect("the README lists them");
+    let (list, _) = rest.split_once("```").expect("the list ends");
+    let is_rule = |word: &&str| word.starts_with(['~', '+', '&']) || *word == "resetchannels";
+    ["~redbolt:guard"].into_iter().chain(list.split_whitespace().filter(is_rule)).collect()
+}
+
+/// Each kind of server with such a user, as strict or as open to new users as it comes, and the reverse.
+fn servers() -> Vec<(String, Server)> {
+    let mut all = Vec::new();
+    for program in programs() {
+        for channels in ["", "resetchannels", "allchannels"] {
+            let server = Server::of(&program, &[]);
+            let name = format!("{} {channels}", program.display());
+            if !channels.is_empty() {
+                // Before 6.2 there are none.
+                let _ = server.cmd(&format!("CONFIG SET acl-pubsub-default {channels}"));
+            }
+            if let Reply::Error(text) = server.cmd("ACL WHOAMI") {
+                assert!(text.starts_with("ERR unknown command"), "{name}: {text}");
+                println!("{name} has no ACL");
+                continue;
+            }
+            let rules = rules().join(" ");
+            let set = server.cmd(&format!("ACL SETUSER worker on >secret -@all ~jobs:* {rules}"));
+            assert_eq!(set, Reply::Status("OK".into()), "{name}: {rules}");
+            all.push((name, server));
+        }
+    }
+    all
+}
+
+fn as_user(server: &Server, database: u32) -> ConfigBuilder {
+    patient([format!("redis://worker:secret@{}/{database}", server.address())])
+}
+
+fn set_up(builder: ConfigBuilder) -> Config {
+    let config = builder.build().unwrap();
+    redbolt::init(&config, LIMIT).unwrap();
+    config
+}
+
+/// What the server has forbidden, by its own log.
+fn denials(server: &Server) -> Vec<String> {
+    let Reply::Array(entries) = server.cmd("ACL LOG") else { panic!("no ACL LOG") };
+    entries.iter().map(|entry| format!("{entry:?}")).collect()
+}
+
+#[test]
+fn the_readme_s_acl_is_enough_for_every_kind_of_lock() {
+    for (name, server) in servers() {
+        for database in [0, 3] {
+            let client = client_of(as_user(&server, database).new_nodes());
+            let asks = [patiently(b"jobs:a"), patiently(b"jobs:a").and(b"jobs:b")];
+            for ask in asks.iter().cloned().flat_map(|ask| [ask.clone(), ask.fenced()]) {
+                let mut lock = client.acquire(ask).unwrap();
+                lock.extend(LIMIT).unwrap();
+                assert!(client.inspect(b"jobs:a").unwrap().nodes[0].state.is_ok(), "{name}");
+                assert!(matches!(lock.release(), Ending::Released(_)), "{name}");
+            }
+        }
+        assert_eq!(denials(&server), Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+fn it_is_enough_to_set_nodes_up_and_to_change_them() {
+    for (name, server) in servers() {
+        let _ = set_up(as_user(&server, 0));
+        let changed = as_user(&server, 0).max_ttl(Duration::from_secs(40)).build().unwrap();
+        redbolt::init_change(&changed, LIMIT).unwrap();
+        assert_eq!(denials(&server), Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+fn it_is_enough_to_be_told_while_one_waits() {
+    for (name, server) in servers() {
+        let _ = set_up(as_user(&server, 0));
+        server.cmd("SET jobs:a theirs PX 60000");
+        let mut waiter = driver_of(as_user(&server, 0));
+        let id = waiter.acquire(&patiently(b"jobs:a").wait(Wait::Forever)).unwrap();
+        turn_until(&mut waiter, "the node tells", |driver| {
+            driver.nodes().nodes[0].push == PushState::Tells
+        });
+        server.cmd("DEL jobs:a");
+        let mut granted = false;
+        eventually("it is granted", || {
+            waiter.turn();
+            granted |= std::iter::from_fn(|| waiter.poll_event()).any(|e| e == Event::Granted(id));
+            granted
+        });
+        waiter.release(id);
+        turn_until(&mut waiter, "it is released", |driver| !driver.owes());
+        assert_eq!(denials(&server), Vec::<String>::new(), "{name}");
+    }
+}
