@@ -45,6 +45,9 @@ fn main() -> ExitCode {
         Some(word) if word == args::SHIM => shim(),
         #[cfg(target_os = "linux")]
         Some(word) if word == args::INNER => inner(),
+        // What follows is read by the inner process, and to read it twice takes time.
+        #[cfg(target_os = "linux")]
+        Some(word) if word == "lock" => Ok(lock::outer::run()),
         _ => Cli::try_parse().map(|cli| run(&cli.command)),
     };
     match outcome {
