@@ -268,7 +268,7 @@ fn reserve(ttl: Duration) -> Duration {
     (ttl / RESERVE_PART).min(LONGEST_RESERVE)
 }
 
-const RESERVE_PART: u32 = 16;
+const RESERVE_PART: u32 = 8;
 
 /// No machine is later than that because of a longer TTL.
 const LONGEST_RESERVE: Duration = Duration::from_millis(250);

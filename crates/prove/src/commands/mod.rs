@@ -54,6 +54,9 @@ pub struct CommandsResult {
     pub ends: BTreeMap<i32, usize>,
     /// Who met whom.
     pub overlaps: Vec<String>,
+    /// The longest time for which a thread that wanted to run did not: with what redbolt leaves unused of a lease, a
+    /// machine that is later than a quarter of a second is none to prove anything on.
+    pub longest_stall: Duration,
     /// Processes that were still there at the end.
     pub left_behind: usize,
     /// How long it took.
@@ -97,6 +100,7 @@ impl fmt::Display for CommandsResult {
             write!(f, "{end} ({times}), ")?;
         }
         write!(f, "{} overlaps, {} left behind, ", self.overlaps.len(), self.left_behind)?;
+        write!(f, "longest stall {:.0?}, ", self.longest_stall)?;
         write!(f, "{:.1} s", self.took.as_secs_f64())?;
         self.overlaps.iter().take(SHOWN).try_for_each(|overlap| write!(f, "\n  {overlap}"))
     }
@@ -119,6 +123,7 @@ impl Commands {
                 scope.spawn(move || scene.lane(rng, start + self.lasts))
             };
             let lanes: Vec<_> = (0..self.lanes).map(lane).collect();
+            result.longest_stall = longest_stall(start + self.lasts);
             for lane in lanes {
                 result.add(lane.join().map_err(|_| "a lane has panicked")??);
             }
@@ -175,7 +180,7 @@ impl<'a> Scene<'a> {
                 if Instant::now() > give_up {
                     return Err(format!("call {number} of redbolt lock does not end").into());
                 }
-                thread::sleep(Duration::from_millis(2));
+                thread::sleep(TICK);
             };
             let story = format!("{words}: {}, {}", strikes.end(), end_of(status));
             self.stories.lock().unwrap_or_else(PoisonError::into_inner).insert(number, story);
@@ -195,7 +200,7 @@ impl<'a> Scene<'a> {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        let ttl = format!("{}ms", rng.u64(1000..2000));
+        let ttl = format!("{}ms", rng.u64(2000..4000));
         command.args(["lock", "--ttl", &ttl]);
         match rng.u8(0..4) {
             0 => drop(command.arg("--no-extend")),
@@ -232,10 +237,23 @@ impl<'a> Scene<'a> {
     }
 }
 
+/// How late this thread wakes, at worst.
+fn longest_stall(until: Instant) -> Duration {
+    let mut longest = Duration::ZERO;
+    while Instant::now() < until {
+        let before = Instant::now();
+        thread::sleep(TICK);
+        longest = longest.max(before.elapsed().saturating_sub(TICK));
+    }
+    longest
+}
+
 fn end_of(status: std::process::ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     status.code().or_else(|| status.signal().map(|signal| -signal)).unwrap_or(i32::MIN)
 }
+
+const TICK: Duration = Duration::from_millis(2);
 
 const SECTION: &str = include_str!("section.sh");
 

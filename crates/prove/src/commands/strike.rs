@@ -144,7 +144,7 @@ impl Strikes {
 fn blow(rng: &mut Rng, victim: Target) -> (Target, Blow) {
     let blow = match rng.u8(0..3) {
         0 => Blow::Kill,
-        1 => Blow::Stop(Duration::from_millis(rng.u64(1..3000))),
+        1 => Blow::Stop(Duration::from_millis(rng.u64(1..5000))),
         _ => Blow::Terminate,
     };
     let target = match (rng.u8(0..6), blow) {
