@@ -77,6 +77,16 @@ fn crowd_has_a_row_for_each_waiter_and_finds_no_intruder() {
 }
 
 #[test]
+fn hung_has_a_row_for_each_way_to_hang_and_finds_no_intruder() {
+    let results = bench("hung");
+    let rows = results.rows("redbolt, lead");
+    let hangs: Vec<_> = rows.iter().map(|row| row[3]).collect();
+    assert_eq!(hangs, ["1 stopped", "1 paused"], "{}", results.text);
+    assert!(rows.iter().all(|row| row[8] != "-" && row[10] == "0"), "{}", results.text);
+    assert_eq!(results.runs("hung"), 2);
+}
+
+#[test]
 fn inflight_has_a_row_for_each_client() {
     let results = bench("inflight --placement unpinned --contender driver --contender rustis");
     // Of two numbers of locks in flight all figures, and in the table of all numbers one.

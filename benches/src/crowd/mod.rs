@@ -40,6 +40,8 @@ pub struct Outcome {
     pub total: u64,
     /// How long each acquisition waited.
     pub waits: Vec<u64>,
+    /// From the begin of each release to the next grant.
+    pub hand_offs: Vec<u64>,
     /// When each process had done its part, from the start.
     pub finished: Vec<u64>,
     /// How often a process found another one inside.
@@ -81,14 +83,40 @@ impl Outcome {
 ///
 /// A worker could not be started, or did not connect.
 pub fn run(servers: &[Server], entry: &Entry, plan: Plan, file: &Path) -> Result<Outcome> {
-    let shared = Shared::create(file)?;
+    let mut counts = Counts::of(servers);
     // A crowd that was broken off may have left it taken.
     for server in servers {
         server.run(&[b"DEL", worker::RESOURCE.as_bytes()]);
     }
+    let mut before = Vec::new();
+    let mut begin = || {
+        before = counts.sets()?;
+        Ok(())
+    };
+    let nodes: Vec<_> = servers.iter().map(Server::address).collect();
+    let mut outcome = run_on(&nodes, entry, plan, file, &mut begin)?;
+    let after = counts.sets()?;
+    outcome.sets = after.iter().zip(before).map(|(after, before)| after - before).collect();
+    Ok(outcome)
+}
+
+/// As [`run`], without a look at the nodes, on which nothing may be left of another crowd. When all processes
+/// have connected, `begin` is called before they are told to begin.
+///
+/// # Errors
+///
+/// A worker could not be started, or did not connect.
+pub fn run_on(
+    nodes: &[String],
+    entry: &Entry,
+    plan: Plan,
+    file: &Path,
+    begin: &mut dyn FnMut() -> Result<()>,
+) -> Result<Outcome> {
+    let shared = Shared::create(file)?;
     let order = Order {
         contender: entry.name.to_owned(),
-        nodes: servers.iter().map(Server::address).collect(),
+        nodes: nodes.to_vec(),
         times: plan.times,
         section: plan.section,
         file: file.to_owned(),
@@ -99,13 +127,10 @@ pub fn run(servers: &[Server], entry: &Entry, plan: Plan, file: &Path) -> Result
         workers.push(Worker::start(at, &order, tell.clone())?);
     }
     await_ready(&lines, plan.processes)?;
-    let mut counts = Counts::of(servers);
-    let before = counts.sets()?;
+    begin()?;
     let start = monotonic();
     workers.iter_mut().try_for_each(Worker::go)?;
     let mut outcome = gather(&lines, plan, start)?;
-    let after = counts.sets()?;
-    outcome.sets = after.iter().zip(before).map(|(after, before)| after - before).collect();
     outcome.overwritten = (outcome.grants() as u64).saturating_sub(shared.sections()?);
     Ok(outcome)
 }
@@ -122,7 +147,7 @@ fn await_ready(lines: &Receiver<(usize, String)>, processes: usize) -> Result<()
 
 fn gather(lines: &Receiver<(usize, String)>, plan: Plan, start: u64) -> Result<Outcome> {
     let until = Instant::now() + plan.limit;
-    let mut outcome = Outcome::default();
+    let (mut outcome, mut holds) = (Outcome::default(), Vec::new());
     for heard in 0..plan.processes {
         let left = until.saturating_duration_since(Instant::now());
         let Ok((at, line)) = lines.recv_timeout(left) else {
@@ -132,14 +157,25 @@ fn gather(lines: &Receiver<(usize, String)>, plan: Plan, start: u64) -> Result<O
         };
         let report = Report::parse(&line).with_context(|| format!("worker {at}"))?;
         outcome.waits.extend(report.waits);
+        holds.extend(report.holds);
         outcome.finished.push(report.finished.saturating_sub(start));
         outcome.trespasses += report.trespasses;
         outcome.failures.extend(report.failure);
     }
     outcome.finished.sort_unstable();
     outcome.waits.sort_unstable();
+    outcome.hand_offs = hand_offs(holds);
     outcome.total = outcome.finished.last().copied().unwrap_or(0);
     Ok(outcome)
+}
+
+/// From the end of each hold to the next one's begin, in order of their length.
+fn hand_offs(mut holds: Vec<(u64, u64)>) -> Vec<u64> {
+    holds.sort_unstable();
+    let pairs = holds.windows(2);
+    let mut hand_offs: Vec<_> = pairs.map(|pair| pair[1].0.saturating_sub(pair[0].1)).collect();
+    hand_offs.sort_unstable();
+    hand_offs
 }
 
 /// A worker's process. Dropping it ends it.
@@ -189,6 +225,11 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(30);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hand_off_is_from_one_hold_to_the_next_whoever_has_it() {
+        assert_eq!(hand_offs(vec![(50, 60), (0, 10), (15, 47)]), [3, 5]);
+    }
 
     #[test]
     fn asks_of_all_nodes_are_told_from_asks_of_one() {

@@ -85,7 +85,9 @@ impl Order {
         let start = Instant::now();
         contender.acquire()?;
         report.waits.push(start.elapsed().as_nanos() as u64);
+        let granted = monotonic();
         report.trespasses += u64::from(!shared.touch(self.section)?);
+        report.holds.push((granted, monotonic()));
         contender.release()
     }
 }
@@ -124,6 +126,8 @@ impl Shared {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Report {
     pub(super) waits: Vec<u64>,
+    /// From each grant to the begin of its release, on the clock that all processes share.
+    pub(super) holds: Vec<(u64, u64)>,
     /// On the clock that all processes share.
     pub(super) finished: u64,
     pub(super) trespasses: u64,
@@ -134,6 +138,7 @@ impl Report {
     fn line(&self) -> String {
         json!({
             "waits": self.waits,
+            "holds": self.holds,
             "finished": self.finished,
             "trespasses": self.trespasses,
             "failure": self.failure,
@@ -146,7 +151,10 @@ impl Report {
         let number =
             |name: &str| value[name].as_u64().with_context(|| format!("no {name}: {line}"));
         let waits = value["waits"].as_array().context("no waits")?;
+        let holds = value["holds"].as_array().context("no holds")?;
+        let hold = |hold: &Value| Some((hold[0].as_u64()?, hold[1].as_u64()?));
         Ok(Self {
+            holds: holds.iter().filter_map(hold).collect(),
             waits: waits.iter().filter_map(Value::as_u64).collect(),
             finished: number("finished")?,
             trespasses: number("trespasses")?,
@@ -181,7 +189,8 @@ mod tests {
     #[test]
     fn a_report_survives_its_line() {
         let failure = Some("nobody let go".to_owned());
-        let report = Report { waits: vec![1, 2], finished: 3, trespasses: 4, failure };
+        let (waits, holds) = (vec![1, 2], vec![(5, 6), (7, 8)]);
+        let report = Report { waits, holds, finished: 3, trespasses: 4, failure };
         assert_eq!(Report::parse(&report.line()).unwrap(), report);
     }
 

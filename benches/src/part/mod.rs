@@ -7,6 +7,7 @@ mod build;
 mod crowd;
 mod dead;
 mod handoff;
+mod hung;
 mod inflight;
 mod pair;
 mod scale;
@@ -33,6 +34,7 @@ pub const PARTS: &[Part] = &[
     Part { name: "handoff", about: "from a release to the next holder", run: handoff::run },
     Part { name: "crowd", about: "many processes that want one lock", run: crowd::run },
     Part { name: "dead", about: "acquire + release while f nodes are dead", run: dead::run },
+    Part { name: "hung", about: "many processes while f nodes hang", run: hung::run },
     Part { name: "inflight", about: "many locks at a time by one client", run: inflight::run },
     Part { name: "scale", about: "cost as work grows", run: scale::run },
     Part { name: "build", about: "what a client weighs in the build", run: build::run },

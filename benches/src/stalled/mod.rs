@@ -46,7 +46,7 @@ pub const ALL: [Entry; 7] = [
     },
     Entry {
         name: "redbolt client",
-        about: "the blocking front; a connection is given up after 250 ms of silence instead of 2 s, so that \
+        about: "the blocking front; a connection is given up after 250 ms of silence instead of 10 s, so that \
                 connecting anew is in what is measured",
         start: redbolt_fronts::start_client,
     },
