@@ -366,6 +366,15 @@ impl Driver {
         }
     }
 
+    /// As [`catch_up`](Self::catch_up), and hears what nodes have answered about this lock: a grant that is
+    /// not read yet may be what the lock rests on, once another node says that it has lost the key.
+    pub(super) fn catch_up_with(&mut self, id: LockId) {
+        match self.awaits_answers(id) {
+            true => self.wait(Some(Duration::ZERO)),
+            false => self.catch_up(),
+        }
+    }
+
     /// Writes what a command has to say, unless more commands follow.
     fn finish(&mut self) {
         if !self.is_gathering {

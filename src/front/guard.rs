@@ -60,7 +60,7 @@ impl<'c> LockGuard<'c> {
     /// [`remaining`](Self::remaining) is zero.
     pub fn extend(&mut self, ttl: Duration) -> Result<(), ExtendError> {
         let mut driver = self.driver.borrow_mut();
-        driver.catch_up();
+        driver.catch_up_with(self.id);
         match driver.extend(self.id, ttl) {
             Ok(()) => {}
             Err(InputError::Forked | InputError::NotHeld) => {
