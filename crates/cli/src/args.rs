@@ -397,7 +397,7 @@ pub(crate) struct ShimArgs {
     pub(crate) parent: i32,
 
     /// Numbers of the signals to unblock
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long)]
     pub(crate) unblock: Vec<i32>,
 
     /// The parent's descriptor to write to when the command cannot be run
@@ -415,6 +415,10 @@ pub(crate) struct InnerArgs {
     /// The outer process
     #[arg(long)]
     pub(crate) outer: u32,
+
+    /// Numbers of the signals that are blocked here, and were not before
+    #[arg(long)]
+    pub(crate) unblock: Vec<i32>,
 
     /// The descriptor to read its signals from
     #[arg(long)]

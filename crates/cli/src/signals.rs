@@ -50,6 +50,15 @@ impl Signals {
         Ok(Self { requests, children, blocked_before })
     }
 
+    /// As [`block`](Self::block), in a process that has inherited them as blocked from one that had to unblock these.
+    pub(crate) fn keep_blocked(to_unblock: &[i32]) -> io::Result<Self> {
+        let mut signals = Self::block()?;
+        for signal in to_unblock.iter().filter_map(|&number| Signal::try_from(number).ok()) {
+            signals.blocked_before.remove(signal);
+        }
+        Ok(signals)
+    }
+
     /// The numbers of the signals that a command must unblock.
     pub(crate) fn to_unblock(&self) -> Vec<i32> {
         let blocked = BLOCKED.into_iter().chain(REQUESTS);

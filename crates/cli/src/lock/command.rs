@@ -53,14 +53,13 @@ impl Command {
         token: Option<FencingToken>,
         signals: &Signals,
     ) -> io::Result<Self> {
-        let unblock: Vec<_> = signals.to_unblock().iter().map(ToString::to_string).collect();
         let complaint = Complaint::new()?;
         let mut command = process::Command::new("/proc/self/exe");
         command
             .arg0("redbolt")
             .arg(SHIM)
             .args(["--parent", &process::id().to_string()])
-            .args(["--unblock", &unblock.join(",")])
+            .args(signals.to_unblock().iter().map(|signal| format!("--unblock={signal}")))
             .args(
                 complaint
                     .writer

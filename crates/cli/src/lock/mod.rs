@@ -55,7 +55,8 @@ pub(crate) fn run(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
     let terms = Terms { ttl: args.ttl, kill_after, extend: !args.no_extend };
     // For others the holder is the process that was started, not this one.
     let config = config(&args.ask, &args.nodes, inner.outer)?;
-    let poller = Poller::new(Requests::with_outer(Signals::block()?, requests))?;
+    let poller =
+        Poller::new(Requests::with_outer(Signals::keep_blocked(&inner.unblock)?, requests))?;
     let wanted =
         Wanted { key: &args.key, ttl: args.ttl, fenced: args.fence, quiet: args.ask.quiet };
     let mut lease = Lease::new(config, &wanted, &args.nodes)?;

@@ -34,19 +34,20 @@ pub(crate) fn run() -> Result<u8, Failure> {
         return Err(Failure::system(NO_SIGCHLD));
     }
     let family = Family::found()?;
-    // Before signals are blocked here: the command gets the mask of the caller.
-    let (inner, requests, notices) = start()?;
-    let poller = Poller::new(Requests::of(Signals::block()?))?;
+    let signals = Signals::block()?;
+    let (inner, requests, notices) = start(&signals)?;
+    let poller = Poller::new(Requests::of(signals))?;
     let backstop = Backstop::Idle;
     Ok(Outer { inner, requests, notices: Some(notices), family, poller, backstop }.watch()?)
 }
 
-fn start() -> io::Result<(Child, RequestSender, NoticeReceiver)> {
+fn start(signals: &Signals) -> io::Result<(Child, RequestSender, NoticeReceiver)> {
     let (requests, notices, inherited) = pair::pipes()?;
     let inner = process::Command::new("/proc/self/exe")
         .arg0("redbolt")
         .arg(INNER)
         .args(["--outer", &process::id().to_string()])
+        .args(signals.to_unblock().iter().map(|signal| format!("--unblock={signal}")))
         .args(inherited.options())
         .arg(OsStr::new("--"))
         .args(env::args_os().skip(1))

@@ -58,6 +58,19 @@ fn the_command_blocks_and_ignores_what_its_caller_did() {
 }
 
 #[test]
+fn a_caller_that_blocks_them_all_keeps_them_blocked_in_the_command() {
+    let world = World::of(1);
+    let mask = |words: &[&str]| {
+        let mut command = world.command("env");
+        command.arg("--block-signal=HUP,INT,QUIT,TERM,CHLD,TTOU").args(words);
+        command.args(["grep", "^SigBlk", "/proc/self/status"]);
+        crate::harness::run(command).expect(0).stdout
+    };
+    let direct = mask(&[]);
+    assert_eq!(mask(&[env!("CARGO_BIN_EXE_redbolt"), "lock", "job", "--"]), direct);
+}
+
+#[test]
 fn a_shell_that_kills_its_own_group_does_not_hear_it_twice() {
     let world = World::of(1);
     let line = "trap 'echo term >> got' TERM; kill -TERM 0; sleep 0.2; cat got";
