@@ -65,9 +65,11 @@ enum State {
 }
 
 impl Keeper {
-    /// A keeper of a lease that was granted at `now`.
-    pub(super) fn new(terms: Terms, now: Duration) -> Self {
-        let state = State::Keeping { extend_at: now + terms.ttl / EXTEND_PART, asked_at: None };
+    /// A keeper of a lease of which `remaining` is left at `now`: less than was asked for, where the grant was slow.
+    pub(super) fn new(terms: Terms, now: Duration, remaining: Duration) -> Self {
+        let used = terms.ttl.saturating_sub(remaining);
+        let extend_at = now + (terms.ttl / EXTEND_PART).saturating_sub(used);
+        let state = State::Keeping { extend_at, asked_at: None };
         Self { terms, state, refusal: None }
     }
 
@@ -192,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_lease_is_extended_at_each_third() {
-        let mut keeper = Keeper::new(TERMS, s(100));
+        let mut keeper = Keeper::new(TERMS, s(100), s(9));
         assert_eq!(keeper.act(s(102), s(7)), None);
         assert_eq!(keeper.idle(s(102), s(7)), Some(s(1)));
         assert_eq!(keeper.act(s(103), s(6)), Some(Action::Extend));
@@ -205,8 +207,21 @@ mod tests {
     }
 
     #[test]
+    fn a_lease_that_was_granted_late_is_extended_early() {
+        let mut keeper = Keeper::new(TERMS, s(2), s(7));
+        assert_eq!(keeper.idle(s(2), s(7)), Some(s(1)));
+        assert_eq!(keeper.act(s(3), s(6)), Some(Action::Extend));
+
+        let mut keeper = Keeper::new(TERMS, s(6), s(3));
+        assert_eq!(keeper.act(s(6), s(3)), Some(Action::Extend), "at once");
+        keeper.extended();
+        assert_eq!(keeper.act(s(7), s(8)), None);
+        assert_eq!(keeper.loss(), None);
+    }
+
+    #[test]
     fn a_refused_extension_is_tried_again_until_time_is_up() {
-        let mut keeper = Keeper::new(TERMS, s(0));
+        let mut keeper = Keeper::new(TERMS, s(0), s(9));
         for at in 3..7 {
             assert_eq!(keeper.act(s(at), s(9 - at)), Some(Action::Extend), "at {at}");
             keeper.not_extended(format!("refused at {at}"));
@@ -221,7 +236,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_never_comes_stops_the_command_as_well() {
-        let mut keeper = Keeper::new(TERMS, s(0));
+        let mut keeper = Keeper::new(TERMS, s(0), s(9));
         assert_eq!(keeper.act(s(3), s(6)), Some(Action::Extend));
         assert_eq!(keeper.act(s(7), s(2)), Some(Action::Terminate));
         assert_eq!(keeper.loss(), Some(&Loss::NotExtended(None)));
@@ -229,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_success_forgets_the_refusal_before_it() {
-        let mut keeper = Keeper::new(TERMS, s(0));
+        let mut keeper = Keeper::new(TERMS, s(0), s(9));
         assert_eq!(keeper.act(s(3), s(6)), Some(Action::Extend));
         keeper.not_extended("refused".to_owned());
         assert_eq!(keeper.act(s(4), s(5)), Some(Action::Extend));
@@ -240,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_late_success_does_not_revive_a_command_that_was_told_to_stop() {
-        let mut keeper = Keeper::new(TERMS, s(0));
+        let mut keeper = Keeper::new(TERMS, s(0), s(9));
         assert_eq!(keeper.act(s(3), s(6)), Some(Action::Extend));
         assert_eq!(keeper.act(s(7), s(2)), Some(Action::Terminate));
         keeper.extended();
@@ -250,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_known_loss_terminates_at_once_and_kills_after_the_grace() {
-        let mut keeper = Keeper::new(TERMS, s(0));
+        let mut keeper = Keeper::new(TERMS, s(0), s(9));
         assert_eq!(keeper.lost("taken".to_owned(), s(4)), Some(Action::Terminate));
         assert_eq!(keeper.lost("taken".to_owned(), s(4)), None);
         assert_eq!(keeper.act(s(5), s(0)), None, "a lost lease has no time left to go by");
@@ -261,32 +276,32 @@ mod tests {
 
     #[test]
     fn without_the_outer_process_the_command_gets_its_grace_and_no_more_than_the_lease() {
-        let mut keeper = Keeper::new(TERMS, s(0));
+        let mut keeper = Keeper::new(TERMS, s(0), s(9));
         assert_eq!(keeper.abandoned(s(1)), Some(Action::Terminate));
         assert_eq!(keeper.abandoned(s(1)), None);
         assert_eq!(keeper.idle(s(1), s(8)), Some(s(2)));
         assert_eq!(keeper.act(s(3), s(6)), Some(Action::Kill));
         assert_eq!(keeper.loss(), Some(&Loss::Abandoned));
 
-        let mut keeper = Keeper::new(TERMS, s(0));
+        let mut keeper = Keeper::new(TERMS, s(0), s(9));
         assert_eq!(keeper.abandoned(s(6)), Some(Action::Terminate));
         assert_eq!(keeper.act(s(7), s(0)), Some(Action::Kill), "a clock jumped");
     }
 
     #[test]
     fn a_sleeper_that_wakes_too_late_kills_at_once() {
-        let mut keeper = Keeper::new(TERMS, s(0));
+        let mut keeper = Keeper::new(TERMS, s(0), s(9));
         assert_eq!(keeper.act(s(3600), s(0)), Some(Action::Kill));
         assert_eq!(keeper.loss(), Some(&Loss::Overslept));
 
-        let mut keeper = Keeper::new(TERMS, s(0));
+        let mut keeper = Keeper::new(TERMS, s(0), s(9));
         assert_eq!(keeper.act(s(7), s(2)), Some(Action::Terminate));
         assert_eq!(keeper.act(s(8), s(0)), Some(Action::Kill), "a clock that jumped counts");
     }
 
     #[test]
     fn without_extending_the_command_has_one_ttl() {
-        let mut keeper = Keeper::new(Terms { extend: false, ..TERMS }, s(0));
+        let mut keeper = Keeper::new(Terms { extend: false, ..TERMS }, s(0), s(9));
         assert_eq!(keeper.idle(s(0), s(9)), Some(s(7)));
         assert_eq!(keeper.act(s(6), s(3)), None);
         assert_eq!(keeper.act(s(7), s(2)), Some(Action::Terminate));
@@ -296,7 +311,7 @@ mod tests {
 
     #[test]
     fn no_grace_means_the_whole_lease_and_then_a_kill() {
-        let mut keeper = Keeper::new(Terms { kill_after: Duration::ZERO, ..TERMS }, s(0));
+        let mut keeper = Keeper::new(Terms { kill_after: Duration::ZERO, ..TERMS }, s(0), s(9));
         assert_eq!(keeper.act(s(3), s(6)), Some(Action::Extend));
         assert_eq!(keeper.act(s(8), s(1)), None);
         assert_eq!(keeper.act(s(9), s(0)), Some(Action::Kill));

@@ -98,7 +98,7 @@ impl<'a> Supervisor<'a> {
         notices: &'a NoticeSender,
     ) -> io::Result<Self> {
         let family = Family::found()?;
-        let keeper = Keeper::new(terms, now()?);
+        let keeper = Keeper::new(terms, now()?, lease.remaining());
         notices.send(held(lease, terms));
         let command = Command::start(args, lease.fencing_token(), &poller.requests.signals)?;
         let (told, killed) = (false, None);
