@@ -78,7 +78,8 @@ fn the_core_counts_answers_for_their_own_round() {
     let (mut bench, id) = held();
     let now = bench.now();
     bench.core.extend(id, secs(11), now).unwrap();
-    bench.pass(Duration::from_millis(60));
+    let its_time = bench.core.config().settings().answer_within;
+    bench.pass(its_time + Duration::from_millis(10));
     assert!(matches!(bench.events()[..], [Event::NotExtended(..)]));
     let now = bench.now();
     bench.core.extend(id, secs(20), now).unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redbolt::proto::Ask;
 
-use crate::bench::{Bench, Greets, guard_value};
+use crate::bench::{Bench, Greets, VOTES, guard_value};
 
 const TTL: Duration = Duration::from_secs(20);
 
@@ -70,7 +70,7 @@ fn the_core_gives_an_abandoned_token_no_second_life() {
     bench.events();
     let second = bench.lock(&Ask::new(b"job").ttl(TTL));
     for (node, token) in tokens.iter().enumerate() {
-        for answer in ["+OK\r\n", ":1000\r\n", ":1\r\n"] {
+        for answer in ["+OK\r\n", &votes(), ":1\r\n"] {
             bench.answer(node, answer);
         }
         let ask = bench.next(node).unwrap();
@@ -80,6 +80,11 @@ fn the_core_gives_an_abandoned_token_no_second_life() {
     assert!(bench.core.votes(second).grants().is_empty());
 }
 
+/// A guard's TTL that goes on as it was.
+fn votes() -> String {
+    format!(":{VOTES}\r\n")
+}
+
 /// An attempt on the last node alone, whose connection is lost and comes back.
 fn given_up(answered: bool, same_run: bool) -> Bench {
     let mut bench = Bench::warm();
@@ -87,11 +92,11 @@ fn given_up(answered: bool, same_run: bool) -> Bench {
     let _ = bench.next(2);
     for node in 0..2 {
         bench.answer(node, "-LOADING soon\r\n");
-        bench.answer(node, ":1000\r\n");
+        bench.answer(node, &votes());
     }
     if answered {
         bench.answer(2, "+OK\r\n");
-        bench.answer(2, ":1000\r\n");
+        bench.answer(2, &votes());
     }
     bench.cut(2);
     let now = bench.now();
