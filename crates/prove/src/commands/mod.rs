@@ -6,6 +6,7 @@
 //! to find that. Who meets whom is said by the kernel ([`section.sh`](self)), not by a clock.
 
 mod processes;
+mod stalls;
 mod strike;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use self::processes::{in_folder, send};
+use self::stalls::Stalls;
 use self::strike::Strikes;
 use crate::nodes::{self, LIMIT};
 use crate::{Failure, RESOURCE, Stage};
@@ -54,8 +56,9 @@ pub struct CommandsResult {
     pub ends: BTreeMap<i32, usize>,
     /// Who met whom.
     pub overlaps: Vec<String>,
-    /// The longest time for which a thread that wanted to run did not: with what redbolt leaves unused of a lease, a
-    /// machine that is later than a quarter of a second is none to prove anything on.
+    /// Who met whom right behind a stall: none of redbolt's processes can have run in time.
+    pub excused: Vec<String>,
+    /// The longest time for which a thread that wanted to run did not.
     pub longest_stall: Duration,
     /// Processes that were still there at the end.
     pub left_behind: usize,
@@ -70,7 +73,8 @@ impl CommandsResult {
     pub fn holds(&self) -> bool {
         let alone = self.overlaps.is_empty() && self.left_behind == 0;
         let lively = self.sections > 0 && !self.strikes.is_empty();
-        lively && if self.both { !self.overlaps.is_empty() } else { alone }
+        let found = !self.overlaps.is_empty() || !self.excused.is_empty();
+        lively && if self.both { found } else { alone }
     }
 
     fn add(&mut self, other: Self) {
@@ -100,9 +104,11 @@ impl fmt::Display for CommandsResult {
             write!(f, "{end} ({times}), ")?;
         }
         write!(f, "{} overlaps, {} left behind, ", self.overlaps.len(), self.left_behind)?;
-        write!(f, "longest stall {:.0?}, ", self.longest_stall)?;
+        write!(f, "{} more behind a stall of the machine (", self.excused.len())?;
+        write!(f, "the longest was {:.0?}), ", self.longest_stall)?;
         write!(f, "{:.1} s", self.took.as_secs_f64())?;
-        self.overlaps.iter().take(SHOWN).try_for_each(|overlap| write!(f, "\n  {overlap}"))
+        let all = self.overlaps.iter().chain(&self.excused);
+        all.take(SHOWN).try_for_each(|overlap| write!(f, "\n  {overlap}"))
     }
 }
 
@@ -116,6 +122,7 @@ impl Commands {
         let start = Instant::now();
         let scene = Scene::new(self)?;
         let mut result = CommandsResult { both: self.both, ..CommandsResult::default() };
+        let mut stalls = Stalls::default();
         thread::scope(|scope| {
             let lane = |lane: usize| {
                 let rng = Rng::with_seed(stage.seed.wrapping_add(lane as u64));
@@ -123,7 +130,7 @@ impl Commands {
                 scope.spawn(move || scene.lane(rng, start + self.lasts))
             };
             let lanes: Vec<_> = (0..self.lanes).map(lane).collect();
-            result.longest_stall = longest_stall(start + self.lasts);
+            stalls = Stalls::watch(start + self.lasts);
             for lane in lanes {
                 result.add(lane.join().map_err(|_| "a lane has panicked")??);
             }
@@ -131,7 +138,11 @@ impl Commands {
         })?;
         result.left_behind = scene.left_behind();
         let read = |file| fs::read_to_string(scene.home.path().join(file)).unwrap_or_default();
-        result.overlaps = read("overlaps").lines().map(|line| scene.told(line)).collect();
+        result.longest_stall = stalls.longest();
+        (result.excused, result.overlaps) = read("overlaps")
+            .lines()
+            .map(|line| scene.told(line))
+            .partition(|line| stalls.excuse(line));
         result.sections = fs::read_dir(scene.home.path())?
             .flatten()
             .filter(|entry| entry.file_name().to_string_lossy().starts_with("ready-"))
@@ -218,7 +229,7 @@ impl<'a> Scene<'a> {
     /// The line of a section that has met somebody, with what has happened to both.
     fn told(&self, line: &str) -> String {
         let stories = self.stories.lock().unwrap_or_else(PoisonError::into_inner);
-        let numbers = line.split(' ').filter_map(|word| word.parse().ok());
+        let numbers = line.split(' ').skip(1).filter_map(|word| word.parse().ok());
         let both = numbers
             .filter_map(|number: usize| Some(format!("{number}: {}", stories.get(&number)?)));
         format!("{line} ({})", both.collect::<Vec<_>>().join("; "))
@@ -235,17 +246,6 @@ impl<'a> Scene<'a> {
         left.iter().for_each(|&pid| send(pid, Signal::KILL));
         left.len()
     }
-}
-
-/// How late this thread wakes, at worst.
-fn longest_stall(until: Instant) -> Duration {
-    let mut longest = Duration::ZERO;
-    while Instant::now() < until {
-        let before = Instant::now();
-        thread::sleep(TICK);
-        longest = longest.max(before.elapsed().saturating_sub(TICK));
-    }
-    longest
 }
 
 fn end_of(status: std::process::ExitStatus) -> i32 {

@@ -19,8 +19,9 @@ leave() {
 family=
 if [ "$3" = stubborn ]; then trap '' TERM; else trap 'leave 143' TERM; fi
 exec 2> /dev/null 8>> command 9>> family
-flock -n 8 9>&- || echo "$1 meets the command of $(cat holder)" >> overlaps
-flock -n 9 8>&- || echo "$1 meets what $(cat holder) started" >> overlaps
+read -r now _ < /proc/uptime
+flock -n 8 9>&- || echo "$now: $1 meets the command of $(cat holder)" >> overlaps
+flock -n 9 8>&- || echo "$now: $1 meets what $(cat holder) started" >> overlaps
 echo "$1" > holder
 sleep 1000 8>&- &
 family=$!
