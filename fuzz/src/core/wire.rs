@@ -606,9 +606,10 @@ impl Received {
                 Request::Greet(Step::Auth | Step::Select | Step::SetName) => {
                     is_status || self == Self::Simple
                 }
-                Request::Greet(Step::ClientId | Step::GuardTtl) | Request::Look(Step::GuardTtl) => {
-                    matches!(self, Self::Int(_))
-                }
+                Request::Greet(Step::ClientId | Step::Eval | Step::EvalSha | Step::Del)
+                | Request::Greet(Step::GuardTtl)
+                | Request::Look(Step::GuardTtl) => matches!(self, Self::Int(_)),
+                Request::Greet(Step::Set) | Request::Look(Step::Set) => self == Self::NilBulk,
                 Request::Greet(Step::GuardValue) | Request::Look(_) => {
                     matches!(self, Self::Bulk | Self::NilBulk)
                 }
@@ -618,7 +619,6 @@ impl Received {
                 Request::Ask { kind: Kind::Plain, .. } if guarded => {
                     matches!(self, Self::Ok | Self::NilBulk)
                 }
-                // Of an ask that is forgotten the core does not know of which kind it was.
                 Request::Ask { .. } => is_status || matches!(self, Self::NilBulk | Self::Int(-1..)),
                 Request::Enrol
                 | Request::Extend { .. }

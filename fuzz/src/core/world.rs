@@ -88,7 +88,9 @@ impl World {
         let now = self.now();
         match self.core.extend(self.ledger.locks[at].id, ttl, now) {
             Ok(()) => {
-                let due = self.ledger.now.boot + self.core.config().settings().answer_within;
+                // A short TTL gets a share of itself for each round, so that there are several.
+                let round = self.core.config().settings().answer_within.min(ttl / 6);
+                let due = self.ledger.now.boot + round;
                 self.ledger.extending(at, ttl, due);
             }
             Err(InputError::ExtensionUnderWay) => {
