@@ -27,6 +27,11 @@ impl Backing {
         self.0.clear();
     }
 
+    /// Whether all nodes that count keep the key for the lock's lease, as when it was granted.
+    pub(super) fn is_as_granted(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// From now on the nodes of a configuration with so many may differ. `nodes` are those that keep the key
     /// for `lease`.
     pub(super) fn begin(&mut self, nodes: NodeSet, lease: Lease, of: usize) {

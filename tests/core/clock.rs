@@ -376,3 +376,22 @@ fn early_and_repeated_timeouts_change_nothing() {
         assert_eq!(trace(false), trace(true), "{name}");
     }
 }
+
+/// One node answers while the wall clock is ahead, and the other one when it is back: what the first had said
+/// before counts as well.
+#[test]
+fn an_extension_across_a_step_shortens_nothing() {
+    let mut world = World::new(3).warm();
+    world.stop(2);
+    let id = world.lock(b"job", secs(10));
+    world.run(secs(2));
+    world.wall_ahead = 3 * SECOND as i64;
+    world.pause(1);
+    world.extend(id, secs(7));
+    world.wall_ahead = 0;
+    let before = world.remaining(id);
+    assert!(before > ms(7_500), "{before:?}");
+    world.resume(1);
+    assert_eq!(world.outcomes(id), [Event::Granted(id), Event::Extended(id)]);
+    assert_eq!(world.remaining(id), before);
+}

@@ -330,3 +330,21 @@ fn an_extension_that_waited_for_a_link_ends_with_its_lock() {
     assert_eq!(world.count("extend") + world.count("extend sha"), 0);
     assert!(world.pttl(2, b"other") <= 10_000);
 }
+
+/// The ask went before the extension, and what comes of it says nothing of the extension.
+#[test]
+fn a_late_answer_to_the_ask_is_no_vote_of_an_extension() {
+    let mut world = World::new(3).warm();
+    world.pause(2);
+    let id = world.lock(b"job", secs(10));
+    world.servers[2].window = 0;
+    world.extend(id, secs(10));
+    assert_eq!(world.outcomes(id), [Event::Granted(id), Event::Extended(id)]);
+    world.resume(2);
+    assert!(world.holders(b"job")[2]);
+    let node = world.node(2);
+    assert_eq!(world.core().votes(id).of(node), None, "the extension is not on its way yet");
+    world.servers[2].window = usize::MAX;
+    world.flow();
+    assert_eq!(world.core().votes(id).of(node), Some(Vote::Grant));
+}

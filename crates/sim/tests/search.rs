@@ -33,7 +33,7 @@ fn what_was_found_once_is_not_found_again() {
     }
 }
 
-const FOUND: [(Class, u64); 7] = [
+const FOUND: [(Class, u64); 9] = [
     // A second undo that was due while its lock was held (core/ghosts.rs).
     (Class::Safe, 9_200_030_994),
     (Class::Safe, 9_400_490_500),
@@ -46,6 +46,10 @@ const FOUND: [(Class, u64); 7] = [
     (Class::Safe, 22_001_943_749),
     // A node is suspected while a token is written back to another one (core/fence.rs).
     (Class::Safe, 24_000_233_988),
+    // A late denial was taken for an extension's (core/holding.rs).
+    (Class::Safe, 25_000_067_852),
+    // What a node said behind nonsense, which nobody understands.
+    (Class::Safe, 25_000_817_030),
 ];
 
 /// The positive control: where exclusion cannot hold, it is seen to break.

@@ -231,12 +231,17 @@ impl Core {
         self.count(node, id, vote).map(|_| id)
     }
 
-    /// Counts a vote, and returns the phase of the lock that it is for.
+    /// Counts a vote, and returns the phase of the lock that it is for. One that comes when the lock was
+    /// extended is none of the extension's.
     #[inline]
     pub(super) fn count(&mut self, node: NodeId, id: LockId, vote: Vote) -> Option<Phase> {
         let lock = self.locks.find_mut(id.0)?;
-        let counts = matches!(lock.phase, Phase::Asking | Phase::Fencing | Phase::Held);
-        if counts && !lock.work.is_clear() {
+        let counts = match lock.phase {
+            Phase::Asking | Phase::Fencing => true,
+            Phase::Held => !lock.work.is_clear() && lock.work.backing.is_as_granted(),
+            _ => false,
+        };
+        if counts {
             lock.work.votes.cast(node, vote);
         }
         Some(lock.phase)

@@ -266,7 +266,8 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let before = lock.lease.remaining(now);
         lock.lease = match lock.work.backing.lease(quorum, now) {
-            Some(lease) if !mutant!(ExtendShortens) => lease,
+            // What a node has said before counts as well, also where the wall clock made less of it for a while.
+            Some(lease) if !mutant!(ExtendShortens) => lock.lease.longer(lease, now),
             _ => Lease::new(lock.work.since, lock.work.extend_ttl, drift),
         };
         debug_assert!(lock.lease.remaining(now) >= before, "an extension shortens nothing");

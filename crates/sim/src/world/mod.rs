@@ -723,7 +723,7 @@ impl World {
 
     /// Remembers what the replies that are being read will tell the client.
     fn credit(&mut self, at: usize) {
-        let Wire { client, slot, .. } = self.wires[at];
+        let Wire { client, slot, poisoned, .. } = self.wires[at];
         let mut partly = false;
         while let Some(&tag) = self.wires[at].tags.front() {
             if tag.end > self.wires[at].down.read {
@@ -750,9 +750,11 @@ impl World {
                 Says::Denied => attempt.denied[slot] = true,
                 Says::Gone { ttl } => {
                     attempt.gone[slot] = true;
-                    // Whoever asked may have let the lock go elsewhere, where nobody hears of it.
+                    // Whoever asked may have let the lock go elsewhere, where nobody hears of it; and behind
+                    // nonsense nobody understands anything.
                     let job = &self.jobs[usize::from(attempt.job)];
-                    if !job.was_handed_out || job.extend_ttl == ttl {
+                    let is_asked = !job.was_handed_out || job.extend_ttl == ttl;
+                    if is_asked && !poisoned {
                         attempt.until[slot] = 0;
                     }
                 }
