@@ -33,7 +33,7 @@ fn what_was_found_once_is_not_found_again() {
     }
 }
 
-const FOUND: [(Class, u64); 9] = [
+const FOUND: [(Class, u64); 11] = [
     // A second undo that was due while its lock was held (core/ghosts.rs).
     (Class::Safe, 9_200_030_994),
     (Class::Safe, 9_400_490_500),
@@ -50,6 +50,9 @@ const FOUND: [(Class, u64); 9] = [
     (Class::Safe, 25_000_067_852),
     // What a node said behind nonsense, which nobody understands.
     (Class::Safe, 25_000_817_030),
+    // A lock that was handed on by a client whose addresses led elsewhere.
+    (Class::Safe, 28_000_337_377),
+    (Class::Safe, 28_001_003_376),
 ];
 
 /// The positive control: where exclusion cannot hold, it is seen to break.

@@ -78,11 +78,14 @@ impl World {
                 let Some(attempt) = known else { continue };
                 let job = usize::from(attempt.job);
                 let is_over = self.jobs[job].is_over() && self.plan.jobs[job].kind != Kind::Probe;
-                // An undo may have gone where the address led to meanwhile.
+                // An undo may have gone where the address led to meanwhile, or the ask of whoever had
+                // the lock before.
                 let client = usize::from(self.plan.jobs[job].client);
+                let mut had_it = (0..self.clients.len())
+                    .filter(|&other| other == client || self.jobs[job].was_handed_out);
                 let may_stay = self.nodes[node].is_stale
                     || attempt.haunts[node]
-                    || self.clients[client].strayed.contains(&true);
+                    || had_it.any(|client| self.clients[client].strayed.contains(&true));
                 if is_over && !may_stay {
                     self.violated(Violation::KeySurvives { key, node, job });
                 }
