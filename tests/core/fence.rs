@@ -249,6 +249,27 @@ fn a_write_back_finds_that_the_lock_is_lost() {
     }
 }
 
+/// Two nodes agree on the token, and the third says to the write-back that the key is gone. The lease does not
+/// rest on it, so the next loss leaves too few.
+#[test]
+fn a_node_that_says_to_the_write_back_that_the_key_is_gone_is_not_counted() {
+    let (mut world, _) = diverged([10, 20, 20]);
+    world.servers[2].delay = world.servers[0].delay;
+    let id = lock(&mut world);
+    world.run(ms(20));
+    assert!(world.is_granted(id));
+    let now = world.server_now();
+    world.servers[0].observe(&[b"DEL", JOB], now);
+    world.run(ms(100));
+    assert_eq!(world.count("write back"), 1);
+    let mut world = world.forgetful();
+    world.servers[1].observe(&[b"DEL", JOB], now);
+    world.pause(0);
+    world.extend(id, secs(5));
+    world.run(ms(50));
+    assert_eq!(world.core().state(id), LockState::Lost(LossCause::Gone));
+}
+
 /// A node that grants while others are written back counts if it has just the token, or once it does.
 /// One that is past it may have granted to another holder of the same token before.
 #[test]

@@ -173,6 +173,10 @@ impl Core {
         answer: Count,
         now: Now,
     ) {
+        let is_gone = answer == Count::Of(0) && !mutant!(FenceUnowned);
+        if is_gone {
+            self.key_gone(node, claim, now);
+        }
         let Some(id) = self.fencing(claim, round) else { return };
         // One that is being left has failed already.
         if matches!(self.node(node).link, Link::Leaving { .. }) {
@@ -181,7 +185,7 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         match answer {
             Count::NoScript => self.send_write_back(node, id, now),
-            Count::Of(0) if !mutant!(FenceUnowned) => lock.work.votes.cast(node, Vote::Deny),
+            Count::Of(_) if is_gone => lock.work.votes.cast(node, Vote::Deny),
             Count::Of(_) => lock.work.fence.confirmed.insert(node),
             Count::Fail(cause) => lock.work.votes.cast(node, Vote::Fail(cause)),
         }

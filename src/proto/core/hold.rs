@@ -193,15 +193,20 @@ impl Core {
         self.settle_extension(id, now);
     }
 
-    /// A node no longer has the key of a lock that is held: what was counted on it ends. The lease is what
-    /// the others support, or the lock is lost.
+    /// A node no longer has the key of a lock: what was counted on it ends. The lease of one that is held is
+    /// what the others support, or the lock is lost.
     pub(super) fn key_gone(&mut self, node: NodeId, claim: ClaimId, now: Now) {
         let Some(id) = self.claims.find(claim.0).and_then(Claim::lock) else { return };
         let quorum = usize::from(self.config.quorum);
-        let Some(lock) = self.locks.find_mut(id.0).filter(|lock| lock.phase.is_held()) else {
-            return;
-        };
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
         let Some(claim) = self.claims.find_mut(lock.claim.0) else { return };
+        if lock.phase == Phase::Fencing {
+            // It is not granted yet, and its lease will not rest on this node.
+            return claim.counted.remove(node);
+        }
+        if !lock.phase.is_held() {
+            return;
+        }
         let before = lock.lease.remaining(now);
         if !claim.counted.contains(node) || before.is_zero() || mutant!(ExtendCountsGone) {
             return;

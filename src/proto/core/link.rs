@@ -259,7 +259,10 @@ impl Core {
             self.node_mut(id).capabilities.writes = writes;
         }
         match self.node(id).capabilities.writes {
-            Ability::Refused(cause) => self.suspend(id, cause, now),
+            Ability::Refused(cause) => {
+                self.suspend(id, cause, now);
+                self.set_up(now);
+            }
             _ if self.config.settings.guard == Guard::Off => self.ready(id, now),
             _ => self.guard_read(id, greeting, now),
         }

@@ -31,11 +31,13 @@ impl Core {
         self.suspected.contains(node)
     }
 
-    /// For how long a node may be silent when a quorum has answered. One of which nothing is known is taken
-    /// for as far away as the farthest that has answered.
+    /// For how long a node may be silent when a quorum has answered. One of which nothing is known, not even
+    /// how long it takes to connect, is given the time of a first contact.
     pub(super) fn allowance(&self, node: NodeId) -> Duration {
-        let known = self.node(node).pace.round_trip();
-        (known.unwrap_or_else(|| self.farthest()) * ROUND_TRIPS).max(LEAST)
+        match self.node(node).pace.round_trip() {
+            Some(known) => (known * ROUND_TRIPS).max(LEAST),
+            None => (self.farthest() * ROUND_TRIPS).max(FIRST_CONTACT),
+        }
     }
 
     fn farthest(&self) -> Duration {
@@ -113,6 +115,7 @@ impl Core {
         self.changed.insert(id);
         // It may not tell those who wait for its word.
         self.reports_lost(id, now);
+        self.settle_releases(now);
     }
 
     /// A node that was suspected has answered: what was held back is asked now.
@@ -141,3 +144,6 @@ impl Core {
 /// A node may take so many times as long as it usually does, and at least so long.
 const ROUND_TRIPS: u32 = 4;
 const LEAST: Duration = Duration::from_millis(5);
+
+/// A name is looked up and a connection made, anywhere on Earth, unless packets are lost.
+const FIRST_CONTACT: Duration = Duration::from_millis(250);
