@@ -139,7 +139,7 @@ pub(super) struct Watch {
     /// When value and TTL were last asked for by themselves.
     pub(super) asked_at: Nanos,
     /// What its TTL said last.
-    pub(super) reading: Option<Reading>,
+    pub(super) reading: Reading,
     /// Its clock was set forward, so that locks which it granted may live until then.
     pub(super) doubted_until: Nanos,
 }

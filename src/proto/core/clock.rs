@@ -16,8 +16,8 @@ use crate::proto::names::NodeId;
 use crate::proto::node::Link;
 use crate::proto::time::{Nanos, Now};
 
-/// When a guard ends at the earliest on our clock, and when it was asked for that.
-#[derive(Clone, Copy, Debug)]
+/// When a guard ends at the earliest on our clock, and when it was asked for that; without one, long ago.
+#[derive(Clone, Copy, Debug, Default)]
 pub(in crate::proto) struct Reading {
     asked_at: Nanos,
     ends: Nanos,
@@ -27,17 +27,18 @@ impl Core {
     /// A guard that is ours was asked for its TTL at `asked_at`, and has so many ms.
     #[inline]
     pub(super) fn clock_seen(&mut self, id: NodeId, asked_at: Nanos, pttl: i64, now: Now) {
+        // An operator may end a quarantine, and sets just the longest that is told apart here. Without a TTL
+        // there is nothing to compare.
         let Ok(pttl) = u64::try_from(pttl) else { return };
-        let later = |at: Nanos, ms: u64| Nanos(at.0.saturating_add(ms.saturating_mul(1_000_000)));
+        let span = pttl.min(BIG_MS) * MS;
+        let ends = |at: Nanos| Nanos(at.0.wrapping_add(span));
         let watch = &mut self.nodes[id.index()].guard;
-        // An operator may end a quarantine, and sets just this TTL.
-        let reading = Reading { asked_at, ends: later(asked_at, pttl.min(BIG_MS)) };
-        let Some(last) = watch.reading.replace(reading) else { return };
+        let last =
+            std::mem::replace(&mut watch.reading, Reading { asked_at, ends: ends(asked_at) });
         // What whole milliseconds hide is no step, and needs no closer look.
-        let ends = later(now.boot, pttl);
-        if later(ends, 2) < last.ends {
+        if ends(now.boot).0.wrapping_add(2 * MS) < last.ends.0 {
             let allowed = self.config.drift.of(now.boot.since(last.asked_at));
-            if ends + allowed < last.ends {
+            if ends(now.boot) + allowed < last.ends {
                 watch.doubted_until = now.boot + self.config.settings.max_ttl;
                 self.doubt_our_own(now);
             }
@@ -60,7 +61,7 @@ impl Core {
         for id in self.config.node_ids() {
             let was_doubted = self.is_doubted(id, now);
             let watch = &mut self.node_mut(id).guard;
-            (watch.reading, watch.doubted_until) = (None, Nanos::default());
+            (watch.reading, watch.doubted_until) = (Reading::default(), Nanos::default());
             if let Link::Quarantined { until } = self.node(id).link
                 && was_doubted
                 && until != Nanos::NEVER
@@ -70,3 +71,6 @@ impl Core {
         }
     }
 }
+
+/// A millisecond.
+const MS: u64 = 1_000_000;

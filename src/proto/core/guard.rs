@@ -10,7 +10,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::Core;
+use super::{Core, Reading};
 use crate::proto::capability::Ability;
 use crate::proto::greeting::{Greeting, Mistyped, Step};
 use crate::proto::guard::{BIG_MS, Expected, Found, Guard, Setup, Standing, Trust};
@@ -72,7 +72,7 @@ impl Core {
         let (asked_at, must_drop) = (watch.asked_at, moves && !watch.is_alone);
         match found {
             Found::Ours => self.clock_seen(id, asked_at, greeting.guard_pttl, now),
-            _ => watch.reading = None,
+            _ => watch.reading = Reading::default(),
         }
         match (found, standing) {
             (Found::Ours, _) if must_drop => {
