@@ -180,7 +180,7 @@ pub(crate) struct LockArgs {
     #[arg(long)]
     pub(crate) no_extend: bool,
 
-    /// Time between the command's SIGTERM and SIGKILL when the lock is lost, below TTL/2
+    /// Time between the command's SIGTERM and SIGKILL when the lock is lost, at most TTL/3
     /// [default: TTL/4]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) kill_after: Option<Duration>,
@@ -223,13 +223,13 @@ impl LockArgs {
     /// The time from SIGTERM to SIGKILL, or why the one that was asked for cannot be.
     pub(crate) fn grace(&self) -> Result<Duration, String> {
         let grace = self.kill_after.unwrap_or(self.ttl / 4);
-        if grace < self.ttl / 2 || self.ttl.is_zero() {
+        if grace <= self.ttl / 3 {
             return Ok(grace);
         }
         Err(format!(
-            "--kill-after must be below half of the TTL ({}), or the command would be stopped \
+            "--kill-after can be a third of the TTL ({}) at the most, or the command would be stopped \
              while the lock can still be extended",
-            duration::show(self.ttl / 2)
+            duration::show(self.ttl / 3)
         ))
     }
 }
@@ -458,7 +458,7 @@ pub(crate) fn blame_environment(mut refusal: clap::Error, words: &[OsString]) ->
         VARIABLES.iter().find(|(name, _)| *name == option).map(|(_, variable)| *variable);
     let said = variable.and_then(|variable| env::var(variable).ok()).unwrap_or_default();
     if let Some(variable) = variable
-        && !words.iter().any(is_typed)
+        && !words.iter().take_while(|&word| word != "--").any(is_typed)
         && (said == *value || said.split(',').any(|part| part == value))
     {
         let blamed = ContextValue::String(format!("{variable} in the environment"));
@@ -468,10 +468,12 @@ pub(crate) fn blame_environment(mut refusal: clap::Error, words: &[OsString]) ->
 }
 
 /// Options that the environment can give, and what it calls them.
-const VARIABLES: [(&str, &str); 3] = [
+const VARIABLES: [(&str, &str); 5] = [
     ("--max-ttl", MAX_TTL_VARIABLE),
     ("--guard-key", GUARD_KEY_VARIABLE),
     ("--trust", TRUST_VARIABLE),
+    ("--response-timeout", RESPONSE_TIMEOUT_VARIABLE),
+    ("--connect-timeout", CONNECT_TIMEOUT_VARIABLE),
 ];
 
 fn some_bytes(key: OsString) -> Result<OsString, &'static str> {

@@ -121,11 +121,12 @@ impl Lease {
         self.driver.config().settings().max_ttl
     }
 
-    /// Waits for the nodes that have not answered yet, for as long as that may take: those that have
-    /// will be the ones that count for a lock that leaves.
+    /// Waits for the nodes that have not answered yet, for a small part of the TTL: those that have will be
+    /// the ones that count for a lock that leaves.
     pub(super) fn hear_answers(&mut self, poller: &Poller) -> io::Result<()> {
         let Some(id) = self.id else { return Ok(()) };
-        let until = now()? + self.driver.config().settings().answer_within;
+        let patience = (self.ttl / 20).clamp(HEAR_WITHIN.0, HEAR_WITHIN.1);
+        let until = now()? + patience.min(self.driver.config().settings().answer_within);
         loop {
             let left = until.saturating_sub(now()?);
             if left.is_zero() || !self.driver.awaits_answers(id) {
@@ -308,7 +309,8 @@ impl Lease {
     /// Lets go of the lock, or stops asking for it. Whether a quorum confirmed that a lock that was
     /// held is free again.
     pub(super) fn let_go(mut self, poller: &Poller) -> io::Result<bool> {
-        let patience = if self.remaining().is_zero() { LINGER } else { CONFIRM_WITHIN };
+        let answers = self.driver.config().settings().answer_within;
+        let patience = if self.remaining().is_zero() { LINGER } else { answers };
         let mut until = now()? + patience;
         if let Some(id) = self.id.take() {
             self.driver.release(id);
@@ -350,9 +352,8 @@ const MOMENT: Duration = Duration::from_millis(500);
 
 const NEW: &str = "if these nodes are new and never held a lock: ";
 
-/// How long a quorum may take to confirm a release, which is sent at once. Nodes that are known to
-/// be down are not waited for.
-const CONFIRM_WITHIN: Duration = Duration::from_millis(500);
+/// The bounds of what a lock that leaves waits for late answers. A node that hangs gives none.
+const HEAR_WITHIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
 
 /// How long the other nodes may take. They have been told; but an answer that meets a closed socket
 /// resets the connection, and what was sent on it may be lost.

@@ -84,6 +84,11 @@ fn wait_and_run(
     if let Some(status) = wait(lease, &args.ask, &args.key, poller)? {
         return Ok(Ended::NotBegun { status });
     }
+    // The grant may have come late, or this process may have been stopped behind it.
+    if supervise::usable(lease, terms).is_zero() {
+        say("the lock ran out before the command could be started");
+        return Ok(Ended::NotBegun { status: exit::LOST });
+    }
     let since = now()?;
     let ended = Supervisor::start(lease, poller, args, terms, notices).and_then(Supervisor::run);
     // What the command has left in the background is left alone from here on.

@@ -150,7 +150,9 @@ impl Outer {
 
     fn sleep(&self) -> io::Result<()> {
         let notices = self.notices.as_ref().map(AsFd::as_fd);
-        self.poller.wait(notices.as_slice(), self.backstop.due_in(net::now()))
+        let children = self.poller.requests.signals.children();
+        let heard: Vec<_> = notices.into_iter().chain([children]).collect();
+        self.poller.wait(&heard, self.backstop.due_in(net::now()))
     }
 }
 

@@ -161,7 +161,7 @@ impl RequestSender {
     /// Passes a signal on.
     pub(super) fn send(&self, request: Request) {
         let sender = match request.from {
-            Sender::Terminal => 0,
+            Sender::Terminal => TERMINAL,
             Sender::Process(pid) => pid.as_raw(),
         };
         let words = [request.signal as i32, sender].map(i32::to_le_bytes);
@@ -183,7 +183,7 @@ impl RequestReceiver {
             let [signal, sender] = [0, 1].map(|at| i32::from_le_bytes(words[at]));
             let Ok(signal) = Signal::try_from(signal) else { continue };
             let from = match sender {
-                0 => Sender::Terminal,
+                TERMINAL => Sender::Terminal,
                 pid => Sender::Process(Pid::from_raw(pid)),
             };
             return Heard::Message(Request { signal, from });
@@ -244,6 +244,10 @@ fn next<const LENGTH: usize>(mut pipe: &File) -> Heard<[u8; LENGTH]> {
 const NOTICE: usize = 32;
 const REQUEST: usize = 8;
 
+/// In place of the process that sent a signal. Zero is a process in another PID namespace, such as that of
+/// whoever stops a container.
+const TERMINAL: i32 = -1;
+
 const HELD: u64 = 1;
 const DONE: u64 = 2;
 
@@ -263,6 +267,10 @@ mod tests {
         (requests, notices, RequestReceiver(heard), NoticeSender(told))
     }
 
+    fn process(pid: i32) -> Sender {
+        Sender::Process(Pid::from_raw(pid))
+    }
+
     fn held(boot: u64) -> Notice {
         let until = Now { boot: Nanos(boot), wall: Nanos(u64::MAX) };
         Notice::Held(Held { until, grace: Duration::from_millis(7) })
@@ -276,7 +284,7 @@ mod tests {
             told.send(notice);
             assert_eq!(notices.hear(), Heard::Message(notice));
         }
-        for from in [Sender::Terminal, Sender::Process(Pid::from_raw(42))] {
+        for from in [Sender::Terminal, process(42), process(0)] {
             let request = Request { signal: Signal::SIGHUP, from };
             requests.send(request);
             assert_eq!(orders.hear(), Heard::Message(request));

@@ -50,8 +50,7 @@ impl Requests {
     pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         // One at its end would always be readable.
         let outer = self.outer.as_ref().filter(|_| !self.is_alone());
-        let signals = [self.signals.as_fd(), self.signals.children()];
-        signals.into_iter().chain(outer.map(AsFd::as_fd))
+        [self.signals.as_fd()].into_iter().chain(outer.map(AsFd::as_fd))
     }
 
     fn is_new(&self, request: Request, way: Way) -> bool {

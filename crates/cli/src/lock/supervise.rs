@@ -223,12 +223,13 @@ impl<'a> Supervisor<'a> {
     fn sleep(&self) -> io::Result<()> {
         let keeper = self.keeper.idle(now()?, self.remaining());
         let within = [keeper, self.lease.deadline()].into_iter().flatten().min();
-        self.poller.wait(&[self.lease.as_fd()], within)
+        let children = self.poller.requests.signals.children();
+        self.poller.wait(&[self.lease.as_fd(), children], within)
     }
 
     /// What is left of the lease for the command.
     fn remaining(&self) -> Duration {
-        self.lease.remaining().saturating_sub(5 * reserve(self.terms.ttl) / 4)
+        usable(self.lease, self.terms)
     }
 
     fn kill_family(&mut self) -> Kill {
@@ -252,6 +253,11 @@ impl<'a> Supervisor<'a> {
         };
         say(format_args!("{why}\nstopping the command: {measure}"));
     }
+}
+
+/// What is left of a lease for a command.
+pub(super) fn usable(lease: &Lease, terms: Terms) -> Duration {
+    lease.remaining().saturating_sub(5 * reserve(terms.ttl) / 4)
 }
 
 /// Until when the outer process lets the command run.

@@ -123,7 +123,7 @@ fn a_command_that_dies_of_sigterm_is_not_waited_for_until_sigkill() {
         let runs: Vec<_> = (0..6)
             .map(|run| {
                 let key = format!("job-{round}-{run}");
-                let grace = format!("{}ms", 350 + 20 * run);
+                let grace = format!("{}ms", 230 + 20 * run);
                 let options = ["--no-extend", "--ttl", "1s", "--kill-after", &grace];
                 let words = [&["lock"], &options[..], &[&key, "--", "sleep", "600"]].concat();
                 world.start(&words)

@@ -122,6 +122,8 @@ fn a_wrong_variable_is_called_by_its_name() {
         ("REDBOLT_MAX_TTL", "10", "needs a unit"),
         ("REDBOLT_MAX_TTL", "0s", "out of range"),
         ("REDBOLT_GUARD_KEY", "", "0 bytes"),
+        ("REDBOLT_RESPONSE_TIMEOUT", "10", "needs a unit"),
+        ("REDBOLT_CONNECT_TIMEOUT", "10", "needs a unit"),
         ("REDBOLT_TRUST", "strict,blind", "'blind'"),
         ("REDBOLT_TRUST", "strict,strict", "2 words for 1 nodes"),
         ("REDBOLT_NODES", "redis-1:637O", "`redis-1:637O`: the port"),
