@@ -112,7 +112,7 @@ impl Core {
         Some(view)
     }
 
-    /// The [fingerprint](Holder::fingerprint) of the lock on `resource` that this core holds now, as a
+    /// The [fingerprint](crate::proto::Holder::fingerprint) of the lock on `resource` that this core holds now, as a
     /// view shows it. `None` if it holds none.
     #[must_use]
     pub fn held_on(&mut self, resource: &[u8], now: Now) -> Option<u32> {
