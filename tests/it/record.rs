@@ -84,7 +84,7 @@ fn a_record_that_is_over_is_a_lock_that_is_lost() {
     let brief = Ask::new(b"job").ttl(Duration::from_millis(500)).wait(Wait::Forever);
     let record = client(&servers).acquire(brief).unwrap().hand_out().unwrap();
     eventually("its time is over", || record.remaining(redbolt::net::now()).is_zero());
-    let second = client(&servers);
+    let second = warm_client(builder(&servers));
     let mut lock = second.take_in(&record).unwrap();
     assert!(!lock.is_valid());
     let lost = ExtendError::Lost(LossCause::Expired);
@@ -92,6 +92,7 @@ fn a_record_that_is_over_is_a_lock_that_is_lost() {
     assert_eq!(lock.release(), Ending::Lost(LossCause::Expired));
     // It is no way to somebody else's lock.
     let other = second.acquire(patiently(b"job")).unwrap();
+    eventually("all nodes grant", || held_on(&servers, "job") == 3);
     let late = client(&servers);
     assert_eq!(late.take_in(&record).unwrap().release(), Ending::Lost(LossCause::Expired));
     drop(late);
