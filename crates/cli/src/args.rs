@@ -750,12 +750,12 @@ mod tests {
     }
 
     #[test]
-    fn the_grace_stays_below_half_of_the_ttl() {
+    fn the_grace_is_a_third_of_the_ttl_at_most() {
         let grace =
-            |after| lock(&["--ttl", "8s", "--kill-after", after, "j", "a"]).unwrap().grace();
+            |after| lock(&["--ttl", "9s", "--kill-after", after, "j", "a"]).unwrap().grace();
         assert_eq!(lock(&["--ttl", "8s", "j", "a"]).unwrap().grace(), Ok(Duration::from_secs(2)));
-        assert_eq!(grace("3999ms"), Ok(Duration::from_millis(3999)));
+        assert_eq!(grace("3s"), Ok(Duration::from_secs(3)));
         assert_eq!(grace("0s"), Ok(Duration::ZERO));
-        assert!(grace("4s").unwrap_err().contains("4.0 s"));
+        assert!(grace("3001ms").unwrap_err().contains("3.0 s"));
     }
 }
