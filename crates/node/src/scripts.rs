@@ -45,7 +45,9 @@ fn acquire_many(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mu
         return reply.error(BAD_ARGUMENTS);
     };
     if may_grant(keys, resources, rest.first(), reply) {
-        rehearse_undo(keys, resources);
+        if !rehearse_undo(keys, names) {
+            return reply.error(BAD_ARGUMENTS);
+        }
         resources.iter().for_each(|name| keys.set_for(name, token, ttl));
         reply.status("OK");
     }
@@ -82,7 +84,9 @@ fn acquire_fenced(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &
     let raised = (raised as u64).next_multiple_of(2);
     let mut text = Vec::new();
     decimal(&mut text, raised);
-    rehearse_undo(keys, resources);
+    if !rehearse_undo(keys, names) {
+        return reply.error(BAD_ARGUMENTS);
+    }
     counters.iter().for_each(|name| keys.set_for(name, &text, life));
     resources.iter().for_each(|name| keys.set_for(name, token, ttl));
     reply.status_and("OK", raised.cast_signed());
@@ -187,9 +191,10 @@ fn may_grant(
     longest < 0
 }
 
-/// Nothing is there to be deleted: this only finds out whether that is allowed.
-fn rehearse_undo(keys: &mut Keys<'_>, resources: &[&[u8]]) {
-    resources.first().map(|name| keys.delete(name));
+/// Nothing is there to be deleted: this only finds out whether that is allowed. Without a key there is none to
+/// find it out with.
+fn rehearse_undo(keys: &mut Keys<'_>, names: &[&[u8]]) -> bool {
+    names.first().map(|name| keys.delete(name)).is_some()
 }
 
 /// A counter as `tonumber` reads it: a C string with blanks around a number, no hexadecimal here.

@@ -7,6 +7,7 @@ use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use redbolt::proto::script::ACQUIRE_MANY;
 use redbolt_proving::{Reply, Server};
 
 use crate::clock::{Moment, now};
@@ -71,11 +72,14 @@ impl Witness {
     }
 }
 
-/// Whether a line of `MONITOR` is a client's ask for the resource. What a script runs is shown as of
-/// `lua`.
+/// Whether a line of `MONITOR` is a client's ask for the resource: a command, or on a new connection a script.
+/// What a script runs is shown as of `lua`.
 fn is_ask(line: &str) -> bool {
     let command = format!("\"SET\" \"{RESOURCE}\" ");
-    !line.contains(" lua] ") && line.contains(&command) && line.contains("\"NX\"")
+    let script = format!("\"EVAL\" \"{ACQUIRE_MANY}\" ");
+    let is_script = line.contains(&script) && line.contains(&format!(" \"{RESOURCE}\" "));
+    let is_command = line.contains(&command) && line.contains("\"NX\"");
+    !line.contains(" lua] ") && (is_command || is_script)
 }
 
 #[cfg(test)]
@@ -87,6 +91,9 @@ mod tests {
         let ask = r#"1.2 [0 127.0.0.1:5] "SET" "job" "00:rival" "NX" "PX" "400""#;
         assert!(is_ask(ask));
         assert!(!is_ask(&ask.replace("127.0.0.1:5]", "lua]")));
+        let script = format!(r#"1.2 [0 127.0.0.1:5] "EVAL" "{ACQUIRE_MANY}" "1" "job" "00:rival""#);
+        assert!(is_ask(&script));
+        assert!(!is_ask(&script.replace("job", "redbolt:guard")));
         assert!(!is_ask(&ask.replace("job", "redbolt:guard")));
         assert!(!is_ask(r#"1.2 [0 127.0.0.1:5] "GET" "job""#));
     }
