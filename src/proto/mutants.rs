@@ -139,8 +139,6 @@ mod planted {
         TokenOfAllNodes,
         /// An attempt uses the token of the one before (redsync, rslock).
         TokenReused,
-        /// A node that hangs is waited for in every split vote, and asked again and again.
-        SuspicionIgnored,
         /// A process that has let go of a contended resource asks for it again at once.
         TurnNotYielded,
         /// A server under a second name is taken for another one that has moved (a first draft of this

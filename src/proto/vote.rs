@@ -328,9 +328,7 @@ impl Votes {
     /// These nodes seem to hang, and no others.
     #[inline]
     pub(super) fn suspect(&mut self, suspected: NodeSet) {
-        if !mutant!(SuspicionIgnored) {
-            self.suspected = suspected;
-        }
+        self.suspected = suspected;
     }
 
     /// The same ballot, with a grant of every node.

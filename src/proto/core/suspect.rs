@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use super::Core;
 use crate::proto::lock::Rest;
-use crate::proto::mutants::mutant;
 use crate::proto::names::{LockId, NodeId, NodeSet};
 use crate::proto::time::{Nanos, Now};
 
@@ -131,7 +130,7 @@ impl Core {
 
     /// The suspected nodes at which an ask of this lock is open from an earlier attempt.
     pub(super) fn open_asks(&self, id: LockId) -> NodeSet {
-        if self.suspected.is_empty() || mutant!(SuspicionIgnored) {
+        if self.suspected.is_empty() {
             return NodeSet::default();
         }
         let Some(lock) = self.locks.find(id.0) else { return NodeSet::default() };
