@@ -735,6 +735,11 @@ impl World {
                 self.clients[client].let_in[slot] = true;
             }
             let Some(attempt) = self.attempts.get_mut(usize::from(tag.attempt)) else { continue };
+            let job = usize::from(attempt.job);
+            let (job, plan) = (&self.jobs[job], self.plan.jobs[job]);
+            // Whoever let the lock go elsewhere may still read what it has asked, of which nobody hears there.
+            let has_it = usize::from(plan.client) == client;
+            let is_asked = |ttl| has_it && (!job.was_handed_out || job.extend_ttl == ttl);
             match tag.says {
                 Says::Granted { counter, until } => {
                     attempt.granted[slot] = Some(self.now);
@@ -744,17 +749,16 @@ impl World {
                 }
                 Says::Raised { counter } => attempt.counters[slot] = counter,
                 Says::Extended { ttl, until } => {
-                    attempt.extended[slot] = ttl;
                     attempt.until[slot] = until.max(attempt.until[slot]);
+                    if is_asked(ttl) {
+                        attempt.extended[slot] = ttl;
+                    }
                 }
                 Says::Denied => attempt.denied[slot] = true,
                 Says::Gone { ttl } => {
                     attempt.gone[slot] = true;
-                    // Whoever asked may have let the lock go elsewhere, where nobody hears of it; and behind
-                    // nonsense nobody understands anything.
-                    let job = &self.jobs[usize::from(attempt.job)];
-                    let is_asked = !job.was_handed_out || job.extend_ttl == ttl;
-                    if is_asked && !poisoned {
+                    // Behind nonsense nobody understands anything.
+                    if is_asked(ttl) && !poisoned {
                         attempt.until[slot] = 0;
                     }
                 }
