@@ -4,8 +4,8 @@
 //! cargo run -p resp-tests --example record
 //! ```
 //!
-//! starts the `redis-server` of the search path, and writes one file for each named line into a
-//! folder named after the server's version. It finds the end of a reply without parsing: behind
+//! starts the `redis-server` of the search path, and replaces what is recorded of its version in the
+//! packs of `recorded/` by its reply to each named line. It finds the end of a reply without parsing: behind
 //! each line it sends a PING with a text that occurs nowhere else, and reads until that is back.
 
 // A program for the tree's own use reports by panicking.
@@ -18,16 +18,17 @@ use std::time::Duration;
 
 use redbolt::resp::command;
 use redbolt_proving::Server;
-use resp_tests::case::folder;
+use resp_tests::case::here;
+use resp_tests::recorded;
+use resp_tests::text::unquoted;
 
 fn main() {
     let server = Server::start();
     let mut recorder = Recorder::connect(&server);
     let mut other = Recorder::connect(&server);
-    let folder = folder("recorded").join(format!("redis-{}", recorder.version()));
-    fs::create_dir_all(&folder).unwrap();
-    let listing = fs::read_to_string(folder.with_file_name("commands.txt")).unwrap();
-    let mut files = 0;
+    let version = format!("redis-{}", recorder.version());
+    let listing = fs::read_to_string(here("recorded/commands.txt")).unwrap();
+    let mut answers = Vec::new();
     for line in listing.lines().filter(|line| !line.starts_with('#')) {
         let (name, commands) = line.split_once(' ').unwrap();
         let replies = match commands.strip_prefix('<') {
@@ -38,11 +39,11 @@ fn main() {
             None => recorder.replies(commands),
         };
         if name != "-" {
-            fs::write(folder.join(name).with_extension("resp"), replies).unwrap();
-            files += 1;
+            answers.push((name.to_owned(), replies));
         }
     }
-    println!("{files} files in {}", folder.display());
+    println!("{} replies of {version}", answers.len());
+    recorded::replace(&version, answers);
 }
 
 struct Recorder {
@@ -104,38 +105,14 @@ fn words(line: &str) -> Vec<Vec<u8>> {
     let mut words = Vec::new();
     let mut rest = line.trim_start();
     while !rest.is_empty() {
-        let (word, behind) = match rest.strip_prefix('"') {
-            Some(quoted) => unquote(quoted),
-            None => {
-                let (word, behind) = rest.split_once(' ').unwrap_or((rest, ""));
-                (word.as_bytes().to_vec(), behind)
-            }
+        let (word, behind) = if rest.starts_with('"') {
+            unquoted(rest).unwrap_or_else(|| panic!("no argument: {rest}"))
+        } else {
+            let (word, behind) = rest.split_once(' ').unwrap_or((rest, ""));
+            (word.as_bytes().to_vec(), behind)
         };
         words.push(word);
         rest = behind.trim_start();
     }
     words
-}
-
-/// What stands before the closing quote, and the line behind it.
-fn unquote(quoted: &str) -> (Vec<u8>, &str) {
-    let mut word = Vec::new();
-    let mut chars = quoted.char_indices();
-    while let Some((at, char)) = chars.next() {
-        match char {
-            '"' => return (word, &quoted[at + 1..]),
-            '\\' => match chars.next().unwrap() {
-                (_, 'r') => word.push(b'\r'),
-                (_, 'n') => word.push(b'\n'),
-                (_, 't') => word.push(b'\t'),
-                (at, 'x') => {
-                    word.push(u8::from_str_radix(&quoted[at + 1..at + 3], 16).unwrap());
-                    chars.nth(1);
-                }
-                (_, other) => word.push(other.try_into().unwrap()),
-            },
-            char => word.push(char.try_into().unwrap()),
-        }
-    }
-    panic!("no closing quote: {quoted}");
 }

@@ -1,9 +1,11 @@
 /* What hiredis's reader says to each stream: accepts, waits or rejects, and a digest of what it
- * accepted. Run once from the folder above; its output is verdicts.txt, beside this file:
+ * accepted. Its output is verdicts.txt, beside this file. To make that again, in the folder above:
  *
  *   apt-get install libhiredis-dev
  *   cc -O2 -Wall -o /tmp/verdicts hiredis/verdicts.c -lhiredis
- *   find vectors recorded -name '*.resp' | LC_ALL=C sort | xargs /tmp/verdicts > hiredis/verdicts.txt
+ *   cargo run -p resp-tests --example unpack -- /tmp/streams
+ *   (cd /tmp/streams && find vectors recorded -type f | LC_ALL=C sort | xargs /tmp/verdicts) \
+ *     > hiredis/verdicts.txt
  *
  * The digest is FNV-1a, 64 bits, over one line for each element ("DEPTH KIND LENGTH-OR-VALUE"),
  * each text followed by its bytes and a line feed. hiredis knows one nil; so does the digest. */

@@ -1,18 +1,19 @@
-//! The cases on disk: a stream of bytes beside the text that it must decode to.
+//! The vectors: streams of bytes, each with the text that it must decode to.
 //!
-//! Apart from the tests because several of them go over all cases. A case is a pair of files,
-//! `name.resp` and `name.txt`; the text is the canonical one, after an optional first line
-//! `limits NAME VALUE…` for the limits that are not the default.
+//! Apart from the tests because several of them go over all vectors. `vectors.txt` is a pack, see
+//! `pack.rs`, that people write. The text of a vector is the canonical one, after an optional first
+//! line `limits NAME VALUE…` for the limits that are not the default.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use redbolt::resp::Limits;
 
+use crate::pack::{self, Entry};
+
 /// A stream and what it must decode to.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The path below the folder of the cases, without the ending.
+    /// What it is called in `vectors.txt`.
     pub name: String,
     /// The bytes.
     pub stream: Vec<u8>,
@@ -27,38 +28,26 @@ pub struct Case {
 /// All vectors, in the order of their names.
 #[must_use]
 pub fn vectors() -> Vec<Case> {
-    let root = folder("vectors");
-    streams(&root).iter().map(|path| Case::read(&root, path)).collect()
+    let mut cases: Vec<_> = pack::read(&here("vectors.txt")).into_iter().map(Case::new).collect();
+    cases.sort_by(|one, other| one.name.cmp(&other.name));
+    cases
 }
 
-/// All recorded replies, each with its path below `recorded/`, in the order of their names.
+/// A file or folder of this crate.
 #[must_use]
-pub fn recorded() -> Vec<(String, Vec<u8>)> {
-    let root = folder("recorded");
-    streams(&root).iter().map(|path| (name(&root, path), read(path))).collect()
-}
-
-/// A folder of this crate.
-#[must_use]
-pub fn folder(name: &str) -> PathBuf {
+pub fn here(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
 impl Case {
-    fn read(root: &Path, path: &Path) -> Self {
-        let text = String::from_utf8(read(&path.with_extension("txt"))).expect("canonical text");
+    fn new(Entry { names, stream, text }: Entry) -> Self {
         let (head, expected) = match text.strip_prefix("limits ") {
             Some(rest) => rest.split_once('\n').expect("a line"),
             None => ("", text.as_str()),
         };
         let set_limits = pairs(head);
-        Self {
-            name: name(root, path),
-            stream: read(path),
-            limits: limits(&set_limits),
-            set_limits,
-            expected: expected.into(),
-        }
+        let [name] = <[String; 1]>::try_from(names).expect("a vector has one name");
+        Self { name, stream, limits: limits(&set_limits), set_limits, expected: expected.into() }
     }
 }
 
@@ -83,27 +72,4 @@ fn limits(set: &[(String, u64)]) -> Limits {
         }
     }
     limits
-}
-
-fn streams(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).expect("a folder of cases") {
-        let path = entry.expect("a readable folder").path();
-        if path.is_dir() {
-            found.extend(streams(&path));
-        } else if path.extension().is_some_and(|ending| ending == "resp") {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
-}
-
-fn name(root: &Path, path: &Path) -> String {
-    let name = path.strip_prefix(root).expect("below the root").with_extension("");
-    name.to_string_lossy().into_owned()
-}
-
-fn read(path: &Path) -> Vec<u8> {
-    fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

@@ -9,6 +9,8 @@
 pub mod case;
 pub mod feed;
 pub mod oracle;
+pub mod pack;
+pub mod recorded;
 pub mod text;
 
 use redbolt::resp::{Token, Violation};

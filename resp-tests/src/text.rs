@@ -1,7 +1,7 @@
 //! The canonical text: one line per token, then one for the end if it is not a complete one.
 //!
 //! The vectors are written in it and `examples/resp_dump.rs` of the library prints it, from its
-//! own code; the head of that file defines it. Apart from the oracle, so that the oracle stays
+//! own code; the head of that file defines it. Packs quote their streams in the same way. Apart from the oracle, so that the oracle stays
 //! free of formatting.
 
 use std::fmt::Write as _;
@@ -39,7 +39,10 @@ fn line(token: &Token<'_>) -> String {
     }
 }
 
-fn quoted(bytes: &[u8]) -> String {
+/// Bytes between quotation marks: what is printable stands for itself, `\r`, `\n`, `\t`, `\"` and
+/// `\\` are written so, and everything else as `\x00`.
+#[must_use]
+pub fn quoted(bytes: &[u8]) -> String {
     let mut out = String::from("\"");
     for &byte in bytes {
         match byte {
@@ -53,4 +56,35 @@ fn quoted(bytes: &[u8]) -> String {
     }
     out.push('"');
     out
+}
+
+/// What [`quoted`] made `text` of, at its beginning, and what stands behind the closing mark.
+#[must_use]
+pub fn unquoted(text: &str) -> Option<(Vec<u8>, &str)> {
+    let mut rest = text.strip_prefix('"')?;
+    let mut bytes = Vec::new();
+    loop {
+        let at = rest.find(['"', '\\'])?;
+        bytes.extend(rest[..at].bytes());
+        if let Some(behind) = rest[at..].strip_prefix('"') {
+            return Some((bytes, behind));
+        }
+        let escape = &rest[at + 1..];
+        let (byte, len) = match escape.bytes().next()? {
+            b'r' => (b'\r', 1),
+            b'n' => (b'\n', 1),
+            b't' => (b'\t', 1),
+            b'x' => (hex(escape.get(1..3)?)?, 3),
+            mark @ (b'"' | b'\\') => (mark, 1),
+            _ => return None,
+        };
+        bytes.push(byte);
+        rest = &escape[len..];
+    }
+}
+
+fn hex(digits: &str) -> Option<u8> {
+    // A sign would be accepted as well.
+    let all = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    u8::from_str_radix(digits, 16).ok().filter(|_| all)
 }

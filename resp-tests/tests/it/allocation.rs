@@ -2,13 +2,13 @@
 
 use allocation_counter::measure;
 use redbolt::resp::{Decoder, Limits, command};
-use resp_tests::case;
+use resp_tests::recorded;
 
 use crate::report;
 
 #[test]
 fn decoding_recorded_replies_allocates_nothing() {
-    let recorded = case::recorded();
+    let recorded = recorded::read();
     let mut tokens = 0;
     let cost = measure(|| {
         for (_, stream) in &recorded {

@@ -16,7 +16,7 @@ use redis::{Parser, Value};
 use redis_protocol::resp2::decode::decode_range;
 use redis_protocol::resp2::types::RangeFrame;
 use resp_tests::case::{self, Case};
-use resp_tests::{End, feed};
+use resp_tests::{End, feed, recorded};
 
 use crate::report;
 
@@ -24,10 +24,10 @@ use crate::report;
 fn recorded_replies_are_the_same_to_all_parsers() {
     let hiredis = recorded_verdicts();
     let mut streams = 0;
-    for (name, stream) in case::recorded() {
+    for (name, stream) in recorded::read() {
         let expected = ours(&stream);
         assert!(matches!(expected, Verdict::Accepts(_)), "{name}");
-        assert_eq!(hiredis[&format!("recorded/{name}.resp")], expected, "{name} by hiredis");
+        assert_eq!(verdict(&hiredis, "recorded", &name), expected, "{name} by hiredis");
         assert_eq!(redis(&stream), expected, "{name} by redis");
         assert_eq!(redis_protocol(&stream), expected, "{name} by redis-protocol");
         streams += 1;
@@ -43,7 +43,7 @@ fn every_disagreement_on_a_vector_is_in_the_table() {
     for vector in case::vectors().iter().filter(|vector| vector.set_limits.is_empty()) {
         let expected = ours(&vector.stream);
         let theirs = [
-            hiredis[&format!("vectors/{}.resp", vector.name)],
+            verdict(&hiredis, "vectors", &vector.name),
             redis(&vector.stream),
             redis_protocol(&vector.stream),
         ];
@@ -102,13 +102,16 @@ fn reason_to_accept(name: &str) -> &'static str {
 }
 
 fn compare_with_table(rows: &str) {
-    let path = case::folder("DISAGREEMENTS.md");
+    let path = case::here("DISAGREEMENTS.md");
     let made = format!("{HEAD}{rows}");
     if env::var_os("WRITE_DISAGREEMENTS").is_some() {
         fs::write(&path, &made).unwrap();
     }
     let committed = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(made, committed, "DISAGREEMENTS.md is out of date");
+    for (made, committed) in made.lines().zip(committed.lines()) {
+        assert_eq!(made, committed, "DISAGREEMENTS.md is out of date");
+    }
+    assert_eq!(made.len(), committed.len(), "DISAGREEMENTS.md is out of date");
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,9 +181,15 @@ fn ours(stream: &[u8]) -> Verdict {
     }
 }
 
+/// What hiredis said to a stream.
+fn verdict(hiredis: &BTreeMap<String, Verdict>, folder: &str, name: &str) -> Verdict {
+    let verdict = hiredis.get(&format!("{folder}/{name}.resp"));
+    *verdict.unwrap_or_else(|| panic!("hiredis was not asked about {name}, see verdicts.c"))
+}
+
 /// What `hiredis/verdicts.txt` says.
 fn recorded_verdicts() -> BTreeMap<String, Verdict> {
-    let text = fs::read_to_string(case::folder("hiredis/verdicts.txt")).unwrap();
+    let text = fs::read_to_string(case::here("hiredis/verdicts.txt")).unwrap();
     let verdict = |line: &str| {
         let words: Vec<_> = line.split(' ').collect();
         let verdict = match words[1] {
