@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use redbolt::proto::{Ask, Cause, Credentials, Event, Guard, NodeState, Secret, Setup, Vote, Why};
-use redbolt_node::Denial;
+use redbolt_node::model::Denial;
 
 use crate::world::{World, Written, error, ms, secs};
 

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use redbolt::resp::{Decoder, Limits, Token};
 use redbolt::{Ask, ConfigBuilder, Ending, Guard, Level, Log, Note};
-use redbolt_node::{Now, Store};
+use redbolt_node::model::{Now, Store};
 use redbolt_proving::{Reply, Server};
 
 use crate::engine::engine_of;

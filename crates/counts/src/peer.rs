@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use redbolt::resp::{Decoder, Limits, Token};
-use redbolt_node::{ConnId, Now, Store};
+use redbolt_node::model::{ConnId, Now, Store};
 
 /// A node with one connection to it. What it does is not to be counted, see [`aside`](crate::aside).
 pub struct Peer {

@@ -7,7 +7,7 @@
 use std::{hint::black_box, time::Instant};
 
 use redbolt::proto::script::{ACQUIRE_FENCED, ACQUIRE_MANY, EXTEND, UNDO};
-use redbolt_node::{ConnId, Now, Store};
+use redbolt_node::model::{ConnId, Now, Store};
 
 fn main() {
     let mut bench = Bench::new();

@@ -45,7 +45,7 @@ pub(crate) fn expire(entries: &mut Entries, now: Now, journal: &mut Journal) {
 }
 
 /// The keys of a connection's database, at the instant of a command.
-pub struct Keys<'s> {
+pub(crate) struct Keys<'s> {
     entries: &'s mut Entries,
     now: Now,
     /// Where to write down what is read and changed, if that matters to anybody.
@@ -93,12 +93,12 @@ impl<'s> Keys<'s> {
     }
 
     /// The node's clock: what TIME replies.
-    pub fn now(&self) -> Now {
+    pub(crate) fn now(&self) -> Now {
         self.now
     }
 
     /// The value of a key.
-    pub fn value(&mut self, key: &[u8]) -> Option<&[u8]> {
+    pub(crate) fn value(&mut self, key: &[u8]) -> Option<&[u8]> {
         if !self.may("get") {
             return None;
         }
@@ -108,7 +108,7 @@ impl<'s> Keys<'s> {
     }
 
     /// What PTTL replies: milliseconds left, −1 without a TTL, −2 without the key.
-    pub fn pttl(&mut self, key: &[u8]) -> i64 {
+    pub(crate) fn pttl(&mut self, key: &[u8]) -> i64 {
         if !self.may("pttl") {
             return -2;
         }
@@ -123,7 +123,7 @@ impl<'s> Keys<'s> {
     }
 
     /// Removes a key, and says whether it was there.
-    pub fn delete(&mut self, key: &[u8]) -> bool {
+    pub(crate) fn delete(&mut self, key: &[u8]) -> bool {
         self.may("del") && self.remove(key)
     }
 
@@ -136,7 +136,7 @@ impl<'s> Keys<'s> {
     }
 
     /// Sets a key to live for `ttl` milliseconds from now.
-    pub fn set_for(&mut self, key: &[u8], value: &[u8], ttl: i64) {
+    pub(crate) fn set_for(&mut self, key: &[u8], value: &[u8], ttl: i64) {
         if self.may("set") {
             self.set(key, value, Expiry::At(self.now.millis().saturating_add(ttl)));
         }
@@ -144,7 +144,7 @@ impl<'s> Keys<'s> {
 
     /// Lets a key live for `ttl` milliseconds from now; nothing left removes it. Says whether it
     /// was there.
-    pub fn expire_in(&mut self, key: &[u8], ttl: i64) -> bool {
+    pub(crate) fn expire_in(&mut self, key: &[u8], ttl: i64) -> bool {
         self.may("pexpire") && self.expire_at(key, self.now.millis().saturating_add(ttl))
     }
 

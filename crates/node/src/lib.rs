@@ -1,28 +1,31 @@
-//! An embedded Redis node for development and tests: memory only, and not a database.
+//! An embedded Redis node for tests of programs that take redbolt locks: memory only, not a database.
 //!
-//! [`Store`] is a model of the commands that locks use. It is deterministic: the clock is an
-//! argument of each call, and there is no thread, no socket and no entropy in it, so that a
-//! simulator can own many; what a restart leaves of the keys is for the caller to say ([`Memory`]).
-//! [`Node`] is a server around one store, on a loopback socket, for demonstrations and for tests of
-//! programs that use locks.
-//!
-//! Apart from the library because a lock client needs no server. Replies are worded as those of
-//! Redis 7.0, byte for byte, and so are the messages to those who track keys; tests compare both with
-//! the real one. Not here: types other than strings, persistence, replication, eviction, Lua (the
-//! lock scripts are modelled in Rust), RESP3, channels that anybody publishes to, inline commands, and
-//! every command that no lock needs.
+//! [`Node::set`] starts the nodes of a test. They listen on loopback, each from a thread of its own,
+//! and end when they are dropped. What a real node can do to a lock, a test can do with [`Node::stop`] and
+//! [`Node::start_again`]: a minority that fails, a majority that fails, and a restart that has kept its memory
+//! or lost it.
 //!
 //! ```
-//! use std::{io::{Read, Write}, net::TcpStream};
+//! use redbolt::{Ask, Client, Config};
+//! use redbolt_node::{Memory, Node};
 //!
-//! let node = redbolt_node::Node::start()?;
-//! let mut stream = TcpStream::connect(node.address())?;
-//! stream.write_all(b"*5\r\n$3\r\nSET\r\n$3\r\njob\r\n$5\r\ntoken\r\n$2\r\nPX\r\n$4\r\n9000\r\n")?;
-//! let mut reply = [0; 5];
-//! stream.read_exact(&mut reply)?;
-//! assert_eq!(&reply, b"+OK\r\n");
-//! # Ok::<(), std::io::Error>(())
+//! let mut nodes = Node::set(3)?;
+//! let addresses: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();
+//! let client = Client::new(Config::builder().nodes(&addresses)?.build()?)?;
+//!
+//! nodes[0].stop(Memory::Lost);
+//! assert!(client.acquire(Ask::new(b"job"))?.is_valid(), "two of three are a quorum");
+//! nodes[1].stop(Memory::Lost);
+//! assert!(client.acquire(Ask::new(b"job")).is_err(), "one of three is none");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! Apart from the library because a lock client needs no server. A node knows the commands and the scripts that
+//! locks use, and replies as Redis 7.0 does, byte for byte; the repository's tests compare both with a real server.
+//! Not here: types other than strings, persistence, replication, eviction, Lua (the lock scripts are modelled in
+//! Rust), RESP3, channels that anybody publishes to, inline commands, TLS, and every command that no lock needs.
+//!
+//! A version of this crate belongs to the same version of redbolt, whose scripts it models.
 
 #![deny(unsafe_code)]
 
@@ -37,8 +40,20 @@ mod serve;
 mod store;
 mod tracking;
 
-pub use denial::Denial;
-pub use keys::Keys;
 pub use node::Node;
-pub use reply::Reply;
-pub use store::{ConnId, Memory, Now, Script, Snapshot, Store};
+pub use store::Memory;
+
+/// The commands as a state machine, for redbolt's own tests and simulators: the clock is an argument, and
+/// there is no thread, no socket and no entropy in it. No part of what a version promises.
+#[doc(hidden)]
+pub mod model {
+    pub use crate::{
+        denial::Denial,
+        store::{ConnId, Now, Snapshot, Store},
+    };
+}
+
+/// The README's example, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

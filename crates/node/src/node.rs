@@ -20,9 +20,9 @@ use crate::{
     store::{Memory, Store},
 };
 
-/// A node that serves a [`Store`], from a thread named `redbolt-node`.
+/// A node that runs, from a thread named `redbolt-node`, until it is stopped or dropped.
 ///
-/// It is for development and tests: memory only, not a database. Dropping it ends the thread.
+/// It is for development and tests: memory only, not a database.
 #[derive(Debug)]
 pub struct Node {
     address: SocketAddr,
@@ -42,13 +42,19 @@ struct Running {
 }
 
 impl Node {
-    /// Serves a new store on a free loopback port.
+    /// Starts a new node on a free loopback port. It is quarantined for `max_ttl`, unless a client says with
+    /// `ConfigBuilder::new_nodes` or `redbolt::init` that it is new.
+    ///
+    /// # Errors
+    ///
+    /// Those of the operating system, for a socket, a thread or random bytes.
     pub fn start() -> io::Result<Self> {
         Self::on((Ipv4Addr::LOCALHOST, 0).into())
     }
 
-    /// Starts `count` nodes as a set that votes at once, as if an operator had run `redbolt init`: what a
-    /// test of a program that uses locks needs. For the default `max_ttl`.
+    /// Starts `count` nodes, from 1 to 32, as a set that votes at once, as if an operator had run `redbolt init`.
+    /// For clients with the default `max_ttl`; for another one [`start`](Self::start) each, and give the client
+    /// `ConfigBuilder::new_nodes`.
     ///
     /// ```
     /// use redbolt::{Ask, Client, Config};
@@ -59,6 +65,10 @@ impl Node {
     /// assert!(client.acquire(Ask::new(b"job"))?.is_valid());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`start`](Self::start).
     pub fn set(count: usize) -> io::Result<Vec<Self>> {
         let settings = Settings::default();
         let max_ttl = settings.max_ttl.as_millis();
@@ -74,12 +84,17 @@ impl Node {
         (0..count).map(of_set).collect()
     }
 
-    /// Serves a new store on `address`; port 0 stands for any free one.
+    /// Starts a new node on `address`; port 0 stands for any free one. Otherwise as [`start`](Self::start).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`start`](Self::start), and that of an address in use.
     pub fn on(address: SocketAddr) -> io::Result<Self> {
         Self::serving(Store::new(&random_run_id()?, wall_clock()), address)
     }
 
-    /// Serves a store that the caller has prepared, with users or scripts.
+    /// Serves a store that the caller has prepared, with users or a password.
+    #[doc(hidden)]
     pub fn serving(store: Store, address: SocketAddr) -> io::Result<Self> {
         let server = Server::bind(address)?;
         let mut node = Self {
@@ -110,6 +125,10 @@ impl Node {
     }
 
     /// Starts a stopped node again, on its port and with a new run id. One that runs goes on.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`start`](Self::start); the node stays stopped.
     pub fn start_again(&mut self) -> io::Result<()> {
         if self.running.is_some() {
             return Ok(());

@@ -6,7 +6,7 @@
 use std::fmt;
 
 /// Writes replies to the end of a buffer.
-pub struct Reply<'o> {
+pub(crate) struct Reply<'o> {
     out: &'o mut Vec<u8>,
 }
 
@@ -26,12 +26,12 @@ impl<'o> Reply<'o> {
     }
 
     /// A simple string.
-    pub fn status(&mut self, text: &str) {
+    pub(crate) fn status(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }
 
     /// A simple string of a word and a number.
-    pub fn status_and(&mut self, word: &str, number: i64) {
+    pub(crate) fn status_and(&mut self, word: &str, number: i64) {
         self.out.push(b'+');
         self.out.extend_from_slice(word.as_bytes());
         self.out.push(b' ');
@@ -39,30 +39,30 @@ impl<'o> Reply<'o> {
     }
 
     /// An integer.
-    pub fn int(&mut self, value: i64) {
+    pub(crate) fn int(&mut self, value: i64) {
         self.out.push(b':');
         self.number(value);
     }
 
     /// A bulk string.
-    pub fn bulk(&mut self, bytes: &[u8]) {
+    pub(crate) fn bulk(&mut self, bytes: &[u8]) {
         self.head(b'$', bytes.len());
         self.out.extend_from_slice(bytes);
         self.out.extend_from_slice(b"\r\n");
     }
 
     /// A nil bulk string.
-    pub fn nil(&mut self) {
+    pub(crate) fn nil(&mut self) {
         self.line(b'$', b"-1");
     }
 
     /// The head of an array; its elements follow.
-    pub fn array(&mut self, length: usize) {
+    pub(crate) fn array(&mut self, length: usize) {
         self.head(b'*', length);
     }
 
     /// An error. It may quote what a client sent, so line breaks become spaces.
-    pub fn error(&mut self, text: &[u8]) {
+    pub(crate) fn error(&mut self, text: &[u8]) {
         let clean = |&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte };
         self.out.push(b'-');
         self.out.extend(text.iter().map(clean));

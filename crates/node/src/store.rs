@@ -37,6 +37,7 @@ pub enum Memory {
     /// They are gone, as without persistence.
     Lost,
     /// They are those of an earlier instant, as with snapshots on disk or a replica that lagged.
+    #[doc(hidden)]
     Stale(Snapshot),
 }
 
@@ -47,12 +48,12 @@ pub struct Snapshot {
 }
 
 /// A model of a Lua script: keys, then arguments, as `KEYS` and `ARGV` have them.
-pub type Script = fn(&mut Keys<'_>, &[&[u8]], &[&[u8]], &mut Reply<'_>);
+pub(crate) type Script = fn(&mut Keys<'_>, &[&[u8]], &[&[u8]], &mut Reply<'_>);
 
 /// One node's memory and connections, without its sockets.
 ///
 /// ```
-/// use redbolt_node::{Now, Store};
+/// use redbolt_node::model::{Now, Store};
 ///
 /// let mut store = Store::new("run-1", Now::from_millis(0));
 /// let conn = store.connect();
@@ -192,7 +193,8 @@ impl Store {
     }
 
     /// Adds a script: what EVAL of this text does from now on.
-    pub fn teach(&mut self, text: &'static str, run: Script) {
+    #[cfg(test)]
+    pub(crate) fn teach(&mut self, text: &'static str, run: Script) {
         self.scripts.retain(|known| known.text != text);
         self.scripts.push(Taught::new(text, run));
     }

@@ -26,7 +26,10 @@ use redbolt::proto::{
     guard::BIG_MS,
     script::{ACQUIRE_FENCED, ACQUIRE_MANY, BREAK, ENROL, EXTEND, UNDO, WRITE_BACK},
 };
-use redbolt_node::{Denial, Node, Now, Store};
+use redbolt_node::{
+    Node,
+    model::{Denial, Now, Store},
+};
 use redbolt_proving::Server;
 
 #[test]

@@ -13,7 +13,10 @@ use std::{
     time::Duration,
 };
 
-use redbolt_node::{Memory, Node, Now, Store};
+use redbolt_node::{
+    Memory, Node,
+    model::{Now, Store},
+};
 use redbolt_proving::{Connection, Reply};
 
 fn connect(node: &Node) -> Connection {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use redbolt::proto::{
     Ask, Config, Core, Event as Told, LinkId, LinkOp, LockId, Nanos, Now, Settings, Wait, Wake,
 };
-use redbolt_node::{ConnId, Now as NodeNow, Store};
+use redbolt_node::model::{ConnId, Now as NodeNow, Store};
 
 use crate::plan::{MS, Setup, US};
 use crate::random::Random;

@@ -354,8 +354,8 @@ fn ms(span: u64) -> Duration {
     Duration::from_millis(span)
 }
 
-fn time_of_nodes(now: Now) -> redbolt_node::Now {
-    redbolt_node::Now::from_micros(now.wall.0 / 1_000)
+fn time_of_nodes(now: Now) -> redbolt_node::model::Now {
+    redbolt_node::model::Now::from_micros(now.wall.0 / 1_000)
 }
 
 const SECOND: u64 = 1_000_000_000;

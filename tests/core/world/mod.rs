@@ -185,8 +185,8 @@ impl World {
     }
 
     /// What a server's clock says unless it is wrong.
-    pub(crate) fn server_now(&self) -> redbolt_node::Now {
-        redbolt_node::Now::from_micros((self.boot + EPOCH) / 1_000)
+    pub(crate) fn server_now(&self) -> redbolt_node::model::Now {
+        redbolt_node::model::Now::from_micros((self.boot + EPOCH) / 1_000)
     }
 
     pub(crate) fn link(&self, node: usize) -> LinkId {
@@ -752,7 +752,7 @@ impl World {
         for words in requests {
             let mut reply = Vec::new();
             let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-            let now = redbolt_node::Now::from_micros((self.boot + EPOCH) / 1_000);
+            let now = redbolt_node::model::Now::from_micros((self.boot + EPOCH) / 1_000);
             server.run(conn, &args, now, &mut reply);
             let is_unknown = reply.starts_with(b"-NOSCRIPT");
             if wire.alive {

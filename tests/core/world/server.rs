@@ -3,7 +3,10 @@
 use redbolt::proto::guard::{BIG_MS, Expected};
 use redbolt::proto::{NodeSettings, Settings};
 use redbolt::resp::{Decoder, Limits, Token};
-use redbolt_node::{ConnId, Memory, Now, Store};
+use redbolt_node::{
+    Memory,
+    model::{ConnId, Now, Store},
+};
 
 /// What a server does with those who connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

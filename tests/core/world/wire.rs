@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use redbolt::proto::LinkId;
 use redbolt::resp::{Decoder, Limits, Token};
-use redbolt_node::ConnId;
+use redbolt_node::model::ConnId;
 
 /// A connection that was opened at some time. It stays when its client has gone: what it wrote may
 /// still run.

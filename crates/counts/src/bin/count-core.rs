@@ -179,8 +179,8 @@ impl World {
     }
 }
 
-fn time_of_nodes(now: Now) -> redbolt_node::Now {
-    redbolt_node::Now::from_micros(now.wall.0 / 1_000)
+fn time_of_nodes(now: Now) -> redbolt_node::model::Now {
+    redbolt_node::model::Now::from_micros(now.wall.0 / 1_000)
 }
 
 /// Always the same bytes; they only have to differ.

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redbolt::{Ask, Client, Config, Driver, Ending, Event};
 use redbolt_counts::{Peer, Scenario, aside, run};
-use redbolt_node::Now;
+use redbolt_node::model::Now;
 use tempfile::TempDir;
 
 fn main() -> ExitCode {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redbolt::proto::script::EXTEND;
 use redbolt::proto::{Ask, Event, LockId, LossCause};
-use redbolt_node::{Now, Store};
+use redbolt_node::model::{Now, Store};
 
 use crate::bench::{Bench, VOTES};
 

@@ -3,7 +3,7 @@
 use redbolt::proto::fence::{Agreement, agreement};
 use redbolt::proto::{Ask, Event};
 use redbolt_models::fencing::Fencing;
-use redbolt_node::{Now, Store};
+use redbolt_node::model::{Now, Store};
 
 use redbolt::proto::script::{ACQUIRE_FENCED, WRITE_BACK};
 
@@ -125,7 +125,7 @@ fn the_scripts_count_as_the_nodes_of_the_model_do() {
 /// A server's scripts on one resource.
 struct Scripts {
     store: Store,
-    conn: redbolt_node::ConnId,
+    conn: redbolt_node::model::ConnId,
 }
 
 impl Scripts {

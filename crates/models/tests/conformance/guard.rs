@@ -6,7 +6,7 @@ use redbolt::proto::guard::BIG_MS;
 use redbolt::proto::script::ENROL;
 use redbolt::proto::{Ask, Event, Trust, Vote};
 use redbolt_models::guard::{Decisions, Value};
-use redbolt_node::{Now, Store};
+use redbolt_node::model::{Now, Store};
 
 use crate::bench::{Bench, Greets, VOTES, guard_value, kind};
 

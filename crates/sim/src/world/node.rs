@@ -1,7 +1,10 @@
 //! A server: a model store behind a clock of its own, and what can be wrong with it.
 
 use redbolt::proto::guard::BIG_MS;
-use redbolt_node::{ConnId, Denial, Memory, Now, Snapshot, Store};
+use redbolt_node::{
+    Memory,
+    model::{ConnId, Denial, Now, Snapshot, Store},
+};
 
 use super::queue::Time;
 use crate::fault::Loss;

@@ -1,7 +1,7 @@
 //! Push links in the world: what servers tell, and how late they notice that a key is over.
 
 use redbolt::proto::PushState;
-use redbolt_node::ConnId;
+use redbolt_node::model::ConnId;
 
 use super::World;
 use super::queue::Event;

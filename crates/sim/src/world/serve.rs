@@ -5,7 +5,7 @@ use std::mem;
 use redbolt::proto::Cause;
 use redbolt::proto::guard::BIG_MS;
 use redbolt::proto::script::{ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, UNDO, WRITE_BACK};
-use redbolt_node::ConnId;
+use redbolt_node::model::ConnId;
 use sha1_smol::Sha1;
 
 use super::node::{GUARD, tag};

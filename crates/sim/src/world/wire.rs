@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use redbolt_node::ConnId;
+use redbolt_node::model::ConnId;
 
 use super::queue::Time;
 use crate::plan::MAX_NODES;
