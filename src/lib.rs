@@ -203,6 +203,38 @@ pub use proto::{
     Why,
 };
 
+/// The manual: each concept is explained on one of these pages, and linked to from everywhere else. Begin with
+/// [`getting_started`](manual::getting_started). The same pages are in the folder `docs` of the repository.
+#[cfg(any(doc, doctest))]
+pub mod manual {
+    /// Links between pages are those of files. Here the definitions in front come first, so they count.
+    macro_rules! pages {
+        ($($page:ident: $file:literal,)*) => {$(
+            #[doc = include_str!("../docs/rustdoc-links.md")]
+            #[doc = include_str!(concat!("../docs/", $file))]
+            pub mod $page {}
+        )*};
+    }
+
+    pages! {
+        getting_started: "getting-started.md",
+        choosing_an_api: "choosing-an-api.md",
+        waiting: "waiting.md",
+        auto_extension: "auto-extension.md",
+        many_keys: "many-keys.md",
+        fencing: "fencing.md",
+        restart_guard: "restart-guard.md",
+        operations: "operations.md",
+        command_line: "command-line.md",
+        embedding: "embedding.md",
+        guarantees: "guarantees.md",
+        comparison: "comparison.md",
+        protocol: "protocol.md",
+        performance: "performance.md",
+        promises: "PROMISES.md",
+    }
+}
+
 /// The README's examples, compiled.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

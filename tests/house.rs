@@ -5,6 +5,8 @@
 //! well as on the repository. Nothing here counts lines.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "house/manual.rs"]
+mod manual;
 #[path = "house/map.rs"]
 mod map;
 #[path = "house/rules.rs"]
@@ -21,6 +23,7 @@ use std::{
 };
 
 use crate::{
+    manual::Page,
     rules::Fault,
     source::{Source, files_below},
 };
@@ -82,21 +85,112 @@ fn the_code_map_shows_every_file_and_no_other() {
 
 #[test]
 fn every_test_behind_a_promise_exists() {
-    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
-    let (_, page) = text.split_once("## What redbolt promises").expect("the page of promises");
-    let (page, _) = page.split_once("### What that rests on").expect("its end");
-    let is_name = |word: &&str| word.matches('_').count() >= 2;
-    let named: BTreeSet<&str> =
-        page.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(is_name).collect();
+    let read = |page| fs::read_to_string(root().join(page)).expect(page);
+    let promises = read("docs/PROMISES.md");
+    let named = names_of_tests(&promises);
     assert!(named.len() > 80, "that is no page of tests: {named:?}");
+    let (guarantees, performance) = (read("docs/guarantees.md"), read("docs/performance.md"));
+    let more = [names_of_tests(&guarantees), names_of_tests(&performance)].concat();
     let files = files_below(root(), &["src", "tests", "crates", "fuzz", "resp-tests"]);
     let sources = files.iter().map(|file| Source::read(root(), file).text);
     let all = sources.collect::<Vec<_>>().concat();
-    // A scenario is generic over the fronts that go through it.
+    // A scenario is generic over the APIs that go through it.
     let exists =
         |name: &&str| ["(", "<"].iter().any(|end| all.contains(&format!("fn {name}{end}")));
-    let missing: Vec<_> = named.into_iter().filter(|name| !exists(name)).collect();
+    let missing: Vec<_> = named.into_iter().chain(more).filter(|name| !exists(name)).collect();
     assert!(missing.is_empty(), "promised, but no test: {missing:?}");
+}
+
+/// Long names with underscores; what is in capitals is no test.
+fn names_of_tests(page: &str) -> Vec<&str> {
+    let words = page.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let is_name = |word: &&str| word.matches('_').count() >= 2 && *word == word.to_lowercase();
+    words.filter(is_name).collect()
+}
+
+#[test]
+fn every_page_of_the_manual_is_listed_and_compiled() {
+    let read = |file: &str| fs::read_to_string(root().join(file)).expect(file);
+    let (summary, library) = (read("docs/SUMMARY.md"), read("src/lib.rs"));
+    let is_page = |name: &&str| !["SUMMARY.md", "rustdoc-links.md"].contains(name);
+    let files = files_ending(&[".md"]);
+    let pages: Vec<&str> =
+        files.iter().filter_map(|file| file.strip_prefix("docs/")).filter(is_page).collect();
+    assert!(pages.len() > 10, "that is no manual: {pages:?}");
+    let unlisted = pages.iter().filter(|page| !summary.contains(&format!("]({page})")));
+    assert_eq!(unlisted.collect::<Vec<_>>(), [&""; 0], "not in docs/SUMMARY.md");
+    let uncompiled = pages.iter().filter(|page| !library.contains(&format!("\"{page}\"")));
+    assert_eq!(uncompiled.collect::<Vec<_>>(), [&""; 0], "not in `manual` of src/lib.rs");
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let files = files_ending(&[".md"]);
+    let texts = files.iter().map(|file| fs::read_to_string(root().join(file)).expect(file));
+    let texts: Vec<String> = texts.collect();
+    let pages = files.iter().zip(&texts).filter(|(file, _)| *file != RUSTDOC_LINKS);
+    let pages: Vec<Page<'_>> = pages.map(|(file, text)| Page::new(file, text)).collect();
+    let is_there = |path: &str| root().join(path).exists();
+    let broken: Vec<String> = pages.iter().flat_map(|page| page.broken(&pages, is_there)).collect();
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+
+    // What leads from page to page in the repository does so in rustdoc.
+    let manual = pages.iter().filter(|page| page.file.starts_with("docs/"));
+    let labels = manual.flat_map(|page| page.definitions()).filter(|(_, to)| !to.contains("://"));
+    let expected: BTreeSet<String> = labels.map(|(label, _)| manual::for_rustdoc(label)).collect();
+    let links = fs::read_to_string(root().join(RUSTDOC_LINKS)).expect(RUSTDOC_LINKS);
+    assert_eq!(links.lines().map(str::to_owned).collect::<BTreeSet<_>>(), expected);
+}
+
+#[test]
+fn documents_that_are_named_are_in_the_repository() {
+    let files = files_ending(&[".md"]);
+    let is_there = |name: &&str| {
+        let name = name.trim_start_matches(['.', '/']);
+        files.iter().any(|file| file == name || file.ends_with(&format!("/{name}")))
+    };
+    let readers = files_ending(&[".md", ".rs", ".toml"]);
+    let readers = readers.iter().filter(|file| !file.starts_with("tests/house"));
+    let mut faults = Vec::new();
+    for file in readers {
+        let text = fs::read_to_string(root().join(file)).expect(file);
+        let gone = manual::documents(&text).into_iter().filter(|name| !is_there(name));
+        faults.extend(gone.map(|name| format!("{file}: {name}")));
+    }
+    assert!(faults.is_empty(), "not in the repository:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn the_dependencies_line_has_the_version_of_the_crate() {
+    let cargo = fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml");
+    let version =
+        cargo.lines().find_map(|line| line.strip_prefix("version = ")).expect("a version");
+    let (version, _) = version.trim_matches('"').rsplit_once('.').expect("three numbers");
+    for page in ["README.md", "docs/getting-started.md"] {
+        let text = fs::read_to_string(root().join(page)).expect(page);
+        assert!(text.contains(&format!("[dependencies]\nredbolt = \"{version}\"\n")), "{page}");
+    }
+}
+
+/// The files of the repository with one of these endings.
+fn files_ending(endings: &[&str]) -> Vec<String> {
+    let mut files = Vec::new();
+    let mut folders = vec![String::new()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root().join(&folder)).unwrap() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().into_string().unwrap();
+            let path = format!("{folder}{name}");
+            match entry.file_type().unwrap().is_dir() {
+                true if name.starts_with('.') || name == "target" => {}
+                true => folders.push(format!("{path}/")),
+                false if endings.iter().any(|ending| name.ends_with(ending)) => files.push(path),
+                false => {}
+            }
+        }
+    }
+    files.sort_unstable();
+    files
 }
 
 #[test]
@@ -140,5 +234,6 @@ fn root() -> &'static Path {
 }
 
 const FOLDERS: [&str; 7] = ["src", "crates", "examples", "tests", "resp-tests", "benches", "fuzz"];
+const RUSTDOC_LINKS: &str = "docs/rustdoc-links.md";
 const HEAVY: [&str; 5] = ["async_std", "fred", "redis", "smol", "tokio"];
 const MAX_CRATES: usize = 12;

@@ -1,4 +1,4 @@
-//! A user who may do what the README says, and no more: on every kind of server that is at hand.
+//! A user who may do what the manual says, and no more: on every kind of server that is at hand.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use redbolt_proving::{Reply, Server, programs};
 
 use crate::support::{LIMIT, client_of, driver_of, eventually, patient, patiently, turn_until};
 
-/// The rules of the README, without the names of the locks.
+/// The rules of the manual, without the names of the locks.
 fn rules() -> Vec<&'static str> {
-    let text = include_str!("../../README.md");
-    let (_, rest) = text.split_once("```text\n~redbolt:guard").expect("the README lists them");
+    let text = include_str!("../../docs/operations.md");
+    let (_, rest) = text.split_once("```text\n~redbolt:guard").expect("the manual lists them");
     let (list, _) = rest.split_once("```").expect("the list ends");
     let is_rule = |word: &&str| word.starts_with(['~', '+', '&']) || *word == "resetchannels";
     ["~redbolt:guard"].into_iter().chain(list.split_whitespace().filter(is_rule)).collect()
@@ -58,7 +58,7 @@ fn denials(server: &Server) -> Vec<String> {
 }
 
 #[test]
-fn the_readme_s_acl_is_enough_for_every_kind_of_lock() {
+fn the_manual_s_acl_is_enough_for_every_kind_of_lock() {
     for (name, server) in servers() {
         for database in [0, 3] {
             let client = client_of(as_user(&server, database).new_nodes());

@@ -18,6 +18,7 @@ mod held;
 mod init;
 mod look;
 mod loss;
+mod manual;
 mod pair;
 mod signals;
 mod statuses;

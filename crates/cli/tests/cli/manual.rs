@@ -1,0 +1,244 @@
+//! The commands of the README and of the manual, run as they stand there.
+//!
+//! A block that says ```` ```sh ```` is a script and has to succeed. One that says ```` ```console ```` has the
+//! output of its commands behind them, in which figures may differ. Lines of ```` ```crontab ```` and the
+//! `ExecStart=` of ```` ```ini ```` are run as well. Each block has three servers of its own in the place of
+//! 10.0.0.1 to 10.0.0.3, and scripts that do nothing in the place of the user's.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::harness::{Ran, World, redbolt, run};
+
+/// Where a page has commands.
+struct Block {
+    place: String,
+    kind: String,
+    text: String,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The README and the pages of the manual, with their text.
+fn pages() -> Vec<(String, String)> {
+    let manual = fs::read_dir(root().join("docs")).unwrap();
+    let manual = manual.map(|entry| format!("docs/{}", entry.unwrap().file_name().display()));
+    let pages = manual.filter(|page| page.ends_with(".md")).chain(["README.md".to_owned()]);
+    let read = |page: &String| fs::read_to_string(root().join(page)).unwrap();
+    pages.map(|page| (page.clone(), read(&page))).collect()
+}
+
+fn blocks(page: &str, text: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut open: Option<Block> = None;
+    for (at, line) in text.lines().enumerate() {
+        match (line.strip_prefix("```"), &mut open) {
+            (Some(kind), None) => {
+                let place = format!("{page}:{}", at + 1);
+                open = Some(Block { place, kind: kind.to_owned(), text: String::new() });
+            }
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (None, Some(block)) => block.text += &format!("{line}\n"),
+            (None, None) => {}
+        }
+    }
+    blocks
+}
+
+/// What surrounds a block: servers, and everything that its commands call.
+fn world_of(block: &Block) -> World {
+    let sets_up = block.text.contains("redbolt init") && !block.text.contains("init --change");
+    let world = if sets_up { World::fresh(3) } else { World::of(3) };
+    let words = block.text.split(|c: char| c.is_whitespace() || "';&".contains(c));
+    for script in words.filter(|word| word.starts_with("./") && word.ends_with(".sh")) {
+        executable(&world.path(script), "exit 0");
+    }
+    fs::create_dir(world.path("bin")).unwrap();
+    executable(&world.path("bin/cargo"), CARGO);
+    world
+}
+
+fn executable(path: &Path, line: &str) {
+    fs::write(path, format!("#!/bin/sh\n{line}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// These cannot be run from here: one runs this test, and the other one is `redbolt demo`, built first.
+const CARGO: &str =
+    r#"case "$*" in "xtask demo" | "xtask test") ;; *) echo "cargo $*?" >&2; exit 1 ;; esac"#;
+
+/// The text with our servers in it.
+fn at_home(world: &World, text: &str) -> String {
+    let mut text = text.to_owned();
+    for (number, node) in (1..).zip(&world.nodes) {
+        let address = node.address();
+        text = text.replace(&format!("10.0.0.{number}:6379"), &address);
+        text = text.replace(&format!("10.0.0.{number}"), &address);
+    }
+    if text.contains("7001") {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        text = text.replace("7001", &port.to_string());
+        // It ends also if the script does not come to the line that ends it.
+        text = text.replace("redbolt node", "timeout 60 redbolt node");
+    }
+    text
+}
+
+fn shell(world: &World, options: &str, script: &str) -> Ran {
+    let program = Path::new(env!("CARGO_BIN_EXE_redbolt")).parent().unwrap();
+    let path =
+        [&world.path("bin"), program].map(|path| path.to_str().unwrap().to_owned()).join(":");
+    let mut shell = world.command("sh");
+    shell.args([options, "-c", script]);
+    shell.env("PATH", format!("{path}:{}", std::env::var("PATH").unwrap()));
+    run(shell)
+}
+
+/// What is wrong with a script, if anything.
+fn script_fails(block: &Block, script: &str) -> Option<String> {
+    let world = world_of(block);
+    let ran = shell(&world, "-eu", &at_home(&world, script));
+    (ran.status != Some(0)).then(|| format!("{}: {ran:?}\n{script}", block.place))
+}
+
+/// Where a console says something else.
+fn console_differs(block: &Block) -> Option<String> {
+    let world = world_of(block);
+    let mut script = String::new();
+    let mut expected: Vec<String> = Vec::new();
+    for line in block.text.lines() {
+        match line.strip_prefix("$ ") {
+            Some(command) => {
+                script += &format!("{command}\nstatus=$?; echo {MARK}; (exit $status)\n");
+                expected.push(String::new());
+            }
+            None => *expected.last_mut().expect("a command first") += &format!("{line}\n"),
+        }
+    }
+    let ran = shell(&world, "-u", &format!("{{ {}\n}} 2>&1", at_home(&world, &script)));
+    let said: Vec<&str> = ran.stdout.split(&format!("{MARK}\n")).collect();
+    let same = said.len() == expected.len() + 1
+        && expected.iter().zip(&said).all(|(expected, said)| shape(expected) == shape(said));
+    (!same).then(|| format!("{}: it says\n{}", block.place, said.concat()))
+}
+
+const MARK: &str = "=-=-=";
+
+/// A text without what differs from run to run: times, addresses, processes and hashes.
+fn shape(text: &str) -> Vec<Vec<&str>> {
+    text.lines().map(|line| shapes(&line.split_whitespace().collect::<Vec<_>>())).collect()
+}
+
+fn shapes<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    let is_unit = |at: usize| matches!(words.get(at), Some(&("us" | "ms" | "s")));
+    let is_count = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
+    let shape = |(at, &word): (usize, &&'a str)| match word {
+        _ if is_unit(at) => "UNIT",
+        _ if word.starts_with('#') => "HASH",
+        _ if is_count(word) && !is_unit(at + 1) => word,
+        _ if word.contains(|c: char| c.is_ascii_digit()) => "FIGURE",
+        _ => word,
+    };
+    words.iter().enumerate().map(shape).collect()
+}
+
+#[test]
+fn commands_of_the_manual_do_what_it_says() {
+    let mut faults = Vec::new();
+    let mut count = 0;
+    for (page, text) in pages() {
+        for block in blocks(&page, &text) {
+            let found = match block.kind.as_str() {
+                "sh" => script_fails(&block, &block.text),
+                "console" => console_differs(&block),
+                "crontab" => script_fails(&block, &without_times(&block.text)),
+                "ini" => script_fails(&block, &started(&block.text)),
+                _ => continue,
+            };
+            count += 1;
+            faults.extend(found);
+        }
+    }
+    assert!(count > 15, "{count} blocks with commands: is that the manual?");
+    assert!(faults.is_empty(), "{} of {count} blocks:\n{}", faults.len(), faults.join("\n"));
+}
+
+/// The commands of a crontab, without the five fields in front.
+fn without_times(crontab: &str) -> String {
+    let commands = crontab.lines().map(|line| line.split_whitespace().skip(5).collect::<Vec<_>>());
+    commands.map(|words| words.join(" ") + "\n").collect()
+}
+
+/// The command of a systemd unit.
+fn started(unit: &str) -> String {
+    unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("a service").to_owned()
+}
+
+/// The words of a page's prose that are code, and those of its blocks of commands.
+fn code(page: &str, text: &str) -> String {
+    let commands = ["sh", "console", "crontab", "ini"];
+    let of_blocks = blocks(page, text).into_iter().filter(|block| commands.contains(&&*block.kind));
+    let mut code: String = of_blocks.map(|block| block.text).collect();
+    let mut is_block = false;
+    let is_prose = |line: &&str| {
+        let fence = line.starts_with("```");
+        is_block ^= fence;
+        !is_block && !fence
+    };
+    let prose = text.lines().filter(is_prose).collect::<Vec<_>>().join("\n");
+    prose.split('`').skip(1).step_by(2).for_each(|span| code += &format!("{span}\n"));
+    code
+}
+
+#[test]
+fn options_and_subcommands_of_the_manual_exist() {
+    let help = run(redbolt(&["--help"])).expect(0).stdout;
+    let (_, list) = help.split_once("Commands:\n").unwrap();
+    let (list, _) = list.split_once("\n\n").unwrap();
+    let known: BTreeSet<&str> =
+        list.lines().filter_map(|line| line.split_whitespace().next()).chain(["help"]).collect();
+    let helps = known.iter().map(|name| run(redbolt(&["help", name])).expect(0).stdout);
+    let helps: String = helps.collect();
+    let options: BTreeSet<&str> = helps.split(|c| !is_of_option(c)).chain(OF_OTHERS).collect();
+    for (page, text) in pages() {
+        let code = code(&page, &text);
+        let named = code.split(|c| !is_of_option(c)).filter(|word| word.len() > 2);
+        for option in named.filter(|word| word.starts_with("--")) {
+            assert!(options.contains(option), "{page}: {option} is no option");
+        }
+        let calls =
+            code.split("redbolt ").skip(1).filter_map(|rest| rest.split_whitespace().next());
+        for name in calls.filter(|name| name.chars().all(|c| c.is_ascii_lowercase())) {
+            assert!(known.contains(name), "{page}: redbolt {name} is no subcommand");
+        }
+    }
+}
+
+fn is_of_option(c: char) -> bool {
+    c.is_ascii_lowercase() || c == '-'
+}
+
+/// Options of `cargo xtask` and of other programs.
+const OF_OTHERS: [&str; 4] = ["--counts", "--path", "--quick", "--waiting"];
+
+#[test]
+fn a_wrong_command_is_found() {
+    let block = |kind: &str, text: &str| Block {
+        place: "x".to_owned(),
+        kind: kind.to_owned(),
+        text: text.to_owned(),
+    };
+    let wrong = block("sh", "redbolt lock --trie x -- ./a.sh\n");
+    assert!(script_fails(&wrong, &wrong.text).unwrap().contains("--trie"));
+    assert!(console_differs(&block("console", "$ redbolt status x\nx: held\n")).is_some());
+    assert!(console_differs(&block("console", "$ echo 2 of 3\n1 of 3\n")).is_some());
+    let figures = block("console", "$ echo web-2:77 in 1.5 ms\nweb-1:4711 in 102 us\n");
+    assert_eq!(console_differs(&figures), None);
+    let status = block("console", "$ (exit 3)\n$ echo $?\n3\n");
+    assert_eq!(console_differs(&status), None);
+}

@@ -1,0 +1,143 @@
+//! The manual and the other pages for people: that links lead somewhere, and that names are those of files.
+//!
+//! Not here: that snippets compile, which the library's doctests see to, and that commands run, see the tests of
+//! `redbolt-cli`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A Markdown page, without its blocks of code.
+#[derive(Debug)]
+pub(crate) struct Page<'a> {
+    /// Its path from the root.
+    pub(crate) file: &'a str,
+    prose: String,
+    /// Without what stands between backticks.
+    words: String,
+}
+
+impl<'a> Page<'a> {
+    pub(crate) fn new(file: &'a str, text: &str) -> Self {
+        let mut in_code = false;
+        let is_prose = |line: &&str| {
+            let fence = line.trim_start().starts_with("```");
+            in_code ^= fence;
+            !in_code && !fence
+        };
+        let prose = text.lines().filter(is_prose).collect::<Vec<_>>().join("\n");
+        let words = prose.split('`').step_by(2).collect();
+        Self { file, prose, words }
+    }
+
+    /// Where a link to one of its headings leads, as forges and rustdoc name it.
+    pub(crate) fn anchors(&self) -> BTreeSet<String> {
+        let headings = self.prose.lines().filter(|line| line.starts_with('#'));
+        headings.map(|line| slug(line.trim_start_matches('#'))).collect()
+    }
+
+    /// The links to files and headings of the repository: `[text](target)`, and `[label]: target`.
+    pub(crate) fn targets(&self) -> Vec<&str> {
+        let inline = self.words.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+        let all = inline.map(|(target, _)| target).chain(self.definitions().into_values());
+        all.filter(|target| !target.contains("://")).collect()
+    }
+
+    /// What labels of links stand for.
+    pub(crate) fn definitions(&self) -> BTreeMap<&str, &str> {
+        let lines = self.prose.lines().filter_map(|line| line.strip_prefix('[')?.split_once("]: "));
+        lines.collect()
+    }
+
+    /// Labels that are used, `[text][label]`, and stand for nothing.
+    pub(crate) fn undefined(&self) -> Vec<&str> {
+        let known = self.definitions();
+        let used = self.words.split("][").skip(1).filter_map(|rest| rest.split_once(']'));
+        used.map(|(label, _)| label).filter(|label| !known.contains_key(label)).collect()
+    }
+
+    /// The links that lead nowhere. `pages` are all pages, `is_there` knows the other files.
+    pub(crate) fn broken(
+        &self,
+        pages: &[Page<'_>],
+        is_there: impl Fn(&str) -> bool,
+    ) -> Vec<String> {
+        let mut broken: Vec<String> = self.undefined().into_iter().map(str::to_owned).collect();
+        for target in self.targets() {
+            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let path =
+                if path.is_empty() { self.file.to_owned() } else { resolved(self.file, path) };
+            let page = pages.iter().find(|page| page.file == path);
+            let is_heading = || page.is_some_and(|page| page.anchors().contains(anchor));
+            if !is_there(&path) || !(anchor.is_empty() || is_heading()) {
+                broken.push(target.to_owned());
+            }
+        }
+        broken.into_iter().map(|target| format!("{}: {target}", self.file)).collect()
+    }
+}
+
+/// A path that is given relative to a file, from the root.
+fn resolved(file: &str, path: &str) -> String {
+    let mut parts: Vec<&str> = file.split('/').collect();
+    parts.pop();
+    for part in path.split('/') {
+        match part {
+            ".." => drop(parts.pop()),
+            "." | "" => {}
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+fn slug(heading: &str) -> String {
+    let heading = heading.trim().to_lowercase();
+    let letters = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    letters.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+/// The documents that a text names, `NAME.md` with or without a folder.
+pub(crate) fn documents(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "_-./".contains(c)));
+    let words = words.map(|word| word.trim_matches('.'));
+    words.filter(|word| word.len() > 3 && word.ends_with(".md")).collect()
+}
+
+/// The definition under which rustdoc finds what a definition of the manual leads to.
+pub(crate) fn for_rustdoc(label: &str) -> String {
+    let (page, anchor) = label.split_once('#').map_or((label, None), |(page, at)| (page, Some(at)));
+    let page = page.replace('-', "_").to_lowercase();
+    let anchor = anchor.map_or(String::new(), |anchor| format!("#{anchor}"));
+    format!("[{label}]: crate::manual::{page}{anchor}")
+}
+
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "# A page\n[one](b.md#two), [three][c]\n```sh\n# no [x](y)\n```\n## Two: `it`\n[c]: ../c.md\n";
+
+    #[test]
+    fn links_and_headings_of_a_page_are_found() {
+        let page = Page::new("docs/a.md", TEXT);
+        assert_eq!(page.anchors(), ["a-page", "two-it"].map(str::to_owned).into());
+        assert_eq!(page.targets(), ["b.md#two", "../c.md"]);
+    }
+
+    #[test]
+    fn links_that_lead_nowhere_are_found() {
+        let pages =
+            [Page::new("docs/a.md", TEXT), Page::new("docs/b.md", "# Two\n[x](gone.md) [y][z]")];
+        let there = |path: &str| ["docs/a.md", "docs/b.md"].contains(&path);
+        assert_eq!(pages[0].broken(&pages, there), ["docs/a.md: ../c.md"]);
+        assert_eq!(pages[1].broken(&pages, there), ["docs/b.md: z", "docs/b.md: gone.md"]);
+        let wrong = [Page::new("a.md", "[a](b.md#three) [b](#gone)"), Page::new("b.md", "# Two")];
+        assert_eq!(wrong[0].broken(&wrong, |_| true), ["a.md: b.md#three", "a.md: #gone"]);
+    }
+
+    #[test]
+    fn named_documents_are_found() {
+        assert_eq!(
+            documents("see DESIGN.md. Or (docs/a.md), not .md"),
+            ["DESIGN.md", "docs/a.md"].into()
+        );
+    }
+}
