@@ -79,7 +79,7 @@ pub struct Settings {
 ///
 /// Only [`Lead`](Self::Lead) sees to it that processes which want the same lock again and again all get
 /// their turn. With the other ways one of them can be left out for many seconds; they are for those who
-/// know that few wait, and for comparison. ARCHITECTURE.md has the figures.
+/// know that few wait, and for comparison. [The figures](crate::manual::performance#what-ends-a-pause-best).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wake {
