@@ -92,13 +92,27 @@ fn every_test_behind_a_promise_exists() {
     let (guarantees, performance) = (read("docs/guarantees.md"), read("docs/performance.md"));
     let more = [names_of_tests(&guarantees), names_of_tests(&performance)].concat();
     let files = files_below(root(), &["src", "tests", "crates", "fuzz", "resp-tests"]);
-    let sources = files.iter().map(|file| Source::read(root(), file).text);
-    let all = sources.collect::<Vec<_>>().concat();
+    let texts = files.iter().map(|file| fs::read_to_string(root().join(file)).expect(file));
+    let all = texts.collect::<Vec<_>>().concat();
     // A scenario is generic over the APIs that go through it.
-    let exists =
-        |name: &&str| ["(", "<"].iter().any(|end| all.contains(&format!("fn {name}{end}")));
-    let missing: Vec<_> = named.into_iter().chain(more).filter(|name| !exists(name)).collect();
+    let names = all.split("fn ").skip(1).filter_map(|rest| rest.split_once(['(', '<']));
+    let tests: BTreeSet<&str> = names.map(|(name, _)| name).collect();
+    let missing: Vec<_> =
+        named.into_iter().chain(more).filter(|name| !tests.contains(name)).collect();
     assert!(missing.is_empty(), "promised, but no test: {missing:?}");
+}
+
+#[test]
+fn source_files_that_the_manual_names_exist() {
+    let files = files_below(root(), &FOLDERS);
+    let is_there = |name: &str| files.iter().any(|file| manual::is_way_to(name, file));
+    let pages = files_ending(&[".md"]).into_iter().filter(|page| page.starts_with("docs/"));
+    let texts = pages.map(|page| fs::read_to_string(root().join(page)).unwrap());
+    let text = texts.collect::<Vec<_>>().join(" ");
+    let named = manual::files_named(&text, ".rs");
+    assert!(named.len() > 40, "that is no manual: {named:?}");
+    let missing: Vec<_> = named.into_iter().filter(|name| !is_there(name)).collect();
+    assert!(missing.is_empty(), "named, but no files: {missing:?}");
 }
 
 /// Long names with underscores; what is in capitals is no test.
@@ -154,7 +168,7 @@ fn documents_that_are_named_are_in_the_repository() {
     let mut faults = Vec::new();
     for file in readers {
         let text = fs::read_to_string(root().join(file)).expect(file);
-        let gone = manual::documents(&text).into_iter().filter(|name| !is_there(name));
+        let gone = manual::files_named(&text, ".md").into_iter().filter(|name| !is_there(name));
         faults.extend(gone.map(|name| format!("{file}: {name}")));
     }
     assert!(faults.is_empty(), "not in the repository:\n{}", faults.join("\n"));

@@ -95,11 +95,20 @@ fn slug(heading: &str) -> String {
     letters.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// The documents that a text names, `NAME.md` with or without a folder.
-pub(crate) fn documents(text: &str) -> BTreeSet<&str> {
+/// The files with this ending that a text names, with or without folders.
+pub(crate) fn files_named<'t>(text: &'t str, ending: &str) -> BTreeSet<&'t str> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "_-./".contains(c)));
     let words = words.map(|word| word.trim_matches('.'));
-    words.filter(|word| word.len() > 3 && word.ends_with(".md")).collect()
+    words.filter(|word| word.len() > ending.len() && word.ends_with(ending)).collect()
+}
+
+/// Whether a name such as `models/extend.rs` is that of a file in these folders, with others between.
+pub(crate) fn is_way_to(name: &str, file: &str) -> bool {
+    let mut folders: Vec<&str> = file.split('/').collect();
+    let is_same = folders.pop() == name.rsplit('/').next();
+    let mut folders = folders.into_iter();
+    let mut wanted = name.split('/').rev().skip(1).collect::<Vec<_>>().into_iter().rev();
+    is_same && wanted.all(|wanted| folders.any(|folder| folder == wanted))
 }
 
 /// The definition under which rustdoc finds what a definition of the manual leads to.
@@ -134,10 +143,12 @@ mod tests {
     }
 
     #[test]
-    fn named_documents_are_found() {
-        assert_eq!(
-            documents("see DESIGN.md. Or (docs/a.md), not .md"),
-            ["DESIGN.md", "docs/a.md"].into()
-        );
+    fn named_files_are_found() {
+        let named = files_named("see DESIGN.md. Or (docs/a.md), not .md", ".md");
+        assert_eq!(named, ["DESIGN.md", "docs/a.md"].into());
+        assert!(is_way_to("models/extend.rs", "crates/models/tests/extend.rs"));
+        assert!(is_way_to("extend.rs", "crates/models/tests/extend.rs"));
+        assert!(!is_way_to("core/extend.rs", "crates/models/tests/extend.rs"));
+        assert!(!is_way_to("models/extended.rs", "crates/models/tests/extend.rs"));
     }
 }
