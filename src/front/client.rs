@@ -44,8 +44,7 @@ use crate::proto::{
 /// # }
 /// ```
 ///
-/// After a `fork` it belongs to the parent: in the child its guards hold nothing, its calls are refused
-/// ([`InputError::Forked`]), and nothing is sent.
+/// [Choosing an API](crate::manual::choosing_an_api) says what happens at its end and after a `fork`.
 ///
 /// ```no_run
 /// use std::time::Duration;

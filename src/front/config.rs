@@ -264,9 +264,7 @@ impl ConfigBuilder {
 
     /// Says that the nodes are new if none of them has a guard, so that the first lock need not wait
     /// for `max_ttl`. For nodes that were just made, such as those of a test; wrong where all nodes can
-    /// lose their memory at once. Otherwise run [`init`](crate::init), once; also where several clients
-    /// are the first at the same time, for one that finds the guards of another half written takes the
-    /// set for an old one.
+    /// lose their memory at once: see [new nodes](crate::manual::restart_guard#new-nodes).
     pub fn new_nodes(mut self) -> Self {
         self.settings.setup = Setup::IfNew;
         self
@@ -294,17 +292,8 @@ impl ConfigBuilder {
     /// Tries reads for so long before each sleep, instead of being woken when an answer has come: from 0 to
     /// 200 µs. Default 0, which is off.
     ///
-    /// For callers with a core to spare, and nodes that answer within that time: a [`Client`](crate::Client)
-    /// then does not sleep in a call at all, and saves the time that waking it across cores takes. An
-    /// [`Engine`](crate::Engine)'s thread does so after each answer and each call. The host of a
-    /// [`Driver`](crate::Driver) has [`busy_turn`](crate::Driver::busy_turn). It changes no outcome and no
-    /// deadline, and where no answer is due no read is tried; an engine's thread waits as long for the next
-    /// call.
-    ///
-    /// It costs that core: all of it while answers are due, for up to so long before each sleep, and a read
-    /// for each such node every time round. It harms where client and nodes share a core, or where there are
-    /// more busy threads than cores: then it keeps the nodes from answering, and every call takes longer by
-    /// what was waited for in vain. So it does with nodes that are farther away than that.
+    /// For callers with a core to spare, and nodes that answer within that time. It harms all others: see
+    /// [busy polling](crate::manual::performance#busy-polling).
     pub fn busy_poll(mut self, span: Duration) -> Self {
         self.busy_poll = span;
         self

@@ -37,15 +37,7 @@ use crate::proto::{
 ///
 /// Commands return at once and their bytes are written at once; the outcome is an
 /// [`Event`]. After every command or turn, take events until there are none and ask
-/// for the deadline anew.
-///
-/// Dropping it releases what is held and cancels what is asked for, as far as the sockets take the
-/// bytes without waiting, and closes the connections. To be sure, release and take turns until
-/// [`owes`](Self::owes) is false.
-///
-/// After a `fork` it belongs to the parent. In the child its commands are refused
-/// ([`InputError::Forked`]), its locks are lost ([`LossCause::Forked`]), there are no events and no
-/// deadline, and neither a turn nor a drop touches the parent's connections.
+/// for the deadline anew. [Embedding](crate::manual::embedding) has more, also on its end and a `fork`.
 ///
 /// ```no_run
 /// use std::time::Duration;

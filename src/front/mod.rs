@@ -1,13 +1,7 @@
 //! The ways to hold a lock.
 //!
-//! | front | thread | for |
-//! |---|---|---|
-//! | [`Client`] | the caller's | the lowest latency: reads and writes happen on the calling thread |
-//! | [`Driver`] | the host's | programs with an event loop of their own |
-//! | [`Engine`] | one of its own | many threads, and futures on any executor |
-//!
-//! All of them drive the same [`Core`](crate::proto::Core) through the same sockets; they differ
-//! in who waits. Not here: the protocol.
+//! All of them drive the same [`Core`](crate::proto::Core) through the same sockets, and differ in who waits: see
+//! [choosing an API](crate::manual::choosing_an_api). Not here: the protocol.
 
 mod busy;
 mod client;

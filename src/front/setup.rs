@@ -18,11 +18,7 @@ use crate::proto::{Cause, Guard, NodeGuard, NodeState, Setup};
 /// Says that these nodes are new: none of them ever granted a lock, so that they can vote at once.
 ///
 /// Run it once in the life of a set of nodes, with the `max_ttl` that all its clients have; never in a
-/// start script. A node that lost its memory in a restart looks new too, and would be believed.
-///
-/// Nobody has to run it: nodes that were not called new vote after `max_ttl`. If it was interrupted,
-/// that is what those do which it did not get to. Clients that came before it, and found the nodes
-/// without guards, are no obstacle: no node of theirs votes yet.
+/// start script: see [new nodes](crate::manual::restart_guard#new-nodes).
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -44,20 +40,10 @@ pub fn init(config: &Config, within: Duration) -> Result<NodeReport, SetupError>
 
 /// Moves a set of nodes to another `max_ttl`, or to another number of nodes.
 ///
-/// `config` has the new values; all clients have to be given them too, and are refused until they are.
-/// No node votes until the larger of both `max_ttl` is over, and all other connections to the nodes are
-/// closed, for clients read the guard when they connect. The guards of nodes that carry the new values
-/// already are left alone, so that it can be run again: do so until it succeeds, because with some nodes
-/// moved and some not the old clients and the new ones might both find a quorum.
-///
-/// The guard knows how many nodes there are, not which:
-///
-/// * Stop nodes that leave the set *before* the change, for good: where a quorum of the old set leaves
-///   it, as from three nodes to one, they would go on granting to clients with the old configuration.
-/// * A node that takes the place of another, at the same number, is not noticed. Stop the old one, and
-///   give all clients the new address before a second one is replaced.
-/// * After a change to a smaller `max_ttl` keep the nodes running until the old one is over: a node that
-///   loses its memory meanwhile is quarantined for the new one only.
+/// `config` has the new values; all clients have to be given them too, and are refused until they are. Run it
+/// again until it succeeds, and read [one set, one
+/// configuration](crate::manual::restart_guard#one-set-one-configuration) first: some changes need nodes to be
+/// stopped before, or kept up after.
 ///
 /// # Errors
 ///

@@ -1,16 +1,5 @@
-//! Fencing tokens: numbers that grow from one holder of a resource to the next.
-//!
-//! A lease cannot stop a holder that was paused from writing after its end; a resource that
-//! remembers the largest token it has seen can. Each node counts on its own, so the grants of an
-//! attempt may disagree. Where a quorum of them is equal, that value is the token. Otherwise the
-//! largest is written back to the nodes that are behind, and only while they still keep the lock for
-//! us: without that check two holders could get the same token. A grant that comes later confirms the
-//! token if its counter is behind, and raised, or equal; never if it is past it. Then the commit sets of any two
-//! holders meet in a node that gave them the lock one after the other, and raised its counter in
-//! between. No clock and no TTL is part of that argument.
-//!
-//! The tokens of exclusive holders are even. Odd ones are kept for holders who share a resource, of which
-//! all between two exclusive ones can then have the same.
+//! Fencing tokens: numbers that grow from one holder of a resource to the next. See
+//! [the manual](crate::manual::fencing) for the rules, and why they hold without a clock and a TTL.
 //!
 //! Pure functions, and public, so that the model that searches them for holes decides with the same
 //! code. Not here: when what is sent, see `core/fence.rs`.

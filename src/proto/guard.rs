@@ -1,10 +1,8 @@
 //! The restart guard: what a node's guard key says, and what follows from it.
 //!
-//! A node that has lost its memory must not vote until every lock that it may have forgotten is over.
-//! All clients of a set of nodes agree about that through one key on each node and database. Its value
-//! says for which run of the server, which `max_ttl`, how many nodes and which database it speaks; its
-//! TTL says the rest, measured against the fixed [`BIG_MS`]: a longer one is a quarantine with the
-//! excess left, a shorter one lets the node vote, and a missing key has to be enrolled first.
+//! [The manual](crate::manual::restart_guard) has the rules. The key's value says for which run of the server, which
+//! `max_ttl`, how many nodes and which database it speaks; its TTL says the rest, measured against the fixed
+//! [`BIG_MS`].
 //!
 //! Pure functions, and public, so that the models that search this protocol for holes decide with the
 //! same code. Not here: when the key is read and written, see `core/guard.rs`.

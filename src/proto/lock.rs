@@ -1,18 +1,4 @@
-//! One lock's life, as the caller sees it.
-//!
-//! ```text
-//!          acquire                    quorum, validity left
-//!   ──────▶ Asking ───────────────────────────────────────▶ Held ◀──── extended ───┐
-//!             │  ▲                                           │ │                   │
-//!     refused │  │ pause over                       release  │ └──── extend ─▶ Extending
-//!             ▼  │                                           ▼                     │
-//!           Pausing                                      Releasing      validity over, or gone
-//!             │ out of time, or cancelled                    │                     ▼
-//!             └──────▶ refused                               └──▶ released       Lost
-//! ```
-//!
-//! A fenced lock can pass through Fencing between Asking and Held, while its token is written back. One
-//! that waits is Queued first, for as long as others of the same core wait before it.
+//! One lock's life, as the caller sees it. ARCHITECTURE.md has a drawing of it.
 //!
 //! Not here: what a node may hold for it, which is a [`Claim`](super::claim::Claim), one for each
 //! attempt; and the transitions, which are in `core`.

@@ -1,6 +1,6 @@
 //! The lock protocol: one deterministic state machine, without sockets, clocks or threads.
 //!
-//! This is [Redlock] with the rules of ARCHITECTURE.md. Everything that decides is in [`Core`]; time,
+//! This is [Redlock] with the rules of [the manual](crate::manual::protocol). Everything that decides is in [`Core`]; time,
 //! randomness and bytes are arguments, and outcomes are [`Event`]s. The same core runs behind every
 //! front, in the simulator and in the fuzzers.
 //!

@@ -82,14 +82,10 @@ use crate::proto::{Ask, MAX_LOCKS, Wait};
 ///
 /// # The end
 ///
-/// [`shutdown`](Self::shutdown), or dropping the last handle, ends the engine and lets go of everything
-/// that it holds. Guards and futures do not keep it alive. The drop gives releases 50 ms to be confirmed,
-/// and blocks for no longer than 150 ms; on the thread of an executor call `shutdown` elsewhere before.
-///
-/// # Fork
-///
-/// A forked child has no thread behind its copy. It is refused with [`EngineError::Forked`], its guards
-/// say that nothing is held, and nothing that it does or drops reaches the nodes or the parent.
+/// [`shutdown`](Self::shutdown), or dropping the last handle, ends the engine and releases everything
+/// that it holds. Guards and futures do not keep it alive. The drop blocks for no longer than 150 ms; on the
+/// thread of an executor call `shutdown` elsewhere before. [Choosing an API](crate::manual::choosing_an_api) has
+/// the rest, and what a forked child may expect.
 #[derive(Clone)]
 pub struct Engine {
     handle: Arc<Handle>,

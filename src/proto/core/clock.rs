@@ -1,14 +1,8 @@
 //! Whether a node's clock was set forward, as the TTL of its guard tells.
 //!
-//! A node ends keys by its time of day. Set forward, it ends all of them early, and grants again what others
-//! still hold. The guard's TTL, which is read behind every plain ask, goes down by the same clock: where it went
-//! down by more than the time that has passed here, that clock was set, and the node gives this client no vote
-//! until every lock that it may have ended early is over. Nothing more is sent for that, and nothing is
-//! written: what one client thinks of a clock must not take a node from all others.
-//!
-//! If a quorum of the nodes seems to have jumped, our own clock has stood still, as it does while a virtual
-//! machine is stopped, and all of them are believed. Not seen: a step before the first look, a step between
-//! looks that are all scripts, and one that is smaller than the drift that is allowed since the last look.
+//! The guard's TTL, which is read behind every plain ask, goes down by the node's clock: where it went down by more
+//! than the time that has passed here, that clock was set. What follows, and what goes unseen, is in
+//! docs/restart-guard.md. Nothing is written: what one client thinks of a clock must not take a node from all others.
 
 use super::Core;
 use crate::proto::guard::BIG_MS;

@@ -1,14 +1,7 @@
-//! An operator breaks a lock: what was seen under its key is deleted on every node.
+//! An operator breaks a lock: what was seen under its key is deleted on every node. See docs/protocol.md.
 //!
-//! For a holder that hangs, or left without letting go. A node is looked at first, as by anybody else
-//! (`view`), and what it told decides: a lock of ours is broken, other data only if that was asked for.
-//! The order to delete says what was seen, and the node deletes that and nothing else, in one script. So
-//! an order that is delayed in a stopped node finds the key of the next holder and leaves it alone; so
-//! does one that comes when the holder has just let go. It is sent once: where its connection is lost,
-//! nobody knows whether it ran.
-//!
-//! Nothing is done about the holder. If it is of this core, it learns of it as any other holder does:
-//! by its next extension.
+//! A node is looked at first, as by anybody else (`view`), and what it told decides: a lock of ours is broken,
+//! other data only if that was asked for. Nothing is done about the holder, even if it is of this core.
 
 use super::Core;
 use super::view::STRING;

@@ -1,19 +1,7 @@
-//! A lock leaves this core for another process, or comes from one.
+//! A lock leaves this core for another process, or comes from one. The rules are in docs/protocol.md.
 //!
-//! *Handed out*, a lock is no longer this core's: it is forgotten, and nothing more is asked or undone. (An
-//! extension that is on its way goes on: it finds the key ours, or nothing.)
-//! Asks of which no byte reached a socket are taken back, unless very much waits to be sent. Those that are
-//! under way to slow nodes may still be granted; nobody undoes such a grant, and nobody counts it: the key protects the same holder
-//! as the others, and the record says that this node *may* keep it, so whoever releases the lock undoes
-//! it there too. A node whose ask is still open may even run it behind that undo. Then its key stays
-//! until its TTL is over: the lock is free on a quorum all the same, as with every ghost, and the core
-//! that released it sends the undo there once more at half of the TTL.
-//!
-//! *Taken in*, it is a lock as any other, held from then on: extension counts the nodes that counted,
-//! release goes to all that may keep a key. Nodes that have missed an extension go along as such, so that its
-//! lease does not rest on them. One whose lease is over is taken in too, as a lock that is
-//! lost: extending says so, and releasing it clears up what the nodes still keep. Not here: the record
-//! itself, see `proto::record`.
+//! *Handed out*, a lock is no longer this core's: it is forgotten, and nothing more is asked or undone. *Taken in*, it
+//! is a lock as any other, held from then on. Not here: the record itself, see `proto::record`.
 
 use super::Core;
 use crate::proto::ask::InputError;

@@ -1,13 +1,7 @@
-//! Suspicion: a node that hangs is not waited for.
+//! Suspicion: a node that hangs is not waited for. The rules are in docs/protocol.md.
 //!
-//! A node is suspected once a quorum has answered a round and it has not within its allowance more, a few of
-//! its own round trips. Any answer of it ends that. Suspicion is no failure and no vote: a quorum that has
-//! voted does not wait for suspected nodes ([`Votes::verdict`]), nobody waits for their word, and each lock
-//! has at most one ask open there. What an ask may have put on the node is undone like any other.
-//!
-//! A round with votes to come costs a timer only when a quorum has answered and did not decide it. A node
-//! that hangs while all rounds are decided without it is noticed in passing, at whatever timeout comes
-//! next. Both look only after the sockets were read.
+//! Suspicion is no failure and no vote: [`Votes::verdict`] takes it into account once a quorum has voted. Not here:
+//! what a suspected node is not asked for, which is with who asks.
 //!
 //! [`Votes::verdict`]: crate::proto::Votes::verdict
 
