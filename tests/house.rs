@@ -138,6 +138,35 @@ fn every_page_of_the_manual_is_listed_and_compiled() {
 }
 
 #[test]
+fn every_snippet_of_the_manual_is_compiled_or_run() {
+    let pages = files_ending(&[".md"]).into_iter();
+    let pages = pages.filter(|page| page == "README.md" || page.starts_with("docs/"));
+    let mut snippets = 0;
+    for page in pages {
+        let text = fs::read_to_string(root().join(&page)).unwrap();
+        for (kind, lines) in manual::blocks(&text) {
+            assert!(KINDS.contains(&kind), "{page}: nothing compiles or runs ```{kind}");
+            let is_command = |line: &&str| line.starts_with("$ ");
+            assert!(kind != "text" || !lines.iter().any(is_command), "{page}: say console");
+            snippets += usize::from(kind != "text");
+        }
+    }
+    assert!(snippets > 30, "{snippets} snippets: is that the manual?");
+}
+
+#[test]
+fn metrics_that_the_manual_names_exist() {
+    let page = fs::read_to_string(root().join("docs/operations.md")).expect("the page");
+    let words = page.split(|c: char| !(c.is_ascii_lowercase() || c == '_'));
+    let named: BTreeSet<&str> = words.filter_map(|word| word.strip_prefix("redbolt_")).collect();
+    assert!(named.len() > 3, "{named:?}");
+    let files = files_below(root(), &["src"]);
+    let source: String = files.iter().map(|file| Source::read(root(), file).text).collect();
+    let unknown = named.into_iter().filter(|name| !source.contains(&format!("\"{name}\"")));
+    assert_eq!(unknown.collect::<Vec<_>>(), [""; 0]);
+}
+
+#[test]
 fn links_lead_somewhere() {
     let files = files_ending(&[".md"]);
     let texts = files.iter().map(|file| fs::read_to_string(root().join(file)).expect(file));
@@ -248,6 +277,9 @@ fn root() -> &'static Path {
 }
 
 const FOLDERS: [&str; 7] = ["src", "crates", "examples", "tests", "resp-tests", "benches", "fuzz"];
+/// Kinds of blocks: of Rust for the doctests, of commands for the tests of `redbolt-cli`, and `toml` for the line
+/// that is checked here.
+const KINDS: [&str; 8] = ["rust", "rust,no_run", "sh", "console", "crontab", "ini", "toml", "text"];
 const RUSTDOC_LINKS: &str = "docs/rustdoc-links.md";
 const HEAVY: [&str; 5] = ["async_std", "fred", "redis", "smol", "tokio"];
 const MAX_CRATES: usize = 12;

@@ -95,6 +95,17 @@ fn slug(heading: &str) -> String {
     letters.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
+/// The blocks of code of a page, each with what it says that it is.
+pub(crate) fn blocks(text: &str) -> Vec<(&str, Vec<&str>)> {
+    let blocks = text.split("\n```").skip(1).step_by(2);
+    blocks
+        .map(|block| {
+            let mut lines = block.lines();
+            (lines.next().unwrap_or_default(), lines.collect())
+        })
+        .collect()
+}
+
 /// The files with this ending that a text names, with or without folders.
 pub(crate) fn files_named<'t>(text: &'t str, ending: &str) -> BTreeSet<&'t str> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "_-./".contains(c)));
@@ -140,6 +151,15 @@ mod tests {
         assert_eq!(pages[1].broken(&pages, there), ["docs/b.md: z", "docs/b.md: gone.md"]);
         let wrong = [Page::new("a.md", "[a](b.md#three) [b](#gone)"), Page::new("b.md", "# Two")];
         assert_eq!(wrong[0].broken(&wrong, |_| true), ["a.md: b.md#three", "a.md: #gone"]);
+    }
+
+    #[test]
+    fn blocks_are_found_with_their_kind() {
+        assert_eq!(blocks(TEXT), [("sh", vec!["# no [x](y)"])]);
+        assert_eq!(
+            blocks("a\n```\nb\nc\n```\n\n```text\n```\n"),
+            [("", vec!["b", "c"]), ("text", vec![])]
+        );
     }
 
     #[test]
