@@ -3,19 +3,20 @@
 //! They are a library so that they break at compile time with the code they test, and so that
 //! `cargo test` runs them over the committed corpus without a fuzzer. A target is three lines in
 //! `targets/` that hand libFuzzer's bytes to its body; to add one, write the body as a module
-//! here, list it in [`TARGETS`], add those three lines, a `[[bin]]` and a folder in `corpus/`.
+//! here, list it in [`TARGETS`], add those three lines, a `[[bin]]` and a file in `corpus/`.
 
 #![deny(missing_docs, unsafe_code)]
 
 pub mod address;
 pub mod core;
+pub mod corpus;
 pub mod decoder;
 mod input;
 
 /// A fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The name of its binary, and of its folder in `corpus/`.
+    /// The name of its binary, and of its file in `corpus/`.
     pub name: &'static str,
     /// What runs on each input.
     pub body: fn(&[u8]),

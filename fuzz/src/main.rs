@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use clap::Parser;
-use redbolt_fuzz::{TARGETS, Target};
+use redbolt_fuzz::{TARGETS, Target, corpus};
 
 /// Fuzzes redbolt. Fails if a target crashes.
 #[derive(Parser)]
@@ -18,10 +18,11 @@ struct Args {
     /// Seconds for each target
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Stop a target after this many executions
+    /// Stop a target after this many executions; 0 runs the corpus alone
     #[arg(long)]
     runs: Option<u64>,
-    /// Afterwards, let the committed corpus be the fewest inputs that cover as much
+    /// Afterwards, let the committed corpus be the inputs with names in words, and the fewest others
+    /// that reach as much
     #[arg(long)]
     keep: bool,
     /// Targets to run; all if none is named
@@ -113,7 +114,7 @@ impl Fuzzed {
             .arg(format!("-max_len={}", target.max_len))
             .arg(format!("-artifact_prefix={}/", crash_folder.display()))
             .args(["-print_final_stats=1", "-timeout=10", "-rss_limit_mb=1024"])
-            .args([found, corpus(target)])
+            .args([found, unpacked(target, &scratch().join("seeds"), |_| true)?])
             .stderr(Stdio::piped())
             .output()?;
         let log = String::from_utf8_lossy(&output.stderr);
@@ -151,23 +152,47 @@ fn number_behind(log: &str, label: &str) -> u64 {
     digits.parse().unwrap_or(0)
 }
 
-/// Makes the committed corpus the fewest inputs that cover what it and the last run covered.
+/// Makes the committed corpus the fewest inputs that reach what it and the last run reached, and
+/// keeps what has a name in words.
 fn keep(target: &Target, program: &Path) -> Result<(), Box<dyn Error>> {
-    let merged = fresh(&scratch().join("merged").join(target.name))?;
+    let seeds = unpacked(target, &scratch().join("seeds"), |_| true)?;
+    let mut inputs = corpus::read(target);
+    let before = inputs.len();
+    inputs.retain(|name, _| !corpus::by_chance(name));
+    // A merge adds to its first folder what reaches more.
+    let merged = unpacked(target, &scratch().join("merged"), |name| !corpus::by_chance(name))?;
     let status = Command::new(program)
-        .arg("-merge=1")
-        .args([&merged, &corpus(target), &found(target)])
+        .arg("-set_cover_merge=1")
+        .args([&merged, &seeds, &found(target)])
         .stderr(Stdio::null())
         .status()?;
     if !status.success() {
         return Err("the corpora do not merge".into());
     }
-    let corpus = fresh(&corpus(target))?;
     for input in fs::read_dir(merged)? {
-        let input = input?;
-        fs::copy(input.path(), corpus.join(input.file_name()))?;
+        let input = fs::read(input?.path())?;
+        if !inputs.values().any(|named| *named == input) {
+            inputs.insert(corpus::digest(&input), input);
+        }
     }
+    println!("{}: {} inputs in the corpus, {before} before", target.name, inputs.len());
+    corpus::write(target, inputs);
     Ok(())
+}
+
+/// The committed inputs whose names are `wanted`, as files in a folder below `parent`.
+fn unpacked(
+    target: &Target,
+    parent: &Path,
+    wanted: fn(&str) -> bool,
+) -> Result<PathBuf, Box<dyn Error>> {
+    let folder = fresh(&parent.join(target.name))?;
+    for (name, input) in corpus::read(target) {
+        if wanted(&name) {
+            fs::write(folder.join(name), input)?;
+        }
+    }
+    Ok(folder)
 }
 
 fn fresh(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
@@ -176,10 +201,6 @@ fn fresh(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
     }
     fs::create_dir_all(folder)?;
     Ok(folder.to_owned())
-}
-
-fn corpus(target: &Target) -> PathBuf {
-    home().join("corpus").join(target.name)
 }
 
 /// What the last run found worth keeping.

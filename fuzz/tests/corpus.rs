@@ -1,22 +1,29 @@
 //! Every body survives its committed corpus.
 
-// A test reports by panicking.
-#![allow(clippy::unwrap_used)]
+use std::panic::catch_unwind;
 
-use std::fs;
-use std::path::Path;
-
-use redbolt_fuzz::TARGETS;
+use redbolt_fuzz::{TARGETS, corpus};
 
 #[test]
 fn every_body_survives_its_corpus() {
-    let corpora = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let mut died = Vec::new();
     for target in TARGETS {
-        let mut inputs = 0;
-        for file in fs::read_dir(corpora.join(target.name)).unwrap() {
-            (target.body)(&fs::read(file.unwrap().path()).unwrap());
-            inputs += 1;
+        for (name, input) in corpus::read(target) {
+            if catch_unwind(|| (target.body)(&input)).is_err() {
+                died.push(format!("{}: {name}", target.name));
+            }
         }
-        assert!(inputs > 0, "the corpus of {} is empty", target.name);
+    }
+    assert!(died.is_empty(), "the targets died of these inputs: {died:#?}");
+}
+
+#[test]
+fn inputs_met_by_chance_are_called_after_what_is_in_them() {
+    for target in TARGETS {
+        for (name, input) in corpus::read(target) {
+            if corpus::by_chance(&name) {
+                assert_eq!(name, corpus::digest(&input), "{} was changed by hand", target.name);
+            }
+        }
     }
 }
