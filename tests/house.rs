@@ -148,6 +148,9 @@ fn every_snippet_of_the_manual_is_compiled_or_run() {
             assert!(KINDS.contains(&kind), "{page}: nothing compiles or runs ```{kind}");
             let is_command = |line: &&str| line.starts_with("$ ");
             assert!(kind != "text" || !lines.iter().any(is_command), "{page}: say console");
+            // A forge shows what rustdoc hides.
+            let is_hidden = |line: &&str| line.starts_with("# ");
+            assert!(!kind.starts_with("rust") || !lines.iter().any(is_hidden), "{page}: # lines");
             snippets += usize::from(kind != "text");
         }
     }
