@@ -292,8 +292,15 @@ fn dying_with_us(program: OsString) -> Command {
     if !*SETPRIV.get_or_init(|| runs(OsStr::new("setpriv"))) {
         return Command::new(program);
     }
+    dying_with(std::process::id(), program)
+}
+
+/// Nothing is told to a process whose parent was gone before it asked to be told. So it looks, once it
+/// has asked, whether its parent is still the one that started it.
+fn dying_with(parent: u32, program: OsString) -> Command {
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+    command.args(["--pdeathsig", "KILL", "--", "sh", "-c", r#"[ "$PPID" = "$0" ] && exec "$@""#]);
+    command.arg(parent.to_string()).arg(program);
     command
 }
 
@@ -345,6 +352,13 @@ mod tests {
         let mut connection = server.connect();
         assert_eq!(connection.cmd("AUTH x"), Reply::Status("OK".into()));
         assert_eq!(connection.cmd("GET a"), Reply::Nil);
+    }
+
+    #[test]
+    fn a_server_does_not_start_whose_starter_was_gone_before_it() {
+        let starts = |parent| dying_with(parent, "true".into()).status().unwrap().success();
+        assert!(starts(std::process::id()));
+        assert!(!starts(std::process::id() + 1), "that one would not be heard of when it ends");
     }
 
     #[test]
