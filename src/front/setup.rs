@@ -9,6 +9,7 @@ use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
 
+use super::client::Client;
 use super::config::Config;
 use super::driver::{Driver, instant_in};
 use super::report::{NodeReport, NodeStatus};
@@ -67,7 +68,10 @@ fn set_up(config: &Config, setup: Setup, within: Duration) -> Result<NodeReport,
         let left = until.saturating_duration_since(Instant::now());
         match progress(&report, setup, driver.has_set_up()) {
             Progress::Done => return Ok(report),
-            Progress::Guarded => return Err(SetupError::Guarded(report)),
+            Progress::Guarded => {
+                drop(driver);
+                return Err(SetupError::Guarded(look_at_the_rest(config, report, left)));
+            }
             Progress::Open
                 if left.is_zero() || !driver.has_set_up() && is_hopeless(&report, &failures) =>
             {
@@ -83,6 +87,21 @@ fn set_up(config: &Config, setup: Setup, within: Duration) -> Result<NodeReport,
             }
         }
     }
+}
+
+/// One node is enough to refuse, and the operator is told of all. By connections that write nothing:
+/// no guard that goes meanwhile makes a set new.
+fn look_at_the_rest(config: &Config, mut report: NodeReport, within: Duration) -> NodeReport {
+    let is_open =
+        |node: &NodeStatus| node.guard == NodeGuard::Unknown && node.state == NodeState::Connecting;
+    if report.nodes.iter().any(is_open)
+        && let Ok(client) = Client::new(config.with_setup(Setup::Look))
+    {
+        let seen = client.warm_up(within).nodes;
+        let open = report.nodes.iter_mut().zip(seen).filter(|(node, _)| is_open(node));
+        open.for_each(|(node, seen)| *node = seen);
+    }
+    report
 }
 
 /// Links are opened again all the time, so that most of it they are "still connecting".
@@ -147,7 +166,8 @@ fn progress(report: &NodeReport, setup: Setup, written: bool) -> Progress {
 pub enum SetupError {
     /// The configuration has no guard.
     GuardOff,
-    /// A node votes, or has another guard: the set is not new.
+    /// A node votes, or has another guard: the set is not new. The other nodes were asked as well, so that
+    /// each that answered in time tells what it is.
     Guarded(NodeReport),
     /// Guards were written, and not all nodes confirmed theirs in time.
     Incomplete(NodeReport),

@@ -8,7 +8,7 @@ use redbolt::{
     Ask, Cause, Client, ConfigBuilder, Ending, Guard, InputError, LockGuard, NodeGuard, NodeState,
     RefusalReport, SetupError, Trust, Vote, Wait, Why, init, init_change,
 };
-use redbolt_proving::{Reply, Server};
+use redbolt_proving::{Mode, Proxy, Reply, Server};
 
 use crate::support::{
     LIMIT, builder, calls, changes, client, client_of, eventually, held_on, long, patient,
@@ -299,6 +299,19 @@ fn new_nodes_vote_at_once_after_init_and_are_not_new_twice() {
     assert!(error.to_string().contains(&servers[2].address()), "{error}");
     assert_eq!(servers.iter().map(value).collect::<Vec<_>>(), before);
     assert!(lock.is_valid());
+}
+
+/// The first node to answer is enough to refuse. It is the last that something has to be done about.
+#[test]
+fn a_set_that_is_not_new_is_told_with_the_node_that_answers_last() {
+    let servers = servers(3);
+    ok(&servers[2], "ACL SETUSER default -eval -evalsha");
+    let far = Proxy::before(&servers[2].address());
+    far.set(Mode::Coalesce(Duration::from_millis(50)));
+    let addresses = [servers[0].address(), servers[1].address(), far.address()];
+    let error = init(&patient(addresses).build().unwrap(), LIMIT).unwrap_err();
+    assert!(matches!(error, SetupError::Guarded(_)), "{error}");
+    assert!(error.to_string().contains("scripts are forbidden"), "{error}");
 }
 
 /// The order in which people find out: the first lock waits, and says how long and why.

@@ -46,11 +46,7 @@ fn done(config: &Config, report: &NodeReport) -> String {
 fn failure(args: &InitArgs, error: SetupError) -> Failure {
     match error {
         SetupError::Guarded(report) => {
-            // It was found as soon as one node told.
-            let told = |node: &&NodeStatus| node.guard != NodeGuard::Unknown || is_unfit(node);
-            let told = report.nodes.iter().filter(told);
-            let lines: String = told.map(|node| line(node) + "\n").collect();
-            let advice = advice(&report);
+            let (lines, advice) = (lines(&report), advice(&report));
             Failure::usage(format_args!("not new: nothing was written\n{lines}{advice}"))
         }
         SetupError::Incomplete(report) => {
