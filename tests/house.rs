@@ -158,6 +158,27 @@ fn every_snippet_of_the_manual_is_compiled_or_run() {
 }
 
 #[test]
+fn items_of_the_library_that_the_manual_names_exist() {
+    let files = files_below(root(), &["src", "crates/node/src"]);
+    let sources = files.iter().map(|file| fs::read_to_string(root().join(file)).unwrap());
+    let source = sources.collect::<Vec<_>>().join("\n");
+    let pages = files_ending(&[".md"]).into_iter();
+    let pages = pages.filter(|page| page == "README.md" || page.starts_with("docs/"));
+    let mut unknown = Vec::new();
+    let mut count = 0;
+    for page in pages {
+        let text = fs::read_to_string(root().join(&page)).unwrap();
+        let page = Page::new(&page, &text);
+        let items = page.items();
+        count += items.len();
+        let wrong = items.into_iter().filter(|item| !manual::is_item(item, &source));
+        unknown.extend(wrong.map(|item| format!("{}: {item}", page.file)));
+    }
+    assert!(count > 40, "{count} names: is that the manual?");
+    assert!(unknown.is_empty(), "not in the library:\n{}", unknown.join("\n"));
+}
+
+#[test]
 fn metrics_that_the_manual_names_exist() {
     let page = fs::read_to_string(root().join("docs/operations.md")).expect("the page");
     let words = page.split(|c: char| !(c.is_ascii_lowercase() || c == '_'));

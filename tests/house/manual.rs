@@ -54,6 +54,22 @@ impl<'a> Page<'a> {
         used.map(|(label, _)| label).filter(|label| !known.contains_key(label)).collect()
     }
 
+    /// What stands between backticks and names an item of Rust: `Type::item`, `item()` or `LongType`.
+    pub(crate) fn items(&self) -> Vec<&str> {
+        let code = self.prose.split('`').skip(1).step_by(2);
+        let is_path = |span: &&str| {
+            let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+            let name = span.split('(').next().unwrap_or_default();
+            let humps = name.chars().filter(|c| c.is_uppercase()).count();
+            let is_type = name.starts_with(|c: char| c.is_uppercase())
+                && (2..name.len()).contains(&humps)
+                && !name.contains('_');
+            let is_item = span.ends_with("()") || name.contains("::") || is_type;
+            name.chars().all(is_word) && is_item
+        };
+        code.filter(is_path).collect()
+    }
+
     /// The links that lead nowhere. `pages` are all pages, `is_there` knows the other files.
     pub(crate) fn broken(
         &self,
@@ -72,6 +88,21 @@ impl<'a> Page<'a> {
             }
         }
         broken.into_iter().map(|target| format!("{}: {target}", self.file)).collect()
+    }
+}
+
+/// Whether the last part of such a name is a function, a field or a type or variant of these sources.
+pub(crate) fn is_item(span: &str, source: &str) -> bool {
+    let path = span.split('(').next().unwrap_or_default();
+    let name = path.rsplit("::").next().unwrap_or_default();
+    let is_function = || ["(", "<"].iter().any(|end| source.contains(&format!("fn {name}{end}")));
+    let is_field = || source.contains(&format!("pub {name}: "));
+    let is_module = || source.contains(&format!("mod {name};"));
+    let is_type =
+        || source.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name);
+    match name.starts_with(|c: char| c.is_uppercase()) {
+        true => is_type(),
+        false => is_function() || (!span.ends_with("()") && (is_field() || is_module())),
     }
 }
 
@@ -151,6 +182,18 @@ mod tests {
         assert_eq!(pages[1].broken(&pages, there), ["docs/b.md: z", "docs/b.md: gone.md"]);
         let wrong = [Page::new("a.md", "[a](b.md#three) [b](#gone)"), Page::new("b.md", "# Two")];
         assert_eq!(wrong[0].broken(&wrong, |_| true), ["a.md: b.md#three", "a.md: #gone"]);
+    }
+
+    #[test]
+    fn items_are_found() {
+        let page = Page::new(
+            "a.md",
+            "`A::b` and `c()`, `D::e(f)`, `AbCd`, not `g`, `h i::j`, `DEL` or\n```rust\n`k()`\n```\n",
+        );
+        assert_eq!(page.items(), ["A::b", "c()", "D::e(f)", "AbCd"]);
+        let source = "struct A { pub f: u8 } impl A { fn b(self) {} }";
+        let known = |item: &&&str| is_item(item, source);
+        assert_eq!(["A::b", "b()", "A::f", "f()", "A::c", "x::A"].iter().filter(known).count(), 4);
     }
 
     #[test]
