@@ -96,6 +96,8 @@ fn shell(world: &World, options: &str, script: &str) -> Ran {
     let mut shell = world.command("sh");
     shell.args([options, "-c", script]);
     shell.env("PATH", format!("{path}:{}", std::env::var("PATH").unwrap()));
+    // A machine that is busy with other tests answers late, and the manual is not about that.
+    shell.envs([("REDBOLT_RESPONSE_TIMEOUT", "10s"), ("REDBOLT_CONNECT_TIMEOUT", "15s")]);
     run(shell)
 }
 
