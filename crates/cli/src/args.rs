@@ -625,8 +625,8 @@ stays, so that it can be tried again until the TTL is over.
 
 Exit status: 0 when the lock was held until now and is let go, or
    64  wrong usage, FILE cannot be used       70  the lock was lost before: what it protected may
-   69  too few nodes confirm; says why            have been in other hands
-                                              71  refused by the operating system";
+   69  too few nodes confirm that, or that        have been in other hands
+       it was held until now; says why        71  refused by the operating system";
 
 const UNLOCK_HELP: &str = "\
 For a holder that hangs, or that left without letting go and with a long TTL. It looks who holds the

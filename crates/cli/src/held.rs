@@ -8,7 +8,9 @@ use std::mem;
 use std::path::Path;
 use std::time::Duration;
 
-use redbolt::{Client, Ending, ExtendError, InputError, LockGuard, LockRecord, LossCause, net};
+use redbolt::{
+    Client, Confirmed, Ending, ExtendError, InputError, LockGuard, LockRecord, LossCause, net,
+};
 
 use crate::args::{ExtendArgs, Nodes, ReleaseArgs};
 use crate::duration::show;
@@ -73,36 +75,60 @@ pub(crate) fn release(args: &ReleaseArgs) -> Result<u8, Failure> {
     let client = client(&args.nodes)?;
     let mut lock = take_in(&client, &record)?;
     connect(&client, &lock);
-    // An extension shortens nothing, so a short one asks the nodes whether the lock is still ours.
-    let looked = if is_released { Ok(()) } else { lock.extend(A_MOMENT) };
-    let confirmed = match (looked, lock.release()) {
+    let looked = if is_released { Ok(()) } else { look(&client, &mut lock, &record) };
+    let quorum = client.config().quorum();
+    match (looked, lock.release()) {
         (_, Ending::Lost(_)) if is_released => {
             // Its keys are over by now.
             tidy(path, &record);
-            return Ok(exit::SUCCESS);
+            Ok(exit::SUCCESS)
         }
         (Err(ExtendError::Lost(cause)), _) | (_, Ending::Lost(cause)) => {
             tidy(path, &record);
-            return Ok(lost(cause));
+            Ok(lost(cause))
         }
-        (_, Ending::Released(confirmed)) => confirmed,
-    };
-    let quorum = client.config().quorum();
-    if usize::try_from(confirmed.nodes).is_ok_and(|nodes| nodes >= quorum) {
-        tidy(path, &record);
-        return Ok(exit::SUCCESS);
+        (looked, Ending::Released(confirmed))
+            if usize::try_from(confirmed.nodes).is_ok_and(|nodes| nodes >= quorum) =>
+        {
+            tidy(path, &record);
+            let unknown = |why| Failure::no_quorum(format_args!("{NOT_KNOWN}\n{why}"));
+            looked.map(|()| exit::SUCCESS).map_err(unknown)
+        }
+        (_, Ending::Released(confirmed)) => {
+            let draft = Draft::of_known(path, &alone);
+            Err(unconfirmed(&client, path, draft, &record, confirmed))
+        }
     }
-    let written = Draft::of_known(path, &alone)
-        .and_then(|draft| draft.keep_released(&record).map_err(|error| unwritten(path, &error)));
+}
+
+/// Whether the lock is still ours: the nodes are asked for an extension, which shortens nothing. Its round ends
+/// after a sixth of what is asked for, and that has to be as long as an answer may take. More than another TTL is
+/// not asked for, in case that the release is not heard.
+fn look(client: &Client, lock: &mut LockGuard<'_>, record: &LockRecord) -> Result<(), ExtendError> {
+    let answer_within = client.config().settings().answer_within;
+    lock.extend((ROUNDS * answer_within).max(A_MOMENT).min(record.ttl()))
+}
+
+/// Writes down that the lock was let go, so that it can be tried again.
+fn unconfirmed(
+    client: &Client,
+    path: &Path,
+    draft: Result<Draft, Failure>,
+    record: &LockRecord,
+    confirmed: Confirmed,
+) -> Failure {
+    let written = draft
+        .and_then(|draft| draft.keep_released(record).map_err(|error| unwritten(path, &error)));
     if let Err(failure) = written {
         say(format_args!("warning: {failure}"));
     }
     let report = client.warm_up(Duration::ZERO);
     let lines: String = report.nodes.iter().map(|node| format!("\n{node}")).collect();
-    Err(Failure::no_quorum(format_args!(
-        "the release is {confirmed}, {quorum} needed; {} is kept, to try again{lines}",
+    Failure::no_quorum(format_args!(
+        "the release is {confirmed}, {} needed; {} is kept, to try again{lines}",
+        report.quorum(),
         path.display()
-    )))
+    ))
 }
 
 /// Removes the file of a lock that has ended. What has become of the lock counts, and not whether
@@ -154,5 +180,10 @@ fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
     Failure::system(format_args!("{}: {error}", path.display()))
 }
 
-/// More than the drift takes of it, and less than any lock that is worth a question has left.
+/// An extension lasts for that part of its TTL.
+const ROUNDS: u32 = 6;
+
+/// More than the drift takes of it.
 const A_MOMENT: Duration = Duration::from_millis(10);
+
+const NOT_KNOWN: &str = "the lock is let go, but it is not known whether it was held until now";

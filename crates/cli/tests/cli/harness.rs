@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use redbolt_proving::{Reply, Server, servers};
+use redbolt_proving::{Mode, Proxy, Reply, Server, servers};
 use tempfile::TempDir;
 
 /// Nodes, and a directory for what commands leave behind.
@@ -73,6 +73,24 @@ impl World {
 
     pub(crate) fn run(&self, words: &[&str]) -> Ran {
         run(self.redbolt(words))
+    }
+
+    /// Proxies before the nodes, which add so much to each round trip.
+    pub(crate) fn far(&self, round_trip: Duration) -> Vec<Proxy> {
+        let before = |node: &Server| {
+            let proxy = Proxy::before(&node.address());
+            proxy.set(Mode::Coalesce(round_trip / 2));
+            proxy
+        };
+        self.nodes.iter().map(before).collect()
+    }
+
+    /// Runs `redbolt` with the nodes behind these proxies.
+    pub(crate) fn run_through(&self, proxies: &[Proxy], words: &[&str]) -> Ran {
+        let addresses: Vec<_> = proxies.iter().map(Proxy::address).collect();
+        let mut command = self.redbolt(words);
+        command.env("REDBOLT_NODES", addresses.join(","));
+        run(command)
     }
 
     /// Starts `redbolt` with a pipe for each of its streams.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
-use redbolt_proving::{Reply, Server};
+use redbolt_proving::{Mode, Reply, Server};
 
 use crate::harness::{Ran, Running, World, eventually, run};
 
@@ -312,6 +312,46 @@ fn a_lock_that_was_taken_is_lost_and_stays_with_the_taker() {
     for node in &world.nodes {
         assert_eq!(node.cmd("GET job"), Reply::Bulk(b"somebody else".to_vec()));
     }
+}
+
+/// On every network, and not only where the nodes are next door.
+#[test]
+fn a_lock_that_was_lost_is_lost_over_any_distance() {
+    for distance in [5, 80].map(Duration::from_millis) {
+        let world = World::of(3);
+        let far = world.far(distance);
+        let run =
+            |words: &[&str]| world.run_through(&far, &[words, &["--token-file", FILE]].concat());
+        let lose: [fn(&World, &str); 2] = [World::delete, World::take];
+        for lose in lose {
+            run(&["acquire", "job"]).expect(0);
+            lose(&world, "job");
+            run(&["extend"]).expect(70).expect_says("the lock is lost");
+            run(&["release"]).expect(70).expect_says("the lock is lost");
+            assert!(files(&world).is_empty());
+            world.delete("job");
+        }
+        run(&["acquire", "job"]).expect(0);
+        run(&["extend"]).expect(0);
+        run(&["release"]).expect(0);
+        assert_eq!(world.held_on("job"), 0);
+    }
+}
+
+/// A round trip takes longer than a sixth of the TTL, and so longer than a look at the lock.
+#[test]
+fn a_release_that_does_not_learn_whether_the_lock_was_held_does_not_say_so() {
+    let world = World::of(3);
+    let nodes = world.far(Duration::ZERO);
+    let run = |words: &[&str]| {
+        let options = ["--token-file", FILE, "--response-timeout", "3s"];
+        world.run_through(&nodes, &[words, &options].concat())
+    };
+    run(&["acquire", "--ttl", "5s", "job"]).expect(0);
+    nodes.iter().for_each(|node| node.set(Mode::Coalesce(Duration::from_millis(500))));
+    run(&["release"]).expect(69).expect_says("not known whether it was held");
+    assert_eq!(world.held_on("job"), 0);
+    assert!(files(&world).is_empty());
 }
 
 /// An extension that finds too few keys leaves the others: they protect whatever goes on.
