@@ -9,9 +9,9 @@ use std::os::unix::process::parent_id;
 use super::lease::{Lease, Wanted};
 use super::poller::Poller;
 use super::requests::Requests;
+use super::speak::say;
 use crate::args::AcquireArgs;
 use crate::exit::{self, Failure};
-use crate::say::say;
 use crate::signals::Signals;
 use crate::token_file::{self, Draft};
 

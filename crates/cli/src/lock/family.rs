@@ -33,7 +33,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, getpid};
 
-use crate::say::say;
+use super::speak::say;
 
 /// The processes that descend from this one, without those that were there before the command.
 #[derive(Debug)]

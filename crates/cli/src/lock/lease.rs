@@ -19,9 +19,9 @@ use redbolt::{
 
 use super::minority::Minority;
 use super::poller::{Poller, now};
+use super::speak::say;
 use crate::args::Nodes;
 use crate::nodes;
-use crate::say::say;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]

@@ -15,8 +15,8 @@ use redbolt::proto::Verdict;
 use super::lease::{Lease, News};
 use super::patience::{Advice, Patience};
 use super::poller::{Poller, now};
+use super::speak::say;
 use super::watch::Watch;
-use crate::say::say;
 use crate::signals::is_ignored;
 
 /// How the wait ended.

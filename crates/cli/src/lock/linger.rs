@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use super::lease::{Lease, News};
 use super::poller::{Poller, now};
+use super::speak::say;
 use crate::duration::show;
-use crate::say::say;
 use crate::signals::is_ignored;
 
 /// What is to become of the lock.

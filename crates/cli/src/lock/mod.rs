@@ -7,8 +7,8 @@
 //! do while the command runs ([`keeper`], a state machine) and doing it ([`supervise`]), how the
 //! command is started ([`command`], [`child`], [`shim`]) and why it stays in redbolt's process group
 //! ([`family`]), what `--at-least` does when it has ended ([`linger`]), what is said of nodes that are missing
-//! ([`minority`]); and `redbolt acquire`, which waits the
-//! same way ([`acquire`]). This file joins them and knows the exit statuses.
+//! ([`minority`]), and saying it without waiting for a reader ([`speak`]); and `redbolt acquire`, which waits
+//! the same way ([`acquire`]). This file joins them and knows the exit statuses.
 
 pub(crate) mod acquire;
 mod backstop;
@@ -26,6 +26,7 @@ mod patience;
 mod poller;
 mod requests;
 pub(crate) mod shim;
+mod speak;
 mod supervise;
 mod watch;
 
@@ -41,10 +42,10 @@ use self::pair::{Notice, NoticeSender};
 use self::patience::Patience;
 use self::poller::{Poller, now};
 use self::requests::Requests;
+use self::speak::say;
 use self::supervise::{Ended, Supervisor};
 use crate::args::{AskArgs, InnerArgs, LockArgs, Nodes};
 use crate::exit::{self, Failure};
-use crate::say::say;
 use crate::signals::Signals;
 use crate::{name, nodes};
 

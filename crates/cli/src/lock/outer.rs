@@ -22,10 +22,10 @@ use super::family::{Family, Kill};
 use super::pair::{self, Heard, NoticeReceiver, RequestSender};
 use super::poller::Poller;
 use super::requests::Requests;
+use super::speak::say;
 use crate::args::INNER;
 use crate::duration::show;
 use crate::exit::{self, Failure};
-use crate::say::say;
 use crate::signals::{Signals, is_ignored};
 
 /// Runs `redbolt lock` with the words that this process was started with. The exit status.
@@ -82,7 +82,6 @@ impl Outer {
                     return Ok(status);
                 }
                 if let Some(action) = self.backstop.bereft(now) {
-                    say(Bereft { end });
                     self.perform(action);
                 }
             }
@@ -126,19 +125,21 @@ impl Outer {
         }
     }
 
+    /// Acts first, and says so afterwards.
     fn perform(&mut self, action: Action) {
+        let bereft = self.inner.end().map(|end| Bereft { end });
         match action {
             Action::Terminate => {
+                self.family.signal(Signal::SIGTERM);
+                bereft.into_iter().for_each(say);
                 if let Backstop::Stopping { held, .. } = &self.backstop {
                     let grace = show(held.grace);
                     say(format_args!("stopping the command: SIGTERM, and SIGKILL within {grace}"));
                 }
-                self.family.signal(Signal::SIGTERM);
             }
             Action::Kill => {
-                let is_bereft = self.inner.end().is_some();
                 let kill = self.family.kill(|| self.inner.reap());
-                if !is_bereft {
+                if bereft.is_none() {
                     say("the lock ran out while redbolt's inner process did not run");
                 }
                 if kill != Kill::Needless {

@@ -22,9 +22,9 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{Pid, getppid};
 
+use super::speak::say;
 use crate::args::ShimArgs;
 use crate::exit;
-use crate::say::say;
 
 /// Becomes the command; returns only if that fails.
 pub(crate) fn exec(args: &ShimArgs) -> u8 {

@@ -23,10 +23,10 @@ use super::keeper::{Action, Keeper, Loss, Terms};
 use super::lease::{Lease, News};
 use super::pair::{Held, Notice, NoticeSender};
 use super::poller::{Poller, now};
+use super::speak::say;
 use crate::args::LockArgs;
 use crate::duration::show;
 use crate::exit;
-use crate::say::say;
 use crate::signals::Sender;
 
 /// How it ended.
@@ -142,9 +142,9 @@ impl<'a> Supervisor<'a> {
                 }
             }
             Action::Terminate => {
+                self.family.signal(Signal::SIGTERM);
                 let grace = show(self.terms.kill_after);
                 self.explain(format_args!("SIGTERM, and SIGKILL within {grace}"));
-                self.family.signal(Signal::SIGTERM);
             }
             Action::Kill => {
                 // On a busy machine redbolt is late at times, and the command has ended meanwhile.

@@ -6,8 +6,8 @@
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
+use super::speak::raw;
 use crate::duration::show;
-use crate::say::raw;
 use redbolt::InspectionVerdict;
 
 /// The line, or nothing where nobody watches.

@@ -1,13 +1,14 @@
 //! Servers, and the program beside them, with every wait bounded.
 
 use std::fs;
-use std::io::Read;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use redbolt_proving::{Mode, Proxy, Reply, Server, servers};
@@ -196,6 +197,8 @@ pub(crate) struct Running {
     since: Instant,
     stderr: Arc<Mutex<Vec<u8>>>,
     told: Option<thread::JoinHandle<()>>,
+    /// What nobody reads.
+    unread: Option<PipeReader>,
 }
 
 impl Running {
@@ -209,7 +212,15 @@ impl Running {
                 heard.lock().unwrap().extend_from_slice(&bytes[..read]);
             }
         });
-        Self { child, since: Instant::now(), stderr, told: Some(told) }
+        Self { child, since: Instant::now(), stderr, told: Some(told), unread: None }
+    }
+
+    /// Starts a program whose standard error takes nothing: a pipe that is full, and that nobody reads.
+    pub(crate) fn start_unheard(mut command: Command) -> Self {
+        let (unread, full) = full_pipe();
+        let child = command.stdout(Stdio::piped()).stderr(full).spawn().unwrap();
+        let (since, stderr) = (Instant::now(), Arc::default());
+        Self { child, since, stderr, told: None, unread: Some(unread) }
     }
 
     /// What it has written to its standard error so far.
@@ -246,6 +257,7 @@ impl Running {
         let took = self.since.elapsed();
         let status = self.child.wait().unwrap().code();
         let stdout = stdout.join().unwrap();
+        drop(self.unread.take());
         self.told.take().into_iter().for_each(|told| told.join().unwrap());
         Ran { status, stdout, stderr: self.said(), took }
     }
@@ -256,6 +268,20 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Both ends of a pipe into which nothing more fits, for whoever writes to it with patience.
+fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = io::pipe().unwrap();
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    let full = loop {
+        if let Err(error) = writer.write(&[0; 4096]) {
+            break error;
+        }
+    };
+    assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+    (reader, writer)
 }
 
 fn drain(mut stream: impl Read + Send + 'static) -> thread::JoinHandle<String> {

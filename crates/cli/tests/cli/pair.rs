@@ -48,6 +48,47 @@ fn a_killed_redbolt_is_followed_by_its_whole_family_before_the_next_holder_comes
     }
 }
 
+/// As with `redbolt lock … 2>&1 | less`, where nobody scrolls.
+#[test]
+fn words_that_nobody_reads_do_not_save_the_command_of_a_killed_inner_process() {
+    kill_unheard(Running::inner, Some(70));
+}
+
+#[test]
+fn words_that_nobody_reads_do_not_save_the_command_of_a_killed_redbolt() {
+    kill_unheard(Running::pid, None);
+}
+
+#[track_caller]
+fn kill_unheard(victim: fn(&Running) -> i32, status: Option<i32>) {
+    for line in [JOB, STUBBORN] {
+        let world = World::of(3);
+        let command = world.redbolt(&["lock", "--ttl", "2s", "job", "-c", line]);
+        let running = Running::start_unheard(command);
+        FAMILY.iter().for_each(|file| assert!(lives(world.process(file))));
+        send(victim(&running), Signal::SIGKILL);
+        next_holder_is_alone(&world);
+        assert_eq!(running.end().status, status);
+    }
+}
+
+#[test]
+fn a_warning_that_nobody_reads_does_not_cost_the_lock() {
+    let mut world = World::of(3);
+    let line = "echo $$ > pid; until [ -e go ]; do sleep 0.05; done; exit 4";
+    let command = world.redbolt(&["lock", "--ttl", "1s", "job", "-c", line]);
+    let running = Running::start_unheard(command);
+    let pid = world.process("pid");
+    world.nodes[2].kill();
+    let until = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < until {
+        assert!(lives(pid), "a word that nobody reads has ended the command");
+        thread::sleep(Duration::from_millis(20));
+    }
+    std::fs::write(world.path("go"), "").unwrap();
+    running.end().expect(4);
+}
+
 /// With a TTL that nobody would wait for, the lock is let go.
 #[test]
 fn a_killed_redbolt_lets_go_of_the_lock() {
