@@ -85,6 +85,13 @@ impl Keeper {
         self.answered(RETRY_PART);
     }
 
+    /// Less is left of the lease than there was: time to extend it, if that is not under way.
+    pub(super) fn shortened(&mut self) {
+        if let State::Keeping { extend_at, .. } = &mut self.state {
+            *extend_at = Duration::ZERO;
+        }
+    }
+
     /// The nodes say that the lock is lost.
     #[must_use = "the command must be told to stop"]
     pub(super) fn lost(&mut self, why: String, now: Duration) -> Option<Action> {
@@ -240,6 +247,23 @@ mod tests {
         assert_eq!(keeper.act(s(3), s(6)), Some(Action::Extend));
         assert_eq!(keeper.act(s(7), s(2)), Some(Action::Terminate));
         assert_eq!(keeper.loss(), Some(&Loss::NotExtended(None)));
+    }
+
+    #[test]
+    fn a_lease_that_got_shorter_is_extended_at_once() {
+        let mut keeper = Keeper::new(TERMS, s(0), s(9));
+        keeper.shortened();
+        assert_eq!(keeper.idle(s(1), s(5)), Some(s(0)));
+        assert_eq!(keeper.act(s(1), s(5)), Some(Action::Extend));
+        keeper.shortened();
+        assert_eq!(keeper.act(s(1), s(5)), None, "one extension at a time");
+        keeper.not_extended("refused".to_owned());
+        assert_eq!(keeper.act(s(1), s(5)), None, "after the usual pause");
+        assert_eq!(keeper.act(s(2), s(4)), Some(Action::Extend));
+
+        let mut keeper = Keeper::new(Terms { extend: false, ..TERMS }, s(0), s(9));
+        keeper.shortened();
+        assert_eq!((keeper.act(s(1), s(5)), keeper.idle(s(1), s(5))), (None, Some(s(3))));
     }
 
     #[test]

@@ -60,6 +60,8 @@ pub(super) enum News {
     },
     /// It is held for another TTL.
     Extended,
+    /// It is held for less time than it was: a node has lost its key.
+    Shortened,
     /// It was not extended; why.
     NotExtended(String),
     /// It is no longer held; why.
@@ -276,6 +278,7 @@ impl Lease {
                     return Some(News::Refused { contended: refusal.votes.is_contended() });
                 }
                 Event::Extended(_) => return Some(News::Extended),
+                Event::Shortened(_) => return Some(News::Shortened),
                 Event::NotExtended(_, refusal) => {
                     return Some(News::NotExtended(self.driver.report(&refusal).to_string()));
                 }

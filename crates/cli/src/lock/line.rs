@@ -86,7 +86,8 @@ impl<'a> Line<'a> {
                 | News::Extended
                 | News::Lost(_)
                 | News::NotExtended(_)
-                | News::Released { .. } => {}
+                | News::Released { .. }
+                | News::Shortened => {}
             }
         }
         Ok(None)

@@ -83,6 +83,7 @@ fn hear(lease: &mut Lease, poller: &Poller) -> io::Result<Option<bool>> {
         match news {
             News::Extended => return Ok(Some(true)),
             News::NotExtended(_) | News::Lost(_) | News::Expired => return Ok(Some(false)),
+            News::Shortened => {}
             News::Granted | News::Refused { .. } | News::Released { .. } | News::Seen(_) => {}
         }
     }

@@ -161,6 +161,10 @@ impl<'a> Supervisor<'a> {
                 self.notices.send(held(self.lease, self.terms));
                 self.keeper.extended();
             }
+            News::Shortened => {
+                self.notices.send(held(self.lease, self.terms));
+                self.keeper.shortened();
+            }
             News::NotExtended(why) => self.keeper.not_extended(why),
             News::Lost(why) => {
                 if let Some(action) = self.keeper.lost(why, now()?) {

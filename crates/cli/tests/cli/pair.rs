@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use redbolt_proving::{Mode, Proxy, Reply, Server};
 
-use crate::harness::{Running, World, eventually, lives, run, send};
+use crate::harness::{Running, World, eventually, info, lives, run, send};
 
 /// A job with a child, and one that left the process group and the session. It does not listen to SIGTERM.
 const STUBBORN: &str = "trap '' TERM; sleep 600 & echo $! > child; \
@@ -87,6 +88,37 @@ fn a_warning_that_nobody_reads_does_not_cost_the_lock() {
     }
     std::fs::write(world.path("go"), "").unwrap();
     running.end().expect(4);
+}
+
+/// The lease was extended by two nodes, and then one of them loses the key: what is left is the lease of the
+/// third, which has heard of no extension.
+#[test]
+fn a_lease_that_got_shorter_ends_the_command_of_a_stopped_inner_process_sooner() {
+    let world = World::of(3);
+    let far = Proxy::before(&world.nodes[2].address());
+    let addresses = [world.nodes[0].address(), world.nodes[1].address(), far.address()];
+    let words = ["lock", "--ttl", "6s", "--kill-after", "0s", "job", "-c", JOB];
+    let mut command = world.redbolt(&words);
+    command.env("REDBOLT_NODES", addresses.join(","));
+    let running = Running::start(command);
+    FAMILY.iter().for_each(|file| assert!(lives(world.process(file))));
+    assert_eq!(world.held_on("job"), 3);
+    far.set(Mode::Stall);
+    eventually("it is extended", || pttl(&world.nodes[0]) > 5_000 && pttl(&world.nodes[2]) < 4_500);
+    world.nodes[0].cmd("DEL job");
+    world.nodes[0].cmd("CONFIG RESETSTAT");
+    eventually("the next extension finds no key", || info(&world, "commandstats").contains("eval"));
+    thread::sleep(Duration::from_millis(200));
+    send(running.inner(), Signal::SIGSTOP);
+    next_holder_is_alone(&world);
+    running.end().expect(70);
+}
+
+fn pttl(node: &Server) -> i64 {
+    match node.cmd("PTTL job") {
+        Reply::Int(ms) => ms,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// With a TTL that nobody would wait for, the lock is let go.
