@@ -465,9 +465,11 @@ impl Driver {
         }
     }
 
-    /// Takes turns until all nodes have answered about this lock, or until it would be too late.
+    /// Takes turns until all nodes have answered about this lock, for a small part of what is left of it: one may
+    /// hang.
     pub(super) fn hear_answers(&mut self, id: LockId) {
-        let until = instant_in(self.config.settings().answer_within);
+        let patience = HEAR_WITHIN.min(self.remaining(id) / 20);
+        let until = instant_in(patience.min(self.config.settings().answer_within));
         while self.awaits_answers(id) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -676,6 +678,9 @@ pub(super) fn instant_in(span: Duration) -> Instant {
 
 /// Whoever calls again sooner has listened all the time.
 const ABSENT: Duration = Duration::from_millis(1);
+
+/// Nobody waits longer for a node that may hang before a lock is handed out.
+const HEAR_WITHIN: Duration = Duration::from_millis(500);
 
 /// Connections that were looked at more recently are taken to be open.
 const IDLE: Duration = Duration::from_millis(100);

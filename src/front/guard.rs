@@ -79,8 +79,8 @@ impl<'c> LockGuard<'c> {
     /// in](super::Client::take_in): it stays taken, and its lease goes on, while nobody has it in hand.
     /// `None` if it is lost.
     ///
-    /// Waits for nodes that have not answered yet, for as long as an answer may take, because those
-    /// that have will be the ones that count for the lock.
+    /// Waits for nodes that have not answered yet, because those that have will be the ones that count for
+    /// the lock: for a twentieth of its validity and for half a second at the most.
     #[must_use = "the lock stays taken, and only the record can release it"]
     pub fn hand_out(mut self) -> Option<LockRecord> {
         let mut driver = self.driver.borrow_mut();

@@ -182,7 +182,7 @@ pub(super) struct Node {
     /// How long it takes to answer.
     pub(super) pace: Pace,
     /// Asks wait here until it has answered, for it is suspected.
-    pub(super) holds_back: bool,
+    pub(super) held_back: Vec<ClaimId>,
     /// From when an ask may open the link ahead of its backoff.
     pub(super) probe_at: Nanos,
     /// When undos that were answered with an error are sent again.
@@ -218,7 +218,7 @@ impl Node {
             detail: None,
             heard: Nanos::default(),
             pace: Pace::default(),
-            holds_back: false,
+            held_back: Vec::new(),
             probe_at: Nanos::default(),
             owed_at: Nanos::NEVER,
             owed_pause: OWED_PAUSE.0,

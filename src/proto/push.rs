@@ -121,6 +121,11 @@ impl Push {
         }
     }
 
+    /// Whether somebody may wait for its word.
+    pub(super) fn is_wanted(&self) -> bool {
+        !matches!(self.stage, Stage::Off { .. }) || self.wanted_at != Nanos::default()
+    }
+
     /// Whether the node tells of changes to what the command link reads from now on.
     pub(super) fn tells(&self) -> bool {
         self.stage == Stage::Subscribed && self.tracking == Tracking::On

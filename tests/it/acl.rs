@@ -38,6 +38,7 @@ fn servers() -> Vec<(String, Server)> {
             all.push((name, server));
         }
     }
+    assert!(!all.is_empty(), "no server at hand has ACLs");
     all
 }
 

@@ -198,8 +198,10 @@ fn in_its_own_process(role: &str) {
         .env(NODES, addresses.join(","))
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&outcome.stderr);
-    assert!(outcome.status.success(), "{}\n{said}", String::from_utf8_lossy(&outcome.stdout));
+    let (told, said) =
+        [&outcome.stdout, &outcome.stderr].map(|it| String::from_utf8_lossy(it)).into();
+    assert!(outcome.status.success(), "{told}\n{said}");
+    assert!(told.contains("1 passed"), "{role} is no test: {told}");
 }
 
 /// The nodes of a process that forks, and somebody who sees what they are asked.

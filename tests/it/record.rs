@@ -55,6 +55,19 @@ fn a_grant_that_is_under_way_is_waited_for() {
     assert_eq!(record.to_text().matches("\nnode counted ").count(), 3);
 }
 
+/// A node that hangs is not waited for until nothing is left to be handed out.
+#[test]
+fn a_short_lock_can_be_handed_out_beside_a_node_that_hangs() {
+    let servers = servers(3);
+    let client = client(&servers);
+    assert_eq!(client.warm_up(Duration::from_secs(5)).ready(), 3);
+    servers[2].pause();
+    let brief = patiently(b"job").ttl(Duration::from_millis(900));
+    let record = client.acquire(brief).unwrap().hand_out();
+    servers[2].resume();
+    assert!(record.is_some(), "it was lost meanwhile");
+}
+
 /// Three processes one after the other; the lock is extended by the second although a node that
 /// counted is down.
 #[test]

@@ -152,9 +152,16 @@ impl Core {
     }
 
     fn hold_back(&mut self, node: NodeId, claim: ClaimId) {
-        self.node_mut(node).holds_back = true;
-        if let Some(claim) = self.claims.find_mut(claim.0) {
-            claim.queued.insert(node);
+        let alive = self.claims.len();
+        let Some(it) = self.claims.find_mut(claim.0) else { return };
+        it.queued.insert(node);
+        let held_back = &mut self.nodes[node.index()].held_back;
+        held_back.push(claim);
+        // Attempts end, and a node may hang for long.
+        if held_back.len() > 2 * alive.max(8) {
+            let claims = &self.claims;
+            let waits = |it: &ClaimId| claims.find(it.0).is_some_and(|it| it.queued.contains(node));
+            held_back.retain(waits);
         }
     }
 

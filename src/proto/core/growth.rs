@@ -14,7 +14,7 @@ use crate::proto::ask::{Ask, Keep, MAX_KEYS, Wait};
 use crate::proto::config::{Config, NodeSettings, Settings, Wake};
 use crate::proto::event::{Event, LinkOp, LockState, NodeState};
 use crate::proto::guard::Setup;
-use crate::proto::names::{LinkId, LockId, MAX_NODES};
+use crate::proto::names::{LinkId, LockId, MAX_NODES, NodeId};
 use crate::proto::steps::grows_in_proportion;
 use crate::proto::time::{Nanos, Now};
 use crate::proto::vote::Cause;
@@ -26,6 +26,8 @@ struct World {
     peers: Vec<Peer>,
     now: Now,
     granted: usize,
+    /// This node hears nothing and says nothing.
+    hangs: Option<NodeId>,
 }
 
 impl World {
@@ -48,7 +50,7 @@ impl World {
         };
         let core = Core::new(Arc::new(Config::new(settings).unwrap()), random);
         let peers = (0..nodes).map(|number| Peer::new(number, time_of_nodes(now))).collect();
-        let mut world = Self { core, links: Vec::new(), peers, now, granted: 0 };
+        let mut world = Self { core, links: Vec::new(), peers, now, granted: 0, hangs: None };
         world.core.timeout(now);
         world.turn();
         let is_ready = |world: &Self| {
@@ -83,7 +85,7 @@ impl World {
 
     fn speak(&mut self, link: LinkId) {
         let bytes = self.core.transmit(link);
-        if bytes.is_empty() {
+        if bytes.is_empty() || self.hangs == Some(link.node()) {
             return;
         }
         let (written, peer) = (bytes.len(), &mut self.peers[link.node().index()]);
@@ -237,6 +239,31 @@ fn locks_that_are_kept_alive() {
             world.advance(SHORT / 3 / u32::try_from(count).unwrap());
         }
         move || world.advance(2 * SHORT)
+    });
+}
+
+/// Again and again, and has something to catch up on each time.
+#[test]
+fn a_node_that_stumbles_beside_locks_that_are_held() {
+    grows_in_proportion(256, |count| {
+        let mut world = World::new(3);
+        let held = world.hold(count);
+        world.peers[1].is_held_by_others(b"job", time_of_nodes(world.now));
+        move || {
+            for id in held {
+                world.hangs = Some(NodeId(2));
+                world.core.release(id, world.now);
+                let refused = world.ask(&Ask::new(b"job"));
+                world.turn();
+                world.advance(ms(5));
+                assert!(world.is_over(refused) && world.core.is_suspected(NodeId(2)));
+                world.hangs = None;
+                // Its round trip stays as short as it was.
+                world.core.resume(world.now.boot);
+                world.turn();
+                assert!(!world.core.is_suspected(NodeId(2)));
+            }
+        }
     });
 }
 

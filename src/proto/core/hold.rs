@@ -426,7 +426,7 @@ impl Core {
 
     /// A release is over when a quorum confirmed it, when nobody is left to answer but nodes that seem to
     /// hang, or when its time is. What is not confirmed stays owed.
-    fn settle_release(&mut self, id: LockId, now: Now) {
+    pub(super) fn settle_release(&mut self, id: LockId, now: Now) {
         let Some(lock) = self.locks.find(id.0) else { return };
         let Some(claim) = self.claims.find(lock.claim.0) else { return };
         let confirmed = lock.work.votes.grants().len();

@@ -8,8 +8,9 @@
 use std::time::Duration;
 
 use super::Core;
-use crate::proto::lock::Rest;
+use crate::proto::lock::{Phase, Rest};
 use crate::proto::names::{LockId, NodeId, NodeSet};
+use crate::proto::node::Request;
 use crate::proto::time::{Nanos, Now};
 
 impl Core {
@@ -107,8 +108,27 @@ impl Core {
         self.metrics.of(id).suspicions += 1;
         self.changed.insert(id);
         // It may not tell those who wait for its word.
-        self.reports_lost(id, now);
-        self.settle_releases(now);
+        if self.node(id).push.is_wanted() {
+            self.reports_lost(id, now);
+        }
+        self.releases_go_on_without(id, now);
+    }
+
+    /// Releases that waited for this node only: their undos are under way there, unless its link is not open.
+    fn releases_go_on_without(&mut self, id: NodeId, now: Now) {
+        if !self.node(id).link.takes_undos() {
+            return self.settle_releases(now);
+        }
+        let undone = |request: &Request| match *request {
+            Request::Undo { claim, .. } => self.claims.find(claim.0)?.lock(),
+            _ => None,
+        };
+        let waiting: Vec<_> = self.node(id).pipeline.requests().filter_map(undone).collect();
+        for lock in waiting {
+            if self.locks.find(lock.0).is_some_and(|lock| lock.phase == Phase::Releasing) {
+                self.settle_release(lock, now);
+            }
+        }
     }
 
     /// A node that was suspected has answered: what was held back is asked now.
@@ -116,9 +136,14 @@ impl Core {
     pub(super) fn answers_again(&mut self, id: NodeId, now: Now) {
         self.suspected.remove(id);
         self.changed.insert(id);
-        let holds_back = std::mem::take(&mut self.node_mut(id).holds_back);
-        if holds_back && self.node(id).link.takes_asks() {
-            self.send_queued(id, now);
+        let held_back = std::mem::take(&mut self.node_mut(id).held_back);
+        if !self.node(id).link.takes_asks() {
+            return;
+        }
+        for claim in held_back {
+            if self.claims.find(claim.0).is_some_and(|claim| claim.queued.contains(id)) {
+                self.send_ask(id, claim, now);
+            }
         }
     }
 
