@@ -1,14 +1,18 @@
 //! What all parts found, as one document: for the terminal, and as files. Not here: what a part says.
+//!
+//! `RESULTS.md` has the tables that answer most questions. The full run is a page that needs no other file:
+//! all tables, with the charts drawn between them.
 
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd, html};
 use serde_json::{Map, Value, json};
 
 use crate::machine::Machine;
-use crate::section::{FOLDER, Section, Target};
+use crate::section::{Chart, Section, Target};
 use crate::table::Table;
 
 /// The outcome of one run of the suite.
@@ -22,28 +26,37 @@ pub struct Report {
 }
 
 impl Report {
-    /// Everything in Markdown, with the charts beside it.
+    /// The summary, in Markdown.
     #[must_use]
     pub fn markdown(&self) -> String {
-        let mut out = format!(
-            "# Results\n\nMade by `{}`; see [README](README.md) for how.\n\n{}\n{PLACEMENT}\n",
-            self.command,
-            self.machine.list()
+        let made = format!(
+            "Made by `{}`; see [README](README.md) for how. All tables and charts of this run are in \
+             [{FULL_RUN}]({FULL_RUN}), a page that needs no other file.",
+            self.command
         );
+        self.document(&made, |section| match section.summary.trim() {
+            "" => section.text.trim().to_owned(),
+            summary => summary.to_owned(),
+        })
+    }
+
+    /// Everything, as a page for a browser, with the charts in it.
+    #[must_use]
+    pub fn page(&self) -> String {
+        let markdown = self.document(&format!("Made by `{}`.", self.command), with_its_charts);
+        let charts = self.sections.iter().flat_map(|(_, section)| &section.charts);
+        page(&markdown, &charts.collect::<Vec<_>>())
+    }
+
+    fn document(&self, made: &str, body: impl Fn(&Section) -> String) -> String {
+        let mut out = format!("# Results\n\n{made}\n\n{}\n{PLACEMENT}\n", self.machine.list());
         let targets: Vec<&Target> =
             self.sections.iter().flat_map(|(_, section)| &section.targets).collect();
         if !targets.is_empty() {
             let _ = write!(out, "\n## Targets\n\n{}", table(&targets));
         }
         for (_, section) in &self.sections {
-            let _ = write!(out, "\n## {}\n\n{}\n", section.title, section.text.trim());
-            for chart in &section.charts {
-                // A part may have put it where it belongs.
-                let link = chart.link();
-                if !section.text.contains(&link) {
-                    let _ = write!(out, "\n{link}\n");
-                }
-            }
+            let _ = write!(out, "\n## {}\n\n{}\n", section.title, body(section));
         }
         out
     }
@@ -71,7 +84,7 @@ impl Report {
         })
     }
 
-    /// Writes `RESULTS.md`, `results.json` and the charts. Other files stay.
+    /// Writes `RESULTS.md`, the full run and `results.json`. Other files stay.
     ///
     /// # Errors
     ///
@@ -82,10 +95,8 @@ impl Report {
             fs::write(&path, text).with_context(|| path.display().to_string())
         };
         prepare(folder)?;
-        for chart in self.sections.iter().flat_map(|(_, section)| &section.charts) {
-            file(&format!("{FOLDER}/{}.svg", chart.name), &chart.svg)?;
-        }
         file("RESULTS.md", &self.markdown())?;
+        file(FULL_RUN, &self.page())?;
         file("results.json", &format!("{:#}\n", self.json()))
     }
 }
@@ -96,8 +107,38 @@ impl Report {
 ///
 /// They cannot be made.
 pub fn prepare(folder: &Path) -> Result<()> {
-    let charts = folder.join(FOLDER);
-    fs::create_dir_all(&charts).with_context(|| charts.display().to_string())
+    let page = folder.join(FULL_RUN);
+    let results = page.parent().unwrap_or(folder);
+    fs::create_dir_all(results).with_context(|| results.display().to_string())
+}
+
+/// All that a part says, with each of its charts where the part wants it, or below.
+fn with_its_charts(section: &Section) -> String {
+    let mut out = section.text.trim().to_owned();
+    for link in section.charts.iter().map(Chart::link) {
+        if !section.text.contains(&link) {
+            let _ = write!(out, "\n\n{link}");
+        }
+    }
+    out
+}
+
+/// The Markdown as HTML, with each chart drawn where its picture is.
+fn page(markdown: &str, charts: &[&Chart]) -> String {
+    let drawn = |event| match event {
+        Event::Start(Tag::Image { dest_url, .. }) => {
+            let chart = charts.iter().find(|chart| *chart.name == *dest_url);
+            let (name, svg) = chart.map_or(("", ""), |chart| (&chart.name, &chart.svg));
+            Event::InlineHtml(format!("<span class=\"chart\" id=\"{name}\">{svg}").into())
+        }
+        Event::End(TagEnd::Image) => Event::InlineHtml("</span>".into()),
+        // The style sheet says it once, not each cell.
+        Event::Start(Tag::Table(_)) => Event::Start(Tag::Table(Vec::new())),
+        other => other,
+    };
+    let mut out = HEAD.to_owned();
+    html::push_html(&mut out, Parser::new_ext(markdown, Options::ENABLE_TABLES).map(drawn));
+    out
 }
 
 /// A section for a terminal, which shows no pictures.
@@ -150,6 +191,22 @@ fn table(targets: &[&Target]) -> Table {
     table
 }
 
+/// Where the page of the full run is.
+const FULL_RUN: &str = "results/full-run.html";
+
+const HEAD: &str = "<!doctype html>
+<html lang=\"en\">
+<meta charset=\"utf-8\">
+<title>redbolt: results of a full benchmark run</title>
+<style>
+body { font-family: sans-serif; margin: 2em; }
+table { border-collapse: collapse; }
+td, th { border: 1px solid #ccc; padding: 0.1em 0.5em; }
+td + td, th + th { text-align: right; }
+.chart svg { display: block; max-width: 100%; height: auto; }
+</style>
+";
+
 const LINE: usize = 100;
 
 const PLACEMENT: &str = "Placement decides everything on a small machine: with `one-core` client and nodes share a core and \
@@ -166,7 +223,7 @@ mod tests {
         let chart = |name: &str| Chart {
             name: name.to_owned(),
             caption: "how long".to_owned(),
-            svg: "<svg/>".to_owned(),
+            svg: format!("<svg>{name}</svg>"),
         };
         let target = Target {
             what: "pair".to_owned(),
@@ -176,7 +233,9 @@ mod tests {
         };
         let section = Section {
             title: "Pair".to_owned(),
-            text: "before\n\n![how long](charts/pair-a.svg)\n\nafter".to_owned(),
+            text: "before\n\n![how long](pair-a)\n\n| x | p50 |\n| --- | --: |\n| a | 1 |\n"
+                .to_owned(),
+            summary: "in short".to_owned(),
             json: json!(7),
             charts: vec![chart("pair-a"), chart("pair-b")],
             targets: vec![target],
@@ -186,13 +245,26 @@ mod tests {
     }
 
     #[test]
-    fn each_chart_is_shown_once_where_its_part_wants_it() {
-        let text = report().markdown();
-        for name in ["charts/pair-a.svg", "charts/pair-b.svg"] {
-            assert_eq!(text.matches(name).count(), 1, "{text}");
-        }
-        assert!(text.find("pair-a").unwrap() < text.find("after").unwrap(), "{text}");
-        assert!(text.find("pair-b").unwrap() > text.find("after").unwrap(), "{text}");
+    fn the_page_draws_each_chart_once_where_its_part_wants_it() {
+        let page = report().page();
+        let at = |text: &str| {
+            assert_eq!(page.matches(text).count(), 1, "{text}: {page}");
+            page.find(text).unwrap()
+        };
+        assert!(at("before") < at("id=\"pair-a\"><svg>pair-a</svg>how long</span>"), "{page}");
+        assert!(at("<svg>pair-a") < at("<td>a</td><td>1</td>"), "{page}");
+        assert!(at("<td>a</td>") < at("<svg>pair-b"), "{page}");
+        assert!(!page.contains("<img") && page.starts_with("<!doctype html>"), "{page}");
+    }
+
+    #[test]
+    fn the_summary_is_short_and_leads_to_the_page() {
+        let mut report = report();
+        let text = report.markdown();
+        assert!(text.contains("## Pair\n\nin short\n") && !text.contains("before"), "{text}");
+        assert!(text.contains("(results/full-run.html)"), "{text}");
+        report.sections[0].1.summary.clear();
+        assert!(report.markdown().contains("before"), "a part without a summary is shown whole");
     }
 
     #[test]
@@ -205,7 +277,7 @@ mod tests {
     #[test]
     fn a_terminal_shows_no_pictures() {
         let text = plain(&report().sections[0].1);
-        assert!(text.starts_with("## Pair\n\nbefore\n\nafter\n"), "{text}");
+        assert!(text.starts_with("## Pair\n\nbefore\n\n| x | p50 |\n"), "{text}");
         assert!(text.contains("missed"), "{text}");
     }
 
@@ -226,7 +298,7 @@ mod tests {
         report().write(folder.path()).unwrap();
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
         assert!(read("RESULTS.md").starts_with("# Results"));
-        assert_eq!(read("charts/pair-b.svg"), "<svg/>");
+        assert!(read("results/full-run.html").contains("<svg>pair-b</svg>"));
         let value: Value = serde_json::from_str(&read("results.json")).unwrap();
         assert_eq!(value["parts"]["pair"], 7);
     }

@@ -8,8 +8,10 @@ use serde_json::Value;
 pub struct Section {
     /// The heading.
     pub title: String,
-    /// Tables and notes, in Markdown.
+    /// All tables and notes, in Markdown.
     pub text: String,
+    /// Those of them that answer most questions. Empty if that is all of them.
+    pub summary: String,
     /// The same figures and more of them.
     pub json: Value,
     /// In the order in which they are shown, below the text.
@@ -21,7 +23,7 @@ pub struct Section {
 /// A drawing.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// The name of its file without the ending. It begins with the part's name.
+    /// What tells it from others. It begins with the part's name.
     pub name: String,
     /// What it shows, in a line.
     pub caption: String,
@@ -30,15 +32,12 @@ pub struct Chart {
 }
 
 impl Chart {
-    /// As a picture in a text that lies beside the folder of the charts.
+    /// As a picture in the text. The page of the full run has the drawing there.
     #[must_use]
     pub fn link(&self) -> String {
-        format!("![{}]({FOLDER}/{}.svg)", self.caption, self.name)
+        format!("![{}]({})", self.caption, self.name)
     }
 }
-
-/// Where the charts are, beside the text.
-pub const FOLDER: &str = "charts";
 
 /// Who failed and why, for below a table.
 pub fn failures<'a>(failed: impl Iterator<Item = (&'a str, &'a str)>) -> String {

@@ -11,10 +11,11 @@ use redbolt_benches::contender;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// What a run has left: its tables, its figures, and the names of its charts.
+/// What a run has left: its tables, its figures, its page, and the names of the charts in it.
 struct Results {
     text: String,
     markdown: String,
+    page: String,
     json: Value,
     charts: Vec<String>,
 }
@@ -29,14 +30,21 @@ fn bench(arguments: &str) -> Results {
         .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
-    let charts = fs::read_dir(home.path().join("charts")).unwrap();
-    let mut charts: Vec<_> =
-        charts.map(|chart| chart.unwrap().file_name().into_string().unwrap()).collect();
-    charts.sort();
     let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap();
+    let page = read("results/full-run.html");
+    let drawn = page.split("<span class=\"chart\" id=\"").skip(1);
+    let mut charts: Vec<_> = drawn
+        .map(|chart| {
+            let (name, drawing) = chart.split_once("\">").unwrap();
+            assert!(drawing.starts_with("<svg"), "{chart}");
+            name.to_owned()
+        })
+        .collect();
+    charts.sort();
     Results {
         text: String::from_utf8(output.stdout).unwrap(),
         markdown: read("RESULTS.md"),
+        page,
         json: serde_json::from_str(&read("results.json")).unwrap(),
         charts,
     }
@@ -64,7 +72,7 @@ fn handoff_has_a_table_for_each_way_to_let_go() {
         assert!(rows.iter().all(|row| row[2] != "0" && row[3] != "0.0"), "{}", results.text);
     }
     assert_eq!(results.runs("handoff"), 2);
-    assert_eq!(results.charts, ["handoff-n3-unpinned.svg"]);
+    assert_eq!(results.charts, ["handoff-n3-unpinned"]);
 }
 
 #[test]
@@ -95,7 +103,7 @@ fn inflight_has_a_row_for_each_client() {
         assert_eq!(rows.len(), 3, "{}", results.text);
         assert!(rows.iter().all(|row| !row.contains(&"-")), "{}", results.text);
     }
-    assert_eq!(results.charts, ["inflight-cpu-n3-unpinned.svg"]);
+    assert_eq!(results.charts, ["inflight-cpu-n3-unpinned"]);
 }
 
 #[test]
@@ -104,7 +112,7 @@ fn dead_has_a_table_for_each_way_to_die_and_redbolt_goes_on() {
     let rows = results.rows("redbolt client");
     assert_eq!(rows.len(), 2, "{}", results.text);
     assert!(rows.iter().all(|row| row[8].starts_with("0 of ")), "{}", results.text);
-    assert_eq!(results.charts, ["dead-n3-unpinned.svg"]);
+    assert_eq!(results.charts, ["dead-n3-unpinned"]);
 }
 
 #[test]
@@ -117,10 +125,9 @@ fn pair_prints_a_row_for_each_contender_and_writes_three_kinds_of_files() {
     }
     assert!(results.markdown.starts_with("# Results") && results.markdown.contains("| raw epoll "));
     assert_eq!(results.json["parts"]["pair"]["runs"][0]["nodes"], 1, "{}", results.json);
-    assert_eq!(results.charts, ["pair-latency-unpinned.svg", "pair-ratio-unpinned.svg"]);
-    for chart in &results.charts {
-        assert!(results.markdown.contains(&format!("(charts/{chart})")), "{}", results.markdown);
-    }
+    assert_eq!(results.charts, ["pair-latency-unpinned", "pair-ratio-unpinned"]);
+    assert!(results.page.contains("<td>raw epoll</td>"), "{}", results.page);
+    assert!(results.page.len() > results.markdown.len() && !results.markdown.contains("!["));
 }
 
 #[test]

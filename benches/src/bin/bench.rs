@@ -40,7 +40,7 @@ struct Options {
     /// Only contenders whose name contains this, and the floor; may be repeated
     #[arg(long)]
     contender: Vec<String>,
-    /// The folder that RESULTS.md, results.json and charts are written to
+    /// The folder that RESULTS.md, results/full-run.html and results.json are written to
     #[arg(long, default_value = "target/bench")]
     out: PathBuf,
 }

@@ -34,6 +34,7 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
         json: rows.iter().map(Row::json).collect(),
         charts: charts(&rows)?,
         targets: targets(&rows),
+        ..Section::default()
     })
 }
 

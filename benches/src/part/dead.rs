@@ -31,6 +31,7 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     let mut section = Section {
         title: "A dead minority".to_owned(),
         text: INTRO.to_owned(),
+        summary: INTRO.to_owned(),
         ..Section::default()
     };
     let mut runs = Vec::new();
@@ -50,7 +51,13 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
                 let figures = measure::run(&entries, death, n, plan, place, || progress.step())?;
                 run.deaths.push((death, figures));
             }
-            section.text += &run.in_words();
+            for (death, figures) in &run.deaths {
+                let table = run.in_words(*death, figures);
+                section.text += &table;
+                if *death == Death::Blackholed {
+                    section.summary += &table;
+                }
+            }
             section.charts.push(run.chart()?);
             runs.push(run);
         }
@@ -89,21 +96,18 @@ impl Run<'_> {
         (self.n - 1) / 2
     }
 
-    fn in_words(&self) -> String {
-        let mut text = String::new();
-        for (death, figures) in &self.deaths {
-            text += &format!(
-                "### {} of {} nodes {}\n\n{}; times in ms\n\n{}\n",
-                self.dead(),
-                self.n,
-                death.name(),
-                self.placed,
-                self.table(figures)
-            );
-            for (entry, own) in self.entries.iter().zip(figures) {
-                if let Some(failure) = &own.failure {
-                    text += &format!("*{}*: {failure}\n\n", entry.name);
-                }
+    fn in_words(&self, death: Death, figures: &[Figures]) -> String {
+        let mut text = format!(
+            "### {} of {} nodes {}\n\n{}; times in ms\n\n{}\n",
+            self.dead(),
+            self.n,
+            death.name(),
+            self.placed,
+            self.table(figures)
+        );
+        for (entry, own) in self.entries.iter().zip(figures) {
+            if let Some(failure) = &own.failure {
+                text += &format!("*{}*: {failure}\n\n", entry.name);
             }
         }
         text

@@ -21,8 +21,12 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     let all = chosen(&choice.contenders);
     let own: &[usize] = if choice.quick { &[3] } else { &[1, 3, 5] };
     let (nodes, placements) = (choice.nodes_or(own), choice.placements_or(&[Placement::OneCore]));
-    let mut section =
-        Section { title: "The hand-off".to_owned(), text: INTRO.to_owned(), ..Section::default() };
+    let mut section = Section {
+        title: "The hand-off".to_owned(),
+        text: INTRO.to_owned(),
+        summary: INTRO.to_owned(),
+        ..Section::default()
+    };
     let mut runs = Vec::new();
     for placement in placements {
         for &n in &nodes {
@@ -93,19 +97,21 @@ struct Run {
 
 impl Run {
     fn report(&self, section: &mut Section) -> Result<()> {
-        section.text += &format!(
+        let table = format!(
             "### N = {}, {}\n\n{}; times in µs\n\n{}\n",
             self.n,
             in_words(self.by),
             self.placed,
             self.table()
         );
+        section.text += &table;
         for (entry, figures) in self.entries.iter().zip(&self.figures) {
             if let Some(failure) = &figures.failure {
                 section.text += &format!("*{}* failed: {failure}\n\n", entry.name);
             }
         }
         if self.by == ReleasedBy::Own {
+            section.summary += &table;
             self.target(&mut section.targets);
             section.charts.extend(self.chart()?);
         }

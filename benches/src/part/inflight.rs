@@ -26,6 +26,7 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     let mut section = Section {
         title: "Many locks in flight".to_owned(),
         text: INTRO.to_owned(),
+        summary: INTRO.to_owned(),
         ..Section::default()
     };
     let mut runs = Vec::new();
@@ -105,14 +106,17 @@ impl Run<'_> {
     }
 
     fn report(&self, section: &mut Section) -> Result<()> {
-        section.text += &format!("### N = {}, {}\n\n{}\n\n", self.n, self.placement, self.placed);
+        let heading = format!("### N = {}, {}\n\n{}\n\n", self.n, self.placement, self.placed);
+        section.text += &heading;
         for (locks, figures) in &self.crowds {
             if SHOWN.contains(locks) {
                 section.text += &format!("{locks} in flight:\n\n{}\n", self.table(figures));
                 self.targets(*locks, figures, &mut section.targets);
             }
         }
-        section.text += &format!("Client CPU per lock in µs:\n\n{}\n", self.curve());
+        let curve = format!("Client CPU per lock in µs:\n\n{}\n", self.curve());
+        section.text += &curve;
+        section.summary += &(heading + &curve);
         section.text += &self.failures();
         section.charts.push(self.chart()?);
         Ok(())

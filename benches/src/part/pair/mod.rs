@@ -39,6 +39,7 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     Ok(Section {
         title: "Acquire and release".to_owned(),
         text: tables::text(&runs, &entries, &counts, plan, &charts),
+        summary: tables::summary(&runs, &entries, &counts, plan),
         json: json!({
             "plan": format!("{plan:?}"),
             "runs": runs.iter().map(Run::json).collect::<Vec<_>>(),

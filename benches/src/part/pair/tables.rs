@@ -19,11 +19,8 @@ pub(super) fn text(
     charts: &[Chart],
 ) -> String {
     let mut out = introduction(plan);
-    for placement in placements(runs) {
-        let here: Vec<&Run> = runs.iter().filter(|run| run.cell.placement == placement).collect();
-        let about = here.first().map_or("", |run| &run.about);
-        let _ =
-            write!(out, "\n### {placement}: {about}\n\n{}\n{}", SUMMARY, summary(&here, entries));
+    for (placement, here) in placements(runs) {
+        out += &placed(placement, &here, entries);
         for chart in charts.iter().filter(|chart| chart.name.ends_with(&placement.to_string())) {
             let _ = write!(out, "\n{}\n", chart.link());
         }
@@ -47,6 +44,24 @@ pub(super) fn text(
     out
 }
 
+/// The ratios of all placements, and what is allocated and asked of the system.
+pub(super) fn summary(runs: &[Run], entries: &[Entry], counts: &[Counted], plan: Plan) -> String {
+    let mut out = introduction(plan);
+    for (placement, here) in placements(runs) {
+        out += &placed(placement, &here, entries);
+    }
+    if !counts.is_empty() {
+        let _ = write!(out, "\n### {COUNTED}\n\n{}", counted(counts));
+    }
+    out
+}
+
+/// The ratios of a placement.
+fn placed(placement: Placement, here: &[&Run], entries: &[Entry]) -> String {
+    let about = here.first().map_or("", |run| &run.about);
+    format!("\n### {placement}: {about}\n\n{RATIOS}\n{}", ratios(here, entries))
+}
+
 fn introduction(plan: Plan) -> String {
     format!(
         "One client takes a lock and lets it go, again and again; nobody competes. The *pair* is from the start \
@@ -59,14 +74,16 @@ fn introduction(plan: Plan) -> String {
     )
 }
 
-fn placements(runs: &[Run]) -> Vec<Placement> {
+/// The runs of each placement.
+fn placements(runs: &[Run]) -> Vec<(Placement, Vec<&Run>)> {
     let mut all: Vec<Placement> = runs.iter().map(|run| run.cell.placement).collect();
     all.dedup();
-    all
+    let here = |placement| runs.iter().filter(|run| run.cell.placement == placement).collect();
+    all.into_iter().map(|placement| (placement, here(placement))).collect()
 }
 
 /// All contenders by all cells of a placement.
-fn summary(runs: &[&Run], entries: &[Entry]) -> Table {
+fn ratios(runs: &[&Run], entries: &[Entry]) -> Table {
     let cells: Vec<String> = runs.iter().map(|run| Cell::short(run.cell)).collect();
     let mut headings = vec!["pair p50 / floor"];
     headings.extend(cells.iter().map(String::as_str));
@@ -151,7 +168,7 @@ const HEADINGS: [&str; 14] = [
     "switches",
 ];
 
-const SUMMARY: &str = "A ratio is made within each round: the median of the rounds, and in brackets between which \
+const RATIOS: &str = "A ratio is made within each round: the median of the rounds, and in brackets between which \
 tenths the others were.\n";
 
 const COUNTED: &str = "Allocations and system calls, N = 3, TCP";

@@ -24,12 +24,14 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     let mut section = Section {
         title: "Cost as work grows".to_owned(),
         text: format!("{NOTE}\n"),
+        summary: format!("{NOTE}\n"),
         ..Section::default()
     };
     let mut runs = Vec::new();
     for placement in placements {
         let run = Run::measure(placement, choice, progress);
         section.text += &run.text();
+        section.summary += &run.summary();
         section.charts.extend(run.charts()?);
         section.targets.extend(run.targets());
         runs.push(run.json());
@@ -67,6 +69,12 @@ impl Run {
     fn growths(&self) -> Vec<Growth> {
         let resting = self.resting.iter().flat_map(Resting::growths);
         resting.chain(self.measured().flat_map(Sweep::growths)).collect()
+    }
+
+    /// Held locks. How all tables grow is among the targets.
+    fn summary(&self) -> String {
+        let held = self.resting.as_ref().map_or_else(String::clone, Resting::text);
+        format!("### {}\n\n{held}", self.placement)
     }
 
     fn text(&self) -> String {
