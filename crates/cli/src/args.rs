@@ -58,6 +58,13 @@ pub(crate) enum Command {
         /// The shell to complete for
         shell: Shell,
     },
+    /// Write the manual pages, one for each subcommand
+    #[command(after_help = MAN_HELP)]
+    Man {
+        /// Where to; it is made if it is not there
+        #[arg(value_name = "DIRECTORY")]
+        directory: PathBuf,
+    },
 }
 
 /// Where the nodes are, and what everybody who uses them has to agree about.
@@ -698,6 +705,9 @@ Exit status: 0 when it was measured, or
 Examples:
   redbolt bench --duration 5s
   redbolt bench --concurrency 64 --json > bench.json";
+
+const MAN_HELP: &str = "\
+redbolt man ~/.local/share/man/man1    and then: man redbolt-lock";
 
 const COMPLETION_HELP: &str = "\
 bash:  redbolt completions bash > ~/.local/share/bash-completion/completions/redbolt

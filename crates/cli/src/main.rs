@@ -18,6 +18,7 @@ mod held;
 mod init;
 #[cfg(target_os = "linux")]
 mod lock;
+mod man;
 mod name;
 mod node;
 mod nodes;
@@ -102,6 +103,7 @@ fn run(command: &Command) -> Result<u8, Failure> {
         Command::Bench(_) => Err(Failure::usage("redbolt bench needs Linux, for signalfd")),
         Command::Node(args) => node::run(args),
         Command::Demo => demo::run(),
+        Command::Man { directory } => man::run(directory),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "redbolt", &mut script);

@@ -45,6 +45,7 @@ fn help_tells_of_each_subcommand_as_its_own_option_does() {
         "node",
         "demo",
         "completions",
+        "man",
     ];
     for name in subcommands {
         let help = ran(&["help", name]).expect(0).stdout;
@@ -221,6 +222,34 @@ fn no_help_and_no_usage_error_shows_a_password() {
         command.env("REDBOLT_NODES", "redis://:hunter2@host");
         let ran = run(command);
         assert!(!ran.stderr.contains("hunter2") && !ran.stdout.contains("hunter2"), "{ran:?}");
+    }
+}
+
+#[test]
+fn each_subcommand_has_a_manual_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("share/man1");
+    ran(&["man", pages.to_str().unwrap()]).expect(0);
+    let mut names: Vec<_> = fs::read_dir(&pages)
+        .unwrap()
+        .map(|page| page.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    let help = ran(&["--help"]).stdout;
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let subcommands = listed.take_while(|line| !line.is_empty());
+    let mut expected = vec!["redbolt.1".to_owned()];
+    expected.extend(subcommands.filter_map(|line| match line.split_whitespace().next() {
+        Some("help") | None => None,
+        Some(name) => Some(format!("redbolt-{name}.1")),
+    }));
+    expected.sort();
+    assert!(expected.len() > 10, "{help}");
+    assert_eq!(names, expected);
+    // The exit statuses are in it, which `--help` has below the options.
+    let page = fs::read_to_string(pages.join("redbolt-lock.1")).unwrap();
+    for status in ["64", "69", "70", "75", "126", "127"] {
+        assert!(page.contains(status), "{status} is missing in:\n{page}");
     }
 }
 
