@@ -1,10 +1,14 @@
 //! The project's own commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask demo`,
-//! `cargo xtask fuzz`, `cargo xtask prove`, `cargo xtask sim`.
+//! `cargo xtask fuzz`, `cargo xtask prove`, `cargo xtask sim`; for releases `cargo xtask package`,
+//! `cargo xtask dist`, `cargo xtask deny`, `cargo xtask msrv`.
 //!
 //! Apart from the other crates because it needs none of them: a machine with Rust and a shell must be
 //! able to build it and be told what else is missing. Not here: what the tests test.
 
 mod counts;
+mod dist;
+mod package;
+mod policy;
 mod programs;
 mod results;
 mod step;
@@ -38,8 +42,16 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Check licences, sources, advisories and duplicates of all dependencies, with cargo-deny
+    Deny {
+        /// Leave out the advisories, which need the network
+        #[arg(long)]
+        without_advisories: bool,
+    },
     /// Show locks being taken, refused and released on embedded nodes
     Demo,
+    /// Build the archive of a release: program, manual pages, completions
+    Dist,
     /// Run the fuzz targets for real; `cargo xtask fuzz --help` shows the options
     #[command(disable_help_flag = true)]
     Fuzz {
@@ -47,6 +59,10 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Check that the published crates build with the oldest Rust that they promise
+    Msrv,
+    /// Pack the published crates, and build and use them from the packages in an empty directory
+    Package,
     /// Prove promises on real servers; `cargo xtask prove --help` shows the programs
     #[command(disable_help_flag = true)]
     Prove {
@@ -69,7 +85,11 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Bench { arguments } => bench(&arguments),
         Task::Demo => demo(),
+        Task::Deny { without_advisories } => policy::deny(!without_advisories),
+        Task::Dist => dist::build(),
         Task::Fuzz { arguments } => fuzz(&arguments),
+        Task::Msrv => policy::msrv(),
+        Task::Package => package::prove(),
         Task::Prove { arguments } => prove(&arguments),
         Task::Sim { arguments } => sim(&arguments),
         Task::Test => test::everything(),

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    programs,
+    package, programs,
     results::Results,
     step::{self, Failure, cargo},
 };
@@ -23,6 +23,8 @@ pub(crate) fn everything() -> Result<(), Failure> {
     steps.take("format", || step::run("format", &mut format()));
     steps.take("clippy", || step::run("clippy", &mut clippy()));
     steps.take("docs", || step::run("docs", &mut docs()));
+    // What is in them; that they build alone is `cargo xtask package`.
+    steps.take("packages", || package::pack().map(drop));
     steps.take("tests", || run_tests(tests(), &mut results));
     steps.take("simulator", || sim(&["--schedules", SCHEDULES]));
     steps.take("fresh", || sim(&["--fresh", "--schedules", FRESH_SCHEDULES]));

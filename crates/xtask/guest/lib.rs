@@ -1,0 +1,15 @@
+//! A program as a user would write it: `cargo xtask package` builds it from the packages.
+
+use redbolt::{AcquireError, Ask, Client};
+
+/// Does the work if nobody else does.
+pub fn work(client: &Client, resource: &[u8], work: impl FnOnce()) -> Result<bool, AcquireError> {
+    match client.acquire(Ask::new(resource)) {
+        Ok(_lock) => {
+            work();
+            Ok(true)
+        }
+        Err(AcquireError::Refused(report)) if report.is_contended() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
