@@ -179,3 +179,42 @@ const SUITE: [&str; 5] = ["--quiet", "--package", "redbolt-benches", "--profile"
 
 /// Options of the simulator, and how they begin, that need bugs in the core.
 const PLANTED: [&str; 1] = ["--mutant"];
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs};
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn read(page: &str) -> String {
+        fs::read_to_string(step::root().join(page)).expect(page)
+    }
+
+    #[test]
+    fn the_commands_that_ci_and_the_project_s_pages_name_exist() {
+        let texts = PAGES.map(read).concat();
+        let named: BTreeSet<_> = texts
+            .split("cargo xtask ")
+            .skip(1)
+            .map(|text| text.split(|c: char| !c.is_ascii_lowercase()).next().unwrap_or_default())
+            .filter(|name| !name.is_empty())
+            .collect();
+        assert!(named.len() > 8, "{named:?}");
+        let all = Arguments::command();
+        let missing: Vec<_> =
+            named.into_iter().filter(|name| all.find_subcommand(name).is_none()).collect();
+        assert!(missing.is_empty(), "no commands: {missing:?}");
+    }
+
+    #[test]
+    fn ci_and_the_policy_name_the_oldest_rust_of_the_manifest() {
+        let rust = env!("CARGO_PKG_RUST_VERSION");
+        assert!(read(CI).contains(&format!("rustup toolchain install {rust} ")));
+        assert!(read("RELEASING.md").contains(&format!("**{rust}**")));
+    }
+
+    const CI: &str = ".github/workflows/ci.yml";
+    const PAGES: [&str; 5] = [CI, "CONTRIBUTING.md", "README.md", "RELEASING.md", "SECURITY.md"];
+}
