@@ -1,4 +1,4 @@
-//! The commands of the README and of the manual, run as they stand there.
+//! The commands of the READMEs and of the manual, run as they stand there.
 //!
 //! A block that says ```` ```sh ```` is a script and has to succeed. One that says ```` ```console ```` has the
 //! output of its commands behind them, in which figures may differ. Lines of ```` ```crontab ```` and the
@@ -24,14 +24,16 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The README and the pages of the manual, with their text.
+/// The READMEs and the pages of the manual, with their text.
 fn pages() -> Vec<(String, String)> {
     let manual = fs::read_dir(root().join("docs")).unwrap();
     let manual = manual.map(|entry| format!("docs/{}", entry.unwrap().file_name().display()));
-    let pages = manual.filter(|page| page.ends_with(".md")).chain(["README.md".to_owned()]);
+    let pages = manual.filter(|page| page.ends_with(".md")).chain(READMES.map(str::to_owned));
     let read = |page: &String| fs::read_to_string(root().join(page)).unwrap();
     pages.map(|page| (page.clone(), read(&page))).collect()
 }
+
+const READMES: [&str; 2] = ["README.md", "crates/cli/README.md"];
 
 fn blocks(page: &str, text: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
@@ -68,9 +70,12 @@ fn executable(path: &Path, line: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// These cannot be run from here: one runs this test, and the other one is `redbolt demo`, built first.
-const CARGO: &str =
-    r#"case "$*" in "xtask demo" | "xtask test") ;; *) echo "cargo $*?" >&2; exit 1 ;; esac"#;
+/// These cannot be run from here: they build this program, run this test, or `redbolt demo`.
+const CARGO: &str = r#"
+case "$*" in
+  "xtask demo" | "xtask test" | "install redbolt-cli") ;;
+  *) echo "cargo $*?" >&2; exit 1 ;;
+esac"#;
 
 /// The text with our servers in it.
 fn at_home(world: &World, text: &str) -> String {
