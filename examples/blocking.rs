@@ -14,7 +14,7 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use redbolt::{AcquireError, Ask, Client, Config, ConfigError, Wait};
+use redbolt::{AcquireError, Client, Config, ConfigError, LockRequest, Wait};
 use redbolt_node::Node;
 
 fn main() -> ExitCode {
@@ -36,7 +36,7 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     let embedded = if addresses.is_empty() { embedded_nodes(3)? } else { Vec::new() };
     addresses.extend(embedded.iter().map(|node| node.address().to_string()));
     let config = configure(&addresses)?;
-    println!("{} of {} nodes make a lock", config.quorum(), config.nodes());
+    println!("{} of {} nodes make a lock", config.quorum(), config.node_count());
 
     // A node that cannot be reached is no error here: the others may be enough.
     let client = Client::new(config.clone())?;
@@ -44,13 +44,13 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
 
     // If somebody else has it, wait for up to five seconds. The nodes forget it after ten, should
     // this process die.
-    let ask = Ask::new(RESOURCE).ttl(Duration::from_secs(10));
-    let mut lock = client.acquire(ask.clone().wait(Wait::For(Duration::from_secs(5))))?;
+    let request = LockRequest::new(RESOURCE).ttl(Duration::from_secs(10));
+    let mut lock = client.acquire(request.clone().wait(Wait::UpTo(Duration::from_secs(5))))?;
     println!("held for {:.1?} more", lock.remaining());
 
     // Another client cannot have it meanwhile, and is told why.
     let other = Client::new(config)?;
-    match other.acquire(ask.clone()) {
+    match other.acquire(request.clone()) {
         Err(AcquireError::Refused(report)) => println!("refused to another: {report}"),
         Err(error) => return Err(error.into()),
         Ok(_) => return Err("two clients hold the same lock".into()),
@@ -70,15 +70,15 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     println!("{}", lock.release());
 
     // The same for a piece of code. It is released also if the code panics.
-    let held = other.with(ask, |lock| format!("worked with {:.1?} left", lock.remaining()))?;
-    println!("{}; {}", held.value, held.ending);
+    let held = other.with(request, |lock| format!("worked with {:.1?} left", lock.remaining()))?;
+    println!("{}; {}", held.value, held.outcome);
     Ok(())
 }
 
 fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
     // How long a node may take to answer before the others decide without it. On a network of your
     // own it is less.
-    let mut builder = Config::builder().answer_within(Duration::from_millis(500));
+    let mut builder = Config::builder().response_timeout(Duration::from_millis(500));
     for address in addresses {
         builder = builder.node(address)?;
     }

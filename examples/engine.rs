@@ -16,7 +16,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{AcquireError, Ask, Config, ConfigError, Engine, EngineLimits, Keep, Wait};
+use redbolt::{
+    AcquireError, AutoExtend, Config, ConfigError, Engine, EngineLimits, LockRequest, Wait,
+};
 use redbolt_node::Node;
 
 fn main() -> ExitCode {
@@ -40,12 +42,12 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     // One thread stands behind it, for all threads of the program. Each gets a clone of the handle.
     let engine = Engine::start(configure(&addresses)?, EngineLimits::default())?;
 
-    take_turns(&engine)?;
+    run_scheduled(&engine)?;
     keep(&engine)?;
     be_told(&engine)?;
 
     // Whatever is still held at the end is released, and its holder told.
-    let guard = engine.acquire(Ask::new(RESOURCE)).wait()?;
+    let guard = engine.acquire(LockRequest::new(RESOURCE)).wait()?;
     let report = engine.shutdown(Duration::from_secs(2));
     println!("{report}");
     println!("the last holder: {}", guard.release().wait());
@@ -53,14 +55,14 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
 }
 
 /// Four threads want the same lock. None of them polls: each sleeps until it has the lock.
-fn take_turns(engine: &Engine) -> Result<(), Box<dyn Error>> {
+fn run_scheduled(engine: &Engine) -> Result<(), Box<dyn Error>> {
     let threads: Vec<_> = (1..=4)
         .map(|number| {
             let engine = engine.clone();
             thread::spawn(move || -> Result<(), AcquireError> {
                 // How long to wait for the lock, and how long to have it, are two things.
-                let ask = Ask::new(RESOURCE).ttl(Duration::from_secs(10));
-                let guard = engine.acquire_timeout(ask, Duration::from_secs(20)).wait()?;
+                let request = LockRequest::new(RESOURCE).ttl(Duration::from_secs(10));
+                let guard = engine.acquire_timeout(request, Duration::from_secs(20)).wait()?;
                 println!("thread {number} holds it for {:.0?} more", guard.remaining());
                 // Dropping the guard releases the lock, and does not wait for the nodes.
                 drop(guard);
@@ -74,10 +76,12 @@ fn take_turns(engine: &Engine) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A lock that is kept alive until it is released: the TTL only says how soon it ends without this process.
+/// A lock that is auto-extended until it is released: the TTL only says how soon it ends without this process.
 fn keep(engine: &Engine) -> Result<(), Box<dyn Error>> {
-    let ask = Ask::new(RESOURCE).ttl(Duration::from_secs(1)).keep_alive(Keep::until_released());
-    let guard = engine.acquire_timeout(ask, Duration::from_secs(5)).wait()?;
+    let request = LockRequest::new(RESOURCE)
+        .ttl(Duration::from_secs(1))
+        .auto_extend(AutoExtend::until_released());
+    let guard = engine.acquire_timeout(request, Duration::from_secs(5)).wait()?;
     thread::sleep(Duration::from_millis(1_500));
     println!("still held after 1.5 s: {}", guard.is_valid());
     println!("{}", guard.release().wait());
@@ -86,8 +90,8 @@ fn keep(engine: &Engine) -> Result<(), Box<dyn Error>> {
 
 /// A holder that does not extend its lock loses it, and hears of it.
 fn be_told(engine: &Engine) -> Result<(), Box<dyn Error>> {
-    let ask = Ask::new(RESOURCE).ttl(Duration::from_millis(300));
-    let guard = engine.acquire(ask.wait(Wait::For(Duration::from_secs(5)))).wait()?;
+    let request = LockRequest::new(RESOURCE).ttl(Duration::from_millis(300));
+    let guard = engine.acquire(request.wait(Wait::UpTo(Duration::from_secs(5)))).wait()?;
     let (tell, told) = mpsc::channel();
     // It runs on the engine's thread: let it do no more than pass the news on.
     guard.on_loss(move |cause| {
@@ -101,7 +105,7 @@ fn be_told(engine: &Engine) -> Result<(), Box<dyn Error>> {
 fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
     // How long a node may take to answer before the others decide without it. On a network of your
     // own it is less.
-    let mut builder = Config::builder().answer_within(Duration::from_millis(500));
+    let mut builder = Config::builder().response_timeout(Duration::from_millis(500));
     for address in addresses {
         builder = builder.node(address)?;
     }

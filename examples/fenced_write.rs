@@ -21,7 +21,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Ask, Client, Config, ConfigError, FencingToken, Wait};
+use redbolt::{Client, Config, ConfigError, FencingToken, LockRequest, Wait};
 use redbolt_node::Node;
 
 fn main() -> ExitCode {
@@ -106,7 +106,7 @@ fn be_slow(
     when_written: Receiver<()>,
 ) -> Result<(), Failure> {
     let client = Client::new(config.clone())?;
-    let lock = client.acquire(ask())?;
+    let lock = client.acquire(request())?;
     let token = lock.fencing_token().ok_or("no token")?;
     println!("  slow holds the lock, with token {token}");
     if !lock.is_valid() {
@@ -134,7 +134,7 @@ fn be_quick(
 ) -> Result<(), Failure> {
     when_paused.recv()?;
     let client = Client::new(config.clone())?;
-    let lock = client.acquire(ask())?;
+    let lock = client.acquire(request())?;
     let token = lock.fencing_token().ok_or("no token")?;
     println!("  quick holds the lock, with token {token}");
     write(store, "by quick", token)?;
@@ -149,12 +149,12 @@ fn write(store: &Mutex<Store>, value: &str, token: FencingToken) -> Result<(), S
     store.write(value, token)
 }
 
-fn ask() -> Ask<'static> {
-    Ask::new(RESOURCE).ttl(TTL).wait(Wait::For(PATIENCE)).fenced()
+fn request() -> LockRequest<'static> {
+    LockRequest::new(RESOURCE).ttl(TTL).wait(Wait::UpTo(PATIENCE)).fenced()
 }
 
 fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
-    let mut builder = Config::builder().answer_within(Duration::from_millis(500));
+    let mut builder = Config::builder().response_timeout(Duration::from_millis(500));
     for address in addresses {
         builder = builder.node(address)?;
     }

@@ -15,7 +15,7 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use redbolt::{Ask, Config, ConfigError, Engine, EngineLimits, OwnedGuard, Wait};
+use redbolt::{Config, ConfigError, Engine, EngineLimits, LockRequest, OwnedGuard, Wait};
 use redbolt_node::Node;
 use tokio::time::{sleep, timeout};
 
@@ -40,12 +40,12 @@ async fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     addresses.extend(embedded.iter().map(|node| node.address().to_string()));
     let engine = Engine::start(configure(&addresses)?, EngineLimits::default())?;
 
-    let ask = Ask::new(RESOURCE).ttl(Duration::from_secs(10)).wait(Wait::Forever);
-    let guard = engine.acquire(ask.clone()).await?;
+    let request = LockRequest::new(RESOURCE).ttl(Duration::from_secs(10)).wait(Wait::Forever);
+    let guard = engine.acquire(request.clone()).await?;
     println!("held for {:.0?} more", guard.remaining());
 
     // Another task would wait for ever. A future that is dropped is cancelled, here and on the nodes.
-    let second = engine.acquire(ask.clone());
+    let second = engine.acquire(request.clone());
     match timeout(Duration::from_millis(200), second).await {
         Ok(_) => return Err("two tasks hold the same lock".into()),
         Err(_) => println!("a second task gave up after 200 ms"),
@@ -56,7 +56,7 @@ async fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     println!("{}", guard.release().await);
 
     // Work that takes longer than its lease, and is stopped where the lease ends.
-    let guard = engine.acquire(ask.ttl(Duration::from_millis(300))).await?;
+    let guard = engine.acquire(request.ttl(Duration::from_millis(300))).await?;
     tokio::select! {
         () = work() => return Err("the work ended before the lease".into()),
         cause = guard.lost() => match cause {
@@ -69,7 +69,7 @@ async fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     // Many locks at once go to the nodes together: in one write each, as far as it goes.
     let names: Vec<String> = (0..100).map(|at| format!("redbolt-example-{at}")).collect();
     let asked: Vec<_> =
-        names.iter().map(|name| engine.acquire(Ask::new(name.as_bytes()))).collect();
+        names.iter().map(|name| engine.acquire(LockRequest::new(name.as_bytes()))).collect();
     let mut guards: Vec<OwnedGuard> = Vec::new();
     for asked in asked {
         guards.push(asked.await?);
@@ -90,7 +90,7 @@ async fn work() {
 fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
     // How long a node may take to answer before the others decide without it. On a network of your
     // own it is less.
-    let mut builder = Config::builder().answer_within(Duration::from_millis(500));
+    let mut builder = Config::builder().response_timeout(Duration::from_millis(500));
     for address in addresses {
         builder = builder.node(address)?;
     }

@@ -1,4 +1,4 @@
-//! Whoever has the lock leads: it is kept alive until the leader steps down, and the leader hears of its
+//! Whoever has the lock leads: it is auto-extended until the leader steps down, and the leader hears of its
 //! loss in time to stop.
 //!
 //! ```text
@@ -20,7 +20,10 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Ask, Config, ConfigError, Ending, Engine, EngineLimits, Keep, OwnedGuard, Wait};
+use redbolt::{
+    AutoExtend, Config, ConfigError, Engine, EngineLimits, LockRequest, OwnedGuard, ReleaseOutcome,
+    Wait,
+};
 use redbolt_node::Node;
 
 fn main() -> ExitCode {
@@ -53,13 +56,15 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
             second.lead(office, Some(3)).map_err(|error| error.to_string())
         });
         // It does not think of stepping down, and has to.
-        let ending = first.lead(office, None)?;
-        if !matches!(ending, Ending::Lost(_)) {
-            return Err(format!("the first leader's term did not end: {ending}").into());
+        let outcome = first.lead(office, None)?;
+        if !matches!(outcome, ReleaseOutcome::Lost(_)) {
+            return Err(format!("the first leader's term did not end: {outcome}").into());
         }
         match waiting.join().map_err(|_| "the second candidate panicked")?? {
-            Ending::Released(_) => Ok(()),
-            Ending::Lost(cause) => Err(format!("the second leader was deposed: {cause}").into()),
+            ReleaseOutcome::Released(_) => Ok(()),
+            ReleaseOutcome::Lost(cause) => {
+                Err(format!("the second leader was deposed: {cause}").into())
+            }
         }
     })
 }
@@ -74,18 +79,22 @@ impl Candidate {
         Ok(Self { name, engine: Engine::start(config, EngineLimits::default())? })
     }
 
-    /// Waits for the lock, and has it kept alive from then on.
+    /// Waits for the lock, and has it auto-extended from then on.
     fn run_for_office(&self) -> Result<OwnedGuard, Box<dyn Error>> {
         // How long the nodes keep it if this process dies, and how long it may lead if it lives.
-        let keep = Keep::until_released().max_hold(TERM);
-        let ask = Ask::new(RESOURCE).ttl(TTL).keep_alive(keep);
-        let office = self.engine.acquire(ask.wait(Wait::For(PATIENCE))).wait()?;
+        let keep = AutoExtend::until_released().max_hold(TERM);
+        let request = LockRequest::new(RESOURCE).ttl(TTL).auto_extend(keep);
+        let office = self.engine.acquire(request.wait(Wait::UpTo(PATIENCE))).wait()?;
         println!("{} leads", self.name);
         Ok(office)
     }
 
     /// Works in steps until it has done as many as it wants to, or has lost the lock.
-    fn lead(&self, office: OwnedGuard, steps: Option<u32>) -> Result<Ending, Box<dyn Error>> {
+    fn lead(
+        &self,
+        office: OwnedGuard,
+        steps: Option<u32>,
+    ) -> Result<ReleaseOutcome, Box<dyn Error>> {
         let (tell, told) = mpsc::channel();
         office.on_loss(move |cause| {
             let _ = tell.send(cause);
@@ -104,16 +113,16 @@ impl Candidate {
             }
         }
         println!("{} has done some work: {}", self.name, done > 0);
-        let ending = office.release().wait();
-        println!("{} steps down: {ending}", self.name);
-        Ok(ending)
+        let outcome = office.release().wait();
+        println!("{} steps down: {outcome}", self.name);
+        Ok(outcome)
     }
 }
 
 fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
     // How long a node may take to answer before the others decide without it. On a network of your
     // own it is less.
-    let mut builder = Config::builder().answer_within(Duration::from_millis(500));
+    let mut builder = Config::builder().response_timeout(Duration::from_millis(500));
     for address in addresses {
         builder = builder.node(address)?;
     }

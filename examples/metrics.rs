@@ -16,7 +16,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redbolt::{AcquireError, Ask, Client, Config, ConfigError, Level, Log, MetricsReport, Note};
+use redbolt::{
+    AcquireError, Client, Config, ConfigError, Level, LockRequest, Log, MetricsReport, Note,
+};
 use redbolt_node::{Memory, Node};
 
 /// A program with a logging crate calls that here.
@@ -53,10 +55,10 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
 
     for _ in 0..100 {
         // What a lock is for would be done here.
-        let _ = client.acquire(Ask::new(RESOURCE))?.release();
+        let _ = client.acquire(LockRequest::new(RESOURCE))?.release();
     }
-    let held = client.acquire(Ask::new(RESOURCE))?;
-    if !matches!(client.acquire(Ask::new(RESOURCE)), Err(AcquireError::Refused(_))) {
+    let held = client.acquire(LockRequest::new(RESOURCE))?;
+    if !matches!(client.acquire(LockRequest::new(RESOURCE)), Err(AcquireError::Refused(_))) {
         return Err("two hold the same lock".into());
     }
     drop(held);
@@ -65,7 +67,7 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     if let Some(node) = embedded.first_mut() {
         node.stop(Memory::Lost);
     }
-    let _ = client.acquire(Ask::new(RESOURCE))?.release();
+    let _ = client.acquire(LockRequest::new(RESOURCE))?.release();
 
     let report = client.metrics();
     sum_up(&report);
@@ -80,7 +82,7 @@ fn sum_up(report: &MetricsReport) {
     let (granted, refused) = (counted.grants, counted.refusals.total());
     let wait = counted.wait_granted.quantile(0.99).unwrap_or_default();
     eprintln!("{granted} granted, {refused} refused; 99 of 100 waited for {wait:.1?} at most");
-    for (number, address, node) in report.nodes() {
+    for (number, address, node) in report.node_metrics() {
         let trip = node.round_trip.quantile(0.5).unwrap_or_default();
         let (lost, fails) = (node.link_failures.total(), node.fails.total());
         eprintln!("node {number} {address}: {trip:.1?}, {fails} votes and {lost} links failed");
@@ -88,7 +90,7 @@ fn sum_up(report: &MetricsReport) {
 }
 
 fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
-    let mut builder = Config::builder().answer_within(Duration::from_millis(500));
+    let mut builder = Config::builder().response_timeout(Duration::from_millis(500));
     for address in addresses {
         builder = builder.node(address)?;
     }

@@ -6,12 +6,12 @@
 //! cargo run --example own_epoll_fd -- --listen 127.0.0.1:7000 --node 10.0.0.1 --node 10.0.0.2 ...
 //! ```
 //!
-//! It runs jobs, each under a lock of its name that is kept alive until the job is done, so that a job runs
+//! It runs jobs, each under a lock of its name that is auto-extended until the job is done, so that a job runs
 //! once at a time on all the machines that do the same. It is told of them by UDP:
 //!
 //! ```text
-//! RUN job       RUNNING job, then DONE job, or STOPPED job and why the lock was lost;
-//!               REFUSED job and why, after at most ten seconds
+//! RUN job       RUNNING job, then DONE job, or STOPPED job and reason the lock was lost;
+//!               REFUSED job and reason, after at most ten seconds
 //! ```
 //!
 //! Without `--node` it starts three embedded nodes of its own. With `--listen` it serves until it is
@@ -32,7 +32,7 @@ use calloop::generic::Generic;
 use calloop::ping::make_ping;
 use calloop::timer::{TimeoutAction, Timer};
 use calloop::{EventLoop, Interest, LoopHandle, Mode, PostAction, RegistrationToken};
-use redbolt::{Ask, Config, Driver, Event, Keep, LockId, Wait};
+use redbolt::{AutoExtend, Config, Driver, Event, LockId, LockRequest, Wait};
 use redbolt_node::Node;
 
 fn main() -> ExitCode {
@@ -55,7 +55,7 @@ fn run(mut options: Options) -> Result<(), Box<dyn Error>> {
     options.nodes.extend(embedded.iter().map(|node| node.address().to_string()));
     // The nodes are its own, or were made for it: they have granted nothing. A server for real ones
     // leaves this to an operator, who runs `redbolt init` once.
-    let mut builder = Config::builder().answer_within(Duration::from_millis(500)).new_nodes();
+    let mut builder = Config::builder().response_timeout(Duration::from_millis(500)).new_nodes();
     for node in &options.nodes {
         builder = builder.node(node)?;
     }
@@ -128,7 +128,7 @@ impl Host {
             // One: sleep no longer than the locks can wait.
             event_loop.dispatch(self.driver.deadline(), self)?;
             // Two: let it do what is due.
-            self.driver.turn();
+            self.driver.process();
             // Three: take the outcomes.
             while let Some(event) = self.driver.poll_event() {
                 self.tell_outcome(event)?;
@@ -160,8 +160,8 @@ impl Host {
         };
         // Should this process die, the others can have it after two seconds. The driver extends it for as
         // long as it takes its turns.
-        let ask = Ask::new(name.as_bytes()).ttl(TTL).wait(Wait::For(PATIENCE));
-        match self.driver.acquire(&ask.keep_alive(Keep::until_released())) {
+        let request = LockRequest::new(name.as_bytes()).ttl(TTL).wait(Wait::UpTo(PATIENCE));
+        match self.driver.acquire(&request.auto_extend(AutoExtend::until_released())) {
             Ok(id) => {
                 let job = Job { name: name.to_owned(), caller, work: None };
                 self.jobs.insert(id, job);
@@ -174,8 +174,8 @@ impl Host {
         match event {
             Event::Granted(id) => self.begin(id)?,
             Event::Refused(id, refusal) => {
-                let why = self.driver.report(&refusal).to_string();
-                self.end(id, "REFUSED", &why);
+                let reason = self.driver.report(&refusal).to_string();
+                self.end(id, "REFUSED", &reason);
             }
             Event::Lost(id, cause) => {
                 // It has a moment left: it is told before the validity is over.
@@ -220,10 +220,10 @@ impl Host {
     fn finish(&mut self, event_loop: &mut EventLoop<'static, Self>) -> Result<(), Box<dyn Error>> {
         self.jobs.keys().for_each(|id| self.driver.release(*id));
         let until = Instant::now() + PATIENCE;
-        while self.driver.owes() && Instant::now() < until {
+        while self.driver.has_pending_releases() && Instant::now() < until {
             let wait = self.driver.deadline().map_or(PATIENCE, |deadline| deadline.min(PATIENCE));
             event_loop.dispatch(Some(wait), self)?;
-            self.driver.turn();
+            self.driver.process();
         }
         Ok(())
     }

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Waker};
-use redbolt::{Ask, Config, Driver, Event, LockId, NodeStatus, PushState, Wait};
+use redbolt::{Config, Driver, Event, LockId, LockRequest, NodeStatus, PushState, Wait};
 use redbolt_node::Node;
 
 fn main() -> ExitCode {
@@ -54,7 +54,7 @@ fn run(mut options: Options) -> Result<(), Box<dyn Error>> {
     options.nodes.extend(embedded.iter().map(|node| node.address().to_string()));
     // The nodes are its own, or were made for it: they have granted nothing. A server for real ones
     // leaves this to an operator, who runs `redbolt init` once.
-    let mut builder = Config::builder().answer_within(Duration::from_millis(500)).new_nodes();
+    let mut builder = Config::builder().response_timeout(Duration::from_millis(500)).new_nodes();
     for node in &options.nodes {
         builder = builder.node(node)?;
     }
@@ -119,7 +119,7 @@ impl Host {
                 }
             }
             // Three: let it do what is due.
-            self.driver.turn();
+            self.driver.process();
             // Four: take the outcomes.
             while let Some(event) = self.driver.poll_event() {
                 self.tell_outcome(event);
@@ -134,8 +134,8 @@ impl Host {
                 self.send(client, &format!("REFUSED {key} you have it, or wait for it"));
             }
             Some(("LOCK", key)) => {
-                let ask = Ask::new(key.as_bytes()).wait(Wait::For(PATIENCE));
-                match self.driver.acquire(&ask) {
+                let request = LockRequest::new(key.as_bytes()).wait(Wait::UpTo(PATIENCE));
+                match self.driver.acquire(&request) {
                     Ok(id) => drop(self.locks.insert(id, (client, key.to_owned()))),
                     Err(error) => self.send(client, &format!("REFUSED {key} {error}")),
                 }
@@ -145,8 +145,8 @@ impl Host {
                 None => self.send(client, &format!("UNKNOWN {key}")),
             },
             None if line == "STATUS" => {
-                let nodes = self.driver.nodes();
-                let tells = |node: &&NodeStatus| node.push == PushState::Tells;
+                let nodes = self.driver.node_report();
+                let tells = |node: &&NodeStatus| node.push == PushState::Active;
                 let telling = nodes.nodes.iter().filter(tells).count();
                 let told = if telling > 0 { "told" } else { "not told" };
                 self.send(client, &format!("STATUS {told} of changes; {nodes}"));
@@ -222,13 +222,13 @@ impl Host {
         self.locks.keys().for_each(|id| self.driver.release(*id));
         let until = Instant::now() + PATIENCE;
         let mut events = Events::with_capacity(64);
-        while self.driver.owes() && Instant::now() < until {
+        while self.driver.has_pending_releases() && Instant::now() < until {
             let wait = self.driver.deadline().map_or(PATIENCE, |deadline| deadline.min(PATIENCE));
             sleep(&mut self.poll, &mut events, Some(wait))?;
             for event in &events {
                 self.driver.on_event(event);
             }
-            self.driver.turn();
+            self.driver.process();
         }
         Ok(())
     }
@@ -289,8 +289,8 @@ impl Client {
 fn tell(address: SocketAddr, config: Config) -> Result<(), String> {
     tell_of_two(address).map_err(|error| error.to_string())?;
     let elsewhere = redbolt::Client::new(config).map_err(|error| error.to_string())?;
-    let ask = Ask::new(b"redbolt-example").wait(Wait::For(PATIENCE));
-    let lock = elsewhere.acquire(ask).map_err(|error| error.to_string())?;
+    let request = LockRequest::new(b"redbolt-example").wait(Wait::UpTo(PATIENCE));
+    let lock = elsewhere.acquire(request).map_err(|error| error.to_string())?;
     println!("a client elsewhere has it");
     let told = tell_of_one_who_is_told(address, || {
         println!("the client elsewhere: {}", lock.release());

@@ -6,17 +6,17 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use redbolt::{Ask, Client, Config, Ending, Wait};
+//! use redbolt::{LockRequest, Client, Config, ReleaseOutcome, Wait};
 //!
 //! let config = Config::builder().nodes(["10.0.0.1", "10.0.0.2", "10.0.0.3"])?.build()?;
 //! let client = Client::new(config)?;
-//! let ask = Ask::new(b"invoices").ttl(Duration::from_secs(10)).wait(Wait::For(Duration::from_secs(5)));
-//! let lock = client.acquire(ask)?;
+//! let request = LockRequest::new(b"invoices").ttl(Duration::from_secs(10)).wait(Wait::UpTo(Duration::from_secs(5)));
+//! let lock = client.acquire(request)?;
 //! // Work in steps, and check the lock before each of them: a lease can end while you work.
 //! assert!(lock.is_valid());
 //! match lock.release() {
-//!     Ending::Released(confirmed) => println!("released, {confirmed}"),
-//!     Ending::Lost(cause) => println!("it was no longer ours: {cause}"),
+//!     ReleaseOutcome::Released(confirmed) => println!("released, {confirmed}"),
+//!     ReleaseOutcome::Lost(cause) => println!("it was no longer ours: {cause}"),
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -35,11 +35,11 @@
 //! | to | begin with | read |
 //! |---|---|---|
 //! | choose between the three, fork, end, detach a lock | [`Client`], [`Engine`] | [choosing an API](manual::choosing_an_api) |
-//! | wait for a lock | [`Ask::wait`], [`Wait`], [`Wake`] | [waiting](manual::waiting) |
-//! | keep a lock until the work is done | [`Ask::keep_alive`], [`Engine::with`] | [auto-extension](manual::auto_extension) |
-//! | lock several keys, or take many locks | [`Ask::and`], [`Client::acquire_all`] | [many keys](manual::many_keys) |
-//! | refuse a holder whose time is over | [`Ask::fenced`], [`FencingToken`] | [fencing](manual::fencing) |
-//! | bear nodes that lose their memory | [`init`], [`Guard`], [`Trust`] | [the restart guard](manual::restart_guard) |
+//! | wait for a lock | [`LockRequest::wait`], [`Wait`], [`WakeStrategy`] | [waiting](manual::waiting) |
+//! | keep a lock until the work is done | [`LockRequest::auto_extend`], [`Engine::with`] | [auto-extension](manual::auto_extension) |
+//! | lock several keys, or take many locks | [`LockRequest::and_resource`], [`Client::acquire_all`] | [many keys](manual::many_keys) |
+//! | refuse a holder whose time is over | [`LockRequest::fenced`], [`FencingToken`] | [fencing](manual::fencing) |
+//! | bear nodes that lose their memory | [`init`], [`Guard`], [`RestartTrust`] | [the restart guard](manual::restart_guard) |
 //! | run it | [`Log`], [`MetricsReport`], [`NodeReport`] | [operations](manual::operations) |
 //! | live in a loop of yours | [`Driver`] | [embedding](manual::embedding) |
 //! | know what to rely on | [`LockGuard::is_valid`], [`RefusalReport`] | [guarantees](manual::guarantees) |
@@ -51,23 +51,24 @@
 
 #![deny(missing_docs, unsafe_code)]
 
-mod front;
+mod api;
 pub mod net;
 pub mod proto;
 pub mod resp;
 
-pub use front::{
-    Acquire, AcquireError, Answer, BreakReport, Client, Config, ConfigBuilder, ConfigError, Driver,
-    Ending, Engine, EngineError, EngineLimits, Extend, ExtendError, Held, HeldLock, Inspection,
-    InspectionVerdict, Level, LockGuard, Log, Lost, MetricsReport, NodeInspection, NodeReport,
-    NodeStatus, NodeVote, Note, OwnedGuard, Owner, RefusalReport, Release, SetupError,
-    ShutdownReport, Unreleased, WithError, init, init_change,
+pub use api::{
+    AcquireError, AcquireFuture, Client, Config, ConfigBuilder, ConfigError, Driver, Engine,
+    EngineError, EngineLimits, ExtendError, ExtendFuture, ForceUnlockReport, HeldLock, Inspection,
+    InspectionVerdict, Level, LockGuard, Log, LossFuture, MetricsReport, NodeInspection,
+    NodeReport, NodeStatus, NodeVote, Note, OwnedGuard, Owner, QueryFuture, RefusalReport,
+    ReleaseFuture, ReleaseOutcome, SetupError, ShutdownReport, Unreleased, WithError, WithOutcome,
+    init, init_change,
 };
 pub use proto::{
-    Ask, Cause, Confirmed, DataKind, Event, Fate, FencingToken, Foreign, Guard, Histogram, Holder,
-    InputError, Keep, KeyState, LockId, LockRecord, LockState, LossCause, Metrics, NodeGuard,
-    NodeMetrics, NodeState, PushState, RecordError, Refusal, Settings, Trust, Vote, Wait, Wake,
-    Why,
+    AutoExtend, Cause, Confirmed, DataKind, DetachedLock, DetachedLockError, Event, Fate,
+    FencingToken, Foreign, Histogram, Holder, KeyState, LockId, LockRequest, LockState, LossCause,
+    Metrics, NodeMetrics, NodeState, PushState, Refusal, RefusalReason, RequestError, RestartGuard,
+    RestartGuardState, RestartTrust, Settings, Vote, Wait, WakeStrategy,
 };
 
 /// The manual: each concept is explained on one of these pages, and linked to from everywhere else. Begin with

@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 use redbolt::{
-    AcquireError, Ask, Client, Config, ConfigBuilder, Driver, Ending, Engine, EngineLimits, Event,
-    Keep, LockId, LockState, PushState, Wait,
+    AcquireError, AutoExtend, Client, Config, ConfigBuilder, Driver, Engine, EngineLimits, Event,
+    LockId, LockRequest, LockState, PushState, ReleaseOutcome, Wait,
 };
-use redbolt_proving::{Server, servers};
+use redbolt_test_servers::{Server, servers};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 #[test]
 fn the_counter_counts() {
-    let counted = allocation_counter::measure(|| drop(Ask::new(b"a").and(b"b")));
+    let counted = allocation_counter::measure(|| drop(LockRequest::new(b"a").and_resource(b"b")));
     assert_eq!(counted.count_total, 1, "the list of further resources");
 }
 
@@ -75,8 +75,8 @@ fn a_driver_beside_its_hosts_own_sockets_does_not_allocate() {
         let own = Own::in_registry(poll.registry());
         let poll = Some((poll, mio::Events::with_capacity(64)));
         let mut host = Host { driver, poll, own: Some(own) };
-        host.step_until(|driver| driver.nodes().ready() == n);
-        let kinds = [Host::served_pairs, Host::kept_extensions];
+        host.step_until(|driver| driver.node_report().ready() == n);
+        let kinds = [Host::served_pairs, Host::auto_extensions];
         none_in_steady_state(&servers, &mut host, Host::catch_up, &kinds);
     }
 }
@@ -89,7 +89,7 @@ fn waiters_that_are_told_do_not_allocate() {
         let config = initialised(&servers);
         let [one, other] = [(); 2].map(|()| {
             let mut host = Host::with(Driver::new(config.clone()).unwrap());
-            host.step_until(|driver| driver.nodes().ready() == n);
+            host.step_until(|driver| driver.node_report().ready() == n);
             host
         });
         let mut both = Both { hosts: [one, other], holder: None };
@@ -101,7 +101,7 @@ fn waiters_that_are_told_do_not_allocate() {
             server.resume();
             both.catch_up();
         }
-        let tells = |host: &Host| host.driver.nodes().nodes[0].push == PushState::Tells;
+        let tells = |host: &Host| host.driver.node_report().nodes[0].push == PushState::Active;
         assert!(both.hosts.iter().all(tells));
         let batch = || {
             both.catch_up();
@@ -124,12 +124,12 @@ fn an_engine_s_caller_allocates_slots_only() {
     let engine = Engine::start(initialised(&servers), EngineLimits::default()).unwrap();
     let pairs = || {
         for _ in 0..LAG {
-            let guard = acquired(engine.acquire(Ask::new(b"job")).wait());
-            assert!(matches!(guard.release().wait(), Ending::Released(_)));
+            let guard = acquired(engine.acquire(LockRequest::new(b"job")).wait());
+            assert!(matches!(guard.release().wait(), ReleaseOutcome::Released(_)));
         }
     };
     let extensions = || {
-        let guard = acquired(engine.acquire(Ask::new(b"job")).wait());
+        let guard = acquired(engine.acquire(LockRequest::new(b"job")).wait());
         for _ in 0..LAG {
             guard.extend(Duration::from_secs(10)).wait().unwrap();
         }
@@ -155,7 +155,7 @@ fn client_does_not_allocate(servers: &[Server], config: Config) {
 }
 
 fn driver_does_not_allocate(servers: &[Server], host: &mut Host) {
-    host.step_until(|driver| driver.nodes().ready() == servers.len());
+    host.step_until(|driver| driver.node_report().ready() == servers.len());
     let kinds = [Host::pairs, Host::fenced_pairs, Host::extensions, Host::denials];
     none_in_steady_state(servers, host, Host::catch_up, &kinds);
 }
@@ -191,25 +191,25 @@ fn none_in_steady_state<T>(
 
 fn client_pairs(client: &mut Client, pairs: usize) {
     for _ in 0..pairs {
-        let lock = acquired(client.acquire(Ask::new(b"job")));
-        assert!(matches!(lock.release(), Ending::Released(_)));
+        let lock = acquired(client.acquire(LockRequest::new(b"job")));
+        assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
     }
 }
 
 fn client_fenced_pairs(client: &mut Client, pairs: usize) {
     for _ in 0..pairs {
-        let lock = acquired(client.acquire(Ask::new(b"job").fenced()));
+        let lock = acquired(client.acquire(LockRequest::new(b"job").fenced()));
         assert!(lock.fencing_token().is_some());
-        assert!(matches!(lock.release(), Ending::Released(_)));
+        assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
     }
 }
 
 fn client_extensions(client: &mut Client, extensions: usize) {
-    let mut lock = acquired(client.acquire(Ask::new(b"job")));
+    let mut lock = acquired(client.acquire(LockRequest::new(b"job")));
     for _ in 0..extensions {
         lock.extend(Duration::from_secs(10)).unwrap();
     }
-    assert!(matches!(lock.release(), Ending::Released(_)));
+    assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
 }
 
 fn acquired<T>(outcome: Result<T, AcquireError>) -> T {
@@ -248,7 +248,7 @@ impl Own {
         Self { service, client, answers: 0 }
     }
 
-    fn ask(&mut self) {
+    fn request(&mut self) {
         self.client.write_all(b"?").unwrap();
     }
 
@@ -284,14 +284,14 @@ impl Both {
 
     /// Each lets go only when the other waits.
     fn hand_offs(&mut self, times: usize) {
-        let ask = Ask::new(b"job").wait(Wait::For(PATIENCE));
+        let request = LockRequest::new(b"job").wait(Wait::UpTo(PATIENCE));
         for _ in 0..times {
             let (holder, held) = self.holder.take().unwrap_or_else(|| {
                 let held = self.hosts[0].acquire();
                 (0, held)
             });
             let waiter = 1 - holder;
-            let id = self.hosts[waiter].driver.acquire(&ask).unwrap();
+            let id = self.hosts[waiter].driver.acquire(&request).unwrap();
             self.hosts[waiter].step_until(|driver| driver.state(id) == LockState::Pausing);
             self.hosts[holder].release(held);
             assert_eq!(self.hosts[waiter].outcome(), Event::Granted(id));
@@ -306,14 +306,14 @@ fn a_lock_that_is_held_and_idle_takes_at_most_256_bytes_and_its_key() {
     let servers = servers(3);
     redbolt::init(&config(&servers), PATIENCE).unwrap();
     let soon = Duration::from_secs(1);
-    let config = builder(&servers).answer_within(soon).build().unwrap();
+    let config = builder(&servers).response_timeout(soon).build().unwrap();
     let mut host = Host::with(Driver::new(config).unwrap());
-    host.step_until(|driver| driver.nodes().ready() == 3);
+    host.step_until(|driver| driver.node_report().ready() == 3);
     let hold = |host: &mut Host, locks: std::ops::Range<usize>| {
         for portion in locks.step_by(PORTION) {
-            let ids = host.driver.together(|driver| {
+            let ids = host.driver.batch(|driver| {
                 let name = |at| format!("resource-{at:07}");
-                let acquire = |at| driver.acquire(&Ask::new(name(at).as_bytes()).ttl(LONG));
+                let acquire = |at| driver.acquire(&LockRequest::new(name(at).as_bytes()).ttl(LONG));
                 (portion..portion + PORTION).map(acquire).collect::<Result<Vec<_>, _>>().unwrap()
             });
             let mut granted = 0;
@@ -340,7 +340,7 @@ impl Host {
 
     /// Under each lock the host's own service is asked once.
     fn served_pairs(&mut self, pairs: usize) {
-        let own = |host: &mut Self| host.own.as_mut().map(|own| own.ask());
+        let own = |host: &mut Self| host.own.as_mut().map(|own| own.request());
         for pair in 0..pairs {
             let before = self.own.as_ref().map_or(0, |own| own.answers);
             own(self).unwrap();
@@ -353,18 +353,18 @@ impl Host {
         }
     }
 
-    /// Two locks that are kept alive, one of them without anybody waiting for its extensions.
-    fn kept_extensions(&mut self, extensions: usize) {
-        let keep = Keep::until_released().every(Duration::from_micros(200));
+    /// Two locks that are auto-extended, one of them without anybody waiting for its extensions.
+    fn auto_extensions(&mut self, extensions: usize) {
+        let keep = AutoExtend::until_released().every(Duration::from_micros(200));
         let ids = [b"one", b"two"].map(|name| {
-            let id = self.driver.acquire(&Ask::new(name).keep_alive(keep)).unwrap();
+            let id = self.driver.acquire(&LockRequest::new(name).auto_extend(keep)).unwrap();
             while !matches!(self.outcome(), Event::Granted(of) if of == id) {}
             id
         });
         let mut kept = 0;
         while kept < extensions {
             match self.outcome() {
-                Event::Kept(_) => kept += 1,
+                Event::AutoExtended(_) => kept += 1,
                 other => panic!("{other:?}"),
             }
         }
@@ -383,7 +383,7 @@ impl Host {
 
     fn fenced_pairs(&mut self, pairs: usize) {
         for _ in 0..pairs {
-            let id = self.driver.acquire(&Ask::new(b"job").fenced()).unwrap();
+            let id = self.driver.acquire(&LockRequest::new(b"job").fenced()).unwrap();
             assert_eq!(self.outcome(), Event::Granted(id));
             assert!(self.driver.fencing_token(id).is_some());
             self.release(id);
@@ -403,26 +403,30 @@ impl Host {
     fn denials(&mut self, denials: usize) {
         let held = self.acquire();
         for _ in 0..denials {
-            let id = self.driver.acquire(&Ask::new(b"job")).unwrap();
+            let id = self.driver.acquire(&LockRequest::new(b"job")).unwrap();
             assert!(matches!(self.outcome(), Event::Refused(of, _) if of == id));
         }
         self.release(held);
     }
 
     fn catch_up(&mut self) {
-        self.step_until(|driver| !driver.owes());
+        self.step_until(|driver| !driver.has_pending_releases());
     }
 
     fn step_until(&mut self, reached: impl Fn(&Driver) -> bool) {
         let until = Instant::now() + 2 * PATIENCE;
         while !reached(&self.driver) {
-            assert!(Instant::now() < until, "the nodes do not answer: {:?}", self.driver.nodes());
+            assert!(
+                Instant::now() < until,
+                "the nodes do not answer: {:?}",
+                self.driver.node_report()
+            );
             self.step();
         }
     }
 
     fn acquire(&mut self) -> LockId {
-        let id = self.driver.acquire(&Ask::new(b"job")).unwrap();
+        let id = self.driver.acquire(&LockRequest::new(b"job")).unwrap();
         assert_eq!(self.outcome(), Event::Granted(id));
         id
     }
@@ -459,7 +463,7 @@ impl Host {
                 poll(&mut [PollFd::new(&self.driver, PollFlags::IN)], Some(&timeout)).unwrap();
             }
         }
-        self.driver.turn();
+        self.driver.process();
     }
 }
 
@@ -476,7 +480,10 @@ fn config(servers: &[Server]) -> Config {
 
 fn builder(servers: &[Server]) -> ConfigBuilder {
     let builder = Config::builder();
-    let builder = builder.answer_within(PATIENCE).connect_within(PATIENCE).dead_after(2 * PATIENCE);
+    let builder = builder
+        .response_timeout(PATIENCE)
+        .connect_timeout(PATIENCE)
+        .dead_peer_timeout(2 * PATIENCE);
     let add = |builder: ConfigBuilder, server: &Server| builder.node(&server.address());
     servers.iter().try_fold(builder, add).unwrap()
 }

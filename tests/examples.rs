@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redbolt_proving::{Reply, Server, servers};
+use redbolt_test_servers::{Reply, Server, servers};
 
 #[test]
 fn blocking_tells_its_story_on_embedded_nodes() {
@@ -115,7 +115,7 @@ fn tasks_await_locks_on_real_nodes() {
     let servers = servers(3);
     tells_of_futures(&run("futures", &arguments(&servers)));
     for server in &servers {
-        // Nothing but the guard of the node.
+        // Nothing but the restart guard of the node.
         assert_eq!(server.cmd("DBSIZE"), Reply::Int(1));
     }
 }
@@ -222,7 +222,7 @@ fn tells_of_the_leaders(end: &End) {
 
 fn tells_of_metrics(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
-    let lines = ["redbolt_grants_total 102", "redbolt_refusals_total{why=\"contended\"} 1"];
+    let lines = ["redbolt_grants_total 102", "redbolt_refusals_total{reason=\"contended\"} 1"];
     says_in_order(end, &[&lines[..], &["redbolt_node_asks_total{node=\"3\",address="]].concat());
     assert!(end.errors.contains("Debug: lock refused: held by another"), "{end:?}");
 }

@@ -14,8 +14,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use redbolt::{Ask, Client, Config, ConfigBuilder, Driver, Event, Keep, LockId};
-use redbolt_proving::{Connection, Reply, Server, servers};
+use redbolt::{AutoExtend, Client, Config, ConfigBuilder, Driver, Event, LockId, LockRequest};
+use redbolt_test_servers::{Connection, Reply, Server, servers};
 
 #[test]
 fn a_driver_makes_n_writes_one_poll_and_at_most_n_reads() {
@@ -90,7 +90,7 @@ fn a_client_polls_at_most_once_for_each_vote_that_it_needs() {
     });
 }
 
-/// Greeting, guard and ask are one write to each node, so that a first contact has no second round
+/// Handshake, guard and ask are one write to each node, so that a first contact has no second round
 /// trip.
 #[test]
 fn a_first_contact_is_one_write_to_each_node() {
@@ -134,11 +134,11 @@ fn a_client_s_batch_is_one_write_to_each_node() {
     });
 }
 
-/// The keeper's turn is one write to each node for all locks that are due, and a turn in which none is due
+/// Automatic extension is one write to each node for all locks that are due, and a turn in which none is due
 /// writes nothing.
 #[test]
-fn kept_locks_are_extended_with_one_write_to_each_node() {
-    let test = "kept_locks_are_extended_with_one_write_to_each_node";
+fn auto_extended_locks_cost_one_write_to_each_node() {
+    let test = "auto_extended_locks_cost_one_write_to_each_node";
     in_both_roles(test, keep, |phases, n| {
         let turns = phases.iter().filter(|(what, _)| what == "turn");
         let writes: Vec<usize> = turns.map(|(_, calls)| calls.of(&WRITES)).collect();
@@ -176,12 +176,12 @@ fn a_full_socket_is_written_to_again_once_it_has_room() {
     servers[0].pause();
     let resource = vec![b'x'; 64 << 10];
     for _ in 0..100 {
-        let _ = client.acquire(Ask::new(&resource)).unwrap().release();
+        let _ = client.acquire(LockRequest::new(&resource)).unwrap().release();
     }
     servers[0].resume();
     has_heard_all(&client);
     assert_eq!(servers[0].run(&[b"EXISTS", &resource]), Reply::Int(0));
-    let lock = client.acquire(Ask::new(&resource)).unwrap();
+    let lock = client.acquire(LockRequest::new(&resource)).unwrap();
     has_heard_all(&client);
     assert_eq!(servers[0].run(&[b"EXISTS", &resource]), Reply::Int(1));
     drop(lock);
@@ -189,12 +189,12 @@ fn a_full_socket_is_written_to_again_once_it_has_room() {
 
 /// The program under trace: a driver that turns once all replies are there.
 fn drive(nodes: &[String]) {
-    drive_by(nodes, Duration::ZERO, Driver::turn);
+    drive_by(nodes, Duration::ZERO, Driver::process);
 }
 
 /// The program under trace: the same, with turns that do not wait for readiness.
 fn drive_busily(nodes: &[String]) {
-    drive_by(nodes, BUSY, |driver| assert!(driver.busy_turn(), "everything has been answered"));
+    drive_by(nodes, BUSY, |driver| assert!(driver.process_busy(), "everything has been answered"));
 }
 
 fn drive_by(nodes: &[String], busy_poll: Duration, turn: fn(&mut Driver)) {
@@ -209,11 +209,11 @@ fn drive_by(nodes: &[String], busy_poll: Duration, turn: fn(&mut Driver)) {
         tell("other");
     };
     let mut tell = teller();
-    for (round, ask) in (0..=ROUNDS).flat_map(|round| asks().map(|ask| (round, ask))) {
+    for (round, request) in (0..=ROUNDS).flat_map(|round| asks().map(|request| (round, request))) {
         // The first time a script is sent by its text.
         let warm = round > 0;
         tell(if warm { "ask" } else { "first" });
-        let id = driver.acquire(&ask).unwrap();
+        let id = driver.acquire(&request).unwrap();
         answered(&mut driver, if warm { "grant" } else { "first" });
         assert!(happened(&mut driver, |event| event == Event::Granted(id)));
         tell(if warm { "release" } else { "first" });
@@ -221,7 +221,7 @@ fn drive_by(nodes: &[String], busy_poll: Duration, turn: fn(&mut Driver)) {
         answered(&mut driver, if warm { "confirmation" } else { "first" });
         assert!(happened(&mut driver, |event| is_release(event, id)));
         tell(if warm { "nothing due" } else { "first" });
-        assert!(!driver.busy_turn());
+        assert!(!driver.process_busy());
         tell("other");
     }
 }
@@ -238,9 +238,9 @@ fn is_release(event: Event, id: LockId) -> bool {
 fn block(nodes: &[String]) {
     let client = warm_client(nodes, Duration::ZERO);
     let mut tell = teller();
-    for ask in (0..ROUNDS).flat_map(|_| asks()) {
+    for request in (0..ROUNDS).flat_map(|_| asks()) {
         tell("acquire");
-        let lock = client.acquire(ask).unwrap();
+        let lock = client.acquire(request).unwrap();
         tell("wait");
         has_heard_all(&client);
         tell("release");
@@ -255,8 +255,8 @@ fn block_back_to_back(nodes: &[String]) {
     let client = warm_client(nodes, Duration::ZERO);
     let mut tell = teller();
     tell("pairs");
-    for ask in (0..ROUNDS).flat_map(|_| asks()) {
-        let _ = client.acquire(ask).unwrap().release();
+    for request in (0..ROUNDS).flat_map(|_| asks()) {
+        let _ = client.acquire(request).unwrap().release();
     }
     tell("other");
 }
@@ -266,9 +266,9 @@ fn block_busily(nodes: &[String]) {
     let client = warm_client(nodes, BUSY);
     let mut witnesses: Vec<_> = nodes.iter().map(|node| witness(node)).collect();
     let mut tell = teller();
-    for ask in (0..ROUNDS).flat_map(|_| asks()) {
+    for request in (0..ROUNDS).flat_map(|_| asks()) {
         tell("pair");
-        let _ = client.acquire(ask).unwrap().release();
+        let _ = client.acquire(request).unwrap().release();
     }
     tell("wait");
     has_heard_all(&client);
@@ -276,7 +276,7 @@ fn block_busily(nodes: &[String]) {
         assert_eq!(witness.cmd("CLIENT PAUSE 300"), Reply::Status("OK".into()));
     }
     tell("silent");
-    let lock = client.acquire(Ask::new(b"job").ttl(PATIENCE)).unwrap();
+    let lock = client.acquire(LockRequest::new(b"job").ttl(PATIENCE)).unwrap();
     let _ = lock.release();
     tell("other");
 }
@@ -284,20 +284,20 @@ fn block_busily(nodes: &[String]) {
 /// The program under trace: drivers that are new to nodes which are not.
 fn meet(nodes: &[String]) {
     let mut tell = teller();
-    for ask in (0..CONTACTS).flat_map(|_| asks()) {
+    for request in (0..CONTACTS).flat_map(|_| asks()) {
         tell("contact");
         let mut driver = Driver::new(config(nodes)).unwrap();
-        let id = driver.acquire(&ask).unwrap();
+        let id = driver.acquire(&request).unwrap();
         let until = Instant::now() + PATIENCE;
         while !happened(&mut driver, |event| event == Event::Granted(id)) {
-            assert!(Instant::now() < until, "{:?}", driver.nodes());
-            driver.turn();
+            assert!(Instant::now() < until, "{:?}", driver.node_report());
+            driver.process();
         }
         tell("other");
         driver.release(id);
-        while driver.owes() {
-            assert!(Instant::now() < until, "{:?}", driver.nodes());
-            driver.turn();
+        while driver.has_pending_releases() {
+            assert!(Instant::now() < until, "{:?}", driver.node_report());
+            driver.process();
         }
     }
 }
@@ -313,18 +313,18 @@ fn gather(nodes: &[String]) {
         let mut answered = |driver: &mut Driver, what: &str| {
             witnesses.iter_mut().for_each(all_is_answered);
             tell(what);
-            driver.turn();
+            driver.process();
             tell("other");
         };
         let mut tell = teller();
         tell(name("asks"));
-        let ids = driver.together(|driver| acquire_many(driver, None));
+        let ids = driver.batch(|driver| acquire_many(driver, None));
         tell("other");
         answered(&mut driver, name("grants"));
         let granted = std::iter::from_fn(|| driver.poll_event());
         assert_eq!(granted.filter(|event| matches!(event, Event::Granted(_))).count(), LOCKS);
         tell(name("extensions"));
-        driver.together(|driver| {
+        driver.batch(|driver| {
             ids.iter().for_each(|&id| driver.extend(id, PATIENCE).unwrap());
         });
         tell("other");
@@ -332,7 +332,7 @@ fn gather(nodes: &[String]) {
         let extended = std::iter::from_fn(|| driver.poll_event());
         assert_eq!(extended.filter(|event| matches!(event, Event::Extended(_))).count(), LOCKS);
         tell(name("releases"));
-        driver.together(|driver| ids.iter().for_each(|&id| driver.release(id)));
+        driver.batch(|driver| ids.iter().for_each(|&id| driver.release(id)));
         tell("other");
         answered(&mut driver, name("confirmations"));
         let released = std::iter::from_fn(|| driver.poll_event());
@@ -347,8 +347,8 @@ fn gather_blocking(nodes: &[String]) {
     let names: Vec<String> = (0..LOCKS).map(|at| format!("job{at}")).collect();
     for _ in 0..BATCHES {
         tell("batch");
-        let asks = names.iter().map(|name| Ask::new(name.as_bytes()).ttl(PATIENCE));
-        let guards = client.acquire_all(asks);
+        let requests = names.iter().map(|name| LockRequest::new(name.as_bytes()).ttl(PATIENCE));
+        let guards = client.acquire_all(requests);
         tell("other");
         assert!(guards.into_iter().all(|guard| guard.unwrap().is_valid()));
         has_heard_all(&client);
@@ -358,8 +358,8 @@ fn gather_blocking(nodes: &[String]) {
 /// The program under trace: a driver that keeps many locks, and turns when its deadline has come.
 fn keep(nodes: &[String]) {
     let mut driver = warm_driver(nodes, Duration::ZERO);
-    let every = Keep::until_released().every(Duration::from_millis(60));
-    let ids = driver.together(|driver| acquire_many(driver, Some(every)));
+    let every = AutoExtend::until_released().every(Duration::from_millis(60));
+    let ids = driver.batch(|driver| acquire_many(driver, Some(every)));
     let mut tell = teller();
     let until = Instant::now() + PATIENCE;
     let mut extended = std::collections::HashMap::new();
@@ -367,10 +367,10 @@ fn keep(nodes: &[String]) {
         assert!(Instant::now() < until);
         std::thread::sleep(driver.deadline().unwrap().min(Duration::from_millis(5)));
         tell("turn");
-        driver.turn();
+        driver.process();
         tell("other");
         while let Some(event) = driver.poll_event() {
-            if let Event::Kept(id) = event {
+            if let Event::AutoExtended(id) = event {
                 *extended.entry(id).or_insert(0) += 1;
             }
         }
@@ -378,13 +378,13 @@ fn keep(nodes: &[String]) {
     assert!(ids.iter().all(|&id| !driver.remaining(id).is_zero()));
 }
 
-/// So many locks, each kept alive if there is a way to keep it.
-fn acquire_many(driver: &mut Driver, keep: Option<Keep>) -> Vec<LockId> {
+/// So many locks, each auto-extended if there is a way to keep it.
+fn acquire_many(driver: &mut Driver, keep: Option<AutoExtend>) -> Vec<LockId> {
     let names = (0..LOCKS).map(|at| format!("job{at}"));
     let acquire = |name: String| {
-        let ask = Ask::new(name.as_bytes()).ttl(PATIENCE);
-        let ask = keep.into_iter().fold(ask, Ask::keep_alive);
-        driver.acquire(&ask).unwrap()
+        let request = LockRequest::new(name.as_bytes()).ttl(PATIENCE);
+        let request = keep.into_iter().fold(request, LockRequest::auto_extend);
+        driver.acquire(&request).unwrap()
     };
     names.map(acquire).collect()
 }
@@ -393,9 +393,9 @@ fn warm_driver(nodes: &[String], busy_poll: Duration) -> Driver {
     let config = builder(nodes).busy_poll(busy_poll).build().unwrap();
     let mut driver = Driver::new(config).unwrap();
     let until = Instant::now() + PATIENCE;
-    while driver.nodes().ready() < nodes.len() {
-        assert!(Instant::now() < until, "{:?}", driver.nodes());
-        driver.turn();
+    while driver.node_report().ready() < nodes.len() {
+        assert!(Instant::now() < until, "{:?}", driver.node_report());
+        driver.process();
     }
     driver
 }
@@ -403,8 +403,8 @@ fn warm_driver(nodes: &[String], busy_poll: Duration) -> Driver {
 fn warm_client(nodes: &[String], busy_poll: Duration) -> Client {
     let client = Client::new(builder(nodes).busy_poll(busy_poll).build().unwrap()).unwrap();
     assert_eq!(client.warm_up(PATIENCE).ready(), nodes.len());
-    for ask in asks() {
-        let _ = client.acquire(ask).unwrap().release();
+    for request in asks() {
+        let _ = client.acquire(request).unwrap().release();
     }
     has_heard_all(&client);
     client
@@ -431,9 +431,9 @@ fn all_is_answered(witness: &mut Connection) {
 }
 
 /// Every kind of ask: the guard is checked behind the first, and by the script of the second.
-fn asks() -> [Ask<'static>; 2] {
-    let ask = Ask::new(b"job").ttl(PATIENCE);
-    [ask.clone(), ask.fenced()]
+fn asks() -> [LockRequest<'static>; 2] {
+    let request = LockRequest::new(b"job").ttl(PATIENCE);
+    [request.clone(), request.fenced()]
 }
 
 /// No timer of this configuration is due while the test runs.
@@ -442,8 +442,8 @@ fn config(nodes: &[String]) -> Config {
 }
 
 fn builder(nodes: &[String]) -> ConfigBuilder {
-    let builder = Config::builder().max_ttl(PATIENCE).dead_after(PATIENCE);
-    let builder = builder.answer_within(PATIENCE).connect_within(PATIENCE);
+    let builder = Config::builder().max_ttl(PATIENCE).dead_peer_timeout(PATIENCE);
+    let builder = builder.response_timeout(PATIENCE).connect_timeout(PATIENCE);
     nodes.iter().try_fold(builder, |builder, node| builder.node(node)).unwrap()
 }
 
@@ -581,7 +581,7 @@ const CONTACTS: usize = 5;
 const BATCHES: usize = 10;
 const LOCKS: usize = 50;
 
-/// How often the keeper extends each lock.
+/// How often each lock is extended.
 const EXTENSIONS: usize = 8;
 
 /// Polls of a client that looks for news because the machine stood still between two calls.

@@ -1,7 +1,7 @@
 //! How often the nodes ran a command, by their own count: what a waiter asked for cannot be hidden.
 
 use anyhow::{Context, Result, bail};
-use redbolt_proving::{Connection, Reply, Server};
+use redbolt_test_servers::{Connection, Reply, Server};
 
 /// Reads the counters of a set of nodes, over connections of its own.
 pub struct Counts {
@@ -39,7 +39,7 @@ fn sets(connection: &mut Connection) -> Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use redbolt_proving::servers;
+    use redbolt_test_servers::servers;
 
     use super::*;
 

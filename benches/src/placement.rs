@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{Result, ensure};
-use redbolt_proving::Server;
+use redbolt_test_servers::Server;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 

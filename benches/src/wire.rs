@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 
 use anyhow::{Result, bail, ensure};
 use redbolt::proto::script;
-use redbolt_proving::{Connection, Reply};
+use redbolt_test_servers::{Connection, Reply};
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio};
@@ -50,11 +50,14 @@ pub(crate) fn load_undo(nodes: &[Node]) -> Result<Vec<u8>> {
     Ok(digest)
 }
 
-/// Writes the guard that the floors read, on all nodes.
-pub(crate) fn write_guards(nodes: &[Node]) -> Result<()> {
+/// Writes the restart guard that the floors read, on all nodes.
+pub(crate) fn write_restart_guards(nodes: &[Node]) -> Result<()> {
     for node in nodes {
         let reply = open(node)?.run(&[b"SET", GUARD, b"-", b"PX", b"126144000000"]);
-        ensure!(reply == Reply::Status("OK".into()), "the guard was answered with {reply:?}");
+        ensure!(
+            reply == Reply::Status("OK".into()),
+            "the restart guard was answered with {reply:?}"
+        );
     }
     Ok(())
 }
@@ -167,7 +170,7 @@ pub(crate) struct Expected {
     pub(crate) len: usize,
 }
 
-/// The reply to an ask and to the guard's TTL behind it.
+/// The reply to an ask and to the restart guard's TTL behind it.
 pub(crate) const GRANT: Expected = Expected { begins: b"+OK\r\n:1261", len: 20 };
 
 /// A key of its own: redbolt's holds another value.

@@ -154,7 +154,7 @@ fn bad_options_are_refused_at_the_door_with_what_is_possible() {
 #[cfg(target_os = "linux")]
 fn an_interrupted_run_leaves_no_node_behind() {
     let folder = tempfile::tempdir().unwrap();
-    let mut bench = redbolt_proving::program(env!("CARGO_BIN_EXE_bench"))
+    let mut bench = redbolt_test_servers::program(env!("CARGO_BIN_EXE_bench"))
         .args(["pair", "--nodes", "3", "--placement", "unpinned", "--out"])
         .arg(folder.path())
         .stdout(Stdio::null())

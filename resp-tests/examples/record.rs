@@ -17,7 +17,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use redbolt::resp::command;
-use redbolt_proving::Server;
+use redbolt_test_servers::Server;
 use resp_tests::case::here;
 use resp_tests::recorded;
 use resp_tests::text::unquoted;

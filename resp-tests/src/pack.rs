@@ -70,7 +70,7 @@ fn parse(pack: &str) -> Result<Vec<Entry>, String> {
     let (mut entries, mut seen) = (Vec::new(), BTreeSet::new());
     let mut open: Option<Entry> = None;
     for (at, line) in pack.lines().enumerate() {
-        let wrong = |why: &str| format!("{}: {why}: {line}", at + 1);
+        let wrong = |reason: &str| format!("{}: {reason}: {line}", at + 1);
         if let Some(name) = line.strip_prefix("= ") {
             if !seen.insert(name) {
                 return Err(wrong("this name is taken"));

@@ -18,24 +18,26 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use crate::proto::{Nanos, Now};
+use crate::proto::{ClockReading, Timestamp};
 
 /// The clocks that a client goes by: the machine's, or what a test makes of them. So the same code is
 /// tested as is used, and a test can have the machine sleep and its time of day set.
 #[derive(Clone, Default)]
 pub(crate) struct Clock(Option<Arc<Bend>>);
 
-type Bend = dyn Fn(Now) -> Now + Send + Sync;
+type Bend = dyn Fn(ClockReading) -> ClockReading + Send + Sync;
 
 impl Clock {
     /// One that makes something else of each reading.
-    pub(crate) fn bent(bend: impl Fn(Now) -> Now + Send + Sync + 'static) -> Self {
+    pub(crate) fn bent(
+        bend: impl Fn(ClockReading) -> ClockReading + Send + Sync + 'static,
+    ) -> Self {
         Self(Some(Arc::new(bend)))
     }
 
     /// Reads both clocks.
     #[inline]
-    pub(crate) fn now(&self) -> Now {
+    pub(crate) fn now(&self) -> ClockReading {
         match &self.0 {
             None => now(),
             Some(bend) => bend(now()),
@@ -44,7 +46,7 @@ impl Clock {
 
     /// Reads the boot clock alone: enough for timers, never for a lease.
     #[inline]
-    pub(crate) fn boot(&self) -> Nanos {
+    pub(crate) fn boot(&self) -> Timestamp {
         match &self.0 {
             None => read(BOOT),
             Some(bend) => bend(now()).boot,
@@ -61,18 +63,18 @@ impl fmt::Debug for Clock {
 /// Reads both clocks of the machine.
 #[must_use]
 #[inline]
-pub fn now() -> Now {
-    Now { boot: read(BOOT), wall: read(libc::CLOCK_REALTIME) }
+pub fn now() -> ClockReading {
+    ClockReading { boot: read(BOOT), wall: read(libc::CLOCK_REALTIME) }
 }
 
 #[inline]
-fn read(clock: libc::clockid_t) -> Nanos {
+fn read(clock: libc::clockid_t) -> Timestamp {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec that lives through the call, which writes to nothing else.
     let outcome = unsafe { libc::clock_gettime(clock, &raw mut time) };
     assert_eq!(outcome, 0, "the kernel has the clocks that redbolt needs (Linux 2.6.39 or later)");
     let (seconds, nanos) = (time.tv_sec as u64, time.tv_nsec as u64);
-    Nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+    Timestamp(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]

@@ -1,6 +1,6 @@
 //! Sockets, clock and loop under the core: everything that touches the operating system.
 //!
-//! Apart from `proto`, which it drives and which knows none of it; apart from the fronts, which
+//! Apart from `proto`, which it drives and which knows none of it; apart from the APIs, which
 //! differ only in who waits and where. Not here: what a quorum is, or a TTL.
 
 mod address;

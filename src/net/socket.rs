@@ -20,7 +20,7 @@ pub(super) enum Socket {
 
 impl Socket {
     /// Begins to connect; the stream is writable when that is over, for better or worse.
-    pub(super) fn tcp(address: SocketAddr, dead_after: Duration) -> io::Result<Self> {
+    pub(super) fn tcp(address: SocketAddr, dead_peer_timeout: Duration) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         let options = SockRef::from(&stream);
@@ -28,9 +28,9 @@ impl Socket {
             &TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 3),
         )?;
         #[cfg(target_os = "linux")]
-        options.set_tcp_user_timeout(Some(dead_after))?;
+        options.set_tcp_user_timeout(Some(dead_peer_timeout))?;
         #[cfg(not(target_os = "linux"))]
-        let _ = dead_after;
+        let _ = dead_peer_timeout;
         Ok(Self::Tcp(stream))
     }
 

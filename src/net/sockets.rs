@@ -1,7 +1,7 @@
 //! The loop's body: from readiness to the core, and from the core to the sockets.
 //!
 //! The core's outputs are matched here and nowhere else. What readiness says is a hint: only what a
-//! read or a write returns is acted upon. Not here: waiting for readiness, which is the front's or
+//! read or a write returns is acted upon. Not here: waiting for readiness, which is the API's or
 //! the host's.
 
 use std::io;
@@ -16,19 +16,19 @@ use super::cause;
 use super::clock::{Clock, Origin};
 use super::resolve::{Found, Resolver};
 use super::socket::Socket;
-use crate::proto::{Cause, Core, LinkId, LinkOp, Nanos, Now};
+use crate::proto::{Cause, ClockReading, Core, LinkId, LinkOp, Timestamp};
 
 /// All sockets of one core.
 pub(crate) struct Sockets {
     core: Core,
     clock: Clock,
     /// The command links of all nodes, then their push links.
-    wires: Vec<Wire>,
+    sockets: Vec<LinkSocket>,
     registry: Registry,
     /// The `mio::Token` of the first link; the others follow, then the resolver's.
     first_token: usize,
     resolver: Option<Resolver>,
-    dead_after: Duration,
+    dead_peer_timeout: Duration,
     /// Something was read since the last [`drive`](Self::drive).
     heard: bool,
     /// A connection used by two processes would mix up their answers, and so would its place in a poll.
@@ -36,7 +36,7 @@ pub(crate) struct Sockets {
 }
 
 /// One link's socket.
-struct Wire {
+struct LinkSocket {
     link: Option<LinkId>,
     address: Address,
     state: State,
@@ -68,10 +68,20 @@ impl Sockets {
         let names = addresses.iter().any(|address| matches!(address, Address::Name(..)));
         let bell = mio::Token(first_token + 2 * addresses.len());
         let resolver = names.then(|| Resolver::new(&registry, bell)).transpose()?;
-        let dead_after = core.config().settings().dead_after;
-        let wires = [addresses, addresses].concat().into_iter().map(Wire::new).collect();
+        let dead_peer_timeout = core.config().settings().dead_peer_timeout;
+        let sockets = [addresses, addresses].concat().into_iter().map(LinkSocket::new).collect();
         let (origin, heard) = (Origin::here(), false);
-        Ok(Self { core, clock, wires, registry, first_token, resolver, dead_after, heard, origin })
+        Ok(Self {
+            core,
+            clock,
+            sockets,
+            registry,
+            first_token,
+            resolver,
+            dead_peer_timeout,
+            heard,
+            origin,
+        })
     }
 
     pub(crate) fn core(&self) -> &Core {
@@ -83,7 +93,7 @@ impl Sockets {
     }
 
     /// The core, and the time for a command to it.
-    pub(crate) fn core_now(&mut self) -> (&mut Core, Now) {
+    pub(crate) fn core_now(&mut self) -> (&mut Core, ClockReading) {
         (&mut self.core, self.clock.now())
     }
 
@@ -91,20 +101,20 @@ impl Sockets {
     pub(crate) fn on_event(&mut self, event: &Event) -> bool {
         let Some(at) = event.token().0.checked_sub(self.first_token) else { return false };
         if !self.is_ours() {
-            return at <= self.wires.len();
+            return at <= self.sockets.len();
         }
-        if at == self.wires.len() && self.resolver.is_some() {
+        if at == self.sockets.len() && self.resolver.is_some() {
             self.names_found();
             return true;
         }
-        if at >= self.wires.len() {
+        if at >= self.sockets.len() {
             return false;
         }
-        if matches!(self.wires[at].state, State::Connecting(_)) {
+        if matches!(self.sockets[at].state, State::Connecting(_)) {
             self.finish_connecting(at);
             return true;
         }
-        if event.is_writable() && self.wires[at].blocked {
+        if event.is_writable() && self.sockets[at].blocked {
             self.set_blocked(at, false);
         }
         self.read(at, event.is_read_closed());
@@ -118,7 +128,7 @@ impl Sockets {
             return false;
         }
         let mut came = false;
-        for at in 0..self.core.config().nodes() {
+        for at in 0..self.core.config().node_count() {
             if self.is_awaited(at) {
                 came |= self.read(at, false);
             }
@@ -128,24 +138,26 @@ impl Sockets {
 
     /// Whether there is a socket for [`listen`](Self::listen) to read from.
     pub(crate) fn awaits_answers(&self) -> bool {
-        (0..self.core.config().nodes()).any(|at| self.is_awaited(at))
+        (0..self.core.config().node_count()).any(|at| self.is_awaited(at))
     }
 
     fn is_awaited(&self, at: usize) -> bool {
-        let wire = &self.wires[at];
-        matches!(wire.state, State::Open(_)) && wire.link.is_some_and(|of| self.core.is_awaited(of))
+        let link_socket = &self.sockets[at];
+        matches!(link_socket.state, State::Open(_))
+            && link_socket.link.is_some_and(|of| self.core.is_awaited(of))
     }
 
     /// Whether something may happen that readiness alone tells of: a connection that stands, an address,
     /// room to write, a message on a push link.
     pub(crate) fn needs_loop(&self) -> bool {
-        let (command, push) = self.wires.split_at(self.core.config().nodes());
-        let waits = |wire: &Wire| match wire.state {
+        let (command, push) = self.sockets.split_at(self.core.config().node_count());
+        let waits = |link_socket: &LinkSocket| match link_socket.state {
             State::Closed => false,
             State::Connecting(_) | State::Resolving => true,
-            State::Open(_) => wire.blocked,
+            State::Open(_) => link_socket.blocked,
         };
-        command.iter().any(waits) || push.iter().any(|wire| !matches!(wire.state, State::Closed))
+        command.iter().any(waits)
+            || push.iter().any(|link_socket| !matches!(link_socket.state, State::Closed))
     }
 
     /// Fires what is due, does what the core wishes about links, and writes what it has to say.
@@ -174,10 +186,10 @@ impl Sockets {
             return;
         }
         // Each pass but the last one ends a link or writes to one that had nothing to write.
-        for _ in 0..=2 * self.wires.len() {
+        for _ in 0..=2 * self.sockets.len() {
             self.link_ops();
             let mut idle = true;
-            for at in 0..self.wires.len() {
+            for at in 0..self.sockets.len() {
                 idle &= !self.write(at);
             }
             if idle {
@@ -187,7 +199,7 @@ impl Sockets {
     }
 
     /// How long the loop may sleep.
-    pub(crate) fn deadline(&self, boot: Nanos) -> Option<Duration> {
+    pub(crate) fn deadline(&self, boot: Timestamp) -> Option<Duration> {
         self.core.poll_timeout().map(|due| due.since(boot))
     }
 
@@ -196,7 +208,7 @@ impl Sockets {
         if !self.is_ours() {
             return;
         }
-        for at in 0..self.wires.len() {
+        for at in 0..self.sockets.len() {
             self.failed(at, error);
         }
     }
@@ -216,7 +228,7 @@ impl Sockets {
         if self.is_ours() {
             self.core.release_all(self.clock.now());
             self.settle();
-            for at in 0..self.wires.len() {
+            for at in 0..self.sockets.len() {
                 self.read(at, true);
             }
             self.settle();
@@ -227,11 +239,11 @@ impl Sockets {
         while let Some(op) = self.core.poll_link() {
             match op {
                 LinkOp::Close(link) => {
-                    self.wires[link.index()].others.clear();
+                    self.sockets[link.index()].others.clear();
                     self.drop_socket(link.index());
                 }
                 LinkOp::Open(link) => {
-                    self.wires[link.index()].link = Some(link);
+                    self.sockets[link.index()].link = Some(link);
                     self.open(link.index());
                 }
             }
@@ -239,31 +251,31 @@ impl Sockets {
     }
 
     fn open(&mut self, at: usize) {
-        let wire = &mut self.wires[at];
-        match &wire.address {
+        let link_socket = &mut self.sockets[at];
+        match &link_socket.address {
             Address::Ip(ip, port) => {
                 let address = SocketAddr::new(*ip, *port);
-                self.connect(at, Socket::tcp(address, self.dead_after));
+                self.connect(at, Socket::tcp(address, self.dead_peer_timeout));
             }
             Address::Unix(path) => {
                 let socket = Socket::unix(path);
                 self.connect(at, socket);
             }
             Address::Name(host, port) => {
-                wire.state = State::Resolving;
-                if wire.looking {
+                link_socket.state = State::Resolving;
+                if link_socket.looking {
                     return;
                 }
-                if !wire.others.is_empty() {
+                if !link_socket.others.is_empty() {
                     // A look-up that took longer than the link had for it was not in vain.
                     self.connect_next(at);
                     return;
                 }
-                wire.looking = true;
+                link_socket.looking = true;
                 let resolver =
                     self.resolver.as_ref().expect("a resolver is made where there are names");
                 if let Err(error) = resolver.look_up(at, host, *port) {
-                    wire.looking = false;
+                    link_socket.looking = false;
                     self.failed(at, &error);
                 }
             }
@@ -272,9 +284,9 @@ impl Sockets {
 
     /// Connects to the next address of a name; `false` if there is none.
     fn connect_next(&mut self, at: usize) -> bool {
-        let Some(address) = self.wires[at].others.pop() else { return false };
+        let Some(address) = self.sockets[at].others.pop() else { return false };
         self.drop_socket(at);
-        self.connect(at, Socket::tcp(address, self.dead_after));
+        self.connect(at, Socket::tcp(address, self.dead_peer_timeout));
         true
     }
 
@@ -285,7 +297,7 @@ impl Sockets {
             Ok(socket)
         });
         match registered {
-            Ok(socket) => self.wires[at].state = State::Connecting(socket),
+            Ok(socket) => self.sockets[at].state = State::Connecting(socket),
             Err(error) => self.connect_failed(at, &error),
         }
     }
@@ -305,14 +317,14 @@ impl Sockets {
     }
 
     fn name_found(&mut self, found: &Found) {
-        let wire = &mut self.wires[found.link];
-        wire.looking = false;
-        let awaited = matches!(wire.state, State::Resolving);
+        let link_socket = &mut self.sockets[found.link];
+        link_socket.looking = false;
+        let awaited = matches!(link_socket.state, State::Resolving);
         match found.addresses.as_deref() {
             Ok(addresses @ [_, ..]) => {
-                wire.others = addresses.iter().rev().copied().collect();
-                wire.others.rotate_right(wire.turns % addresses.len());
-                wire.turns = wire.turns.wrapping_add(1);
+                link_socket.others = addresses.iter().rev().copied().collect();
+                link_socket.others.rotate_right(link_socket.turns % addresses.len());
+                link_socket.turns = link_socket.turns.wrapping_add(1);
                 if awaited {
                     self.connect_next(found.link);
                 }
@@ -327,18 +339,19 @@ impl Sockets {
     }
 
     fn finish_connecting(&mut self, at: usize) {
-        let State::Connecting(socket) = &self.wires[at].state else { return };
+        let State::Connecting(socket) = &self.sockets[at].state else { return };
         match socket.is_connected() {
             Ok(false) => {}
             Ok(true) => {
-                let wire = &mut self.wires[at];
-                if let State::Connecting(socket) = std::mem::replace(&mut wire.state, State::Closed)
+                let link_socket = &mut self.sockets[at];
+                if let State::Connecting(socket) =
+                    std::mem::replace(&mut link_socket.state, State::Closed)
                 {
-                    wire.state = State::Open(socket);
+                    link_socket.state = State::Open(socket);
                 }
-                wire.others.clear();
+                link_socket.others.clear();
                 self.set_blocked(at, false);
-                if let Some(link) = self.wires[at].link {
+                if let Some(link) = self.sockets[at].link {
                     self.core.connected(link, self.clock.now());
                 }
                 self.write(at);
@@ -355,8 +368,9 @@ impl Sockets {
     fn read(&mut self, at: usize, ended: bool) -> bool {
         let mut came = false;
         loop {
-            let wire = &mut self.wires[at];
-            let (State::Open(socket), Some(link)) = (&mut wire.state, wire.link) else {
+            let link_socket = &mut self.sockets[at];
+            let (State::Open(socket), Some(link)) = (&mut link_socket.state, link_socket.link)
+            else {
                 return came;
             };
             let space = self.core.space(link);
@@ -388,9 +402,9 @@ impl Sockets {
     /// Writes what there is, once; `false` if there was nothing to do.
     fn write(&mut self, at: usize) -> bool {
         loop {
-            let wire = &mut self.wires[at];
+            let link_socket = &mut self.sockets[at];
             let (State::Open(socket), Some(link), false) =
-                (&mut wire.state, wire.link, wire.blocked)
+                (&mut link_socket.state, link_socket.link, link_socket.blocked)
             else {
                 return false;
             };
@@ -419,7 +433,7 @@ impl Sockets {
     /// What the server said before it hung up is still there to be read, and may end the link itself.
     fn write_failed(&mut self, at: usize, error: &io::Error) {
         self.read(at, true);
-        if matches!(self.wires[at].state, State::Open(_)) {
+        if matches!(self.sockets[at].state, State::Open(_)) {
             self.failed(at, error);
         }
     }
@@ -427,9 +441,9 @@ impl Sockets {
     /// Whether the kernel's buffer is full.
     fn set_blocked(&mut self, at: usize, blocked: bool) {
         let token = mio::Token(self.first_token + at);
-        let wire = &mut self.wires[at];
-        wire.blocked = blocked;
-        if let State::Open(socket) = &mut wire.state
+        let link_socket = &mut self.sockets[at];
+        link_socket.blocked = blocked;
+        if let State::Open(socket) = &mut link_socket.state
             && let Err(error) = socket.watch(&self.registry, token, blocked)
         {
             self.failed(at, &error);
@@ -445,30 +459,30 @@ impl Sockets {
     }
 
     fn explain(&mut self, at: usize, cause: Cause, words: String) {
-        if let Some(link) = self.wires[at].link {
+        if let Some(link) = self.sockets[at].link {
             self.core.explain(link, cause, words);
         }
     }
 
     fn disconnected(&mut self, at: usize, cause: Cause) {
         self.drop_socket(at);
-        if let Some(link) = self.wires[at].link {
+        if let Some(link) = self.sockets[at].link {
             self.core.disconnected(link, cause, self.clock.now());
         }
     }
 
     fn drop_socket(&mut self, at: usize) {
-        let wire = &mut self.wires[at];
-        wire.blocked = false;
+        let link_socket = &mut self.sockets[at];
+        link_socket.blocked = false;
         if let State::Connecting(mut socket) | State::Open(mut socket) =
-            std::mem::replace(&mut wire.state, State::Closed)
+            std::mem::replace(&mut link_socket.state, State::Closed)
         {
             socket.deregister(&self.registry);
         }
     }
 }
 
-impl Wire {
+impl LinkSocket {
     fn new(address: Address) -> Self {
         let state = State::Closed;
         Self {

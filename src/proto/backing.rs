@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 
 use super::lease::Lease;
 use super::names::{NodeId, NodeSet};
-use super::time::Now;
+use super::time::ClockReading;
 
 /// Nodes that keep a lock's key, each for its own lease at least. Of a node that is not in it nothing is
 /// known; if it is empty, all nodes that count keep the key for the lock's lease.
@@ -42,7 +42,7 @@ impl Backing {
     }
 
     /// A node keeps the key for this lease too.
-    pub(super) fn keeps(&mut self, node: NodeId, lease: Lease, now: Now) {
+    pub(super) fn keeps(&mut self, node: NodeId, lease: Lease, now: ClockReading) {
         match self.0.iter_mut().find(|(of, _)| *of == node) {
             Some((_, known)) => *known = known.longer(lease, now),
             None => self.0.push((node, lease)),
@@ -55,7 +55,7 @@ impl Backing {
     }
 
     /// What the `quorum` nodes that keep it the longest all support; `None` if they are fewer.
-    pub(super) fn lease(&mut self, quorum: usize, now: Now) -> Option<Lease> {
+    pub(super) fn lease(&mut self, quorum: usize, now: ClockReading) -> Option<Lease> {
         self.0.sort_unstable_by_key(|(_, lease)| Reverse(lease.remaining(now)));
         let best = self.0.get(..quorum)?;
         best.iter().map(|&(_, lease)| lease).reduce(Lease::and)
@@ -75,15 +75,18 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::proto::Nanos;
+    use crate::proto::Timestamp;
     use crate::proto::lease::Drift;
 
-    fn at(boot: u64, wall: u64) -> Now {
-        Now { boot: Nanos(boot * 1_000_000_000), wall: Nanos(wall * 1_000_000_000) }
+    fn at(boot: u64, wall: u64) -> ClockReading {
+        ClockReading {
+            boot: Timestamp(boot * 1_000_000_000),
+            wall: Timestamp(wall * 1_000_000_000),
+        }
     }
 
     /// One that is over so many seconds after it began.
-    fn lease(since: Now, seconds: u64) -> Lease {
+    fn lease(since: ClockReading, seconds: u64) -> Lease {
         let drift = Drift { parts_per_million: 0 };
         Lease::new(since, Duration::from_secs(seconds) + drift.of(Duration::ZERO), drift)
     }
@@ -93,7 +96,7 @@ mod tests {
         Backing(numbered.map(|(node, &lease)| (NodeId(node as u8), lease)).collect())
     }
 
-    fn left(backing: &mut Backing, quorum: usize, now: Now) -> Option<u64> {
+    fn left(backing: &mut Backing, quorum: usize, now: ClockReading) -> Option<u64> {
         backing.lease(quorum, now).map(|lease| lease.remaining(now).as_secs())
     }
 

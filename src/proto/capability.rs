@@ -4,7 +4,7 @@
 //! handshake finds out without writing anything. A server checks that a command exists, that the user may run
 //! it, and that it takes writes, before it looks at the arguments; so it is given arguments that come to
 //! nothing: a script without keys, a `SET` whose options exclude each other, a `DEL` of no key. Not here: what
-//! is sent, see `greeting`, and what follows from it, see `core/link.rs`.
+//! is sent, see `handshake`, and what follows from it, see `core/link.rs`.
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ pub(super) struct Capabilities {
 }
 
 impl Capabilities {
-    /// What a greeting has found out takes the place of what it can find out.
+    /// What a handshake has found out takes the place of what it can find out.
     pub(super) fn learn(&mut self, found: Self) {
         *self = Self { undo: self.undo, push: self.push, ..found };
     }

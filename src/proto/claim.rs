@@ -6,13 +6,13 @@
 
 use super::config::Config;
 use super::keys::Keys;
+use super::lock_kind::{Arguments, FENCED, LockKind, MANY, PLAIN};
 use super::names::{LockId, NodeSet};
-use super::recipe::{Arguments, FENCED, MANY, PLAIN, Recipe};
-use super::time::{self, Nanos};
+use super::time::{self, Timestamp};
 
 pub(super) struct Claim {
-    pub(super) party: Party,
-    pub(super) recipe: &'static Recipe,
+    pub(super) user: ClaimUser,
+    pub(super) kind: &'static LockKind,
     pub(super) keys: Keys,
     /// What makes its token one that nobody can guess.
     pub(super) random: [u8; 16],
@@ -25,7 +25,7 @@ pub(super) struct Claim {
     pub(super) queued: NodeSet,
     /// Nodes that may hold the keys.
     pub(super) seen: NodeSet,
-    /// Nodes whose grant counted: the guard let them vote. Only these can extend.
+    /// Nodes whose grant counted: the restart guard let them vote. Only these can extend.
     pub(super) counted: NodeSet,
     /// Nodes that owe the confirmation of an undo.
     pub(super) owed: NodeSet,
@@ -39,17 +39,17 @@ pub(super) struct Claim {
     /// newer connection.
     pub(super) ghosts: NodeSet,
     /// When an undo that a ghost may have overtaken is sent once more.
-    pub(super) again_at: Nanos,
+    pub(super) again_at: Timestamp,
     /// When no node can hold the keys any longer.
-    pub(super) forget_at: Nanos,
+    pub(super) forget_at: Timestamp,
 }
 
 impl Claim {
     pub(super) fn new() -> Self {
         let none = NodeSet::default();
         Self {
-            party: Party::Nobody,
-            recipe: &PLAIN,
+            user: ClaimUser::Nobody,
+            kind: &PLAIN,
             keys: Keys::default(),
             random: [0; 16],
             label: None,
@@ -63,8 +63,8 @@ impl Claim {
             undoing: none,
             undone: none,
             ghosts: none,
-            again_at: Nanos::NEVER,
-            forget_at: Nanos::default(),
+            again_at: Timestamp::NEVER,
+            forget_at: Timestamp::default(),
         }
     }
 
@@ -78,8 +78,8 @@ impl Claim {
         random: [u8; 16],
     ) {
         let none = NodeSet::default();
-        self.party = Party::Lock(lock);
-        self.recipe = match (fenced, keys.len()) {
+        self.user = ClaimUser::Lock(lock);
+        self.kind = match (fenced, keys.len()) {
             (true, _) => &FENCED,
             (false, 1) => &PLAIN,
             (false, _) => &MANY,
@@ -90,8 +90,8 @@ impl Claim {
         self.ttl_ms = ttl_ms;
         (self.queued, self.seen, self.counted, self.owed) = (none, none, none, none);
         (self.refused, self.undoing, self.undone, self.ghosts) = (none, none, none, none);
-        self.again_at = Nanos::NEVER;
-        self.forget_at = Nanos::default();
+        self.again_at = Timestamp::NEVER;
+        self.forget_at = Timestamp::default();
     }
 
     /// What a command about this claim carries, for whichever node. Whatever gives no TTL and raises no
@@ -107,14 +107,14 @@ impl Claim {
             keys: &self.keys,
             token,
             ttl_ms,
-            guard: config.guard_key(),
+            restart_guard: config.restart_guard_key(),
             counter,
-            counter_life_ms: time::ttl_ms(config.settings().counter_life),
+            fencing_counter_ttl_ms: time::ttl_ms(config.settings().fencing_counter_ttl),
         }
     }
 
     /// The keys can live until a TTL after `now`.
-    pub(super) fn lives_until(&mut self, end: Nanos) {
+    pub(super) fn lives_until(&mut self, end: Timestamp) {
         self.forget_at = self.forget_at.max(end);
     }
 
@@ -125,8 +125,8 @@ impl Claim {
     /// The lock whose attempt this is; `None` once that has ended.
     #[inline]
     pub(super) fn lock(&self) -> Option<LockId> {
-        match self.party {
-            Party::Lock(lock) => Some(lock),
+        match self.user {
+            ClaimUser::Lock(lock) => Some(lock),
             _ => None,
         }
     }
@@ -156,7 +156,7 @@ impl Claim {
 
 /// Whom what comes of a claim concerns.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Party {
+pub(super) enum ClaimUser {
     /// The lock whose attempt it is.
     Lock(LockId),
     Nobody,

@@ -8,9 +8,9 @@ use std::fmt;
 use std::time::Duration;
 
 use super::fence;
-use super::guard::{Guard, Setup, Trust};
 use super::lease::Drift;
 use super::names::{MAX_NODES, NodeId};
+use super::restart_guard::{RestartGuard, RestartTrust, Setup};
 
 /// The most bytes in a token's label.
 pub const MAX_LABEL: usize = 128;
@@ -23,7 +23,7 @@ pub struct Settings {
     /// How many grants make a lock: more than half of the nodes. `None`: N/2 + 1.
     pub quorum: Option<usize>,
     /// The longest TTL that is accepted, at most one day. All clients of the same nodes have to agree
-    /// about it: the guard sees to that. Also how long a node that may have forgotten locks is
+    /// about it: the restart guard sees to that. Also how long a node that may have forgotten locks is
     /// quarantined. Default 30 s.
     pub max_ttl: Duration,
     /// How long one lock may be held by extending it. `None`: without end, which the [Redlock
@@ -37,19 +37,19 @@ pub struct Settings {
     /// and its late answer is understood. It can be far longer than the way to any node, for it is waited
     /// out only where too few of the others vote: no verdict waits for a minority that is slow or hangs.
     /// An extension waits for a sixth of its TTL at the most. Default 1 s.
-    pub answer_within: Duration,
-    /// How long opening a connection and its greeting may take. Default 5 s.
-    pub connect_within: Duration,
+    pub response_timeout: Duration,
+    /// How long opening a connection and its handshake may take. Default 5 s.
+    pub connect_timeout: Duration,
     /// Silence after which a connection with answers due is given up. It should be longer than the other
     /// two, or a node that is slow is given up instead of waited for. Default 10 s.
-    pub dead_after: Duration,
+    pub dead_peer_timeout: Duration,
     /// The pauses between attempts of a waiting acquisition grow from the first to the second.
     /// Default 5 ms to 200 ms.
-    pub pause: (Duration, Duration),
+    pub retry_backoff: (Duration, Duration),
     /// The pauses between connection attempts grow from the first to the second. A request that has
     /// a use for the link may open it earlier, first after 25 ms and at most every 200 ms later.
     /// Default 20 ms to 1 s.
-    pub backoff: (Duration, Duration),
+    pub reconnect_backoff: (Duration, Duration),
     /// Appended to each token after a colon, up to 128 printable bytes, so that an operator sees
     /// who holds a lock. Default empty.
     pub label: Vec<u8>,
@@ -60,15 +60,15 @@ pub struct Settings {
     /// that is held. Default no.
     pub accept_evicting: bool,
     /// Whether a node has to prove that it remembers every lock before it votes. Default on.
-    pub guard: Guard,
-    /// The key of the guard on each node, the same for all clients. Default `redbolt:guard`.
-    pub guard_key: Vec<u8>,
-    /// What happens to a node that has no guard for us. Default: it is enrolled, and quarantined.
+    pub restart_guard: RestartGuard,
+    /// The key of the restart guard on each node, the same for all clients. Default `redbolt:guard`.
+    pub restart_guard_key: Vec<u8>,
+    /// What happens to a node that has no restart guard for us. Default: it is enrolled, and quarantined.
     pub setup: Setup,
     /// How long a fencing counter lives after the last grant, one day to one year. Default 7 days.
-    pub counter_life: Duration,
+    pub fencing_counter_ttl: Duration,
     /// What a waiting acquisition does when a node tells of a change. Default: it asks that node first.
-    pub wake: Wake,
+    pub wake: WakeStrategy,
 }
 
 /// What a waiting acquisition does when a node tells that a key which stood in its way has changed.
@@ -82,7 +82,7 @@ pub struct Settings {
 /// know that few wait, and for comparison. [The figures](crate::manual::performance#what-ends-a-pause-best).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Wake {
+pub enum WakeStrategy {
     /// It asks the node that told, and when that has granted the others: of many waiters one gets through
     /// to them.
     #[default]
@@ -104,19 +104,19 @@ impl Default for Settings {
             max_ttl: Duration::from_secs(30),
             max_hold: Some(Duration::from_secs(24 * 60 * 60)),
             drift_ppm: 10_000,
-            answer_within: Duration::from_secs(1),
-            connect_within: Duration::from_secs(5),
-            dead_after: Duration::from_secs(10),
-            pause: (Duration::from_millis(5), Duration::from_millis(200)),
-            backoff: (Duration::from_millis(20), Duration::from_secs(1)),
+            response_timeout: Duration::from_secs(1),
+            connect_timeout: Duration::from_secs(5),
+            dead_peer_timeout: Duration::from_secs(10),
+            retry_backoff: (Duration::from_millis(5), Duration::from_millis(200)),
+            reconnect_backoff: (Duration::from_millis(20), Duration::from_secs(1)),
             label: Vec::new(),
             client_name: b"redbolt".to_vec(),
             accept_evicting: false,
-            guard: Guard::On,
-            guard_key: b"redbolt:guard".to_vec(),
+            restart_guard: RestartGuard::On,
+            restart_guard_key: b"redbolt:guard".to_vec(),
             setup: Setup::Enrol,
-            counter_life: 7 * DAY,
-            wake: Wake::default(),
+            fencing_counter_ttl: 7 * DAY,
+            wake: WakeStrategy::default(),
         }
     }
 }
@@ -128,12 +128,12 @@ pub struct NodeSettings {
     pub credentials: Option<Credentials>,
     /// Sent with `SELECT` unless zero.
     pub database: u32,
-    /// How much of the node's guard is believed.
-    pub trust: Trust,
+    /// How much of the node's restart guard is believed.
+    pub restart_trust: RestartTrust,
 }
 
 impl NodeSettings {
-    /// Whether a command sent before the greeting is confirmed could run as the wrong user or in
+    /// Whether a command sent before the handshake is confirmed could run as the wrong user or in
     /// the wrong database.
     pub(super) fn must_be_proven(&self) -> bool {
         self.credentials.is_some() || self.database != 0
@@ -203,14 +203,14 @@ impl Config {
         check_text("client name", &settings.client_name, MAX_LABEL, false)?;
         let drift = Drift { parts_per_million: settings.drift_ppm };
         check_spans(&settings, drift)?;
-        check_guard(&settings)?;
+        check_restart_guard(&settings)?;
         // At most MAX_NODES.
         Ok(Self { settings, quorum: quorum as u8, drift })
     }
 
     /// How many nodes there are.
     #[must_use]
-    pub fn nodes(&self) -> usize {
+    pub fn node_count(&self) -> usize {
         self.settings.nodes.len()
     }
 
@@ -226,19 +226,21 @@ impl Config {
         &self.settings
     }
 
-    /// Gives other orders for nodes that have no guard for us.
+    /// Gives other orders for nodes that have no restart guard for us.
     pub fn set_setup(&mut self, setup: Setup) {
         self.settings.setup = setup;
     }
 
-    /// The guard's key; `None` where nodes are not guarded.
-    pub(super) fn guard_key(&self) -> Option<&[u8]> {
-        (self.settings.guard == Guard::On).then_some(&self.settings.guard_key[..])
+    /// The restart guard's key; `None` where nodes are not guarded.
+    pub(super) fn restart_guard_key(&self) -> Option<&[u8]> {
+        (self.settings.restart_guard == RestartGuard::On)
+            .then_some(&self.settings.restart_guard_key[..])
     }
 
     /// Whether locks can be fenced with it.
     pub(super) fn can_fence(&self) -> bool {
-        self.settings.guard == Guard::On && self.settings.max_ttl >= fence::MIN_MAX_TTL
+        self.settings.restart_guard == RestartGuard::On
+            && self.settings.max_ttl >= fence::MIN_MAX_TTL
     }
 
     pub(super) fn node(&self, node: NodeId) -> &NodeSettings {
@@ -272,13 +274,13 @@ fn check_spans(settings: &Settings, drift: Drift) -> Result<(), SettingsError> {
     let (least, most) = (Duration::from_millis(1), LONGEST_SPAN);
     let spans = [
         ("max_ttl", settings.max_ttl),
-        ("answer_within", settings.answer_within),
-        ("connect_within", settings.connect_within),
-        ("dead_after", settings.dead_after),
-        ("the first pause", settings.pause.0),
-        ("the longest pause", settings.pause.1),
-        ("the first backoff", settings.backoff.0),
-        ("the longest backoff", settings.backoff.1),
+        ("response_timeout", settings.response_timeout),
+        ("connect_timeout", settings.connect_timeout),
+        ("dead_peer_timeout", settings.dead_peer_timeout),
+        ("the first pause", settings.retry_backoff.0),
+        ("the longest pause", settings.retry_backoff.1),
+        ("the first backoff", settings.reconnect_backoff.0),
+        ("the longest backoff", settings.reconnect_backoff.1),
     ];
     for (what, span) in spans {
         if span < least || span > most {
@@ -291,19 +293,19 @@ fn check_spans(settings: &Settings, drift: Drift) -> Result<(), SettingsError> {
     Ok(())
 }
 
-fn check_guard(settings: &Settings) -> Result<(), SettingsError> {
-    let key = &settings.guard_key;
-    if key.is_empty() || key.len() > MAX_GUARD_KEY {
-        return Err(SettingsError::GuardKey { len: key.len() });
+fn check_restart_guard(settings: &Settings) -> Result<(), SettingsError> {
+    let key = &settings.restart_guard_key;
+    if key.is_empty() || key.len() > MAX_RESTART_GUARD_KEY {
+        return Err(SettingsError::RestartGuardKey { len: key.len() });
     }
-    if !(DAY..=365 * DAY).contains(&settings.counter_life) {
-        return Err(SettingsError::CounterLife { span: settings.counter_life });
+    if !(DAY..=365 * DAY).contains(&settings.fencing_counter_ttl) {
+        return Err(SettingsError::FencingCounterTtl { span: settings.fencing_counter_ttl });
     }
     Ok(())
 }
 
-/// The most bytes in the name of the guard's key.
-const MAX_GUARD_KEY: usize = 256;
+/// The most bytes in the name of the restart guard's key.
+const MAX_RESTART_GUARD_KEY: usize = 256;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -315,7 +317,7 @@ const LONGEST_SPAN: Duration = DAY;
 #[non_exhaustive]
 pub enum SettingsError {
     /// The life of a fencing counter is below a day or over a year.
-    CounterLife {
+    FencingCounterTtl {
         /// What was given.
         span: Duration,
     },
@@ -324,8 +326,8 @@ pub enum SettingsError {
         /// The rate that was given.
         ppm: u32,
     },
-    /// The name of the guard's key is empty, or has more than 256 bytes.
-    GuardKey {
+    /// The name of the restart guard's key is empty, or has more than 256 bytes.
+    RestartGuardKey {
         /// Its length.
         len: usize,
     },
@@ -362,14 +364,17 @@ pub enum SettingsError {
 impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::CounterLife { span } => {
+            Self::FencingCounterTtl { span } => {
                 write!(f, "a fencing counter's life of {span:?} is out of range (1 to 365 days)")
             }
             Self::Drift { ppm } => {
                 write!(f, "a drift of {ppm} parts per million is not below 500000")
             }
-            Self::GuardKey { len } => {
-                write!(f, "the guard's key has {len} bytes: it must be 1 to {MAX_GUARD_KEY}")
+            Self::RestartGuardKey { len } => {
+                write!(
+                    f,
+                    "the restart guard's key has {len} bytes: it must be 1 to {MAX_RESTART_GUARD_KEY}"
+                )
             }
             Self::NoNodes => f.write_str("no nodes given"),
             Self::Quorum { quorum, nodes } => write!(

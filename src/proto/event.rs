@@ -17,8 +17,8 @@ pub enum Event {
     Extended(LockId),
     /// The lock is held. Read the clock and its lease before acting on it.
     Granted(LockId),
-    /// A lock that is kept alive was extended by itself.
-    Kept(LockId),
+    /// A lock that is auto-extended was extended by itself.
+    AutoExtended(LockId),
     /// The lease is over although nobody released it. Nothing was sent to the nodes; keys that
     /// are still there are undone when the holder calls release.
     Lost(LockId, LossCause),
@@ -26,9 +26,9 @@ pub enum Event {
     Node(NodeId, NodeState),
     /// An extension found no quorum. The lock is held until its validity ends.
     NotExtended(LockId, Refusal),
-    /// A lock that is kept alive could not be extended by itself. It is tried again, and told of once,
+    /// A lock that is auto-extended could not be extended by itself. It is tried again, and told of once,
     /// until it succeeds.
-    NotKept(LockId, Refusal),
+    AutoExtendFailed(LockId, Refusal),
     /// The acquisition ended without a lock, and nothing stays behind.
     Refused(LockId, Refusal),
     /// The holder let go.
@@ -44,7 +44,7 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The reason in one word.
-    pub why: Why,
+    pub reason: RefusalReason,
     /// The votes of the last attempt, or of the extension.
     pub votes: Votes,
     /// How long the keys that stand in the way live on if nobody extends them. Known only to those
@@ -55,7 +55,7 @@ pub struct Refusal {
 /// The reason of a [`Refusal`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Why {
+pub enum RefusalReason {
     /// The caller released it before it was granted.
     Cancelled,
     /// A quorum of the nodes voted, and somebody holds the resource.
@@ -78,11 +78,11 @@ pub enum LossCause {
     Forked,
     /// So many nodes no longer had its key that no quorum was left.
     Gone,
-    /// It was kept alive for as long as it may be held. Told before its validity ends.
+    /// It was auto-extended for as long as it may be held. Told before its validity ends.
     HeldTooLong,
     /// The engine that kept it was shut down or has failed, and let go of it. No core says so.
     ShutDown,
-    /// No quorum extended a lock that is kept alive. Told before its validity ends.
+    /// No quorum extended a lock that is auto-extended. Told before its validity ends.
     Unextended,
 }
 
@@ -142,7 +142,7 @@ pub enum LockState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeState {
-    /// Its link is being opened, or its greeting is under way.
+    /// Its link is being opened, or its handshake is under way.
     Connecting,
     /// It is no voter.
     Down(Cause),

@@ -7,33 +7,33 @@
 
 use std::collections::BTreeSet;
 
-use super::lines::Place;
 use super::slab::Key;
+use super::wait_queue::QueueKey;
 
 /// Locks by the places of their resources. Two names with one hash are told apart by whoever asks.
 #[derive(Default)]
 pub(super) struct Holdings {
     /// Of locks that are over, too.
-    known: BTreeSet<(Place, Key)>,
+    known: BTreeSet<(QueueKey, Key)>,
     /// How many more are written down, unless somebody looks.
     left: usize,
 }
 
 impl Holdings {
     /// Whether every lock that is held is in it.
-    pub(super) fn is_kept(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.left > 0
     }
 
     /// All that are held, which took a walk of so many steps.
-    pub(super) fn begin(&mut self, held: impl Iterator<Item = (Place, Key)>, walked: usize) {
+    pub(super) fn begin(&mut self, held: impl Iterator<Item = (QueueKey, Key)>, walked: usize) {
         self.known.extend(held);
         self.left = walked;
     }
 
     /// One more was granted.
-    pub(super) fn granted(&mut self, place: Place, lock: Key) {
-        self.known.insert((place, lock));
+    pub(super) fn granted(&mut self, key: QueueKey, lock: Key) {
+        self.known.insert((key, lock));
         self.left -= 1;
         if self.left == 0 {
             self.known.clear();
@@ -41,8 +41,8 @@ impl Holdings {
     }
 
     /// Those that are, or were, on a resource in this place.
-    pub(super) fn at(&self, place: Place) -> impl Iterator<Item = Key> {
-        let all = (place, Key::FIRST)..=(place, Key::LAST);
+    pub(super) fn at(&self, key: QueueKey) -> impl Iterator<Item = Key> {
+        let all = (key, Key::FIRST)..=(key, Key::LAST);
         self.known.range(all).map(|&(_, lock)| lock)
     }
 }

@@ -16,18 +16,18 @@
 use std::time::Duration;
 
 use super::mutants::mutant;
-use super::time::{Nanos, Now, saturating_nanos};
+use super::time::{ClockReading, Timestamp, saturating_nanos};
 
 /// What a holder may still rely on, as a function of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lease {
-    since: Now,
+    since: ClockReading,
     /// TTL minus drift.
     span_ns: u64,
 }
 
 impl Lease {
-    pub(super) fn new(since: Now, ttl: Duration, drift: Drift) -> Self {
+    pub(super) fn new(since: ClockReading, ttl: Duration, drift: Drift) -> Self {
         let drift = if mutant!(DriftIgnored) { Drift { parts_per_million: 0 } } else { drift };
         Self { since, span_ns: saturating_nanos(ttl.saturating_sub(drift.of(ttl))) }
     }
@@ -36,26 +36,26 @@ impl Lease {
     ///
     /// Read the clock for each call: the answer is worth nothing a moment later.
     #[must_use]
-    pub fn remaining(&self, now: Now) -> Duration {
+    pub fn remaining(&self, now: ClockReading) -> Duration {
         Duration::from_nanos(self.span_ns.saturating_sub(self.elapsed_ns(now)))
     }
 
     /// Whether its boot clock can be the one of `now`. One that is behind has begun anew.
-    pub(super) fn is_of_boot(&self, now: Now) -> bool {
+    pub(super) fn is_of_boot(&self, now: ClockReading) -> bool {
         self.since.boot <= now.boot
     }
 
     /// When it began, and the nanoseconds that it lasts.
-    pub(super) fn parts(&self) -> (Now, u64) {
+    pub(super) fn parts(&self) -> (ClockReading, u64) {
         (self.since, self.span_ns)
     }
 
-    pub(super) fn from_parts(since: Now, span_ns: u64) -> Self {
+    pub(super) fn from_parts(since: ClockReading, span_ns: u64) -> Self {
         Self { since, span_ns }
     }
 
     /// Of two leases on the same lock, the one that lasts longer at `now`.
-    pub(super) fn longer(self, other: Self, now: Now) -> Self {
+    pub(super) fn longer(self, other: Self, now: ClockReading) -> Self {
         if other.remaining(now) > self.remaining(now) { other } else { self }
     }
 
@@ -64,9 +64,9 @@ impl Lease {
         let (own, others) = (self.ends_on_both(), other.ends_on_both());
         // The shorter one has begun by now, so this has.
         let span_ns = self.span_ns.min(other.span_ns);
-        let since = |end: Nanos| Nanos(end.0.saturating_sub(span_ns));
+        let since = |end: Timestamp| Timestamp(end.0.saturating_sub(span_ns));
         let boot = since(own.boot.min(others.boot));
-        Self { since: Now { boot, wall: since(own.wall.min(others.wall)) }, span_ns }
+        Self { since: ClockReading { boot, wall: since(own.wall.min(others.wall)) }, span_ns }
     }
 
     /// Whether it is never over before the other one, whatever the clocks do.
@@ -75,17 +75,17 @@ impl Lease {
         own.boot >= others.boot && own.wall >= others.wall
     }
 
-    fn ends_on_both(&self) -> Now {
-        let end = |since: Nanos| Nanos(since.0.saturating_add(self.span_ns));
-        Now { boot: end(self.since.boot), wall: end(self.since.wall) }
+    fn ends_on_both(&self) -> ClockReading {
+        let end = |since: Timestamp| Timestamp(since.0.saturating_add(self.span_ns));
+        ClockReading { boot: end(self.since.boot), wall: end(self.since.wall) }
     }
 
     /// When the lease is over at the latest, on the boot clock.
-    pub(super) fn ends(&self) -> Nanos {
+    pub(super) fn ends(&self) -> Timestamp {
         self.since.boot + Duration::from_nanos(self.span_ns)
     }
 
-    fn elapsed_ns(&self, now: Now) -> u64 {
+    fn elapsed_ns(&self, now: ClockReading) -> u64 {
         let boot = now.boot.0.saturating_sub(self.since.boot.0);
         let wall = now.wall.0.saturating_sub(self.since.wall.0);
         if mutant!(WallClockIgnored) {
@@ -121,11 +121,11 @@ mod tests {
     const MS: u64 = 1_000_000;
     const DRIFT: Drift = Drift { parts_per_million: 10_000 };
 
-    fn at(boot_ms: u64, wall_ms: u64) -> Now {
-        Now { boot: Nanos(boot_ms * MS), wall: Nanos(wall_ms * MS) }
+    fn at(boot_ms: u64, wall_ms: u64) -> ClockReading {
+        ClockReading { boot: Timestamp(boot_ms * MS), wall: Timestamp(wall_ms * MS) }
     }
 
-    fn left_ms(lease: Lease, now: Now) -> u64 {
+    fn left_ms(lease: Lease, now: ClockReading) -> u64 {
         lease.remaining(now).as_millis() as u64
     }
 
@@ -137,15 +137,20 @@ mod tests {
         assert_eq!(left_ms(lease, at(1_087, 5_987)), 1);
         assert_eq!(left_ms(lease, at(1_088, 5_988)), 0);
         assert_eq!(left_ms(lease, at(90_000, 95_000)), 0);
-        assert_eq!(lease.ends(), Nanos(1_088 * MS));
+        assert_eq!(lease.ends(), Timestamp(1_088 * MS));
     }
 
     #[test]
     fn the_last_nanosecond_counts() {
         let lease = Lease::new(at(0, 0), Duration::from_millis(1_000), DRIFT);
-        let end = Nanos(988 * MS);
-        assert_eq!(lease.remaining(Now { boot: Nanos(end.0 - 1), wall: Nanos(0) }).as_nanos(), 1);
-        assert!(lease.remaining(Now { boot: end, wall: Nanos(0) }).is_zero());
+        let end = Timestamp(988 * MS);
+        assert_eq!(
+            lease
+                .remaining(ClockReading { boot: Timestamp(end.0 - 1), wall: Timestamp(0) })
+                .as_nanos(),
+            1
+        );
+        assert!(lease.remaining(ClockReading { boot: end, wall: Timestamp(0) }).is_zero());
     }
 
     #[test]
@@ -169,11 +174,11 @@ mod tests {
 
     #[test]
     fn extremes_do_not_wrap() {
-        let end = Now { boot: Nanos::NEVER, wall: Nanos::NEVER };
+        let end = ClockReading { boot: Timestamp::NEVER, wall: Timestamp::NEVER };
         let longest =
             Lease::new(end, Duration::from_nanos(u64::MAX), Drift { parts_per_million: u32::MAX });
         assert!(longest.remaining(end).is_zero());
-        assert_eq!(Lease::new(end, Duration::MAX, DRIFT).ends(), Nanos::NEVER);
+        assert_eq!(Lease::new(end, Duration::MAX, DRIFT).ends(), Timestamp::NEVER);
         assert!(!Lease::new(end, Duration::from_secs(1), DRIFT).remaining(at(0, 0)).is_zero());
     }
 

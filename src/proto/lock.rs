@@ -6,17 +6,17 @@
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use super::ask::{Ask, Keep, Wait};
 use super::backing::Backing;
 use super::event::LossCause;
 use super::fence::FencingToken;
 use super::keys::Keys;
 use super::lease::Lease;
-use super::lines::{Arrival, Place};
 use super::names::{ClaimId, NodeId, NodeSet};
+use super::request::{AutoExtend, LockRequest, Wait};
 use super::slab::Key;
-use super::time::{Nanos, Now, ttl_ms};
+use super::time::{ClockReading, Timestamp, ttl_ms};
 use super::vote::Votes;
+use super::wait_queue::{QueueKey, QueuePosition};
 
 /// What is known of a lock for as long as it is held, and what is done about it now.
 #[derive(Debug)]
@@ -28,101 +28,101 @@ pub(super) struct Lock {
     pub(super) round: u32,
     pub(super) ttl_ms: u64,
     pub(super) lease: Lease,
-    pub(super) held_since: Nanos,
-    /// When it was granted or taken in: for the metrics.
-    pub(super) granted_at: Nanos,
-    pub(super) work: Desk,
+    pub(super) held_since: Timestamp,
+    /// When it was granted or attached: for the metrics.
+    pub(super) granted_at: Timestamp,
+    pub(super) active: Activity,
 }
 
 /// What is under way for a lock.
 #[derive(Debug)]
-pub(super) struct Work {
+pub(super) struct Active {
     /// When the present attempt, extension or release began, and how long it is waited for.
-    pub(super) since: Now,
-    pub(super) round_until: Nanos,
+    pub(super) since: ClockReading,
+    pub(super) round_until: Timestamp,
     pub(super) rest: Rest,
     /// The votes of the present attempt, extension or release.
     pub(super) votes: Votes,
     /// The votes of the last attempt that came to a verdict.
     pub(super) decided: Option<Votes>,
     /// When the caller asked for it.
-    pub(super) asked_at: Nanos,
+    pub(super) asked_at: Timestamp,
     pub(super) extend_ttl: Duration,
     pub(super) backing: Backing,
     /// Nodes whose extension waits for their link.
     pub(super) extend_queued: NodeSet,
     pub(super) fence: Fence,
-    pub(super) keeper: Keeper,
+    pub(super) auto_extension: AutoExtension,
     pub(super) keys: Keys,
     pub(super) wait: Wait,
-    pub(super) deadline: Nanos,
+    pub(super) deadline: Timestamp,
     pub(super) pause: Pause,
     /// The node that is asked before all others; once it has granted there is none.
     pub(super) lead: Option<NodeId>,
     /// The nodes at which an earlier attempt left an ask open, of those that were suspected then.
     pub(super) open: NodeSet,
     /// The lines that it stands in, and since when.
-    pub(super) lines: Vec<Place>,
-    pub(super) came: Arrival,
+    pub(super) queues: Vec<QueueKey>,
+    pub(super) position: QueuePosition,
 }
 
 /// Those who have not answered a round that a quorum has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rest {
     /// When a quorum had answered.
-    pub(super) since: Nanos,
+    pub(super) since: Timestamp,
     /// When the first of the others has taken too long; or the lead, where it is asked first.
-    pub(super) until: Nanos,
+    pub(super) until: Timestamp,
 }
 
 impl Rest {
     /// No quorum has answered.
-    pub(super) const NONE: Self = Self { since: Nanos::NEVER, until: Nanos::NEVER };
+    pub(super) const NONE: Self = Self { since: Timestamp::NEVER, until: Timestamp::NEVER };
 }
 
 /// Where a lock's work lies. A lock that all nodes have granted, and that nothing was done about since, clears it:
 /// a program may hold very many of them. A clear one reads as work that is done.
 #[derive(Debug, Default)]
-pub(super) struct Desk(Option<Box<Work>>);
+pub(super) struct Activity(Option<Box<Active>>);
 
-impl Desk {
-    pub(super) fn is_clear(&self) -> bool {
+impl Activity {
+    pub(super) fn is_idle(&self) -> bool {
         self.0.is_none()
     }
 
     /// Gives away the work, to be used again.
-    pub(super) fn clear(&mut self) -> Option<Box<Work>> {
+    pub(super) fn clear(&mut self) -> Option<Box<Active>> {
         self.0.take()
     }
 
     /// Makes room for work, which takes no memory where some was used before.
     #[expect(clippy::vec_box, reason = "a lock holds its work in a box")]
-    pub(super) fn prepare(&mut self, used: &mut Vec<Box<Work>>) {
+    pub(super) fn activate(&mut self, pool: &mut Vec<Box<Active>>) {
         if self.0.is_none() {
-            let mut work = used.pop().unwrap_or_default();
-            work.begin();
-            self.0 = Some(work);
+            let mut active = pool.pop().unwrap_or_default();
+            active.begin();
+            self.0 = Some(active);
         }
     }
 }
 
-impl Deref for Desk {
-    type Target = Work;
+impl Deref for Activity {
+    type Target = Active;
 
     #[inline]
-    fn deref(&self) -> &Work {
+    fn deref(&self) -> &Active {
         self.0.as_deref().unwrap_or(&DONE)
     }
 }
 
-impl DerefMut for Desk {
+impl DerefMut for Activity {
     #[inline]
-    fn deref_mut(&mut self) -> &mut Work {
+    fn deref_mut(&mut self) -> &mut Active {
         self.0.get_or_insert_default()
     }
 }
 
-static DONE: Work = Work::new();
+static DONE: Active = Active::new();
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -182,51 +182,51 @@ impl Fence {
     }
 }
 
-/// What keeps a lock alive.
+/// What auto-extends a lock.
 #[derive(Debug)]
-pub(super) struct Keeper {
-    pub(super) keep: Option<Keep>,
+pub(super) struct AutoExtension {
+    pub(super) options: Option<AutoExtend>,
     /// When the next extension is due; never, if the lock has been held for long enough.
-    pub(super) at: Nanos,
+    pub(super) at: Timestamp,
     /// The extension that is under way is the keeper's.
     pub(super) is_extending: bool,
     /// The last extension failed, which has been told.
     pub(super) has_failed: bool,
 }
 
-impl Keeper {
+impl AutoExtension {
     const fn new() -> Self {
-        Self { keep: None, at: Nanos::NEVER, is_extending: false, has_failed: false }
+        Self { options: None, at: Timestamp::NEVER, is_extending: false, has_failed: false }
     }
 }
 
 /// The time between two attempts.
 #[derive(Debug)]
 pub(super) struct Pause {
-    pub(super) until: Nanos,
+    pub(super) until: Timestamp,
     /// Refusals so far, which the cap grows with.
     pub(super) refusals: u32,
     /// Refusals in a row that won a grant.
     pub(super) splits: u32,
     pub(super) jitter: Duration,
     /// When the keys that stand in the way are over, as far as it is known.
-    pub(super) expiries: Vec<(NodeId, Nanos)>,
+    pub(super) expiries: Vec<(NodeId, Timestamp)>,
     /// How many of these keys have to go before a quorum is possible.
     pub(super) needed: usize,
     /// The nodes whose word ends it.
     pub(super) leads: NodeSet,
     /// Those that have told of a change since the last attempt began.
-    pub(super) told: NodeSet,
+    pub(super) notified: NodeSet,
     /// It ends, or the attempt after it began, by what a node has told.
-    pub(super) is_roused: bool,
+    pub(super) is_woken: bool,
     /// For how long at the most it does not listen once others have taken the turn that was left to them.
     pub(super) sit_out: Duration,
     /// It was told when the lock did not listen.
     pub(super) is_late: bool,
     /// How long what a node tells is not acted upon, after asks that came of it in vain.
-    pub(super) damping: Duration,
+    pub(super) wake_backoff: Duration,
     /// Until when.
-    pub(super) deaf_until: Nanos,
+    pub(super) muted_until: Timestamp,
 }
 
 impl Lock {
@@ -237,84 +237,89 @@ impl Lock {
             round: 0,
             ttl_ms: 0,
             lease: Lease::default(),
-            held_since: Nanos::default(),
-            granted_at: Nanos::default(),
-            work: Desk::default(),
+            held_since: Timestamp::default(),
+            granted_at: Timestamp::default(),
+            active: Activity::default(),
         }
     }
 
     /// Makes a used slot a new lock.
     #[expect(clippy::vec_box, reason = "a lock holds its work in a box")]
-    pub(super) fn begin(&mut self, ask: &Ask<'_>, now: Now, used: &mut Vec<Box<Work>>) {
-        used.extend(self.work.clear());
-        self.work.prepare(used);
-        self.work.keys.set(ask.keys());
-        self.work.asked_at = now.boot;
-        self.ttl_ms = ttl_ms(ask.ttl);
-        (self.work.wait, self.work.deadline) = match ask.wait {
-            Wait::For(Duration::ZERO) | Wait::Try => (Wait::Try, Nanos::NEVER),
-            Wait::For(span) => (ask.wait, now.boot + span),
-            Wait::Forever => (ask.wait, Nanos::NEVER),
+    pub(super) fn begin(
+        &mut self,
+        request: &LockRequest<'_>,
+        now: ClockReading,
+        pool: &mut Vec<Box<Active>>,
+    ) {
+        pool.extend(self.active.clear());
+        self.active.activate(pool);
+        self.active.keys.set(request.keys());
+        self.active.asked_at = now.boot;
+        self.ttl_ms = ttl_ms(request.ttl);
+        (self.active.wait, self.active.deadline) = match request.wait {
+            Wait::UpTo(Duration::ZERO) | Wait::No => (Wait::No, Timestamp::NEVER),
+            Wait::UpTo(span) => (request.wait, now.boot + span),
+            Wait::Forever => (request.wait, Timestamp::NEVER),
         };
-        self.work.fence.is_wanted = ask.fenced;
-        self.work.keeper.keep = ask.keep;
+        self.active.fence.is_wanted = request.fenced;
+        self.active.auto_extension.options = request.auto_extend;
     }
 
     pub(super) fn ttl(&self) -> Duration {
         Duration::from_millis(self.ttl_ms)
     }
 
-    pub(super) fn begin_round(&mut self, phase: Phase, now: Now, votes: Votes) {
+    pub(super) fn begin_round(&mut self, phase: Phase, now: ClockReading, votes: Votes) {
         self.phase = phase;
         self.round = self.round.wrapping_add(1);
-        self.work.since = now;
-        self.work.votes = votes;
-        self.work.extend_queued = NodeSet::default();
+        self.active.since = now;
+        self.active.votes = votes;
+        self.active.extend_queued = NodeSet::default();
     }
 
     pub(super) fn waits(&self) -> bool {
-        self.work.wait != Wait::Try
+        self.active.wait != Wait::No
     }
 
     /// Whether it is held and nothing is left to be known about it or done for it.
     pub(super) fn is_idle(&self) -> bool {
-        let work = &*self.work;
+        let active = &*self.active;
         self.phase == Phase::Held
-            && work.votes.grants().len() == work.votes.nodes()
-            && work.lines.is_empty()
-            && work.keeper.keep.is_none()
-            && !work.fence.is_wanted
-            && work.fence.token.is_none()
+            && active.votes.grants().len() == active.votes.node_count()
+            && active.queues.is_empty()
+            && active.auto_extension.options.is_none()
+            && !active.fence.is_wanted
+            && active.fence.token.is_none()
     }
 }
 
-impl Work {
+impl Active {
     const fn new() -> Self {
         Self {
-            since: Now { boot: Nanos(0), wall: Nanos(0) },
-            round_until: Nanos::NEVER,
+            since: ClockReading { boot: Timestamp(0), wall: Timestamp(0) },
+            round_until: Timestamp::NEVER,
             rest: Rest::NONE,
             votes: Votes::new(1, 1),
             decided: None,
-            asked_at: Nanos(0),
+            asked_at: Timestamp(0),
             extend_ttl: Duration::ZERO,
             backing: Backing::new(),
             extend_queued: NodeSet::EMPTY,
             fence: Fence::new(),
-            keeper: Keeper::new(),
+            auto_extension: AutoExtension::new(),
             keys: Keys::new(),
-            wait: Wait::Try,
-            deadline: Nanos::NEVER,
+            wait: Wait::No,
+            deadline: Timestamp::NEVER,
             pause: Pause::new(),
             lead: None,
             open: NodeSet::EMPTY,
-            lines: Vec::new(),
-            came: Arrival::NONE,
+            queues: Vec::new(),
+            position: QueuePosition::NONE,
         }
     }
 
     /// How long the round took until a quorum had answered, or until now.
-    pub(super) fn round_took(&self, now: Now) -> Duration {
+    pub(super) fn round_took(&self, now: ClockReading) -> Duration {
         now.boot.min(self.rest.since).since(self.since.boot)
     }
 
@@ -323,17 +328,17 @@ impl Work {
         self.decided = None;
         self.backing.clear();
         self.fence.begin();
-        self.keeper = Keeper::new();
+        self.auto_extension = AutoExtension::new();
         self.keys.set([].into_iter());
-        (self.wait, self.deadline) = (Wait::Try, Nanos::NEVER);
+        (self.wait, self.deadline) = (Wait::No, Timestamp::NEVER);
         self.pause.begin();
         self.lead = None;
         self.open = NodeSet::default();
-        self.lines.clear();
+        self.queues.clear();
     }
 }
 
-impl Default for Work {
+impl Default for Active {
     fn default() -> Self {
         Self::new()
     }
@@ -342,19 +347,19 @@ impl Default for Work {
 impl Pause {
     const fn new() -> Self {
         Self {
-            until: Nanos(0),
+            until: Timestamp(0),
             refusals: 0,
             splits: 0,
             jitter: Duration::ZERO,
             expiries: Vec::new(),
             needed: 0,
             leads: NodeSet::EMPTY,
-            told: NodeSet::EMPTY,
-            is_roused: false,
+            notified: NodeSet::EMPTY,
+            is_woken: false,
             sit_out: Duration::ZERO,
             is_late: false,
-            damping: Duration::ZERO,
-            deaf_until: Nanos(0),
+            wake_backoff: Duration::ZERO,
+            muted_until: Timestamp(0),
         }
     }
 
@@ -366,13 +371,13 @@ impl Pause {
     }
 
     /// A node has told for how long the key in the way will live.
-    pub(super) fn expires(&mut self, node: NodeId, at: Nanos) {
+    pub(super) fn expires(&mut self, node: NodeId, at: Timestamp) {
         self.expiries.retain(|&(of, _)| of != node);
         self.expiries.push((node, at));
     }
 
     /// When the `needed`-th of the keys that stand in the way is over, if that is known.
-    pub(super) fn way_free_at(&mut self, needed: usize) -> Option<Nanos> {
+    pub(super) fn way_free_at(&mut self, needed: usize) -> Option<Timestamp> {
         self.expiries.sort_unstable_by_key(|&(_, at)| at);
         self.expiries.get(needed.checked_sub(1)?).map(|&(_, at)| at)
     }

@@ -2,14 +2,14 @@
 //!
 //! Plain integers of a core that one thread drives: to count is to add, without a lock, a clock or an
 //! allocation. Apart from `core` so that it decides nothing; no method of it gives the protocol an answer.
-//! Not here: addresses and the text for Prometheus, which are the front's.
+//! Not here: addresses and the text for Prometheus, which are the API's.
 
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use super::event::{LossCause, Why};
+use super::event::{LossCause, RefusalReason};
 use super::names::NodeId;
-use super::time::{Nanos, saturating_nanos};
+use super::time::{Timestamp, saturating_nanos};
 use super::vote::{Cause, Vote};
 
 /// What one core has counted since it was made. Nothing in it ever falls.
@@ -29,35 +29,35 @@ pub struct Metrics {
     /// Acquisitions that ended with the lock.
     pub grants: u64,
     /// Acquisitions that ended without it.
-    pub refusals: By<Why>,
+    pub refusals: By<RefusalReason>,
     /// From acquire to grant.
     pub wait_granted: Histogram,
     /// From acquire to refusal.
     pub wait_refused: Histogram,
-    /// From grant to the holder's release, or to the loss; of a lock that was taken in, from then on. Locks
-    /// that are still held, or were handed out, are not in it.
+    /// From grant to the holder's release, or to the loss; of a lock that was attached, from then on. Locks
+    /// that are still held, or were detached, are not in it.
     pub hold: Histogram,
     /// Extensions that a quorum made.
     pub extended: u64,
     /// Extensions that found no quorum, while the lock stayed held.
     pub not_extended: u64,
     /// Of the extensions that a quorum made, those of the keeper.
-    pub kept: u64,
+    pub auto_extended: u64,
     /// Of the extensions that found no quorum, those of the keeper.
-    pub not_kept: u64,
+    pub auto_extend_failed: u64,
     /// Locks that came from another process.
-    pub taken_in: u64,
+    pub attached: u64,
     /// Locks that left for another process.
-    pub handed_out: u64,
-    /// Locks whose holder let go in time. Each lock that was granted or taken in ends in one of these, or
-    /// is lost or handed out.
+    pub detached: u64,
+    /// Locks whose holder let go in time. Each lock that was granted or attached ends in one of these, or
+    /// is lost or detached.
     pub releases: u64,
     /// Releases that a quorum did not confirm in time. What is not confirmed stays owed.
     pub unconfirmed: u64,
     /// Locks that were lost.
     pub losses: By<LossCause>,
-    /// Of these, locks that were kept alive.
-    pub kept_losses: u64,
+    /// Of these, locks that were auto-extended.
+    pub auto_extend_losses: u64,
     /// The same for each node, in the order of the configuration.
     pub nodes: Vec<NodeMetrics>,
     /// The time that an answer has, in nanoseconds.
@@ -80,7 +80,7 @@ pub struct NodeMetrics {
     /// Votes that said nothing useful, and those that did not come while somebody waited for them.
     pub fails: By<Cause>,
     /// Answers that came after the time that an answer has, which is
-    /// [`answer_within`](super::Settings::answer_within). They are understood all the same.
+    /// [`response_timeout`](super::Settings::response_timeout). They are understood all the same.
     pub late_replies: u64,
     /// Undos that were sent, those of releases among them.
     pub undos: u64,
@@ -98,10 +98,10 @@ pub struct NodeMetrics {
     /// How often it was suspected of hanging.
     pub suspicions: u64,
     /// How often its time was over: that of a vote, an extension or an inspection that was waited for,
-    /// of a connection, of a greeting, and of a silence.
+    /// of a connection, of a handshake, and of a silence.
     pub timeouts: u64,
     /// From the moment a request was given to the link to the moment its answer was read, which for a
-    /// blocking client can be that of its next call. Greetings are not among them.
+    /// blocking client can be that of its next call. Handshakes are not among them.
     pub round_trip: Histogram,
 }
 
@@ -141,7 +141,7 @@ impl NodeMetrics {
 }
 
 impl Metrics {
-    pub(super) fn new(nodes: usize, answer_within: Duration) -> Self {
+    pub(super) fn new(nodes: usize, response_timeout: Duration) -> Self {
         Self {
             acquisitions: 0,
             attempts: 0,
@@ -155,16 +155,16 @@ impl Metrics {
             hold: Histogram::default(),
             extended: 0,
             not_extended: 0,
-            kept: 0,
-            not_kept: 0,
-            taken_in: 0,
-            handed_out: 0,
+            auto_extended: 0,
+            auto_extend_failed: 0,
+            attached: 0,
+            detached: 0,
             releases: 0,
             unconfirmed: 0,
             losses: By::default(),
-            kept_losses: 0,
+            auto_extend_losses: 0,
             nodes: vec![NodeMetrics::default(); nodes],
-            late_after: saturating_nanos(answer_within),
+            late_after: saturating_nanos(response_timeout),
         }
     }
 
@@ -181,7 +181,7 @@ impl Metrics {
     }
 
     #[inline]
-    pub(super) fn answered(&mut self, node: NodeId, since: Nanos, now: Nanos) {
+    pub(super) fn answered(&mut self, node: NodeId, since: Timestamp, now: Timestamp) {
         let took = now.0.saturating_sub(since.0);
         let node = &mut self.nodes[node.index()];
         node.round_trip.add(took);
@@ -189,24 +189,24 @@ impl Metrics {
     }
 
     #[inline]
-    pub(super) fn granted(&mut self, asked_at: Nanos, now: Nanos) {
+    pub(super) fn granted(&mut self, asked_at: Timestamp, now: Timestamp) {
         self.grants += 1;
         self.wait_granted.record(asked_at, now);
     }
 
     #[inline]
-    pub(super) fn refused(&mut self, why: Why, asked_at: Nanos, now: Nanos) {
-        self.refusals.count(why);
+    pub(super) fn refused(&mut self, reason: RefusalReason, asked_at: Timestamp, now: Timestamp) {
+        self.refusals.count(reason);
         self.wait_refused.record(asked_at, now);
     }
 
     #[inline]
-    pub(super) fn released(&mut self, granted_at: Nanos, now: Nanos) {
+    pub(super) fn released(&mut self, granted_at: Timestamp, now: Timestamp) {
         self.releases += 1;
         self.hold.record(granted_at, now);
     }
 
-    pub(super) fn lost(&mut self, cause: LossCause, granted_at: Nanos, now: Nanos) {
+    pub(super) fn lost(&mut self, cause: LossCause, granted_at: Timestamp, now: Timestamp) {
         self.losses.count(cause);
         self.hold.record(granted_at, now);
     }
@@ -239,7 +239,7 @@ macro_rules! kind {
     };
 }
 
-kind!(Why: Cancelled Contended Expired NoQuorum OutOfTime);
+kind!(RefusalReason: Cancelled Contended Expired NoQuorum OutOfTime);
 
 kind!(LossCause: Expired Forked Gone HeldTooLong ShutDown Unextended);
 
@@ -249,7 +249,7 @@ kind!(Cause:
     Loading Busy MasterDown DiskTrouble OutOfMemory NoReplicas ReadOnly Unavailable MaxClients
     ServerError Quarantined ClockSkew NotCounted
     PasswordMissing WrongPassword NoPasswordSet NoPermission ProtectedMode NoSuchDatabase UnknownCommand
-    ScriptsForbidden TooOld TlsPort WrongType Replica ClusterMode SameServer Evicting OtherLimits GuardAltered);
+    ScriptsForbidden TooOld TlsPort WrongType Replica ClusterMode SameServer Evicting OtherLimits RestartGuardAltered);
 
 /// The most variants of a kind.
 const MOST_KINDS: usize = 64;
@@ -355,7 +355,7 @@ impl Histogram {
     }
 
     #[inline]
-    pub(super) fn record(&mut self, from: Nanos, to: Nanos) {
+    pub(super) fn record(&mut self, from: Timestamp, to: Timestamp) {
         self.add(to.0.saturating_sub(from.0));
     }
 
@@ -407,7 +407,7 @@ mod tests {
 
     fn of(spans: impl IntoIterator<Item = u64>) -> Histogram {
         let mut histogram = Histogram::default();
-        spans.into_iter().for_each(|span| histogram.record(Nanos(7), Nanos(7 + span)));
+        spans.into_iter().for_each(|span| histogram.record(Timestamp(7), Timestamp(7 + span)));
         histogram
     }
 
@@ -436,10 +436,10 @@ mod tests {
     #[test]
     fn a_span_that_runs_back_is_none_and_sums_saturate() {
         let mut histogram = Histogram::default();
-        histogram.record(Nanos(9), Nanos(3));
+        histogram.record(Timestamp(9), Timestamp(3));
         assert_eq!((histogram.buckets()[0], histogram.sum()), (1, Duration::ZERO));
         for _ in 0..2 {
-            histogram.record(Nanos(0), Nanos(u64::MAX));
+            histogram.record(Timestamp(0), Timestamp(u64::MAX));
         }
         assert_eq!((histogram.count(), histogram.sum), (3, u64::MAX));
     }
@@ -488,13 +488,13 @@ mod tests {
                 assert!(!std::mem::replace(&mut seen[kind.place()], true));
             }
         }
-        places::<Why>();
+        places::<RefusalReason>();
         places::<LossCause>();
         places::<Cause>();
         let mut counts = By::default();
         Cause::ALL.iter().for_each(|&cause| counts.count(cause));
         counts.count(Cause::Backlog);
-        assert_eq!((counts.of(Cause::Backlog), counts.of(Cause::GuardAltered)), (2, 1));
+        assert_eq!((counts.of(Cause::Backlog), counts.of(Cause::RestartGuardAltered)), (2, 1));
         assert_eq!(counts.total(), Cause::ALL.len() as u64 + 1);
         assert!(counts.iter().all(|(_, count)| count > 0));
     }

@@ -24,19 +24,19 @@
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
-//! use redbolt::proto::{Ask, Config, Core, Event, LinkOp, Nanos, NodeSettings, Now, Settings};
+//! use redbolt::proto::{LockRequest, Config, Core, Event, LinkOp, Timestamp, NodeSettings, ClockReading, Settings};
 //!
 //! let settings = Settings { nodes: vec![NodeSettings::default()], ..Settings::default() };
 //! // Only a documentation can afford entropy like this.
 //! let mut core = Core::new(Arc::new(Config::new(settings)?), |bytes| bytes.fill(0xab));
-//! let at = |ms: u64| Now { boot: Nanos(ms * 1_000_000), wall: Nanos(ms * 1_000_000) };
+//! let at = |ms: u64| ClockReading { boot: Timestamp(ms * 1_000_000), wall: Timestamp(ms * 1_000_000) };
 //!
 //! core.timeout(at(0)); // due at once: it opens the links
 //! let Some(LinkOp::Open(link)) = core.poll_link() else { panic!("a link to open") };
-//! let id = core.acquire(&Ask::new(b"job").ttl(Duration::from_secs(1)), at(1))?;
+//! let id = core.acquire(&LockRequest::new(b"job").ttl(Duration::from_secs(1)), at(1))?;
 //! core.connected(link, at(2));
 //!
-//! // The greeting and the ask leave in one flight.
+//! // The handshake and the ask leave in one flight.
 //! let flight = core.transmit(link).to_vec();
 //! core.transmitted(link, flight.len());
 //! assert!(flight.starts_with(b"*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n"));
@@ -68,7 +68,6 @@
 //!
 //! [Redlock]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 
-mod ask;
 mod backing;
 mod capability;
 mod claim;
@@ -76,18 +75,18 @@ mod classify;
 mod config;
 mod contents;
 mod core;
-mod draft;
+mod detached;
+mod encoded_command;
 mod entropy;
 mod event;
 pub mod fence;
-mod greeting;
-pub mod guard;
+mod handshake;
 mod holdings;
 mod inbox;
 mod keys;
 mod lease;
-mod lines;
 mod lock;
+mod lock_kind;
 pub mod metrics;
 mod mutants;
 mod names;
@@ -95,31 +94,36 @@ mod node;
 mod pace;
 mod pipeline;
 mod push;
-mod recipe;
-mod record;
+mod request;
+pub mod restart_guard;
 pub mod script;
 mod slab;
 mod steps;
 mod time;
 mod vote;
+mod wait_queue;
 
-pub use self::ask::{Ask, InputError, Keep, MAX_KEYS, MAX_RESOURCE, Wait};
 pub use self::config::{
-    Config, Credentials, MAX_LABEL, NodeSettings, Secret, Settings, SettingsError, Wake,
+    Config, Credentials, MAX_LABEL, NodeSettings, Secret, Settings, SettingsError, WakeStrategy,
 };
 pub use self::contents::{DataKind, Foreign, Holder, KeyState};
-pub use self::core::{Core, Fate, MAX_LOCKS, MAX_PIPELINE, NodeGuard, NodeView, PushState, View};
-pub use self::event::{Confirmed, Event, LinkOp, LockState, LossCause, NodeState, Refusal, Why};
+pub use self::core::{
+    Core, Fate, MAX_LOCKS, MAX_PIPELINE, NodeView, PushState, RestartGuardState, View,
+};
+pub use self::detached::{DetachedLock, DetachedLockError};
+pub use self::event::{
+    Confirmed, Event, LinkOp, LockState, LossCause, NodeState, Refusal, RefusalReason,
+};
 pub use self::fence::FencingToken;
-pub use self::guard::{Guard, Setup, Trust};
 pub use self::lease::Lease;
 pub use self::metrics::{Histogram, Metrics, NodeMetrics};
 #[cfg(redbolt_mutants)]
 pub use self::mutants::{Mutant, plant};
 pub use self::names::{LinkId, LockId, MAX_NODES, NodeId, NodeSet, ViewId};
-pub use self::record::{LockRecord, RecordError};
+pub use self::request::{AutoExtend, LockRequest, MAX_KEYS, MAX_RESOURCE, RequestError, Wait};
+pub use self::restart_guard::{RestartGuard, RestartTrust, Setup};
 #[cfg(test)]
 pub(crate) use self::steps::grows_in_proportion;
 pub(crate) use self::steps::step;
-pub use self::time::{Nanos, Now};
+pub use self::time::{ClockReading, Timestamp};
 pub use self::vote::{Cause, Verdict, Vote, Votes};

@@ -1,7 +1,7 @@
 //! Bugs that can be planted in the core, so that the simulator can show that it would find them.
 //!
 //! Each is a fault that a lock client or a driver has shipped, one that a draft of this library had, or
-//! a broken rule of the guard, of fencing or of ghosts. They exist only under `--cfg redbolt_mutants`,
+//! a broken rule of the restart guard, of fencing or of ghosts. They exist only under `--cfg redbolt_mutants`,
 //! which no feature turns on and which does not compile without debug assertions, so that no release
 //! can contain one. Elsewhere `mutant!(Name)` is the word `false`.
 //! Not here: what each bug does. That is where it is planted.
@@ -92,16 +92,16 @@ mod planted {
         FenceValidityUnchecked,
         /// One node is enough for a fencing token.
         FenceWithOne,
-        /// A guard of any limits will do, so that clients disagree about them.
-        GuardAnyLimits,
-        /// A guard of an earlier run will do, and stale data with it.
-        GuardAnyRun,
-        /// A grant counts whatever the guard says (all known clients).
-        GuardIgnored,
-        /// A node without a guard is taken for new.
-        GuardMissingIsNew,
+        /// A restart guard of any limits will do, so that clients disagree about them.
+        RestartGuardAnyLimits,
+        /// A restart guard of an earlier run will do, and stale data with it.
+        RestartGuardAnyRun,
+        /// A grant counts whatever the restart guard says (all known clients).
+        RestartGuardIgnored,
+        /// A node without a restart guard is taken for new.
+        RestartGuardMissingIsNew,
         /// The quarantine ends after half of `max_ttl`.
-        GuardTooShort,
+        RestartGuardTooShort,
         /// A dead connection is killed by its number, whoever has that number now.
         KillAnyRun,
         /// The validity counts from the last answer (node-redlock#168).
@@ -109,7 +109,7 @@ mod planted {
         /// A loss is never told (Redisson#4698).
         LossUntold,
         /// All waiters of one process ask at once.
-        LinesIgnored,
+        QueuesIgnored,
         /// The limit of extensions is not kept (Redisson#7272).
         MaxHoldIgnored,
         /// A script that the node has forgotten is not sent again (redlock-rb#29).
@@ -140,7 +140,7 @@ mod planted {
         /// An attempt uses the token of the one before (redsync, rslock).
         TokenReused,
         /// A process that has let go of a contended resource asks for it again at once.
-        TurnNotYielded,
+        YieldSkipped,
         /// A server under a second name is taken for another one that has moved (a first draft of this
         /// library).
         TwinBelieved,
@@ -155,7 +155,7 @@ mod planted {
         /// What a node tells wakes nobody.
         WakeIgnored,
         /// Two waiters wake each other for as long as the lock is held elsewhere.
-        WakesUndamped,
+        WakesNotBackedOff,
         /// A jump of the wall clock ends no lease.
         WallClockIgnored,
     }

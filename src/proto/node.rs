@@ -8,46 +8,47 @@ use crate::resp::Decoder;
 
 use super::capability::Capabilities;
 use super::core::Reading;
-use super::greeting::{Greeting, Step};
-use super::guard::{Found, RunId};
+use super::handshake::{Handshake, Step};
 use super::inbox::{Inbox, reply_limits};
+use super::lock_kind::Command;
 use super::names::{ClaimId, LockId, ViewId};
 use super::pace::Pace;
 use super::pipeline::Pipeline;
 use super::push::{Push, Tracking};
-use super::recipe::Command;
+use super::restart_guard::{Found, RunId};
 use super::script::Loaded;
-use super::time::Nanos;
+use super::time::Timestamp;
 use super::vote::{Cause, Vote};
 
 /// A request, as far as its answer has to be understood. `by_digest`: it went as a script's
 /// digest, so that the text can follow if the node says `NOSCRIPT`; to anything else that is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Request {
-    /// `ask`: what was sent. `checked`: the guard is read by a command of its own, whose answer follows.
+pub(super) enum Pending {
+    /// `ask`: what was sent. `checked`: the restart guard is read by a command of its own, whose answer
+    /// follows.
     Ask {
         claim: ClaimId,
         ask: Command,
         by_digest: bool,
         checked: bool,
     },
-    /// The second half of an ask: the guard decides whether the vote counts.
+    /// The second half of an ask: the restart guard decides whether the vote counts.
     Check {
         claim: ClaimId,
         vote: Vote,
     },
     /// An operator's: what was seen under the key is to go.
-    Break(ViewId),
+    ForceUnlock(ViewId),
     /// All other connections of the node are to be dropped.
     DropOthers,
-    /// The guard is to be given our value.
+    /// The restart guard is to be given our value.
     Enrol,
     Extend {
         claim: ClaimId,
         round: u32,
         by_digest: bool,
     },
-    Greet(Step),
+    Handshake(Step),
     Kill,
     /// The remaining TTL of the key that stood in the way of this attempt.
     Remaining {
@@ -76,34 +77,34 @@ pub(super) enum Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
     /// Closed until the backoff is over.
-    Down { retry_at: Nanos },
+    Down { retry_at: Timestamp },
     /// The socket is being connected.
-    Opening { until: Nanos },
-    /// The greeting is under way. `fused`: asks may follow it before it is answered.
-    Greeting { until: Nanos, fused: bool },
-    /// The guard does not let the node vote, or the server takes no writes. It is looked at again at
+    Opening { until: Timestamp },
+    /// The handshake is under way. `fused`: asks may follow it before it is answered.
+    Handshake { until: Timestamp, fused: bool },
+    /// The restart guard does not let the node vote, or the server takes no writes. It is looked at again at
     /// `until`; never, while that is under way.
-    Quarantined { until: Nanos },
+    Quarantined { until: Timestamp },
     /// The node votes.
     Ready,
     /// The node is no voter; what it owes is sent, then the link is closed.
-    Leaving { until: Nanos },
+    Leaving { until: Timestamp },
 }
 
 impl Link {
     /// Whether asks can be sent.
     pub(super) fn takes_asks(self) -> bool {
-        matches!(self, Self::Ready | Self::Greeting { fused: true, .. })
+        matches!(self, Self::Ready | Self::Handshake { fused: true, .. })
     }
 
-    /// Whether extensions can be sent: they need no guard.
+    /// Whether extensions can be sent: they need no restart guard.
     pub(super) fn takes_extensions(self) -> bool {
         self.takes_asks() || matches!(self, Self::Quarantined { .. })
     }
 
     /// Whether it is on its way to take asks and undos.
     pub(super) fn opens(self) -> bool {
-        matches!(self, Self::Opening { .. } | Self::Greeting { .. })
+        matches!(self, Self::Opening { .. } | Self::Handshake { .. })
     }
 
     /// Whether undos can be sent.
@@ -119,7 +120,7 @@ pub(super) struct Identity {
     pub(super) client_id: u64,
 }
 
-/// What was last seen of a node's guard.
+/// What was last seen of a node's restart guard.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watch {
     /// On this connection the value was read and is ours.
@@ -127,48 +128,48 @@ pub(super) struct Watch {
     /// What the value said before it was enrolled, or says.
     pub(super) found: Option<Found>,
     /// When the quarantine should be over.
-    pub(super) free_at: Nanos,
+    pub(super) free_at: Timestamp,
     /// It was enrolled just now, so that the next look should find it ours.
     pub(super) is_enrolled: bool,
     /// Whether it votes is known in a round trip or two, and worth a wait.
     pub(super) is_settling: bool,
-    /// All other connections were dropped since the guard was moved to our limits.
+    /// All other connections were dropped since the restart guard was moved to our limits.
     pub(super) is_alone: bool,
     /// The value that is to be replaced, empty for none, once all nodes have been looked at.
     pub(super) seen: Option<Vec<u8>>,
     /// When value and TTL were last asked for by themselves.
-    pub(super) asked_at: Nanos,
+    pub(super) asked_at: Timestamp,
     /// What its TTL said last.
     pub(super) reading: Reading,
     /// Its clock was set forward, so that locks which it granted may live until then.
-    pub(super) doubted_until: Nanos,
+    pub(super) doubted_until: Timestamp,
 }
 
 pub(super) struct Node {
     pub(super) link: Link,
-    pub(super) guard: Watch,
+    pub(super) restart_guard: Watch,
     /// How far the server's clock was ahead of ours when it last refused a fencing token, in µs.
     pub(super) ahead_us: Option<i64>,
     pub(super) push: Push,
-    pub(super) pipeline: Pipeline<Request>,
+    pub(super) pipeline: Pipeline<Pending>,
     pub(super) inbox: Inbox,
     pub(super) decoder: Decoder,
-    pub(super) greeting: Greeting,
+    pub(super) handshake: Handshake,
     pub(super) capabilities: Capabilities,
     /// The scripts that this connection has sent.
     pub(super) loaded: Loaded,
     /// This connection is in the wrong database, or leads to another node's server: an undo of anything
     /// that was not asked for on it would find nothing, and be taken for a confirmation.
-    pub(super) astray: bool,
+    pub(super) wrong_server: bool,
     /// AUTH and SELECT have succeeded here with these settings, or are not needed.
     pub(super) proven: bool,
-    /// Of the last connection that was greeted.
+    /// Of the last connection that was handshake_done.
     pub(super) run_id: Option<RunId>,
-    /// Of the present connection, once it was greeted.
+    /// Of the present connection, once it was handshake_done.
     pub(super) identity: Option<Identity>,
     /// Of the dead connection that all asks are in which may yet run here; `None` if there are
     /// several, or if it told no name.
-    pub(super) haunted: Option<Identity>,
+    pub(super) ghost_connection: Option<Identity>,
     /// Links lost since the last one that was ready.
     pub(super) failures: u32,
     /// Whether a link was ever tried to the end, so that `cause` says something.
@@ -178,15 +179,15 @@ pub(super) struct Node {
     /// More about a cause, in words that are safe to show.
     pub(super) detail: Option<(Cause, String)>,
     /// When bytes last came.
-    pub(super) heard: Nanos,
+    pub(super) heard: Timestamp,
     /// How long it takes to answer.
     pub(super) pace: Pace,
     /// Asks wait here until it has answered, for it is suspected.
     pub(super) held_back: Vec<ClaimId>,
     /// From when an ask may open the link ahead of its backoff.
-    pub(super) probe_at: Nanos,
+    pub(super) probe_at: Timestamp,
     /// When undos that were answered with an error are sent again.
-    pub(super) owed_at: Nanos,
+    pub(super) owed_at: Timestamp,
     pub(super) owed_pause: Duration,
     /// Undos were answered with errors, and none was confirmed since.
     pub(super) undos_refused: bool,
@@ -197,30 +198,30 @@ pub(super) struct Node {
 impl Node {
     pub(super) fn new(must_be_proven: bool) -> Self {
         Self {
-            link: Link::Down { retry_at: Nanos::default() },
-            guard: Watch::default(),
+            link: Link::Down { retry_at: Timestamp::default() },
+            restart_guard: Watch::default(),
             ahead_us: None,
             push: Push::new(),
             pipeline: Pipeline::new(),
             inbox: Inbox::default(),
             decoder: Decoder::new(reply_limits()),
-            greeting: Greeting::default(),
+            handshake: Handshake::default(),
             capabilities: Capabilities::default(),
             loaded: Loaded::default(),
-            astray: false,
+            wrong_server: false,
             proven: !must_be_proven,
             run_id: None,
             identity: None,
-            haunted: None,
+            ghost_connection: None,
             failures: 0,
             tried: false,
             cause: Cause::default(),
             detail: None,
-            heard: Nanos::default(),
+            heard: Timestamp::default(),
             pace: Pace::default(),
             held_back: Vec::new(),
-            probe_at: Nanos::default(),
-            owed_at: Nanos::NEVER,
+            probe_at: Timestamp::default(),
+            owed_at: Timestamp::NEVER,
             owed_pause: OWED_PAUSE.0,
             undos_refused: false,
             owes: 0,
@@ -231,28 +232,29 @@ impl Node {
     pub(super) fn reset_connection(&mut self) {
         self.inbox.clear();
         self.decoder = Decoder::new(reply_limits());
-        self.greeting = Greeting::default();
+        self.handshake = Handshake::default();
         self.capabilities.reset();
         // What was found last still says why the node does not vote.
-        self.guard.is_ours = false;
-        self.guard.seen = None;
-        self.guard.is_settling = false;
-        self.guard.is_enrolled = false;
-        self.astray = false;
+        self.restart_guard.is_ours = false;
+        self.restart_guard.seen = None;
+        self.restart_guard.is_settling = false;
+        self.restart_guard.is_enrolled = false;
+        self.wrong_server = false;
         self.loaded = Loaded::default();
         self.identity = None;
-        self.owed_at = Nanos::NEVER;
+        self.owed_at = Timestamp::NEVER;
         self.push.tracking = Tracking::Off;
     }
 
     /// Whether it is on its way to take asks.
     pub(super) fn will_take_asks(&self) -> bool {
-        let settles = matches!(self.link, Link::Quarantined { .. }) && self.guard.is_settling;
+        let settles =
+            matches!(self.link, Link::Quarantined { .. }) && self.restart_guard.is_settling;
         settles || self.link.opens()
     }
 
-    /// The server has answered the greeting as it should.
-    pub(super) fn greeted(&mut self) {
+    /// The server has answered the handshake as it should.
+    pub(super) fn handshake_done(&mut self) {
         self.proven = true;
         self.tried = true;
         self.failures = 0;
@@ -263,9 +265,9 @@ impl Node {
     pub(super) fn is_settled(&self) -> bool {
         match self.link {
             Link::Down { .. } => self.tried,
-            Link::Opening { .. } | Link::Greeting { .. } => false,
+            Link::Opening { .. } | Link::Handshake { .. } => false,
             // It is being looked at.
-            Link::Quarantined { until } => until != Nanos::NEVER,
+            Link::Quarantined { until } => until != Timestamp::NEVER,
             Link::Ready | Link::Leaving { .. } => true,
         }
     }
@@ -284,9 +286,9 @@ impl Node {
     }
 
     /// When the silence of a node that owes an answer has lasted for too long.
-    pub(super) fn dead_at(&self, dead_after: Duration) -> Option<Nanos> {
+    pub(super) fn dead_at(&self, dead_peer_timeout: Duration) -> Option<Timestamp> {
         let oldest = self.pipeline.oldest()?;
-        Some(oldest.since.max(self.heard) + dead_after)
+        Some(oldest.since.max(self.heard) + dead_peer_timeout)
     }
 }
 

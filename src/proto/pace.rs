@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::time::Nanos;
+use super::time::Timestamp;
 
 /// The smoothed round trip of one node.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,13 +14,13 @@ pub(super) struct Pace {
     /// In nanoseconds; zero before the first answer.
     smoothed: u64,
     /// The answer to a request that was sent before is no sample.
-    from: Nanos,
+    from: Timestamp,
 }
 
 impl Pace {
     /// The answer to a request that was sent at `since` came at `now`.
     #[inline]
-    pub(super) fn answered(&mut self, since: Nanos, now: Nanos) {
+    pub(super) fn answered(&mut self, since: Timestamp, now: Timestamp) {
         if since < self.from {
             return;
         }
@@ -34,14 +34,14 @@ impl Pace {
 
     /// The connection was opened at `since` and stands at `now`. That shows the way to a node that has not
     /// answered yet.
-    pub(super) fn connected(&mut self, since: Nanos, now: Nanos) {
+    pub(super) fn connected(&mut self, since: Timestamp, now: Timestamp) {
         if self.smoothed == 0 {
             self.smoothed = now.0.saturating_sub(since.0).clamp(1, LONGEST);
         }
     }
 
     /// Nobody has listened until `now`: answers that are heard now may have waited for long.
-    pub(super) fn unheard(&mut self, now: Nanos) {
+    pub(super) fn unheard(&mut self, now: Timestamp) {
         self.from = self.from.max(now);
     }
 
@@ -60,8 +60,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn paced(samples: impl IntoIterator<Item = u64>) -> (Pace, Nanos) {
-        let mut now = Nanos(0);
+    fn paced(samples: impl IntoIterator<Item = u64>) -> (Pace, Timestamp) {
+        let mut now = Timestamp(0);
         let mut pace = Pace::default();
         for took in samples {
             let since = now;

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::time::Nanos;
+use super::time::Timestamp;
 
 /// One link's outbox and the ring of requests that have no answer yet.
 #[derive(Debug)]
@@ -22,8 +22,8 @@ pub(super) struct Pipeline<R> {
 /// A request whose answer is due.
 #[derive(Debug)]
 pub(super) struct Due<R> {
-    pub(super) request: R,
-    pub(super) since: Nanos,
+    pub(super) pending: R,
+    pub(super) since: Timestamp,
     /// Stream offset of its first byte.
     start: u64,
 }
@@ -35,10 +35,10 @@ impl<R> Pipeline<R> {
 
     /// Appends a request; `encode` writes its bytes.
     #[inline]
-    pub(super) fn push(&mut self, request: R, now: Nanos, encode: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn push(&mut self, pending: R, now: Timestamp, encode: impl FnOnce(&mut Vec<u8>)) {
         let start = self.end();
         encode(&mut self.outbox);
-        self.due.push_back(Due { request, since: now, start });
+        self.due.push_back(Due { pending, since: now, start });
     }
 
     /// Takes the request that the next answer belongs to.
@@ -51,7 +51,7 @@ impl<R> Pipeline<R> {
     #[inline]
     pub(super) fn becomes(&mut self, rest: R) {
         if let Some(due) = self.due.front_mut() {
-            due.request = rest;
+            due.pending = rest;
         }
     }
 
@@ -68,8 +68,8 @@ impl<R> Pipeline<R> {
         self.due.len()
     }
 
-    pub(super) fn requests(&self) -> impl Iterator<Item = &R> {
-        self.due.iter().map(|due| &due.request)
+    pub(super) fn pending(&self) -> impl Iterator<Item = &R> {
+        self.due.iter().map(|due| &due.pending)
     }
 
     pub(super) fn unsent(&self) -> &[u8] {
@@ -98,7 +98,7 @@ impl<R> Pipeline<R> {
             return None;
         }
         let unsent = self.due.partition_point(|due| due.start < sent);
-        let at = unsent + self.due.range(unsent..).position(|due| wanted(&due.request))?;
+        let at = unsent + self.due.range(unsent..).position(|due| wanted(&due.pending))?;
         let start = self.due[at].start;
         let end = self.due.get(at + 1).map_or_else(|| self.end(), |next| next.start);
         self.outbox.drain((start - self.base) as usize..(end - self.base) as usize);
@@ -106,13 +106,13 @@ impl<R> Pipeline<R> {
         for later in self.due.range_mut(at..) {
             later.start -= end - start;
         }
-        Some(taken.request)
+        Some(taken.pending)
     }
 
     /// The requests without an answer, and whether no byte of them reached the socket.
     pub(super) fn into_requests(self) -> impl Iterator<Item = (R, bool)> {
         let sent = self.base + self.taken as u64;
-        self.due.into_iter().map(move |due| (due.request, due.start >= sent))
+        self.due.into_iter().map(move |due| (due.pending, due.start >= sent))
     }
 
     fn end(&self) -> u64 {
@@ -133,8 +133,8 @@ mod tests {
 
     fn filled() -> Pipeline<u8> {
         let mut pipeline = Pipeline::new();
-        for (request, bytes) in [(1, &b"aa"[..]), (2, b"bbb"), (3, b"c"), (2, b"dd")] {
-            pipeline.push(request, Nanos(0), |out| out.extend_from_slice(bytes));
+        for (pending, bytes) in [(1, &b"aa"[..]), (2, b"bbb"), (3, b"c"), (2, b"dd")] {
+            pipeline.push(pending, Timestamp(0), |out| out.extend_from_slice(bytes));
         }
         pipeline
     }
@@ -150,13 +150,13 @@ mod tests {
         assert_eq!(pipeline.withdraw(|&r| r == 2), None);
         assert_eq!(pipeline.withdraw(|&r| r == 3), Some(3));
         assert_eq!(pipeline.unsent(), b"bb");
-        assert_eq!(pipeline.requests().copied().collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(pipeline.pending().copied().collect::<Vec<_>>(), [1, 2]);
     }
 
     #[test]
     fn nothing_is_taken_back_from_a_very_long_outbox() {
         let mut pipeline = filled();
-        pipeline.push(7, Nanos(0), |out| out.resize(out.len() + WITHDRAWABLE, b'z'));
+        pipeline.push(7, Timestamp(0), |out| out.resize(out.len() + WITHDRAWABLE, b'z'));
         assert_eq!(pipeline.withdraw(|&r| r == 3), None);
         pipeline.sent(8);
         assert_eq!(pipeline.withdraw(|&r| r == 7), Some(7));
@@ -171,9 +171,9 @@ mod tests {
         pipeline.sent(3);
         assert_eq!(pipeline.withdraw(|&r| r == 2), Some(2));
         assert_eq!(pipeline.unsent(), b"");
-        pipeline.push(9, Nanos(0), |out| out.push(b'z'));
+        pipeline.push(9, Timestamp(0), |out| out.push(b'z'));
         assert_eq!(pipeline.withdraw(|&r| r == 9), Some(9));
-        assert_eq!(pipeline.answered().map(|due| due.request), Some(2));
+        assert_eq!(pipeline.answered().map(|due| due.pending), Some(2));
         assert_eq!(pipeline.len(), 0);
     }
 }

@@ -10,10 +10,10 @@
 use crate::resp::{Decoder, Limits, Token, command};
 
 use super::config::{NodeSettings, Settings};
-use super::greeting::{Greeting, Mistyped, Step};
+use super::handshake::{Handshake, Mistyped, Step};
 use super::inbox::Inbox;
 use super::pipeline::Pipeline;
-use super::time::Nanos;
+use super::time::Timestamp;
 use super::vote::Cause;
 
 pub(super) struct Push {
@@ -23,24 +23,24 @@ pub(super) struct Push {
     pub(super) pipeline: Pipeline<PushStep>,
     pub(super) inbox: Inbox,
     pub(super) decoder: Decoder,
-    pub(super) greeting: Greeting,
+    pub(super) handshake: Handshake,
     reading: Reading,
     /// It told of changes to all keys, which nobody has heard of yet.
-    pub(super) has_told_all: bool,
+    pub(super) has_notified_all: bool,
     /// Links that came to nothing since the last one that told.
     pub(super) failures: u32,
     /// When somebody last had a use for it.
-    pub(super) wanted_at: Nanos,
+    pub(super) wanted_at: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Closed; not to be opened before `retry_at`.
-    Off { retry_at: Nanos },
+    Off { retry_at: Timestamp },
     /// The socket is being connected.
-    Opening { until: Nanos },
+    Opening { until: Timestamp },
     /// Its first flight has not been answered.
-    Greeting { until: Nanos },
+    Handshake { until: Timestamp },
     /// It is subscribed.
     Subscribed,
 }
@@ -57,7 +57,7 @@ pub(super) enum Tracking {
 /// One command of the flight that begins a push link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PushStep {
-    Greet(Step),
+    Handshake(Step),
     Subscribe,
 }
 
@@ -90,16 +90,16 @@ pub(super) enum News<'b> {
 impl Push {
     pub(super) fn new() -> Self {
         Self {
-            stage: Stage::Off { retry_at: Nanos::default() },
+            stage: Stage::Off { retry_at: Timestamp::default() },
             tracking: Tracking::Off,
             pipeline: Pipeline::new(),
             inbox: Inbox::default(),
             decoder: Decoder::new(push_limits()),
-            greeting: Greeting::default(),
+            handshake: Handshake::default(),
             reading: Reading::Start,
-            has_told_all: false,
+            has_notified_all: false,
             failures: 0,
-            wanted_at: Nanos::default(),
+            wanted_at: Timestamp::default(),
         }
     }
 
@@ -108,13 +108,13 @@ impl Push {
         self.pipeline = Pipeline::new();
         self.inbox.clear();
         self.decoder = Decoder::new(push_limits());
-        self.greeting = Greeting::default();
+        self.handshake = Handshake::default();
         self.reading = Reading::Start;
         self.tracking = Tracking::Off;
     }
 
     /// Another server process is there, which may tell although the last one did not.
-    pub(super) fn forget_failures(&mut self, now: Nanos) {
+    pub(super) fn forget_failures(&mut self, now: Timestamp) {
         self.failures = 0;
         if let Stage::Off { retry_at } = &mut self.stage {
             *retry_at = now;
@@ -123,19 +123,20 @@ impl Push {
 
     /// Whether somebody may wait for its word.
     pub(super) fn is_wanted(&self) -> bool {
-        !matches!(self.stage, Stage::Off { .. }) || self.wanted_at != Nanos::default()
+        !matches!(self.stage, Stage::Off { .. }) || self.wanted_at != Timestamp::default()
     }
 
     /// Whether the node tells of changes to what the command link reads from now on.
-    pub(super) fn tells(&self) -> bool {
+    pub(super) fn notifies(&self) -> bool {
         self.stage == Stage::Subscribed && self.tracking == Tracking::On
     }
 
     /// The first flight.
-    pub(super) fn greet(&mut self, node: &NodeSettings, settings: &Settings, now: Nanos) {
+    pub(super) fn handshake(&mut self, node: &NodeSettings, settings: &Settings, now: Timestamp) {
         let auth = node.credentials.as_ref().map(|_| Step::Auth);
         for step in auth.into_iter().chain([Step::SetName, Step::ClientId, Step::InfoServer]) {
-            self.pipeline.push(PushStep::Greet(step), now, |out| step.encode(out, node, settings));
+            self.pipeline
+                .push(PushStep::Handshake(step), now, |out| step.encode(out, node, settings));
         }
         self.pipeline.push(PushStep::Subscribe, now, |out| {
             let _ = command(out, 2).arg(b"SUBSCRIBE").arg(CHANNEL);
@@ -159,7 +160,7 @@ impl Push {
             (Reading::Confirmed, Token::Bulk(CHANNEL)) => (Reading::Count, None),
             (Reading::Count, Token::Int(_)) => {
                 let Some(due) = self.pipeline.answered() else { return Err(Mistyped) };
-                if due.request != PushStep::Subscribe {
+                if due.pending != PushStep::Subscribe {
                     return Err(Mistyped);
                 }
                 (Reading::Start, Some(News::Subscribed(self.outcome())))
@@ -185,16 +186,19 @@ impl Push {
         node: &NodeSettings,
         settings: &Settings,
     ) -> Result<Option<News<'b>>, Mistyped> {
-        match (self.pipeline.answered().map(|due| due.request), answer) {
+        match (self.pipeline.answered().map(|due| due.pending), answer) {
             // Without its own number the command link cannot be told to send anything here. One that the
             // node does not know, or forbids.
-            (Some(PushStep::Greet(Step::ClientId) | PushStep::Subscribe), Token::Error(text)) => {
-                self.greeting.refused_by(text);
+            (
+                Some(PushStep::Handshake(Step::ClientId) | PushStep::Subscribe),
+                Token::Error(text),
+            ) => {
+                self.handshake.refused_by(text);
                 let is_last = self.pipeline.len() == 0;
                 Ok(is_last.then(|| News::Subscribed(self.outcome())))
             }
-            (Some(PushStep::Greet(step)), answer) => {
-                self.greeting.answer(step, answer, node, settings)?;
+            (Some(PushStep::Handshake(step)), answer) => {
+                self.handshake.answer(step, answer, node, settings)?;
                 Ok(None)
             }
             _ => Err(Mistyped),
@@ -202,7 +206,7 @@ impl Push {
     }
 
     fn outcome(&self) -> Result<(), Cause> {
-        match (self.greeting.refused, self.greeting.client_id) {
+        match (self.handshake.refused, self.handshake.client_id) {
             (Some(cause), _) => Err(cause),
             (None, None) => Err(Cause::UnexpectedReply),
             (None, Some(_)) => Ok(()),
@@ -231,7 +235,7 @@ mod tests {
     fn told(stream: &[u8]) -> Result<Vec<String>, Mistyped> {
         let (node, settings) = (NodeSettings::default(), Settings::default());
         let mut push = Push::new();
-        push.greet(&node, &settings, Nanos(0));
+        push.handshake(&node, &settings, Timestamp(0));
         let (mut at, mut told) = (0, Vec::new());
         while let Some((token, len)) = push.decoder.next(&stream[at..]).unwrap() {
             told.extend(push.read(token, &node, &settings)?.map(|news| match news {

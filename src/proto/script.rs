@@ -3,10 +3,10 @@
 //! Compare-and-set needs a script on every server that has no command for it. Each takes its
 //! resources as KEYS and everything else as ARGV, so nothing is ever spliced into the text. The
 //! texts are public because an operator may have to allow them, and a model of a node must know
-//! them. Not here: when which is sent, see `recipe`.
+//! them. Not here: when which is sent, see `kind`.
 
-/// The node does not vote unless its guard lives for [`BIG_MS`](super::guard::BIG_MS) at the most.
-macro_rules! check_guard {
+/// The node does not vote unless its guard lives for [`BIG_MS`](super::restart_guard::BIG_MS) at the most.
+macro_rules! check_restart_guard {
     () => {
         "if guard then \
          local t = redis.call('PTTL', guard) \
@@ -66,7 +66,7 @@ macro_rules! rehearse_undo {
 pub const ACQUIRE_MANY: &str = concat!(
     "local n = tonumber(ARGV[3]) \
      local guard = KEYS[n + 1] ",
-    check_guard!(),
+    check_restart_guard!(),
     find_longest!(),
     rehearse_undo!(),
     "for i = 1, n do redis.call('SET', KEYS[i], ARGV[1], 'PX', ARGV[2]) end \
@@ -85,7 +85,7 @@ pub const ACQUIRE_MANY: &str = concat!(
 pub const ACQUIRE_FENCED: &str = concat!(
     "local n = tonumber(ARGV[3]) \
      local guard = KEYS[2 * n + 1] ",
-    check_guard!(),
+    check_restart_guard!(),
     find_longest!(),
     "local c = tonumber(ARGV[4]) \
      local time = redis.call('TIME') \
@@ -161,7 +161,7 @@ pub const UNDO: &str = concat!(
 
 /// Deletes KEYS\[1\] if it is what was seen, and returns 1 if it was, 0 otherwise: data of the type
 /// ARGV\[1\], and if that is `string`, one whose bytes up to the ARGV\[2\]-th, from zero, are ARGV\[3\].
-pub const BREAK: &str = "\
+pub const FORCE_UNLOCK: &str = "\
 local same \
 if ARGV[1] == 'string' then \
 local v = redis.pcall('GETRANGE', KEYS[1], 0, ARGV[2]) \
@@ -206,7 +206,7 @@ impl Script {
     }
 
     /// Whether it reads the guard's key, the last of its KEYS.
-    pub(super) fn checks_guard(self) -> bool {
+    pub(super) fn checks_restart_guard(self) -> bool {
         matches!(self, Self::AcquireFenced | Self::AcquireMany)
     }
 }
@@ -246,10 +246,10 @@ mod tests {
 
     /// A number in a Lua text cannot be a constant of ours.
     #[test]
-    fn the_texts_know_the_bound_of_the_guard() {
-        let bound = format!("t > {} ", crate::proto::guard::BIG_MS);
+    fn the_texts_know_the_bound_of_the_restart_guard() {
+        let bound = format!("t > {} ", crate::proto::restart_guard::BIG_MS);
         assert!(ACQUIRE_MANY.contains(&bound) && ACQUIRE_FENCED.contains(&bound));
-        assert!(ENROL.contains(&format!("px > {} ", crate::proto::guard::BIG_MS)));
+        assert!(ENROL.contains(&format!("px > {} ", crate::proto::restart_guard::BIG_MS)));
         let far = format!("> {} ", crate::proto::fence::MAX_SKEW.as_micros());
         assert!(ACQUIRE_FENCED.contains(&far));
         assert!(ACQUIRE_FENCED.contains(&format!("v < {})", crate::proto::fence::MAX_TOKEN - 1)));

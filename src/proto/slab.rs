@@ -8,7 +8,7 @@
 use std::hash::{Hash, Hasher};
 
 use super::steps::step;
-use super::time::Nanos;
+use super::time::Timestamp;
 
 /// The name of a slot's present tenant.
 #[derive(Clone, Copy, Debug, Eq, PartialOrd, Ord)]
@@ -60,7 +60,7 @@ pub(super) struct Slab<T> {
 struct Head {
     tenants: u32,
     /// When something is due in it. It may be too early, never too late.
-    due: Nanos,
+    due: Timestamp,
 }
 
 #[derive(Debug)]
@@ -71,12 +71,12 @@ struct Slot<T> {
 }
 
 impl Head {
-    const EMPTY: Self = Self { tenants: 0, due: Nanos::NEVER };
+    const EMPTY: Self = Self { tenants: 0, due: Timestamp::NEVER };
 
     fn leave(&mut self) {
         self.tenants -= 1;
         if self.tenants == 0 {
-            self.due = Nanos::NEVER;
+            self.due = Timestamp::NEVER;
         }
     }
 }
@@ -159,7 +159,7 @@ impl<T> Slab<T> {
 
     /// Something is due for this slot at `at`.
     #[inline]
-    pub(super) fn arm(&mut self, key: Key, at: Nanos) {
+    pub(super) fn arm(&mut self, key: Key, at: Timestamp) {
         let row = place(key.index).0;
         if let Some(head) = self.heads.get_mut(row) {
             head.due = at.min(head.due);
@@ -169,15 +169,15 @@ impl<T> Slab<T> {
     }
 
     /// When something is due for any of them.
-    pub(super) fn due(&self) -> Nanos {
+    pub(super) fn due(&self) -> Timestamp {
         let blocks = self.blocks.iter().inspect(|_| step());
-        blocks.map(|block| block.due).min().unwrap_or(Nanos::NEVER)
+        blocks.map(|block| block.due).min().unwrap_or(Timestamp::NEVER)
     }
 
     /// When something is due in the row of this one.
-    pub(super) fn due_of(&self, key: Key) -> Nanos {
+    pub(super) fn due_of(&self, key: Key) -> Timestamp {
         let row = place(key.index).0;
-        let due = self.heads.get(row).map_or(Nanos::NEVER, |head| head.due);
+        let due = self.heads.get(row).map_or(Timestamp::NEVER, |head| head.due);
         debug_assert!(
             self.blocks.get(row / BLOCK).is_none_or(|block| block.due <= due),
             "never too late"
@@ -187,11 +187,11 @@ impl<T> Slab<T> {
 
     /// Walks through the rows in which something is due at `by`, from index `at` on. Whoever is not done with
     /// when it has been seen has to be armed again.
-    pub(super) fn next_due(&mut self, at: &mut usize, by: Nanos) -> Option<Key> {
+    pub(super) fn next_due(&mut self, at: &mut usize, by: Timestamp) -> Option<Key> {
         loop {
             if at.is_multiple_of(ROW) || *at >= self.capacity() {
                 let due = self.next_due_row(at.div_ceil(ROW), by)?;
-                self.heads[due].due = Nanos::NEVER;
+                self.heads[due].due = Timestamp::NEVER;
                 *at = due * ROW;
             }
             let key = self.at(*at);
@@ -204,7 +204,7 @@ impl<T> Slab<T> {
 
     /// The first row from this one on in which something is due at `by`. A block that was walked to its end
     /// learns what is left in it.
-    fn next_due_row(&mut self, mut row: usize, by: Nanos) -> Option<usize> {
+    fn next_due_row(&mut self, mut row: usize, by: Timestamp) -> Option<usize> {
         let rows = self.heads.len();
         if row > 0 && (row == rows || row.is_multiple_of(BLOCK)) {
             self.has_walked((row - 1) / BLOCK);
@@ -227,7 +227,7 @@ impl<T> Slab<T> {
 
     fn has_walked(&mut self, block: usize) {
         let rows = self.heads.iter().skip(block * BLOCK).take(BLOCK).inspect(|_| step());
-        self.blocks[block].due = rows.map(|head| head.due).min().unwrap_or(Nanos::NEVER);
+        self.blocks[block].due = rows.map(|head| head.due).min().unwrap_or(Timestamp::NEVER);
     }
 
     /// One past the last index, for walks during which slots come and go.
@@ -258,23 +258,23 @@ mod tests {
         let keys: Vec<_> = (0..3 * ROW + 1).map(|_| slab.occupy(|| ()).0).collect();
         let due = |slab: &mut Slab<()>, by| {
             let mut at = 0;
-            std::iter::from_fn(|| slab.next_due(&mut at, Nanos(by))).collect::<Vec<_>>()
+            std::iter::from_fn(|| slab.next_due(&mut at, Timestamp(by))).collect::<Vec<_>>()
         };
         assert_eq!(due(&mut slab, 100), [], "nothing was armed");
-        slab.arm(keys[ROW + 5], Nanos(7));
-        slab.arm(keys[ROW + 9], Nanos(20));
-        slab.arm(keys[3 * ROW], Nanos(10));
-        assert_eq!(slab.due(), Nanos(7));
-        assert_eq!(slab.due_of(keys[ROW]), Nanos(7));
+        slab.arm(keys[ROW + 5], Timestamp(7));
+        slab.arm(keys[ROW + 9], Timestamp(20));
+        slab.arm(keys[3 * ROW], Timestamp(10));
+        assert_eq!(slab.due(), Timestamp(7));
+        assert_eq!(slab.due_of(keys[ROW]), Timestamp(7));
         assert_eq!(due(&mut slab, 6), []);
         slab.free(keys[ROW + 1]);
         let row: Vec<_> =
             keys[ROW..2 * ROW].iter().copied().filter(|&k| k != keys[ROW + 1]).collect();
         assert_eq!(due(&mut slab, 7), row);
-        assert_eq!(slab.due(), Nanos(10), "those of the row arm themselves again");
+        assert_eq!(slab.due(), Timestamp(10), "those of the row arm themselves again");
         assert_eq!(due(&mut slab, 10), keys[3 * ROW..]);
-        assert_eq!(slab.due(), Nanos::NEVER);
-        assert_eq!(due(&mut slab, Nanos::NEVER.0).len(), 3 * ROW, "all");
+        assert_eq!(slab.due(), Timestamp::NEVER);
+        assert_eq!(due(&mut slab, Timestamp::NEVER.0).len(), 3 * ROW, "all");
     }
 
     /// What is armed while its row is walked is not lost.
@@ -282,16 +282,16 @@ mod tests {
     fn a_row_can_be_armed_while_it_is_walked() {
         let mut slab = Slab::new();
         let keys: Vec<_> = (0..2 * ROW).map(|_| slab.occupy(|| ()).0).collect();
-        slab.arm(keys[3], Nanos(1));
+        slab.arm(keys[3], Timestamp(1));
         let mut at = 0;
-        while let Some(key) = slab.next_due(&mut at, Nanos(1)) {
-            slab.arm(key, Nanos(50 + u64::from(key.index)));
+        while let Some(key) = slab.next_due(&mut at, Timestamp(1)) {
+            slab.arm(key, Timestamp(50 + u64::from(key.index)));
             if key == keys[9] {
-                slab.arm(keys[ROW], Nanos(1));
+                slab.arm(keys[ROW], Timestamp(1));
             }
         }
         assert_eq!(at, 2 * ROW, "the row that was armed behind it was walked as well");
-        assert_eq!(slab.due(), Nanos(50));
+        assert_eq!(slab.due(), Timestamp(50));
     }
 
     #[test]

@@ -33,9 +33,9 @@ mod counted {
     pub(crate) fn grows_in_proportion<W: FnOnce()>(few: usize, prepare: impl Fn(usize) -> W) {
         IS_COUNTING.set(true);
         let [small, large] = [few, 4 * few].map(|size| {
-            let work = prepare(size);
+            let active = prepare(size);
             STEPS.set(0);
-            work();
+            active();
             STEPS.get()
         });
         IS_COUNTING.set(false);

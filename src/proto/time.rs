@@ -9,9 +9,9 @@ use std::time::Duration;
 
 /// A moment, in nanoseconds since an origin that the clock chose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Nanos(pub u64);
+pub struct Timestamp(pub u64);
 
-impl Nanos {
+impl Timestamp {
     /// Later than every moment.
     pub const NEVER: Self = Self(u64::MAX);
 
@@ -22,7 +22,7 @@ impl Nanos {
     }
 }
 
-impl Add<Duration> for Nanos {
+impl Add<Duration> for Timestamp {
     type Output = Self;
 
     /// Saturates at [`NEVER`](Self::NEVER).
@@ -33,13 +33,13 @@ impl Add<Duration> for Nanos {
 
 /// The two clocks, read together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Now {
+pub struct ClockReading {
     /// Runs on through suspend and is never set. Every timer is on this clock; the core takes the
     /// largest value it was ever given, so a step back is ignored.
-    pub boot: Nanos,
+    pub boot: Timestamp,
     /// The time of day, which others may set. It is used for one thing: if it moved further than
     /// `boot` since a lease began, the lease has lost that much of its validity.
-    pub wall: Nanos,
+    pub wall: Timestamp,
 }
 
 /// A span in nanoseconds; 584 years and longer are all the same.

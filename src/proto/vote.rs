@@ -2,7 +2,7 @@
 //!
 //! Three answers, not two: *deny* says that somebody holds the resource, *fail* says that the node
 //! is no voter now, and why. Mixing them up is what makes other clients report dead nodes as a
-//! held lock. Not here: how a reply becomes a vote, see `recipe` and `classify`.
+//! held lock. Not here: how a reply becomes a vote, see `kind` and `classify`.
 
 use std::fmt;
 
@@ -102,10 +102,10 @@ pub enum Cause {
     SameServer,
     /// The server may evict keys: `maxmemory` is set with an evicting policy.
     Evicting,
-    /// Its guard was set up for another `max_ttl` or number of nodes; the detail says which.
+    /// Its restart guard was set up for another `max_ttl` or number of nodes; the detail says which.
     OtherLimits,
-    /// Its guard's key holds something else, or has no TTL.
-    GuardAltered,
+    /// Its restart guard's key holds something else, or has no TTL.
+    RestartGuardAltered,
 }
 
 impl Cause {
@@ -170,7 +170,7 @@ impl fmt::Display for Cause {
             Self::SameServer => "the same server as another node",
             Self::Evicting => "may evict locks: maxmemory is set with an evicting policy",
             Self::OtherLimits => "set up for other limits",
-            Self::GuardAltered => "its guard was altered",
+            Self::RestartGuardAltered => "its restart guard was altered",
         })
     }
 }
@@ -221,7 +221,7 @@ impl Votes {
 
     /// How many nodes there are.
     #[must_use]
-    pub fn nodes(&self) -> usize {
+    pub fn node_count(&self) -> usize {
         self.nodes.into()
     }
 
@@ -277,7 +277,7 @@ impl Votes {
     /// nodes are waited for like all others: suspicion is no failure.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        let (nodes, quorum) = (self.nodes(), self.quorum());
+        let (nodes, quorum) = (self.node_count(), self.quorum());
         let quorum = if mutant!(QuorumOfHalf) { (nodes / 2).max(1) } else { quorum };
         let (grants, denies, fails) = (self.grants.len(), self.denies.len(), self.fails.len());
         if grants >= quorum {
@@ -333,12 +333,12 @@ impl Votes {
 
     /// The same ballot, with a grant of every node.
     pub(super) fn granted(self) -> Self {
-        Self { grants: NodeSet::first(self.nodes()), ..self }
+        Self { grants: NodeSet::first(self.node_count()), ..self }
     }
 
     /// The nodes that have not voted.
     pub(super) fn missing(&self) -> NodeSet {
-        NodeSet::first(self.nodes()).without(self.grants.or(self.denies).or(self.fails))
+        NodeSet::first(self.node_count()).without(self.grants.or(self.denies).or(self.fails))
     }
 
     /// Whether a node failed for this reason.
@@ -350,7 +350,7 @@ impl Votes {
     pub(super) fn is_misconfigured(&self) -> bool {
         let wrong =
             self.fails.iter().filter(|node| self.causes[node.index()].is_configuration()).count();
-        wrong > self.nodes() - self.quorum()
+        wrong > self.node_count() - self.quorum()
     }
 }
 

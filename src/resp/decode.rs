@@ -248,7 +248,7 @@ fn whole_number(rest: &[u8]) -> Option<(i64, usize)> {
     whole_digits(rest, 0, 0)
 }
 
-/// An integer that cannot be out of range, and CR LF. The guard's TTL has twelve digits.
+/// An integer that cannot be out of range, and CR LF. The restart guard's TTL has twelve digits.
 #[inline(always)]
 fn whole_integer(rest: &[u8]) -> Option<(i64, usize)> {
     match eight_digits(rest) {

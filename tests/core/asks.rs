@@ -1,6 +1,6 @@
 //! Asking and undoing: which nodes count, and which have to hear that it is over.
 
-use redbolt::proto::{Ask, Event, Verdict, Vote, Wait, Wake, Why};
+use redbolt::proto::{Event, LockRequest, RefusalReason, Verdict, Vote, Wait, WakeStrategy};
 
 use crate::world::{Ran, World, error, ms, secs};
 
@@ -58,7 +58,10 @@ fn the_undo_reaches_whoever_denied_or_was_late() {
         [Event::Refused(_, refusal)] => refusal,
         ref other => panic!("{other:?}"),
     };
-    assert_eq!((refusal.why, refusal.votes.verdict()), (Why::Contended, Verdict::Contended));
+    assert_eq!(
+        (refusal.reason, refusal.votes.verdict()),
+        (RefusalReason::Contended, Verdict::Contended)
+    );
     let votes: Vec<_> = (0..5).map(|n| refusal.votes.of(world.node(n))).collect();
     let (deny, grant) = (Some(Vote::Deny), Some(Vote::Grant));
     assert_eq!(votes, [deny, deny, None, grant, grant]);
@@ -129,7 +132,7 @@ fn a_link_that_comes_up_late_is_asked_for_a_lock_that_is_held() {
 
 #[test]
 fn every_attempt_has_a_token_of_its_own() {
-    let mut world = World::with(3, 1, |settings| settings.wake = Wake::Timer).warm();
+    let mut world = World::with(3, 1, |settings| settings.wake = WakeStrategy::Timer).warm();
     for node in 0..3 {
         world.set(node, b"job", b"theirs", 700);
     }
@@ -138,11 +141,11 @@ fn every_attempt_has_a_token_of_its_own() {
     assert!(world.is_granted(id));
     let mut tokens: Vec<_> =
         world.log.iter().filter(|ran| ran.is_ask()).map(|ran| (ran.node, ran.token())).collect();
-    let asks = tokens.len();
-    assert!(asks > 3 * 3, "{asks} asks");
+    let requests = tokens.len();
+    assert!(requests > 3 * 3, "{requests} asks");
     tokens.sort();
     tokens.dedup();
-    assert_eq!(tokens.len(), asks, "no node saw a token twice");
+    assert_eq!(tokens.len(), requests, "no node saw a token twice");
     tokens.dedup_by_key(|&mut (_, token)| token);
     let numbered = |ran: &Ran| ran.whole_token().ends_with(format!("{:02x}", ran.node).as_bytes());
     assert!(world.log.iter().filter(|ran| ran.is_ask()).all(numbered), "each is a node's own");
@@ -154,17 +157,17 @@ fn a_lock_on_many_keys_is_all_or_nothing() {
     for node in 0..3 {
         world.set(node, b"b", b"theirs", 400);
     }
-    let ask = Ask::new(b"a").and(b"b").and(b"c").ttl(secs(10));
-    let id = world.acquire(0, &ask, &[b"a", b"b", b"c"]);
+    let request = LockRequest::new(b"a").and_resource(b"b").and_resource(b"c").ttl(secs(10));
+    let id = world.acquire(0, &request, &[b"a", b"b", b"c"]);
     let refusal = match world.outcomes(id)[..] {
         [Event::Refused(_, refusal)] => refusal,
         ref other => panic!("{other:?}"),
     };
-    assert_eq!((refusal.why, refusal.remaining), (Why::Contended, Some(ms(400))));
+    assert_eq!((refusal.reason, refusal.remaining), (RefusalReason::Contended, Some(ms(400))));
     assert_eq!((world.holders(b"a"), world.holders(b"c")), (vec![false; 3], vec![false; 3]));
     assert_eq!(world.count("pttl"), 0, "the denial has told it");
 
-    let id = world.acquire(0, &ask.wait(Wait::Forever), &[b"a", b"b", b"c"]);
+    let id = world.acquire(0, &request.wait(Wait::Forever), &[b"a", b"b", b"c"]);
     world.run(secs(1));
     assert!(world.is_granted(id));
     world.release(id);
@@ -176,13 +179,15 @@ fn a_lock_on_many_keys_is_all_or_nothing() {
 
 #[test]
 fn grants_that_come_when_nothing_is_left_are_refused_and_undone() {
-    let mut world = World::with(3, 1, |settings| settings.answer_within = secs(5)).warm();
+    let mut world = World::with(3, 1, |settings| settings.response_timeout = secs(5)).warm();
     for server in &mut world.servers {
         server.delay = ms(50).as_nanos() as u64;
     }
     let id = world.lock(b"job", ms(100));
     world.run(ms(300));
-    assert!(matches!(world.outcomes(id)[..], [Event::Refused(_, r)] if r.why == Why::Expired));
+    assert!(
+        matches!(world.outcomes(id)[..], [Event::Refused(_, r)] if r.reason == RefusalReason::Expired)
+    );
     assert_eq!(world.holders(b"job"), [false; 3]);
     for node in 0..3 {
         assert_eq!(world.ran(node), ["ask", "check", "undo"]);

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use redbolt::proto::{Ask, Event, Keep, LockId, LockRecord, LockState, LossCause, Why};
+use redbolt::proto::{
+    AutoExtend, DetachedLock, Event, LockId, LockRequest, LockState, LossCause, RefusalReason,
+};
 
 use crate::world::{World, error, ms, secs};
 
@@ -35,8 +37,8 @@ fn is_honest(world: &mut World, id: LockId) {
     let mut others = None;
     while others.is_none() {
         world.run(ms(100));
-        let ask = Ask::new(JOB).ttl(secs(1));
-        let theirs = world.acquire(1, &ask, &[JOB]);
+        let request = LockRequest::new(JOB).ttl(secs(1));
+        let theirs = world.acquire(1, &request, &[JOB]);
         others = world.clients[1].is_granted(theirs).then_some(theirs);
         assert!(others.is_none() || world.remaining(id).is_zero(), "two hold it");
         assert!(world.boot < 2_000_000_000_000, "nobody ever gets it");
@@ -166,7 +168,7 @@ fn an_extension_without_a_quorum_leaves_the_lease_alone() {
     }
     world.extend(id, secs(30));
     assert!(
-        matches!(world.outcomes(id)[1..], [Event::NotExtended(_, r)] if r.why == Why::NoQuorum)
+        matches!(world.outcomes(id)[1..], [Event::NotExtended(_, r)] if r.reason == RefusalReason::NoQuorum)
     );
     assert_eq!(world.remaining(id), secs(10) - drift(secs(10)));
     world.servers[1].answer = None;
@@ -178,12 +180,12 @@ fn an_extension_without_a_quorum_leaves_the_lease_alone() {
     is_honest(&mut world, id);
 }
 
-/// What is kept alive is extended soon when its validity gets shorter, and outlives the node's loss.
+/// What is auto-extended is extended soon when its validity gets shorter, and outlives the node's loss.
 #[test]
-fn a_kept_lock_whose_lease_gets_shorter_is_extended_in_time() {
+fn an_auto_extended_lock_whose_lease_gets_shorter_is_extended_in_time() {
     let mut world = World::new(3).warm();
-    let keep = Keep::until_released();
-    let id = world.acquire(0, &Ask::new(JOB).ttl(secs(10)).keep_alive(keep), &[JOB]);
+    let keep = AutoExtend::until_released();
+    let id = world.acquire(0, &LockRequest::new(JOB).ttl(secs(10)).auto_extend(keep), &[JOB]);
     world.run(secs(1));
     extend_without(&mut world, 2, id, secs(30));
     let mut world = world.forgetful();
@@ -199,16 +201,16 @@ fn a_kept_lock_whose_lease_gets_shorter_is_extended_in_time() {
 
 /// The process that takes it in knows which nodes have missed an extension, and can count on them again.
 #[test]
-fn what_a_lease_rests_on_goes_along_with_a_lock_that_is_handed_out() {
+fn what_a_lease_rests_on_goes_along_with_a_detached_lock() {
     for gone in [true, false] {
         let (mut world, id) = uneven();
         let now = world.now();
-        let record = world.core().hand_out(id, now).unwrap().to_text();
-        let nodes: Vec<_> = record.lines().filter(|line| line.starts_with("node")).collect();
+        let detached = world.core().detach(id, now).unwrap().to_text();
+        let nodes: Vec<_> = detached.lines().filter(|line| line.starts_with("node")).collect();
         assert_eq!(nodes, ["node counted ", "node counted ", "node behind "]);
-        let record = LockRecord::from_text(&record).unwrap();
+        let detached = DetachedLock::from_text(&detached).unwrap();
         world.clients[0].locks.clear();
-        let taken = world.take_in(0, &record);
+        let taken = world.attach(0, &detached);
         assert_eq!(world.remaining(taken), secs(30) - drift(secs(30)));
         if gone {
             world.delete(0, JOB);

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use redbolt::proto::{Ask, Cause, Credentials, Event, Guard, NodeState, Secret, Setup, Vote, Why};
+use redbolt::proto::{
+    Cause, Credentials, Event, LockRequest, NodeState, RefusalReason, RestartGuard, Secret, Setup,
+    Vote,
+};
 use redbolt_node::model::Denial;
 
 use crate::world::{World, Written, error, ms, secs};
@@ -18,8 +21,8 @@ fn lacking(mut world: World, node: usize, commands: &[&str], denial: Denial) -> 
     world
 }
 
-fn asks() -> [Ask<'static>; 4] {
-    let (one, many) = (Ask::new(b"job"), Ask::new(b"job").and(b"other"));
+fn asks() -> [LockRequest<'static>; 4] {
+    let (one, many) = (LockRequest::new(b"job"), LockRequest::new(b"job").and_resource(b"other"));
     [one.clone(), many.clone(), one.fenced(), many.fenced()]
 }
 
@@ -47,14 +50,14 @@ fn table(denial: Denial) -> [(&'static [&'static str], Cause); 4] {
 fn a_refused_try_leaves_no_key_where_scripts_or_set_are_forbidden() {
     for denial in DENIALS {
         for (commands, cause) in table(denial) {
-            for (kind, delay) in asks().iter().flat_map(|ask| [(ask, 0), (ask, 5)]) {
+            for (kind, delay) in asks().iter().flat_map(|request| [(request, 0), (request, 5)]) {
                 let mut world = lacking(World::new(1), 0, commands, denial);
                 world.servers[0].delay = ms(delay).as_nanos() as u64;
                 let id = world.acquire(0, kind, &[b"job"]);
                 world.run(ms(100));
                 let shown = format!("{denial:?} {commands:?}");
                 assert_eq!(world.vote(id, 0), Some(Vote::Fail(cause)), "{shown}");
-                assert_eq!(world.refusal(id).why, Why::NoQuorum);
+                assert_eq!(world.refusal(id).reason, RefusalReason::NoQuorum);
                 assert_eq!(world.holders(b"job"), [false], "{shown}");
                 let id = world.acquire(0, kind, &[b"job"]);
                 world.run(ms(100));
@@ -135,10 +138,10 @@ fn with_a_password_the_first_ask_waits_and_nothing_is_asked_of_such_a_node() {
     assert!(!world.log.iter().any(|ran| ran.is_ask()));
 }
 
-/// Without a guard nothing else would stop it.
+/// Without a restart guard nothing else would stop it.
 #[test]
-fn nor_without_a_guard() {
-    let world = World::with(1, 1, |settings| settings.guard = Guard::Off);
+fn nor_without_a_restart_guard() {
+    let world = World::with(1, 1, |settings| settings.restart_guard = RestartGuard::Off);
     let mut world = lacking(world, 0, &["eval"], Denial::Forbidden);
     let id = world.lock(b"job", secs(20));
     world.run(ms(30));
@@ -165,14 +168,14 @@ fn scripts_that_were_forbidden_between_two_connections_leave_no_key() {
 
 #[test]
 fn such_a_node_is_neither_enrolled_nor_quarantined_and_names_the_command() {
-    for setup in [Setup::Enrol, Setup::IfNew, Setup::Init, Setup::Look] {
+    for setup in [Setup::Enrol, Setup::IfNew, Setup::Init, Setup::ReadOnly] {
         let world = World::with(1, 1, |settings| settings.setup = setup).unguarded();
         let mut world = lacking(world, 0, &["eval", "evalsha"], Denial::Forbidden);
         world.run(secs(3));
         assert_eq!(world.state(0), NodeState::Down(Cause::ScriptsForbidden), "{setup:?}");
         let words = "NOPERM this user has no permissions to run the 'eval' command";
         assert_eq!(detail(&world, 0, Cause::ScriptsForbidden), words);
-        assert_eq!(world.guard(0).0, "", "{setup:?}");
+        assert_eq!(world.restart_guard(0).0, "", "{setup:?}");
         assert_eq!(world.count("enrol"), 0, "{setup:?}");
     }
 }
@@ -187,10 +190,10 @@ fn it_votes_again_when_scripts_are_allowed_again() {
     assert!(world.is_granted(id));
 }
 
-/// What is asked in vain changes nothing, not even where the guard is missing.
+/// What is asked in vain changes nothing, not even where the restart guard is missing.
 #[test]
 fn finding_out_writes_nothing() {
-    let mut world = World::with(1, 1, |settings| settings.setup = Setup::Look).unguarded();
+    let mut world = World::with(1, 1, |settings| settings.setup = Setup::ReadOnly).unguarded();
     let keys = |world: &World| {
         let text = format!("{:?}", world.servers[0].store);
         text[text.find("keys").unwrap()..].to_owned()
@@ -240,8 +243,8 @@ fn take_no_writes(world: &mut World, node: usize, words: &'static str) {
 
 #[test]
 fn a_node_without_enough_replicas_is_no_voter_until_it_would_write_again() {
-    for guard in [Guard::On, Guard::Off] {
-        let mut world = World::with(3, 1, |settings| settings.guard = guard).warm();
+    for restart_guard in [RestartGuard::On, RestartGuard::Off] {
+        let mut world = World::with(3, 1, |settings| settings.restart_guard = restart_guard).warm();
         let held = world.lock(b"held", secs(20));
         take_no_writes(&mut world, 2, NOREPLICAS);
         let id = world.lock(b"job", secs(20));
@@ -257,13 +260,13 @@ fn a_node_without_enough_replicas_is_no_voter_until_it_would_write_again() {
             world.run(ms(290));
         }
         let asked = world.log.iter().filter(|ran| ran.node == 2 && ran.is_ask()).count();
-        assert_eq!(asked, 0, "{guard:?}");
+        assert_eq!(asked, 0, "{restart_guard:?}");
         assert!((2..=3).contains(&world.count("probe")), "it is looked at once a second");
         assert_eq!(world.count("client"), 0, "on the connection that it has");
 
         world.servers[2].answer = None;
         world.run(ms(1_010));
-        assert_eq!(world.state(2), NodeState::Ready, "{guard:?}");
+        assert_eq!(world.state(2), NodeState::Ready, "{restart_guard:?}");
         let id = world.lock(b"job", secs(20));
         assert_eq!(world.holders(b"job"), [true; 3]);
         world.release(id);
@@ -274,7 +277,7 @@ fn a_node_without_enough_replicas_is_no_voter_until_it_would_write_again() {
 }
 
 /// Before 7.0 scripts may write on such a node. What is held there goes on, and what was granted in the
-/// greeting's flight does not count.
+/// handshake's flight does not count.
 #[test]
 fn a_server_that_refuses_only_direct_writes_extends_and_does_not_vote() {
     let sets = |args: &[&[u8]]| (args[0] == b"SET").then(|| error(NOREPLICAS)).flatten();
@@ -378,11 +381,13 @@ fn many_first_asks_are_granted_in_one_flight() {
     world.delay(ms(10));
     let begun = world.boot;
     let names: Vec<Vec<u8>> = (0..LOCKS).map(|at| vec![b'k', at as u8]).collect();
-    let ids: Vec<_> =
-        names.iter().map(|name| world.begin(0, &Ask::new(name).ttl(secs(10)), &[name])).collect();
+    let ids: Vec<_> = names
+        .iter()
+        .map(|name| world.begin(0, &LockRequest::new(name).ttl(secs(10)), &[name]))
+        .collect();
     world.run(ms(50));
     assert!(ids.iter().all(|&id| world.is_granted(id)));
-    let asks: Vec<_> = world.log.iter().filter(|ran| ran.is_ask()).collect();
-    assert_eq!(asks.len(), 3 * LOCKS);
-    assert!(asks.iter().all(|ran| ran.at == begun + Duration::as_nanos(&ms(30)) as u64));
+    let requests: Vec<_> = world.log.iter().filter(|ran| ran.is_ask()).collect();
+    assert_eq!(requests.len(), 3 * LOCKS);
+    assert!(requests.iter().all(|ran| ran.at == begun + Duration::as_nanos(&ms(30)) as u64));
 }

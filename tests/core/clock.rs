@@ -1,7 +1,9 @@
 //! Time: validity ends by whichever clock says so first, every timer is on the boot clock, and a
 //! driver may call early, late and often.
 
-use redbolt::proto::{Ask, Cause, Event, LossCause, Nanos, NodeState, Now, Wait, Why};
+use redbolt::proto::{
+    Cause, ClockReading, Event, LockRequest, LossCause, NodeState, RefusalReason, Timestamp, Wait,
+};
 
 use crate::world::{Accept, HOUR, SECOND, World, Written, error, ms, secs};
 
@@ -63,7 +65,9 @@ fn a_step_while_asked() {
         }
         if step > 0 {
             let told = world.outcomes(id);
-            assert!(matches!(told[..], [Event::Refused(_, r)] if r.why == Why::Expired));
+            assert!(
+                matches!(told[..], [Event::Refused(_, r)] if r.reason == RefusalReason::Expired)
+            );
             assert_eq!(world.holders(b"job"), [false; 3]);
         } else {
             assert_eq!(world.remaining(id).as_nanos() as u64, VALID - 10_000_000);
@@ -211,8 +215,8 @@ const TIMERS: [Timer; 12] = [
     }),
     ("deadline", |world| {
         foreign(world);
-        let ask = Ask::new(b"job").wait(Wait::For(ms(700)));
-        let id = world.acquire(0, &ask, &[b"job"]);
+        let request = LockRequest::new(b"job").wait(Wait::UpTo(ms(700)));
+        let id = world.acquire(0, &request, &[b"job"]);
         world.run_until(secs(9), |world| !world.outcomes(id).is_empty());
     }),
     ("release", |world| {
@@ -239,7 +243,7 @@ const TIMERS: [Timer; 12] = [
         world.lock(b"job", secs(20));
         world
             .answer(2, |args| (args.get(1) == Some(&&b"KILL"[..])).then(|| error("ERR")).flatten());
-        world.cut(0, 2, Written::Haunts);
+        world.cut(0, 2, Written::LeavesGhost);
         for node in 0..3 {
             world.resume(node);
         }
@@ -321,11 +325,11 @@ fn a_boot_clock_that_steps_back_is_ignored() {
     let begun = world.boot;
     let id = world.lock(b"job", secs(10));
     world.run(secs(5));
-    let past = Now { boot: Nanos(begun - 100 * SECOND), wall: world.now().wall };
+    let past = ClockReading { boot: Timestamp(begun - 100 * SECOND), wall: world.now().wall };
     let now = world.now();
     world.core().timeout(now);
     world.core().timeout(past);
-    let second = world.core().acquire(&Ask::new(b"other").ttl(secs(10)), past).unwrap();
+    let second = world.core().acquire(&LockRequest::new(b"other").ttl(secs(10)), past).unwrap();
     world.flow();
     assert_eq!(world.remaining(second).as_nanos() as u64, VALID, "counted from the latest");
     world.core().extend(id, secs(1), past).unwrap();

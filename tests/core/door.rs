@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redbolt::proto::{
-    Ask, Config, Credentials, InputError, MAX_KEYS, MAX_NODES, MAX_RESOURCE, NodeSettings, Secret,
-    Settings, SettingsError,
+    Config, Credentials, LockRequest, MAX_KEYS, MAX_NODES, MAX_RESOURCE, NodeSettings,
+    RequestError, Secret, Settings, SettingsError,
 };
 
 use crate::world::{World, ms, secs};
@@ -16,12 +16,12 @@ fn ttls_have_bounds() {
     let mut world = World::new(3).warm();
     let now = world.now();
     let (max_ttl, us) = (secs(30), Duration::from_micros);
-    let above = |ttl| InputError::TtlAboveMaximum { ttl, max_ttl };
+    let above = |ttl| RequestError::TtlAboveMaximum { ttl, max_ttl };
     let cases = [
-        (us(0), Some(InputError::TtlZero)),
-        (us(999), Some(InputError::TtlZero)),
-        (ms(1), Some(InputError::TtlBelowDrift { ttl: ms(1), drift: us(2_010) })),
-        (ms(2), Some(InputError::TtlBelowDrift { ttl: ms(2), drift: us(2_020) })),
+        (us(0), Some(RequestError::TtlZero)),
+        (us(999), Some(RequestError::TtlZero)),
+        (ms(1), Some(RequestError::TtlBelowDrift { ttl: ms(1), drift: us(2_010) })),
+        (ms(2), Some(RequestError::TtlBelowDrift { ttl: ms(2), drift: us(2_020) })),
         (ms(3), None),
         (max_ttl, None),
         (max_ttl + Duration::from_nanos(1), Some(above(max_ttl + Duration::from_nanos(1)))),
@@ -29,7 +29,7 @@ fn ttls_have_bounds() {
     ];
     let held = world.lock(b"held", secs(10));
     for (ttl, refused) in cases {
-        let asked = world.core().acquire(&Ask::new(b"job").ttl(ttl), now);
+        let asked = world.core().acquire(&LockRequest::new(b"job").ttl(ttl), now);
         assert_eq!(asked.err(), refused, "{ttl:?}");
         if let Some(refused) = refused {
             assert_eq!(world.core().extend(held, ttl, now), Err(refused), "{ttl:?}");
@@ -52,20 +52,26 @@ fn resources_have_bounds() {
     let now = world.now();
     let long = vec![b'x'; MAX_RESOURCE + 1];
     let many: Vec<_> = (0..=MAX_KEYS as u32).map(u32::to_be_bytes).collect();
-    let ask_many =
-        |keys: usize| many[1..keys].iter().fold(Ask::new(&many[0]), |ask, key| ask.and(key));
+    let ask_many = |keys: usize| {
+        many[1..keys]
+            .iter()
+            .fold(LockRequest::new(&many[0]), |request, key| request.and_resource(key))
+    };
     let core = world.core();
-    let mut ask = |ask: &Ask<'_>| core.acquire(ask, now).err();
-    assert_eq!(ask(&Ask::new(b"")), Some(InputError::EmptyResource));
-    assert_eq!(ask(&Ask::new(b"a").and(b"")), Some(InputError::EmptyResource));
+    let mut request = |request: &LockRequest<'_>| core.acquire(request, now).err();
+    assert_eq!(request(&LockRequest::new(b"")), Some(RequestError::EmptyResource));
+    assert_eq!(
+        request(&LockRequest::new(b"a").and_resource(b"")),
+        Some(RequestError::EmptyResource)
+    );
     let len = MAX_RESOURCE + 1;
-    assert_eq!(ask(&Ask::new(&long)), Some(InputError::ResourceTooLong { len }));
-    assert_eq!(ask(&Ask::new(&long[1..])), None);
-    let twice = Ask::new(b"a").and(b"b").and(b"a");
-    assert_eq!(ask(&twice), Some(InputError::DuplicateKey { index: 2 }));
+    assert_eq!(request(&LockRequest::new(&long)), Some(RequestError::ResourceTooLong { len }));
+    assert_eq!(request(&LockRequest::new(&long[1..])), None);
+    let twice = LockRequest::new(b"a").and_resource(b"b").and_resource(b"a");
+    assert_eq!(request(&twice), Some(RequestError::DuplicateKey { index: 2 }));
     let keys = MAX_KEYS + 1;
-    assert_eq!(ask(&ask_many(keys)), Some(InputError::TooManyKeys { keys }));
-    assert_eq!(ask(&ask_many(MAX_KEYS)), None);
+    assert_eq!(request(&ask_many(keys)), Some(RequestError::TooManyKeys { keys }));
+    assert_eq!(request(&ask_many(MAX_KEYS)), None);
     world.flow();
     assert_eq!(world.count("ask"), 2, "nothing was sent for the others");
 }
@@ -97,7 +103,7 @@ fn configurations_have_bounds() {
     assert!(refused(with(1, |s| s.max_ttl = Duration::from_micros(999))));
     assert!(refused(with(1, |s| s.max_ttl = ms(2))));
     assert!(refused(with(1, |s| s.max_ttl = secs(24 * 3_600 + 1))));
-    assert!(refused(with(1, |s| s.answer_within = Duration::ZERO)));
+    assert!(refused(with(1, |s| s.response_timeout = Duration::ZERO)));
     assert!(refused(with(1, |s| s.label = b"line\n".to_vec())));
     assert!(refused(with(1, |s| s.label = vec![b'x'; 129])));
     assert!(refused(with(1, |s| s.client_name = b"a b".to_vec())));
@@ -135,7 +141,7 @@ fn no_token_and_no_password_is_ever_shown() {
         format!("{core:?} {:?} {:?}", core.config(), core.lease(held)),
         format!("{:?} {view:?}", world.clients[0].events),
         format!("{:?} {:?}", core.votes(held), world.outcomes(refused)),
-        format!("{:?} {:?}", Ask::new(b"job"), world.clients[0].states),
+        format!("{:?} {:?}", LockRequest::new(b"job"), world.clients[0].states),
     ];
     let causes = [redbolt::proto::Cause::UnknownCommand, redbolt::proto::Cause::ServerError];
     shown.extend(causes.iter().filter_map(|&cause| core.detail(node, cause)));
@@ -164,7 +170,7 @@ fn entropy_is_drawn_in_large_portions() {
     });
     // With what the core itself was given.
     for at in 0..63u8 {
-        core.acquire(&Ask::new(&[at]), Default::default()).unwrap();
+        core.acquire(&LockRequest::new(&[at]), Default::default()).unwrap();
     }
     assert_eq!(draws.load(std::sync::atomic::Ordering::Relaxed), 1);
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redbolt::proto::{
-    Ask, Cause, Event, Guard, InputError, LockId, LockState, LossCause, NodeState, Settings, Trust,
-    Vote, Wait, Why, fence::MAX_TOKEN,
+    Cause, Event, LockId, LockRequest, LockState, LossCause, NodeState, RefusalReason,
+    RequestError, RestartGuard, RestartTrust, Settings, Vote, Wait, fence::MAX_TOKEN,
 };
 use redbolt_node::Memory;
 
@@ -13,12 +13,12 @@ use crate::world::{Random, SECOND, World, Written, error, ms, secs};
 
 const JOB: &[u8] = b"job";
 
-fn ask() -> Ask<'static> {
-    Ask::new(JOB).fenced()
+fn request() -> LockRequest<'static> {
+    LockRequest::new(JOB).fenced()
 }
 
 fn lock(world: &mut World) -> LockId {
-    world.acquire(0, &ask(), &[JOB])
+    world.acquire(0, &request(), &[JOB])
 }
 
 fn token(world: &World, id: LockId) -> Option<u64> {
@@ -131,7 +131,7 @@ fn counters_ahead_of_the_clock_count_on() {
 #[test]
 fn the_counter_lives_for_as_long_as_was_chosen() {
     let day = secs(24 * 60 * 60);
-    let mut world = World::with(3, 1, |settings| settings.counter_life = 2 * day).warm();
+    let mut world = World::with(3, 1, |settings| settings.fencing_counter_ttl = 2 * day).warm();
     lock(&mut world);
     assert_eq!(world.pttl(0, &counter_key(JOB)), 2 * day.as_millis() as i64);
 }
@@ -143,7 +143,7 @@ fn many_keys_have_one_token() {
     for node in 0..3 {
         set_counter(&mut world, node, b"other", &(future + 50).to_string());
     }
-    let id = world.acquire(0, &ask().and(b"other"), &[JOB, b"other"]);
+    let id = world.acquire(0, &request().and_resource(b"other"), &[JOB, b"other"]);
     assert_eq!(token(&world, id), Some(future + 52));
     assert_eq!(counters(&mut world, JOB), [future + 52; 3]);
     assert_eq!(counters(&mut world, b"other"), [future + 52; 3]);
@@ -167,17 +167,20 @@ fn a_lock_has_its_token_while_it_is_held() {
 }
 
 #[test]
-fn the_door_is_closed_without_guard_or_with_a_short_limit() {
+fn the_door_is_closed_without_restart_guard_or_with_a_short_limit() {
     let refused = |set: fn(&mut Settings)| {
         let mut world = World::with(3, 1, set);
         let now = world.now();
-        world.core().acquire(&ask().ttl(secs(5)), now).err()
+        world.core().acquire(&request().ttl(secs(5)), now).err()
     };
     assert_eq!(refused(|_| {}), None);
     assert_eq!(refused(|settings| settings.max_ttl = secs(11)), None);
     let short = refused(|settings| settings.max_ttl = secs(11) - Duration::from_nanos(1));
-    assert_eq!(short, Some(InputError::CannotFence));
-    assert_eq!(refused(|settings| settings.guard = Guard::Off), Some(InputError::CannotFence));
+    assert_eq!(short, Some(RequestError::CannotFence));
+    assert_eq!(
+        refused(|settings| settings.restart_guard = RestartGuard::Off),
+        Some(RequestError::CannotFence)
+    );
 }
 
 /// A lock on a counter would take it for a resource that somebody holds, or write its token over it.
@@ -185,9 +188,13 @@ fn the_door_is_closed_without_guard_or_with_a_short_limit() {
 fn a_counter_is_no_resource() {
     let mut world = World::new(3).warm();
     let (now, counter) = (world.now(), counter_key(JOB));
-    let refused = Err(InputError::CounterKey);
-    for ask in [Ask::new(&counter), ask().and(&counter), Ask::new(b"redbolt:fence:")] {
-        assert_eq!(world.core().acquire(&ask, now), refused);
+    let refused = Err(RequestError::CounterKey);
+    for request in [
+        LockRequest::new(&counter),
+        request().and_resource(&counter),
+        LockRequest::new(b"redbolt:fence:"),
+    ] {
+        assert_eq!(world.core().acquire(&request, now), refused);
     }
     world.flow();
     assert_eq!(world.log.len(), 0);
@@ -239,7 +246,7 @@ fn a_write_back_finds_that_the_lock_is_lost() {
             world.set(0, JOB, next, 60_000);
         }
         world.run(ms(20));
-        assert_eq!(world.refusal(id).why, Why::Contended);
+        assert_eq!(world.refusal(id).reason, RefusalReason::Contended);
         assert_eq!(world.vote(id, 0), Some(Vote::Deny));
         world.run(secs(2));
         assert_eq!(world.count("write back"), 1);
@@ -291,7 +298,7 @@ fn a_late_grant_confirms_the_token_only_if_it_is_not_past_it() {
             assert!(counters(&mut world, JOB)[1..].iter().all(|&counter| counter == future + 22));
         } else {
             world.run(ms(60));
-            assert_eq!(world.refusal(id).why, Why::NoQuorum);
+            assert_eq!(world.refusal(id).reason, RefusalReason::NoQuorum);
             world.resume(0);
             is_gone(&mut world);
         }
@@ -340,7 +347,7 @@ fn without_confirmation_there_is_no_lock() {
         let id = fencing(&mut world);
         spoil(&mut world);
         world.run(ms(50));
-        assert_eq!(world.refusal(id).why, Why::NoQuorum, "{what}");
+        assert_eq!(world.refusal(id).reason, RefusalReason::NoQuorum, "{what}");
         assert_eq!(world.vote(id, 0), Some(Vote::Fail(cause)), "{what}");
         world.servers[0].answer = None;
         world.resume(0);
@@ -370,10 +377,10 @@ fn a_write_back_that_fails_on_a_minority_does_no_harm() {
 /// The clock is read again after the second round trip.
 #[test]
 fn the_validity_counts_on_while_the_token_is_written_back() {
-    let patient = |settings: &mut Settings| settings.answer_within = secs(5);
+    let patient = |settings: &mut Settings| settings.response_timeout = secs(5);
     for by_wall in [false, true] {
         let (mut world, _) = diverged_with([10, 20, 40], patient);
-        let id = world.acquire(0, &ask().ttl(ms(200)), &[JOB]);
+        let id = world.acquire(0, &request().ttl(ms(200)), &[JOB]);
         world.run(ms(20));
         assert_eq!(world.core().state(id), LockState::Fencing);
         if by_wall {
@@ -382,7 +389,7 @@ fn the_validity_counts_on_while_the_token_is_written_back() {
             world.servers[0].delay = ms(180).as_nanos() as u64;
         }
         world.run(ms(400));
-        assert_eq!(world.refusal(id).why, Why::Expired, "by wall: {by_wall}");
+        assert_eq!(world.refusal(id).reason, RefusalReason::Expired, "by wall: {by_wall}");
         assert!(world.count("undo") >= 2);
         is_gone(&mut world);
     }
@@ -393,7 +400,7 @@ fn it_can_be_cancelled_while_its_token_is_written_back() {
     let (mut world, _) = diverged([10, 20, 40]);
     let id = fencing(&mut world);
     world.release(id);
-    assert_eq!(world.refusal(id).why, Why::Cancelled);
+    assert_eq!(world.refusal(id).reason, RefusalReason::Cancelled);
     assert_eq!(token(&world, id), None);
     is_gone(&mut world);
 }
@@ -402,13 +409,13 @@ fn it_can_be_cancelled_while_its_token_is_written_back() {
 fn a_deadline_ends_a_write_back() {
     let (mut world, _) = diverged([10, 20, 40]);
     world.stop(2);
-    let id = world.acquire(0, &ask().wait(Wait::For(ms(30))), &[JOB]);
+    let id = world.acquire(0, &request().wait(Wait::UpTo(ms(30))), &[JOB]);
     let begun = world.boot;
     world.run(ms(20));
     assert_eq!(world.core().state(id), LockState::Fencing);
     world.pause(0);
     world.run(ms(100));
-    assert_eq!(world.refusal(id).why, Why::OutOfTime);
+    assert_eq!(world.refusal(id).reason, RefusalReason::OutOfTime);
     assert_eq!(world.clients[0].events.last().unwrap().0 - begun, 30_000_000);
     world.resume(0);
     is_gone(&mut world);
@@ -434,7 +441,7 @@ fn a_counter_that_came_with_no_vote_makes_no_token() {
     let (mut world, future) = diverged([10, 20, 20]);
     world.servers[2].delay = ms(5).as_nanos() as u64;
     world.answer(2, |args| (args[0] == b"SET").then(|| error("READONLY no")).flatten());
-    world.begin(0, &Ask::new(b"other"), &[b"other"]);
+    world.begin(0, &LockRequest::new(b"other"), &[b"other"]);
     let id = fencing(&mut world);
     assert!(world.ran(2).contains(&"ask"), "it was asked behind the other, and has granted");
     world.run(ms(20));
@@ -495,7 +502,7 @@ fn a_clock_is_set_right_once_in_a_call() {
     }
     let id = lock(&mut world);
     assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::ClockSkew)));
-    assert_eq!(world.refusal(id).why, Why::NoQuorum);
+    assert_eq!(world.refusal(id).reason, RefusalReason::NoQuorum);
     assert_eq!(world.ran(0).iter().filter(|kind| kind.starts_with("ask")).count(), 2);
 }
 
@@ -677,7 +684,7 @@ fn the_largest_token_is_the_last() {
     assert_eq!(token(&world, id), Some(MAX_TOKEN - 1));
     world.release(id);
     let id = lock(&mut world);
-    assert_eq!(world.refusal(id).why, Why::NoQuorum);
+    assert_eq!(world.refusal(id).reason, RefusalReason::NoQuorum);
     is_gone(&mut world);
 }
 
@@ -694,7 +701,7 @@ fn tokens_grow_from_holder_to_holder() {
         for _ in 0..60 {
             disturb(&mut world, &mut random);
             let client = random.next() as usize % 3;
-            let id = world.acquire(client, &ask().ttl(ms(500)), &[JOB]);
+            let id = world.acquire(client, &request().ttl(ms(500)), &[JOB]);
             world.run(ms(120));
             if let Some(token) = world.clients[client].core.fencing_token(id) {
                 assert!(token.get() > last, "seed {seed}: {} after {last}", token.get());
@@ -710,7 +717,7 @@ fn tokens_grow_from_holder_to_holder() {
 }
 
 fn durable(settings: &mut Settings) {
-    settings.nodes.iter_mut().for_each(|node| node.trust = Trust::Durable);
+    settings.nodes.iter_mut().for_each(|node| node.restart_trust = RestartTrust::Durable);
 }
 
 fn disturb(world: &mut World, random: &mut Random) {
@@ -718,7 +725,7 @@ fn disturb(world: &mut World, random: &mut Random) {
     match random.next() % 6 {
         0 => world.pause(node),
         1 => world.restart(node, Memory::Kept),
-        2 => world.cut(random.next() as usize % 3, node, Written::Haunts),
+        2 => world.cut(random.next() as usize % 3, node, Written::LeavesGhost),
         3 => {
             let past = random.next() % 3_000_000;
             let ahead = world.wall_ahead / 1_000;
@@ -751,8 +758,8 @@ fn tokens_of_rivals_differ() {
         }
         let ids: Vec<_> = (0..3)
             .map(|client| {
-                let ask = ask().ttl(ms(300)).wait(Wait::For(ms(200)));
-                world.acquire(client, &ask, &[JOB])
+                let request = request().ttl(ms(300)).wait(Wait::UpTo(ms(200)));
+                world.acquire(client, &request, &[JOB])
             })
             .collect();
         world.run(ms(250));

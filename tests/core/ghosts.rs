@@ -1,6 +1,6 @@
 //! Ghosts: bytes in a connection that has died may still run, behind an undo on a newer one.
 
-use redbolt::proto::{Ask, Cause, Event, NodeState, Trust};
+use redbolt::proto::{Cause, Event, LockRequest, NodeState, RestartTrust};
 use redbolt_node::Memory;
 
 use crate::world::{World, Written, error, ms, secs};
@@ -9,11 +9,11 @@ const TTL: std::time::Duration = secs(20);
 
 /// The others will deny; the last node has the ask alone, without its undo, in a connection that
 /// died.
-fn haunted(spoil: impl FnOnce(&mut World)) -> World {
-    haunt(World::new(3).warm(), spoil)
+fn with_ghost(spoil: impl FnOnce(&mut World)) -> World {
+    leave_ghost(World::new(3).warm(), spoil)
 }
 
-fn haunt(mut world: World, spoil: impl FnOnce(&mut World)) -> World {
+fn leave_ghost(mut world: World, spoil: impl FnOnce(&mut World)) -> World {
     for node in 0..3 {
         if node < 2 {
             world.set(node, b"job", b"theirs", 60_000);
@@ -22,7 +22,7 @@ fn haunt(mut world: World, spoil: impl FnOnce(&mut World)) -> World {
     }
     world.lock(b"job", TTL);
     spoil(&mut world);
-    world.cut(0, 2, Written::Haunts);
+    world.cut(0, 2, Written::LeavesGhost);
     for node in 0..3 {
         world.resume(node);
     }
@@ -37,7 +37,7 @@ fn refuse_kills(world: &mut World, node: usize) {
 
 #[test]
 fn the_old_connection_is_killed_before_the_undo() {
-    let mut world = haunted(|_| {});
+    let mut world = with_ghost(|_| {});
     world.run(ms(100));
     let ran = world.ran(2);
     let place = |kind| ran.iter().position(|&other| other == kind);
@@ -52,7 +52,7 @@ fn the_connection_of_a_lock_that_is_held_is_killed_too() {
     let mut world = World::new(3).warm();
     world.pause(2);
     let id = world.lock(b"job", TTL);
-    world.cut(0, 2, Written::Haunts);
+    world.cut(0, 2, Written::LeavesGhost);
     world.resume(2);
     world.run(ms(100));
     assert_eq!(world.count("kill"), 1);
@@ -76,7 +76,7 @@ fn nobody_is_killed_when_every_ask_was_answered() {
 /// The ids of another process are those of strangers.
 #[test]
 fn nobody_is_killed_in_another_process() {
-    let mut world = haunted(|world| {
+    let mut world = with_ghost(|world| {
         world.stop(2);
         world.start(2, Memory::Kept);
     });
@@ -87,7 +87,7 @@ fn nobody_is_killed_in_another_process() {
 
 #[test]
 fn without_a_kill_the_undo_is_sent_again_at_half_of_the_ttl() {
-    let mut world = haunted(|world| refuse_kills(world, 2));
+    let mut world = with_ghost(|world| refuse_kills(world, 2));
     world.run(ms(100));
     assert_eq!(world.kept(0), (0, 1), "the ghost is not laid");
     let undone = world.log.iter().rfind(|ran| ran.is_undo() && ran.node == 2).unwrap().at;
@@ -109,7 +109,7 @@ fn ghosts_in_two_connections_are_not_laid_by_one_kill() {
     refuse_kills(&mut world, 2);
     world.pause(2);
     let held = world.lock(b"job", TTL);
-    world.cut(0, 2, Written::Haunts);
+    world.cut(0, 2, Written::LeavesGhost);
     world.resume(2);
     world.run(ms(100));
     for node in 0..3 {
@@ -119,7 +119,7 @@ fn ghosts_in_two_connections_are_not_laid_by_one_kill() {
         world.pause(node);
     }
     world.lock(b"other", TTL);
-    world.cut(0, 2, Written::Haunts);
+    world.cut(0, 2, Written::LeavesGhost);
     world.servers[2].answer = None;
     for node in 0..3 {
         world.resume(node);
@@ -138,11 +138,11 @@ fn ghosts_in_two_connections_are_not_laid_by_one_kill() {
 /// The second undo keeps its timer while other timers fire and the release ends by an answer.
 #[test]
 fn the_second_undo_keeps_its_timer() {
-    let mut world = World::with(3, 1, |settings| settings.dead_after = secs(60)).warm();
+    let mut world = World::with(3, 1, |settings| settings.dead_peer_timeout = secs(60)).warm();
     world.pause(2);
     let id = world.lock(b"job", TTL);
     refuse_kills(&mut world, 2);
-    world.cut(0, 2, Written::Haunts);
+    world.cut(0, 2, Written::LeavesGhost);
     world.resume(2);
     world.run(secs(1));
 
@@ -188,7 +188,7 @@ fn a_second_undo_that_was_due_while_the_lock_was_held_is_due_at_its_end() {
 }
 
 /// The kill must name the connection that the ghost is in: here that is one which died before its
-/// greeting told its id.
+/// handshake told its id.
 #[test]
 fn a_kill_of_another_connection_lays_no_ghost() {
     let mut world = World::new(3).warm();
@@ -201,7 +201,7 @@ fn a_kill_of_another_connection_lays_no_ghost() {
         world.set(node, b"job", b"theirs", 60_000);
     }
     world.lock(b"job", TTL);
-    world.cut(0, 2, Written::Haunts);
+    world.cut(0, 2, Written::LeavesGhost);
     for node in 0..3 {
         world.resume(node);
     }
@@ -218,7 +218,7 @@ fn a_kill_of_another_connection_lays_no_ghost() {
 #[test]
 fn a_restarted_node_loses_no_strangers_connection() {
     for memory in [Memory::Kept, Memory::Lost] {
-        let mut world = haunted(|world| world.restart(2, memory)).forgetful();
+        let mut world = with_ghost(|world| world.restart(2, memory)).forgetful();
         let stranger = world.join(|_| {});
         world.run(secs(5));
         let node = world.node(2);
@@ -250,12 +250,12 @@ fn where_nobody_can_be_killed_the_undo_is_sent_twice() {
         // Nothing is known of the first connection either.
         let early = matches!(what, "id" | "run id");
         let mut world = World::with(3, 1, |settings| {
-            settings.nodes[2].trust = Trust::MarkerOnly;
+            settings.nodes[2].restart_trust = RestartTrust::MarkerOnly;
         });
         if early {
             forbid(&mut world, no);
         }
-        let mut world = haunt(world.warm(), |world| {
+        let mut world = leave_ghost(world.warm(), |world| {
             if !early {
                 forbid(world, no);
             }
@@ -278,7 +278,7 @@ fn where_nobody_can_be_killed_the_undo_is_sent_twice() {
 /// After the second undo only the TTL is left.
 #[test]
 fn the_ttl_bounds_a_ghost() {
-    let mut world = haunted(|world| refuse_kills(world, 2));
+    let mut world = with_ghost(|world| refuse_kills(world, 2));
     world.run(secs(15));
     assert_eq!(world.kept(0), (0, 0), "nothing is owed any longer");
     world.free_ghosts();
@@ -292,7 +292,7 @@ fn the_ttl_bounds_a_ghost() {
 /// A node that refuses every undo is not asked for longer than a key can live.
 #[test]
 fn nothing_is_owed_for_longer_than_the_ttl() {
-    let mut world = haunted(|world| {
+    let mut world = with_ghost(|world| {
         world.answer(2, |args| {
             (args[0].starts_with(b"EVAL") || args.get(1) == Some(&&b"KILL"[..]))
                 .then(|| error("MISCONF disk"))
@@ -311,7 +311,7 @@ fn nothing_is_owed_for_longer_than_the_ttl() {
 /// A node that is quarantined by then has ghosts as well.
 #[test]
 fn a_ghost_is_laid_on_a_node_that_does_not_vote() {
-    let mut world = haunted(|world| world.flush(2));
+    let mut world = with_ghost(|world| world.flush(2));
     world.run(ms(100));
     assert_eq!(world.state(2), NodeState::Down(Cause::Quarantined));
     let ran = world.ran(2);
@@ -332,8 +332,8 @@ fn a_ghost_of_a_fenced_ask_is_laid() {
         }
         world.pause(node);
     }
-    world.acquire(0, &Ask::new(b"job").fenced().ttl(TTL), &[b"job"]);
-    world.cut(0, 2, Written::Haunts);
+    world.acquire(0, &LockRequest::new(b"job").fenced().ttl(TTL), &[b"job"]);
+    world.cut(0, 2, Written::LeavesGhost);
     for node in 0..3 {
         world.resume(node);
     }
@@ -351,7 +351,7 @@ fn a_ghost_of_an_extension_shortens_nothing() {
     let id = world.lock(b"job", secs(10));
     world.pause(2);
     world.extend(id, secs(11));
-    world.cut(0, 2, Written::Haunts);
+    world.cut(0, 2, Written::LeavesGhost);
     world.resume(2);
     world.run(ms(100));
     world.extend(id, TTL);
@@ -368,7 +368,7 @@ fn a_ghost_of_an_extension_revives_nothing() {
     let id = world.lock(b"job", secs(10));
     world.pause(2);
     world.extend(id, TTL);
-    world.cut(0, 2, Written::Haunts);
+    world.cut(0, 2, Written::LeavesGhost);
     world.resume(2);
     world.run(ms(100));
     world.release(id);

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use redbolt::proto::{
-    Ask, Event, LockId, NodeMetrics, NodeState, PushState, Settings, Verdict, Vote, Wake, Why,
+    Event, LockId, LockRequest, NodeMetrics, NodeState, PushState, RefusalReason, Settings,
+    Verdict, Vote, WakeStrategy,
 };
 
 use crate::world::{Accept, World, ms, secs};
@@ -20,7 +21,7 @@ fn split() -> World {
 /// As far away as a node was a few times makes it known.
 fn get_to_know(world: &mut World, client: usize) {
     for _ in 0..8 {
-        let id = world.acquire(client, &Ask::new(b"other"), &[b"other"]);
+        let id = world.acquire(client, &LockRequest::new(b"other"), &[b"other"]);
         world.run(ms(200));
         world.let_go(client, id);
         world.run(ms(200));
@@ -43,7 +44,10 @@ fn a_split_vote_is_decided_without_a_node_that_hangs() {
     let took = until_refused(&mut world, id);
     assert!(took <= ms(10), "{took:?}");
     let refusal = world.refusal(id);
-    assert_eq!((refusal.why, refusal.votes.verdict()), (Why::Contended, Verdict::Contended));
+    assert_eq!(
+        (refusal.reason, refusal.votes.verdict()),
+        (RefusalReason::Contended, Verdict::Contended)
+    );
     assert_eq!(refusal.votes.of(world.node(2)), None, "it is no failure");
     assert!(refusal.votes.suspected().contains(world.node(2)));
     // From then on it costs nothing.
@@ -69,7 +73,7 @@ fn it_is_reported_and_any_answer_ends_it() {
 #[test]
 fn a_node_that_is_far_away_is_waited_for_where_its_answer_helps() {
     for far in [ms(40), ms(300)] {
-        let mut world = World::with(3, 1, |settings| settings.answer_within = secs(1)).warm();
+        let mut world = World::with(3, 1, |settings| settings.response_timeout = secs(1)).warm();
         world.delay(ms(1));
         world.servers[2].delay = far.as_nanos() as u64;
         for _ in 0..8 {
@@ -130,13 +134,13 @@ fn one_node_or_two_are_waited_for_as_long_as_they_may_take() {
         assert_ne!(world.state(nodes - 1), NodeState::Suspected);
         let took = until_refused(&mut world, id);
         assert!(took <= ms(6), "{took:?}");
-        assert_eq!(world.refusal(id).why, Why::NoQuorum);
+        assert_eq!(world.refusal(id).reason, RefusalReason::NoQuorum);
     }
 }
 
 #[test]
 fn a_lock_that_waits_has_one_ask_open_at_a_node_that_hangs() {
-    let mut world = World::with(3, 1, |settings| settings.wake = Wake::Timer).warm();
+    let mut world = World::with(3, 1, |settings| settings.wake = WakeStrategy::Timer).warm();
     world.delay(ms(1));
     world.foreign(b"job", &[60_000, 60_000]);
     world.pause(2);
@@ -176,14 +180,14 @@ fn a_suspected_node_is_asked_once_for_each_lock_and_its_late_grant_counts() {
 /// The others are asked without the lead's word, which has told and hangs then.
 #[test]
 fn a_lead_that_hangs_is_not_waited_for() {
-    let far = |settings: &mut Settings| settings.pause = (secs(10), secs(10));
+    let far = |settings: &mut Settings| settings.retry_backoff = (secs(10), secs(10));
     let mut world = World::with(3, 2, far).warm();
     world.delay(ms(1));
-    let theirs = world.acquire(1, &Ask::new(b"job").ttl(secs(20)), &[b"job"]);
+    let theirs = world.acquire(1, &LockRequest::new(b"job").ttl(secs(20)), &[b"job"]);
     world.run(ms(10));
     let id = world.wait_for(b"job", secs(10));
     world.run(ms(100));
-    assert_eq!(world.push_state(0, 0), PushState::Tells);
+    assert_eq!(world.push_state(0, 0), PushState::Active);
     world.log.clear();
     world.let_go(1, theirs);
     world.run_until(secs(1), |world| world.ran(0).contains(&"undo"));
@@ -193,12 +197,12 @@ fn a_lead_that_hangs_is_not_waited_for() {
     // The next one waits for the word of another node.
     world.release(id);
     world.run(ms(50));
-    let theirs = world.acquire(1, &Ask::new(b"job").ttl(secs(20)), &[b"job"]);
+    let theirs = world.acquire(1, &LockRequest::new(b"job").ttl(secs(20)), &[b"job"]);
     world.run(ms(20));
     let id = world.wait_for(b"job", secs(10));
     // Longer than it sits out, having had its turn.
     world.run(ms(200));
-    assert_eq!(world.push_state(0, 1), PushState::Tells);
+    assert_eq!(world.push_state(0, 1), PushState::Active);
     world.let_go(1, theirs);
     world.flow();
     let took = world.time_until(secs(10), |world| world.is_granted(id));
@@ -259,7 +263,7 @@ fn a_node_behind_a_black_hole_stays_suspected() {
 
 #[test]
 fn an_extension_takes_a_sixth_of_its_ttl_at_the_most() {
-    let mut world = World::with(3, 1, |settings| settings.answer_within = secs(1)).warm();
+    let mut world = World::with(3, 1, |settings| settings.response_timeout = secs(1)).warm();
     let id = world.lock(b"job", ms(1_200));
     world.pause(1);
     world.pause(2);

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use redbolt::proto::{Event, InputError, LockState, LossCause, Settings, Vote, Why};
+use redbolt::proto::{Event, LockState, LossCause, RefusalReason, RequestError, Settings, Vote};
 use redbolt_node::Memory;
 
 use crate::world::{Accept, World, Written, ms, secs};
@@ -49,7 +49,7 @@ fn without_a_quorum_it_is_held_until_it_ends() {
     world.run(ms(50));
     match world.outcomes(id)[1..] {
         [Event::NotExtended(_, refusal)] => {
-            assert_eq!(refusal.why, Why::NoQuorum);
+            assert_eq!(refusal.reason, RefusalReason::NoQuorum);
             assert_eq!(refusal.votes.of(world.node(0)), Some(Vote::Grant));
         }
         ref other => panic!("{other:?}"),
@@ -104,7 +104,7 @@ fn a_lock_that_has_ended_is_not_extended() {
     // The host calls late: no timer has told it yet.
     world.boot += 493_000_000;
     let now = world.now();
-    assert_eq!(world.core().extend(id, secs(20), now), Err(InputError::NotHeld));
+    assert_eq!(world.core().extend(id, secs(20), now), Err(RequestError::NotHeld));
     world.flow();
     assert_eq!(world.outcomes(id)[1..], [Event::Lost(id, LossCause::Expired)]);
     assert_eq!(world.count("extend"), 0);
@@ -160,11 +160,11 @@ fn one_extension_at_a_time() {
     slow(&mut world, 10);
     let id = world.lock(b"job", secs(10));
     let now = world.now();
-    assert_eq!(world.core().extend(id, secs(10), now), Err(InputError::NotHeld), "still asking");
+    assert_eq!(world.core().extend(id, secs(10), now), Err(RequestError::NotHeld), "still asking");
     world.run(ms(30));
     world.extend(id, secs(10));
     let now = world.now();
-    assert_eq!(world.core().extend(id, secs(10), now), Err(InputError::ExtensionUnderWay));
+    assert_eq!(world.core().extend(id, secs(10), now), Err(RequestError::ExtensionUnderWay));
     world.run(ms(30));
     assert_eq!(world.outcomes(id), [Event::Granted(id), Event::Extended(id)]);
 }
@@ -239,7 +239,7 @@ fn a_hold_has_its_maximum() {
     world.extend(id, secs(20));
     world.run(ms(1));
     let (now, max_hold) = (world.now(), secs(25));
-    let refused = Err(InputError::HeldTooLong { max_hold });
+    let refused = Err(RequestError::HeldTooLong { max_hold });
     assert_eq!(world.core().extend(id, secs(20), now), refused);
     assert!(world.core().lease(id).is_some());
 }
@@ -280,7 +280,7 @@ fn a_lock_granted_and_lost_in_one_turn_can_be_asked_about() {
     core.timeout(now);
     assert_eq!(core.poll_event(), Some(Event::Granted(id)));
     assert_eq!(core.state(id), LockState::Unknown);
-    assert_eq!((core.votes(id).nodes(), core.votes(id).of(node)), (1, None));
+    assert_eq!((core.votes(id).node_count(), core.votes(id).of(node)), (1, None));
     assert_eq!(core.poll_event(), Some(Event::Lost(id, LossCause::Expired)));
 }
 
@@ -304,7 +304,7 @@ fn a_hold_has_a_maximum_by_default_and_can_have_none() {
         world.run(ms(1));
         let now = world.now();
         let extended = world.core().extend(id, hour, now);
-        let refused = InputError::HeldTooLong { max_hold: day };
+        let refused = RequestError::HeldTooLong { max_hold: day };
         assert_eq!(extended.err(), (!endless).then_some(refused));
         assert!(world.core().lease(id).is_some(), "the lock is as it was");
     }

@@ -1,6 +1,8 @@
 //! Peers that are silent, late, or no Redis servers at all.
 
-use redbolt::proto::{Ask, Cause, Event, MAX_PIPELINE, NodeState, Vote, Wait, Wake, Why};
+use redbolt::proto::{
+    Cause, Event, LockRequest, MAX_PIPELINE, NodeState, RefusalReason, Vote, Wait, WakeStrategy,
+};
 
 use crate::world::{Accept, World, Written, ms, secs};
 
@@ -43,13 +45,15 @@ fn a_late_answer_is_consumed_and_shifts_nothing() {
     world.pause(0);
     let late = world.lock(b"theirs", secs(10));
     world.run(ms(60));
-    assert!(matches!(world.outcomes(late)[..], [Event::Refused(_, r)] if r.why == Why::NoQuorum));
+    assert!(
+        matches!(world.outcomes(late)[..], [Event::Refused(_, r)] if r.reason == RefusalReason::NoQuorum)
+    );
     let ours = world.lock(b"ours", secs(10));
     let denied = world.lock(b"theirs", secs(10));
     world.resume(0);
     assert!(world.is_granted(ours));
     assert!(
-        matches!(world.outcomes(denied)[..], [Event::Refused(_, r)] if r.why == Why::Contended)
+        matches!(world.outcomes(denied)[..], [Event::Refused(_, r)] if r.reason == RefusalReason::Contended)
     );
     assert_eq!(world.ran(0), ["ask", "check", "undo", "ask", "check", "ask", "check", "undo sha"]);
     world.release(ours);
@@ -167,7 +171,7 @@ fn an_array_for_a_kill_ends_the_link() {
     let mut world = World::new(1).warm();
     world.pause(0);
     world.lock(b"job", secs(20));
-    world.cut(0, 0, Written::Haunts);
+    world.cut(0, 0, Written::LeavesGhost);
     world.answer(0, |args| (args.get(1) == Some(&&b"KILL"[..])).then(|| b"*0\r\n".to_vec()));
     world.resume(0);
     world.run_until(secs(1), |world| world.count("kill") > 0);
@@ -207,7 +211,7 @@ fn those_that_cannot_be_reached_fail_with_their_cause() {
     match world.outcomes(id)[..] {
         [Event::Refused(_, refusal)] => {
             let of = |node| refusal.votes.of(world.node(node));
-            assert_eq!(refusal.why, Why::NoQuorum);
+            assert_eq!(refusal.reason, RefusalReason::NoQuorum);
             assert_eq!(of(2), Some(Vote::Fail(Cause::ConnectionRefused)));
             assert_eq!(of(3), Some(Vote::Fail(Cause::ConnectTimeout)));
         }
@@ -224,9 +228,9 @@ fn a_full_pipeline_refuses_asks_and_takes_releases() {
     world.pause(0);
     let now = world.now();
     for at in 0..MAX_PIPELINE {
-        world.core().acquire(&Ask::new(&at.to_be_bytes()), now).unwrap();
+        world.core().acquire(&LockRequest::new(&at.to_be_bytes()), now).unwrap();
     }
-    let one_more = world.core().acquire(&Ask::new(b"one more"), now).unwrap();
+    let one_more = world.core().acquire(&LockRequest::new(b"one more"), now).unwrap();
     match world.core().poll_event() {
         Some(Event::Refused(id, refusal)) => {
             assert_eq!(id, one_more);
@@ -279,7 +283,7 @@ fn a_full_pipeline_refuses_extensions() {
     world.pause(0);
     let now = world.now();
     for at in 0..MAX_PIPELINE {
-        world.core().acquire(&Ask::new(&at.to_be_bytes()), now).unwrap();
+        world.core().acquire(&LockRequest::new(&at.to_be_bytes()), now).unwrap();
     }
     world.core().extend(held, secs(20), now).unwrap();
     match world.core().poll_event() {
@@ -300,14 +304,14 @@ fn a_full_pipeline_refuses_extensions() {
 #[test]
 fn a_full_pipeline_is_not_asked_for_remaining_times() {
     for room in [0, 1] {
-        let mut world = World::with(1, 1, |settings| settings.wake = Wake::Timer).warm();
+        let mut world = World::with(1, 1, |settings| settings.wake = WakeStrategy::Timer).warm();
         world.set(0, b"job", b"theirs", 60_000);
         world.pause(0);
         let now = world.now();
-        world.core().acquire(&Ask::new(b"job").wait(Wait::Forever), now).unwrap();
+        world.core().acquire(&LockRequest::new(b"job").wait(Wait::Forever), now).unwrap();
         // The place of its own ask goes to the undo.
         for at in 1 + room..MAX_PIPELINE {
-            world.core().acquire(&Ask::new(&at.to_be_bytes()), now).unwrap();
+            world.core().acquire(&LockRequest::new(&at.to_be_bytes()), now).unwrap();
         }
         world.resume(0);
         assert_eq!((world.count("undo"), world.count("pttl")), (1, room));

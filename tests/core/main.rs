@@ -3,25 +3,25 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod asks;
+mod auto_extend;
 mod backing;
 mod capabilities;
 mod clock;
+mod detach;
 mod door;
 mod fence;
-mod forced;
+mod force_unlock;
 mod ghosts;
-mod greeting;
-mod guard;
+mod handshake;
 mod hang;
 mod holding;
-mod keeper;
-mod lines;
 mod links;
 mod metrics;
 mod owed;
 mod push;
 mod random;
-mod record;
+mod restart_guard;
 mod scripts;
+mod wait_queue;
 mod waiting;
 mod world;

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use redbolt::proto::metrics::{By, Kind};
-use redbolt::proto::{Ask, Cause, Event, Keep, LossCause, Metrics, NodeMetrics, Wait, Wake, Why};
+use redbolt::proto::{
+    AutoExtend, Cause, Event, LockRequest, LossCause, Metrics, NodeMetrics, RefusalReason, Wait,
+    WakeStrategy,
+};
 use redbolt_node::Memory;
 
 use crate::world::{Accept, World, Written, error, ms, secs};
@@ -40,7 +43,7 @@ fn a_new_core_has_counted_nothing_but_its_connections() {
     assert_eq!(each(&world, |node| node.connections), [1; 3]);
     assert_eq!(each(&world, NodeMetrics::reconnects), [0; 3]);
     assert_eq!(each(&world, |node| node.asks + node.undos + node.timeouts), [0; 3]);
-    assert_eq!(each(&world, |node| node.round_trip.count()), [0; 3], "greetings are left out");
+    assert_eq!(each(&world, |node| node.round_trip.count()), [0; 3], "handshakes are left out");
 }
 
 #[test]
@@ -54,7 +57,7 @@ fn a_lock_that_is_taken_and_released() {
     assert_eq!((metrics.hold.count(), metrics.releases), (0, 0), "it is held");
     assert_eq!(each(&world, |node| node.asks), [1; 3]);
     assert_eq!(each(&world, |node| node.grants), [1; 3], "the third was late and counts");
-    // The ask and the guard behind it are one request.
+    // The ask and the restart guard behind it are one request.
     assert_eq!(each(&world, |node| node.round_trip.count()), [1; 3]);
     assert_eq!(each(&world, |node| node.undos), [0; 3]);
 
@@ -88,10 +91,10 @@ fn a_lock_that_somebody_holds() {
     }
     let id = world.lock(b"job", secs(20));
     world.run(ms(10));
-    assert_eq!(world.refusal(id).why, Why::Contended);
+    assert_eq!(world.refusal(id).reason, RefusalReason::Contended);
     let metrics = counted(&world);
     assert_eq!((metrics.acquisitions, metrics.attempts, metrics.grants), (1, 1, 0));
-    assert_eq!(happened(metrics.refusals), [(Why::Contended, 1)]);
+    assert_eq!(happened(metrics.refusals), [(RefusalReason::Contended, 1)]);
     assert_eq!((metrics.wait_refused.count(), metrics.wait_refused.sum()), (1, ms(2)));
     assert_eq!(metrics.wait_granted.count(), 0);
     assert_eq!(
@@ -104,7 +107,7 @@ fn a_lock_that_somebody_holds() {
 
 #[test]
 fn each_attempt_of_a_waiter() {
-    let mut world = World::with(3, 1, |settings| settings.wake = Wake::Timer).warm();
+    let mut world = World::with(3, 1, |settings| settings.wake = WakeStrategy::Timer).warm();
     world.delay(ms(1));
     for node in 0..3 {
         world.set(node, b"job", b"theirs", 1_000);
@@ -112,10 +115,10 @@ fn each_attempt_of_a_waiter() {
     let id = world.wait_for(b"job", secs(20));
     world.run(secs(2));
     assert!(world.is_granted(id));
-    let asks = world.count("ask") as u64 / 3;
+    let requests = world.count("ask") as u64 / 3;
     let metrics = counted(&world);
-    assert!(asks > 3, "{asks}");
-    assert_eq!((metrics.acquisitions, metrics.attempts, metrics.grants), (1, asks, 1));
+    assert!(requests > 3, "{requests}");
+    assert_eq!((metrics.acquisitions, metrics.attempts, metrics.grants), (1, requests, 1));
     assert_eq!(metrics.refusals.total(), 0);
     assert_eq!(metrics.wait_granted.count(), 1);
     let waited = metrics.wait_granted.sum();
@@ -128,12 +131,15 @@ fn a_wait_that_is_over_or_cancelled() {
     for node in 0..3 {
         world.set(node, b"job", b"theirs", 60_000);
     }
-    world.acquire(0, &Ask::new(b"job").wait(Wait::For(ms(300))), &[b"job"]);
+    world.acquire(0, &LockRequest::new(b"job").wait(Wait::UpTo(ms(300))), &[b"job"]);
     world.run(ms(400));
     let id = world.wait_for(b"job", secs(20));
     world.run(ms(100));
     world.release(id);
-    assert_eq!(happened(counted(&world).refusals), [(Why::Cancelled, 1), (Why::OutOfTime, 1)]);
+    assert_eq!(
+        happened(counted(&world).refusals),
+        [(RefusalReason::Cancelled, 1), (RefusalReason::OutOfTime, 1)]
+    );
     assert_eq!(counted(&world).wait_refused.sum(), ms(400));
 }
 
@@ -144,8 +150,8 @@ fn a_node_that_does_not_answer_in_time() {
     world.pause(2);
     let id = world.lock(b"job", secs(20));
     world.run(ms(70));
-    assert_eq!(world.refusal(id).why, Why::NoQuorum);
-    assert_eq!(happened(counted(&world).refusals), [(Why::NoQuorum, 1)]);
+    assert_eq!(world.refusal(id).reason, RefusalReason::NoQuorum);
+    assert_eq!(happened(counted(&world).refusals), [(RefusalReason::NoQuorum, 1)]);
     assert_eq!(each(&world, |node| node.timeouts), [0, 1, 1]);
     assert_eq!(fails(&world, 1), [(Cause::NoAnswer, 1)]);
     assert_eq!(each(&world, |node| node.late_replies), [0; 3], "nothing has come");
@@ -246,7 +252,7 @@ fn connections_that_end_and_come_back() {
 }
 
 #[test]
-fn connections_and_greetings_that_take_too_long() {
+fn connections_and_handshakes_that_take_too_long() {
     let mut world = World::new(3);
     world.servers[0].accept = Accept::Silent;
     world.pause(1);
@@ -354,7 +360,7 @@ fn losses() {
     }
     world.extend_unwatched(id, secs(20));
     world.run(ms(10));
-    assert_eq!(counted(&world).kept_losses, 0);
+    assert_eq!(counted(&world).auto_extend_losses, 0);
     let losses = [(LossCause::Expired, 1), (LossCause::Gone, 1)];
     assert_eq!(happened(counted(&world).losses), losses);
     world.release(id);
@@ -363,67 +369,67 @@ fn losses() {
 }
 
 #[test]
-fn the_keeper_s_extensions() {
+fn automatic_extensions() {
     let mut world = world();
-    let ask = Ask::new(b"job").ttl(secs(3)).keep_alive(Keep::until_released());
-    let id = world.acquire(0, &ask, &[b"job"]);
+    let request = LockRequest::new(b"job").ttl(secs(3)).auto_extend(AutoExtend::until_released());
+    let id = world.acquire(0, &request, &[b"job"]);
     world.run(ms(3_500));
-    let kept = counted(&world).kept;
+    let kept = counted(&world).auto_extended;
     assert!((3..=4).contains(&kept), "{kept}");
     assert_eq!(counted(&world).extended, kept);
     world.extend(id, secs(3));
     world.run(ms(10));
-    assert_eq!((counted(&world).extended, counted(&world).kept), (kept + 1, kept));
-    assert_eq!(counted(&world).not_kept, 0);
+    assert_eq!((counted(&world).extended, counted(&world).auto_extended), (kept + 1, kept));
+    assert_eq!(counted(&world).auto_extend_failed, 0);
 
     world.pause(1);
     world.pause(2);
     world.run(secs(3));
     let metrics = counted(&world);
     assert_eq!(happened(metrics.losses), [(LossCause::Unextended, 1)]);
-    assert_eq!(metrics.kept_losses, 1);
-    assert!(metrics.not_kept > 1, "{}", metrics.not_kept);
-    assert_eq!(metrics.not_extended, metrics.not_kept);
+    assert_eq!(metrics.auto_extend_losses, 1);
+    assert!(metrics.auto_extend_failed > 1, "{}", metrics.auto_extend_failed);
+    assert_eq!(metrics.not_extended, metrics.auto_extend_failed);
 }
 
 #[test]
-fn a_failure_of_the_caller_s_is_none_of_the_keeper_s() {
+fn a_failure_of_the_caller_s_is_none_of_auto_extend() {
     let mut world = world();
-    let ask = Ask::new(b"job").ttl(secs(20)).keep_alive(Keep::until_released());
-    let id = world.acquire(0, &ask, &[b"job"]);
+    let request = LockRequest::new(b"job").ttl(secs(20)).auto_extend(AutoExtend::until_released());
+    let id = world.acquire(0, &request, &[b"job"]);
     world.run(ms(10));
     world.pause(1);
     world.pause(2);
     world.extend(id, secs(20));
     world.run(ms(100));
-    assert_eq!((counted(&world).not_extended, counted(&world).not_kept), (1, 0));
+    assert_eq!((counted(&world).not_extended, counted(&world).auto_extend_failed), (1, 0));
 }
 
 #[test]
 fn a_lock_that_goes_on_in_another_core() {
     let mut world = World::with(3, 2, |_| {}).warm();
     // The slot that the lock will take has had another.
-    let id = world.acquire(1, &Ask::new(b"other"), &[b"other"]);
+    let id = world.acquire(1, &LockRequest::new(b"other"), &[b"other"]);
     let now = world.now();
     world.clients[1].core.release(id, now);
     world.run(ms(10));
     let id = world.lock(b"job", secs(20));
     world.run(ms(1_000));
     let now = world.now();
-    let record = world.core().hand_out(id, now).unwrap();
+    let detached = world.core().detach(id, now).unwrap();
     let left = counted(&world);
-    assert_eq!((left.grants, left.handed_out, left.taken_in), (1, 1, 0));
+    assert_eq!((left.grants, left.detached, left.attached), (1, 1, 0));
     assert_eq!((left.releases, left.losses.total(), left.hold.count()), (0, 0, 0));
 
-    let taken = world.take_in(1, &record);
+    let taken = world.attach(1, &detached);
     world.run(ms(7));
     let now = world.now();
     world.clients[1].core.release(taken, now);
     world.run(ms(10));
     let came = world.clients[1].core.metrics();
     assert_eq!((came.acquisitions, came.grants), (1, 1), "of the other lock");
-    assert_eq!((came.handed_out, came.taken_in, came.releases), (0, 1, 2));
-    assert_eq!(came.hold.sum(), ms(7), "since it was taken in");
+    assert_eq!((came.detached, came.attached, came.releases), (0, 1, 2));
+    assert_eq!(came.hold.sum(), ms(7), "since it was attached");
 }
 
 /// A repetition because of the clock is an attempt of the same acquisition.
@@ -431,7 +437,7 @@ fn a_lock_that_goes_on_in_another_core() {
 fn a_wrong_clock_costs_an_attempt() {
     let mut world = world();
     world.wall_ahead = -60_000_000_000;
-    let id = world.acquire(0, &Ask::new(b"job").fenced(), &[b"job"]);
+    let id = world.acquire(0, &LockRequest::new(b"job").fenced(), &[b"job"]);
     world.run(ms(20));
     assert!(world.is_granted(id));
     let metrics = counted(&world);

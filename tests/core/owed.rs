@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redbolt::proto::{Ask, Cause, Event, LockState, NodeState, Vote};
+use redbolt::proto::{Cause, Event, LockRequest, LockState, NodeState, Vote};
 use redbolt_node::Memory;
 
 use crate::world::{Accept, Ran, World, Written, bulk, error, ms, secs};
@@ -40,14 +40,14 @@ fn an_error_is_no_confirmation() {
         assert!(matches!(world.outcomes(id)[1], Event::Released(_, c) if c.nodes == 2));
         world.run(secs(5));
         assert_eq!(world.kept(0), (0, 1), "{text}");
-        assert!(world.core().owes());
+        assert!(world.core().has_pending_releases());
         let undos = world.ran(2).iter().filter(|kind| kind.starts_with("undo")).count();
         assert!((5..20).contains(&undos), "{text}: {undos} in 5 s");
         world.servers[2].answer = None;
         world.run(ms(1_100));
         assert_eq!(world.holders(b"job"), [false; 3], "{text}");
         assert_eq!(world.kept(0), (0, 0), "{text}");
-        assert!(!world.core().owes());
+        assert!(!world.core().has_pending_releases());
     }
 }
 
@@ -109,7 +109,7 @@ fn it_survives_a_restart_with_the_keys() {
 }
 
 #[test]
-fn a_failed_greeting_still_sends_what_is_owed() {
+fn a_failed_handshake_still_sends_what_is_owed() {
     let mut world = World::new(3).warm();
     let id = world.lock(b"job", secs(20));
     world.stop(2);
@@ -245,8 +245,8 @@ fn an_undo_is_not_sent_to_the_server_of_another_node() {
 fn a_script_that_failed_may_have_set_a_key() {
     let mut world = World::new(3).warm();
     scripts_fail(&mut world, 2, "MISCONF Redis is configured to save RDB snapshots");
-    let ask = Ask::new(b"a").and(b"b").ttl(secs(20));
-    let id = world.acquire(0, &ask, &[b"a", b"b"]);
+    let request = LockRequest::new(b"a").and_resource(b"b").ttl(secs(20));
+    let id = world.acquire(0, &request, &[b"a", b"b"]);
     let mut token = world.value(0, b"a");
     token[32..34].copy_from_slice(b"02");
     world.set(2, b"a", &token, 20_000);

@@ -3,17 +3,17 @@
 
 use std::time::Duration;
 
-use redbolt::proto::guard::Guard;
+use redbolt::proto::restart_guard::RestartGuard;
 use redbolt::proto::{
-    Ask, Cause, Credentials, Event, Keep, LockId, LockState, PushState, Secret, Settings, Wait,
-    Wake,
+    AutoExtend, Cause, Credentials, Event, LockId, LockRequest, LockState, PushState, Secret,
+    Settings, Wait, WakeStrategy,
 };
 
 use crate::world::{Accept, Ran, World, Written, bulk, error, ms, secs};
 
 /// Pauses so long that only what ends them early is seen.
 fn patient(settings: &mut Settings) {
-    settings.pause = (secs(10), secs(10));
+    settings.retry_backoff = (secs(10), secs(10));
 }
 
 /// Three nodes, each 1 ms away, on which somebody else has the key for a minute.
@@ -38,7 +38,7 @@ fn told() -> (World, LockId) {
 fn told_in(world: &mut World) -> LockId {
     let id = world.wait_for(b"job", secs(10));
     world.run(ms(100));
-    assert_eq!(world.push_state(0, 0), PushState::Tells);
+    assert_eq!(world.push_state(0, 0), PushState::Active);
     world.log.clear();
     id
 }
@@ -60,7 +60,7 @@ fn until_granted(world: &mut World, id: LockId, within: Duration) -> Duration {
 
 /// Where nodes answer at the same time, any of them may have denied first.
 fn somebody_tells(world: &World) -> bool {
-    (0..world.servers.len()).any(|node| world.push_state(0, node) == PushState::Tells)
+    (0..world.servers.len()).any(|node| world.push_state(0, node) == PushState::Active)
 }
 
 /// A hand-off: the message, the ask of the lead, and that of the others.
@@ -95,7 +95,7 @@ fn nothing_is_to_be_told_before_the_confirmation_has_come() {
     assert_eq!(world.push_state(0, 0), PushState::Opening);
     world.say_to_push(0, 0, b"*3\r\n$9\r\nsubscribe\r\n$20\r\n__redis__:invalidate\r\n:1\r\n");
     world.run(ms(10));
-    assert_eq!((world.count("track"), world.push_state(0, 0)), (1, PushState::Tells));
+    assert_eq!((world.count("track"), world.push_state(0, 0)), (1, PushState::Active));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn the_lead_is_the_first_node_in_order_that_denied() {
         world.wait_for(b"job", secs(10));
         world.run(ms(200));
         for node in 0..nodes {
-            let state = if node == holding[0] { PushState::Tells } else { PushState::Off };
+            let state = if node == holding[0] { PushState::Active } else { PushState::Off };
             assert_eq!(world.push_state(0, node), state, "node {node} of {nodes}");
         }
     }
@@ -149,7 +149,7 @@ fn a_del_by_hand_wakes() {
 fn a_release_by_redbolt_wakes() {
     let mut world = with(2, patient);
     world.delete_everywhere(b"job");
-    let theirs = world.acquire(1, &Ask::new(b"job"), &[b"job"]);
+    let theirs = world.acquire(1, &LockRequest::new(b"job"), &[b"job"]);
     world.run(ms(10));
     let id = told_in(&mut world);
     world.let_go(1, theirs);
@@ -164,7 +164,7 @@ fn the_undo_of_another_waiter_wakes() {
     world.servers[2].delay = ms(40).as_nanos() as u64;
     // So far away, which the other has seen, or its attempt would be over sooner.
     for _ in 0..3 {
-        let seen = world.acquire(1, &Ask::new(b"other"), &[b"other"]);
+        let seen = world.acquire(1, &LockRequest::new(b"other"), &[b"other"]);
         world.run(ms(100));
         world.let_go(1, seen);
         world.run(ms(100));
@@ -172,11 +172,11 @@ fn the_undo_of_another_waiter_wakes() {
     for node in [1, 2] {
         world.set(node, b"job", b"theirs", 60_000);
     }
-    let theirs = world.acquire(1, &Ask::new(b"job"), &[b"job"]);
+    let theirs = world.acquire(1, &LockRequest::new(b"job"), &[b"job"]);
     world.run(ms(1));
     let id = world.wait_for(b"job", secs(10));
     world.run(ms(20));
-    assert_eq!(world.push_state(0, 0), PushState::Tells);
+    assert_eq!(world.push_state(0, 0), PushState::Active);
     assert!(world.clients[1].outcomes(theirs).is_empty());
     world.delete(1, b"job");
     assert!(until_granted(&mut world, id, secs(3)) <= ms(40));
@@ -233,7 +233,7 @@ fn the_lead_alone_is_not_enough() {
     world.run(ms(100));
     assert!(!world.is_granted(id));
     assert_eq!(world.holders(b"job"), [false, true, true], "undone");
-    assert_eq!(world.push_state(0, 1), PushState::Tells, "the next in order is listened to");
+    assert_eq!(world.push_state(0, 1), PushState::Active, "the next in order is listened to");
     world.delete_everywhere(b"job");
     assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
 }
@@ -311,7 +311,7 @@ fn a_confirmation_for_a_lost_push_link_is_none_for_the_next() {
     world.run_until(secs(1), |world| world.count("track") > 0);
     world.cut_push(0, 0);
     world.run(secs(1));
-    assert_eq!(world.push_state(0, 0), PushState::Tells);
+    assert_eq!(world.push_state(0, 0), PushState::Active);
     let told: Vec<_> = world.ran(0).into_iter().filter(|kind| kind.ends_with("track")).collect();
     assert_eq!(told, ["track", "untrack", "track"]);
     world.delete_everywhere(b"job");
@@ -351,8 +351,8 @@ fn so_it_is_of_several_keys() {
     for at in 0..80 {
         let mut world = world();
         world.delay(ms(5));
-        let ask = Ask::new(b"job").and(b"other").wait(Wait::Forever);
-        let id = world.acquire(0, &ask, &[b"job", b"other"]);
+        let request = LockRequest::new(b"job").and_resource(b"other").wait(Wait::Forever);
+        let id = world.acquire(0, &request, &[b"job", b"other"]);
         world.run(ms(at) + Duration::from_micros(300));
         world.delete_everywhere(b"job");
         let waited = until_granted(&mut world, id, secs(3));
@@ -364,12 +364,13 @@ fn so_it_is_of_several_keys() {
 fn any_of_many_keys_wakes() {
     let names: Vec<_> = (0..64u8).map(|at| [b'k', at]).collect();
     let keys: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
-    let ask = keys[1..].iter().fold(Ask::new(keys[0]), |ask, key| ask.and(key));
+    let request =
+        keys[1..].iter().fold(LockRequest::new(keys[0]), |request, key| request.and_resource(key));
     for blocked in [0, 40, 63] {
         let mut world = world();
         world.foreign(keys[blocked], &[60_000; 3]);
-        let ask = ask.clone().wait(Wait::Forever).keep_alive(Keep::until_released());
-        let id = world.acquire(0, &ask, &keys);
+        let request = request.clone().wait(Wait::Forever).auto_extend(AutoExtend::until_released());
+        let id = world.acquire(0, &request, &keys);
         world.run(ms(100));
         world.delete_everywhere(keys[blocked]);
         assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
@@ -390,8 +391,8 @@ fn a_message_that_comes_while_several_keys_are_asked_for_is_not_lost() {
         world.delay(ms(5));
         world.servers[1].delay = ms(20).as_nanos() as u64;
         world.servers[2].delay = ms(20).as_nanos() as u64;
-        let ask = Ask::new(b"one").and(b"two").wait(Wait::Forever);
-        let id = world.acquire(0, &ask, &[b"one", b"two"]);
+        let request = LockRequest::new(b"one").and_resource(b"two").wait(Wait::Forever);
+        let id = world.acquire(0, &request, &[b"one", b"two"]);
         world.run(ms(at) + Duration::from_micros(300));
         world.delete_everywhere(b"one");
         let waited = until_granted(&mut world, id, secs(3));
@@ -403,7 +404,7 @@ fn a_message_that_comes_while_several_keys_are_asked_for_is_not_lost() {
 fn flushall_wakes_all_who_wait() {
     let mut world = with(1, |settings| {
         patient(settings);
-        settings.guard = Guard::Off;
+        settings.restart_guard = RestartGuard::Off;
     });
     world.foreign(b"other", &[60_000; 3]);
     let other = world.wait_for(b"other", secs(10));
@@ -451,17 +452,17 @@ fn where_telling_is_forbidden_or_unknown_the_timer_goes_on_alone() {
 fn what_was_forbidden_is_tried_again_after_a_minute() {
     let mut world = with(1, |_| {});
     forbid(&mut world, 0, &[b"SUBSCRIBE"], "NOPERM no");
-    let ask = Ask::new(b"job").wait(Wait::Forever);
+    let request = LockRequest::new(b"job").wait(Wait::Forever);
     for node in 0..3 {
         world.set(node, b"job", b"theirs", 600_000);
     }
-    world.acquire(0, &ask, &[b"job"]);
+    world.acquire(0, &request, &[b"job"]);
     world.run(secs(10));
     world.servers[0].answer = None;
     world.run(secs(10));
     assert_eq!(world.push_state(0, 0), PushState::Unavailable(Cause::NoPermission));
     world.run(secs(50));
-    assert_eq!(world.push_state(0, 0), PushState::Tells);
+    assert_eq!(world.push_state(0, 0), PushState::Active);
 }
 
 /// A report said "waiters are not told: connection closed" of nodes that were well, for ever.
@@ -471,7 +472,7 @@ fn a_push_link_that_was_lost_is_no_matter_when_nobody_waits() {
     let now = world.now();
     world.core().release(id, now);
     world.flow();
-    assert_eq!(world.push_state(0, 0), PushState::Tells, "for those who may come");
+    assert_eq!(world.push_state(0, 0), PushState::Active, "for those who may come");
     world.cut_push(0, 0);
     assert_eq!(world.push_state(0, 0), PushState::Off);
     world.run(secs(10));
@@ -492,7 +493,7 @@ fn a_push_link_that_was_lost_is_no_matter_when_nobody_waits() {
 /// The next server process may be a newer one, or let us.
 #[test]
 fn what_was_forbidden_is_tried_again_at_a_restart() {
-    let mut world = with(1, |settings| settings.guard = Guard::Off);
+    let mut world = with(1, |settings| settings.restart_guard = RestartGuard::Off);
     forbid(&mut world, 0, &[b"SUBSCRIBE"], "NOPERM no");
     world.foreign(b"job", &[600_000; 3]);
     world.wait_for(b"job", secs(10));
@@ -500,7 +501,7 @@ fn what_was_forbidden_is_tried_again_at_a_restart() {
     assert_eq!(world.push_state(0, 0), PushState::Unavailable(Cause::NoPermission));
     world.servers[0].answer = None;
     world.restart(0, redbolt_node::Memory::Kept);
-    world.run_until(secs(5), |world| world.push_state(0, 0) == PushState::Tells);
+    world.run_until(secs(5), |world| world.push_state(0, 0) == PushState::Active);
 }
 
 #[test]
@@ -551,7 +552,7 @@ fn the_push_link_gives_the_password_first() {
     world.foreign(b"job", &[60_000; 3]);
     world.wait_for(b"job", secs(10));
     world.run(ms(10));
-    assert_eq!(world.push_state(0, 0), PushState::Tells);
+    assert_eq!(world.push_state(0, 0), PushState::Active);
     let history: Vec<_> = history(&world, 0).into_iter().map(|(kind, _)| kind).collect();
     let at = |kind| history.iter().position(|&it| it == kind).unwrap();
     assert!(at("auth") < at("subscribe"), "{history:?}");
@@ -563,7 +564,7 @@ fn nonsense_on_a_push_link_ends_it_and_nothing_else() {
     for nonsense in ["\0", "+PONG\r\n", ":1\r\n", "*3\r\n$8\r\npmessage\r\n", "*99999999\r\n"] {
         world.say_to_push(0, 0, nonsense.as_bytes());
         world.run(secs(3));
-        assert_eq!(world.push_state(0, 0), PushState::Tells, "again, after {nonsense:?}");
+        assert_eq!(world.push_state(0, 0), PushState::Active, "again, after {nonsense:?}");
     }
     assert_eq!(world.count("info"), 5, "of the push links alone");
     world.delete_everywhere(b"job");
@@ -588,7 +589,7 @@ fn changes_at_wire_speed_are_not_answered_at_wire_speed() {
 /// The lock is held on two nodes, and on the third many waiters get in one another's way.
 #[test]
 fn waiters_do_not_wake_one_another_while_it_is_held_elsewhere() {
-    for wake in [Wake::Lead, Wake::All, Wake::Quorum, Wake::Timer] {
+    for wake in [WakeStrategy::Lead, WakeStrategy::All, WakeStrategy::Quorum, WakeStrategy::Timer] {
         for held in [[0, 1], [0, 2], [1, 2]] {
             let mut world = World::with(3, 4, |settings| settings.wake = wake).warm();
             for (node, server) in world.servers.iter_mut().enumerate() {
@@ -598,7 +599,7 @@ fn waiters_do_not_wake_one_another_while_it_is_held_elsewhere() {
                 world.set(node, b"job", b"theirs", 60_000);
             }
             for client in 0..4 {
-                world.acquire(client, &Ask::new(b"job").wait(Wait::Forever), &[b"job"]);
+                world.acquire(client, &LockRequest::new(b"job").wait(Wait::Forever), &[b"job"]);
                 world.run(Duration::from_micros(700));
             }
             world.run(secs(5));
@@ -614,12 +615,16 @@ fn waiters_do_not_wake_one_another_while_it_is_held_elsewhere() {
 fn a_holder_that_extends_is_not_answered_by_hammering() {
     let mut world = World::with(3, 3, |_| {}).warm();
     world.delay(ms(1));
-    let keep = Keep::until_released();
-    let holder = world.acquire(1, &Ask::new(b"job").ttl(secs(3)).keep_alive(keep), &[b"job"]);
+    let keep = AutoExtend::until_released();
+    let holder =
+        world.acquire(1, &LockRequest::new(b"job").ttl(secs(3)).auto_extend(keep), &[b"job"]);
     world.run(ms(10));
     let ids: Vec<_> = [0, 2]
         .map(|client| {
-            (client, world.acquire(client, &Ask::new(b"job").wait(Wait::Forever), &[b"job"]))
+            (
+                client,
+                world.acquire(client, &LockRequest::new(b"job").wait(Wait::Forever), &[b"job"]),
+            )
         })
         .to_vec();
     world.run(secs(3));
@@ -641,7 +646,7 @@ fn a_holder_that_extends_is_not_answered_by_hammering() {
 fn all_are_asked_at_once_where_that_is_wanted() {
     let mut world = with(1, |settings| {
         patient(settings);
-        settings.wake = Wake::All;
+        settings.wake = WakeStrategy::All;
     });
     let id = told_in(&mut world);
     let begun = world.boot;
@@ -657,10 +662,10 @@ fn all_are_asked_at_once_where_that_is_wanted() {
 fn a_quorum_of_messages_is_awaited_where_that_is_wanted() {
     let mut world = with(1, |settings| {
         patient(settings);
-        settings.wake = Wake::Quorum;
+        settings.wake = WakeStrategy::Quorum;
     });
     let id = told_in(&mut world);
-    assert_eq!(world.push_state(0, 1), PushState::Tells);
+    assert_eq!(world.push_state(0, 1), PushState::Active);
     assert_eq!(world.push_state(0, 2), PushState::Off);
     world.delete(0, b"job");
     world.run(ms(100));
@@ -671,7 +676,7 @@ fn a_quorum_of_messages_is_awaited_where_that_is_wanted() {
 
 #[test]
 fn with_the_timer_alone_there_are_no_push_links() {
-    let mut world = with(1, |settings| settings.wake = Wake::Timer);
+    let mut world = with(1, |settings| settings.wake = WakeStrategy::Timer);
     let id = world.wait_for(b"job", secs(10));
     world.run(secs(3));
     assert_eq!(world.count("subscribe") + world.count("track"), 0);
@@ -687,7 +692,7 @@ fn a_push_link_is_closed_when_nobody_has_waited_for_a_while() {
     let (mut world, id) = told();
     world.release(id);
     world.run(ms(4_800));
-    assert_eq!((world.connections(0), world.push_state(0, 0)), (4, PushState::Tells));
+    assert_eq!((world.connections(0), world.push_state(0, 0)), (4, PushState::Active));
     world.run(ms(300));
     assert_eq!((world.connections(0), world.push_state(0, 0)), (3, PushState::Off));
     assert_eq!(world.count("untrack"), 1);
@@ -695,7 +700,7 @@ fn a_push_link_is_closed_when_nobody_has_waited_for_a_while() {
     assert_eq!(world.core().poll_timeout(), None, "and nothing is due any longer");
     let id = world.wait_for(b"job", secs(10));
     world.run(ms(100));
-    assert_eq!(world.push_state(0, 0), PushState::Tells, "as before");
+    assert_eq!(world.push_state(0, 0), PushState::Active, "as before");
     world.delete_everywhere(b"job");
     assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
 }
@@ -706,7 +711,7 @@ fn it_stays_while_somebody_waits() {
     world.run(secs(30));
     assert_eq!(world.core().state(id), LockState::Pausing);
     assert_eq!(world.count("subscribe") + world.count("untrack"), 0);
-    assert_eq!(world.push_state(0, 0), PushState::Tells);
+    assert_eq!(world.push_state(0, 0), PushState::Active);
 }
 
 #[test]
@@ -720,9 +725,9 @@ fn ten_thousand_cancelled_waits_leave_nothing() {
         let ids: Vec<_> = (0..4)
             .map(|at| {
                 let name = NAMES[(round + at * at) % 4];
-                let ask = Ask::new(name).wait(Wait::Forever);
-                let ask = if at == 3 { ask.and(b"many") } else { ask };
-                world.acquire(0, &ask, &[])
+                let request = LockRequest::new(name).wait(Wait::Forever);
+                let request = if at == 3 { request.and_resource(b"many") } else { request };
+                world.acquire(0, &request, &[])
             })
             .collect();
         world.run(Duration::from_micros(100 * (round as u64 % 97)));

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use redbolt::proto::guard::Guard;
+use redbolt::proto::restart_guard::RestartGuard;
 use redbolt::proto::{
-    Ask, Cause, Config, Core, Event, Keep, LinkId, LinkOp, LockId, LockRecord, Nanos, NodeSettings,
-    Now, PushState, Settings, Wait, Wake,
+    AutoExtend, Cause, ClockReading, Config, Core, DetachedLock, Event, LinkId, LinkOp, LockId,
+    LockRequest, NodeSettings, PushState, Settings, Timestamp, Wait, WakeStrategy,
 };
 use redbolt_node::Memory;
 
@@ -33,7 +33,7 @@ enum Step {
     Flush { node: usize },
     ForbidPush { node: usize, tracking: bool },
     ForgetScripts { node: usize },
-    HandOut { client: usize, which: usize },
+    Detach { client: usize, which: usize },
     HangUp { node: usize },
     Inspect { client: usize },
     Mute { node: usize },
@@ -44,7 +44,7 @@ enum Step {
     Run { millis: u64 },
     Silence { node: usize },
     Stop { node: usize },
-    TakeIn { client: usize },
+    Attach { client: usize },
     Wall { seconds: i64 },
     Well { node: usize },
     Window { node: usize, bytes: usize },
@@ -83,8 +83,8 @@ fn steps_that_hand_on() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         9 => step(),
         3 => (client.clone(), 0..4usize)
-            .prop_map(|(client, which)| Step::HandOut { client, which }),
-        3 => client.prop_map(|client| Step::TakeIn { client }),
+            .prop_map(|(client, which)| Step::Detach { client, which }),
+        3 => client.prop_map(|client| Step::Attach { client }),
     ];
     prop::collection::vec(step, 1..60)
 }
@@ -96,7 +96,8 @@ fn kind() -> impl Strategy<Value = Kind> {
 
 fn step() -> impl Strategy<Value = Step> {
     let (client, node) = (0..CLIENTS, 0..NODES);
-    let written = prop_oneof![Just(Written::Runs), Just(Written::Haunts), Just(Written::Vanishes)];
+    let written =
+        prop_oneof![Just(Written::Runs), Just(Written::LeavesGhost), Just(Written::Vanishes)];
     let both = (client.clone(), node.clone());
     prop_oneof![
         8 => (client.clone(), 1..=3usize, kind(), 0..4u64)
@@ -131,7 +132,13 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn world(seed: u64, chunk: usize) -> World {
-    let wakes = [Wake::Lead, Wake::Lead, Wake::All, Wake::Quorum, Wake::Timer];
+    let wakes = [
+        WakeStrategy::Lead,
+        WakeStrategy::Lead,
+        WakeStrategy::All,
+        WakeStrategy::Quorum,
+        WakeStrategy::Timer,
+    ];
     let wake = wakes[seed as usize % wakes.len()];
     let mut world = World::with(NODES, CLIENTS, |settings| settings.wake = wake);
     if chunk > 0 {
@@ -173,10 +180,10 @@ fn apply(world: &mut World, step: &Step) {
             let now = world.server_now();
             world.servers[node].observe(&[b"SCRIPT", b"FLUSH"], now);
         }
-        Step::HandOut { client, which } => {
+        Step::Detach { client, which } => {
             if let Some(id) = lock_at(world, client, which) {
-                let record = world.hand_out(client, id);
-                world.records.extend(record);
+                let detached = world.detach(client, id);
+                world.records.extend(detached);
             }
         }
         Step::HangUp { node } => world.hang_up(node),
@@ -203,9 +210,9 @@ fn apply(world: &mut World, step: &Step) {
         Step::Run { millis } => world.run(ms(millis)),
         Step::Silence { node } => world.servers[node].accept = Accept::Silent,
         Step::Stop { node } => world.stop(node),
-        Step::TakeIn { client } => {
-            if let Some(record) = world.records.pop() {
-                world.take_in(client, &record);
+        Step::Attach { client } => {
+            if let Some(detached) = world.records.pop() {
+                world.attach(client, &detached);
             }
         }
         Step::Wall { seconds } => world.wall_ahead += seconds * 1_000_000_000,
@@ -225,15 +232,16 @@ fn acquire(world: &mut World, client: usize, keys: usize, kind: Kind, wait: u64)
     let ttl = if long { longest(world) } else { ms(300) };
     let wait = match wait {
         0 => Wait::Forever,
-        1 => Wait::For(ms(700)),
-        _ => Wait::Try,
+        1 => Wait::UpTo(ms(700)),
+        _ => Wait::No,
     };
-    let ask = keys[1..].iter().fold(Ask::new(keys[0]), |ask, key| ask.and(key));
-    let ask = if fenced && longest(world) > secs(11) { ask.fenced() } else { ask };
+    let request =
+        keys[1..].iter().fold(LockRequest::new(keys[0]), |request, key| request.and_resource(key));
+    let request = if fenced && longest(world) > secs(11) { request.fenced() } else { request };
     // Often enough to be seen in short histories.
-    let keep = Keep::until_released().every(ms(100));
-    let ask = if kept { ask.keep_alive(keep) } else { ask };
-    world.acquire(client, &ask.ttl(ttl).wait(wait), &keys);
+    let keep = AutoExtend::until_released().every(ms(100));
+    let request = if kept { request.auto_extend(keep) } else { request };
+    world.acquire(client, &request.ttl(ttl).wait(wait), &keys);
 }
 
 fn lock_at(world: &World, client: usize, which: usize) -> Option<LockId> {
@@ -311,8 +319,12 @@ fn is_settled(world: &World) {
     let longest = longest(world).as_millis().to_string().into_bytes();
     let is_long = |ran: &Ran| ran.ttl() == longest;
     let asked = place(&|ran| ran.is_ask() && is_long(ran) && !ran.is_ghost && !ran.is_unknown);
-    for (ask, at) in asked {
-        assert!(undone.get(&ask).is_some_and(|&undo| undo > at), "no undo on node {}", ask.0);
+    for (request, at) in asked {
+        assert!(
+            undone.get(&request).is_some_and(|&undo| undo > at),
+            "no undo on node {}",
+            request.0
+        );
     }
 }
 
@@ -364,15 +376,15 @@ proptest! {
     /// Whoever has a lock in hand, or nobody at all for a while: one holder at most, and a quorum that
     /// keeps its key. Each lock ends once, wherever it is by then, and leaves nothing.
     #[test]
-    fn whoever_takes_it_in_it_is_the_same_lock(
+    fn whoever_attaches_it_it_is_the_same_lock(
         steps in steps_that_hand_on(), chunk in 0..40usize, seed: u64,
     ) {
         let mut world = world(seed, chunk);
         for step in &steps {
             apply(&mut world, step);
         }
-        while let Some(record) = world.records.pop() {
-            world.take_in(0, &record);
+        while let Some(detached) = world.records.pop() {
+            world.attach(0, &detached);
         }
         quiesce(&mut world);
         for lock in world.clients.iter().flat_map(|client| &client.locks) {
@@ -425,11 +437,11 @@ enum Call {
     Disconnected { link: usize },
     Drain,
     Extend { which: usize, ttl: u64 },
-    HandOut { which: usize },
+    Detach { which: usize },
     Inspect { key: u8 },
     OpenAll,
     Release { which: usize },
-    TakeIn,
+    Attach,
     Timeout { millis: u64 },
     Transmitted { link: usize, part: u8 },
     Wall { nanos: u64 },
@@ -440,9 +452,10 @@ fn replies() -> impl Strategy<Value = Vec<u8>> {
     let info = format!("${}\r\n{info}\r\n", info.len()).into_bytes();
     let other = format!("role:master\r\nrun_id:{:040}\r\n", 2);
     let other = format!("${}\r\n{other}\r\n", other.len()).into_bytes();
-    let guard = |run| format!("$50\r\n{run:040}:30000:3:0\r\n:60000\r\n").into_bytes();
-    let greeting = [&b"+OK\r\n:7\r\n"[..], &info, &info, &info, &guard(1)].concat();
-    let other_greeting = [&b"+OK\r\n:8\r\n"[..], &other, &other, &other, &guard(2)].concat();
+    let restart_guard = |run| format!("$50\r\n{run:040}:30000:3:0\r\n:60000\r\n").into_bytes();
+    let handshake = [&b"+OK\r\n:7\r\n"[..], &info, &info, &info, &restart_guard(1)].concat();
+    let other_handshake =
+        [&b"+OK\r\n:8\r\n"[..], &other, &other, &other, &restart_guard(2)].concat();
     let fixed: Vec<&'static [u8]> = vec![
         b"+OK\r\n",
         b"$-1\r\n",
@@ -491,8 +504,8 @@ fn replies() -> impl Strategy<Value = Vec<u8>> {
         1 => Just(other_subscribed),
         3 => prop::sample::select(messages),
         6 => prop::sample::select(fixed).prop_map(<[u8]>::to_vec),
-        4 => Just(greeting),
-        2 => Just(other_greeting),
+        4 => Just(handshake),
+        2 => Just(other_handshake),
         1 => prop::collection::vec(any::<u8>(), 0..40),
     ];
     prop::collection::vec(one, 1..6).prop_map(|parts| parts.concat())
@@ -509,10 +522,10 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
         2 => link.clone().prop_map(|link| Call::Disconnected { link }),
         3 => Just(Call::Drain),
         2 => (0..4usize, 0..40_000u64).prop_map(|(which, ttl)| Call::Extend { which, ttl }),
-        1 => (0..4usize).prop_map(|which| Call::HandOut { which }),
+        1 => (0..4usize).prop_map(|which| Call::Detach { which }),
         1 => (0..3u8).prop_map(|key| Call::Inspect { key }),
         1 => Just(Call::OpenAll),
-        1 => Just(Call::TakeIn),
+        1 => Just(Call::Attach),
         2 => (0..4usize).prop_map(|which| Call::Release { which }),
         4 => prop_oneof![0..100u64, 0..5_000u64, Just(u64::MAX / 4_000_000)]
             .prop_map(|millis| Call::Timeout { millis }),
@@ -526,21 +539,21 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
 struct Abused {
     core: Core,
     links: Vec<LinkId>,
-    now: Now,
+    now: ClockReading,
     locks: Vec<LockId>,
-    records: Vec<LockRecord>,
+    records: Vec<DetachedLock>,
     ends: HashMap<LockId, u32>,
-    valid: HashMap<LockId, Nanos>,
+    valid: HashMap<LockId, Timestamp>,
 }
 
 impl Abused {
     fn new() -> Self {
-        Self::with(Guard::On)
+        Self::with(RestartGuard::On)
     }
 
-    fn with(guard: Guard) -> Self {
+    fn with(restart_guard: RestartGuard) -> Self {
         let nodes = vec![NodeSettings::default(); NODES];
-        let config = Config::new(Settings { nodes, guard, ..Settings::default() }).unwrap();
+        let config = Config::new(Settings { nodes, restart_guard, ..Settings::default() }).unwrap();
         let mut seed = 1u8;
         let core = Core::new(Arc::new(config), move |bytes| {
             seed = seed.wrapping_add(1);
@@ -550,22 +563,25 @@ impl Abused {
             });
         });
         let links = (0..NODES).map(|node| World::new(NODES).link(node)).collect();
-        let (now, locks) = (Now { boot: Nanos(5_000_000_000), wall: Nanos(9_000_000_000) }, vec![]);
+        let (now, locks) = (
+            ClockReading { boot: Timestamp(5_000_000_000), wall: Timestamp(9_000_000_000) },
+            vec![],
+        );
         let (ends, valid, records) = (HashMap::new(), HashMap::new(), Vec::new());
         Self { core, links, now, locks, records, ends, valid }
     }
 
     /// One that waits, and is told by a node.
     fn told() -> Self {
-        let mut told = Self::with(Guard::Off);
+        let mut told = Self::with(RestartGuard::Off);
         told.call(&Call::OpenAll);
         for link in 0..NODES {
             let info = format!("role:master\r\nrun_id:{:040}\r\n", link + 1);
             let info = format!("${}\r\n{info}\r\n", info.len());
             let able = ":0\r\n:0\r\n-ERR wrong number of arguments\r\n-ERR syntax error\r\n";
-            let greeting = ["+OK\r\n:7\r\n", &info, &info, &info, able].concat();
+            let handshake = ["+OK\r\n:7\r\n", &info, &info, &info, able].concat();
             told.call(&Call::Connected { link });
-            told.call(&Call::Bytes { link, bytes: greeting.into_bytes() });
+            told.call(&Call::Bytes { link, bytes: handshake.into_bytes() });
         }
         let first = Call::Acquire { key: 1, many: false, fenced: false, ttl: 9_000, wait: true };
         told.call(&first);
@@ -582,7 +598,7 @@ impl Abused {
         told.call(&Call::Connected { link: NODES });
         told.call(&Call::Bytes { link: NODES, bytes: flight });
         told.call(&Call::Bytes { link: 0, bytes: b"+OK\r\n:60000\r\n".to_vec() });
-        assert_eq!(told.core.push_state(told.links[0].node()), PushState::Tells);
+        assert_eq!(told.core.push_state(told.links[0].node()), PushState::Active);
         told
     }
 
@@ -591,14 +607,14 @@ impl Abused {
         match call {
             Call::Acquire { key, many, fenced, ttl, wait } => {
                 let (key, more) = ([*key], [*key, 0]);
-                let ask = Ask::new(&key).ttl(ms(*ttl));
-                let ask = if *many { ask.and(&more) } else { ask };
-                let ask = if *fenced { ask.fenced() } else { ask };
-                let ask = match *wait {
-                    true => ask.wait(Wait::Forever).keep_alive(Keep::until_released()),
-                    false => ask,
+                let request = LockRequest::new(&key).ttl(ms(*ttl));
+                let request = if *many { request.and_resource(&more) } else { request };
+                let request = if *fenced { request.fenced() } else { request };
+                let request = match *wait {
+                    true => request.wait(Wait::Forever).auto_extend(AutoExtend::until_released()),
+                    false => request,
                 };
-                self.locks.extend(self.core.acquire(&ask, now));
+                self.locks.extend(self.core.acquire(&request, now));
             }
             Call::Bytes { link, bytes } => self.receive(*link, bytes),
             Call::Connected { link } => self.core.connected(self.link(*link), now),
@@ -611,7 +627,7 @@ impl Abused {
                     let _ = self.core.extend(id, ms(*ttl), now);
                 }
             }
-            Call::HandOut { which } => self.hand_out(*which),
+            Call::Detach { which } => self.detach(*which),
             Call::Inspect { key } => drop(self.core.inspect(&[*key], now)),
             Call::OpenAll => self.core.open_all(now),
             Call::Release { which } => {
@@ -619,7 +635,7 @@ impl Abused {
                     self.core.release(id, now);
                 }
             }
-            Call::TakeIn => self.take_in(),
+            Call::Attach => self.attach(),
             Call::Timeout { millis } => {
                 self.now.boot = now.boot + ms(*millis);
                 self.core.timeout(self.now);
@@ -631,25 +647,25 @@ impl Abused {
                 let unsent = self.core.transmit(link).len();
                 self.core.transmitted(link, unsent * usize::from(*part) / 255);
             }
-            Call::Wall { nanos } => self.now.wall = Nanos(*nanos),
+            Call::Wall { nanos } => self.now.wall = Timestamp(*nanos),
         }
         self.look();
     }
 
     /// What was told of it before it leaves is heard before.
-    fn hand_out(&mut self, which: usize) {
+    fn detach(&mut self, which: usize) {
         self.drain();
         let Some(&id) = self.locks.iter().rev().nth(which) else { return };
-        if let Some(record) = self.core.hand_out(id, self.now) {
+        if let Some(detached) = self.core.detach(id, self.now) {
             self.locks.retain(|&other| other != id);
             self.valid.remove(&id);
-            self.records.push(LockRecord::from_text(&record.to_text()).unwrap());
+            self.records.push(DetachedLock::from_text(&detached.to_text()).unwrap());
         }
     }
 
-    fn take_in(&mut self) {
-        let Some(record) = self.records.pop() else { return };
-        self.locks.extend(self.core.take_in(&record, self.now));
+    fn attach(&mut self) {
+        let Some(detached) = self.records.pop() else { return };
+        self.locks.extend(self.core.attach(&detached, self.now));
     }
 
     /// Of so many as it has named.
@@ -679,7 +695,7 @@ impl Abused {
                     *self.ends.entry(id).or_default() += 1;
                 }
                 Event::Viewed(id) => assert!(self.core.take_view(id).is_some()),
-                Event::Extended(id) | Event::Kept(id) => drop(self.valid.remove(&id)),
+                Event::Extended(id) | Event::AutoExtended(id) => drop(self.valid.remove(&id)),
                 _ => assert!(lock_of(&event).is_none_or(|id| self.locks.contains(&id))),
             }
         }
@@ -687,7 +703,7 @@ impl Abused {
 
     /// No reply makes a validity longer, but an extension that was told.
     fn look(&mut self) {
-        let by_boot = Now { boot: self.now.boot, wall: Nanos(0) };
+        let by_boot = ClockReading { boot: self.now.boot, wall: Timestamp(0) };
         let leases: Vec<_> = self
             .locks
             .iter()
@@ -722,7 +738,7 @@ fn survives(mut abused: Abused, calls: &[Call]) -> Result<(), TestCaseError> {
         abused.call(call);
     }
     while !abused.records.is_empty() {
-        abused.take_in();
+        abused.attach();
     }
     for id in abused.locks.clone() {
         abused.core.release(id, abused.now);

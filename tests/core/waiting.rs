@@ -1,22 +1,22 @@
 //! Waiting: never blindly, never at wire speed, and always to an end.
 
-use redbolt::proto::{Ask, Event, LockId, Settings, Wait, Wake, Why};
+use redbolt::proto::{Event, LockId, LockRequest, RefusalReason, Settings, Wait, WakeStrategy};
 
 use crate::world::{Accept, World, Written, error, ms, secs};
 
 /// Pauses so long that only what ends them early is seen.
 fn patient(settings: &mut Settings) {
-    settings.pause = (secs(10), secs(10));
+    settings.retry_backoff = (secs(10), secs(10));
 }
 
 /// When a node was asked, in ms since `since`.
 fn asked(world: &World, node: usize, since: u64) -> Vec<u64> {
-    let asks = world.log.iter().filter(|ran| ran.node == node && ran.is_ask());
-    asks.map(|ran| (ran.at - since) / 1_000_000).collect()
+    let requests = world.log.iter().filter(|ran| ran.node == node && ran.is_ask());
+    requests.map(|ran| (ran.at - since) / 1_000_000).collect()
 }
 
-fn is_refused(world: &World, id: LockId, why: Why) -> bool {
-    matches!(world.outcomes(id)[..], [Event::Refused(_, refusal)] if refusal.why == why)
+fn is_refused(world: &World, id: LockId, reason: RefusalReason) -> bool {
+    matches!(world.outcomes(id)[..], [Event::Refused(_, refusal)] if refusal.reason == reason)
 }
 
 fn foreign(world: &mut World, ttls: &[u64]) {
@@ -27,7 +27,7 @@ fn foreign(world: &mut World, ttls: &[u64]) {
 
 #[test]
 fn a_key_without_end_is_asked_for_with_pauses_under_the_cap() {
-    let mut world = World::with(3, 1, |settings| settings.wake = Wake::Timer).warm();
+    let mut world = World::with(3, 1, |settings| settings.wake = WakeStrategy::Timer).warm();
     let now = world.server_now();
     for server in &mut world.servers {
         server.observe(&[b"SET", b"job", b"theirs"], now);
@@ -92,7 +92,7 @@ fn a_key_that_is_gone_already_is_asked_for_now() {
 /// A key left over on one node looks like a split vote for as long as it lives.
 #[test]
 fn split_votes_in_a_row_are_not_answered_at_wire_speed() {
-    let mut world = World::with(3, 1, |settings| settings.wake = Wake::Timer).warm();
+    let mut world = World::with(3, 1, |settings| settings.wake = WakeStrategy::Timer).warm();
     world.stop(1);
     world.set(2, b"job", b"left over", 60_000);
     for server in &mut world.servers {
@@ -130,10 +130,10 @@ fn a_deadline_ends_it_on_time() {
     let mut world = World::new(3).warm();
     foreign(&mut world, &[60_000, 60_000, 60_000]);
     let begun = world.boot;
-    let ask = Ask::new(b"job").wait(Wait::For(ms(300)));
-    let id = world.acquire(0, &ask, &[b"job"]);
+    let request = LockRequest::new(b"job").wait(Wait::UpTo(ms(300)));
+    let id = world.acquire(0, &request, &[b"job"]);
     world.run(secs(1));
-    assert!(is_refused(&world, id, Why::OutOfTime));
+    assert!(is_refused(&world, id, RefusalReason::OutOfTime));
     assert_eq!(world.clients[0].events.last().unwrap().0 - begun, 300_000_000);
     match world.outcomes(id)[..] {
         [Event::Refused(_, refusal)] => {
@@ -152,25 +152,25 @@ fn a_deadline_ends_an_attempt_that_nobody_answers() {
         world.pause(node);
     }
     let begun = world.boot;
-    let ask = Ask::new(b"job").wait(Wait::For(ms(30)));
-    let id = world.acquire(0, &ask, &[b"job"]);
+    let request = LockRequest::new(b"job").wait(Wait::UpTo(ms(30)));
+    let id = world.acquire(0, &request, &[b"job"]);
     world.run(secs(1));
-    assert!(is_refused(&world, id, Why::OutOfTime));
+    assert!(is_refused(&world, id, RefusalReason::OutOfTime));
     assert_eq!(world.clients[0].events.last().unwrap().0 - begun, 30_000_000);
 }
 
 #[test]
 fn an_attempt_cut_short_does_not_hide_that_somebody_holds_it() {
-    let mut world = World::with(3, 1, |settings| settings.pause = (ms(1), ms(2))).warm();
+    let mut world = World::with(3, 1, |settings| settings.retry_backoff = (ms(1), ms(2))).warm();
     foreign(&mut world, &[60_000, 60_000, 60_000]);
-    let ask = Ask::new(b"job").wait(Wait::For(ms(300)));
-    let id = world.acquire(0, &ask, &[b"job"]);
+    let request = LockRequest::new(b"job").wait(Wait::UpTo(ms(300)));
+    let id = world.acquire(0, &request, &[b"job"]);
     world.run(ms(280));
     for node in 0..3 {
         world.pause(node);
     }
     world.run(secs(1));
-    assert!(is_refused(&world, id, Why::OutOfTime));
+    assert!(is_refused(&world, id, RefusalReason::OutOfTime));
     match world.outcomes(id)[..] {
         [Event::Refused(_, refusal)] => assert!(refusal.votes.is_contended(), "{refusal:?}"),
         ref other => panic!("{other:?}"),
@@ -185,7 +185,7 @@ fn it_can_be_cancelled_while_asking() {
     }
     let id = world.wait_for(b"job", secs(10));
     world.release(id);
-    assert!(is_refused(&world, id, Why::Cancelled));
+    assert!(is_refused(&world, id, RefusalReason::Cancelled));
     for node in 0..3 {
         world.resume(node);
     }
@@ -202,7 +202,7 @@ fn it_can_be_cancelled_while_pausing() {
     world.run(ms(100));
     assert_eq!(world.outcomes(id), []);
     world.release(id);
-    assert!(is_refused(&world, id, Why::Cancelled));
+    assert!(is_refused(&world, id, RefusalReason::Cancelled));
     world.run(secs(60));
     assert_eq!(asked(&world, 0, 0).len(), 1);
     assert_eq!(world.kept(0), (0, 0));
@@ -217,7 +217,7 @@ fn it_can_be_cancelled_while_connecting() {
     let id = world.wait_for(b"job", secs(10));
     world.run(ms(10));
     world.release(id);
-    assert!(is_refused(&world, id, Why::Cancelled));
+    assert!(is_refused(&world, id, RefusalReason::Cancelled));
     assert_eq!(world.kept(0), (0, 0));
     world.run(secs(1));
     assert_eq!(world.log.iter().filter(|ran| ran.is_ask() || ran.is_undo()).count(), 0);
@@ -231,7 +231,7 @@ fn what_an_operator_must_mend_ends_a_wait() {
     }
     let id = world.wait_for(b"job", secs(10));
     world.run(ms(10));
-    assert!(is_refused(&world, id, Why::NoQuorum));
+    assert!(is_refused(&world, id, RefusalReason::NoQuorum));
     assert_eq!(world.holders(b"job"), [false; 3]);
 }
 
@@ -262,8 +262,8 @@ fn waiters_of_several_clients_take_turns() {
     for server in &mut world.servers {
         server.delay = 200_000;
     }
-    let ask = Ask::new(b"job").ttl(secs(2)).wait(Wait::Forever);
-    let ids: Vec<_> = (0..3).map(|client| world.acquire(client, &ask, &[b"job"])).collect();
+    let request = LockRequest::new(b"job").ttl(secs(2)).wait(Wait::Forever);
+    let ids: Vec<_> = (0..3).map(|client| world.acquire(client, &request, &[b"job"])).collect();
     let mut waiting = vec![0, 1, 2];
     while !waiting.is_empty() {
         let granted = |world: &World| {

@@ -140,12 +140,7 @@ impl Layer {
 }
 
 const LAYERS: [Layer; 4] = [
-    Layer {
-        name: "front",
-        below: &["net", "proto"],
-        crates: &["getrandom", "mio"],
-        decides: false,
-    },
+    Layer { name: "api", below: &["net", "proto"], crates: &["getrandom", "mio"], decides: false },
     Layer {
         name: "net",
         below: &["proto", "resp"],
@@ -174,7 +169,7 @@ const MACHINE: [&str; 13] = [
     "std::time",
 ];
 
-/// What of it is memory all the same. A core shares its configuration with its front.
+/// What of it is memory all the same. A core shares its configuration with its API.
 const INERT: [&str; 2] = ["std::sync::Arc", "std::time::Duration"];
 
 const PRINTS: [&str; 5] = ["dbg", "eprint", "eprintln", "print", "println"];
@@ -222,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_front_door_is_no_way_round() {
+    fn the_public_door_is_no_way_round() {
         assert_eq!(arrows_of("src/proto/vote.rs", "use crate::Client;").len(), 1);
         assert_eq!(arrows_of("src/proto/vote.rs", "use crate::*;").len(), 1);
         assert_eq!(arrows_of("src/proto/vote.rs", "use crate as all;").len(), 1);

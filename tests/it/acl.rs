@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use redbolt::{Config, ConfigBuilder, Ending, Event, PushState, Wait};
-use redbolt_proving::{Reply, Server, programs};
+use redbolt::{Config, ConfigBuilder, Event, PushState, ReleaseOutcome, Wait};
+use redbolt_test_servers::{Reply, Server, programs};
 
-use crate::support::{LIMIT, client_of, driver_of, eventually, patient, patiently, turn_until};
+use crate::support::{LIMIT, client_of, driver_of, eventually, patient, patiently, process_until};
 
 /// The rules of the manual, without the names of the locks.
 fn rules() -> Vec<&'static str> {
@@ -63,12 +63,14 @@ fn the_manual_s_acl_is_enough_for_every_kind_of_lock() {
     for (name, server) in servers() {
         for database in [0, 3] {
             let client = client_of(as_user(&server, database).new_nodes());
-            let asks = [patiently(b"jobs:a"), patiently(b"jobs:a").and(b"jobs:b")];
-            for ask in asks.iter().cloned().flat_map(|ask| [ask.clone(), ask.fenced()]) {
-                let mut lock = client.acquire(ask).unwrap();
+            let requests = [patiently(b"jobs:a"), patiently(b"jobs:a").and_resource(b"jobs:b")];
+            for request in
+                requests.iter().cloned().flat_map(|request| [request.clone(), request.fenced()])
+            {
+                let mut lock = client.acquire(request).unwrap();
                 lock.extend(LIMIT).unwrap();
                 assert!(client.inspect(b"jobs:a").unwrap().nodes[0].state.is_ok(), "{name}");
-                assert!(matches!(lock.release(), Ending::Released(_)), "{name}");
+                assert!(matches!(lock.release(), ReleaseOutcome::Released(_)), "{name}");
             }
         }
         assert_eq!(denials(&server), Vec::<String>::new(), "{name}");
@@ -92,18 +94,18 @@ fn it_is_enough_to_be_told_while_one_waits() {
         server.cmd("SET jobs:a theirs PX 60000");
         let mut waiter = driver_of(as_user(&server, 0));
         let id = waiter.acquire(&patiently(b"jobs:a").wait(Wait::Forever)).unwrap();
-        turn_until(&mut waiter, "the node tells", |driver| {
-            driver.nodes().nodes[0].push == PushState::Tells
+        process_until(&mut waiter, "the node tells", |driver| {
+            driver.node_report().nodes[0].push == PushState::Active
         });
         server.cmd("DEL jobs:a");
         let mut granted = false;
         eventually("it is granted", || {
-            waiter.turn();
+            waiter.process();
             granted |= std::iter::from_fn(|| waiter.poll_event()).any(|e| e == Event::Granted(id));
             granted
         });
         waiter.release(id);
-        turn_until(&mut waiter, "it is released", |driver| !driver.owes());
+        process_until(&mut waiter, "it is released", |driver| !driver.has_pending_releases());
         assert_eq!(denials(&server), Vec::<String>::new(), "{name}");
     }
 }

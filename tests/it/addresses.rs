@@ -3,8 +3,8 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use redbolt::{Cause, Client, Ending, NodeState, Vote};
-use redbolt_proving::{Reply, Server};
+use redbolt::{Cause, Client, NodeState, ReleaseOutcome, Vote};
+use redbolt_test_servers::{Reply, Server};
 
 use crate::support::{
     client_of, default, exists, held_on, long, patient, patiently, refusal, servers, vouch_for,
@@ -47,11 +47,11 @@ fn an_acl_user() {
     lock.extend(Duration::from_secs(25)).unwrap();
     admin.cmd("SELECT 3");
     assert_eq!(admin.cmd("EXISTS job"), Reply::Int(1));
-    assert!(matches!(lock.release(), Ending::Released(_)));
+    assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
     assert_eq!(admin.cmd("EXISTS job"), Reply::Int(0));
     let fenced = client.acquire(patiently(b"job").fenced()).unwrap();
     assert!(fenced.fencing_token().is_some());
-    assert!(matches!(fenced.release(), Ending::Released(_)));
+    assert!(matches!(fenced.release(), ReleaseOutcome::Released(_)));
     assert_eq!(admin.cmd("ACL LOG"), Reply::Array(vec![]), "nothing was tried in vain");
 }
 
@@ -70,18 +70,18 @@ fn a_name_that_nobody_has_stalls_nobody() {
     let servers = servers(2);
     vouch_for(&servers, 3);
     let addresses = ["name.invalid:6379".to_owned(), servers[0].address(), servers[1].address()];
-    let client = client_of(default(addresses).answer_within(Duration::from_millis(500)));
+    let client = client_of(default(addresses).response_timeout(Duration::from_millis(500)));
     let began = Instant::now();
     for _ in 0..20 {
         let lock = client.acquire(patiently(b"job")).unwrap();
-        assert!(matches!(lock.release(), Ending::Released(c) if c.nodes == 2));
+        assert!(matches!(lock.release(), ReleaseOutcome::Released(c) if c.nodes == 2));
     }
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     assert_eq!(held_on(&servers, "job"), 0);
 
     let alone = client_of(patient(["name.invalid"]));
     let report = refusal(alone.acquire(long(b"job")));
-    match report.nodes()[0].vote {
+    match report.node_votes()[0].vote {
         Some(Vote::Fail(Cause::NameLookup | Cause::ConnectTimeout)) => {}
         other => panic!("{other:?}"),
     }
@@ -122,7 +122,9 @@ fn taken_and_released(client: &Client, servers: &[Server], database: u32) {
     assert!(kept.count() > servers.len() / 2);
     assert_eq!(servers.iter().any(|server| exists(server, "job")), database == 0);
     match lock.release() {
-        Ending::Released(confirmed) => assert!(confirmed.nodes as usize > servers.len() / 2),
-        lost @ Ending::Lost(_) => panic!("{lost}"),
+        ReleaseOutcome::Released(confirmed) => {
+            assert!(confirmed.nodes as usize > servers.len() / 2)
+        }
+        lost @ ReleaseOutcome::Lost(_) => panic!("{lost}"),
     }
 }

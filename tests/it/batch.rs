@@ -3,15 +3,15 @@
 use std::time::{Duration, Instant};
 
 use redbolt::{
-    AcquireError, Ask, Client, Ending, Event, InputError, LockGuard, LockId, LockState, LossCause,
-    Wait, Why,
+    AcquireError, Client, Event, LockGuard, LockId, LockRequest, LockState, LossCause,
+    RefusalReason, ReleaseOutcome, RequestError, Wait,
 };
-use redbolt_proving::{Reply, Server};
+use redbolt_test_servers::{Reply, Server};
 
 use crate::engine::engine;
 use crate::support::{
-    LIMIT, builder, calls, client, driver_of, eventually, held_on, long, outcome, patiently, pttl,
-    refusal, servers, turn_until,
+    LIMIT, builder, calls, client, driver_of, eventually, held_on, long, outcome, patiently,
+    process_until, pttl, refusal, servers,
 };
 
 /// The most resources that a lock can have.
@@ -22,11 +22,11 @@ fn names(count: usize) -> Vec<String> {
 }
 
 /// One lock on all of these.
-fn on_all<'a>(names: &'a [String], ask: Ask<'a>) -> Ask<'a> {
-    names.iter().fold(ask, |ask, name| ask.and(name.as_bytes()))
+fn on_all<'a>(names: &'a [String], request: LockRequest<'a>) -> LockRequest<'a> {
+    names.iter().fold(request, |request, name| request.and_resource(name.as_bytes()))
 }
 
-/// How many keys there are, but for the guard.
+/// How many keys there are, but for the restart guard.
 fn keys(server: &Server) -> i64 {
     match server.cmd("DBSIZE") {
         Reply::Int(keys) => keys - 1,
@@ -36,8 +36,8 @@ fn keys(server: &Server) -> i64 {
 
 type Outcome<'c> = Result<LockGuard<'c>, AcquireError>;
 
-fn all_of<'c>(client: &'c Client, asks: &[Ask<'_>]) -> Vec<Outcome<'c>> {
-    client.acquire_all(asks.iter().cloned())
+fn all_of<'c>(client: &'c Client, requests: &[LockRequest<'_>]) -> Vec<Outcome<'c>> {
+    client.acquire_all(requests.iter().cloned())
 }
 
 #[test]
@@ -45,18 +45,18 @@ fn outcomes_are_in_the_order_of_the_asks() {
     for n in [1, 3, 5] {
         let servers = servers(n);
         let (holder, client) = (client(&servers), client(&servers));
-        let held = holder.acquire(patiently(b"held").and(b"too")).unwrap();
+        let held = holder.acquire(patiently(b"held").and_resource(b"too")).unwrap();
         let too_long = Duration::from_secs(31);
-        let asks = [
+        let requests = [
             patiently(b"first"),
             long(b"held"),
-            Ask::new(b"other").ttl(too_long),
-            patiently(b"one").and(b"two"),
-            Ask::new(b""),
+            LockRequest::new(b"other").ttl(too_long),
+            patiently(b"one").and_resource(b"two"),
+            LockRequest::new(b""),
             patiently(b"fenced").fenced(),
-            long(b"free").and(b"too"),
+            long(b"free").and_resource(b"too"),
         ];
-        let outcomes = all_of(&client, &asks);
+        let outcomes = all_of(&client, &requests);
         let [first, taken, ttl, both, empty, fenced, half] = &outcomes[..] else { panic!() };
         assert!(first.as_ref().unwrap().is_valid());
         assert!(both.as_ref().unwrap().is_valid());
@@ -64,19 +64,22 @@ fn outcomes_are_in_the_order_of_the_asks() {
         assert!(first.as_ref().unwrap().fencing_token().is_none());
         for refused in [taken, half] {
             let Err(AcquireError::Refused(report)) = refused else { panic!("{refused:?}") };
-            assert_eq!(report.why(), Why::Contended);
+            assert_eq!(report.reason(), RefusalReason::Contended);
         }
         let max_ttl = crate::support::LONG;
-        let error = InputError::TtlAboveMaximum { ttl: too_long, max_ttl };
-        assert_eq!(*ttl.as_ref().unwrap_err(), AcquireError::Input(error));
-        assert_eq!(*empty.as_ref().unwrap_err(), AcquireError::Input(InputError::EmptyResource));
+        let error = RequestError::TtlAboveMaximum { ttl: too_long, max_ttl };
+        assert_eq!(*ttl.as_ref().unwrap_err(), AcquireError::Request(error));
+        assert_eq!(
+            *empty.as_ref().unwrap_err(),
+            AcquireError::Request(RequestError::EmptyResource)
+        );
         eventually("nothing of what was refused stays", || held_on(&servers, "free") == 0);
         for (name, on) in [("first", n), ("one", n), ("two", n), ("fenced", n), ("other", 0)] {
             eventually(name, || held_on(&servers, name) == on);
         }
         drop(outcomes);
         assert!(held.is_valid());
-        assert!(matches!(held.release(), Ending::Released(_)));
+        assert!(matches!(held.release(), ReleaseOutcome::Released(_)));
         drop((holder, client));
         // The fencing counter lives on.
         eventually("nothing stays", || servers.iter().all(|server| keys(server) == 1));
@@ -94,10 +97,10 @@ fn a_batch_whose_time_is_over_says_so_of_each() {
     let servers = servers(3);
     let (holder, client) = (client(&servers), client(&servers));
     let _held = holder.acquire(patiently(b"held")).unwrap();
-    let soon = Wait::For(Duration::from_millis(300));
+    let soon = Wait::UpTo(Duration::from_millis(300));
     let outcomes = all_of(&client, &[long(b"held").wait(soon), patiently(b"free").wait(soon)]);
     let mut outcomes = outcomes.into_iter();
-    assert_eq!(refusal(outcomes.next().unwrap()).why(), Why::OutOfTime);
+    assert_eq!(refusal(outcomes.next().unwrap()).reason(), RefusalReason::OutOfTime);
     assert!(outcomes.next().unwrap().unwrap().is_valid());
 }
 
@@ -108,7 +111,7 @@ fn a_batch_without_a_quorum_is_refused_as_a_whole() {
     client.warm_up(LIMIT);
     servers[1..].iter_mut().for_each(Server::kill);
     for refused in all_of(&client, &[long(b"a"), long(b"b"), long(b"c")]) {
-        assert_eq!(refusal(refused).why(), Why::NoQuorum);
+        assert_eq!(refusal(refused).reason(), RefusalReason::NoQuorum);
     }
     eventually("nothing stays", || keys(&servers[0]) == 0);
 }
@@ -118,16 +121,16 @@ fn a_batch_without_a_quorum_is_refused_as_a_whole() {
 fn the_same_resource_twice_is_turned_away_the_second_time() {
     let servers = servers(3);
     let client = client(&servers);
-    let asks = [
-        patiently(b"a").and(b"b"),
+    let requests = [
+        patiently(b"a").and_resource(b"b"),
         patiently(b"c"),
         long(b"a"),
-        patiently(b"d").and(b"b"),
-        Ask::new(b"d").ttl(LIMIT).wait(Wait::Forever),
+        patiently(b"d").and_resource(b"b"),
+        LockRequest::new(b"d").ttl(LIMIT).wait(Wait::Forever),
     ];
-    let outcomes = all_of(&client, &asks);
+    let outcomes = all_of(&client, &requests);
     let errors: Vec<_> = outcomes.iter().map(|outcome| outcome.as_ref().err()).collect();
-    let twice = |index| AcquireError::Input(InputError::AskedTwice { index });
+    let twice = |index| AcquireError::Request(RequestError::DuplicateRequest { index });
     assert_eq!(errors, [None, None, Some(&twice(2)), Some(&twice(3)), None]);
     drop(outcomes);
     eventually("nothing stays", || servers.iter().all(|server| keys(server) == 0));
@@ -138,7 +141,7 @@ fn the_same_resource_twice_is_turned_away_the_second_time() {
 fn a_driver_s_second_ask_for_a_resource_stands_behind_the_first() {
     let servers = servers(3);
     let mut driver = driver_of(builder(&servers));
-    let [first, second] = driver.together(|driver| {
+    let [first, second] = driver.batch(|driver| {
         [(); 2].map(|()| driver.acquire(&patiently(b"job").wait(Wait::Forever)).unwrap())
     });
     assert_eq!(outcome(&mut driver, first), Event::Granted(first));
@@ -151,13 +154,13 @@ fn a_driver_s_second_ask_for_a_resource_stands_behind_the_first() {
 fn a_driver_gathers_commands_of_every_kind() {
     let servers = servers(3);
     let mut driver = driver_of(builder(&servers));
-    turn_until(&mut driver, "all are ready", |driver| driver.nodes().ready() == 3);
+    process_until(&mut driver, "all are ready", |driver| driver.node_report().ready() == 3);
     let names = names(100);
-    let ids: Vec<LockId> = driver.together(|driver| {
-        let ask = |name: &String| driver.acquire(&patiently(name.as_bytes())).unwrap();
-        names.iter().map(ask).collect()
+    let ids: Vec<LockId> = driver.batch(|driver| {
+        let request = |name: &String| driver.acquire(&patiently(name.as_bytes())).unwrap();
+        names.iter().map(request).collect()
     });
-    turn_until(&mut driver, "all are held", |driver| {
+    process_until(&mut driver, "all are held", |driver| {
         ids.iter().all(|&id| !driver.remaining(id).is_zero())
     });
     let mut granted = Vec::new();
@@ -168,7 +171,7 @@ fn a_driver_gathers_commands_of_every_kind() {
     }
     assert_eq!(granted, ids);
     // Some are let go of while others are extended and taken, and one is called off again.
-    let (new, called_off) = driver.together(|driver| {
+    let (new, called_off) = driver.batch(|driver| {
         ids[..50].iter().for_each(|&id| driver.release(id));
         ids[50..].iter().for_each(|&id| driver.extend(id, Duration::from_secs(20)).unwrap());
         let new = driver.acquire(&patiently(b"new")).unwrap();
@@ -177,8 +180,8 @@ fn a_driver_gathers_commands_of_every_kind() {
         (new, called_off)
     });
     assert!(matches!(outcome(&mut driver, called_off), Event::Refused(..)));
-    turn_until(&mut driver, "all is done", |driver| {
-        !driver.owes() && !driver.remaining(new).is_zero()
+    process_until(&mut driver, "all is done", |driver| {
+        !driver.has_pending_releases() && !driver.remaining(new).is_zero()
     });
     eventually("half of them and the new one", || servers.iter().all(|server| keys(server) == 51));
     for (at, &id) in ids.iter().enumerate() {
@@ -190,12 +193,12 @@ fn a_driver_gathers_commands_of_every_kind() {
 fn an_ask_in_a_batch_that_is_turned_away_stops_no_other() {
     let servers = servers(3);
     let mut driver = driver_of(builder(&servers));
-    let asked = driver.together(|driver| {
-        [long(b""), patiently(b"job"), Ask::new(b"job").ttl(Duration::ZERO)]
-            .map(|ask| driver.acquire(&ask))
+    let asked = driver.batch(|driver| {
+        [long(b""), patiently(b"job"), LockRequest::new(b"job").ttl(Duration::ZERO)]
+            .map(|request| driver.acquire(&request))
     });
-    assert_eq!(asked[0], Err(InputError::EmptyResource));
-    assert_eq!(asked[2], Err(InputError::TtlZero));
+    assert_eq!(asked[0], Err(RequestError::EmptyResource));
+    assert_eq!(asked[2], Err(RequestError::TtlZero));
     let id = asked[1].unwrap();
     assert_eq!(outcome(&mut driver, id), Event::Granted(id));
 }
@@ -207,9 +210,9 @@ fn sixty_four_resources_are_one_lock() {
         let (client, other) = (client(&servers), client(&servers));
         assert_eq!(client.warm_up(LIMIT).ready(), n);
         let names = names(MOST);
-        let ask = || on_all(&names[1..], patiently(names[0].as_bytes()).ttl(LIMIT));
+        let request = || on_all(&names[1..], patiently(names[0].as_bytes()).ttl(LIMIT));
         let before: Vec<_> = servers.iter().map(scripts).collect();
-        let mut lock = client.acquire(ask()).unwrap();
+        let mut lock = client.acquire(request()).unwrap();
         eventually("each node keeps them all", || {
             servers.iter().all(|server| keys(server) == MOST as i64)
         });
@@ -230,7 +233,7 @@ fn sixty_four_resources_are_one_lock() {
             let least = (LIMIT + Duration::from_secs(1)).as_millis() as i64;
             servers.iter().all(|server| names.iter().all(|name| pttl(server, name) > least))
         });
-        assert!(matches!(lock.release(), Ending::Released(_)));
+        assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
         eventually("none stays", || servers.iter().all(|server| keys(server) == 0));
         drop(other);
     }
@@ -247,7 +250,7 @@ fn one_resource_too_many_is_turned_away() {
     let client = client(&servers);
     let names = names(MOST + 1);
     let refused = client.acquire(on_all(&names[1..], patiently(names[0].as_bytes()))).unwrap_err();
-    assert_eq!(refused, AcquireError::Input(InputError::TooManyKeys { keys: MOST + 1 }));
+    assert_eq!(refused, AcquireError::Request(RequestError::TooManyKeys { keys: MOST + 1 }));
 }
 
 /// Whichever of them is in the way, no node keeps one of the others, and none of what is there is touched.
@@ -256,13 +259,13 @@ fn all_of_them_or_none() {
     let servers = servers(3);
     let client = client(&servers);
     let names = names(MOST);
-    let ask = || on_all(&names[1..], long(names[0].as_bytes()));
+    let request = || on_all(&names[1..], long(names[0].as_bytes()));
     for in_the_way in [0, 17, MOST - 1] {
         for server in &servers[1..] {
             server.cmd(&format!("SET {} theirs PX 20000", names[in_the_way]));
         }
-        let report = refusal(client.acquire(ask()));
-        assert_eq!(report.why(), Why::Contended, "{report}");
+        let report = refusal(client.acquire(request()));
+        assert_eq!(report.reason(), RefusalReason::Contended, "{report}");
         let remaining = report.remaining().expect("the script has looked");
         assert!((15..=20).contains(&remaining.as_secs()), "{remaining:?}");
         eventually("nothing stays", || {
@@ -274,8 +277,8 @@ fn all_of_them_or_none() {
     }
     // On one of three nodes it is in nobody's way.
     servers[0].cmd("SET job5 theirs");
-    let lock = client.acquire(ask().wait(Wait::For(LIMIT))).unwrap();
-    assert!(matches!(lock.release(), Ending::Released(_)));
+    let lock = client.acquire(request().wait(Wait::UpTo(LIMIT))).unwrap();
+    assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
     eventually("nothing stays", || {
         keys(&servers[0]) == 1 && servers[1..].iter().all(|server| keys(server) == 0)
     });
@@ -291,7 +294,7 @@ fn one_of_them_that_is_gone_is_the_loss_of_all() {
     servers[..2].iter().for_each(|server| assert_eq!(server.cmd("DEL job63"), Reply::Int(1)));
     assert!(guard.extend(Duration::from_secs(20)).wait().is_err());
     assert_eq!(guard.lost().wait(), Some(LossCause::Gone));
-    assert_eq!(guard.release().wait(), Ending::Lost(LossCause::Gone));
+    assert_eq!(guard.release().wait(), ReleaseOutcome::Lost(LossCause::Gone));
     eventually("the rest is given back", || servers.iter().all(|server| keys(server) == 0));
 }
 
@@ -308,13 +311,13 @@ fn a_lock_on_many_waits_for_each_of_them() {
     for (left, lock) in held.into_iter().enumerate() {
         let until = Instant::now() + Duration::from_millis(300);
         while Instant::now() < until {
-            waiter.turn();
+            waiter.process();
             while let Some(event) = waiter.poll_event() {
                 assert!(!matches!(event, Event::Granted(_)), "{left} were let go");
             }
         }
         holder.release(lock);
-        turn_until(&mut holder, "it is released", |holder| !holder.owes());
+        process_until(&mut holder, "it is released", |holder| !holder.has_pending_releases());
     }
     assert_eq!(outcome(&mut waiter, id), Event::Granted(id));
 }

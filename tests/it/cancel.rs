@@ -3,12 +3,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use redbolt::{Ask, Driver, Ending, Event, Wait, Why};
-use redbolt_proving::{Reply, Server};
+use redbolt::{Driver, Event, LockRequest, RefusalReason, ReleaseOutcome, Wait};
+use redbolt_test_servers::{Reply, Server};
 
 use crate::support::{
     LIMIT, client, driver_of, eventually, exists, held_by, held_on, long, outcome, patient,
-    patiently, servers, turn_until,
+    patiently, process_until, servers,
 };
 
 #[test]
@@ -57,10 +57,10 @@ fn a_panic_under_the_lock_releases_it() {
     // The client is as good as before.
     let held = client.with(patiently(b"job"), |_| 7).unwrap();
     assert_eq!(held.value, 7);
-    assert!(matches!(held.ending, Ending::Released(_)));
+    assert!(matches!(held.outcome, ReleaseOutcome::Released(_)));
 }
 
-/// Cold: the ask is cancelled while connections are opened and greeted. Warm: while it is sent.
+/// Cold: the ask is cancelled while connections are opened and handshake_done. Warm: while it is sent.
 #[test]
 fn an_acquisition_is_cancelled_after_any_number_of_turns() {
     let servers = servers(3);
@@ -68,11 +68,11 @@ fn an_acquisition_is_cancelled_after_any_number_of_turns() {
         for turns in 0..12 {
             let mut driver = driver_of(patient(servers.iter().map(Server::address)));
             if warm {
-                let all = |driver: &mut Driver| driver.nodes().ready() == 3;
-                turn_until(&mut driver, "all are ready", all);
+                let all = |driver: &mut Driver| driver.node_report().ready() == 3;
+                process_until(&mut driver, "all are ready", all);
             }
             let id = driver.acquire(&patiently(b"job")).unwrap();
-            (0..turns).for_each(|_| driver.turn());
+            (0..turns).for_each(|_| driver.process());
             driver.release(id);
             // It may have been granted just before.
             let end = match outcome(&mut driver, id) {
@@ -81,10 +81,10 @@ fn an_acquisition_is_cancelled_after_any_number_of_turns() {
             };
             match end {
                 Event::Released(..) => {}
-                Event::Refused(_, refusal) => assert_eq!(refusal.why, Why::Cancelled),
+                Event::Refused(_, refusal) => assert_eq!(refusal.reason, RefusalReason::Cancelled),
                 other => panic!("{other:?}"),
             }
-            turn_until(&mut driver, "nothing is owed", |driver| !driver.owes());
+            process_until(&mut driver, "nothing is owed", |driver| !driver.has_pending_releases());
             assert_eq!(held_on(&servers, "job"), 0, "warm {warm}, {turns} turns");
         }
     }
@@ -96,7 +96,7 @@ fn a_driver_is_dropped_after_any_number_of_turns() {
     for turns in 0..16 {
         let mut driver = driver_of(patient(servers.iter().map(Server::address)));
         driver.acquire(&patiently(b"job")).unwrap();
-        (0..turns).for_each(|_| driver.turn());
+        (0..turns).for_each(|_| driver.process());
         drop(driver);
         // The servers have run what was in the sockets once they have seen their end.
         eventually("our connections are gone", || servers.iter().all(|server| !connected(server)));
@@ -117,17 +117,17 @@ fn a_waiter_that_gives_up_leaves_the_holder_alone() {
     let holder = client(&servers);
     let lock = holder.acquire(patiently(b"job")).unwrap();
     let mut driver = driver_of(patient(servers.iter().map(Server::address)));
-    let id = driver.acquire(&Ask::new(b"job").wait(Wait::Forever)).unwrap();
+    let id = driver.acquire(&LockRequest::new(b"job").wait(Wait::Forever)).unwrap();
     let asked = || servers.iter().all(|server| crate::support::calls(server, "set") > 3);
-    turn_until(&mut driver, "some attempts", |_| asked());
+    process_until(&mut driver, "some attempts", |_| asked());
     driver.release(id);
     match outcome(&mut driver, id) {
-        Event::Refused(_, refusal) => assert_eq!(refusal.why, Why::Cancelled),
+        Event::Refused(_, refusal) => assert_eq!(refusal.reason, RefusalReason::Cancelled),
         other => panic!("{other:?}"),
     }
-    turn_until(&mut driver, "nothing is owed", |driver| !driver.owes());
+    process_until(&mut driver, "nothing is owed", |driver| !driver.has_pending_releases());
     assert!(held_on(&servers, "job") >= 2, "the holder's keys");
-    assert!(matches!(lock.release(), Ending::Released(_)));
+    assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
 }
 
 #[test]
@@ -138,8 +138,8 @@ fn a_lock_cancelled_before_a_stopped_server_leaves_no_key_there() {
     driver.release(id);
     let _ = outcome(&mut driver, id);
     servers[0].pause();
-    let id = driver.acquire(&long(b"job").wait(Wait::For(LIMIT))).unwrap();
-    (0..3).for_each(|_| driver.turn());
+    let id = driver.acquire(&long(b"job").wait(Wait::UpTo(LIMIT))).unwrap();
+    (0..3).for_each(|_| driver.process());
     driver.release(id);
     drop(driver);
     servers[0].resume();

@@ -1,4 +1,4 @@
-//! Every front under clocks that a test moves: the machine sleeps, its time of day is set, the process is
+//! Every API under clocks that a test moves: the machine sleeps, its time of day is set, the process is
 //! stopped at a bad moment. What follows of it in the core is in `tests/core/clock.rs`.
 
 use std::io::{Read, Write};
@@ -11,16 +11,16 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::proto::{Nanos, Now};
+use redbolt::proto::{ClockReading, Timestamp};
 use redbolt::{
-    AcquireError, ConfigBuilder, Ending, Engine, EngineLimits, Event, Log, LossCause, Note, Wait,
-    Why,
+    AcquireError, ConfigBuilder, Engine, EngineLimits, Event, Log, LossCause, Note, RefusalReason,
+    ReleaseOutcome, Wait,
 };
-use redbolt_proving::Server;
+use redbolt_test_servers::Server;
 
 use crate::support::{
     LIMIT, builder, client_of, driver_of, eventually, held_by, held_on, long, outcome, patient,
-    server, servers, turn_until,
+    process_until, server, servers,
 };
 
 /// By how much the clocks are ahead of the machine's, in ns.
@@ -36,9 +36,9 @@ impl Ahead {
         builder.bend_clock(move |now| ahead.of(now))
     }
 
-    fn of(&self, now: Now) -> Now {
+    fn of(&self, now: ClockReading) -> ClockReading {
         let wall = now.wall.0.saturating_add_signed(self.wall.load(SeqCst));
-        Now { boot: Nanos(now.boot.0 + self.boot.load(SeqCst)), wall: Nanos(wall) }
+        ClockReading { boot: Timestamp(now.boot.0 + self.boot.load(SeqCst)), wall: Timestamp(wall) }
     }
 
     /// The machine sleeps for an hour.
@@ -80,11 +80,11 @@ fn a_client_s_lock_is_over_at_once_by_either_clock() {
     for (what, end) in ENDS {
         let (builder, ahead) = bent(&servers);
         let client = client_of(builder);
-        let lock = client.acquire(long(what.as_bytes()).wait(Wait::For(LIMIT))).unwrap();
+        let lock = client.acquire(long(what.as_bytes()).wait(Wait::UpTo(LIMIT))).unwrap();
         assert!(lock.is_valid());
         end(&ahead);
         assert_eq!(lock.remaining(), Duration::ZERO, "{what}");
-        assert_eq!(lock.release(), Ending::Lost(LossCause::Expired), "{what}");
+        assert_eq!(lock.release(), ReleaseOutcome::Lost(LossCause::Expired), "{what}");
     }
     eventually("where the nodes' clocks went on, it is undone", || {
         held_on(&servers, "set forward") == 0
@@ -97,7 +97,7 @@ fn a_driver_s_lock_is_over_at_once_by_either_clock() {
     for (what, end) in ENDS {
         let (builder, ahead) = bent(&servers);
         let mut driver = driver_of(builder);
-        let id = held_by(&mut driver, &long(what.as_bytes()).wait(Wait::For(LIMIT)));
+        let id = held_by(&mut driver, &long(what.as_bytes()).wait(Wait::UpTo(LIMIT)));
         assert!(!driver.remaining(id).is_zero());
         end(&ahead);
         assert_eq!(driver.remaining(id), Duration::ZERO, "{what}");
@@ -120,7 +120,7 @@ fn an_engine_s_lock_is_over_at_once_by_either_clock() {
         end(&ahead);
         // Whatever the thread has heard of by now.
         assert_eq!(guard.remaining(), Duration::ZERO, "{what}");
-        assert_eq!(guard.release().wait(), Ending::Lost(LossCause::Expired), "{what}");
+        assert_eq!(guard.release().wait(), ReleaseOutcome::Lost(LossCause::Expired), "{what}");
     }
     eventually("where the nodes' clocks went on, it is undone", || {
         held_on(&servers, "set forward") == 0
@@ -128,13 +128,13 @@ fn an_engine_s_lock_is_over_at_once_by_either_clock() {
 }
 
 #[test]
-fn a_time_of_day_that_is_set_back_gives_no_front_more() {
+fn a_time_of_day_that_is_set_back_gives_no_api_more() {
     let servers = servers(3);
     let (builder, ahead) = bent(&servers);
     let (client, mut driver) = (client_of(builder.clone()), driver_of(builder.clone()));
     let engine = engine_of(builder);
-    let lock = client.acquire(long(b"a").wait(Wait::For(LIMIT))).unwrap();
-    let id = held_by(&mut driver, &long(b"b").wait(Wait::For(LIMIT)));
+    let lock = client.acquire(long(b"a").wait(Wait::UpTo(LIMIT))).unwrap();
+    let id = held_by(&mut driver, &long(b"b").wait(Wait::UpTo(LIMIT)));
     let guard = engine.acquire_timeout(long(b"c"), LIMIT).wait().unwrap();
     let before = [lock.remaining(), driver.remaining(id), guard.remaining()];
     ahead.wall.fetch_sub(HOUR.cast_signed(), SeqCst);
@@ -151,10 +151,10 @@ fn what_became_due_in_a_sleep_is_due_at_once() {
     let server = server();
     let (builder, ahead) = bent(std::slice::from_ref(&server));
     let mut driver = driver_of(builder);
-    let id = held_by(&mut driver, &long(b"job").wait(Wait::For(LIMIT)));
+    let id = held_by(&mut driver, &long(b"job").wait(Wait::UpTo(LIMIT)));
     ahead.sleep();
     assert_eq!(driver.deadline(), Some(Duration::ZERO));
-    driver.turn();
+    driver.process();
     let mut told = std::iter::from_fn(|| driver.poll_event());
     assert!(told.any(|event| event == Event::Lost(id, LossCause::Expired)));
 }
@@ -172,7 +172,9 @@ impl Log for StepsWhenGranted {
 
 fn is_too_late<T: std::fmt::Debug>(outcome: Result<T, AcquireError>) {
     match outcome {
-        Err(AcquireError::Refused(report)) => assert_eq!(report.why(), Why::Expired, "{report}"),
+        Err(AcquireError::Refused(report)) => {
+            assert_eq!(report.reason(), RefusalReason::Expired, "{report}")
+        }
         other => panic!("it is over: {other:?}"),
     }
 }
@@ -184,7 +186,7 @@ fn a_lock_that_is_over_when_it_is_handed_to_its_caller_is_refused() {
     let (builder, ahead) = bent(&servers);
     let builder = builder.log(Arc::new(StepsWhenGranted(ahead)));
     let client = client_of(builder.clone());
-    is_too_late(client.acquire(long(b"job").wait(Wait::For(LIMIT))));
+    is_too_late(client.acquire(long(b"job").wait(Wait::UpTo(LIMIT))));
     for outcome in client.acquire_all([long(b"a"), long(b"b")]) {
         is_too_late(outcome);
     }
@@ -207,28 +209,31 @@ fn an_answer_has_the_time_of_after_it_was_read() {
     for chosen in 1..=12 {
         let readings = Arc::new(AtomicUsize::new(usize::MAX / 2));
         let (counted, held) = (Arc::clone(&readings), Arc::clone(&relay.held));
-        let bend = move |now: Now| {
+        let bend = move |now: ClockReading| {
             let reading = counted.fetch_add(1, SeqCst);
             if reading == chosen {
                 held.release();
             }
             let passed = if (chosen + 1..usize::MAX / 2).contains(&reading) { PASSED } else { 0 };
-            Now { boot: Nanos(now.boot.0 + passed), wall: Nanos(now.wall.0 + passed) }
+            ClockReading {
+                boot: Timestamp(now.boot.0 + passed),
+                wall: Timestamp(now.wall.0 + passed),
+            }
         };
         let busy = Duration::from_micros(200);
         let mut driver = driver_of(patient([relay.address()]).busy_poll(busy).bend_clock(bend));
-        turn_until(&mut driver, "it is ready", |driver| driver.nodes().ready() == 1);
+        process_until(&mut driver, "it is ready", |driver| driver.node_report().ready() == 1);
         relay.held.hold();
         let key = [b"job ", &[b'a' + chosen as u8][..]].concat();
         let id = driver.acquire(&long(&key).ttl(Duration::from_secs(1))).unwrap();
         eventually("it is granted, and the answer under way", || relay.held.answers() == 2);
         readings.store(1, SeqCst);
         let mut told = None;
-        turn_until(&mut driver, "an outcome", |driver| {
+        process_until(&mut driver, "an outcome", |driver| {
             while let Some(event) = driver.poll_event() {
                 told = told.or_else(|| Some(event).filter(|e| !matches!(e, Event::Node(..))));
             }
-            driver.busy_turn();
+            driver.process_busy();
             told.is_some()
         });
         assert!(matches!(told, Some(Event::Refused(of, _)) if of == id), "{chosen}: {told:?}");

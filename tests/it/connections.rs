@@ -5,12 +5,12 @@ use std::os::unix::net::UnixListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redbolt::{Cause, Client, Ending, LockGuard, NodeState, Why};
-use redbolt_proving::{Reply, Server};
+use redbolt::{Cause, Client, LockGuard, NodeState, RefusalReason, ReleaseOutcome};
+use redbolt_test_servers::{Reply, Server};
 
 use crate::support::{
     builder, calls, client, client_of, driver_of, eventually, exists, held_by, held_on, long,
-    patient, patiently, refusal, servers, turn_until, vouch_for, vouched,
+    patient, patiently, process_until, refusal, servers, vouch_for, vouched,
 };
 
 #[test]
@@ -21,9 +21,13 @@ fn a_flush_of_scripts_between_any_two_steps_is_not_noticed() {
         let flush = || servers.iter().for_each(flush_scripts);
         for round in 0..4 {
             // One resource asks with SET, several ask with a script.
-            let ask = if round % 2 == 0 { patiently(b"job") } else { patiently(b"job").and(b"b") };
+            let request = if round % 2 == 0 {
+                patiently(b"job")
+            } else {
+                patiently(b"job").and_resource(b"b")
+            };
             flush();
-            let mut lock = client.acquire(ask.clone()).unwrap();
+            let mut lock = client.acquire(request.clone()).unwrap();
             for _ in 0..2 {
                 flush();
                 lock.extend(Duration::from_secs(20)).unwrap();
@@ -95,7 +99,7 @@ fn a_refusal_by_a_failed_write_leaves_no_undo_unwritten() {
     let both = |client: &Client| client.warm_up(Duration::ZERO).ready() == 2;
     eventually("two are ready", || both(&client));
     servers[1].kill();
-    assert_eq!(refusal(client.acquire(long(b"job"))).why(), Why::NoQuorum);
+    assert_eq!(refusal(client.acquire(long(b"job"))).reason(), RefusalReason::NoQuorum);
     eventually("the healthy node's key is undone without another call", || {
         calls(&servers[0], "eval") > 0 && !exists(&servers[0], "job")
     });
@@ -107,12 +111,12 @@ fn a_release_written_into_dead_connections_still_arrives() {
     for n in [1, 3] {
         let servers = servers(n);
         let mut driver = driver_of(builder(&servers));
-        // A connection cut before its greeting has no name by which a ghost could be laid.
-        turn_until(&mut driver, "all are ready", |driver| driver.nodes().ready() == n);
+        // A connection cut before its handshake has no name by which a ghost could be laid.
+        process_until(&mut driver, "all are ready", |driver| driver.node_report().ready() == n);
         let id = held_by(&mut driver, &patiently(b"job"));
         cut_all(&servers);
         driver.release(id);
-        turn_until(&mut driver, "nothing is owed", |driver| !driver.owes());
+        process_until(&mut driver, "nothing is owed", |driver| !driver.has_pending_releases());
         assert_eq!(held_on(&servers, "job"), 0);
     }
 }
@@ -144,7 +148,7 @@ fn a_cut_at_any_moment_loses_no_lock_and_leaves_no_key() {
             let mut lock = client.acquire(patiently(b"job")).unwrap();
             // What is refused here is tried again: it is held meanwhile.
             extend_in_the_end(&mut lock);
-            assert!(matches!(lock.release(), Ending::Released(_)));
+            assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
         }
     });
     eventually("nothing stays", || {
@@ -165,13 +169,13 @@ fn a_mended_node_votes_again_for_a_client_that_only_tries() {
         vouched(Server::with(&["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]));
     let client = client_of(builder(std::slice::from_ref(&server)));
     let report = refusal(client.acquire(long(b"job")));
-    assert_eq!(report.why(), Why::NoQuorum, "{report}");
+    assert_eq!(report.reason(), RefusalReason::NoQuorum, "{report}");
     assert!(report.to_string().contains("evict"), "{report}");
     server.cmd("CONFIG SET maxmemory-policy noeviction");
     eventually("a grant", || client.acquire(long(b"job")).is_ok());
 }
 
-/// A server that is full says so to whoever connects, and hangs up. The greeting cannot be written any more,
+/// A server that is full says so to whoever connects, and hangs up. The handshake cannot be written any more,
 /// and that is not what went wrong.
 #[test]
 fn what_a_server_said_before_it_hung_up_is_heard() {
@@ -182,10 +186,10 @@ fn what_a_server_said_before_it_hung_up_is_heard() {
     let (mut stream, _) = listener.accept().unwrap();
     stream.write_all(b"-ERR max number of clients reached\r\n").unwrap();
     drop(stream);
-    turn_until(&mut driver, "the end", |driver| {
-        matches!(driver.nodes().nodes[0].state, NodeState::Down(_))
+    process_until(&mut driver, "the end", |driver| {
+        matches!(driver.node_report().nodes[0].state, NodeState::Down(_))
     });
-    assert_eq!(driver.nodes().nodes[0].state, NodeState::Down(Cause::MaxClients));
+    assert_eq!(driver.node_report().nodes[0].state, NodeState::Down(Cause::MaxClients));
 }
 
 /// Ends every connection but the one that says so.
@@ -201,9 +205,11 @@ fn settle(client: &Client) {
     let _ = client.warm_up(Duration::from_secs(1));
 }
 
-fn released_by_quorum(ending: Ending, n: usize) {
-    match ending {
-        Ending::Released(confirmed) => assert!(confirmed.nodes as usize > n / 2, "{confirmed}"),
-        lost @ Ending::Lost(_) => panic!("{lost}"),
+fn released_by_quorum(outcome: ReleaseOutcome, n: usize) {
+    match outcome {
+        ReleaseOutcome::Released(confirmed) => {
+            assert!(confirmed.nodes as usize > n / 2, "{confirmed}")
+        }
+        lost @ ReleaseOutcome::Lost(_) => panic!("{lost}"),
     }
 }

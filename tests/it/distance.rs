@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redbolt::{Ask, Ending, Wait};
-use redbolt_proving::{Mode, Proxy, Server};
+use redbolt::{LockRequest, ReleaseOutcome, Wait};
+use redbolt_test_servers::{Mode, Proxy, Server};
 
 use crate::support::{client_of, default, servers};
 
@@ -28,9 +28,11 @@ fn a_lock_is_taken_extended_and_released_over_any_distance() {
         let client = client_of(default(proxies.iter().map(Proxy::address)));
         // From the first contact on, and by a try.
         for _ in 0..2 {
-            let mut lock = client.acquire(Ask::new(b"job")).unwrap();
+            let mut lock = client.acquire(LockRequest::new(b"job")).unwrap();
             lock.extend(Duration::from_secs(20)).unwrap();
-            let Ending::Released(confirmed) = lock.release() else { panic!("{distance:?}") };
+            let ReleaseOutcome::Released(confirmed) = lock.release() else {
+                panic!("{distance:?}")
+            };
             assert!(confirmed.nodes >= 2, "{distance:?}: {confirmed}");
         }
     }
@@ -43,10 +45,11 @@ fn whoever_waits_gets_the_lock_over_any_distance() {
         let proxies = far(&servers, distance);
         let client = || client_of(default(proxies.iter().map(Proxy::address)));
         let (holder, waiter) = (client(), client());
-        let lock = holder.acquire(Ask::new(b"job")).unwrap();
+        let lock = holder.acquire(LockRequest::new(b"job")).unwrap();
         std::thread::scope(|scope| {
-            let waits = Wait::For(Duration::from_secs(30));
-            let granted = scope.spawn(move || waiter.acquire(Ask::new(b"job").wait(waits)).is_ok());
+            let waits = Wait::UpTo(Duration::from_secs(30));
+            let granted =
+                scope.spawn(move || waiter.acquire(LockRequest::new(b"job").wait(waits)).is_ok());
             std::thread::sleep(2 * distance);
             let _ = lock.release();
             assert!(granted.join().unwrap(), "{distance:?}");
@@ -62,9 +65,9 @@ fn one_far_node_is_not_waited_for_and_hears_of_the_end() {
     let addresses = [servers[0].address(), servers[1].address(), proxies[0].address()];
     let client = client_of(default(addresses));
     for _ in 0..3 {
-        let lock = client.acquire(Ask::new(b"job")).unwrap();
+        let lock = client.acquire(LockRequest::new(b"job")).unwrap();
         assert!(lock.remaining() > Duration::from_secs(9));
-        let Ending::Released(_) = lock.release() else { panic!("it was not lost") };
+        let ReleaseOutcome::Released(_) = lock.release() else { panic!("it was not lost") };
     }
     crate::support::eventually("the far node has heard it", || {
         let _ = client.warm_up(Duration::ZERO);

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use redbolt::{Config, Driver, Event};
-use redbolt_proving::Server;
+use redbolt_test_servers::Server;
 
 use crate::support::{
-    LIMIT, builder, driver_of, held_by, held_on, long, outcome, patiently, servers, turn_until,
+    LIMIT, builder, driver_of, held_by, held_on, long, outcome, patiently, process_until, servers,
     vouch_for,
 };
 
@@ -53,7 +53,7 @@ impl Host {
                 }
             }
         }
-        self.driver.turn();
+        self.driver.process();
     }
 
     fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
@@ -87,7 +87,7 @@ fn in_a_loop_that_has_sockets_of_its_own() {
         });
         host.until("the host's own bytes", |host| host.heard.len() == round * 4);
     }
-    host.until("nothing is owed", |host| !host.driver.owes());
+    host.until("nothing is owed", |host| !host.driver.has_pending_releases());
     assert_eq!(held_on(&servers, "job"), 0);
     assert_eq!(host.heard, b"host".repeat(20));
 }
@@ -112,7 +112,7 @@ fn servers_that_come_and_go_under_a_host() {
         // An undo is owed for longer where its ask may have been in a connection that died.
         host.until("nothing is held", |_| held_on(&servers, "job") == 0);
     }
-    host.until("all are ready", |host| host.driver.nodes().ready() == 3);
+    host.until("all are ready", |host| host.driver.node_report().ready() == 3);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn behind_one_file_descriptor() {
         driver.release(id);
         assert!(matches!(outcome(&mut driver, id), Event::Released(..)));
     }
-    turn_until(&mut driver, "nothing is owed", |driver| !driver.owes());
+    process_until(&mut driver, "nothing is owed", |driver| !driver.has_pending_releases());
     assert_eq!(held_on(&servers, "job"), 0);
 }
 
@@ -144,10 +144,10 @@ fn readiness_and_deadline_are_all_that_a_host_needs() {
             tv_nsec: deadline.subsec_nanos() as _,
         });
         poll(&mut [PollFd::new(&driver, PollFlags::IN)], span.as_ref()).unwrap();
-        driver.turn();
+        driver.process();
     }
     driver.release(id);
-    turn_until(&mut driver, "nothing is owed", |driver| !driver.owes());
+    process_until(&mut driver, "nothing is owed", |driver| !driver.has_pending_releases());
 }
 
 #[test]
@@ -157,13 +157,13 @@ fn several_locks_at_once() {
     let names: Vec<String> = (0..50).map(|at| format!("job{at}")).collect();
     let ids: Vec<_> =
         names.iter().map(|name| driver.acquire(&patiently(name.as_bytes())).unwrap()).collect();
-    turn_until(&mut driver, "all are held", |driver| {
+    process_until(&mut driver, "all are held", |driver| {
         while driver.poll_event().is_some() {}
         ids.iter().all(|&id| !driver.remaining(id).is_zero())
     });
     assert!(names.iter().all(|name| held_on(&servers, name) >= 2));
     ids.iter().for_each(|&id| driver.release(id));
-    turn_until(&mut driver, "nothing is owed", |driver| !driver.owes());
+    process_until(&mut driver, "nothing is owed", |driver| !driver.has_pending_releases());
     assert!(names.iter().all(|name| held_on(&servers, name) == 0));
 }
 

@@ -9,11 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redbolt::{
-    AcquireError, Ask, Config, ConfigBuilder, Ending, Engine, EngineError, EngineLimits,
-    ExtendError, InputError, InspectionVerdict, Keep, Log, LossCause, Lost, Note, OwnedGuard, Wait,
-    Why,
+    AcquireError, AutoExtend, Config, ConfigBuilder, Engine, EngineError, EngineLimits,
+    ExtendError, InspectionVerdict, LockRequest, Log, LossCause, LossFuture, Note, OwnedGuard,
+    RefusalReason, ReleaseOutcome, RequestError, Wait,
 };
-use redbolt_proving::{Reply, Server};
+use redbolt_test_servers::{Reply, Server};
 
 use crate::support::{
     LIMIT, PATIENCE, builder, calls, client, default, eventually, exists, held_on, long, patiently,
@@ -80,10 +80,12 @@ fn a_lock_from_its_ask_to_its_end() {
     assert_eq!(guard.resources().collect::<Vec<_>>(), [b"job"]);
     assert!(held_on(&servers, "job") >= 2);
     let refused = engine.try_acquire(patiently(b"job")).wait().unwrap_err();
-    assert!(matches!(&refused, AcquireError::Refused(report) if report.why() == Why::Contended));
+    assert!(
+        matches!(&refused, AcquireError::Refused(report) if report.reason() == RefusalReason::Contended)
+    );
     guard.extend(Duration::from_secs(29)).wait().unwrap();
     assert!(guard.remaining() > Duration::from_secs(25));
-    assert!(matches!(guard.release().wait(), Ending::Released(_)));
+    assert!(matches!(guard.release().wait(), ReleaseOutcome::Released(_)));
     eventually("nothing stays", || held_on(&servers, "job") == 0);
     assert!(engine.shutdown(LIMIT).is_clean());
 }
@@ -93,10 +95,12 @@ fn the_time_to_wait_and_the_time_to_hold_are_two_things() {
     let servers = servers(1);
     let engine = engine(&servers);
     let holder = engine.acquire(patiently(b"job")).soon().unwrap();
-    let ask = Ask::new(b"job").ttl(SHORT).wait(Wait::Forever);
-    let refused = engine.acquire_timeout(ask.clone(), SHORT).soon().unwrap_err();
-    assert!(matches!(&refused, AcquireError::Refused(report) if report.why() == Why::OutOfTime));
-    let waiter = engine.acquire_timeout(ask, LIMIT);
+    let request = LockRequest::new(b"job").ttl(SHORT).wait(Wait::Forever);
+    let refused = engine.acquire_timeout(request.clone(), SHORT).soon().unwrap_err();
+    assert!(
+        matches!(&refused, AcquireError::Refused(report) if report.reason() == RefusalReason::OutOfTime)
+    );
+    let waiter = engine.acquire_timeout(request, LIMIT);
     drop(holder);
     let guard = waiter.soon().unwrap();
     assert!(guard.remaining() <= SHORT);
@@ -106,16 +110,19 @@ fn the_time_to_wait_and_the_time_to_hold_are_two_things() {
 fn bad_input_is_turned_away() {
     let servers = servers(1);
     let engine = engine(&servers);
-    let refused = |ask| match engine.acquire(ask).soon() {
-        Err(AcquireError::Input(error)) => error,
+    let refused = |request| match engine.acquire(request).soon() {
+        Err(AcquireError::Request(error)) => error,
         other => panic!("{other:?}"),
     };
-    assert_eq!(refused(Ask::new(b"")), InputError::EmptyResource);
-    assert_eq!(refused(Ask::new(b"a").and(b"a")), InputError::DuplicateKey { index: 1 });
+    assert_eq!(refused(LockRequest::new(b"")), RequestError::EmptyResource);
+    assert_eq!(
+        refused(LockRequest::new(b"a").and_resource(b"a")),
+        RequestError::DuplicateKey { index: 1 }
+    );
     assert_eq!(engine.in_flight(), 0);
     let guard = engine.acquire(patiently(b"job")).soon().unwrap();
     let extended = guard.extend(Duration::ZERO).soon();
-    assert_eq!(extended, Err(ExtendError::Input(InputError::TtlZero)));
+    assert_eq!(extended, Err(ExtendError::Request(RequestError::TtlZero)));
     for in_flight in [0, (1 << 20) + 1] {
         let mut limits = EngineLimits::default();
         limits.in_flight = in_flight;
@@ -132,7 +139,7 @@ fn one_extension_at_a_time() {
     servers[0].pause();
     let first = guard.extend(Duration::from_secs(20));
     let second = guard.extend(Duration::from_secs(20));
-    assert_eq!(second.soon(), Err(ExtendError::Input(InputError::ExtensionUnderWay)));
+    assert_eq!(second.soon(), Err(ExtendError::Request(RequestError::ExtensionUnderWay)));
     servers[0].resume();
     first.soon().unwrap();
     // What nobody waits for any longer is no hindrance.
@@ -140,8 +147,8 @@ fn one_extension_at_a_time() {
     eventually("the next one is taken", || guard.extend(Duration::from_secs(20)).soon().is_ok());
     let last = guard.extend(Duration::from_secs(20));
     let release = guard.release();
-    assert!(matches!(release.soon(), Ending::Released(_)));
-    assert!(matches!(last.soon(), Ok(()) | Err(ExtendError::Input(InputError::NotHeld))));
+    assert!(matches!(release.soon(), ReleaseOutcome::Released(_)));
+    assert!(matches!(last.soon(), Ok(()) | Err(ExtendError::Request(RequestError::NotHeld))));
 }
 
 #[test]
@@ -156,7 +163,7 @@ fn more_than_the_limit_is_refused_and_releases_never_are() {
     assert_eq!(busy.to_string(), "2 calls are in flight, which is the engine's limit");
     // The engine is full, and every release goes through.
     for guard in guards {
-        assert!(matches!(guard.release().soon(), Ending::Released(_)));
+        assert!(matches!(guard.release().soon(), ReleaseOutcome::Released(_)));
     }
     let both = (first.soon().unwrap(), second.soon().unwrap());
     // Cancelled ones make room as well.
@@ -226,7 +233,10 @@ fn stat(server: &Server, name: &str) -> u64 {
 fn stopped(engine: &Engine) -> mpsc::Sender<()> {
     let (stop, until) = mpsc::channel::<()>();
     let (began, begun) = mpsc::channel();
-    let guard = engine.acquire(Ask::new(b"stop").ttl(SHORT).wait(Wait::For(LIMIT))).soon().unwrap();
+    let guard = engine
+        .acquire(LockRequest::new(b"stop").ttl(SHORT).wait(Wait::UpTo(LIMIT)))
+        .soon()
+        .unwrap();
     guard.on_loss(move |_| {
         began.send(()).unwrap();
         // It ends when the sender is dropped.
@@ -241,7 +251,8 @@ fn stopped(engine: &Engine) -> mpsc::Sender<()> {
 #[test]
 fn no_wake_up_is_lost() {
     let servers = servers(1);
-    let engine = engine_of(builder(&servers).answer_within(2 * LIMIT).dead_after(4 * LIMIT));
+    let engine =
+        engine_of(builder(&servers).response_timeout(2 * LIMIT).dead_peer_timeout(4 * LIMIT));
     let began = Instant::now();
     for round in (0..3_000).take_while(|_| began.elapsed() < LIMIT) {
         // The thread has just told an outcome and is about to fall asleep when the next push comes.
@@ -250,7 +261,7 @@ fn no_wake_up_is_lost() {
         for _ in 0..round % 50 * 20 {
             std::hint::spin_loop();
         }
-        assert!(matches!(ready(guard.release()), Ending::Released(_)));
+        assert!(matches!(ready(guard.release()), ReleaseOutcome::Released(_)));
     }
     assert!(engine.shutdown(LIMIT).is_clean());
 }
@@ -282,7 +293,7 @@ fn many_threads_push_at_once() {
                     match round % 3 {
                         0 => drop(guard),
                         1 => drop(guard.release()),
-                        _ => assert!(matches!(guard.release().soon(), Ending::Released(_))),
+                        _ => assert!(matches!(guard.release().soon(), ReleaseOutcome::Released(_))),
                     }
                 }
                 done.send(()).unwrap();
@@ -330,7 +341,7 @@ fn a_thread_that_waits_for_what_another_holds() {
     };
     eventually("it waits", || engine.in_flight() == 1);
     drop(guard);
-    assert!(matches!(waiter.join().unwrap(), Ending::Released(_)));
+    assert!(matches!(waiter.join().unwrap(), ReleaseOutcome::Released(_)));
 }
 
 #[test]
@@ -352,7 +363,7 @@ fn a_lock_whose_keys_are_gone_is_lost_and_told_once() {
     // Whoever asks late is called at once.
     let late = count_losses(&guard);
     assert_eq!(late.load(Ordering::SeqCst), 1);
-    assert_eq!(guard.release().soon(), Ending::Lost(LossCause::Gone));
+    assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::Gone));
     assert_eq!(told.load(Ordering::SeqCst), 1);
 }
 
@@ -369,34 +380,34 @@ fn count_losses(guard: &OwnedGuard) -> Arc<AtomicUsize> {
 fn a_lock_that_is_not_extended_expires_and_is_told() {
     let servers = servers(3);
     let engine = engine(&servers);
-    let ask = Ask::new(b"job").ttl(SHORT).wait(Wait::For(LIMIT));
-    let guard = engine.acquire(ask).soon().unwrap();
+    let request = LockRequest::new(b"job").ttl(SHORT).wait(Wait::UpTo(LIMIT));
+    let guard = engine.acquire(request).soon().unwrap();
     let told = count_losses(&guard);
     assert_eq!(guard.lost().soon(), Some(LossCause::Expired));
     assert!(!guard.is_valid());
     eventually("the callback came", || told.load(Ordering::SeqCst) == 1);
-    assert_eq!(guard.release().soon(), Ending::Lost(LossCause::Expired));
+    assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::Expired));
 }
 
 #[test]
 fn nothing_is_told_after_a_release() {
     let servers = servers(3);
     let engine = engine(&servers);
-    let ask = Ask::new(b"job").ttl(SHORT).wait(Wait::For(LIMIT));
+    let request = LockRequest::new(b"job").ttl(SHORT).wait(Wait::UpTo(LIMIT));
     let mut told = Vec::new();
     let mut watchers = Vec::new();
     for round in 0..2 {
-        let guard = engine.acquire(ask.clone()).soon().unwrap();
+        let guard = engine.acquire(request.clone()).soon().unwrap();
         told.push(count_losses(&guard));
         watchers.push(guard.lost());
         match round {
-            0 => assert!(matches!(guard.release().soon(), Ending::Released(_))),
+            0 => assert!(matches!(guard.release().soon(), ReleaseOutcome::Released(_))),
             _ => drop(guard),
         }
     }
     watchers.into_iter().for_each(|watcher| assert_eq!(watcher.soon(), None));
     // Their leases are over, and so is a lock that was taken later.
-    let last = engine.acquire(ask).soon().unwrap();
+    let last = engine.acquire(request).soon().unwrap();
     assert_eq!(last.lost().soon(), Some(LossCause::Expired));
     assert!(told.iter().all(|told| told.load(Ordering::SeqCst) == 0));
     assert!(engine.shutdown(LIMIT).is_clean());
@@ -407,18 +418,18 @@ fn nothing_is_told_after_a_release() {
 fn a_panic_in_a_callback_is_counted_and_goes_no_further() {
     let servers = servers(3);
     let engine = engine(&servers);
-    let ask = Ask::new(b"job").ttl(SHORT).wait(Wait::For(LIMIT));
-    let guard = engine.acquire(ask).soon().unwrap();
+    let request = LockRequest::new(b"job").ttl(SHORT).wait(Wait::UpTo(LIMIT));
+    let guard = engine.acquire(request).soon().unwrap();
     guard.on_loss(|_| panic!("on purpose, in a callback"));
     let told = count_losses(&guard);
     eventually("the others are called", || told.load(Ordering::SeqCst) == 1);
     assert_eq!(engine.panics(), 1);
-    assert!(matches!(held(&engine, "next").release().soon(), Ending::Released(_)));
+    assert!(matches!(held(&engine, "next").release().soon(), ReleaseOutcome::Released(_)));
     // One that would wait for itself is such a panic.
-    let ask = Ask::new(b"again").ttl(SHORT).wait(Wait::For(LIMIT));
-    let second = engine.acquire(ask).soon().unwrap();
+    let request = LockRequest::new(b"again").ttl(SHORT).wait(Wait::UpTo(LIMIT));
+    let second = engine.acquire(request).soon().unwrap();
     let own = engine.clone();
-    second.on_loss(move |_| drop(own.acquire(Ask::new(b"from within")).wait()));
+    second.on_loss(move |_| drop(own.acquire(LockRequest::new(b"from within")).wait()));
     eventually("it is refused", || engine.panics() == 2);
     eventually("and cancelled", || held_on(&servers, "from within") == 0);
     let report = engine.shutdown(LIMIT);
@@ -438,8 +449,8 @@ impl Drop for Bad {
 fn a_panic_with_what_panics_once_more_goes_no_further() {
     let servers = servers(3);
     let engine = engine(&servers);
-    let ask = Ask::new(b"job").ttl(SHORT).wait(Wait::For(LIMIT));
-    let guard = engine.acquire(ask).soon().unwrap();
+    let request = LockRequest::new(b"job").ttl(SHORT).wait(Wait::UpTo(LIMIT));
+    let guard = engine.acquire(request).soon().unwrap();
     guard.on_loss(|_| std::panic::panic_any(Bad));
     let told = count_losses(&guard);
     eventually("the others are called", || told.load(Ordering::SeqCst) == 1);
@@ -466,7 +477,7 @@ fn callbacks_that_panic_when_they_are_dropped_do_not_stop_the_release() {
 /// Such as the last handle, whose drop waits for the end of the engine.
 #[test]
 fn a_callback_that_waits_for_the_release_when_it_is_dropped_does_not_stop_it() {
-    struct Waits(Option<Lost>, mpsc::Sender<Option<LossCause>>);
+    struct Waits(Option<LossFuture>, mpsc::Sender<Option<LossCause>>);
     impl Drop for Waits {
         fn drop(&mut self) {
             self.1.send(self.0.take().unwrap().soon()).unwrap();
@@ -488,8 +499,8 @@ fn a_callback_that_waits_for_the_release_when_it_is_dropped_does_not_stop_it() {
 fn a_guard_knows_its_end_while_the_thread_is_late() {
     let servers = servers(3);
     let engine = engine(&servers);
-    let ask = Ask::new(b"job").ttl(3 * SHORT).wait(Wait::For(LIMIT));
-    let guard = engine.acquire(ask).soon().unwrap();
+    let request = LockRequest::new(b"job").ttl(3 * SHORT).wait(Wait::UpTo(LIMIT));
+    let guard = engine.acquire(request).soon().unwrap();
     let told = count_losses(&guard);
     let stop = stopped(&engine);
     eventually("its validity ends", || !guard.is_valid());
@@ -497,7 +508,7 @@ fn a_guard_knows_its_end_while_the_thread_is_late() {
     drop(stop);
     assert_eq!(guard.lost().soon(), Some(LossCause::Expired));
     eventually("it is told", || told.load(Ordering::SeqCst) == 1);
-    assert_eq!(guard.release().soon(), Ending::Lost(LossCause::Expired));
+    assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::Expired));
 }
 
 /// Its lease is over when it is released, and the thread has told neither.
@@ -505,15 +516,15 @@ fn a_guard_knows_its_end_while_the_thread_is_late() {
 fn a_release_behind_an_unseen_loss_says_lost_and_calls_nobody() {
     let servers = servers(3);
     let engine = engine(&servers);
-    let ask = Ask::new(b"job").ttl(3 * SHORT).wait(Wait::For(LIMIT));
-    let guard = engine.acquire(ask).soon().unwrap();
+    let request = LockRequest::new(b"job").ttl(3 * SHORT).wait(Wait::UpTo(LIMIT));
+    let guard = engine.acquire(request).soon().unwrap();
     let told = count_losses(&guard);
     let watcher = guard.lost();
     let stop = stopped(&engine);
     eventually("its validity ends", || !guard.is_valid());
     let release = guard.release();
     drop(stop);
-    assert_eq!(release.soon(), Ending::Lost(LossCause::Expired));
+    assert_eq!(release.soon(), ReleaseOutcome::Lost(LossCause::Expired));
     assert_eq!(watcher.soon(), Some(LossCause::Expired));
     assert!(engine.shutdown(LIMIT).is_clean());
     assert_eq!(told.load(Ordering::SeqCst), 0);
@@ -524,13 +535,13 @@ fn a_release_behind_an_unseen_loss_says_lost_and_calls_nobody() {
 fn a_grant_that_is_looked_at_too_late_is_refused() {
     let servers = servers(3);
     let engine = engine(&servers);
-    let asked = engine.acquire(Ask::new(b"job").ttl(SHORT).wait(Wait::For(LIMIT)));
+    let asked = engine.acquire(LockRequest::new(b"job").ttl(SHORT).wait(Wait::UpTo(LIMIT)));
     eventually("it was granted", || engine.in_flight() == 0);
     thread::sleep(SHORT);
     match asked.soon() {
         Err(AcquireError::Refused(report)) => {
-            assert_eq!(report.why(), Why::Expired);
-            assert_eq!(report.nodes().len(), 3);
+            assert_eq!(report.reason(), RefusalReason::Expired);
+            assert_eq!(report.node_votes().len(), 3);
         }
         other => panic!("{other:?}"),
     }
@@ -553,10 +564,10 @@ fn a_shutdown_lets_go_of_everything() {
     for at in 0..5 {
         assert_eq!(held_on(&servers, &format!("job{at}")), 0);
     }
-    let over = AcquireError::Engine(EngineError::Over);
+    let over = AcquireError::Engine(EngineError::ShutDown);
     assert_eq!(waiter.soon().unwrap_err(), over);
     assert_eq!(engine.acquire(long(b"late")).soon().unwrap_err(), over);
-    assert_eq!(engine.nodes().soon().unwrap_err(), EngineError::Over);
+    assert_eq!(engine.node_report().soon().unwrap_err(), EngineError::ShutDown);
     assert_eq!(engine.shutdown(Duration::ZERO), report);
     assert!(told.iter().all(|told| told.load(Ordering::SeqCst) == 1));
     assert_eq!(watcher.soon(), Some(LossCause::ShutDown));
@@ -565,7 +576,7 @@ fn a_shutdown_lets_go_of_everything() {
         assert_eq!(count_losses(&guard).load(Ordering::SeqCst), 1);
         let extended = guard.extend(Duration::from_secs(20)).soon();
         assert_eq!(extended, Err(ExtendError::Lost(LossCause::ShutDown)));
-        assert_eq!(guard.release().soon(), Ending::Lost(LossCause::ShutDown));
+        assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::ShutDown));
     }
 }
 
@@ -577,17 +588,17 @@ fn no_lock_is_handed_on_to_a_waiter_when_the_engine_ends() {
     let servers = servers(1);
     let engine = engine(&servers);
     let names: Vec<_> = (0..LOCKS).map(|at| format!("{at:0400}")).collect();
-    let ask = |name: &String| engine.acquire(patiently(name.as_bytes()));
+    let request = |name: &String| engine.acquire(patiently(name.as_bytes()));
     let guards: Vec<_> = names
         .iter()
-        .map(ask)
+        .map(request)
         .collect::<Vec<_>>()
         .into_iter()
         .map(|it| it.soon().unwrap())
         .collect();
-    let waiters: Vec<_> = names.iter().map(ask).collect();
+    let waiters: Vec<_> = names.iter().map(request).collect();
     // Behind the last of them.
-    engine.nodes().soon().unwrap();
+    engine.node_report().soon().unwrap();
     let report = engine.shutdown(LIMIT);
     assert_eq!((report.cancelled, report.released), (LOCKS, LOCKS), "{report}");
     assert_eq!(calls(&servers[0], "set"), LOCKS as u64, "no waiter has asked");
@@ -598,8 +609,8 @@ fn no_lock_is_handed_on_to_a_waiter_when_the_engine_ends() {
 fn a_shutdown_reports_what_it_could_not_release() {
     let servers = servers(3);
     // It would wait for these nodes for longer than the shutdown does.
-    let engine = engine_of(builder(&servers).answer_within(LIMIT).dead_after(2 * LIMIT));
-    let guard = engine.acquire(patiently(b"job").and(b"other")).soon().unwrap();
+    let engine = engine_of(builder(&servers).response_timeout(LIMIT).dead_peer_timeout(2 * LIMIT));
+    let guard = engine.acquire(patiently(b"job").and_resource(b"other")).soon().unwrap();
     servers[..2].iter().for_each(Server::pause);
     let begin = Instant::now();
     let report = engine.shutdown(SHORT);
@@ -611,7 +622,7 @@ fn a_shutdown_reports_what_it_could_not_release() {
     assert_eq!(lock.resources, [b"job".to_vec(), b"other".to_vec()]);
     assert_eq!((lock.confirmed.nodes, lock.confirmed.of), (1, 3));
     assert!(report.to_string().contains("not released: job, other (1 of 3 confirmed)"));
-    assert_eq!(guard.release().soon(), Ending::Lost(LossCause::ShutDown));
+    assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::ShutDown));
     // It was written all the same.
     eventually("nothing stays", || held_on(&servers, "job") == 0);
 }
@@ -619,7 +630,7 @@ fn a_shutdown_reports_what_it_could_not_release() {
 #[test]
 fn a_release_that_the_shutdown_overtakes_says_how_far_it_got() {
     let servers = servers(3);
-    let engine = engine_of(builder(&servers).answer_within(LIMIT).dead_after(2 * LIMIT));
+    let engine = engine_of(builder(&servers).response_timeout(LIMIT).dead_peer_timeout(2 * LIMIT));
     let guard = held(&engine, "job");
     let watcher = guard.lost();
     servers[..2].iter().for_each(Server::pause);
@@ -628,7 +639,7 @@ fn a_release_that_the_shutdown_overtakes_says_how_far_it_got() {
     servers[..2].iter().for_each(Server::resume);
     assert_eq!(report.unreleased.len(), 1);
     match release.soon() {
-        Ending::Released(confirmed) => assert_eq!((confirmed.nodes, confirmed.of), (1, 3)),
+        ReleaseOutcome::Released(confirmed) => assert_eq!((confirmed.nodes, confirmed.of), (1, 3)),
         other => panic!("{other:?}"),
     }
     assert_eq!(watcher.soon(), None, "its holder had let go");
@@ -637,7 +648,7 @@ fn a_release_that_the_shutdown_overtakes_says_how_far_it_got() {
 #[test]
 fn a_second_shutdown_with_less_time_cuts_the_first_short() {
     let servers = servers(3);
-    let engine = engine_of(builder(&servers).answer_within(LIMIT).dead_after(2 * LIMIT));
+    let engine = engine_of(builder(&servers).response_timeout(LIMIT).dead_peer_timeout(2 * LIMIT));
     let guard = held(&engine, "job");
     servers[..2].iter().for_each(Server::pause);
     let first = {
@@ -655,7 +666,8 @@ fn a_second_shutdown_with_less_time_cuts_the_first_short() {
 fn a_shutdown_from_a_callback_does_not_wait_for_itself() {
     let servers = servers(1);
     let engine = engine(&servers);
-    let guard = engine.acquire(Ask::new(b"job").ttl(SHORT).wait(Wait::For(LIMIT))).soon().unwrap();
+    let guard =
+        engine.acquire(LockRequest::new(b"job").ttl(SHORT).wait(Wait::UpTo(LIMIT))).soon().unwrap();
     let (told, heard) = mpsc::channel();
     let own = engine.clone();
     guard.on_loss(move |_| told.send(own.shutdown(LIMIT)).unwrap());
@@ -688,7 +700,7 @@ fn the_last_handle_ends_it() {
     drop(second);
     assert!(!guard.is_valid());
     eventually("nothing stays", || held_on(&servers, "job") == 0);
-    assert_eq!(guard.release().soon(), Ending::Lost(LossCause::ShutDown));
+    assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::ShutDown));
 }
 
 #[test]
@@ -701,9 +713,9 @@ fn a_dead_minority_is_not_missed_and_a_dead_majority_is_named() {
     servers[1].kill();
     let refused = engine.try_acquire(long(b"job")).soon().unwrap_err();
     let AcquireError::Refused(report) = refused else { panic!("{refused}") };
-    assert_eq!(report.why(), Why::NoQuorum);
+    assert_eq!(report.reason(), RefusalReason::NoQuorum);
     assert!(report.to_string().contains("node 2"), "{report}");
-    assert!(engine.nodes().soon().unwrap().ready() <= 2);
+    assert!(engine.node_report().soon().unwrap().ready() <= 2);
     assert!(engine.shutdown(PATIENCE).ended);
 }
 
@@ -711,25 +723,25 @@ fn a_dead_minority_is_not_missed_and_a_dead_majority_is_named() {
 fn questions_are_answered() {
     let servers = servers(3);
     let engine = limited(&servers, 1);
-    let ask = patiently(b"job");
-    let guard = engine.acquire(ask.clone()).soon().unwrap();
+    let request = patiently(b"job");
+    let guard = engine.acquire(request.clone()).soon().unwrap();
     let report = engine.inspect(b"job").soon().unwrap();
     assert!(matches!(report.verdict, InspectionVerdict::Held(_)), "{report:?}");
     assert_eq!(engine.inspect(b"free").soon().unwrap().verdict, InspectionVerdict::Free);
     let error = engine.inspect(b"").soon().unwrap_err();
-    assert_eq!(error, AcquireError::Input(InputError::EmptyResource));
-    assert_eq!(engine.nodes().soon().unwrap().nodes.len(), 3);
+    assert_eq!(error, AcquireError::Request(RequestError::EmptyResource));
+    assert_eq!(engine.node_report().soon().unwrap().nodes.len(), 3);
     assert_eq!(engine.metrics().soon().unwrap().metrics.grants, 1);
     // Inspections are in flight like anything else. What a busy engine is about is not.
-    let waiter = engine.acquire(ask);
+    let waiter = engine.acquire(request);
     let busy = AcquireError::Engine(EngineError::Busy { limit: 1 });
     assert_eq!(engine.inspect(b"job").soon().unwrap_err(), busy);
-    assert_eq!(engine.nodes().soon().unwrap().nodes.len(), 3);
+    assert_eq!(engine.node_report().soon().unwrap().nodes.len(), 3);
     assert_eq!(engine.metrics().soon().unwrap().metrics.grants, 1);
     assert_eq!(engine.in_flight(), 1);
     drop(waiter);
     eventually("there is room", || engine.inspect(b"job").soon().is_ok());
-    assert!(matches!(guard.release().soon(), Ending::Released(_)));
+    assert!(matches!(guard.release().soon(), ReleaseOutcome::Released(_)));
     // One that nobody waits for leaves nothing behind.
     drop(engine.inspect(b"job"));
     eventually("all is answered", || engine.in_flight() == 0);
@@ -748,35 +760,35 @@ fn a_panic_in_a_log_costs_nobody_an_outcome() {
     for _ in 0..3 {
         let guard = held(&engine, "job");
         guard.extend(Duration::from_secs(20)).soon().unwrap();
-        assert!(matches!(guard.release().soon(), Ending::Released(_)));
+        assert!(matches!(guard.release().soon(), ReleaseOutcome::Released(_)));
     }
     assert!(engine.panics() > 0);
     assert!(!engine.shutdown(LIMIT).failed);
 }
 
 #[test]
-fn a_lock_that_is_kept_outlives_its_ttl() {
+fn a_lock_that_is_auto_extended_outlives_its_ttl() {
     let servers = servers(3);
     let engine = engine(&servers);
-    let ask = Ask::new(b"job").ttl(3 * SHORT).wait(Wait::For(LIMIT));
-    let guard = engine.acquire(ask.keep_alive(Keep::until_released())).soon().unwrap();
+    let request = LockRequest::new(b"job").ttl(3 * SHORT).wait(Wait::UpTo(LIMIT));
+    let guard = engine.acquire(request.auto_extend(AutoExtend::until_released())).soon().unwrap();
     let told = count_losses(&guard);
     let until = Instant::now() + 9 * SHORT;
     while Instant::now() < until {
         assert!(held_on(&servers, "job") >= 2);
     }
     assert!(guard.is_valid(), "the guard knows of the extensions");
-    assert!(matches!(guard.release().soon(), Ending::Released(_)));
+    assert!(matches!(guard.release().soon(), ReleaseOutcome::Released(_)));
     eventually("nothing stays", || held_on(&servers, "job") == 0);
     assert_eq!(told.load(Ordering::SeqCst), 0);
 }
 
 #[test]
-fn a_kept_lock_that_cannot_be_extended_is_lost_and_told_once() {
+fn an_auto_extended_lock_that_cannot_be_extended_is_lost_and_reported_once() {
     let servers = servers(3);
     let engine = engine(&servers);
-    let ask = Ask::new(b"job").ttl(3 * SHORT).wait(Wait::For(LIMIT));
-    let guard = engine.acquire(ask.keep_alive(Keep::until_released())).soon().unwrap();
+    let request = LockRequest::new(b"job").ttl(3 * SHORT).wait(Wait::UpTo(LIMIT));
+    let guard = engine.acquire(request.auto_extend(AutoExtend::until_released())).soon().unwrap();
     let told = count_losses(&guard);
     let watcher = guard.lost();
     servers[..2].iter().for_each(Server::pause);
@@ -785,25 +797,25 @@ fn a_kept_lock_that_cannot_be_extended_is_lost_and_told_once() {
     servers[..2].iter().for_each(Server::resume);
     assert_eq!(cause, Some(LossCause::Unextended));
     eventually("the callback came", || told.load(Ordering::SeqCst) == 1);
-    assert_eq!(guard.release().soon(), Ending::Lost(LossCause::Unextended));
+    assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::Unextended));
     eventually("nothing stays", || held_on(&servers, "job") == 0);
     assert_eq!(told.load(Ordering::SeqCst), 1);
 }
 
 #[test]
-fn a_kept_lock_is_held_for_no_longer_than_it_may() {
+fn an_auto_extended_lock_is_held_for_no_longer_than_it_may() {
     let servers = servers(3);
     let engine = engine(&servers);
-    let ask = Ask::new(b"job").ttl(3 * SHORT).wait(Wait::For(LIMIT));
-    let keep = Keep::until_released().max_hold(6 * SHORT);
-    let guard = engine.acquire(ask.keep_alive(keep)).soon().unwrap();
+    let request = LockRequest::new(b"job").ttl(3 * SHORT).wait(Wait::UpTo(LIMIT));
+    let keep = AutoExtend::until_released().max_hold(6 * SHORT);
+    let guard = engine.acquire(request.auto_extend(keep)).soon().unwrap();
     assert_eq!(guard.lost().soon(), Some(LossCause::HeldTooLong));
-    assert_eq!(guard.release().soon(), Ending::Lost(LossCause::HeldTooLong));
+    assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::HeldTooLong));
 }
 
-/// A client in another front is kept out by the engine's lock, and the other way round.
+/// A client in another API is kept out by the engine's lock, and the other way round.
 #[test]
-fn it_shares_the_nodes_with_other_fronts() {
+fn it_shares_the_nodes_with_other_apis() {
     let servers = servers(3);
     let (engine, client) = (engine(&servers), client(&servers));
     let guard = held(&engine, "job");

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use redbolt_proving::Server;
+use redbolt_test_servers::Server;
 
 use crate::support::{client_of, held_on, patient, patiently, servers};
 

@@ -115,10 +115,10 @@ fn histogram(name: &str, family: &Family) -> Result<(), String> {
 fn sample(line: &str, family: &str, kind: &str) -> Result<Sample, String> {
     let end = line.find(['{', ' ']).ok_or("no value")?;
     let (name, rest) = line.split_at(end);
-    let ending = name.strip_prefix(family).ok_or("of another family")?;
+    let outcome = name.strip_prefix(family).ok_or("of another family")?;
     let fits = match kind {
-        "histogram" => ["_bucket", "_sum", "_count"].contains(&ending),
-        _ => ending.is_empty(),
+        "histogram" => ["_bucket", "_sum", "_count"].contains(&outcome),
+        _ => outcome.is_empty(),
     };
     if !fits || !is_name(name, true) {
         return Err("a bad name".to_owned());
@@ -129,7 +129,7 @@ fn sample(line: &str, family: &str, kind: &str) -> Result<Sample, String> {
     };
     let text = rest.strip_prefix(' ').ok_or("no space before the value")?;
     let value = number(text)?;
-    let counts = kind == "counter" || ending == "_bucket" || ending == "_count";
+    let counts = kind == "counter" || outcome == "_bucket" || outcome == "_count";
     if counts && !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err("no count".to_owned());
     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redbolt::{Ending, ExtendError, InputError, LossCause, Wait};
-use redbolt_proving::Reply;
+use redbolt::{ExtendError, LossCause, ReleaseOutcome, RequestError, Wait};
+use redbolt_test_servers::Reply;
 
 use crate::support::{
     builder, client, client_of, eventually, held_on, long, patiently, pttl, servers, warm_client,
@@ -13,7 +13,7 @@ use crate::support::{
 fn a_ttl_never_gets_shorter() {
     let servers = servers(3);
     let client = warm_client(builder(&servers));
-    let mut lock = client.acquire(patiently(b"job").and(b"other")).unwrap();
+    let mut lock = client.acquire(patiently(b"job").and_resource(b"other")).unwrap();
     eventually("all nodes grant", || held_on(&servers, "other") == 3);
     for ttl in [1, 29, 2, 25] {
         lock.extend(Duration::from_secs(ttl)).unwrap();
@@ -56,7 +56,7 @@ fn a_lock_whose_keys_are_gone_is_lost_and_not_revived() {
         assert_eq!(held_on(&servers[..n / 2 + 1], "job"), 0, "not revived");
         let again = lock.extend(Duration::from_secs(20)).unwrap_err();
         assert!(matches!(again, ExtendError::Lost(_)), "{again}");
-        assert_eq!(lock.release(), Ending::Lost(LossCause::Gone));
+        assert_eq!(lock.release(), ReleaseOutcome::Lost(LossCause::Gone));
         eventually("what was left is undone", || {
             let _ = client.warm_up(Duration::ZERO);
             held_on(&servers, "job") == 0
@@ -74,7 +74,7 @@ fn a_lock_taken_by_another_is_lost_and_the_other_keeps_it() {
         server.cmd("SET job stranger PX 30000");
     }
     assert!(matches!(lock.extend(Duration::from_secs(20)), Err(ExtendError::Lost(_))));
-    assert!(matches!(lock.release(), Ending::Lost(_)));
+    assert!(matches!(lock.release(), ReleaseOutcome::Lost(_)));
     drop(client);
     for server in &servers {
         assert_eq!(server.cmd("GET job"), Reply::Bulk(b"stranger".to_vec()));
@@ -90,7 +90,7 @@ fn a_minority_without_the_key_changes_nothing() {
     servers[..2].iter().for_each(|server| drop(server.cmd("DEL job")));
     lock.extend(Duration::from_secs(25)).unwrap();
     assert_eq!(held_on(&servers, "job"), 3, "nothing is set again");
-    assert!(matches!(lock.release(), Ending::Released(_)));
+    assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
 }
 
 /// The second node keeps the lock for 20 s, the third for 2 s, and the first says that it does not any more.
@@ -115,7 +115,7 @@ fn an_extension_that_hears_of_a_lost_key_counts_on_the_other_nodes_only() {
         Err(error) => assert!(matches!(error, ExtendError::Lost(_)), "{error}"),
     }
     eventually("another gets it", || {
-        let theirs = others.acquire(patiently(b"job").wait(Wait::Try));
+        let theirs = others.acquire(patiently(b"job").wait(Wait::No));
         assert!(theirs.is_err() || !lock.is_valid(), "two hold it");
         theirs.is_ok()
     });
@@ -130,7 +130,7 @@ fn a_lock_that_nobody_extends_ends_by_itself() {
     assert_eq!(lock.remaining(), Duration::ZERO);
     let error = lock.extend(Duration::from_secs(20)).unwrap_err();
     assert!(matches!(error, ExtendError::Lost(LossCause::Expired)), "{error}");
-    assert_eq!(lock.release(), Ending::Lost(LossCause::Expired));
+    assert_eq!(lock.release(), ReleaseOutcome::Lost(LossCause::Expired));
     eventually("the keys end too", || held_on(&servers, "job") == 0);
     let _ = client.acquire(patiently(b"job")).unwrap();
 }
@@ -141,19 +141,19 @@ fn what_cannot_be_is_refused_at_the_door() {
     let client = client_of(builder(&servers).max_hold(Some(Duration::from_secs(40))));
     let mut lock = client.acquire(patiently(b"job")).unwrap();
     let mut refused = |ttl| match lock.extend(ttl) {
-        Err(ExtendError::Input(error)) => error,
+        Err(ExtendError::Request(error)) => error,
         other => panic!("{other:?}"),
     };
-    assert_eq!(refused(Duration::ZERO), InputError::TtlZero);
-    assert!(matches!(refused(Duration::from_secs(31)), InputError::TtlAboveMaximum { .. }));
-    assert!(matches!(refused(Duration::from_millis(1)), InputError::TtlBelowDrift { .. }));
+    assert_eq!(refused(Duration::ZERO), RequestError::TtlZero);
+    assert!(matches!(refused(Duration::from_secs(31)), RequestError::TtlAboveMaximum { .. }));
+    assert!(matches!(refused(Duration::from_millis(1)), RequestError::TtlBelowDrift { .. }));
     assert!(lock.is_valid());
     drop(lock);
 
     let client = client_of(builder(&servers).max_hold(Some(Duration::from_secs(10))));
     let mut lock = client.acquire(long(b"other")).unwrap();
     match lock.extend(Duration::from_secs(20)) {
-        Err(ExtendError::Input(InputError::HeldTooLong { .. })) => {}
+        Err(ExtendError::Request(RequestError::HeldTooLong { .. })) => {}
         other => panic!("{other:?}"),
     }
 }

@@ -6,8 +6,10 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use redbolt::{AcquireError, Ask, Cause, Client, Ending, Guard, InputError, Vote};
-use redbolt_proving::{Reply, Server};
+use redbolt::{
+    AcquireError, Cause, Client, LockRequest, ReleaseOutcome, RequestError, RestartGuard, Vote,
+};
+use redbolt_test_servers::{Reply, Server};
 
 use crate::support::{
     builder, calls, client, client_of, eventually, held_on, long, patiently, refusal, server,
@@ -30,7 +32,7 @@ fn a_token_is_on_a_quorum_after_one_round_trip() {
             let scripts = calls(server, "eval") + calls(server, "evalsha");
             assert_eq!(scripts, 1 + 2, "one script each, and two that find out whether they run");
         }
-        assert!(matches!(lock.release(), Ending::Released(_)));
+        assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
         assert!(servers.iter().all(|server| counter(server, "job") == Some(token)), "it stays");
         let again = client.acquire(fenced(b"job")).unwrap();
         assert!(again.fencing_token().unwrap().get() > token);
@@ -57,7 +59,7 @@ fn counters_that_diverged_are_brought_together() {
             servers.iter().all(|server| counter(server, "job") != Some(near)),
             "none goes back"
         );
-        assert!(matches!(lock.release(), Ending::Released(_)));
+        assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
         let next = client.acquire(fenced(b"job")).unwrap().fencing_token().unwrap().get();
         assert!(next > token, "{next} after {token}");
     }
@@ -74,7 +76,7 @@ fn a_minority_that_is_ahead_costs_nothing_but_order_is_kept() {
         let token = lock.fencing_token().unwrap().get();
         assert!(token > last, "{token} after {last}");
         last = token;
-        assert!(matches!(lock.release(), Ending::Released(_)));
+        assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
     }
 }
 
@@ -89,7 +91,7 @@ fn tokens_grow_over_nodes_that_were_wiped() {
         let token = lock.fencing_token().unwrap().get();
         assert!(token > last, "{token} after {last}");
         last = token;
-        assert!(matches!(lock.release(), Ending::Released(_)));
+        assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
         match round % 2 {
             // A minority, while it is quarantined.
             0 => assert_eq!(servers[0].cmd("FLUSHALL"), Reply::Status("OK".into())),
@@ -108,7 +110,7 @@ fn several_resources_have_one_token() {
     let ahead = micros() + 3_600_000_000;
     servers.iter().for_each(|server| set_counter(server, "b", ahead));
     let a = token(&client, fenced(b"a"));
-    let all = client.acquire(fenced(b"a").and(b"b").and(b"c")).unwrap();
+    let all = client.acquire(fenced(b"a").and_resource(b"b").and_resource(b"c")).unwrap();
     let together = all.fencing_token().unwrap().get();
     assert!(a < together);
     let next = (ahead + 1).next_multiple_of(2);
@@ -117,7 +119,7 @@ fn several_resources_have_one_token() {
     for key in ["a", "b", "c"] {
         assert!(servers.iter().all(|server| counter(server, key) == Some(together)), "{key}");
     }
-    assert!(matches!(all.release(), Ending::Released(_)));
+    assert!(matches!(all.release(), ReleaseOutcome::Released(_)));
     for key in [b"a", b"b", b"c"] {
         assert!(token(&client, fenced(key)) > together);
     }
@@ -140,7 +142,7 @@ fn tokens_grow_from_holder_to_holder_of_four_clients() {
                         let ahead = seen.lock().unwrap().len() as u64 % 5;
                         set_counter(&servers[ahead as usize], "job", token.get() + 50 * ahead);
                     }
-                    assert!(matches!(lock.release(), Ending::Released(_)));
+                    assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
                 }
             });
         }
@@ -173,7 +175,7 @@ fn a_counter_that_cannot_be_raised_is_its_node_s_failure() {
         assert!(token(&client, fenced(b"job")) > 0, "the others decide");
         set(&servers[1], "job", spoilt);
         let report = refusal(client.acquire(long(b"job").fenced()));
-        assert_eq!(report.nodes()[1].vote, Some(Vote::Fail(Cause::ServerError)), "{report}");
+        assert_eq!(report.node_votes()[1].vote, Some(Vote::Fail(Cause::ServerError)), "{report}");
         assert!(report.to_string().contains("the fencing counter cannot be raised"), "{report}");
         eventually("nothing stays behind a refusal", || {
             let _ = client.warm_up(Duration::from_millis(20));
@@ -188,7 +190,8 @@ fn a_counter_lives_as_long_as_it_was_told() {
     let day = Duration::from_secs(24 * 60 * 60);
     for (life, expected) in [(None, 7 * day), (Some(day), day)] {
         let builder = builder(std::slice::from_ref(&server));
-        let client = client_of(life.into_iter().fold(builder, |b, life| b.counter_life(life)));
+        let client =
+            client_of(life.into_iter().fold(builder, |b, life| b.fencing_counter_ttl(life)));
         assert!(token(&client, fenced(b"job")) > 0);
         let Reply::Int(left) = server.cmd("PTTL redbolt:fence:job") else { panic!() };
         let expected = expected.as_millis() as i64;
@@ -199,24 +202,24 @@ fn a_counter_lives_as_long_as_it_was_told() {
 #[test]
 fn what_cannot_be_fenced_is_refused_at_the_door() {
     let servers = servers(1);
-    let unguarded = builder(&servers).guard(Guard::Off);
+    let unguarded = builder(&servers).restart_guard(RestartGuard::Off);
     let brief = builder(&servers).max_ttl(Duration::from_millis(10_999));
     for builder in [unguarded, brief] {
         let client = client_of(builder);
-        let ask = Ask::new(b"job").ttl(Duration::from_secs(1)).fenced();
-        let error = client.acquire(ask).unwrap_err();
-        assert_eq!(error, AcquireError::Input(InputError::CannotFence));
+        let request = LockRequest::new(b"job").ttl(Duration::from_secs(1)).fenced();
+        let error = client.acquire(request).unwrap_err();
+        assert_eq!(error, AcquireError::Request(RequestError::CannotFence));
     }
 }
 
-fn fenced(resource: &[u8]) -> Ask<'_> {
+fn fenced(resource: &[u8]) -> LockRequest<'_> {
     patiently(resource).fenced()
 }
 
 /// The token of a lock that is let go at once.
-fn token(client: &Client, ask: Ask<'_>) -> u64 {
-    let held = client.with(ask, |lock| lock.fencing_token().unwrap().get()).unwrap();
-    assert!(matches!(held.ending, Ending::Released(_)));
+fn token(client: &Client, request: LockRequest<'_>) -> u64 {
+    let held = client.with(request, |lock| lock.fencing_token().unwrap().get()).unwrap();
+    assert!(matches!(held.outcome, ReleaseOutcome::Released(_)));
     held.value
 }
 

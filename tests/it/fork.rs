@@ -1,5 +1,5 @@
 //! A forked child holds nothing of its parent's and sends nothing on its connections: real forks, through
-//! every front.
+//! every API.
 //!
 //! Each test runs this binary once more, so that nobody else's threads are in the process that forks. Its
 //! child ends without a word to anybody but its exit status.
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use fork::Fork;
 use redbolt::{
-    AcquireError, Ask, Client, Driver, Ending, Engine, EngineError, EngineLimits, Event,
-    ExtendError, InputError, Keep, LockState, LossCause,
+    AcquireError, AutoExtend, Client, Driver, Engine, EngineError, EngineLimits, Event,
+    ExtendError, LockRequest, LockState, LossCause, ReleaseOutcome, RequestError,
 };
-use redbolt_proving::{Connection, Reply};
+use redbolt_test_servers::{Connection, Reply};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{LIMIT, LONG, held_by, long, outcome, patient, patiently, refusal, servers};
@@ -40,19 +40,22 @@ fn client_process() {
         assert!(!lock.is_valid() && lock.remaining().is_zero());
         assert!(fenced.fencing_token().is_none());
         assert_eq!(lock.extend(LONG), Err(ExtendError::Lost(LossCause::Forked)));
-        let forked = AcquireError::Input(InputError::Forked);
-        assert_eq!(client.acquire(Ask::new(b"new")).unwrap_err(), forked);
-        assert_eq!(client.acquire_all([Ask::new(b"new")]).pop().unwrap().unwrap_err(), forked);
-        assert_eq!(client.with(Ask::new(b"new"), |_| ()).unwrap_err(), forked);
-        assert_eq!(client.inspect(b"job").unwrap_err(), InputError::Forked);
-        assert_eq!(client.break_lock(b"job").unwrap_err(), InputError::Forked);
-        assert_eq!(client.break_foreign(b"job").unwrap_err(), InputError::Forked);
+        let forked = AcquireError::Request(RequestError::Forked);
+        assert_eq!(client.acquire(LockRequest::new(b"new")).unwrap_err(), forked);
+        assert_eq!(
+            client.acquire_all([LockRequest::new(b"new")]).pop().unwrap().unwrap_err(),
+            forked
+        );
+        assert_eq!(client.with(LockRequest::new(b"new"), |_| ()).unwrap_err(), forked);
+        assert_eq!(client.inspect(b"job").unwrap_err(), RequestError::Forked);
+        assert_eq!(client.force_unlock(b"job").unwrap_err(), RequestError::Forked);
+        assert_eq!(client.force_unlock_foreign(b"job").unwrap_err(), RequestError::Forked);
         let begun = Instant::now();
         client.warm_up(LIMIT);
         assert!(begun.elapsed() < LIMIT);
-        assert!(fenced.hand_out().is_none());
+        assert!(fenced.detach().is_none());
         drop(other);
-        assert_eq!(lock.release(), Ending::Lost(LossCause::Forked));
+        assert_eq!(lock.release(), ReleaseOutcome::Lost(LossCause::Forked));
         drop(client);
         child.ends();
     }
@@ -61,22 +64,24 @@ fn client_process() {
     // Its own clients are as good as anybody's, and are not its child's.
     if let Some(child) = forked() {
         let own = nodes.client();
-        assert!(refusal(own.acquire(Ask::new(b"job"))).is_contended());
+        assert!(refusal(own.acquire(LockRequest::new(b"job"))).is_contended());
         let held = own.acquire(long(b"of the child")).unwrap();
         if let Some(grandchild) = forked() {
             assert!(!held.is_valid() && !lock.is_valid());
-            drop(nodes.client().acquire(Ask::new(b"of the grandchild")).unwrap());
+            drop(nodes.client().acquire(LockRequest::new(b"of the grandchild")).unwrap());
             grandchild.ends();
         }
         assert!(held.is_valid() && !lock.is_valid());
-        assert!(matches!(held.release(), Ending::Released(_)));
+        assert!(matches!(held.release(), ReleaseOutcome::Released(_)));
         child.ends();
     }
 
     assert!(lock.is_valid() && other.is_valid() && fenced.fencing_token().is_some());
     lock.extend(LONG).unwrap();
     for lock in [lock, other, fenced] {
-        assert!(matches!(lock.release(), Ending::Released(confirmed) if confirmed.nodes >= 2));
+        assert!(
+            matches!(lock.release(), ReleaseOutcome::Released(confirmed) if confirmed.nodes >= 2)
+        );
     }
 }
 
@@ -100,19 +105,23 @@ fn driver_process() {
 
     if let Some(child) = nodes.fork_in_silence() {
         for _ in 0..3 {
-            driver.turn();
-            assert!(!driver.busy_turn());
+            driver.process();
+            assert!(!driver.process_busy());
             driver.connect();
             assert_eq!(driver.poll_event(), None);
         }
         assert!(driver.remaining(held).is_zero());
         assert_eq!(driver.state(held), LockState::Lost(LossCause::Forked));
-        assert_eq!(driver.extend(held, LONG), Err(InputError::Forked));
-        assert_eq!(driver.acquire(&Ask::new(b"new")), Err(InputError::Forked));
-        assert_eq!(driver.inspect(b"job"), Err(InputError::Forked));
-        assert_eq!(driver.break_lock(b"job"), Err(InputError::Forked));
-        assert!(driver.hand_out(held).is_none());
-        assert!(driver.deadline().is_none() && !driver.owes() && !driver.awaits_answers(asked));
+        assert_eq!(driver.extend(held, LONG), Err(RequestError::Forked));
+        assert_eq!(driver.acquire(&LockRequest::new(b"new")), Err(RequestError::Forked));
+        assert_eq!(driver.inspect(b"job"), Err(RequestError::Forked));
+        assert_eq!(driver.force_unlock(b"job"), Err(RequestError::Forked));
+        assert!(driver.detach(held).is_none());
+        assert!(
+            driver.deadline().is_none()
+                && !driver.has_pending_releases()
+                && !driver.awaits_answers(asked)
+        );
         driver.release(held);
         driver.release(asked);
         drop(driver);
@@ -121,7 +130,7 @@ fn driver_process() {
     nodes.have_heard_nothing();
 
     // What the parent is about to write is not for the child to write.
-    let child = driver.together(|driver| {
+    let child = driver.batch(|driver| {
         driver.acquire(&long(b"gathered")).unwrap();
         let child = nodes.fork_in_silence();
         if child.is_none() {
@@ -158,7 +167,7 @@ fn engine_process() {
     let guard = engine.acquire(patiently(b"job")).wait().unwrap();
     let other = engine.acquire(long(b"other")).wait().unwrap();
     // Extended when the child has had its time.
-    let kept = Ask::new(b"kept").ttl(LONG / 2).keep_alive(Keep::until_released());
+    let kept = LockRequest::new(b"kept").ttl(LONG / 2).auto_extend(AutoExtend::until_released());
     let kept = engine.acquire(kept).wait().unwrap();
     let waiting = engine.acquire(long(b"job").wait(redbolt::Wait::Forever));
     drop(engine.inspect(b"nobody").wait().unwrap());
@@ -166,14 +175,14 @@ fn engine_process() {
     if let Some(child) = nodes.fork_in_silence() {
         let forked = AcquireError::Engine(EngineError::Forked);
         assert!(!guard.is_valid() && !kept.is_valid() && guard.fencing_token().is_none());
-        assert_eq!(engine.acquire(Ask::new(b"new")).wait().unwrap_err(), forked);
+        assert_eq!(engine.acquire(LockRequest::new(b"new")).wait().unwrap_err(), forked);
         assert_eq!(waiting.wait().unwrap_err(), forked);
         assert_eq!(engine.inspect(b"job").wait().unwrap_err(), forked);
-        assert_eq!(engine.nodes().wait().unwrap_err(), EngineError::Forked);
+        assert_eq!(engine.node_report().wait().unwrap_err(), EngineError::Forked);
         let lost = Err(ExtendError::Lost(LossCause::Forked));
         assert_eq!(guard.extend(LONG).wait(), lost);
         assert_eq!(guard.lost().wait(), Some(LossCause::Forked));
-        assert_eq!(guard.release().wait(), Ending::Lost(LossCause::Forked));
+        assert_eq!(guard.release().wait(), ReleaseOutcome::Lost(LossCause::Forked));
         drop(other);
         assert!(!engine.shutdown(LIMIT).ended);
         drop(engine);
@@ -183,7 +192,7 @@ fn engine_process() {
 
     assert!(guard.is_valid() && other.is_valid() && kept.is_valid());
     guard.extend(LONG).wait().unwrap();
-    assert!(matches!(guard.release().wait(), Ending::Released(_)));
+    assert!(matches!(guard.release().wait(), ReleaseOutcome::Released(_)));
     assert!(waiting.wait().unwrap().is_valid());
     drop((other, kept));
     assert!(engine.shutdown(LIMIT).is_clean());
@@ -192,7 +201,7 @@ fn engine_process() {
 /// Runs a test of this binary in a process of its own, on three new nodes.
 fn in_its_own_process(role: &str) {
     let servers = servers(3);
-    let addresses: Vec<_> = servers.iter().map(redbolt_proving::Server::address).collect();
+    let addresses: Vec<_> = servers.iter().map(redbolt_test_servers::Server::address).collect();
     let outcome = Command::new(env::current_exe().unwrap())
         .args(["--exact", "--ignored", "--nocapture", "--test-threads=1", role])
         .env(NODES, addresses.join(","))

@@ -8,8 +8,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use redbolt::{Acquire, Ask, Ending, Engine, Extend, LossCause, Lost, OwnedGuard, Release, Wait};
-use redbolt_proving::Server;
+use redbolt::{
+    AcquireFuture, Engine, ExtendFuture, LockRequest, LossCause, LossFuture, OwnedGuard,
+    ReleaseFuture, ReleaseOutcome, Wait,
+};
+use redbolt_test_servers::Server;
 
 use crate::engine::{Bad, engine};
 use crate::support::{LIMIT, eventually, held_on, long, patiently, servers};
@@ -53,8 +56,8 @@ async fn a_lock_from_its_ask_to_its_end() {
     assert!(engine.try_acquire(patiently(b"job")).await.is_err());
     guard.extend(Duration::from_secs(29)).await.unwrap();
     assert!(guard.remaining() > Duration::from_secs(25));
-    assert!(matches!(guard.release().await, Ending::Released(_)));
-    assert_eq!(engine.nodes().await.unwrap().nodes.len(), 3);
+    assert!(matches!(guard.release().await, ReleaseOutcome::Released(_)));
+    assert_eq!(engine.node_report().await.unwrap().nodes.len(), 3);
     eventually("nothing stays", || held_on(&servers, "job") == 0);
 }
 
@@ -70,7 +73,7 @@ async fn a_pending_future_that_is_dropped_is_cancelled() {
     drop((polled, unpolled));
     eventually("both have ended", || engine.in_flight() == 0);
     assert!(guard.is_valid());
-    assert!(matches!(guard.release().await, Ending::Released(_)));
+    assert!(matches!(guard.release().await, ReleaseOutcome::Released(_)));
     // Granted, and dropped before anybody looked.
     let granted = engine.acquire(patiently(b"job"));
     eventually("it was granted", || engine.in_flight() == 0);
@@ -81,8 +84,8 @@ async fn a_pending_future_that_is_dropped_is_cancelled() {
 async fn a_watcher_is_told_of_the_loss() {
     let servers = servers(3);
     let engine = engine(&servers);
-    let ask = Ask::new(b"job").ttl(Duration::from_millis(300)).wait(Wait::For(LIMIT));
-    let guard = engine.acquire(ask).await.unwrap();
+    let request = LockRequest::new(b"job").ttl(Duration::from_millis(300)).wait(Wait::UpTo(LIMIT));
+    let guard = engine.acquire(request).await.unwrap();
     // One that is dropped leaves no waker behind that another one needs.
     let mut dropped = guard.lost();
     assert!(once(&mut dropped).await.is_none());
@@ -90,7 +93,7 @@ async fn a_watcher_is_told_of_the_loss() {
     drop(dropped);
     assert_eq!(watcher.await, Some(LossCause::Expired));
     assert_eq!(guard.lost().await, Some(LossCause::Expired));
-    assert_eq!(guard.release().await, Ending::Lost(LossCause::Expired));
+    assert_eq!(guard.release().await, ReleaseOutcome::Lost(LossCause::Expired));
 }
 
 async fn a_watcher_is_told_of_the_release() {
@@ -115,7 +118,7 @@ async fn many_at_once() {
     assert!(guards.iter().all(OwnedGuard::is_valid));
     let releases: Vec<_> = guards.into_iter().map(OwnedGuard::release).collect();
     for release in releases {
-        assert!(matches!(release.await, Ending::Released(_)));
+        assert!(matches!(release.await, ReleaseOutcome::Released(_)));
     }
 }
 
@@ -130,7 +133,7 @@ async fn tasks_wait_for_one_another() {
         drop(guard);
         guard = next.await.unwrap();
     }
-    assert!(matches!(guard.release().await, Ending::Released(_)));
+    assert!(matches!(guard.release().await, ReleaseOutcome::Released(_)));
 }
 
 /// Runs a scenario, and fails if it waits without end.
@@ -172,7 +175,7 @@ fn the_task_that_polled_last_is_woken() {
     let watching = thread::spawn(move || block_on(watcher));
     eventually("one waits", || engine.in_flight() == 1);
     drop(guard);
-    assert!(matches!(waiting.join().unwrap().unwrap(), Ending::Released(_)));
+    assert!(matches!(waiting.join().unwrap().unwrap(), ReleaseOutcome::Released(_)));
     assert_eq!(watching.join().unwrap(), None);
 }
 
@@ -269,7 +272,7 @@ fn a_waker_that_panics_when_it_is_dropped_does_not_end_the_engine() {
     drop(asked);
     assert_eq!(engine.panics(), 1);
     eventually("it is cancelled", || engine.in_flight() == 0);
-    assert!(matches!(block_on(guard.release()), Ending::Released(_)));
+    assert!(matches!(block_on(guard.release()), ReleaseOutcome::Released(_)));
     let report = engine.shutdown(LIMIT);
     assert!(report.is_clean(), "{report}");
 }
@@ -285,21 +288,21 @@ fn what_is_polled_after_it_was_ready_says_so() {
     }
     let servers = servers(3);
     let engine = engine(&servers);
-    let mut answer = engine.nodes();
+    let mut answer = engine.node_report();
     block_on(&mut answer).unwrap();
-    assert_eq!(again(answer), "an Answer was polled after it was ready");
+    assert_eq!(again(answer), "a QueryFuture was polled after it was ready");
     let guard = block_on(engine.acquire(patiently(b"job"))).unwrap();
     let mut extend = guard.extend(Duration::from_secs(29));
     block_on(&mut extend).unwrap();
-    assert_eq!(again(extend), "an Extend was polled after it was ready");
+    assert_eq!(again(extend), "an ExtendFuture was polled after it was ready");
 }
 
 #[test]
 fn everything_can_be_sent_and_shared() {
     fn sent<T: Send + 'static>() {}
     fn shared<T: Sync>() {}
-    sent::<(Engine, OwnedGuard, Acquire, Extend, Release, Lost)>();
-    shared::<(Engine, OwnedGuard, Acquire, Extend, Release, Lost)>();
+    sent::<(Engine, OwnedGuard, AcquireFuture, ExtendFuture, ReleaseFuture, LossFuture)>();
+    shared::<(Engine, OwnedGuard, AcquireFuture, ExtendFuture, ReleaseFuture, LossFuture)>();
 }
 
 /// An executor of twenty lines, the bound included.

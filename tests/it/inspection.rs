@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redbolt::{DataKind, InspectionVerdict, KeyState, NodeState, Owner};
-use redbolt_proving::{Act, Impostor, Server};
+use redbolt_test_servers::{Act, Impostor, Server};
 
 use crate::support::{
     builder, changes, client, client_of, eventually, held_on, patient, patiently, pttl, servers,
@@ -94,11 +94,11 @@ fn a_user_who_may_not_ask_for_types_is_told_less() {
     let looker = client_of(patient([format!("redis://looker:pw@{}", servers[0].address())]));
     let inspection = looker.inspect(b"list").unwrap();
     assert!(inspection.nodes[0].to_string().contains(": other data, no string"), "{inspection:?}");
-    let kept = looker.break_foreign(b"list").unwrap();
+    let kept = looker.force_unlock_foreign(b"list").unwrap();
     assert!(kept.nodes[0].to_string().contains("NOPERM"), "{kept}");
     servers[0].cmd("SET job 00112233445566778899aabbccddeeff00:me PX 30000");
     assert!(matches!(looker.inspect(b"job").unwrap().verdict, InspectionVerdict::Held(_)));
-    assert_eq!(looker.break_lock(b"job").unwrap().broken(), 1);
+    assert_eq!(looker.force_unlock(b"job").unwrap().broken(), 1);
     assert_eq!(held_on(&servers, "list"), 1);
 }
 
@@ -139,7 +139,7 @@ fn those_that_do_not_answer_say_why() {
 #[test]
 fn a_silent_node_does_not_hold_the_others_up() {
     let servers = servers(3);
-    let client = client_of(builder(&servers).connect_within(Duration::from_millis(300)));
+    let client = client_of(builder(&servers).connect_timeout(Duration::from_millis(300)));
     assert_eq!(client.warm_up(Duration::from_secs(5)).ready(), 3);
     servers[2].pause();
     let inspection = client.inspect(b"job").unwrap();

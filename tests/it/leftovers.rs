@@ -6,11 +6,11 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use redbolt::{Acquire, Driver, Engine, LockId, Wait};
-use redbolt_proving::{Reply, Server};
+use redbolt::{AcquireFuture, Driver, Engine, LockId, Wait};
+use redbolt_test_servers::{Reply, Server};
 
 use crate::support::{
-    builder, driver_of, eventually, held_by, held_on, long, patient, servers, turn_until,
+    builder, driver_of, eventually, held_by, held_on, long, patient, process_until, servers,
 };
 
 const WAITS: usize = 10_000;
@@ -49,7 +49,7 @@ fn leave_nothing(process: &str) {
     assert!(output.status.success() && told.contains(ALL_IS_WELL), "{told}");
     println!("{told}");
     // The process is gone. What it left on the nodes would be here.
-    holder.turn();
+    holder.process();
     for server in &servers {
         let keys = server.cmd("DBSIZE");
         assert_eq!(
@@ -58,8 +58,8 @@ fn leave_nothing(process: &str) {
             "the guard, and what is held by others"
         );
     }
-    holder.together(|holder| held.iter().for_each(|&id| holder.release(id)));
-    turn_until(&mut holder, "all is released", |holder| !holder.owes());
+    holder.batch(|holder| held.iter().for_each(|&id| holder.release(id)));
+    process_until(&mut holder, "all is released", |holder| !holder.has_pending_releases());
     assert!(resources().iter().all(|name| held_on(&servers, name) == 0));
 }
 
@@ -75,7 +75,9 @@ fn driver_process() {
     let Some(nodes) = nodes() else { return };
     let before = Trace::of_this_process();
     let mut driver = driver_of(patient(&nodes));
-    turn_until(&mut driver, "all are ready", |driver| driver.nodes().ready() == nodes.len());
+    process_until(&mut driver, "all are ready", |driver| {
+        driver.node_report().ready() == nodes.len()
+    });
     let start = Trace::of_this_process();
     assert_eq!(start.threads, before.threads, "a driver has no thread");
     for round in 0..WAITS / AT_ONCE {
@@ -83,7 +85,7 @@ fn driver_process() {
         let waits: Vec<LockId> = (0..AT_ONCE)
             .map(|at| driver.acquire(&forever(&names[at % names.len()])).unwrap())
             .collect();
-        turn_for(&mut driver, round);
+        process_for(&mut driver, round);
         // Those in front let the next ones ask, and those behind are still in line.
         if round % 2 == 0 {
             waits.into_iter().for_each(|id| driver.release(id));
@@ -92,9 +94,9 @@ fn driver_process() {
         }
         while driver.poll_event().is_some() {}
     }
-    turn_until(&mut driver, "it owes nothing", |driver| !driver.owes());
+    process_until(&mut driver, "it owes nothing", |driver| !driver.has_pending_releases());
     let metrics = driver.metrics();
-    turn_until(&mut driver, "everything is as it was", |_| {
+    process_until(&mut driver, "everything is as it was", |_| {
         Trace::of_this_process() == start && is_quiet(&nodes)
     });
     let (attempts, grants) = (metrics.metrics.attempts, metrics.metrics.grants);
@@ -103,11 +105,11 @@ fn driver_process() {
 }
 
 /// A moment that moves from none, over the refusals and the push links, to pauses.
-fn turn_for(driver: &mut Driver, round: usize) {
+fn process_for(driver: &mut Driver, round: usize) {
     let span = Duration::from_micros(200 * round as u64);
     let until = std::time::Instant::now() + span;
     while std::time::Instant::now() < until {
-        driver.turn();
+        driver.process();
     }
 }
 
@@ -118,14 +120,14 @@ fn engine_process() {
     let config = patient(&nodes).build().unwrap();
     let before = Trace::of_this_process();
     let engine = Engine::start(config, redbolt::EngineLimits::default()).unwrap();
-    let ready = || engine.nodes().wait().unwrap().ready() == nodes.len();
+    let ready = || engine.node_report().wait().unwrap().ready() == nodes.len();
     eventually("all are ready", ready);
     let start = Trace::of_this_process();
     assert_eq!(start.threads, before.threads + 1, "an engine has one");
     for round in 0..WAITS / AT_ONCE {
         let names = resources();
-        let asks = (0..AT_ONCE).map(|at| engine.acquire(forever(&names[at % names.len()])));
-        let waits: Vec<Acquire> = asks.collect();
+        let requests = (0..AT_ONCE).map(|at| engine.acquire(forever(&names[at % names.len()])));
+        let waits: Vec<AcquireFuture> = requests.collect();
         std::thread::sleep(Duration::from_micros(200 * round as u64));
         drop(waits);
     }
@@ -140,7 +142,7 @@ fn engine_process() {
     println!("{ALL_IS_WELL}");
 }
 
-fn forever(name: &str) -> redbolt::Ask<'_> {
+fn forever(name: &str) -> redbolt::LockRequest<'_> {
     long(name.as_bytes()).wait(Wait::Forever)
 }
 
@@ -165,7 +167,7 @@ impl Trace {
 /// Whether no connection of ours is subscribed or tracked, and none is left but one for each node.
 fn is_quiet(nodes: &[String]) -> bool {
     nodes.iter().all(|node| {
-        let mut connection = redbolt_proving::Connection::open(node);
+        let mut connection = redbolt_test_servers::Connection::open(node);
         let subscribers = connection.cmd("PUBSUB NUMSUB __redis__:invalidate");
         let Reply::Array(subscribers) = subscribers else { panic!("{subscribers:?}") };
         let Reply::Bulk(info) = connection.cmd("INFO clients") else { panic!("no INFO") };

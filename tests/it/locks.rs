@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redbolt::{AcquireError, Ask, Ending, Wait, Why};
-use redbolt_proving::Reply;
+use redbolt::{AcquireError, LockRequest, RefusalReason, ReleaseOutcome, Wait};
+use redbolt_test_servers::Reply;
 
 use crate::support::{
     builder, client, client_of, eventually, held_on, long, patient, patiently, refusal, servers,
@@ -15,12 +15,12 @@ fn a_lock_is_taken_on_a_quorum_and_released_everywhere() {
     for n in [1, 3, 5] {
         let servers = servers(n);
         let client = client(&servers);
-        let lock = client.acquire(Ask::new(b"job").ttl(Duration::from_secs(5))).unwrap();
+        let lock = client.acquire(LockRequest::new(b"job").ttl(Duration::from_secs(5))).unwrap();
         assert!(lock.is_valid() && lock.remaining() <= Duration::from_secs(5));
         let held = servers.iter().filter(|s| s.cmd("EXISTS job") == Reply::Int(1)).count();
         assert!(held > n / 2, "{held} of {n}");
         match lock.release() {
-            Ending::Released(confirmed) => assert!(confirmed.nodes as usize > n / 2),
+            ReleaseOutcome::Released(confirmed) => assert!(confirmed.nodes as usize > n / 2),
             lost => panic!("{lost:?}"),
         }
         drop(client);
@@ -34,29 +34,29 @@ fn a_lock_is_taken_on_a_quorum_and_released_everywhere() {
 fn a_second_client_is_refused_and_then_granted() {
     let servers = servers(3);
     let (first, second) = (client(&servers), client(&servers));
-    let lock = first.acquire(Ask::new(b"job")).unwrap();
-    match second.acquire(Ask::new(b"job")) {
+    let lock = first.acquire(LockRequest::new(b"job")).unwrap();
+    match second.acquire(LockRequest::new(b"job")) {
         Err(AcquireError::Refused(report)) => {
-            assert_eq!(report.why(), Why::Contended);
+            assert_eq!(report.reason(), RefusalReason::Contended);
             assert!(report.to_string().starts_with("held by another: 0 of 3 granted, 2 needed"));
         }
         other => panic!("{other:?}"),
     }
     let _ = lock.release();
-    let ask = Ask::new(b"job").wait(Wait::For(Duration::from_secs(10)));
-    assert!(second.acquire(ask).unwrap().is_valid());
+    let request = LockRequest::new(b"job").wait(Wait::UpTo(Duration::from_secs(10)));
+    assert!(second.acquire(request).unwrap().is_valid());
 }
 
 #[test]
 fn several_resources_are_granted_together_or_not_at_all() {
     let servers = servers(3);
     let (ours, theirs) = (client(&servers), warm_client(builder(&servers)));
-    let all = || patiently(b"a").and(b"b").and(b"c");
+    let all = || patiently(b"a").and_resource(b"b").and_resource(b"c");
     let held = |keys: &[&str]| keys.iter().map(|key| held_on(&servers, key)).sum::<usize>();
     let theirs = theirs.acquire(patiently(b"b")).unwrap();
     eventually("all nodes grant", || held(&["b"]) == 3);
-    let report = refusal(ours.acquire(all().wait(Wait::Try)));
-    assert_eq!(report.why(), Why::Contended, "{report}");
+    let report = refusal(ours.acquire(all().wait(Wait::No)));
+    assert_eq!(report.reason(), RefusalReason::Contended, "{report}");
     let left = report.remaining().expect("a script's denial says it");
     assert!((20..=30).contains(&left.as_secs()), "{left:?}");
     assert_eq!(held(&["a", "c"]), 0, "nothing of a part");
@@ -67,7 +67,7 @@ fn several_resources_are_granted_together_or_not_at_all() {
     for key in [&b"a"[..], b"b", b"c"] {
         assert!(refusal(client(&servers).acquire(long(key))).is_contended());
     }
-    assert!(matches!(lock.release(), Ending::Released(_)));
+    assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
     eventually("all are free", || {
         let _ = ours.warm_up(Duration::ZERO);
         held(&["a", "b", "c"]) == 0
@@ -81,7 +81,7 @@ fn thirty_two_nodes_and_no_more() {
     let lock = client.acquire(patiently(b"job")).unwrap();
     assert!(held_on(&servers, "job") >= 17);
     match lock.release() {
-        Ending::Released(confirmed) => assert!(confirmed.nodes >= 17 && confirmed.of == 32),
+        ReleaseOutcome::Released(confirmed) => assert!(confirmed.nodes >= 17 && confirmed.of == 32),
         lost => panic!("{lost:?}"),
     }
     drop(client);
@@ -97,7 +97,7 @@ fn a_higher_quorum_is_asked_for_and_kept_to() {
     let client = client_of(builder(&servers).quorum(3));
     let lock = client.acquire(patiently(b"job")).unwrap();
     assert_eq!(held_on(&servers, "job"), 3);
-    assert!(matches!(lock.release(), Ending::Released(confirmed) if confirmed.nodes == 3));
+    assert!(matches!(lock.release(), ReleaseOutcome::Released(confirmed) if confirmed.nodes == 3));
     servers[2].cmd("SET job theirs PX 30000");
     let report = refusal(client.acquire(long(b"job")));
     assert!(report.to_string().starts_with("held by another: "), "{report}");
@@ -116,11 +116,11 @@ fn any_bytes_are_a_name() {
     for name in [&b"\r\n$3\r\n\0"[..], b" ", b"\xff\xfe", b"*", &longest] {
         let lock = client.acquire(patiently(name)).unwrap();
         assert_eq!(servers[0].run(&[b"EXISTS", name]), Reply::Int(1));
-        assert!(matches!(lock.release(), Ending::Released(_)));
+        assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
         assert_eq!(servers[0].cmd("DBSIZE"), Reply::Int(1), "the guard's");
     }
     for name in [&b""[..], &vec![b'x'; (64 << 10) + 1]] {
-        assert!(matches!(client.acquire(long(name)), Err(AcquireError::Input(_))));
+        assert!(matches!(client.acquire(long(name)), Err(AcquireError::Request(_))));
     }
 }
 

@@ -8,14 +8,14 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, SystemTime};
 
 use redbolt::resp::{Decoder, Limits, Token};
-use redbolt::{Ask, ConfigBuilder, Ending, Guard, Level, Log, Note};
-use redbolt_node::model::{Now, Store};
-use redbolt_proving::{Reply, Server};
+use redbolt::{ConfigBuilder, Level, LockRequest, Log, Note, ReleaseOutcome, RestartGuard};
+use redbolt_node::model::{ClockReading, Store};
+use redbolt_test_servers::{Reply, Server};
 
 use crate::engine::engine_of;
 use crate::support::{
-    LIMIT, builder, client_of, driver_of, eventually, held_by, long, outcome, patiently, refusal,
-    servers, turn_until, vouch_for, vouched,
+    LIMIT, builder, client_of, driver_of, eventually, held_by, long, outcome, patiently,
+    process_until, refusal, servers, vouch_for, vouched,
 };
 
 /// Keeps everything that it is told.
@@ -63,7 +63,7 @@ fn the_life_of_locks() {
     let mut lock = client.acquire(patiently(b"job")).unwrap();
     lock.extend(Duration::from_secs(20)).unwrap();
     assert!(refusal(client.acquire(long(b"job"))).is_contended());
-    assert!(matches!(lock.release(), Ending::Released(_)));
+    assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
     let locks: Vec<_> = heard.of("lock").into_iter().map(|line| (line.level, line.text)).collect();
     let beginnings =
         ["lock granted", "lock extended", "lock refused: held by another: ", "lock released, "];
@@ -98,21 +98,21 @@ fn a_node_that_goes_away_and_comes_back_is_told_of_once_each() {
     let (heard, builder) = Heard::with(builder(&servers));
     let mut driver = driver_of(builder);
     let drained = |driver: &mut redbolt::Driver| while driver.poll_event().is_some() {};
-    turn_until(&mut driver, "all are ready", |driver| {
+    process_until(&mut driver, "all are ready", |driver| {
         drained(driver);
-        driver.nodes().ready() == 3
+        driver.node_report().ready() == 3
     });
     servers[2].kill();
     let failures = |driver: &redbolt::Driver| driver.metrics().metrics.nodes[2].link_failures;
-    turn_until(&mut driver, "it was tried a few times", |driver| {
+    process_until(&mut driver, "it was tried a few times", |driver| {
         drained(driver);
         failures(driver).total() >= 5
     });
     servers[2].restart();
     vouch_for(&servers[2..], 3);
-    turn_until(&mut driver, "it is back", |driver| {
+    process_until(&mut driver, "it is back", |driver| {
         drained(driver);
-        driver.nodes().ready() == 3
+        driver.node_report().ready() == 3
     });
     drained(&mut driver);
     let told: Vec<_> =
@@ -141,7 +141,7 @@ fn nodes_that_do_not_vote() {
     let other = vouched(Server::start());
     let config = builder(std::slice::from_ref(&other)).max_ttl(LIMIT);
     let (heard, config) = Heard::with(config);
-    let _ = refusal(client_of(config).acquire(Ask::new(b"job").ttl(LIMIT / 2)));
+    let _ = refusal(client_of(config).acquire(LockRequest::new(b"job").ttl(LIMIT / 2)));
     let told = heard.of("node 1 ");
     assert!(told[0].text.contains("set up for") && told[0].level == Level::Error, "{told:?}");
 }
@@ -167,7 +167,7 @@ fn node_with_a_clock_ahead(ahead: Duration) -> String {
     let address = listener.local_addr().unwrap().to_string();
     let clock = move || {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap() + ahead;
-        Now::from_micros(now.as_micros() as u64)
+        ClockReading::from_micros(now.as_micros() as u64)
     };
     thread::spawn(move || {
         let mut store = Store::new(&"7".repeat(40), clock());
@@ -209,7 +209,10 @@ fn no_note_has_a_password_or_a_token_in_it() {
         .map(|password| Server::with(&["--requirepass", password]))
         .collect();
     let addresses = servers.iter().map(|s| format!("redis://:{PASSWORD}@{}", s.address()));
-    let config = crate::support::patient(addresses).label(b"web-1").new_nodes().guard(Guard::Off);
+    let config = crate::support::patient(addresses)
+        .label(b"web-1")
+        .new_nodes()
+        .restart_guard(RestartGuard::Off);
     let (heard, config) = Heard::with(config);
     let client = client_of(config);
     let mut lock = client.acquire(patiently(b"job")).unwrap();
@@ -230,7 +233,8 @@ fn no_note_has_a_password_or_a_token_in_it() {
 
     // A server that repeats what it was sent: the name of the user, and a token.
     let echo = Server::with(&["--rename-command", "SET", "NOSET"]);
-    let (heard, config) = Heard::with(builder(std::slice::from_ref(&echo)).guard(Guard::Off));
+    let (heard, config) =
+        Heard::with(builder(std::slice::from_ref(&echo)).restart_guard(RestartGuard::Off));
     let client = client_of(config);
     let report = refusal(client.acquire(long(b"job")));
     assert!(report.to_string().contains("unknown command"), "{report}");
@@ -269,8 +273,11 @@ fn a_panic_of_the_log_is_the_caller_s() {
     let refused = catch_unwind(AssertUnwindSafe(|| client.acquire(long(b"job")).is_err()));
     assert!(refused.is_err());
     assert!(lock.is_valid());
-    assert!(matches!(lock.release(), Ending::Released(_)));
-    assert!(matches!(client.acquire(patiently(b"job")).unwrap().release(), Ending::Released(_)));
+    assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
+    assert!(matches!(
+        client.acquire(patiently(b"job")).unwrap().release(),
+        ReleaseOutcome::Released(_)
+    ));
 }
 
 /// No thread of ours dies of it.
@@ -286,7 +293,7 @@ fn a_panic_of_the_log_on_the_thread_of_an_engine_is_counted() {
     let engine = engine_of(builder(&servers).log(Arc::new(Broken)));
     for _ in 0..3 {
         let lock = engine.acquire(patiently(b"job")).wait().unwrap();
-        assert!(matches!(lock.release().wait(), Ending::Released(_)));
+        assert!(matches!(lock.release().wait(), ReleaseOutcome::Released(_)));
     }
     assert!(engine.panics() >= 3, "{}", engine.panics());
 }
@@ -302,7 +309,7 @@ fn a_node_that_does_not_tell_waiters() {
     let held = holder.acquire(patiently(b"job")).unwrap();
     let id = driver.acquire(&patiently(b"job")).unwrap();
     let text = format!("node 1 {}: waiters are not told: NOPERM", server.address());
-    turn_until(&mut driver, "it was told", |driver| {
+    process_until(&mut driver, "it was told", |driver| {
         while driver.poll_event().is_some() {}
         !heard.of(&text).is_empty()
     });

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use redbolt::{Cause, Client, Config, Event, LossCause, MetricsReport, NodeMetrics, Why};
-use redbolt_proving::Server;
+use redbolt::{Cause, Client, Config, Event, LossCause, MetricsReport, NodeMetrics, RefusalReason};
+use redbolt_test_servers::Server;
 
 use crate::engine::engine_of;
 use crate::exposition::{Scrape, read};
 use crate::support::{
     LIMIT, PATIENCE, builder, client, client_of, driver_of, held_by, long, outcome, patiently,
-    refusal, server, servers, turn_until, vouch_for,
+    process_until, refusal, server, servers, vouch_for,
 };
 
 /// The text of a report, read back.
@@ -51,15 +51,15 @@ fn locks_of_a_client() {
         settle(&client);
     }
     let held = client.acquire(patiently(b"job")).unwrap();
-    let why = refusal(client.acquire(long(b"job"))).why();
+    let reason = refusal(client.acquire(long(b"job"))).reason();
     settle(&client);
 
     let report = client.metrics();
     let metrics = &report.metrics;
     assert_eq!((metrics.acquisitions, metrics.attempts, metrics.grants), (7, 7, 6));
-    assert_eq!((metrics.refusals.of(why), metrics.refusals.total()), (1, 1));
+    assert_eq!((metrics.refusals.of(reason), metrics.refusals.total()), (1, 1));
     assert_eq!((metrics.releases, metrics.extended, metrics.hold.count()), (5, 5, 5));
-    for (number, address, node) in report.nodes() {
+    for (number, address, node) in report.node_metrics() {
         assert_eq!(address.to_string(), servers[number - 1].address());
         assert_eq!((node.asks, node.grants, node.denies), (7, 6, 1), "node {number}");
         assert_eq!((node.connections, node.reconnects(), node.timeouts), (1, 0, 0));
@@ -72,8 +72,8 @@ fn locks_of_a_client() {
 
     let scrape = scrape(&report);
     assert_eq!(value(&scrape, "redbolt_grants_total", &[]), 6.0);
-    assert_eq!(value(&scrape, "redbolt_refusals_total", &[("why", "contended")]), 1.0);
-    assert_eq!(value(&scrape, "redbolt_refusals_total", &[("why", "no_quorum")]), 0.0);
+    assert_eq!(value(&scrape, "redbolt_refusals_total", &[("reason", "contended")]), 1.0);
+    assert_eq!(value(&scrape, "redbolt_refusals_total", &[("reason", "no_quorum")]), 0.0);
     assert_eq!(value(&scrape, "redbolt_wait_seconds_count", &[("outcome", "granted")]), 6.0);
     assert_eq!(value(&scrape, "redbolt_hold_seconds_bucket", &[("le", "+Inf")]), 5.0);
     assert_eq!(value(&scrape, "redbolt_hold_seconds_bucket", &[("le", "100")]), 5.0);
@@ -114,9 +114,9 @@ fn locks_of_a_driver() {
 fn a_server_that_is_killed_and_comes_back() {
     let mut servers = servers(3);
     let mut driver = driver_of(builder(&servers));
-    turn_until(&mut driver, "all are ready", |driver| driver.nodes().ready() == 3);
+    process_until(&mut driver, "all are ready", |driver| driver.node_report().ready() == 3);
     servers[2].kill();
-    turn_until(&mut driver, "it is missed", |driver| driver.nodes().ready() == 2);
+    process_until(&mut driver, "it is missed", |driver| driver.node_report().ready() == 2);
     let id = held_by(&mut driver, &long(b"job"));
     driver.release(id);
     assert!(matches!(outcome(&mut driver, id), Event::Released(..)));
@@ -125,10 +125,10 @@ fn a_server_that_is_killed_and_comes_back() {
     let refused = |driver: &redbolt::Driver| {
         driver.metrics().metrics.nodes[2].link_failures.of(Cause::ConnectionRefused)
     };
-    turn_until(&mut driver, "it is tried again", |driver| refused(driver) > 0);
+    process_until(&mut driver, "it is tried again", |driver| refused(driver) > 0);
     servers[2].restart();
     vouch_for(&servers[2..], 3);
-    turn_until(&mut driver, "it is back", |driver| driver.nodes().ready() == 3);
+    process_until(&mut driver, "it is back", |driver| driver.node_report().ready() == 3);
 
     let report = driver.metrics();
     let reconnects: Vec<u64> = report.metrics.nodes.iter().map(NodeMetrics::reconnects).collect();
@@ -147,10 +147,10 @@ fn a_server_that_is_stopped() {
     let server = server();
     let servers = std::slice::from_ref(&server);
     let within = Duration::from_millis(100);
-    let client = client_of(builder(servers).answer_within(within));
+    let client = client_of(builder(servers).response_timeout(within));
     assert_eq!(client.warm_up(PATIENCE).ready(), 1);
     server.pause();
-    assert_eq!(refusal(client.acquire(long(b"job"))).why(), Why::NoQuorum);
+    assert_eq!(refusal(client.acquire(long(b"job"))).reason(), RefusalReason::NoQuorum);
     let node = &client.metrics().metrics.nodes[0];
     assert_eq!((node.timeouts, node.fails.of(Cause::NoAnswer), node.late_replies), (1, 1, 0));
     server.resume();
@@ -167,13 +167,13 @@ fn a_waiter_that_is_told() {
     let servers = servers(3);
     let holder = client(&servers);
     let mut waiter = driver_of(builder(&servers));
-    turn_until(&mut waiter, "all are ready", |driver| driver.nodes().ready() == 3);
+    process_until(&mut waiter, "all are ready", |driver| driver.node_report().ready() == 3);
     let held = holder.acquire(patiently(b"job")).unwrap();
     let id = waiter.acquire(&patiently(b"job")).unwrap();
     let tells = |driver: &mut redbolt::Driver| {
-        driver.nodes().nodes.iter().any(|node| node.push == redbolt::PushState::Tells)
+        driver.node_report().nodes.iter().any(|node| node.push == redbolt::PushState::Active)
     };
-    turn_until(&mut waiter, "the lead tells", tells);
+    process_until(&mut waiter, "the lead tells", tells);
     let before = waiter.metrics().metrics;
     assert_eq!((before.lead_asks, before.lead_grants, before.wakes), (0, 0, 0));
     let _ = held.release();
@@ -199,12 +199,14 @@ fn a_waiter_whose_lead_was_emptied() {
     let mut waiter = driver_of(builder(&servers));
     let held = holder.acquire(patiently(b"job")).unwrap();
     let id = waiter.acquire(&patiently(b"job")).unwrap();
-    turn_until(&mut waiter, "it tells", |driver| {
-        driver.nodes().nodes[0].push == redbolt::PushState::Tells
+    process_until(&mut waiter, "it tells", |driver| {
+        driver.node_report().nodes[0].push == redbolt::PushState::Active
     });
     assert_eq!(waiter.metrics().metrics.nodes[0].pushes, 0);
     servers[0].cmd("FLUSHALL");
-    turn_until(&mut waiter, "it was told", |driver| driver.metrics().metrics.nodes[0].pushes > 0);
+    process_until(&mut waiter, "it was told", |driver| {
+        driver.metrics().metrics.nodes[0].pushes > 0
+    });
     assert_eq!(waiter.metrics().metrics.nodes[0].pushes, 1);
     waiter.release(id);
     assert!(matches!(outcome(&mut waiter, id), Event::Refused(..)));
@@ -216,7 +218,7 @@ fn locks_of_an_engine() {
     let servers = servers(3);
     let engine = engine_of(builder(&servers));
     let lock = engine.acquire(patiently(b"job")).wait().unwrap();
-    assert!(matches!(lock.release().wait(), redbolt::Ending::Released(_)));
+    assert!(matches!(lock.release().wait(), redbolt::ReleaseOutcome::Released(_)));
     let report = engine.metrics().wait().unwrap();
     assert_eq!((report.metrics.grants, report.metrics.releases), (1, 1));
     assert_eq!(value(&scrape(&report), "redbolt_grants_total", &[]), 1.0);

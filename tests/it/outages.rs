@@ -3,8 +3,10 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use redbolt::{Ask, Cause, Client, Ending, RefusalReport, Vote, Wait, Why};
-use redbolt_proving::Server;
+use redbolt::{
+    Cause, Client, LockRequest, RefusalReason, RefusalReport, ReleaseOutcome, Vote, Wait,
+};
+use redbolt_test_servers::Server;
 
 use crate::support::{
     LIMIT, builder, client, client_of, default, eventually, held_on, long, patiently, refusal,
@@ -35,8 +37,8 @@ fn a_killed_majority_refuses_and_a_restarted_one_grants() {
         released_by_quorum(client.acquire(long(b"job")).unwrap().release(), n);
         servers[..dead].iter_mut().for_each(Server::kill);
         let report = refused_soon(&client, long(b"job"));
-        assert_eq!(report.why(), Why::NoQuorum, "{report}");
-        assert!(report.nodes()[..dead].iter().all(is_fail), "{report}");
+        assert_eq!(report.reason(), RefusalReason::NoQuorum, "{report}");
+        assert!(report.node_votes()[..dead].iter().all(is_fail), "{report}");
         let refused = format!("node 1 {}: connection refused", servers[0].address());
         eventually("the message says that nobody listens", || {
             refused_soon(&client, long(b"job")).to_string().contains(&refused)
@@ -65,7 +67,7 @@ fn a_minority_that_hangs_is_not_waited_for_by_many_who_want_one_lock() {
             begun.wait();
             for _ in 0..50 {
                 let lock = client.acquire(patiently(b"job")).unwrap();
-                let Ending::Released(_) = lock.release() else { panic!("it was not lost") };
+                let ReleaseOutcome::Released(_) = lock.release() else { panic!("it was not lost") };
             }
             let metrics = client.metrics().metrics;
             metrics.nodes.iter().map(|node| node.timeouts).sum::<u64>()
@@ -106,8 +108,8 @@ fn a_stopped_majority_refuses_in_time_and_keeps_nothing() {
         let stopped = n / 2 + 1;
         servers[..stopped].iter().for_each(Server::pause);
         let report = refused_soon(&client, long(b"job"));
-        assert_eq!(report.why(), Why::NoQuorum, "{report}");
-        assert_eq!(report.nodes()[0].vote, Some(Vote::Fail(Cause::NoAnswer)), "{report}");
+        assert_eq!(report.reason(), RefusalReason::NoQuorum, "{report}");
+        assert_eq!(report.node_votes()[0].vote, Some(Vote::Fail(Cause::NoAnswer)), "{report}");
         if warm {
             let silent = format!("node 1 {}: no answer in 1s", servers[0].address());
             assert!(report.to_string().contains(&silent), "{report}");
@@ -128,11 +130,11 @@ fn a_stopped_majority_outlasts_the_callers_time() {
     let client = client_of(default(servers.iter().map(Server::address)));
     let _ = client.warm_up(Duration::from_secs(5));
     servers[1..].iter().for_each(Server::pause);
-    let ask = long(b"job").wait(Wait::For(Duration::from_millis(300)));
+    let request = long(b"job").wait(Wait::UpTo(Duration::from_millis(300)));
     let began = Instant::now();
-    let report = refused_soon(&client, ask);
+    let report = refused_soon(&client, request);
     assert!(began.elapsed() >= Duration::from_millis(300));
-    assert_eq!(report.why(), Why::OutOfTime, "{report}");
+    assert_eq!(report.reason(), RefusalReason::OutOfTime, "{report}");
     assert!(!report.is_contended(), "{report}");
     servers[1..].iter().for_each(Server::resume);
     let _ = client.warm_up(Duration::from_secs(5));
@@ -144,7 +146,7 @@ fn a_stopped_majority_outlasts_the_callers_time() {
 #[test]
 fn a_lock_outlives_a_stop_of_its_majority_that_is_shorter_than_it() {
     let servers = servers(3);
-    let client = client_of(builder(&servers).answer_within(Duration::from_millis(100)));
+    let client = client_of(builder(&servers).response_timeout(Duration::from_millis(100)));
     let mut lock = client.acquire(patiently(b"job")).unwrap();
     servers[1..].iter().for_each(Server::pause);
     let refused = lock.extend(Duration::from_secs(25)).unwrap_err().to_string();
@@ -153,7 +155,7 @@ fn a_lock_outlives_a_stop_of_its_majority_that_is_shorter_than_it() {
     assert!(lock.is_valid(), "it is held until its validity ends");
     servers[1..].iter().for_each(Server::resume);
     let lock = extended(lock);
-    assert!(matches!(lock.release(), Ending::Released(_)));
+    assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
     drop(client);
     eventually("released everywhere", || held_on(&servers, "job") == 0);
 }
@@ -161,14 +163,14 @@ fn a_lock_outlives_a_stop_of_its_majority_that_is_shorter_than_it() {
 #[test]
 fn rolling_restarts_never_stop_the_service() {
     let max_ttl = Duration::from_millis(500);
-    let mut servers = redbolt_proving::servers(3);
+    let mut servers = redbolt_test_servers::servers(3);
     let client = client_of(builder(&servers).max_ttl(max_ttl).new_nodes());
     assert_eq!(client.warm_up(LIMIT).ready(), 3);
-    let ask = || Ask::new(b"job").ttl(max_ttl).wait(Wait::For(LIMIT));
+    let request = || LockRequest::new(b"job").ttl(max_ttl).wait(Wait::UpTo(LIMIT));
     for round in 0..6 {
-        released_by_quorum(client.acquire(ask()).unwrap().release(), 3);
+        released_by_quorum(client.acquire(request()).unwrap().release(), 3);
         servers[round % 3].restart();
-        released_by_quorum(client.acquire(ask()).unwrap().release(), 3);
+        released_by_quorum(client.acquire(request()).unwrap().release(), 3);
         // One quarantine is waited out before the next restart.
         eventually("all vote again", || client.warm_up(LIMIT).ready() == 3);
     }
@@ -180,16 +182,18 @@ fn ttl_and_wait_decide_how_long_a_dead_set_of_nodes_is_asked() {
     let client = client(&servers);
     servers[0].kill();
     let began = Instant::now();
-    let ask = Ask::new(b"job").ttl(Duration::from_secs(1)).wait(Wait::For(Duration::from_secs(1)));
-    let report = refused_soon(&client, ask);
-    assert_eq!(report.why(), Why::OutOfTime, "{report}");
+    let request = LockRequest::new(b"job")
+        .ttl(Duration::from_secs(1))
+        .wait(Wait::UpTo(Duration::from_secs(1)));
+    let report = refused_soon(&client, request);
+    assert_eq!(report.reason(), RefusalReason::OutOfTime, "{report}");
     assert!(began.elapsed() >= Duration::from_secs(1));
 }
 
 /// A refusal that comes long before a hang would.
-fn refused_soon(client: &Client, ask: Ask<'_>) -> RefusalReport {
+fn refused_soon(client: &Client, request: LockRequest<'_>) -> RefusalReport {
     let began = Instant::now();
-    let report = refusal(client.acquire(ask));
+    let report = refusal(client.acquire(request));
     assert!(began.elapsed() < Duration::from_secs(12), "{:?}: {report}", began.elapsed());
     report
 }
@@ -200,10 +204,12 @@ fn extended(mut lock: redbolt::LockGuard<'_>) -> redbolt::LockGuard<'_> {
     lock
 }
 
-fn released_by_quorum(ending: Ending, n: usize) {
-    match ending {
-        Ending::Released(confirmed) => assert!(confirmed.nodes as usize > n / 2, "{confirmed}"),
-        lost @ Ending::Lost(_) => panic!("{lost}"),
+fn released_by_quorum(outcome: ReleaseOutcome, n: usize) {
+    match outcome {
+        ReleaseOutcome::Released(confirmed) => {
+            assert!(confirmed.nodes as usize > n / 2, "{confirmed}")
+        }
+        lost @ ReleaseOutcome::Lost(_) => panic!("{lost}"),
     }
 }
 

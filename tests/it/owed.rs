@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use redbolt::{Driver, Event, LockId, Why};
-use redbolt_proving::{Connection, Mode, Proxy, Reply, Server};
+use redbolt::{Driver, Event, LockId, RefusalReason};
+use redbolt_test_servers::{Connection, Mode, Proxy, Reply, Server};
 
 use crate::support::{
     builder, calls, driver_of, eventually, exists, held_by, held_on, long, outcome, patient,
-    server, servers, turn_until, warm_client,
+    process_until, server, servers, warm_client,
 };
 
 /// A driver that holds `job` on one server, for 30 s if nobody releases it.
@@ -27,8 +27,8 @@ fn release(driver: &mut Driver, id: LockId) -> u32 {
 
 /// Drives until the key is gone, long before it would go by itself.
 fn gone(driver: &mut Driver, server: &Server) {
-    turn_until(driver, "the key is gone", |_| !exists(server, "job"));
-    turn_until(driver, "nothing is owed", |driver| !driver.owes());
+    process_until(driver, "the key is gone", |_| !exists(server, "job"));
+    process_until(driver, "nothing is owed", |driver| !driver.has_pending_releases());
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn too_few_replicas_delay_a_release() {
     server.cmd("CONFIG SET min-replicas-to-write 1");
     assert_eq!(release(&mut driver, id), 0, "an error is no confirmation");
     assert!(exists(&server, "job"));
-    assert!(driver.owes());
+    assert!(driver.has_pending_releases());
     server.cmd("CONFIG SET min-replicas-to-write 0");
     gone(&mut driver, &server);
 }
@@ -53,7 +53,7 @@ fn too_few_replicas_and_lost_connections_delay_a_release() {
         server.cmd("SCRIPT FLUSH");
         server.cmd("CLIENT KILL TYPE normal SKIPME yes");
         let until = Instant::now() + Duration::from_millis(60);
-        turn_until(&mut driver, "a moment", |_| Instant::now() > until);
+        process_until(&mut driver, "a moment", |_| Instant::now() > until);
         assert!(exists(&server, "job"));
     }
     server.cmd("CONFIG SET min-replicas-to-write 0");
@@ -70,7 +70,7 @@ fn a_password_set_while_the_lock_is_held_delays_its_release() {
     admin.cmd("CLIENT KILL TYPE normal SKIPME yes");
     assert_eq!(release(&mut driver, id), 0);
     let until = Instant::now() + Duration::from_millis(300);
-    turn_until(&mut driver, "a moment", |_| Instant::now() > until);
+    process_until(&mut driver, "a moment", |_| Instant::now() > until);
     assert_eq!(admin.cmd("EXISTS job"), Reply::Int(1));
     admin.cmd("CONFIG SET requirepass ");
     assert_eq!(admin.run(&[b"CONFIG", b"SET", b"requirepass", b""]), Reply::Status("OK".into()));
@@ -82,16 +82,16 @@ fn a_stop_delays_a_release() {
     let server = server();
     let mut driver = driver_of(
         patient([server.address()])
-            .answer_within(Duration::from_millis(50))
-            .dead_after(Duration::from_millis(100))
-            .connect_within(Duration::from_millis(100)),
+            .response_timeout(Duration::from_millis(50))
+            .dead_peer_timeout(Duration::from_millis(100))
+            .connect_timeout(Duration::from_millis(100)),
     );
-    let id = held_by(&mut driver, &long(b"job").wait(redbolt::Wait::For(crate::support::LIMIT)));
+    let id = held_by(&mut driver, &long(b"job").wait(redbolt::Wait::UpTo(crate::support::LIMIT)));
     server.pause();
     assert_eq!(release(&mut driver, id), 0);
     // The connection is given up, and others that find a server as silent.
     let until = Instant::now() + Duration::from_millis(500);
-    turn_until(&mut driver, "a moment", |_| Instant::now() > until);
+    process_until(&mut driver, "a moment", |_| Instant::now() > until);
     server.resume();
     gone(&mut driver, &server);
 }
@@ -103,15 +103,15 @@ fn an_ask_from_a_dead_connection_leaves_no_key() {
     for _ in 0..3 {
         let server = server();
         let proxy = Proxy::before(&server.address());
-        let mut driver = haunt(&proxy);
+        let mut driver = leave_ghost(&proxy);
         // Everything about the undo is over before the ask arrives.
-        turn_until(&mut driver, "the undo is confirmed", |driver| {
-            calls(&server, "eval") > 0 && !driver.owes()
+        process_until(&mut driver, "the undo is confirmed", |driver| {
+            calls(&server, "eval") > 0 && !driver.has_pending_releases()
         });
         proxy.set(Mode::Pass);
         // What the server has read by now, it has run.
         let until = Instant::now() + Duration::from_millis(200);
-        turn_until(&mut driver, "the ghost's time", |_| Instant::now() > until);
+        process_until(&mut driver, "the ghost's time", |_| Instant::now() > until);
         assert!(calls(&server, "client|kill") > 0);
         assert!(!exists(&server, "job"), "the ask ran behind its undo");
     }
@@ -123,8 +123,8 @@ fn a_ghost_that_nobody_may_lay_is_undone_at_half_time() {
     let server = server();
     server.cmd("ACL SETUSER default -client|kill");
     let proxy = Proxy::before(&server.address());
-    let mut driver = haunt(&proxy);
-    turn_until(&mut driver, "the first undo", |_| calls(&server, "eval") > 0);
+    let mut driver = leave_ghost(&proxy);
+    process_until(&mut driver, "the first undo", |_| calls(&server, "eval") > 0);
     proxy.set(Mode::Pass);
     eventually("the ask runs behind its undo", || exists(&server, "job"));
     gone(&mut driver, &server);
@@ -132,18 +132,18 @@ fn a_ghost_that_nobody_may_lay_is_undone_at_half_time() {
 }
 
 /// Refused, with the ask in a connection that the client has lost and the server has not.
-fn haunt(proxy: &Proxy) -> Driver {
+fn leave_ghost(proxy: &Proxy) -> Driver {
     let mut driver = driver_of(patient([proxy.address()]));
-    let ready = |driver: &mut Driver| driver.nodes().ready() == 1;
-    turn_until(&mut driver, "the node is ready", ready);
+    let ready = |driver: &mut Driver| driver.node_report().ready() == 1;
+    process_until(&mut driver, "the node is ready", ready);
     proxy.set(Mode::Stall);
-    let ask = redbolt::Ask::new(b"job").ttl(Duration::from_secs(8));
-    let id = driver.acquire(&ask).unwrap();
+    let request = redbolt::LockRequest::new(b"job").ttl(Duration::from_secs(8));
+    let id = driver.acquire(&request).unwrap();
     let until = Instant::now() + Duration::from_millis(20);
-    turn_until(&mut driver, "the ask is in the proxy", |_| Instant::now() > until);
+    process_until(&mut driver, "the ask is in the proxy", |_| Instant::now() > until);
     proxy.set(Mode::Orphan);
     match outcome(&mut driver, id) {
-        Event::Refused(_, refusal) => assert_eq!(refusal.why, Why::NoQuorum),
+        Event::Refused(_, refusal) => assert_eq!(refusal.reason, RefusalReason::NoQuorum),
         other => panic!("{other:?}"),
     }
     driver
@@ -154,16 +154,16 @@ fn a_connection_cut_before_a_stopped_server_leaves_no_key() {
     let server = server();
     let proxy = Proxy::before(&server.address());
     let mut driver = driver_of(patient([proxy.address()]));
-    turn_until(&mut driver, "the node is ready", |driver| driver.nodes().ready() == 1);
+    process_until(&mut driver, "the node is ready", |driver| driver.node_report().ready() == 1);
     server.pause();
     let id = driver.acquire(&long(b"job")).unwrap();
     let until = Instant::now() + Duration::from_millis(50);
-    turn_until(&mut driver, "the ask is in the server's socket", |_| Instant::now() > until);
+    process_until(&mut driver, "the ask is in the server's socket", |_| Instant::now() > until);
     proxy.set(Mode::Refuse);
     assert!(matches!(outcome(&mut driver, id), Event::Refused(..)));
     proxy.set(Mode::Pass);
     server.resume();
-    turn_until(&mut driver, "the ask has run", |_| calls(&server, "set") > 0);
+    process_until(&mut driver, "the ask has run", |_| calls(&server, "set") > 0);
     gone(&mut driver, &server);
 }
 
@@ -172,15 +172,15 @@ fn a_connection_cut_before_a_stopped_server_leaves_no_key() {
 fn a_late_grant_is_kept_and_released() {
     let servers = servers(3);
     let mut driver = driver_of(patient(servers.iter().map(Server::address)));
-    turn_until(&mut driver, "all are ready", |driver| driver.nodes().ready() == 3);
+    process_until(&mut driver, "all are ready", |driver| driver.node_report().ready() == 3);
     servers[2].pause();
     let id = held_by(&mut driver, &long(b"job"));
     servers[2].resume();
-    turn_until(&mut driver, "the late grant", |_| exists(&servers[2], "job"));
+    process_until(&mut driver, "the late grant", |_| exists(&servers[2], "job"));
     driver.extend(id, Duration::from_secs(29)).unwrap();
     assert_eq!(outcome(&mut driver, id), Event::Extended(id));
     assert!(release(&mut driver, id) >= 2);
-    turn_until(&mut driver, "all are free", |driver| !driver.owes());
+    process_until(&mut driver, "all are free", |driver| !driver.has_pending_releases());
     assert_eq!(held_on(&servers, "job"), 0);
 }
 
@@ -188,13 +188,13 @@ fn a_late_grant_is_kept_and_released() {
 fn a_grant_that_comes_behind_the_release_is_undone() {
     let servers = servers(3);
     let mut driver = driver_of(patient(servers.iter().map(Server::address)));
-    turn_until(&mut driver, "all are ready", |driver| driver.nodes().ready() == 3);
+    process_until(&mut driver, "all are ready", |driver| driver.node_report().ready() == 3);
     servers[2].pause();
     let id = held_by(&mut driver, &long(b"job"));
     assert_eq!(release(&mut driver, id), 2);
-    assert!(driver.owes(), "the stopped node has not confirmed");
+    assert!(driver.has_pending_releases(), "the stopped node has not confirmed");
     servers[2].resume();
-    turn_until(&mut driver, "all are free", |driver| !driver.owes());
+    process_until(&mut driver, "all are free", |driver| !driver.has_pending_releases());
     assert_eq!(calls(&servers[2], "set"), 1, "the ask has run");
     assert_eq!(held_on(&servers, "job"), 0);
 }
@@ -256,7 +256,7 @@ fn answers_that_nobody_reads_do_not_cost_the_undo_of_a_client() {
 fn answers_that_nobody_reads_do_not_cost_the_undo_of_a_driver() {
     let servers = servers(3);
     let mut driver = driver_of(builder(&servers));
-    turn_until(&mut driver, "all are ready", |driver| driver.nodes().ready() == 3);
+    process_until(&mut driver, "all are ready", |driver| driver.node_report().ready() == 3);
     end_before_an_answer(driver, &servers, |driver, key| {
         held_by(driver, &long(key));
     });

@@ -9,16 +9,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redbolt::{
-    Ask, Cause, ConfigBuilder, Driver, Ending, Event, Guard, LockId, LockState, PushState, Wait,
-    Wake,
+    Cause, ConfigBuilder, Driver, Event, LockId, LockRequest, LockState, PushState, ReleaseOutcome,
+    RestartGuard, Wait, WakeStrategy,
 };
-use redbolt_proving::{Reply, Server};
+use redbolt_test_servers::{Reply, Server};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::muffler::Muffler;
 use crate::support::{
     LIMIT, LONG, builder, calls, client, client_of, driver_of, eventually, exists, held_by,
-    held_on, long, patient, patiently, server, servers, turn_until, vouched,
+    held_on, long, patient, patiently, process_until, server, servers, vouched,
 };
 
 /// Without a push nobody asks again for at least an eighth of this.
@@ -29,7 +29,7 @@ const BEFORE_ANY_TIMER: Duration = Duration::from_secs(1);
 
 /// Nothing but a push ends a pause of such a client soon.
 fn late(servers: &[Server]) -> ConfigBuilder {
-    builder(servers).pause(LATE, LATE)
+    builder(servers).retry_backoff(LATE, LATE)
 }
 
 /// A driver that waits for a resource.
@@ -44,14 +44,14 @@ impl Waiter {
         Self::told(servers, builder, &patiently(resource))
     }
 
-    fn told(servers: &[Server], builder: ConfigBuilder, ask: &Ask<'_>) -> Self {
-        let mut waiter = Self::with(builder, ask);
-        turn_until(&mut waiter.driver, "the node tells", |driver| {
-            driver.nodes().nodes[0].push == PushState::Tells
+    fn told(servers: &[Server], builder: ConfigBuilder, request: &LockRequest<'_>) -> Self {
+        let mut waiter = Self::with(builder, request);
+        process_until(&mut waiter.driver, "the node tells", |driver| {
+            driver.node_report().nodes[0].push == PushState::Active
         });
-        waiter.turn_until("the key is watched", |_| is_watched(&servers[0]));
+        waiter.process_until("the key is watched", |_| is_watched(&servers[0]));
         // A node that denied sooner may have been listened to at first.
-        waiter.turn_until("its timers are far off", |driver| {
+        waiter.process_until("its timers are far off", |driver| {
             driver.deadline().is_some_and(|deadline| deadline > BEFORE_ANY_TIMER)
         });
         waiter
@@ -62,25 +62,25 @@ impl Waiter {
         Self::with(builder, &patiently(resource))
     }
 
-    fn with(builder: ConfigBuilder, ask: &Ask<'_>) -> Self {
+    fn with(builder: ConfigBuilder, request: &LockRequest<'_>) -> Self {
         let mut driver = driver_of(builder);
-        let id = driver.acquire(ask).unwrap();
-        turn_until(&mut driver, "it was refused once", |driver| {
+        let id = driver.acquire(request).unwrap();
+        process_until(&mut driver, "it was refused once", |driver| {
             driver.state(id) == LockState::Pausing
         });
         Self { driver, id }
     }
 
-    fn turn_until(&mut self, what: &str, mut holds: impl FnMut(&Driver) -> bool) {
-        turn_until(&mut self.driver, what, |driver| holds(driver));
+    fn process_until(&mut self, what: &str, mut holds: impl FnMut(&Driver) -> bool) {
+        process_until(&mut self.driver, what, |driver| holds(driver));
     }
 
     /// Until it pauses again, and for longer than an ask in vain makes it deaf.
     fn settle(&mut self) {
         let id = self.id;
-        self.turn_until("it pauses", |driver| driver.state(id) == LockState::Pausing);
+        self.process_until("it pauses", |driver| driver.state(id) == LockState::Pausing);
         thread::sleep(Duration::from_millis(100));
-        self.driver.turn();
+        self.driver.process();
         assert!(self.driver.deadline().unwrap() > BEFORE_ANY_TIMER, "its timers are far off");
     }
 
@@ -92,7 +92,7 @@ impl Waiter {
             let ready = poll(&mut [PollFd::new(&self.driver, PollFlags::IN)], Some(&span)).unwrap();
             let due = self.driver.deadline().is_some_and(|left| left.is_zero());
             assert!(ready > 0 && !due, "no push came: its timer is due");
-            self.driver.turn();
+            self.driver.process();
         }
     }
 
@@ -101,7 +101,7 @@ impl Waiter {
         let until = Instant::now() + BEFORE_ANY_TIMER / 2;
         while Instant::now() < until {
             thread::sleep(Duration::from_millis(10));
-            self.driver.turn();
+            self.driver.process();
         }
         self.driver.state(self.id) == LockState::Pausing
     }
@@ -122,12 +122,12 @@ impl Waiter {
         while !self.is_granted() {
             assert!(Instant::now() < until, "it still waits");
             thread::sleep(Duration::from_millis(3));
-            self.driver.turn();
+            self.driver.process();
         }
     }
 
     fn push(&self, node: usize) -> PushState {
-        self.driver.nodes().nodes[node].push
+        self.driver.node_report().nodes[node].push
     }
 }
 
@@ -171,7 +171,7 @@ fn a_release_by_redbolt_is_told() {
         let holder = client(servers);
         let lock = holder.acquire(patiently(b"job")).unwrap();
         let mut waiter = Waiter::told_by(servers, late(servers), b"job");
-        assert!(matches!(lock.release(), Ending::Released(_)));
+        assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
         waiter.is_granted_by_push();
     });
 }
@@ -191,22 +191,24 @@ fn a_del_by_another_program_is_told() {
 #[test]
 fn locks_of_other_kinds_are_told_as_well() {
     on_each_number_of_nodes(|servers| {
-        for ask in [
-            patiently(b"free").and(b"job").and(b"other"),
+        for request in [
+            patiently(b"free").and_resource(b"job").and_resource(b"other"),
             patiently(b"job").fenced(),
-            patiently(b"job").and(b"free").fenced(),
+            patiently(b"job").and_resource(b"free").fenced(),
         ] {
             taken(servers, "job");
-            let mut waiter = Waiter::told(servers, late(servers), &ask);
+            let mut waiter = Waiter::told(servers, late(servers), &request);
             // The keys are read by the ask that follows the confirmation.
-            waiter.turn_until("it has asked again", |driver| {
-                driver.metrics().metrics.attempts >= 2 || ask.resources().count() == 1
+            waiter.process_until("it has asked again", |driver| {
+                driver.metrics().metrics.attempts >= 2 || request.resources().count() == 1
             });
             waiter.settle();
             servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
             waiter.is_granted_by_push();
             waiter.driver.release(waiter.id);
-            turn_until(&mut waiter.driver, "it is released", |driver| !driver.owes());
+            process_until(&mut waiter.driver, "it is released", |driver| {
+                !driver.has_pending_releases()
+            });
         }
     });
 }
@@ -221,12 +223,13 @@ fn a_rename_is_told() {
     waiter.is_granted_by_push();
 }
 
-/// It takes the guards as well, and a node without its guard does not vote for a while: so without.
+/// It takes the restart guards as well, and a node without its restart guard does not vote for a while: so
+/// without.
 #[test]
 fn a_flushall_is_told() {
     on_each_number_of_nodes(|servers| {
         taken(servers, "job");
-        let builder = late(servers).guard(Guard::Off);
+        let builder = late(servers).restart_guard(RestartGuard::Off);
         let mut waiter = Waiter::told_by(servers, builder, b"job");
         servers.iter().rev().for_each(|server| drop(server.cmd("FLUSHALL")));
         waiter.is_granted_by_push();
@@ -244,7 +247,7 @@ fn waiters_hand_the_lock_on() {
         servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
         first.is_granted_by_push();
         first.driver.release(first.id);
-        turn_until(&mut first.driver, "it is released", |driver| !driver.owes());
+        process_until(&mut first.driver, "it is released", |driver| !driver.has_pending_releases());
         // Whoever of them comes first lets the other one in.
         hand_on(rest);
         assert_eq!(held_on(servers, "job"), 0);
@@ -260,10 +263,12 @@ fn hand_on(waiters: Vec<Waiter>) {
                 while !waiter.is_granted() {
                     assert!(Instant::now() < until);
                     thread::sleep(Duration::from_millis(1));
-                    waiter.driver.turn();
+                    waiter.driver.process();
                 }
                 waiter.driver.release(waiter.id);
-                turn_until(&mut waiter.driver, "it is released", |driver| !driver.owes());
+                process_until(&mut waiter.driver, "it is released", |driver| {
+                    !driver.has_pending_releases()
+                });
             });
         }
     });
@@ -280,16 +285,16 @@ fn no_hand_off_between_two_processes_waits_for_a_timer() {
             let [one, other] = &mut drivers;
             let (holder, waiter) = if round % 2 == 0 { (one, other) } else { (other, one) };
             let id = waiter.acquire(&patiently(b"job")).unwrap();
-            turn_until(waiter, "it waits", |waiter| waiter.state(id) == LockState::Pausing);
+            process_until(waiter, "it waits", |waiter| waiter.state(id) == LockState::Pausing);
             if round < 2 {
-                turn_until(waiter, "the node tells", |waiter| {
-                    waiter.nodes().nodes[0].push == PushState::Tells
+                process_until(waiter, "the node tells", |waiter| {
+                    waiter.node_report().nodes[0].push == PushState::Active
                 });
             }
             let began = Instant::now();
             holder.release(held);
-            turn_until(waiter, "it is granted", |waiter| {
-                holder.turn();
+            process_until(waiter, "it is granted", |waiter| {
+                holder.process();
                 waiter.state(id) == LockState::Held
             });
             assert!(began.elapsed() < BEFORE_ANY_TIMER, "{n} nodes: {:?}", began.elapsed());
@@ -312,7 +317,7 @@ fn nobody_in_a_crowd_waits_for_a_timer() {
                 let began = Instant::now();
                 let lock = client.acquire(patiently(b"job")).unwrap();
                 let took = began.elapsed();
-                assert!(matches!(lock.release(), Ending::Released(_)));
+                assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
                 took
             };
             (0..300).map(wait).max().unwrap()
@@ -330,7 +335,7 @@ fn nobody_in_a_crowd_waits_for_a_timer() {
 #[test]
 fn an_expiry_is_met_by_the_timer() {
     on_each_number_of_nodes(|servers| {
-        for builder in [late(servers), late(servers).wake(Wake::Timer)] {
+        for builder in [late(servers), late(servers).wake(WakeStrategy::Timer)] {
             for server in servers {
                 assert_eq!(server.cmd("SET job dead NX PX 1200"), Reply::Status("OK".into()));
             }
@@ -339,8 +344,8 @@ fn an_expiry_is_met_by_the_timer() {
             let waiter = Waiter::of(builder, b"job");
             waiter.comes_to_a_grant();
             assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
-            let asks = calls(&servers[0], "set") - before;
-            assert!(asks <= 4, "{asks} asks to wait for one expiry");
+            let requests = calls(&servers[0], "set") - before;
+            assert!(requests <= 4, "{requests} asks to wait for one expiry");
         }
     });
 }
@@ -359,12 +364,12 @@ fn a_blocking_client_is_told() {
                     let waiter = client_of(late(&servers));
                     let lock = waiter.acquire(patiently(b"job")).unwrap();
                     done.send(()).unwrap();
-                    assert!(matches!(lock.release(), Ending::Released(_)));
+                    assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
                 });
                 eventually("the node will tell", || is_watched(&servers[0]));
                 assert!(granted.try_recv().is_err(), "it is held");
                 if by_redbolt {
-                    assert!(matches!(lock.release(), Ending::Released(_)));
+                    assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
                 } else {
                     servers.iter().rev().for_each(|server| redis_cli(server, &["DEL", "job"]));
                 }
@@ -393,7 +398,7 @@ fn a_change_that_frees_nothing_costs_one_ask_at_the_lead() {
     let mut waiter = Waiter::told_by(&servers, late(&servers), b"job");
     let before: Vec<_> = servers.iter().map(|server| calls(server, "set")).collect();
     servers.iter().for_each(|server| drop(server.cmd("PEXPIRE job 29000")));
-    waiter.turn_until("it asks the lead", |_| calls(&servers[0], "set") > before[0]);
+    waiter.process_until("it asks the lead", |_| calls(&servers[0], "set") > before[0]);
     assert!(waiter.hears_nothing());
     let after: Vec<_> = servers.iter().map(|server| calls(server, "set")).collect();
     assert_eq!(after, [before[0] + 1, before[1], before[2]]);
@@ -406,7 +411,7 @@ fn a_change_that_frees_nothing_costs_one_ask_at_the_lead() {
 fn by_timers_alone_nothing_is_subscribed() {
     let servers = servers(3);
     taken(&servers, "job");
-    let mut waiter = Waiter::of(late(&servers).wake(Wake::Timer), b"job");
+    let mut waiter = Waiter::of(late(&servers).wake(WakeStrategy::Timer), b"job");
     assert!(waiter.hears_nothing());
     for server in &servers {
         assert_eq!(info(server, "clients", "tracking_clients"), 0);
@@ -435,12 +440,12 @@ fn a_push_link_that_is_killed_is_replaced() {
     let mut waiter = Waiter::told_by(&servers, late(&servers), b"job");
     let before = calls(&servers[0], "set");
     assert_eq!(servers[0].cmd("CLIENT KILL TYPE pubsub"), Reply::Int(1));
-    waiter.turn_until("its loss leads to an ask", |_| calls(&servers[0], "set") > before);
-    waiter.turn_until("there is a new one", |_| subscribers(&servers[0]) == 1);
-    turn_until(&mut waiter.driver, "and it tells", |driver| {
-        driver.nodes().nodes[0].push == PushState::Tells
+    waiter.process_until("its loss leads to an ask", |_| calls(&servers[0], "set") > before);
+    waiter.process_until("there is a new one", |_| subscribers(&servers[0]) == 1);
+    process_until(&mut waiter.driver, "and it tells", |driver| {
+        driver.node_report().nodes[0].push == PushState::Active
     });
-    waiter.turn_until("the key is read again", |_| is_watched(&servers[0]));
+    waiter.process_until("the key is read again", |_| is_watched(&servers[0]));
     servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
     waiter.is_granted_by_push();
 }
@@ -455,10 +460,11 @@ fn a_command_link_that_is_killed_is_replaced() {
     assert_eq!(servers[0].cmd("CLIENT KILL TYPE normal"), Reply::Int(1));
     assert_eq!(info(&servers[0], "clients", "tracking_clients"), 0);
     let before = calls(&servers[0], "client|tracking");
-    waiter
-        .turn_until("the next one is tracked", |_| calls(&servers[0], "client|tracking") > before);
-    turn_until(&mut waiter.driver, "the node tells", |driver| {
-        driver.nodes().nodes[0].push == PushState::Tells
+    waiter.process_until("the next one is tracked", |_| {
+        calls(&servers[0], "client|tracking") > before
+    });
+    process_until(&mut waiter.driver, "the node tells", |driver| {
+        driver.node_report().nodes[0].push == PushState::Active
     });
     servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
     waiter.comes_to_a_grant();
@@ -472,10 +478,11 @@ fn a_push_link_that_is_silently_gone_costs_a_timer() {
     taken(&servers, "job");
     let muffler = Muffler::before(&servers[0].address());
     let addresses = [muffler.address().to_owned(), servers[1].address(), servers[2].address()];
-    let mut waiter = Waiter::told_by(&servers, patient(addresses).pause(LATE, LATE), b"job");
+    let mut waiter =
+        Waiter::told_by(&servers, patient(addresses).retry_backoff(LATE, LATE), b"job");
     muffler.muffle();
     assert_eq!(servers[0].cmd("CLIENT KILL TYPE pubsub"), Reply::Int(1));
-    assert_eq!(waiter.push(0), PushState::Tells, "nobody knows");
+    assert_eq!(waiter.push(0), PushState::Active, "nobody knows");
     let before = calls(&servers[1], "set");
     servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
     assert!(waiter.hears_nothing());
@@ -487,7 +494,7 @@ fn a_push_link_that_is_silently_gone_costs_a_timer() {
 
 /// What a user needs who may wait by push, and nothing else.
 const RULES: [&str; 15] = [
-    // Asking, with the guard behind it, extending and undoing.
+    // Asking, with the restart guard behind it, extending and undoing.
     "~job",
     "~redbolt:guard",
     "+get",
@@ -498,7 +505,7 @@ const RULES: [&str; 15] = [
     // What the scripts use: `+get` above, and these.
     "+del",
     "+pexpire",
-    // The greeting.
+    // The handshake.
     "+info",
     "+client|setname",
     "+client|id",
@@ -520,7 +527,7 @@ fn server_with_user(rules: &[&str]) -> Server {
 }
 
 fn as_user(server: &Server) -> ConfigBuilder {
-    patient([format!("redis://waiter:secret@{}", server.address())]).pause(LATE, LATE)
+    patient([format!("redis://waiter:secret@{}", server.address())]).retry_backoff(LATE, LATE)
 }
 
 #[test]
@@ -557,7 +564,7 @@ fn whoever_may_not_be_told_goes_by_the_timer_and_says_why() {
 fn where_the_commands_are_renamed_the_timer_is_all_there_is() {
     for command in ["SUBSCRIBE", "CLIENT"] {
         let server = vouched(Server::with(&["--rename-command", command, "no-longer"]));
-        let builder = patient([server.address()]).pause(LATE, LATE);
+        let builder = patient([server.address()]).retry_backoff(LATE, LATE);
         is_not_told(&server, builder, Cause::UnknownCommand);
     }
 }
@@ -575,15 +582,15 @@ fn is_not_told(server: &Server, builder: ConfigBuilder, cause: Cause) {
     let set = server.cmd("SET job theirs NX PX 1500");
     assert_eq!(set, Reply::Status("OK".into()));
     let mut waiter = Waiter::of(builder, b"job");
-    turn_until(&mut waiter.driver, "the node does not tell", |driver| {
-        driver.nodes().nodes[0].push == PushState::Unavailable(cause)
+    process_until(&mut waiter.driver, "the node does not tell", |driver| {
+        driver.node_report().nodes[0].push == PushState::Unavailable(cause)
     });
-    let nodes = waiter.driver.nodes();
+    let nodes = waiter.driver.node_report();
     assert_eq!(nodes.ready(), 1, "it votes all the same: {nodes}");
     assert!(nodes.to_string().contains(&format!("waiters are not told: {cause}")), "{nodes}");
-    let asks = calls(server, "set");
+    let requests = calls(server, "set");
     waiter.comes_to_a_grant();
-    assert!(calls(server, "set") - asks <= 3, "it does not poll");
+    assert!(calls(server, "set") - requests <= 3, "it does not poll");
 }
 
 /// Two that wait for what a third holds must not wake each other for as long as that lasts.
@@ -624,11 +631,11 @@ mod damping {
         let servers = servers(3);
         taken(&servers, "job");
         let mut lead = servers[0].connect();
-        let asks = asks_per_second(&servers, || {
+        let requests = asks_per_second(&servers, || {
             lead.cmd("PSETEX job 30000 third");
             lead.cmd("DEL job");
         });
-        assert!(asks <= 2 * PER_WAITER);
+        assert!(requests <= 2 * PER_WAITER);
     }
 
     /// The most asks in a second at any node, of two waiters, while something is done again and again.
@@ -639,7 +646,7 @@ mod damping {
         while began.elapsed() < SPAN {
             again();
             for waiter in &mut waiters {
-                waiter.driver.turn();
+                waiter.driver.process();
                 assert!(!waiter.is_granted());
             }
             thread::yield_now();
@@ -664,13 +671,15 @@ fn a_release_before_the_node_tells_is_not_missed() {
         let id = driver.acquire(&patiently(b"job")).unwrap();
         let until = Instant::now() + Duration::from_micros(u64::from(round) * 150);
         while Instant::now() < until || driver.state(id) == LockState::Asked {
-            driver.turn();
+            driver.process();
         }
         assert_eq!(servers[0].cmd("DEL job"), Reply::Int(1));
         let mut waiter = Waiter { driver, id };
         waiter.is_granted_by_push();
         waiter.driver.release(id);
-        turn_until(&mut waiter.driver, "it is released", |driver| !driver.owes());
+        process_until(&mut waiter.driver, "it is released", |driver| {
+            !driver.has_pending_releases()
+        });
     }
 }
 
@@ -678,16 +687,16 @@ fn a_release_before_the_node_tells_is_not_missed() {
 #[test]
 fn a_lock_of_the_same_driver_is_handed_on() {
     on_each_number_of_nodes(|servers| {
-        for wake in [Wake::Lead, Wake::Timer] {
+        for wake in [WakeStrategy::Lead, WakeStrategy::Timer] {
             let mut driver = driver_of(late(servers).wake(wake));
             // One that did not wait is in no line, so that the next one asks, and is denied.
-            turn_until(&mut driver, "all are ready", |driver| {
-                driver.nodes().ready() == servers.len()
+            process_until(&mut driver, "all are ready", |driver| {
+                driver.node_report().ready() == servers.len()
             });
             let held = held_by(&mut driver, &long(b"job"));
             let id = driver.acquire(&patiently(b"job")).unwrap();
-            turn_until(&mut driver, "it was refused once", |driver| {
-                driver.state(id) == LockState::Pausing && !driver.owes()
+            process_until(&mut driver, "it was refused once", |driver| {
+                driver.state(id) == LockState::Pausing && !driver.has_pending_releases()
             });
             let mut waiter = Waiter { driver, id };
             waiter.driver.release(held);
@@ -704,15 +713,15 @@ fn after_a_wait_the_push_link_is_put_away() {
     let mut waiter = Waiter::told_by(&servers, late(&servers), b"job");
     waiter.driver.release(waiter.id);
     assert_eq!(subscribers(&servers[0]), 1, "it lingers for the next wait");
-    waiter.turn_until("it is closed", |_| subscribers(&servers[0]) == 0);
-    waiter.turn_until("and nothing is tracked", |_| {
+    waiter.process_until("it is closed", |_| subscribers(&servers[0]) == 0);
+    waiter.process_until("and nothing is tracked", |_| {
         info(&servers[0], "clients", "tracking_clients") == 0
     });
     assert_eq!(waiter.push(0), PushState::Off);
     // The next wait opens it again.
     let id = waiter.driver.acquire(&patiently(b"job")).unwrap();
-    turn_until(&mut waiter.driver, "it tells again", |driver| {
-        driver.nodes().nodes[0].push == PushState::Tells
+    process_until(&mut waiter.driver, "it tells again", |driver| {
+        driver.node_report().nodes[0].push == PushState::Active
     });
     assert!(exists(&servers[0], "job") && waiter.driver.state(id) == LockState::Pausing);
 }
@@ -726,28 +735,28 @@ fn one_push_link_serves_all_waits_of_a_driver() {
     let held: Vec<_> =
         names.iter().map(|name| held_by(&mut holder, &long(name.as_bytes()))).collect();
     let mut driver = driver_of(late(&servers));
-    let waits: Vec<_> = driver.together(|driver| {
+    let waits: Vec<_> = driver.batch(|driver| {
         let wait = |name: &String| driver.acquire(&patiently(name.as_bytes())).unwrap();
         names.iter().map(wait).collect()
     });
-    turn_until(&mut driver, "all are watched", |_| {
+    process_until(&mut driver, "all are watched", |_| {
         info(&servers[0], "stats", "tracking_total_keys") >= 20
     });
     assert_eq!(subscribers(&servers[0]), 1);
     // One that denied sooner than the first may have been listened to before.
     assert!(subscribers(&servers[1]) <= 1 && subscribers(&servers[2]) <= 1, "one link for a node");
-    holder.together(|holder| held.iter().for_each(|&id| holder.release(id)));
+    holder.batch(|holder| held.iter().for_each(|&id| holder.release(id)));
     let mut open = waits.len();
     while open > 0 {
         let left = driver.deadline().unwrap();
         let span = Timespec::try_from(left).unwrap();
         let ready = poll(&mut [PollFd::new(&driver, PollFlags::IN)], Some(&span)).unwrap();
         assert!(ready > 0, "no push came for {open} of them");
-        driver.turn();
+        driver.process();
         while let Some(event) = driver.poll_event() {
             open -= usize::from(matches!(event, Event::Granted(_)));
         }
-        holder.turn();
+        holder.process();
     }
 }
 
@@ -757,12 +766,12 @@ fn a_wait_can_be_shorter_and_longer_than_the_lease() {
     let servers = servers(1);
     taken(&servers, "job");
     let waiter = client_of(late(&servers));
-    let short = Ask::new(b"job").ttl(LONG).wait(Wait::For(Duration::from_millis(200)));
+    let short = LockRequest::new(b"job").ttl(LONG).wait(Wait::UpTo(Duration::from_millis(200)));
     let began = Instant::now();
     assert!(waiter.acquire(short).is_err());
     assert!(began.elapsed() >= Duration::from_millis(200));
     assert_eq!(servers[0].cmd("PEXPIRE job 900"), Reply::Int(1));
-    let long = Ask::new(b"job").ttl(Duration::from_millis(300)).wait(Wait::For(LIMIT));
+    let long = LockRequest::new(b"job").ttl(Duration::from_millis(300)).wait(Wait::UpTo(LIMIT));
     let lock = waiter.acquire(long).unwrap();
     assert!(lock.remaining() <= Duration::from_millis(300));
 }

@@ -2,8 +2,8 @@
 //! *not ours*, and never an error that stops a script half-way.
 
 use redbolt::proto::script::{ACQUIRE_FENCED, EXTEND, UNDO, WRITE_BACK};
-use redbolt::{Ending, ExtendError, LossCause};
-use redbolt_proving::{Reply, Server};
+use redbolt::{ExtendError, LossCause, ReleaseOutcome};
+use redbolt_test_servers::{Reply, Server};
 
 use crate::support::{builder, eventually, exists, held_on, patiently, servers, warm_client};
 
@@ -75,8 +75,8 @@ fn a_counter_of_another_type_cannot_be_raised() {
     for other in OTHER_TYPES {
         put(&server, other);
         let now = micros().to_string();
-        let ask = ["token", "1000", "1", &now, "60000"];
-        assert_eq!(eval(&server, ACQUIRE_FENCED, &["job", "other"], &ask), cannot, "{other}");
+        let request = ["token", "1000", "1", &now, "60000"];
+        assert_eq!(eval(&server, ACQUIRE_FENCED, &["job", "other"], &request), cannot, "{other}");
         assert!(!exists(&server, "job"), "nothing is half done");
         server.cmd("SET job token");
         let raise = ["token", "1", "8", "60000"];
@@ -110,11 +110,11 @@ fn a_key_that_may_not_be_read_is_an_error_and_not_somebody_elses() {
 fn a_lock_is_released_past_a_key_that_became_another_type() {
     let servers = servers(3);
     let client = warm_client(builder(&servers));
-    let lock = client.acquire(patiently(b"a").and(b"other").and(b"z")).unwrap();
+    let lock = client.acquire(patiently(b"a").and_resource(b"other").and_resource(b"z")).unwrap();
     eventually("all nodes grant", || held_on(&servers, "z") == 3);
     put(&servers[0], OTHER_TYPES[0]);
     match lock.release() {
-        Ending::Released(confirmed) => assert!(confirmed.nodes >= 2, "{confirmed:?}"),
+        ReleaseOutcome::Released(confirmed) => assert!(confirmed.nodes >= 2, "{confirmed:?}"),
         lost => panic!("{lost:?}"),
     }
     eventually("what is ours is gone", || {

@@ -2,17 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use redbolt::proto::guard;
+use redbolt::proto::restart_guard;
 use redbolt::{
-    AcquireError, Ask, Client, Config, ConfigBuilder, Driver, Event, LockGuard, LockId,
+    AcquireError, Client, Config, ConfigBuilder, Driver, Event, LockGuard, LockId, LockRequest,
     RefusalReport, Wait,
 };
-use redbolt_proving::{Reply, Server};
+use redbolt_test_servers::{Reply, Server};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Starts `n` servers as the nodes of a set for which an operator has run `init`.
 pub(crate) fn servers(n: usize) -> Vec<Server> {
-    let servers = redbolt_proving::servers(n);
+    let servers = redbolt_test_servers::servers(n);
     vouch_for(&servers, n);
     servers
 }
@@ -38,7 +38,8 @@ pub(crate) fn vouch_for(servers: &[Server], nodes: usize) {
         let info = String::from_utf8(info).unwrap();
         let run_id = info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap();
         let guard = format!("{run_id}:{}:{nodes}:0", LONG.as_millis());
-        let set = connection.cmd(&format!("SET redbolt:guard {guard} PX {}", guard::BIG_MS));
+        let set =
+            connection.cmd(&format!("SET redbolt:guard {guard} PX {}", restart_guard::BIG_MS));
         assert_eq!(set, Reply::Status("OK".into()));
         connection.cmd("CONFIG RESETSTAT");
     }
@@ -52,7 +53,10 @@ pub(crate) fn builder(servers: &[Server]) -> ConfigBuilder {
 /// A builder for these addresses, as patient as [`builder`].
 pub(crate) fn patient<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> ConfigBuilder {
     with_nodes(
-        Config::builder().answer_within(PATIENCE).connect_within(PATIENCE).dead_after(DEAD),
+        Config::builder()
+            .response_timeout(PATIENCE)
+            .connect_timeout(PATIENCE)
+            .dead_peer_timeout(DEAD),
         addresses,
     )
 }
@@ -86,18 +90,18 @@ pub(crate) fn driver_of(builder: ConfigBuilder) -> Driver {
 pub(crate) fn warm_client(builder: ConfigBuilder) -> Client {
     let client = client_of(builder);
     let report = client.warm_up(LIMIT);
-    assert_eq!(report.ready(), client.config().nodes(), "{report}");
+    assert_eq!(report.ready(), client.config().node_count(), "{report}");
     client
 }
 
 /// An ask whose key would outlast every test if nobody removed it.
-pub(crate) fn long(resource: &[u8]) -> Ask<'_> {
-    Ask::new(resource).ttl(LONG)
+pub(crate) fn long(resource: &[u8]) -> LockRequest<'_> {
+    LockRequest::new(resource).ttl(LONG)
 }
 
 /// As [`long`], trying again for as long as a condition is waited for.
-pub(crate) fn patiently(resource: &[u8]) -> Ask<'_> {
-    long(resource).wait(Wait::For(LIMIT))
+pub(crate) fn patiently(resource: &[u8]) -> LockRequest<'_> {
+    long(resource).wait(Wait::UpTo(LIMIT))
 }
 
 /// The refusal of an acquisition that must not succeed.
@@ -160,7 +164,7 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Drives a driver through its file descriptor, as a host would, until it holds.
-pub(crate) fn turn_until(
+pub(crate) fn process_until(
     driver: &mut Driver,
     what: &str,
     mut holds: impl FnMut(&mut Driver) -> bool,
@@ -169,7 +173,7 @@ pub(crate) fn turn_until(
     while !holds(driver) {
         assert!(Instant::now() < until, "still not after {LIMIT:?}: {what}");
         wait_readable(driver);
-        driver.turn();
+        driver.process();
     }
 }
 
@@ -184,7 +188,7 @@ fn wait_readable(driver: &Driver) {
 /// Drives a driver until this lock has an outcome.
 pub(crate) fn outcome(driver: &mut Driver, id: LockId) -> Event {
     let mut found = None;
-    turn_until(driver, "the lock's outcome", |driver| {
+    process_until(driver, "the lock's outcome", |driver| {
         while let Some(event) = driver.poll_event() {
             match event {
                 Event::Granted(of) | Event::Extended(of) if of == id => found = Some(event),
@@ -202,8 +206,8 @@ pub(crate) fn outcome(driver: &mut Driver, id: LockId) -> Event {
 }
 
 /// Drives a driver until a new lock is held.
-pub(crate) fn held_by(driver: &mut Driver, ask: &Ask<'_>) -> LockId {
-    let id = driver.acquire(ask).unwrap();
+pub(crate) fn held_by(driver: &mut Driver, request: &LockRequest<'_>) -> LockId {
+    let id = driver.acquire(request).unwrap();
     assert_eq!(outcome(driver, id), Event::Granted(id));
     id
 }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use redbolt::{Cause, NodeState, Trust, Vote, Why};
-use redbolt_proving::{Act, Impostor, Reply, Server};
+use redbolt::{Cause, NodeState, RefusalReason, RestartTrust, Vote};
+use redbolt_test_servers::{Act, Impostor, Reply, Server};
 
 use crate::support::{
     LONG, calls, calls_by, client_of, eventually, exists, held_on, long, patient, patiently,
@@ -28,7 +28,7 @@ impl Unfit<'_> {
         let expected =
             format!("no quorum: 0 of 1 granted, 1 needed; node 1 {}: {}", self.shown, self.words);
         assert_eq!(report.to_string(), expected);
-        assert_eq!(report.why(), Why::NoQuorum);
+        assert_eq!(report.reason(), RefusalReason::NoQuorum);
         assert!(began.elapsed() < LONG / 4, "{:?}", began.elapsed());
 
         let mut good = servers(2);
@@ -41,7 +41,10 @@ impl Unfit<'_> {
         drop(good.pop());
         let report = refusal(client.acquire(long(b"job")));
         assert!(
-            report.nodes().iter().all(|node| node.number == 2 || node.vote != Some(Vote::Grant)),
+            report
+                .node_votes()
+                .iter()
+                .all(|node| node.number == 2 || node.vote != Some(Vote::Grant)),
             "{report}"
         );
         assert!(report.to_string().contains(&format!("node 1 {}: ", self.shown)), "{report}");
@@ -247,10 +250,12 @@ fn a_user_without_evalsha_votes() {
     forbid(&server, "-evalsha");
     let client = client_of(patient([server.address()]));
     for _ in 0..3 {
-        for ask in [patiently(b"job"), patiently(b"job").and(b"more"), patiently(b"job").fenced()] {
-            let mut lock = client.acquire(ask).unwrap();
+        for request in
+            [patiently(b"job"), patiently(b"job").and_resource(b"more"), patiently(b"job").fenced()]
+        {
+            let mut lock = client.acquire(request).unwrap();
             lock.extend(LONG).unwrap();
-            assert!(matches!(lock.release(), redbolt::Ending::Released(_)));
+            assert!(matches!(lock.release(), redbolt::ReleaseOutcome::Released(_)));
             assert!(!exists(&server, "job"));
         }
     }
@@ -281,7 +286,7 @@ fn garbage() {
 #[test]
 fn silence() {
     let impostor = Impostor::start(Act::Silent);
-    check(&impostor.address(), "connected, but no answer to the greeting in 2s");
+    check(&impostor.address(), "connected, but no answer to the handshake in 2s");
 }
 
 #[test]
@@ -340,9 +345,9 @@ fn a_master_that_becomes_a_replica_while_connected() {
     let _ = client.acquire(patiently(b"job")).unwrap().release();
     server.cmd("REPLICAOF 127.0.0.1 1");
     let report = refusal(client.acquire(long(b"job")));
-    assert_eq!(report.nodes()[0].vote, Some(Vote::Fail(Cause::ReadOnly)), "{report}");
+    assert_eq!(report.node_votes()[0].vote, Some(Vote::Fail(Cause::ReadOnly)), "{report}");
     assert!(report.to_string().ends_with("READONLY: the server is a replica"), "{report}");
-    eventually("the greeting finds a replica", || {
+    eventually("the handshake finds a replica", || {
         let report = client.warm_up(Duration::from_secs(1));
         report.nodes[0].state == NodeState::Down(Cause::Replica)
     });
@@ -368,8 +373,9 @@ fn a_server_that_reads_its_data() {
     // The proof that it still loads, or this test would prove nothing.
     let loading = |server: &Server| matches!(server.cmd("GET x"), Reply::Error(e) if e.starts_with("LOADING"));
     assert!(loading(&server));
-    // It has saved its guard with the rest.
-    let client = client_of(patient([""; 0]).node_with(&server.address(), Trust::Durable).unwrap());
+    // It has saved its restart guard with the rest.
+    let client =
+        client_of(patient([""; 0]).node_with(&server.address(), RestartTrust::Durable).unwrap());
     let report = refusal(client.acquire(long(b"job"))).to_string();
     assert!(report.ends_with(": LOADING: the server is still reading its data"), "{report}");
     let lock = client.acquire(patiently(b"job")).unwrap();
@@ -394,7 +400,7 @@ fn a_server_that_may_evict() {
     assert!(client.acquire(patiently(b"job")).unwrap().is_valid());
 }
 
-/// The first ask follows the greeting unasked: what it got from a node that turns out to be no voter
+/// The first ask follows the handshake unasked: what it got from a node that turns out to be no voter
 /// goes at once, not with the lock.
 #[test]
 fn what_a_refused_node_granted_is_undone_while_the_lock_is_held() {

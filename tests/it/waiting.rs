@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redbolt::{Ask, Ending, Wait, Why};
-use redbolt_proving::{Reply, Server};
+use redbolt::{LockRequest, RefusalReason, ReleaseOutcome, Wait};
+use redbolt_test_servers::{Reply, Server};
 
 use crate::support::{LIMIT, client, held_on, long, patiently, refusal, servers};
 
@@ -17,11 +17,11 @@ fn a_release_lets_the_next_one_in() {
         let waiter = scope.spawn(|| {
             let waiter = client(&servers);
             let lock = waiter.acquire(patiently(b"job")).unwrap();
-            assert!(matches!(lock.release(), Ending::Released(_)));
+            assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
         });
         thread::sleep(Duration::from_millis(150));
         assert!(!waiter.is_finished(), "granted while another held it");
-        assert!(matches!(lock.release(), Ending::Released(_)));
+        assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
         waiter.join().unwrap();
     });
 }
@@ -44,12 +44,12 @@ fn a_foreign_key_without_a_ttl_stays_in_the_way() {
     let servers = servers(3);
     servers[..2].iter().for_each(|server| drop(server.cmd("SET job theirs")));
     let client = client(&servers);
-    for ask in [Ask::new(b"job"), Ask::new(b"job").and(b"free")] {
+    for request in [LockRequest::new(b"job"), LockRequest::new(b"job").and_resource(b"free")] {
         let span = Duration::from_millis(400);
         let began = Instant::now();
-        let report = refusal(client.acquire(ask.wait(Wait::For(span))));
+        let report = refusal(client.acquire(request.wait(Wait::UpTo(span))));
         assert!(began.elapsed() >= span, "{:?}", began.elapsed());
-        assert_eq!(report.why(), Why::OutOfTime, "{report}");
+        assert_eq!(report.reason(), RefusalReason::OutOfTime, "{report}");
         assert!(report.is_contended(), "{report}");
         assert_eq!(report.remaining(), None, "nobody knows when it ends");
         assert!(report.to_string().starts_with("out of time, held by another"), "{report}");
@@ -67,8 +67,8 @@ fn out_of_time_says_how_long_it_would_have_been() {
     let holder = client(&servers);
     let lock = holder.acquire(patiently(b"job")).unwrap();
     let waiter = client(&servers);
-    let report = refusal(waiter.acquire(long(b"job").wait(Wait::For(Duration::from_millis(500)))));
-    assert_eq!(report.why(), Why::OutOfTime, "{report}");
+    let report = refusal(waiter.acquire(long(b"job").wait(Wait::UpTo(Duration::from_millis(500)))));
+    assert_eq!(report.reason(), RefusalReason::OutOfTime, "{report}");
     assert!(report.is_contended(), "{report}");
     let remaining = report.remaining().expect("whoever waits asks for it");
     assert!((20..=30).contains(&remaining.as_secs()), "{remaining:?}");
@@ -84,9 +84,9 @@ fn one_attempt_is_one_attempt() {
     assert!(other.warm_up(LIMIT).has_quorum());
     let sets = || crate::support::calls(&servers[0], "set");
     let before = sets();
-    for ask in [long(b"job").wait(Wait::Try), long(b"job").wait(Wait::For(Duration::ZERO))] {
-        let report = refusal(other.acquire(ask));
-        assert_eq!(report.why(), Why::Contended, "{report}");
+    for request in [long(b"job").wait(Wait::No), long(b"job").wait(Wait::UpTo(Duration::ZERO))] {
+        let report = refusal(other.acquire(request));
+        assert_eq!(report.reason(), RefusalReason::Contended, "{report}");
     }
     assert_eq!(sets() - before, 2);
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redbolt::{Ask, Client, Ending};
-use redbolt_proving::{Mode, Proxy, Reply, Server};
+use redbolt::{Client, LockRequest, ReleaseOutcome};
+use redbolt_test_servers::{Mode, Proxy, Reply, Server};
 
 use crate::support::{
     LIMIT, client_of, default, eventually, exists, held_on, long, patient, servers,
@@ -15,12 +15,13 @@ fn split_and_coalesced_bytes_change_nothing() {
     for n in [1, 3] {
         let (servers, proxies) = proxied(n);
         // On a busy machine a byte can cost a time slice.
-        let patient = |addresses| patient(addresses).answer_within(LIMIT / 2).connect_within(LIMIT);
+        let patient =
+            |addresses| patient(addresses).response_timeout(LIMIT / 2).connect_timeout(LIMIT);
         let client = client_of(patient(proxies.iter().map(Proxy::address)));
         for mode in [Mode::Bytes, Mode::Coalesce(Duration::from_millis(4)), Mode::Pass, Mode::Bytes]
         {
             proxies.iter().for_each(|proxy| proxy.set(mode));
-            // A new client, so that the greeting is split as well.
+            // A new client, so that the handshake is split as well.
             for client in [&client, &client_of(patient(proxies.iter().map(Proxy::address)))] {
                 all_that_a_client_does(client, &servers);
             }
@@ -29,24 +30,24 @@ fn split_and_coalesced_bytes_change_nothing() {
 }
 
 fn all_that_a_client_does(client: &Client, servers: &[Server]) {
-    let mut lock = client.acquire(patiently(b"job").and(b"other")).unwrap();
+    let mut lock = client.acquire(patiently(b"job").and_resource(b"other")).unwrap();
     lock.extend(Duration::from_secs(20)).unwrap();
     assert!(lock.remaining() > Duration::from_secs(15));
-    let report = refusal(client.acquire(Ask::new(b"job")));
+    let report = refusal(client.acquire(LockRequest::new(b"job")));
     assert!(report.is_contended(), "{report}");
     let inspection = client.inspect(b"other").unwrap();
     assert!(matches!(inspection.verdict, redbolt::InspectionVerdict::Held(_)), "{inspection:?}");
-    assert!(matches!(lock.release(), Ending::Released(_)));
-    let fenced = client.acquire(patiently(b"job").and(b"other").fenced()).unwrap();
+    assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
+    let fenced = client.acquire(patiently(b"job").and_resource(b"other").fenced()).unwrap();
     assert!(fenced.fencing_token().is_some());
-    assert!(matches!(fenced.release(), Ending::Released(_)));
+    assert!(matches!(fenced.release(), ReleaseOutcome::Released(_)));
     eventually("released everywhere", || {
         let _ = client.warm_up(Duration::ZERO);
         held_on(servers, "job") + held_on(servers, "other") == 0
     });
 }
 
-/// The reply to an ask has 5 bytes, the guard's behind it 15, that to an undo 4: a warm connection is
+/// The reply to an ask has 5 bytes, the restart guard's behind it 15, that to an undo 4: a warm connection is
 /// cut before, within and behind each of them.
 #[test]
 fn a_cut_reply_leaves_nothing_locked() {
@@ -69,9 +70,9 @@ fn a_cut_reply_leaves_nothing_locked() {
 }
 
 #[test]
-fn a_cut_greeting_leaves_nothing_locked() {
+fn a_cut_handshake_leaves_nothing_locked() {
     let (servers, proxies) = proxied(1);
-    let length = greeting_length(&servers[0]);
+    let length = handshake_length(&servers[0]);
     for limit in (0..length + 20).step_by(length / 40).chain([length - 1, length, length + 1]) {
         proxies[0].set(Mode::CutAfter(limit));
         let client = client_of(patient([proxies[0].address()]));
@@ -80,13 +81,13 @@ fn a_cut_greeting_leaves_nothing_locked() {
         }
         proxies[0].set(Mode::Pass);
         let lock = client.acquire(patiently(b"job")).unwrap();
-        assert!(matches!(lock.release(), Ending::Released(_)), "{limit}");
+        assert!(matches!(lock.release(), ReleaseOutcome::Released(_)), "{limit}");
         assert!(!exists(&servers[0], "job"), "{limit}");
     }
 }
 
-/// Roughly how many bytes a server answers to a greeting.
-fn greeting_length(server: &Server) -> usize {
+/// Roughly how many bytes a server answers to a handshake.
+fn handshake_length(server: &Server) -> usize {
     let length = |section| match server.cmd(&format!("INFO {section}")) {
         Reply::Bulk(text) => text.len(),
         other => panic!("{other:?}"),
@@ -119,7 +120,7 @@ fn every_node_cut_somewhere_else() {
 #[test]
 fn an_end_behind_a_reply_is_seen_at_once() {
     let (_servers, proxies) = proxied(1);
-    let client = client_of(default([proxies[0].address()]).dead_after(4 * LIMIT));
+    let client = client_of(default([proxies[0].address()]).dead_peer_timeout(4 * LIMIT));
     for _ in 0..20 {
         proxies[0].set(Mode::Pass);
         let _ = client.acquire(patiently(b"job")).unwrap().release();
@@ -140,5 +141,5 @@ fn proxied(n: usize) -> (Vec<Server>, Vec<Proxy>) {
     (servers, proxies)
 }
 
-/// The guard's value and TTL on the wire.
+/// The restart guard's value and TTL on the wire.
 const GUARD: usize = 70;

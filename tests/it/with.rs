@@ -6,16 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redbolt::{AcquireError, Ask, Ending, HeldLock, Keep, LossCause, WithError};
-use redbolt_proving::Server;
+use redbolt::{
+    AcquireError, AutoExtend, HeldLock, LockRequest, LossCause, ReleaseOutcome, WithError,
+};
+use redbolt_test_servers::Server;
 
 use crate::engine::engine;
 use crate::support::{LIMIT, eventually, held_on, long, servers};
 
 /// Extended often, so that a loss is soon noticed.
-fn kept() -> Ask<'static> {
-    let often = Keep::until_released().every(Duration::from_millis(40));
-    Ask::new(b"job").ttl(Duration::from_secs(10)).keep_alive(often)
+fn kept() -> LockRequest<'static> {
+    let often = AutoExtend::until_released().every(Duration::from_millis(40));
+    LockRequest::new(b"job").ttl(Duration::from_secs(10)).auto_extend(often)
 }
 
 fn forget(servers: &[Server]) {
@@ -48,14 +50,18 @@ fn the_lock_is_held_while_the_work_runs_and_not_behind_it() {
     });
     let done = soon(done).unwrap();
     let (held, lock) = done.value;
-    assert!(held >= 2 && matches!(done.ending, Ending::Released(_)), "{held}, {}", done.ending);
+    assert!(
+        held >= 2 && matches!(done.outcome, ReleaseOutcome::Released(_)),
+        "{held}, {}",
+        done.outcome
+    );
     assert!(!lock.is_valid() && lock.fencing_token().is_none(), "whoever keeps it");
     assert!(soon(lock.extend(Duration::from_secs(29))).is_err());
     eventually("nothing stays", || held_on(&servers, "job") == 0);
 
     let done = engine.with_blocking(long(b"job"), |lock| (lock.is_valid(), lock)).unwrap();
     assert!(done.value.0 && !done.value.1.is_valid());
-    assert!(matches!(done.ending, Ending::Released(_)));
+    assert!(matches!(done.outcome, ReleaseOutcome::Released(_)));
 }
 
 #[test]
@@ -63,9 +69,11 @@ fn work_is_not_run_without_the_lock() {
     let servers = servers(1);
     let engine = engine(&servers);
     let _held = engine.acquire(long(b"job")).wait().unwrap();
-    let refused = soon(engine.with(Ask::new(b"job"), async |_| unreachable!("somebody has it")));
+    let refused =
+        soon(engine.with(LockRequest::new(b"job"), async |_| unreachable!("somebody has it")));
     assert!(matches!(refused, Err(WithError::Acquire(AcquireError::Refused(_)))), "{refused:?}");
-    let refused = engine.with_blocking(Ask::new(b"job"), |_| unreachable!("somebody has it"));
+    let refused =
+        engine.with_blocking(LockRequest::new(b"job"), |_| unreachable!("somebody has it"));
     assert!(matches!(refused, Err(AcquireError::Refused(_))));
 }
 
@@ -84,7 +92,7 @@ fn work_is_cancelled_when_its_lock_is_lost() {
     assert!(dropped.load(Ordering::SeqCst));
 
     // A lease that nobody extends ends as well.
-    let short = Ask::new(b"short").ttl(Duration::from_millis(200));
+    let short = LockRequest::new(b"short").ttl(Duration::from_millis(200));
     let lost = soon(engine.with(short, |_| pending::<()>()));
     assert_eq!(lost.unwrap_err(), WithError::Lost(LossCause::Expired));
 }
@@ -103,7 +111,7 @@ fn work_on_a_thread_is_told_when_its_lock_is_lost() {
     });
     let done = done.unwrap();
     assert_eq!(done.value, Some(LossCause::Gone));
-    assert_eq!(done.ending, Ending::Lost(LossCause::Gone));
+    assert_eq!(done.outcome, ReleaseOutcome::Lost(LossCause::Gone));
     eventually("it was told", || *told.lock().unwrap() == Some(LossCause::Gone));
 }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use redbolt_benches::contender::{ALL, Contender, Entry, Node, Task, Timings};
-use redbolt_proving::{Server, servers};
+use redbolt_test_servers::{Server, servers};
 use serde_json::json;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 

@@ -10,10 +10,10 @@ use tokio::runtime;
 
 use super::at_once::{self, Call};
 use super::{Contender, Node, PATIENCE, Task};
-use crate::wire::{GUARD, TOKEN, load_undo, write_guards};
+use crate::wire::{GUARD, TOKEN, load_undo, write_restart_guards};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
-    write_guards(&task.nodes)?;
+    write_restart_guards(&task.nodes)?;
     let digest = String::from_utf8(load_undo(&task.nodes)?)?;
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let clients = runtime.block_on(try_join_all(task.nodes.iter().map(connect)))?;

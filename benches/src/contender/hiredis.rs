@@ -16,12 +16,12 @@ use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 
 use super::{Contender, Node, NotInstalled, Task, Timings, Usage};
-use crate::wire::{GUARD, TOKEN, load_undo, write_guards};
+use crate::wire::{GUARD, TOKEN, load_undo, write_restart_guards};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
     let folder = tempfile::tempdir()?;
     compile(&folder)?;
-    write_guards(&task.nodes)?;
+    write_restart_guards(&task.nodes)?;
     let mut child = Command::new(folder.path().join("hiredis"))
         .args([&task.resource, &task.ttl.as_millis().to_string()])
         .args([TOKEN.as_slice(), GUARD].map(text))

@@ -145,12 +145,12 @@ pub const ALL: [Entry; 19] = [
     Entry {
         name: "raw epoll",
         about: "bytes encoded beforehand, one token for ever, no clock, no timeout; \
-                the guard's TTL behind each ask, as all guarded ones",
+                the restart guard's TTL behind each ask, as all guarded ones",
         start: raw_epoll::start_guarded,
     },
     Entry {
         name: "raw, unguarded",
-        about: "as the floor, without the guard",
+        about: "as the floor, without the restart guard",
         start: raw_epoll::start_unguarded,
     },
     Entry {
@@ -168,7 +168,7 @@ pub const ALL: [Entry; 19] = [
         about: "as the floor, but never sleeps: of use where the nodes have other cores",
         start: raw_spin::start,
     },
-    Entry { name: "redbolt client", about: "the blocking front", start: redbolt_client::start },
+    Entry { name: "redbolt client", about: "the blocking API", start: redbolt_client::start },
     Entry {
         name: "redbolt client, busy-poll",
         about: "the same, and reads for up to 100 µs before it sleeps",
@@ -176,7 +176,7 @@ pub const ALL: [Entry; 19] = [
     },
     Entry {
         name: "redbolt driver",
-        about: "the embedded front in a host's mio loop",
+        about: "the embedded API in a host's mio loop",
         start: redbolt_driver::start,
     },
     Entry {
@@ -196,14 +196,14 @@ pub const ALL: [Entry; 19] = [
     },
     Entry {
         name: "rslock",
-        about: "on tokio's current_thread; tokens of its own, of 20 bytes; no guard; waits for all; \
+        about: "on tokio's current_thread; tokens of its own, of 20 bytes; no restart guard; waits for all; \
                 does not say whether a release found the lock",
         start: rslock_manager::start,
     },
     Entry {
         name: "redlock",
         about: "a new connection for each command, node by node; tokens of its own, of 20 bytes; \
-                no guard, TCP_NODELAY cannot be set; does not say whether a release found the lock",
+                no restart guard, TCP_NODELAY cannot be set; does not say whether a release found the lock",
         start: redlock_manager::start,
     },
     Entry {
@@ -243,7 +243,7 @@ pub const ALL: [Entry; 19] = [
 
 #[cfg(test)]
 mod tests {
-    use redbolt_proving::{Reply, Server, servers};
+    use redbolt_test_servers::{Reply, Server, servers};
 
     use super::*;
     use crate::wire::TOKEN;

@@ -2,7 +2,7 @@
 //! nodes, but for how it waits.
 //!
 //! Requests are encoded once. Replies are known to the byte, so they are counted, not parsed: a node
-//! has answered when as many bytes have come as were due. The guard's TTL is read, and what it means is
+//! has answered when as many bytes have come as were due. The restart guard's TTL is read, and what it means is
 //! not looked at. System calls are made without libc, there
 //! is no timeout and no clock. What no lock client could leave out is in it and nothing else, so it
 //! is not one: whatever is not a grant or a confirmation ends the measurement. Not here: waiting, of
@@ -16,19 +16,21 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::{Contender, Task};
-use crate::wire::{Expected, GRANT, GUARD, TOKEN, await_room, connect, load_undo, write_guards};
+use crate::wire::{
+    Expected, GRANT, GUARD, TOKEN, await_room, connect, load_undo, write_restart_guards,
+};
 
-/// A floor that reads the guard behind each ask. `wait` makes its way to wait of its links.
+/// A floor that reads the restart guard behind each ask. `wait` makes its way to wait of its links.
 pub(super) fn start_guarded<W: Wait + 'static>(
     task: &Task,
     wait: impl FnOnce(&Links) -> Result<W>,
 ) -> Result<Box<dyn Contender>> {
-    write_guards(&task.nodes)?;
+    write_restart_guards(&task.nodes)?;
     let request = |out: &mut Vec<u8>| drop(command(out, 2).arg(b"PTTL").arg(GUARD));
     start(task, wait, request, GRANT)
 }
 
-/// The same, which does not read the guard.
+/// The same, which does not read the restart guard.
 pub(super) fn start_unguarded<W: Wait + 'static>(
     task: &Task,
     wait: impl FnOnce(&Links) -> Result<W>,

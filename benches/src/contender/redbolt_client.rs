@@ -1,7 +1,7 @@
-//! redbolt's blocking front.
+//! redbolt's blocking API.
 
 use anyhow::{Context, Result, anyhow, ensure};
-use redbolt::{Ask, Client, Config, ConfigBuilder, Ending, LockGuard};
+use redbolt::{Client, Config, ConfigBuilder, LockGuard, LockRequest, ReleaseOutcome};
 
 use super::{BUSY, Contender, Node, PATIENCE, Task};
 
@@ -24,7 +24,8 @@ fn connect(task: &Task, config: Config) -> Result<Box<dyn Contender>> {
 
 /// The defaults, but for the patience that a machine with other work to do needs.
 pub(crate) fn config(task: &Task) -> Result<ConfigBuilder> {
-    let builder = Config::builder().answer_within(PATIENCE).dead_after(2 * PATIENCE).new_nodes();
+    let builder =
+        Config::builder().response_timeout(PATIENCE).dead_peer_timeout(2 * PATIENCE).new_nodes();
     Ok(task.nodes.iter().try_fold(builder, |builder, node| match node {
         Node::Tcp(address) => builder.node(address),
         Node::Unix(path) => builder.node(&format!("unix://{path}")),
@@ -39,14 +40,14 @@ struct RedboltClient {
 
 impl Contender for RedboltClient {
     fn acquire(&mut self) -> Result<()> {
-        let ask = Ask::new(self.task.resource.as_bytes()).ttl(self.task.ttl);
-        self.held = Some(self.client.acquire(ask).map_err(|error| anyhow!("{error}"))?);
+        let request = LockRequest::new(self.task.resource.as_bytes()).ttl(self.task.ttl);
+        self.held = Some(self.client.acquire(request).map_err(|error| anyhow!("{error}"))?);
         Ok(())
     }
 
     fn release(&mut self) -> Result<()> {
-        let ending = self.held.take().context("no lock is held")?.release();
-        ensure!(matches!(ending, Ending::Released(_)), "{ending}");
+        let outcome = self.held.take().context("no lock is held")?.release();
+        ensure!(matches!(outcome, ReleaseOutcome::Released(_)), "{outcome}");
         Ok(())
     }
 }

@@ -1,9 +1,9 @@
-//! redbolt's embedded front in a host's mio loop that has nothing else to do.
+//! redbolt's embedded API in a host's mio loop that has nothing else to do.
 
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use redbolt::{Ask, Config, Driver, Event, LockId};
+use redbolt::{Config, Driver, Event, LockId, LockRequest};
 
 use super::redbolt_client::config;
 use super::{BUSY, Contender, PATIENCE, Task};
@@ -24,9 +24,9 @@ fn connect(task: &Task, config: Config) -> Result<Box<dyn Contender>> {
     let driver = Driver::in_registry(config, poll.registry(), tokens)?;
     let mut host = Host { poll, events, driver, task: task.clone(), held: None };
     let until = Instant::now() + PATIENCE;
-    while host.driver.nodes().ready() < task.nodes.len() {
-        ensure!(Instant::now() < until, "{:?}", host.driver.nodes());
-        host.turn()?;
+    while host.driver.node_report().ready() < task.nodes.len() {
+        ensure!(Instant::now() < until, "{:?}", host.driver.node_report());
+        host.process()?;
     }
     Ok(Box::new(host))
 }
@@ -41,8 +41,8 @@ struct Host {
 
 impl Contender for Host {
     fn acquire(&mut self) -> Result<()> {
-        let ask = Ask::new(self.task.resource.as_bytes()).ttl(self.task.ttl);
-        let id = self.driver.acquire(&ask)?;
+        let request = LockRequest::new(self.task.resource.as_bytes()).ttl(self.task.ttl);
+        let id = self.driver.acquire(&request)?;
         match self.outcome()? {
             Event::Granted(of) if of == id => self.held = Some(id),
             other => bail!("{other:?}"),
@@ -67,21 +67,21 @@ impl Host {
             match self.driver.poll_event() {
                 Some(Event::Node(..)) => {}
                 Some(event) => return Ok(event),
-                None => self.turn()?,
+                None => self.process()?,
             }
         }
     }
 
-    fn turn(&mut self) -> Result<()> {
+    fn process(&mut self) -> Result<()> {
         // Does nothing for who is not busy.
-        if self.driver.busy_turn() {
+        if self.driver.process_busy() {
             return Ok(());
         }
         self.poll.poll(&mut self.events, self.driver.deadline())?;
         for event in &self.events {
             self.driver.on_event(event);
         }
-        self.driver.turn();
+        self.driver.process();
         Ok(())
     }
 }

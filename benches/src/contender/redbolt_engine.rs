@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use redbolt::{AcquireError, Ask, Ending, Engine, EngineLimits, OwnedGuard};
+use redbolt::{AcquireError, Engine, EngineLimits, LockRequest, OwnedGuard, ReleaseOutcome};
 
 use super::redbolt_client::config;
 use super::{Contender, PATIENCE, Task};
@@ -16,8 +16,8 @@ pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
 pub(super) fn engine(task: &Task) -> Result<Engine> {
     let engine = Engine::start(config(task)?.build()?, EngineLimits::default())?;
     let until = Instant::now() + PATIENCE;
-    while engine.nodes().wait()?.ready() < task.nodes.len() {
-        ensure!(Instant::now() < until, "{:?}", engine.nodes().wait()?);
+    while engine.node_report().wait()?.ready() < task.nodes.len() {
+        ensure!(Instant::now() < until, "{:?}", engine.node_report().wait()?);
         std::thread::sleep(PATIENCE / 5_000);
     }
     Ok(engine)
@@ -31,7 +31,7 @@ struct Caller {
 
 impl Contender for Caller {
     fn acquire(&mut self) -> Result<()> {
-        let guard = self.engine.acquire(ask(&self.task)).wait();
+        let guard = self.engine.acquire(request(&self.task)).wait();
         self.held = Some(valid(guard)?);
         Ok(())
     }
@@ -41,8 +41,8 @@ impl Contender for Caller {
     }
 }
 
-pub(super) fn ask(task: &Task) -> Ask<'_> {
-    Ask::new(task.resource.as_bytes()).ttl(task.ttl)
+pub(super) fn request(task: &Task) -> LockRequest<'_> {
+    LockRequest::new(task.resource.as_bytes()).ttl(task.ttl)
 }
 
 pub(super) fn valid(outcome: Result<OwnedGuard, AcquireError>) -> Result<OwnedGuard> {
@@ -51,7 +51,7 @@ pub(super) fn valid(outcome: Result<OwnedGuard, AcquireError>) -> Result<OwnedGu
     Ok(guard)
 }
 
-pub(super) fn released(ending: Ending) -> Result<()> {
-    ensure!(matches!(ending, Ending::Released(_)), "{ending}");
+pub(super) fn released(outcome: ReleaseOutcome) -> Result<()> {
+    ensure!(matches!(outcome, ReleaseOutcome::Released(_)), "{outcome}");
     Ok(())
 }

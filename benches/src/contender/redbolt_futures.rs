@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use redbolt::{Engine, OwnedGuard};
 use tokio::runtime::{Builder, Runtime};
 
-use super::redbolt_engine::{ask, engine, released, valid};
+use super::redbolt_engine::{engine, released, request, valid};
 use super::{Contender, Task};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
@@ -21,7 +21,7 @@ struct Futures {
 
 impl Contender for Futures {
     fn acquire(&mut self) -> Result<()> {
-        let guard = self.runtime.block_on(self.engine.acquire(ask(&self.task)));
+        let guard = self.runtime.block_on(self.engine.acquire(request(&self.task)));
         self.held = Some(valid(guard)?);
         Ok(())
     }

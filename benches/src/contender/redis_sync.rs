@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use redis::{Client, Cmd, Connection, Pipeline, Value, cmd, pipe};
 
 use super::{Contender, PATIENCE, Task, redis_clients};
-use crate::wire::{GUARD, TOKEN, load_undo, write_guards};
+use crate::wire::{GUARD, TOKEN, load_undo, write_restart_guards};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
     let connect = |client: &Client| {
@@ -29,7 +29,7 @@ pub(super) struct Requests {
 }
 
 pub(super) fn requests(task: &Task) -> Result<Requests> {
-    write_guards(&task.nodes)?;
+    write_restart_guards(&task.nodes)?;
     let (digest, ttl) = (load_undo(&task.nodes)?, task.ttl.as_millis() as u64);
     let (mut ask, mut undo) = (pipe(), cmd("EVALSHA"));
     ask.cmd("SET").arg(&task.resource).arg(TOKEN).arg("NX").arg("PX").arg(ttl);

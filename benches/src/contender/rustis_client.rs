@@ -12,10 +12,10 @@ use tokio::runtime::Builder;
 
 use super::at_once::{self, Call};
 use super::{Contender, Node, PATIENCE, Task, redis_address};
-use crate::wire::{GUARD, TOKEN, load_undo, write_guards};
+use crate::wire::{GUARD, TOKEN, load_undo, write_restart_guards};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
-    write_guards(&task.nodes)?;
+    write_restart_guards(&task.nodes)?;
     let words = Arc::new(Words {
         resource: task.resource.clone(),
         token: String::from_utf8(TOKEN.to_vec())?,

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use redbolt_proving::Server;
+use redbolt_test_servers::Server;
 
 use crate::counts::Counts;
 use crate::waiting::Entry;

@@ -22,7 +22,7 @@ use tokio::runtime::Runtime;
 
 use super::{Flight, Task, tasks};
 use crate::contender::{Node, redis_clients};
-use crate::wire::{GUARD, TOKEN, load_undo, write_guards};
+use crate::wire::{GUARD, TOKEN, load_undo, write_restart_guards};
 
 pub(super) fn start_redis(task: &Task) -> Result<Box<dyn Flight>> {
     start_redis_on(tasks::runtime()?, task)
@@ -222,7 +222,7 @@ fn host_and_port(node: &Node) -> Result<(&str, u16)> {
 
 /// Returns the digest of the script that releases.
 fn prepare(task: &Task) -> Result<String> {
-    write_guards(&task.nodes)?;
+    write_restart_guards(&task.nodes)?;
     Ok(String::from_utf8(load_undo(&task.nodes)?)?)
 }
 

@@ -66,7 +66,7 @@ pub const ALL: [Entry; 10] = [
     },
     Entry {
         name: "redbolt driver",
-        about: "the embedded front in a host's mio loop, a fresh token for each lock and node; what a \
+        about: "the embedded API in a host's mio loop, a fresh token for each lock and node; what a \
                 turn's events lead to goes out together",
         start: redbolt_driver::start,
     },
@@ -104,7 +104,7 @@ pub const ALL: [Entry; 10] = [
     },
     Entry {
         name: "rslock",
-        about: "rslock 0.10, tasks as above; its own tokens and script, no guard, waits for all nodes",
+        about: "rslock 0.10, tasks as above; its own tokens and script, no restart guard, waits for all nodes",
         start: rslock_manager::start,
     },
 ];
@@ -123,7 +123,7 @@ pub fn chosen(parts: &[String]) -> Vec<Entry> {
 mod tests {
     use std::time::Instant;
 
-    use redbolt_proving::{Reply, Server, servers};
+    use redbolt_test_servers::{Reply, Server, servers};
 
     use super::*;
 

@@ -1,8 +1,8 @@
 //! The floor: what no client with many locks in flight could leave out.
 //!
 //! Requests are encoded once for each lock. Replies are cut off by their length and matched in order.
-//! Not here: a clock, a timeout, a look at what the guard's TTL means, and in the floor itself a token of
-//! its own for each lock. What those cost the second form tells.
+//! Not here: a clock, a timeout, a look at what the restart guard's TTL means, and in the floor itself a
+//! token of its own for each lock. What those cost the second form tells.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,7 +14,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
 use super::{Flight, Task};
-use crate::wire::{Due, GRANT, GUARD, TOKEN, Wire, load_undo, write_guards};
+use crate::wire::{Due, GRANT, GUARD, TOKEN, Wire, load_undo, write_restart_guards};
 
 pub(super) fn start_floor(task: &Task) -> Result<Box<dyn Flight>> {
     start(task, None)
@@ -26,7 +26,7 @@ pub(super) fn start_fresh(task: &Task) -> Result<Box<dyn Flight>> {
 }
 
 fn start(task: &Task, tokens: Option<Tokens>) -> Result<Box<dyn Flight>> {
-    write_guards(&task.nodes)?;
+    write_restart_guards(&task.nodes)?;
     let digest = load_undo(&task.nodes)?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let mut links = Vec::new();

@@ -1,11 +1,11 @@
-//! redbolt's embedded front in a host's mio loop that has nothing else to do.
+//! redbolt's embedded API in a host's mio loop that has nothing else to do.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use redbolt::{Ask, Driver, Event, LockId};
+use redbolt::{Driver, Event, LockId, LockRequest};
 
 use super::{Flight, Task};
 use crate::contender::{self, redbolt_config};
@@ -22,9 +22,9 @@ pub(super) fn start(task: &Task) -> Result<Box<dyn Flight>> {
         Slots::with_capacity_and_hasher(task.resources.len(), BuildHasherDefault::default());
     let mut host = Host { poll, events, driver, task: task.clone(), slots };
     let until = Instant::now() + PATIENCE;
-    while host.driver.nodes().ready() < task.nodes.len() {
-        ensure!(Instant::now() < until, "{:?}", host.driver.nodes());
-        host.turn()?;
+    while host.driver.node_report().ready() < task.nodes.len() {
+        ensure!(Instant::now() < until, "{:?}", host.driver.node_report());
+        host.process()?;
     }
     Ok(Box::new(host))
 }
@@ -71,14 +71,14 @@ impl Flight for Host {
     fn fly(&mut self, locks: usize) -> Result<()> {
         let Self { driver, task, slots, .. } = self;
         let mut flown = Flown { locks, begun: 0, ended: 0 };
-        driver.together(|driver| {
+        driver.batch(|driver| {
             (0..task.resources.len()).try_for_each(|slot| flown.begin(slot, driver, task, slots))
         })?;
         while flown.ended < locks {
-            self.turn()?;
+            self.process()?;
             // What the events of a turn lead to goes out in one write for each node.
             let Self { driver, task, slots, .. } = self;
-            driver.together(|driver| flown.go_on(driver, task, slots))?;
+            driver.batch(|driver| flown.go_on(driver, task, slots))?;
         }
         Ok(())
     }
@@ -100,7 +100,8 @@ impl Flown {
         slots: &mut Slots,
     ) -> Result<()> {
         if self.begun < self.locks {
-            let id = driver.acquire(&Ask::new(task.resources[slot].as_bytes()).ttl(task.ttl))?;
+            let id =
+                driver.acquire(&LockRequest::new(task.resources[slot].as_bytes()).ttl(task.ttl))?;
             slots.insert(id, slot);
             self.begun += 1;
         }
@@ -129,12 +130,12 @@ impl Flown {
 }
 
 impl Host {
-    fn turn(&mut self) -> Result<()> {
+    fn process(&mut self) -> Result<()> {
         self.poll.poll(&mut self.events, self.driver.deadline())?;
         for event in &self.events {
             self.driver.on_event(event);
         }
-        self.driver.turn();
+        self.driver.process();
         Ok(())
     }
 }

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
-use redbolt::{Acquire, AcquireError, Ask, Ending, Engine, EngineLimits, Release};
+use redbolt::{
+    AcquireError, AcquireFuture, Engine, EngineLimits, LockRequest, ReleaseFuture, ReleaseOutcome,
+};
 use tokio::runtime::Runtime;
 
 use super::{Flight, Task, tasks};
@@ -25,8 +27,8 @@ fn engine(task: &Task) -> Result<Engine> {
         redbolt_config(&contender::Task { nodes, resource: String::new(), ttl })?.build()?;
     let engine = Engine::start(config, EngineLimits::default())?;
     let until = Instant::now() + PATIENCE;
-    while engine.nodes().wait()?.ready() < task.nodes.len() {
-        ensure!(Instant::now() < until, "{:?}", engine.nodes().wait()?);
+    while engine.node_report().wait()?.ready() < task.nodes.len() {
+        ensure!(Instant::now() < until, "{:?}", engine.node_report().wait()?);
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(engine)
@@ -40,8 +42,8 @@ struct Producer {
 
 /// The call that is open for a resource.
 enum Call {
-    Acquire(Acquire),
-    Release(Release),
+    Acquire(AcquireFuture),
+    Release(ReleaseFuture),
 }
 
 impl Flight for Producer {
@@ -49,7 +51,7 @@ impl Flight for Producer {
         let mut calls = VecDeque::new();
         let mut begun = self.task.resources.len().min(locks);
         for slot in 0..begun {
-            calls.push_back((slot, self.ask(slot)));
+            calls.push_back((slot, self.request(slot)));
         }
         while let Some((slot, call)) = calls.pop_front() {
             match call {
@@ -62,7 +64,7 @@ impl Flight for Producer {
                     released(release.wait())?;
                     if begun < locks {
                         begun += 1;
-                        calls.push_back((slot, self.ask(slot)));
+                        calls.push_back((slot, self.request(slot)));
                     }
                 }
             }
@@ -72,9 +74,9 @@ impl Flight for Producer {
 }
 
 impl Producer {
-    fn ask(&self, slot: usize) -> Call {
+    fn request(&self, slot: usize) -> Call {
         let resource = self.task.resources[slot].as_bytes();
-        Call::Acquire(self.engine.acquire(Ask::new(resource).ttl(self.task.ttl)))
+        Call::Acquire(self.engine.acquire(LockRequest::new(resource).ttl(self.task.ttl)))
     }
 }
 
@@ -91,8 +93,8 @@ impl Flight for Futures {
             let engine = self.engine.clone();
             async move {
                 for _ in 0..times {
-                    let ask = Ask::new(resource.as_bytes()).ttl(ttl);
-                    let guard = engine.acquire(ask).await.map_err(refused)?;
+                    let request = LockRequest::new(resource.as_bytes()).ttl(ttl);
+                    let guard = engine.acquire(request).await.map_err(refused)?;
                     ensure!(guard.is_valid(), "granted too late");
                     released(guard.release().await)?;
                 }
@@ -106,8 +108,8 @@ fn refused(error: AcquireError) -> anyhow::Error {
     anyhow!("{error}")
 }
 
-fn released(ending: Ending) -> Result<()> {
-    ensure!(matches!(ending, Ending::Released(_)), "{ending}");
+fn released(outcome: ReleaseOutcome) -> Result<()> {
+    ensure!(matches!(outcome, ReleaseOutcome::Released(_)), "{outcome}");
     Ok(())
 }
 

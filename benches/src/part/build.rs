@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use redbolt_proving::servers;
+use redbolt_test_servers::servers;
 use serde_json::{Value, json};
 
 use crate::chart::{self, Bars};

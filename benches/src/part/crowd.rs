@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use redbolt_proving::{Server, servers};
+use redbolt_test_servers::{Server, servers};
 use serde_json::{Value, json};
 
 use crate::choice::Choice;
@@ -219,7 +219,7 @@ fn attempt(servers: &[Server], entry: &Entry, plan: Plan, file: &Path) -> Outcom
     })
 }
 
-/// One client before all others: the guards of new nodes are to be written once, not by all at a time.
+/// One client before all others: the restart guards of new nodes are to be written once, not by all at a time.
 fn set_up(servers: &[Server]) -> Result<()> {
     let nodes = servers.iter().map(|server| Node::Tcp(server.address())).collect();
     let task =

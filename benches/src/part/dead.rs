@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use redbolt_proving::Server;
+use redbolt_test_servers::Server;
 use serde_json::{Value, json};
 
 use crate::chart::{Bars, bars};
@@ -201,10 +201,10 @@ impl Run<'_> {
     }
 }
 
-/// The worst of redbolt's fronts, on however many nodes and wherever they ran.
+/// The worst of redbolt's APIs, on however many nodes and wherever they ran.
 fn target(death: Death, runs: &[Run<'_>]) -> Target {
     let what = format!(
-        "p99 of a pair with f nodes {}, less p99 on healthy nodes, in ms: the worst of redbolt's fronts",
+        "p99 of a pair with f nodes {}, less p99 on healthy nodes, in ms: the worst of redbolt's APIs",
         death.name()
     );
     let mut worst: Option<(f64, String)> = None;

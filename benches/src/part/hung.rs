@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use redbolt_proving::{Server, servers};
+use redbolt_test_servers::{Server, servers};
 use serde_json::{Value, json};
 
 use crate::choice::Choice;
@@ -239,7 +239,7 @@ fn crowd(
     Ok((outcome, placed))
 }
 
-/// One client before all others: the guards of new nodes are to be written once, not by all at a time.
+/// One client before all others: the restart guards of new nodes are to be written once, not by all at a time.
 fn set_up(nodes: &[String]) -> Result<()> {
     let nodes = nodes.iter().cloned().map(Node::Tcp).collect();
     let task =

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use redbolt_proving::{Server, servers};
+use redbolt_test_servers::{Server, servers};
 use serde_json::{Value, json};
 
 use crate::chart::{Lines, lines};
@@ -276,7 +276,7 @@ between which tenths the others were.
 ";
 
 const NOTE: &str = "\
-The floor writes, reads and counts what no client could leave out: SET with the guard's PTTL behind it, the script that releases, \
+The floor writes, reads and counts what no client could leave out: SET with the restart guard's PTTL behind it, the script that releases, \
 one write for each node and turn. The drivers alone send the same commands for each lock, with one token for ever, and say what a lock \
 client on top of them would cost at least.
 

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use redbolt::proto::{MAX_PIPELINE, Why};
+use redbolt::proto::{MAX_PIPELINE, RefusalReason};
 use redbolt::{Config, Event, Wait};
 
 use super::host::{Host, Like, PATIENCE};
@@ -33,7 +33,7 @@ impl AtOnce {
     ///
     /// They are not ready.
     pub fn connect(nodes: &[String]) -> Result<Self> {
-        let patient = Config::builder().answer_within(PATIENCE).dead_after(2 * PATIENCE);
+        let patient = Config::builder().response_timeout(PATIENCE).dead_peer_timeout(2 * PATIENCE);
         Ok(Self { host: Host::connect(patient, nodes)? })
     }
 
@@ -47,7 +47,7 @@ impl AtOnce {
         let (start, cpu) = (Instant::now(), cpu_time());
         while held.len() < locks {
             let portion = held.len()..locks.min(held.len() + PORTION);
-            self.host.ask(portion.clone(), LIKE)?;
+            self.host.request(portion.clone(), LIKE)?;
             for _ in portion {
                 match self.host.event()? {
                     Event::Granted(id) => held.push(id),
@@ -71,13 +71,17 @@ impl AtOnce {
     ///
     /// One was refused for another reason.
     pub fn take_too_many(&mut self, locks: usize) -> Result<(usize, usize)> {
-        self.host.ask(0..locks, LIKE)?;
+        self.host.request(0..locks, LIKE)?;
         let (mut held, mut refused) = (Vec::new(), 0);
         for _ in 0..locks {
             match self.host.event()? {
                 Event::Granted(id) => held.push(id),
                 Event::Refused(_, refusal) => {
-                    ensure!(refusal.why == Why::NoQuorum, "{}", self.host.driver.report(&refusal));
+                    ensure!(
+                        refusal.reason == RefusalReason::NoQuorum,
+                        "{}",
+                        self.host.driver.report(&refusal)
+                    );
                     refused += 1;
                 }
                 event => self.host.void(event)?,
@@ -95,36 +99,36 @@ impl AtOnce {
     fn catch_up(&mut self, held: &[redbolt::LockId]) -> Result<()> {
         let last = held.last().copied();
         while last.is_some_and(|id| self.host.driver.awaits_answers(id)) {
-            self.host.turn(PATIENCE)?;
+            self.host.process(PATIENCE)?;
         }
         Ok(())
     }
 
     fn settle(&mut self) -> Result<()> {
         let until = Instant::now() + PATIENCE;
-        while self.host.driver.owes() {
+        while self.host.driver.has_pending_releases() {
             ensure!(Instant::now() < until, "a node does not confirm releases");
-            self.host.turn(Duration::from_millis(10))?;
+            self.host.process(Duration::from_millis(10))?;
         }
         Ok(())
     }
 }
 
-const LIKE: Like = Like { ttl: Duration::from_secs(30), wait: Wait::Try };
+const LIKE: Like = Like { ttl: Duration::from_secs(30), wait: Wait::No };
 
 /// Well below what a link takes, for a node that no quorum needs may be behind.
 const PORTION: usize = MAX_PIPELINE * 3 / 4;
 
 #[cfg(test)]
 mod tests {
-    use redbolt_proving::{Reply, servers};
+    use redbolt_test_servers::{Reply, servers};
 
     use super::*;
 
     #[test]
     fn all_are_taken_and_none_is_left() {
         let servers = servers(3);
-        let nodes: Vec<_> = servers.iter().map(redbolt_proving::Server::address).collect();
+        let nodes: Vec<_> = servers.iter().map(redbolt_test_servers::Server::address).collect();
         let mut at_once = AtOnce::connect(&nodes).unwrap();
         assert!(at_once.take(20).unwrap().cpu > 0);
         let (granted, refused) = at_once.take_too_many(MAX_PIPELINE + 100).unwrap();

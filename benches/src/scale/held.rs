@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
-use redbolt::{Ask, Config, Event, LockId, Wait};
+use redbolt::{Config, Event, LockId, LockRequest, Wait};
 use serde_json::{Value, json};
 
 use super::host::{Host, Like, PATIENCE};
@@ -113,14 +113,14 @@ pub fn climb(plan: &Plan, heap: impl Fn() -> u64) -> Result<Vec<Figures>> {
 /// Takes locks until `count` are held. In portions, for a node has little time to answer each. On a busy machine one
 /// is refused now and then, and another is asked for.
 fn hold(host: &mut Host, count: usize, waits: bool, held: &mut Vec<LockId>) -> Result<()> {
-    let wait = if waits { Wait::For(PATIENCE) } else { Wait::Try };
+    let wait = if waits { Wait::UpTo(PATIENCE) } else { Wait::No };
     let mut asked = held.len();
     while held.len() < count {
         ensure!(asked <= 2 * count + 20 * PORTION, "too many locks were refused");
         let first = held.len();
         let portion = asked..asked + PORTION.min(count - held.len());
         asked = portion.end;
-        host.ask(portion.clone(), Like { ttl: HELD_TTL, wait })?;
+        host.request(portion.clone(), Like { ttl: HELD_TTL, wait })?;
         for _ in portion {
             match host.event()? {
                 Event::Granted(id) => held.push(id),
@@ -130,7 +130,7 @@ fn hold(host: &mut Host, count: usize, waits: bool, held: &mut Vec<LockId>) -> R
         }
         // The nodes that no quorum needed may be behind.
         while held[first..].iter().any(|&id| host.driver.awaits_answers(id)) {
-            host.turn(PATIENCE)?;
+            host.process(PATIENCE)?;
         }
     }
     Ok(())
@@ -153,7 +153,7 @@ fn pairs(host: &mut Host, times: usize) -> Result<Histogram<u64>> {
     let (mut spans, mut refused) = (histogram()?, 0);
     while spans.len() < times as u64 {
         let start = Instant::now();
-        let id = host.driver.acquire(&Ask::new(FREE).ttl(PAIR_TTL))?;
+        let id = host.driver.acquire(&LockRequest::new(FREE).ttl(PAIR_TTL))?;
         loop {
             match host.event()? {
                 Event::Granted(of) if of == id => host.driver.release(id),
@@ -181,7 +181,7 @@ fn idle(host: &mut Host, span: Duration) -> Result<Duration> {
         if left.is_zero() {
             return Ok(cpu_time() - before);
         }
-        host.turn(left)?;
+        host.process(left)?;
     }
 }
 

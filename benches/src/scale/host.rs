@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail, ensure};
-use redbolt::{Ask, ConfigBuilder, Driver, Event, LockId, Wait};
+use redbolt::{ConfigBuilder, Driver, Event, LockId, LockRequest, Wait};
 
 /// The loop, and the driver in it.
 pub(super) struct Host {
@@ -23,9 +23,9 @@ impl Host {
         let driver = Driver::in_registry(config, poll.registry(), tokens)?;
         let mut host = Self { poll, events, driver };
         let until = Instant::now() + PATIENCE;
-        while host.driver.nodes().ready() < nodes.len() {
-            ensure!(Instant::now() < until, "{:?}", host.driver.nodes());
-            host.turn(PATIENCE)?;
+        while host.driver.node_report().ready() < nodes.len() {
+            ensure!(Instant::now() < until, "{:?}", host.driver.node_report());
+            host.process(PATIENCE)?;
         }
         Ok(host)
     }
@@ -38,27 +38,31 @@ impl Host {
                 Some(Event::Node(..)) => {}
                 Some(event) => return Ok(event),
                 None => {
-                    ensure!(Instant::now() < until, "nothing happens: {:?}", self.driver.nodes());
-                    self.turn(PATIENCE)?;
+                    ensure!(
+                        Instant::now() < until,
+                        "nothing happens: {:?}",
+                        self.driver.node_report()
+                    );
+                    self.process(PATIENCE)?;
                 }
             }
         }
     }
 
     /// One turn of the loop, which sleeps for up to `longest`.
-    pub(super) fn turn(&mut self, longest: Duration) -> Result<()> {
+    pub(super) fn process(&mut self, longest: Duration) -> Result<()> {
         let wait = self.driver.deadline().map_or(longest, |due| due.min(longest));
         self.poll.poll(&mut self.events, Some(wait))?;
         for event in &self.events {
             self.driver.on_event(event);
         }
-        self.driver.turn();
+        self.driver.process();
         Ok(())
     }
 
     /// Takes a lock and lets it go.
     pub(super) fn pair(&mut self, resource: &[u8], ttl: Duration) -> Result<()> {
-        let id = self.driver.acquire(&Ask::new(resource).ttl(ttl))?;
+        let id = self.driver.acquire(&LockRequest::new(resource).ttl(ttl))?;
         loop {
             match self.event()? {
                 Event::Granted(of) if of == id => self.driver.release(id),
@@ -69,11 +73,11 @@ impl Host {
     }
 
     /// Asks for locks with these numbers, all in one write to each node.
-    pub(super) fn ask(&mut self, numbers: std::ops::Range<usize>, ask: Like) -> Result<()> {
-        self.driver.together(|driver| {
+    pub(super) fn request(&mut self, numbers: std::ops::Range<usize>, request: Like) -> Result<()> {
+        self.driver.batch(|driver| {
             numbers.into_iter().try_for_each(|number| {
                 let key = key(number);
-                driver.acquire(&Ask::new(&key).ttl(ask.ttl).wait(ask.wait))?;
+                driver.acquire(&LockRequest::new(&key).ttl(request.ttl).wait(request.wait))?;
                 Ok(())
             })
         })
@@ -81,7 +85,7 @@ impl Host {
 
     /// Lets go of these, all in one write to each node, and returns when a quorum has confirmed each.
     pub(super) fn release(&mut self, locks: &[LockId]) -> Result<()> {
-        self.driver.together(|driver| locks.iter().for_each(|&id| driver.release(id)));
+        self.driver.batch(|driver| locks.iter().for_each(|&id| driver.release(id)));
         let mut open = locks.len();
         while open > 0 {
             match self.event()? {

@@ -30,7 +30,7 @@ impl Pairs {
     ///
     /// They are not ready.
     pub fn connect(nodes: &[String], bytes: usize) -> Result<Self> {
-        let patient = Config::builder().answer_within(PATIENCE).dead_after(2 * PATIENCE);
+        let patient = Config::builder().response_timeout(PATIENCE).dead_peer_timeout(2 * PATIENCE);
         Ok(Self { host: Host::connect(patient, nodes)?, resource: vec![b'k'; bytes] })
     }
 

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
 use futures_util::future::try_join_all;
-use redbolt::{Ask, Config, ConfigBuilder, Ending, Engine, EngineLimits, Event, Wait};
+use redbolt::{
+    Config, ConfigBuilder, Engine, EngineLimits, Event, LockRequest, ReleaseOutcome, Wait,
+};
 use tokio::runtime::{Builder, Runtime};
 
 use super::at_once::Cost;
@@ -38,7 +40,7 @@ impl Line {
         let (start, cpu) = (Instant::now(), cpu_time());
         self.host
             .driver
-            .together(|driver| (0..waiters).try_for_each(|_| driver.acquire(&ask()).map(drop)))?;
+            .batch(|driver| (0..waiters).try_for_each(|_| driver.acquire(&request()).map(drop)))?;
         let mut open = waiters;
         while open > 0 {
             match self.host.event()? {
@@ -68,8 +70,8 @@ impl Tasks {
             nodes.iter().try_fold(patient().new_nodes(), |builder, node| builder.node(node))?;
         let engine = Engine::start(config.build()?, EngineLimits::default())?;
         let until = Instant::now() + PATIENCE;
-        while engine.nodes().wait()?.ready() < nodes.len() {
-            ensure!(Instant::now() < until, "{:?}", engine.nodes().wait()?);
+        while engine.node_report().wait()?.ready() < nodes.len() {
+            ensure!(Instant::now() < until, "{:?}", engine.node_report().wait()?);
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(Self { runtime: Builder::new_current_thread().build()?, engine })
@@ -83,9 +85,9 @@ impl Tasks {
     pub fn wait(&mut self, waiters: usize) -> Result<Cost> {
         let (start, cpu) = (Instant::now(), cpu_time());
         let one = || async {
-            let guard = self.engine.acquire(ask()).await.map_err(|error| anyhow!("{error}"))?;
-            let ending = guard.release().await;
-            ensure!(matches!(ending, Ending::Released(_)), "{ending}");
+            let guard = self.engine.acquire(request()).await.map_err(|error| anyhow!("{error}"))?;
+            let outcome = guard.release().await;
+            ensure!(matches!(outcome, ReleaseOutcome::Released(_)), "{outcome}");
             Ok(())
         };
         self.runtime.block_on(try_join_all((0..waiters).map(|_| one())))?;
@@ -94,11 +96,13 @@ impl Tasks {
 }
 
 fn patient() -> ConfigBuilder {
-    Config::builder().answer_within(PATIENCE).dead_after(2 * PATIENCE)
+    Config::builder().response_timeout(PATIENCE).dead_peer_timeout(2 * PATIENCE)
 }
 
-fn ask() -> Ask<'static> {
-    Ask::new(b"redbolt-wanted-0").ttl(Duration::from_secs(30)).wait(Wait::For(6 * PATIENCE))
+fn request() -> LockRequest<'static> {
+    LockRequest::new(b"redbolt-wanted-0")
+        .ttl(Duration::from_secs(30))
+        .wait(Wait::UpTo(6 * PATIENCE))
 }
 
 fn cost(start: Instant, cpu: Duration) -> Cost {
@@ -108,7 +112,7 @@ fn cost(start: Instant, cpu: Duration) -> Cost {
 
 #[cfg(test)]
 mod tests {
-    use redbolt_proving::servers;
+    use redbolt_test_servers::servers;
 
     use super::*;
     use crate::counts::Counts;
@@ -118,7 +122,7 @@ mod tests {
         let servers = servers(1);
         let nodes = [servers[0].address()];
         Line::connect(&nodes).unwrap().wait(5).unwrap();
-        // The guard is written as well.
+        // The restart guard is written as well.
         let before = Counts::of(&servers).sets().unwrap();
         Tasks::connect(&nodes).unwrap().wait(7).unwrap();
         let after = Counts::of(&servers).sets().unwrap();

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use redbolt_proving::{Server, servers};
+use redbolt_test_servers::{Server, servers};
 
 /// How a node is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ const UNANSWERED: Duration = Duration::from_millis(30);
 mod tests {
     use std::io::ErrorKind;
 
-    use redbolt_proving::Reply;
+    use redbolt_test_servers::Reply;
 
     use super::*;
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use hdrhistogram::Histogram;
-use redbolt_proving::Server;
+use redbolt_test_servers::Server;
 
 use super::death::{Death, Victims};
 use super::{Contender, Entry};
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn all_take_the_lock_and_let_go_of_it() {
-        let servers = redbolt_proving::servers(3);
+        let servers = redbolt_test_servers::servers(3);
         for entry in ALL {
             let nodes = servers.iter().map(|server| Node::Tcp(server.address())).collect();
             let task = Task { nodes, resource: entry.name.to_owned(), ttl: TTL };

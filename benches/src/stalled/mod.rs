@@ -7,7 +7,7 @@ mod clients;
 pub mod death;
 pub mod measure;
 mod raw;
-mod redbolt_fronts;
+mod redbolt_apis;
 
 use std::time::Duration;
 
@@ -46,19 +46,19 @@ pub const ALL: [Entry; 7] = [
     },
     Entry {
         name: "redbolt client",
-        about: "the blocking front; a connection is given up after 250 ms of silence instead of 10 s, so that \
+        about: "the blocking API; a connection is given up after 250 ms of silence instead of 10 s, so that \
                 connecting anew is in what is measured",
-        start: redbolt_fronts::start_client,
+        start: redbolt_apis::start_client,
     },
     Entry {
         name: "redbolt driver",
-        about: "the embedded front in a host's mio loop, in the same way",
-        start: redbolt_fronts::start_driver,
+        about: "the embedded API in a host's mio loop, in the same way",
+        start: redbolt_apis::start_driver,
     },
     Entry {
         name: "redbolt engine",
         about: "the engine, called by a thread that blocks, in the same way",
-        start: redbolt_fronts::start_engine,
+        start: redbolt_apis::start_engine,
     },
     Entry {
         name: "rslock",

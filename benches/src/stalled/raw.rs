@@ -13,10 +13,10 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::Contender;
 use crate::contender::Task;
-use crate::wire::{Expected, GRANT, GUARD, TOKEN, connect, load_undo, write_guards};
+use crate::wire::{Expected, GRANT, GUARD, TOKEN, connect, load_undo, write_restart_guards};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
-    write_guards(&task.nodes)?;
+    write_restart_guards(&task.nodes)?;
     let digest = load_undo(&task.nodes)?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let mut links = Vec::new();

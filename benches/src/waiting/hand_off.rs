@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
-use redbolt_proving::Server;
+use redbolt_test_servers::Server;
 
 use super::holder::{Holder, Other, Own, ReleasedBy, spread};
 use super::{Entry, PATIENCE, WokenBy};

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use redbolt_proving::{Connection, Reply, Server};
+use redbolt_test_servers::{Connection, Reply, Server};
 
 use super::PATIENCE;
 use crate::contender::Contender;
@@ -215,7 +215,7 @@ pub(super) fn spread(times: u32, least: Duration, range: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use redbolt_proving::servers;
+    use redbolt_test_servers::servers;
 
     use super::*;
 

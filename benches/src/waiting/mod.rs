@@ -12,7 +12,7 @@ mod redbolt_client;
 use std::time::Duration;
 
 use anyhow::Result;
-use redbolt::Wake;
+use redbolt::WakeStrategy;
 
 use crate::contender::{Contender, Task};
 
@@ -61,25 +61,25 @@ pub const ALL: [Entry; 10] = [
         about: "the blocking client at its defaults: a push makes it ask the node that pushed, and the \
                 others once that one has granted",
         woken_by: WokenBy::Push,
-        start: |task| redbolt_client::start(task, Wake::Lead),
+        start: |task| redbolt_client::start(task, WakeStrategy::Lead),
     },
     Entry {
         name: "redbolt, all",
         about: "a push makes it ask all nodes",
         woken_by: WokenBy::Push,
-        start: |task| redbolt_client::start(task, Wake::All),
+        start: |task| redbolt_client::start(task, WakeStrategy::All),
     },
     Entry {
         name: "redbolt, quorum",
         about: "the pushes of a quorum make it ask all nodes",
         woken_by: WokenBy::Push,
-        start: |task| redbolt_client::start(task, Wake::Quorum),
+        start: |task| redbolt_client::start(task, WakeStrategy::Quorum),
     },
     Entry {
         name: "redbolt, timer",
         about: "no pushes: pauses, and the keys' remaining TTL",
         woken_by: WokenBy::Timer,
-        start: |task| redbolt_client::start(task, Wake::Timer),
+        start: |task| redbolt_client::start(task, WakeStrategy::Timer),
     },
     Entry {
         name: "redbolt engine",
@@ -96,14 +96,14 @@ pub const ALL: [Entry; 10] = [
     Entry {
         name: "rslock",
         about: "rslock 0.10 at its defaults, on a current_thread runtime: a random pause of up to 200 ms \
-                between attempts; no guard",
+                between attempts; no restart guard",
         woken_by: WokenBy::Timer,
         start: pollers::start_rslock,
     },
     Entry {
         name: "redlock",
         about: "redlock 2.0 at its defaults: node after node, a connection for each command, a random \
-                pause of up to 200 ms after each attempt; no guard",
+                pause of up to 200 ms after each attempt; no restart guard",
         woken_by: WokenBy::Timer,
         start: pollers::start_redlock,
     },

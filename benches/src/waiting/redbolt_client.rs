@@ -1,14 +1,17 @@
-//! redbolt's blocking front, waiting, and its engine, called by a thread that blocks and awaited by a task.
+//! redbolt's blocking API, waiting, and its engine, called by a thread that blocks and awaited by a task.
 
 use anyhow::{Context, Result, anyhow, ensure};
-use redbolt::{Ask, Client, Ending, Engine, EngineLimits, LockGuard, OwnedGuard, Wait, Wake};
+use redbolt::{
+    Client, Engine, EngineLimits, LockGuard, LockRequest, OwnedGuard, ReleaseOutcome, Wait,
+    WakeStrategy,
+};
 
 use tokio::runtime::{Builder, Runtime};
 
 use super::PATIENCE;
 use crate::contender::{Contender, Task, redbolt_config};
 
-pub(super) fn start(task: &Task, wake: Wake) -> Result<Box<dyn Contender>> {
+pub(super) fn start(task: &Task, wake: WakeStrategy) -> Result<Box<dyn Contender>> {
     // A guard borrows its client. Both live as long as the program.
     let config = redbolt_config(task)?.wake(wake).build()?;
     let client: &'static Client = Box::leak(Box::new(Client::new(config)?));
@@ -25,14 +28,14 @@ struct Waiter {
 
 impl Contender for Waiter {
     fn acquire(&mut self) -> Result<()> {
-        let granted = self.client.acquire(ask(&self.task));
+        let granted = self.client.acquire(request(&self.task));
         self.held = Some(granted.map_err(|error| anyhow!("{error}"))?);
         Ok(())
     }
 
     fn release(&mut self) -> Result<()> {
-        let ending = self.held.take().context("no lock is held")?.release();
-        ensure!(matches!(ending, Ending::Released(_)), "{ending}");
+        let outcome = self.held.take().context("no lock is held")?.release();
+        ensure!(matches!(outcome, ReleaseOutcome::Released(_)), "{outcome}");
         Ok(())
     }
 }
@@ -50,14 +53,14 @@ struct EngineWaiter {
 
 impl Contender for EngineWaiter {
     fn acquire(&mut self) -> Result<()> {
-        let granted = self.engine.acquire(ask(&self.task)).wait();
+        let granted = self.engine.acquire(request(&self.task)).wait();
         self.held = Some(granted.map_err(|error| anyhow!("{error}"))?);
         Ok(())
     }
 
     fn release(&mut self) -> Result<()> {
-        let ending = self.held.take().context("no lock is held")?.release().wait();
-        ensure!(matches!(ending, Ending::Released(_)), "{ending}");
+        let outcome = self.held.take().context("no lock is held")?.release().wait();
+        ensure!(matches!(outcome, ReleaseOutcome::Released(_)), "{outcome}");
         Ok(())
     }
 }
@@ -77,19 +80,19 @@ struct FuturesWaiter {
 
 impl Contender for FuturesWaiter {
     fn acquire(&mut self) -> Result<()> {
-        let granted = self.runtime.block_on(self.engine.acquire(ask(&self.task)));
+        let granted = self.runtime.block_on(self.engine.acquire(request(&self.task)));
         self.held = Some(granted.map_err(|error| anyhow!("{error}"))?);
         Ok(())
     }
 
     fn release(&mut self) -> Result<()> {
         let held = self.held.take().context("no lock is held")?;
-        let ending = self.runtime.block_on(held.release());
-        ensure!(matches!(ending, Ending::Released(_)), "{ending}");
+        let outcome = self.runtime.block_on(held.release());
+        ensure!(matches!(outcome, ReleaseOutcome::Released(_)), "{outcome}");
         Ok(())
     }
 }
 
-fn ask(task: &Task) -> Ask<'_> {
-    Ask::new(task.resource.as_bytes()).ttl(task.ttl).wait(Wait::For(PATIENCE))
+fn request(task: &Task) -> LockRequest<'_> {
+    LockRequest::new(task.resource.as_bytes()).ttl(task.ttl).wait(Wait::UpTo(PATIENCE))
 }

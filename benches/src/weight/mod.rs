@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use redbolt_proving::{Reply, Server};
+use redbolt_test_servers::{Reply, Server};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -284,7 +284,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 #[cfg(test)]
 mod tests {
-    use redbolt_proving::servers;
+    use redbolt_test_servers::servers;
 
     use super::*;
 

@@ -84,10 +84,11 @@ fn of_list<'a>(list: &'a str, origin: &'a Origin) -> impl Iterator<Item = Given>
 }
 
 fn of_file(path: &Path) -> Result<Vec<Given>, Failure> {
-    let refuse = |why: &dyn fmt::Display| Failure::usage(format!("{}: {why}", path.display()));
+    let refuse =
+        |reason: &dyn fmt::Display| Failure::usage(format!("{}: {reason}", path.display()));
     let file = File::open(path).map_err(|error| refuse(&error))?;
     let metadata = file.metadata().map_err(|error| refuse(&error))?;
-    check_access(path, &metadata).map_err(|why| refuse(&why))?;
+    check_access(path, &metadata).map_err(|reason| refuse(&reason))?;
     let mut text = String::new();
     file.take(LONGEST).read_to_string(&mut text).map_err(|error| refuse(&error))?;
     let given = lines(path, &text);

@@ -15,7 +15,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
 use redbolt::proto::MAX_RESOURCE;
-use redbolt::{Guard, Trust};
+use redbolt::{RestartGuard, RestartTrust};
 
 use crate::addresses::Given;
 use crate::{duration, exit};
@@ -86,14 +86,14 @@ pub(crate) struct Nodes {
     #[arg(long, value_name = "TIME", env = MAX_TTL_VARIABLE, hide_env_values = true, value_parser = duration::parse)]
     pub(crate) max_ttl: Option<Duration>,
 
-    /// The key of each node's guard [default: redbolt:guard]
-    #[arg(long, value_name = "KEY", env = GUARD_KEY_VARIABLE, hide_env_values = true)]
-    pub(crate) guard_key: Option<String>,
+    /// The key of each node's restart guard [default: redbolt:guard]
+    #[arg(long, value_name = "KEY", env = RESTART_GUARD_KEY_VARIABLE, hide_env_values = true)]
+    pub(crate) restart_guard_key: Option<String>,
 
-    /// How much of a node's guard is believed: one word for all nodes, or one for each in order
+    /// How much of a node's restart guard is believed: one word for all nodes, or one for each in order
     /// [default: strict]
-    #[arg(long, value_name = "WORD", env = TRUST_VARIABLE, hide_env_values = true, value_delimiter = ',', value_enum)]
-    pub(crate) trust: Vec<TrustWord>,
+    #[arg(long, value_name = "WORD", env = RESTART_TRUST_VARIABLE, hide_env_values = true, value_delimiter = ',', value_enum)]
+    pub(crate) restart_trust: Vec<RestartTrustWord>,
 
     /// How long a node may take to answer; waited out only while too few of the others vote
     /// [default: 1s]
@@ -105,9 +105,9 @@ pub(crate) struct Nodes {
     pub(crate) connect_timeout: Option<Duration>,
 }
 
-/// A [`Trust`] as it is typed.
+/// A [`RestartTrust`] as it is typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TrustWord {
+pub(crate) enum RestartTrustWord {
     /// A node that was restarted is quarantined, whatever it has kept
     Strict,
     /// It syncs every write to its disk (appendfsync always): what it has kept is believed
@@ -116,37 +116,37 @@ pub(crate) enum TrustWord {
     MarkerOnly,
 }
 
-impl From<TrustWord> for Trust {
-    fn from(word: TrustWord) -> Self {
+impl From<RestartTrustWord> for RestartTrust {
+    fn from(word: RestartTrustWord) -> Self {
         match word {
-            TrustWord::Strict => Self::Strict,
-            TrustWord::Durable => Self::Durable,
-            TrustWord::MarkerOnly => Self::MarkerOnly,
+            RestartTrustWord::Strict => Self::Strict,
+            RestartTrustWord::Durable => Self::Durable,
+            RestartTrustWord::MarkerOnly => Self::MarkerOnly,
         }
     }
 }
 
-/// A [`Guard`] as it is typed.
+/// A [`RestartGuard`] as it is typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum GuardWord {
+pub(crate) enum RestartGuardWord {
     /// A node that may have forgotten locks does not vote until they are over
     On,
     /// It votes at once: a lock that it forgot can be held twice
     Off,
 }
 
-impl From<GuardWord> for Guard {
-    fn from(word: GuardWord) -> Self {
+impl From<RestartGuardWord> for RestartGuard {
+    fn from(word: RestartGuardWord) -> Self {
         match word {
-            GuardWord::On => Self::On,
-            GuardWord::Off => Self::Off,
+            RestartGuardWord::On => Self::On,
+            RestartGuardWord::Off => Self::Off,
         }
     }
 }
 
 /// How a lock is asked for.
 #[derive(Debug, Args)]
-pub(crate) struct AskArgs {
+pub(crate) struct RequestArgs {
     /// Give up when the lock was not free within this time [default: wait without limit]
     #[arg(long, short, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) wait: Option<Duration>,
@@ -165,9 +165,9 @@ pub(crate) struct AskArgs {
 
     /// Whether nodes have to prove that they remember every lock
     #[arg(long, value_name = "WORD", default_value = "on")]
-    pub(crate) guard: GuardWord,
+    pub(crate) restart_guard: RestartGuardWord,
 
-    /// If no node has a guard, take all of them for new, as `redbolt init` does: for nodes that were
+    /// If no node has a restart guard, take all of them for new, as `redbolt init` does: for nodes that were
     /// just made, such as those of a test
     #[arg(long)]
     pub(crate) new_nodes: bool,
@@ -181,7 +181,7 @@ pub(crate) struct LockArgs {
     pub(crate) ttl: Duration,
 
     #[command(flatten)]
-    pub(crate) ask: AskArgs,
+    pub(crate) request: RequestArgs,
 
     /// Hold the lock for one TTL and no longer; the command must end before
     #[arg(long)]
@@ -199,7 +199,7 @@ pub(crate) struct LockArgs {
     /// Give the command a fencing token: a number that grows from one holder to the next, for
     /// whatever it writes to
     #[arg(long)]
-    pub(crate) fence: bool,
+    pub(crate) fencing: bool,
 
     /// Run this line with /bin/sh instead of CMD
     #[arg(short = 'c', value_name = "LINE", conflicts_with = "command")]
@@ -253,12 +253,12 @@ pub(crate) struct AcquireArgs {
     pub(crate) ttl: Duration,
 
     #[command(flatten)]
-    pub(crate) ask: AskArgs,
+    pub(crate) request: RequestArgs,
 
     /// Print a fencing token: a number that grows from one holder to the next, for whatever the
     /// script writes to
     #[arg(long)]
-    pub(crate) fence: bool,
+    pub(crate) fencing: bool,
 
     /// The name to lock
     #[arg(value_parser = OsStringValueParser::new().try_map(some_bytes))]
@@ -320,9 +320,9 @@ pub(crate) struct StatusArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Whether to look at the nodes' guards as well
+    /// Whether to look at the nodes' restart guards as well
     #[arg(long, value_name = "WORD", default_value = "on")]
-    pub(crate) guard: GuardWord,
+    pub(crate) restart_guard: RestartGuardWord,
 
     /// The name of the lock; without one, show how the nodes are
     #[arg(value_parser = OsStringValueParser::new().try_map(some_bytes))]
@@ -373,7 +373,7 @@ pub(crate) struct BenchArgs {
 
     /// Whether nodes have to prove that they remember every lock
     #[arg(long, value_name = "WORD", default_value = "on")]
-    pub(crate) guard: GuardWord,
+    pub(crate) restart_guard: RestartGuardWord,
 
     /// Measure also nodes that look as if they were in use
     #[arg(long)]
@@ -477,8 +477,8 @@ pub(crate) fn blame_environment(mut refusal: clap::Error, words: &[OsString]) ->
 /// Options that the environment can give, and what it calls them.
 const VARIABLES: [(&str, &str); 5] = [
     ("--max-ttl", MAX_TTL_VARIABLE),
-    ("--guard-key", GUARD_KEY_VARIABLE),
-    ("--trust", TRUST_VARIABLE),
+    ("--restart-guard-key", RESTART_GUARD_KEY_VARIABLE),
+    ("--restart-trust", RESTART_TRUST_VARIABLE),
     ("--response-timeout", RESPONSE_TIMEOUT_VARIABLE),
     ("--connect-timeout", CONNECT_TIMEOUT_VARIABLE),
 ];
@@ -518,8 +518,8 @@ pub(crate) const INNER: &str = "__inner";
 pub(crate) const NODES_VARIABLE: &str = "REDBOLT_NODES";
 pub(crate) const NODES_FILE_VARIABLE: &str = "REDBOLT_NODES_FILE";
 pub(crate) const MAX_TTL_VARIABLE: &str = "REDBOLT_MAX_TTL";
-pub(crate) const GUARD_KEY_VARIABLE: &str = "REDBOLT_GUARD_KEY";
-pub(crate) const TRUST_VARIABLE: &str = "REDBOLT_TRUST";
+pub(crate) const RESTART_GUARD_KEY_VARIABLE: &str = "REDBOLT_RESTART_GUARD_KEY";
+pub(crate) const RESTART_TRUST_VARIABLE: &str = "REDBOLT_RESTART_TRUST";
 pub(crate) const RESPONSE_TIMEOUT_VARIABLE: &str = "REDBOLT_RESPONSE_TIMEOUT";
 pub(crate) const CONNECT_TIMEOUT_VARIABLE: &str = "REDBOLT_CONNECT_TIMEOUT";
 
@@ -558,7 +558,7 @@ go as soon as they have ended. What remains: if both processes are killed at onc
 itself gets SIGTERM, and what ignores it goes on; if both are stopped at once and the command is not,
 it runs on until one of them continues.
 
-The command finds REDBOLT_KEY and REDBOLT_TTL_MS in its environment, and with --fence also
+The command finds REDBOLT_KEY and REDBOLT_TTL_MS in its environment, and with --fencing also
 REDBOLT_FENCING_TOKEN, but not REDBOLT_NODES if there is a password in it. What it writes to should keep the largest token that it has seen, and refuse
 whoever comes with a smaller one: that one was paused, and its lock is over.
 
@@ -600,7 +600,7 @@ FILE is new, or empty, or what is left of a lock that is over; one of a lock tha
 refused. It has mode 0600. Whoever can read it can release the lock, so it is refused later if others can. The lock
 can be extended and released on this machine only, and not after it was started anew: it is lost then.
 
-With --fence the fencing token is printed on standard output.
+With --fencing the fencing token is printed on standard output.
 
 Exit status: 0 when the lock is taken, or
    64  wrong usage, FILE cannot be used       71  refused by the operating system
@@ -649,7 +649,7 @@ Exit status: 0 when a quorum of the nodes no longer has what was there, 69 when 
 64 without --force, for what is no lock of redbolt, and for wrong usage.";
 
 const STATUS_HELP: &str = "\
-It takes no lock and writes nothing. A node's line says who holds the lock there, whether its guard
+It takes no lock and writes nothing. A node's line says who holds the lock there, whether its restart guard
 lets it vote, and how long its answer took. A name is shown on one line, with \\n or \\xff for what
 has no place there; --json has its bytes in key_hex, and null for key where it is not UTF-8.
 
@@ -660,7 +660,7 @@ Exit status: 0 when a quorum of the nodes agrees that the lock is held, free, or
 without KEY, when a quorum votes. 69 otherwise, 64 for wrong usage.";
 
 const INIT_HELP: &str = "\
-A node without a guard is either new or has lost its memory, and redbolt cannot tell which. So it
+A node without a restart guard is either new or has lost its memory, and redbolt cannot tell which. So it
 does not vote for --max-ttl, until every lock that it may have forgotten is over. `init` says that
 these nodes never held a lock: they vote at once. Run it once in their life, with all nodes and with
 the --max-ttl that everybody will use. Never put it into a start script: a node that lost its memory
@@ -690,7 +690,7 @@ which half of them and 99 % of them came, and in how many of the locks its grant
 count. All is done by one thread, with the library's Driver in an event loop, the same for one lock
 and for many. `client CPU` is the time of that thread on a processor.
 
-Keys are named redbolt:bench:RANDOM:NUMBER, and nothing else is written, no guards either: nodes that
+Keys are named redbolt:bench:RANDOM:NUMBER, and nothing else is written, no restart guards either: nodes that
 are new need `redbolt init` before. Ctrl-C ends it early: all locks are released, and what was
 measured until then is told.
 
@@ -736,10 +736,10 @@ mod tests {
     #[test]
     fn a_command_keeps_its_own_options() {
         let args = lock(&["-n", "job", "--", "ls", "-n", "--ttl", "--"]).unwrap();
-        assert!(args.ask.try_once);
+        assert!(args.request.try_once);
         assert_eq!(args.words(), ["ls", "-n", "--ttl", "--"]);
         let args = lock(&["job", "ls", "-n"]).unwrap();
-        assert!(!args.ask.try_once);
+        assert!(!args.request.try_once);
         assert_eq!(args.words(), ["ls", "-n"]);
     }
 

@@ -9,7 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redbolt::{
-    AcquireError, Ask, Client, Config, FencingToken, LockGuard, NodeState, Trust, Vote, Wait,
+    AcquireError, Client, Config, FencingToken, LockGuard, LockRequest, NodeState, RestartTrust,
+    Vote, Wait,
 };
 use redbolt_node::{Memory, Node};
 
@@ -41,7 +42,7 @@ pub(crate) fn run() -> Result<u8, Failure> {
 
 /// Alice takes the lock, and Bob does not.
 fn contend<'a>(alice: &'a Client, bob: &Client) -> Result<LockGuard<'a>, Failure> {
-    let (guard, took) = timed(|| alice.acquire(ask()));
+    let (guard, took) = timed(|| alice.acquire(request()));
     let guard = guard.map_err(unexpected)?;
     tell(format_args!(
         "alice takes the lock in {}; it is valid for {} unless extended",
@@ -49,7 +50,7 @@ fn contend<'a>(alice: &'a Client, bob: &Client) -> Result<LockGuard<'a>, Failure
         show(guard.remaining())
     ));
     tell(format_args!("  her fencing token is {}", token(&guard)?));
-    match timed(|| bob.acquire(ask())) {
+    match timed(|| bob.acquire(request())) {
         (Err(AcquireError::Refused(report)), took) if report.is_contended() => {
             let seen = bob.inspect(KEY).map_err(unexpected)?;
             tell(format_args!("bob is refused in {}: the lock is {}", show(took), seen.verdict));
@@ -63,14 +64,14 @@ fn contend<'a>(alice: &'a Client, bob: &Client) -> Result<LockGuard<'a>, Failure
 /// Bob waits for the lock, and gets it from Alice.
 fn hand_over(guard: LockGuard<'_>, bob: Client) -> Result<(), Failure> {
     let waiter = thread::spawn(move || {
-        let ask = ask().wait(Wait::For(SOON));
-        let guard = bob.acquire(ask)?;
+        let request = request().wait(Wait::UpTo(SOON));
+        let guard = bob.acquire(request)?;
         Ok::<_, AcquireError>((Instant::now(), guard.fencing_token(), guard.release()))
     });
     thread::sleep(Duration::from_millis(100));
-    let (ending, took) = timed(|| guard.release());
+    let (outcome, took) = timed(|| guard.release());
     let released = Instant::now();
-    tell(format_args!("bob waits; alice lets go in {}: {ending}", show(took)));
+    tell(format_args!("bob waits; alice lets go in {}: {outcome}", show(took)));
     let outcome = waiter.join().map_err(|_| unexpected("the waiter panicked"))?;
     let (granted, token, _) = outcome.map_err(unexpected)?;
     let later = show(granted.saturating_duration_since(released));
@@ -88,11 +89,11 @@ fn lose_nodes(alice: &Client, nodes: &mut [Node]) -> Result<(), Failure> {
         tell(format_args!("{words}: alice takes the lock in {} and lets go", show(took)));
     }
     nodes[2].stop(Memory::Kept);
-    match timed(|| alice.acquire(ask())) {
+    match timed(|| alice.acquire(request())) {
         (Err(AcquireError::Refused(report)), took) => {
             tell(format_args!("a third one is stopped: alice is refused in {}, for", show(took)));
             let silent =
-                report.nodes().iter().filter(|node| matches!(node.vote, Some(Vote::Fail(_))));
+                report.node_votes().iter().filter(|node| matches!(node.vote, Some(Vote::Fail(_))));
             silent.for_each(|node| tell(format_args!("  {node}")));
         }
         (Err(error), _) => return Err(unexpected(error)),
@@ -132,7 +133,7 @@ fn token(guard: &LockGuard<'_>) -> Result<FencingToken, Failure> {
 }
 
 fn take_and_release(client: &Client) -> Result<Duration, Failure> {
-    let (guard, took) = timed(|| client.acquire(ask()));
+    let (guard, took) = timed(|| client.acquire(request()));
     guard.map_err(unexpected)?.release();
     Ok(took)
 }
@@ -142,13 +143,13 @@ fn config(nodes: &[Node], name: &str) -> Result<Config, Failure> {
     let mut builder = Config::builder().label(name.as_bytes());
     for node in nodes {
         let address = node.address().to_string();
-        builder = builder.node_with(&address, Trust::Durable).map_err(unexpected)?;
+        builder = builder.node_with(&address, RestartTrust::Durable).map_err(unexpected)?;
     }
     builder.build().map_err(unexpected)
 }
 
-fn ask() -> Ask<'static> {
-    Ask::new(KEY).ttl(TTL).fenced()
+fn request() -> LockRequest<'static> {
+    LockRequest::new(KEY).ttl(TTL).fenced()
 }
 
 fn addresses(nodes: &[Node]) -> String {

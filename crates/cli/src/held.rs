@@ -1,15 +1,16 @@
 //! `redbolt extend` and `redbolt release`: a lock that `redbolt acquire` has left in a file.
 //!
 //! Each takes the lock in, does one thing, and leaves. Where the lock is not released, nothing may be
-//! sent at the end either: it is handed out again, or the client is left to the system, which closes
-//! its sockets and knows of no locks. No guard is written to any node: that is for those who ask.
+//! sent at the end either: it is detached again, or the client is left to the system, which closes
+//! its sockets and knows of no locks. No restart guard is written to any node: that is for those who ask.
 
 use std::mem;
 use std::path::Path;
 use std::time::Duration;
 
 use redbolt::{
-    Client, Confirmed, Ending, ExtendError, InputError, LockGuard, LockRecord, LossCause, net,
+    Client, Confirmed, DetachedLock, ExtendError, LockGuard, LossCause, ReleaseOutcome,
+    RequestError, net,
 };
 
 use crate::args::{ExtendArgs, Nodes, ReleaseArgs};
@@ -26,24 +27,24 @@ pub(crate) fn extend(args: &ExtendArgs) -> Result<u8, Failure> {
     if held.is_released {
         return Ok(overtaken(path));
     }
-    let record = held.record;
+    let detached = held.detached;
     let draft = Draft::of_known(path, &alone)?;
     let client = client(&args.nodes)?;
-    let mut lock = take_in(&client, &record)?;
+    let mut lock = attach(&client, &detached)?;
     connect(&client, &lock);
-    let outcome = lock.extend(args.ttl.unwrap_or_else(|| record.ttl()));
+    let outcome = lock.extend(args.ttl.unwrap_or_else(|| detached.ttl()));
     let extended = lock_leaves(lock);
     // Whatever this client still knows of a lock that is lost stays where it is.
     mem::forget(client);
     let refused = match outcome {
         Ok(()) => None,
         Err(ExtendError::Lost(cause)) => return Ok(lost(cause)),
-        Err(ExtendError::Input(error)) => return Err(Failure::usage(error)),
+        Err(ExtendError::Request(error)) => return Err(Failure::usage(error)),
         Err(ExtendError::Refused(report)) => Some(report),
     };
     let Some(extended) = extended else { return Ok(lost(LossCause::Expired)) };
     // Where the file system has no locks.
-    if !token_file::has(path, &record) {
+    if !token_file::has(path, &detached) {
         return Ok(overtaken(path));
     }
     let written = draft.keep(&extended).map_err(|error| unwritten(path, &error));
@@ -57,9 +58,9 @@ pub(crate) fn extend(args: &ExtendArgs) -> Result<u8, Failure> {
 }
 
 /// The lock goes on without this client. If it is lost, nothing is sent about it.
-fn lock_leaves(lock: LockGuard<'_>) -> Option<LockRecord> {
+fn lock_leaves(lock: LockGuard<'_>) -> Option<DetachedLock> {
     if lock.is_valid() {
-        return lock.hand_out();
+        return lock.detach();
     }
     mem::forget(lock);
     None
@@ -71,32 +72,32 @@ pub(crate) fn release(args: &ReleaseArgs) -> Result<u8, Failure> {
     let Some((held, alone)) = token_file::read(path)? else {
         return Err(Failure::usage(format_args!("{}: no such file", path.display())));
     };
-    let (record, is_released) = (held.record, held.is_released);
+    let (detached, is_released) = (held.detached, held.is_released);
     let client = client(&args.nodes)?;
-    let mut lock = take_in(&client, &record)?;
+    let mut lock = attach(&client, &detached)?;
     connect(&client, &lock);
-    let looked = if is_released { Ok(()) } else { look(&client, &mut lock, &record) };
+    let looked = if is_released { Ok(()) } else { look(&client, &mut lock, &detached) };
     let quorum = client.config().quorum();
     match (looked, lock.release()) {
-        (_, Ending::Lost(_)) if is_released => {
+        (_, ReleaseOutcome::Lost(_)) if is_released => {
             // Its keys are over by now.
-            tidy(path, &record);
+            tidy(path, &detached);
             Ok(exit::SUCCESS)
         }
-        (Err(ExtendError::Lost(cause)), _) | (_, Ending::Lost(cause)) => {
-            tidy(path, &record);
+        (Err(ExtendError::Lost(cause)), _) | (_, ReleaseOutcome::Lost(cause)) => {
+            tidy(path, &detached);
             Ok(lost(cause))
         }
-        (looked, Ending::Released(confirmed))
+        (looked, ReleaseOutcome::Released(confirmed))
             if usize::try_from(confirmed.nodes).is_ok_and(|nodes| nodes >= quorum) =>
         {
-            tidy(path, &record);
-            let unknown = |why| Failure::no_quorum(format_args!("{NOT_KNOWN}\n{why}"));
+            tidy(path, &detached);
+            let unknown = |reason| Failure::no_quorum(format_args!("{NOT_KNOWN}\n{reason}"));
             looked.map(|()| exit::SUCCESS).map_err(unknown)
         }
-        (_, Ending::Released(confirmed)) => {
+        (_, ReleaseOutcome::Released(confirmed)) => {
             let draft = Draft::of_known(path, &alone);
-            Err(unconfirmed(&client, path, draft, &record, confirmed))
+            Err(unconfirmed(&client, path, draft, &detached, confirmed))
         }
     }
 }
@@ -104,9 +105,13 @@ pub(crate) fn release(args: &ReleaseArgs) -> Result<u8, Failure> {
 /// Whether the lock is still ours: the nodes are asked for an extension, which shortens nothing. Its round ends
 /// after a sixth of what is asked for, and that has to be as long as an answer may take. More than another TTL is
 /// not asked for, in case that the release is not heard.
-fn look(client: &Client, lock: &mut LockGuard<'_>, record: &LockRecord) -> Result<(), ExtendError> {
-    let answer_within = client.config().settings().answer_within;
-    lock.extend((ROUNDS * answer_within).max(A_MOMENT).min(record.ttl()))
+fn look(
+    client: &Client,
+    lock: &mut LockGuard<'_>,
+    detached: &DetachedLock,
+) -> Result<(), ExtendError> {
+    let response_timeout = client.config().settings().response_timeout;
+    lock.extend((ROUNDS * response_timeout).max(A_MOMENT).min(detached.ttl()))
 }
 
 /// Writes down that the lock was let go, so that it can be tried again.
@@ -114,11 +119,11 @@ fn unconfirmed(
     client: &Client,
     path: &Path,
     draft: Result<Draft, Failure>,
-    record: &LockRecord,
+    detached: &DetachedLock,
     confirmed: Confirmed,
 ) -> Failure {
     let written = draft
-        .and_then(|draft| draft.keep_released(record).map_err(|error| unwritten(path, &error)));
+        .and_then(|draft| draft.keep_released(detached).map_err(|error| unwritten(path, &error)));
     if let Err(failure) = written {
         say(format_args!("warning: {failure}"));
     }
@@ -133,32 +138,32 @@ fn unconfirmed(
 
 /// Removes the file of a lock that has ended. What has become of the lock counts, and not whether
 /// the disk takes it.
-fn tidy(path: &Path, record: &LockRecord) {
-    if let Err(error) = token_file::remove(path, record) {
+fn tidy(path: &Path, detached: &DetachedLock) {
+    if let Err(error) = token_file::remove(path, detached) {
         say(format_args!("warning: {}: {error}", path.display()));
     }
 }
 
 fn client(nodes: &Nodes) -> Result<Client, Failure> {
-    let builder = nodes::builder(nodes)?.only_look();
+    let builder = nodes::builder(nodes)?.read_only();
     Ok(Client::new(nodes::build(builder, nodes)?)?)
 }
 
 /// All nodes shall hear of it, and not only those that are the first to make a quorum; but most of what
 /// is left of the lock is for that.
 fn connect(client: &Client, lock: &LockGuard<'_>) {
-    let connect_within = client.config().settings().connect_within;
+    let connect_timeout = client.config().settings().connect_timeout;
     let within = match lock.remaining() {
-        Duration::ZERO => connect_within,
-        left => connect_within.min(left / 4),
+        Duration::ZERO => connect_timeout,
+        left => connect_timeout.min(left / 4),
     };
     client.warm_up(within);
 }
 
-fn take_in<'c>(client: &'c Client, record: &LockRecord) -> Result<LockGuard<'c>, Failure> {
-    client.take_in(record).map_err(|error| match error {
-        InputError::OtherNodes => {
-            let nodes: Vec<_> = record.nodes().collect();
+fn attach<'c>(client: &'c Client, detached: &DetachedLock) -> Result<LockGuard<'c>, Failure> {
+    client.attach(detached).map_err(|error| match error {
+        RequestError::OtherNodes => {
+            let nodes: Vec<_> = detached.node_names().collect();
             Failure::usage(format_args!("{error}\nit was taken on {}", nodes.join(", ")))
         }
         error => Failure::usage(error),

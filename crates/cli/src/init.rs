@@ -3,8 +3,8 @@
 //! What is written, and when nothing is, the library knows. Here its outcome becomes words and an
 //! exit status, and every node gets a line.
 
-use redbolt::proto::guard::Found;
-use redbolt::{Cause, Config, NodeGuard, NodeReport, NodeState, NodeStatus, SetupError};
+use redbolt::proto::restart_guard::Found;
+use redbolt::{Cause, Config, NodeReport, NodeState, NodeStatus, RestartGuardState, SetupError};
 
 use crate::args::InitArgs;
 use crate::duration::show;
@@ -17,8 +17,8 @@ pub(crate) fn run(args: &InitArgs) -> Result<u8, Failure> {
     let config = nodes::build(nodes::builder(&args.nodes)?, &args.nodes)?;
     let set_up = if args.change { redbolt::init_change } else { redbolt::init };
     let settings = config.settings();
-    // Each node is to be reached, and its guard to be written and read again.
-    let within = settings.connect_within + 2 * settings.answer_within;
+    // Each node is to be reached, and its restart guard to be written and read again.
+    let within = settings.connect_timeout + 2 * settings.response_timeout;
     let report = set_up(&config, within).map_err(|error| failure(args, error))?;
     let text = format!("{}{}\n", lines(&report), done(&config, &report));
     print(&text)?;
@@ -31,14 +31,14 @@ fn done(config: &Config, report: &NodeReport) -> String {
         nodes => format!("{nodes} nodes"),
     };
     let max_ttl = show(config.settings().max_ttl);
-    let left = report.nodes.iter().filter_map(|node| match node.guard {
-        NodeGuard::Quarantined { left, .. } => Some(left),
+    let left = report.nodes.iter().filter_map(|node| match node.restart_guard {
+        RestartGuardState::Quarantined { left, .. } => Some(left),
         _ => None,
     });
     match left.max() {
         None => format!("{of} set up for a max_ttl of {max_ttl}; locks can be taken"),
         Some(left) => {
-            format!("{of} set up for a max_ttl of {max_ttl}; locks can be taken in {}", show(left))
+            format!("{of} set up for a max_ttl of {max_ttl}; locks can be attached {}", show(left))
         }
     }
 }
@@ -64,14 +64,17 @@ fn failure(args: &InitArgs, error: SetupError) -> Failure {
 
 /// What to do about nodes that are not new.
 fn advice(report: &NodeReport) -> &'static str {
-    let any = |is: fn(NodeGuard) -> bool| report.nodes.iter().any(|node| is(node.guard));
-    if any(|guard| matches!(guard, NodeGuard::Found(Found::OtherLimits { .. }))) {
+    let any =
+        |is: fn(RestartGuardState) -> bool| report.nodes.iter().any(|node| is(node.restart_guard));
+    if any(|restart_guard| {
+        matches!(restart_guard, RestartGuardState::Found(Found::OtherLimits { .. }))
+    }) {
         "to move nodes that are in use to other limits: redbolt init --change"
-    } else if any(|guard| guard == NodeGuard::Found(Found::Unreadable)) {
-        "that key is not redbolt's: delete it, or name another one with --guard-key"
+    } else if any(|restart_guard| restart_guard == RestartGuardState::Found(Found::Unreadable)) {
+        "that key is not redbolt's: delete it, or name another one with --restart-guard-key"
     } else if report.nodes.iter().any(is_unfit) {
         "nothing is left to be set up, but a node does not vote until what is said of it is mended"
-    } else if any(|guard| guard == NodeGuard::Votes) {
+    } else if any(|restart_guard| restart_guard == RestartGuardState::Votes) {
         "these nodes are in use, and nothing is left to do: one that does not vote yet will, at the \
          latest --max-ttl after the next lock"
     } else {
@@ -79,27 +82,29 @@ fn advice(report: &NodeReport) -> &'static str {
     }
 }
 
-/// Whether only an operator can make a voter of it, and its guard has nothing to do with that.
+/// Whether only an operator can make a voter of it, and its restart guard has nothing to do with that.
 fn is_unfit(node: &NodeStatus) -> bool {
     let is_configuration = matches!(node.state, NodeState::Down(cause) if cause.is_configuration());
-    is_configuration && node.guard == NodeGuard::Unknown
+    is_configuration && node.restart_guard == RestartGuardState::Unknown
 }
 
 fn lines(report: &NodeReport) -> String {
     report.nodes.iter().map(|node| line(node) + "\n").collect()
 }
 
-/// A node's guard, or what kept it from being read or written.
+/// A node's restart guard, or what kept it from being read or written.
 pub(crate) fn line(node: &NodeStatus) -> String {
-    let about_guard = match node.state {
+    let about_restart_guard = match node.state {
         NodeState::Down(cause) => {
-            matches!(cause, Cause::GuardAltered | Cause::OtherLimits | Cause::Quarantined)
+            matches!(cause, Cause::RestartGuardAltered | Cause::OtherLimits | Cause::Quarantined)
         }
         _ => true,
     };
-    match node.guard {
-        NodeGuard::Unknown => node.to_string(),
-        guard if about_guard => format!("node {} {}: {guard}", node.number, node.address),
+    match node.restart_guard {
+        RestartGuardState::Unknown => node.to_string(),
+        restart_guard if about_restart_guard => {
+            format!("node {} {}: {restart_guard}", node.number, node.address)
+        }
         _ => node.to_string(),
     }
 }
@@ -107,5 +112,5 @@ pub(crate) fn line(node: &NodeStatus) -> String {
 const CHANGE_AGAIN: &str = "run it again until it succeeds: with only some of the nodes moved, old \
     and new users might both find a quorum";
 
-const INIT_AGAIN: &str = "nothing is left to do: those that have not will get their guard from the \
+const INIT_AGAIN: &str = "nothing is left to do: those that have not will get their restart guard from the \
     first lock, and vote --max-ttl later";

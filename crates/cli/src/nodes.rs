@@ -8,7 +8,7 @@ use std::process;
 use std::time::Duration;
 
 use redbolt::proto::{Settings, SettingsError};
-use redbolt::{Config, ConfigBuilder, ConfigError, Trust};
+use redbolt::{Config, ConfigBuilder, ConfigError, RestartTrust};
 
 use crate::addresses;
 use crate::args::{self, Nodes};
@@ -29,8 +29,9 @@ pub(crate) fn builder_for(nodes: &Nodes, holder: u32) -> Result<ConfigBuilder, F
         .max_hold(None);
     let mut builder = settings(builder, nodes);
     let given = addresses::given(nodes)?;
-    for (given, trust) in given.iter().zip(trust(nodes, given.len())?) {
-        builder = builder.node_with(&given.text, trust).map_err(|error| given.wrong(error))?;
+    for (given, restart_trust) in given.iter().zip(restart_trust(nodes, given.len())?) {
+        builder =
+            builder.node_with(&given.text, restart_trust).map_err(|error| given.wrong(error))?;
     }
     Ok(builder)
 }
@@ -39,17 +40,19 @@ pub(crate) fn builder_for(nodes: &Nodes, holder: u32) -> Result<ConfigBuilder, F
 pub(crate) fn build(builder: ConfigBuilder, nodes: &Nodes) -> Result<Config, Failure> {
     builder.build().map_err(|error| {
         let origin = match &error {
-            ConfigError::Settings(SettingsError::GuardKey { .. }) => guard_key_origin(nodes),
+            ConfigError::Settings(SettingsError::RestartGuardKey { .. }) => {
+                restart_guard_key_origin(nodes)
+            }
             ConfigError::Settings(SettingsError::Span { what, .. })
                 if what.starts_with("max_ttl") =>
             {
                 max_ttl_origin(nodes)
             }
-            ConfigError::Settings(SettingsError::Span { what: "answer_within", .. }) => {
+            ConfigError::Settings(SettingsError::Span { what: "response_timeout", .. }) => {
                 let is_said = |value: &str| duration::parse(value).ok() == nodes.response_timeout;
                 origin("--response-timeout", args::RESPONSE_TIMEOUT_VARIABLE, is_said)
             }
-            ConfigError::Settings(SettingsError::Span { what: "connect_within", .. }) => {
+            ConfigError::Settings(SettingsError::Span { what: "connect_timeout", .. }) => {
                 let is_said = |value: &str| duration::parse(value).ok() == nodes.connect_timeout;
                 origin("--connect-timeout", args::CONNECT_TIMEOUT_VARIABLE, is_said)
             }
@@ -64,9 +67,9 @@ fn max_ttl_origin(nodes: &Nodes) -> &'static str {
     origin("--max-ttl", args::MAX_TTL_VARIABLE, is_said)
 }
 
-fn guard_key_origin(nodes: &Nodes) -> &'static str {
-    let is_said = |value: &str| nodes.guard_key.as_deref() == Some(value);
-    origin("--guard-key", args::GUARD_KEY_VARIABLE, is_said)
+fn restart_guard_key_origin(nodes: &Nodes) -> &'static str {
+    let is_said = |value: &str| nodes.restart_guard_key.as_deref() == Some(value);
+    origin("--restart-guard-key", args::RESTART_GUARD_KEY_VARIABLE, is_said)
 }
 
 /// Where a value comes from: the environment, if that says the same.
@@ -82,27 +85,29 @@ fn settings(mut builder: ConfigBuilder, nodes: &Nodes) -> ConfigBuilder {
     if let Some(max_ttl) = nodes.max_ttl {
         builder = builder.max_ttl(max_ttl);
     }
-    if let Some(key) = &nodes.guard_key {
-        builder = builder.guard_key(key.as_bytes());
+    if let Some(key) = &nodes.restart_guard_key {
+        builder = builder.restart_guard_key(key.as_bytes());
     }
-    let Settings { answer_within, connect_within, dead_after, .. } = Settings::default();
-    let answer = nodes.response_timeout.unwrap_or(answer_within);
-    let connect = nodes.connect_timeout.unwrap_or(connect_within);
+    let Settings { response_timeout, connect_timeout, dead_peer_timeout, .. } = Settings::default();
+    let answer = nodes.response_timeout.unwrap_or(response_timeout);
+    let connect = nodes.connect_timeout.unwrap_or(connect_timeout);
     // Whoever is waited for so long is not given up before.
-    let dead = dead_after.max(answer.max(connect).saturating_mul(2)).min(LONGEST);
-    builder.answer_within(answer).connect_within(connect).dead_after(dead)
+    let dead = dead_peer_timeout.max(answer.max(connect).saturating_mul(2)).min(LONGEST);
+    builder.response_timeout(answer).connect_timeout(connect).dead_peer_timeout(dead)
 }
 
-/// How much of each node's guard is believed.
-fn trust(nodes: &Nodes, count: usize) -> Result<Vec<Trust>, Failure> {
-    let words: Vec<Trust> = nodes.trust.iter().map(|&word| word.into()).collect();
+/// How much of each node's restart guard is believed.
+fn restart_trust(nodes: &Nodes, count: usize) -> Result<Vec<RestartTrust>, Failure> {
+    let words: Vec<RestartTrust> = nodes.restart_trust.iter().map(|&word| word.into()).collect();
     match words[..] {
-        [] => Ok(vec![Trust::default(); count]),
+        [] => Ok(vec![RestartTrust::default(); count]),
         [one] => Ok(vec![one; count]),
         _ if words.len() == count => Ok(words),
         _ => Err(Failure::usage(format_args!(
             "{} has {} words for {count} nodes: give one for all, or one for each",
-            origin("--trust", args::TRUST_VARIABLE, |value| value.split(',').count()
+            origin("--restart-trust", args::RESTART_TRUST_VARIABLE, |value| value
+                .split(',')
+                .count()
                 == words.len()),
             words.len()
         ))),
@@ -118,10 +123,10 @@ pub(crate) fn init_command(nodes: &Nodes) -> String {
     {
         words.push(format!("--max-ttl {}", duration::exact(max_ttl)));
     }
-    if let Some(key) = &nodes.guard_key
-        && guard_key_origin(nodes) != args::GUARD_KEY_VARIABLE
+    if let Some(key) = &nodes.restart_guard_key
+        && restart_guard_key_origin(nodes) != args::RESTART_GUARD_KEY_VARIABLE
     {
-        words.push(format!("--guard-key {key}"));
+        words.push(format!("--restart-guard-key {key}"));
     }
     words.join(" ")
 }
@@ -141,8 +146,8 @@ mod tests {
             nodes_file: None,
             given: OnceCell::new(),
             max_ttl: None,
-            guard_key: None,
-            trust: Vec::new(),
+            restart_guard_key: None,
+            restart_trust: Vec::new(),
             response_timeout: None,
             connect_timeout: None,
         }
@@ -153,8 +158,9 @@ mod tests {
         let mut nodes = named(vec!["a".to_owned()]);
         let told = |nodes: &Nodes| {
             let config = build(builder(nodes).unwrap(), nodes).unwrap();
-            let Settings { answer_within, connect_within, dead_after, .. } = config.settings();
-            (answer_within.as_secs(), connect_within.as_secs(), dead_after.as_secs())
+            let Settings { response_timeout, connect_timeout, dead_peer_timeout, .. } =
+                config.settings();
+            (response_timeout.as_secs(), connect_timeout.as_secs(), dead_peer_timeout.as_secs())
         };
         assert_eq!(told(&nodes), (1, 5, 10));
         nodes.response_timeout = Some(Duration::from_secs(2));

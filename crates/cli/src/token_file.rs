@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
-use redbolt::{LockRecord, net};
+use redbolt::{DetachedLock, net};
 
 use crate::duration::show;
 use crate::exit::Failure;
@@ -28,7 +28,7 @@ use crate::exit::Failure;
 /// The lock that is in a file.
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) record: LockRecord,
+    pub(crate) detached: DetachedLock,
     /// It was let go, and too few nodes have confirmed that.
     pub(crate) is_released: bool,
 }
@@ -105,8 +105,8 @@ fn content(path: &Path, file: &File) -> Result<Content, Failure> {
         Some(text) => (text, true),
         None => (text.as_str(), false),
     };
-    match LockRecord::from_text(text) {
-        Ok(record) => Ok(Content::Lock(Held { record, is_released })),
+    match DetachedLock::from_text(text) {
+        Ok(detached) => Ok(Content::Lock(Held { detached, is_released })),
         Err(error) => Err(Failure::usage(format_args!("{}: {error}", path.display()))),
     }
 }
@@ -229,14 +229,14 @@ impl Draft {
     }
 
     /// Writes the record, and puts it into its place.
-    pub(crate) fn keep(self, record: &LockRecord) -> io::Result<()> {
-        self.put(&record.to_text())
+    pub(crate) fn keep(self, detached: &DetachedLock) -> io::Result<()> {
+        self.put(&detached.to_text())
     }
 
     /// The same of a lock that was let go, so that whoever tries again does not take what it has done
     /// itself for a loss.
-    pub(crate) fn keep_released(self, record: &LockRecord) -> io::Result<()> {
-        self.put(&(record.to_text() + RELEASED))
+    pub(crate) fn keep_released(self, detached: &DetachedLock) -> io::Result<()> {
+        self.put(&(detached.to_text() + RELEASED))
     }
 
     fn put(mut self, text: &str) -> io::Result<()> {
@@ -298,21 +298,21 @@ fn create(path: &Path) -> io::Result<File> {
 /// How long the lock in a file still lives; `None` if it is over, or there is none.
 fn lives_for(content: &Content) -> Option<Duration> {
     let Content::Lock(held) = content else { return None };
-    Some(held.record.remaining(net::now())).filter(|left| !left.is_zero())
+    Some(held.detached.remaining(net::now())).filter(|left| !left.is_zero())
 }
 
 /// Removes the file of a lock that has ended, unless another one has come into its place.
-pub(crate) fn remove(path: &Path, record: &LockRecord) -> io::Result<()> {
+pub(crate) fn remove(path: &Path, detached: &DetachedLock) -> io::Result<()> {
     match found(path) {
-        Ok(Some(Content::Lock(there))) if there.record == *record => fs::remove_file(path),
+        Ok(Some(Content::Lock(there))) if there.detached == *detached => fs::remove_file(path),
         _ => Ok(()),
     }
 }
 
 /// Whether this is still the record in the file.
-pub(crate) fn has(path: &Path, record: &LockRecord) -> bool {
+pub(crate) fn has(path: &Path, detached: &DetachedLock) -> bool {
     matches!(found(path), Ok(Some(Content::Lock(there)))
-        if there.record == *record && !there.is_released)
+        if there.detached == *detached && !there.is_released)
 }
 
 /// Behind the record of a lock that was let go.

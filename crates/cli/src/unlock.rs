@@ -5,7 +5,9 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use redbolt::{BreakReport, Client, Fate, Holder, InspectionVerdict, KeyState, NodeInspection};
+use redbolt::{
+    Client, Fate, ForceUnlockReport, Holder, InspectionVerdict, KeyState, NodeInspection,
+};
 
 use crate::args::UnlockArgs;
 use crate::duration::show;
@@ -16,13 +18,14 @@ use crate::say::{print as print_out, say};
 
 /// Breaks the lock if that was meant.
 pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
-    let builder = nodes::builder(&args.nodes)?.only_look();
+    let builder = nodes::builder(&args.nodes)?.read_only();
     let client = Client::new(nodes::build(builder, &args.nodes)?)?;
     if !args.force {
         return Err(only_show(&client, args)?);
     }
     let key = args.key.as_bytes();
-    let report = if args.foreign { client.break_foreign(key) } else { client.break_lock(key) };
+    let report =
+        if args.foreign { client.force_unlock_foreign(key) } else { client.force_unlock(key) };
     let report = report.map_err(Failure::usage)?;
     print(&report.nodes, &format!("{}: {}", name::show(&args.key), what_became(&report)));
     let (gone, nodes, quorum) = (report.gone(), report.nodes.len(), client.config().quorum());
@@ -50,7 +53,7 @@ fn only_show(client: &Client, args: &UnlockArgs) -> Result<Failure, Failure> {
 }
 
 /// What was done, added up.
-fn what_became(report: &BreakReport) -> String {
+fn what_became(report: &ForceUnlockReport) -> String {
     let (broken, kept, nodes) = (report.broken(), report.kept(), report.nodes.len());
     match &report.was {
         InspectionVerdict::Held(holder) if broken > 0 => {

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use redbolt::resp::{Decoder, Limits, Token};
-use redbolt_node::model::{ConnId, Now, Store};
+use redbolt_node::model::{ClockReading, ConnId, Store};
 
 /// A node with one connection to it. What it does is not to be counted, see [`aside`](crate::aside).
 pub struct Peer {
@@ -20,7 +20,7 @@ pub struct Peer {
 impl Peer {
     /// A node that is new, and known by its number.
     #[must_use]
-    pub fn new(number: usize, now: Now) -> Self {
+    pub fn new(number: usize, now: ClockReading) -> Self {
         let mut store = Store::new(&format!("{number:040}"), now);
         let conn = store.connect();
         let decoder = Decoder::new(Limits::default());
@@ -28,7 +28,7 @@ impl Peer {
     }
 
     /// Somebody else locks a resource for a day.
-    pub fn is_held_by_others(&mut self, resource: &[u8], now: Now) {
+    pub fn is_held_by_others(&mut self, resource: &[u8], now: ClockReading) {
         let conn = self.store.connect();
         self.replies.clear();
         let set = [b"SET", resource, b"theirs", b"PX", b"86400000"];
@@ -49,7 +49,7 @@ impl Peer {
     }
 
     /// Runs the commands that it has heard, which must be whole, and returns its replies.
-    pub fn answer(&mut self, now: Now) -> &[u8] {
+    pub fn answer(&mut self, now: ClockReading) -> &[u8] {
         self.replies.clear();
         let (mut at, mut missing) = (0, 0);
         let mut words: Vec<Range<usize>> = Vec::new();

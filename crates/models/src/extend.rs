@@ -4,7 +4,7 @@
 //! Nodes lose nothing here but what expires, and what somebody deletes if `deletions` says so. Then nobody
 //! can keep the rival out before the holder has heard of it; what is wrong is a holder that relies on nodes
 //! of which it has heard that they are no quorum. The second round begins when the first has counted or was
-//! given up. Not here: which nodes may count after a loss of memory, see [`crate::guard`].
+//! given up. Not here: which nodes may count after a loss of memory, see [`crate::restart_guard`].
 
 use std::fmt;
 

@@ -3,7 +3,7 @@
 //! A key may expire at any moment: that covers releases, undos, evictions and clocks gone mad.
 //! Messages run at any time after they were sent, also long after their attempt has ended; one that
 //! is lost is one that never runs, and so is an answer. Not here: the clock that proposes a counter
-//! (it only makes counters grow faster), validity, and the guard.
+//! (it only makes counters grow faster), validity, and the restart guard.
 //!
 //! A token is judged when it is committed: no other attempt may have committed the same, and it must
 //! be above all that were committed before its own attempt began.

@@ -76,7 +76,7 @@ struct Connection {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Command {
-    Greet,
+    Handshake,
     Kill,
     Ask(Token),
     Undo,
@@ -108,8 +108,8 @@ struct Client {
 enum Link {
     Old,
     Down,
-    /// The new one, before and after its greeting was answered.
-    Greeting,
+    /// The new one, before and after its handshake was answered.
+    Handshake,
     New,
     /// Lost as well.
     Gone,
@@ -322,9 +322,9 @@ impl Ghosts {
         }
         if client.link == Link::Down {
             let mut next = *state;
-            next.client.link = Link::Greeting;
+            next.client.link = Link::Handshake;
             next.connect(NEW);
-            next.write(NEW, Command::Greet);
+            next.write(NEW, Command::Handshake);
             found(Step::Opens, next);
         }
         let at = if client.link == Link::Old { OLD } else { NEW };
@@ -363,14 +363,14 @@ impl Ghosts {
         next.connections[at].queue.rotate_left(1);
         next.connections[at].queue[3] = None;
         let (what, yes) = match command {
-            Command::Greet => ("the greeting", true),
+            Command::Handshake => ("the handshake", true),
             Command::Kill => ("the kill", self.kill(&mut next)),
             Command::Ask(token) => ("the ask", next.grant(token)),
             Command::Undo => ("the undo", next.delete()),
         };
         let is_live = match state.client.link {
             Link::Old => at == OLD,
-            Link::Greeting | Link::New => at == NEW,
+            Link::Handshake | Link::New => at == NEW,
             Link::Down | Link::Gone => false,
         };
         if !is_live {
@@ -402,7 +402,7 @@ impl Ghosts {
     fn hear(&self, state: &mut State, command: Command, yes: bool) {
         let client = &mut state.client;
         match command {
-            Command::Greet => {
+            Command::Handshake => {
                 client.link = Link::New;
                 let same = state.run == OLD_RUN || !self.same_run_only;
                 if client.ghost && same {
@@ -443,7 +443,7 @@ impl Link {
         match self {
             Self::Old => Some(OLD),
             Self::New => Some(NEW),
-            Self::Down | Self::Greeting | Self::Gone => None,
+            Self::Down | Self::Handshake | Self::Gone => None,
         }
     }
 }

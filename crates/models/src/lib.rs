@@ -12,5 +12,5 @@
 pub mod extend;
 pub mod fencing;
 pub mod ghosts;
-pub mod guard;
+pub mod restart_guard;
 pub mod search;

@@ -7,7 +7,7 @@
 use std::{hint::black_box, time::Instant};
 
 use redbolt::proto::script::{ACQUIRE_FENCED, ACQUIRE_MANY, EXTEND, UNDO};
-use redbolt_node::model::{ConnId, Now, Store};
+use redbolt_node::model::{ClockReading, ConnId, Store};
 
 fn main() {
     let mut bench = Bench::new();
@@ -124,6 +124,6 @@ const OTHERS: [&[&str]; 3] =
     [&["PING"], &["SET", "k", TOKEN, "PX", "1000"], &["SET", "k", "v", "NX", "PX", "1000"]];
 const RUN: &str = "0123456789abcdef0123456789abcdef01234567";
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
-const NOW: Now = Now::from_millis(1_767_225_600_000);
+const NOW: ClockReading = ClockReading::from_millis(1_767_225_600_000);
 const CALLS: u32 = 500;
 const ROUNDS: u32 = 400;

@@ -16,11 +16,11 @@ pub enum Denial {
 impl Denial {
     /// What a script is told that calls the command. The server adds where that was.
     pub(crate) fn in_script(self, sha: &[u8]) -> Vec<u8> {
-        let why = match self {
+        let reason = match self {
             Self::Forbidden => "The user executing the script can't run this command or subcommand",
             Self::RenamedAway => "Unknown Redis command called from script",
         };
-        [b"ERR ", why.as_bytes(), b" script: ", sha, b", on @user_script:1."].concat()
+        [b"ERR ", reason.as_bytes(), b" script: ", sha, b", on @user_script:1."].concat()
     }
 }
 

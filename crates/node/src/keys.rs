@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt};
 
 use crate::{
     denial::{Denial, Denials},
-    store::Now,
+    store::ClockReading,
     tracking::Journal,
 };
 
@@ -23,18 +23,18 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    fn is_over(&self, now: Now) -> bool {
+    fn is_over(&self, now: ClockReading) -> bool {
         self.expires.is_some_and(|at| now.millis() > at)
     }
 }
 
 /// Whether a key is there, without touching it.
-pub(crate) fn holds(entries: &Entries, key: &[u8], now: Now) -> bool {
+pub(crate) fn holds(entries: &Entries, key: &[u8], now: ClockReading) -> bool {
     entries.get(key).is_some_and(|entry| !entry.is_over(now))
 }
 
 /// Removes the keys whose time has come, touched or not.
-pub(crate) fn expire(entries: &mut Entries, now: Now, journal: &mut Journal) {
+pub(crate) fn expire(entries: &mut Entries, now: ClockReading, journal: &mut Journal) {
     entries.retain(|key, entry| {
         let is_over = entry.is_over(now);
         if is_over {
@@ -47,7 +47,7 @@ pub(crate) fn expire(entries: &mut Entries, now: Now, journal: &mut Journal) {
 /// The keys of a connection's database, at the instant of a command.
 pub(crate) struct Keys<'s> {
     entries: &'s mut Entries,
-    now: Now,
+    now: ClockReading,
     /// Where to write down what is read and changed, if that matters to anybody.
     journal: Option<&'s mut Journal>,
     /// What whoever uses them may not do, where that is a script.
@@ -66,7 +66,7 @@ pub(crate) enum Expiry {
 }
 
 impl<'s> Keys<'s> {
-    pub(crate) fn new(entries: &'s mut Entries, now: Now) -> Self {
+    pub(crate) fn new(entries: &'s mut Entries, now: ClockReading) -> Self {
         Self { entries, now, journal: None, denials: None, denied: None }
     }
 
@@ -93,7 +93,7 @@ impl<'s> Keys<'s> {
     }
 
     /// The node's clock: what TIME replies.
-    pub(crate) fn now(&self) -> Now {
+    pub(crate) fn now(&self) -> ClockReading {
         self.now
     }
 
@@ -218,11 +218,14 @@ mod tests {
     #[test]
     fn a_key_exists_through_its_last_millisecond() {
         let mut entries = Entries::new();
-        Keys::new(&mut entries, Now::from_millis(1_000)).set_for(b"k", b"v", 50);
-        assert_eq!(Keys::new(&mut entries, Now::from_millis(1_049)).pttl(b"k"), 1);
-        assert_eq!(Keys::new(&mut entries, Now::from_millis(1_050)).pttl(b"k"), 0);
-        assert_eq!(Keys::new(&mut entries, Now::from_millis(1_050)).value(b"k"), Some(&b"v"[..]));
-        assert_eq!(Keys::new(&mut entries, Now::from_millis(1_051)).pttl(b"k"), -2);
+        Keys::new(&mut entries, ClockReading::from_millis(1_000)).set_for(b"k", b"v", 50);
+        assert_eq!(Keys::new(&mut entries, ClockReading::from_millis(1_049)).pttl(b"k"), 1);
+        assert_eq!(Keys::new(&mut entries, ClockReading::from_millis(1_050)).pttl(b"k"), 0);
+        assert_eq!(
+            Keys::new(&mut entries, ClockReading::from_millis(1_050)).value(b"k"),
+            Some(&b"v"[..])
+        );
+        assert_eq!(Keys::new(&mut entries, ClockReading::from_millis(1_051)).pttl(b"k"), -2);
         assert!(entries.is_empty(), "touched and over, it is gone for good");
     }
 
@@ -230,8 +233,8 @@ mod tests {
     fn a_key_that_is_over_is_not_there_for_any_use() {
         let with_dead_key = |use_it: &dyn Fn(&mut Keys<'_>)| {
             let mut entries = Entries::new();
-            Keys::new(&mut entries, Now::from_millis(0)).set_for(b"k", b"v", 10);
-            use_it(&mut Keys::new(&mut entries, Now::from_millis(11)));
+            Keys::new(&mut entries, ClockReading::from_millis(0)).set_for(b"k", b"v", 10);
+            use_it(&mut Keys::new(&mut entries, ClockReading::from_millis(11)));
         };
         with_dead_key(&|keys| assert!(!keys.delete(b"k")));
         with_dead_key(&|keys| assert!(!keys.contains(b"k")));
@@ -245,7 +248,7 @@ mod tests {
     #[test]
     fn setting_and_expiring_change_the_ttl_as_told() {
         let mut entries = Entries::new();
-        let mut keys = Keys::new(&mut entries, Now::from_millis(100));
+        let mut keys = Keys::new(&mut entries, ClockReading::from_millis(100));
         keys.set_for(b"k", b"v", 10);
         keys.set(b"k", b"w", Expiry::Kept);
         assert_eq!(keys.value(b"k"), Some(&b"w"[..]));

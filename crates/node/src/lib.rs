@@ -6,7 +6,7 @@
 //! or lost it.
 //!
 //! ```
-//! use redbolt::{Ask, Client, Config};
+//! use redbolt::{LockRequest, Client, Config};
 //! use redbolt_node::{Memory, Node};
 //!
 //! let mut nodes = Node::set(3)?;
@@ -14,9 +14,9 @@
 //! let client = Client::new(Config::builder().nodes(&addresses)?.build()?)?;
 //!
 //! nodes[0].stop(Memory::Lost);
-//! assert!(client.acquire(Ask::new(b"job"))?.is_valid(), "two of three are a quorum");
+//! assert!(client.acquire(LockRequest::new(b"job"))?.is_valid(), "two of three are a quorum");
 //! nodes[1].stop(Memory::Lost);
-//! assert!(client.acquire(Ask::new(b"job")).is_err(), "one of three is none");
+//! assert!(client.acquire(LockRequest::new(b"job")).is_err(), "one of three is none");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -49,7 +49,7 @@ pub use store::Memory;
 pub mod model {
     pub use crate::{
         denial::Denial,
-        store::{ConnId, Now, Snapshot, Store},
+        store::{ClockReading, ConnId, Snapshot, Store},
     };
 }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use mio::Waker;
-use redbolt::proto::{Settings, guard::BIG_MS};
+use redbolt::proto::{Settings, restart_guard::BIG_MS};
 use socket2::{Domain, Socket, Type};
 
 use crate::{
@@ -57,12 +57,12 @@ impl Node {
     /// `ConfigBuilder::new_nodes`.
     ///
     /// ```
-    /// use redbolt::{Ask, Client, Config};
+    /// use redbolt::{LockRequest, Client, Config};
     ///
     /// let nodes = redbolt_node::Node::set(3)?;
     /// let addresses: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();
     /// let client = Client::new(Config::builder().nodes(&addresses)?.build()?)?;
-    /// assert!(client.acquire(Ask::new(b"job"))?.is_valid());
+    /// assert!(client.acquire(LockRequest::new(b"job"))?.is_valid());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -76,9 +76,13 @@ impl Node {
             let (run_id, now) = (random_run_id()?, wall_clock());
             let mut store = Store::new(&run_id, now);
             // As the library writes it.
-            let guard = format!("{run_id}:{max_ttl}:{count}:0");
+            let restart_guard = format!("{run_id}:{max_ttl}:{count}:0");
             let mut keys = Keys::new(&mut store.databases[0], now);
-            keys.set_for(&settings.guard_key, guard.as_bytes(), BIG_MS.cast_signed());
+            keys.set_for(
+                &settings.restart_guard_key,
+                restart_guard.as_bytes(),
+                BIG_MS.cast_signed(),
+            );
             Self::serving(store, (Ipv4Addr::LOCALHOST, 0).into())
         };
         (0..count).map(of_set).collect()

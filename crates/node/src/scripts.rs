@@ -10,9 +10,9 @@ use std::{
 
 use redbolt::proto::{
     fence::{MAX_SKEW, MAX_TOKEN},
-    guard::BIG_MS,
-    guard::Standing,
-    script::{ACQUIRE_FENCED, ACQUIRE_MANY, BREAK, ENROL, EXTEND, UNDO, WRITE_BACK},
+    restart_guard::BIG_MS,
+    restart_guard::Standing,
+    script::{ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, FORCE_UNLOCK, UNDO, WRITE_BACK},
 };
 
 use crate::{
@@ -31,14 +31,14 @@ pub(crate) fn shipped() -> &'static [Taught] {
 const MODELS: [(&str, Script); 7] = [
     (ACQUIRE_FENCED, acquire_fenced),
     (ACQUIRE_MANY, acquire_many),
-    (BREAK, break_lock),
+    (FORCE_UNLOCK, force_unlock),
     (ENROL, enrol),
     (EXTEND, extend),
     (UNDO, undo),
     (WRITE_BACK, write_back),
 ];
 
-/// Sets all resources if the guard lets the node vote and none of them exists.
+/// Sets all resources if the restart guard lets the node vote and none of them exists.
 fn acquire_many(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply<'_>) {
     let Some((token, ttl)) = token_and_ttl(argv) else { return reply.error(BAD_ARGUMENTS) };
     let Some((resources, rest)) = split(names, argv.get(2)) else {
@@ -62,10 +62,10 @@ fn acquire_fenced(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &
     else {
         return reply.error(BAD_ARGUMENTS);
     };
-    let Some((counters, guard)) = rest.split_at_checked(resources.len()) else {
+    let Some((counters, restart_guard)) = rest.split_at_checked(resources.len()) else {
         return reply.error(BAD_ARGUMENTS);
     };
-    if !may_grant(keys, resources, guard.first(), reply) {
+    if !may_grant(keys, resources, restart_guard.first(), reply) {
         return;
     }
     let now = keys.now().micros();
@@ -113,15 +113,15 @@ fn write_back(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut 
     reply.int(1);
 }
 
-/// Gives the guard a new value, if it still has the one that was seen; shortens no quarantine.
+/// Gives the restart guard a new value, if it still has the one that was seen; shortens no quarantine.
 fn enrol(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply<'_>) {
-    let (&[guard], &[seen, value, _], Some(ttl)) = (names, argv, span(argv.get(2))) else {
+    let (&[restart_guard], &[seen, value, _], Some(ttl)) = (names, argv, span(argv.get(2))) else {
         return reply.error(BAD_ARGUMENTS);
     };
-    let found = keys.value(guard).unwrap_or_default();
+    let found = keys.value(restart_guard).unwrap_or_default();
     if found == seen {
-        let longer = if ttl > BIG_MS.cast_signed() { keys.pttl(guard) } else { 0 };
-        keys.set_for(guard, value, ttl.max(longer));
+        let longer = if ttl > BIG_MS.cast_signed() { keys.pttl(restart_guard) } else { 0 };
+        keys.set_for(restart_guard, value, ttl.max(longer));
         return reply.int(1);
     }
     reply.int(i64::from(found == value));
@@ -150,7 +150,7 @@ fn undo(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply<
 }
 
 /// Deletes a key if it is what was seen. Everything here is a string.
-fn break_lock(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply<'_>) {
+fn force_unlock(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply<'_>) {
     let (&[name], &[kind, last, seen]) = (names, argv) else { return reply.error(BAD_ARGUMENTS) };
     let Some(last) = number::<usize>(Some(&last)) else { return reply.error(BAD_ARGUMENTS) };
     let same = kind == b"string"
@@ -160,16 +160,16 @@ fn break_lock(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut 
     reply.int(i64::from(same && keys.delete(name)));
 }
 
-/// Whether the guard, if one is given, lets the node vote and no resource is taken. If not, this is
-/// the reply: the guard's PTTL, or the longest TTL in the way, −1 for a resource without one.
+/// Whether the restart guard, if one is given, lets the node vote and no resource is taken. If not, this is
+/// the reply: the restart guard's PTTL, or the longest TTL in the way, −1 for a resource without one.
 fn may_grant(
     keys: &mut Keys<'_>,
     resources: &[&[u8]],
-    guard: Option<&&[u8]>,
+    restart_guard: Option<&&[u8]>,
     reply: &mut Reply<'_>,
 ) -> bool {
-    if let Some(guard) = guard {
-        let left = keys.pttl(guard);
+    if let Some(restart_guard) = restart_guard {
+        let left = keys.pttl(restart_guard);
         if Standing::of(left) != Standing::Votes {
             reply.status_and("GUARD", left);
             return false;
@@ -233,15 +233,15 @@ const BAD_COUNTER: &[u8] = b"ERR the fencing counter cannot be raised";
 
 #[cfg(test)]
 mod tests {
-    use redbolt::proto::guard::BIG_MS;
+    use redbolt::proto::restart_guard::BIG_MS;
 
     use super::*;
-    use crate::{keys::Entries, store::Now};
+    use crate::{keys::Entries, store::ClockReading};
 
     /// Runs a script at the instant `NOW`, on keys that are set for so many ms.
     fn run(script: Script, set: &[(&str, i64)], names: &[&str], argv: &[&str]) -> String {
         let mut entries = Entries::new();
-        let mut keys = Keys::new(&mut entries, Now::from_micros(NOW));
+        let mut keys = Keys::new(&mut entries, ClockReading::from_micros(NOW));
         set.iter().for_each(|(name, ttl)| keys.set_for(name.as_bytes(), b"7", *ttl));
         let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
         let argv: Vec<&[u8]> = argv.iter().map(|arg| arg.as_bytes()).collect();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_lets_vote_from_its_last_millisecond_to_the_end_of_the_quarantine() {
+    fn a_restart_guard_lets_vote_from_its_last_millisecond_to_the_end_of_the_quarantine() {
         let big = BIG_MS.cast_signed();
         let ask =
             |left| run(acquire_many, &[("guard", left)], &["r", "guard"], &["token", "1000", "1"]);

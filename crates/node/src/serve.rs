@@ -17,7 +17,7 @@ use mio::{
 use crate::{
     reply::Reply,
     request::Requests,
-    store::{ConnId, Now, Store},
+    store::{ClockReading, ConnId, Store},
 };
 
 /// A listener and its connections.
@@ -48,9 +48,9 @@ enum Turn {
 }
 
 /// The wall clock, the only one here.
-pub(crate) fn wall_clock() -> Now {
+pub(crate) fn wall_clock() -> ClockReading {
     let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-    Now::from_micros(since_epoch.as_micros().try_into().unwrap_or(u64::MAX))
+    ClockReading::from_micros(since_epoch.as_micros().try_into().unwrap_or(u64::MAX))
 }
 
 impl Server {

@@ -21,7 +21,7 @@ use crate::{
 
 /// The wall clock of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Now {
+pub struct ClockReading {
     micros: u64,
 }
 
@@ -53,14 +53,14 @@ pub(crate) type Script = fn(&mut Keys<'_>, &[&[u8]], &[&[u8]], &mut Reply<'_>);
 /// One node's memory and connections, without its sockets.
 ///
 /// ```
-/// use redbolt_node::model::{Now, Store};
+/// use redbolt_node::model::{ClockReading, Store};
 ///
-/// let mut store = Store::new("run-1", Now::from_millis(0));
+/// let mut store = Store::new("run-1", ClockReading::from_millis(0));
 /// let conn = store.connect();
 /// let mut out = Vec::new();
-/// store.command(conn, &[b"SET", b"k", b"v", b"PX", b"10"], Now::from_millis(5), &mut out);
-/// store.command(conn, &[b"PTTL", b"k"], Now::from_millis(8), &mut out);
-/// store.command(conn, &[b"GET", b"k"], Now::from_millis(16), &mut out);
+/// store.command(conn, &[b"SET", b"k", b"v", b"PX", b"10"], ClockReading::from_millis(5), &mut out);
+/// store.command(conn, &[b"PTTL", b"k"], ClockReading::from_millis(8), &mut out);
+/// store.command(conn, &[b"GET", b"k"], ClockReading::from_millis(16), &mut out);
 /// assert_eq!(out, b"+OK\r\n:7\r\n$-1\r\n");
 /// ```
 pub struct Store {
@@ -72,7 +72,7 @@ pub struct Store {
     pub(crate) denials: Denials,
     pub(crate) scripts: Vec<Taught>,
     pub(crate) run_id: String,
-    pub(crate) started: Now,
+    pub(crate) started: ClockReading,
     /// Where a reply is put together whose length comes first.
     pub(crate) scratch: Vec<u8>,
     /// Connections that track, with the keys that they have read since the last change. A key is the
@@ -80,7 +80,7 @@ pub struct Store {
     pub(crate) readers: BTreeMap<Vec<u8>, BTreeSet<ConnId>>,
     pub(crate) journal: Journal,
     pub(crate) pushes: VecDeque<(ConnId, Vec<u8>)>,
-    loading_until: Option<Now>,
+    loading_until: Option<ClockReading>,
     last_id: u64,
     closing: VecDeque<ConnId>,
 }
@@ -114,7 +114,7 @@ pub(crate) struct Taught {
     pub(crate) loaded: bool,
 }
 
-impl Now {
+impl ClockReading {
     /// From Unix time in microseconds.
     pub const fn from_micros(micros: u64) -> Self {
         Self { micros }
@@ -164,7 +164,7 @@ impl Store {
     /// An empty node that knows redbolt's scripts.
     ///
     /// A real server's `run_id` is 40 random hexadecimal digits; any text will do here.
-    pub fn new(run_id: &str, now: Now) -> Self {
+    pub fn new(run_id: &str, now: ClockReading) -> Self {
         Self {
             databases: vec![Entries::new(); DATABASES],
             sessions: Vec::new(),
@@ -185,7 +185,7 @@ impl Store {
     }
 
     /// Makes it as new, for less than a new one costs. Scripts that it was taught stay.
-    pub fn reset(&mut self, run_id: &str, now: Now) {
+    pub fn reset(&mut self, run_id: &str, now: ClockReading) {
         self.settings = Settings::default();
         self.users.clear();
         self.denials = Denials::default();
@@ -231,7 +231,7 @@ impl Store {
     /// Runs one command, its name first, and appends the reply to `out`.
     ///
     /// On a connection that has ended it does nothing: a killed client's last commands do not run.
-    pub fn command(&mut self, conn: ConnId, args: &[&[u8]], now: Now, out: &mut Vec<u8>) {
+    pub fn command(&mut self, conn: ConnId, args: &[&[u8]], now: ClockReading, out: &mut Vec<u8>) {
         if !args.is_empty() && self.session(conn).is_some() {
             commands::run(self, conn, args, now, out);
         }
@@ -255,7 +255,7 @@ impl Store {
 
     /// Ends the process and starts it again: all connections and loaded scripts are gone, settings
     /// and users stay, as if they stood in the configuration file.
-    pub fn restart(&mut self, memory: Memory, run_id: &str, now: Now) {
+    pub fn restart(&mut self, memory: Memory, run_id: &str, now: ClockReading) {
         self.sessions.clear();
         self.closing.clear();
         self.readers.clear();
@@ -277,7 +277,7 @@ impl Store {
     }
 
     /// Whether a database has a key. It is not touched: nothing ends by this, and nobody is told.
-    pub fn holds(&self, database: usize, key: &[u8], now: Now) -> bool {
+    pub fn holds(&self, database: usize, key: &[u8], now: ClockReading) -> bool {
         self.databases.get(database).is_some_and(|entries| keys::holds(entries, key, now))
     }
 
@@ -288,11 +288,11 @@ impl Store {
 
     /// Refuses most commands until this instant, as a server does that reads its keys from a disk.
     /// A restart ends it; whoever wants it to load calls this afterwards.
-    pub fn load_until(&mut self, end: Now) {
+    pub fn load_until(&mut self, end: ClockReading) {
         self.loading_until = Some(end);
     }
 
-    pub(crate) fn is_loading(&self, now: Now) -> bool {
+    pub(crate) fn is_loading(&self, now: ClockReading) -> bool {
         self.loading_until.is_some_and(|end| now < end)
     }
 
@@ -303,7 +303,7 @@ impl Store {
     ///
     /// Those who track a key hear of its end here, or when it is touched: how late is up to the
     /// caller.
-    pub fn expire(&mut self, now: Now) {
+    pub fn expire(&mut self, now: ClockReading) {
         let journal = &mut self.journal;
         self.databases.iter_mut().for_each(|database| keys::expire(database, now, journal));
         self.settle(None, &[]);
@@ -369,12 +369,12 @@ mod tests {
 
     struct Bench {
         store: Store,
-        now: Now,
+        now: ClockReading,
     }
 
     impl Bench {
         fn new() -> Self {
-            let now = Now::from_millis(1_000_000);
+            let now = ClockReading::from_millis(1_000_000);
             Self { store: Store::new("run", now), now }
         }
 
@@ -386,7 +386,7 @@ mod tests {
         }
 
         fn pass(&mut self, millis: u64) {
-            self.now = Now::from_micros(self.now.micros() + millis * 1_000);
+            self.now = ClockReading::from_micros(self.now.micros() + millis * 1_000);
         }
     }
 
@@ -410,7 +410,7 @@ mod tests {
     fn time_is_the_time_given() {
         let mut bench = Bench::new();
         let conn = bench.store.connect();
-        bench.now = Now::from_micros(1_234_567_890_123_456);
+        bench.now = ClockReading::from_micros(1_234_567_890_123_456);
         assert_eq!(bench.say(conn, "TIME"), "*2\r\n$10\r\n1234567890\r\n$6\r\n123456\r\n");
         assert!(bench.say(conn, "INFO server").contains("\r\nuptime_in_seconds:1234566890\r\n"));
     }
@@ -456,7 +456,7 @@ mod tests {
         assert_eq!(bench.say(conn, "PTTL long"), ":899\r\n");
         assert_eq!(bench.say(conn, "GET changed"), "$3\r\nold\r\n");
         assert_eq!(bench.say(conn, "EXISTS later"), ":0\r\n");
-        bench.now = Now::from_millis(1_000_000);
+        bench.now = ClockReading::from_millis(1_000_000);
         assert_eq!(bench.say(conn, "EXISTS short"), ":0\r\n", "it was not loaded at all");
         assert_eq!(format!("{snapshot:?}"), "Snapshot { keys: 3 }");
     }
@@ -470,7 +470,7 @@ mod tests {
         for line in ["SET k v", "SELECT 3", "SET k v", "CONFIG SET requirepass x maxmemory 7"] {
             assert_eq!(bench.say(conn, line), "+OK\r\n");
         }
-        bench.store.load_until(Now::from_millis(u64::MAX / 1_000));
+        bench.store.load_until(ClockReading::from_millis(u64::MAX / 1_000));
         bench.store.reset("second", bench.now);
         let conn = bench.store.connect();
         assert_eq!(bench.say(conn, "CLIENT ID"), ":1\r\n");
@@ -493,10 +493,10 @@ mod tests {
         }
         bench.pass(200);
         assert_eq!(bench.say(conn, "GET touched"), "$-1\r\n");
-        bench.now = Now::from_millis(1_000_050);
+        bench.now = ClockReading::from_millis(1_000_050);
         assert_eq!(bench.say(conn, "PTTL touched"), ":-2\r\n");
         assert_eq!(bench.say(conn, "PTTL untouched"), ":50\r\n");
-        bench.store.expire(Now::from_millis(1_000_101));
+        bench.store.expire(ClockReading::from_millis(1_000_101));
         assert_eq!(bench.say(conn, "PTTL untouched"), ":-2\r\n");
     }
 
@@ -504,12 +504,12 @@ mod tests {
     fn a_store_that_loads_refuses_until_it_is_done_or_starts_again() {
         let mut bench = Bench::new();
         let conn = bench.store.connect();
-        bench.store.load_until(Now::from_millis(1_000_010));
+        bench.store.load_until(ClockReading::from_millis(1_000_010));
         assert!(bench.say(conn, "GET k").starts_with("-LOADING "));
         assert_eq!(bench.say(conn, "CLIENT ID"), ":1\r\n");
         bench.pass(10);
         assert_eq!(bench.say(conn, "GET k"), "$-1\r\n");
-        bench.store.load_until(Now::from_millis(2_000_000));
+        bench.store.load_until(ClockReading::from_millis(2_000_000));
         bench.store.restart(Memory::Kept, "second", bench.now);
         let conn = bench.store.connect();
         assert_eq!(bench.say(conn, "GET k"), "$-1\r\n");

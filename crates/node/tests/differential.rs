@@ -23,14 +23,14 @@ use proptest::{
     test_runner::{RngSeed, TestCaseError, TestRunner},
 };
 use redbolt::proto::{
-    guard::BIG_MS,
-    script::{ACQUIRE_FENCED, ACQUIRE_MANY, BREAK, ENROL, EXTEND, UNDO, WRITE_BACK},
+    restart_guard::BIG_MS,
+    script::{ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, FORCE_UNLOCK, UNDO, WRITE_BACK},
 };
 use redbolt_node::{
     Node,
-    model::{Denial, Now, Store},
+    model::{ClockReading, Denial, Store},
 };
-use redbolt_proving::Server;
+use redbolt_test_servers::Server;
 
 #[test]
 fn random_commands_get_the_replies_of_a_real_server() {
@@ -44,7 +44,7 @@ fn random_histories_of_locks_get_the_replies_of_a_real_server() {
         (ACQUIRE_MANY, &["+OK", ":", "+GUARD"][..]),
         (ACQUIRE_FENCED, &["+OK ", ":", "+GUARD ", "+CLOCK ", "-ERR the fencing"]),
         (WRITE_BACK, &[":0", ":1", "-ERR the fencing"]),
-        (BREAK, &[":0", ":1"]),
+        (FORCE_UNLOCK, &[":0", ":1"]),
         (ENROL, &[":0", ":1"]),
     ] {
         for reply in replies {
@@ -178,9 +178,9 @@ fn the_same_commands_are_refused_while_the_keys_are_loaded() {
     for key in 0..1_000 {
         assert_eq!(real.ask(1, &["SET", &format!("k{key}"), &"v".repeat(500)]), b"+OK\r\n");
     }
-    let now = Now::from_millis(0);
+    let now = ClockReading::from_millis(0);
     let mut store = Store::new("0123456789012345678901234567890123456789", now);
-    store.load_until(Now::from_millis(1));
+    store.load_until(ClockReading::from_millis(1));
     let conn = store.connect();
 
     real.slots[0].send(&encode(vec![b"DEBUG".to_vec(), b"RELOAD".to_vec()]), Delivery::InTurn);
@@ -383,7 +383,7 @@ fn lock_step() -> impl Strategy<Value = Step> {
         .prop_map(|(name, key)| vec![text(name), text(key)]);
     let words = prop_oneof![
         8 => lock_call(),
-        3 => guard_write(),
+        3 => restart_guard_write(),
         2 => counter_write(),
         3 => look,
     ];
@@ -392,19 +392,24 @@ fn lock_step() -> impl Strategy<Value = Step> {
 
 fn lock_call() -> impl Strategy<Value = Vec<Word>> {
     let name = || select(vec!["EVAL", "EVALSHA"]);
-    let guard = || prop::option::of(Just(text("guard")));
-    let acquire_many =
-        (name(), resources(), guard(), token()).prop_map(|(name, resources, guard, token)| {
+    let restart_guard = || prop::option::of(Just(text("guard")));
+    let acquire_many = (name(), resources(), restart_guard(), token()).prop_map(
+        |(name, resources, restart_guard, token)| {
             let arguments = vec![token, Word::Span(1), count(&resources)];
-            call(name, ACQUIRE_MANY, [resources, guard.into_iter().collect()].concat(), arguments)
-        });
-    let acquire_fenced = (name(), resources(), guard(), token(), proposal(), life()).prop_map(
-        |(name, resources, guard, token, proposal, life)| {
-            let arguments = vec![token, Word::Span(1), count(&resources), proposal, life];
-            let keys = [counters(&resources), guard.into_iter().collect()].concat();
-            call(name, ACQUIRE_FENCED, [resources, keys].concat(), arguments)
+            call(
+                name,
+                ACQUIRE_MANY,
+                [resources, restart_guard.into_iter().collect()].concat(),
+                arguments,
+            )
         },
     );
+    let acquire_fenced = (name(), resources(), restart_guard(), token(), proposal(), life())
+        .prop_map(|(name, resources, restart_guard, token, proposal, life)| {
+            let arguments = vec![token, Word::Span(1), count(&resources), proposal, life];
+            let keys = [counters(&resources), restart_guard.into_iter().collect()].concat();
+            call(name, ACQUIRE_FENCED, [resources, keys].concat(), arguments)
+        });
     let write_back = (name(), resources(), token(), proposal(), life()).prop_map(
         |(name, resources, token, least, life)| {
             let arguments = vec![token, count(&resources), least, life];
@@ -412,8 +417,8 @@ fn lock_call() -> impl Strategy<Value = Vec<Word>> {
             call(name, WRITE_BACK, [resources, counters].concat(), arguments)
         },
     );
-    let enrol =
-        (name(), guard_value(), guard_value(), guard_ttl()).prop_map(|(name, seen, value, ttl)| {
+    let enrol = (name(), restart_guard_value(), restart_guard_value(), restart_guard_ttl())
+        .prop_map(|(name, seen, value, ttl)| {
             call(name, ENROL, vec![text("guard")], vec![seen, value, ttl])
         });
     let others = (name(), select(vec![EXTEND, UNDO]), resources(), token())
@@ -421,9 +426,9 @@ fn lock_call() -> impl Strategy<Value = Vec<Word>> {
     let kind = prop_oneof![8 => Just("string"), 1 => select(vec!["none", "hash"])];
     let last = prop_oneof![8 => Just("163"), 1 => select(vec!["0", "5"])];
     let seen = prop_oneof![8 => token(), 1 => select(vec!["", "t"]).prop_map(text)];
-    let break_lock = (name(), select(vec!["r1", "r2"]), kind, last, seen).prop_map(
+    let force_unlock = (name(), select(vec!["r1", "r2"]), kind, last, seen).prop_map(
         |(name, key, kind, last, seen)| {
-            call(name, BREAK, vec![text(key)], vec![text(kind), text(last), seen])
+            call(name, FORCE_UNLOCK, vec![text(key)], vec![text(kind), text(last), seen])
         },
     );
     prop_oneof![
@@ -432,7 +437,7 @@ fn lock_call() -> impl Strategy<Value = Vec<Word>> {
         3 => write_back,
         2 => enrol,
         3 => others,
-        2 => break_lock,
+        2 => force_unlock,
     ]
 }
 
@@ -469,12 +474,12 @@ fn life() -> impl Strategy<Value = Word> {
     select(vec![Word::Span(1), text("604800000")])
 }
 
-fn guard_value() -> impl Strategy<Value = Word> {
+fn restart_guard_value() -> impl Strategy<Value = Word> {
     select(vec!["run-1:30000:3:0", "run-2:30000:3:0", ""]).prop_map(text)
 }
 
 /// In a quarantine, past it, or of a length that no client gives.
-fn guard_ttl() -> impl Strategy<Value = Word> {
+fn restart_guard_ttl() -> impl Strategy<Value = Word> {
     prop_oneof![
         4 => select(vec![Word::Span(1), text(&(BIG_MS - SHORTEST_SPAN).to_string())]),
         2 => Just(Word::SpanAnd(BIG_MS)),
@@ -482,12 +487,12 @@ fn guard_ttl() -> impl Strategy<Value = Word> {
     ]
 }
 
-fn guard_write() -> impl Strategy<Value = Vec<Word>> {
+fn restart_guard_write() -> impl Strategy<Value = Vec<Word>> {
     let ttl = prop_oneof![
-        4 => guard_ttl().prop_map(|ttl| vec![text("PX"), ttl]),
+        4 => restart_guard_ttl().prop_map(|ttl| vec![text("PX"), ttl]),
         1 => Just(vec![]),
     ];
-    (guard_value(), ttl)
+    (restart_guard_value(), ttl)
         .prop_map(|(value, ttl)| [vec![text("SET"), text("guard"), value], ttl].concat())
 }
 
@@ -763,7 +768,7 @@ impl Pair {
     fn of(server: Server, alter: impl FnOnce(&mut Store)) -> Self {
         let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
         let mut store =
-            Store::new("0123456789012345678901234567890123456789", Now::from_millis(now));
+            Store::new("0123456789012345678901234567890123456789", ClockReading::from_millis(now));
         store.add_user("bob", "pw");
         alter(&mut store);
         let node = Node::serving(store, ([127, 0, 0, 1], 0).into()).unwrap();
@@ -1044,10 +1049,10 @@ fn is_close(embedded: &[u8], real: &[u8], unit: u64) -> bool {
 fn is_same_refusal(embedded: &[u8], real: &[u8]) -> bool {
     let number =
         |reply: &[u8], reason: &[u8]| integer(&[b":", reply.strip_prefix(reason)?].concat());
-    let guards = [embedded, real].map(|reply| number(reply, b"+GUARD ").unwrap_or(0));
+    let restart_guards = [embedded, real].map(|reply| number(reply, b"+GUARD ").unwrap_or(0));
     let clocks = [embedded, real].map(|reply| number(reply, b"+CLOCK ").unwrap_or(0));
     let is_close = |[a, b]: [i64; 2], tolerance| a.min(b) > 0 && a.abs_diff(b) <= tolerance;
-    is_close(guards, TOLERANCE) || is_close(clocks, TOLERANCE * 1_000)
+    is_close(restart_guards, TOLERANCE) || is_close(clocks, TOLERANCE * 1_000)
 }
 
 fn is_lua_s_own(real: &[u8]) -> bool {
@@ -1105,7 +1110,7 @@ fn is_error(reply: &[u8]) -> bool {
 }
 
 const KEYS: [&[u8]; 4] = [b"k1", b"k2", b"", b"\r\n\0\xff"];
-/// Two resources, their counters, and the guard.
+/// Two resources, their counters, and the restart guard.
 const LOCK_KEYS: [&str; 5] = ["r1", "r2", "c1", "c2", "guard"];
 const SLOTS: usize = 3;
 /// Milliseconds. Far above the tolerance, so that no wrong span passes for a right one.

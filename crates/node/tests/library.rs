@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use redbolt::{AcquireError, Ask, Client, Config, Ending, LockGuard, RefusalReport, Wait};
+use redbolt::{
+    AcquireError, Client, Config, LockGuard, LockRequest, RefusalReport, ReleaseOutcome, Wait,
+};
 use redbolt_node::{Memory, Node};
 
 fn nodes(n: usize) -> Vec<Node> {
@@ -20,8 +22,10 @@ fn client(nodes: &[Node], max_ttl: Duration) -> Client {
     client
 }
 
-fn ask(resource: &[u8]) -> Ask<'_> {
-    Ask::new(resource).ttl(Duration::from_secs(20)).wait(Wait::For(Duration::from_secs(10)))
+fn request(resource: &[u8]) -> LockRequest<'_> {
+    LockRequest::new(resource)
+        .ttl(Duration::from_secs(20))
+        .wait(Wait::UpTo(Duration::from_secs(10)))
 }
 
 fn refusal(outcome: Result<LockGuard<'_>, AcquireError>) -> RefusalReport {
@@ -36,14 +40,14 @@ fn a_lock_of_one_key_and_of_many_is_held_extended_and_released() {
     let nodes = nodes(3);
     let max_ttl = Duration::from_secs(30);
     let (client, rival) = (client(&nodes, max_ttl), client(&nodes, max_ttl));
-    for wanted in [ask(b"job"), ask(b"job").and(b"other")] {
+    for wanted in [request(b"job"), request(b"job").and_resource(b"other")] {
         let mut guard = client.acquire(wanted).unwrap();
-        let report = refusal(rival.acquire(ask(b"job").wait(Wait::Try)));
+        let report = refusal(rival.acquire(request(b"job").wait(Wait::No)));
         assert!(report.is_contended(), "{report}");
         guard.extend(Duration::from_secs(25)).unwrap();
         assert!(guard.remaining() > Duration::from_secs(20));
-        assert!(matches!(guard.release(), Ending::Released(_)));
-        rival.acquire(ask(b"job")).unwrap().release();
+        assert!(matches!(guard.release(), ReleaseOutcome::Released(_)));
+        rival.acquire(request(b"job")).unwrap().release();
     }
 }
 
@@ -53,13 +57,13 @@ fn a_minority_that_stops_does_no_harm_and_a_majority_refuses() {
     let max_ttl = Duration::from_secs(1);
     let client = client(&nodes, max_ttl);
     nodes[0].stop(Memory::Lost);
-    client.acquire(ask(b"job").ttl(max_ttl)).unwrap().release();
+    client.acquire(request(b"job").ttl(max_ttl)).unwrap().release();
 
     nodes[1].stop(Memory::Lost);
-    let report = refusal(client.acquire(ask(b"job").ttl(max_ttl).wait(Wait::Try)));
+    let report = refusal(client.acquire(request(b"job").ttl(max_ttl).wait(Wait::No)));
     assert!(!report.is_contended(), "{report}");
 
     // It comes back without its memory, and votes again when no lock can be left that it forgot.
     nodes[0].start_again().unwrap();
-    client.acquire(ask(b"job").ttl(max_ttl)).unwrap().release();
+    client.acquire(request(b"job").ttl(max_ttl)).unwrap().release();
 }

@@ -15,9 +15,9 @@ use std::{
 
 use redbolt_node::{
     Memory, Node,
-    model::{Now, Store},
+    model::{ClockReading, Store},
 };
-use redbolt_proving::{Connection, Reply};
+use redbolt_test_servers::{Connection, Reply};
 
 fn connect(node: &Node) -> Connection {
     Connection::open(&node.address().to_string())
@@ -64,7 +64,7 @@ fn a_dropped_node_closes_its_socket() {
 
 #[test]
 fn it_serves_a_prepared_store() {
-    let mut store = Store::new("mine", Now::from_millis(0));
+    let mut store = Store::new("mine", ClockReading::from_millis(0));
     store.require_password("sesame");
     let node = Node::serving(store, SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let mut client = connect(&node);

@@ -24,7 +24,7 @@ use proptest::{
 };
 use redbolt::proto::script::{ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, UNDO, WRITE_BACK};
 use redbolt_node::Node;
-use redbolt_proving::Server;
+use redbolt_test_servers::Server;
 
 #[test]
 fn trackers_are_told_what_a_real_server_tells() {

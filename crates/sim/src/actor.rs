@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use redbolt::proto::{
-    Ask, Event as Told, Lease, LockId, LockRecord, LockState, LossCause, NodeState, Now, Wait, Why,
-    fence::is_exclusive,
+    ClockReading, DetachedLock, Event as Told, Lease, LockId, LockRequest, LockState, LossCause,
+    NodeState, RefusalReason, Wait, fence::is_exclusive,
 };
 
 use crate::coverage::{Edge, Phase};
@@ -37,9 +37,9 @@ pub(crate) enum Step {
     /// Looks at the lease when next to nothing of it is left.
     Last,
     /// The lock leaves its client.
-    HandOut,
+    Detach,
     /// Somebody takes it in.
-    TakeIn,
+    Attach,
 }
 
 /// A job under way.
@@ -47,9 +47,9 @@ pub(crate) enum Step {
 pub(crate) struct Running {
     pub(crate) id: Option<LockId>,
     /// Nobody has it in hand.
-    record: Option<LockRecord>,
+    detached: Option<DetachedLock>,
     /// It has left the client that asked for it.
-    pub(crate) was_handed_out: bool,
+    pub(crate) was_detached: bool,
     /// How many ends it was told.
     ends: u8,
     acquire: Option<Call>,
@@ -61,7 +61,7 @@ pub(crate) struct Running {
     /// Its attempt that was granted.
     pub(crate) attempt: usize,
     /// When it was granted, on its client's clocks.
-    held_since: Now,
+    held_since: ClockReading,
     /// Its lease, as it was last told.
     lease: Option<Lease>,
     /// There will be another look at its end.
@@ -164,7 +164,7 @@ impl World {
     pub(crate) fn act(&mut self, at: usize, step: Step) {
         let job = self.plan.jobs[at];
         let client = usize::from(match (step, job.hand_on) {
-            (Step::TakeIn, Some(hand_on)) => hand_on.to,
+            (Step::Attach, Some(hand_on)) => hand_on.to,
             _ => job.client,
         });
         if !self.wait_for(client, Event::Act(at as u16, step)) {
@@ -181,9 +181,9 @@ impl World {
             Step::LetGo if job.kind != Kind::Probe => self.let_go(at, &job),
             Step::LetGo => {}
             Step::Last => self.look_last(at, &job),
-            Step::HandOut if self.is_healed => {}
-            Step::HandOut => self.hand_out(at, &job),
-            Step::TakeIn => self.take_in(at, client),
+            Step::Detach if self.is_healed => {}
+            Step::Detach => self.detach(at, &job),
+            Step::Attach => self.attach(at, client),
         }
     }
 
@@ -207,21 +207,21 @@ impl World {
         let client = usize::from(job.client);
         let mut keys = (0..KEYS.len()).filter(|key| job.keys >> key & 1 == 1);
         let first = keys.next().unwrap_or_default();
-        let mut ask = Ask::new(KEYS[first]).ttl(Duration::from_millis(job.ttl_ms));
+        let mut request = LockRequest::new(KEYS[first]).ttl(Duration::from_millis(job.ttl_ms));
         for key in keys {
-            ask = ask.and(KEYS[key]);
+            request = request.and_resource(KEYS[key]);
         }
         let patient = job.patience > 0;
-        let wait = if patient { Wait::For(Duration::from_nanos(job.patience)) } else { Wait::Try };
+        let wait = if patient { Wait::UpTo(Duration::from_nanos(job.patience)) } else { Wait::No };
         let now = self.clocks(client);
         self.note(0x100 + at as u64);
-        let ask = if job.fenced { ask.fenced() } else { ask };
-        let asked = self.clients[client].core.acquire(&ask.wait(wait), now);
+        let request = if job.fenced { request.fenced() } else { request };
+        let asked = self.clients[client].core.acquire(&request.wait(wait), now);
         let Ok(id) = asked else {
             return self.violated(Violation::Outcome { job: at, what: "that its input is wrong" });
         };
         let settings = self.clients[client].core.config().settings();
-        let round = settings.connect_within.max(settings.answer_within).as_nanos() as Time;
+        let round = settings.connect_timeout.max(settings.response_timeout).as_nanos() as Time;
         // A fenced one may be asked for once more with a clock set right, and be written back.
         let rounds = if job.fenced { 3 } else { 1 };
         let bound = if patient { job.patience } else { rounds * round };
@@ -269,7 +269,7 @@ impl World {
     fn lease(&self, at: usize) -> Option<Lease> {
         let (client, job) = (&self.clients[usize::from(self.plan.jobs[at].client)], &self.jobs[at]);
         let known = job.id.and_then(|id| client.core.lease(id));
-        known.or_else(|| job.record.as_ref().map(LockRecord::lease)).copied()
+        known.or_else(|| job.detached.as_ref().map(DetachedLock::lease)).copied()
     }
 
     fn remaining(&self, at: usize) -> Duration {
@@ -304,7 +304,7 @@ impl World {
         let now = self.clocks(client);
         self.note(0x120 + at as u64);
         if self.clients[client].core.extend(id, ttl, now).is_ok() {
-            let bound = self.clients[client].core.config().settings().answer_within;
+            let bound = self.clients[client].core.config().settings().response_timeout;
             self.jobs[at].extend = self.call(client, bound.as_nanos() as Time);
             self.coverage.edge(Edge::HeldExtending);
         }
@@ -327,7 +327,7 @@ impl World {
             } else {
                 Edge::HeldReleasing
             });
-            let bound = self.clients[client].core.config().settings().answer_within;
+            let bound = self.clients[client].core.config().settings().response_timeout;
             self.jobs[at].release = self.call(client, bound.as_nanos() as Time);
         } else if matches!(was, LockState::Lost(_)) {
             self.coverage.edge(Edge::LostLetGo);
@@ -344,7 +344,7 @@ impl World {
     }
 
     /// The lock leaves its client, as text. It stays taken, and its lease goes on.
-    fn hand_out(&mut self, at: usize, job: &Job) {
+    fn detach(&mut self, at: usize, job: &Job) {
         let client = usize::from(job.client);
         let Some(id) = self.jobs[at].id.filter(|_| self.jobs[at].is_held) else { return };
         let Some(hand_on) = job.hand_on.filter(|_| self.jobs[at].released.is_none()) else {
@@ -352,37 +352,37 @@ impl World {
         };
         let now = self.clocks(client);
         self.note(0x140 + at as u64);
-        let Some(record) = self.core(client).hand_out(id, now) else { return };
-        let text = record.to_text();
+        let Some(detached) = self.core(client).detach(id, now) else { return };
+        let text = detached.to_text();
         let running = &mut self.jobs[at];
-        (running.id, running.was_handed_out) = (None, true);
+        (running.id, running.was_detached) = (None, true);
         (running.extend, running.extend_ttl) = (None, 0);
-        running.record = LockRecord::from_text(&text).ok();
-        self.coverage.edge(Edge::HeldHandedOut);
+        running.detached = DetachedLock::from_text(&text).ok();
+        self.coverage.edge(Edge::HeldDetached);
         self.settle(client);
-        self.queue.push(self.now + hand_on.gap, Event::Act(at as u16, Step::TakeIn));
+        self.queue.push(self.now + hand_on.gap, Event::Act(at as u16, Step::Attach));
     }
 
     /// From here on the lock is another client's, with the lease and the token that it had.
-    fn take_in(&mut self, at: usize, client: usize) {
-        let Some(record) = self.jobs[at].record.take() else {
+    fn attach(&mut self, at: usize, client: usize) {
+        let Some(detached) = self.jobs[at].detached.take() else {
             return self.violated(Violation::Outcome { job: at, what: "that its record is none" });
         };
         let now = self.clocks(client);
         self.note(0x150 + at as u64);
-        let Ok(id) = self.core(client).take_in(&record, now) else {
+        let Ok(id) = self.core(client).attach(&detached, now) else {
             return self.violated(Violation::Outcome { job: at, what: "that it is of others" });
         };
         self.plan.jobs[at].client = client as u8;
         self.jobs[at].id = Some(id);
         let core = &self.clients[client].core;
         let is_held = core.lease(id).is_some();
-        let has_changed = core.lease(id).is_some_and(|lease| lease != record.lease())
-            || core.fencing_token(id) != record.fencing_token().filter(|_| is_held);
+        let has_changed = core.lease(id).is_some_and(|lease| lease != detached.lease())
+            || core.fencing_token(id) != detached.fencing_token().filter(|_| is_held);
         if has_changed {
             self.violated(Violation::Outcome { job: at, what: "another lock than it was" });
         }
-        self.coverage.edge(if is_held { Edge::HandedOutHeld } else { Edge::HandedOutLost });
+        self.coverage.edge(if is_held { Edge::DetachedHeld } else { Edge::DetachedLost });
         self.settle(client);
         if is_held {
             self.is_alone(at);
@@ -404,7 +404,7 @@ impl World {
             Kind::Fade => self.queue.push(until, Event::Act(at as u16, Step::Extend)),
             _ => self.queue.push(until, Event::Act(at as u16, Step::Release)),
         }
-        if job.kind == Kind::Keep {
+        if job.kind == Kind::AutoExtend {
             self.extend_later(at, job.ttl_ms * MS / 3);
         }
     }
@@ -416,7 +416,7 @@ impl World {
             let unsent = it.core.transmit(self.link(slot)).len();
             Some((wire, self.wires[wire].up.bytes.len() + unsent))
         };
-        Marks { wires: self.wires_used(), offsets: std::array::from_fn(offset) }
+        Marks { wires: self.sockets_used(), offsets: std::array::from_fn(offset) }
     }
 
     /// Notices when an acquisition begins to pause or to be written back, and when it goes on.
@@ -505,7 +505,7 @@ impl World {
             Told::Refused(_, refusal) => {
                 self.denials_were_said(at, &refusal.votes);
                 self.refusal_is_safe(client, &refusal.votes);
-                self.refused_with(at, refusal.why);
+                self.refused_with(at, refusal.reason);
             }
             Told::Lost(_, cause) => self.lost(at, cause),
             Told::Extended(_) => self.extended(at),
@@ -561,11 +561,11 @@ impl World {
         } else if job.kind != Kind::Forget {
             self.queue.push(self.now + job.work, Event::Act(name, Step::Release));
         }
-        if job.kind == Kind::Keep {
+        if job.kind == Kind::AutoExtend {
             self.extend_later(at, job.ttl_ms * MS / 3);
         }
         if let Some(hand_on) = job.hand_on {
-            self.queue.push(self.now + hand_on.after, Event::Act(name, Step::HandOut));
+            self.queue.push(self.now + hand_on.after, Event::Act(name, Step::Detach));
         }
     }
 
@@ -709,7 +709,7 @@ impl World {
         if !self.remaining(at).is_zero() {
             self.a_quorum_keeps(at, &job);
         }
-        if job.kind == Kind::Keep {
+        if job.kind == Kind::AutoExtend {
             self.extend_later(at, job.ttl_ms * MS / 3);
         }
     }
@@ -728,7 +728,7 @@ impl World {
         let call = self.jobs[at].extend.take();
         self.came_back(at, call, "extend");
         self.coverage.edge(Edge::ExtendingRefused);
-        if self.plan.jobs[at].kind == Kind::Keep {
+        if self.plan.jobs[at].kind == Kind::AutoExtend {
             self.extend_later(at, self.plan.jobs[at].ttl_ms * MS / 6);
         }
     }
@@ -772,19 +772,19 @@ impl World {
         self.no_longer_held(at, call.map_or(self.now, |call| call.at));
     }
 
-    fn refused_with(&mut self, at: usize, why: Why) {
+    fn refused_with(&mut self, at: usize, reason: RefusalReason) {
         let call = self.jobs[at].acquire.take();
         if call.is_none() {
             return self.violated(Violation::Outcome { job: at, what: "a refusal of nothing" });
         }
         self.came_back(at, call, "acquire");
         self.tally.refusals += 1;
-        self.coverage.edge(match (why, self.jobs[at].seen) {
-            (Why::Cancelled, Seen::Pausing) => Edge::PausingCancelled,
-            (Why::Cancelled, Seen::Queued) => Edge::QueuedCancelled,
-            (Why::OutOfTime, Seen::Queued) => Edge::QueuedOutOfTime,
-            (Why::Cancelled, _) => Edge::AskingCancelled,
-            (Why::OutOfTime, Seen::Pausing) => Edge::PausingOutOfTime,
+        self.coverage.edge(match (reason, self.jobs[at].seen) {
+            (RefusalReason::Cancelled, Seen::Pausing) => Edge::PausingCancelled,
+            (RefusalReason::Cancelled, Seen::Queued) => Edge::QueuedCancelled,
+            (RefusalReason::OutOfTime, Seen::Queued) => Edge::QueuedOutOfTime,
+            (RefusalReason::Cancelled, _) => Edge::AskingCancelled,
+            (RefusalReason::OutOfTime, Seen::Pausing) => Edge::PausingOutOfTime,
             (_, Seen::Fencing) => Edge::FencingRefused,
             _ => Edge::AskingRefused,
         });
@@ -838,7 +838,7 @@ mod tests {
                     break;
                 }
                 let keeps = |at: usize, job: &Running| {
-                    job.is_held && world.plan.jobs[at].kind == Kind::Keep
+                    job.is_held && world.plan.jobs[at].kind == Kind::AutoExtend
                 };
                 if let Some(at) = (0..world.jobs.len()).find(|&at| keeps(at, &world.jobs[at])) {
                     return (world, at);

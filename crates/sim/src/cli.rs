@@ -119,9 +119,9 @@ fn fresh() -> u64 {
 fn gate(arguments: &Arguments) -> bool {
     let Arguments { limit, seed: first, .. } = *arguments;
     let report = mutants::Gate::run(mutants::Extent { limit, first, jobs: jobs(arguments) });
-    let is_kept =
+    let is_auto_extended =
         !arguments.record || report.text.is_empty() || append(&report.text, report.is_well);
-    report.is_well && is_kept
+    report.is_well && is_auto_extended
 }
 
 /// A table of all that can end a pause, and one of what nodes cost that hang. It is well when those cost

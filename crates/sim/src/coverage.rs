@@ -95,9 +95,9 @@ pub(crate) enum Edge {
     QueuedAsking,
     QueuedOutOfTime,
     QueuedCancelled,
-    HeldHandedOut,
-    HandedOutHeld,
-    HandedOutLost,
+    HeldDetached,
+    DetachedHeld,
+    DetachedLost,
 }
 
 impl Edge {
@@ -126,9 +126,9 @@ impl Edge {
         (Self::QueuedAsking, "queued > asking"),
         (Self::QueuedOutOfTime, "queued > out of time"),
         (Self::QueuedCancelled, "queued > cancelled"),
-        (Self::HeldHandedOut, "held > handed out"),
-        (Self::HandedOutHeld, "handed out > held"),
-        (Self::HandedOutLost, "handed out > lost"),
+        (Self::HeldDetached, "held > detached"),
+        (Self::DetachedHeld, "detached > held"),
+        (Self::DetachedLost, "detached > lost"),
     ];
 }
 

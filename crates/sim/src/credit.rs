@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use redbolt::proto::{Cause, Lease, NodeId, NodeSet, Now, Vote, Votes};
+use redbolt::proto::{Cause, ClockReading, Lease, NodeId, NodeSet, Vote, Votes};
 
 use crate::actor::Step;
 use crate::fault::What;
@@ -54,7 +54,7 @@ impl World {
     }
 
     /// Nobody extends a lock past the longest hold.
-    pub(crate) fn is_within_hold(&mut self, at: usize, granted: Now, left: Duration) {
+    pub(crate) fn is_within_hold(&mut self, at: usize, granted: ClockReading, left: Duration) {
         let client = &self.clients[usize::from(self.plan.jobs[at].client)];
         let Some(longest) = client.core.config().settings().max_hold else { return };
         let held = client.clocks(self.now).boot.since(granted.boot) + left;

@@ -13,7 +13,8 @@ fn plan() -> Plan {
     let mut plan = Plan::draw(Class::Safe, 1);
     plan.nodes = 3;
     plan.keys = 1;
-    plan.setup = crate::plan::Setup { guard: true, ..crate::plan::Setup::unguarded(12_000) };
+    plan.setup =
+        crate::plan::Setup { restart_guard: true, ..crate::plan::Setup::unguarded(12_000) };
     plan.clients.truncate(1);
     plan.clients[0] = crate::plan::ClientPlan { ppm: 0, wall_ahead: 0, late: 0 };
     let other = plan.clients[0];
@@ -21,7 +22,7 @@ fn plan() -> Plan {
     plan.node_clocks = [(0, 0); MAX_NODES];
     let mut job = plan.jobs[0];
     (job.client, job.keys, job.at, job.fenced) = (0, 1, 20 * MS, true);
-    (job.kind, job.patience, job.work, job.ttl_ms) = (Kind::Keep, 0, 500 * MS, 304);
+    (job.kind, job.patience, job.work, job.ttl_ms) = (Kind::AutoExtend, 0, 500 * MS, 304);
     let mut rival = job;
     (rival.client, rival.kind, rival.at, rival.ttl_ms) = (1, Kind::Hold, 60 * MS, 305);
     (rival.patience, rival.work) = (1_000 * MS, 100 * MS);
@@ -247,7 +248,8 @@ fn an_outbox_without_end_is_found() {
     let doctored = found(plan(), is_held, |world| {
         let now = world.clocks(0);
         for _ in 0..2_000 {
-            let ask = redbolt::proto::Ask::new(b"another").ttl(std::time::Duration::from_secs(1));
+            let ask =
+                redbolt::proto::LockRequest::new(b"another").ttl(std::time::Duration::from_secs(1));
             world.core(0).acquire(&ask, now).unwrap();
         }
         world.settle(0);
@@ -383,7 +385,7 @@ fn asks_without_a_pause_are_found() {
 }
 
 #[test]
-fn a_lock_that_jumps_the_line_is_found() {
+fn a_lock_that_jumps_the_queue_is_found() {
     let doctored = found(plan(), is_told, |world| {
         let now = world.now;
         (world.plan.jobs[0].client, world.plan.jobs[0].patience) = (1, MS);

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use redbolt::proto::Wake;
+use redbolt::proto::WakeStrategy;
 
 use crate::invariant::Violation;
 use crate::waiting::{Crowd, Hang, Measured, Shown};
@@ -15,7 +15,7 @@ use crate::waiting::{Crowd, Hang, Measured, Shown};
 /// The same crowd twice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
-    wake: Wake,
+    wake: WakeStrategy,
     nodes: usize,
     waiters: usize,
     grants: usize,
@@ -33,11 +33,16 @@ impl Pair {
     /// Enough to see what a bug costs: they all ask at once, and so there are many split votes.
     #[cfg(any(test, redbolt_mutants))]
     pub(crate) const QUICK: Self =
-        Self { wake: Wake::All, nodes: 3, waiters: 4, grants: 600, how: Hang::Stopped };
+        Self { wake: WakeStrategy::All, nodes: 3, waiters: 4, grants: 600, how: Hang::Stopped };
 
     /// All that are shown.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        let crowds = [(Wake::Lead, 2), (Wake::Lead, 8), (Wake::Lead, 32), (Wake::All, 8)];
+        let crowds = [
+            (WakeStrategy::Lead, 2),
+            (WakeStrategy::Lead, 8),
+            (WakeStrategy::Lead, 32),
+            (WakeStrategy::All, 8),
+        ];
         let crowds = [3, 5].into_iter().flat_map(move |nodes| crowds.map(|crowd| (nodes, crowd)));
         crowds.flat_map(|(nodes, (wake, waiters))| {
             [Hang::Stopped, Hang::Blackholed].map(|how| Self {
@@ -63,7 +68,7 @@ impl Compared {
     /// that single hand-offs may take longer.
     pub(crate) fn violation(&self) -> Option<Violation> {
         let (all, hand_off) = self.ratios();
-        let is_slow = self.hung.crowd.wake == Wake::Lead && hand_off > TARGET;
+        let is_slow = self.hung.crowd.wake == WakeStrategy::Lead && hand_off > TARGET;
         let percent = |ratio: f64| (ratio * 100.0).round() as u64;
         let violation = Violation::Dragged {
             nodes: self.hung.crowd.nodes,
@@ -115,9 +120,9 @@ mod tests {
     #[test]
     fn nodes_that_hang_cost_next_to_nothing() {
         for (wake, nodes, how) in [
-            (Wake::All, 3, Hang::Stopped),
-            (Wake::Lead, 3, Hang::Stopped),
-            (Wake::Lead, 5, Hang::Blackholed),
+            (WakeStrategy::All, 3, Hang::Stopped),
+            (WakeStrategy::Lead, 3, Hang::Stopped),
+            (WakeStrategy::Lead, 5, Hang::Blackholed),
         ] {
             let compared = Pair { wake, nodes, how, ..Pair::QUICK }.measure(1);
             assert_eq!(compared.hung.grants, Pair::QUICK.grants);

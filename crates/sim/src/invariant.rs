@@ -314,7 +314,7 @@ impl fmt::Display for Violation {
             }
             Self::KeptForGood { client, node } => write!(
                 f,
-                "node {node} granted client {client} what it could not undo since before it was greeted"
+                "node {node} granted client {client} what it could not undo since before it was handshake_done"
             ),
             Self::Late { job, call, by_us } => {
                 write!(f, "{call} of job {job} came back {by_us} us too late")

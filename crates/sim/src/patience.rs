@@ -3,7 +3,7 @@
 //!
 //! Apart from `actor` because nothing here does anything.
 
-use redbolt::proto::{LockState, Wake};
+use redbolt::proto::{LockState, WakeStrategy};
 
 use crate::fault::What;
 use crate::invariant::Violation;
@@ -117,7 +117,7 @@ impl World {
     /// Others get their turn while one client asks again and again. Only where the lead is asked first: the
     /// other ways are for comparison, and leave too little time to those who need it.
     pub(crate) fn leaves_turns(&mut self, at: usize) {
-        if self.plan.class != Class::Waiting || self.plan.setup.wake != Wake::Lead {
+        if self.plan.class != Class::Waiting || self.plan.setup.wake != WakeStrategy::Lead {
             return;
         }
         let job = self.plan.jobs[at];
@@ -153,9 +153,9 @@ impl World {
 
 /// How long somebody may wait for what is free, by what goes wrong.
 pub(crate) fn longest_sleep(plan: &Plan) -> Time {
-    let is_deaf = |what: What| matches!(what, What::PushLost | What::PushBroken);
-    let deaf = plan.faults.iter().any(|fault| is_deaf(fault.what));
-    let others = plan.faults.iter().filter(|fault| !is_deaf(fault.what)).count() as Time;
+    let is_muted = |what: What| matches!(what, What::PushLost | What::PushBroken);
+    let deaf = plan.faults.iter().any(|fault| is_muted(fault.what));
+    let others = plan.faults.iter().filter(|fault| !is_muted(fault.what)).count() as Time;
     let round_trip = 2 * (plan.net.delay + plan.net.jitter) * plan.net.pieces as Time;
     // Pauses without a word from the nodes, then deafness and a few rounds.
     let told = 300 * MS + 8 * round_trip;

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use redbolt::proto::Wake;
+use redbolt::proto::WakeStrategy;
 
 use crate::fault::{Fault, What, guided, swarm};
 use crate::random::Random;
@@ -14,11 +14,11 @@ use crate::world::queue::Time;
 /// What a schedule may be hit by, and what must come of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Everything that the algorithm and the guard must survive: no violation at all.
+    /// Everything that the algorithm and the restart guard must survive: no violation at all.
     Safe,
     /// The clocks of a voting quorum step forward. Exclusion fails; fencing contains it.
     ClockStep,
-    /// Nodes lose their memory with the guard off. Exclusion fails.
+    /// Nodes lose their memory with the restart guard off. Exclusion fails.
     MemoryLossUnguarded,
     /// Many wait for one resource, and little goes wrong but what tells them of changes: nobody waits for
     /// long beside a free resource.
@@ -94,19 +94,19 @@ pub(crate) struct Setup {
     pub(crate) max_ttl_ms: u64,
     /// What some are told instead.
     pub(crate) other_ttl_ms: u64,
-    pub(crate) guard: bool,
+    pub(crate) restart_guard: bool,
     pub(crate) start: Start,
-    /// Nodes sync every write, so that their guards hold for any run.
+    /// Nodes sync every write, so that their restart guards hold for any run.
     pub(crate) durable: bool,
     /// The nodes want a password, and the locks are in another database.
     pub(crate) proven: bool,
     /// Tokens carry a label.
     pub(crate) labelled: bool,
     /// Whose word ends a pause.
-    pub(crate) wake: Wake,
+    pub(crate) wake: WakeStrategy,
 }
 
-/// What the nodes' guards are when it begins.
+/// What the nodes' restart guards are when it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
     /// The nodes have been set up long ago.
@@ -188,7 +188,7 @@ pub(crate) enum Kind {
     /// Acquires, works, releases.
     Hold,
     /// Extends at a third of the TTL, as long as the work lasts.
-    Keep,
+    AutoExtend,
     /// Never lets go.
     Forget,
     /// Extends once, at the end of the work, and never lets go.
@@ -204,7 +204,7 @@ pub(crate) enum Kind {
 impl Kind {
     /// Whether whoever has the lock works for a while and then ends by itself.
     fn works(self) -> bool {
-        matches!(self, Self::Hold | Self::Keep | Self::Forget | Self::Fade)
+        matches!(self, Self::Hold | Self::AutoExtend | Self::Forget | Self::Fade)
     }
 }
 
@@ -221,12 +221,12 @@ impl Setup {
         Self {
             max_ttl_ms,
             other_ttl_ms: max_ttl_ms,
-            guard: false,
+            restart_guard: false,
             start: Start::Ready,
             durable: false,
             proven: false,
             labelled: false,
-            wake: Wake::Lead,
+            wake: WakeStrategy::Lead,
         }
     }
 }
@@ -415,8 +415,9 @@ impl Plan {
     /// What clients agree on. The longest TTL is little more than those that are used, because a
     /// quarantine lasts that long; locks can be fenced only where it is long.
     fn draw_setup(&mut self, draw: &mut Random, ttl_ms: u64) {
-        let guard = self.class != Class::MemoryLossUnguarded && draw.chance(900);
-        let fenced = guard && draw.chance(if self.class == Class::Safe { 300 } else { 700 });
+        let restart_guard = self.class != Class::MemoryLossUnguarded && draw.chance(900);
+        let fenced =
+            restart_guard && draw.chance(if self.class == Class::Safe { 300 } else { 700 });
         let needed = match ttl_ms {
             0..=400 => 500,
             401..=1_600 => 1_700,
@@ -426,14 +427,14 @@ impl Plan {
         self.setup = Setup {
             max_ttl_ms,
             other_ttl_ms: max_ttl_ms + 200,
-            guard,
+            restart_guard,
             start: Start::Ready,
             durable: false,
             proven: draw.chance(100),
             labelled: draw.chance(250),
             wake: draw.pick(&WAKES),
         };
-        if guard && self.class == Class::Safe {
+        if restart_guard && self.class == Class::Safe {
             match draw.below(32) {
                 0 | 1 => self.setup.start = Start::New,
                 2 => self.setup.start = Start::Bare,
@@ -443,13 +444,13 @@ impl Plan {
         }
     }
 
-    /// Whether nodes may forget what they were told, and the guard makes up for it.
+    /// Whether nodes may forget what they were told, and the restart guard makes up for it.
     pub(crate) fn may_forget(&self) -> bool {
-        self.setup.guard && self.setup.start != Start::New && !self.setup.durable
+        self.setup.restart_guard && self.setup.start != Start::New && !self.setup.durable
     }
 
     pub(crate) fn can_fence(&self) -> bool {
-        self.setup.guard && self.setup.max_ttl_ms >= 11_000
+        self.setup.restart_guard && self.setup.max_ttl_ms >= 11_000
     }
 
     fn draw_job(&self, draw: &mut Random, at: usize, ttl_ms: u64, span: Time, start: Time) -> Job {
@@ -457,13 +458,13 @@ impl Plan {
         let keys = if many { draw.between(1, (1 << self.keys) - 1) as u8 } else { 1 };
         let kind = match draw.below(16) {
             0..=8 => Kind::Hold,
-            9 | 10 => Kind::Keep,
+            9 | 10 => Kind::AutoExtend,
             11 => Kind::Fade,
             12 => Kind::Forget,
             _ => Kind::Cancel { after: draw.below(span / 2) },
         };
         let work = match kind {
-            Kind::Keep => draw.between(span / 2, 2 * span),
+            Kind::AutoExtend => draw.between(span / 2, 2 * span),
             Kind::Fade => draw.between(span / 2, span),
             _ => draw.below(span),
         };
@@ -621,15 +622,15 @@ const DENIED: u64 = 0x64;
 const HAND_ON: u64 = 0x78;
 
 /// Mostly as by default.
-const WAKES: [Wake; 8] = [
-    Wake::Lead,
-    Wake::Lead,
-    Wake::Lead,
-    Wake::Lead,
-    Wake::Lead,
-    Wake::All,
-    Wake::Quorum,
-    Wake::Timer,
+const WAKES: [WakeStrategy; 8] = [
+    WakeStrategy::Lead,
+    WakeStrategy::Lead,
+    WakeStrategy::Lead,
+    WakeStrategy::Lead,
+    WakeStrategy::Lead,
+    WakeStrategy::All,
+    WakeStrategy::Quorum,
+    WakeStrategy::Timer,
 ];
 
 const SIZES: [usize; 16] = [3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 5, 5, 5, 5, 1, 1];

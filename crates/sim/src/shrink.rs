@@ -71,7 +71,7 @@ fn candidates(plan: &Plan, cut: &Cut) -> Vec<Cut> {
 mod tests {
     use super::*;
 
-    /// Memory is lost without a guard, and this time nobody expects what comes of it.
+    /// Memory is lost without a restart guard, and this time nobody expects what comes of it.
     fn doctored(seed: u64) -> Plan {
         let mut plan = Plan::draw(Class::MemoryLossUnguarded, seed);
         plan.class = Class::Safe;

@@ -1,5 +1,5 @@
 //! What ends a pause best: many processes want one resource again and again, in virtual time, with each
-//! [`Wake`] in turn.
+//! [`WakeStrategy`] in turn.
 //!
 //! Apart from the schedules because nothing goes wrong here and nothing is checked: it measures. The
 //! cores and the stores are the real ones; delays are those of machines in one data centre, and a
@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redbolt::proto::{
-    Ask, Config, Core, Event as Told, LinkId, LinkOp, LockId, Nanos, Now, Settings, Wait, Wake,
+    ClockReading, Config, Core, Event as Told, LinkId, LinkOp, LockId, LockRequest, Settings,
+    Timestamp, Wait, WakeStrategy,
 };
-use redbolt_node::model::{ConnId, Now as NodeNow, Store};
+use redbolt_node::model::{ClockReading as NodeNow, ConnId, Store};
 
 use crate::plan::{MS, Setup, US};
 use crate::random::Random;
@@ -26,7 +27,7 @@ use crate::world::wire::{MAX_WORDS, Request, request};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crowd {
     /// What ends a pause.
-    pub(crate) wake: Wake,
+    pub(crate) wake: WakeStrategy,
     /// Nodes of the lock.
     pub(crate) nodes: usize,
     /// Processes, each of which wants the lock again as soon as it has let go of it.
@@ -75,15 +76,17 @@ impl Crowd {
         let sizes =
             [1, 3, 5].into_iter().flat_map(|nodes| [2, 8, 32].map(|waiters| (nodes, waiters)));
         sizes.flat_map(|(nodes, waiters)| {
-            [Wake::Lead, Wake::All, Wake::Quorum, Wake::Timer].map(|wake| Self {
-                wake,
-                nodes,
-                waiters,
-                grants: GRANTS,
-                hung: 0,
-                how: Hang::Stopped,
-                tail: TAIL,
-            })
+            [WakeStrategy::Lead, WakeStrategy::All, WakeStrategy::Quorum, WakeStrategy::Timer].map(
+                |wake| Self {
+                    wake,
+                    nodes,
+                    waiters,
+                    grants: GRANTS,
+                    hung: 0,
+                    how: Hang::Stopped,
+                    tail: TAIL,
+                },
+            )
         })
     }
 
@@ -190,9 +193,14 @@ enum Event {
 impl Bench {
     fn new(crowd: Crowd, seed: u64) -> Self {
         let setup = Setup { wake: crowd.wake, ..Setup::unguarded(30_000) };
-        let Settings { answer_within, connect_within, dead_after, .. } = Settings::default();
-        let settings =
-            Settings { answer_within, connect_within, dead_after, ..settings(crowd.nodes, &setup) };
+        let Settings { response_timeout, connect_timeout, dead_peer_timeout, .. } =
+            Settings::default();
+        let settings = Settings {
+            response_timeout,
+            connect_timeout,
+            dead_peer_timeout,
+            ..settings(crowd.nodes, &setup)
+        };
         let config = Arc::new(Config::new(settings).expect("a crowd wants what is possible"));
         let process = |name| Process::new(&config, Random::of(seed, 10 + name as u64));
         let mut bench = Self {
@@ -268,7 +276,7 @@ impl Bench {
 
     fn ask(&mut self, at: usize) {
         let now = clocks(self.now);
-        let ask = Ask::new(b"job").ttl(Duration::from_secs(10)).wait(Wait::For(PATIENCE));
+        let ask = LockRequest::new(b"job").ttl(Duration::from_secs(10)).wait(Wait::UpTo(PATIENCE));
         let process = &mut self.processes[at];
         (process.asked, process.is_waiting) = (self.now, true);
         process.lock =
@@ -415,7 +423,7 @@ impl Bench {
         let (mut rest, mut replies, mut commands) = (&bytes[..], Vec::new(), 0);
         let mut words = [&[][..]; MAX_WORDS];
         while let Request::Complete { words: count, length } = request(rest, &mut words) {
-            // The greeting tries a SET that writes nothing, and has no token.
+            // The handshake tries a SET that writes nothing, and has no token.
             if words[0] == b"SET"
                 && let Some(attempt) = tag(words[2])
             {
@@ -486,8 +494,8 @@ impl Node {
     }
 }
 
-fn clocks(now: Time) -> Now {
-    Now { boot: Nanos(BOOT + now), wall: Nanos(EPOCH_US * 1_000 + now) }
+fn clocks(now: Time) -> ClockReading {
+    ClockReading { boot: Timestamp(BOOT + now), wall: Timestamp(EPOCH_US * 1_000 + now) }
 }
 
 const BOOT: Time = 1_000_000_000_000;
@@ -525,13 +533,20 @@ mod tests {
 
     #[test]
     fn all_get_their_turn_with_every_wake() {
-        for wake in [Wake::Lead, Wake::All, Wake::Quorum, Wake::Timer] {
+        for wake in
+            [WakeStrategy::Lead, WakeStrategy::All, WakeStrategy::Quorum, WakeStrategy::Timer]
+        {
             let how = Hang::Stopped;
             let crowd = Crowd { wake, nodes: 3, waiters: 4, grants: 40, hung: 0, how, tail: TAIL };
             let measured = crowd.measure(1);
             assert_eq!(measured.grants, 40, "{wake:?}");
             assert!(measured.full >= 40 && measured.hand_offs.len() >= 39);
-            assert_eq!(measured.leads > 0, wake == Wake::Lead, "{wake:?}: {}", measured.leads);
+            assert_eq!(
+                measured.leads > 0,
+                wake == WakeStrategy::Lead,
+                "{wake:?}: {}",
+                measured.leads
+            );
             assert_eq!(crowd.measure(1).waits, measured.waits, "the same again");
         }
     }

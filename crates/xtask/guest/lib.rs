@@ -1,10 +1,10 @@
 //! A program as a user would write it: `cargo xtask package` builds it from the packages.
 
-use redbolt::{AcquireError, Ask, Client};
+use redbolt::{AcquireError, LockRequest, Client};
 
 /// Does the work if nobody else does.
 pub fn work(client: &Client, resource: &[u8], work: impl FnOnce()) -> Result<bool, AcquireError> {
-    match client.acquire(Ask::new(resource)) {
+    match client.acquire(LockRequest::new(resource)) {
         Ok(_lock) => {
             work();
             Ok(true)

@@ -1,5 +1,5 @@
 //! The project's own commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask demo`,
-//! `cargo xtask fuzz`, `cargo xtask prove`, `cargo xtask sim`; for releases `cargo xtask package`,
+//! `cargo xtask fuzz`, `cargo xtask chaos`, `cargo xtask sim`; for releases `cargo xtask package`,
 //! `cargo xtask dist`, `cargo xtask deny`, `cargo xtask msrv`.
 //!
 //! Apart from the other crates because it needs none of them: a machine with Rust and a shell must be
@@ -63,10 +63,10 @@ enum Task {
     Msrv,
     /// Pack the published crates, and build and use them from the packages in an empty directory
     Package,
-    /// Prove promises on real servers; `cargo xtask prove --help` shows the programs
+    /// Prove promises on real servers; `cargo xtask chaos --help` shows the programs
     #[command(disable_help_flag = true)]
-    Prove {
-        /// What the prove program takes; --help shows it
+    Chaos {
+        /// What the chaos program takes; --help shows it
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
@@ -90,7 +90,7 @@ fn main() -> ExitCode {
         Task::Fuzz { arguments } => fuzz(&arguments),
         Task::Msrv => policy::msrv(),
         Task::Package => package::prove(),
-        Task::Prove { arguments } => prove(&arguments),
+        Task::Chaos { arguments } => chaos(&arguments),
         Task::Sim { arguments } => sim(&arguments),
         Task::Test => test::everything(),
     };
@@ -134,13 +134,13 @@ fn fuzz(arguments: &[String]) -> Result<(), Failure> {
 }
 
 /// Real servers, processes and faults, at full size and with every assertion of the core.
-fn prove(arguments: &[String]) -> Result<(), Failure> {
+fn chaos(arguments: &[String]) -> Result<(), Failure> {
     // One of the programs is about the command line, and finds it beside itself.
     let mut build = cargo("build");
-    step::run("prove", build.args(["--quiet", "--package", "redbolt-cli", "--bin", "redbolt"]))?;
-    let mut prove = cargo("run");
-    prove.args(["--quiet", "--package", "redbolt-prove", "--bin", "prove", "--"]);
-    step::run("prove", prove.args(arguments))
+    step::run("chaos", build.args(["--quiet", "--package", "redbolt-cli", "--bin", "redbolt"]))?;
+    let mut chaos = cargo("run");
+    chaos.args(["--quiet", "--package", "redbolt-chaos", "--bin", "chaos", "--"]);
+    step::run("chaos", chaos.args(arguments))
 }
 
 /// The simulator, as fast as it is and with every assertion of the core.

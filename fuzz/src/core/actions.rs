@@ -77,10 +77,10 @@ fn on_link(world: &mut World, number: u8, act: impl FnOnce(&mut World, usize)) {
 fn acquire(world: &mut World, keys: usize, fenced: bool, choice: u8) {
     let ttl = ttl(world, choice & 3);
     let waits = [
-        Wait::Try,
-        Wait::For(Duration::from_millis(40)),
+        Wait::No,
+        Wait::UpTo(Duration::from_millis(40)),
         Wait::Forever,
-        Wait::For(Duration::from_secs(5)),
+        Wait::UpTo(Duration::from_secs(5)),
     ];
     world.acquire(keys, fenced, ttl, pick(&waits, choice >> 2));
 }

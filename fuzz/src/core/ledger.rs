@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use redbolt::proto::fence::is_exclusive;
 use redbolt::proto::{
-    Confirmed, Core, Lease, LockId, LossCause, Nanos, NodeSet, Now, Refusal, Verdict, Why,
+    ClockReading, Confirmed, Core, Lease, LockId, LossCause, NodeSet, Refusal, RefusalReason,
+    Timestamp, Verdict,
 };
 
 use super::wire::Received;
@@ -19,7 +20,7 @@ pub(super) struct Ledger {
     /// The places of those that have not ended, as far as [`check`](Self::check) has looked.
     live: Vec<usize>,
     /// The time that the core has seen.
-    pub(super) now: Now,
+    pub(super) now: ClockReading,
     nodes: usize,
     quorum: usize,
 }
@@ -33,14 +34,14 @@ pub(super) struct Lock {
     /// What the newest attempt proposes, what its nodes have counted, and what was written back.
     proposed: Option<u64>,
     counters: Vec<(usize, u64)>,
-    asked: Now,
+    asked: ClockReading,
     /// When the present phase is over at the latest.
-    due: Option<Nanos>,
-    deadline: Option<Nanos>,
+    due: Option<Timestamp>,
+    deadline: Option<Timestamp>,
     /// Of all attempts, the newest last.
     tokens: Vec<Vec<u8>>,
     /// When the newest token was first seen.
-    attempted: Nanos,
+    attempted: Timestamp,
     /// What nodes said to the newest attempt, and to any.
     granted: u32,
     denied: u32,
@@ -54,7 +55,7 @@ pub(super) struct Lock {
     extensions: u32,
     round: usize,
     extend_ttl: Duration,
-    extend_asked: Nanos,
+    extend_asked: Timestamp,
     extended: u32,
     gone: u32,
     /// A node has said so at any time: what it had granted counts no more, and the lease may get shorter.
@@ -75,7 +76,7 @@ pub(super) enum Phase {
 /// What the core sends.
 impl Ledger {
     pub(super) fn new(nodes: usize, quorum: usize) -> Self {
-        Self { locks: Vec::new(), live: Vec::new(), now: Now::default(), nodes, quorum }
+        Self { locks: Vec::new(), live: Vec::new(), now: ClockReading::default(), nodes, quorum }
     }
 
     /// An ask: of the lock's newest attempt, or the first of a new one.
@@ -232,7 +233,7 @@ impl Ledger {
         &mut self,
         id: LockId,
         (ttl, fenced): (Duration, bool),
-        due: Option<Nanos>,
+        due: Option<Timestamp>,
         wait: bool,
     ) {
         assert!(self.locks.iter().all(|lock| lock.id != id), "a lock's name was used again");
@@ -248,7 +249,7 @@ impl Ledger {
             due,
             deadline: due.filter(|_| wait),
             tokens: Vec::new(),
-            attempted: Nanos::default(),
+            attempted: Timestamp::default(),
             granted: 0,
             denied: 0,
             ever_granted: 0,
@@ -258,7 +259,7 @@ impl Ledger {
             extensions: 0,
             round: 0,
             extend_ttl: Duration::ZERO,
-            extend_asked: Nanos::default(),
+            extend_asked: Timestamp::default(),
             extended: 0,
             gone: 0,
             is_gone: false,
@@ -268,7 +269,7 @@ impl Ledger {
     }
 
     /// An extension was accepted at the door.
-    pub(super) fn extending(&mut self, at: usize, ttl: Duration, due: Nanos) {
+    pub(super) fn extending(&mut self, at: usize, ttl: Duration, due: Timestamp) {
         let now = self.now.boot;
         let lock = &mut self.locks[at];
         let over = lock.phase == Phase::Extending && lock.due.is_some_and(|due| due <= now);
@@ -290,7 +291,7 @@ impl Ledger {
         lock.round += 1;
     }
 
-    pub(super) fn releasing(&mut self, at: usize, due: Nanos) {
+    pub(super) fn releasing(&mut self, at: usize, due: Timestamp) {
         let lock = &mut self.locks[at];
         lock.let_go = true;
         if matches!(lock.phase, Phase::Held | Phase::Extending) {
@@ -329,12 +330,14 @@ impl Ledger {
         let (granted, denied) = (lock.ever_granted, lock.ever_denied);
         assert_eq!(mask(refusal.votes.grants()) & !granted, 0, "a grant that no node gave");
         assert_eq!(mask(refusal.votes.denies()) & !denied, 0, "a denial that no node gave");
-        match refusal.why {
-            Why::Cancelled => assert!(lock.let_go, "cancelled by nobody"),
-            Why::Contended => assert!(refusal.votes.is_contended()),
-            Why::NoQuorum => assert_eq!(refusal.votes.verdict(), Verdict::NoQuorum),
-            Why::OutOfTime => assert!(lock.deadline.is_some_and(|deadline| deadline <= now.boot)),
-            Why::Expired => assert_ne!(now, lock.asked, "over before it began"),
+        match refusal.reason {
+            RefusalReason::Cancelled => assert!(lock.let_go, "cancelled by nobody"),
+            RefusalReason::Contended => assert!(refusal.votes.is_contended()),
+            RefusalReason::NoQuorum => assert_eq!(refusal.votes.verdict(), Verdict::NoQuorum),
+            RefusalReason::OutOfTime => {
+                assert!(lock.deadline.is_some_and(|deadline| deadline <= now.boot))
+            }
+            RefusalReason::Expired => assert_ne!(now, lock.asked, "over before it began"),
             _ => panic!("an unknown reason"),
         }
         lock.phase = Phase::Ended;
@@ -377,7 +380,7 @@ impl Ledger {
             LossCause::Expired => {
                 let lease = lock.lease.expect("held before");
                 let is_over = lease.remaining(now).is_zero();
-                // The end of a record that is taken in is beyond what this clock can show.
+                // The end of a record that is attached is beyond what this clock can show.
                 let is_beyond = now.wall.0 > u64::MAX / 2;
                 assert!(is_over || lock.is_gone || is_beyond, "lost ahead of its time");
             }
@@ -432,7 +435,7 @@ impl Ledger {
 
     /// After a timeout, everything whose time is over is over.
     pub(super) fn check_dues(&self) {
-        let now = Now { boot: self.now.boot, wall: Nanos::default() };
+        let now = ClockReading { boot: self.now.boot, wall: Timestamp::default() };
         for lock in self.live.iter().map(|&at| &self.locks[at]) {
             let phase = lock.phase;
             assert!(lock.due.is_none_or(|due| now.boot < due), "{phase:?} for too long");

@@ -6,17 +6,17 @@ use super::wire::{Kind, Request, Step};
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) node: usize,
-    /// What a guard says behind the run id.
+    /// What a restart guard says behind the run id.
     pub(super) limits: String,
-    /// Whether a guard of other limits may be written over.
+    /// Whether a restart guard of other limits may be written over.
     pub(super) may_change: bool,
     /// Whether every enrolment begins a quarantine.
     pub(super) quarantines: bool,
 }
 
 impl Place {
-    /// The guard of a server's run.
-    fn guard(&self, era: char) -> String {
+    /// The restart guard of a server's run.
+    fn restart_guard(&self, era: char) -> String {
         run_id(self.node, era) + &self.limits
     }
 }
@@ -25,7 +25,7 @@ impl Place {
 /// the wrong kind.
 pub(super) fn honest(request: Request, place: &Place, refuse: bool, era: char) -> String {
     match request {
-        Request::Greet(step) | Request::Look(step) => greeting(step, place, refuse, era),
+        Request::Handshake(step) | Request::Look(step) => handshake(step, place, refuse, era),
         Request::Ask { kind: Kind::Plain, .. } if refuse => "$-1\r\n".into(),
         Request::Ask { .. } if refuse => ":700\r\n".into(),
         Request::Ask { kind: Kind::Fenced { proposed }, .. } => format!("+OK {proposed}\r\n"),
@@ -44,12 +44,12 @@ pub(super) fn honest(request: Request, place: &Place, refuse: bool, era: char) -
     }
 }
 
-/// The guard's TTL behind an ask.
+/// The restart guard's TTL behind an ask.
 pub(super) fn check(refuse: bool) -> &'static str {
     if refuse { ":-2\r\n" } else { ":60000\r\n" }
 }
 
-fn greeting(step: Step, place: &Place, refuse: bool, era: char) -> String {
+fn handshake(step: Step, place: &Place, refuse: bool, era: char) -> String {
     match step {
         Step::Auth if refuse => "-WRONGPASS invalid username-password pair\r\n".into(),
         Step::Select if refuse => "-ERR DB index is out of range\r\n".into(),
@@ -65,9 +65,9 @@ fn greeting(step: Step, place: &Place, refuse: bool, era: char) -> String {
         Step::Eval | Step::EvalSha => ":0\r\n".into(),
         Step::Del => "-ERR wrong number of arguments for 'del' command\r\n".into(),
         Step::Set => "-ERR syntax error\r\n".into(),
-        Step::GuardValue if refuse => "$-1\r\n".into(),
-        Step::GuardValue => bulk(&place.guard(era)),
-        Step::GuardTtl => check(refuse).into(),
+        Step::RestartGuardValue if refuse => "$-1\r\n".into(),
+        Step::RestartGuardValue => bulk(&place.restart_guard(era)),
+        Step::RestartGuardTtl => check(refuse).into(),
     }
 }
 
@@ -82,8 +82,8 @@ fn run_id(node: usize, era: char) -> String {
 
 /// Something that a server says to somebody.
 pub(super) fn plausible(code: u8, place: &Place) -> String {
-    if let Some(at) = usize::from(code).checked_sub(usize::from(FIRST_OF_GUARD)) {
-        return of_guard(at, place);
+    if let Some(at) = usize::from(code).checked_sub(usize::from(FIRST_OF_RESTART_GUARD)) {
+        return of_restart_guard(at, place);
     }
     let node = place.node;
     let fixed = match PLAUSIBLE.get(usize::from(code)) {
@@ -102,15 +102,15 @@ pub(super) fn plausible(code: u8, place: &Place) -> String {
     }
 }
 
-/// What may be said of a guard, or of fencing counters.
-fn of_guard(at: usize, place: &Place) -> String {
-    match OF_GUARD.get(at) {
+/// What may be said of a restart guard, or of fencing counters.
+fn of_restart_guard(at: usize, place: &Place) -> String {
+    match OF_RESTART_GUARD.get(at) {
         Some(text) => (*text).into(),
-        None => bulk(&match at - OF_GUARD.len() {
-            0 => place.guard(ERA),
-            1 => place.guard(NEXT_ERA),
-            2 => place.guard(ERA) + "1",
-            3 => place.guard(ERA).replace(':', ":1"),
+        None => bulk(&match at - OF_RESTART_GUARD.len() {
+            0 => place.restart_guard(ERA),
+            1 => place.restart_guard(NEXT_ERA),
+            2 => place.restart_guard(ERA) + "1",
+            3 => place.restart_guard(ERA).replace(':', ":1"),
             4 => format!("-{}", place.limits),
             _ => "somebody's".into(),
         }),
@@ -127,10 +127,10 @@ pub(super) const NEXT_ERA: char = 'b';
 /// Of the servers that are there after everything; no input knows of it.
 pub(super) const LAST_ERA: char = 'f';
 
-/// From here on a code is an answer about a guard or a counter.
-const FIRST_OF_GUARD: u8 = 224;
+/// From here on a code is an answer about a restart guard or a counter.
+const FIRST_OF_RESTART_GUARD: u8 = 224;
 
-const OF_GUARD: &[&str] = &[
+const OF_RESTART_GUARD: &[&str] = &[
     ":126144000000\r\n",
     ":126144000001\r\n",
     ":126144030000\r\n",

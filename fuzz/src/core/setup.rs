@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redbolt::proto::{
-    Config, Core, Credentials, Guard, NodeSettings, Secret, Settings, Setup, Wake,
+    Config, Core, Credentials, NodeSettings, RestartGuard, Secret, Settings, Setup, WakeStrategy,
 };
 
 use crate::input::Input;
 
-/// Two bytes: how many nodes, which quorum, and what happens to nodes without a guard; then spans and
+/// Two bytes: how many nodes, which quorum, and what happens to nodes without a restart guard; then spans and
 /// flags.
 pub(super) fn choose(input: &mut Input<'_>) -> Core {
     let (size, flags) = (input.byte(), input.byte());
@@ -19,10 +19,10 @@ pub(super) fn choose(input: &mut Input<'_>) -> Core {
         nodes: (0..nodes).map(|node| node_settings(node, flags)).collect(),
         quorum,
         setup: [Setup::Enrol, Setup::IfNew, Setup::Change, Setup::Init][usize::from(size / 15 % 4)],
-        guard: if flags & 128 == 0 { Guard::On } else { Guard::Off },
+        restart_guard: if flags & 128 == 0 { RestartGuard::On } else { RestartGuard::Off },
         accept_evicting: flags & 4 != 0,
         label: if flags & 8 != 0 { b"host 1:42".to_vec() } else { Vec::new() },
-        wake: Wake::Timer,
+        wake: WakeStrategy::Timer,
         ..spans(flags & 3)
     };
     let config = Config::new(settings).expect("every choice is in range");
@@ -53,20 +53,20 @@ fn spans(choice: u8) -> Settings {
         1 => Settings {
             max_ttl: ms(1_000),
             max_hold: None,
-            answer_within: ms(5),
-            connect_within: ms(20),
-            dead_after: ms(50),
-            pause: (ms(1), ms(2)),
-            backoff: (ms(1), ms(4)),
+            response_timeout: ms(5),
+            connect_timeout: ms(20),
+            dead_peer_timeout: ms(50),
+            retry_backoff: (ms(1), ms(2)),
+            reconnect_backoff: (ms(1), ms(4)),
             ..defaults
         },
         2 => Settings {
             drift_ppm: 499_999,
-            answer_within: ms(2_000),
-            connect_within: ms(3_000),
-            dead_after: ms(1_000),
-            pause: (ms(200), ms(5)),
-            backoff: (ms(1_000), ms(20)),
+            response_timeout: ms(2_000),
+            connect_timeout: ms(3_000),
+            dead_peer_timeout: ms(1_000),
+            retry_backoff: (ms(200), ms(5)),
+            reconnect_backoff: (ms(1_000), ms(20)),
             ..defaults
         },
         _ => Settings {

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use redbolt::proto::fence::is_exclusive;
-use redbolt::proto::guard::{BIG_MS, Standing, Value};
+use redbolt::proto::restart_guard::{BIG_MS, Standing, Value};
 use redbolt::proto::{Cause, LinkId};
 use redbolt::resp::{Decoder, Limits, Token};
 
@@ -22,7 +22,7 @@ pub(super) enum State {
     Open,
 }
 
-/// One command of the greeting.
+/// One command of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
     Auth,
@@ -36,15 +36,15 @@ pub(super) enum Step {
     EvalSha,
     Del,
     Set,
-    GuardValue,
-    GuardTtl,
+    RestartGuardValue,
+    RestartGuardTtl,
 }
 
 /// A command, as far as its answer matters. Locks are named by their place in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
-    Greet(Step),
-    /// The guard is read again.
+    Handshake(Step),
+    /// The restart guard is read again.
     Look(Step),
     /// With its check behind it, if that is a command of its own.
     Ask {
@@ -86,8 +86,8 @@ pub(super) struct Wire {
     pub(super) link: Option<LinkId>,
     pub(super) state: State,
     pub(super) place: Place,
-    /// The guard's key, where nodes are guarded.
-    guard: Option<Vec<u8>>,
+    /// The restart guard's key, where nodes are guarded.
+    restart_guard: Option<Vec<u8>>,
     /// Counts connections.
     pub(super) connection: u32,
     /// The bytes that the socket has not taken.
@@ -103,7 +103,7 @@ pub(super) struct Wire {
     loaded: [bool; SCRIPTS],
     /// The run of the server as this connection was told of it.
     run_id: Vec<u8>,
-    /// The guard's value when it was read last; empty for none.
+    /// The restart guard's value when it was read last; empty for none.
     value: Vec<u8>,
     /// That value is the one that lets the node vote.
     is_ours: bool,
@@ -115,7 +115,7 @@ pub(super) struct Wire {
     must_be_proven: bool,
     proven: bool,
     refused: bool,
-    greeted: bool,
+    handshake_done: bool,
     decoder: Decoder,
     /// Received bytes that make no token yet.
     pub(super) partial: Vec<u8>,
@@ -133,12 +133,12 @@ pub(super) enum Answer {
 }
 
 impl Wire {
-    pub(super) fn new(place: Place, guard: Option<Vec<u8>>, must_be_proven: bool) -> Self {
+    pub(super) fn new(place: Place, restart_guard: Option<Vec<u8>>, must_be_proven: bool) -> Self {
         Self {
             link: None,
             state: State::Closed,
             place,
-            guard,
+            restart_guard,
             connection: 0,
             unsent: Vec::new(),
             requests: VecDeque::new(),
@@ -154,7 +154,7 @@ impl Wire {
             must_be_proven,
             proven: false,
             refused: false,
-            greeted: false,
+            handshake_done: false,
             decoder: Decoder::new(limits()),
             partial: Vec::new(),
         }
@@ -172,7 +172,7 @@ impl Wire {
         self.value.clear();
         (self.is_ours, self.half) = (false, None);
         self.last = None;
-        (self.refused, self.greeted) = (false, false);
+        (self.refused, self.handshake_done) = (false, false);
         self.decoder = Decoder::new(limits());
         self.partial.clear();
     }
@@ -196,7 +196,8 @@ impl Wire {
     pub(super) fn honest(&self, at: usize, era: char) -> String {
         let request = self.requests[self.answered + at].0;
         let is_checked = matches!(request, Request::Ask { kind: Kind::Plain, .. });
-        let check = if is_checked && self.guard.is_some() { peer::check(false) } else { "" };
+        let check =
+            if is_checked && self.restart_guard.is_some() { peer::check(false) } else { "" };
         match at {
             0 if self.half.is_some() => check.into(),
             _ => peer::honest(request, &self.place, false, era) + check,
@@ -243,9 +244,11 @@ impl Wire {
         while at < unsent.len() {
             let (words, mut len) = parse(&unsent[at..]);
             let request = self.read(&words, ledger);
-            if let (Request::Ask { kind: Kind::Plain, .. }, Some(guard)) = (request, &self.guard) {
+            if let (Request::Ask { kind: Kind::Plain, .. }, Some(restart_guard)) =
+                (request, &self.restart_guard)
+            {
                 let (check, more) = parse(&unsent[at + len..]);
-                assert_eq!(check, [b"PTTL", &guard[..]], "the check behind an ask");
+                assert_eq!(check, [b"PTTL", &restart_guard[..]], "the check behind an ask");
                 len += more;
             }
             self.requests.push_back((request, len));
@@ -281,16 +284,21 @@ impl Wire {
         assert_eq!(self.state, State::Open, "a command without a connection");
         let request = self.understand(words, ledger);
         match (request, self.last) {
-            (Request::Greet(step), None) => assert!(step <= Step::SetName),
-            (Request::Greet(step), Some(Request::Greet(last))) => assert!(step > last),
-            (Request::Look(Step::Set), Some(_)) => assert!(self.greeted, "before the greeting"),
-            (Request::Look(_) | Request::Enrol | Request::KillOthers, Some(_)) => {
-                assert!(self.greeted && self.guard.is_some(), "{request:?} before the greeting");
+            (Request::Handshake(step), None) => assert!(step <= Step::SetName),
+            (Request::Handshake(step), Some(Request::Handshake(last))) => assert!(step > last),
+            (Request::Look(Step::Set), Some(_)) => {
+                assert!(self.handshake_done, "before the handshake")
             }
-            (request, None) => panic!("{request:?} before the greeting"),
-            (Request::Greet(step), Some(last)) => panic!("{step:?} behind {last:?}"),
+            (Request::Look(_) | Request::Enrol | Request::KillOthers, Some(_)) => {
+                assert!(
+                    self.handshake_done && self.restart_guard.is_some(),
+                    "{request:?} before the handshake"
+                );
+            }
+            (request, None) => panic!("{request:?} before the handshake"),
+            (Request::Handshake(step), Some(last)) => panic!("{step:?} behind {last:?}"),
             _ => {
-                let proven = self.proven || !self.must_be_proven || self.greeted;
+                let proven = self.proven || !self.must_be_proven || self.handshake_done;
                 assert!(proven, "{request:?} as who, and in which database?");
             }
         }
@@ -298,30 +306,30 @@ impl Wire {
     }
 
     fn understand(&mut self, words: &[&[u8]], ledger: &mut Ledger) -> Request {
-        if let (&[command, key], Some(guard)) = (words, &self.guard)
-            && key == guard
+        if let (&[command, key], Some(restart_guard)) = (words, &self.restart_guard)
+            && key == restart_guard
         {
-            return self.reads_guard(command);
+            return self.reads_restart_guard(command);
         }
         match words {
-            [b"AUTH", ..] => Request::Greet(Step::Auth),
-            [b"SELECT", _] => Request::Greet(Step::Select),
-            [b"CLIENT", b"SETNAME", _] => Request::Greet(Step::SetName),
-            [b"CLIENT", b"ID"] => Request::Greet(Step::ClientId),
-            [b"INFO", b"server"] => Request::Greet(Step::InfoServer),
-            [b"INFO", b"replication"] => Request::Greet(Step::InfoReplication),
-            [b"INFO", b"memory"] => Request::Greet(Step::InfoMemory),
+            [b"AUTH", ..] => Request::Handshake(Step::Auth),
+            [b"SELECT", _] => Request::Handshake(Step::Select),
+            [b"CLIENT", b"SETNAME", _] => Request::Handshake(Step::SetName),
+            [b"CLIENT", b"ID"] => Request::Handshake(Step::ClientId),
+            [b"INFO", b"server"] => Request::Handshake(Step::InfoServer),
+            [b"INFO", b"replication"] => Request::Handshake(Step::InfoReplication),
+            [b"INFO", b"memory"] => Request::Handshake(Step::InfoMemory),
             [b"CLIENT", b"KILL", b"ID", _] => Request::Kill,
             [b"CLIENT", b"KILL", b"TYPE", b"normal", b"SKIPME", b"yes"] => Request::KillOthers,
             [b"TYPE", _] => Request::ViewType,
             [b"GETRANGE", ..] => Request::ViewValue,
             [b"PTTL", _] if self.last == Some(Request::ViewValue) => Request::ViewTtl,
             [b"PTTL", _] => Request::Remaining,
-            [b"EVAL", _, b"0"] => Request::Greet(Step::Eval),
-            [b"EVALSHA", _, b"0"] => Request::Greet(Step::EvalSha),
-            [b"DEL"] => Request::Greet(Step::Del),
+            [b"EVAL", _, b"0"] => Request::Handshake(Step::Eval),
+            [b"EVALSHA", _, b"0"] => Request::Handshake(Step::EvalSha),
+            [b"DEL"] => Request::Handshake(Step::Del),
             [b"SET", _, b"", b"NX", b"XX"] => match self.last {
-                Some(Request::Greet(Step::Del)) => Request::Greet(Step::Set),
+                Some(Request::Handshake(Step::Del)) => Request::Handshake(Step::Set),
                 _ => Request::Look(Step::Set),
             },
             [b"SET", key, token, b"NX", b"PX", ttl] => {
@@ -343,15 +351,17 @@ impl Wire {
         }
     }
 
-    /// In the greeting first, and again whenever it is to be looked at.
-    fn reads_guard(&self, command: &[u8]) -> Request {
+    /// In the handshake first, and again whenever it is to be looked at.
+    fn reads_restart_guard(&self, command: &[u8]) -> Request {
         let step = match command {
-            b"GET" => Step::GuardValue,
-            b"PTTL" => Step::GuardTtl,
-            _ => panic!("{} of the guard", command.escape_ascii()),
+            b"GET" => Step::RestartGuardValue,
+            b"PTTL" => Step::RestartGuardTtl,
+            _ => panic!("{} of the restart guard", command.escape_ascii()),
         };
         match self.last {
-            Some(Request::Greet(Step::Set | Step::GuardValue)) => Request::Greet(step),
+            Some(Request::Handshake(Step::Set | Step::RestartGuardValue)) => {
+                Request::Handshake(step)
+            }
             _ => Request::Look(step),
         }
     }
@@ -368,13 +378,13 @@ impl Wire {
         let keys = usize::try_from(keys).expect("a number of keys");
         match (script, &args[..keys], &args[keys..]) {
             (Script::AcquireMany, keys, [token, ttl, count]) => {
-                let keys = self.but_guard(keys);
+                let keys = self.but_restart_guard(keys);
                 assert_eq!(integer(count), keys.len() as u64, "the number of resources");
                 let (lock, attempt) = ledger.asks(keys, self.random_of(token), integer(ttl), None);
                 Request::Ask { lock, attempt, kind: Kind::Many }
             }
             (Script::AcquireFenced, keys, [token, ttl, count, proposed, life]) => {
-                let keys = but_counters(self.but_guard(keys), count);
+                let keys = but_counters(self.but_restart_guard(keys), count);
                 assert_eq!(integer(life), 7 * 24 * 60 * 60 * 1_000);
                 let proposed = integer(proposed);
                 let (lock, attempt) =
@@ -405,21 +415,21 @@ impl Wire {
         }
     }
 
-    /// The resources of a script that checks the guard, which is its last key.
-    fn but_guard<'k, 'w>(&self, keys: &'k [&'w [u8]]) -> &'k [&'w [u8]] {
-        let Some(guard) = &self.guard else { return keys };
+    /// The resources of a script that checks the restart guard, which is its last key.
+    fn but_restart_guard<'k, 'w>(&self, keys: &'k [&'w [u8]]) -> &'k [&'w [u8]] {
+        let Some(restart_guard) = &self.restart_guard else { return keys };
         let (last, keys) = keys.split_last().expect("keys");
-        assert_eq!(last, guard, "the last key is the guard");
+        assert_eq!(last, restart_guard, "the last key is the restart guard");
         keys
     }
 
-    /// Only a guard that was read, and that is not ours, is written over; one of other limits only
+    /// Only a restart guard that was read, and that is not ours, is written over; one of other limits only
     /// where that was asked for.
     fn enrols(&self, seen: &[u8], value: &[u8], px: u64) {
         assert_eq!(seen, self.value, "the value that was read");
         let expected = [&self.run_id, self.place.limits.as_bytes()].concat();
         assert_eq!(value, expected, "the value that speaks for this run");
-        assert!(px >= BIG_MS, "a guard that lives long enough");
+        assert!(px >= BIG_MS, "a restart guard that lives long enough");
         let limits = |value| Value::parse(value).map(|value| (value.max_ttl_ms, value.nodes));
         if !self.place.may_change {
             assert!(
@@ -428,7 +438,7 @@ impl Wire {
             );
         }
         if self.place.quarantines {
-            let (max_ttl, _) = limits(value).expect("a guard of ours");
+            let (max_ttl, _) = limits(value).expect("a restart guard of ours");
             assert!(px >= BIG_MS + max_ttl, "a quarantine of {px} ms");
         }
     }
@@ -436,11 +446,11 @@ impl Wire {
     /// Matches a token to the oldest request without an answer; `None` if there is none.
     pub(super) fn answer(&mut self, token: Received, ledger: &mut Ledger) -> Option<Answer> {
         let request = self.oldest()?;
-        if !token.can_answer(request, self.half.is_some(), self.guard.is_some()) {
+        if !token.can_answer(request, self.half.is_some(), self.restart_guard.is_some()) {
             return Some(Answer::Fatal);
         }
         let answer = if self.answered < self.sent { Answer::Sent } else { Answer::Early };
-        let is_checked = self.guard.is_some();
+        let is_checked = self.restart_guard.is_some();
         if let (Request::Ask { kind: Kind::Plain, .. }, None) = (request, self.half)
             && is_checked
         {
@@ -450,7 +460,7 @@ impl Wire {
         self.answered += 1;
         let node = self.place.node;
         match request {
-            Request::Greet(step) => self.greeted_by(step, token),
+            Request::Handshake(step) => self.handshake_answered_by(step, token),
             Request::Look(step) => self.looked(step, token),
             Request::Ask { lock, attempt, kind } => {
                 if let Some(said) = self.vote(kind, token) {
@@ -474,9 +484,9 @@ impl Wire {
         Some(answer)
     }
 
-    /// What an ask was answered, if the guard lets that count.
+    /// What an ask was answered, if the restart guard lets that count.
     fn vote(&mut self, kind: Kind, last: Received) -> Option<Received> {
-        if self.guard.is_none() {
+        if self.restart_guard.is_none() {
             return Some(last);
         }
         let (said, votes) = match (kind, self.half.take()) {
@@ -491,22 +501,22 @@ impl Wire {
         (counts || said.is_denial()).then_some(said)
     }
 
-    fn greeted_by(&mut self, step: Step, token: Received) {
+    fn handshake_answered_by(&mut self, step: Step, token: Received) {
         if matches!(step, Step::Auth | Step::Select) && token.is_error() {
             self.refused = true;
         }
-        let last = if self.guard.is_some() { Step::GuardTtl } else { Step::Set };
+        let last = if self.restart_guard.is_some() { Step::RestartGuardTtl } else { Step::Set };
         if step == last {
-            self.greeted = true;
+            self.handshake_done = true;
             self.proven |= !self.refused;
         }
         self.looked(step, token);
     }
 
-    /// What was read of the server and its guard. The bytes of the answer are in `partial` no more:
+    /// What was read of the server and its restart guard. The bytes of the answer are in `partial` no more:
     /// [`remember`](Self::remember) has kept them.
     fn looked(&mut self, step: Step, token: Received) {
-        if step == Step::GuardValue {
+        if step == Step::RestartGuardValue {
             let expected = [&self.run_id, self.place.limits.as_bytes()].concat();
             let is_bulk = token == Received::Bulk;
             if !is_bulk {
@@ -518,13 +528,13 @@ impl Wire {
 
     /// Keeps what a bulk string says, where the oldest request is one about that.
     pub(super) fn remember(&mut self, at: usize, len: usize) {
-        let Some(Request::Greet(step) | Request::Look(step)) = self.oldest() else { return };
+        let Some(Request::Handshake(step) | Request::Look(step)) = self.oldest() else { return };
         let text = &self.partial[at..at + len];
         let Some(start) = text.iter().position(|&byte| byte == b'\n') else { return };
         let Some(text) = text.get(start + 1..len.saturating_sub(2)) else { return };
         match step {
             Step::InfoServer => self.run_id = run_id(text),
-            Step::GuardValue => self.value = text.to_vec(),
+            Step::RestartGuardValue => self.value = text.to_vec(),
             _ => {}
         }
     }
@@ -603,18 +613,18 @@ impl Received {
         let is_status = matches!(self, Self::Ok | Self::OkWith(_) | Self::Guarded | Self::Clock);
         self.is_error()
             || match request {
-                Request::Greet(Step::Auth | Step::Select | Step::SetName) => {
+                Request::Handshake(Step::Auth | Step::Select | Step::SetName) => {
                     is_status || self == Self::Simple
                 }
-                Request::Greet(Step::ClientId | Step::Eval | Step::EvalSha | Step::Del)
-                | Request::Greet(Step::GuardTtl)
-                | Request::Look(Step::GuardTtl) => matches!(self, Self::Int(_)),
-                Request::Greet(Step::Set) | Request::Look(Step::Set) => self == Self::NilBulk,
-                Request::Greet(Step::GuardValue) | Request::Look(_) => {
+                Request::Handshake(Step::ClientId | Step::Eval | Step::EvalSha | Step::Del)
+                | Request::Handshake(Step::RestartGuardTtl)
+                | Request::Look(Step::RestartGuardTtl) => matches!(self, Self::Int(_)),
+                Request::Handshake(Step::Set) | Request::Look(Step::Set) => self == Self::NilBulk,
+                Request::Handshake(Step::RestartGuardValue) | Request::Look(_) => {
                     matches!(self, Self::Bulk | Self::NilBulk)
                 }
                 Request::ViewType => is_status || self == Self::Simple,
-                Request::Greet(_) | Request::ViewValue => self == Self::Bulk,
+                Request::Handshake(_) | Request::ViewValue => self == Self::Bulk,
                 Request::Ask { .. } if half => matches!(self, Self::Int(_)),
                 Request::Ask { kind: Kind::Plain, .. } if guarded => {
                     matches!(self, Self::Ok | Self::NilBulk)

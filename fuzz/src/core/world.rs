@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redbolt::proto::{
-    Ask, Cause, Core, Event, Guard, InputError, LinkOp, LockRecord, Nanos, NodeState, Now,
-    Settings, Setup, ViewId, Wait, fence,
+    Cause, ClockReading, Core, DetachedLock, Event, LinkOp, LockRequest, NodeState, RequestError,
+    RestartGuard, Settings, Setup, Timestamp, ViewId, Wait, fence,
 };
 
 use super::ledger::{Ledger, Phase};
@@ -28,21 +28,22 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(core: Core) -> Self {
         let config = core.config();
-        let ledger = Ledger::new(config.nodes(), config.quorum());
-        let wires = (0..config.nodes()).map(|node| wire(config.settings(), node)).collect();
+        let ledger = Ledger::new(config.node_count(), config.quorum());
+        let wires = (0..config.node_count()).map(|node| wire(config.settings(), node)).collect();
         Self { core, wires, ledger, views: Vec::new(), boot: BOOT, wall: WALL, back: 0 }
     }
 
     /// The time as the core is told it, which is noted.
-    fn now(&mut self) -> Now {
-        let now = Now { boot: Nanos(self.boot - self.back), wall: Nanos(self.wall) };
-        self.ledger.now = Now { boot: self.ledger.now.boot.max(now.boot), wall: now.wall };
+    fn now(&mut self) -> ClockReading {
+        let now =
+            ClockReading { boot: Timestamp(self.boot - self.back), wall: Timestamp(self.wall) };
+        self.ledger.now = ClockReading { boot: self.ledger.now.boot.max(now.boot), wall: now.wall };
         now
     }
 
     pub(super) fn can_fence(&self) -> bool {
         let settings = self.core.config().settings();
-        settings.guard == Guard::On && settings.max_ttl >= fence::MIN_MAX_TTL
+        settings.restart_guard == RestartGuard::On && settings.max_ttl >= fence::MIN_MAX_TTL
     }
 
     /// A lock on `keys` resources, whose first names it.
@@ -52,8 +53,8 @@ impl World {
         }
         let name = format!("k{}", self.ledger.locks.len());
         let more: Vec<_> = (1..keys).map(|at| format!("\r\n$-1\r\n\0{at}")).collect();
-        let ask = Ask::new(name.as_bytes()).ttl(ttl).wait(wait);
-        let ask = more.iter().fold(ask, |ask, key| ask.and(key.as_bytes()));
+        let ask = LockRequest::new(name.as_bytes()).ttl(ttl).wait(wait);
+        let ask = more.iter().fold(ask, |ask, key| ask.and_resource(key.as_bytes()));
         let ask = if fenced { ask.fenced() } else { ask };
         let (before, now) = (self.ledger.now, self.now());
         match self.core.acquire(&ask, now) {
@@ -68,15 +69,15 @@ impl World {
     }
 
     /// When an acquisition has to end, if ever, and whether it makes more than one attempt.
-    fn end_of(&self, wait: Wait, fenced: bool) -> (Option<Nanos>, bool) {
+    fn end_of(&self, wait: Wait, fenced: bool) -> (Option<Timestamp>, bool) {
         let settings = self.core.config().settings();
         let (span, waits) = match wait {
-            Wait::For(span) if !span.is_zero() => (span, true),
+            Wait::UpTo(span) if !span.is_zero() => (span, true),
             Wait::Forever => return (None, true),
             _ => {
-                let attempt = settings.answer_within.max(settings.connect_within);
+                let attempt = settings.response_timeout.max(settings.connect_timeout);
                 // A token may be written back, and a clock set right.
-                let longest = 2 * (attempt + settings.answer_within);
+                let longest = 2 * (attempt + settings.response_timeout);
                 (if fenced { longest } else { attempt }, false)
             }
         };
@@ -89,11 +90,11 @@ impl World {
         match self.core.extend(self.ledger.locks[at].id, ttl, now) {
             Ok(()) => {
                 // A short TTL gets a share of itself for each round, so that there are several.
-                let round = self.core.config().settings().answer_within.min(ttl / 6);
+                let round = self.core.config().settings().response_timeout.min(ttl / 6);
                 let due = self.ledger.now.boot + round;
                 self.ledger.extending(at, ttl, due);
             }
-            Err(InputError::ExtensionUnderWay) => {
+            Err(RequestError::ExtensionUnderWay) => {
                 assert_eq!(self.ledger.locks[at].phase, Phase::Extending);
             }
             Err(_) => {}
@@ -110,9 +111,9 @@ impl World {
     pub(super) fn hand_on(&mut self, lock: u8) {
         let Some(at) = self.lock(lock) else { return };
         let now = self.now();
-        if let Some(record) = self.core.hand_out(self.ledger.locks[at].id, now) {
-            let record = LockRecord::from_text(&record.to_text()).expect("what was written");
-            let id = self.core.take_in(&record, now).expect("a lock of its own");
+        if let Some(detached) = self.core.detach(self.ledger.locks[at].id, now) {
+            let detached = DetachedLock::from_text(&detached.to_text()).expect("what was written");
+            let id = self.core.attach(&detached, now).expect("a lock of its own");
             self.ledger.handed_on(at, id);
         }
         self.settle();
@@ -121,7 +122,7 @@ impl World {
     fn release_at(&mut self, at: usize) {
         let now = self.now();
         self.core.release(self.ledger.locks[at].id, now);
-        let due = self.ledger.now.boot + self.core.config().settings().answer_within;
+        let due = self.ledger.now.boot + self.core.config().settings().response_timeout;
         self.ledger.releasing(at, due);
         self.settle();
     }
@@ -422,7 +423,7 @@ impl World {
     fn acquire_last(&mut self) {
         // All have ended.
         self.ledger.locks.truncate(MOST_LOCKS - 1);
-        self.acquire(1, false, Duration::from_millis(500), Wait::Try);
+        self.acquire(1, false, Duration::from_millis(500), Wait::No);
     }
 
     fn nothing_is_left(&self) {
@@ -434,7 +435,7 @@ impl World {
     }
 }
 
-/// A link to a node, and what its guard has to say.
+/// A link to a node, and what its restart guard has to say.
 fn wire(settings: &Settings, at: usize) -> Wire {
     let node = &settings.nodes[at];
     let max_ttl = settings.max_ttl.as_millis();
@@ -444,8 +445,9 @@ fn wire(settings: &Settings, at: usize) -> Wire {
         may_change: settings.setup == Setup::Change,
         quarantines: matches!(settings.setup, Setup::Change | Setup::Enrol),
     };
-    let guard = (settings.guard == Guard::On).then(|| settings.guard_key.clone());
-    Wire::new(place, guard, node.credentials.is_some() || node.database != 0)
+    let restart_guard =
+        (settings.restart_guard == RestartGuard::On).then(|| settings.restart_guard_key.clone());
+    Wire::new(place, restart_guard, node.credentials.is_some() || node.database != 0)
 }
 
 /// Enough to get into each other's way; more would only take time.

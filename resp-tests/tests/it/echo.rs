@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use redbolt::resp::{Decoder, Limits, Token, command};
-use redbolt_proving::Server;
+use redbolt_test_servers::Server;
 
 use crate::report;
 

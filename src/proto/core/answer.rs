@@ -4,20 +4,20 @@ use super::Core;
 use crate::proto::capability::{Ability, Version};
 use crate::proto::claim::{Claim, TOKEN_DIGITS};
 use crate::proto::classify::{ServerError, classify};
-use crate::proto::greeting::{Mistyped, Step};
+use crate::proto::handshake::{Mistyped, Step};
 use crate::proto::lock::Phase;
+use crate::proto::lock_kind::{Answer, Command, Count, PLAIN, count};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LinkId, LockId, NodeId};
-use crate::proto::node::{Link, Request};
+use crate::proto::node::{Link, Pending};
 use crate::proto::pipeline::Due;
-use crate::proto::recipe::{Answer, Command, Count, PLAIN, count};
-use crate::proto::time::Now;
+use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Vote};
 use crate::resp::Token;
 
 impl Core {
     /// The socket filled the first `bytes` of [`space`](Self::space). Read the clock after the read.
-    pub fn received(&mut self, link: LinkId, bytes: usize, now: Now) {
+    pub fn received(&mut self, link: LinkId, bytes: usize, now: ClockReading) {
         let (now, id) = (self.clamp(now), link.node());
         if link.is_push() {
             return self.push_received(id, bytes, now);
@@ -54,18 +54,23 @@ impl Core {
 
     /// Whether the first thing that a server says is an alert of TLS.
     fn is_tls(&self, id: NodeId, unread: &[u8]) -> bool {
-        matches!(self.node(id).link, Link::Greeting { .. }) && unread.first() == Some(&TLS_ALERT)
+        matches!(self.node(id).link, Link::Handshake { .. }) && unread.first() == Some(&TLS_ALERT)
     }
 
     /// An answer belongs to the oldest request that has none. One that comes unasked, or is of a
     /// type that the request cannot have, means that order is lost: there is nothing to match by.
-    fn answered(&mut self, id: NodeId, token: Token<'_>, now: Now) -> Result<(), Mistyped> {
+    fn answered(
+        &mut self,
+        id: NodeId,
+        token: Token<'_>,
+        now: ClockReading,
+    ) -> Result<(), Mistyped> {
         let Some(next) = self.node(id).pipeline.oldest() else { return Err(Mistyped) };
-        let request = next.request;
-        if let (Token::Error(text), false) = (token, matches!(request, Request::Greet(_))) {
+        let pending = next.pending;
+        if let (Token::Error(text), false) = (token, matches!(pending, Pending::Handshake(_))) {
             self.note(id, text);
         }
-        if let Request::Ask { claim, checked: true, .. } = request {
+        if let Pending::Ask { claim, checked: true, .. } = pending {
             return self.half_answered(id, claim, token);
         }
         let Some(due) = self.node_mut(id).pipeline.answered() else { return Err(Mistyped) };
@@ -84,9 +89,9 @@ impl Core {
         answered
     }
 
-    /// How long a node took to answer. The steps of a greeting wait for one another.
-    fn count_answer(&mut self, id: NodeId, due: &Due<Request>, now: Now) {
-        if !matches!(due.request, Request::Greet(_)) {
+    /// How long a node took to answer. The steps of a handshake wait for one another.
+    fn count_answer(&mut self, id: NodeId, due: &Due<Pending>, now: ClockReading) {
+        if !matches!(due.pending, Pending::Handshake(_)) {
             self.node_mut(id).pace.answered(due.since, now.boot);
             self.metrics.answered(id, due.since, now.boot);
         }
@@ -95,82 +100,82 @@ impl Core {
     fn understood(
         &mut self,
         id: NodeId,
-        due: &Due<Request>,
+        due: &Due<Pending>,
         token: Token<'_>,
-        now: Now,
+        now: ClockReading,
     ) -> Result<(), Mistyped> {
-        match due.request {
-            Request::Ask { claim, ask, by_digest, .. } => {
+        match due.pending {
+            Pending::Ask { claim, ask, by_digest, .. } => {
                 self.ask_answered(id, claim, (ask, by_digest), token, now)?;
             }
-            Request::Check { claim, vote } => {
+            Pending::Check { claim, vote } => {
                 self.check_answered(id, claim, vote, token, due.since, now)?
             }
-            Request::Break(view) => self.break_answered(view, id, token)?,
-            Request::DropOthers => self.others_dropped(id, token, now)?,
-            Request::Enrol => self.enrolled(id, token, now)?,
-            Request::Extend { claim, round, by_digest } => {
+            Pending::ForceUnlock(view) => self.force_unlock_answered(view, id, token)?,
+            Pending::DropOthers => self.others_dropped(id, token, now)?,
+            Pending::Enrol => self.enrolled(id, token, now)?,
+            Pending::Extend { claim, round, by_digest } => {
                 let answer = count(token).ok_or(Mistyped)?.to_request(by_digest);
                 self.extension_answered(id, claim, round, answer, now);
             }
-            Request::Greet(step) => self.greet(id, step, token, now)?,
-            Request::Kill => match token {
+            Pending::Handshake(step) => self.handshake(id, step, token, now)?,
+            Pending::Kill => match token {
                 Token::Int(_) => self.lay_ghosts(id),
                 Token::Error(_) => {}
                 _ => return Err(Mistyped),
             },
-            Request::Remaining { lock, round } => match token {
+            Pending::Remaining { lock, round } => match token {
                 Token::Int(ms) => self.way_blocked(id, lock, round, ms, now),
                 Token::Error(_) => {}
                 _ => return Err(Mistyped),
             },
-            Request::Track { to } => self.track_answered(id, to, token, now)?,
-            Request::Undo { claim, by_digest } => {
+            Pending::Track { to } => self.track_answered(id, to, token, now)?,
+            Pending::Undo { claim, by_digest } => {
                 let answer = count(token).ok_or(Mistyped)?.to_request(by_digest);
                 self.forget_scripts_on(id, answer);
                 self.undo_answered(id, claim, answer, now);
             }
-            Request::WriteBack { claim, round, by_digest } => {
+            Pending::WriteBack { claim, round, by_digest } => {
                 let answer = count(token).ok_or(Mistyped)?.to_request(by_digest);
                 self.forget_scripts_on(id, answer);
                 self.write_back_answered(id, claim, round, answer, now);
             }
-            Request::ViewTtl(view) => self.view_ttl(view, id, token, due.since, now)?,
-            Request::ViewType(view) => self.view_type(view, id, token)?,
-            Request::ViewValue(view) => self.view_value(view, id, token)?,
+            Pending::ViewTtl(view) => self.view_ttl(view, id, token, due.since, now)?,
+            Pending::ViewType(view) => self.view_type(view, id, token)?,
+            Pending::ViewValue(view) => self.view_value(view, id, token)?,
         }
         Ok(())
     }
 
-    fn greet(
+    fn handshake(
         &mut self,
         id: NodeId,
         step: Step,
         token: Token<'_>,
-        now: Now,
+        now: ClockReading,
     ) -> Result<(), Mistyped> {
         let node = &mut self.nodes[id.index()];
         let settings = self.config.node(id);
-        let told = node.greeting.answer(step, token, settings, &self.config.settings)?;
-        let refused = node.greeting.refused;
+        let told = node.handshake.answer(step, token, settings, &self.config.settings)?;
+        let refused = node.handshake.refused;
         match token {
             // The words of the server belong to the cause that stands.
             Token::Error(text) if told.is_some() && told == refused && step != Step::Auth => {
                 self.note_of(id, refused, text);
             }
             _ if refused == Some(Cause::TooOld) => {
-                let version = node.greeting.capabilities.version;
+                let version = node.handshake.capabilities.version;
                 let words =
                     version.map(|version| format!("{version}, {} is needed", Version::OLDEST));
                 node.detail = words.map(|words| (Cause::TooOld, words));
             }
             _ => {}
         }
-        self.greeting_answered(id, step, now);
+        self.handshake_answered(id, step, now);
         Ok(())
     }
 
-    /// An ask whose vote counts by what the guard says next.
+    /// An ask whose vote counts by what the restart guard says next.
     fn half_answered(
         &mut self,
         id: NodeId,
@@ -182,7 +187,7 @@ impl Core {
             _ => Vote::Fail(Cause::ServerError),
         };
         self.note_refused(id, claim, vote);
-        self.node_mut(id).pipeline.becomes(Request::Check { claim, vote });
+        self.node_mut(id).pipeline.becomes(Pending::Check { claim, vote });
         Ok(())
     }
 
@@ -192,7 +197,7 @@ impl Core {
         claim_id: ClaimId,
         (ask, by_digest): (Command, bool),
         token: Token<'_>,
-        now: Now,
+        now: ClockReading,
     ) -> Result<(), Mistyped> {
         let answer = ask.vote(token).ok_or(Mistyped)?;
         let Some(claim) = self.claims.find(claim_id.0) else { return Ok(()) };
@@ -218,8 +223,10 @@ impl Core {
                 self.counter_told(id, claim_id, counter);
                 Vote::Grant
             }
-            // No script was given the guard's key.
-            Answer::Guarded(_) if self.config.guard_key().is_none() => return Err(Mistyped),
+            // No script was given the restart guard's key.
+            Answer::Guarded(_) if self.config.restart_guard_key().is_none() => {
+                return Err(Mistyped);
+            }
             Answer::Guarded(pttl) => self.guarded_vote(id, claim_id, Vote::Deny, pttl, now),
             Answer::Skewed(server_us) => {
                 self.clock_told(id, server_us, proposed, now);
@@ -228,7 +235,7 @@ impl Core {
             Answer::Vote(vote) => vote,
         };
         self.note_refused(id, claim_id, vote);
-        let vote = match self.config.guard_key() {
+        let vote = match self.config.restart_guard_key() {
             // The script has read the TTL itself.
             Some(_) if vote == Vote::Grant => self.guarded_vote(id, claim_id, vote, 0, now),
             _ => vote,
@@ -238,7 +245,13 @@ impl Core {
     }
 
     /// Counts a vote that stands, unless the node or the claim has been given up.
-    pub(super) fn count_vote(&mut self, id: NodeId, claim_id: ClaimId, vote: Vote, now: Now) {
+    pub(super) fn count_vote(
+        &mut self,
+        id: NodeId,
+        claim_id: ClaimId,
+        vote: Vote,
+        now: ClockReading,
+    ) {
         self.metrics.of(id).voted(vote);
         // A node that is being left is no voter, whatever it says.
         if matches!(self.node(id).link, Link::Leaving { .. }) {
@@ -265,7 +278,7 @@ impl Core {
         }
     }
 
-    fn voted(&mut self, node: NodeId, id: LockId, vote: Vote, now: Now) {
+    fn voted(&mut self, node: NodeId, id: LockId, vote: Vote, now: ClockReading) {
         match self.count(node, id, vote) {
             Some(Phase::Fencing) => self.voted_late(node, id, vote, now),
             Some(Phase::Asking) => self.decide(id, now),
@@ -283,7 +296,7 @@ impl Core {
         }
         if cause != Cause::ServerError
             && let Some(claim) = self.claims.find_mut(claim.0)
-            && (claim.recipe.ask == Command::SetIfAbsent || cause.is_forbidden())
+            && (claim.kind.ask == Command::SetIfAbsent || cause.is_forbidden())
         {
             claim.refused.insert(id);
         }
@@ -295,7 +308,7 @@ impl Core {
         claim: ClaimId,
         round: u32,
         answer: Count,
-        now: Now,
+        now: ClockReading,
     ) {
         self.forget_scripts_on(id, answer);
         // Those that were under way when the node was refused have failed already. What it has lost is news
@@ -341,11 +354,11 @@ impl Core {
 
     /// Keeps an error's words where they say more than its cause does.
     fn note_of(&mut self, id: NodeId, cause: Option<Cause>, text: &[u8]) {
-        let tells = |cause: &Cause| {
+        let notifies = |cause: &Cause| {
             let is_vague = matches!(cause, Cause::ServerError | Cause::Unavailable);
             is_vague || cause.is_forbidden() || *cause == Cause::ScriptsForbidden
         };
-        if let Some(cause) = cause.filter(tells) {
+        if let Some(cause) = cause.filter(notifies) {
             self.node_mut(id).detail = Some((cause, presentable(text)));
         }
     }

@@ -4,17 +4,17 @@
 use std::time::Duration;
 
 use super::Core;
-use crate::proto::ask::{Ask, InputError};
 use crate::proto::claim::Claim;
-use crate::proto::draft::Subject;
-use crate::proto::event::{Event, Refusal, Why};
+use crate::proto::encoded_command::Subject;
+use crate::proto::event::{Event, Refusal, RefusalReason};
 use crate::proto::lease::Lease;
 use crate::proto::lock::{Lock, Phase, Rest};
+use crate::proto::lock_kind::Command;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
-use crate::proto::node::{Link, Request};
-use crate::proto::recipe::Command;
-use crate::proto::time::{Nanos, Now};
+use crate::proto::node::{Link, Pending};
+use crate::proto::request::{LockRequest, RequestError};
+use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::{Cause, Verdict, Vote};
 
 impl Core {
@@ -23,20 +23,24 @@ impl Core {
     /// # Errors
     ///
     /// The ask is refused at the door, and nothing is sent.
-    pub fn acquire(&mut self, ask: &Ask<'_>, now: Now) -> Result<LockId, InputError> {
-        ask.check(&self.config)?;
+    pub fn acquire(
+        &mut self,
+        request: &LockRequest<'_>,
+        now: ClockReading,
+    ) -> Result<LockId, RequestError> {
+        request.check(&self.config)?;
         if self.locks.len().max(self.claims.len()) >= super::MAX_LOCKS {
-            return Err(InputError::TooManyLocks);
+            return Err(RequestError::TooManyLocks);
         }
         let now = self.clamp(now);
         let votes = self.ballot();
         let (key, lock) = self.locks.occupy(Lock::new);
-        lock.begin(ask, now, &mut self.used_work);
-        lock.work.votes = votes;
+        lock.begin(request, now, &mut self.pool);
+        lock.active.votes = votes;
         self.metrics.acquisitions += 1;
         let id = LockId(key);
         if lock.waits() {
-            self.line_up(id, now);
+            self.join_queues(id, now);
         } else {
             self.attempt(id, None, now);
         }
@@ -44,14 +48,14 @@ impl Core {
     }
 
     /// One round of asks, under a token of its own: to all nodes, or to one of them first.
-    pub(super) fn attempt(&mut self, id: LockId, lead: Option<NodeId>, now: Now) {
+    pub(super) fn attempt(&mut self, id: LockId, lead: Option<NodeId>, now: ClockReading) {
         let (claim, _) = self.claims.occupy(Claim::new);
         let claim_id = ClaimId(claim);
         self.metrics.attempts += 1;
         self.metrics.lead_asks += u64::from(lead.is_some());
         let votes = self.ballot();
         let random = self.entropy.bytes();
-        let fenced = self.locks.find(id.0).is_some_and(|lock| lock.work.fence.is_wanted);
+        let fenced = self.locks.find(id.0).is_some_and(|lock| lock.active.fence.is_wanted);
         let open = self.open_asks(id);
         let proposal = if fenced { self.proposal(now) } else { 0 };
         let lock = self.locks.find_mut(id.0).expect("only a living lock makes an attempt");
@@ -60,14 +64,14 @@ impl Core {
             true => (std::ptr::from_ref(lock).addr() as u128).to_le_bytes(),
             false => random,
         };
-        claim.begin(id, &lock.work.keys, fenced, lock.ttl_ms, random);
+        claim.begin(id, &lock.active.keys, fenced, lock.ttl_ms, random);
         claim.counter = proposal;
         lock.begin_round(Phase::Asking, now, votes);
-        lock.work.fence.counters.clear();
-        lock.work.fence.ahead_us = self.ahead_us;
+        lock.active.fence.counters.clear();
+        lock.active.fence.ahead_us = self.ahead_us;
         lock.claim = claim_id;
-        lock.work.lead = lead;
-        lock.work.open = open;
+        lock.active.lead = lead;
+        lock.active.open = open;
         lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
         if lock.waits() {
             self.end_pause(id);
@@ -79,22 +83,22 @@ impl Core {
     }
 
     /// Asks these nodes, and gives them their time.
-    fn offer_to(&mut self, id: LockId, nodes: NodeSet, now: Now) {
+    fn offer_to(&mut self, id: LockId, nodes: NodeSet, now: ClockReading) {
         let Some(lock) = self.locks.find(id.0) else { return };
-        let (claim, open, lead) = (lock.claim, lock.work.open, lock.work.lead);
+        let (claim, open, lead) = (lock.claim, lock.active.open, lock.active.lead);
         let rest = lead.map_or(Rest::NONE, |lead| Rest {
-            since: Nanos::NEVER,
+            since: Timestamp::NEVER,
             until: now.boot + self.allowance(lead),
         });
-        let mut patience = self.config.settings.answer_within;
+        let mut patience = self.config.settings.response_timeout;
         for node in nodes.iter() {
             patience = patience.max(self.offer(node, claim, open, now));
         }
         if let Some(lock) = self.locks.find_mut(id.0) {
-            lock.work.rest = rest;
-            lock.work.round_until =
-                (now.boot + patience).min(lock.lease.ends()).min(lock.work.deadline);
-            let until = lock.work.round_until.min(rest.until);
+            lock.active.rest = rest;
+            lock.active.round_until =
+                (now.boot + patience).min(lock.lease.ends()).min(lock.active.deadline);
+            let until = lock.active.round_until.min(rest.until);
             self.arm_lock(id, until);
         }
         self.decide(id, now);
@@ -102,34 +106,40 @@ impl Core {
 
     /// The lead of a wait takes longer than usual: the others are asked without its word, under the same
     /// token, and with the validity counted from the lead's ask.
-    pub(super) fn ask_the_others(&mut self, id: LockId, now: Now) {
+    pub(super) fn ask_the_others(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if let Some(lead) = lock.work.lead.take() {
+        if let Some(lead) = lock.active.lead.take() {
             self.offer_to(id, self.all_nodes().without(lead.into()), now);
         }
     }
 
     /// The lead of a wait has voted: the others are asked if it granted, under the same token, and with the
     /// validity counted from the lead's ask. So they are if it minds our clock: that says nothing of the lock.
-    fn led(&mut self, id: LockId, lead: NodeId, now: Now) {
+    fn led(&mut self, id: LockId, lead: NodeId, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let why = match lock.work.votes.of(lead) {
+        let reason = match lock.active.votes.of(lead) {
             None => return,
             Some(vote @ (Vote::Grant | Vote::Fail(Cause::ClockSkew))) => {
-                lock.work.lead = None;
+                lock.active.lead = None;
                 self.metrics.lead_grants += u64::from(vote == Vote::Grant);
                 let others = self.all_nodes().without(lead.into());
                 return self.offer_to(id, others, now);
             }
-            Some(Vote::Deny) => Why::Contended,
-            Some(Vote::Fail(_)) => Why::NoQuorum,
+            Some(Vote::Deny) => RefusalReason::Contended,
+            Some(Vote::Fail(_)) => RefusalReason::NoQuorum,
         };
-        self.attempt_failed(id, why, now);
+        self.attempt_failed(id, reason, now);
     }
 
     /// Asks one node, now or as soon as its link is there; returns how long that may take. At a suspected
     /// node one ask of a lock is open at a time: where an earlier one is, it waits until that has an answer.
-    fn offer(&mut self, node_id: NodeId, claim: ClaimId, open: NodeSet, now: Now) -> Duration {
+    fn offer(
+        &mut self,
+        node_id: NodeId,
+        claim: ClaimId,
+        open: NodeSet,
+        now: ClockReading,
+    ) -> Duration {
         let node = self.node(node_id);
         let takes_asks = node.link.takes_asks();
         let is_due = || node.pipeline.oldest().is_some();
@@ -172,12 +182,12 @@ impl Core {
             claim.queued.insert(node);
         }
         match self.node(node).failures {
-            0 => self.config.settings.connect_within,
+            0 => self.config.settings.connect_timeout,
             _ => Duration::ZERO,
         }
     }
 
-    pub(super) fn send_ask(&mut self, node_id: NodeId, id: ClaimId, now: Now) {
+    pub(super) fn send_ask(&mut self, node_id: NodeId, id: ClaimId, now: ClockReading) {
         debug_assert!(self.node(node_id).link.takes_asks(), "only a voter is asked");
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         claim.queued.remove(node_id);
@@ -185,10 +195,10 @@ impl Core {
         self.metrics.of(node_id).asks += 1;
         claim.lives_until(now.boot + Duration::from_millis(claim.ttl_ms));
         let can_undo = self.nodes[node_id.index()].capabilities.can_undo();
-        let ask = if can_undo { claim.recipe.ask } else { claim.recipe.ask.as_script() };
-        let checked = ask.is_checked_behind() && self.config.guard_key().is_some();
+        let ask = if can_undo { claim.kind.ask } else { claim.kind.ask.as_script() };
+        let checked = ask.is_checked_behind() && self.config.restart_guard_key().is_some();
         let (ttl_ms, counter) = (claim.ttl_ms, claim.counter);
-        self.send(node_id, id, ask, (ttl_ms, counter), now, |by_digest| Request::Ask {
+        self.send(node_id, id, ask, (ttl_ms, counter), now, |by_digest| Pending::Ask {
             claim: id,
             ask,
             by_digest,
@@ -197,7 +207,7 @@ impl Core {
     }
 
     /// Sends a command about a claim to one node; `numbers` are the TTL in ms and the counter that it gives,
-    /// or zero. `request` is what the answer belongs to, told whether the command goes by digest.
+    /// or zero. `pending` is what the answer belongs to, told whether the command goes by digest.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -205,25 +215,25 @@ impl Core {
         id: ClaimId,
         command: Command,
         (ttl_ms, counter): (u64, u64),
-        now: Now,
-        request: impl FnOnce(bool) -> Request,
+        now: ClockReading,
+        pending: impl FnOnce(bool) -> Pending,
     ) {
         let Some(claim) = self.claims.find(id.0) else { return };
         let node = &mut self.nodes[to.index()];
         let is_known = command.goes_by_digest(&mut node.loaded);
         let by_digest = is_known && node.capabilities.digests.is_given();
         let subject = Subject { claim: id, command, by_digest, ttl_ms, counter };
-        let bytes = self.draft.for_node(to, subject, |token, out| {
+        let bytes = self.encoded.for_node(to, subject, |token, out| {
             claim.write_token(token, &self.config);
             let arguments = claim.arguments(&self.config, token, ttl_ms, counter);
             command.encode(out, &arguments, by_digest)
         });
-        node.pipeline.push(request(by_digest), now.boot, |out| out.extend_from_slice(bytes));
-        self.arm(now.boot + self.config.settings.dead_after);
+        node.pipeline.push(pending(by_digest), now.boot, |out| out.extend_from_slice(bytes));
+        self.arm(now.boot + self.config.settings.dead_peer_timeout);
     }
 
     /// Sends the asks that waited for this node's link.
-    pub(super) fn send_queued(&mut self, node: NodeId, now: Now) {
+    pub(super) fn send_queued(&mut self, node: NodeId, now: ClockReading) {
         for id in self.claim_ids() {
             if self.claims.find(id.0).is_some_and(|claim| claim.queued.contains(node)) {
                 self.send_ask(node, id, now);
@@ -245,50 +255,50 @@ impl Core {
         let lock = self.locks.find_mut(id.0)?;
         let counts = match lock.phase {
             Phase::Asking | Phase::Fencing => true,
-            Phase::Held => !lock.work.is_clear() && lock.work.backing.is_as_granted(),
+            Phase::Held => !lock.active.is_idle() && lock.active.backing.is_as_granted(),
             _ => false,
         };
         if counts {
-            lock.work.votes.cast(node, vote);
+            lock.active.votes.cast(node, vote);
         }
         Some(lock.phase)
     }
 
     /// What the votes of an attempt have come to.
-    pub(super) fn decide(&mut self, id: LockId, now: Now) {
+    pub(super) fn decide(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         match lock.phase {
             Phase::Asking => {}
             Phase::Fencing => return self.settle_write_back(id, now),
             _ => return,
         }
-        if let Some(lead) = lock.work.lead {
+        if let Some(lead) = lock.active.lead {
             return self.led(id, lead, now);
         }
-        if mutant!(AllNodesAwaited) && !lock.work.votes.missing().is_empty() {
+        if mutant!(AllNodesAwaited) && !lock.active.votes.missing().is_empty() {
             return;
         }
         if mutant!(LeaseFromAnswer) {
             lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
         }
-        lock.work.votes.suspect(self.suspected);
-        let verdict = lock.work.votes.verdict();
+        lock.active.votes.suspect(self.suspected);
+        let verdict = lock.active.votes.verdict();
         if lock.waits() && matches!(verdict, Verdict::Granted | Verdict::Contended) {
-            let took = lock.work.round_took(now);
+            let took = lock.active.round_took(now);
             self.note_round_trip(took);
         }
         let Some(lock) = self.locks.find(id.0) else { return };
         match verdict {
             Verdict::Undecided => self.limit_wait(id, now),
-            Verdict::Contended => self.attempt_failed(id, Why::Contended, now),
+            Verdict::Contended => self.attempt_failed(id, RefusalReason::Contended, now),
             Verdict::NoQuorum if self.awaits_clocks(lock) => {}
-            Verdict::NoQuorum => self.attempt_failed(id, Why::NoQuorum, now),
+            Verdict::NoQuorum => self.attempt_failed(id, RefusalReason::NoQuorum, now),
             Verdict::Granted
                 if lock.lease.remaining(now).is_zero() && !mutant!(ValidityUnchecked) =>
             {
-                self.attempt_failed(id, Why::Expired, now);
+                self.attempt_failed(id, RefusalReason::Expired, now);
             }
-            Verdict::Granted if lock.work.fence.is_wanted => {
+            Verdict::Granted if lock.active.fence.is_wanted => {
                 if self.agree(id, now) {
                     self.grant(id, now);
                 } else {
@@ -300,113 +310,113 @@ impl Core {
     }
 
     /// The one place where a lock is granted.
-    pub(super) fn grant(&mut self, id: LockId, now: Now) {
+    pub(super) fn grant(&mut self, id: LockId, now: ClockReading) {
         self.locks.find(id.0).into_iter().for_each(|lock| self.check_grant(lock, now));
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.phase = Phase::Held;
-        lock.held_since = lock.work.since.boot;
+        lock.held_since = lock.active.since.boot;
         lock.granted_at = now.boot;
-        self.metrics.granted(lock.work.asked_at, now.boot);
-        let (due, until) = (lock.loss_due(now), lock.work.round_until);
+        self.metrics.granted(lock.active.asked_at, now.boot);
+        let (due, until) = (lock.loss_due(now), lock.active.round_until);
         self.arm_lock(id, due.min(until));
         self.events.push_back(Event::Granted(id));
         self.note_holding(id);
-        self.keep_from_now(id, now);
+        self.auto_extend_from_now(id, now);
         self.note_wait(id, now);
     }
 
     /// The time of an attempt is over: whoever has not voted is no voter.
-    pub(super) fn attempt_due(&mut self, id: LockId, now: Now) {
+    pub(super) fn attempt_due(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if now.boot < lock.work.round_until {
-            let until = lock.work.round_until;
+        if now.boot < lock.active.round_until {
+            let until = lock.active.round_until;
             self.arm_lock(id, until);
             return self.round_drags(id, now);
         }
         let unconfirmed = match lock.phase {
-            Phase::Fencing => lock.work.votes.grants().without(lock.work.fence.confirmed),
+            Phase::Fencing => lock.active.votes.grants().without(lock.active.fence.confirmed),
             _ => NodeSet::default(),
         };
-        let missing = match lock.work.lead {
-            Some(lead) => lock.work.votes.missing().and(lead.into()),
-            None => lock.work.votes.missing(),
+        let missing = match lock.active.lead {
+            Some(lead) => lock.active.votes.missing().and(lead.into()),
+            None => lock.active.votes.missing(),
         };
         for node in missing.or(unconfirmed).iter() {
             let cause = match self.nodes[node.index()].link {
                 Link::Opening { .. } => Cause::ConnectTimeout,
                 _ => Cause::NoAnswer,
             };
-            lock.work.votes.cast(node, Vote::Fail(cause));
+            lock.active.votes.cast(node, Vote::Fail(cause));
             self.metrics.of(node).not_voted(cause);
             if mutant!(ReplyShifted) {
                 let _ = self.nodes[node.index()].pipeline.answered();
             }
         }
-        if now.boot >= lock.work.deadline
-            && let Some(decided) = lock.work.decided
+        if now.boot >= lock.active.deadline
+            && let Some(decided) = lock.active.decided
         {
             // An attempt that was cut short says less about the reason than the one before.
-            lock.work.votes = decided;
+            lock.active.votes = decided;
             let claim = lock.claim;
             self.abandon(claim, now);
-            return self.refuse(id, Why::OutOfTime, now);
+            return self.refuse(id, RefusalReason::OutOfTime, now);
         }
         if lock.lease.remaining(now).is_zero() {
-            self.attempt_failed(id, Why::Expired, now);
+            self.attempt_failed(id, RefusalReason::Expired, now);
         } else {
             self.decide(id, now);
         }
     }
 
-    pub(super) fn attempt_failed(&mut self, id: LockId, why: Why, now: Now) {
-        let is_set_right = why == Why::NoQuorum && self.set_clock_right(id);
+    pub(super) fn attempt_failed(&mut self, id: LockId, reason: RefusalReason, now: ClockReading) {
+        let is_set_right = reason == RefusalReason::NoQuorum && self.set_clock_right(id);
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let claim = lock.claim;
-        let out_of_time = now.boot >= lock.work.deadline;
+        let out_of_time = now.boot >= lock.active.deadline;
         // The nodes have told how wrong our clock is: that is no verdict about the lock.
         if is_set_right
             && !out_of_time
-            && !std::mem::replace(&mut lock.work.fence.was_set_right, true)
+            && !std::mem::replace(&mut lock.active.fence.was_set_right, true)
         {
             self.abandon(claim, now);
             self.attempt(id, None, now);
-            return self.take_turns(now);
+            return self.run_scheduled(now);
         }
-        let denied = lock.work.votes.denies();
-        if let Some(lead) = lock.work.lead
-            && let Some(vote) = lock.work.votes.of(lead)
-            && let Some(decided) = lock.work.decided
+        let denied = lock.active.votes.denies();
+        if let Some(lead) = lock.active.lead
+            && let Some(vote) = lock.active.votes.of(lead)
+            && let Some(decided) = lock.active.decided
         {
             // What the others said last still says more than nothing.
-            lock.work.votes = decided;
-            lock.work.votes.cast(lead, vote);
+            lock.active.votes = decided;
+            lock.active.votes.cast(lead, vote);
         }
-        let retry = lock.waits() && !out_of_time && !lock.work.votes.is_misconfigured();
+        let retry = lock.waits() && !out_of_time && !lock.active.votes.is_misconfigured();
         if retry {
-            lock.work.decided = Some(lock.work.votes);
+            lock.active.decided = Some(lock.active.votes);
             self.pause(id, now);
         }
         self.abandon(claim, now);
         if retry {
             self.hear_late_denials(id, claim);
             self.settle_in(id, denied, now);
-            self.take_turns(now);
+            self.run_scheduled(now);
         } else {
-            self.refuse(id, if out_of_time { Why::OutOfTime } else { why }, now);
+            self.refuse(id, if out_of_time { RefusalReason::OutOfTime } else { reason }, now);
         }
     }
 
-    pub(super) fn refuse(&mut self, id: LockId, why: Why, now: Now) {
+    pub(super) fn refuse(&mut self, id: LockId, reason: RefusalReason, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let needed =
-            lock.work.votes.quorum() - lock.work.votes.grants().len().min(lock.work.votes.quorum());
-        let remaining = lock.work.pause.way_free_at(needed).map(|at| at.since(now.boot));
-        let refusal = Refusal { why, votes: lock.work.votes, remaining };
-        self.metrics.refused(why, lock.work.asked_at, now.boot);
+        let needed = lock.active.votes.quorum()
+            - lock.active.votes.grants().len().min(lock.active.votes.quorum());
+        let remaining = lock.active.pause.way_free_at(needed).map(|at| at.since(now.boot));
+        let refusal = Refusal { reason, votes: lock.active.votes, remaining };
+        self.metrics.refused(reason, lock.active.asked_at, now.boot);
         self.events.push_back(Event::Refused(id, refusal));
-        self.step_out(id, now);
+        self.leave_queues(id, now);
         self.free_lock(id);
-        self.take_turns(now);
+        self.run_scheduled(now);
     }
 
     /// Whether answers to this claim's ask still decide something.

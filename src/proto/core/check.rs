@@ -4,11 +4,11 @@
 //! two clients or a node's memory to see; that is the simulator's.
 
 use super::Core;
-use crate::proto::guard::Guard;
 use crate::proto::lock::{Lock, Phase};
 use crate::proto::names::{MAX_NODES, NodeSet};
 use crate::proto::node::Link;
-use crate::proto::time::{Nanos, Now};
+use crate::proto::restart_guard::RestartGuard;
+use crate::proto::time::{ClockReading, Timestamp};
 
 impl Core {
     /// Asserts it of all nodes, locks and claims.
@@ -20,10 +20,13 @@ impl Core {
         if crate::proto::steps::is_counting() {
             return;
         }
-        let guarded = self.config.settings.guard == Guard::On;
+        let guarded = self.config.settings.restart_guard == RestartGuard::On;
         for node in &self.nodes {
             let votes = node.link == Link::Ready && guarded;
-            assert!(!votes || node.guard.is_ours, "a node votes behind our guard only");
+            assert!(
+                !votes || node.restart_guard.is_ours,
+                "a node votes behind our restart guard only"
+            );
             let quiet = matches!(node.link, Link::Down { .. } | Link::Opening { .. });
             assert!(!quiet || node.pipeline.len() == 0, "nothing is due without a connection");
         }
@@ -59,36 +62,36 @@ impl Core {
     }
 
     /// When a lock is due, by what it waits for.
-    fn due_at(&self, lock: &Lock) -> Nanos {
+    fn due_at(&self, lock: &Lock) -> Timestamp {
         match lock.phase {
-            Phase::Asking | Phase::Fencing => lock.work.round_until.min(lock.work.rest.until),
-            Phase::Releasing => lock.work.round_until,
-            Phase::Extending => lock.work.round_until.min(lock.lease.ends()),
-            Phase::Held => lock.lease.ends().min(lock.work.keeper.at),
+            Phase::Asking | Phase::Fencing => lock.active.round_until.min(lock.active.rest.until),
+            Phase::Releasing => lock.active.round_until,
+            Phase::Extending => lock.active.round_until.min(lock.lease.ends()),
+            Phase::Held => lock.lease.ends().min(lock.active.auto_extension.at),
             Phase::Lost(_) => {
-                self.claims.find(lock.claim.0).map_or(Nanos::NEVER, |claim| claim.forget_at)
+                self.claims.find(lock.claim.0).map_or(Timestamp::NEVER, |claim| claim.forget_at)
             }
-            Phase::Pausing => lock.work.pause.until,
-            Phase::Queued => lock.work.deadline,
+            Phase::Pausing => lock.active.pause.until,
+            Phase::Queued => lock.active.deadline,
         }
     }
 
     /// Asserts what makes a grant one.
-    pub(super) fn check_grant(&self, lock: &Lock, now: Now) {
+    pub(super) fn check_grant(&self, lock: &Lock, now: ClockReading) {
         let Some(claim) = self.claims.find(lock.claim.0) else { return };
         debug_assert!(!lock.lease.remaining(now).is_zero(), "something of its validity is left");
         debug_assert!(
-            lock.lease.ends() <= lock.work.since.boot + lock.ttl(),
+            lock.lease.ends() <= lock.active.since.boot + lock.ttl(),
             "a lease ends with its TTL"
         );
-        let uncounted: NodeSet = lock.work.votes.grants().without(claim.counted);
-        debug_assert!(uncounted.is_empty(), "every grant was checked by its guard");
+        let uncounted: NodeSet = lock.active.votes.grants().without(claim.counted);
+        debug_assert!(uncounted.is_empty(), "every grant was checked by its restart guard");
         debug_assert!(
-            lock.work.votes.grants().len() >= self.config.quorum(),
+            lock.active.votes.grants().len() >= self.config.quorum(),
             "a quorum has granted"
         );
         debug_assert!(
-            !lock.work.fence.is_wanted || lock.work.fence.token.is_some(),
+            !lock.active.fence.is_wanted || lock.active.fence.token.is_some(),
             "it has its token"
         );
     }

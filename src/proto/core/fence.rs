@@ -6,15 +6,15 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use super::Core;
-use crate::proto::event::Why;
+use crate::proto::event::RefusalReason;
 use crate::proto::fence::{Agreement, FencingToken, MAX_TOKEN, agreement, clock_of_most};
 use crate::proto::lock::{Lock, Phase, Rest};
+use crate::proto::lock_kind::{Command, Count};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
-use crate::proto::node::{Link, Request};
-use crate::proto::recipe::{Command, Count};
+use crate::proto::node::{Link, Pending};
 use crate::proto::script::Script;
-use crate::proto::time::Now;
+use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Verdict, Vote};
 
 impl Core {
@@ -22,18 +22,24 @@ impl Core {
     #[must_use]
     pub fn fencing_token(&self, id: LockId) -> Option<FencingToken> {
         let lock = self.locks.find(id.0)?;
-        lock.phase.is_held().then_some(lock.work.fence.token).flatten()
+        lock.phase.is_held().then_some(lock.active.fence.token).flatten()
     }
 
     /// The value that an attempt proposes to all nodes: our wall clock in µs, as far as it was set right.
-    pub(super) fn proposal(&self, now: Now) -> u64 {
+    pub(super) fn proposal(&self, now: ClockReading) -> u64 {
         let wall = i128::from(micros(now));
         // Between the two bounds.
         (wall + i128::from(self.ahead_us)).clamp(1, i128::from(MAX_TOKEN)) as u64
     }
 
     /// The node refused a proposal that is too far from its clock.
-    pub(super) fn clock_told(&mut self, id: NodeId, server_us: u64, proposed: u64, now: Now) {
+    pub(super) fn clock_told(
+        &mut self,
+        id: NodeId,
+        server_us: u64,
+        proposed: u64,
+        now: ClockReading,
+    ) {
         let apart = server_us.abs_diff(proposed);
         let side = if server_us > proposed { "ahead of" } else { "behind" };
         let words =
@@ -50,8 +56,8 @@ impl Core {
         let mut told = [0; crate::proto::MAX_NODES];
         let mut count = 0;
         for node in self.config.node_ids() {
-            let ahead = match lock.work.votes.of(node) {
-                Some(Vote::Grant) => Some(lock.work.fence.ahead_us),
+            let ahead = match lock.active.votes.of(node) {
+                Some(Vote::Grant) => Some(lock.active.fence.ahead_us),
                 Some(Vote::Fail(Cause::ClockSkew)) => self.node(node).ahead_us,
                 _ => None,
             };
@@ -60,14 +66,14 @@ impl Core {
                 count += 1;
             }
         }
-        let quorum = if mutant!(FenceClockOfOne) { 1 } else { lock.work.votes.quorum() };
+        let quorum = if mutant!(FenceClockOfOne) { 1 } else { lock.active.votes.quorum() };
         clock_of_most(&mut told[..count], quorum)
     }
 
     /// Whether an attempt without a quorum has to hear more nodes until it is known what time it is for a
     /// quorum of them: a clock that is wild may have been told first.
     pub(super) fn awaits_clocks(&self, lock: &Lock) -> bool {
-        let votes = &lock.work.votes;
+        let votes = &lock.active.votes;
         votes.has_failed_by(Cause::ClockSkew)
             && !votes.missing().is_empty()
             && self.clocks_ahead(lock).is_none()
@@ -76,11 +82,11 @@ impl Core {
     /// Sets our clock right, if an attempt found no quorum because of it and the nodes have told by how much.
     pub(super) fn set_clock_right(&mut self, id: LockId) -> bool {
         let Some(lock) = self.locks.find(id.0) else { return false };
-        if !lock.work.votes.has_failed_by(Cause::ClockSkew) {
+        if !lock.active.votes.has_failed_by(Cause::ClockSkew) {
             return false;
         }
         let Some(ahead) = self.clocks_ahead(lock) else { return false };
-        let is_new = ahead != lock.work.fence.ahead_us;
+        let is_new = ahead != lock.active.fence.ahead_us;
         self.ahead_us = ahead;
         is_new
     }
@@ -90,46 +96,46 @@ impl Core {
         let Some(id) = self.claims.find(claim_id.0).and_then(|claim| claim.lock()) else { return };
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         if matches!(lock.phase, Phase::Asking | Phase::Fencing) {
-            lock.work.fence.counters.retain(|&(node, _)| node != node_id);
-            lock.work.fence.counters.push((node_id, counter));
+            lock.active.fence.counters.retain(|&(node, _)| node != node_id);
+            lock.active.fence.counters.push((node_id, counter));
         }
     }
 
     /// A quorum has granted: whether its counters make a token. If not, the largest is written back.
-    pub(super) fn agree(&mut self, id: LockId, now: Now) -> bool {
+    pub(super) fn agree(&mut self, id: LockId, now: ClockReading) -> bool {
         let Some(lock) = self.locks.find_mut(id.0) else { return false };
-        let granted = lock.work.votes.grants();
-        lock.work.fence.counters.retain(|&(node, _)| granted.contains(node));
+        let granted = lock.active.votes.grants();
+        lock.active.fence.counters.retain(|&(node, _)| granted.contains(node));
         let mut counters = [0; crate::proto::MAX_NODES];
-        for (slot, (_, counter)) in counters.iter_mut().zip(&lock.work.fence.counters) {
+        for (slot, (_, counter)) in counters.iter_mut().zip(&lock.active.fence.counters) {
             *slot = *counter;
         }
-        match agreement(&counters[..lock.work.fence.counters.len()], lock.work.votes.quorum()) {
+        match agreement(&counters[..lock.active.fence.counters.len()], lock.active.votes.quorum()) {
             Agreement::Reached(token) => {
-                lock.work.fence.token = Some(FencingToken::new(token));
+                lock.active.fence.token = Some(FencingToken::new(token));
                 true
             }
             Agreement::Behind(target) if mutant!(FenceNotWrittenBack) => {
-                lock.work.fence.token = Some(FencingToken::new(target));
+                lock.active.fence.token = Some(FencingToken::new(target));
                 true
             }
             Agreement::Behind(target) => {
-                lock.work.fence.target = target;
+                lock.active.fence.target = target;
                 self.begin_write_back(id, now);
                 false
             }
         }
     }
 
-    fn begin_write_back(&mut self, id: LockId, now: Now) {
-        let patience = self.config.settings.answer_within;
+    fn begin_write_back(&mut self, id: LockId, now: ClockReading) {
+        let patience = self.config.settings.response_timeout;
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.phase = Phase::Fencing;
-        lock.work.fence.confirmed = NodeSet::default();
-        lock.work.rest = Rest::NONE;
-        lock.work.round_until =
-            (now.boot + patience).min(lock.lease.ends()).min(lock.work.deadline);
-        let (until, granted) = (lock.work.round_until, lock.work.votes.grants());
+        lock.active.fence.confirmed = NodeSet::default();
+        lock.active.rest = Rest::NONE;
+        lock.active.round_until =
+            (now.boot + patience).min(lock.lease.ends()).min(lock.active.deadline);
+        let (until, granted) = (lock.active.round_until, lock.active.votes.grants());
         self.arm_lock(id, until);
         for node in granted.iter() {
             self.raise_counter(node, id, now);
@@ -139,30 +145,30 @@ impl Core {
     /// Confirms the token on a node that granted: its counter is there already, or is raised. One that
     /// is past it may have granted to another holder of the same token in between, and confirms
     /// nothing.
-    fn raise_counter(&mut self, node: NodeId, id: LockId, now: Now) {
+    fn raise_counter(&mut self, node: NodeId, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let there = lock.work.fence.counters.iter().find(|(of, _)| *of == node);
-        match there.map_or(Ordering::Less, |(_, counter)| counter.cmp(&lock.work.fence.target)) {
+        let there = lock.active.fence.counters.iter().find(|(of, _)| *of == node);
+        match there.map_or(Ordering::Less, |(_, counter)| counter.cmp(&lock.active.fence.target)) {
             Ordering::Less => self.send_write_back(node, id, now),
-            Ordering::Equal => lock.work.fence.confirmed.insert(node),
+            Ordering::Equal => lock.active.fence.confirmed.insert(node),
             Ordering::Greater if mutant!(FencePassedCounts) => {
-                lock.work.fence.confirmed.insert(node)
+                lock.active.fence.confirmed.insert(node)
             }
-            Ordering::Greater => lock.work.votes.cast(node, Vote::Fail(Cause::NotCounted)),
+            Ordering::Greater => lock.active.votes.cast(node, Vote::Fail(Cause::NotCounted)),
         }
     }
 
-    fn send_write_back(&mut self, node_id: NodeId, id: LockId, now: Now) {
+    fn send_write_back(&mut self, node_id: NodeId, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let node = &self.nodes[node_id.index()];
         // The connection on which it granted has gone.
         if !node.link.takes_extensions() {
-            return lock.work.votes.cast(node_id, Vote::Fail(node.cause));
+            return lock.active.votes.cast(node_id, Vote::Fail(node.cause));
         }
         let write_back = Command::Run(Script::WriteBack);
-        let (claim, round, target) = (lock.claim, lock.round, lock.work.fence.target);
-        let request = |by_digest| Request::WriteBack { claim, round, by_digest };
-        self.send(node_id, claim, write_back, (0, target), now, request);
+        let (claim, round, target) = (lock.claim, lock.round, lock.active.fence.target);
+        let pending = |by_digest| Pending::WriteBack { claim, round, by_digest };
+        self.send(node_id, claim, write_back, (0, target), now, pending);
     }
 
     pub(super) fn write_back_answered(
@@ -171,7 +177,7 @@ impl Core {
         claim: ClaimId,
         round: u32,
         answer: Count,
-        now: Now,
+        now: ClockReading,
     ) {
         let is_gone = answer == Count::Of(0) && !mutant!(FenceUnowned);
         if is_gone {
@@ -185,9 +191,9 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         match answer {
             Count::NoScript => self.send_write_back(node, id, now),
-            Count::Of(_) if is_gone => lock.work.votes.cast(node, Vote::Deny),
-            Count::Of(_) => lock.work.fence.confirmed.insert(node),
-            Count::Fail(cause) => lock.work.votes.cast(node, Vote::Fail(cause)),
+            Count::Of(_) if is_gone => lock.active.votes.cast(node, Vote::Deny),
+            Count::Of(_) => lock.active.fence.confirmed.insert(node),
+            Count::Fail(cause) => lock.active.votes.cast(node, Vote::Fail(cause)),
         }
         self.settle_write_back(id, now);
     }
@@ -199,17 +205,17 @@ impl Core {
         claim: ClaimId,
         round: u32,
         cause: Cause,
-        now: Now,
+        now: ClockReading,
     ) {
         let Some(id) = self.fencing(claim, round) else { return };
         if let Some(lock) = self.locks.find_mut(id.0) {
-            lock.work.votes.cast(node, Vote::Fail(cause));
+            lock.active.votes.cast(node, Vote::Fail(cause));
         }
         self.settle_write_back(id, now);
     }
 
     /// A vote that came while the token was being written back.
-    pub(super) fn voted_late(&mut self, node: NodeId, id: LockId, vote: Vote, now: Now) {
+    pub(super) fn voted_late(&mut self, node: NodeId, id: LockId, vote: Vote, now: ClockReading) {
         if vote == Vote::Grant {
             self.raise_counter(node, id, now);
         }
@@ -217,25 +223,25 @@ impl Core {
     }
 
     /// The token is the lock's once a quorum has it, each while it kept the lock for us.
-    pub(super) fn settle_write_back(&mut self, id: LockId, now: Now) {
+    pub(super) fn settle_write_back(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         if lock.phase != Phase::Fencing {
             return;
         }
-        let confirmed = lock.work.fence.confirmed.and(lock.work.votes.grants()).len();
-        let enough = if mutant!(FenceWithOne) { 1 } else { lock.work.votes.quorum() };
+        let confirmed = lock.active.fence.confirmed.and(lock.active.votes.grants()).len();
+        let enough = if mutant!(FenceWithOne) { 1 } else { lock.active.votes.quorum() };
         if lock.lease.remaining(now).is_zero() && !mutant!(FenceValidityUnchecked) {
-            self.attempt_failed(id, Why::Expired, now);
+            self.attempt_failed(id, RefusalReason::Expired, now);
         } else if confirmed >= enough {
-            lock.work.fence.token = Some(FencingToken::new(lock.work.fence.target));
+            lock.active.fence.token = Some(FencingToken::new(lock.active.fence.target));
             self.grant(id, now);
         } else {
-            lock.work.votes.suspect(self.suspected);
-            match lock.work.votes.verdict() {
+            lock.active.votes.suspect(self.suspected);
+            match lock.active.votes.verdict() {
                 Verdict::Granted => {}
                 Verdict::Undecided => self.limit_wait(id, now),
-                Verdict::Contended => self.attempt_failed(id, Why::Contended, now),
-                Verdict::NoQuorum => self.attempt_failed(id, Why::NoQuorum, now),
+                Verdict::Contended => self.attempt_failed(id, RefusalReason::Contended, now),
+                Verdict::NoQuorum => self.attempt_failed(id, RefusalReason::NoQuorum, now),
             }
         }
     }
@@ -248,6 +254,6 @@ impl Core {
     }
 }
 
-fn micros(now: Now) -> u64 {
+fn micros(now: ClockReading) -> u64 {
     now.wall.0 / 1_000
 }

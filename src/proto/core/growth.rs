@@ -10,13 +10,13 @@ use std::time::Duration;
 use redbolt_counts::Peer;
 
 use super::{Core, MAX_PIPELINE};
-use crate::proto::ask::{Ask, Keep, MAX_KEYS, Wait};
-use crate::proto::config::{Config, NodeSettings, Settings, Wake};
+use crate::proto::config::{Config, NodeSettings, Settings, WakeStrategy};
 use crate::proto::event::{Event, LinkOp, LockState, NodeState};
-use crate::proto::guard::Setup;
 use crate::proto::names::{LinkId, LockId, MAX_NODES, NodeId};
+use crate::proto::request::{AutoExtend, LockRequest, MAX_KEYS, Wait};
+use crate::proto::restart_guard::Setup;
 use crate::proto::steps::grows_in_proportion;
-use crate::proto::time::{Nanos, Now};
+use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
 
 /// One core, the command links, and the nodes at their other ends, which answer at once.
@@ -24,7 +24,7 @@ struct World {
     core: Core,
     links: Vec<LinkId>,
     peers: Vec<Peer>,
-    now: Now,
+    now: ClockReading,
     granted: usize,
     /// This node hears nothing and says nothing.
     hangs: Option<NodeId>,
@@ -36,10 +36,13 @@ impl World {
         let settings = Settings {
             nodes: vec![NodeSettings::default(); nodes],
             setup: Setup::IfNew,
-            wake: Wake::Timer,
+            wake: WakeStrategy::Timer,
             ..Settings::default()
         };
-        let now = Now { boot: Nanos(1_000 * SECOND), wall: Nanos(1_700_000_000 * SECOND) };
+        let now = ClockReading {
+            boot: Timestamp(1_000 * SECOND),
+            wall: Timestamp(1_700_000_000 * SECOND),
+        };
         let mut drawn = 0_u64;
         let random = move |bytes: &mut [u8]| {
             for part in bytes.chunks_mut(8) {
@@ -52,7 +55,7 @@ impl World {
         let peers = (0..nodes).map(|number| Peer::new(number, time_of_nodes(now))).collect();
         let mut world = Self { core, links: Vec::new(), peers, now, granted: 0, hangs: None };
         world.core.timeout(now);
-        world.turn();
+        world.process();
         let is_ready = |world: &Self| {
             world.core.config.node_ids().all(|node| world.core.node_state(node) == NodeState::Ready)
         };
@@ -66,7 +69,7 @@ impl World {
     }
 
     /// Opens links, writes what there is to say, and hears what the nodes answer.
-    fn turn(&mut self) {
+    fn process(&mut self) {
         while let Some(op) = self.core.poll_link() {
             if let LinkOp::Open(link) = op {
                 self.links.retain(|known| known.index() != link.index());
@@ -104,34 +107,36 @@ impl World {
         loop {
             let due = self.core.poll_timeout().unwrap_or(end).max(self.now.boot).min(end);
             let passed = due.since(self.now.boot);
-            self.now = Now { boot: due, wall: self.now.wall + passed };
+            self.now = ClockReading { boot: due, wall: self.now.wall + passed };
             self.core.timeout(self.now);
-            self.turn();
+            self.process();
             if due == end {
                 return;
             }
         }
     }
 
-    fn ask(&mut self, ask: &Ask<'_>) -> LockId {
-        self.core.acquire(ask, self.now).unwrap()
+    fn request(&mut self, request: &LockRequest<'_>) -> LockId {
+        self.core.acquire(request, self.now).unwrap()
     }
 
     /// So many locks on as many resources.
     fn hold(&mut self, count: usize) -> Vec<LockId> {
         let names: Vec<_> = (0..count).map(name).collect();
-        let ids = names.iter().map(|name| self.ask(&Ask::new(name).ttl(LONG))).collect();
-        self.turn();
+        let ids =
+            names.iter().map(|name| self.request(&LockRequest::new(name).ttl(LONG))).collect();
+        self.process();
         assert_eq!(std::mem::take(&mut self.granted), count);
         ids
     }
 
     /// One that holds `job`, and so many that wait for it in line behind.
     fn line(&mut self, count: usize, wait: Wait) -> (LockId, Vec<LockId>) {
-        let holder = self.ask(&Ask::new(b"job").ttl(LONG).wait(Wait::Forever));
-        self.turn();
+        let holder = self.request(&LockRequest::new(b"job").ttl(LONG).wait(Wait::Forever));
+        self.process();
         assert_eq!(std::mem::take(&mut self.granted), 1);
-        let waiting = (0..count).map(|_| self.ask(&Ask::new(b"job").wait(wait))).collect();
+        let waiting =
+            (0..count).map(|_| self.request(&LockRequest::new(b"job").wait(wait))).collect();
         (holder, waiting)
     }
 
@@ -144,7 +149,7 @@ impl World {
 fn waiters_that_run_out_of_time_together() {
     grows_in_proportion(512, |count| {
         let mut world = World::new(1);
-        let (_, waiting) = world.line(count, Wait::For(ms(500)));
+        let (_, waiting) = world.line(count, Wait::UpTo(ms(500)));
         move || {
             world.advance(ms(500));
             assert!(waiting.iter().all(|&id| world.is_over(id)));
@@ -178,7 +183,7 @@ fn waiters_that_have_their_turn() {
                     world.advance(ms(1));
                 }
                 world.core.release(id, world.now);
-                world.turn();
+                world.process();
             }
         }
     });
@@ -193,9 +198,9 @@ fn waiters_each_for_a_resource_of_its_own() {
             .iter()
             .for_each(|name| world.peers[0].is_held_by_others(name, time_of_nodes(world.now)));
         for name in &names {
-            world.ask(&Ask::new(name).wait(Wait::Forever));
+            world.request(&LockRequest::new(name).wait(Wait::Forever));
         }
-        world.turn();
+        world.process();
         move || world.advance(ms(300))
     });
 }
@@ -207,8 +212,8 @@ fn locks_from_ask_to_release() {
         move || {
             let held = world.hold(count);
             held.iter().for_each(|&id| world.core.release(id, world.now));
-            world.turn();
-            assert!(held.iter().all(|&id| world.is_over(id)) && !world.core.owes());
+            world.process();
+            assert!(held.iter().all(|&id| world.is_over(id)) && !world.core.has_pending_releases());
         }
     });
 }
@@ -219,8 +224,8 @@ fn leases_that_end_one_after_the_other() {
     grows_in_proportion(1024, |count| {
         let mut world = World::new(1);
         for at in 0..count {
-            world.ask(&Ask::new(&name(at)).ttl(SHORT));
-            world.turn();
+            world.request(&LockRequest::new(&name(at)).ttl(SHORT));
+            world.process();
             world.now.boot.0 += 100_000;
             world.now.wall.0 += 100_000;
         }
@@ -229,13 +234,13 @@ fn leases_that_end_one_after_the_other() {
 }
 
 #[test]
-fn locks_that_are_kept_alive() {
+fn locks_that_are_auto_extended() {
     grows_in_proportion(256, |count| {
         let mut world = World::new(1);
         for at in 0..count {
-            let kept = Keep::until_released();
-            world.ask(&Ask::new(&name(at)).ttl(SHORT).keep_alive(kept));
-            world.turn();
+            let auto_extended = AutoExtend::until_released();
+            world.request(&LockRequest::new(&name(at)).ttl(SHORT).auto_extend(auto_extended));
+            world.process();
             world.advance(SHORT / 3 / u32::try_from(count).unwrap());
         }
         move || world.advance(2 * SHORT)
@@ -253,14 +258,14 @@ fn a_node_that_stumbles_beside_locks_that_are_held() {
             for id in held {
                 world.hangs = Some(NodeId(2));
                 world.core.release(id, world.now);
-                let refused = world.ask(&Ask::new(b"job"));
-                world.turn();
+                let refused = world.request(&LockRequest::new(b"job"));
+                world.process();
                 world.advance(ms(5));
                 assert!(world.is_over(refused) && world.core.is_suspected(NodeId(2)));
                 world.hangs = None;
                 // Its round trip stays as short as it was.
                 world.core.resume(world.now.boot);
-                world.turn();
+                world.process();
                 assert!(!world.core.is_suspected(NodeId(2)));
             }
         }
@@ -274,7 +279,8 @@ fn connections_that_are_lost_and_come_back() {
         let mut world = World::new(3);
         let held = world.hold(count);
         let names: Vec<_> = (count..2 * count).map(name).collect();
-        let waits = names.iter().map(|name| world.ask(&Ask::new(name).wait(Wait::Forever)));
+        let waits =
+            names.iter().map(|name| world.request(&LockRequest::new(name).wait(Wait::Forever)));
         let waits: Vec<_> = waits.collect();
         for link in world.links.clone() {
             let written = world.core.transmit(link).len();
@@ -295,7 +301,7 @@ fn connections_that_are_lost_and_come_back() {
 }
 
 #[test]
-fn locks_that_are_looked_at_and_handed_out() {
+fn locks_that_are_inspected_and_detached() {
     grows_in_proportion(256, |count| {
         let mut world = World::new(1);
         let held = world.hold(count);
@@ -304,10 +310,10 @@ fn locks_that_are_looked_at_and_handed_out() {
                 world.core.inspect(&name(at), world.now).unwrap();
                 assert!(world.core.held_on(&name(at), world.now).is_some());
             }
-            world.turn();
+            world.process();
             for id in held {
                 assert!(!world.core.awaits_answers(id));
-                assert!(world.core.hand_out(id, world.now).is_some());
+                assert!(world.core.detach(id, world.now).is_some());
             }
         }
     });
@@ -329,11 +335,11 @@ fn releases_that_are_confirmed_one_by_one() {
             world.peers[0].hear(&bytes);
             let replies = world.peers[0].answer(time_of_nodes(world.now)).to_vec();
             for part in replies.chunks(4) {
-                assert!(world.core.owes());
+                assert!(world.core.has_pending_releases());
                 world.core.space(link)[..part.len()].copy_from_slice(part);
                 world.core.received(link, part.len(), world.now);
             }
-            assert!(!world.core.owes());
+            assert!(!world.core.has_pending_releases());
         }
     });
 }
@@ -345,9 +351,9 @@ fn nodes_of_a_set() {
         move || {
             let held = world.hold(8);
             held.iter().for_each(|&id| world.core.extend(id, SHORT, world.now).unwrap());
-            world.turn();
+            world.process();
             held.iter().for_each(|&id| world.core.release(id, world.now));
-            world.turn();
+            world.process();
         }
     });
 }
@@ -358,16 +364,18 @@ fn resources_of_a_lock() {
         let mut world = World::new(1);
         let names: Vec<_> = (0..keys).map(name).collect();
         move || {
-            let ask = names[1..].iter().fold(Ask::new(&names[0]), |ask, name| ask.and(name));
-            let ask = ask.wait(Wait::Forever);
-            let waiting: Vec<_> = (0..8).map(|_| world.ask(&ask)).collect();
-            world.turn();
+            let request = names[1..]
+                .iter()
+                .fold(LockRequest::new(&names[0]), |request, name| request.and_resource(name));
+            let request = request.wait(Wait::Forever);
+            let waiting: Vec<_> = (0..8).map(|_| world.request(&request)).collect();
+            world.process();
             for id in waiting {
                 while world.core.state(id) != LockState::Held {
                     world.advance(ms(1));
                 }
                 world.core.release(id, world.now);
-                world.turn();
+                world.process();
             }
         }
     });
@@ -381,8 +389,8 @@ fn ms(span: u64) -> Duration {
     Duration::from_millis(span)
 }
 
-fn time_of_nodes(now: Now) -> redbolt_node::model::Now {
-    redbolt_node::model::Now::from_micros(now.wall.0 / 1_000)
+fn time_of_nodes(now: ClockReading) -> redbolt_node::model::ClockReading {
+    redbolt_node::model::ClockReading::from_micros(now.wall.0 / 1_000)
 }
 
 const SECOND: u64 = 1_000_000_000;

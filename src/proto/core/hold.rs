@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use super::Core;
-use crate::proto::ask::{InputError, check_ttl};
 use crate::proto::claim::Claim;
-use crate::proto::event::{Confirmed, Event, LossCause, Refusal, Why};
+use crate::proto::event::{Confirmed, Event, LossCause, Refusal, RefusalReason};
 use crate::proto::lease::Lease;
 use crate::proto::lock::Phase;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
-use crate::proto::node::Request;
-use crate::proto::time::{Now, ttl_ms};
+use crate::proto::node::Pending;
+use crate::proto::request::{RequestError, check_ttl};
+use crate::proto::time::{ClockReading, ttl_ms};
 use crate::proto::vote::{Cause, Vote};
 
 /// So much work that was put away is kept for other locks.
@@ -31,42 +31,47 @@ impl Core {
     ///
     /// The lock is not held, an extension is under way already, or the TTL is out of its range; the
     /// lock is as it was.
-    pub fn extend(&mut self, id: LockId, ttl: Duration, now: Now) -> Result<(), InputError> {
+    pub fn extend(
+        &mut self,
+        id: LockId,
+        ttl: Duration,
+        now: ClockReading,
+    ) -> Result<(), RequestError> {
         let now = self.clamp(now);
         self.lease_due(id, now);
-        let lock = self.locks.find(id.0).ok_or(InputError::NotHeld)?;
+        let lock = self.locks.find(id.0).ok_or(RequestError::NotHeld)?;
         match lock.phase {
             Phase::Held => {}
             // The caller's word stands instead of the keeper's.
-            Phase::Extending if lock.work.keeper.is_extending => {}
-            Phase::Extending => return Err(InputError::ExtensionUnderWay),
-            _ => return Err(InputError::NotHeld),
+            Phase::Extending if lock.active.auto_extension.is_extending => {}
+            Phase::Extending => return Err(RequestError::ExtensionUnderWay),
+            _ => return Err(RequestError::NotHeld),
         }
         check_ttl(&self.config, ttl)?;
         if let Some(max_hold) = self.longest_hold(lock)
             && now.boot.since(lock.held_since) + ttl > max_hold
             && !mutant!(MaxHoldIgnored)
         {
-            return Err(InputError::HeldTooLong { max_hold });
+            return Err(RequestError::HeldTooLong { max_hold });
         }
         self.begin_extension(id, Duration::from_millis(ttl_ms(ttl)), now);
         self.settle_extension(id, now);
         Ok(())
     }
 
-    pub(super) fn begin_extension(&mut self, id: LockId, ttl: Duration, now: Now) {
+    pub(super) fn begin_extension(&mut self, id: LockId, ttl: Duration, now: ClockReading) {
         let votes = self.ballot();
-        let until = now.boot + self.config.settings.answer_within.min(ttl / ROUNDS);
+        let until = now.boot + self.config.settings.response_timeout.min(ttl / ROUNDS);
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        lock.work.prepare(&mut self.used_work);
+        lock.active.activate(&mut self.pool);
         if let Some(claim) = self.claims.find(lock.claim.0) {
-            lock.work.backing.begin(claim.counted, lock.lease, self.nodes.len());
+            lock.active.backing.begin(claim.counted, lock.lease, self.nodes.len());
         }
         lock.begin_round(Phase::Extending, now, votes);
-        lock.work.extend_ttl = ttl;
-        lock.work.keeper.is_extending = false;
-        lock.work.round_until = until.min(lock.lease.ends());
-        let (claim, until) = (lock.claim, lock.work.round_until);
+        lock.active.extend_ttl = ttl;
+        lock.active.auto_extension.is_extending = false;
+        lock.active.round_until = until.min(lock.lease.ends());
+        let (claim, until) = (lock.claim, lock.active.round_until);
         self.arm_lock(id, until);
         // Asks that still wait for a link have missed the lease that they were for.
         if let Some(claim) = self.claims.find_mut(claim.0) {
@@ -78,7 +83,7 @@ impl Core {
     }
 
     /// Extends on one node, now or as soon as its link is back.
-    fn offer_extension(&mut self, node: NodeId, claim: ClaimId, id: LockId, now: Now) {
+    fn offer_extension(&mut self, node: NodeId, claim: ClaimId, id: LockId, now: ClockReading) {
         let link = self.node(node).link;
         if link.takes_extensions() && self.node(node).pipeline.len() < super::MAX_PIPELINE {
             return self.send_extension(node, claim, id, now);
@@ -89,24 +94,24 @@ impl Core {
         let may_return = self.node(node).may_return() && !full;
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         if may_return {
-            lock.work.extend_queued.insert(node);
+            lock.active.extend_queued.insert(node);
         } else {
-            lock.work.votes.cast(node, Vote::Fail(cause));
+            lock.active.votes.cast(node, Vote::Fail(cause));
         }
     }
 
     /// Sends the extensions that waited for this node's link.
-    pub(super) fn send_queued_extensions(&mut self, node: NodeId, now: Now) {
+    pub(super) fn send_queued_extensions(&mut self, node: NodeId, now: ClockReading) {
         for (id, claim) in self.take_queued_extensions(node) {
             self.send_extension(node, claim, id, now);
         }
     }
 
-    pub(super) fn fail_queued_extensions(&mut self, node: NodeId, now: Now) {
+    pub(super) fn fail_queued_extensions(&mut self, node: NodeId, now: ClockReading) {
         let cause = self.node(node).cause;
         for (id, _) in self.take_queued_extensions(node) {
             if let Some(lock) = self.locks.find_mut(id.0) {
-                lock.work.votes.cast(node, Vote::Fail(cause));
+                lock.active.votes.cast(node, Vote::Fail(cause));
             }
             self.settle_extension(id, now);
         }
@@ -119,7 +124,7 @@ impl Core {
         node: NodeId,
         claim: ClaimId,
         round: u32,
-        now: Now,
+        now: ClockReading,
     ) {
         let Some(id) = self.extending(claim, round) else { return };
         self.offer_extension(node, claim, id, now);
@@ -131,33 +136,45 @@ impl Core {
         for key in (0..self.locks.capacity()).filter_map(|at| self.locks.at(at)) {
             let Some(lock) = self.locks.find(key) else { continue };
             // Also where a quorum has extended meanwhile: the key there is to live as long.
-            if lock.phase.is_held() && lock.work.extend_queued.contains(node) {
+            if lock.phase.is_held() && lock.active.extend_queued.contains(node) {
                 waiting.push((LockId(key), lock.claim));
             }
         }
         for (id, _) in &waiting {
             if let Some(lock) = self.locks.find_mut(id.0) {
-                lock.work.extend_queued.remove(node);
+                lock.active.extend_queued.remove(node);
             }
         }
         waiting
     }
 
-    fn send_extension(&mut self, node_id: NodeId, claim_id: ClaimId, id: LockId, now: Now) {
+    fn send_extension(
+        &mut self,
+        node_id: NodeId,
+        claim_id: ClaimId,
+        id: LockId,
+        now: ClockReading,
+    ) {
         let Some(claim) = self.claims.find_mut(claim_id.0) else { return };
         let Some(lock) = self.locks.find(id.0) else { return };
-        claim.lives_until(now.boot + lock.work.extend_ttl);
-        let (extend, round) = (claim.recipe.extend, lock.round);
-        let request = |by_digest| Request::Extend { claim: claim_id, round, by_digest };
-        self.send(node_id, claim_id, extend, (ttl_ms(lock.work.extend_ttl), 0), now, request);
+        claim.lives_until(now.boot + lock.active.extend_ttl);
+        let (extend, round) = (claim.kind.extend, lock.round);
+        let pending = |by_digest| Pending::Extend { claim: claim_id, round, by_digest };
+        self.send(node_id, claim_id, extend, (ttl_ms(lock.active.extend_ttl), 0), now, pending);
     }
 
     /// Sends an extension once more, after the node forgot its script: also where a quorum has extended
     /// meanwhile, since the key there is to live as long.
-    pub(super) fn resend_extension(&mut self, node: NodeId, claim: ClaimId, round: u32, now: Now) {
+    pub(super) fn resend_extension(
+        &mut self,
+        node: NodeId,
+        claim: ClaimId,
+        round: u32,
+        now: ClockReading,
+    ) {
         let Some(id) = self.claims.find(claim.0).and_then(Claim::lock) else { return };
         let Some(lock) = self.locks.find(id.0) else { return };
-        let votes = &lock.work.votes;
+        let votes = &lock.active.votes;
         let succeeds = lock.phase == Phase::Extending || votes.grants().len() >= votes.quorum();
         if lock.phase.is_held() && lock.round == round && succeeds {
             self.send_extension(node, claim, id, now);
@@ -173,7 +190,7 @@ impl Core {
         claim: ClaimId,
         round: u32,
         vote: Vote,
-        now: Now,
+        now: ClockReading,
     ) {
         let Some(id) = self.claims.find(claim.0).and_then(Claim::lock) else { return };
         if vote == Vote::Deny {
@@ -185,17 +202,17 @@ impl Core {
             return;
         }
         if vote == Vote::Grant {
-            let since = if mutant!(ExtendFromAnswer) { now } else { lock.work.since };
-            let lease = Lease::new(since, lock.work.extend_ttl, self.config.drift);
-            lock.work.backing.keeps(node, lease, now);
+            let since = if mutant!(ExtendFromAnswer) { now } else { lock.active.since };
+            let lease = Lease::new(since, lock.active.extend_ttl, self.config.drift);
+            lock.active.backing.keeps(node, lease, now);
         }
-        lock.work.votes.cast(node, vote);
+        lock.active.votes.cast(node, vote);
         self.settle_extension(id, now);
     }
 
     /// A node no longer has the key of a lock: what was counted on it ends. The lease of one that is held is
     /// what the others support, or the lock is lost.
-    pub(super) fn key_gone(&mut self, node: NodeId, claim: ClaimId, now: Now) {
+    pub(super) fn key_gone(&mut self, node: NodeId, claim: ClaimId, now: ClockReading) {
         let Some(id) = self.claims.find(claim.0).and_then(Claim::lock) else { return };
         let quorum = usize::from(self.config.quorum);
         let Some(lock) = self.locks.find_mut(id.0) else { return };
@@ -211,10 +228,10 @@ impl Core {
         if !claim.counted.contains(node) || before.is_zero() || mutant!(ExtendCountsGone) {
             return;
         }
-        lock.work.backing.begin(claim.counted, lock.lease, self.nodes.len());
+        lock.active.backing.begin(claim.counted, lock.lease, self.nodes.len());
         claim.counted.remove(node);
-        lock.work.backing.gone(node);
-        let supported = lock.work.backing.lease(quorum, now).unwrap_or_default();
+        lock.active.backing.gone(node);
+        let supported = lock.active.backing.lease(quorum, now).unwrap_or_default();
         lock.lease = lock.lease.and(supported);
         let left = lock.lease.remaining(now);
         if left.is_zero() {
@@ -224,7 +241,7 @@ impl Core {
         self.arm_lock(id, due);
         if left < before {
             self.events.push_back(Event::Shortened(id));
-            self.keep_soon(id, now);
+            self.auto_extend_soon(id, now);
         }
     }
 
@@ -237,15 +254,15 @@ impl Core {
 
     /// A quorum extends, while the present validity lasts. So many gone that no quorum is left was a loss at
     /// once; as long as that can come of those who have not answered, nothing is told.
-    pub(super) fn settle_extension(&mut self, id: LockId, now: Now) {
+    pub(super) fn settle_extension(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let overtaken = mutant!(ReleaseOvertaken) && lock.phase == Phase::Releasing;
         if lock.phase != Phase::Extending && !overtaken {
             return;
         }
-        let needed = lock.work.votes.quorum();
+        let needed = lock.active.votes.quorum();
         let quorum = if mutant!(ExtendWithOne) { 1 } else { needed };
-        let (grants, missing) = (lock.work.votes.grants(), lock.work.votes.missing());
+        let (grants, missing) = (lock.active.votes.grants(), lock.active.votes.missing());
         let counted = self.claims.find(lock.claim.0).map_or(grants, |claim| claim.counted);
         if lock.lease.remaining(now).is_zero() && !mutant!(ExtendAfterExpiry) {
             self.lose(id, LossCause::Expired, now);
@@ -253,7 +270,11 @@ impl Core {
             self.prolong(id, quorum, now);
         } else if grants.or(missing).len() < quorum && counted.without(missing).len() >= needed {
             lock.phase = Phase::Held;
-            let refusal = Refusal { why: Why::NoQuorum, votes: lock.work.votes, remaining: None };
+            let refusal = Refusal {
+                reason: RefusalReason::NoQuorum,
+                votes: lock.active.votes,
+                remaining: None,
+            };
             let due = lock.loss_due(now);
             self.arm_lock(id, due);
             self.metrics.not_extended += 1;
@@ -266,14 +287,14 @@ impl Core {
     }
 
     /// A quorum has extended.
-    fn prolong(&mut self, id: LockId, quorum: usize, now: Now) {
+    fn prolong(&mut self, id: LockId, quorum: usize, now: ClockReading) {
         let drift = self.config.drift;
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let before = lock.lease.remaining(now);
-        lock.lease = match lock.work.backing.lease(quorum, now) {
+        lock.lease = match lock.active.backing.lease(quorum, now) {
             // What a node has said before counts as well, also where the wall clock made less of it for a while.
             Some(lease) if !mutant!(ExtendShortens) => lock.lease.longer(lease, now),
-            _ => Lease::new(lock.work.since, lock.work.extend_ttl, drift),
+            _ => Lease::new(lock.active.since, lock.active.extend_ttl, drift),
         };
         debug_assert!(lock.lease.remaining(now) >= before, "an extension shortens nothing");
         lock.phase = Phase::Held;
@@ -284,7 +305,7 @@ impl Core {
     }
 
     /// A lock that is held: is its validity over, or the time of its extension?
-    pub(super) fn lease_due(&mut self, id: LockId, now: Now) {
+    pub(super) fn lease_due(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         if !lock.phase.is_held() {
             return;
@@ -293,7 +314,7 @@ impl Core {
         if let Some(cause) = lock.lost_with(remaining) {
             return self.lose(id, cause, now);
         }
-        let (due, phase, until) = (lock.loss_due(now), lock.phase, lock.work.round_until);
+        let (due, phase, until) = (lock.loss_due(now), lock.phase, lock.active.round_until);
         self.arm_lock(id, due);
         match phase {
             Phase::Extending if now.boot >= until => self.extension_due(id, now),
@@ -308,30 +329,30 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let Some(claim) = self.claims.find_mut(lock.claim.0) else { return };
         claim.queued = NodeSet::default();
-        let backed = lock.work.backing.of(claim.counted, &lock.lease);
+        let backed = lock.active.backing.of(claim.counted, &lock.lease);
         if lock.is_idle() && backed == claim.counted {
-            let work = lock.work.clear();
-            if self.used_work.len() < SPARE {
-                self.used_work.extend(work);
+            let active = lock.active.clear();
+            if self.pool.len() < SPARE {
+                self.pool.extend(active);
             }
         }
     }
 
-    fn extension_due(&mut self, id: LockId, now: Now) {
+    fn extension_due(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        for node in lock.work.votes.missing().iter() {
-            lock.work.votes.cast(node, Vote::Fail(Cause::NoAnswer));
+        for node in lock.active.votes.missing().iter() {
+            lock.active.votes.cast(node, Vote::Fail(Cause::NoAnswer));
             self.metrics.of(node).timeouts += 1;
         }
         self.settle_extension(id, now);
     }
 
     /// Nothing is sent: what the nodes still keep protects whatever the holder is doing.
-    pub(super) fn lose(&mut self, id: LockId, cause: LossCause, now: Now) {
+    pub(super) fn lose(&mut self, id: LockId, cause: LossCause, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.phase = Phase::Lost(cause);
         self.metrics.lost(cause, lock.granted_at, now.boot);
-        self.metrics.kept_losses += u64::from(lock.work.keeper.keep.is_some());
+        self.metrics.auto_extend_losses += u64::from(lock.active.auto_extension.options.is_some());
         let claim = lock.claim;
         if let Some(claim) = self.claims.find_mut(claim.0) {
             claim.queued = NodeSet::default();
@@ -339,13 +360,13 @@ impl Core {
         if !mutant!(LossUntold) {
             self.events.push_back(Event::Lost(id, cause));
         }
-        self.step_out(id, now);
+        self.leave_queues(id, now);
         self.lost_due(id, now);
-        self.take_turns(now);
+        self.run_scheduled(now);
     }
 
     /// A holder that never lets go of a lost lock is forgotten together with its keys.
-    pub(super) fn lost_due(&mut self, id: LockId, now: Now) {
+    pub(super) fn lost_due(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find(id.0) else { return };
         let claim = lock.claim;
         match self.claims.find(claim.0).map(|claim| claim.forget_at) {
@@ -360,10 +381,10 @@ impl Core {
 
     /// Lets go of a lock, or cancels its acquisition. An unknown id is ignored.
     ///
-    /// The outcome is [`Event::Released`]; [`Event::Refused`] with [`Why::Cancelled`] if it was not
+    /// The outcome is [`Event::Released`]; [`Event::Refused`] with [`RefusalReason::Cancelled`] if it was not
     /// granted yet; [`Event::Lost`] if its validity ended before; none if its end was told already.
     /// In every case the undo reaches each node that may keep a key for it.
-    pub fn release(&mut self, id: LockId, now: Now) {
+    pub fn release(&mut self, id: LockId, now: ClockReading) {
         let now = self.clamp(now);
         self.lease_due(id, now);
         let Some(lock) = self.locks.find_mut(id.0) else { return };
@@ -371,21 +392,21 @@ impl Core {
         match lock.phase {
             Phase::Asking | Phase::Fencing => {
                 self.abandon(claim, now);
-                self.refuse(id, Why::Cancelled, now);
+                self.refuse(id, RefusalReason::Cancelled, now);
             }
-            Phase::Pausing | Phase::Queued => self.refuse(id, Why::Cancelled, now),
+            Phase::Pausing | Phase::Queued => self.refuse(id, RefusalReason::Cancelled, now),
             Phase::Extending | Phase::Held => self.begin_release(id, now),
             Phase::Lost(_) => {
                 self.free_lock(id);
                 self.abandon(claim, now);
-                self.take_turns(now);
+                self.run_scheduled(now);
             }
             Phase::Releasing => {}
         }
     }
 
     /// Lets go of every lock, and cancels every acquisition.
-    pub fn release_all(&mut self, now: Now) {
+    pub fn release_all(&mut self, now: ClockReading) {
         for at in 0..self.locks.capacity() {
             if let Some(key) = self.locks.at(at) {
                 self.release(LockId(key), now);
@@ -393,14 +414,14 @@ impl Core {
         }
     }
 
-    fn begin_release(&mut self, id: LockId, now: Now) {
+    fn begin_release(&mut self, id: LockId, now: ClockReading) {
         let votes = self.ballot();
-        let until = now.boot + self.config.settings.answer_within;
+        let until = now.boot + self.config.settings.response_timeout;
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        lock.work.prepare(&mut self.used_work);
+        lock.active.activate(&mut self.pool);
         lock.begin_round(Phase::Releasing, now, votes);
         self.metrics.released(lock.granted_at, now.boot);
-        lock.work.round_until = until;
+        lock.active.round_until = until;
         let claim = lock.claim;
         self.arm_lock(id, until);
         self.undo(claim, now);
@@ -410,44 +431,44 @@ impl Core {
                 self.reopen(node, now);
             }
         }
-        self.step_out_released(id, now);
+        self.leave_queues_released(id, now);
         self.settle_release(id, now);
-        self.take_turns(now);
+        self.run_scheduled(now);
     }
 
     /// One node's answer to the undo of a lock that is being released.
-    pub(super) fn release_vote(&mut self, node: NodeId, id: LockId, vote: Vote, now: Now) {
+    pub(super) fn release_vote(&mut self, node: NodeId, id: LockId, vote: Vote, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         if lock.phase == Phase::Releasing {
-            lock.work.votes.cast(node, vote);
+            lock.active.votes.cast(node, vote);
             self.settle_release(id, now);
         }
     }
 
     /// A release is over when a quorum confirmed it, when nobody is left to answer but nodes that seem to
     /// hang, or when its time is. What is not confirmed stays owed.
-    pub(super) fn settle_release(&mut self, id: LockId, now: Now) {
+    pub(super) fn settle_release(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find(id.0) else { return };
         let Some(claim) = self.claims.find(lock.claim.0) else { return };
-        let confirmed = lock.work.votes.grants().len();
+        let confirmed = lock.active.votes.grants().len();
         let awaited = |node: NodeId| claim.undoing.contains(node) || self.node(node).may_return();
-        let over = confirmed >= lock.work.votes.quorum()
+        let over = confirmed >= lock.active.votes.quorum()
             || !claim.owed.without(self.suspected).iter().any(awaited)
-            || now.boot >= lock.work.round_until;
+            || now.boot >= lock.active.round_until;
         if over {
             let claim = lock.claim;
             // At most MAX_NODES.
-            let of = lock.work.votes.nodes() as u32;
-            self.metrics.unconfirmed += u64::from(confirmed < lock.work.votes.quorum());
+            let of = lock.active.votes.node_count() as u32;
+            self.metrics.unconfirmed += u64::from(confirmed < lock.active.votes.quorum());
             self.free_lock(id);
-            self.detach(claim, now);
+            self.part_from_lock(claim, now);
             let confirmed = Confirmed { nodes: confirmed as u32, of };
             self.events.push_back(Event::Released(id, confirmed));
         }
     }
 
     /// A link is gone that releases may have waited for.
-    pub(super) fn settle_releases(&mut self, now: Now) {
+    pub(super) fn settle_releases(&mut self, now: ClockReading) {
         for at in 0..self.locks.capacity() {
             if let Some(key) = self.locks.at(at)
                 && self.locks.find(key).is_some_and(|lock| lock.phase == Phase::Releasing)
@@ -457,8 +478,8 @@ impl Core {
         }
     }
 
-    pub(super) fn release_due(&mut self, id: LockId, now: Now) {
-        match self.locks.find(id.0).map(|lock| lock.work.round_until) {
+    pub(super) fn release_due(&mut self, id: LockId, now: ClockReading) {
+        match self.locks.find(id.0).map(|lock| lock.active.round_until) {
             Some(until) if now.boot < until => self.arm_lock(id, until),
             _ => self.settle_release(id, now),
         }

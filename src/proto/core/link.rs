@@ -1,22 +1,22 @@
-//! A node's link: opening, greeting, being refused as a voter, and losing the connection.
+//! A node's link: opening, handshake, being refused as a voter, and losing the connection.
 
 use std::time::Duration;
 
 use super::Core;
 use crate::proto::capability::Ability;
 use crate::proto::event::LinkOp;
-use crate::proto::greeting::{Greeting, Step};
-use crate::proto::guard::{Guard, RunId};
+use crate::proto::handshake::{Handshake, Step};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LinkId, NodeId};
-use crate::proto::node::{Identity, Link, Request};
+use crate::proto::node::{Identity, Link, Pending};
 use crate::proto::pipeline::Pipeline;
-use crate::proto::time::{Nanos, Now, saturating_nanos};
+use crate::proto::restart_guard::{RestartGuard, RunId};
+use crate::proto::time::{ClockReading, Timestamp, saturating_nanos};
 use crate::proto::vote::{Cause, Vote};
 
 impl Core {
     /// Opens the links of all nodes that are down, ahead of their backoff.
-    pub fn open_all(&mut self, now: Now) {
+    pub fn open_all(&mut self, now: ClockReading) {
         let now = self.clamp(now);
         for node in self.config.node_ids() {
             if matches!(self.node(node).link, Link::Down { .. }) {
@@ -26,15 +26,16 @@ impl Core {
     }
 
     /// The link's socket is connected.
-    pub fn connected(&mut self, link: LinkId, now: Now) {
+    pub fn connected(&mut self, link: LinkId, now: ClockReading) {
         let (now, id) = (self.clamp(now), link.node());
         if link.is_push() {
             return self.push_connected(id, now);
         }
         let Link::Opening { until } = self.node(id).link else { return };
         self.metrics.of(id).connections += 1;
-        let opened =
-            Nanos(until.0.saturating_sub(saturating_nanos(self.config.settings.connect_within)));
+        let opened = Timestamp(
+            until.0.saturating_sub(saturating_nanos(self.config.settings.connect_timeout)),
+        );
         self.node_mut(id).pace.connected(opened, now.boot);
         // Behind an ask, an undo that is still owed would come too late; before it, a kill must be
         // known to be right.
@@ -43,10 +44,10 @@ impl Core {
         let settings = self.config.node(id);
         let node = &mut self.nodes[id.index()];
         node.heard = now.boot;
-        node.guard.asked_at = now.boot;
-        node.link = Link::Greeting { until, fused };
+        node.restart_guard.asked_at = now.boot;
+        node.link = Link::Handshake { until, fused };
         for step in Step::needed(settings, &self.config.settings) {
-            node.pipeline.push(Request::Greet(step), now.boot, |out| {
+            node.pipeline.push(Pending::Handshake(step), now.boot, |out| {
                 step.encode(out, settings, &self.config.settings);
             });
         }
@@ -56,7 +57,7 @@ impl Core {
     }
 
     /// The link could not be opened, or its connection ended.
-    pub fn disconnected(&mut self, link: LinkId, cause: Cause, now: Now) {
+    pub fn disconnected(&mut self, link: LinkId, cause: Cause, now: ClockReading) {
         let now = self.clamp(now);
         match link.is_push() {
             true => self.push_severed(link.node(), cause, now),
@@ -83,7 +84,7 @@ impl Core {
     /// Whether this link takes requests soon: it is being opened, or is opened now, ahead of its
     /// backoff, because somebody has a use for it. What only an operator can mend is left to the
     /// backoff.
-    pub(super) fn reopen(&mut self, id: NodeId, now: Now) -> bool {
+    pub(super) fn reopen(&mut self, id: NodeId, now: ClockReading) -> bool {
         let node = self.node(id);
         let hopeless = node.cause.is_configuration() || node.cause == Cause::MaxClients;
         let probe = now.boot >= node.probe_at && !hopeless;
@@ -93,11 +94,11 @@ impl Core {
         self.node(id).will_take_asks()
     }
 
-    pub(super) fn open(&mut self, id: NodeId, now: Now) {
+    pub(super) fn open(&mut self, id: NodeId, now: ClockReading) {
         if mutant!(ReconnectNever) && self.node(id).tried {
             return;
         }
-        let until = now.boot + self.config.settings.connect_within;
+        let until = now.boot + self.config.settings.connect_timeout;
         let node = self.node_mut(id);
         node.link = Link::Opening { until };
         node.probe_at = now.boot + PROBE.1.min(PROBE.0 * (1 << node.failures.min(8)));
@@ -107,14 +108,14 @@ impl Core {
     }
 
     /// Closes a link from our side.
-    pub(super) fn close(&mut self, id: NodeId, cause: Cause, now: Now) {
+    pub(super) fn close(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
         self.ops.push_back(LinkOp::Close(LinkId::command(id)));
         self.sever(id, cause, now);
     }
 
     /// The connection is over: everything under way on it is answered by that.
-    fn sever(&mut self, id: NodeId, cause: Cause, now: Now) {
-        let (least, most) = self.config.settings.backoff;
+    fn sever(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
+        let (least, most) = self.config.settings.reconnect_backoff;
         let cap = most.min(least * (1 << self.node(id).failures.min(16)));
         let retry_at = now.boot + cap / 2 + self.entropy.below(cap / 2);
         let node = &mut self.nodes[id.index()];
@@ -122,13 +123,13 @@ impl Core {
             Link::Down { .. } => return,
             Link::Leaving { .. } => node.cause,
             // A server that turns us away says why before it closes.
-            _ => node.greeting.refused.unwrap_or(cause),
+            _ => node.handshake.refused.unwrap_or(cause),
         };
         self.metrics.of(id).link_failed(node.cause);
         let closed = matches!(node.cause, Cause::ConnectionClosed | Cause::ConnectionReset);
         let first = Step::needed(self.config.node(id), &self.config.settings).next();
-        let oldest = node.pipeline.oldest().map(|due| due.request);
-        if closed && first.is_some_and(|first| oldest == Some(Request::Greet(first))) {
+        let oldest = node.pipeline.oldest().map(|due| due.pending);
+        if closed && first.is_some_and(|first| oldest == Some(Pending::Handshake(first))) {
             node.detail = Some((node.cause, UNANSWERED.to_owned()));
         }
         node.link = Link::Down { retry_at };
@@ -144,51 +145,51 @@ impl Core {
         self.fail_queued(id, now);
         self.unanswered(id, pipeline, now);
         if ghosts == 0 {
-            self.node_mut(id).haunted = identity;
+            self.node_mut(id).ghost_connection = identity;
         } else if self.ghosts(id) > ghosts {
-            self.node_mut(id).haunted = None;
+            self.node_mut(id).ghost_connection = None;
         }
         self.settle_releases(now);
         self.set_up(now);
         self.reports_lost(id, now);
     }
 
-    fn unanswered(&mut self, node: NodeId, pipeline: Pipeline<Request>, now: Now) {
+    fn unanswered(&mut self, node: NodeId, pipeline: Pipeline<Pending>, now: ClockReading) {
         let cause = self.node(node).cause;
-        for (request, untouched) in pipeline.into_requests() {
-            match request {
-                Request::Ask { claim, .. } => self.ask_unanswered(node, claim, untouched, now),
-                Request::Extend { claim, round, .. } => {
+        for (pending, untouched) in pipeline.into_requests() {
+            match pending {
+                Pending::Ask { claim, .. } => self.ask_unanswered(node, claim, untouched, now),
+                Pending::Extend { claim, round, .. } => {
                     self.extension_unanswered(node, claim, round, now);
                 }
-                Request::Undo { claim, .. } => {
+                Pending::Undo { claim, .. } => {
                     if let Some(claim) = self.claims.find_mut(claim.0) {
                         claim.undoing.remove(node);
                     }
                     self.undo_settled(node, claim, Vote::Fail(cause), now);
                 }
                 // Its ask has run.
-                Request::Check { claim, .. } => self.vote_failed(node, claim, now),
-                Request::WriteBack { claim, round, .. } => {
+                Pending::Check { claim, .. } => self.vote_failed(node, claim, now),
+                Pending::WriteBack { claim, round, .. } => {
                     self.write_back_failed(node, claim, round, cause, now);
                 }
-                Request::Break(view)
-                | Request::ViewTtl(view)
-                | Request::ViewType(view)
-                | Request::ViewValue(view) => {
+                Pending::ForceUnlock(view)
+                | Pending::ViewTtl(view)
+                | Pending::ViewType(view)
+                | Pending::ViewValue(view) => {
                     self.view_failed(view, node, cause);
                 }
-                Request::DropOthers
-                | Request::Enrol
-                | Request::Greet(_)
-                | Request::Kill
-                | Request::Remaining { .. }
-                | Request::Track { .. } => {}
+                Pending::DropOthers
+                | Pending::Enrol
+                | Pending::Handshake(_)
+                | Pending::Kill
+                | Pending::Remaining { .. }
+                | Pending::Track { .. } => {}
             }
         }
     }
 
-    fn ask_unanswered(&mut self, node: NodeId, id: ClaimId, untouched: bool, now: Now) {
+    fn ask_unanswered(&mut self, node: NodeId, id: ClaimId, untouched: bool, now: ClockReading) {
         if untouched {
             self.owes_no_more(node, id);
         }
@@ -206,7 +207,7 @@ impl Core {
         self.vote_failed(node, id, now);
     }
 
-    fn vote_failed(&mut self, node: NodeId, claim: ClaimId, now: Now) {
+    fn vote_failed(&mut self, node: NodeId, claim: ClaimId, now: ClockReading) {
         let cause = self.node(node).cause;
         if let Some(lock) = self.cast(node, claim, Vote::Fail(cause)) {
             self.metrics.of(node).voted(Vote::Fail(cause));
@@ -215,13 +216,13 @@ impl Core {
     }
 
     /// What waited for this link.
-    fn fail_queued(&mut self, node: NodeId, now: Now) {
+    fn fail_queued(&mut self, node: NodeId, now: ClockReading) {
         self.fail_queued_asks(node, now);
         self.fail_queued_extensions(node, now);
         self.fail_queued_views(node);
     }
 
-    pub(super) fn fail_queued_asks(&mut self, node: NodeId, now: Now) {
+    pub(super) fn fail_queued_asks(&mut self, node: NodeId, now: ClockReading) {
         for id in self.claim_ids() {
             let Some(claim) = self.claims.find_mut(id.0) else { continue };
             if claim.queued.contains(node) {
@@ -231,30 +232,30 @@ impl Core {
         }
     }
 
-    pub(super) fn greeting_answered(&mut self, id: NodeId, step: Step, now: Now) {
+    pub(super) fn handshake_answered(&mut self, id: NodeId, step: Step, now: ClockReading) {
         if step != Step::last(&self.config.settings) {
             return;
         }
-        let greeting = std::mem::take(&mut self.node_mut(id).greeting);
+        let handshake = std::mem::take(&mut self.node_mut(id).handshake);
         match self.node(id).link {
-            Link::Greeting { .. } => self.greeted(id, greeting, now),
-            Link::Quarantined { .. } => self.looked(id, greeting, now),
+            Link::Handshake { .. } => self.handshake_done(id, handshake, now),
+            Link::Quarantined { .. } => self.looked(id, handshake, now),
             // One whose time is over has been refused, and what it granted is being undone.
             _ => {}
         }
     }
 
     /// A node that did not vote has been looked at again.
-    fn looked(&mut self, id: NodeId, greeting: Greeting, now: Now) {
-        match greeting.refused {
+    fn looked(&mut self, id: NodeId, handshake: Handshake, now: ClockReading) {
+        match handshake.refused {
             Some(cause) => self.retire(id, cause, now),
-            None => self.let_in(id, greeting, now),
+            None => self.let_in(id, handshake, now),
         }
     }
 
     /// Nothing speaks against this node but what may change while the connection lasts.
-    fn let_in(&mut self, id: NodeId, greeting: Greeting, now: Now) {
-        let writes = greeting.capabilities.writes;
+    fn let_in(&mut self, id: NodeId, handshake: Handshake, now: ClockReading) {
+        let writes = handshake.capabilities.writes;
         if writes != Ability::Unknown {
             self.node_mut(id).capabilities.writes = writes;
         }
@@ -263,24 +264,25 @@ impl Core {
                 self.suspend(id, cause, now);
                 self.set_up(now);
             }
-            _ if self.config.settings.guard == Guard::Off => self.ready(id, now),
-            _ => self.guard_read(id, greeting, now),
+            _ if self.config.settings.restart_guard == RestartGuard::Off => self.ready(id, now),
+            _ => self.restart_guard_read(id, handshake, now),
         }
     }
 
-    fn greeted(&mut self, id: NodeId, greeting: Greeting, now: Now) {
-        let twin = self.twin(id, &greeting);
-        self.node_mut(id).capabilities.learn(greeting.capabilities);
-        self.node_mut(id).astray = greeting.astray || twin.is_some();
+    fn handshake_done(&mut self, id: NodeId, handshake: Handshake, now: ClockReading) {
+        let twin = self.twin(id, &handshake);
+        self.node_mut(id).capabilities.learn(handshake.capabilities);
+        self.node_mut(id).wrong_server = handshake.wrong_server || twin.is_some();
         if let Some(twin) = twin {
             // It may have moved to this address: if it is not there, this node is believed next time.
-            let greeted = matches!(self.node(twin).link, Link::Ready | Link::Quarantined { .. });
-            if !greeted || mutant!(TwinBelieved) {
+            let handshake_done =
+                matches!(self.node(twin).link, Link::Ready | Link::Quarantined { .. });
+            if !handshake_done || mutant!(TwinBelieved) {
                 self.node_mut(twin).run_id = None;
             }
             let words = format!("it is node {}", twin.index() + 1);
             self.node_mut(id).detail = Some((Cause::SameServer, words));
-        } else if let Some(run_id) = greeting.run_id {
+        } else if let Some(run_id) = handshake.run_id {
             self.lay_old_connection(id, run_id, now);
             let node = self.node_mut(id);
             if node.run_id.is_some_and(|before| before != run_id) {
@@ -288,9 +290,9 @@ impl Core {
                 node.push.forget_failures(now.boot);
             }
             node.run_id = Some(run_id);
-            node.identity = greeting.client_id.map(|client_id| Identity { run_id, client_id });
+            node.identity = handshake.client_id.map(|client_id| Identity { run_id, client_id });
         }
-        match greeting.refused.or_else(|| twin.map(|_| Cause::SameServer)) {
+        match handshake.refused.or_else(|| twin.map(|_| Cause::SameServer)) {
             Some(cause) => {
                 if cause.is_configuration() {
                     let must_be_proven = self.config.node(id).must_be_proven();
@@ -298,14 +300,14 @@ impl Core {
                 }
                 self.retire(id, cause, now);
             }
-            None => self.let_in(id, greeting, now),
+            None => self.let_in(id, handshake, now),
         }
     }
 
-    pub(super) fn ready(&mut self, id: NodeId, now: Now) {
+    pub(super) fn ready(&mut self, id: NodeId, now: ClockReading) {
         let node = self.node_mut(id);
         node.link = Link::Ready;
-        node.greeted();
+        node.handshake_done();
         self.changed.insert(id);
         self.send_owed(id, now);
         self.send_queued(id, now);
@@ -315,20 +317,20 @@ impl Core {
     }
 
     /// Another node that turned out to be the same server process.
-    fn twin(&self, id: NodeId, greeting: &Greeting) -> Option<NodeId> {
-        let run_id = greeting.run_id?;
+    fn twin(&self, id: NodeId, handshake: &Handshake) -> Option<NodeId> {
+        let run_id = handshake.run_id?;
         self.config.node_ids().find(|&other| other != id && self.node(other).run_id == Some(run_id))
     }
 
     /// Bytes in a dead connection may run after an undo on this one. Where the server is certainly
     /// the same process, it is told to drop that connection first; ids of another process would be
     /// those of strangers.
-    fn lay_old_connection(&mut self, id: NodeId, run_id: RunId, now: Now) {
-        let haunted = self.ghosts(id) > 0;
+    fn lay_old_connection(&mut self, id: NodeId, run_id: RunId, now: ClockReading) {
+        let ghost_connection = self.ghosts(id) > 0;
         let node = &mut self.nodes[id.index()];
         let same = |old: &Identity| old.run_id == run_id || mutant!(KillAnyRun);
-        if let Some(old) = node.haunted.filter(|old| haunted && same(old)) {
-            node.pipeline.push(Request::Kill, now.boot, |out| {
+        if let Some(old) = node.ghost_connection.filter(|old| ghost_connection && same(old)) {
+            node.pipeline.push(Pending::Kill, now.boot, |out| {
                 let kill = crate::resp::command(out, 4).arg(b"CLIENT").arg(b"KILL").arg(b"ID");
                 let _ = kill.int(old.client_id);
             });
@@ -337,24 +339,24 @@ impl Core {
 
     /// The node is no voter. What it may have granted on this connection is undone, what it owes is
     /// sent once more, and then the link is closed.
-    pub(super) fn retire(&mut self, id: NodeId, cause: Cause, now: Now) {
-        let until = now.boot + self.config.settings.answer_within;
+    pub(super) fn retire(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
+        let until = now.boot + self.config.settings.response_timeout;
         let node = self.node_mut(id);
         node.cause = cause;
         node.tried = true;
         node.link = Link::Leaving { until };
-        let due: Vec<_> = node.pipeline.requests().copied().collect();
+        let due: Vec<_> = node.pipeline.pending().copied().collect();
         self.changed.insert(id);
         self.arm(until);
-        for request in due {
-            match request {
-                Request::Ask { claim, .. } | Request::Check { claim, .. } => {
+        for pending in due {
+            match pending {
+                Pending::Ask { claim, .. } | Pending::Check { claim, .. } => {
                     self.disown(id, claim, now);
                 }
-                Request::WriteBack { claim, round, .. } => {
+                Pending::WriteBack { claim, round, .. } => {
                     self.write_back_failed(id, claim, round, cause, now);
                 }
-                Request::Extend { claim, round, .. } => {
+                Pending::Extend { claim, round, .. } => {
                     self.extension_vote(id, claim, round, Vote::Fail(cause), now);
                 }
                 _ => {}
@@ -368,7 +370,7 @@ impl Core {
 
     /// An ask that is under way to a node which is no voter. It is undone on this connection even where
     /// that is in the wrong database, or leads to another node's server, for so was the ask.
-    fn disown(&mut self, node: NodeId, id: ClaimId, now: Now) {
+    fn disown(&mut self, node: NodeId, id: ClaimId, now: ClockReading) {
         if !self.withdraw(node, id) {
             self.owe(node, id);
             self.push_undo(node, id, now);
@@ -377,14 +379,14 @@ impl Core {
     }
 
     /// Closes a link that is being left once nothing is due on it.
-    pub(super) fn leave_if_idle(&mut self, id: NodeId, now: Now) {
+    pub(super) fn leave_if_idle(&mut self, id: NodeId, now: ClockReading) {
         let node = self.node(id);
         if matches!(node.link, Link::Leaving { .. }) && node.pipeline.len() == 0 {
             self.close(id, node.cause, now);
         }
     }
 
-    pub(super) fn node_due(&mut self, id: NodeId, now: Now) {
+    pub(super) fn node_due(&mut self, id: NodeId, now: ClockReading) {
         let node = self.node(id);
         match node.link {
             Link::Down { retry_at } if now.boot >= retry_at => return self.open(id, now),
@@ -392,10 +394,10 @@ impl Core {
             Link::Opening { until } if now.boot >= until => {
                 return self.close(id, Cause::ConnectTimeout, now);
             }
-            // What was asked behind the greeting may run yet, so its undo follows it.
-            Link::Greeting { until, .. } if now.boot >= until => {
-                let span = self.config.settings.connect_within;
-                let words = format!("connected, but no answer to the greeting in {span:?}");
+            // What was asked behind the handshake may run yet, so its undo follows it.
+            Link::Handshake { until, .. } if now.boot >= until => {
+                let span = self.config.settings.connect_timeout;
+                let words = format!("connected, but no answer to the handshake in {span:?}");
                 self.node_mut(id).detail = Some((Cause::NoAnswer, words));
                 self.metrics.of(id).timeouts += 1;
                 return self.retire(id, Cause::NoAnswer, now);
@@ -403,14 +405,14 @@ impl Core {
             Link::Leaving { until } if now.boot >= until => {
                 return self.close(id, Cause::NoAnswer, now);
             }
-            Link::Opening { until } | Link::Greeting { until, .. } | Link::Leaving { until } => {
+            Link::Opening { until } | Link::Handshake { until, .. } | Link::Leaving { until } => {
                 self.arm(until);
             }
             Link::Quarantined { until } => self.quarantine_due(id, until, now),
             Link::Ready => {}
         }
         self.suspect_if_silent(id, now);
-        match self.node(id).dead_at(self.config.settings.dead_after) {
+        match self.node(id).dead_at(self.config.settings.dead_peer_timeout) {
             Some(_) if mutant!(DeadPeerKept) => {}
             Some(dead_at) if now.boot >= dead_at => {
                 return self.close(id, Cause::DeadPeer, now);
@@ -418,7 +420,7 @@ impl Core {
             Some(dead_at) => self.arm(dead_at),
             None => {}
         }
-        if self.node(id).owed_at != Nanos::NEVER {
+        if self.node(id).owed_at != Timestamp::NEVER {
             self.owed_due(id, now);
         }
     }

@@ -1,31 +1,31 @@
 //! The state machine itself: what it holds, and its four families of methods.
 //!
 //! The transitions are cut by subject: `attempt` (asking, deciding, pausing), `hold` (extension,
-//! release, loss), `owed` (undo until confirmed), `link` (opening, greeting, losing a connection),
+//! release, loss), `owed` (undo until confirmed), `link` (opening, handshake, losing a connection),
 //! `wait` (turns, pauses, and what ends them), `push` (being told of changes), `keep` (extension by
-//! itself), `guard` (whether a node remembers every lock), `clock` (whether its clock was set forward), `fence` (from counters to a token), `answer`
-//! (from a reply to the request it belongs to), `suspect` (nodes that hang), `view` (looking without taking
-//! part), `forced` (an operator breaks a lock), `record` (a lock leaves for another process), `check` (what
-//! must hold at every moment).
+//! itself), `restart_guard` (whether a node remembers every lock), `clock` (whether its clock was set
+//! forward), `fence` (from counters to a token), `answer` (from a reply to the request it belongs to),
+//! `suspect` (nodes that hang), `view` (looking without taking part), `forced` (an operator breaks a lock),
+//! `record` (a lock leaves for another process), `check` (what must hold at every moment).
 //!
 //! Nothing here returns an error because of a node: a node's failure is its vote, and there is no
 //! `?` across nodes.
 
 mod answer;
 mod attempt;
+mod auto_extend;
 mod check;
 mod clock;
+mod detach;
 mod fence;
-mod forced;
+mod force_unlock;
 #[cfg(test)]
 mod growth;
-mod guard;
 mod hold;
-mod keep;
 mod link;
 mod owed;
 mod push;
-mod record;
+mod restart_guard;
 mod suspect;
 mod view;
 mod wait;
@@ -36,27 +36,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) use self::clock::Reading;
-pub use self::forced::Fate;
-pub use self::guard::NodeGuard;
+pub use self::force_unlock::Fate;
 pub use self::push::PushState;
+pub use self::restart_guard::RestartGuardState;
 pub use self::view::{NodeView, View};
 
 use self::view::Viewing;
 use super::claim::Claim;
 use super::config::Config;
-use super::draft::Draft;
+use super::encoded_command::EncodedCommand;
 use super::entropy::Entropy;
 use super::event::{Event, LinkOp, LockState, NodeState};
 use super::holdings::Holdings;
 use super::lease::Lease;
-use super::lines::Lines;
-use super::lock::{Lock, Phase, Work};
+use super::lock::{Active, Lock, Phase};
 use super::metrics::Metrics;
 use super::names::{ClaimId, LinkId, LockId, NodeId, NodeSet, ViewId};
 use super::node::{Link, Node};
 use super::slab::Slab;
-use super::time::{Nanos, Now};
+use super::time::{ClockReading, Timestamp};
 use super::vote::{Cause, Votes};
+use super::wait_queue::WaitQueues;
 
 /// The most locks that one core can have under way, held or undone at once.
 pub const MAX_LOCKS: usize = 1 << 20;
@@ -76,7 +76,7 @@ pub struct Core {
     config: Arc<Config>,
     entropy: Entropy,
     /// The latest boot time ever seen.
-    boot: Nanos,
+    boot: Timestamp,
     /// By how much the wall clock was ahead of it at the last timeout, less what was not worth a look at all
     /// leases.
     wall_ahead: u64,
@@ -86,7 +86,7 @@ pub struct Core {
     locks: Slab<Lock>,
     /// Of locks about which nothing was left to be done.
     #[expect(clippy::vec_box, reason = "they go back to locks, which hold them in boxes")]
-    used_work: Vec<Box<Work>>,
+    pool: Vec<Box<Active>>,
     claims: Slab<Claim>,
     views: Slab<Viewing>,
     holdings: Holdings,
@@ -96,23 +96,23 @@ pub struct Core {
     /// Nodes whose state changed since it was last reported.
     changed: NodeSet,
     ops: VecDeque<LinkOp>,
-    lines: Lines,
+    queues: WaitQueues,
     /// Locks that may be the first in their lines now.
-    turns: VecDeque<LockId>,
-    is_turning: bool,
+    scheduled: VecDeque<LockId>,
+    runs_scheduled: bool,
     /// When the next lock has to be extended by itself, at the earliest.
-    keep_at: Nanos,
+    auto_extend_at: Timestamp,
     /// This timeout extends locks.
-    is_keeping: bool,
+    is_auto_extending: bool,
     /// How long a round of asks takes, roughly.
     round_trip: Duration,
     metrics: Metrics,
     /// The command that was sent last.
-    draft: Draft,
-    /// The guards of a set that was new, or is to be changed, have been written.
+    encoded: EncodedCommand,
+    /// The restart guards of a set that was new, or is to be changed, have been written.
     is_set_up: bool,
     /// Nothing is due before this. It may be too early, never too late.
-    next_timeout: Nanos,
+    next_timeout: Timestamp,
 }
 
 impl Core {
@@ -126,22 +126,22 @@ impl Core {
             config.node_ids().map(|id| Node::new(config.node(id).must_be_proven())).collect();
         let mut entropy = Entropy::new(entropy);
         Self {
-            metrics: Metrics::new(config.nodes(), config.settings.answer_within),
+            metrics: Metrics::new(config.node_count(), config.settings.response_timeout),
             config,
-            lines: Lines::new(entropy.bytes()),
-            turns: VecDeque::new(),
-            is_turning: false,
-            keep_at: Nanos::NEVER,
-            is_keeping: false,
+            queues: WaitQueues::new(entropy.bytes()),
+            scheduled: VecDeque::new(),
+            runs_scheduled: false,
+            auto_extend_at: Timestamp::NEVER,
+            is_auto_extending: false,
             round_trip: Duration::ZERO,
-            draft: Draft::default(),
+            encoded: EncodedCommand::default(),
             entropy,
-            boot: Nanos::default(),
+            boot: Timestamp::default(),
             wall_ahead: 0,
             ahead_us: 0,
             nodes,
             locks: Slab::new(),
-            used_work: Vec::new(),
+            pool: Vec::new(),
             claims: Slab::new(),
             views: Slab::new(),
             holdings: Holdings::default(),
@@ -150,7 +150,7 @@ impl Core {
             changed: NodeSet::default(),
             ops: VecDeque::new(),
             is_set_up: false,
-            next_timeout: Nanos::default(),
+            next_timeout: Timestamp::default(),
         }
     }
 
@@ -182,7 +182,9 @@ impl Core {
             link if is_suspected && (link.takes_asks() || link.opens()) => NodeState::Suspected,
             Link::Ready => NodeState::Ready,
             Link::Down { .. } | Link::Leaving { .. } if node.tried => NodeState::Down(node.cause),
-            Link::Quarantined { .. } if !node.guard.is_settling => NodeState::Down(node.cause),
+            Link::Quarantined { .. } if !node.restart_guard.is_settling => {
+                NodeState::Down(node.cause)
+            }
             _ => NodeState::Connecting,
         }
     }
@@ -219,7 +221,7 @@ impl Core {
     #[must_use]
     pub fn votes(&self, id: LockId) -> Votes {
         match self.locks.find(id.0) {
-            Some(lock) if !lock.work.is_clear() => lock.work.votes,
+            Some(lock) if !lock.active.is_idle() => lock.active.votes,
             Some(_) => Votes::granted(self.ballot()),
             None => self.ballot(),
         }
@@ -228,12 +230,12 @@ impl Core {
     /// The votes of the last attempt of a lock that waits, after which it went on; `None` before.
     #[must_use]
     pub fn decided_votes(&self, id: LockId) -> Option<Votes> {
-        self.locks.find(id.0)?.work.decided
+        self.locks.find(id.0)?.active.decided
     }
 
     /// Whether a node that can be reached still owes the confirmation of a release or an undo.
     #[must_use]
-    pub fn owes(&self) -> bool {
+    pub fn has_pending_releases(&self) -> bool {
         let is_reached = |node: &Node| node.link.takes_undos() || node.may_return();
         self.nodes.iter().any(|node| node.owes > 0 && is_reached(node))
     }
@@ -280,7 +282,7 @@ impl Core {
     /// this saves a reading of the clock.
     #[must_use]
     #[inline]
-    pub fn latest(&self) -> Nanos {
+    pub fn latest(&self) -> Timestamp {
         self.boot
     }
 
@@ -288,25 +290,25 @@ impl Core {
     /// happens, and in the past if something is due.
     #[must_use]
     #[inline]
-    pub fn poll_timeout(&self) -> Option<Nanos> {
-        (self.next_timeout != Nanos::NEVER).then_some(self.next_timeout)
+    pub fn poll_timeout(&self) -> Option<Timestamp> {
+        (self.next_timeout != Timestamp::NEVER).then_some(self.next_timeout)
     }
 
     /// Does what is due at `now`. Read the sockets first.
-    pub fn timeout(&mut self, now: Now) {
+    pub fn timeout(&mut self, now: ClockReading) {
         let now = self.clamp(now);
         if now.boot < self.next_timeout {
             return;
         }
-        self.next_timeout = Nanos::NEVER;
+        self.next_timeout = Timestamp::NEVER;
         // Before locks leave their lines: they arm what is left of it.
-        self.lines.purge(now.boot);
-        self.begin_keeping(now);
+        self.queues.purge(now.boot);
+        self.begin_auto_extend(now);
         for node in self.config.node_ids() {
             self.node_due(node, now);
             self.push_due(node, now);
         }
-        let by = if self.must_see_all(now) { Nanos::NEVER } else { now.boot };
+        let by = if self.must_see_all(now) { Timestamp::NEVER } else { now.boot };
         let mut at = 0;
         while let Some(key) = self.locks.next_due(&mut at, by) {
             self.lock_due(LockId(key), now);
@@ -319,25 +321,25 @@ impl Core {
         while let Some(key) = self.views.next_due(&mut at, now.boot) {
             self.view_due(ViewId(key), now);
         }
-        self.is_keeping = false;
-        let next = [self.lines.purge_at(), self.locks.due(), self.claims.due(), self.views.due()];
+        self.is_auto_extending = false;
+        let next = [self.queues.purge_at(), self.locks.due(), self.claims.due(), self.views.due()];
         next.into_iter().for_each(|at| self.arm(at));
         self.check();
     }
 
     /// Whether locks may be due that have armed nothing: when they are extended together, or when the wall
     /// clock has run ahead of the other and taken something of every lease.
-    fn must_see_all(&mut self, now: Now) -> bool {
+    fn must_see_all(&mut self, now: ClockReading) -> bool {
         let ahead = now.wall.0.wrapping_sub(now.boot.0);
         let grown = ahead.wrapping_sub(self.wall_ahead) as i64;
         let has_jumped = grown >= JUMP;
         if has_jumped || grown < 0 {
             self.wall_ahead = ahead;
         }
-        has_jumped || self.is_keeping
+        has_jumped || self.is_auto_extending
     }
 
-    fn lock_due(&mut self, id: LockId, now: Now) {
+    fn lock_due(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find(id.0) else { return };
         match lock.phase {
             Phase::Asking | Phase::Fencing => self.attempt_due(id, now),
@@ -345,7 +347,7 @@ impl Core {
             Phase::Queued => self.queue_due(id, now),
             Phase::Extending | Phase::Held => {
                 self.lease_due(id, now);
-                self.keep_due(id, now);
+                self.auto_extend_due(id, now);
             }
             Phase::Releasing => self.release_due(id, now),
             Phase::Lost(_) => self.lost_due(id, now),
@@ -353,31 +355,31 @@ impl Core {
     }
 
     /// `boot` never steps back; `wall` is taken as it is.
-    fn clamp(&mut self, now: Now) -> Now {
+    fn clamp(&mut self, now: ClockReading) -> ClockReading {
         self.boot = self.boot.max(now.boot);
-        Now { boot: self.boot, wall: now.wall }
+        ClockReading { boot: self.boot, wall: now.wall }
     }
 
     /// Something is due at `at`.
     #[inline]
-    fn arm(&mut self, at: Nanos) {
+    fn arm(&mut self, at: Timestamp) {
         self.next_timeout = self.next_timeout.min(at);
     }
 
     /// Something is due for this lock at `at`.
     #[inline]
-    fn arm_lock(&mut self, id: LockId, at: Nanos) {
+    fn arm_lock(&mut self, id: LockId, at: Timestamp) {
         self.locks.arm(id.0, at);
         self.arm(at);
     }
 
     #[inline]
-    fn arm_claim(&mut self, id: ClaimId, at: Nanos) {
+    fn arm_claim(&mut self, id: ClaimId, at: Timestamp) {
         self.claims.arm(id.0, at);
         self.arm(at);
     }
 
-    fn arm_view(&mut self, id: ViewId, at: Nanos) {
+    fn arm_view(&mut self, id: ViewId, at: Timestamp) {
         self.views.arm(id.0, at);
         self.arm(at);
     }
@@ -387,7 +389,7 @@ impl Core {
         if self.locks.vacant() >= VACANT
             && let Some(lock) = self.locks.find_mut(id.0)
         {
-            drop(lock.work.clear());
+            drop(lock.active.clear());
         }
         self.locks.free(id.0);
     }

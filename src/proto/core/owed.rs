@@ -6,25 +6,25 @@
 
 use super::Core;
 use crate::proto::capability::Ability;
-use crate::proto::claim::{Claim, Party};
+use crate::proto::claim::{Claim, ClaimUser};
+use crate::proto::lock_kind::{Command, Count};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId, NodeSet};
-use crate::proto::node::{Link, OWED_PAUSE, Request};
-use crate::proto::recipe::{Command, Count};
-use crate::proto::time::{Nanos, Now};
+use crate::proto::node::{Link, OWED_PAUSE, Pending};
+use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::{Cause, Vote};
 
 impl Core {
     /// Ends a claim's attempt: nobody waits for it any longer, and its keys have to go.
-    pub(super) fn abandon(&mut self, id: ClaimId, now: Now) {
+    pub(super) fn abandon(&mut self, id: ClaimId, now: ClockReading) {
         self.undo(id, now);
-        self.detach(id, now);
+        self.part_from_lock(id, now);
     }
 
     /// The claim no longer belongs to a lock. It stays for as long as something is owed.
-    pub(super) fn detach(&mut self, id: ClaimId, now: Now) {
+    pub(super) fn part_from_lock(&mut self, id: ClaimId, now: ClockReading) {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
-        claim.party = Party::Nobody;
+        claim.user = ClaimUser::Nobody;
         let (forget_at, settled) = (claim.forget_at, claim.is_settled());
         let due = forget_at.min(claim.again_at).max(now.boot);
         if settled || now.boot >= forget_at {
@@ -35,7 +35,7 @@ impl Core {
     }
 
     /// Undoes a claim on every node that may have seen it.
-    pub(super) fn undo(&mut self, id: ClaimId, now: Now) {
+    pub(super) fn undo(&mut self, id: ClaimId, now: ClockReading) {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         claim.queued = NodeSet::default();
         let counted = claim.counted;
@@ -62,24 +62,24 @@ impl Core {
     pub(super) fn withdraw(&mut self, node_id: NodeId, id: ClaimId) -> bool {
         let node = &mut self.nodes[node_id.index()];
         let asks =
-            |request: &Request| matches!(request, Request::Ask { claim, .. } if *claim == id);
+            |pending: &Pending| matches!(pending, Pending::Ask { claim, .. } if *claim == id);
         let Some(taken) = node.pipeline.withdraw(asks) else { return false };
         let Some(claim) = self.claims.find_mut(id.0) else { return true };
         claim.seen.remove(node_id);
-        if let Request::Ask { ask: Command::Run(script), by_digest: false, .. } = taken {
+        if let Pending::Ask { ask: Command::Run(script), by_digest: false, .. } = taken {
             node.loaded.forget(script);
         }
         true
     }
 
-    pub(super) fn send_undo(&mut self, node_id: NodeId, id: ClaimId, now: Now) {
-        if !self.node(node_id).astray {
+    pub(super) fn send_undo(&mut self, node_id: NodeId, id: ClaimId, now: ClockReading) {
+        if !self.node(node_id).wrong_server {
             self.push_undo(node_id, id, now);
         }
     }
 
     /// Sends the undo on this connection, whatever that is.
-    pub(super) fn push_undo(&mut self, node_id: NodeId, id: ClaimId, now: Now) {
+    pub(super) fn push_undo(&mut self, node_id: NodeId, id: ClaimId, now: ClockReading) {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         let node = &mut self.nodes[node_id.index()];
         if !node.link.takes_undos() || claim.undoing.contains(node_id) {
@@ -88,13 +88,13 @@ impl Core {
         claim.undoing.insert(node_id);
         self.metrics.of(node_id).undo_sent(claim.undone.contains(node_id));
         claim.undone.insert(node_id);
-        let undo = claim.recipe.undo;
-        let request = |by_digest| Request::Undo { claim: id, by_digest };
-        self.send(node_id, id, undo, (0, 0), now, request);
+        let undo = claim.kind.undo;
+        let pending = |by_digest| Pending::Undo { claim: id, by_digest };
+        self.send(node_id, id, undo, (0, 0), now, pending);
     }
 
     /// Sends everything that this node owes the confirmation of and that is not under way.
-    pub(super) fn send_owed(&mut self, node: NodeId, now: Now) {
+    pub(super) fn send_owed(&mut self, node: NodeId, now: ClockReading) {
         if mutant!(UndoForgotten) {
             return;
         }
@@ -105,7 +105,13 @@ impl Core {
         }
     }
 
-    pub(super) fn undo_answered(&mut self, node_id: NodeId, id: ClaimId, count: Count, now: Now) {
+    pub(super) fn undo_answered(
+        &mut self,
+        node_id: NodeId,
+        id: ClaimId,
+        count: Count,
+        now: ClockReading,
+    ) {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         claim.undoing.remove(node_id);
         match count {
@@ -137,7 +143,7 @@ impl Core {
     /// The node answered with an error: it still owes, and is asked again after a pause. One that
     /// forbids the undo altogether would keep every lock for its TTL: it is no voter until it
     /// confirms.
-    fn undo_refused(&mut self, node_id: NodeId, id: ClaimId, cause: Cause, now: Now) {
+    fn undo_refused(&mut self, node_id: NodeId, id: ClaimId, cause: Cause, now: ClockReading) {
         if let Some(claim) = self.claims.find_mut(id.0)
             && claim.refused.contains(node_id)
         {
@@ -148,7 +154,7 @@ impl Core {
         }
         let node = self.node_mut(node_id);
         node.undos_refused = true;
-        if node.owed_at == Nanos::NEVER {
+        if node.owed_at == Timestamp::NEVER {
             node.owed_at = now.boot + node.owed_pause;
             node.owed_pause = (node.owed_pause * 2).min(OWED_PAUSE.1);
         }
@@ -165,7 +171,7 @@ impl Core {
 
     /// A confirmation that a ghost of the ask may follow is not the last word: the undo is sent once
     /// more when half of the TTL is over.
-    fn undo_again(&mut self, node: NodeId, id: ClaimId, now: Now) {
+    fn undo_again(&mut self, node: NodeId, id: ClaimId, now: ClockReading) {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         claim.ghosts.remove(node);
         let half = claim.forget_at.since(now.boot) / 2;
@@ -174,7 +180,13 @@ impl Core {
         self.arm_claim(id, again_at);
     }
 
-    pub(super) fn undo_settled(&mut self, node: NodeId, id: ClaimId, vote: Vote, now: Now) {
+    pub(super) fn undo_settled(
+        &mut self,
+        node: NodeId,
+        id: ClaimId,
+        vote: Vote,
+        now: ClockReading,
+    ) {
         match self.claims.find(id.0).map(|claim| (claim.lock(), claim.is_settled())) {
             Some((Some(lock), _)) => self.release_vote(node, lock, vote, now),
             Some((None, true)) => self.free_claim(id),
@@ -233,7 +245,7 @@ impl Core {
         }
     }
 
-    pub(super) fn claim_due(&mut self, id: ClaimId, now: Now) {
+    pub(super) fn claim_due(&mut self, id: ClaimId, now: ClockReading) {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         if claim.lock().is_some() {
             return;
@@ -246,33 +258,33 @@ impl Core {
         self.again_due(id, now);
     }
 
-    fn again_due(&mut self, id: ClaimId, now: Now) {
+    fn again_due(&mut self, id: ClaimId, now: ClockReading) {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         if now.boot < claim.again_at {
             let again_at = claim.again_at;
             return self.arm_claim(id, again_at);
         }
-        claim.again_at = Nanos::NEVER;
+        claim.again_at = Timestamp::NEVER;
         let idle = claim.owed.without(claim.undoing);
         for node in idle.iter() {
             self.send_undo(node, id, now);
         }
     }
 
-    pub(super) fn owed_due(&mut self, node_id: NodeId, now: Now) {
+    pub(super) fn owed_due(&mut self, node_id: NodeId, now: ClockReading) {
         let node = self.node_mut(node_id);
         if now.boot < node.owed_at {
             let owed_at = node.owed_at;
             return self.arm(owed_at);
         }
-        node.owed_at = Nanos::NEVER;
+        node.owed_at = Timestamp::NEVER;
         if node.link.takes_extensions() {
             self.send_one_owed(node_id, now);
         }
     }
 
     /// One undo asks whether the node takes them again; when it is confirmed, the others follow.
-    fn send_one_owed(&mut self, node: NodeId, now: Now) {
+    fn send_one_owed(&mut self, node: NodeId, now: ClockReading) {
         let idle = (0..self.claims.capacity()).filter_map(|at| self.claims.at(at)).find(|&key| {
             let claim = self.claims.find(key);
             claim.is_some_and(|claim| claim.owed.without(claim.undoing).contains(node))

@@ -13,15 +13,15 @@ use std::time::Duration;
 use super::Core;
 use crate::proto::capability::Ability;
 use crate::proto::classify::classify;
-use crate::proto::config::Wake;
+use crate::proto::config::WakeStrategy;
 use crate::proto::event::LinkOp;
-use crate::proto::greeting::Mistyped;
+use crate::proto::handshake::Mistyped;
 use crate::proto::lock::Phase;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{LinkId, LockId, NodeId};
-use crate::proto::node::{Link, Request};
+use crate::proto::node::{Link, Pending};
 use crate::proto::push::{News, Stage, Tracking};
-use crate::proto::time::{Nanos, Now};
+use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
 use crate::resp::{Token, command};
 
@@ -31,7 +31,7 @@ impl Core {
     pub fn push_state(&self, id: NodeId) -> PushState {
         let node = self.node(id);
         match (node.push.stage, node.capabilities.push) {
-            _ if node.push.tells() => PushState::Tells,
+            _ if node.push.notifies() => PushState::Active,
             // A connection that was lost is nobody's concern unless somebody waits for the next.
             (Stage::Off { .. }, Ability::Refused(cause))
                 if lasts(cause) || !self.watchers(id).is_empty() =>
@@ -45,7 +45,7 @@ impl Core {
 
     /// Opens the push links of all nodes that vote, as if somebody waited, to see whether they tell: what
     /// comes of it is in [`push_state`](Self::push_state).
-    pub fn try_push(&mut self, now: Now) {
+    pub fn try_push(&mut self, now: ClockReading) {
         let now = self.clamp(now);
         for node in self.config.node_ids() {
             if self.node(node).link == Link::Ready {
@@ -55,22 +55,22 @@ impl Core {
     }
 
     /// Somebody waits for this node's word.
-    pub(super) fn want_push(&mut self, id: NodeId, now: Now) {
+    pub(super) fn want_push(&mut self, id: NodeId, now: ClockReading) {
         let push = &mut self.node_mut(id).push;
         push.wanted_at = now.boot;
         match push.stage {
             Stage::Off { retry_at } if now.boot >= retry_at => self.open_push(id, now),
             Stage::Off { retry_at } => self.arm(retry_at),
             Stage::Subscribed => self.track(id, now),
-            Stage::Opening { .. } | Stage::Greeting { .. } => {}
+            Stage::Opening { .. } | Stage::Handshake { .. } => {}
         }
     }
 
-    fn open_push(&mut self, id: NodeId, now: Now) {
-        if self.config.settings.wake == Wake::Timer || self.node(id).link != Link::Ready {
+    fn open_push(&mut self, id: NodeId, now: ClockReading) {
+        if self.config.settings.wake == WakeStrategy::Timer || self.node(id).link != Link::Ready {
             return;
         }
-        let until = now.boot + self.config.settings.connect_within;
+        let until = now.boot + self.config.settings.connect_timeout;
         self.node_mut(id).push.stage = Stage::Opening { until };
         self.ops.push_back(LinkOp::Open(self.push_link(id)));
         self.arm(until);
@@ -80,17 +80,17 @@ impl Core {
         LinkId::push(id, self.nodes.len())
     }
 
-    pub(super) fn push_connected(&mut self, id: NodeId, now: Now) {
+    pub(super) fn push_connected(&mut self, id: NodeId, now: ClockReading) {
         let settings = self.config.node(id);
         let push = &mut self.nodes[id.index()].push;
         if let Stage::Opening { until } = push.stage {
-            push.stage = Stage::Greeting { until };
-            push.greet(settings, &self.config.settings, now.boot);
+            push.stage = Stage::Handshake { until };
+            push.handshake(settings, &self.config.settings, now.boot);
         }
     }
 
     /// Bytes came on the push link.
-    pub(super) fn push_received(&mut self, id: NodeId, bytes: usize, now: Now) {
+    pub(super) fn push_received(&mut self, id: NodeId, bytes: usize, now: ClockReading) {
         let is_open = |core: &Self| !matches!(core.node(id).push.stage, Stage::Off { .. });
         if !is_open(self) {
             return;
@@ -101,7 +101,7 @@ impl Core {
             match self.nodes[id.index()].push.decoder.next(inbox.unread()) {
                 Ok(None) => break,
                 Ok(Some((token, len))) => {
-                    if self.push_told(id, token, now).is_err() {
+                    if self.push_notified(id, token, now).is_err() {
                         self.close_push(id, Cause::UnexpectedReply, now);
                     }
                     inbox.consume(len);
@@ -114,13 +114,18 @@ impl Core {
         }
         let push = &mut self.node_mut(id).push;
         push.inbox = inbox;
-        if std::mem::take(&mut push.has_told_all) {
-            let firsts: Vec<_> = self.lines.fronts().collect();
+        if std::mem::take(&mut push.has_notified_all) {
+            let firsts: Vec<_> = self.queues.fronts().collect();
             firsts.into_iter().for_each(|first| self.changed_at(first, id, now));
         }
     }
 
-    fn push_told(&mut self, id: NodeId, token: Token<'_>, now: Now) -> Result<(), Mistyped> {
+    fn push_notified(
+        &mut self,
+        id: NodeId,
+        token: Token<'_>,
+        now: ClockReading,
+    ) -> Result<(), Mistyped> {
         let settings = self.config.node(id);
         let push = &mut self.nodes[id.index()].push;
         match push.read(token, settings, &self.config.settings)? {
@@ -129,20 +134,20 @@ impl Core {
             Some(News::Subscribed(Err(cause))) => self.close_push(id, cause, now),
             Some(News::Key(key)) => {
                 self.metrics.of(id).pushes += 1;
-                if let Some(first) = self.lines.front(self.lines.place(key)) {
+                if let Some(first) = self.queues.front(self.queues.key(key)) {
                     self.changed_at(first, id, now);
                 }
             }
             // However many say so in one read, it concerns everybody once.
             Some(News::All) => {
-                push.has_told_all = true;
+                push.has_notified_all = true;
                 self.metrics.of(id).pushes += 1;
             }
         }
         Ok(())
     }
 
-    fn subscribed(&mut self, id: NodeId, now: Now) {
+    fn subscribed(&mut self, id: NodeId, now: ClockReading) {
         self.node_mut(id).push.stage = Stage::Subscribed;
         self.track(id, now);
         let due = self.node(id).push.wanted_at + LINGER;
@@ -151,11 +156,11 @@ impl Core {
 
     /// Tells the command link to report on the push link, once that is subscribed; if both lead to the same
     /// process, as far as that can be known: to another one the number is a stranger's.
-    pub(super) fn track(&mut self, id: NodeId, now: Now) {
+    pub(super) fn track(&mut self, id: NodeId, now: ClockReading) {
         let node = &mut self.nodes[id.index()];
         let ready = node.push.stage == Stage::Subscribed && node.link == Link::Ready;
-        let Some(to) = node.push.greeting.client_id.filter(|_| ready) else { return };
-        if let (Some(here), Some(there)) = (node.push.greeting.run_id, node.run_id)
+        let Some(to) = node.push.handshake.client_id.filter(|_| ready) else { return };
+        if let (Some(here), Some(there)) = (node.push.handshake.run_id, node.run_id)
             && here != there
         {
             return self.close_push(id, Cause::ConnectionReset, now);
@@ -166,9 +171,9 @@ impl Core {
         }
     }
 
-    fn send_track(&mut self, id: NodeId, to: Option<u64>, now: Now) {
+    fn send_track(&mut self, id: NodeId, to: Option<u64>, now: ClockReading) {
         let pipeline = &mut self.nodes[id.index()].pipeline;
-        pipeline.push(Request::Track { to }, now.boot, |out| match to {
+        pipeline.push(Pending::Track { to }, now.boot, |out| match to {
             Some(to) => {
                 let track = command(out, 6).arg(b"CLIENT").arg(b"TRACKING").arg(b"ON");
                 let _ = track.arg(b"REDIRECT").int(to).arg(b"NOLOOP");
@@ -177,7 +182,7 @@ impl Core {
                 let _ = command(out, 3).arg(b"CLIENT").arg(b"TRACKING").arg(b"OFF");
             }
         });
-        self.arm(now.boot + self.config.settings.dead_after);
+        self.arm(now.boot + self.config.settings.dead_peer_timeout);
     }
 
     pub(super) fn track_answered(
@@ -185,10 +190,10 @@ impl Core {
         id: NodeId,
         to: Option<u64>,
         answer: Token<'_>,
-        now: Now,
+        now: ClockReading,
     ) -> Result<(), Mistyped> {
         let node = self.node_mut(id);
-        let is_present = to.is_some() && to == node.push.greeting.client_id;
+        let is_present = to.is_some() && to == node.push.handshake.client_id;
         match answer {
             Token::Simple(_) if is_present => {
                 node.capabilities.push = Ability::Given;
@@ -206,10 +211,10 @@ impl Core {
     }
 
     /// What is waited for may have changed before the node was told to report that.
-    fn look_at_keys(&mut self, id: NodeId, now: Now) {
+    fn look_at_keys(&mut self, id: NodeId, now: ClockReading) {
         for lock in self.watchers(id) {
             self.lengthen_pause(lock, now);
-            match self.locks.find(lock.0).map(|lock| lock.work.keys.len()) {
+            match self.locks.find(lock.0).map(|lock| lock.active.keys.len()) {
                 _ if mutant!(RecheckSkipped) => {}
                 Some(1) => self.ask_remaining(id, lock, now),
                 // Of several keys only the script can say whether they stand in the way.
@@ -223,7 +228,7 @@ impl Core {
         let waits = |lock: &LockId| {
             self.locks.find(lock.0).is_some_and(|lock| {
                 matches!(lock.phase, Phase::Asking | Phase::Pausing)
-                    && lock.work.pause.leads.contains(id)
+                    && lock.active.pause.leads.contains(id)
             })
         };
         (0..self.locks.capacity())
@@ -234,13 +239,13 @@ impl Core {
     }
 
     /// The push link could not be opened, or its connection ended.
-    pub(super) fn push_severed(&mut self, id: NodeId, cause: Cause, now: Now) {
-        let (least, most) = self.config.settings.backoff;
+    pub(super) fn push_severed(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
+        let (least, most) = self.config.settings.reconnect_backoff;
         let push = &self.node(id).push;
         if matches!(push.stage, Stage::Off { .. }) {
             return;
         }
-        let (told, asked) = (push.tells(), push.tracking != Tracking::Off);
+        let (notified, asked) = (push.notifies(), push.tracking != Tracking::Off);
         let cap = match lasts(cause) {
             true => UNAVAILABLE_FOR,
             false => most.min(least * (1 << push.failures.min(16))),
@@ -258,37 +263,37 @@ impl Core {
         if !watchers.is_empty() {
             self.arm(retry_at);
         }
-        if told {
+        if notified {
             watchers.into_iter().for_each(|lock| self.changed_at(lock, id, now));
         }
     }
 
-    fn close_push(&mut self, id: NodeId, cause: Cause, now: Now) {
+    fn close_push(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
         self.ops.push_back(LinkOp::Close(self.push_link(id)));
         self.push_severed(id, cause, now);
     }
 
     /// The command link is gone, and with it what the node was to report.
-    pub(super) fn reports_lost(&mut self, id: NodeId, now: Now) {
+    pub(super) fn reports_lost(&mut self, id: NodeId, now: ClockReading) {
         let watchers = self.watchers(id);
         watchers.into_iter().for_each(|lock| self.changed_at(lock, id, now));
     }
 
-    pub(super) fn push_due(&mut self, id: NodeId, now: Now) {
+    pub(super) fn push_due(&mut self, id: NodeId, now: ClockReading) {
         let (link, push) = (self.node(id).link, &self.node(id).push);
         match push.stage {
-            Stage::Off { .. } if push.wanted_at == Nanos::default() => {}
+            Stage::Off { .. } if push.wanted_at == Timestamp::default() => {}
             // It could not be opened, and to look for those who wait for it is a walk.
             Stage::Off { retry_at } if now.boot >= retry_at && link != Link::Ready => {}
             Stage::Off { retry_at } if now.boot >= retry_at => match self.watchers(id).is_empty() {
-                true => self.node_mut(id).push.wanted_at = Nanos::default(),
+                true => self.node_mut(id).push.wanted_at = Timestamp::default(),
                 false => self.want_push(id, now),
             },
             Stage::Off { retry_at } => self.arm(retry_at),
-            Stage::Opening { until } | Stage::Greeting { until } if now.boot >= until => {
+            Stage::Opening { until } | Stage::Handshake { until } if now.boot >= until => {
                 self.close_push(id, Cause::NoAnswer, now);
             }
-            Stage::Opening { until } | Stage::Greeting { until } => self.arm(until),
+            Stage::Opening { until } | Stage::Handshake { until } => self.arm(until),
             Stage::Subscribed if now.boot >= push.wanted_at + LINGER => {
                 if self.watchers(id).is_empty() {
                     self.put_push_away(id, now);
@@ -305,13 +310,13 @@ impl Core {
     }
 
     /// Nobody has waited for a while.
-    fn put_push_away(&mut self, id: NodeId, now: Now) {
+    fn put_push_away(&mut self, id: NodeId, now: ClockReading) {
         self.close_push(id, Cause::default(), now);
         let node = self.node_mut(id);
         node.capabilities.push = Ability::Unknown;
         node.push.stage = Stage::Off { retry_at: now.boot };
         node.push.failures = 0;
-        node.push.wanted_at = Nanos::default();
+        node.push.wanted_at = Timestamp::default();
     }
 }
 
@@ -329,7 +334,7 @@ pub enum PushState {
     /// It is being arranged.
     Opening,
     /// It tells.
-    Tells,
+    Active,
     /// It cannot or may not, or somebody waits and its connection is lost: who waits goes by the timer. It
     /// is tried again after a while.
     Unavailable(Cause),

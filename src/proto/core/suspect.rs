@@ -10,13 +10,13 @@ use std::time::Duration;
 use super::Core;
 use crate::proto::lock::{Phase, Rest};
 use crate::proto::names::{LockId, NodeId, NodeSet};
-use crate::proto::node::Request;
-use crate::proto::time::{Nanos, Now};
+use crate::proto::node::Pending;
+use crate::proto::time::{ClockReading, Timestamp};
 
 impl Core {
     /// Nobody has read the sockets for a while, so that answers which are read now say nothing of how long
     /// the nodes took. Call it before reading them.
-    pub fn resume(&mut self, now: Nanos) {
+    pub fn resume(&mut self, now: Timestamp) {
         self.nodes.iter_mut().for_each(|node| node.pace.unheard(now));
     }
 
@@ -41,39 +41,39 @@ impl Core {
 
     /// A vote has decided nothing. If a quorum has voted, the others are given their allowance.
     #[inline]
-    pub(super) fn limit_wait(&mut self, id: LockId, now: Now) {
-        if self.locks.find(id.0).is_some_and(|lock| lock.work.votes.has_quorum()) {
+    pub(super) fn limit_wait(&mut self, id: LockId, now: ClockReading) {
+        if self.locks.find(id.0).is_some_and(|lock| lock.active.votes.has_quorum()) {
             self.wait_for_the_rest(id, now);
         }
     }
 
     #[cold]
-    fn wait_for_the_rest(&mut self, id: LockId, now: Now) {
+    fn wait_for_the_rest(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find(id.0) else { return };
-        let since = lock.work.rest.since.min(now.boot);
-        let awaited = lock.work.votes.awaited().without(self.suspected);
+        let since = lock.active.rest.since.min(now.boot);
+        let awaited = lock.active.votes.awaited().without(self.suspected);
         let until = awaited.iter().map(|node| since + self.allowance(node)).min();
-        let until = until.unwrap_or(Nanos::NEVER);
+        let until = until.unwrap_or(Timestamp::NEVER);
         if let Some(lock) = self.locks.find_mut(id.0) {
-            lock.work.rest = Rest { since, until };
+            lock.active.rest = Rest { since, until };
             self.arm_lock(id, until);
         }
     }
 
     /// A round goes on. Those who have not answered within their allowance are suspected, and a lead that
     /// takes longer than usual is not the only one to be asked.
-    pub(super) fn round_drags(&mut self, id: LockId, now: Now) {
+    pub(super) fn round_drags(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if now.boot < lock.work.rest.until {
-            let until = lock.work.rest.until;
+        if now.boot < lock.active.rest.until {
+            let until = lock.active.rest.until;
             return self.arm_lock(id, until);
         }
-        if lock.work.lead.is_some() {
+        if lock.active.lead.is_some() {
             return self.ask_the_others(id, now);
         }
-        let (since, awaited) = (lock.work.rest.since, lock.work.votes.awaited());
+        let (since, awaited) = (lock.active.rest.since, lock.active.votes.awaited());
         // Those who have more time are waited for anew, unless only a write-back is.
-        lock.work.rest.until = Nanos::NEVER;
+        lock.active.rest.until = Timestamp::NEVER;
         for node in awaited.iter() {
             if now.boot >= since + self.allowance(node) {
                 self.suspect(node, now);
@@ -84,7 +84,7 @@ impl Core {
 
     /// Notices in passing that a node has been silent for so long that a quorum must have answered whatever
     /// it was asked, if one has.
-    pub(super) fn suspect_if_silent(&mut self, id: NodeId, now: Now) {
+    pub(super) fn suspect_if_silent(&mut self, id: NodeId, now: ClockReading) {
         let node = self.node(id);
         let Some(oldest) = node.pipeline.oldest() else { return };
         let silent_since = oldest.since.max(node.heard);
@@ -100,7 +100,7 @@ impl Core {
         }
     }
 
-    fn suspect(&mut self, id: NodeId, now: Now) {
+    fn suspect(&mut self, id: NodeId, now: ClockReading) {
         if self.is_suspected(id) {
             return;
         }
@@ -115,15 +115,15 @@ impl Core {
     }
 
     /// Releases that waited for this node only: their undos are under way there, unless its link is not open.
-    fn releases_go_on_without(&mut self, id: NodeId, now: Now) {
+    fn releases_go_on_without(&mut self, id: NodeId, now: ClockReading) {
         if !self.node(id).link.takes_undos() {
             return self.settle_releases(now);
         }
-        let undone = |request: &Request| match *request {
-            Request::Undo { claim, .. } => self.claims.find(claim.0)?.lock(),
+        let undone = |pending: &Pending| match *pending {
+            Pending::Undo { claim, .. } => self.claims.find(claim.0)?.lock(),
             _ => None,
         };
-        let waiting: Vec<_> = self.node(id).pipeline.requests().filter_map(undone).collect();
+        let waiting: Vec<_> = self.node(id).pipeline.pending().filter_map(undone).collect();
         for lock in waiting {
             if self.locks.find(lock.0).is_some_and(|lock| lock.phase == Phase::Releasing) {
                 self.settle_release(lock, now);
@@ -133,7 +133,7 @@ impl Core {
 
     /// A node that was suspected has answered: what was held back is asked now.
     #[cold]
-    pub(super) fn answers_again(&mut self, id: NodeId, now: Now) {
+    pub(super) fn answers_again(&mut self, id: NodeId, now: ClockReading) {
         self.suspected.remove(id);
         self.changed.insert(id);
         let held_back = std::mem::take(&mut self.node_mut(id).held_back);
@@ -155,7 +155,7 @@ impl Core {
         let Some(lock) = self.locks.find(id.0) else { return NodeSet::default() };
         let last = self.claims.find(lock.claim.0);
         let last = last.map_or_else(NodeSet::default, |claim| claim.undoing);
-        lock.work.open.or(last).and(self.suspected)
+        lock.active.open.or(last).and(self.suspected)
     }
 }
 

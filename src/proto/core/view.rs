@@ -2,24 +2,24 @@
 //!
 //! Nothing is written. The value is read by `GETRANGE`, because a key of that name may be anything,
 //! and large. Not here: what type and value say, see `contents`; what the nodes' answers add up to for a
-//! user, see the front's inspection; an operator who breaks what is there, see `forced`, which goes on
+//! user, see the API's inspection; an operator who breaks what is there, see `forced`, which goes on
 //! from here.
 
 use std::time::Duration;
 
 use super::Core;
-use super::forced::{Fate, Force};
-use crate::proto::ask::{InputError, check_resource};
+use super::force_unlock::{Fate, Force};
 use crate::proto::claim::Claim;
 use crate::proto::classify::classify;
 use crate::proto::contents::{self, KeyState};
 use crate::proto::event::Event;
-use crate::proto::greeting::Mistyped;
+use crate::proto::handshake::Mistyped;
 use crate::proto::holdings::FEW;
 use crate::proto::names::{LockId, NodeId, NodeSet, ViewId};
-use crate::proto::node::{Link, Request};
+use crate::proto::node::{Link, Pending};
+use crate::proto::request::{RequestError, check_resource};
 use crate::proto::slab::Key;
-use crate::proto::time::{Nanos, Now};
+use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
 use crate::resp::{Token, command};
 
@@ -46,7 +46,7 @@ pub struct NodeView {
 #[derive(Default)]
 pub(super) struct Viewing {
     pub(super) view: View,
-    until: Nanos,
+    until: Timestamp,
     /// What is to be broken of what is seen.
     pub(super) force: Option<Force>,
     /// What the nodes have told, in their order.
@@ -73,17 +73,22 @@ impl Core {
     /// # Errors
     ///
     /// The name of the resource is empty or too long.
-    pub fn inspect(&mut self, resource: &[u8], now: Now) -> Result<ViewId, InputError> {
+    pub fn inspect(&mut self, resource: &[u8], now: ClockReading) -> Result<ViewId, RequestError> {
         check_resource(resource)?;
         Ok(self.begin_view(resource, None, now))
     }
 
-    pub(super) fn begin_view(&mut self, resource: &[u8], force: Option<Force>, now: Now) -> ViewId {
+    pub(super) fn begin_view(
+        &mut self,
+        resource: &[u8],
+        force: Option<Force>,
+        now: ClockReading,
+    ) -> ViewId {
         let now = self.clamp(now);
         let nobody = NodeView { state: Err(Cause::NoAnswer), round_trip: None, fate: None };
         let nothing = Seen { kind: Ok(Vec::new()), value: Vec::new() };
         let nodes: Vec<_> = self.config.node_ids().collect();
-        let until = now.boot + self.config.settings.connect_within;
+        let until = now.boot + self.config.settings.connect_timeout;
         let (key, viewing) = self.views.occupy(Viewing::default);
         *viewing = Viewing {
             view: View { nodes: vec![nobody; nodes.len()], resource: resource.to_vec() },
@@ -115,14 +120,14 @@ impl Core {
     /// The [fingerprint](crate::proto::Holder::fingerprint) of the lock on `resource` that this core holds now, as a
     /// view shows it. `None` if it holds none.
     #[must_use]
-    pub fn held_on(&mut self, resource: &[u8], now: Now) -> Option<u32> {
-        let now = Now { boot: self.boot.max(now.boot), ..now };
+    pub fn held_on(&mut self, resource: &[u8], now: ClockReading) -> Option<u32> {
+        let now = ClockReading { boot: self.boot.max(now.boot), ..now };
         let claim = if self.locks.capacity() <= FEW {
             let mut all = (0..self.locks.capacity()).filter_map(|at| self.locks.at(at));
             all.find_map(|lock| self.holding(lock, resource, now))
         } else {
             self.know_holdings();
-            let mut known = self.holdings.at(self.lines.place(resource));
+            let mut known = self.holdings.at(self.queues.key(resource));
             known.find_map(|lock| self.holding(lock, resource, now))
         }?;
         let mut token = Vec::new();
@@ -134,7 +139,7 @@ impl Core {
     }
 
     /// The claim of a lock, if that is on the resource and is held.
-    fn holding(&self, lock: Key, resource: &[u8], now: Now) -> Option<&Claim> {
+    fn holding(&self, lock: Key, resource: &[u8], now: ClockReading) -> Option<&Claim> {
         let lock = self.locks.find(lock)?;
         let claim = self.claims.find(lock.claim.0)?;
         let is_held = lock.phase.is_held() && !lock.lease.remaining(now).is_zero();
@@ -143,37 +148,37 @@ impl Core {
 
     /// Walks through all locks, unless it is known which there are.
     fn know_holdings(&mut self) {
-        if self.holdings.is_kept() {
+        if self.holdings.is_complete() {
             return;
         }
-        let (locks, claims, lines) = (&self.locks, &self.claims, &self.lines);
+        let (locks, claims, queues) = (&self.locks, &self.claims, &self.queues);
         let all = (0..locks.capacity()).filter_map(|at| locks.at(at));
         let held = all.filter(|&lock| locks.find(lock).is_some_and(|lock| lock.phase.is_held()));
         let places = held.flat_map(|lock| {
             let claim = locks.find(lock).and_then(|lock| claims.find(lock.claim.0));
             let keys = claim.into_iter().flat_map(|claim| claim.keys.iter());
-            keys.map(move |key| (lines.place(key), lock))
+            keys.map(move |key| (queues.key(key), lock))
         });
         self.holdings.begin(places, locks.capacity());
     }
 
     /// Lets those know who look at its resources.
     pub(super) fn note_holding(&mut self, id: LockId) {
-        if !self.holdings.is_kept() {
+        if !self.holdings.is_complete() {
             return;
         }
         let Some(lock) = self.locks.find(id.0) else { return };
-        for key in lock.work.keys.iter() {
-            if self.holdings.is_kept() {
-                self.holdings.granted(self.lines.place(key), id.0);
+        for key in lock.active.keys.iter() {
+            if self.holdings.is_complete() {
+                self.holdings.granted(self.queues.key(key), id.0);
             }
         }
     }
 
-    fn look(&mut self, node: NodeId, id: ViewId, now: Now) {
+    fn look(&mut self, node: NodeId, id: ViewId, now: ClockReading) {
         match self.node(node).link {
             Link::Quarantined { .. } | Link::Ready => self.send_view(node, id, now),
-            Link::Opening { .. } | Link::Greeting { .. } => self.queue_view(node, id),
+            Link::Opening { .. } | Link::Handshake { .. } => self.queue_view(node, id),
             Link::Down { .. } if now.boot >= self.node(node).probe_at => {
                 self.open(node, now);
                 self.queue_view(node, id);
@@ -188,24 +193,24 @@ impl Core {
         }
     }
 
-    fn send_view(&mut self, node_id: NodeId, id: ViewId, now: Now) {
+    fn send_view(&mut self, node_id: NodeId, id: ViewId, now: ClockReading) {
         let Some(viewing) = self.views.find_mut(id.0) else { return };
         viewing.queued.remove(node_id);
         let pipeline = &mut self.nodes[node_id.index()].pipeline;
-        pipeline.push(Request::ViewType(id), now.boot, |out| {
+        pipeline.push(Pending::ViewType(id), now.boot, |out| {
             let _ = command(out, 2).arg(b"TYPE").arg(&viewing.view.resource);
         });
-        pipeline.push(Request::ViewValue(id), now.boot, |out| {
+        pipeline.push(Pending::ViewValue(id), now.boot, |out| {
             let range = command(out, 4).arg(b"GETRANGE").arg(&viewing.view.resource).int(0);
             let _ = range.int(contents::LONGEST as u64);
         });
-        pipeline.push(Request::ViewTtl(id), now.boot, |out| {
+        pipeline.push(Pending::ViewTtl(id), now.boot, |out| {
             let _ = command(out, 2).arg(b"PTTL").arg(&viewing.view.resource);
         });
-        self.arm(now.boot + self.config.settings.dead_after);
+        self.arm(now.boot + self.config.settings.dead_peer_timeout);
     }
 
-    pub(super) fn send_queued_views(&mut self, node: NodeId, now: Now) {
+    pub(super) fn send_queued_views(&mut self, node: NodeId, now: ClockReading) {
         for id in self.view_ids() {
             if self.views.find(id.0).is_some_and(|viewing| viewing.queued.contains(node)) {
                 self.send_view(node, id, now);
@@ -272,8 +277,8 @@ impl Core {
         id: ViewId,
         node: NodeId,
         token: Token<'_>,
-        since: Nanos,
-        now: Now,
+        since: Timestamp,
+        now: ClockReading,
     ) -> Result<(), Mistyped> {
         let left = match token {
             Token::Int(ms) => Ok(ms),
@@ -315,7 +320,7 @@ impl Core {
         self.view_settled(id);
     }
 
-    pub(super) fn view_due(&mut self, id: ViewId, now: Now) {
+    pub(super) fn view_due(&mut self, id: ViewId, now: ClockReading) {
         let Some(viewing) = self.views.find(id.0).filter(|viewing| !viewing.complete) else {
             return;
         };

@@ -11,94 +11,94 @@
 use std::time::Duration;
 
 use super::Core;
-use crate::proto::claim::Party;
-use crate::proto::config::Wake;
-use crate::proto::event::Why;
+use crate::proto::claim::ClaimUser;
+use crate::proto::config::WakeStrategy;
+use crate::proto::event::RefusalReason;
 use crate::proto::lock::Phase;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
-use crate::proto::node::Request;
-use crate::proto::time::{Nanos, Now};
+use crate::proto::node::Pending;
+use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Vote;
 
 impl Core {
     /// Puts a lock that waits into the lines of its resources, and lets it ask if it is the first in all.
-    pub(super) fn line_up(&mut self, id: LockId, now: Now) {
+    pub(super) fn join_queues(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.phase = Phase::Queued;
-        let work = &mut *lock.work;
-        work.came = self.lines.arrive();
-        for key in work.keys.iter() {
-            let place = self.lines.place(key);
-            self.lines.join(place, work.came, id, now.boot);
-            work.lines.push(place);
+        let active = &mut *lock.active;
+        active.position = self.queues.next_position();
+        for key in active.keys.iter() {
+            let key = self.queues.key(key);
+            self.queues.join(key, active.position, id, now.boot);
+            active.queues.push(key);
         }
-        let deadline = lock.work.deadline;
+        let deadline = lock.active.deadline;
         self.arm_lock(id, deadline);
         if self.is_first(id) {
-            self.begin_turn(id, now);
+            self.first_attempt(id, now);
         }
     }
 
     fn is_first(&self, id: LockId) -> bool {
-        let first = |&place: &_| self.lines.front(place) == Some(id);
+        let first = |&key: &_| self.queues.front(key) == Some(id);
         let lock = self.locks.find(id.0);
-        lock.is_some_and(|lock| lock.work.lines.iter().all(first) || mutant!(LinesIgnored))
+        lock.is_some_and(|lock| lock.active.queues.iter().all(first) || mutant!(QueuesIgnored))
     }
 
     /// Leaves the lines behind a release.
-    pub(super) fn step_out_released(&mut self, id: LockId, now: Now) {
+    pub(super) fn leave_queues_released(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find(id.0) else { return };
-        for &place in &lock.work.lines {
-            self.lines.released(place, now.boot);
+        for &key in &lock.active.queues {
+            self.queues.released(key, now.boot);
         }
-        self.step_out(id, now);
+        self.leave_queues(id, now);
     }
 
     /// Leaves the lines. Those who are first now ask when turns are taken.
-    pub(super) fn step_out(&mut self, id: LockId, now: Now) {
-        let Some(lock) = self.locks.find_mut(id.0).filter(|lock| !lock.work.is_clear()) else {
+    pub(super) fn leave_queues(&mut self, id: LockId, now: ClockReading) {
+        let Some(lock) = self.locks.find_mut(id.0).filter(|lock| !lock.active.is_idle()) else {
             return;
         };
-        let came = lock.work.came;
-        for place in lock.work.lines.drain(..) {
-            self.lines.leave(place, came, now.boot);
+        let position = lock.active.position;
+        for key in lock.active.queues.drain(..) {
+            self.queues.leave(key, position, now.boot);
             // Whoever is next in several lines of many need not be looked at for each.
-            let first = self.lines.front(place).filter(|first| self.turns.back() != Some(first));
-            self.turns.extend(first);
+            let first = self.queues.front(key).filter(|first| self.scheduled.back() != Some(first));
+            self.scheduled.extend(first);
         }
-        let purge_at = self.lines.purge_at();
+        let purge_at = self.queues.purge_at();
         self.arm(purge_at);
     }
 
     /// Lets those ask whose turn has come. One that is refused at once makes room for the next: they are
     /// taken one after the other, not one inside the other.
-    pub(super) fn take_turns(&mut self, now: Now) {
-        if std::mem::replace(&mut self.is_turning, true) {
+    pub(super) fn run_scheduled(&mut self, now: ClockReading) {
+        if std::mem::replace(&mut self.runs_scheduled, true) {
             return;
         }
-        while let Some(id) = self.turns.pop_front() {
+        while let Some(id) = self.scheduled.pop_front() {
             match self.locks.find(id.0).map(|lock| lock.phase) {
-                Some(Phase::Queued) if self.is_first(id) => self.begin_turn(id, now),
+                Some(Phase::Queued) if self.is_first(id) => self.first_attempt(id, now),
                 Some(Phase::Pausing) => self.pause_due(id, now),
                 _ => {}
             }
         }
-        self.is_turning = false;
+        self.runs_scheduled = false;
     }
 
     /// The first ask of a lock that waits.
-    fn begin_turn(&mut self, id: LockId, now: Now) {
+    fn first_attempt(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find(id.0) else { return };
-        if now.boot >= lock.work.deadline {
-            return self.refuse(id, Why::OutOfTime, now);
+        if now.boot >= lock.active.deadline {
+            return self.refuse(id, RefusalReason::OutOfTime, now);
         }
         let released =
-            lock.work.lines.iter().filter_map(|&place| self.lines.owes_turn(place, now.boot));
+            lock.active.queues.iter().filter_map(|&key| self.queues.yields_from(key, now.boot));
         let hand_off = self.round_trip * HAND_OFF_ROUND_TRIPS;
         match released.max().map(|released| released + hand_off + self.entropy.below(hand_off)) {
-            Some(until) if until > now.boot && !mutant!(TurnNotYielded) => {
-                self.yield_turn(id, until, now);
+            Some(until) if until > now.boot && !mutant!(YieldSkipped) => {
+                self.yield_to_others(id, until, now);
             }
             _ => self.attempt(id, None, now),
         }
@@ -106,30 +106,32 @@ impl Core {
 
     /// This core has just let go of what others want too: they get until `until` to take it. Then the lock
     /// looks whether they have, if there is a node that will tell, and waits as they do.
-    fn yield_turn(&mut self, id: LockId, until: Nanos, now: Now) {
+    fn yield_to_others(&mut self, id: LockId, until: Timestamp, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let first = lock.work.lines.first();
-        let leads = first.map_or_else(NodeSet::default, |&place| self.lines.leads(place));
+        let first = lock.active.queues.first();
+        let leads = first.map_or_else(NodeSet::default, |&key| self.queues.leads(key));
         let leads = leads.without(self.suspected);
-        let waited = first.map_or(Duration::ZERO, |&place| self.lines.waited(place));
+        let waited = first.map_or(Duration::ZERO, |&key| self.queues.waited(key));
         lock.phase = Phase::Pausing;
-        lock.work.pause.until = until.min(lock.work.deadline);
-        if leads.iter().all(|node| self.nodes[node.index()].push.tells()) {
-            lock.work.pause.leads = leads;
-            lock.work.pause.told = leads;
-            lock.work.pause.needed = 1;
-            lock.work.pause.is_roused = !leads.is_empty();
-            lock.work.pause.is_late = lock.work.pause.is_roused;
-            lock.work.pause.sit_out = (waited / 2).min(LONGEST_SIT_OUT);
+        lock.active.pause.until = until.min(lock.active.deadline);
+        if leads.iter().all(|node| self.nodes[node.index()].push.notifies()) {
+            lock.active.pause.leads = leads;
+            lock.active.pause.notified = leads;
+            lock.active.pause.needed = 1;
+            lock.active.pause.is_woken = !leads.is_empty();
+            lock.active.pause.is_late = lock.active.pause.is_woken;
+            lock.active.pause.sit_out = (waited / 2).min(LONGEST_SIT_OUT);
             leads.iter().for_each(|node| self.want_push(node, now));
         }
         self.arm_lock(id, until);
     }
 
     /// A lock that waits in line has a deadline as well.
-    pub(super) fn queue_due(&mut self, id: LockId, now: Now) {
-        match self.locks.find(id.0).map(|lock| lock.work.deadline) {
-            Some(deadline) if now.boot >= deadline => self.refuse(id, Why::OutOfTime, now),
+    pub(super) fn queue_due(&mut self, id: LockId, now: ClockReading) {
+        match self.locks.find(id.0).map(|lock| lock.active.deadline) {
+            Some(deadline) if now.boot >= deadline => {
+                self.refuse(id, RefusalReason::OutOfTime, now)
+            }
             Some(deadline) => self.arm_lock(id, deadline),
             None => {}
         }
@@ -137,8 +139,8 @@ impl Core {
 
     /// What this core has just let go of is free for the first of those who wait here, when turns are taken:
     /// no node tells a connection of what it changed itself.
-    pub(super) fn hand_on(&mut self, claim: ClaimId, now: Now) {
-        if self.lines.is_empty() {
+    pub(super) fn hand_on(&mut self, claim: ClaimId, now: ClockReading) {
+        if self.queues.is_empty() {
             return;
         }
         let Some(claim) = self.claims.find(claim.0).filter(|claim| !claim.counted.is_empty())
@@ -146,14 +148,14 @@ impl Core {
             return;
         };
         for key in claim.keys.iter() {
-            let Some(next) = self.lines.front(self.lines.place(key)) else { continue };
+            let Some(next) = self.queues.front(self.queues.key(key)) else { continue };
             let Some(lock) = self.locks.find_mut(next.0) else { continue };
             if claim.lock() != Some(next) && lock.phase == Phase::Pausing {
-                lock.work.pause.is_roused = false;
-                lock.work.pause.is_late = false;
-                lock.work.pause.until =
-                    lock.work.pause.until.min(lock.work.pause.deaf_until.max(now.boot));
-                self.turns.push_back(next);
+                lock.active.pause.is_woken = false;
+                lock.active.pause.is_late = false;
+                lock.active.pause.until =
+                    lock.active.pause.until.min(lock.active.pause.muted_until.max(now.boot));
+                self.scheduled.push_back(next);
             }
         }
     }
@@ -162,26 +164,27 @@ impl Core {
     /// resource then; where the nodes tell of changes it can be late; otherwise it is random under a cap
     /// that grows with each refusal, so that waiters spread out. Splits in a row end that, for a key left
     /// over on one node looks like a split for its whole TTL.
-    pub(super) fn pause(&mut self, id: LockId, now: Now) {
+    pub(super) fn pause(&mut self, id: LockId, now: ClockReading) {
         self.look_for_leads(id, now);
-        self.damp(id, now);
-        let (least, most) = self.config.settings.pause;
-        let is_told = self.is_told(id);
+        self.back_off_wakes(id, now);
+        let (least, most) = self.config.settings.retry_backoff;
+        let will_be_notified = self.will_be_notified(id);
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let led = lock.work.lead.take().is_some();
-        let split = !led && !lock.work.votes.grants().is_empty() && lock.work.votes.is_contended();
-        lock.work.pause.splits = if split { lock.work.pause.splits + 1 } else { 0 };
-        lock.work.pause.needed = match led {
+        let led = lock.active.lead.take().is_some();
+        let split =
+            !led && !lock.active.votes.grants().is_empty() && lock.active.votes.is_contended();
+        lock.active.pause.splits = if split { lock.active.pause.splits + 1 } else { 0 };
+        lock.active.pause.needed = match led {
             true => 1,
-            false => lock.work.votes.quorum().saturating_sub(lock.work.votes.grants().len()),
+            false => lock.active.votes.quorum().saturating_sub(lock.active.votes.grants().len()),
         };
-        let (floor, bound) = if split && lock.work.pause.splits <= SPLITS {
-            (Duration::ZERO, lock.work.round_took(now) * SPLIT_ROUND_TRIPS)
-        } else if is_told {
-            (CAP_TOLD * 3 / 4, CAP_TOLD)
+        let (floor, bound) = if split && lock.active.pause.splits <= SPLITS {
+            (Duration::ZERO, lock.active.round_took(now) * SPLIT_ROUND_TRIPS)
+        } else if will_be_notified {
+            (CAP_NOTIFIED * 3 / 4, CAP_NOTIFIED)
         } else {
-            let cap = most.min(least * (1 << lock.work.pause.refusals.min(16)));
-            lock.work.pause.refusals += 1;
+            let cap = most.min(least * (1 << lock.active.pause.refusals.min(16)));
+            lock.active.pause.refusals += 1;
             (least / 8, cap)
         };
         let (floor, bound) = match mutant!(PauseSkipped) {
@@ -189,36 +192,36 @@ impl Core {
             false => (floor, bound),
         };
         lock.phase = Phase::Pausing;
-        lock.work.pause.until =
+        lock.active.pause.until =
             (now.boot + floor + self.entropy.below(bound.saturating_sub(floor)))
-                .min(lock.work.deadline);
+                .min(lock.active.deadline);
         if mutant!(PauseWithoutEnd) {
-            lock.work.pause.until = Nanos::NEVER;
+            lock.active.pause.until = Timestamp::NEVER;
         }
-        let until = lock.work.pause.until;
+        let until = lock.active.pause.until;
         self.arm_lock(id, until);
         self.shorten_pause(id);
     }
 
     /// Chooses whose word is waited for: the first node in order that denied, so that all who wait for
     /// one holder listen to the same one.
-    fn look_for_leads(&mut self, id: LockId, now: Now) {
+    fn look_for_leads(&mut self, id: LockId, now: ClockReading) {
         let (wake, quorum) = (self.config.settings.wake, self.config.quorum());
         let suspected = self.suspected;
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let denied = lock.work.votes.denies().without(suspected);
-        if lock.work.lead.is_none() {
+        let denied = lock.active.votes.denies().without(suspected);
+        if lock.active.lead.is_none() {
             let count = match wake {
-                Wake::Lead | Wake::All => 1,
-                Wake::Quorum => quorum,
-                Wake::Timer => 0,
+                WakeStrategy::Lead | WakeStrategy::All => 1,
+                WakeStrategy::Quorum => quorum,
+                WakeStrategy::Timer => 0,
             };
-            lock.work.pause.leads = NodeSet::default();
-            denied.iter().take(count).for_each(|node| lock.work.pause.leads.insert(node));
+            lock.active.pause.leads = NodeSet::default();
+            denied.iter().take(count).for_each(|node| lock.active.pause.leads.insert(node));
         }
         if !denied.is_empty() {
-            for &place in &lock.work.lines {
-                self.lines.contended(place, lock.work.pause.leads, now.boot);
+            for &key in &lock.active.queues {
+                self.queues.contended(key, lock.active.pause.leads, now.boot);
             }
         }
     }
@@ -227,44 +230,44 @@ impl Core {
     pub(super) fn hear_late_denials(&mut self, id: LockId, claim: ClaimId) {
         let Some(round) = self.locks.find(id.0).map(|lock| lock.round) else { return };
         if let Some(claim) = self.claims.find_mut(claim.0) {
-            claim.party = Party::Waiter(id, round);
+            claim.user = ClaimUser::Waiter(id, round);
         }
     }
 
     /// A node denied after the verdict. If it comes before the lead in the order, all who wait for this
     /// holder wait for its word, once it tells.
-    pub(super) fn denied_late(&mut self, node: NodeId, claim: ClaimId, now: Now) {
-        let party = self.claims.find(claim.0).map(|claim| claim.party);
-        let Some(Party::Waiter(id, round)) = party else { return };
+    pub(super) fn denied_late(&mut self, node: NodeId, claim: ClaimId, now: ClockReading) {
+        let user = self.claims.find(claim.0).map(|claim| claim.user);
+        let Some(ClaimUser::Waiter(id, round)) = user else { return };
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let is_alone = matches!(self.config.settings.wake, Wake::Lead | Wake::All);
-        let is_earlier = lock.work.pause.leads.iter().next().is_some_and(|lead| node < lead);
+        let is_alone = matches!(self.config.settings.wake, WakeStrategy::Lead | WakeStrategy::All);
+        let is_earlier = lock.active.pause.leads.iter().next().is_some_and(|lead| node < lead);
         if lock.phase != Phase::Pausing || lock.round != round || !is_alone || !is_earlier {
             return;
         }
-        lock.work.votes.cast(node, Vote::Deny);
-        lock.work.pause.leads.insert(node);
-        if self.nodes[node.index()].push.tells() {
-            lock.work.pause.leads = node.into();
+        lock.active.votes.cast(node, Vote::Deny);
+        lock.active.pause.leads.insert(node);
+        if self.nodes[node.index()].push.notifies() {
+            lock.active.pause.leads = node.into();
         }
-        for &place in &lock.work.lines {
-            self.lines.contended(place, lock.work.pause.leads, now.boot);
+        for &key in &lock.active.queues {
+            self.queues.contended(key, lock.active.pause.leads, now.boot);
         }
-        if lock.work.keys.len() == 1 {
+        if lock.active.keys.len() == 1 {
             self.ask_remaining(node, id, now);
         }
         self.want_push(node, now);
-        self.rouse(id, now);
+        self.wake(id, now);
     }
 
     /// Of two leads the first is enough, as soon as it tells.
     fn follow_the_first(&mut self, id: LockId) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if self.config.settings.wake != Wake::Quorum
-            && let Some(first) = lock.work.pause.leads.iter().next()
-            && self.nodes[first.index()].push.tells()
+        if self.config.settings.wake != WakeStrategy::Quorum
+            && let Some(first) = lock.active.pause.leads.iter().next()
+            && self.nodes[first.index()].push.notifies()
         {
-            lock.work.pause.leads = first.into();
+            lock.active.pause.leads = first.into();
         }
     }
 
@@ -272,55 +275,55 @@ impl Core {
     /// so that of many waiters not all ask at each change. It may be long only where the lead granted and
     /// the others did not. Such an ask is told to other waiters in its turn, and they could wake each other
     /// for as long as the lock is held elsewhere; where the lead denied, nobody else hears of it.
-    fn damp(&mut self, id: LockId, now: Now) {
+    fn back_off_wakes(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if !std::mem::take(&mut lock.work.pause.is_roused) {
+        if !std::mem::take(&mut lock.active.pause.is_woken) {
             return;
         }
-        let has_rested = lock.work.since.boot > lock.work.pause.deaf_until + RESTED;
-        lock.work.pause.is_late = false;
-        let waited = now.boot.since(lock.work.asked_at);
-        let most = match lock.work.lead {
-            Some(_) if waited < OLD => DEAF_AFTER_DENIAL.0,
-            Some(_) => DEAF_AFTER_DENIAL.1,
-            None => DEAF_AFTER_SPLIT,
+        let has_rested = lock.active.since.boot > lock.active.pause.muted_until + RESTED;
+        lock.active.pause.is_late = false;
+        let waited = now.boot.since(lock.active.asked_at);
+        let most = match lock.active.lead {
+            Some(_) if waited < OLD => MUTED_AFTER_DENIAL.0,
+            Some(_) => MUTED_AFTER_DENIAL.1,
+            None => MUTED_AFTER_SPLIT,
         };
-        lock.work.pause.damping = match has_rested {
-            true => DEAF_AT_FIRST,
-            false => (lock.work.pause.damping * 2).min(most).max(DEAF_AT_FIRST),
+        lock.active.pause.wake_backoff = match has_rested {
+            true => MUTED_AT_FIRST,
+            false => (lock.active.pause.wake_backoff * 2).min(most).max(MUTED_AT_FIRST),
         };
-        let half = match mutant!(WakesUndamped) {
+        let half = match mutant!(WakesNotBackedOff) {
             true => Duration::from_nanos(1),
-            false => lock.work.pause.damping / 2,
+            false => lock.active.pause.wake_backoff / 2,
         };
-        lock.work.pause.deaf_until = now.boot + half + self.entropy.below(half);
+        lock.active.pause.muted_until = now.boot + half + self.entropy.below(half);
     }
 
     /// Remembers how long a lock had to wait that was granted now.
-    pub(super) fn note_wait(&mut self, id: LockId, now: Now) {
+    pub(super) fn note_wait(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find(id.0) else { return };
-        let waited = now.boot.since(lock.work.asked_at);
-        lock.work.lines.iter().for_each(|&place| self.lines.granted(place, waited));
+        let waited = now.boot.since(lock.active.asked_at);
+        lock.active.queues.iter().for_each(|&key| self.queues.granted(key, waited));
     }
 
     /// Whether the nodes whose word is waited for denied, and will tell.
-    fn is_told(&self, id: LockId) -> bool {
+    fn will_be_notified(&self, id: LockId) -> bool {
         let Some(lock) = self.locks.find(id.0) else { return false };
-        let (leads, denied) = (lock.work.pause.leads, lock.work.votes.denies());
-        let will_tell = |node| denied.contains(node) && self.node(node).push.tells();
-        !leads.is_empty() && leads.iter().all(will_tell)
+        let (leads, denied) = (lock.active.pause.leads, lock.active.votes.denies());
+        let will_notify = |node| denied.contains(node) && self.node(node).push.notifies();
+        !leads.is_empty() && leads.iter().all(will_notify)
     }
 
     /// A pause has begun and the undo is on its way: asks the nodes that denied this attempt how long the
     /// key in the way will live, which also makes them tell when it changes, and acts on what was told
     /// meanwhile. Behind the undo, so that an attempt that is granted never pays for it.
-    pub(super) fn settle_in(&mut self, id: LockId, denied: NodeSet, now: Now) {
+    pub(super) fn settle_in(&mut self, id: LockId, denied: NodeSet, now: ClockReading) {
         let Some(lock) = self.locks.find(id.0).filter(|lock| lock.phase == Phase::Pausing) else {
             return;
         };
-        let leads = lock.work.pause.leads;
+        let leads = lock.active.pause.leads;
         // A script has told, and has read all keys.
-        if lock.work.keys.len() == 1 {
+        if lock.active.keys.len() == 1 {
             for node in denied.iter() {
                 self.ask_remaining(node, id, now);
             }
@@ -328,57 +331,65 @@ impl Core {
         for node in leads.iter() {
             self.want_push(node, now);
         }
-        self.rouse(id, now);
+        self.wake(id, now);
     }
 
     /// Asks a node for how long the key in the way will live.
-    pub(super) fn ask_remaining(&mut self, node: NodeId, id: LockId, now: Now) {
+    pub(super) fn ask_remaining(&mut self, node: NodeId, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find(id.0) else { return };
         let node = &mut self.nodes[node.index()];
         // A full pipeline has no room for what the timer can do without.
         if !node.link.takes_asks() || node.pipeline.len() >= super::MAX_PIPELINE {
             return;
         }
-        let request = Request::Remaining { lock: id, round: lock.round };
-        node.pipeline.push(request, now.boot, |out| {
-            let _ = crate::resp::command(out, 2).arg(b"PTTL").arg(lock.work.keys.first());
+        let pending = Pending::Remaining { lock: id, round: lock.round };
+        node.pipeline.push(pending, now.boot, |out| {
+            let _ = crate::resp::command(out, 2).arg(b"PTTL").arg(lock.active.keys.first());
         });
-        self.arm(now.boot + self.config.settings.dead_after);
+        self.arm(now.boot + self.config.settings.dead_peer_timeout);
     }
 
     /// A node told for how long the key in the way will live: -2 it is gone, -1 for ever.
-    pub(super) fn way_blocked(&mut self, node: NodeId, id: LockId, round: u32, ms: i64, now: Now) {
+    pub(super) fn way_blocked(
+        &mut self,
+        node: NodeId,
+        id: LockId,
+        round: u32,
+        ms: i64,
+        now: ClockReading,
+    ) {
         let Some(lock) = self.locks.find_mut(id.0).filter(|lock| lock.round == round) else {
             return;
         };
         if ms == -1 || !matches!(lock.phase, Phase::Asking | Phase::Pausing) {
             return;
         }
-        let leads = lock.work.pause.leads;
-        let tells =
-            leads.contains(node) && leads.iter().all(|lead| self.nodes[lead.index()].push.tells());
+        let leads = lock.active.pause.leads;
+        let notifies = leads.contains(node)
+            && leads.iter().all(|lead| self.nodes[lead.index()].push.notifies());
         // What has been told comes by another connection, and may be later than this answer.
-        let is_quiet = lock.work.pause.told.and(leads).is_empty() && !lock.work.pause.is_roused;
-        let rests = lock.phase == Phase::Pausing && lock.work.pause.splits == 0 && is_quiet;
-        if ms >= 0 && tells && rests {
+        let is_quiet =
+            lock.active.pause.notified.and(leads).is_empty() && !lock.active.pause.is_woken;
+        let rests = lock.phase == Phase::Pausing && lock.active.pause.splits == 0 && is_quiet;
+        if ms >= 0 && notifies && rests {
             // It will tell of the next change. Whoever has had its turn lets some others have theirs.
-            lock.work.pause.until = (now.boot + CAP_TOLD * 3 / 4).min(lock.work.deadline);
-            let sit_out = std::mem::take(&mut lock.work.pause.sit_out);
-            lock.work.pause.deaf_until =
-                lock.work.pause.deaf_until.max(now.boot + self.entropy.below(sit_out));
-            for &place in &lock.work.lines {
-                self.lines.contended(place, lock.work.pause.leads, now.boot);
+            lock.active.pause.until = (now.boot + CAP_NOTIFIED * 3 / 4).min(lock.active.deadline);
+            let sit_out = std::mem::take(&mut lock.active.pause.sit_out);
+            lock.active.pause.muted_until =
+                lock.active.pause.muted_until.max(now.boot + self.entropy.below(sit_out));
+            for &key in &lock.active.queues {
+                self.queues.contended(key, lock.active.pause.leads, now.boot);
             }
         }
         let free_at = match u64::try_from(ms) {
-            Ok(ms) => now.boot + Duration::from_millis(ms) + lock.work.pause.jitter,
-            Err(_) if lock.work.pause.leads.contains(node) => {
+            Ok(ms) => now.boot + Duration::from_millis(ms) + lock.active.pause.jitter,
+            Err(_) if lock.active.pause.leads.contains(node) => {
                 return self.changed_at(id, node, now);
             }
             // Gone already: only as late as it takes two waiters not to ask in step for ever.
-            Err(_) => now.boot + lock.work.pause.jitter / 8,
+            Err(_) => now.boot + lock.active.pause.jitter / 8,
         };
-        lock.work.pause.expires(node, free_at);
+        lock.active.pause.expires(node, free_at);
         if lock.phase == Phase::Pausing {
             self.shorten_pause(id);
             self.pause_due(id, now);
@@ -389,82 +400,83 @@ impl Core {
     /// vote apart is random, and stays so.
     fn shorten_pause(&mut self, id: LockId) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if (1..=SPLITS).contains(&lock.work.pause.splits) {
+        if (1..=SPLITS).contains(&lock.active.pause.splits) {
             return;
         }
-        let needed = lock.work.pause.needed;
-        if let Some(free_at) = lock.work.pause.way_free_at(needed) {
-            lock.work.pause.until = lock.work.pause.until.min(free_at);
-            let until = lock.work.pause.until;
+        let needed = lock.active.pause.needed;
+        if let Some(free_at) = lock.active.pause.way_free_at(needed) {
+            lock.active.pause.until = lock.active.pause.until.min(free_at);
+            let until = lock.active.pause.until;
             self.arm_lock(id, until);
         }
     }
 
     /// The nodes will tell from now on, so that the pause can be long.
-    pub(super) fn lengthen_pause(&mut self, id: LockId, now: Now) {
+    pub(super) fn lengthen_pause(&mut self, id: LockId, now: ClockReading) {
         self.follow_the_first(id);
-        if !self.is_told(id) {
+        if !self.will_be_notified(id) {
             return;
         }
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if lock.phase == Phase::Pausing && lock.work.pause.splits == 0 {
-            lock.work.pause.until = (now.boot + CAP_TOLD * 3 / 4).min(lock.work.deadline);
-            let until = lock.work.pause.until;
+        if lock.phase == Phase::Pausing && lock.active.pause.splits == 0 {
+            lock.active.pause.until = (now.boot + CAP_NOTIFIED * 3 / 4).min(lock.active.deadline);
+            let until = lock.active.pause.until;
             self.arm_lock(id, until);
             self.shorten_pause(id);
         }
     }
 
     /// A node has told that a key in the way of this lock has changed, or cannot tell any longer.
-    pub(super) fn changed_at(&mut self, id: LockId, node: NodeId, now: Now) {
+    pub(super) fn changed_at(&mut self, id: LockId, node: NodeId, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         // Whose word counts can be known later than it has come.
-        lock.work.pause.told.insert(node);
-        self.rouse(id, now);
+        lock.active.pause.notified.insert(node);
+        self.wake(id, now);
     }
 
     /// Ends a pause by what has been told, as soon as that may be.
-    fn rouse(&mut self, id: LockId, now: Now) {
+    fn wake(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let enough = match self.config.settings.wake {
-            Wake::Quorum => lock.work.pause.leads.len().max(1),
+            WakeStrategy::Quorum => lock.active.pause.leads.len().max(1),
             _ => 1,
         };
-        let told = lock.work.pause.told.and(lock.work.pause.leads);
-        if lock.phase != Phase::Pausing || told.len() < enough || mutant!(WakeIgnored) {
+        let notified = lock.active.pause.notified.and(lock.active.pause.leads);
+        if lock.phase != Phase::Pausing || notified.len() < enough || mutant!(WakeIgnored) {
             return;
         }
-        self.metrics.wakes += u64::from(!lock.work.pause.is_roused);
-        lock.work.pause.is_roused = true;
-        lock.work.pause.is_late = now.boot < lock.work.pause.deaf_until;
-        lock.work.pause.until = lock.work.pause.until.min(lock.work.pause.deaf_until.max(now.boot));
+        self.metrics.wakes += u64::from(!lock.active.pause.is_woken);
+        lock.active.pause.is_woken = true;
+        lock.active.pause.is_late = now.boot < lock.active.pause.muted_until;
+        lock.active.pause.until =
+            lock.active.pause.until.min(lock.active.pause.muted_until.max(now.boot));
         self.pause_due(id, now);
     }
 
     /// What was told while the lock was deaf is old: the key is looked at, which also makes its next change
     /// be told. So whoever was deaf asks when the lock is let go of, and not in the middle of somebody's turn.
-    fn look_first(&mut self, id: LockId, lead: NodeId, now: Now) {
-        let patience = self.config.settings.answer_within.min(self.allowance(lead));
+    fn look_first(&mut self, id: LockId, lead: NodeId, now: ClockReading) {
+        let patience = self.config.settings.response_timeout.min(self.allowance(lead));
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        lock.work.pause.is_late = false;
-        lock.work.pause.is_roused = false;
-        lock.work.pause.told = NodeSet::default();
-        lock.work.pause.until = (now.boot + patience).min(lock.work.deadline);
-        let until = lock.work.pause.until;
+        lock.active.pause.is_late = false;
+        lock.active.pause.is_woken = false;
+        lock.active.pause.notified = NodeSet::default();
+        lock.active.pause.until = (now.boot + patience).min(lock.active.deadline);
+        let until = lock.active.pause.until;
         self.arm_lock(id, until);
         self.ask_remaining(lead, id, now);
     }
 
-    pub(super) fn pause_due(&mut self, id: LockId, now: Now) {
+    pub(super) fn pause_due(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find(id.0) else { return };
-        if now.boot >= lock.work.deadline {
-            self.refuse(id, Why::OutOfTime, now);
-        } else if now.boot < lock.work.pause.until {
-            let until = lock.work.pause.until;
+        if now.boot >= lock.active.deadline {
+            self.refuse(id, RefusalReason::OutOfTime, now);
+        } else if now.boot < lock.active.pause.until {
+            let until = lock.active.pause.until;
             self.arm_lock(id, until);
         } else {
             match self.lead_to_ask(id) {
-                Some(lead) if lock.work.pause.is_late && lock.work.keys.len() == 1 => {
+                Some(lead) if lock.active.pause.is_late && lock.active.keys.len() == 1 => {
                     self.look_first(id, lead, now);
                 }
                 lead => self.attempt(id, lead, now),
@@ -475,19 +487,20 @@ impl Core {
     /// The node that is asked before the others, if what it told ended the pause.
     fn lead_to_ask(&self, id: LockId) -> Option<NodeId> {
         let lock = self.locks.find(id.0)?;
-        let leads = self.config.settings.wake == Wake::Lead && lock.work.pause.is_roused;
-        let told = lock.work.pause.told.and(lock.work.pause.leads).without(self.suspected);
-        let lead = told.iter().next().filter(|_| leads)?;
+        let leads = self.config.settings.wake == WakeStrategy::Lead && lock.active.pause.is_woken;
+        let notified =
+            lock.active.pause.notified.and(lock.active.pause.leads).without(self.suspected);
+        let lead = notified.iter().next().filter(|_| leads)?;
         self.node(lead).link.takes_asks().then_some(lead)
     }
 
     /// An attempt begins.
     pub(super) fn end_pause(&mut self, id: LockId) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        lock.work.pause.expiries.clear();
-        lock.work.pause.told = NodeSet::default();
+        lock.active.pause.expiries.clear();
+        lock.active.pause.notified = NodeSet::default();
         let (least, most) = EXPIRY_JITTER;
-        lock.work.pause.jitter = least + self.entropy.below(most - least);
+        lock.active.pause.jitter = least + self.entropy.below(most - least);
     }
 
     /// How long a round of asks takes, roughly.
@@ -510,21 +523,21 @@ const SPLIT_ROUND_TRIPS: u32 = 4;
 const EXPIRY_JITTER: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(5));
 
 /// The longest pause where nodes tell of changes: what a lost message costs at the most.
-const CAP_TOLD: Duration = Duration::from_secs(2);
+const CAP_NOTIFIED: Duration = Duration::from_secs(2);
 
 /// Vain asks that are further apart are not of a crowd.
 const RESTED: Duration = Duration::from_millis(500);
 
 /// How long a lock is deaf after the first ask in vain.
-const DEAF_AT_FIRST: Duration = Duration::from_millis(1);
+const MUTED_AT_FIRST: Duration = Duration::from_millis(1);
 
 /// How long at the most, where the lead denied, and for those who have waited for `OLD`.
-const DEAF_AFTER_DENIAL: (Duration, Duration) =
+const MUTED_AFTER_DENIAL: (Duration, Duration) =
     (Duration::from_millis(16), Duration::from_millis(4));
 const OLD: Duration = Duration::from_millis(250);
 
 /// How long at the most, where the lead granted and others did not.
-const DEAF_AFTER_SPLIT: Duration = Duration::from_millis(50);
+const MUTED_AFTER_SPLIT: Duration = Duration::from_millis(50);
 
 /// Whoever has had its turn sits out for up to half of what it had to wait, but not for longer.
 const LONGEST_SIT_OUT: Duration = Duration::from_millis(100);

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redbolt::proto::{
-    Ask, Cause, Config, Core, Event, LinkId, LinkOp, LockId, LockRecord, Nanos, NodeId,
-    NodeSettings, NodeState, Now, PushState, Refusal, Settings, Vote, Wait, guard::BIG_MS, script,
+    Cause, ClockReading, Config, Core, DetachedLock, Event, LinkId, LinkOp, LockId, LockRequest,
+    NodeId, NodeSettings, NodeState, PushState, Refusal, Settings, Timestamp, Vote, Wait,
+    restart_guard::BIG_MS, script,
 };
 use redbolt_node::Memory;
 
@@ -28,7 +29,7 @@ pub(crate) struct World {
     pub(crate) servers: Vec<Server>,
     pub(crate) clients: Vec<Client>,
     /// Locks that nobody has in hand.
-    pub(crate) records: Vec<LockRecord>,
+    pub(crate) records: Vec<DetachedLock>,
     wires: Vec<Wire>,
     /// Everything that ran on a server, in order.
     pub(crate) log: Vec<Ran>,
@@ -91,7 +92,7 @@ pub(crate) enum Written {
     /// They still run, now.
     Runs,
     /// They run when [`World::free_ghosts`] lets them.
-    Haunts,
+    LeavesGhost,
     Vanishes,
 }
 
@@ -105,9 +106,9 @@ impl World {
     pub(crate) fn with(nodes: usize, clients: usize, set: impl Fn(&mut Settings)) -> Self {
         let mut settings = Settings {
             nodes: vec![NodeSettings::default(); nodes],
-            answer_within: ms(50),
-            connect_within: ms(500),
-            dead_after: secs(2),
+            response_timeout: ms(50),
+            connect_timeout: ms(500),
+            dead_peer_timeout: secs(2),
             ..Settings::default()
         };
         set(&mut settings);
@@ -167,7 +168,7 @@ impl World {
         self.random = Random(seed | 1);
     }
 
-    /// Opens all links and greets, so that a test begins with voters.
+    /// Opens all links and handshakes, so that a test begins with voters.
     pub(crate) fn warm(mut self) -> Self {
         self.run(ms(1));
         for client in &self.clients {
@@ -179,14 +180,14 @@ impl World {
         self
     }
 
-    pub(crate) fn now(&self) -> Now {
+    pub(crate) fn now(&self) -> ClockReading {
         let wall = (self.boot + EPOCH).checked_add_signed(self.wall_ahead).unwrap();
-        Now { boot: Nanos(self.boot), wall: Nanos(wall) }
+        ClockReading { boot: Timestamp(self.boot), wall: Timestamp(wall) }
     }
 
     /// What a server's clock says unless it is wrong.
-    pub(crate) fn server_now(&self) -> redbolt_node::model::Now {
-        redbolt_node::model::Now::from_micros((self.boot + EPOCH) / 1_000)
+    pub(crate) fn server_now(&self) -> redbolt_node::model::ClockReading {
+        redbolt_node::model::ClockReading::from_micros((self.boot + EPOCH) / 1_000)
     }
 
     pub(crate) fn link(&self, node: usize) -> LinkId {
@@ -199,41 +200,51 @@ impl World {
 
     // Commands. Each runs what can run at once.
 
-    pub(crate) fn acquire(&mut self, client: usize, ask: &Ask<'_>, keys: &[&[u8]]) -> LockId {
-        let id = self.begin(client, ask, keys);
+    pub(crate) fn acquire(
+        &mut self,
+        client: usize,
+        request: &LockRequest<'_>,
+        keys: &[&[u8]],
+    ) -> LockId {
+        let id = self.begin(client, request, keys);
         self.flow();
         id
     }
 
     /// As [`acquire`](Self::acquire), with nothing written yet.
-    pub(crate) fn begin(&mut self, client: usize, ask: &Ask<'_>, keys: &[&[u8]]) -> LockId {
+    pub(crate) fn begin(
+        &mut self,
+        client: usize,
+        request: &LockRequest<'_>,
+        keys: &[&[u8]],
+    ) -> LockId {
         let now = self.now();
         let of_these = |(key, _): &&(Vec<u8>, u64)| keys.contains(&&key[..]);
         let tokens = self.fenced.keys().filter(of_these).map(|&(_, token)| token);
         let floor = tokens.max().unwrap_or_default();
         let client = &mut self.clients[client];
-        let id = client.core.acquire(ask, now).unwrap();
+        let id = client.core.acquire(request, now).unwrap();
         let keys = keys.iter().map(|key| key.to_vec()).collect();
         client.locks.push(Known { id, keys, floor, ends: None, ended: 0, let_go: false });
         id
     }
 
     /// Takes a lock from a client, if it holds it.
-    pub(crate) fn hand_out(&mut self, client: usize, id: LockId) -> Option<LockRecord> {
+    pub(crate) fn detach(&mut self, client: usize, id: LockId) -> Option<DetachedLock> {
         let now = self.now();
-        let record = self.clients[client].core.hand_out(id, now)?;
+        let detached = self.clients[client].core.detach(id, now)?;
         // What was told before it left is of no other lock.
         self.flow();
         self.clients[client].locks.retain(|known| known.id != id);
-        Some(record)
+        Some(detached)
     }
 
-    /// Gives a client a lock that was handed out.
-    pub(crate) fn take_in(&mut self, client: usize, record: &LockRecord) -> LockId {
+    /// Gives a client a lock that was detached.
+    pub(crate) fn attach(&mut self, client: usize, detached: &DetachedLock) -> LockId {
         let now = self.now();
-        let id = self.clients[client].core.take_in(record, now).unwrap();
-        let keys: Vec<_> = record.keys().map(<[u8]>::to_vec).collect();
-        if let Some(token) = record.fencing_token() {
+        let id = self.clients[client].core.attach(detached, now).unwrap();
+        let keys: Vec<_> = detached.keys().map(<[u8]>::to_vec).collect();
+        if let Some(token) = detached.fencing_token() {
             // The token goes along with the lock.
             let owned = keys.iter().map(|key| ((key.clone(), token.get()), (client, id)));
             self.fenced.extend(owned);
@@ -245,12 +256,12 @@ impl World {
     }
 
     pub(crate) fn lock(&mut self, key: &[u8], ttl: Duration) -> LockId {
-        self.acquire(0, &Ask::new(key).ttl(ttl), &[key])
+        self.acquire(0, &LockRequest::new(key).ttl(ttl), &[key])
     }
 
     /// One that waits for ever.
     pub(crate) fn wait_for(&mut self, key: &[u8], ttl: Duration) -> LockId {
-        self.acquire(0, &Ask::new(key).ttl(ttl).wait(Wait::Forever), &[key])
+        self.acquire(0, &LockRequest::new(key).ttl(ttl).wait(Wait::Forever), &[key])
     }
 
     pub(crate) fn extend(&mut self, id: LockId, ttl: Duration) {
@@ -406,24 +417,24 @@ impl World {
     /// A server's clock was always so many µs ahead.
     pub(crate) fn set_clock(&mut self, node: usize, ahead: i64) {
         self.servers[node].ahead = ahead;
-        let (value, big) = (self.own_guard(node, 0), BIG_MS);
-        self.set_guard(node, &value, big);
+        let (value, big) = (self.own_restart_guard(node, 0), BIG_MS);
+        self.set_restart_guard(node, &value, big);
     }
 
-    // Guards.
+    // RestartGuards.
 
-    /// The value of a node's guard, and how many ms are left of its quarantine; none is negative.
-    pub(crate) fn guard(&mut self, node: usize) -> (String, i64) {
+    /// The value of a node's restart guard, and how many ms are left of its quarantine; none is negative.
+    pub(crate) fn restart_guard(&mut self, node: usize) -> (String, i64) {
         let value = String::from_utf8(self.value(node, GUARD)).unwrap();
         (value, self.pttl(node, GUARD) - BIG_MS as i64)
     }
 
-    pub(crate) fn set_guard(&mut self, node: usize, value: &str, ttl_ms: u64) {
+    pub(crate) fn set_restart_guard(&mut self, node: usize, value: &str, ttl_ms: u64) {
         self.set(node, GUARD, value.as_bytes(), ttl_ms);
     }
 
-    /// The guard that all clients expect, where a node was not restarted so often.
-    pub(crate) fn own_guard(&self, node: usize, restarts: u32) -> String {
+    /// The restart guard that all clients expect, where a node was not restarted so often.
+    pub(crate) fn own_restart_guard(&self, node: usize, restarts: u32) -> String {
         let settings = self.clients[0].core.config().settings();
         let expected = self.servers[node].expected(settings, &settings.nodes[node], restarts);
         String::from_utf8(expected.value()).unwrap()
@@ -488,7 +499,7 @@ impl World {
         wire.down.clear();
         match written {
             Written::Runs => {}
-            Written::Haunts => wire.held = true,
+            Written::LeavesGhost => wire.held = true,
             Written::Vanishes => wire.up.clear(),
         }
     }
@@ -752,7 +763,7 @@ impl World {
         for words in requests {
             let mut reply = Vec::new();
             let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-            let now = redbolt_node::model::Now::from_micros((self.boot + EPOCH) / 1_000);
+            let now = redbolt_node::model::ClockReading::from_micros((self.boot + EPOCH) / 1_000);
             server.run(conn, &args, now, &mut reply);
             let is_unknown = reply.starts_with(b"-NOSCRIPT");
             if wire.alive {
@@ -836,8 +847,12 @@ impl World {
                 let left = self.clients[client].remaining(id, self.now()).as_nanos() as u64;
                 // By boot alone: the wall clock may take from a validity and give it back.
                 let lease = self.clients[client].core.lease(id);
-                let ends =
-                    lease.map(|l| l.remaining(Now { boot: Nanos(self.boot), ..Now::default() }));
+                let ends = lease.map(|l| {
+                    l.remaining(ClockReading {
+                        boot: Timestamp(self.boot),
+                        ..ClockReading::default()
+                    })
+                });
                 let ends = ends.map(|left| self.boot + left.as_nanos() as u64);
                 let known = &mut self.clients[client].locks[at];
                 if let (Some(before), Some(ends)) = (known.ends, ends) {
@@ -891,7 +906,7 @@ impl Client {
         let core = Core::new(Arc::clone(config), move |bytes| {
             bytes.fill_with(|| random.next() as u8);
         });
-        let links = vec![None; 2 * config.nodes()];
+        let links = vec![None; 2 * config.node_count()];
         Self {
             core,
             links,
@@ -911,7 +926,7 @@ impl Client {
         self.outcomes(id).contains(&Event::Granted(id))
     }
 
-    pub(crate) fn remaining(&self, id: LockId, now: Now) -> Duration {
+    pub(crate) fn remaining(&self, id: LockId, now: ClockReading) -> Duration {
         self.core.lease(id).map_or(Duration::ZERO, |lease| lease.remaining(now))
     }
 
@@ -922,7 +937,7 @@ impl Client {
         let known = self.locks.iter_mut().find(|known| lock_of(&event) == Some(known.id));
         match (known, event) {
             (Some(known), Event::Shortened(_)) => known.ends = None,
-            (Some(known), Event::Extended(_) | Event::Kept(_)) => {
+            (Some(known), Event::Extended(_) | Event::AutoExtended(_)) => {
                 assert!(!known.let_go, "nothing is extended after its release");
                 known.ends = None;
             }
@@ -1002,10 +1017,10 @@ pub(crate) fn lock_of(event: &Event) -> Option<LockId> {
     match *event {
         Event::Granted(id)
         | Event::Extended(id)
-        | Event::Kept(id)
+        | Event::AutoExtended(id)
         | Event::Lost(id, _)
         | Event::NotExtended(id, _)
-        | Event::NotKept(id, _)
+        | Event::AutoExtendFailed(id, _)
         | Event::Refused(id, _)
         | Event::Released(id, _)
         | Event::Shortened(id) => Some(id),
@@ -1024,7 +1039,7 @@ thread_local! {
         let nodes = vec![NodeSettings::default(); redbolt::proto::MAX_NODES];
         let config = Config::new(Settings { nodes, ..Settings::default() }).unwrap();
         let mut core = Core::new(Arc::new(config), |bytes| bytes.fill(0));
-        core.timeout(Now::default());
+        core.timeout(ClockReading::default());
         std::iter::from_fn(|| core.poll_link())
             .map(|op| match op {
                 LinkOp::Open(link) | LinkOp::Close(link) => link,
@@ -1045,7 +1060,7 @@ fn kind_of_script(is_it: impl Fn(&str, &str) -> bool, by_digest: usize) -> &'sta
 const SCRIPTS: [(&str, [&str; 2]); 7] = [
     (script::ACQUIRE_FENCED, ["ask", "ask sha"]),
     (script::ACQUIRE_MANY, ["ask", "ask sha"]),
-    (script::BREAK, ["break", "break sha"]),
+    (script::FORCE_UNLOCK, ["break", "break sha"]),
     (script::ENROL, ["enrol", "enrol sha"]),
     (script::EXTEND, ["extend", "extend sha"]),
     (script::UNDO, ["undo", "undo sha"]),
@@ -1057,7 +1072,7 @@ thread_local! {
         SCRIPTS.map(|(text, _)| sha1_smol::Sha1::from(text).digest().to_string());
 }
 
-/// The guard's key.
+/// The restart guard's key.
 pub(crate) const GUARD: &[u8] = b"redbolt:guard";
 
 /// xorshift64*: small, and the same everywhere.

@@ -1,11 +1,11 @@
 //! A node of the world: a model store, and what can be wrong with it.
 
-use redbolt::proto::guard::{BIG_MS, Expected};
+use redbolt::proto::restart_guard::{BIG_MS, Expected};
 use redbolt::proto::{NodeSettings, Settings};
 use redbolt::resp::{Decoder, Limits, Token};
 use redbolt_node::{
     Memory,
-    model::{ConnId, Now, Store},
+    model::{ClockReading, ConnId, Store},
 };
 
 /// What a server does with those who connect.
@@ -47,7 +47,7 @@ pub(crate) struct Server {
 pub(crate) type Answer = dyn FnMut(&[&[u8]]) -> Option<Vec<u8>>;
 
 impl Server {
-    pub(crate) fn new(name: usize, now: Now) -> Self {
+    pub(crate) fn new(name: usize, now: ClockReading) -> Self {
         let mut store = Store::new(&run_id(name, 0), now);
         let observer = store.connect();
         let (accept, window) = (Accept::Yes, usize::MAX);
@@ -69,7 +69,13 @@ impl Server {
     }
 
     /// Runs one command and appends what is answered.
-    pub(crate) fn run(&mut self, conn: ConnId, args: &[&[u8]], now: Now, out: &mut Vec<u8>) {
+    pub(crate) fn run(
+        &mut self,
+        conn: ConnId,
+        args: &[&[u8]],
+        now: ClockReading,
+        out: &mut Vec<u8>,
+    ) {
         match self.answer.as_mut().and_then(|answer| answer(args)) {
             Some(answer) => out.extend_from_slice(&answer),
             None => self.store.command(conn, args, self.clock(now), out),
@@ -77,64 +83,65 @@ impl Server {
     }
 
     /// Looks for keys that are over.
-    pub(crate) fn expire(&mut self, now: Now) {
+    pub(crate) fn expire(&mut self, now: ClockReading) {
         self.store.expire(self.clock(now));
     }
 
-    fn clock(&self, now: Now) -> Now {
-        Now::from_micros(now.micros().saturating_add_signed(self.ahead))
+    fn clock(&self, now: ClockReading) -> ClockReading {
+        ClockReading::from_micros(now.micros().saturating_add_signed(self.ahead))
     }
 
-    pub(crate) fn restart(&mut self, name: usize, memory: Memory, now: Now) {
+    pub(crate) fn restart(&mut self, name: usize, memory: Memory, now: ClockReading) {
         self.runs += 1;
         self.store.restart(memory, &run_id(name, self.runs), self.clock(now));
         self.observer = self.store.connect();
     }
 
     /// A connection was killed; if it was ours we come back.
-    pub(crate) fn killed(&mut self, conn: ConnId, now: Now) {
+    pub(crate) fn killed(&mut self, conn: ConnId, now: ClockReading) {
         if conn == self.observer {
             self.observer = self.store.connect();
             self.look_into(&self.database.clone(), now);
         }
     }
 
-    /// The guard says that the node remembers every lock.
-    pub(crate) fn remember(&mut self, settings: &Settings, node: &NodeSettings, now: Now) {
+    /// The restart guard says that the node remembers every lock.
+    pub(crate) fn remember(&mut self, settings: &Settings, node: &NodeSettings, now: ClockReading) {
         let expected = self.expected(settings, node, self.runs);
         self.look_into(&node.database.to_string(), now);
         let life = BIG_MS.to_string();
-        let set = [b"SET", &settings.guard_key[..], &expected.value(), b"PX", life.as_bytes()];
+        let set =
+            [b"SET", &settings.restart_guard_key[..], &expected.value(), b"PX", life.as_bytes()];
         assert_eq!(self.observe(&set, now), b"+OK\r\n");
         self.look_into("0", now);
     }
 
-    /// What a client with these settings expects of the guard after so many restarts.
+    /// What a client with these settings expects of the restart guard after so many restarts.
     pub(crate) fn expected(&self, settings: &Settings, node: &NodeSettings, runs: u32) -> Expected {
         Expected {
             run_id: run_id(self.name, runs).as_bytes().try_into().ok(),
             max_ttl_ms: settings.max_ttl.as_millis() as u64,
             nodes: settings.nodes.len() as u64,
             database: node.database.into(),
-            trust: node.trust,
+            restart_trust: node.restart_trust,
         }
     }
 
     /// Keys are looked for in this database from now on.
-    pub(crate) fn look_into(&mut self, database: &str, now: Now) {
+    pub(crate) fn look_into(&mut self, database: &str, now: ClockReading) {
         assert_eq!(self.observe(&[b"SELECT", database.as_bytes()], now), b"+OK\r\n");
         database.clone_into(&mut self.database);
     }
 
     /// What a command of ours is answered.
-    pub(crate) fn observe(&mut self, args: &[&[u8]], now: Now) -> Vec<u8> {
+    pub(crate) fn observe(&mut self, args: &[&[u8]], now: ClockReading) -> Vec<u8> {
         let mut out = Vec::new();
         self.store.command(self.observer, args, self.clock(now), &mut out);
         out
     }
 
     /// The value of a key; empty if there is none.
-    pub(crate) fn value(&mut self, key: &[u8], now: Now) -> Vec<u8> {
+    pub(crate) fn value(&mut self, key: &[u8], now: ClockReading) -> Vec<u8> {
         let reply = self.observe(&[b"GET", key], now);
         match Decoder::new(Limits::default()).next(&reply) {
             Ok(Some((Token::Bulk(value), _))) => value.to_vec(),

@@ -7,10 +7,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use redbolt::{
-    AcquireError, Ask, Client, Config, Ending, ExtendError, FencingToken, Inspection, LockGuard,
+    AcquireError, Client, Config, ExtendError, FencingToken, Inspection, LockGuard, LockRequest,
+    ReleaseOutcome,
 };
 
-use crate::scenarios::front::{Front, Guards, Inspects};
+use crate::scenarios::api::{Api, Inspects, RestartGuards};
 use crate::support::LIMIT;
 
 /// It spins before it sleeps, or not.
@@ -52,7 +53,7 @@ fn as_job(job: impl for<'c> FnOnce(&'c Client, &mut Locks<'c>) + Send + 'static)
     Box::new(job)
 }
 
-impl<const SPINS: bool> Front for Blocking<SPINS> {
+impl<const SPINS: bool> Api for Blocking<SPINS> {
     const SPINS: bool = SPINS;
 
     type Asked = Receiver<Result<u32, AcquireError>>;
@@ -70,10 +71,10 @@ impl<const SPINS: bool> Front for Blocking<SPINS> {
         Self { jobs, thread, locks: 0 }
     }
 
-    fn ask(&mut self, ask: Ask<'static>) -> Self::Asked {
+    fn request(&mut self, request: LockRequest<'static>) -> Self::Asked {
         let number = self.number();
         self.begin(move |client, locks| {
-            let guard = client.acquire(ask)?;
+            let guard = client.acquire(request)?;
             locks.insert(number, guard);
             Ok(number)
         })
@@ -83,10 +84,13 @@ impl<const SPINS: bool> Front for Blocking<SPINS> {
         asked.recv_timeout(2 * LIMIT).unwrap()
     }
 
-    fn together(&mut self, asks: Vec<Ask<'static>>) -> Vec<Result<Self::Held, AcquireError>> {
-        let numbers: Vec<u32> = asks.iter().map(|_| self.number()).collect();
+    fn batch(
+        &mut self,
+        requests: Vec<LockRequest<'static>>,
+    ) -> Vec<Result<Self::Held, AcquireError>> {
+        let numbers: Vec<u32> = requests.iter().map(|_| self.number()).collect();
         self.call(|client, locks| {
-            let outcomes = client.acquire_all(asks).into_iter().zip(numbers);
+            let outcomes = client.acquire_all(requests).into_iter().zip(numbers);
             let keep = |(outcome, number): (Result<_, _>, _)| {
                 outcome.map(|guard| {
                     locks.insert(number, guard);
@@ -109,13 +113,13 @@ impl<const SPINS: bool> Front for Blocking<SPINS> {
         self.call(move |_, locks| locks.get_mut(&held).unwrap().extend(ttl))
     }
 
-    fn release(&mut self, held: Self::Held) -> Ending {
+    fn release(&mut self, held: Self::Held) -> ReleaseOutcome {
         self.call(move |_, locks| locks.remove(&held).unwrap().release())
     }
 
-    fn panic_holding(self, ask: Ask<'static>) -> Option<Self> {
+    fn panic_holding(self, request: LockRequest<'static>) -> Option<Self> {
         let panicked = self.call(|client, _| {
-            let work = || client.with(ask, |_| resume_unwind(Box::new("on purpose")));
+            let work = || client.with(request, |_| resume_unwind(Box::new("on purpose")));
             catch_unwind(AssertUnwindSafe(work)).is_err()
         });
         assert!(panicked, "the lock was not granted");
@@ -130,7 +134,7 @@ impl<const SPINS: bool> Front for Blocking<SPINS> {
     }
 }
 
-impl<const SPINS: bool> Guards for Blocking<SPINS> {
+impl<const SPINS: bool> RestartGuards for Blocking<SPINS> {
     fn drop_guard(&mut self, held: Self::Held) {
         self.call(move |_, locks| drop(locks.remove(&held).unwrap()));
     }

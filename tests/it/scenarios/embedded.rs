@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll};
 use redbolt::{
-    AcquireError, Ask, Config, Driver, Ending, Event, ExtendError, FencingToken, InputError,
-    Inspection, LockId, LossCause,
+    AcquireError, Config, Driver, Event, ExtendError, FencingToken, Inspection, LockId,
+    LockRequest, LossCause, ReleaseOutcome, RequestError,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::scenarios::front::{Cancels, Front, Inspects, Tells};
+use crate::scenarios::api::{Api, Cancels, Inspects, Notifies};
 use crate::support::LIMIT;
 
 pub(super) type BehindADescriptor = Embedded<OneDescriptor>;
@@ -104,7 +104,7 @@ fn serve<L: Loop>(config: Config, mut bell: UnixStream, jobs: Receiver<Job>, boo
             book.note(&mut driver, event);
         }
         own.sleep(&mut driver, &bell);
-        driver.turn();
+        driver.process();
     }
 }
 
@@ -132,7 +132,7 @@ struct Page {
     acquired: Option<Result<(), AcquireError>>,
     extended: Option<Result<(), ExtendError>>,
     losses: Vec<LossCause>,
-    ending: Option<Ending>,
+    outcome: Option<ReleaseOutcome>,
 }
 
 impl Book {
@@ -151,10 +151,10 @@ impl Book {
                 let page = pages.of(id);
                 page.losses.push(cause);
                 page.extended = Some(Err(ExtendError::Lost(cause)));
-                page.ending = Some(Ending::Lost(cause));
+                page.outcome = Some(ReleaseOutcome::Lost(cause));
             }
             Event::Released(id, confirmed) => {
-                pages.of(id).ending = Some(Ending::Released(confirmed));
+                pages.of(id).outcome = Some(ReleaseOutcome::Released(confirmed));
             }
             Event::Viewed(id) => pages.inspections.extend(driver.take_inspection(id)),
             _ => {}
@@ -194,8 +194,8 @@ impl<L> Embedded<L> {
     }
 }
 
-impl<L: Loop> Front for Embedded<L> {
-    type Asked = Result<LockId, InputError>;
+impl<L: Loop> Api for Embedded<L> {
+    type Asked = Result<LockId, RequestError>;
     type Held = LockId;
 
     fn start(config: Config) -> Self {
@@ -209,8 +209,8 @@ impl<L: Loop> Front for Embedded<L> {
         Self { jobs, wake, thread, book, of: std::marker::PhantomData }
     }
 
-    fn ask(&mut self, ask: Ask<'static>) -> Self::Asked {
-        self.call(move |driver| driver.acquire(&ask))
+    fn request(&mut self, request: LockRequest<'static>) -> Self::Asked {
+        self.call(move |driver| driver.acquire(&request))
     }
 
     fn outcome(&mut self, asked: Self::Asked) -> Result<Self::Held, AcquireError> {
@@ -219,9 +219,12 @@ impl<L: Loop> Front for Embedded<L> {
         Ok(id)
     }
 
-    fn together(&mut self, asks: Vec<Ask<'static>>) -> Vec<Result<Self::Held, AcquireError>> {
+    fn batch(
+        &mut self,
+        requests: Vec<LockRequest<'static>>,
+    ) -> Vec<Result<Self::Held, AcquireError>> {
         let asked: Vec<_> = self.call(move |driver| {
-            driver.together(|driver| asks.iter().map(|ask| driver.acquire(ask)).collect())
+            driver.batch(|driver| requests.iter().map(|request| driver.acquire(request)).collect())
         });
         asked.into_iter().map(|asked| self.outcome(asked)).collect()
     }
@@ -235,18 +238,18 @@ impl<L: Loop> Front for Embedded<L> {
     }
 
     fn extend(&mut self, &mut held: &mut Self::Held, ttl: Duration) -> Result<(), ExtendError> {
-        self.call(move |driver| driver.extend(held, ttl)).map_err(ExtendError::Input)?;
+        self.call(move |driver| driver.extend(held, ttl)).map_err(ExtendError::Request)?;
         self.book.read_of(held, |page| page.extended.take())
     }
 
-    fn release(&mut self, held: Self::Held) -> Ending {
+    fn release(&mut self, held: Self::Held) -> ReleaseOutcome {
         self.call(move |driver| driver.release(held));
-        self.book.read_of(held, |page| page.ending)
+        self.book.read_of(held, |page| page.outcome)
     }
 
     /// It has no guards: the panic takes the host's loop with it, and that the driver.
-    fn panic_holding(mut self, ask: Ask<'static>) -> Option<Self> {
-        self.hold(ask);
+    fn panic_holding(mut self, request: LockRequest<'static>) -> Option<Self> {
+        self.hold(request);
         self.jobs.send(Box::new(|_| resume_unwind(Box::new("on purpose")))).unwrap();
         self.ring();
         assert!(self.thread.join().is_err());
@@ -267,7 +270,7 @@ impl<L: Loop> Cancels for Embedded<L> {
     }
 }
 
-impl<L: Loop> Tells for Embedded<L> {
+impl<L: Loop> Notifies for Embedded<L> {
     fn losses(&mut self, held: &mut Self::Held) -> Vec<LossCause> {
         let told = |page: &mut Page| (!page.losses.is_empty()).then(|| page.losses.clone());
         self.book.read_of(*held, told)

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redbolt::{
-    Acquire, AcquireError, Ask, Config, Ending, Engine, EngineLimits, ExtendError, FencingToken,
-    Inspection, LossCause, OwnedGuard,
+    AcquireError, AcquireFuture, Config, Engine, EngineLimits, ExtendError, FencingToken,
+    Inspection, LockRequest, LossCause, OwnedGuard, ReleaseOutcome,
 };
 
-use crate::scenarios::front::{Cancels, Front, Guards, Inspects, Tells};
+use crate::scenarios::api::{Api, Cancels, Inspects, Notifies, RestartGuards};
 use crate::support::{LIMIT, eventually};
 
 /// Its thread spins before it sleeps, or not.
@@ -32,27 +32,28 @@ impl Held {
     }
 }
 
-impl<const SPINS: bool> Front for Threaded<SPINS> {
+impl<const SPINS: bool> Api for Threaded<SPINS> {
     const SPINS: bool = SPINS;
 
-    type Asked = Acquire;
+    type Asked = AcquireFuture;
     type Held = Held;
 
     fn start(config: Config) -> Self {
         Self { engine: Engine::start(config, EngineLimits::default()).unwrap() }
     }
 
-    fn ask(&mut self, ask: Ask<'static>) -> Acquire {
-        self.engine.acquire(ask)
+    fn request(&mut self, request: LockRequest<'static>) -> AcquireFuture {
+        self.engine.acquire(request)
     }
 
-    fn outcome(&mut self, asked: Acquire) -> Result<Held, AcquireError> {
+    fn outcome(&mut self, asked: AcquireFuture) -> Result<Held, AcquireError> {
         asked.wait().map(Held::new)
     }
 
     /// What is asked in close succession goes out together.
-    fn together(&mut self, asks: Vec<Ask<'static>>) -> Vec<Result<Held, AcquireError>> {
-        let asked: Vec<_> = asks.into_iter().map(|ask| self.engine.acquire(ask)).collect();
+    fn batch(&mut self, requests: Vec<LockRequest<'static>>) -> Vec<Result<Held, AcquireError>> {
+        let asked: Vec<_> =
+            requests.into_iter().map(|request| self.engine.acquire(request)).collect();
         asked.into_iter().map(|asked| asked.wait().map(Held::new)).collect()
     }
 
@@ -68,12 +69,12 @@ impl<const SPINS: bool> Front for Threaded<SPINS> {
         held.guard.extend(ttl).wait()
     }
 
-    fn release(&mut self, held: Held) -> Ending {
+    fn release(&mut self, held: Held) -> ReleaseOutcome {
         held.guard.release().wait()
     }
 
-    fn panic_holding(self, ask: Ask<'static>) -> Option<Self> {
-        let guard = self.engine.acquire(ask).wait().unwrap();
+    fn panic_holding(self, request: LockRequest<'static>) -> Option<Self> {
+        let guard = self.engine.acquire(request).wait().unwrap();
         let work = AssertUnwindSafe(move || {
             let _guard = guard;
             resume_unwind(Box::new("on purpose"))
@@ -90,19 +91,19 @@ impl<const SPINS: bool> Front for Threaded<SPINS> {
 }
 
 impl<const SPINS: bool> Cancels for Threaded<SPINS> {
-    fn cancel(&mut self, asked: Acquire) {
+    fn cancel(&mut self, asked: AcquireFuture) {
         drop(asked);
     }
 }
 
-impl<const SPINS: bool> Tells for Threaded<SPINS> {
+impl<const SPINS: bool> Notifies for Threaded<SPINS> {
     fn losses(&mut self, held: &mut Held) -> Vec<LossCause> {
         eventually("the callback", || !held.told.lock().unwrap().is_empty());
         held.told.lock().unwrap().clone()
     }
 }
 
-impl<const SPINS: bool> Guards for Threaded<SPINS> {
+impl<const SPINS: bool> RestartGuards for Threaded<SPINS> {
     fn drop_guard(&mut self, held: Held) {
         drop(held.guard);
     }

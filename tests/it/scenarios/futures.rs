@@ -7,11 +7,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use redbolt::{
-    Acquire, AcquireError, Ask, Config, Ending, Engine, EngineLimits, ExtendError, FencingToken,
-    Inspection, LossCause, Lost, OwnedGuard,
+    AcquireError, AcquireFuture, Config, Engine, EngineLimits, ExtendError, FencingToken,
+    Inspection, LockRequest, LossCause, LossFuture, OwnedGuard, ReleaseOutcome,
 };
 
-use crate::scenarios::front::{Cancels, Front, Guards, Inspects, Tells};
+use crate::scenarios::api::{Api, Cancels, Inspects, Notifies, RestartGuards};
 
 pub(super) type OnTokio = Awaited<Tokio>;
 pub(super) type OnSmol = Awaited<Smol>;
@@ -65,7 +65,7 @@ impl Executor for TwentyLines {
 
 pub(super) struct Held {
     guard: OwnedGuard,
-    watcher: Option<Lost>,
+    watcher: Option<LossFuture>,
     told: Vec<LossCause>,
 }
 
@@ -76,8 +76,8 @@ impl Held {
     }
 }
 
-impl<E: Executor> Front for Awaited<E> {
-    type Asked = Acquire;
+impl<E: Executor> Api for Awaited<E> {
+    type Asked = AcquireFuture;
     type Held = Held;
 
     fn start(config: Config) -> Self {
@@ -85,17 +85,18 @@ impl<E: Executor> Front for Awaited<E> {
         Self { engine, executor: E::start() }
     }
 
-    fn ask(&mut self, ask: Ask<'static>) -> Acquire {
-        self.engine.acquire(ask)
+    fn request(&mut self, request: LockRequest<'static>) -> AcquireFuture {
+        self.engine.acquire(request)
     }
 
-    fn outcome(&mut self, asked: Acquire) -> Result<Held, AcquireError> {
+    fn outcome(&mut self, asked: AcquireFuture) -> Result<Held, AcquireError> {
         self.executor.block_on(asked).map(Held::new)
     }
 
-    fn together(&mut self, asks: Vec<Ask<'static>>) -> Vec<Result<Held, AcquireError>> {
+    fn batch(&mut self, requests: Vec<LockRequest<'static>>) -> Vec<Result<Held, AcquireError>> {
         self.executor.block_on(async {
-            let asked: Vec<_> = asks.into_iter().map(|ask| self.engine.acquire(ask)).collect();
+            let asked: Vec<_> =
+                requests.into_iter().map(|request| self.engine.acquire(request)).collect();
             let mut outcomes = Vec::new();
             for asked in asked {
                 outcomes.push(asked.await.map(Held::new));
@@ -116,13 +117,13 @@ impl<E: Executor> Front for Awaited<E> {
         self.executor.block_on(held.guard.extend(ttl))
     }
 
-    fn release(&mut self, held: Held) -> Ending {
+    fn release(&mut self, held: Held) -> ReleaseOutcome {
         self.executor.block_on(held.guard.release())
     }
 
-    fn panic_holding(self, ask: Ask<'static>) -> Option<Self> {
+    fn panic_holding(self, request: LockRequest<'static>) -> Option<Self> {
         let work = async {
-            let _guard = self.engine.acquire(ask).await.unwrap();
+            let _guard = self.engine.acquire(request).await.unwrap();
             resume_unwind(Box::new("on purpose"))
         };
         let outcome: Result<(), _> =
@@ -138,7 +139,7 @@ impl<E: Executor> Front for Awaited<E> {
 
 impl<E: Executor> Cancels for Awaited<E> {
     /// As a `select!` drops the branch that lost.
-    fn cancel(&mut self, mut asked: Acquire) {
+    fn cancel(&mut self, mut asked: AcquireFuture) {
         let polled_once = poll_fn(|context| {
             assert!(Pin::new(&mut asked).poll(context).is_pending());
             Poll::Ready(())
@@ -148,7 +149,7 @@ impl<E: Executor> Cancels for Awaited<E> {
     }
 }
 
-impl<E: Executor> Tells for Awaited<E> {
+impl<E: Executor> Notifies for Awaited<E> {
     fn losses(&mut self, held: &mut Held) -> Vec<LossCause> {
         if let Some(watcher) = held.watcher.take() {
             held.told.extend(self.executor.block_on(watcher));
@@ -157,7 +158,7 @@ impl<E: Executor> Tells for Awaited<E> {
     }
 }
 
-impl<E: Executor> Guards for Awaited<E> {
+impl<E: Executor> RestartGuards for Awaited<E> {
     fn drop_guard(&mut self, held: Held) {
         drop(held.guard);
     }

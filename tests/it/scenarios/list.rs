@@ -9,57 +9,57 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redbolt::{
-    AcquireError, Ask, Cause, Client, Ending, ExtendError, InputError, InspectionVerdict, Keep,
-    LossCause, Owner, RefusalReport, Vote, Wait, Why, init,
+    AcquireError, AutoExtend, Cause, Client, ExtendError, InspectionVerdict, LockRequest,
+    LossCause, Owner, RefusalReason, RefusalReport, ReleaseOutcome, RequestError, Vote, Wait, init,
 };
-use redbolt_proving::{Reply, Server};
+use redbolt_test_servers::{Reply, Server};
 
-use crate::scenarios::front::{Cancels, Front, Guards, Inspects, Tells, on};
+use crate::scenarios::api::{Api, Cancels, Inspects, Notifies, RestartGuards, on};
 use crate::support::{LIMIT, builder, calls, eventually, held_on, long, patiently, pttl, servers};
 
 // Waiting.
 
 /// "Held by another", by the nodes that deny it, and the holder notices nothing.
-pub(super) fn refused_while_it_is_held<F: Front>() {
+pub(super) fn refused_while_it_is_held<F: Api>() {
     let servers = servers(3);
     let (mut holder, mut other) = (on::<F>(&servers), on::<F>(&servers));
     let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
     let report = other.refused(long(b"job"));
-    assert_eq!(report.why(), Why::Contended, "{report}");
-    let denials = report.nodes().iter().filter(|node| node.vote == Some(Vote::Deny)).count();
+    assert_eq!(report.reason(), RefusalReason::Contended, "{report}");
+    let denials = report.node_votes().iter().filter(|node| node.vote == Some(Vote::Deny)).count();
     assert!(denials >= 2, "{report}");
     assert!(holder.is_valid(&lock));
-    assert!(matches!(holder.release(lock), Ending::Released(_)));
+    assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
     free_again(&servers, &["job"]);
 }
 
-pub(super) fn waits_until_it_is_released<F: Front>() {
+pub(super) fn waits_until_it_is_released<F: Api>() {
     let servers = servers(3);
     let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
     let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
     let asked = ask_in_vain(&mut waiter, &servers, patiently(b"job"));
     assert!(holder.is_valid(&lock));
-    assert!(matches!(holder.release(lock), Ending::Released(_)));
+    assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
     let next = waiter.outcome(asked).unwrap();
     assert!(waiter.is_valid(&next));
-    assert!(matches!(waiter.release(next), Ending::Released(_)));
+    assert!(matches!(waiter.release(next), ReleaseOutcome::Released(_)));
     free_again(&servers, &["job"]);
 }
 
 /// The time to wait is one thing and the time to hold another, and what stood in the way is told.
-pub(super) fn refused_when_its_time_is_over<F: Front>() {
+pub(super) fn refused_when_its_time_is_over<F: Api>() {
     let servers = servers(3);
     let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
     let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
     let before = owners(&servers, "job");
     let began = Instant::now();
-    let report = waiter.refused(long(b"job").wait(Wait::For(SHORT)));
+    let report = waiter.refused(long(b"job").wait(Wait::UpTo(SHORT)));
     assert!(began.elapsed() >= SHORT, "{:?}", began.elapsed());
-    assert_eq!(report.why(), Why::OutOfTime, "{report}");
+    assert_eq!(report.reason(), RefusalReason::OutOfTime, "{report}");
     assert!(report.is_contended(), "{report}");
     assert!(report.remaining().is_some_and(|span| span > Duration::from_secs(10)), "{report}");
     assert_eq!(owners(&servers, "job"), before);
-    assert!(matches!(holder.release(lock), Ending::Released(_)));
+    assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
     free_again(&servers, &["job"]);
 }
 
@@ -72,24 +72,26 @@ pub(super) fn cancelled_while_it_waits<F: Cancels>() {
     let asked = ask_in_vain(&mut waiter, &servers, patiently(b"job"));
     waiter.cancel(asked);
     assert_eq!(owners(&servers, "job"), before);
-    assert!(matches!(holder.release(lock), Ending::Released(_)));
+    assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
     free_again(&servers, &["job"]);
     // It is of further use, and its cancelled ask does not come back.
     let lock = waiter.hold(patiently(b"job"));
-    assert!(matches!(waiter.release(lock), Ending::Released(_)));
+    assert!(matches!(waiter.release(lock), ReleaseOutcome::Released(_)));
     free_again(&servers, &["job"]);
 }
 
-pub(super) fn ended_by_its_deadline<F: Front>() {
+pub(super) fn ended_by_its_deadline<F: Api>() {
     let servers = servers(3);
     let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
     let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
-    let asked = ask_in_vain(&mut waiter, &servers, long(b"job").wait(Wait::For(2 * SHORT)));
+    let asked = ask_in_vain(&mut waiter, &servers, long(b"job").wait(Wait::UpTo(2 * SHORT)));
     match waiter.outcome(asked) {
-        Err(AcquireError::Refused(report)) => assert_eq!(report.why(), Why::OutOfTime, "{report}"),
+        Err(AcquireError::Refused(report)) => {
+            assert_eq!(report.reason(), RefusalReason::OutOfTime, "{report}")
+        }
         _ => panic!("it has a deadline"),
     }
-    assert!(matches!(holder.release(lock), Ending::Released(_)));
+    assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
     free_again(&servers, &["job"]);
 }
 
@@ -99,18 +101,18 @@ pub(super) fn waiters_take_turns<F: Cancels>() {
     let (mut holder, mut waiters) = (on::<F>(&servers), on::<F>(&servers));
     let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
     let first = ask_in_vain(&mut waiters, &servers, patiently(b"job"));
-    let behind = [0; 4].map(|_| waiters.ask(patiently(b"job")));
-    assert!(matches!(holder.release(lock), Ending::Released(_)));
+    let behind = [0; 4].map(|_| waiters.request(patiently(b"job")));
+    assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
     // Would one of those behind have it, the first one would not get it: nobody releases it meanwhile.
     for asked in [first].into_iter().chain(behind) {
         let lock = waiters.outcome(asked).unwrap();
         assert!(waiters.is_valid(&lock));
-        assert!(matches!(waiters.release(lock), Ending::Released(_)));
+        assert!(matches!(waiters.release(lock), ReleaseOutcome::Released(_)));
     }
     free_again(&servers, &["job"]);
 }
 
-pub(super) fn is_for_one_thread<F: Front>() {
+pub(super) fn is_for_one_thread<F: Api>() {
     trait NotSync<Marker> {
         fn is_not_sync() {}
     }
@@ -124,59 +126,59 @@ pub(super) fn is_for_one_thread<F: Front>() {
 // Holding.
 
 /// On the nodes as in the holder's hand.
-pub(super) fn extended_and_never_shortened<F: Front>() {
+pub(super) fn extended_and_never_shortened<F: Api>() {
     let servers = servers(3);
-    let mut front = on::<F>(&servers);
-    let ask = patiently(b"job").ttl(Duration::from_secs(8));
-    let mut lock = hold_everywhere(&mut front, &servers, ask);
-    assert!(front.remaining(&lock) <= Duration::from_secs(8));
-    front.extend(&mut lock, Duration::from_secs(29)).unwrap();
-    assert!(front.remaining(&lock) > Duration::from_secs(12));
+    let mut api = on::<F>(&servers);
+    let request = patiently(b"job").ttl(Duration::from_secs(8));
+    let mut lock = hold_everywhere(&mut api, &servers, request);
+    assert!(api.remaining(&lock) <= Duration::from_secs(8));
+    api.extend(&mut lock, Duration::from_secs(29)).unwrap();
+    assert!(api.remaining(&lock) > Duration::from_secs(12));
     eventually("all nodes extend", || servers.iter().all(|server| pttl(server, "job") > 12_000));
-    front.extend(&mut lock, Duration::from_secs(2)).unwrap();
-    assert!(front.remaining(&lock) > Duration::from_secs(8));
+    api.extend(&mut lock, Duration::from_secs(2)).unwrap();
+    assert!(api.remaining(&lock) > Duration::from_secs(8));
     assert!(servers.iter().all(|server| pttl(server, "job") > 8_000));
-    let error = front.extend(&mut lock, Duration::ZERO).unwrap_err();
-    assert_eq!(error, ExtendError::Input(InputError::TtlZero));
-    assert!(matches!(front.release(lock), Ending::Released(_)));
+    let error = api.extend(&mut lock, Duration::ZERO).unwrap_err();
+    assert_eq!(error, ExtendError::Request(RequestError::TtlZero));
+    assert!(matches!(api.release(lock), ReleaseOutcome::Released(_)));
     free_again(&servers, &["job"]);
 }
 
 /// Its keys are deleted behind its back: the next extension finds it, and brings nothing back.
-pub(super) fn lost_to_a_stranger<F: Tells>() {
+pub(super) fn lost_to_a_stranger<F: Notifies>() {
     let servers = servers(3);
-    let mut front = on::<F>(&servers);
-    let mut lock = hold_everywhere(&mut front, &servers, patiently(b"job"));
+    let mut api = on::<F>(&servers);
+    let mut lock = hold_everywhere(&mut api, &servers, patiently(b"job"));
     take_away(&servers, "job");
     let before = owners(&servers, "job");
-    let error = front.extend(&mut lock, Duration::from_secs(20)).unwrap_err();
+    let error = api.extend(&mut lock, Duration::from_secs(20)).unwrap_err();
     assert_eq!(error, ExtendError::Lost(LossCause::Gone));
-    assert!(!front.is_valid(&lock));
-    assert!(front.extend(&mut lock, Duration::from_secs(20)).is_err());
-    assert_eq!(front.losses(&mut lock), [LossCause::Gone], "told once");
-    assert_eq!(front.release(lock), Ending::Lost(LossCause::Gone));
-    front.end();
+    assert!(!api.is_valid(&lock));
+    assert!(api.extend(&mut lock, Duration::from_secs(20)).is_err());
+    assert_eq!(api.losses(&mut lock), [LossCause::Gone], "told once");
+    assert_eq!(api.release(lock), ReleaseOutcome::Lost(LossCause::Gone));
+    api.end();
     assert_eq!(owners(&servers, "job"), before, "the stranger's keys are not ours to undo");
 }
 
-pub(super) fn finds_its_loss<F: Front>() {
+pub(super) fn finds_its_loss<F: Api>() {
     let servers = servers(3);
-    let mut front = on::<F>(&servers);
-    let mut lock = hold_everywhere(&mut front, &servers, patiently(b"job"));
+    let mut api = on::<F>(&servers);
+    let mut lock = hold_everywhere(&mut api, &servers, patiently(b"job"));
     take_away(&servers, "job");
     let before = owners(&servers, "job");
-    let error = front.extend(&mut lock, Duration::from_secs(20)).unwrap_err();
+    let error = api.extend(&mut lock, Duration::from_secs(20)).unwrap_err();
     assert_eq!(error, ExtendError::Lost(LossCause::Gone));
-    assert!(!front.is_valid(&lock));
-    let again = front.extend(&mut lock, Duration::from_secs(20)).unwrap_err();
+    assert!(!api.is_valid(&lock));
+    let again = api.extend(&mut lock, Duration::from_secs(20)).unwrap_err();
     assert_eq!(again, error);
-    assert_eq!(front.release(lock), Ending::Lost(LossCause::Gone));
-    front.end();
+    assert_eq!(api.release(lock), ReleaseOutcome::Lost(LossCause::Gone));
+    api.end();
     assert_eq!(owners(&servers, "job"), before, "the stranger's keys are not ours to undo");
 }
 
 /// A lease that nobody extends ends by the clock, and its late release does not touch the next holder.
-pub(super) fn lost_by_its_end<F: Tells>() {
+pub(super) fn lost_by_its_end<F: Notifies>() {
     let servers = servers(3);
     let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
     let mut lock = holder.hold(patiently(b"job").ttl(BRIEF));
@@ -186,7 +188,7 @@ pub(super) fn lost_by_its_end<F: Tells>() {
     released_too_late(holder, lock, &mut waiter, next, &servers);
 }
 
-pub(super) fn finds_its_end<F: Front>() {
+pub(super) fn finds_its_end<F: Api>() {
     let servers = servers(3);
     let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
     let mut lock = holder.hold(patiently(b"job").ttl(BRIEF));
@@ -197,7 +199,7 @@ pub(super) fn finds_its_end<F: Front>() {
     released_too_late(holder, lock, &mut waiter, next, &servers);
 }
 
-fn released_too_late<F: Front>(
+fn released_too_late<F: Api>(
     mut late: F,
     lock: F::Held,
     holder: &mut F,
@@ -213,39 +215,39 @@ fn released_too_late<F: Front>(
         keys.collect::<HashSet<_>>().len() == 1
     });
     let before = owners(servers, "job");
-    assert_eq!(late.release(lock), Ending::Lost(LossCause::Expired));
+    assert_eq!(late.release(lock), ReleaseOutcome::Lost(LossCause::Expired));
     late.end();
     assert_eq!(owners(servers, "job"), before);
     assert!(holder.is_valid(&next));
-    assert!(matches!(holder.release(next), Ending::Released(_)));
+    assert!(matches!(holder.release(next), ReleaseOutcome::Released(_)));
     free_again(servers, &["job"]);
 }
 
 /// A lock that is kept outlives its TTL, and its release ends the keeping.
-pub(super) fn kept_alive<F: Tells>() {
+pub(super) fn auto_extended<F: Notifies>() {
     let servers = servers(3);
     let (mut holder, mut other) = (on::<F>(&servers), on::<F>(&servers));
-    let keep = Keep::until_released().every(KEPT / 20);
-    let ask = || patiently(b"job").ttl(KEPT).keep_alive(keep);
-    let mut lock = holder.hold(ask());
+    let keep = AutoExtend::until_released().every(KEPT / 20);
+    let request = || patiently(b"job").ttl(KEPT).auto_extend(keep);
+    let mut lock = holder.hold(request());
     // A machine that stood still for as long as the TTL proves nothing: it is tried again.
     for _ in 0..TRIES {
         if outlives_its_ttl(&mut holder, &lock) {
             break;
         }
         let _ = holder.release(lock);
-        lock = holder.hold(ask());
+        lock = holder.hold(request());
     }
     assert!(holder.is_valid(&lock));
-    assert_eq!(other.refused(long(b"job")).why(), Why::Contended);
-    assert!(matches!(holder.release(lock), Ending::Released(_)));
+    assert_eq!(other.refused(long(b"job")).reason(), RefusalReason::Contended);
+    assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
     free_again(&servers, &["job"]);
     let lock = other.hold(patiently(b"job"));
-    assert!(matches!(other.release(lock), Ending::Released(_)));
+    assert!(matches!(other.release(lock), ReleaseOutcome::Released(_)));
 }
 
 /// Whether it is still held when its TTL is over; not known where we were stopped ourselves meanwhile.
-fn outlives_its_ttl<F: Front>(holder: &mut F, lock: &F::Held) -> bool {
+fn outlives_its_ttl<F: Api>(holder: &mut F, lock: &F::Held) -> bool {
     let (granted, mut looked) = (Instant::now(), Instant::now());
     while granted.elapsed() < KEPT * 5 / 4 {
         let is_valid = holder.is_valid(lock);
@@ -260,42 +262,45 @@ fn outlives_its_ttl<F: Front>(holder: &mut F, lock: &F::Held) -> bool {
 }
 
 /// It is refused at the door, and no node hears of it.
-pub(super) fn refused_a_keeper<F: Front>() {
+pub(super) fn refused_auto_extend<F: Api>() {
     let servers = servers(3);
-    let mut front = on::<F>(&servers);
-    let ask = patiently(b"job").keep_alive(Keep::until_released());
-    assert_eq!(front.turned_away(ask.clone()), InputError::NoKeeper);
-    let [outcome] = &front.together(vec![ask])[..] else { panic!("one ask, one outcome") };
-    assert_eq!(outcome.as_ref().err(), Some(&AcquireError::Input(InputError::NoKeeper)));
+    let mut api = on::<F>(&servers);
+    let request = patiently(b"job").auto_extend(AutoExtend::until_released());
+    assert_eq!(api.turned_away(request.clone()), RequestError::AutoExtendUnsupported);
+    let [outcome] = &api.batch(vec![request])[..] else { panic!("one ask, one outcome") };
+    assert_eq!(
+        outcome.as_ref().err(),
+        Some(&AcquireError::Request(RequestError::AutoExtendUnsupported))
+    );
     assert_eq!(asks(&servers), 0);
 }
 
-/// Nobody asks for an extension, so it is the keeper that finds the loss, and it is told.
-pub(super) fn kept_until_a_stranger_deletes_it<F: Tells>() {
+/// Nobody asks for an extension, so auto-extend finds the loss, and reports it.
+pub(super) fn auto_extended_until_a_stranger_deletes_it<F: Notifies>() {
     let servers = servers(3);
-    let mut front = on::<F>(&servers);
-    let keep = Keep::until_released().every(Duration::from_millis(100));
-    let mut lock = hold_everywhere(&mut front, &servers, patiently(b"job").keep_alive(keep));
+    let mut api = on::<F>(&servers);
+    let keep = AutoExtend::until_released().every(Duration::from_millis(100));
+    let mut lock = hold_everywhere(&mut api, &servers, patiently(b"job").auto_extend(keep));
     take_away(&servers, "job");
     let before = owners(&servers, "job");
-    assert_eq!(front.losses(&mut lock), [LossCause::Gone], "told once");
-    assert!(!front.is_valid(&lock));
-    assert_eq!(front.release(lock), Ending::Lost(LossCause::Gone));
-    front.end();
+    assert_eq!(api.losses(&mut lock), [LossCause::Gone], "told once");
+    assert!(!api.is_valid(&lock));
+    assert_eq!(api.release(lock), ReleaseOutcome::Lost(LossCause::Gone));
+    api.end();
     assert_eq!(owners(&servers, "job"), before, "nothing was extended or undone");
 }
 
-pub(super) fn fenced<F: Front>() {
+pub(super) fn fenced<F: Api>() {
     let servers = servers(3);
     let (mut one, mut other) = (on::<F>(&servers), on::<F>(&servers));
     let mut largest = 0;
     for _ in 0..2 {
-        for front in [&mut one, &mut other] {
-            let lock = front.hold(patiently(b"job").fenced());
-            let token = front.fencing_token(&lock).unwrap().get();
+        for api in [&mut one, &mut other] {
+            let lock = api.hold(patiently(b"job").fenced());
+            let token = api.fencing_token(&lock).unwrap().get();
             assert!(token > largest, "{token} after {largest}");
             largest = token;
-            assert!(matches!(front.release(lock), Ending::Released(_)));
+            assert!(matches!(api.release(lock), ReleaseOutcome::Released(_)));
         }
     }
     let lock = one.hold(patiently(b"job"));
@@ -303,41 +308,43 @@ pub(super) fn fenced<F: Front>() {
 }
 
 /// One of three is held: nothing is taken. Free, they are one lock, extended and released together.
-pub(super) fn all_of_many_keys_or_none<F: Front>() {
+pub(super) fn all_of_many_keys_or_none<F: Api>() {
     let servers = servers(3);
-    let (mut holder, mut front) = (on::<F>(&servers), on::<F>(&servers));
-    let three = || patiently(b"a").and(b"b").and(b"c");
+    let (mut holder, mut api) = (on::<F>(&servers), on::<F>(&servers));
+    let three = || patiently(b"a").and_resource(b"b").and_resource(b"c");
     let lock = hold_everywhere(&mut holder, &servers, patiently(b"b"));
-    let report = front.refused(three().wait(Wait::Try));
-    assert_eq!(report.why(), Why::Contended, "{report}");
+    let report = api.refused(three().wait(Wait::No));
+    assert_eq!(report.reason(), RefusalReason::Contended, "{report}");
     free_again(&servers, &["a", "c"]);
-    assert!(matches!(holder.release(lock), Ending::Released(_)));
-    let mut lock = front.hold(three().ttl(Duration::from_secs(8)));
+    assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
+    let mut lock = api.hold(three().ttl(Duration::from_secs(8)));
     eventually("all nodes grant", || held_on(&servers, "c") == 3);
-    front.extend(&mut lock, Duration::from_secs(29)).unwrap();
+    api.extend(&mut lock, Duration::from_secs(29)).unwrap();
     for key in ["a", "b", "c"] {
         eventually("all are extended", || servers.iter().all(|server| pttl(server, key) > 12_000));
     }
-    assert!(matches!(front.release(lock), Ending::Released(_)));
+    assert!(matches!(api.release(lock), ReleaseOutcome::Released(_)));
     free_again(&servers, &["a", "b", "c"]);
 }
 
 /// They go out together, and each has an outcome of its own.
-pub(super) fn many_locks_at_once<F: Front>() {
+pub(super) fn many_locks_at_once<F: Api>() {
     let servers = servers(3);
-    let (mut holder, mut front) = (on::<F>(&servers), on::<F>(&servers));
+    let (mut holder, mut api) = (on::<F>(&servers), on::<F>(&servers));
     let held = hold_everywhere(&mut holder, &servers, patiently(b"shard 1"));
     let names: [&[u8]; 4] = [b"shard 0", b"shard 1", b"shard 2", b"shard 3"];
-    let mut outcomes = front.together(names.map(long).into());
+    let mut outcomes = api.batch(names.map(long).into());
     let refused = outcomes.remove(1).err().expect("somebody else has that one");
-    assert!(matches!(&refused, AcquireError::Refused(report) if report.why() == Why::Contended));
+    assert!(
+        matches!(&refused, AcquireError::Refused(report) if report.reason() == RefusalReason::Contended)
+    );
     for outcome in outcomes {
         let lock = outcome.unwrap_or_else(|error| panic!("must be granted: {error}"));
-        assert!(front.is_valid(&lock));
-        assert!(matches!(front.release(lock), Ending::Released(_)));
+        assert!(api.is_valid(&lock));
+        assert!(matches!(api.release(lock), ReleaseOutcome::Released(_)));
     }
     assert!(holder.is_valid(&held));
-    assert!(matches!(holder.release(held), Ending::Released(_)));
+    assert!(matches!(holder.release(held), ReleaseOutcome::Released(_)));
     eventually("nothing stays", || servers.iter().all(|server| keys(server) == 1));
 }
 
@@ -351,36 +358,36 @@ pub(super) fn looked_at<F: Inspects>() {
     assert!(inspection.is_locked() && inspection.owner() == Some(Owner::Other), "{inspection:?}");
     assert!(inspection.remaining().is_some_and(|span| span > Duration::from_secs(10)));
     assert_eq!(holder.inspect(b"job").owner(), Some(Owner::Mine));
-    assert!(matches!(holder.release(lock), Ending::Released(_)));
+    assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
     eventually("it is free", || onlooker.inspect(b"job").verdict == InspectionVerdict::Free);
 }
 
 // Nodes that fail.
 
-pub(super) fn without_a_minority<F: Front>() {
+pub(super) fn without_a_minority<F: Api>() {
     let mut servers = servers(3);
-    let mut front = on::<F>(&servers);
-    let mut lock = hold_everywhere(&mut front, &servers, patiently(b"before"));
+    let mut api = on::<F>(&servers);
+    let mut lock = hold_everywhere(&mut api, &servers, patiently(b"before"));
     servers[2].kill();
-    front.extend(&mut lock, Duration::from_secs(20)).unwrap();
-    assert!(matches!(front.release(lock), Ending::Released(_)));
-    let lock = front.hold(patiently(b"after"));
+    api.extend(&mut lock, Duration::from_secs(20)).unwrap();
+    assert!(matches!(api.release(lock), ReleaseOutcome::Released(_)));
+    let lock = api.hold(patiently(b"after"));
     assert_eq!(held_on(&servers[..2], "after"), 2);
-    assert!(matches!(front.release(lock), Ending::Released(_)));
+    assert!(matches!(api.release(lock), ReleaseOutcome::Released(_)));
     free_again(&servers[..2], &["before", "after"]);
 }
 
 /// "No quorum", with the name of each node that is no voter, and the grant of the third is undone.
-pub(super) fn without_a_majority<F: Front>() {
+pub(super) fn without_a_majority<F: Api>() {
     let mut servers = servers(3);
-    let mut front = on::<F>(&servers);
-    let lock = front.hold(patiently(b"before"));
-    assert!(matches!(front.release(lock), Ending::Released(_)));
+    let mut api = on::<F>(&servers);
+    let lock = api.hold(patiently(b"before"));
+    assert!(matches!(api.release(lock), ReleaseOutcome::Released(_)));
     servers[1..].iter_mut().for_each(Server::kill);
-    let report = front.refused(long(b"job"));
-    assert_eq!(report.why(), Why::NoQuorum, "{report}");
+    let report = api.refused(long(b"job"));
+    assert_eq!(report.reason(), RefusalReason::NoQuorum, "{report}");
     assert!(!report.is_contended(), "{report}");
-    for (node, server) in report.nodes().iter().zip(&servers).skip(1) {
+    for (node, server) in report.node_votes().iter().zip(&servers).skip(1) {
         assert!(matches!(node.vote, Some(Vote::Fail(_))), "{node}");
         assert!(report.to_string().contains(&server.address()), "{report}");
     }
@@ -389,25 +396,25 @@ pub(super) fn without_a_majority<F: Front>() {
 
 /// Two of three nodes restart without their data while a lock is held. They would grant it again; the
 /// quarantine keeps it from the next one until the first one's time is over.
-pub(super) fn nodes_that_forgot_it<F: Front>() {
-    let mut servers = redbolt_proving::servers(3);
+pub(super) fn nodes_that_forgot_it<F: Api>() {
+    let mut servers = redbolt_test_servers::servers(3);
     let config = builder(&servers).max_ttl(FORGOTTEN).build().unwrap();
     init(&config, LIMIT).unwrap();
     let mut holder = F::start(config.clone());
     let lock = holder.hold(patiently(b"job").ttl(FORGOTTEN));
     servers[..2].iter_mut().for_each(Server::restart);
     let mut other = F::start(config);
-    let report = other.refused(Ask::new(b"job").ttl(FORGOTTEN));
+    let report = other.refused(LockRequest::new(b"job").ttl(FORGOTTEN));
     assert_eq!(quarantined(&report), 2, "{report}");
     let next = other.hold(patiently(b"job").ttl(FORGOTTEN));
     assert!(!holder.is_valid(&lock), "two hold the same lock");
-    assert!(matches!(holder.release(lock), Ending::Lost(_)));
-    assert!(matches!(other.release(next), Ending::Released(_)));
+    assert!(matches!(holder.release(lock), ReleaseOutcome::Lost(_)));
+    assert!(matches!(other.release(next), ReleaseOutcome::Released(_)));
 }
 
 // Ends.
 
-pub(super) fn dropped_guard<F: Guards>() {
+pub(super) fn dropped_guard<F: RestartGuards>() {
     let servers = servers(3);
     let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
     let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
@@ -418,40 +425,40 @@ pub(super) fn dropped_guard<F: Guards>() {
     free_again(&servers, &["job"]);
 }
 
-pub(super) fn forgotten_name<F: Front<Held: Copy>>() {
+pub(super) fn forgotten_name<F: Api<Held: Copy>>() {
     let servers = servers(3);
     let (mut holder, mut other) = (on::<F>(&servers), on::<F>(&servers));
     let name = hold_everywhere(&mut holder, &servers, patiently(b"job"));
-    assert_eq!(other.refused(long(b"job")).why(), Why::Contended);
+    assert_eq!(other.refused(long(b"job")).reason(), RefusalReason::Contended);
     assert!(holder.is_valid(&name));
     holder.end();
     free_again(&servers, &["job"]);
 }
 
 /// The lock is released at once, and not when its TTL is over.
-pub(super) fn panic_while_it_is_held<F: Front>() {
+pub(super) fn panic_while_it_is_held<F: Api>() {
     let servers = servers(3);
-    let front = on::<F>(&servers);
-    let survivor = front.panic_holding(patiently(b"job"));
+    let api = on::<F>(&servers);
+    let survivor = api.panic_holding(patiently(b"job"));
     free_again(&servers, &["job"]);
-    if let Some(mut front) = survivor {
-        let lock = front.hold(patiently(b"job"));
-        assert!(matches!(front.release(lock), Ending::Released(_)));
+    if let Some(mut api) = survivor {
+        let lock = api.hold(patiently(b"job"));
+        assert!(matches!(api.release(lock), ReleaseOutcome::Released(_)));
     }
 }
 
-pub(super) fn end_of_a_front_that_holds<F: Front>() {
+pub(super) fn end_of_an_api_that_holds<F: Api>() {
     let servers = servers(3);
-    let (mut front, mut other) = (on::<F>(&servers), on::<F>(&servers));
-    let _locks = (front.hold(patiently(b"one")), front.hold(patiently(b"two").and(b"three")));
-    front.end();
+    let (mut api, mut other) = (on::<F>(&servers), on::<F>(&servers));
+    let _locks = (api.hold(patiently(b"one")), api.hold(patiently(b"two").and_resource(b"three")));
+    api.end();
     free_again(&servers, &["one", "two", "three"]);
-    let lock = other.hold(patiently(b"one").and(b"two").and(b"three"));
-    assert!(matches!(other.release(lock), Ending::Released(_)));
+    let lock = other.hold(patiently(b"one").and_resource(b"two").and_resource(b"three"));
+    assert!(matches!(other.release(lock), ReleaseOutcome::Released(_)));
 }
 
 /// Its wait ends with it: what it waited for is not taken later.
-pub(super) fn end_of_a_front_that_waits<F: Cancels>() {
+pub(super) fn end_of_an_api_that_waits<F: Cancels>() {
     let servers = servers(3);
     let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
     let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
@@ -460,7 +467,7 @@ pub(super) fn end_of_a_front_that_waits<F: Cancels>() {
     waiter.end();
     assert_eq!(owners(&servers, "job"), before);
     assert!(holder.is_valid(&lock));
-    assert!(matches!(holder.release(lock), Ending::Released(_)));
+    assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
     free_again(&servers, &["job"]);
     drop(asked);
 }
@@ -469,12 +476,16 @@ pub(super) fn end_of_a_front_that_waits<F: Cancels>() {
 
 /// Holds a lock with the grants of all nodes, so that there is none that votes later. What waited for a
 /// connection when the lock was granted may be sent by nobody: then it is taken once more.
-fn hold_everywhere<F: Front>(front: &mut F, servers: &[Server], ask: Ask<'static>) -> F::Held {
-    let key = String::from_utf8(ask.resources().next().unwrap().to_vec()).unwrap();
+fn hold_everywhere<F: Api>(
+    api: &mut F,
+    servers: &[Server],
+    request: LockRequest<'static>,
+) -> F::Held {
+    let key = String::from_utf8(request.resources().next().unwrap().to_vec()).unwrap();
     let is_held = |server: &Server| server.run(&[b"EXISTS", key.as_bytes()]) == Reply::Int(1);
     let until = Instant::now() + 2 * LIMIT;
     loop {
-        let lock = front.hold(ask.clone());
+        let lock = api.hold(request.clone());
         let soon = Instant::now() + LIMIT / 5;
         while Instant::now() < soon {
             if servers.iter().all(is_held) {
@@ -483,14 +494,14 @@ fn hold_everywhere<F: Front>(front: &mut F, servers: &[Server], ask: Ask<'static
             thread::sleep(Duration::from_millis(3));
         }
         assert!(Instant::now() < until, "still not: all nodes grant");
-        assert!(matches!(front.release(lock), Ending::Released(_)));
+        assert!(matches!(api.release(lock), ReleaseOutcome::Released(_)));
     }
 }
 
 /// Asks for a lock that somebody holds, and returns when a node has heard of it and kept the holder's key.
-fn ask_in_vain<F: Front>(front: &mut F, servers: &[Server], ask: Ask<'static>) -> F::Asked {
+fn ask_in_vain<F: Api>(api: &mut F, servers: &[Server], request: LockRequest<'static>) -> F::Asked {
     let (before, owned) = (asks(servers), owners(servers, "job"));
-    let asked = front.ask(ask);
+    let asked = api.request(request);
     eventually("it has asked", || asks(servers) > before);
     assert_eq!(owners(servers, "job"), owned, "it is another's");
     asked
@@ -500,9 +511,9 @@ fn ask_in_vain<F: Front>(front: &mut F, servers: &[Server], ask: Ask<'static>) -
 /// connection, which has one script of its own.
 fn asks(servers: &[Server]) -> i64 {
     let of = |server| {
-        let [set, eval, greeted] =
+        let [set, eval, handshake_done] =
             ["set", "eval", "client|setname"].map(|name| calls(server, name).cast_signed());
-        set + eval - greeted
+        set + eval - handshake_done
     };
     servers.iter().map(of).sum()
 }
@@ -536,7 +547,7 @@ fn keys(server: &Server) -> i64 {
 
 fn quarantined(report: &RefusalReport) -> usize {
     let cause = Some(Vote::Fail(Cause::Quarantined));
-    report.nodes().iter().filter(|node| node.vote == cause).count()
+    report.node_votes().iter().filter(|node| node.vote == cause).count()
 }
 
 /// What the tokens of one lock have in common: the rest is the number of the node.

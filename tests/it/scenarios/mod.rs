@@ -1,16 +1,16 @@
 //! One list of scenarios, and every way to hold a lock goes through it, on real servers.
 //!
-//! A scenario (`list`) is a function that is generic over a [`Front`]; here is the table which says who
-//! plays it. `same` is the scenario as it is written. Another name is what happens instead where a front
+//! A scenario (`list`) is a function that is generic over a [`Api`]; here is the table which says who
+//! plays it. `same` is the scenario as it is written. Another name is what happens instead where an API
 //! cannot do that, and `none` is nothing at all: the comment says why. What a scenario asks for beyond the
 //! plain front is a trait of its own, so the compiler sees to it that the table tells the truth.
 //!
 //! Not here: what belongs to one front alone, see `driver`, `engine` and `futures` beside this.
 
+mod api;
 mod blocking;
 mod embedded;
 mod engine;
-mod front;
 mod futures;
 mod list;
 
@@ -36,15 +36,15 @@ macro_rules! scenarios {
 }
 
 macro_rules! play {
-    ($scenario:ident none $name:ident $front:ty) => {};
-    ($scenario:ident same $name:ident $front:ty) => {
-        play!($scenario $scenario $name $front);
+    ($scenario:ident none $name:ident $api:ty) => {};
+    ($scenario:ident same $name:ident $api:ty) => {
+        play!($scenario $scenario $name $api);
     };
-    ($scenario:ident $instead:ident $name:ident $front:ty) => {
+    ($scenario:ident $instead:ident $name:ident $api:ty) => {
         #[test]
         fn $name() {
             use crate::scenarios::*;
-            bounded(list::$instead::<$front>);
+            bounded(list::$instead::<$api>);
         }
     };
 }
@@ -63,8 +63,8 @@ scenarios! {
     lost_to_a_stranger:                 finds_its_loss same same same;
     lost_by_its_end:                    finds_its_end same same same;
     // And has nobody who could extend a lock meanwhile.
-    kept_alive:                         refused_a_keeper same same same;
-    kept_until_a_stranger_deletes_it:   none    same    same    same;
+    auto_extended:                         refused_auto_extend same same same;
+    auto_extended_until_a_stranger_deletes_it:   none    same    same    same;
     without_a_minority:                 same    same    same    same;
     without_a_majority:                 same    same    same    same;
     nodes_that_forgot_it:               same    same    same    same;
@@ -75,9 +75,9 @@ scenarios! {
     // A driver's lock is a name, and to forget that releases nothing.
     dropped_guard:                      same    forgotten_name same same;
     panic_while_it_is_held:             same    same    same    same;
-    end_of_a_front_that_holds:          same    same    same    same;
+    end_of_an_api_that_holds:          same    same    same    same;
     // A client that waits is borrowed, so that nobody can end it.
-    end_of_a_front_that_waits:          none    same    same    same;
+    end_of_an_api_that_waits:          none    same    same    same;
 }
 
 /// Plays a scenario, for so long at the most.

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use hdrhistogram::Histogram;
-use redbolt_proving::Server;
+use redbolt_test_servers::Server;
 use serde_json::{Value, json};
 
 use super::floor;

@@ -12,7 +12,7 @@ mod targets;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use redbolt_proving::servers;
+use redbolt_test_servers::servers;
 use serde_json::json;
 
 use self::cell::{Cell, Run, cells};

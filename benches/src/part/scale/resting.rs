@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use redbolt_proving::{Server, servers};
+use redbolt_test_servers::{Server, servers};
 use serde_json::{Value, json};
 
 use super::sweeps::few;

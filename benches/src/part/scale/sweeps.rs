@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use redbolt::proto::MAX_PIPELINE;
-use redbolt_proving::{Server, servers};
+use redbolt_test_servers::{Server, servers};
 
 use super::sweep::{Row, Sweep};
 use crate::choice::Choice;
@@ -18,7 +18,7 @@ pub(super) type Run = fn(Placement, &Choice) -> Result<Sweep>;
 pub(super) const ALL: [(&str, Run); 5] = [
     ("locks at once", at_once),
     ("nodes", nodes),
-    ("waiters, driver", waiting_in_line),
+    ("waiters, driver", waiting_in_the_queue),
     ("waiters, engine", waiting_tasks),
     ("keys", keys),
 ];
@@ -84,7 +84,7 @@ fn keys(placement: Placement, choice: &Choice) -> Result<Sweep> {
     Ok(Sweep { name: "keys", size: "bytes of the name", per: "pair", is_many: false, about, rows })
 }
 
-fn waiting_in_line(placement: Placement, choice: &Choice) -> Result<Sweep> {
+fn waiting_in_the_queue(placement: Placement, choice: &Choice) -> Result<Sweep> {
     let (servers, addresses) = start(placement, choice, few(choice))?;
     let mut line = Line::connect(&addresses)?;
     let rows = rounds(waiters(choice), choice, hand_overs(choice), |size| line.wait(size))?;

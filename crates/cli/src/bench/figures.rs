@@ -9,7 +9,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use nix::sys::signal::Signal;
 use redbolt::proto::NodeSet;
-use redbolt::{LossCause, MetricsReport, Why};
+use redbolt::{LossCause, MetricsReport, RefusalReason};
 
 /// The figures of one run.
 pub(super) struct Figures {
@@ -19,7 +19,7 @@ pub(super) struct Figures {
     pub(super) release: Histogram<u64>,
     /// Both.
     pub(super) pair: Histogram<u64>,
-    pub(super) refusals: Vec<(Why, u64)>,
+    pub(super) refusals: Vec<(RefusalReason, u64)>,
     pub(super) losses: Vec<(LossCause, u64)>,
     /// Releases that a quorum did not confirm in time.
     pub(super) unconfirmed: u64,

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 use redbolt::proto::Refusal;
-use redbolt::{Ask, Confirmed, Driver, Event, InputError, LockId, Why};
+use redbolt::{Confirmed, Driver, Event, LockId, LockRequest, RefusalReason, RequestError};
 
 use super::figures::{Figures, count};
 use crate::args::BenchArgs;
@@ -24,7 +24,7 @@ pub(super) struct Lanes {
     /// Pairs so far, measured or not.
     pub(super) pairs: u64,
     /// An ask that was refused at the door, as all others would be.
-    turned_away: Option<InputError>,
+    turned_away: Option<RequestError>,
 }
 
 struct Lane {
@@ -61,14 +61,14 @@ impl Lanes {
     }
 
     /// Lets the lanes ask whose pause is over.
-    pub(super) fn ask(&mut self, driver: &mut Driver, counts: bool) -> Result<(), InputError> {
+    pub(super) fn ask(&mut self, driver: &mut Driver, counts: bool) -> Result<(), RequestError> {
         if !self.pausing.is_empty() {
             let now = Instant::now();
             let (due, pausing) =
                 self.pausing.drain(..).partition(|&at| self.lanes[at].pauses_until <= now);
             self.pausing = pausing;
             let due: Vec<usize> = due;
-            driver.together(|driver| due.iter().for_each(|&at| self.begin(driver, at, counts)));
+            driver.batch(|driver| due.iter().for_each(|&at| self.begin(driver, at, counts)));
         }
         self.turned_away.take().map_or(Ok(()), Err)
     }
@@ -97,7 +97,7 @@ impl Lanes {
     /// Takes all events, and answers them with one write to each node. Without `figures` nothing is
     /// measured.
     pub(super) fn hear(&mut self, driver: &mut Driver, mut figures: Option<&mut Figures>) {
-        driver.together(|driver| {
+        driver.batch(|driver| {
             while let Some(event) = driver.poll_event() {
                 self.on(driver, event, figures.as_deref_mut());
             }
@@ -107,7 +107,7 @@ impl Lanes {
     fn begin(&mut self, driver: &mut Driver, at: usize, counts: bool) {
         let lane = &mut self.lanes[at];
         (lane.asked, lane.counts) = (Instant::now(), counts);
-        match driver.acquire(&Ask::new(&lane.key).ttl(self.ttl)) {
+        match driver.acquire(&LockRequest::new(&lane.key).ttl(self.ttl)) {
             Ok(id) => drop(self.of.insert(id, at)),
             Err(error) => self.turned_away = Some(error),
         }
@@ -118,8 +118,8 @@ impl Lanes {
         match event {
             Event::Granted(id) => self.granted(driver, id, now, figures),
             Event::Released(id, confirmed) => self.released(driver, id, confirmed, now, figures),
-            Event::Refused(id, Refusal { why, .. }) => {
-                self.failed(id, now, figures, |figures| count(&mut figures.refusals, why));
+            Event::Refused(id, Refusal { reason, .. }) => {
+                self.failed(id, now, figures, |figures| count(&mut figures.refusals, reason));
             }
             Event::Lost(id, cause) => {
                 driver.release(id);
@@ -142,7 +142,8 @@ impl Lanes {
         let is_over = driver.remaining(id).is_zero();
         driver.release(id);
         if is_over {
-            return self.failed(id, now, figures, |f| count(&mut f.refusals, Why::Expired));
+            return self
+                .failed(id, now, figures, |f| count(&mut f.refusals, RefusalReason::Expired));
         }
         let lane = &mut self.lanes[at];
         lane.granted = now;

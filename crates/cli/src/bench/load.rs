@@ -54,17 +54,17 @@ impl Load {
     }
 
     /// Which nodes can vote now.
-    pub(super) fn nodes(&self) -> NodeReport {
-        self.driver.nodes()
+    pub(super) fn node_report(&self) -> NodeReport {
+        self.driver.node_report()
     }
 
     /// Waits until all nodes vote or are known to be down, for as long as a connection may take.
     pub(super) fn connect(&mut self) -> io::Result<Result<NodeReport, Signal>> {
-        let until = Instant::now() + self.config().settings().connect_within;
+        let until = Instant::now() + self.config().settings().connect_timeout;
         self.driver.connect();
         loop {
             while self.driver.poll_event().is_some() {}
-            let report = self.driver.nodes();
+            let report = self.driver.node_report();
             let now = Instant::now();
             let settled = report.nodes.iter().all(|node| node.state != NodeState::Connecting);
             if settled || now >= until {
@@ -73,7 +73,7 @@ impl Load {
             if let Some(signal) = self.interruption(now) {
                 return Ok(Err(signal));
             }
-            self.turn(until - now)?;
+            self.process(until - now)?;
         }
     }
 
@@ -118,7 +118,7 @@ impl Load {
             }
             lanes.ask(&mut self.driver, figures.is_some()).map_err(Failure::usage)?;
             let next = lanes.next_ask().unwrap_or(until).min(until);
-            self.turn(next.saturating_duration_since(now))?;
+            self.process(next.saturating_duration_since(now))?;
             lanes.hear(&mut self.driver, figures.as_deref_mut());
             progress.tell(lanes.pairs);
         }
@@ -133,7 +133,7 @@ impl Load {
                 lanes.give_up(&mut self.driver);
                 break;
             }
-            self.turn(left)?;
+            self.process(left)?;
             lanes.hear(&mut self.driver, Some(figures));
         }
         Ok(())
@@ -142,20 +142,20 @@ impl Load {
     /// Gives the nodes time to confirm what was released. Whether all that can be reached have.
     pub(super) fn let_go(&mut self) -> io::Result<bool> {
         let until = Instant::now() + CONFIRM_WITHIN;
-        while self.driver.owes() {
+        while self.driver.has_pending_releases() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(false);
             }
-            self.turn(left)?;
+            self.process(left)?;
             while self.driver.poll_event().is_some() {}
         }
         Ok(true)
     }
 
     /// One turn of the loop, which waits for no longer than `limit`.
-    fn turn(&mut self, limit: Duration) -> io::Result<()> {
-        if self.tries_reads() && self.driver.busy_turn() {
+    fn process(&mut self, limit: Duration) -> io::Result<()> {
+        if self.tries_reads() && self.driver.process_busy() {
             let now = Instant::now();
             if now < self.looks_at {
                 return Ok(());
@@ -180,7 +180,7 @@ impl Load {
         for event in &self.events {
             self.driver.on_event(event);
         }
-        self.driver.turn();
+        self.driver.process();
         Ok(())
     }
 

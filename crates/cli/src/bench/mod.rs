@@ -17,8 +17,8 @@ mod question;
 mod report;
 
 use nix::sys::signal::Signal;
-use redbolt::proto::guard::Found;
-use redbolt::{Config, NodeGuard, NodeReport, NodeState, NodeStatus};
+use redbolt::proto::restart_guard::Found;
+use redbolt::{Config, NodeReport, NodeState, NodeStatus, RestartGuardState};
 
 use self::figures::Figures;
 use self::load::Load;
@@ -62,11 +62,11 @@ pub(crate) fn run(args: &BenchArgs) -> Result<u8, Failure> {
     status(&figures)
 }
 
-/// A configuration that writes no guard.
+/// A configuration that writes no restart guard.
 fn config(args: &BenchArgs) -> Result<Config, Failure> {
     let builder = nodes::builder(&args.nodes)?.client_name(b"redbolt-bench");
     let builder = builder.busy_poll(args.busy_poll);
-    nodes::build(builder.guard(args.guard.into()).only_look(), &args.nodes)
+    nodes::build(builder.restart_guard(args.restart_guard.into()).read_only(), &args.nodes)
 }
 
 /// Load on nodes that others use is harm: it takes the word of whoever is responsible.
@@ -90,8 +90,10 @@ fn check_quorum(nodes: &Nodes, load: &Load, ready: &NodeReport) -> Result<(), Fa
     }
     let head = format!("too few nodes can vote, {} needed", load.config().quorum());
     let text = ready.nodes.iter().fold(head, |text, node| format!("{text}\n{}", line(node)));
-    let found = |node: &NodeStatus| match node.guard {
-        NodeGuard::Found(found) | NodeGuard::Quarantined { found, .. } => Some(found),
+    let found = |node: &NodeStatus| match node.restart_guard {
+        RestartGuardState::Found(found) | RestartGuardState::Quarantined { found, .. } => {
+            Some(found)
+        }
         _ => None,
     };
     let has_other_limits = |node| matches!(found(node), Some(Found::OtherLimits { .. }));
@@ -107,10 +109,10 @@ fn check_quorum(nodes: &Nodes, load: &Load, ready: &NodeReport) -> Result<(), Fa
     Err(Failure::no_quorum(format_args!("{text}\n{hint}")))
 }
 
-/// A node that votes is ready, whatever is known of its guard.
+/// A node that votes is ready, whatever is known of its restart guard.
 fn line(node: &NodeStatus) -> String {
-    match node.guard {
-        NodeGuard::Votes | NodeGuard::Off => node.to_string(),
+    match node.restart_guard {
+        RestartGuardState::Votes | RestartGuardState::Off => node.to_string(),
         _ => init::line(node),
     }
 }
@@ -139,7 +141,7 @@ const NEW: &str = "if these nodes are new and never held a lock: ";
 
 const OTHER_LIMITS: &str = "all who use these nodes must name all of them, and the same --max-ttl";
 
-const NO_GUARDS: &str = "bench writes no guards: a node gets one from the first lock that is asked for, and votes \
+const NO_GUARDS: &str = "bench writes no restart guards: a node gets one from the first lock that is asked for, and votes \
     --max-ttl later";
 
 const NOTHING: &str = "no lock was granted and released, so nothing was measured";

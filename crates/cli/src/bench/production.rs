@@ -34,7 +34,7 @@ enum Answer {
 /// What may be a sign of use.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
-    /// In the database of the locks, its guard left out.
+    /// In the database of the locks, its restart guard left out.
     keys: u64,
     /// In the others.
     elsewhere: u64,
@@ -60,15 +60,16 @@ impl fmt::Display for Sign {
 /// Asks all nodes at once.
 pub(super) fn look(nodes: &Nodes, config: &Config) -> Vec<Told> {
     let (sender, receiver) = mpsc::channel();
-    let guard_key = &config.settings().guard_key;
+    let restart_guard_key = &config.settings().restart_guard_key;
     // They have made this configuration.
     for (at, given) in addresses::given(nodes).unwrap_or_default().iter().enumerate() {
-        let (text, guard_key, sender) = (given.text.clone(), guard_key.clone(), sender.clone());
+        let (text, restart_guard_key, sender) =
+            (given.text.clone(), restart_guard_key.clone(), sender.clone());
         let database = config.settings().nodes[at].database;
         let address = config.addresses()[at].clone();
         // A look-up of a host name can take very long: it is left behind then.
         thread::spawn(move || {
-            let answer = ask(&text, &address, database, &guard_key);
+            let answer = ask(&text, &address, database, &restart_guard_key);
             // Nobody listens any more when it comes too late.
             let _ = sender.send((at, answer));
         });
@@ -86,17 +87,17 @@ pub(super) fn look(nodes: &Nodes, config: &Config) -> Vec<Told> {
         .collect()
 }
 
-fn ask(text: &str, address: &Address, database: u32, guard_key: &[u8]) -> Answer {
+fn ask(text: &str, address: &Address, database: u32, restart_guard_key: &[u8]) -> Answer {
     let (login, number) = (Login::of(text), database.to_string());
     let mut commands: Vec<Vec<&[u8]>> = login.iter().map(Login::words).collect();
     if database != 0 {
         commands.push(vec![b"SELECT", number.as_bytes()]);
     }
-    commands.push(vec![b"PTTL", guard_key]);
+    commands.push(vec![b"PTTL", restart_guard_key]);
     commands.push(vec![b"INFO"]);
     match question::ask(address, &commands, PATIENCE).as_deref() {
-        Ok([.., guard, Reply::Bulk(info)]) => {
-            let is_guarded = matches!(guard, Reply::Int(left) if *left != NO_KEY);
+        Ok([.., restart_guard, Reply::Bulk(info)]) => {
+            let is_guarded = matches!(restart_guard, Reply::Int(left) if *left != NO_KEY);
             Answer::Seen(seen(&String::from_utf8_lossy(info), database, is_guarded))
         }
         Ok([.., Reply::Error(words)]) => Answer::Untold(words.clone()),
@@ -144,7 +145,9 @@ pub(super) fn signs(told: &[Told]) -> Vec<Sign> {
 /// Nodes that grant locks, but did not tell.
 pub(super) fn silent(told: &[Told], ready: &NodeReport) -> Vec<Sign> {
     let sign = |node: &Told| match &node.answer {
-        Answer::Untold(why) => Some(node.sign(format!("it does not tell whether it is: {why}"))),
+        Answer::Untold(reason) => {
+            Some(node.sign(format!("it does not tell whether it is: {reason}")))
+        }
         Answer::Seen(_) => None,
     };
     let is_ready = |node: &&Told| ready.nodes[node.number - 1].state == NodeState::Ready;
@@ -198,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_and_one_other_client_are_no_signs() {
+    fn a_restart_guard_and_one_other_client_are_no_signs() {
         assert_eq!(words(&Seen { clients: 1, ..Seen::default() }), None);
         let told = |seen: &Seen| words(seen).unwrap();
         assert_eq!(told(&Seen { clients: 2, ..Seen::default() }), "2 other clients");

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use redbolt::proto::NodeSet;
-use redbolt::{Cause, NodeMetrics, NodeStatus, Why};
+use redbolt::{Cause, NodeMetrics, NodeStatus, RefusalReason};
 use serde_json::{Map, Value, json};
 
 use super::draw::{self, Pen};
 use super::figures::Figures;
 use super::load::Load;
-use crate::args::{BenchArgs, GuardWord};
+use crate::args::{BenchArgs, RestartGuardWord};
 use crate::duration::{exact, show};
 
 /// The figures, and what they are figures of.
@@ -61,11 +61,11 @@ impl Report<'_> {
 
     fn head(&self) -> String {
         let (args, config) = (self.args, self.load.config());
-        let nodes = plural(config.nodes() as u64, "node");
+        let nodes = plural(config.node_count() as u64, "node");
         let locks = plural(args.concurrency.into(), "lock");
-        let guard = match args.guard {
-            GuardWord::On => "",
-            GuardWord::Off => ", without the guard",
+        let restart_guard = match args.restart_guard {
+            RestartGuardWord::On => "",
+            RestartGuardWord::Off => ", without the restart guard",
         };
         let (ttl, quorum) = (exact(args.ttl), config.quorum());
         let busy = match args.busy_poll {
@@ -75,7 +75,7 @@ impl Report<'_> {
         let took = show(self.figures.elapsed);
         let early = if self.figures.interrupted.is_some() { ", ended early" } else { "" };
         format!(
-            "{nodes}, quorum {quorum}{guard}; {locks} at a time, TTL {ttl}{busy}; {took}{early}"
+            "{nodes}, quorum {quorum}{restart_guard}; {locks} at a time, TTL {ttl}{busy}; {took}{early}"
         )
     }
 
@@ -108,7 +108,7 @@ impl Report<'_> {
     fn quorums(&self) -> String {
         let all = self.figures.acquire.len();
         let sets = self.sets();
-        if self.load.config().nodes() == 1 || sets.is_empty() {
+        if self.load.config().node_count() == 1 || sets.is_empty() {
             return String::new();
         }
         let shown = &sets[..sets.len().min(SETS_SHOWN)];
@@ -137,8 +137,8 @@ impl Report<'_> {
     fn troubles(&self, nodes: &[NodeFigures]) -> String {
         let figures = self.figures;
         let mut lines: Vec<String> = Vec::new();
-        for (why, count) in &figures.refusals {
-            lines.push(format!("{}: {}", plural(*count, "refusal"), self.words_of(*why)));
+        for (reason, count) in &figures.refusals {
+            lines.push(format!("{}: {}", plural(*count, "refusal"), self.words_of(*reason)));
         }
         for (cause, count) in &figures.losses {
             lines.push(format!("{} lost: {cause}", plural(*count, "lock")));
@@ -154,22 +154,23 @@ impl Report<'_> {
         format!("\n{}\n", lines.join("\n"))
     }
 
-    fn words_of(&self, why: Why) -> String {
-        match why {
-            Why::Expired => format!(
+    fn words_of(&self, reason: RefusalReason) -> String {
+        match reason {
+            RefusalReason::Expired => format!(
                 "nothing was left of the TTL ({}) when a quorum had granted: try a longer --ttl",
                 exact(self.args.ttl)
             ),
-            Why::NoQuorum => "too few nodes could vote".to_owned(),
-            Why::Contended => "the key of an earlier lock was not undone yet".to_owned(),
+            RefusalReason::NoQuorum => "too few nodes could vote".to_owned(),
+            RefusalReason::Contended => "the key of an earlier lock was not undone yet".to_owned(),
             other => snake(other).replace('_', " "),
         }
     }
 
     fn nodes(&self) -> Vec<NodeFigures> {
         let (before, after) = &self.figures.counted;
-        let statuses = self.load.nodes().nodes.into_iter();
-        let counted = before.metrics.nodes.iter().zip(after.nodes()).zip(&self.figures.grants);
+        let statuses = self.load.node_report().nodes.into_iter();
+        let counted =
+            before.metrics.nodes.iter().zip(after.node_metrics()).zip(&self.figures.grants);
         let node = |(((before, (number, address, after)), &grants), status)| {
             NodeFigures::new(number, format!("{address}"), status, before, after, grants)
         };
@@ -188,7 +189,7 @@ impl Report<'_> {
             "concurrency": args.concurrency,
             "ttl_ms": millis(args.ttl),
             "key_bytes": args.key_size,
-            "guard": args.guard == GuardWord::On,
+            "restart_guard": args.restart_guard == RestartGuardWord::On,
             "busy_poll_us": args.busy_poll.as_secs_f64() * 1e6,
             "warm_up_ms": millis(args.warm_up),
             "duration_ms": millis(args.duration),
@@ -434,7 +435,7 @@ mod tests {
     #[test]
     fn names_are_those_of_the_metrics() {
         assert_eq!(snake(Cause::ConnectionRefused), "connection_refused");
-        assert_eq!(by_kind(&[(Why::NoQuorum, 3)]), json!({ "no_quorum": 3 }));
+        assert_eq!(by_kind(&[(RefusalReason::NoQuorum, 3)]), json!({ "no_quorum": 3 }));
     }
 
     #[test]

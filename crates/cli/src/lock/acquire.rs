@@ -18,14 +18,14 @@ use crate::token_file::{self, Draft};
 /// Takes the lock of `args`. The exit status.
 pub(crate) fn run(args: &AcquireArgs) -> Result<u8, Failure> {
     let wanted =
-        Wanted { key: &args.key, ttl: args.ttl, fenced: args.fence, quiet: args.ask.quiet };
+        Wanted { key: &args.key, ttl: args.ttl, fenced: args.fencing, quiet: args.request.quiet };
     // Who holds the lock when this process has ended: the script that runs it.
-    let config = super::config(&args.ask, &args.nodes, parent_id())?;
+    let config = super::config(&args.request, &args.nodes, parent_id())?;
     let poller = Poller::new(Requests::of(Signals::block()?))?;
     // From here on no signal can leave it behind.
     let draft = Draft::of_new(&args.token_file)?;
     let mut lease = Lease::new(config, &wanted, &args.nodes)?;
-    let outcome = match super::wait(&mut lease, &args.ask, &args.key, &poller) {
+    let outcome = match super::wait(&mut lease, &args.request, &args.key, &poller) {
         Ok(None) => leave(&mut lease, &poller, args, draft),
         Ok(Some(status)) => Ok(status),
         Err(failure) => Err(failure),
@@ -46,9 +46,9 @@ fn leave(
     lease.hear_answers(poller)?;
     lease.tell_of_minority()?;
     let token = lease.fencing_token();
-    let Some(record) = lease.hand_out() else { return Ok(ran_out()) };
-    if let Err(error) = draft.keep(&record) {
-        lease.take_back(&record);
+    let Some(detached) = lease.detach() else { return Ok(ran_out()) };
+    if let Err(error) = draft.keep(&detached) {
+        lease.take_back(&detached);
         let words = format!("{}: {error}; the lock is let go", path.display());
         return Err(match error.kind() {
             io::ErrorKind::AlreadyExists => Failure::usage(words),
@@ -56,17 +56,17 @@ fn leave(
         });
     }
     // A disk may take its time.
-    if record.remaining(redbolt::net::now()).is_zero() {
-        lease.take_back(&record);
-        token_file::remove(path, &record)?;
+    if detached.remaining(redbolt::net::now()).is_zero() {
+        lease.take_back(&detached);
+        token_file::remove(path, &detached)?;
         return Ok(ran_out());
     }
     let printed =
         token.map_or(Ok(()), |token| io::stdout().write_all(format!("{token}\n").as_bytes()));
     if let Err(error) = printed {
         // Whoever called us must not believe that it failed while the lock is taken.
-        lease.take_back(&record);
-        token_file::remove(path, &record)?;
+        lease.take_back(&detached);
+        token_file::remove(path, &detached)?;
         return Err(Failure::system(format_args!(
             "the fencing token: {error}; the lock is let go"
         )));

@@ -1,8 +1,9 @@
 //! What the outer process does when the inner one does not keep the rule that the command never outlives the
 //! lease.
 //!
-//! A state machine without I/O and without a clock, as [`keeper`](super::keeper) is for the inner process. As long
-//! as the inner one runs it is ahead of this: it stops the command a little earlier ([`supervise`](super::supervise)).
+//! A state machine without I/O and without a clock, as [`watchdog`](super::watchdog) is for the inner
+//! process. As long as the inner one runs it is ahead of this: it stops the command a little earlier
+//! ([`supervise`](super::supervise)).
 //!
 //! | what happened                            | SIGTERM | SIGKILL                                        |
 //! |------------------------------------------|---------|------------------------------------------------|
@@ -11,7 +12,7 @@
 
 use std::time::Duration;
 
-use redbolt::proto::{Nanos, Now};
+use redbolt::proto::{ClockReading, Timestamp};
 
 use super::pair::{Held, Notice};
 
@@ -34,7 +35,7 @@ pub(super) enum Backstop {
     /// It has ended; with which status redbolt will exit.
     Done { status: u8 },
     /// It was asked to stop.
-    Stopping { held: Held, kill_at: Nanos },
+    Stopping { held: Held, kill_at: Timestamp },
     /// It was killed.
     Killed,
 }
@@ -50,14 +51,14 @@ impl Backstop {
     }
 
     /// The inner process is dead, and all that it has told was heard.
-    pub(super) fn bereft(&mut self, now: Now) -> Option<Action> {
+    pub(super) fn bereft(&mut self, now: ClockReading) -> Option<Action> {
         let &mut Self::Watching(held) = self else { return None };
         *self = Self::Stopping { held, kill_at: now.boot + held.grace };
         Some(Action::Terminate)
     }
 
     /// What is to be done at `now`.
-    pub(super) fn act(&mut self, now: Now) -> Option<Action> {
+    pub(super) fn act(&mut self, now: ClockReading) -> Option<Action> {
         let is_due = self.due_in(now).is_some_and(|left| left.is_zero());
         is_due.then(|| {
             *self = Self::Killed;
@@ -66,7 +67,7 @@ impl Backstop {
     }
 
     /// How long nothing needs to be done, unless something is heard.
-    pub(super) fn due_in(&self, now: Now) -> Option<Duration> {
+    pub(super) fn due_in(&self, now: ClockReading) -> Option<Duration> {
         match self {
             Self::Watching(held) => Some(held.remaining(now)),
             Self::Stopping { held, kill_at } => {
@@ -81,12 +82,12 @@ impl Backstop {
 mod tests {
     use super::*;
 
-    fn at(boot: u64, wall: u64) -> Now {
-        Now { boot: s(boot), wall: s(wall) }
+    fn at(boot: u64, wall: u64) -> ClockReading {
+        ClockReading { boot: s(boot), wall: s(wall) }
     }
 
-    fn s(seconds: u64) -> Nanos {
-        Nanos(seconds * 1_000_000_000)
+    fn s(seconds: u64) -> Timestamp {
+        Timestamp(seconds * 1_000_000_000)
     }
 
     fn held(boot: u64, wall: u64) -> Notice {

@@ -10,11 +10,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use redbolt::proto::Verdict;
-use redbolt::proto::guard::Found;
+use redbolt::proto::restart_guard::Found;
 use redbolt::{
-    Ask, Cause, Config, Driver, Event, FencingToken, InputError, InspectionVerdict, LockId,
-    LockRecord, LockState, LossCause, NodeGuard, NodeState, NodeStatus, NodeVote, Refusal,
-    RefusalReport, Vote, Wait, Why,
+    Cause, Config, DetachedLock, Driver, Event, FencingToken, InspectionVerdict, LockId,
+    LockRequest, LockState, LossCause, NodeState, NodeStatus, NodeVote, Refusal, RefusalReason,
+    RefusalReport, RequestError, RestartGuardState, Vote, Wait,
 };
 
 use super::minority::Minority;
@@ -94,22 +94,22 @@ impl Lease {
     }
 
     /// Asks for the lock. The outcome is [`News::Granted`] or [`News::Refused`].
-    pub(super) fn ask(&mut self, wait: Wait) -> Result<(), InputError> {
-        let ask = Ask::new(&self.key).ttl(self.ttl).wait(wait);
-        let ask = if self.fenced { ask.fenced() } else { ask };
-        self.id = Some(self.driver.acquire(&ask)?);
+    pub(super) fn request(&mut self, wait: Wait) -> Result<(), RequestError> {
+        let request = LockRequest::new(&self.key).ttl(self.ttl).wait(wait);
+        let request = if self.fenced { request.fenced() } else { request };
+        self.id = Some(self.driver.acquire(&request)?);
         Ok(())
     }
 
     /// Asks for another TTL. The outcome is [`News::Extended`] or [`News::NotExtended`], or the
     /// lock is over.
-    pub(super) fn extend(&mut self) -> Result<(), InputError> {
+    pub(super) fn extend(&mut self) -> Result<(), RequestError> {
         self.extend_by(self.ttl)
     }
 
     /// As [`extend`](Self::extend), for another TTL than that of the ask.
-    pub(super) fn extend_by(&mut self, ttl: Duration) -> Result<(), InputError> {
-        let id = self.id.ok_or(InputError::NotHeld)?;
+    pub(super) fn extend_by(&mut self, ttl: Duration) -> Result<(), RequestError> {
+        let id = self.id.ok_or(RequestError::NotHeld)?;
         self.driver.extend(id, ttl)
     }
 
@@ -128,31 +128,31 @@ impl Lease {
     pub(super) fn hear_answers(&mut self, poller: &Poller) -> io::Result<()> {
         let Some(id) = self.id else { return Ok(()) };
         let patience = (self.ttl / 20).clamp(HEAR_WITHIN.0, HEAR_WITHIN.1);
-        let until = now()? + patience.min(self.driver.config().settings().answer_within);
+        let until = now()? + patience.min(self.driver.config().settings().response_timeout);
         loop {
             let left = until.saturating_sub(now()?);
             if left.is_zero() || !self.driver.awaits_answers(id) {
                 return Ok(());
             }
             let within = self.driver.deadline().map_or(left, |deadline| deadline.min(left));
-            poller.wait_deaf(&[self.as_fd()], Some(within))?;
-            self.driver.turn();
+            poller.wait_muted(&[self.as_fd()], Some(within))?;
+            self.driver.process();
         }
     }
 
     /// The lock leaves: nothing is sent about it any more. `None` if it is not held.
-    pub(super) fn hand_out(&mut self) -> Option<LockRecord> {
+    pub(super) fn detach(&mut self) -> Option<DetachedLock> {
         if self.remaining().is_zero() {
             return None;
         }
-        let record = self.driver.hand_out(self.id?)?;
+        let detached = self.driver.detach(self.id?)?;
         self.id = None;
-        Some(record)
+        Some(detached)
     }
 
-    /// It was handed out a moment ago, and is to be let go after all.
-    pub(super) fn take_back(&mut self, record: &LockRecord) {
-        self.id = self.driver.take_in(record).ok();
+    /// It was detached a moment ago, and is to be let go after all.
+    pub(super) fn take_back(&mut self, detached: &DetachedLock) {
+        self.id = self.driver.attach(detached).ok();
     }
 
     /// Asks who holds the lock. The outcome is [`News::Seen`].
@@ -162,13 +162,13 @@ impl Lease {
     }
 
     /// Does what can be done without waiting.
-    pub(super) fn turn(&mut self) {
-        self.driver.turn();
+    pub(super) fn process(&mut self) {
+        self.driver.process();
         let Some(id) = self.id else { return };
         // A turn may have begun another attempt.
         let present = Some(self.driver.votes(id)).filter(|of| of.verdict() != Verdict::Undecided);
         if let Some(votes) = present.or_else(|| self.driver.decided_votes(id)) {
-            self.last = Some(Refusal { why: Why::OutOfTime, votes, remaining: None });
+            self.last = Some(Refusal { reason: RefusalReason::OutOfTime, votes, remaining: None });
         }
     }
 
@@ -180,7 +180,7 @@ impl Lease {
     /// Says once that nodes are missing, if the lock is held without them.
     pub(super) fn tell_of_minority(&mut self) -> io::Result<()> {
         let Self { driver, minority, .. } = self;
-        if let Some(words) = minority.look(|| driver.nodes(), now()?) {
+        if let Some(words) = minority.look(|| driver.node_report(), now()?) {
             say(words);
         }
         Ok(())
@@ -188,7 +188,7 @@ impl Lease {
 
     /// Whether enough nodes are there for a lock, whatever they say of this one.
     pub(super) fn has_quorum(&self) -> bool {
-        self.driver.nodes().has_quorum()
+        self.driver.node_report().has_quorum()
     }
 
     /// The verdict of the last attempt that was decided.
@@ -202,21 +202,22 @@ impl Lease {
         let refusal = self.last.filter(|last| last.votes.verdict() == Verdict::NoQuorum)?;
         let votes = self.driver.report(&refusal);
         let quarantined = Some(Vote::Fail(Cause::Quarantined));
-        if !votes.nodes().iter().any(|node| node.vote == quarantined) {
+        if !votes.node_votes().iter().any(|node| node.vote == quarantined) {
             return None;
         }
         let config = self.driver.config();
-        let left = |(node, status): (&NodeVote, &NodeStatus)| match (node.vote, status.guard) {
-            (Some(Vote::Grant | Vote::Deny), _) => Some(Duration::ZERO),
-            (Some(Vote::Fail(cause)), _) if cause != Cause::Quarantined => None,
-            (_, NodeGuard::Votes) => Some(Duration::ZERO),
-            (_, NodeGuard::Quarantined { left, .. }) => Some(left),
-            // It is about to be enrolled.
-            (Some(_), _) => Some(config.settings().max_ttl),
-            (None, _) => None,
-        };
-        let nodes = self.driver.nodes().nodes;
-        let mut left: Vec<_> = votes.nodes().iter().zip(&nodes).filter_map(left).collect();
+        let left =
+            |(node, status): (&NodeVote, &NodeStatus)| match (node.vote, status.restart_guard) {
+                (Some(Vote::Grant | Vote::Deny), _) => Some(Duration::ZERO),
+                (Some(Vote::Fail(cause)), _) if cause != Cause::Quarantined => None,
+                (_, RestartGuardState::Votes) => Some(Duration::ZERO),
+                (_, RestartGuardState::Quarantined { left, .. }) => Some(left),
+                // It is about to be enrolled.
+                (Some(_), _) => Some(config.settings().max_ttl),
+                (None, _) => None,
+            };
+        let nodes = self.driver.node_report().nodes;
+        let mut left: Vec<_> = votes.node_votes().iter().zip(&nodes).filter_map(left).collect();
         left.sort_unstable();
         left.get(config.quorum() - 1).copied()
     }
@@ -232,27 +233,30 @@ impl Lease {
     /// that are still connecting get a moment.
     pub(super) fn silence(&mut self, poller: &Poller) -> io::Result<String> {
         let until = now()? + MOMENT;
-        while self.driver.nodes().nodes.iter().any(|node| node.state == NodeState::Connecting) {
+        while self.driver.node_report().nodes.iter().any(|node| node.state == NodeState::Connecting)
+        {
             let left = until.saturating_sub(now()?);
             if left.is_zero() {
                 break;
             }
             let within = self.driver.deadline().map_or(left, |deadline| deadline.min(left));
-            poller.wait_deaf(&[self.as_fd()], Some(within))?;
-            self.driver.turn();
+            poller.wait_muted(&[self.as_fd()], Some(within))?;
+            self.driver.process();
         }
         Ok(self.explain())
     }
 
     fn explain(&mut self) -> String {
-        let states = self.driver.nodes();
+        let states = self.driver.node_report();
         let report = self.last.map(|refusal| self.driver.report(&refusal));
-        let head = match report.as_ref().map(RefusalReport::why) {
-            Some(Why::Expired) => "the nodes took so long that nothing was left of the TTL".into(),
+        let head = match report.as_ref().map(RefusalReport::reason) {
+            Some(RefusalReason::Expired) => {
+                "the nodes took so long that nothing was left of the TTL".into()
+            }
             _ => format!("too few nodes can vote, {} needed", self.driver.config().quorum()),
         };
         let line = |(at, state): (usize, &NodeStatus)| {
-            let vote = report.as_ref().and_then(|report| report.nodes().get(at));
+            let vote = report.as_ref().and_then(|report| report.node_votes().get(at));
             let vote = vote.filter(|vote| vote.vote.is_some());
             vote.map_or_else(|| state.to_string(), NodeVote::to_string)
         };
@@ -312,7 +316,7 @@ impl Lease {
     /// Lets go of the lock, or stops asking for it. Whether a quorum confirmed that a lock that was
     /// held is free again.
     pub(super) fn let_go(mut self, poller: &Poller) -> io::Result<bool> {
-        let answers = self.driver.config().settings().answer_within;
+        let answers = self.driver.config().settings().response_timeout;
         let patience = if self.remaining().is_zero() { LINGER } else { answers };
         let mut until = now()? + patience;
         if let Some(id) = self.id.take() {
@@ -327,18 +331,18 @@ impl Lease {
                 }
             }
             let left = until.saturating_sub(now()?);
-            if left.is_zero() || !self.driver.owes() {
+            if left.is_zero() || !self.driver.has_pending_releases() {
                 return Ok(confirmed);
             }
             let within = self.driver.deadline().map_or(left, |deadline| deadline.min(left));
-            poller.wait_deaf(&[self.as_fd()], Some(within))?;
-            self.turn();
+            poller.wait_muted(&[self.as_fd()], Some(within))?;
+            self.process();
         }
     }
 }
 
 fn has_other_limits(node: &NodeStatus) -> bool {
-    matches!(node.guard, NodeGuard::Found(Found::OtherLimits { .. }))
+    matches!(node.restart_guard, RestartGuardState::Found(Found::OtherLimits { .. }))
 }
 
 impl AsFd for Lease {

@@ -55,7 +55,7 @@ impl<'a> Line<'a> {
     /// Waits to the end of the wait.
     pub(super) fn wait(mut self) -> io::Result<Outcome> {
         let outcome = loop {
-            self.lease.turn();
+            self.lease.process();
             if let Some(outcome) = self.hear()? {
                 break outcome;
             }
@@ -148,8 +148,8 @@ impl<'a> Line<'a> {
                 return Ok(Outcome::Contended(SOMEBODY.to_owned()));
             }
             let within = self.lease.deadline().map_or(left, |deadline| deadline.min(left));
-            self.poller.wait_deaf(&[self.lease.as_fd()], Some(within))?;
-            self.lease.turn();
+            self.poller.wait_muted(&[self.lease.as_fd()], Some(within))?;
+            self.lease.process();
         }
     }
 

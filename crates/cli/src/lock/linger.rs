@@ -78,7 +78,7 @@ fn extend(lease: &mut Lease, poller: &Poller, ttl: Duration) -> io::Result<bool>
 
 /// The outcome of an extension, if it is there after a turn. Each has one within its time.
 fn hear(lease: &mut Lease, poller: &Poller) -> io::Result<Option<bool>> {
-    lease.turn();
+    lease.process();
     while let Some(news) = lease.news() {
         match news {
             News::Extended => return Ok(Some(true)),
@@ -87,7 +87,7 @@ fn hear(lease: &mut Lease, poller: &Poller) -> io::Result<Option<bool>> {
             News::Granted | News::Refused { .. } | News::Released { .. } | News::Seen(_) => {}
         }
     }
-    poller.wait_deaf(&[lease.as_fd()], lease.deadline())?;
+    poller.wait_muted(&[lease.as_fd()], lease.deadline())?;
     Ok(None)
 }
 
@@ -95,7 +95,7 @@ fn hear(lease: &mut Lease, poller: &Poller) -> io::Result<Option<bool>> {
 fn sleep(lease: &mut Lease, poller: &Poller, span: Duration) -> io::Result<bool> {
     let until = now()? + span;
     loop {
-        lease.turn();
+        lease.process();
         while lease.news().is_some() {}
         let requests = &poller.requests;
         let mut heard = std::iter::from_fn(|| requests.next()).map(|request| request.signal);

@@ -4,7 +4,7 @@
 //! ([`outer`], and [`backstop`], what it does when the other fails), and this one, in which all the rest happens.
 //!
 //! Each part is in a file of its own: how long to wait ([`patience`]) and waiting ([`mod@line`]), what to
-//! do while the command runs ([`keeper`], a state machine) and doing it ([`supervise`]), how the
+//! do while the command runs ([`watchdog`], a state machine) and doing it ([`supervise`]), how the
 //! command is started ([`command`], [`child`], [`shim`]) and why it stays in redbolt's process group
 //! ([`family`]), what `--at-least` does when it has ended ([`linger`]), what is said of nodes that are missing
 //! ([`minority`]), and saying it without waiting for a reader ([`speak`]); and `redbolt acquire`, which waits
@@ -15,7 +15,6 @@ mod backstop;
 mod child;
 mod command;
 mod family;
-mod keeper;
 mod lease;
 mod line;
 mod linger;
@@ -29,12 +28,12 @@ pub(crate) mod shim;
 mod speak;
 mod supervise;
 mod watch;
+mod watchdog;
 
 use std::ffi::OsStr;
 
 use redbolt::{Config, Wait};
 
-use self::keeper::Terms;
 use self::lease::{Lease, Wanted};
 use self::line::{Line, Outcome};
 use self::linger::{Rest, linger};
@@ -44,7 +43,8 @@ use self::poller::{Poller, now};
 use self::requests::Requests;
 use self::speak::say;
 use self::supervise::{Ended, Supervisor};
-use crate::args::{AskArgs, InnerArgs, LockArgs, Nodes};
+use self::watchdog::Terms;
+use crate::args::{InnerArgs, LockArgs, Nodes, RequestArgs};
 use crate::exit::{self, Failure};
 use crate::signals::Signals;
 use crate::{name, nodes};
@@ -55,11 +55,11 @@ pub(crate) fn run(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
     let kill_after = args.grace().map_err(Failure::usage)?;
     let terms = Terms { ttl: args.ttl, kill_after, extend: !args.no_extend };
     // For others the holder is the process that was started, not this one.
-    let config = config(&args.ask, &args.nodes, inner.outer)?;
+    let config = config(&args.request, &args.nodes, inner.outer)?;
     let poller =
         Poller::new(Requests::with_outer(Signals::keep_blocked(&inner.unblock)?, requests))?;
     let wanted =
-        Wanted { key: &args.key, ttl: args.ttl, fenced: args.fence, quiet: args.ask.quiet };
+        Wanted { key: &args.key, ttl: args.ttl, fenced: args.fencing, quiet: args.request.quiet };
     let mut lease = Lease::new(config, &wanted, &args.nodes)?;
     let ended = wait_and_run(&mut lease, args, &poller, terms, &notices);
     let confirmed = lease.let_go(&poller)?;
@@ -82,7 +82,7 @@ fn wait_and_run(
     terms: Terms,
     notices: &NoticeSender,
 ) -> Result<Ended, Failure> {
-    if let Some(status) = wait(lease, &args.ask, &args.key, poller)? {
+    if let Some(status) = wait(lease, &args.request, &args.key, poller)? {
         return Ok(Ended::NotBegun { status });
     }
     // The grant may have come late, or this process may have been stopped behind it.
@@ -100,12 +100,12 @@ fn wait_and_run(
             if linger(lease, poller, since.saturating_add(at_least))? == Rest::Kept =>
         {
             lease.hear_answers(poller)?;
-            lease.hand_out();
+            lease.detach();
             Ok(Ended::Kept { status })
         }
         (Some(_), Ended::Abandoned { .. }) | (None, Ended::Abandoned { all_ended: false }) => {
             // To be over with its TTL.
-            lease.hand_out();
+            lease.detach();
             Ok(ended)
         }
         _ => Ok(ended),
@@ -113,24 +113,24 @@ fn wait_and_run(
 }
 
 /// A configuration for somebody who takes locks, who is the process `holder`.
-fn config(ask: &AskArgs, nodes: &Nodes, holder: u32) -> Result<Config, Failure> {
-    let builder = nodes::builder_for(nodes, holder)?.guard(ask.guard.into());
-    let builder = if ask.new_nodes { builder.new_nodes() } else { builder };
+fn config(request: &RequestArgs, nodes: &Nodes, holder: u32) -> Result<Config, Failure> {
+    let builder = nodes::builder_for(nodes, holder)?.restart_guard(request.restart_guard.into());
+    let builder = if request.new_nodes { builder.new_nodes() } else { builder };
     nodes::build(builder, nodes)
 }
 
 /// Waits until the lock is granted. If it is not, the status that says why.
 fn wait(
     lease: &mut Lease,
-    ask: &AskArgs,
+    request: &RequestArgs,
     key: &OsStr,
     poller: &Poller,
 ) -> Result<Option<u8>, Failure> {
-    let once = ask.try_once || ask.wait.is_some_and(|wait| wait.is_zero());
-    lease.ask(if once { Wait::Try } else { Wait::Forever }).map_err(Failure::usage)?;
+    let once = request.try_once || request.wait.is_some_and(|wait| wait.is_zero());
+    lease.request(if once { Wait::No } else { Wait::Forever }).map_err(Failure::usage)?;
     let patience = match once {
         true => Patience::of_one_attempt(now()?),
-        false => Patience::new(ask.wait, now()?),
+        false => Patience::new(request.wait, now()?),
     };
     let status = match Line::join(lease, poller, patience)?.wait()? {
         // Between the grant and here this process may have been stopped for long.
@@ -142,10 +142,10 @@ fn wait(
         Outcome::Interrupted(signal) => exit::killed_by(signal as i32),
         Outcome::Contended(who) => {
             say(format_args!("{} is held by {who}", name::show(key)));
-            ask.conflict_exit_code
+            request.conflict_exit_code
         }
-        Outcome::NoQuorum(why) => {
-            say(why);
+        Outcome::NoQuorum(reason) => {
+            say(reason);
             exit::NO_QUORUM
         }
     };

@@ -27,7 +27,7 @@ use std::time::Duration;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, close, pipe2};
-use redbolt::proto::{Nanos, Now};
+use redbolt::proto::{ClockReading, Timestamp};
 
 use crate::args::InnerArgs;
 use crate::signals::{Request, Sender};
@@ -36,14 +36,14 @@ use crate::signals::{Request, Sender};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Held {
     /// On either clock.
-    pub(super) until: Now,
+    pub(super) until: ClockReading,
     /// The time between SIGTERM and SIGKILL.
     pub(super) grace: Duration,
 }
 
 impl Held {
     /// How much is left at `now`.
-    pub(super) fn remaining(&self, now: Now) -> Duration {
+    pub(super) fn remaining(&self, now: ClockReading) -> Duration {
         self.until.boot.since(now.boot).min(self.until.wall.since(now.wall))
     }
 }
@@ -78,7 +78,7 @@ impl Notice {
         let [kind, first, second, third] = [0, 1, 2, 3].map(|at| u64::from_le_bytes(words[at]));
         match kind {
             HELD => Self::Held(Held {
-                until: Now { boot: Nanos(first), wall: Nanos(second) },
+                until: ClockReading { boot: Timestamp(first), wall: Timestamp(second) },
                 grace: Duration::from_nanos(third),
             }),
             _ => Self::Done { status: first.to_le_bytes()[0] },
@@ -272,7 +272,7 @@ mod tests {
     }
 
     fn held(boot: u64) -> Notice {
-        let until = Now { boot: Nanos(boot), wall: Nanos(u64::MAX) };
+        let until = ClockReading { boot: Timestamp(boot), wall: Timestamp(u64::MAX) };
         Notice::Held(Held { until, grace: Duration::from_millis(7) })
     }
 
@@ -311,10 +311,11 @@ mod tests {
 
     #[test]
     fn a_lease_ends_by_the_clock_that_is_ahead() {
-        let (boot, wall) = (Nanos(1_000), Nanos(9_000));
-        let held = Held { until: Now { boot, wall }, grace: Duration::ZERO };
-        let remaining =
-            |boot, wall| held.remaining(Now { boot: Nanos(boot), wall: Nanos(wall) }).as_nanos();
+        let (boot, wall) = (Timestamp(1_000), Timestamp(9_000));
+        let held = Held { until: ClockReading { boot, wall }, grace: Duration::ZERO };
+        let remaining = |boot, wall| {
+            held.remaining(ClockReading { boot: Timestamp(boot), wall: Timestamp(wall) }).as_nanos()
+        };
         assert_eq!(remaining(900, 8_900), 100);
         assert_eq!(remaining(900, 8_990), 10);
         assert_eq!(remaining(999, 0), 1);

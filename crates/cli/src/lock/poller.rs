@@ -43,11 +43,11 @@ impl Poller {
     /// Sleeps until a request has arrived, one of `fds` is readable, `within` has passed, or the wall clock was set.
     pub(super) fn wait(&self, fds: &[BorrowedFd<'_>], within: Option<Duration>) -> io::Result<()> {
         let fds: Vec<_> = fds.iter().copied().chain(self.requests.fds()).collect();
-        self.wait_deaf(&fds, within)
+        self.wait_muted(&fds, within)
     }
 
     /// As [`wait`](Self::wait), but requests do not end it.
-    pub(super) fn wait_deaf(
+    pub(super) fn wait_muted(
         &self,
         fds: &[BorrowedFd<'_>],
         within: Option<Duration>,

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use redbolt::proto::Nanos;
+use redbolt::proto::Timestamp;
 
 use super::pair::{Heard, RequestReceiver};
 use crate::signals::{Request, Signals};
@@ -72,7 +72,7 @@ impl Requests {
 
 /// Signals that have come one way, and may come the other way as well.
 #[derive(Debug, Default)]
-struct Echoes(Vec<(Request, Way, Nanos)>);
+struct Echoes(Vec<(Request, Way, Timestamp)>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -81,9 +81,9 @@ enum Way {
 }
 
 impl Echoes {
-    fn is_new(&mut self, request: Request, way: Way, now: Nanos) -> bool {
+    fn is_new(&mut self, request: Request, way: Way, now: Timestamp) -> bool {
         self.0.retain(|&(.., since)| now.since(since) < ECHO_WITHIN);
-        let is_twin = |&(other, by, _): &(Request, Way, Nanos)| other == request && by != way;
+        let is_twin = |&(other, by, _): &(Request, Way, Timestamp)| other == request && by != way;
         match self.0.iter().position(is_twin) {
             Some(twin) => {
                 self.0.remove(twin);
@@ -111,8 +111,8 @@ mod tests {
     const TERM: Request =
         Request { signal: Signal::SIGTERM, from: Sender::Process(Pid::from_raw(42)) };
 
-    fn ms(millis: u64) -> Nanos {
-        Nanos(millis * 1_000_000)
+    fn ms(millis: u64) -> Timestamp {
+        Timestamp(millis * 1_000_000)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The command runs, and the lease is kept, in one loop.
 //!
 //! One `poll` over the nodes, the signals and a timer, so that an extension never delays a release
-//! nor the other way round. What to do is decided by [`Keeper`]; here it is done. Each turn looks at
+//! nor the other way round. What to do is decided by [`Watchdog`]; here it is done. Each turn looks at
 //! the lease before anything else: whoever was suspended must first learn that it is over.
 //!
 //! The outer process is told until when the command may run, and acts when that is over. It leaves a part of the
@@ -15,15 +15,15 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use redbolt::net;
-use redbolt::proto::Now;
+use redbolt::proto::ClockReading;
 
 use super::command::Command;
 use super::family::{Family, Kill};
-use super::keeper::{Action, Keeper, Loss, Terms};
 use super::lease::{Lease, News};
 use super::pair::{Held, Notice, NoticeSender};
 use super::poller::{Poller, now};
 use super::speak::say;
+use super::watchdog::{Action, Loss, Terms, Watchdog};
 use crate::args::LockArgs;
 use crate::duration::show;
 use crate::exit;
@@ -81,7 +81,7 @@ pub(super) struct Supervisor<'a> {
     poller: &'a Poller,
     command: Command,
     family: Family,
-    keeper: Keeper,
+    watchdog: Watchdog,
     terms: Terms,
     notices: &'a NoticeSender,
     told: bool,
@@ -98,11 +98,11 @@ impl<'a> Supervisor<'a> {
         notices: &'a NoticeSender,
     ) -> io::Result<Self> {
         let family = Family::found()?;
-        let keeper = Keeper::new(terms, now()?, lease.remaining());
+        let watchdog = Watchdog::new(terms, now()?, lease.remaining());
         notices.send(held(lease, terms));
         let command = Command::start(args, lease.fencing_token(), &poller.requests.signals)?;
         let (told, killed) = (false, None);
-        Ok(Self { lease, poller, command, family, keeper, terms, notices, told, killed })
+        Ok(Self { lease, poller, command, family, watchdog, terms, notices, told, killed })
     }
 
     /// Waits for the end of the command, or brings it about when the lease ends.
@@ -117,10 +117,10 @@ impl<'a> Supervisor<'a> {
 
     fn watch(&mut self) -> io::Result<Ended> {
         loop {
-            while let Some(action) = self.keeper.act(now()?, self.remaining()) {
+            while let Some(action) = self.watchdog.act(now()?, self.remaining()) {
                 self.perform(action);
             }
-            self.lease.turn();
+            self.lease.process();
             self.lease.tell_of_minority()?;
             while let Some(news) = self.lease.news() {
                 self.hear(news)?;
@@ -137,8 +137,8 @@ impl<'a> Supervisor<'a> {
     fn perform(&mut self, action: Action) {
         match action {
             Action::Extend => {
-                if let Err(why) = self.lease.extend() {
-                    self.keeper.not_extended(why.to_string());
+                if let Err(reason) = self.lease.extend() {
+                    self.watchdog.not_extended(reason.to_string());
                 }
             }
             Action::Terminate => {
@@ -159,15 +159,15 @@ impl<'a> Supervisor<'a> {
         match news {
             News::Extended => {
                 self.notices.send(held(self.lease, self.terms));
-                self.keeper.extended();
+                self.watchdog.extended();
             }
             News::Shortened => {
                 self.notices.send(held(self.lease, self.terms));
-                self.keeper.shortened();
+                self.watchdog.shortened();
             }
-            News::NotExtended(why) => self.keeper.not_extended(why),
-            News::Lost(why) => {
-                if let Some(action) = self.keeper.lost(why, now()?) {
+            News::NotExtended(reason) => self.watchdog.not_extended(reason),
+            News::Lost(reason) => {
+                if let Some(action) = self.watchdog.lost(reason, now()?) {
                     self.perform(action);
                 }
             }
@@ -182,7 +182,7 @@ impl<'a> Supervisor<'a> {
     /// that can be stopped.
     fn ended(&mut self) -> Option<Ended> {
         let has_children = self.command.reap();
-        if let Some(loss) = self.keeper.loss() {
+        if let Some(loss) = self.watchdog.loss() {
             let is_over = self.killed.is_some() || self.family.is_gone(has_children);
             let all_ended = self.killed != Some(Kill::Failed);
             if !is_over {
@@ -217,7 +217,7 @@ impl<'a> Supervisor<'a> {
             }
         }
         if self.poller.requests.is_alone()
-            && let Some(action) = self.keeper.abandoned(now()?)
+            && let Some(action) = self.watchdog.abandoned(now()?)
         {
             self.perform(action);
         }
@@ -225,8 +225,8 @@ impl<'a> Supervisor<'a> {
     }
 
     fn sleep(&self) -> io::Result<()> {
-        let keeper = self.keeper.idle(now()?, self.remaining());
-        let within = [keeper, self.lease.deadline()].into_iter().flatten().min();
+        let watchdog = self.watchdog.idle(now()?, self.remaining());
+        let within = [watchdog, self.lease.deadline()].into_iter().flatten().min();
         let children = self.poller.requests.signals.children();
         self.poller.wait(&[self.lease.as_fd(), children], within)
     }
@@ -246,16 +246,18 @@ impl<'a> Supervisor<'a> {
         if std::mem::replace(&mut self.told, true) {
             return say(format_args!("the command goes on: {measure}"));
         }
-        let why = match self.keeper.loss() {
-            Some(Loss::Known(why)) => format!("the lock is lost: {why}"),
-            Some(Loss::NotExtended(Some(why))) => format!("the lock cannot be extended: {why}"),
+        let reason = match self.watchdog.loss() {
+            Some(Loss::Known(reason)) => format!("the lock is lost: {reason}"),
+            Some(Loss::NotExtended(Some(reason))) => {
+                format!("the lock cannot be extended: {reason}")
+            }
             Some(Loss::NotExtended(None)) => "the lock was not extended in time".to_owned(),
             Some(Loss::UsedUp) => "the TTL is used up (--no-extend)".to_owned(),
             Some(Loss::Overslept) => "the lock ran out while redbolt did not run".to_owned(),
             Some(Loss::Abandoned) => "redbolt's outer process was killed".to_owned(),
             None => return,
         };
-        say(format_args!("{why}\nstopping the command: {measure}"));
+        say(format_args!("{reason}\nstopping the command: {measure}"));
     }
 }
 
@@ -269,7 +271,7 @@ fn held(lease: &Lease, terms: Terms) -> Notice {
     // The clocks first: what passes between the two is lost, not won.
     let now = net::now();
     let left = lease.remaining().saturating_sub(reserve(terms.ttl));
-    let until = Now { boot: now.boot + left, wall: now.wall + left };
+    let until = ClockReading { boot: now.boot + left, wall: now.wall + left };
     Notice::Held(Held { until, grace: terms.kill_after })
 }
 

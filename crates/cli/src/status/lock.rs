@@ -5,12 +5,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use redbolt::{
-    Client, Config, DataKind, Foreign, Holder, Inspection, InspectionVerdict, KeyState, NodeGuard,
-    NodeInspection, NodeReport, NodeStatus,
+    Client, Config, DataKind, Foreign, Holder, Inspection, InspectionVerdict, KeyState,
+    NodeInspection, NodeReport, NodeStatus, RestartGuardState,
 };
 use serde_json::{Value, json};
 
-use super::{guard_as_json, table, whole};
+use super::{restart_guard_as_json, table, whole};
 use crate::args::StatusArgs;
 use crate::duration::show;
 use crate::exit::{self, Failure};
@@ -20,12 +20,12 @@ use crate::say::print;
 /// Prints who holds the lock of this name. The exit status says whether there was a verdict.
 pub(super) fn show_lock(client: &Client, args: &StatusArgs, key: &OsStr) -> Result<u8, Failure> {
     let config = client.config();
-    let guards = client.warm_up(config.settings().connect_within);
+    let restart_guards = client.warm_up(config.settings().connect_timeout);
     let seen = client.inspect(key.as_bytes()).map_err(Failure::usage)?;
     let text = if args.json {
-        format!("{}\n", as_json(key, &config, &seen, &guards))
+        format!("{}\n", as_json(key, &config, &seen, &restart_guards))
     } else {
-        as_text(&name::show(key), &config, &seen, &guards)
+        as_text(&name::show(key), &config, &seen, &restart_guards)
     };
     print(&text)?;
     Ok(match seen.verdict {
@@ -34,12 +34,12 @@ pub(super) fn show_lock(client: &Client, args: &StatusArgs, key: &OsStr) -> Resu
     })
 }
 
-fn as_text(key: &str, config: &Config, seen: &Inspection, guards: &NodeReport) -> String {
-    let rows = seen.nodes.iter().zip(&guards.nodes).map(|(node, status)| row(node, status));
+fn as_text(key: &str, config: &Config, seen: &Inspection, restart_guards: &NodeReport) -> String {
+    let rows = seen.nodes.iter().zip(&restart_guards.nodes).map(|(node, status)| row(node, status));
     let mut text = table(&rows.collect::<Vec<_>>());
-    let (quorum, nodes) = (config.quorum(), config.nodes());
-    if !guards.has_quorum() {
-        let ready = guards.ready();
+    let (quorum, nodes) = (config.quorum(), config.node_count());
+    if !restart_guards.has_quorum() {
+        let ready = restart_guards.ready();
         text +=
             &format!("no lock can be taken now: {ready} of {nodes} nodes vote, {quorum} must\n");
     }
@@ -68,24 +68,24 @@ fn row(node: &NodeInspection, status: &NodeStatus) -> [String; COLUMNS] {
         Ok(KeyState::Foreign(data)) => format!("{data}, {}", left(data.remaining)),
         Err(_) => format!("no answer: {}", reason(node)),
     };
-    let guard = guard_in_words(status);
-    [node.address.to_string(), state, guard, node.round_trip.map(show).unwrap_or_default()]
+    let restart_guard = restart_guard_in_words(status);
+    [node.address.to_string(), state, restart_guard, node.round_trip.map(show).unwrap_or_default()]
 }
 
 fn left(remaining: Option<Duration>) -> String {
     remaining.map_or_else(|| "without end".to_owned(), |left| format!("{} left", show(left)))
 }
 
-/// A guard that was not read has nothing to add to the reason why the node did not tell of the lock.
-fn guard_in_words(node: &NodeStatus) -> String {
-    match node.guard {
-        NodeGuard::Unknown | NodeGuard::Off => String::new(),
-        guard => guard.to_string(),
+/// A restart guard that was not read has nothing to add to the reason why the node did not tell of the lock.
+fn restart_guard_in_words(node: &NodeStatus) -> String {
+    match node.restart_guard {
+        RestartGuardState::Unknown | RestartGuardState::Off => String::new(),
+        restart_guard => restart_guard.to_string(),
     }
 }
 
-fn as_json(key: &OsStr, config: &Config, seen: &Inspection, guards: &NodeReport) -> Value {
-    let nodes = seen.nodes.iter().zip(&guards.nodes);
+fn as_json(key: &OsStr, config: &Config, seen: &Inspection, restart_guards: &NodeReport) -> Value {
+    let nodes = seen.nodes.iter().zip(&restart_guards.nodes);
     let (verdict, holder, data) = match &seen.verdict {
         InspectionVerdict::Free => ("free", None, None),
         InspectionVerdict::Held(holder) => ("held", Some(holder), None),
@@ -122,7 +122,7 @@ fn node_as_json(node: &NodeInspection, status: &NodeStatus) -> Value {
         "remaining_ms": remaining.map(|left| whole(left.as_millis())),
         "round_trip_us": node.round_trip.map(|span| whole(span.as_micros())),
         "reason": node.state.is_err().then(|| reason(node)),
-        "guard": guard_as_json(status.guard),
+        "restart_guard": restart_guard_as_json(status.restart_guard),
     })
 }
 

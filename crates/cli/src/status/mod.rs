@@ -1,12 +1,12 @@
 //! `redbolt status`: who holds a lock ([`lock`]), or how the nodes are ([`mod@nodes`]).
 //!
-//! It takes no lock and writes nothing to the nodes, not even a guard. Here is what both reports share.
+//! It takes no lock and writes nothing to the nodes, not even a restart guard. Here is what both reports share.
 
 mod lock;
 mod nodes;
 
-use redbolt::proto::guard::Found;
-use redbolt::{Client, NodeGuard};
+use redbolt::proto::restart_guard::Found;
+use redbolt::{Client, RestartGuardState};
 use serde_json::{Value, json};
 
 use crate::args::StatusArgs;
@@ -14,8 +14,8 @@ use crate::exit::Failure;
 
 /// Prints the status. The exit status says whether it is a good one.
 pub(crate) fn run(args: &StatusArgs) -> Result<u8, Failure> {
-    let builder = crate::nodes::builder(&args.nodes)?.only_look();
-    let builder = builder.guard(args.guard.into());
+    let builder = crate::nodes::builder(&args.nodes)?.read_only();
+    let builder = builder.restart_guard(args.restart_guard.into());
     let client = Client::new(crate::nodes::build(builder, &args.nodes)?)?;
     match &args.key {
         Some(key) => lock::show_lock(&client, args, key),
@@ -37,15 +37,15 @@ fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     text
 }
 
-fn guard_as_json(guard: NodeGuard) -> Option<Value> {
-    let (state, left) = match guard {
-        NodeGuard::Votes => ("votes", None),
-        NodeGuard::Quarantined { left, .. } => ("quarantined", Some(left)),
-        NodeGuard::Found(Found::Missing) => ("missing", None),
-        NodeGuard::Found(Found::OtherLimits { .. }) => ("other_limits", None),
-        NodeGuard::Found(Found::OtherRun) => ("other_run", None),
-        NodeGuard::Found(Found::OtherDatabase) => ("other_database", None),
-        NodeGuard::Found(_) => ("unreadable", None),
+fn restart_guard_as_json(restart_guard: RestartGuardState) -> Option<Value> {
+    let (state, left) = match restart_guard {
+        RestartGuardState::Votes => ("votes", None),
+        RestartGuardState::Quarantined { left, .. } => ("quarantined", Some(left)),
+        RestartGuardState::Found(Found::Missing) => ("missing", None),
+        RestartGuardState::Found(Found::OtherLimits { .. }) => ("other_limits", None),
+        RestartGuardState::Found(Found::OtherRun) => ("other_run", None),
+        RestartGuardState::Found(Found::OtherDatabase) => ("other_database", None),
+        RestartGuardState::Found(_) => ("unreadable", None),
         _ => return None,
     };
     Some(json!({ "state": state, "left_ms": left.map(|left| whole(left.as_millis())) }))

@@ -1,11 +1,13 @@
 //! How the nodes are: which vote, which tell those who wait, and how long an answer takes.
 //!
-//! A round trip is that of a look at the key of the guard, which anybody who locks may look at.
+//! A round trip is that of a look at the key of the restart guard, which anybody who locks may look at.
 
-use redbolt::{Client, Inspection, NodeGuard, NodeReport, NodeState, NodeStatus, PushState};
+use redbolt::{
+    Client, Inspection, NodeReport, NodeState, NodeStatus, PushState, RestartGuardState,
+};
 use serde_json::{Value, json};
 
-use super::{guard_as_json, table, whole};
+use super::{restart_guard_as_json, table, whole};
 use crate::args::StatusArgs;
 use crate::duration::show;
 use crate::exit::{self, Failure};
@@ -15,8 +17,8 @@ use crate::say::print;
 /// Prints the nodes. The exit status says whether enough of them vote.
 pub(super) fn show_nodes(client: &Client, args: &StatusArgs) -> Result<u8, Failure> {
     let settings = client.config().settings().clone();
-    let report = client.warm_up_push(settings.connect_within);
-    let seen = client.inspect(&settings.guard_key).map_err(Failure::usage)?;
+    let report = client.warm_up_push(settings.connect_timeout);
+    let seen = client.inspect(&settings.restart_guard_key).map_err(Failure::usage)?;
     let quorum = client.config().quorum();
     let text = if args.json {
         format!("{}\n", as_json(quorum, &report, &seen))
@@ -48,10 +50,11 @@ fn state_in_words(node: &NodeStatus) -> String {
     }
 }
 
-/// Why a node does not vote: what was found in place of its guard says more than that it is quarantined.
+/// Why a node does not vote: what was found in place of its restart guard says more than that it is
+/// quarantined.
 fn reason(node: &NodeStatus) -> String {
-    match node.guard {
-        NodeGuard::Found(found) => found.to_string(),
+    match node.restart_guard {
+        RestartGuardState::Found(found) => found.to_string(),
         _ => {
             let words = node.to_string();
             let address = format!("node {} {}: ", node.number, node.address);
@@ -62,7 +65,7 @@ fn reason(node: &NodeStatus) -> String {
 
 fn push_in_words(push: PushState) -> String {
     match push {
-        PushState::Tells => "tells waiters".to_owned(),
+        PushState::Active => "tells waiters".to_owned(),
         PushState::Unavailable(cause) => format!("waiters are not told: {cause}"),
         _ => String::new(),
     }
@@ -79,7 +82,7 @@ fn as_json(quorum: usize, report: &NodeReport, seen: &Inspection) -> Value {
     let nodes = report.nodes.iter().zip(&seen.nodes).map(|(node, seen)| {
         let is_ready = node.state == NodeState::Ready;
         let (push, push_reason) = match node.push {
-            PushState::Tells => (Some(true), None),
+            PushState::Active => (Some(true), None),
             PushState::Unavailable(cause) => (Some(false), Some(cause.to_string())),
             _ => (None, None),
         };
@@ -87,8 +90,8 @@ fn as_json(quorum: usize, report: &NodeReport, seen: &Inspection) -> Value {
             "address": node.address.to_string(),
             "votes": is_ready,
             "reason": (!is_ready).then(|| reason(node)),
-            "guard": guard_as_json(node.guard),
-            "tells_waiters": push,
+            "restart_guard": restart_guard_as_json(node.restart_guard),
+            "notifies_waiters": push,
             "push_reason": push_reason,
             "round_trip_us": seen.round_trip.map(|span| whole(span.as_micros())),
         })

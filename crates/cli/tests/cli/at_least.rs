@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use redbolt_proving::{Reply, Server};
+use redbolt_test_servers::{Reply, Server};
 
 use crate::harness::{World, eventually, lives};
 
@@ -124,7 +124,7 @@ fn a_redbolt_that_is_killed_keeps_it_for_a_ttl_only() {
 }
 
 #[test]
-fn a_lock_that_is_lost_is_not_kept() {
+fn a_lock_that_is_lost_is_not_extended() {
     let world = World::of(3);
     let words =
         ["lock", "--ttl", "1s", "--at-least", "25s", "job", "-c", "echo > up; exec sleep 600"];

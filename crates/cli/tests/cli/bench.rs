@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use redbolt_proving::{Reply, Server};
+use redbolt_test_servers::{Reply, Server};
 use serde_json::Value;
 
 use crate::harness::{Ran, World, eventually, redbolt, run};
@@ -248,10 +248,10 @@ fn a_node_that_does_not_tell_is_taken_for_one_in_use() {
     let allowed = "+auth +set +get +del +pttl +pexpire +eval +evalsha +client|setname +client|id";
     world.nodes[0].cmd(&format!("ACL SETUSER few on >p%40ss ~* -@all {allowed}"));
     let with = |more: &[&str]| {
-        let words = [&SHORT[..], &["--guard", "off"], more].concat();
+        let words = [&SHORT[..], &["--restart-guard", "off"], more].concat();
         let mut command = redbolt(&words);
         command.env("REDBOLT_NODES", format!("redis://few:p%2540ss@{}", world.nodes[0].address()));
-        command.env("REDBOLT_TRUST", "marker-only");
+        command.env("REDBOLT_RESTART_TRUST", "marker-only");
         run(command)
     };
     with(&[]).expect(64).expect_says("does not tell").expect_says("NOPERM");
@@ -280,13 +280,13 @@ fn a_password_and_a_database_are_those_of_the_address() {
 }
 
 #[test]
-fn it_writes_no_guard() {
+fn it_writes_no_restart_guard() {
     let world = World::fresh(3);
     bench(&world, &[]).expect(69).expect_says("never held a lock: redbolt init");
     for node in &world.nodes {
         assert!(keys(node).is_empty());
     }
-    bench(&world, &["--guard", "off"]).expect(0);
+    bench(&world, &["--restart-guard", "off"]).expect(0);
     for node in &world.nodes {
         assert!(keys(node).is_empty());
     }
@@ -295,8 +295,8 @@ fn it_writes_no_guard() {
 #[test]
 fn a_ttl_that_is_shorter_than_the_nodes_take_says_so() {
     let world = World::of(1);
-    let proxy = redbolt_proving::Proxy::before(&world.nodes[0].address());
-    proxy.set(redbolt_proving::Mode::Coalesce(Duration::from_millis(30)));
+    let proxy = redbolt_test_servers::Proxy::before(&world.nodes[0].address());
+    proxy.set(redbolt_test_servers::Mode::Coalesce(Duration::from_millis(30)));
     // What is held back for long enough is not told in time either.
     let words = ["--yes", "--ttl", "20ms", "--node", &proxy.address()];
     let ran = run(redbolt(&[&SHORT[..], &words].concat()));

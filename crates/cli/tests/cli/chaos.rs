@@ -1,9 +1,9 @@
-//! A bounded share of `cargo xtask prove commands`, and of its control.
+//! A bounded share of `cargo xtask chaos commands`, and of its control.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use redbolt_prove::{Commands, CommandsResult, Stage};
+use redbolt_chaos::{Commands, CommandsResult, Stage};
 
 fn commands(seconds: u64, both: bool) -> CommandsResult {
     let redbolt = PathBuf::from(env!("CARGO_BIN_EXE_redbolt"));

@@ -15,7 +15,7 @@ fn eight_shells_count_to_four_hundred() {
     fs::write(world.path("c"), "0\n").unwrap();
     let loops: Vec<_> = (0..PROCESSES)
         .map(|_| {
-            let mut shell = redbolt_proving::program("sh");
+            let mut shell = redbolt_test_servers::program("sh");
             let count = "n=$(cat c); sleep 0.001; echo $((n+1)) > c";
             let program = env!("CARGO_BIN_EXE_redbolt");
             let script = format!(

@@ -1,13 +1,13 @@
 //! Nodes on which commands are forbidden that locks need: every command says so at once, and none leaves
 //! anything there.
 
-use redbolt_proving::{Reply, Server};
+use redbolt_test_servers::{Reply, Server};
 
 use crate::harness::World;
 
 /// One whose scripts are renamed away, and good ones before it.
 fn world(good: usize) -> World {
-    let mut nodes = redbolt_proving::servers(good);
+    let mut nodes = redbolt_test_servers::servers(good);
     nodes.push(Server::with(&["--rename-command", "EVAL", ""]));
     World::on(nodes)
 }

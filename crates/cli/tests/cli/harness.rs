@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use redbolt_proving::{Mode, Proxy, Reply, Server, servers};
+use redbolt_test_servers::{Mode, Proxy, Reply, Server, servers};
 use tempfile::TempDir;
 
 /// Nodes, and a directory for what commands leave behind.
@@ -61,7 +61,7 @@ impl World {
 
     /// Another program that may call `redbolt`, in the same surroundings.
     pub(crate) fn command(&self, program: &str) -> Command {
-        let mut command = redbolt_proving::program(program);
+        let mut command = redbolt_test_servers::program(program);
         command.stdin(Stdio::null());
         self.at_home(command)
     }
@@ -152,9 +152,9 @@ pub(crate) fn info(world: &World, section: &str) -> String {
 
 /// `redbolt` without the environment of whoever runs the tests.
 pub(crate) fn redbolt(words: &[&str]) -> Command {
-    let mut command = redbolt_proving::program(env!("CARGO_BIN_EXE_redbolt"));
+    let mut command = redbolt_test_servers::program(env!("CARGO_BIN_EXE_redbolt"));
     command.args(words);
-    let settings = ["NODES", "NODES_FILE", "MAX_TTL", "GUARD_KEY", "TRUST"];
+    let settings = ["NODES", "NODES_FILE", "MAX_TTL", "RESTART_GUARD_KEY", "TRUST"];
     let timeouts = ["RESPONSE_TIMEOUT", "CONNECT_TIMEOUT"];
     for name in settings.into_iter().chain(timeouts).chain(["FENCING_TOKEN"]) {
         command.env_remove(format!("REDBOLT_{name}"));

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
-use redbolt_proving::{Mode, Reply, Server};
+use redbolt_test_servers::{Mode, Reply, Server};
 
 use crate::harness::{Ran, Running, World, eventually, run};
 
@@ -159,10 +159,10 @@ fn a_file_that_others_can_read_is_refused() {
     acquire(&world, &[]).expect(0);
     for mode in [0o644, 0o620, 0o601, 0o660] {
         fs::set_permissions(world.path(FILE), fs::Permissions::from_mode(mode)).unwrap();
-        let why = format!("its mode is {mode:04o}");
-        extend(&world, &[]).expect(64).expect_says(&why);
+        let reason = format!("its mode is {mode:04o}");
+        extend(&world, &[]).expect(64).expect_says(&reason);
         release(&world).expect(64).expect_says("chmod 600");
-        acquire(&world, &[]).expect(64).expect_says(&why);
+        acquire(&world, &[]).expect(64).expect_says(&reason);
         assert_eq!(world.held_on("job"), 1);
     }
     fs::set_permissions(world.path(FILE), fs::Permissions::from_mode(0o400)).unwrap();
@@ -453,7 +453,7 @@ fn a_fencing_token_is_printed() {
     let world = World::of(3);
     let mut last = 0;
     for _ in 0..3 {
-        let token = acquire(&world, &["--fence"]).expect(0).stdout;
+        let token = acquire(&world, &["--fencing"]).expect(0).stdout;
         let token: u64 = token.trim().parse().unwrap();
         assert!(token > last, "{token} after {last}");
         last = token;
@@ -467,7 +467,7 @@ fn a_fencing_token_is_printed() {
 fn a_fencing_token_that_nobody_reads_is_a_lock_that_is_let_go() {
     let world = World::of(1);
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let mut command = world.redbolt(&["acquire", "--token-file", FILE, "--fence", "job"]);
+    let mut command = world.redbolt(&["acquire", "--token-file", FILE, "--fencing", "job"]);
     let ran = command.stdout(full).output().unwrap();
     assert_eq!(ran.status.code(), Some(71), "{ran:?}");
     assert_eq!(world.held_on("job"), 0);
@@ -480,7 +480,7 @@ fn a_name_can_be_any_bytes() {
     let mut command = world.redbolt(&["acquire", "--token-file", FILE]);
     command.arg(OsStr::from_bytes(b"a b\xff%\r\nc"));
     run(command).expect(0);
-    assert_eq!(world.nodes[0].cmd("DBSIZE"), Reply::Int(2), "the lock, and the guard");
+    assert_eq!(world.nodes[0].cmd("DBSIZE"), Reply::Int(2), "the lock, and the restart guard");
     extend(&world, &[]).expect(0);
     release(&world).expect(0);
     assert_eq!(world.nodes[0].cmd("DBSIZE"), Reply::Int(1));
@@ -496,9 +496,9 @@ fn a_ttl_over_the_limit_is_refused() {
     release(&world).expect(0);
 }
 
-/// Neither writes a guard: that is for those who ask.
+/// Neither writes a restart guard: that is for those who ask.
 #[test]
-fn extending_and_releasing_need_no_guard() {
+fn extending_and_releasing_need_no_restart_guard() {
     let world = World::of(3);
     acquire(&world, &[]).expect(0);
     world.nodes.iter().for_each(|node| drop(node.cmd("DEL redbolt:guard")));

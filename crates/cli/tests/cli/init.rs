@@ -1,6 +1,6 @@
 //! `redbolt init`: nodes that are new, and nodes that move to other limits.
 
-use redbolt_proving::Reply;
+use redbolt_test_servers::Reply;
 
 use crate::harness::World;
 
@@ -48,11 +48,11 @@ fn all_nodes_must_answer_or_nothing_is_written() {
 fn a_key_of_somebody_else_is_left_alone() {
     let world = World::fresh(1);
     world.nodes[0].cmd("SET redbolt:guard precious");
-    world.run(&["init"]).expect(64).expect_says("--guard-key");
+    world.run(&["init"]).expect(64).expect_says("--restart-guard-key");
     world.run(&["lock", "-n", "job", "--", "true"]).expect(69).expect_says("guard was altered");
     assert_eq!(guards(&world), [Reply::Bulk(b"precious".to_vec())]);
-    world.run(&["init", "--guard-key", "ours"]).expect(0);
-    world.run(&["lock", "-n", "--guard-key", "ours", "job", "--", "true"]).expect(0);
+    world.run(&["init", "--restart-guard-key", "ours"]).expect(0);
+    world.run(&["lock", "-n", "--restart-guard-key", "ours", "job", "--", "true"]).expect(0);
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn a_set_moves_to_another_max_ttl() {
     world.run(&["lock", "--ttl", "1s", "-n", "job", "--", "true"]).expect(0);
     let said = world.run(&["init", "--change", "--max-ttl", "2s"]).expect(0).stdout;
     assert_eq!(said.matches("quarantined 2 s").count(), 3, "{said}");
-    assert!(said.contains("max_ttl of 2.0 s; locks can be taken in "), "{said}");
+    assert!(said.contains("max_ttl of 2.0 s; locks can be attached "), "{said}");
     // Whoever was not told of it has no vote, and is told now.
     let old = world.run(&["lock", "--ttl", "1s", "job", "--", "touch", "ran"]).expect(69);
     let limits = "set up for 3 nodes and a max_ttl of 2s, this client for 3 and 1s";
@@ -104,7 +104,7 @@ fn a_change_that_may_not_close_connections_says_what_is_missing() {
 
 #[test]
 fn a_password_is_not_repeated_in_the_hint() {
-    let server = redbolt_proving::Server::with(&["--requirepass", "hunter2"]);
+    let server = redbolt_test_servers::Server::with(&["--requirepass", "hunter2"]);
     let address = format!("redis://:hunter2@{}/1", server.address());
     let words = ["lock", "-n", "--node", &address, "--max-ttl", "20s", "job", "--", "true"];
     let ran = crate::harness::run(crate::harness::redbolt(&words)).expect(69);

@@ -131,7 +131,7 @@ fn status_without_a_name_tells_how_the_nodes_are() {
     let mut world = World::fresh(3);
     let new = world.run(&["status"]).expect(69).stdout;
     assert_eq!(
-        new.matches("  no voter: no guard: it is new, or has lost its memory").count(),
+        new.matches("  no voter: no restart guard: it is new, or has lost its memory").count(),
         3,
         "{new}"
     );
@@ -167,9 +167,9 @@ fn status_without_a_name_tells_how_the_nodes_are() {
         (&nodes[0]["votes"], &nodes[0]["reason"]),
         (&false.into(), &"connection refused".into())
     );
-    assert_eq!((&nodes[1]["votes"], &nodes[1]["tells_waiters"]), (&true.into(), &false.into()));
+    assert_eq!((&nodes[1]["votes"], &nodes[1]["notifies_waiters"]), (&true.into(), &false.into()));
     assert!(nodes[1]["round_trip_us"].as_u64().is_some() && nodes[1]["reason"].is_null(), "{json}");
-    assert_eq!(nodes[2]["guard"]["state"], "missing");
+    assert_eq!(nodes[2]["restart_guard"]["state"], "missing");
 }
 
 /// Nothing is left behind by looking whether nodes tell.
@@ -244,7 +244,7 @@ fn a_node_from_memory_serves_locks() {
     assert!(hint.ends_with(&format!("redbolt init --node {address}")), "{hint}");
     let init = run(redbolt(&["init", "--node", address]));
     let command = ["job", "-c", "echo under a lock; test $REDBOLT_FENCING_TOKEN -gt 0"];
-    let words = [&["lock", "--fence", "--node", address], &command[..]].concat();
+    let words = [&["lock", "--fencing", "--node", address], &command[..]].concat();
     let ran = run(redbolt(&words));
     let again = run(redbolt(&["node", "--port", address.rsplit(':').next().unwrap()]));
     node.kill().unwrap();

@@ -71,12 +71,12 @@ fn without_a_majority_the_command_ends_before_the_lease() {
     let words = ["lock", "--ttl", "1s", "--kill-after", "300ms", "job", "-c", STUBBORN];
     let running = world.start(&words);
     let pid = world.process("pid");
-    world.nodes[..2].iter().for_each(redbolt_proving::Server::pause);
+    world.nodes[..2].iter().for_each(redbolt_test_servers::Server::pause);
     let ran = running.end().expect(70).expect_says("cannot be extended").expect_says("no answer");
     assert_eq!(world.written("term"), "term", "SIGTERM came first");
     assert!(ran.stderr.contains("SIGKILL"), "{ran:?}");
     assert!(!lives(pid));
-    world.nodes[..2].iter().for_each(redbolt_proving::Server::resume);
+    world.nodes[..2].iter().for_each(redbolt_test_servers::Server::resume);
     eventually("the keys of a command that was stopped are gone", || world.held_on("job") == 0);
 }
 
@@ -172,7 +172,7 @@ fn a_killed_redbolt_takes_its_command_along_and_lets_go() {
 #[test]
 fn children_that_were_there_before_are_no_family() {
     let world = World::of(1);
-    let mut command = redbolt_proving::program("sh");
+    let mut command = redbolt_test_servers::program("sh");
     let program = env!("CARGO_BIN_EXE_redbolt");
     let line = "echo $$ > pid; exec sleep 600";
     let script =

@@ -1,7 +1,7 @@
 //! The program as a user runs it, against real servers.
 //!
 //! One binary for all, so that it is linked once. What is on the nodes is the word of
-//! `redbolt-proving`, which knows nothing of redbolt.
+//! `redbolt-test-servers`, which knows nothing of redbolt.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the way to report")]
@@ -10,9 +10,8 @@ mod at_least;
 mod bench;
 mod chaos;
 mod counter;
-mod fence;
+mod fencing;
 mod forbidden;
-mod guard;
 mod harness;
 mod held;
 mod init;
@@ -20,6 +19,7 @@ mod look;
 mod loss;
 mod manual;
 mod pair;
+mod restart_guard;
 mod signals;
 mod statuses;
 mod terminal;

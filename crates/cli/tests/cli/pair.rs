@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use redbolt_proving::{Mode, Proxy, Reply, Server};
+use redbolt_test_servers::{Mode, Proxy, Reply, Server};
 
 use crate::harness::{Running, World, eventually, info, lives, run, send};
 

@@ -44,11 +44,11 @@ fn a_command_that_dies_of_a_signal_that_was_passed_on_tells_so() {
 fn the_command_blocks_and_ignores_what_its_caller_did() {
     let world = World::of(1);
     let masks = "grep -E '^Sig(Blk|Ign)' /proc/self/status";
-    let direct = redbolt_proving::program("sh").args(["-c", masks]).output().unwrap();
+    let direct = redbolt_test_servers::program("sh").args(["-c", masks]).output().unwrap();
     let under = world.run(&["lock", "job", "-c", masks]).expect(0);
     assert_eq!(under.stdout, String::from_utf8(direct.stdout).unwrap());
 
-    let mut command = redbolt_proving::program("sh");
+    let mut command = redbolt_test_servers::program("sh");
     let program = env!("CARGO_BIN_EXE_redbolt");
     command.args(["-c", &format!("trap '' HUP INT; {program} lock job -- {masks}")]);
     command.env("REDBOLT_NODES", world.addresses());
@@ -74,7 +74,7 @@ fn a_caller_that_blocks_them_all_keeps_them_blocked_in_the_command() {
 fn a_shell_that_kills_its_own_group_does_not_hear_it_twice() {
     let world = World::of(1);
     let line = "trap 'echo term >> got' TERM; kill -TERM 0; sleep 0.2; cat got";
-    let mut command = redbolt_proving::program("setsid");
+    let mut command = redbolt_test_servers::program("setsid");
     let program = env!("CARGO_BIN_EXE_redbolt");
     command.args(["--wait", program, "lock", "job", "-c", line]);
     command.env("REDBOLT_NODES", world.addresses()).current_dir(world.path(""));
@@ -85,7 +85,7 @@ fn a_shell_that_kills_its_own_group_does_not_hear_it_twice() {
 #[test]
 fn an_ignored_sigchld_is_refused_because_it_hides_the_status() {
     let world = World::of(1);
-    let mut command = redbolt_proving::program("env");
+    let mut command = redbolt_test_servers::program("env");
     let program = env!("CARGO_BIN_EXE_redbolt");
     command.args(["--ignore-signal=CHLD", program, "lock", "job", "--", "true"]);
     command.env("REDBOLT_NODES", world.addresses());

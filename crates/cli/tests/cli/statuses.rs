@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use nix::sys::signal::Signal;
-use redbolt_proving::{Reply, Server};
+use redbolt_test_servers::{Reply, Server};
 
 use crate::harness::{Running, World, eventually, redbolt, run};
 
@@ -184,7 +184,7 @@ fn a_name_can_be_any_bytes() {
     let name = OsStr::from_bytes(b"a b\xff\r\nc");
     let mut command = world.redbolt(&["lock"]);
     command.arg(name).args(["--", "redis-cli", "-p", &world.nodes[0].port().to_string(), "dbsize"]);
-    assert_eq!(run(command).expect(0).stdout.trim(), "2", "the lock, and the guard");
+    assert_eq!(run(command).expect(0).stdout.trim(), "2", "the lock, and the restart guard");
     world.run(&["lock", "-n", "job", "--", "true"]).expect(0);
 }
 

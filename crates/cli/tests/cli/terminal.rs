@@ -23,7 +23,7 @@ impl Session {
     fn start(world: &World, words: &[&str]) -> Self {
         let pty = openpty(None, None).unwrap();
         let side = || Stdio::from(pty.slave.try_clone().unwrap());
-        let mut command = redbolt_proving::program("setsid");
+        let mut command = redbolt_test_servers::program("setsid");
         command.args(["--ctty", "--wait"]).args(words);
         command.env("REDBOLT_NODES", world.addresses()).env("PS1", "$ ");
         command.current_dir(world.path("")).stdin(side()).stdout(side()).stderr(side());

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use redbolt_proving::{Reply, Server};
+use redbolt_test_servers::{Reply, Server};
 
 use crate::harness::{World, eventually};
 
@@ -77,7 +77,7 @@ fn an_application_s_data_is_not_deleted_unless_it_is_called_foreign() {
 }
 
 #[test]
-fn where_some_nodes_have_other_data_only_the_lock_is_broken() {
+fn where_some_nodes_have_other_data_only_the_lock_is_force_unlocked() {
     let world = World::of(3);
     let holder = world.start(&["lock", "job", "-c", "echo $PPID > redbolt; exec sleep 600"]);
     world.process("redbolt");
@@ -130,7 +130,7 @@ fn what_belongs_to_redbolt_and_is_no_lock_is_never_deleted() {
 }
 
 #[test]
-fn a_script_s_lock_is_broken_and_the_script_learns_of_it() {
+fn a_script_s_lock_is_force_unlocked_and_the_script_learns_of_it() {
     let world = World::of(3);
     world.run(&["acquire", "--token-file", "file", "job"]).expect(0);
     world.run(&["unlock", "--force", "job"]).expect(0);
@@ -138,9 +138,9 @@ fn a_script_s_lock_is_broken_and_the_script_learns_of_it() {
     world.run(&["release", "--token-file", "file"]).expect(70);
 }
 
-/// Nodes that nobody has set up get no guard from a look or a break.
+/// Nodes that nobody has set up get no restart guard from a look or a break.
 #[test]
-fn no_guard_is_written() {
+fn no_restart_guard_is_written() {
     let world = World::fresh(1);
     world.take("job");
     world.run(&["unlock", "job"]).expect(64);

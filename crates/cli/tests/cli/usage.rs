@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use redbolt_proving::Server;
+use redbolt_test_servers::Server;
 
 use crate::harness::{World, redbolt, run};
 
@@ -119,27 +119,27 @@ fn a_wrong_variable_is_called_by_its_name() {
         command.env("REDBOLT_NODES", "127.0.0.1:1").env(variable, value);
         run(command).expect(64)
     };
-    for (variable, value, why) in [
+    for (variable, value, reason) in [
         ("REDBOLT_MAX_TTL", "10", "needs a unit"),
         ("REDBOLT_MAX_TTL", "0s", "out of range"),
-        ("REDBOLT_GUARD_KEY", "", "0 bytes"),
+        ("REDBOLT_RESTART_GUARD_KEY", "", "0 bytes"),
         ("REDBOLT_RESPONSE_TIMEOUT", "10", "needs a unit"),
         ("REDBOLT_CONNECT_TIMEOUT", "10", "needs a unit"),
-        ("REDBOLT_TRUST", "strict,blind", "'blind'"),
-        ("REDBOLT_TRUST", "strict,strict", "2 words for 1 nodes"),
+        ("REDBOLT_RESTART_TRUST", "strict,blind", "'blind'"),
+        ("REDBOLT_RESTART_TRUST", "strict,strict", "2 words for 1 nodes"),
         ("REDBOLT_NODES", "redis-1:637O", "`redis-1:637O`: the port"),
         ("REDBOLT_NODES_FILE", "nodes", "both"),
     ] {
-        let said = status(variable, value, &[]).expect_says(variable).expect_says(why);
+        let said = status(variable, value, &[]).expect_says(variable).expect_says(reason);
         assert!(!said.stderr.contains(" for '--") && !said.stderr.contains("--max"), "{said:?}");
     }
-    for (options, why) in [
+    for (options, reason) in [
         (&["--max-ttl", "5"][..], "'--max-ttl"),
         (&["--max-ttl=0s"], "--max-ttl: "),
-        (&["--guard-key", ""], "--guard-key: "),
+        (&["--restart-guard-key", ""], "--restart-guard-key: "),
         (&["--node", "redis-1:637O"], "--node: node address `redis-1:637O`"),
     ] {
-        let said = status("REDBOLT_MAX_TTL", "10s", options).expect_says(why);
+        let said = status("REDBOLT_MAX_TTL", "10s", options).expect_says(reason);
         assert!(!said.stderr.contains("REDBOLT"), "{said:?}");
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use redbolt_proving::{Mode, Proxy, Server};
+use redbolt_test_servers::{Mode, Proxy, Server};
 
 use crate::harness::{World, eventually, info, lives, run};
 
@@ -51,7 +51,7 @@ fn a_waiter_leaves_when_it_is_told_to_and_nothing_stays_behind() {
 fn with_nohup_a_waiter_waits_on() {
     let world = World::of(1);
     world.take("job");
-    let mut command = redbolt_proving::program("nohup");
+    let mut command = redbolt_test_servers::program("nohup");
     command.args([
         env!("CARGO_BIN_EXE_redbolt"),
         "lock",
@@ -70,7 +70,7 @@ fn with_nohup_a_waiter_waits_on() {
 }
 
 #[test]
-fn a_waiter_in_line_outlives_a_short_outage() {
+fn a_queued_waiter_outlives_a_short_outage() {
     let mut world = World::with_max_ttl(1, "2s");
     world.take("job");
     world.nodes[0].cmd("CONFIG RESETSTAT");

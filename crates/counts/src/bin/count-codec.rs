@@ -42,7 +42,7 @@ struct Inputs {
     ttl: u64,
 }
 
-/// With the question for the guard behind it.
+/// With the question for the restart guard behind it.
 fn ask(out: &mut Vec<u8>, inputs: &Inputs) {
     let set = command(out, 6).arg(b"SET").arg(inputs.key).arg(inputs.token);
     drop(set.arg(b"NX").arg(b"PX").int(inputs.ttl));

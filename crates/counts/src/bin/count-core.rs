@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redbolt::proto::{
-    Ask, Config, Core, Event, LinkId, LinkOp, LockId, Nanos, NodeSettings, NodeState, Now,
-    Settings, Setup,
+    ClockReading, Config, Core, Event, LinkId, LinkOp, LockId, LockRequest, NodeSettings,
+    NodeState, Settings, Setup, Timestamp,
 };
 use redbolt_counts::{Peer, Scenario, aside, run};
 
@@ -30,10 +30,10 @@ fn main() -> ExitCode {
 fn pairs(nodes: usize, idle: usize) -> Box<dyn FnMut()> {
     let mut world = World::new(nodes);
     for lock in 0..idle {
-        world.acquire(&Ask::new(format!("idle {lock}").as_bytes()).ttl(LONG));
+        world.acquire(&LockRequest::new(format!("idle {lock}").as_bytes()).ttl(LONG));
     }
     Box::new(move || {
-        let id = world.acquire(&Ask::new(b"orders:4711"));
+        let id = world.acquire(&LockRequest::new(b"orders:4711"));
         world.release(id);
     })
 }
@@ -46,17 +46,20 @@ fn pairs_at_once() -> Box<dyn FnMut()> {
     Box::new(move || {
         for name in &names {
             held.push(
-                world.core.acquire(&Ask::new(name.as_bytes()), world.now).expect("a valid ask"),
+                world
+                    .core
+                    .acquire(&LockRequest::new(name.as_bytes()), world.now)
+                    .expect("a valid ask"),
             );
         }
-        world.turn();
+        world.process();
         for id in &held {
             assert_eq!(world.event(), Some(Event::Granted(*id)));
         }
         for id in &held {
             world.core.release(*id, world.now);
         }
-        world.turn();
+        world.process();
         for id in held.drain(..) {
             assert!(matches!(world.event(), Some(Event::Released(of, _)) if of == id));
         }
@@ -66,17 +69,17 @@ fn pairs_at_once() -> Box<dyn FnMut()> {
 fn fenced_pairs() -> Box<dyn FnMut()> {
     let mut world = World::new(3);
     Box::new(move || {
-        let id = world.acquire(&Ask::new(b"orders:4711").fenced());
+        let id = world.acquire(&LockRequest::new(b"orders:4711").fenced());
         world.release(id);
     })
 }
 
 fn extensions() -> Box<dyn FnMut()> {
     let mut world = World::new(3);
-    let id = world.acquire(&Ask::new(b"orders:4711"));
+    let id = world.acquire(&LockRequest::new(b"orders:4711"));
     Box::new(move || {
         world.core.extend(id, SHORT, world.now).expect("it is held");
-        world.turn();
+        world.process();
         assert_eq!(world.event(), Some(Event::Extended(id)));
     })
 }
@@ -88,11 +91,12 @@ fn refusals() -> Box<dyn FnMut()> {
         node.is_held_by_others(b"orders:4711", time_of_nodes(world.now));
     }
     Box::new(move || {
-        let id = world.core.acquire(&Ask::new(b"orders:4711"), world.now).expect("a valid ask");
-        world.turn();
+        let id =
+            world.core.acquire(&LockRequest::new(b"orders:4711"), world.now).expect("a valid ask");
+        world.process();
         assert!(matches!(world.event(), Some(Event::Refused(of, _)) if of == id));
         // The undos.
-        world.turn();
+        world.process();
     })
 }
 
@@ -101,7 +105,7 @@ struct World {
     core: Core,
     links: Vec<LinkId>,
     nodes: Vec<Peer>,
-    now: Now,
+    now: ClockReading,
 }
 
 impl World {
@@ -113,7 +117,10 @@ impl World {
             ..Settings::default()
         };
         let config = Arc::new(Config::new(settings).expect("settings that hold"));
-        let now = Now { boot: Nanos(1_000 * SECOND), wall: Nanos(1_700_000_000 * SECOND) };
+        let now = ClockReading {
+            boot: Timestamp(1_000 * SECOND),
+            wall: Timestamp(1_700_000_000 * SECOND),
+        };
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
         let core = Core::new(config, move |bytes| bytes.fill_with(|| next_byte(&mut random)));
         let nodes = (0..nodes).map(|name| Peer::new(name, time_of_nodes(now))).collect();
@@ -125,22 +132,22 @@ impl World {
         }
         while !world.links.iter().all(|link| world.core.node_state(link.node()) == NodeState::Ready)
         {
-            world.turn();
+            world.process();
         }
         while world.event().is_some() {}
         world
     }
 
-    fn acquire(&mut self, ask: &Ask<'_>) -> LockId {
+    fn acquire(&mut self, ask: &LockRequest<'_>) -> LockId {
         let id = self.core.acquire(ask, self.now).expect("a valid ask");
-        self.turn();
+        self.process();
         assert_eq!(self.event(), Some(Event::Granted(id)));
         id
     }
 
     fn release(&mut self, id: LockId) {
         self.core.release(id, self.now);
-        self.turn();
+        self.process();
         assert!(matches!(self.event(), Some(Event::Released(of, _)) if of == id));
     }
 
@@ -149,7 +156,7 @@ impl World {
     }
 
     /// Writes what there is to say, lets all nodes answer, and hears it.
-    fn turn(&mut self) {
+    fn process(&mut self) {
         while self.core.poll_link().is_some() {}
         for (link, node) in self.links.iter().zip(&mut self.nodes) {
             let bytes = self.core.transmit(*link);
@@ -179,8 +186,8 @@ impl World {
     }
 }
 
-fn time_of_nodes(now: Now) -> redbolt_node::model::Now {
-    redbolt_node::model::Now::from_micros(now.wall.0 / 1_000)
+fn time_of_nodes(now: ClockReading) -> redbolt_node::model::ClockReading {
+    redbolt_node::model::ClockReading::from_micros(now.wall.0 / 1_000)
 }
 
 /// Always the same bytes; they only have to differ.

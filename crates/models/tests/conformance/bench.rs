@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redbolt::proto::guard::{BIG_MS, Expected};
+use redbolt::proto::restart_guard::{BIG_MS, Expected};
 use redbolt::proto::script::{ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, UNDO, WRITE_BACK};
 use redbolt::proto::{
-    Ask, Cause, Config, Core, Event, LinkId, LinkOp, LockId, Nanos, NodeId, NodeSettings, Now,
-    Settings, Trust, Wake,
+    Cause, ClockReading, Config, Core, Event, LinkId, LinkOp, LockId, LockRequest, NodeId,
+    NodeSettings, RestartTrust, Settings, Timestamp, WakeStrategy,
 };
 use redbolt::resp::{Decoder, Limits, Token};
 use sha1_smol::Sha1;
@@ -23,22 +23,27 @@ pub(crate) struct Bench {
 
 pub(crate) type Words = Vec<Vec<u8>>;
 
-/// How a node greets.
+/// How a node handshakes.
 #[derive(Clone, Debug)]
-pub(crate) struct Greets {
+pub(crate) struct Handshakes {
     pub(crate) run: u8,
     pub(crate) client_id: u64,
-    pub(crate) guard: Option<Vec<u8>>,
+    pub(crate) restart_guard: Option<Vec<u8>>,
     pub(crate) pttl: i64,
 }
 
-/// A guard's TTL with no quarantine left.
+/// A restart guard's TTL with no quarantine left.
 pub(crate) const VOTES: i64 = BIG_MS as i64;
 
-impl Greets {
+impl Handshakes {
     /// A node that votes.
     pub(crate) fn ready(node: usize) -> Self {
-        Self { run: 1, client_id: 7, guard: Some(guard_value(node, 1)), pttl: VOTES }
+        Self {
+            run: 1,
+            client_id: 7,
+            restart_guard: Some(restart_guard_value(node, 1)),
+            pttl: VOTES,
+        }
     }
 }
 
@@ -50,10 +55,10 @@ fn run_id(node: usize, run: u8) -> [u8; 40] {
 }
 
 /// What this client expects of a node in its `run`.
-pub(crate) fn guard_value(node: usize, run: u8) -> Vec<u8> {
+pub(crate) fn restart_guard_value(node: usize, run: u8) -> Vec<u8> {
     let run_id = Some(run_id(node, run));
-    let (max_ttl_ms, nodes, database, trust) = (30_000, 3, 0, Trust::Strict);
-    Expected { run_id, max_ttl_ms, nodes, database, trust }.value()
+    let (max_ttl_ms, nodes, database, restart_trust) = (30_000, 3, 0, RestartTrust::Strict);
+    Expected { run_id, max_ttl_ms, nodes, database, restart_trust }.value()
 }
 
 impl Bench {
@@ -61,7 +66,7 @@ impl Bench {
     pub(crate) fn new() -> Self {
         let settings = Settings {
             nodes: vec![NodeSettings::default(); 3],
-            wake: Wake::Timer,
+            wake: WakeStrategy::Timer,
             ..Settings::default()
         };
         let config = Arc::new(Config::new(settings).unwrap());
@@ -86,14 +91,14 @@ impl Bench {
     pub(crate) fn warm() -> Self {
         let mut bench = Self::new();
         for node in 0..3 {
-            bench.greet(node, &Greets::ready(node));
+            bench.handshake(node, &Handshakes::ready(node));
         }
         while bench.core.poll_event().is_some() {}
         bench
     }
 
-    pub(crate) fn now(&self) -> Now {
-        Now { boot: Nanos(self.boot), wall: Nanos(self.boot) }
+    pub(crate) fn now(&self) -> ClockReading {
+        ClockReading { boot: Timestamp(self.boot), wall: Timestamp(self.boot) }
     }
 
     pub(crate) fn pass(&mut self, span: Duration) {
@@ -124,19 +129,19 @@ impl Bench {
         self.core.disconnected(self.links[node], Cause::ConnectionReset, now);
     }
 
-    pub(crate) fn lock(&mut self, ask: &Ask<'_>) -> LockId {
+    pub(crate) fn lock(&mut self, ask: &LockRequest<'_>) -> LockId {
         let now = self.now();
         self.core.acquire(ask, now).unwrap()
     }
 
-    /// Answers everything that a greeting asks, and nothing behind it.
-    pub(crate) fn greet(&mut self, node: usize, greets: &Greets) {
+    /// Answers everything that a handshake asks, and nothing behind it.
+    pub(crate) fn handshake(&mut self, node: usize, handshakes: &Handshakes) {
         while let Some(words) = self.next(node) {
             let answer = match (&words[0][..], words.get(1).map(|word| &word[..])) {
                 (b"CLIENT", Some(b"SETNAME")) => "+OK\r\n".to_owned(),
-                (b"CLIENT", Some(b"ID")) => format!(":{}\r\n", greets.client_id),
+                (b"CLIENT", Some(b"ID")) => format!(":{}\r\n", handshakes.client_id),
                 (b"INFO", Some(b"server")) => {
-                    let run_id = run_id(node, greets.run);
+                    let run_id = run_id(node, handshakes.run);
                     let run = std::str::from_utf8(&run_id).unwrap();
                     bulk(&format!("run_id:{run}\r\n"))
                 }
@@ -145,15 +150,15 @@ impl Bench {
                 (b"EVAL" | b"EVALSHA", _) if words[2] == b"0" => ":0\r\n".to_owned(),
                 (b"DEL", None) => "-ERR wrong number of arguments\r\n".to_owned(),
                 (b"SET", Some(b"redbolt:guard")) => "-ERR syntax error\r\n".to_owned(),
-                (b"GET", Some(b"redbolt:guard")) => match &greets.guard {
+                (b"GET", Some(b"redbolt:guard")) => match &handshakes.restart_guard {
                     Some(value) => bulk(std::str::from_utf8(value).unwrap()),
                     None => "$-1\r\n".to_owned(),
                 },
                 (b"PTTL", Some(b"redbolt:guard")) => {
-                    self.answer(node, &format!(":{}\r\n", greets.pttl));
+                    self.answer(node, &format!(":{}\r\n", handshakes.pttl));
                     return;
                 }
-                other => panic!("{other:?} is no greeting"),
+                other => panic!("{other:?} is no handshake"),
             };
             self.answer(node, &answer);
         }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redbolt::proto::script::EXTEND;
-use redbolt::proto::{Ask, Event, LockId, LossCause};
-use redbolt_node::model::{Now, Store};
+use redbolt::proto::{Event, LockId, LockRequest, LossCause};
+use redbolt_node::model::{ClockReading, Store};
 
 use crate::bench::{Bench, VOTES};
 
@@ -21,7 +21,7 @@ fn the_script_does_what_the_nodes_of_the_model_do() {
         ("b", 2_000, 3_000, false, 2_000),
         ("", 0, 3_000, false, -2),
     ] {
-        let now = Now::from_micros(0);
+        let now = ClockReading::from_micros(0);
         let mut store = Store::new(&"0".repeat(40), now);
         let conn = store.connect();
         let mut run = |words: &[&str]| {
@@ -78,7 +78,7 @@ fn the_core_counts_answers_for_their_own_round() {
     let (mut bench, id) = held();
     let now = bench.now();
     bench.core.extend(id, secs(11), now).unwrap();
-    let its_time = bench.core.config().settings().answer_within;
+    let its_time = bench.core.config().settings().response_timeout;
     bench.pass(its_time + Duration::from_millis(10));
     assert!(matches!(bench.events()[..], [Event::NotExtended(..)]));
     let now = bench.now();
@@ -117,7 +117,7 @@ fn the_core_extends_nothing_that_is_being_released() {
 /// A lock for 10 s on all nodes.
 fn held() -> (Bench, LockId) {
     let mut bench = Bench::warm();
-    let id = bench.lock(&Ask::new(b"job").ttl(secs(10)));
+    let id = bench.lock(&LockRequest::new(b"job").ttl(secs(10)));
     for node in 0..3 {
         bench.answer(node, "+OK\r\n");
         bench.answer(node, &format!(":{VOTES}\r\n"));

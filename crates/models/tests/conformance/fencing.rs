@@ -1,9 +1,9 @@
 //! Which grants make a token, which are written back, and which count.
 
 use redbolt::proto::fence::{Agreement, agreement};
-use redbolt::proto::{Ask, Event};
+use redbolt::proto::{Event, LockRequest};
 use redbolt_models::fencing::Fencing;
-use redbolt_node::model::{Now, Store};
+use redbolt_node::model::{ClockReading, Store};
 
 use redbolt::proto::script::{ACQUIRE_FENCED, WRITE_BACK};
 
@@ -30,7 +30,7 @@ fn the_core_agrees_on_tokens_as_the_model_does() {
 /// Two grants, and then a late one while the token is being written back.
 fn two_grants(order: [usize; 3], counters: [u8; 3]) -> Agreement {
     let mut bench = Bench::warm();
-    let id = bench.lock(&Ask::new(b"job").fenced());
+    let id = bench.lock(&LockRequest::new(b"job").fenced());
     let [first, second, late] = order;
     for node in [first, second] {
         assert_eq!(bench.events(), []);
@@ -89,7 +89,7 @@ fn finish(bench: &mut Bench, node: usize) {
 #[test]
 fn the_core_does_not_count_a_write_back_that_was_refused() {
     let mut bench = Bench::warm();
-    let id = bench.lock(&Ask::new(b"job").fenced());
+    let id = bench.lock(&LockRequest::new(b"job").fenced());
     bench.answer(0, "+OK 4\r\n");
     bench.answer(1, "+OK 6\r\n");
     bench.answer(0, ":0\r\n");
@@ -130,7 +130,7 @@ struct Scripts {
 
 impl Scripts {
     fn new(counter: u64) -> Self {
-        let now = Now::from_micros(0);
+        let now = ClockReading::from_micros(0);
         let mut store = Store::new(&"0".repeat(40), now);
         let conn = store.connect();
         let mut scripts = Self { store, conn };
@@ -143,7 +143,7 @@ impl Scripts {
     fn run(&mut self, words: &[&str]) -> String {
         let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
         let mut out = Vec::new();
-        self.store.command(self.conn, &words, Now::from_micros(0), &mut out);
+        self.store.command(self.conn, &words, ClockReading::from_micros(0), &mut out);
         String::from_utf8(out).unwrap()
     }
 

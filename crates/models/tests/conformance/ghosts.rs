@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use redbolt::proto::Ask;
+use redbolt::proto::LockRequest;
 
-use crate::bench::{Bench, Greets, VOTES, guard_value};
+use crate::bench::{Bench, Handshakes, VOTES, restart_guard_value};
 
 const TTL: Duration = Duration::from_secs(20);
 
@@ -26,14 +26,14 @@ fn the_core_kills_and_undoes_again_where_the_model_does() {
         }
         bench.answer(2, ":0\r\n");
         let settled = !ghost || same_run;
-        assert_eq!(bench.core.owes(), !settled, "{case}");
+        assert_eq!(bench.core.has_pending_releases(), !settled, "{case}");
         bench.pass(TTL / 2);
         let again: &[&str] = if settled { &[] } else { &["undo"] };
         assert_eq!(bench.waiting(2), again, "{case}");
         if !settled {
             bench.answer(2, ":1\r\n");
         }
-        assert!(!bench.core.owes(), "{case}");
+        assert!(!bench.core.has_pending_releases(), "{case}");
     }
 }
 
@@ -43,7 +43,7 @@ fn the_core_undoes_again_where_it_may_not_kill() {
     let mut bench = given_up(false, true);
     bench.answer(2, "-NOPERM no\r\n");
     bench.answer(2, ":0\r\n");
-    assert!(bench.core.owes());
+    assert!(bench.core.has_pending_releases());
     bench.pass(TTL / 2);
     assert_eq!(bench.waiting(2), ["undo"]);
 }
@@ -52,7 +52,7 @@ fn the_core_undoes_again_where_it_may_not_kill() {
 #[test]
 fn the_core_undoes_behind_the_ask() {
     let mut bench = Bench::warm();
-    let id = bench.lock(&Ask::new(b"job").ttl(TTL));
+    let id = bench.lock(&LockRequest::new(b"job").ttl(TTL));
     let _ = bench.next(2);
     let now = bench.now();
     bench.core.release(id, now);
@@ -63,12 +63,12 @@ fn the_core_undoes_behind_the_ask() {
 #[test]
 fn the_core_gives_an_abandoned_token_no_second_life() {
     let mut bench = Bench::warm();
-    let first = bench.lock(&Ask::new(b"job").ttl(TTL));
+    let first = bench.lock(&LockRequest::new(b"job").ttl(TTL));
     let tokens: Vec<_> = (0..3).map(|node| bench.next(node).unwrap()[2].clone()).collect();
     let now = bench.now();
     bench.core.release(first, now);
     bench.events();
-    let second = bench.lock(&Ask::new(b"job").ttl(TTL));
+    let second = bench.lock(&LockRequest::new(b"job").ttl(TTL));
     for (node, token) in tokens.iter().enumerate() {
         for answer in ["+OK\r\n", &votes(), ":1\r\n"] {
             bench.answer(node, answer);
@@ -80,7 +80,7 @@ fn the_core_gives_an_abandoned_token_no_second_life() {
     assert!(bench.core.votes(second).grants().is_empty());
 }
 
-/// A guard's TTL that goes on as it was.
+/// A restart guard's TTL that goes on as it was.
 fn votes() -> String {
     format!(":{VOTES}\r\n")
 }
@@ -88,7 +88,7 @@ fn votes() -> String {
 /// An attempt on the last node alone, whose connection is lost and comes back.
 fn given_up(answered: bool, same_run: bool) -> Bench {
     let mut bench = Bench::warm();
-    let id = bench.lock(&Ask::new(b"job").ttl(TTL));
+    let id = bench.lock(&LockRequest::new(b"job").ttl(TTL));
     let _ = bench.next(2);
     for node in 0..2 {
         bench.answer(node, "-LOADING soon\r\n");
@@ -113,7 +113,7 @@ fn given_up(answered: bool, same_run: bool) -> Bench {
         }
     }
     let run = if same_run { 1 } else { 2 };
-    let guard = Some(guard_value(2, run));
-    bench.greet(2, &Greets { run, guard, client_id: 8, ..Greets::ready(2) });
+    let restart_guard = Some(restart_guard_value(2, run));
+    bench.handshake(2, &Handshakes { run, restart_guard, client_id: 8, ..Handshakes::ready(2) });
     bench
 }

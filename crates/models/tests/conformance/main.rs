@@ -7,4 +7,4 @@ mod bench;
 mod extend;
 mod fencing;
 mod ghosts;
-mod guard;
+mod restart_guard;

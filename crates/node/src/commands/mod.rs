@@ -16,13 +16,19 @@ use crate::{
     denial::{Denial, Denials},
     keys::Keys,
     reply::Reply,
-    store::{ConnId, Now, Session, Store},
+    store::{ClockReading, ConnId, Session, Store},
 };
 
 pub(crate) use server::Settings;
 
 /// Runs one command on a live connection; `args` holds its name at least.
-pub(crate) fn run(store: &mut Store, conn: ConnId, args: &[&[u8]], now: Now, out: &mut Vec<u8>) {
+pub(crate) fn run(
+    store: &mut Store,
+    conn: ConnId,
+    args: &[&[u8]],
+    now: ClockReading,
+    out: &mut Vec<u8>,
+) {
     let mut call = Call { store, conn, args, now, reply: Reply::new(out), named: &[] };
     let outcome = find(args, &call.store.denials).and_then(|(command, body)| {
         call.permit(command)?;
@@ -41,7 +47,7 @@ struct Call<'a> {
     store: &'a mut Store,
     conn: ConnId,
     args: &'a [&'a [u8]],
-    now: Now,
+    now: ClockReading,
     reply: Reply<'a>,
     /// The keys that it reads if it reads any, as a tracking server sees it.
     named: &'a [&'a [u8]],

@@ -190,9 +190,11 @@ fn apply(settings: &mut Settings, name: &[u8], value: &[u8]) -> Outcome {
     Ok(())
 }
 
-fn config_failure(name: &[u8], why: &str) -> Failure {
+fn config_failure(name: &[u8], reason: &str) -> Failure {
     let name = String::from_utf8_lossy(name);
-    Failure::from(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+    Failure::from(format!(
+        "ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}"
+    ))
 }
 
 fn policies() -> String {

@@ -21,8 +21,8 @@ pub(crate) enum Fits {
     Unknown,
     /// What is about a key. No script of ours answers with it, but a proxy might: an error as any other.
     Typed,
-    /// The greeting.
-    Greeting,
+    /// The handshake.
+    Handshake,
 }
 
 impl Prefix {
@@ -56,24 +56,24 @@ pub(crate) const PREFIXES: [Prefix; 32] = [
     prefix("UNKILLABLE Sorry the script already executed write commands", Fits::Any),
     prefix("EXECABORT Transaction discarded", Fits::Any),
     prefix("NOAUTH Authentication required.", Fits::Any),
-    prefix("WRONGPASS invalid username-password pair or user is disabled.", Fits::Greeting),
-    prefix("ERR invalid password", Fits::Greeting),
+    prefix("WRONGPASS invalid username-password pair or user is disabled.", Fits::Handshake),
+    prefix("ERR invalid password", Fits::Handshake),
     prefix(
         "ERR AUTH <password> called without any password configured for the default user.",
-        Fits::Greeting,
+        Fits::Handshake,
     ),
-    prefix("ERR Client sent AUTH, but no password is set", Fits::Greeting),
+    prefix("ERR Client sent AUTH, but no password is set", Fits::Handshake),
     prefix("NOPERM this user has no permissions to run the command", Fits::Any),
     prefix("DENIED Redis is running in protected mode", Fits::Accept),
     prefix("MOVED 3999 127.0.0.1:6381", Fits::Write),
     prefix("ASK 3999 127.0.0.1:6381", Fits::Write),
     prefix("CROSSSLOT Keys in request don't hash to the same slot", Fits::Write),
-    prefix("ERR SELECT is not allowed in cluster mode", Fits::Greeting),
-    prefix("NOPROTO unsupported protocol version", Fits::Greeting),
+    prefix("ERR SELECT is not allowed in cluster mode", Fits::Handshake),
+    prefix("NOPROTO unsupported protocol version", Fits::Handshake),
     prefix("WRONGTYPE Operation against a key", Fits::Typed),
     prefix("ERR unknown command 'EVAL', with args beginning with:", Fits::Any),
     prefix("ERR max number of clients reached", Fits::Accept),
-    prefix("ERR DB index is out of range", Fits::Greeting),
+    prefix("ERR DB index is out of range", Fits::Handshake),
     prefix("ERR something new", Fits::Unknown),
     prefix("NOSCRIPT No matching script. Please use EVAL.", Fits::Digest),
     prefix(

@@ -1,7 +1,7 @@
 //! Faults aimed where they hurt: at the nodes where two quorums meet, at the moment of a commit, at
 //! the moment before use. Random walks find these only by accident.
 
-use redbolt::proto::Wake;
+use redbolt::proto::WakeStrategy;
 
 use super::errors::PREFIXES;
 use super::swarm;
@@ -119,7 +119,7 @@ fn debtor_strays(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
 }
 
 /// Somebody holds a lock for longer than the new limits allow, and others wait for it under these. A
-/// loss of memory at the same time is more than the guard promises to survive.
+/// loss of memory at the same time is more than the restart guard promises to survive.
 fn change_of_limits(plan: &mut Plan, draw: &mut Random) {
     plan.faults.retain(|it| !it.what.loses_memory() && it.what != What::OtherLimits);
     plan.setup.other_ttl_ms = plan.setup.max_ttl_ms;
@@ -167,7 +167,7 @@ pub(crate) fn draw_broken(plan: &mut Plan, draw: &mut Random) {
         return;
     }
     let ttl = first.ttl_ms * MS;
-    (plan.jobs[0].kind, plan.jobs[0].work) = (Kind::Keep, 2 * ttl);
+    (plan.jobs[0].kind, plan.jobs[0].work) = (Kind::AutoExtend, 2 * ttl);
     let misses = draw.below(plan.nodes as u64) as u8;
     let loses = (misses + 1 + draw.below(plan.nodes as u64 - 1) as u8) % plan.nodes as u8;
     // A third of the TTL behind the grant it is extended.
@@ -215,7 +215,7 @@ fn rivals(plan: &mut Plan, draw: &mut Random) {
     plan.jobs[0].keys = 1;
     plan.jobs[0].client = 0;
     plan.jobs[0].work = ttl;
-    if !matches!(plan.jobs[0].kind, Kind::Keep) {
+    if !matches!(plan.jobs[0].kind, Kind::AutoExtend) {
         plan.jobs[0].kind = Kind::Hold;
     }
     let clients = plan.clients.len() as u64;
@@ -359,8 +359,8 @@ fn again_and_again(plan: &mut Plan, draw: &mut Random) {
     let probe = plan.jobs.pop();
     let first = Job { client: 0, keys: 1, kind: Kind::Again, fenced: false, ..plan.jobs[0] };
     plan.jobs.clear();
-    if plan.setup.wake == Wake::Timer {
-        plan.setup.wake = Wake::Lead;
+    if plan.setup.wake == WakeStrategy::Timer {
+        plan.setup.wake = WakeStrategy::Lead;
     }
     let work = draw.between(80, 150) * MS;
     for at in 0..4_500 * MS / work {

@@ -22,7 +22,7 @@ pub(crate) fn draw(plan: &mut Plan, draw: &mut Random, span: Time) {
             let mut jobs = plan.jobs.iter_mut();
             let job = jobs.find(|job| job.client == fault.client && job.kind != Kind::Probe);
             if let Some(job) = job {
-                (job.kind, job.work) = (Kind::Keep, job.work.max(span));
+                (job.kind, job.work) = (Kind::AutoExtend, job.work.max(span));
             }
         }
         plan.faults.push(fault);
@@ -91,7 +91,9 @@ fn kind(plan: &Plan, draw: &mut Random) -> What {
         16 => What::Cancel,
         17 => What::Skew { back },
         19 => draw.pick(&PUSHES),
-        _ if plan.setup.guard && plan.clients.len() > 1 && draw.chance(500) => What::OtherLimits,
+        _ if plan.setup.restart_guard && plan.clients.len() > 1 && draw.chance(500) => {
+            What::OtherLimits
+        }
         _ => What::Twin,
     }
 }

@@ -227,7 +227,7 @@ impl World {
             return;
         }
         self.nodes[node].is_up = false;
-        for at in 0..self.wires_used {
+        for at in 0..self.sockets_used {
             let wire = &mut self.wires[at];
             if wire.node != node || !wire.server_alive {
                 continue;
@@ -244,11 +244,11 @@ impl World {
     /// The server comes back. Whoever sent it something meanwhile is told that the connection is gone.
     pub(super) fn restart(&mut self, node: usize, loss: Loss) {
         self.keys_may_be_gone |= loss != Loss::Kept;
-        self.is_quarantined |= self.plan.setup.guard;
+        self.is_quarantined |= self.plan.setup.restart_guard;
         self.nodes[node].restart(node, loss, self.now);
         self.note(0x60 + node as u64);
         self.story(|| format!("node {node} is up again, its memory {loss:?}"));
-        for at in 0..self.wires_used {
+        for at in 0..self.sockets_used {
             let wire = &self.wires[at];
             if wire.node == node && wire.is_told_of_its_end() {
                 self.queue.push(self.now + 2 * self.plan.net.delay, Event::Reset(at as u32));

@@ -12,7 +12,7 @@ impl World {
     /// Somebody wants the locks after everybody let go.
     pub(super) fn come_afterwards(&mut self) {
         self.healed_at = self.now;
-        let wires = self.wires[..self.wires_used].iter().filter(|wire| wire.server_alive);
+        let wires = self.wires[..self.sockets_used].iter().filter(|wire| wire.server_alive);
         self.quiet_at = wires.map(|wire| wire.up.last_at()).max().unwrap_or(0);
         for job in 0..self.plan.jobs.len() {
             if self.plan.jobs[job].kind == Kind::Probe {
@@ -82,9 +82,9 @@ impl World {
                 // the lock before.
                 let client = usize::from(self.plan.jobs[job].client);
                 let mut had_it = (0..self.clients.len())
-                    .filter(|&other| other == client || self.jobs[job].was_handed_out);
+                    .filter(|&other| other == client || self.jobs[job].was_detached);
                 let may_stay = self.nodes[node].is_stale
-                    || attempt.haunts[node]
+                    || attempt.has_ghosts[node]
                     || had_it.any(|client| self.clients[client].strayed.contains(&true));
                 if is_over && !may_stay {
                     self.violated(Violation::KeySurvives { key, node, job });

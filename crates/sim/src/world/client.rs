@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redbolt::proto::{
-    Config, Core, Credentials, Guard, Nanos, NodeSettings, Now, Secret, Settings, Setup as Orders,
-    Trust,
+    ClockReading, Config, Core, Credentials, NodeSettings, RestartGuard, RestartTrust, Secret,
+    Settings, Setup as Orders, Timestamp,
 };
 
 use super::node::{DATABASE, EPOCH_US, PASSWORD};
@@ -92,18 +92,21 @@ impl Client {
 
     /// Its two clocks at a true time.
     #[inline]
-    pub(crate) fn clocks(&self, now: Time) -> Now {
+    pub(crate) fn clocks(&self, now: Time) -> ClockReading {
         let drifted =
             |time: Time| time.cast_signed() + time.cast_signed() / 1_000 * self.plan.ppm / 1_000;
         let boot = BOOT.cast_signed() + drifted(now.saturating_sub(self.frozen));
         let ahead = (self.plan.wall_ahead + self.wall_steps) * 1_000;
         let wall = (EPOCH_US * 1_000).cast_signed() + drifted(now) + ahead;
-        Now { boot: Nanos(boot.cast_unsigned()), wall: Nanos(wall.cast_unsigned()) }
+        ClockReading {
+            boot: Timestamp(boot.cast_unsigned()),
+            wall: Timestamp(wall.cast_unsigned()),
+        }
     }
 
     /// The true time of a moment on its boot clock; never too early by more than a rounding.
     #[inline]
-    pub(crate) fn when(&self, boot: Nanos) -> Time {
+    pub(crate) fn when(&self, boot: Timestamp) -> Time {
         let elapsed = boot.0.saturating_sub(BOOT);
         if self.plan.ppm == 0 || elapsed > u64::MAX / 4 {
             return elapsed.saturating_add(self.frozen);
@@ -161,9 +164,9 @@ const BOOT: Time = 1_000_000_000_000;
 /// Its timeouts are short, so that faults outlast them.
 pub(crate) fn config(nodes: usize, setup: &Setup) -> Config {
     let settings = Settings {
-        answer_within: Duration::from_millis(50),
-        connect_within: Duration::from_millis(500),
-        dead_after: Duration::from_secs(2),
+        response_timeout: Duration::from_millis(50),
+        connect_timeout: Duration::from_millis(500),
+        dead_peer_timeout: Duration::from_secs(2),
         ..settings(nodes, setup)
     };
     Config::new(settings).expect("plans draw what is possible")
@@ -174,10 +177,10 @@ pub(crate) fn settings(nodes: usize, setup: &Setup) -> Settings {
         .proven
         .then(|| Credentials { user: None, password: Secret::new(PASSWORD.as_bytes().to_vec()) });
     let database = if setup.proven { DATABASE } else { 0 };
-    let trust = if setup.durable { Trust::Durable } else { Trust::Strict };
+    let restart_trust = if setup.durable { RestartTrust::Durable } else { RestartTrust::Strict };
     Settings {
-        nodes: vec![NodeSettings { credentials, database, trust }; nodes],
-        guard: if setup.guard { Guard::On } else { Guard::Off },
+        nodes: vec![NodeSettings { credentials, database, restart_trust }; nodes],
+        restart_guard: if setup.restart_guard { RestartGuard::On } else { RestartGuard::Off },
         setup: match setup.start {
             Start::New => Orders::IfNew,
             Start::Changed => Orders::Change,

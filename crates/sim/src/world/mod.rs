@@ -17,7 +17,9 @@ pub(crate) mod wire;
 
 use std::sync::Arc;
 
-use redbolt::proto::{Cause, Config, Core, LinkId, LinkOp, LockState, NodeState, Now, PushState};
+use redbolt::proto::{
+    Cause, ClockReading, Config, Core, LinkId, LinkOp, LockState, NodeState, PushState,
+};
 
 use self::client::Client;
 use self::node::Node;
@@ -41,7 +43,7 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) wires: Vec<Wire>,
-    wires_used: usize,
+    sockets_used: usize,
     pub(crate) jobs: Vec<Running>,
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) watches: [Watch; KEYS.len()],
@@ -101,7 +103,7 @@ pub(crate) struct Attempt {
     /// Whether the client read that it was undone.
     pub(crate) undone: [bool; MAX_NODES],
     /// The servers on which the ask ran out of a dead connection.
-    pub(crate) haunts: [bool; MAX_NODES],
+    pub(crate) has_ghosts: [bool; MAX_NODES],
 }
 
 /// What happened in a schedule.
@@ -126,7 +128,7 @@ impl World {
             clients: Vec::new(),
             nodes: (0..MAX_NODES).map(|_| Node::new()).collect(),
             wires: Vec::new(),
-            wires_used: 0,
+            sockets_used: 0,
             jobs: Vec::new(),
             attempts: Vec::new(),
             watches: Default::default(),
@@ -184,7 +186,7 @@ impl World {
     pub(crate) fn set_up(&mut self) {
         self.now = 0;
         self.queue.clear();
-        self.wires_used = 0;
+        self.sockets_used = 0;
         self.attempts.clear();
         self.watches = Default::default();
         self.registers.iter_mut().for_each(Register::clear);
@@ -340,7 +342,7 @@ impl World {
         }
     }
 
-    pub(crate) fn clocks(&self, client: usize) -> Now {
+    pub(crate) fn clocks(&self, client: usize) -> ClockReading {
         self.clients[client].clocks(self.now)
     }
 
@@ -349,8 +351,8 @@ impl World {
     }
 
     /// Later wires have higher numbers than this, or the same.
-    pub(crate) fn wires_used(&self) -> usize {
-        self.wires_used
+    pub(crate) fn sockets_used(&self) -> usize {
+        self.sockets_used
     }
 
     pub(crate) fn core(&mut self, client: usize) -> &mut Core {
@@ -509,8 +511,8 @@ impl World {
             return self.core(client).disconnected(link, cause, now);
         }
         let server = it.routes[slot % MAX_NODES];
-        let at = self.wires_used;
-        self.wires_used += 1;
+        let at = self.sockets_used;
+        self.sockets_used += 1;
         if at == self.wires.len() {
             self.wires.push(Wire::new());
         }
@@ -739,7 +741,7 @@ impl World {
             let (job, plan) = (&self.jobs[job], self.plan.jobs[job]);
             // Whoever let the lock go elsewhere may still read what it has asked, of which nobody hears there.
             let has_it = usize::from(plan.client) == client;
-            let is_asked = |ttl| has_it && (!job.was_handed_out || job.extend_ttl == ttl);
+            let is_asked = |ttl| has_it && (!job.was_detached || job.extend_ttl == ttl);
             match tag.says {
                 Says::Granted { counter, until } => {
                     attempt.granted[slot] = Some(self.now);
@@ -776,7 +778,7 @@ impl World {
 fn links() -> Vec<LinkId> {
     let setup = Setup::unguarded(1_000);
     let mut core = Core::new(Arc::new(client::config(MAX_NODES, &setup)), |bytes| bytes.fill(0));
-    core.timeout(Now::default());
+    core.timeout(ClockReading::default());
     let links = std::iter::from_fn(|| core.poll_link()).map(|op| match op {
         LinkOp::Open(link) | LinkOp::Close(link) => link,
     });

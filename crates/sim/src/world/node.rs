@@ -1,9 +1,9 @@
 //! A server: a model store behind a clock of its own, and what can be wrong with it.
 
-use redbolt::proto::guard::BIG_MS;
+use redbolt::proto::restart_guard::BIG_MS;
 use redbolt_node::{
     Memory,
-    model::{ConnId, Denial, Now, Snapshot, Store},
+    model::{ClockReading, ConnId, Denial, Snapshot, Store},
 };
 
 use super::queue::Time;
@@ -49,7 +49,7 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new() -> Self {
-        let mut store = Store::new(RUNS[0][0], Now::from_micros(0));
+        let mut store = Store::new(RUNS[0][0], ClockReading::from_micros(0));
         let observer = store.connect();
         Self {
             store,
@@ -95,13 +95,13 @@ impl Node {
         self.snapshot = None;
         self.is_stale = false;
         self.begin(name, Memory::Lost, 0);
-        if setup.guard && setup.start == Start::Ready {
-            self.guard(name, nodes, setup);
+        if setup.restart_guard && setup.start == Start::Ready {
+            self.restart_guard(name, nodes, setup);
         }
     }
 
     /// As it was set up long ago.
-    fn guard(&mut self, name: usize, nodes: usize, setup: &Setup) {
+    fn restart_guard(&mut self, name: usize, nodes: usize, setup: &Setup) {
         let (run, max_ttl) = (RUNS[name][0], setup.max_ttl_ms);
         let database = if setup.proven { DATABASE } else { 0 };
         let value = format!("{run}:{max_ttl}:{nodes}:{database}");
@@ -185,10 +185,10 @@ impl Node {
         }
     }
 
-    pub(crate) fn clock(&self, now: Time) -> Now {
+    pub(crate) fn clock(&self, now: Time) -> ClockReading {
         let micros = (EPOCH_US + now / 1_000).cast_signed();
         let drift = (now / 1_000).cast_signed() * self.ppm / 1_000_000;
-        Now::from_micros((micros + drift + self.ahead).cast_unsigned())
+        ClockReading::from_micros((micros + drift + self.ahead).cast_unsigned())
     }
 
     pub(crate) fn step(&mut self, micros: i64) {
@@ -231,7 +231,7 @@ pub(crate) fn tag(token: &[u8]) -> Option<u128> {
     token.get(..16)?.try_into().ok().map(u128::from_le_bytes)
 }
 
-/// The key of the guard.
+/// The key of the restart guard.
 pub(crate) const GUARD: &[u8] = b"redbolt:guard";
 
 pub(crate) const EPOCH_US: u64 = 1_700_000_000_000_000;

@@ -32,7 +32,7 @@ impl World {
 
     fn tell(&mut self, node: usize, conn: ConnId, message: &[u8]) {
         let is_it = |wire: &Wire| wire.server_alive && wire.node == node && wire.conn == Some(conn);
-        let Some(at) = self.wires[..self.wires_used].iter().position(is_it) else { return };
+        let Some(at) = self.wires[..self.sockets_used].iter().position(is_it) else { return };
         let Wire { client, client_alive, .. } = self.wires[at];
         if !client_alive {
             return;
@@ -61,7 +61,7 @@ impl World {
     pub(super) fn push_phase(&self, client: usize, slot: usize) -> Phase {
         let core = &self.clients[client].core;
         match core.push_state(self.links[slot].node()) {
-            PushState::Tells => Phase::Told,
+            PushState::Active => Phase::Told,
             _ => Phase::Subscribing,
         }
     }
@@ -69,7 +69,7 @@ impl World {
     /// Notices when a node begins to tell of changes.
     pub(super) fn notice_pushes(&mut self, client: usize) {
         let core = &self.clients[client].core;
-        let tells = |&node: &usize| core.push_state(self.links[node].node()) == PushState::Tells;
+        let tells = |&node: &usize| core.push_state(self.links[node].node()) == PushState::Active;
         let told_by = (0..self.plan.nodes).filter(tells).fold(0, |nodes, node| nodes | 1 << node);
         let before = std::mem::replace(&mut self.clients[client].told_by, told_by);
         if told_by & !before != 0 {

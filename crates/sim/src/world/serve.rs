@@ -3,7 +3,7 @@
 use std::mem;
 
 use redbolt::proto::Cause;
-use redbolt::proto::guard::BIG_MS;
+use redbolt::proto::restart_guard::BIG_MS;
 use redbolt::proto::script::{ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, UNDO, WRITE_BACK};
 use redbolt_node::model::ConnId;
 use sha1_smol::Sha1;
@@ -20,14 +20,14 @@ use crate::plan::{MAX_NODES, MS};
 /// What a request is to the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// It asks for a lock; `checked`: the guard is looked at in the same script.
+    /// It asks for a lock; `checked`: the restart guard is looked at in the same script.
     Ask {
         checked: bool,
     },
     Enrol,
     Extend,
-    Greeting,
-    GuardTtl,
+    Handshake,
+    RestartGuardTtl,
     Kill,
     Look,
     /// A write in vain, to find out whether it would be done.
@@ -212,7 +212,7 @@ impl World {
         self.note((request.kind_number() << 8) | out.len() as u64);
         let reply = &out[start..];
         let told = match request.kind {
-            Kind::GuardTtl => self.guard_says(at, reply),
+            Kind::RestartGuardTtl => self.restart_guard_says(at, reply),
             _ => attempt.map(|attempt| (attempt, self.meaning(at, attempt, &request, reply))),
         };
         let is_in = words[0] == b"SELECT" && reply == b"+OK\r\n";
@@ -235,7 +235,7 @@ impl World {
 
     fn understand<'a>(&self, words: &[&'a [u8]]) -> Understood<'a> {
         let word = |at: usize| words.get(at).copied().unwrap_or_default();
-        let none = Understood { kind: Kind::Greeting, token: b"", number: 0, by_digest: false };
+        let none = Understood { kind: Kind::Handshake, token: b"", number: 0, by_digest: false };
         match word(0) {
             b"SET" if word(1) == GUARD => Understood { kind: Kind::Probe, ..none },
             b"EVAL" | b"EVALSHA" if word(2) == b"0" => none,
@@ -245,7 +245,7 @@ impl World {
                 number: number(word(5)),
                 ..none
             },
-            b"PTTL" if word(1) == GUARD => Understood { kind: Kind::GuardTtl, ..none },
+            b"PTTL" if word(1) == GUARD => Understood { kind: Kind::RestartGuardTtl, ..none },
             b"PTTL" | b"GETRANGE" | b"TYPE" => Understood { kind: Kind::Look, ..none },
             b"SUBSCRIBE" => Understood { kind: Kind::Subscribe, ..none },
             b"CLIENT" if word(1) == b"TRACKING" => Understood { kind: Kind::Track, ..none },
@@ -300,7 +300,7 @@ impl World {
             denied: [false; MAX_NODES],
             gone: [false; MAX_NODES],
             undone: [false; MAX_NODES],
-            haunts: [false; MAX_NODES],
+            has_ghosts: [false; MAX_NODES],
         });
         Some(self.attempts.len() as u16 - 1)
     }
@@ -376,9 +376,9 @@ impl World {
                 let guarded = self.is_guarded();
                 let known = &mut self.attempts[usize::from(attempt)];
                 known.begun = known.begun.min(self.now);
-                // One that was handed out may be undone over another connection, before this.
-                let has_left = self.jobs[usize::from(known.job)].was_handed_out;
-                known.haunts[node] |= !client_alive || has_left;
+                // One that was detached may be undone over another connection, before this.
+                let has_left = self.jobs[usize::from(known.job)].was_detached;
+                known.has_ghosts[node] |= !client_alive || has_left;
                 let counter = if reply.len() > 5 { number(&reply[4..reply.len() - 2]) } else { 0 };
                 let granted = Says::Granted { counter, until };
                 if checked || !guarded {
@@ -397,8 +397,8 @@ impl World {
         }
     }
 
-    /// A grant counts with the look at the guard behind it, and that reply tells it.
-    fn guard_says(&mut self, at: usize, reply: &[u8]) -> Option<(u16, Says)> {
+    /// A grant counts with the look at the restart guard behind it, and that reply tells it.
+    fn restart_guard_says(&mut self, at: usize, reply: &[u8]) -> Option<(u16, Says)> {
         let pending = self.wires[at].pending.take()?;
         let votes = reply.first() == Some(&b':')
             && reply.get(1) != Some(&b'-')
@@ -416,7 +416,7 @@ impl World {
             }
             let is_it =
                 |wire: &Wire| wire.server_alive && wire.node == node && wire.conn == Some(conn);
-            let known = self.wires[..self.wires_used].iter().position(is_it);
+            let known = self.wires[..self.sockets_used].iter().position(is_it);
             let is_own = known.is_some_and(|at| self.wires[at].client == client);
             if let Some(at) = known {
                 self.finish(at);
@@ -429,14 +429,14 @@ impl World {
 
     pub(super) fn flush_all(&mut self, node: usize) {
         self.keys_may_be_gone = true;
-        self.is_quarantined |= self.plan.setup.guard;
+        self.is_quarantined |= self.plan.setup.restart_guard;
         self.note(0x40 + node as u64);
         self.nodes[node].observe(&[b"FLUSHALL"], self.now);
     }
 
     /// Whether the clients look at guards.
     fn is_guarded(&self) -> bool {
-        self.plan.setup.guard
+        self.plan.setup.restart_guard
     }
 }
 
@@ -446,8 +446,8 @@ impl Understood<'_> {
             Kind::Ask { checked } => u64::from(checked),
             Kind::Enrol => 2,
             Kind::Extend => 3,
-            Kind::Greeting => 4,
-            Kind::GuardTtl => 5,
+            Kind::Handshake => 4,
+            Kind::RestartGuardTtl => 5,
             Kind::Kill => 6,
             Kind::Look => 7,
             Kind::Undo => 8,
@@ -463,7 +463,12 @@ impl Understood<'_> {
 fn fits(fits: Fits, request: &Understood<'_>) -> bool {
     let writes = !matches!(
         request.kind,
-        Kind::Greeting | Kind::GuardTtl | Kind::Look | Kind::Kill | Kind::Subscribe | Kind::Track
+        Kind::Handshake
+            | Kind::RestartGuardTtl
+            | Kind::Look
+            | Kind::Kill
+            | Kind::Subscribe
+            | Kind::Track
     );
     match fits {
         Fits::Any | Fits::Unknown => true,
@@ -471,7 +476,7 @@ fn fits(fits: Fits, request: &Understood<'_>) -> bool {
         Fits::Digest => request.by_digest,
         Fits::Write => writes,
         Fits::Typed => matches!(request.kind, Kind::Ask { .. } | Kind::Extend),
-        Fits::Greeting => request.kind == Kind::Greeting,
+        Fits::Handshake => request.kind == Kind::Handshake,
     }
 }
 

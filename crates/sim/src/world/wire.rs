@@ -40,7 +40,7 @@ pub(crate) struct Wire {
     /// Requests that the server read, and replies that the client has read.
     pub(crate) asked: u32,
     pub(crate) answered: u32,
-    /// A SET that was just granted here waits for the look at the guard behind it.
+    /// A SET that was just granted here waits for the look at the restart guard behind it.
     pub(crate) pending: Option<(u16, Says)>,
     /// So many messages of the server do not arrive.
     pub(crate) drops: u64,

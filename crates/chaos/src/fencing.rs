@@ -1,0 +1,407 @@
+//! Fencing tokens of four processes, while everything is done to the counters that may happen to them.
+//!
+//! Counters start far apart and are driven apart again and again, each process reaches other nodes than
+//! the next, some leases run out, and the node with the largest counter loses its memory. When it votes
+//! again, the processes are kept from the nodes that remember the largest ones.
+//!
+//! Counters are never ahead of the clock for more than the 4 s that a client with a bad clock could
+//! bring about. A counter that is further ahead than the quarantine lasts would be lost with its node's
+//! memory; that is said in the documentation, and not disputed here.
+
+use std::fmt;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use fastrand::Rng;
+use redbolt::proto::script;
+use redbolt_test_servers::{Mode, Reply, Server, servers};
+
+use crate::clock::Moment;
+use crate::ledger::{Claim, Ledger};
+use crate::nodes::{self, LIMIT, Ways};
+use crate::wire::{Order, Report};
+use crate::witness::Witness;
+use crate::worker::Worker;
+use crate::{Failure, RESOURCE, Stage};
+
+/// Lets processes be granted fenced locks.
+#[derive(Clone, Debug)]
+pub struct Fencing {
+    /// How many grants.
+    pub grants: usize,
+    /// All counters are lost where no restart guard sees it: the run has to find tokens that do not grow.
+    pub forget: bool,
+}
+
+/// What the grants came to.
+#[derive(Clone, Debug, Default)]
+pub struct FencingResult {
+    /// How often a holder was inside.
+    pub grants: usize,
+    /// Asks that were refused.
+    pub refused: usize,
+    /// Tokens given twice, and tokens that are not larger than those of stays which had ended.
+    pub disorders: usize,
+    /// The first of them.
+    pub example: Option<(Claim, Claim)>,
+    /// Moments at which two held the lock.
+    pub double_holders: usize,
+    /// Tokens ahead of every clock, and so made of counters.
+    pub counted_on: usize,
+    /// Write-backs that one of the nodes has seen.
+    pub write_backs: u64,
+    /// Counters that were driven apart.
+    pub raises: usize,
+    /// How long the wiped node did not vote.
+    pub quarantine: Option<Duration>,
+    /// Grants since it did again.
+    pub after_return: usize,
+    /// How long it took.
+    pub took: Duration,
+    wanted: usize,
+    forget: bool,
+}
+
+impl FencingResult {
+    /// Whether tokens only grew; if all counters were lost, whether the check has found that they did
+    /// not.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        if self.forget {
+            return self.disorders > 0;
+        }
+        let grown = self.disorders == 0 && self.double_holders == 0;
+        let was_hard = self.counted_on > 0 && self.write_backs > 0 && self.after_return > 0;
+        grown && was_hard && self.grants >= self.wanted
+    }
+}
+
+impl fmt::Display for FencingResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lost = if self.forget { ", all counters lost" } else { "" };
+        write!(f, "fencing, {NODES} nodes, {PROCESSES} processes{lost}: {} grants, ", self.grants)?;
+        write!(f, "{} refusals, {} tokens made of counters, ", self.refused, self.counted_on)?;
+        write!(f, "{} write-backs on one node, ", self.write_backs)?;
+        write!(f, "{} counters driven apart, ", self.raises)?;
+        if let Some(span) = self.quarantine {
+            write!(f, "a wiped node back after {:.1} s and ", span.as_secs_f64())?;
+            write!(f, "{} grants with it, ", self.after_return)?;
+        }
+        write!(f, "{} tokens that did not grow, ", self.disorders)?;
+        write!(f, "{} double holders, {:.1} s", self.double_holders, self.took.as_secs_f64())?;
+        if let Some((one, other)) = self.example {
+            let (one, other) = (one.token.unwrap_or(0), other.token.unwrap_or(0));
+            write!(f, "; the first: {other} after {one}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Fencing {
+    /// Runs until there were enough grants, also with the node that came back.
+    ///
+    /// # Errors
+    ///
+    /// A server, a process or a pipe failed, or something did not happen in time.
+    pub fn run(&self, stage: &Stage) -> Result<FencingResult, Failure> {
+        let start = Instant::now();
+        let mut play = Play::new(self, stage)?;
+        let limit = LIMIT * 4 + Duration::from_millis(30) * self.grants as u32;
+        while !play.is_over() {
+            play.hear_all(play.scene != Scene::Quiet)?;
+            play.disturb();
+            play.go_on()?;
+            if start.elapsed() > limit {
+                return Err(format!("not over after {limit:?}: {}", play.result).into());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        let mut result = play.end()?;
+        result.took = start.elapsed();
+        Ok(result)
+    }
+}
+
+/// How far the run has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scene {
+    /// Counters are driven apart.
+    Apart,
+    /// This node was wiped then, and does not vote yet.
+    Wiped { node: usize, at: Instant },
+    /// It votes again, since there were so many grants.
+    Back { node: usize, grants: usize },
+    /// All counters are ahead of the clock, since there were so many grants.
+    Ahead { grants: usize },
+    /// The processes come to rest: an acquisition on its way would write its token back.
+    Quiet,
+    /// All are lost, since there were so many grants.
+    Forgotten { grants: usize },
+}
+
+struct Play {
+    plan: Fencing,
+    servers: Vec<Server>,
+    processes: Vec<Process>,
+    witness: Option<Witness>,
+    ledger: Ledger,
+    result: FencingResult,
+    scene: Scene,
+    disturb_at: Instant,
+    rng: Rng,
+}
+
+struct Process {
+    worker: Worker,
+    ways: Ways,
+    busy: bool,
+    entered: Option<(Moment, u64)>,
+}
+
+impl Play {
+    fn new(plan: &Fencing, stage: &Stage) -> Result<Self, Failure> {
+        let servers = servers(NODES);
+        let addresses = servers.iter().map(Server::address).collect();
+        nodes::init(&nodes::part(addresses, MAX_TTL, true, "operator"))?;
+        // The first has none.
+        let now = wall_us();
+        for (server, value) in servers[1..].iter().zip([7, now, now + AHEAD_US / 2, now + AHEAD_US])
+        {
+            raise(server, value);
+        }
+        let processes = (0..PROCESSES).map(|number| {
+            let ways = Ways::to(&servers);
+            let part = nodes::part(ways.addresses(), MAX_TTL, true, &format!("process-{number}"));
+            let worker = Worker::start(&stage.program, &part)?;
+            Ok(Process { worker, ways, busy: false, entered: None })
+        });
+        Ok(Self {
+            processes: processes.collect::<Result<_, Failure>>()?,
+            witness: Some(witness_of_write_backs(&servers[WITNESS])?),
+            servers,
+            ledger: Ledger::default(),
+            result: FencingResult {
+                wanted: plan.grants,
+                forget: plan.forget,
+                ..Default::default()
+            },
+            scene: Scene::Apart,
+            disturb_at: Instant::now(),
+            rng: Rng::with_seed(stage.seed),
+            plan: plan.clone(),
+        })
+    }
+
+    fn is_over(&self) -> bool {
+        let grants = self.ledger.len();
+        let enough = match self.scene {
+            Scene::Back { grants: before, .. } | Scene::Forgotten { grants: before } => {
+                grants >= before + self.plan.grants / 5
+            }
+            _ => false,
+        };
+        enough && grants >= self.plan.grants
+    }
+
+    /// Hears what the processes did, and keeps them busy.
+    fn hear_all(&mut self, keep_busy: bool) -> Result<(), Failure> {
+        for number in 0..self.processes.len() {
+            while let Some(report) = self.processes[number].worker.overhear()? {
+                self.heard(number, report)?;
+            }
+            if keep_busy && !self.processes[number].busy {
+                let order = self.next_order();
+                let process = &mut self.processes[number];
+                process.worker.order(&order)?;
+                process.busy = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn heard(&mut self, number: usize, report: Report) -> Result<(), Failure> {
+        let process = &mut self.processes[number];
+        match report {
+            Report::Entered { at, token } => {
+                let token = token.ok_or("a fenced lock without a token")?;
+                self.result.counted_on += usize::from(token > wall_us());
+                process.entered = Some((at, token));
+            }
+            Report::Left { at: to, .. } => {
+                let (from, token) = process.entered.take().ok_or("left without having entered")?;
+                self.ledger.add(Claim { holder: number, from, to, token: Some(token) });
+            }
+            Report::Refused(_) => self.result.refused += 1,
+            Report::Done => process.busy = false,
+            Report::Extended(_) | Report::Told(_) | Report::Writes { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Mostly many short stays; now and then one whose lease runs out.
+    fn next_order(&mut self) -> Order {
+        let (keep, ttl, times) = match self.rng.u8(0..8) {
+            0 => (None, 60, 1),
+            _ => (Some(Duration::ZERO), 400, self.rng.u64(5..25)),
+        };
+        let (ttl, wait) = (Duration::from_millis(ttl), Duration::from_secs(2));
+        Order { ttl, wait, keep, extend_after: None, fenced: true, fresh: false, times }
+    }
+
+    /// Cuts a process off from some nodes, and drives a counter apart.
+    fn disturb(&mut self) {
+        if Instant::now() < self.disturb_at {
+            return;
+        }
+        self.disturb_at = Instant::now() + Duration::from_millis(self.rng.u64(50..400));
+        let absent = match self.scene {
+            Scene::Wiped { node, .. } => Some(node),
+            _ => None,
+        };
+        let spare = NODES - QUORUM - usize::from(absent.is_some());
+        let others = (0..NODES).filter(|&node| Some(node) != absent);
+        let cuts = self.rng.usize(0..=spare);
+        let cut = self.rng.choose_multiple(others, cuts);
+        let process = self.rng.usize(0..PROCESSES);
+        self.processes[process].ways.set(&cut, Mode::Refuse);
+        self.drive_apart(absent);
+    }
+
+    /// Raises a counter, mostly by little and now and then by as much as it may be ahead, so that some
+    /// tokens are made of counters and some of clocks.
+    fn drive_apart(&mut self, absent: Option<usize>) {
+        let node = self.rng.usize(0..NODES);
+        let drives = matches!(self.scene, Scene::Apart | Scene::Wiped { .. } | Scene::Back { .. });
+        if Some(node) != absent && drives {
+            let ahead_us = AHEAD_US >> self.rng.u32(0..22);
+            raise(&self.servers[node], wall_us() + ahead_us);
+            self.result.raises += 1;
+        }
+    }
+
+    /// From one scene to the next.
+    fn go_on(&mut self) -> Result<(), Failure> {
+        let grants = self.ledger.len();
+        match self.scene {
+            Scene::Apart if grants < self.plan.grants / 3 => {}
+            Scene::Apart if self.plan.forget => {
+                let ahead = wall_us() + AHEAD_US;
+                self.servers.iter().for_each(|server| raise(server, ahead));
+                self.scene = Scene::Ahead { grants };
+            }
+            Scene::Apart => self.wipe(),
+            Scene::Wiped { node, at } => {
+                if nodes::votes(&self.servers[node]) {
+                    self.result.quarantine = Some(at.elapsed());
+                    self.scene = Scene::Back { node, grants };
+                    self.hide_the_largest(node);
+                }
+            }
+            Scene::Ahead { grants: before } if grants >= before + 20 => self.scene = Scene::Quiet,
+            Scene::Quiet if !self.is_busy() => {
+                for server in &self.servers {
+                    server.cmd(&format!("DEL {}", counter_key()));
+                }
+                self.scene = Scene::Forgotten { grants };
+            }
+            Scene::Ahead { .. } | Scene::Quiet | Scene::Back { .. } | Scene::Forgotten { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// The node with the largest counter loses its memory. It is another than the witness's.
+    fn wipe(&mut self) {
+        let others = (0..NODES).filter(|&node| node != WITNESS);
+        let largest = others.max_by_key(|&node| counter(&self.servers[node]));
+        if let Some(node) = largest {
+            self.servers[node].restart();
+            self.scene = Scene::Wiped { node, at: Instant::now() };
+        }
+    }
+
+    /// For a while nobody reaches the two nodes that remember the largest counters, so that every
+    /// quorum needs the node that has forgotten its own.
+    fn hide_the_largest(&mut self, back: usize) {
+        let mut others: Vec<usize> = (0..NODES).filter(|&node| node != back).collect();
+        others.sort_by_key(|&node| std::cmp::Reverse(counter(&self.servers[node])));
+        others.truncate(NODES - QUORUM);
+        for process in &self.processes {
+            process.ways.set(&others, Mode::Refuse);
+        }
+        self.disturb_at = Instant::now() + Duration::from_millis(500);
+    }
+
+    fn is_busy(&self) -> bool {
+        self.processes.iter().any(|process| process.busy)
+    }
+
+    /// Lets the processes come to an end, and judges.
+    fn end(mut self) -> Result<FencingResult, Failure> {
+        let until = Instant::now() + LIMIT * 2;
+        while self.is_busy() {
+            self.hear_all(false)?;
+            if Instant::now() > until {
+                return Err("a process does not come to an end".into());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        let mut result = self.result;
+        if let Some(witness) = self.witness.take() {
+            result.write_backs = witness.dismiss(&self.servers[WITNESS])?.count;
+        }
+        if let Scene::Back { grants, node } = self.scene {
+            let has_counted = counter(&self.servers[node]) > 0;
+            result.after_return = if has_counted { self.ledger.len() - grants } else { 0 };
+        }
+        let (disorders, doubles) = (self.ledger.disorders(), self.ledger.double_holders());
+        result.grants = self.ledger.len();
+        (result.disorders, result.example) = (disorders.len(), disorders.first().copied());
+        result.double_holders = doubles.len();
+        Ok(result)
+    }
+}
+
+fn witness_of_write_backs(server: &Server) -> Result<Witness, Failure> {
+    let digest = server.run(&[b"SCRIPT", b"LOAD", script::WRITE_BACK.as_bytes()]);
+    let Reply::Bulk(digest) = digest else { return Err("the script is not taken".into()) };
+    let digest = String::from_utf8(digest)?;
+    let text = format!("\"EVAL\" \"{}", &script::WRITE_BACK[..script::WRITE_BACK.len() / 2]);
+    Witness::of(server, move |line| line.contains(&digest) || line.contains(&text))
+}
+
+/// Raises a counter. It never lowers one.
+fn raise(server: &Server, value: u64) {
+    let (key, value) = (counter_key(), value.to_string());
+    server.run(&[b"EVAL", RAISE.as_bytes(), b"1", key.as_bytes(), value.as_bytes()]);
+}
+
+fn counter(server: &Server) -> u64 {
+    match server.cmd(&format!("GET {}", counter_key())) {
+        Reply::Bulk(value) => String::from_utf8_lossy(&value).parse().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+fn counter_key() -> String {
+    format!("redbolt:fence:{RESOURCE}")
+}
+
+fn wall_us() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    since_epoch.map_or(0, |span| span.as_micros() as u64)
+}
+
+const RAISE: &str = "\
+if tonumber(redis.call('GET', KEYS[1]) or 0) < tonumber(ARGV[1]) then \
+redis.call('SET', KEYS[1], ARGV[1], 'PX', 604800000) end";
+
+const NODES: usize = 5;
+const QUORUM: usize = 3;
+const PROCESSES: usize = 4;
+const WITNESS: usize = 0;
+
+/// How far counters are ahead of the clock at the most.
+const AHEAD_US: u64 = 4_000_000;
+
+/// The shortest with which locks can be fenced.
+const MAX_TTL: Duration = Duration::from_secs(11);

@@ -1,0 +1,241 @@
+//! `chaos`: runs the programs, and says what they came to.
+
+use std::env;
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{Parser, Subcommand, ValueEnum};
+use redbolt_chaos::{
+    AutoExtension, Commands, Failure, Fencing, Ghosts, Part, Pauses, Restarts, Role, Stage, Storm,
+    serve,
+};
+
+/// Proves redbolt's promises on real servers. Without a program: all of them, at full size, and their
+/// controls.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask chaos")]
+struct Arguments {
+    #[command(subcommand)]
+    program: Option<Program>,
+    /// Where random choices come from
+    #[arg(long, global = true)]
+    seed: Option<u64>,
+}
+
+#[derive(Subcommand)]
+enum Program {
+    /// Kill nodes in the middle of held locks and start them again without their memory
+    Restarts {
+        /// Cycles that have to count, for each number of nodes
+        #[arg(long, default_value_t = 500)]
+        cycles: usize,
+        /// Without it the run has to find double holders
+        #[arg(long, default_value = "on")]
+        restart_guard: Switch,
+        /// Numbers of nodes
+        #[arg(long, value_delimiter = ',', default_value = "3,5")]
+        nodes: Vec<usize>,
+        /// Sets of servers side by side, for each number of nodes
+        #[arg(long, default_value_t = 2)]
+        lanes: usize,
+        #[arg(long, default_value_t = 400)]
+        max_ttl_ms: u64,
+        /// Let nodes come back with an old snapshot
+        #[arg(long)]
+        stale: bool,
+    },
+    /// Let four processes be granted fenced locks while counters diverge and a node is wiped
+    Fencing {
+        #[arg(long, default_value_t = 10_000)]
+        grants: usize,
+        /// Lose all counters behind the restart guard's back: the run has to find tokens that do not grow
+        #[arg(long)]
+        forget: bool,
+    },
+    /// Let asks run behind their undo, out of connections that were lost
+    Ghosts {
+        /// Repetitions with the right to end connections
+        #[arg(long, default_value_t = 1000)]
+        reps: usize,
+        /// Repetitions without it, in which the ghosts have to be seen
+        #[arg(long, default_value_t = 50)]
+        controls: usize,
+        /// Repetitions with a restarted server and strangers on it
+        #[arg(long, default_value_t = 100)]
+        restarts: usize,
+    },
+    /// Stop a holder for longer than its lease
+    Pauses {
+        #[arg(long, default_value_t = 500)]
+        reps: usize,
+    },
+    /// Stop a process that auto-extends a lock, for longer than the lock lives without it
+    AutoExtension {
+        /// Pauses that have to count, for each number of nodes
+        #[arg(long, default_value_t = 100)]
+        reps: usize,
+        /// Numbers of nodes
+        #[arg(long, value_delimiter = ',', default_value = "1,3,5")]
+        nodes: Vec<usize>,
+        /// With a rival beside it that looks at no token: the run has to find what it does
+        #[arg(long)]
+        careless: bool,
+    },
+    /// All faults at once, at random
+    Storm {
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// Without it the run has to find double holders
+        #[arg(long, default_value = "on")]
+        restart_guard: Switch,
+        /// Number of nodes
+        #[arg(long, default_value_t = 5)]
+        nodes: usize,
+    },
+    /// Kill and stop the processes of `redbolt lock`, its command and what that has started
+    Commands {
+        #[arg(long, default_value_t = 600)]
+        seconds: u64,
+        /// How many want the lock at a time
+        #[arg(long, default_value_t = 4)]
+        lanes: usize,
+        /// Kill both processes of redbolt at once: the run has to find commands that go on
+        #[arg(long)]
+        both: bool,
+        /// The program `redbolt` [default: the one beside this program]
+        #[arg(long)]
+        redbolt: Option<PathBuf>,
+    },
+    /// What the programs start
+    #[command(hide = true)]
+    Worker {
+        #[arg(long)]
+        role: Role,
+        #[arg(long)]
+        director: u32,
+        #[arg(long, value_delimiter = ',')]
+        nodes: Vec<String>,
+        #[arg(long)]
+        max_ttl_ms: u64,
+        #[arg(long)]
+        restart_guard: Switch,
+        #[arg(long)]
+        label: String,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("chaos: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether every promise was kept, and every control has found what it had to find.
+fn run(arguments: Arguments) -> Result<bool, Failure> {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let seed = arguments.seed.unwrap_or(since_epoch.as_nanos() as u64);
+    let stage = Stage { program: env::current_exe()?, seed };
+    match arguments.program {
+        None => everything(&stage),
+        Some(Program::Worker { role, director, nodes, max_ttl_ms, restart_guard, label }) => {
+            let (max_ttl, guarded) =
+                (Duration::from_millis(max_ttl_ms), restart_guard == Switch::On);
+            serve(&Part { director, nodes, max_ttl, guarded, label }, role)?;
+            Ok(true)
+        }
+        Some(program) => one(program, &stage),
+    }
+}
+
+fn one(program: Program, stage: &Stage) -> Result<bool, Failure> {
+    match program {
+        Program::Restarts { cycles, restart_guard, nodes, lanes, max_ttl_ms, stale } => {
+            let (max_ttl, guarded) =
+                (Duration::from_millis(max_ttl_ms), restart_guard == Switch::On);
+            let results = Restarts { cycles, nodes, lanes, max_ttl, guarded, stale }.run(stage)?;
+            for result in &results {
+                tell(result, result.holds(), stage);
+            }
+            Ok(results.iter().all(redbolt_chaos::RestartsResult::holds))
+        }
+        Program::Fencing { grants, forget } => {
+            let result = Fencing { grants, forget }.run(stage)?;
+            Ok(tell(&result, result.holds(), stage))
+        }
+        Program::Ghosts { reps, controls, restarts } => {
+            let result = Ghosts { reps, controls, restarts }.run()?;
+            Ok(tell(&result, result.holds(), stage))
+        }
+        Program::Pauses { reps } => {
+            let result = Pauses { reps }.run(stage)?;
+            Ok(tell(&result, result.holds(), stage))
+        }
+        Program::AutoExtension { reps, nodes, careless } => {
+            let results = AutoExtension { reps, nodes, careless }.run(stage)?;
+            for result in &results {
+                tell(result, result.holds(), stage);
+            }
+            Ok(results.iter().all(redbolt_chaos::AutoExtensionResult::holds))
+        }
+        Program::Storm { seconds, restart_guard, nodes } => {
+            let (lasts, guarded) = (Duration::from_secs(seconds), restart_guard == Switch::On);
+            let result = Storm { lasts, nodes, guarded }.run(stage)?;
+            Ok(tell(&result, result.holds(), stage))
+        }
+        Program::Commands { seconds, lanes, both, redbolt } => {
+            let redbolt = redbolt.unwrap_or_else(|| stage.program.with_file_name("redbolt"));
+            let lasts = Duration::from_secs(seconds);
+            let result = Commands { redbolt, lasts, lanes, both }.run(stage)?;
+            Ok(tell(&result, result.holds(), stage))
+        }
+        Program::Worker { .. } => Err("a worker is started by a program".into()),
+    }
+}
+
+fn everything(stage: &Stage) -> Result<bool, Failure> {
+    let lines = [
+        "restarts",
+        "restarts --stale --cycles 100",
+        "restarts --restart-guard off --cycles 50",
+        "restarts --restart-guard off --stale --cycles 50",
+        "fencing",
+        "fencing --forget --grants 1000",
+        "ghosts",
+        "pauses",
+        "auto-extension",
+        "auto-extension --careless --reps 20",
+        "storm --nodes 3",
+        "storm --nodes 5",
+        "storm --restart-guard off",
+        "commands --seconds 120",
+        "commands --both --seconds 20",
+    ];
+    let mut all = true;
+    for line in lines {
+        println!("chaos {line}");
+        let words = ["chaos"].into_iter().chain(line.split(' '));
+        if let Some(program) = Arguments::try_parse_from(words)?.program {
+            all &= one(program, stage)?;
+        }
+    }
+    Ok(all)
+}
+
+fn tell(result: &impl Display, holds: bool, stage: &Stage) -> bool {
+    let verdict = if holds { "ok" } else { "FAILED" };
+    println!("{result} (seed {}): {verdict}", stage.seed);
+    holds
+}

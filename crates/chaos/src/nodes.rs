@@ -1,0 +1,83 @@
+//! A set of servers, and what their keys say when a program asks them itself.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redbolt::proto::restart_guard::Standing;
+use redbolt_test_servers::{Mode, Proxy, Reply, Server};
+
+use crate::work::Part;
+use crate::{Failure, RESOURCE};
+
+/// Says that these nodes are new, as an operator would.
+pub(crate) fn init(part: &Part) -> Result<(), Failure> {
+    if part.guarded {
+        redbolt::init(&part.config()?, LIMIT)?;
+    }
+    Ok(())
+}
+
+/// A part in the play on these nodes.
+pub(crate) fn part(nodes: Vec<String>, max_ttl: Duration, guarded: bool, label: &str) -> Part {
+    let director = std::process::id();
+    Part { director, nodes, max_ttl, guarded, label: label.to_owned() }
+}
+
+/// Whether the restart guard lets a node vote.
+pub(crate) fn votes(server: &Server) -> bool {
+    matches!(
+        server.cmd("PTTL redbolt:guard"),
+        Reply::Int(pttl) if Standing::of(pttl) == Standing::Votes
+    )
+}
+
+/// Whether a node keeps the resource for the holder with this label.
+pub(crate) fn keeps_for(server: &Server, label: &str) -> bool {
+    let end = format!(":{label}");
+    let value = server.cmd(&format!("GET {RESOURCE}"));
+    matches!(value, Reply::Bulk(token) if token.ends_with(end.as_bytes()))
+}
+
+/// How often a server has executed a command.
+pub(crate) fn calls(server: &Server, command: &str) -> u64 {
+    let Reply::Bulk(stats) = server.cmd("INFO commandstats") else { return 0 };
+    let start = format!("cmdstat_{command}:calls=");
+    let stats = String::from_utf8_lossy(&stats);
+    let count = stats.lines().find_map(|line| line.strip_prefix(&start)?.split(',').next());
+    count.and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
+/// Waits until it holds.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) -> Result<(), Failure> {
+    let until = Instant::now() + LIMIT;
+    while !holds() {
+        if Instant::now() > until {
+            return Err(format!("still not after {LIMIT:?}: {what}").into());
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}
+
+/// One client's ways to the nodes, each of which can be cut.
+pub(crate) struct Ways(Vec<Proxy>);
+
+impl Ways {
+    pub(crate) fn to(servers: &[Server]) -> Self {
+        Self(servers.iter().map(|server| Proxy::before(&server.address())).collect())
+    }
+
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.0.iter().map(Proxy::address).collect()
+    }
+
+    /// Lets these ways have a mode, and all others pass.
+    pub(crate) fn set(&self, cut: &[usize], mode: Mode) {
+        for (at, way) in self.0.iter().enumerate() {
+            way.set(if cut.contains(&at) { mode } else { Mode::Pass });
+        }
+    }
+}
+
+/// Within this, everything that shall happen has happened.
+pub(crate) const LIMIT: Duration = Duration::from_secs(15);

@@ -1,0 +1,281 @@
+//! Everything at once, at random: nodes are killed, emptied and stopped, ways are cut, processes are
+//! stopped, while five of them want one lock, extend it, and let it run out.
+//!
+//! The aimed programs beside this one find what somebody has thought of. Not here: clocks that are set.
+
+use std::fmt;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use redbolt_test_servers::{Mode, Server, servers};
+
+use crate::clock::Moment;
+use crate::ledger::{Claim, Ledger};
+use crate::nodes::{self, LIMIT, Ways};
+use crate::wire::{Order, Report};
+use crate::worker::Worker;
+use crate::{Failure, Stage};
+
+/// Lets a storm loose.
+#[derive(Clone, Debug)]
+pub struct Storm {
+    /// For how long.
+    pub lasts: Duration,
+    /// How many nodes.
+    pub nodes: usize,
+    /// Without the restart guard the run has to find double holders.
+    pub guarded: bool,
+}
+
+/// What a storm came to.
+#[derive(Clone, Debug, Default)]
+pub struct StormResult {
+    /// How many nodes there were.
+    pub nodes: usize,
+    /// Whether they were guarded.
+    pub guarded: bool,
+    /// How often a holder was inside.
+    pub grants: usize,
+    /// Asks that were refused.
+    pub refused: usize,
+    /// Extensions that succeeded.
+    pub extended: usize,
+    /// Leases that ended before their holders left.
+    pub lost: usize,
+    /// Nodes killed and started again, with no memory or with an old one.
+    pub wipes: usize,
+    /// Nodes emptied.
+    pub flushes: usize,
+    /// Nodes and processes that were stopped for a while.
+    pub stops: usize,
+    /// Changes to the ways of a process.
+    pub cuts: usize,
+    /// Moments at which there were two holders.
+    pub double_holders: usize,
+    /// The first of them.
+    pub example: Option<(Claim, Claim)>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl StormResult {
+    /// Whether the promise was kept; without the restart guard, whether the check has found that it was not.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        let lively = self.grants > 0 && self.wipes > 0;
+        lively && self.guarded == (self.double_holders == 0)
+    }
+}
+
+impl fmt::Display for StormResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let guard = if self.guarded { "on" } else { "off" };
+        write!(f, "storm, {} nodes, {PROCESSES} processes, guard {guard}: ", self.nodes)?;
+        write!(f, "{} nodes wiped, {} emptied, ", self.wipes, self.flushes)?;
+        write!(f, "{} stops, {} cuts; {} grants, ", self.stops, self.cuts, self.grants)?;
+        write!(f, "{} extended, {} lost, {} refusals, ", self.extended, self.lost, self.refused)?;
+        write!(f, "{} double holders, {:.1} s", self.double_holders, self.took.as_secs_f64())?;
+        if let Some((one, other)) = self.example {
+            write!(f, "; the first: {one:?} and {other:?}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Storm {
+    /// Runs it.
+    ///
+    /// # Errors
+    ///
+    /// A server, a process or a pipe failed, or something did not happen in time.
+    pub fn run(&self, stage: &Stage) -> Result<StormResult, Failure> {
+        let start = Instant::now();
+        let mut play = Play::new(self, stage)?;
+        while start.elapsed() < self.lasts {
+            play.hear_all(true)?;
+            play.end_stops()?;
+            if Instant::now() > play.strike_at {
+                play.strike()?;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        play.calm_down()?;
+        let doubles = play.ledger.double_holders();
+        Ok(StormResult {
+            grants: play.ledger.len(),
+            double_holders: doubles.len(),
+            example: doubles.first().copied(),
+            took: start.elapsed(),
+            ..play.result
+        })
+    }
+}
+
+struct Play {
+    servers: Vec<Server>,
+    processes: Vec<Process>,
+    /// Until when nodes are stopped.
+    stopped: Vec<Option<Instant>>,
+    ledger: Ledger,
+    result: StormResult,
+    strike_at: Instant,
+    rng: Rng,
+}
+
+struct Process {
+    worker: Worker,
+    ways: Ways,
+    busy: bool,
+    entered: Option<Moment>,
+    stopped: Option<Instant>,
+}
+
+impl Play {
+    fn new(plan: &Storm, stage: &Stage) -> Result<Self, Failure> {
+        let servers = servers(plan.nodes);
+        let part = |nodes, label: &str| nodes::part(nodes, MAX_TTL, plan.guarded, label);
+        nodes::init(&part(servers.iter().map(Server::address).collect(), "operator"))?;
+        let processes = (0..PROCESSES).map(|number| {
+            let ways = Ways::to(&servers);
+            let label = format!("process-{number}");
+            let worker = Worker::start(&stage.program, &part(ways.addresses(), &label))?;
+            Ok(Process { worker, ways, busy: false, entered: None, stopped: None })
+        });
+        let Storm { nodes, guarded, .. } = *plan;
+        Ok(Self {
+            processes: processes.collect::<Result<_, Failure>>()?,
+            stopped: vec![None; nodes],
+            servers,
+            ledger: Ledger::default(),
+            result: StormResult { nodes, guarded, ..StormResult::default() },
+            strike_at: Instant::now(),
+            rng: Rng::with_seed(stage.seed),
+        })
+    }
+
+    fn hear_all(&mut self, keep_busy: bool) -> Result<(), Failure> {
+        for number in 0..self.processes.len() {
+            while let Some(report) = self.processes[number].worker.overhear()? {
+                self.heard(number, &report)?;
+            }
+            if keep_busy && !self.processes[number].busy {
+                let order = self.next_order();
+                let process = &mut self.processes[number];
+                process.worker.order(&order)?;
+                process.busy = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn heard(&mut self, number: usize, report: &Report) -> Result<(), Failure> {
+        let process = &mut self.processes[number];
+        match *report {
+            Report::Entered { at, .. } => process.entered = Some(at),
+            Report::Left { at: to, looked } => {
+                let from = process.entered.take().ok_or("left without having entered")?;
+                self.ledger.add(Claim { holder: number, from, to, token: None });
+                self.result.lost += usize::from(looked.is_some());
+            }
+            Report::Refused(_) => self.result.refused += 1,
+            Report::Extended(done) => self.result.extended += usize::from(done),
+            Report::Done => process.busy = false,
+            Report::Told(_) | Report::Writes { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn next_order(&mut self) -> Order {
+        let rng = &mut self.rng;
+        let ttl = Duration::from_millis(rng.u64(50..=400));
+        let keep = (rng.u8(0..3) > 0).then(|| ttl.mul_f64(rng.f64() * 1.5));
+        let extend_after = rng.bool().then(|| ttl.mul_f64(rng.f64()));
+        let (wait, fresh) = (Duration::from_millis(rng.u64(10..1500)), rng.u8(0..4) == 0);
+        Order { ttl, wait, keep, extend_after, fenced: false, fresh, times: 1 }
+    }
+
+    /// One fault.
+    fn strike(&mut self) -> Result<(), Failure> {
+        let node = self.rng.usize(0..self.servers.len());
+        let process = self.rng.usize(0..PROCESSES);
+        let awake = self.stopped[node].is_none();
+        match self.rng.u8(0..20) {
+            0..3 => self.wipe(node),
+            3 if awake => {
+                self.servers[node].cmd("FLUSHALL");
+                self.result.flushes += 1;
+            }
+            4 if awake => drop(self.servers[node].cmd("SAVE")),
+            5 if awake => drop(self.servers[node].cmd("CLIENT KILL TYPE normal")),
+            6..9 if awake => {
+                self.servers[node].pause();
+                self.stopped[node] = Some(self.a_while());
+                self.result.stops += 1;
+            }
+            9..12 if self.processes[process].stopped.is_none() => {
+                self.processes[process].worker.pause()?;
+                self.processes[process].stopped = Some(self.a_while());
+                self.result.stops += 1;
+            }
+            _ => self.cut(process),
+        }
+        self.strike_at = Instant::now() + Duration::from_millis(self.rng.u64(10..150));
+        Ok(())
+    }
+
+    fn a_while(&mut self) -> Instant {
+        Instant::now() + Duration::from_millis(self.rng.u64(1..700))
+    }
+
+    fn wipe(&mut self, node: usize) {
+        self.servers[node].restart();
+        self.stopped[node] = None;
+        self.result.wipes += 1;
+    }
+
+    fn cut(&mut self, process: usize) {
+        let n = self.servers.len();
+        let cuts = self.rng.usize(0..=n / 2);
+        let cut = self.rng.choose_multiple(0..n, cuts);
+        let delay = Duration::from_millis(self.rng.u64(1..30));
+        let modes = [Mode::Refuse, Mode::Stall, Mode::Orphan, Mode::Coalesce(delay), Mode::Bytes];
+        let mode = modes[self.rng.usize(0..modes.len())];
+        self.processes[process].ways.set(&cut, mode);
+        self.result.cuts += 1;
+    }
+
+    /// Lets go on what was stopped for long enough.
+    fn end_stops(&mut self) -> Result<(), Failure> {
+        let now = Instant::now();
+        for (server, stopped) in self.servers.iter().zip(&mut self.stopped) {
+            if stopped.take_if(|until| *until <= now).is_some() {
+                server.resume();
+            }
+        }
+        for Process { worker, stopped, .. } in &mut self.processes {
+            if stopped.take_if(|until| *until <= now).is_some() {
+                worker.resume()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Mends everything, and lets the processes come to an end.
+    fn calm_down(&mut self) -> Result<(), Failure> {
+        let until = Instant::now() + LIMIT;
+        self.processes.iter().for_each(|process| process.ways.set(&[], Mode::Pass));
+        while self.processes.iter().any(|process| process.busy) {
+            self.end_stops()?;
+            self.hear_all(false)?;
+            if Instant::now() > until {
+                return Err("a process does not come to an end".into());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+}
+
+const PROCESSES: usize = 5;
+const MAX_TTL: Duration = Duration::from_millis(400);

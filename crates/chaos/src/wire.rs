@@ -1,0 +1,145 @@
+//! What the director and the processes that take locks say to each other: a line of words for each
+//! order and each report.
+
+use std::time::Duration;
+
+use crate::Failure;
+use crate::clock::Moment;
+
+/// Take the lock and stay inside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Order {
+    pub(crate) ttl: Duration,
+    /// For how long to try.
+    pub(crate) wait: Duration,
+    /// How long to stay; `None`: until the lease is over.
+    pub(crate) keep: Option<Duration>,
+    /// Extend once, so long after the lock was granted.
+    pub(crate) extend_after: Option<Duration>,
+    pub(crate) fenced: bool,
+    /// With connections that are opened for this order and closed behind it.
+    pub(crate) fresh: bool,
+    /// How often.
+    pub(crate) times: u64,
+}
+
+impl Order {
+    pub(crate) fn line(&self) -> String {
+        let ms = |span: Duration| span.as_millis().to_string();
+        let perhaps = |span: Option<Duration>| span.map_or_else(|| "-".to_owned(), ms);
+        let Self { ttl, wait, keep, extend_after, fenced, fresh, times } = *self;
+        let (ttl, wait, keep, extend) = (ms(ttl), ms(wait), perhaps(keep), perhaps(extend_after));
+        format!("{ttl} {wait} {keep} {extend} {fenced} {fresh} {times}")
+    }
+
+    pub(crate) fn parse(line: &str) -> Result<Self, Failure> {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [ttl, wait, keep, extend, fenced, fresh, times] = words[..] else {
+            return Err(format!("no order: {line:?}").into());
+        };
+        let ms = |word: &str| word.parse().map(Duration::from_millis);
+        let perhaps = |word| if word == "-" { Ok(None) } else { ms(word).map(Some) };
+        Ok(Self {
+            ttl: ms(ttl)?,
+            wait: ms(wait)?,
+            keep: perhaps(keep)?,
+            extend_after: perhaps(extend)?,
+            fenced: fenced.parse()?,
+            fresh: fresh.parse()?,
+            times: times.parse()?,
+        })
+    }
+}
+
+/// What a process tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// The order is carried out.
+    Done,
+    /// At this moment it was granted the lock, looked, and held it.
+    Entered { at: Moment, token: Option<u64> },
+    /// It has extended the lock, or tried to.
+    Extended(bool),
+    /// At this moment it looked for the last time and held it. `looked`: when it saw that the lease was
+    /// over; `None` if it left of its own.
+    Left { at: Moment, looked: Option<Moment> },
+    /// It was not granted the lock.
+    Refused(String),
+    /// So often it was told that its lock is lost.
+    Told(usize),
+    /// It writes to what the lock protects, whether it still holds the lock or not.
+    Writes { token: u64 },
+}
+
+impl Report {
+    pub(crate) fn line(&self) -> String {
+        let perhaps = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
+        match self {
+            Self::Done => "done".to_owned(),
+            Self::Entered { at, token } => format!("entered {} {}", at.0, perhaps(*token)),
+            Self::Extended(done) => format!("extended {done}"),
+            Self::Left { at, looked } => {
+                format!("left {} {}", at.0, perhaps(looked.map(|looked| looked.0)))
+            }
+            Self::Refused(reason) => format!("refused {}", reason.replace('\n', " ")),
+            Self::Told(times) => format!("told {times}"),
+            Self::Writes { token } => format!("writes {token}"),
+        }
+    }
+
+    pub(crate) fn parse(line: &str) -> Result<Self, Failure> {
+        let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let perhaps = |word: &str| if word == "-" { Ok(None) } else { word.parse().map(Some) };
+        let pair = || rest.split_once(' ').ok_or_else(|| format!("half a report: {line:?}"));
+        Ok(match kind {
+            "done" => Self::Done,
+            "entered" => {
+                let (at, token) = pair()?;
+                Self::Entered { at: Moment(at.parse()?), token: perhaps(token)? }
+            }
+            "extended" => Self::Extended(rest.parse()?),
+            "left" => {
+                let (at, looked) = pair()?;
+                Self::Left { at: Moment(at.parse()?), looked: perhaps(looked)?.map(Moment) }
+            }
+            "refused" => Self::Refused(rest.to_owned()),
+            "told" => Self::Told(rest.parse()?),
+            "writes" => Self::Writes { token: rest.parse()? },
+            _ => return Err(format!("no report: {line:?}").into()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_understood() {
+        let reports = [
+            Report::Done,
+            Report::Entered { at: Moment(7), token: None },
+            Report::Entered { at: Moment(7), token: Some(8) },
+            Report::Extended(false),
+            Report::Left { at: Moment(9), looked: Some(Moment(10)) },
+            Report::Refused("held by another: 1 of 3".to_owned()),
+            Report::Told(1),
+            Report::Writes { token: 8 },
+        ];
+        for report in reports {
+            assert_eq!(Report::parse(&report.line()).unwrap(), report);
+        }
+        let span = Duration::from_millis(400);
+        let order = Order {
+            ttl: span,
+            wait: span * 2,
+            keep: None,
+            extend_after: Some(span / 2),
+            fenced: true,
+            fresh: false,
+            times: 3,
+        };
+        assert_eq!(Order::parse(&order.line()).unwrap().line(), order.line());
+        assert!(Order::parse("400").is_err() && Report::parse("entered 7").is_err());
+    }
+}

@@ -1,0 +1,89 @@
+//! A bounded share of every program, and of every control. `cargo xtask chaos` runs them at full size.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use redbolt_chaos::{AutoExtension, Fencing, Ghosts, Pauses, Restarts, Stage, Storm};
+
+fn stage() -> Stage {
+    Stage { program: PathBuf::from(env!("CARGO_BIN_EXE_chaos")), seed: 1 }
+}
+
+fn restarts(cycles: usize, guarded: bool, stale: bool) {
+    let max_ttl = Duration::from_millis(400);
+    let restarts = Restarts { cycles, nodes: vec![3, 5], lanes: 1, max_ttl, guarded, stale };
+    for result in restarts.run(&stage()).unwrap() {
+        println!("{result}");
+        assert!(result.holds(), "{result}");
+    }
+}
+
+#[test]
+fn nobody_shares_a_lock_that_nodes_have_forgotten() {
+    restarts(20, true, false);
+}
+
+#[test]
+fn nor_one_that_is_not_in_their_snapshots() {
+    restarts(5, true, true);
+}
+
+#[test]
+fn without_the_restart_guard_the_check_finds_two_holders() {
+    restarts(4, false, false);
+    restarts(2, false, true);
+}
+
+#[test]
+fn tokens_grow_over_the_loss_of_a_node_s_memory() {
+    let result = Fencing { grants: 500, forget: false }.run(&stage()).unwrap();
+    println!("{result}");
+    assert!(result.holds(), "{result}");
+}
+
+#[test]
+fn when_all_counters_are_lost_the_check_finds_tokens_that_do_not_grow() {
+    let result = Fencing { grants: 200, forget: true }.run(&stage()).unwrap();
+    println!("{result}");
+    assert!(result.holds(), "{result}");
+}
+
+#[test]
+fn an_ask_behind_its_undo_leaves_no_key_and_ends_no_stranger() {
+    let result = Ghosts { reps: 30, controls: 3, restarts: 5 }.run().unwrap();
+    println!("{result}");
+    assert!(result.holds(), "{result}");
+}
+
+#[test]
+fn a_holder_that_was_stopped_is_told_and_fenced() {
+    let result = Pauses { reps: 10 }.run(&stage()).unwrap();
+    println!("{result}");
+    assert!(result.holds(), "{result}");
+}
+
+fn auto_extension(reps: usize, careless: bool) {
+    for result in (AutoExtension { reps, nodes: vec![1, 3], careless }).run(&stage()).unwrap() {
+        println!("{result}");
+        assert!(result.holds(), "{result}");
+    }
+}
+
+#[test]
+fn an_auto_extending_holder_that_was_stopped_is_notified_once_and_touches_nothing() {
+    auto_extension(6, false);
+}
+
+#[test]
+fn what_a_careless_holder_touches_is_found() {
+    auto_extension(3, true);
+}
+
+#[test]
+fn nobody_shares_a_lock_in_a_storm() {
+    let storm = Storm { lasts: Duration::from_secs(10), nodes: 3, guarded: true };
+    let result = storm.run(&stage()).unwrap();
+    println!("{result}");
+    assert!(result.holds(), "{result}");
+}

@@ -1,0 +1,344 @@
+//! What to do while the command runs: the rule that the command never outlives the lease.
+//!
+//! A state machine without I/O and without a clock. `now` and `remaining` (the validity left) are
+//! arguments, and the outcome is an [`Action`]. It is apart so that the one rule that must not
+//! fail is tested in virtual time. Not here: how an extension is asked for, and how a family of
+//! processes is stopped.
+//!
+//! | what happened                      | SIGTERM                          | SIGKILL                |
+//! |------------------------------------|----------------------------------|------------------------|
+//! | known lost (taken, or gone)        | at once                          | `kill_after` later     |
+//! | no extension succeeds              | when `remaining` ≤ `kill_after`  | when `remaining` is 0  |
+//! | already over (suspended meanwhile) | none                             | at once                |
+//! | the outer process was killed       | at once                          | `kill_after` later, or |
+//! |                                    |                                  | when `remaining` is 0  |
+
+use std::time::Duration;
+
+/// What was agreed on when the lock was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) ttl: Duration,
+    pub(super) kill_after: Duration,
+    pub(super) extend: bool,
+}
+
+/// What is to be done now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Ask the nodes for another TTL.
+    Extend,
+    /// Ask the command to stop.
+    Terminate,
+    /// Stop the command.
+    Kill,
+}
+
+/// Why the command had to be stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// The nodes said so.
+    Known(String),
+    /// No extension succeeded in time; why the last one did not, if one was refused.
+    NotExtended(Option<String>),
+    /// The TTL was used up, and extending was not wanted.
+    UsedUp,
+    /// The lease was over before redbolt could act: it was suspended, or a clock jumped.
+    Overslept,
+    /// The outer process was killed.
+    Abandoned,
+}
+
+/// Keeps a lease, and says when the command must stop.
+#[derive(Debug)]
+pub(super) struct Watchdog {
+    terms: Terms,
+    state: State,
+    refusal: Option<String>,
+}
+
+#[derive(Debug)]
+enum State {
+    Extending { extend_at: Duration, asked_at: Option<Duration> },
+    Terminated { loss: Loss, kill_at: Duration },
+    Killed { loss: Loss },
+}
+
+impl Watchdog {
+    /// A keeper of a lease of which `remaining` is left at `now`: less than was asked for, where the grant was slow.
+    pub(super) fn new(terms: Terms, now: Duration, remaining: Duration) -> Self {
+        let used = terms.ttl.saturating_sub(remaining);
+        let extend_at = now + (terms.ttl / EXTEND_PART).saturating_sub(used);
+        let state = State::Extending { extend_at, asked_at: None };
+        Self { terms, state, refusal: None }
+    }
+
+    /// The extension that was asked for succeeded.
+    pub(super) fn extended(&mut self) {
+        self.refusal = None;
+        self.answered(EXTEND_PART);
+    }
+
+    /// The extension that was asked for did not succeed.
+    pub(super) fn not_extended(&mut self, reason: String) {
+        self.refusal = Some(reason);
+        self.answered(RETRY_PART);
+    }
+
+    /// Less is left of the lease than there was: time to extend it, if that is not under way.
+    pub(super) fn shortened(&mut self) {
+        if let State::Extending { extend_at, .. } = &mut self.state {
+            *extend_at = Duration::ZERO;
+        }
+    }
+
+    /// The nodes say that the lock is lost.
+    #[must_use = "the command must be told to stop"]
+    pub(super) fn lost(&mut self, reason: String, now: Duration) -> Option<Action> {
+        let State::Extending { .. } = self.state else { return None };
+        Some(self.terminate(Loss::Known(reason), now + self.terms.kill_after))
+    }
+
+    /// The outer process is gone: nobody is left to act for this one.
+    #[must_use = "the command must be told to stop"]
+    pub(super) fn abandoned(&mut self, now: Duration) -> Option<Action> {
+        let State::Extending { .. } = self.state else { return None };
+        Some(self.terminate(Loss::Abandoned, now + self.terms.kill_after))
+    }
+
+    /// What is to be done at `now`, with `remaining` of the lease left.
+    pub(super) fn act(&mut self, now: Duration, remaining: Duration) -> Option<Action> {
+        match &mut self.state {
+            State::Extending { .. } if remaining.is_zero() => {
+                let grace = !self.terms.kill_after.is_zero();
+                let loss = if grace { Loss::Overslept } else { self.shortage() };
+                Some(self.kill(loss))
+            }
+            State::Extending { .. } if remaining <= self.terms.kill_after => {
+                let loss = self.shortage();
+                Some(self.terminate(loss, now + remaining))
+            }
+            State::Extending { extend_at, asked_at } => {
+                let due = self.terms.extend && asked_at.is_none() && now >= *extend_at;
+                due.then(|| {
+                    *asked_at = Some(now);
+                    Action::Extend
+                })
+            }
+            State::Terminated { loss, kill_at } => {
+                let over = remaining.is_zero() && !matches!(loss, Loss::Known(_));
+                let loss = (over || now >= *kill_at).then(|| loss.clone());
+                loss.map(|loss| self.kill(loss))
+            }
+            State::Killed { .. } => None,
+        }
+    }
+
+    /// How long nothing needs to be done, unless something is heard.
+    pub(super) fn idle(&self, now: Duration, remaining: Duration) -> Option<Duration> {
+        match &self.state {
+            State::Extending { extend_at, asked_at } => {
+                let stop = remaining.saturating_sub(self.terms.kill_after);
+                let extend = (self.terms.extend && asked_at.is_none())
+                    .then(|| extend_at.saturating_sub(now));
+                Some(extend.map_or(stop, |extend| extend.min(stop)))
+            }
+            State::Terminated { loss: Loss::Known(_), kill_at } => {
+                Some(kill_at.saturating_sub(now))
+            }
+            State::Terminated { kill_at, .. } => Some(kill_at.saturating_sub(now).min(remaining)),
+            State::Killed { .. } => None,
+        }
+    }
+
+    /// Why the command had to be stopped, once it had to.
+    pub(super) fn loss(&self) -> Option<&Loss> {
+        match &self.state {
+            State::Extending { .. } => None,
+            State::Terminated { loss, .. } | State::Killed { loss } => Some(loss),
+        }
+    }
+
+    fn answered(&mut self, part: u32) {
+        if let State::Extending { extend_at, asked_at } = &mut self.state
+            && let Some(asked) = asked_at.take()
+        {
+            *extend_at = asked + self.terms.ttl / part;
+        }
+    }
+
+    fn shortage(&mut self) -> Loss {
+        if self.terms.extend { Loss::NotExtended(self.refusal.take()) } else { Loss::UsedUp }
+    }
+
+    fn terminate(&mut self, loss: Loss, kill_at: Duration) -> Action {
+        self.state = State::Terminated { loss, kill_at };
+        Action::Terminate
+    }
+
+    fn kill(&mut self, loss: Loss) -> Action {
+        self.state = State::Killed { loss };
+        Action::Kill
+    }
+}
+
+/// A lease is extended when this part of its TTL has passed: two tries are left before the end.
+const EXTEND_PART: u32 = 3;
+
+/// After a refused extension the next one follows sooner.
+const RETRY_PART: u32 = 9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERMS: Terms =
+        Terms { ttl: Duration::from_secs(9), kill_after: Duration::from_secs(2), extend: true };
+
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_lease_is_extended_at_each_third() {
+        let mut watchdog = Watchdog::new(TERMS, s(100), s(9));
+        assert_eq!(watchdog.act(s(102), s(7)), None);
+        assert_eq!(watchdog.idle(s(102), s(7)), Some(s(1)));
+        assert_eq!(watchdog.act(s(103), s(6)), Some(Action::Extend));
+        assert_eq!(watchdog.act(s(104), s(5)), None, "one extension at a time");
+        assert_eq!(watchdog.idle(s(104), s(5)), Some(s(3)), "until the command must stop");
+        watchdog.extended();
+        assert_eq!(watchdog.act(s(105), s(7)), None, "the next third counts from the question");
+        assert_eq!(watchdog.act(s(106), s(6)), Some(Action::Extend));
+        assert_eq!(watchdog.loss(), None);
+    }
+
+    #[test]
+    fn a_lease_that_was_granted_late_is_extended_early() {
+        let mut watchdog = Watchdog::new(TERMS, s(2), s(7));
+        assert_eq!(watchdog.idle(s(2), s(7)), Some(s(1)));
+        assert_eq!(watchdog.act(s(3), s(6)), Some(Action::Extend));
+
+        let mut watchdog = Watchdog::new(TERMS, s(6), s(3));
+        assert_eq!(watchdog.act(s(6), s(3)), Some(Action::Extend), "at once");
+        watchdog.extended();
+        assert_eq!(watchdog.act(s(7), s(8)), None);
+        assert_eq!(watchdog.loss(), None);
+    }
+
+    #[test]
+    fn a_refused_extension_is_tried_again_until_time_is_up() {
+        let mut watchdog = Watchdog::new(TERMS, s(0), s(9));
+        for at in 3..7 {
+            assert_eq!(watchdog.act(s(at), s(9 - at)), Some(Action::Extend), "at {at}");
+            watchdog.not_extended(format!("refused at {at}"));
+        }
+        assert_eq!(watchdog.act(s(7), s(2)), Some(Action::Terminate));
+        assert_eq!(watchdog.loss(), Some(&Loss::NotExtended(Some("refused at 6".to_owned()))));
+        assert_eq!(watchdog.act(s(8), s(1)), None);
+        assert_eq!(watchdog.idle(s(8), s(1)), Some(s(1)));
+        assert_eq!(watchdog.act(s(9), s(0)), Some(Action::Kill));
+        assert_eq!(watchdog.act(s(10), s(0)), None, "once");
+    }
+
+    #[test]
+    fn an_answer_that_never_comes_stops_the_command_as_well() {
+        let mut watchdog = Watchdog::new(TERMS, s(0), s(9));
+        assert_eq!(watchdog.act(s(3), s(6)), Some(Action::Extend));
+        assert_eq!(watchdog.act(s(7), s(2)), Some(Action::Terminate));
+        assert_eq!(watchdog.loss(), Some(&Loss::NotExtended(None)));
+    }
+
+    #[test]
+    fn a_lease_that_got_shorter_is_extended_at_once() {
+        let mut watchdog = Watchdog::new(TERMS, s(0), s(9));
+        watchdog.shortened();
+        assert_eq!(watchdog.idle(s(1), s(5)), Some(s(0)));
+        assert_eq!(watchdog.act(s(1), s(5)), Some(Action::Extend));
+        watchdog.shortened();
+        assert_eq!(watchdog.act(s(1), s(5)), None, "one extension at a time");
+        watchdog.not_extended("refused".to_owned());
+        assert_eq!(watchdog.act(s(1), s(5)), None, "after the usual pause");
+        assert_eq!(watchdog.act(s(2), s(4)), Some(Action::Extend));
+
+        let mut watchdog = Watchdog::new(Terms { extend: false, ..TERMS }, s(0), s(9));
+        watchdog.shortened();
+        assert_eq!((watchdog.act(s(1), s(5)), watchdog.idle(s(1), s(5))), (None, Some(s(3))));
+    }
+
+    #[test]
+    fn a_success_forgets_the_refusal_before_it() {
+        let mut watchdog = Watchdog::new(TERMS, s(0), s(9));
+        assert_eq!(watchdog.act(s(3), s(6)), Some(Action::Extend));
+        watchdog.not_extended("refused".to_owned());
+        assert_eq!(watchdog.act(s(4), s(5)), Some(Action::Extend));
+        watchdog.extended();
+        assert_eq!(watchdog.act(s(11), s(2)), Some(Action::Terminate));
+        assert_eq!(watchdog.loss(), Some(&Loss::NotExtended(None)));
+    }
+
+    #[test]
+    fn a_late_success_does_not_revive_a_command_that_was_told_to_stop() {
+        let mut watchdog = Watchdog::new(TERMS, s(0), s(9));
+        assert_eq!(watchdog.act(s(3), s(6)), Some(Action::Extend));
+        assert_eq!(watchdog.act(s(7), s(2)), Some(Action::Terminate));
+        watchdog.extended();
+        assert_eq!(watchdog.act(s(8), s(7)), None);
+        assert_eq!(watchdog.act(s(9), s(6)), Some(Action::Kill), "the promised grace, no more");
+    }
+
+    #[test]
+    fn a_known_loss_terminates_at_once_and_kills_after_the_grace() {
+        let mut watchdog = Watchdog::new(TERMS, s(0), s(9));
+        assert_eq!(watchdog.lost("taken".to_owned(), s(4)), Some(Action::Terminate));
+        assert_eq!(watchdog.lost("taken".to_owned(), s(4)), None);
+        assert_eq!(watchdog.act(s(5), s(0)), None, "a lost lease has no time left to go by");
+        assert_eq!(watchdog.idle(s(5), s(0)), Some(s(1)));
+        assert_eq!(watchdog.act(s(6), s(0)), Some(Action::Kill));
+        assert_eq!(watchdog.loss(), Some(&Loss::Known("taken".to_owned())));
+    }
+
+    #[test]
+    fn without_the_outer_process_the_command_gets_its_grace_and_no_more_than_the_lease() {
+        let mut watchdog = Watchdog::new(TERMS, s(0), s(9));
+        assert_eq!(watchdog.abandoned(s(1)), Some(Action::Terminate));
+        assert_eq!(watchdog.abandoned(s(1)), None);
+        assert_eq!(watchdog.idle(s(1), s(8)), Some(s(2)));
+        assert_eq!(watchdog.act(s(3), s(6)), Some(Action::Kill));
+        assert_eq!(watchdog.loss(), Some(&Loss::Abandoned));
+
+        let mut watchdog = Watchdog::new(TERMS, s(0), s(9));
+        assert_eq!(watchdog.abandoned(s(6)), Some(Action::Terminate));
+        assert_eq!(watchdog.act(s(7), s(0)), Some(Action::Kill), "a clock jumped");
+    }
+
+    #[test]
+    fn a_sleeper_that_wakes_too_late_kills_at_once() {
+        let mut watchdog = Watchdog::new(TERMS, s(0), s(9));
+        assert_eq!(watchdog.act(s(3600), s(0)), Some(Action::Kill));
+        assert_eq!(watchdog.loss(), Some(&Loss::Overslept));
+
+        let mut watchdog = Watchdog::new(TERMS, s(0), s(9));
+        assert_eq!(watchdog.act(s(7), s(2)), Some(Action::Terminate));
+        assert_eq!(watchdog.act(s(8), s(0)), Some(Action::Kill), "a clock that jumped counts");
+    }
+
+    #[test]
+    fn without_extending_the_command_has_one_ttl() {
+        let mut watchdog = Watchdog::new(Terms { extend: false, ..TERMS }, s(0), s(9));
+        assert_eq!(watchdog.idle(s(0), s(9)), Some(s(7)));
+        assert_eq!(watchdog.act(s(6), s(3)), None);
+        assert_eq!(watchdog.act(s(7), s(2)), Some(Action::Terminate));
+        assert_eq!(watchdog.loss(), Some(&Loss::UsedUp));
+        assert_eq!(watchdog.act(s(9), s(0)), Some(Action::Kill));
+    }
+
+    #[test]
+    fn no_grace_means_the_whole_lease_and_then_a_kill() {
+        let mut watchdog = Watchdog::new(Terms { kill_after: Duration::ZERO, ..TERMS }, s(0), s(9));
+        assert_eq!(watchdog.act(s(3), s(6)), Some(Action::Extend));
+        assert_eq!(watchdog.act(s(8), s(1)), None);
+        assert_eq!(watchdog.act(s(9), s(0)), Some(Action::Kill));
+        assert_eq!(watchdog.loss(), Some(&Loss::NotExtended(None)));
+    }
+}

@@ -1,0 +1,143 @@
+//! The APIs on real sockets, which are unix sockets: what is written to one is there at once.
+//!
+//! Instructions of the kernel are not counted, and those of a program depend on how often it looks before
+//! everything has come. So the nodes answer in the same thread before the driver turns, and each turn finds
+//! all replies. The client waits by itself, for one node that answers from a thread of its own: for one
+//! reply it waits once, whenever that comes.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use redbolt::{Client, Config, Driver, Event, LockRequest, ReleaseOutcome};
+use redbolt_counts::{Peer, Scenario, aside, run};
+use redbolt_node::model::ClockReading;
+use tempfile::TempDir;
+
+fn main() -> ExitCode {
+    run(&[
+        Scenario { name: "api/driver-pair-1", prepare: || driver_pairs(1) },
+        Scenario { name: "api/driver-pair-3", prepare: || driver_pairs(3) },
+        Scenario { name: "api/driver-pair-5", prepare: || driver_pairs(5) },
+        Scenario { name: "api/client-pair-1", prepare: client_pairs },
+    ])
+}
+
+fn driver_pairs(nodes: usize) -> Box<dyn FnMut()> {
+    let listening = Listening::new(nodes);
+    let mut driver = Driver::new(listening.config()).expect("a driver");
+    driver.process();
+    let mut nodes = listening.accept();
+    while driver.node_report().ready() < nodes.len() {
+        nodes.iter_mut().for_each(Served::answer);
+        driver.process();
+    }
+    Box::new(move || {
+        let id = driver.acquire(&LockRequest::new(b"orders:4711")).expect("a valid ask");
+        aside(|| nodes.iter_mut().for_each(Served::answer));
+        driver.process();
+        assert!(happened(&mut driver, |event| event == Event::Granted(id)));
+        driver.release(id);
+        aside(|| nodes.iter_mut().for_each(Served::answer));
+        driver.process();
+        assert!(happened(&mut driver, |event| matches!(event, Event::Released(of, _) if of == id)));
+    })
+}
+
+fn happened(driver: &mut Driver, wanted: impl Fn(Event) -> bool) -> bool {
+    let mut seen = false;
+    while let Some(event) = driver.poll_event() {
+        seen |= wanted(event);
+    }
+    seen
+}
+
+fn client_pairs() -> Box<dyn FnMut()> {
+    let listening = Listening::new(1);
+    let config = listening.config();
+    thread::spawn(move || {
+        let mut nodes = listening.accept();
+        nodes.iter_mut().for_each(Served::answer_for_ever);
+    });
+    let client = Client::new(config).expect("a client");
+    assert_eq!(client.warm_up(PATIENCE).ready(), 1);
+    Box::new(move || {
+        let lock = client.acquire(LockRequest::new(b"orders:4711")).expect("nobody else wants it");
+        assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
+    })
+}
+
+/// Sockets to which nobody has connected yet.
+struct Listening {
+    folder: TempDir,
+    listeners: Vec<UnixListener>,
+}
+
+/// A node, at its end of a connection.
+struct Served {
+    peer: Peer,
+    stream: UnixStream,
+    buffer: Vec<u8>,
+}
+
+impl Listening {
+    fn new(nodes: usize) -> Self {
+        let folder = tempfile::tempdir().expect("a folder for sockets");
+        let bind = |node| UnixListener::bind(folder.path().join(format!("{node}")));
+        let listeners = (0..nodes).map(bind).collect::<Result<_, _>>().expect("free names");
+        Self { folder, listeners }
+    }
+
+    /// Patient, so that a busy machine changes nothing.
+    fn config(&self) -> Config {
+        let builder = Config::builder().response_timeout(PATIENCE).connect_timeout(PATIENCE);
+        let builder =
+            (0..self.listeners.len()).fold(builder.dead_peer_timeout(PATIENCE), |builder, node| {
+                let path = self.folder.path().join(format!("{node}"));
+                builder.node(&format!("unix://{}", path.display())).expect("an address")
+            });
+        builder.new_nodes().build().expect("a configuration")
+    }
+
+    fn accept(self) -> Vec<Served> {
+        let streams = self.listeners.iter().map(|listener| listener.accept().expect("a client").0);
+        let served = |(number, stream)| Served {
+            peer: Peer::new(number, now()),
+            stream,
+            buffer: vec![0; 1 << 16],
+        };
+        streams.enumerate().map(served).collect()
+    }
+}
+
+impl Served {
+    /// Answers what has been asked, if anything has.
+    fn answer(&mut self) {
+        self.stream.set_nonblocking(true).expect("a socket");
+        match self.stream.read(&mut self.buffer) {
+            Ok(read) => self.reply(read),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+    }
+
+    /// Until the client hangs up.
+    fn answer_for_ever(&mut self) {
+        while let Ok(read @ 1..) = self.stream.read(&mut self.buffer) {
+            self.reply(read);
+        }
+    }
+
+    fn reply(&mut self, read: usize) {
+        self.peer.hear(&self.buffer[..read]);
+        self.stream.write_all(self.peer.answer(now())).expect("a client that reads");
+    }
+}
+
+fn now() -> ClockReading {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that was set");
+    ClockReading::from_micros(since.as_micros() as u64)
+}
+
+const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,0 +1,766 @@
+//! The restart guard: nodes that lose their memory, a holder and a rival.
+//!
+//! Time passes in ticks; a lease and the key behind it begin anywhere between two of them and end on
+//! one. Commands of one connection run in order, each at any later time or never; an answer that comes
+//! late is one whose command runs late. Anybody may enrol a node at any moment, which covers every
+//! client and every delay: the script decides on what it finds when it runs. Whether a value is
+//! expected and what a TTL means is the library's own code, see [`Decisions`].
+//!
+//! Two holders at once is what may not happen. Not here: drift and steps of clocks (but for uptime),
+//! other databases and limits, and how the client learns what it knows.
+
+use std::fmt;
+
+use redbolt::proto::RestartTrust;
+use redbolt::proto::restart_guard::{BIG_MS, Expected, Found, Standing};
+
+use crate::search::Model;
+
+/// How grants are checked, and what may happen.
+#[derive(Clone, Debug)]
+pub struct Guarded {
+    /// The TTL of all locks, which is the longest allowed.
+    pub ttl: u8,
+    /// How a grant is checked.
+    pub check: Check,
+    /// What it takes to enrol a node.
+    pub enrolment: Enrolment,
+    /// Whether the client extends once, and on which nodes that counts.
+    pub extend: Option<Extend>,
+    /// How much of a restart guard is believed.
+    pub restart_trust: RestartTrust,
+    /// How many attempts the rival makes.
+    pub attempts: u8,
+    /// What may happen to the nodes.
+    pub faults: Faults,
+    /// Leaves out what can only make less happen: see [`Model::thin`].
+    pub lean: bool,
+}
+
+/// What an ask consists of, and what has to be seen for a grant to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// Nothing.
+    None,
+    /// How long the server has been up, behind the SET.
+    Uptime,
+    /// The restart guard's value and TTL when the connection opened.
+    Handshake,
+    /// The value when the connection opened, the TTL before the SET.
+    TtlBefore,
+    /// The value when the connection opened, the TTL behind the SET: the rule.
+    TtlBehind,
+    /// The TTL behind the SET, and nobody looks at the value.
+    TtlAlone,
+    /// The TTL before the SET, and the value behind it.
+    TtlBeforeValueBehind,
+    /// The TTL behind the SET, and the value behind that.
+    BothBehind,
+}
+
+/// How a node without our restart guard gets one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enrolment {
+    /// By one command, with a quarantine of the longest TTL: the rule.
+    Quarantined,
+    /// By one command, with a quarantine that is a tick shorter.
+    Short,
+    /// By two commands, first the value and then the quarantine.
+    ValueFirst,
+    /// A missing restart guard means a new node, which needs no quarantine.
+    MissingIsNew,
+    /// The same for servers that have been up for longer than any lock lives.
+    MissingIsNewIfOld,
+    /// As the rule, but the nodes are new, and somebody's word that they are is still under way.
+    Init,
+}
+
+/// Which nodes count for an extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extend {
+    /// Those whose grant counted: the rule.
+    WhereGranted,
+    /// All that have the key.
+    WhereOurs,
+}
+
+/// How often something may happen to any of the nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Faults {
+    /// A restart without memory.
+    pub lost: u8,
+    /// A restart with everything.
+    pub kept: u8,
+    /// A restart with what was there at the last save.
+    pub stale: u8,
+    /// Saves after the first, which was at the beginning.
+    pub saves: u8,
+    /// FLUSHALL.
+    pub flushes: u8,
+    /// The clock of a server that has just started is set forward.
+    pub steps: u8,
+    /// A client loses a connection, and what is in it may still run.
+    pub cuts: u8,
+}
+
+impl Guarded {
+    /// The rules as they are meant, and no faults.
+    pub const RULES: Self = Self {
+        ttl: 2,
+        check: Check::TtlBehind,
+        enrolment: Enrolment::Quarantined,
+        extend: None,
+        restart_trust: RestartTrust::Strict,
+        attempts: 1,
+        faults: Faults { lost: 0, kept: 0, stale: 0, saves: 0, flushes: 0, steps: 0, cuts: 0 },
+        lean: true,
+    };
+}
+
+/// The library's judgements of everything that a restart guard can be here.
+#[derive(Clone, Copy, Debug)]
+pub struct Decisions {
+    /// By [`Value`]: it is what the client expects.
+    ours: [bool; 3],
+    /// By [`Value`]: the node has to be enrolled.
+    enrols: [bool; 3],
+    /// By ticks of quarantine left: the node votes.
+    votes: [bool; 8],
+    /// A node whose restart guard is missing votes.
+    votes_if_missing: bool,
+}
+
+impl Decisions {
+    /// Asks the library.
+    #[must_use]
+    pub fn new(restart_trust: RestartTrust) -> Self {
+        let of_run = |run_id| Expected {
+            run_id: Some(run_id),
+            max_ttl_ms: 2_000,
+            nodes: 3,
+            database: 0,
+            restart_trust,
+        };
+        let (present, past) = (of_run([b'1'; 40]), of_run([b'0'; 40]));
+        let (present_value, past_value) = (present.value(), past.value());
+        let found = |value: Value| match value {
+            Value::Missing => present.judge(None),
+            Value::Past => present.judge(Some(&past_value)),
+            Value::Present => present.judge(Some(&present_value)),
+        };
+        let values = [Value::Missing, Value::Past, Value::Present];
+        let votes = |pttl| Standing::of(pttl) == Standing::Votes;
+        let big = i64::try_from(BIG_MS).expect("four years in ms are few");
+        Self {
+            ours: values.map(|value| found(value) == Found::Ours),
+            enrols: values.map(|value| found(value).calls_for_enrolment()),
+            votes: std::array::from_fn(|ticks| votes(big + 1000 * ticks as i64)),
+            votes_if_missing: votes(-2),
+        }
+    }
+}
+
+impl Decisions {
+    /// Whether a grant counts: what the handshake found was `value`, and behind the SET there was no
+    /// guard, or one with `quarantine` ticks left.
+    #[must_use]
+    pub fn counts(&self, value: Value, quarantine: Option<u8>) -> bool {
+        let votes = quarantine.map_or(self.votes_if_missing, |left| self.votes[usize::from(left)]);
+        self.ours[value as usize] && votes
+    }
+
+    /// Whether a node with this value is enrolled.
+    #[must_use]
+    pub fn enrols(&self, value: Value) -> bool {
+        self.enrols[value as usize]
+    }
+}
+
+/// A model of `N` nodes, with the library's judgements at hand.
+#[derive(Debug)]
+pub struct RestartGuards<const N: usize> {
+    rules: Guarded,
+    decisions: Decisions,
+}
+
+impl<const N: usize> RestartGuards<N> {
+    /// Asks the library once for every judgement.
+    #[must_use]
+    pub fn new(rules: Guarded) -> Self {
+        let decisions = Decisions::new(rules.restart_trust);
+        Self { rules, decisions }
+    }
+}
+
+/// The nodes with what is under way, the two clients, and the faults that are left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct State<const N: usize> {
+    nodes: [Node; N],
+    clients: [Client; 2],
+    faults: Faults,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Node {
+    memory: Memory,
+    saved: Memory,
+    /// The second command of an enrolment by two is under way, or the word that the node is new.
+    half: bool,
+    /// Ticks since the server started, as its clock says; no more than `OLD`.
+    uptime: u8,
+    calls: [Call; 2],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Memory {
+    value: Value,
+    /// Ticks of quarantine left.
+    quarantine: u8,
+    /// Who has the key, and for how many ticks.
+    owner: Owner,
+    ttl: u8,
+}
+
+/// What a restart guard's value can be here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Value {
+    /// There is no restart guard.
+    Missing,
+    /// It is of an earlier run of the server.
+    Past,
+    /// It is of the present run.
+    Present,
+}
+
+/// A client, or nobody.
+type Owner = Option<bool>;
+
+/// What is under way between a client and a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Call {
+    /// On this connection the restart guard was seen to be as it should.
+    handshake_done: bool,
+    ask: Asked,
+    extend: Extension,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Asked {
+    Idle,
+    /// So many of the commands have run.
+    Ran(u8),
+    /// It is in a connection that the client has lost.
+    Ghost,
+    /// The grant counts.
+    Counts,
+    /// It does not.
+    Out,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Extension {
+    None,
+    UnderWay,
+    Done,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Client {
+    /// Attempts that it may still begin.
+    attempts: u8,
+    /// Ticks left of the lease that it has or asks for; 0 without an attempt.
+    left: u8,
+    /// Ticks left of what its extension asks for.
+    extends: u8,
+    extensions: u8,
+}
+
+/// The uptime at which every lock from before the start is over, and beyond which nobody looks.
+const OLD: u8 = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Command {
+    Set,
+    Ttl,
+    Value,
+    Uptime,
+}
+
+/// One thing that happens. The holder is A, the rival B, the nodes are `n0`, `n1` …
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "`Display` says what each is")]
+pub enum Step {
+    Tick,
+    Begins { by: usize },
+    Handshakes { by: usize, node: usize },
+    Runs { by: usize, node: usize, what: &'static str },
+    Undone { by: usize, node: usize },
+    Extends { by: usize },
+    ExtendRuns { by: usize, node: usize },
+    ExtendCounts { by: usize },
+    Enrolled { node: usize },
+    SecondHalf { node: usize },
+    Init { node: usize },
+    Fault { node: usize, what: &'static str },
+    Cut { by: usize, node: usize },
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |by: usize| char::from(b'A' + by as u8);
+        match *self {
+            Self::Tick => f.write_str("a tick passes"),
+            Self::Begins { by } => write!(f, "{} asks all nodes", name(by)),
+            Self::Handshakes { by, node } => {
+                write!(f, "{} finds the restart guard of n{node} good", name(by))
+            }
+            Self::Runs { by, node, what } => write!(f, "on n{node} {}'s {what}", name(by)),
+            Self::Undone { by, node } => write!(f, "{} is undone on n{node}", name(by)),
+            Self::Extends { by } => write!(f, "{} extends", name(by)),
+            Self::ExtendRuns { by, node } => write!(f, "n{node} extends for {}", name(by)),
+            Self::ExtendCounts { by } => write!(f, "{} is extended", name(by)),
+            Self::Enrolled { node } => write!(f, "n{node} is enrolled"),
+            Self::SecondHalf { node } => write!(f, "the quarantine of n{node} is set"),
+            Self::Init { node } => write!(f, "n{node} is told that it is new"),
+            Self::Fault { node, what } => write!(f, "n{node} {what}"),
+            Self::Cut { by, node } => write!(f, "{} loses its connection to n{node}", name(by)),
+        }
+    }
+}
+
+impl<const N: usize> Model for RestartGuards<N> {
+    type State = State<N>;
+    type Step = Step;
+
+    fn begins(&self) -> Vec<State<N>> {
+        let init = self.rules.enrolment == Enrolment::Init;
+        let value = if init { Value::Missing } else { Value::Present };
+        let memory = Memory { value, ..Memory::EMPTY };
+        let call = Call { handshake_done: false, ask: Asked::Idle, extend: Extension::None };
+        let calls = [call; 2];
+        let node = Node { memory, saved: memory, half: init, uptime: OLD, calls };
+        let extensions = u8::from(self.rules.extend.is_some());
+        let holder = Client { attempts: 1, left: 0, extends: 0, extensions };
+        let rival = Client { attempts: self.rules.attempts, extensions: 0, ..holder };
+        vec![State { nodes: [node; N], clients: [holder, rival], faults: self.rules.faults }]
+    }
+
+    fn steps(&self, state: &State<N>, found: &mut impl FnMut(Step, State<N>)) {
+        found(Step::Tick, self.tick(state));
+        for by in 0..2 {
+            self.client_steps(state, by, found);
+            for node in 0..N {
+                self.command_steps(state, by, node, found);
+                self.call_steps(state, by, node, found);
+            }
+        }
+        for node in 0..N {
+            self.enrol_steps(state, node, found);
+            self.fault_steps(state, node, found);
+        }
+    }
+
+    fn wrong(&self, state: &State<N>) -> Option<&'static str> {
+        (state.holds(0) && state.holds(1)).then_some("two holders at once")
+    }
+
+    /// Takes out what is of no consequence. No second holder is lost by it:
+    ///
+    /// - a command that is refused might as well not have run yet;
+    /// - a connection might have read the restart guard at any moment when it was good;
+    /// - the earlier a node is enrolled, the earlier it votes again;
+    /// - a key that does not count makes less happen for as long as it stays, so it may go, and so may
+    ///   everything of an attempt that is over.
+    fn thin(&self, state: &State<N>) -> State<N> {
+        let mut state = *state;
+        for by in 0..2 {
+            if state.clients[by].left == 0 {
+                state.end_attempt(by);
+            }
+        }
+        if self.rules.lean {
+            for node in 0..N {
+                if self.is_better_early() {
+                    self.enrol(&mut state, node);
+                }
+                for by in 0..2 {
+                    self.thin_call(&mut state, by, node);
+                }
+            }
+        }
+        state
+    }
+
+    /// Nodes are alike, and so are the clients if both do the same.
+    fn canonical(&self, state: &State<N>) -> State<N> {
+        let mut state = *state;
+        state.nodes.sort_unstable();
+        if self.rules.extend.is_some() || self.rules.attempts > 1 {
+            return state;
+        }
+        state.min(state.swapped())
+    }
+}
+
+impl<const N: usize> RestartGuards<N> {
+    fn program(&self) -> &'static [Command] {
+        use Command::{Set, Ttl, Uptime, Value};
+        match self.rules.check {
+            Check::None | Check::Handshake => &[Set],
+            Check::Uptime => &[Set, Uptime],
+            Check::TtlBefore => &[Ttl, Set],
+            Check::TtlBehind | Check::TtlAlone => &[Set, Ttl],
+            Check::TtlBeforeValueBehind => &[Ttl, Set, Value],
+            Check::BothBehind => &[Set, Ttl, Value],
+        }
+    }
+
+    /// Whether what a connection reads when it opens is as it should be.
+    fn handshakes(&self, memory: &Memory) -> bool {
+        match self.rules.check {
+            Check::None | Check::Uptime | Check::TtlAlone => true,
+            Check::TtlBeforeValueBehind | Check::BothBehind => true,
+            Check::Handshake => self.is_ours(memory) && self.votes(memory),
+            Check::TtlBefore | Check::TtlBehind => self.is_ours(memory),
+        }
+    }
+
+    fn is_ours(&self, memory: &Memory) -> bool {
+        self.decisions.ours[memory.value as usize]
+    }
+
+    fn votes(&self, memory: &Memory) -> bool {
+        match memory.value {
+            Value::Missing => self.decisions.votes_if_missing,
+            _ => self.decisions.votes[usize::from(memory.quarantine)],
+        }
+    }
+
+    fn tick(&self, state: &State<N>) -> State<N> {
+        let mut next = *state;
+        for node in &mut next.nodes {
+            node.memory.tick();
+            node.saved.tick();
+            node.uptime = OLD.min(node.uptime + 1);
+        }
+        for client in &mut next.clients {
+            client.left = client.left.saturating_sub(1);
+            client.extends = client.extends.saturating_sub(1);
+        }
+        next
+    }
+
+    fn client_steps(&self, state: &State<N>, by: usize, found: &mut impl FnMut(Step, State<N>)) {
+        let client = state.clients[by];
+        if client.left == 0 && client.attempts > 0 {
+            let mut next = *state;
+            next.clients[by].attempts -= 1;
+            next.clients[by].left = self.rules.ttl;
+            next.nodes.iter_mut().for_each(|node| node.calls[by].ask = Asked::Ran(0));
+            found(Step::Begins { by }, next);
+        }
+        if state.holds(by) && client.extensions > 0 {
+            let mut next = *state;
+            next.clients[by].extensions -= 1;
+            next.clients[by].extends = self.rules.ttl;
+            next.nodes.iter_mut().for_each(|node| node.calls[by].extend = Extension::UnderWay);
+            found(Step::Extends { by }, next);
+        }
+        let counts = |node: &&Node| {
+            let call = node.calls[by];
+            let granted = self.rules.extend == Some(Extend::WhereOurs) || call.ask == Asked::Counts;
+            call.extend == Extension::Done && granted
+        };
+        if client.extends > client.left
+            && client.left > 0
+            && state.nodes.iter().filter(counts).count() >= State::<N>::QUORUM
+        {
+            let mut next = *state;
+            next.clients[by].left = client.extends;
+            next.clients[by].extends = 0;
+            next.nodes.iter_mut().for_each(|node| node.calls[by].extend = Extension::None);
+            found(Step::ExtendCounts { by }, next);
+        }
+    }
+
+    /// The next command of an ask runs.
+    fn command_steps(
+        &self,
+        state: &State<N>,
+        by: usize,
+        node: usize,
+        found: &mut impl FnMut(Step, State<N>),
+    ) {
+        let Node { memory, uptime, calls, .. } = state.nodes[node];
+        let program = self.program();
+        let (command, then) = match calls[by].ask {
+            Asked::Ran(ran) if usize::from(ran) + 1 == program.len() => {
+                (program[usize::from(ran)], Asked::Counts)
+            }
+            Asked::Ran(ran) => (program[usize::from(ran)], Asked::Ran(ran + 1)),
+            Asked::Ghost => (Command::Set, Asked::Out),
+            _ => return,
+        };
+        let (what, good) = match command {
+            Command::Set => ("SET", memory.owner.is_none()),
+            Command::Ttl => ("PTTL", self.votes(&memory)),
+            Command::Value => ("GET", self.is_ours(&memory)),
+            Command::Uptime => ("INFO", uptime >= self.rules.ttl),
+        };
+        let mut next = *state;
+        let call = &mut next.nodes[node].calls[by];
+        call.ask = if good { then } else { Asked::Out };
+        if call.ask == Asked::Counts && !call.handshake_done {
+            call.ask = Asked::Out;
+        }
+        if good && command == Command::Set {
+            next.nodes[node].memory.owner = Some(by == 1);
+            next.nodes[node].memory.ttl = self.rules.ttl;
+        }
+        if good || !self.rules.lean {
+            let what = if good { what } else { "ask is refused" };
+            found(Step::Runs { by, node, what }, next);
+        }
+    }
+
+    fn call_steps(
+        &self,
+        state: &State<N>,
+        by: usize,
+        node: usize,
+        found: &mut impl FnMut(Step, State<N>),
+    ) {
+        let Node { memory, calls, .. } = state.nodes[node];
+        let call = calls[by];
+        let mut next = *state;
+        let changed = &mut next.nodes[node];
+        if matches!(call.ask, Asked::Idle | Asked::Ran(0))
+            && !call.handshake_done
+            && self.handshakes(&memory)
+        {
+            changed.calls[by].handshake_done = true;
+            found(Step::Handshakes { by, node }, next);
+        }
+        let mut next = *state;
+        let changed = &mut next.nodes[node];
+        if call.ask == Asked::Out && memory.owner == Some(by == 1) {
+            changed.memory.free();
+            found(Step::Undone { by, node }, next);
+        }
+        let mut next = *state;
+        let changed = &mut next.nodes[node];
+        if call.extend == Extension::UnderWay {
+            let ours = memory.owner == Some(by == 1);
+            changed.calls[by].extend = if ours { Extension::Done } else { Extension::None };
+            if ours {
+                changed.memory.ttl = self.rules.ttl;
+            }
+            if ours || !self.rules.lean {
+                found(Step::ExtendRuns { by, node }, next);
+            }
+        }
+        if let Asked::Ran(ran) = call.ask
+            && state.faults.cuts > 0
+        {
+            let mut next = *state;
+            next.faults.cuts -= 1;
+            let set = self.program()[usize::from(ran)..].contains(&Command::Set);
+            let ask = if set { Asked::Ghost } else { Asked::Out };
+            next.nodes[node].calls[by] = Call { handshake_done: false, ask, extend: call.extend };
+            found(Step::Cut { by, node }, next);
+        }
+    }
+
+    fn enrol_steps(&self, state: &State<N>, node: usize, found: &mut impl FnMut(Step, State<N>)) {
+        let Node { memory, half, .. } = state.nodes[node];
+        if self.decisions.enrols[memory.value as usize] {
+            let mut next = *state;
+            self.enrol(&mut next, node);
+            found(Step::Enrolled { node }, next);
+        }
+        if half {
+            let mut next = *state;
+            next.nodes[node].half = false;
+            let init = self.rules.enrolment == Enrolment::Init;
+            let memory = &mut next.nodes[node].memory;
+            if init && memory.value != Value::Past {
+                // It was found without a restart guard, or with ours and quarantined by whoever came first.
+                (memory.value, memory.quarantine) = (Value::Present, 0);
+            } else if !init && memory.value != Value::Missing {
+                memory.quarantine = self.rules.ttl;
+            }
+            let step = if init { Step::Init { node } } else { Step::SecondHalf { node } };
+            found(step, next);
+        }
+    }
+
+    fn enrol(&self, state: &mut State<N>, node: usize) {
+        let Node { memory, half, uptime, .. } = &mut state.nodes[node];
+        if !self.decisions.enrols[memory.value as usize] {
+            return;
+        }
+        let is_missing = memory.value == Value::Missing;
+        let ttl = self.rules.ttl;
+        memory.value = Value::Present;
+        memory.quarantine = match self.rules.enrolment {
+            Enrolment::MissingIsNew if is_missing => 0,
+            Enrolment::MissingIsNewIfOld if is_missing && *uptime >= ttl => 0,
+            Enrolment::ValueFirst => 0,
+            Enrolment::Short => ttl - 1,
+            _ => ttl,
+        };
+        *half |= self.rules.enrolment == Enrolment::ValueFirst;
+    }
+
+    /// Not where a restart guard from the past lets a node vote, or age does.
+    fn is_better_early(&self) -> bool {
+        let too_early = [Enrolment::ValueFirst, Enrolment::MissingIsNewIfOld, Enrolment::Init];
+        self.rules.check != Check::TtlAlone && !too_early.contains(&self.rules.enrolment)
+    }
+
+    fn fault_steps(&self, state: &State<N>, node: usize, found: &mut impl FnMut(Step, State<N>)) {
+        let Faults { lost, kept, stale, saves, flushes, steps, .. } = state.faults;
+        let Node { memory, saved, uptime, .. } = state.nodes[node];
+        if lost > 0 {
+            let mut next = state.restarted(node, Memory::EMPTY);
+            next.faults.lost -= 1;
+            found(Step::Fault { node, what: "restarts without its memory" }, next);
+        }
+        if kept > 0 {
+            let mut next = state.restarted(node, memory);
+            next.faults.kept -= 1;
+            found(Step::Fault { node, what: "restarts with its memory" }, next);
+        }
+        if stale > 0 {
+            let mut next = state.restarted(node, saved);
+            next.faults.stale -= 1;
+            found(Step::Fault { node, what: "restarts with what it saved" }, next);
+        }
+        if saves > 0 && saved != memory {
+            let mut next = *state;
+            next.faults.saves -= 1;
+            next.nodes[node].saved = memory;
+            found(Step::Fault { node, what: "saves" }, next);
+        }
+        if flushes > 0 {
+            let mut next = *state;
+            next.faults.flushes -= 1;
+            next.nodes[node].memory = Memory::EMPTY;
+            found(Step::Fault { node, what: "is flushed" }, next);
+        }
+        if steps > 0 && uptime < OLD && memory.owner.is_none() {
+            let mut next = *state;
+            next.faults.steps -= 1;
+            next.nodes[node].uptime = OLD;
+            found(Step::Fault { node, what: "has its clock set forward" }, next);
+        }
+    }
+
+    fn thin_call(&self, state: &mut State<N>, by: usize, node: usize) {
+        let handshakes = self.handshakes(&state.nodes[node].memory);
+        let Node { memory, saved, calls, uptime, .. } = &mut state.nodes[node];
+        let call = &mut calls[by];
+        match call.ask {
+            Asked::Idle | Asked::Ran(0) => call.handshake_done |= handshakes,
+            Asked::Ran(_) => {}
+            Asked::Ghost | Asked::Counts | Asked::Out => call.handshake_done = false,
+        }
+        if call.ask == Asked::Out
+            && memory.owner == Some(by == 1)
+            && self.rules.extend != Some(Extend::WhereOurs)
+        {
+            memory.free();
+        }
+        if state.faults.stale == 0 {
+            *saved = Memory::EMPTY;
+        }
+        let by_uptime = self.rules.check == Check::Uptime
+            || self.rules.enrolment == Enrolment::MissingIsNewIfOld;
+        if !by_uptime {
+            *uptime = OLD;
+        }
+    }
+}
+
+impl<const N: usize> State<N> {
+    const QUORUM: usize = N / 2 + 1;
+
+    /// The same with the names of the clients exchanged.
+    fn swapped(&self) -> Self {
+        let mut swapped = *self;
+        swapped.clients.swap(0, 1);
+        for node in &mut swapped.nodes {
+            node.calls.swap(0, 1);
+            for memory in [&mut node.memory, &mut node.saved] {
+                memory.owner = memory.owner.map(|owner| !owner);
+            }
+        }
+        swapped.nodes.sort_unstable();
+        swapped
+    }
+
+    /// A quorum counts, and the lease is not over.
+    fn holds(&self, by: usize) -> bool {
+        let counts = self.nodes.iter().filter(|node| node.calls[by].ask == Asked::Counts);
+        self.clients[by].left > 0 && counts.count() >= Self::QUORUM
+    }
+
+    /// What is still under way of an attempt that is over can only stand in others' way.
+    fn end_attempt(&mut self, by: usize) {
+        self.clients[by].extends = 0;
+        if self.clients[by].attempts == 0 {
+            self.clients[by].extensions = 0;
+        }
+        for node in &mut self.nodes {
+            let call = &mut node.calls[by];
+            call.extend = Extension::None;
+            if call.ask != Asked::Idle {
+                *call = Call { handshake_done: false, ask: Asked::Idle, extend: Extension::None };
+            }
+            if node.memory.owner == Some(by == 1) {
+                node.memory.free();
+            }
+            if node.saved.owner == Some(by == 1) {
+                node.saved.free();
+            }
+        }
+    }
+
+    /// The connections end with the process, and every restart guard is one of an earlier run.
+    fn restarted(&self, node: usize, memory: Memory) -> Self {
+        let mut next = *self;
+        let Node { calls, half, uptime, memory: now, .. } = &mut next.nodes[node];
+        *now = memory;
+        if now.value == Value::Present {
+            now.value = Value::Past;
+        }
+        (*half, *uptime) = (false, 0);
+        for call in calls {
+            call.handshake_done = false;
+            // An ask of which nothing has run may as well not have been sent.
+            if matches!(call.ask, Asked::Ran(1..) | Asked::Ghost) {
+                call.ask = Asked::Out;
+            }
+            if call.extend == Extension::UnderWay {
+                call.extend = Extension::None;
+            }
+        }
+        next
+    }
+}
+
+impl Memory {
+    const EMPTY: Self = Self { value: Value::Missing, quarantine: 0, owner: None, ttl: 0 };
+
+    fn tick(&mut self) {
+        self.quarantine = self.quarantine.saturating_sub(1);
+        self.ttl = self.ttl.saturating_sub(1);
+        if self.ttl == 0 {
+            self.owner = None;
+        }
+    }
+
+    fn free(&mut self) {
+        (self.owner, self.ttl) = (None, 0);
+    }
+}

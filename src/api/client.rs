@@ -1,0 +1,400 @@
+//! The blocking API: writes and reads happen on the calling thread.
+//!
+//! No thread stands behind it, so nothing happens between calls: a lock is extended when the caller
+//! extends it, and what a release could not write goes with the next call, or with the client's
+//! own drop. Not here: anything about the protocol.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::config::Config;
+use super::driver::{Driver, instant_in};
+use super::engine::EngineError;
+use super::guard::{LockGuard, ReleaseOutcome};
+use super::inspection::{ForceUnlockReport, Inspection};
+use super::metrics::MetricsReport;
+use super::report::{NodeReport, NodeStatus, RefusalReport};
+use crate::proto::{
+    DetachedLock, Event, LockId, LockRequest, NodeState, PushState, Refusal, RefusalReason,
+    RequestError,
+};
+
+/// Takes locks on the calling thread. `Send`, not `Sync`: one for each thread. Many threads or tasks share
+/// an [`Engine`](crate::Engine).
+///
+/// ```compile_fail,E0277
+/// # use redbolt::{LockRequest, Client};
+/// # fn f(client: Client) {
+/// // `RefCell<Driver>` cannot be shared between threads safely: an engine can.
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| client.acquire(LockRequest::new(b"job")).map(drop));
+/// });
+/// # }
+/// ```
+///
+/// ```
+/// # use redbolt::{LockRequest, Engine};
+/// # fn f(engine: Engine) {
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| engine.acquire(LockRequest::new(b"job")).wait().map(drop));
+/// });
+/// # }
+/// ```
+///
+/// [Choosing an API](crate::manual::choosing_an_api) says what happens at its end and after a `fork`.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use redbolt::{LockRequest, Client, Config, Wait};
+///
+/// let config = Config::builder()
+///     .node("10.0.0.1")?.node("10.0.0.2")?.node("10.0.0.3")?
+///     .build()?;
+/// let client = Client::new(config)?;
+/// let request = LockRequest::new(b"job").wait(Wait::UpTo(Duration::from_secs(2)));
+/// let mut lock = client.acquire(request)?;
+/// // ... do the work while lock.is_valid() ...
+/// lock.extend(Duration::from_secs(10))?;
+/// println!("{:?}", lock.release());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Client {
+    driver: RefCell<Driver>,
+}
+
+impl Client {
+    /// Begins to connect to all nodes. A node that cannot be reached is no error here.
+    ///
+    /// # Errors
+    ///
+    /// The system has no file descriptors left.
+    pub fn new(config: Config) -> io::Result<Self> {
+        Ok(Self { driver: RefCell::new(Driver::new(config)?) })
+    }
+
+    /// Waits until every node is ready or known not to be, for at most `within`, and tells which.
+    ///
+    /// Without it the first acquisition waits for the connections as far as it needs them.
+    pub fn warm_up(&self, within: Duration) -> NodeReport {
+        let mut driver = self.driver.borrow_mut();
+        driver.connect();
+        // A link that ended while nobody looked is not ready.
+        driver.process();
+        settled(&mut driver, within, |node| node.state != NodeState::Connecting)
+    }
+
+    /// As [`warm_up`](Self::warm_up), and finds out besides which nodes tell those who wait, for at most
+    /// `within` more: it opens the second connection that waiting takes. See [`NodeStatus::push`].
+    pub fn warm_up_push(&self, within: Duration) -> NodeReport {
+        self.warm_up(within);
+        let mut driver = self.driver.borrow_mut();
+        driver.try_push();
+        settled(&mut driver, within, |node| node.push != PushState::Opening)
+    }
+
+    /// Takes a lock, waiting for as long as the ask says: for its holder to let go, and as well for
+    /// nodes to come back or to end their quarantine. What only an operator can mend ends a wait at once.
+    ///
+    /// The guard releases the lock when it is dropped, without waiting for the nodes. Nothing
+    /// extends it but [`LockGuard::extend`].
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Request`] at the door; [`AcquireError::Refused`] with every node's vote. In
+    /// both cases nothing of the attempt stays on the nodes, or the undo is on its way.
+    pub fn acquire(&self, request: LockRequest<'_>) -> Result<LockGuard<'_>, AcquireError> {
+        let mut driver = self.driver.borrow_mut();
+        driver.catch_up();
+        let id = acquire(&mut driver, &request)?;
+        let refusal = match driver.outcome(id) {
+            Event::Refused(_, refusal) => Some(refusal),
+            _ => None,
+        };
+        self.granted(&mut driver, id, refusal)
+    }
+
+    /// The guard of a lock that was granted, and still is.
+    fn granted(
+        &self,
+        driver: &mut Driver,
+        id: LockId,
+        refusal: Option<Refusal>,
+    ) -> Result<LockGuard<'_>, AcquireError> {
+        // The process may have been stopped between the last reply and here.
+        let late = || driver.remaining(id).is_zero();
+        let refusal = match refusal {
+            None if late() => Some(granted_too_late(driver, id)),
+            refusal => refusal,
+        };
+        match refusal {
+            Some(refusal) => Err(AcquireError::Refused(driver.report(&refusal))),
+            None => Ok(LockGuard::new(&self.driver, id)),
+        }
+    }
+
+    /// Takes several locks that have nothing to do with each other, with one write to each node, and
+    /// returns when each of them is granted or refused. For all or nothing see [`LockRequest::and_resource`].
+    ///
+    /// The outcomes are in the order of the asks. A lock that was granted early waits for the others with
+    /// its validity running, so give them a wait that is short against their TTL. An ask for a resource
+    /// that an earlier one of the same call asks for could only wait for itself, and is refused at the
+    /// door ([`RequestError::DuplicateRequest`]).
+    pub fn acquire_all<'a>(
+        &self,
+        requests: impl IntoIterator<Item = LockRequest<'a>>,
+    ) -> Vec<Result<LockGuard<'_>, AcquireError>> {
+        let mut driver = self.driver.borrow_mut();
+        driver.catch_up();
+        let requests: Vec<_> = requests.into_iter().collect();
+        let mut wanted = HashSet::new();
+        let asked: Vec<_> = driver.batch(|driver| {
+            let mut acquire = |(index, request): (usize, &LockRequest<'_>)| {
+                let resources: Vec<_> = request.resources().map(<[u8]>::to_vec).collect();
+                if resources.iter().any(|resource| wanted.contains(resource)) {
+                    return Err(RequestError::DuplicateRequest { index });
+                }
+                wanted.extend(resources);
+                acquire(driver, request)
+            };
+            requests.iter().enumerate().map(&mut acquire).collect()
+        });
+        let open = asked.iter().filter_map(|asked| asked.ok()).collect();
+        let refused = driver.outcomes(open);
+        let outcome = |asked: Result<LockId, RequestError>| {
+            let id = asked?;
+            self.granted(&mut driver, id, refused.get(&id).copied())
+        };
+        asked.into_iter().map(outcome).collect()
+    }
+
+    /// Runs `work` under a lock, and releases the lock also if `work` panics.
+    ///
+    /// A lease can end while `work` runs: what is returned says whether the lock was still held
+    /// when the work was done.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire); `work` is not run then.
+    pub fn with<T>(
+        &self,
+        request: LockRequest<'_>,
+        work: impl FnOnce(&mut LockGuard<'_>) -> T,
+    ) -> Result<WithOutcome<T>, AcquireError> {
+        let mut guard = self.acquire(request)?;
+        let value = work(&mut guard);
+        Ok(WithOutcome { value, outcome: guard.release() })
+    }
+
+    /// Asks all nodes who holds `resource`. Takes no lock and writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// The name of the resource is empty or too long.
+    pub fn inspect(&self, resource: &[u8]) -> Result<Inspection, RequestError> {
+        let mut driver = self.driver.borrow_mut();
+        driver.catch_up();
+        let id = driver.inspect(resource)?;
+        viewed(&mut driver, |driver| driver.take_inspection(id))
+    }
+
+    /// Breaks the lock on `resource`, whoever holds it, on every node that can be reached: an
+    /// operator's means against a holder that hangs or is gone. It deletes the lock that it finds there
+    /// and nothing else, and says whose it was: no other key, no lock that somebody takes meanwhile, and
+    /// no data that is not a lock of redbolt.
+    ///
+    /// The holder is not asked, and works on until it looks; what then protects its work is a fencing
+    /// token.
+    ///
+    /// # Errors
+    ///
+    /// The name of the resource is empty or too long, the guard's, or that of a fencing counter.
+    pub fn force_unlock(&self, resource: &[u8]) -> Result<ForceUnlockReport, RequestError> {
+        let mut driver = self.driver.borrow_mut();
+        driver.catch_up();
+        let id = driver.force_unlock(resource)?;
+        viewed(&mut driver, |driver| driver.take_force_unlock(id))
+    }
+
+    /// As [`force_unlock`](Self::force_unlock), and deletes other data as well: a lock of another library, or
+    /// what an application keeps under that key. Look first, with [`inspect`](Self::inspect).
+    ///
+    /// # Errors
+    ///
+    /// As [`force_unlock`](Self::force_unlock).
+    pub fn force_unlock_foreign(&self, resource: &[u8]) -> Result<ForceUnlockReport, RequestError> {
+        let mut driver = self.driver.borrow_mut();
+        driver.catch_up();
+        let id = driver.force_unlock_foreign(resource)?;
+        viewed(&mut driver, |driver| driver.take_force_unlock(id))
+    }
+
+    /// Takes a lock in that was [detached](LockGuard::detach), by this process or another one on
+    /// the same machine. Dropping the guard releases it, as ever; to let it live on, hand it out again.
+    ///
+    /// A lock whose lease is over is no error: the guard's [`remaining`](LockGuard::remaining) is zero,
+    /// [`extend`](LockGuard::extend) says that it is lost, and its release undoes what the nodes still
+    /// keep and says so too. Nothing is sent before that.
+    ///
+    /// Take a record in once: two who take it in are two holders of one lock.
+    ///
+    /// # Errors
+    ///
+    /// This client has other nodes, the same in another order, or another quorum or limits.
+    pub fn attach(&self, detached: &DetachedLock) -> Result<LockGuard<'_>, RequestError> {
+        let id = self.driver.borrow_mut().attach(detached)?;
+        Ok(LockGuard::new(&self.driver, id))
+    }
+
+    /// What was counted since it was made.
+    #[must_use]
+    pub fn metrics(&self) -> MetricsReport {
+        self.driver.borrow().metrics()
+    }
+
+    /// The configuration it was made with.
+    #[must_use]
+    pub fn config(&self) -> Config {
+        self.driver.borrow().config().clone()
+    }
+}
+
+impl Drop for Client {
+    /// Lets go of what forgotten guards hold, and gives releases up to 50 ms to be confirmed.
+    fn drop(&mut self) {
+        let driver = self.driver.get_mut();
+        driver.let_go();
+        let until = Instant::now() + LAST_RELEASES;
+        while driver.has_pending_releases() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            driver.wait(Some(driver.deadline().map_or(left, |deadline| deadline.min(left))));
+        }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
+/// Takes turns until this is true of all nodes, for at most `within`.
+fn settled(
+    driver: &mut Driver,
+    within: Duration,
+    is_settled: impl Fn(&NodeStatus) -> bool,
+) -> NodeReport {
+    let until = instant_in(within);
+    loop {
+        let report = driver.node_report();
+        let left = until.saturating_duration_since(Instant::now());
+        if !driver.is_ours() || left.is_zero() || report.nodes.iter().all(&is_settled) {
+            return report;
+        }
+        driver.wait(Some(driver.deadline().map_or(left, |deadline| deadline.min(left))));
+    }
+}
+
+fn viewed<T>(
+    driver: &mut Driver,
+    take: impl Fn(&mut Driver) -> Option<T>,
+) -> Result<T, RequestError> {
+    loop {
+        if let Some(seen) = take(driver) {
+            return Ok(seen);
+        }
+        if !driver.is_ours() {
+            return Err(RequestError::Forked);
+        }
+        driver.wait(driver.deadline());
+        while driver.poll_event().is_some() {}
+    }
+}
+
+/// Nobody would auto-extends a lock between two calls.
+fn acquire(driver: &mut Driver, request: &LockRequest<'_>) -> Result<LockId, RequestError> {
+    match request.is_auto_extended() {
+        true => Err(RequestError::AutoExtendUnsupported),
+        false => driver.acquire(request),
+    }
+}
+
+fn granted_too_late(driver: &mut Driver, id: LockId) -> Refusal {
+    let votes = driver.votes(id);
+    driver.release(id);
+    Refusal { reason: RefusalReason::Expired, votes, remaining: None }
+}
+
+/// The result of [`Client::with`].
+#[derive(Debug)]
+#[must_use = "it says whether the lock was held to the end"]
+pub struct WithOutcome<T> {
+    /// What the work returned.
+    pub value: T,
+    /// Whether the lock was released, or had been lost before.
+    pub outcome: ReleaseOutcome,
+}
+
+/// Why a lock was not granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AcquireError {
+    /// The engine does not take it. Only an [`Engine`](crate::Engine) says so.
+    Engine(EngineError),
+    /// The ask cannot be carried out, whatever the nodes say.
+    Request(RequestError),
+    /// The nodes refused it.
+    Refused(RefusalReport),
+}
+
+impl fmt::Display for AcquireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Engine(error) => error.fmt(f),
+            Self::Request(error) => error.fmt(f),
+            Self::Refused(report) => report.fmt(f),
+        }
+    }
+}
+
+impl Error for AcquireError {}
+
+impl From<EngineError> for AcquireError {
+    fn from(error: EngineError) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl From<RequestError> for AcquireError {
+    fn from(error: RequestError) -> Self {
+        Self::Request(error)
+    }
+}
+
+/// How long a client's drop waits for confirmations of releases.
+const LAST_RELEASES: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::grows_in_proportion;
+
+    /// All of them are refused, because no node can be reached.
+    #[test]
+    fn many_asks_have_their_outcomes_in_proportion() {
+        grows_in_proportion(512, |count| {
+            let config = Config::builder().node("127.0.0.1:1").unwrap().build().unwrap();
+            let client = Client::new(config).unwrap();
+            let names: Vec<_> = (0..count).map(|at| format!("resource {at}")).collect();
+            move || {
+                let requests = names.iter().map(|name| LockRequest::new(name.as_bytes()));
+                assert!(client.acquire_all(requests).iter().all(Result::is_err));
+            }
+        });
+    }
+}

@@ -1,0 +1,423 @@
+//! The configuration of an API: the core's, and the addresses.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::busy;
+use super::label;
+use super::log::{Log, Logger};
+use crate::net::{Address, AddressError, Clock};
+use crate::proto::{
+    self, ClockReading, NodeId, RestartGuard, RestartTrust, Settings, SettingsError, Setup,
+    WakeStrategy,
+};
+
+/// Which nodes, and how. Cheap to clone.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let config = redbolt::Config::builder()
+///     .node("redis://10.0.0.1")?
+///     .node("valkey://:secret@10.0.0.2:6380/1")?
+///     .node("unix:///run/redis.sock")?
+///     .response_timeout(Duration::from_millis(20))
+///     .build()?;
+/// assert_eq!(config.quorum(), 2);
+/// # Ok::<(), redbolt::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Config {
+    core: Arc<proto::Config>,
+    addresses: Arc<[Address]>,
+    log: Logger,
+    busy_poll: Duration,
+    clock: Clock,
+}
+
+impl Config {
+    /// Begins a configuration with the defaults of [`Settings`].
+    pub fn builder() -> ConfigBuilder {
+        ConfigBuilder {
+            settings: Settings::default(),
+            addresses: Vec::new(),
+            log: Logger::default(),
+            busy_poll: Duration::ZERO,
+            clock: Clock::default(),
+        }
+    }
+
+    /// How many nodes there are.
+    #[must_use]
+    pub fn node_count(&self) -> usize {
+        self.core.node_count()
+    }
+
+    /// How many grants make a lock.
+    #[must_use]
+    pub fn quorum(&self) -> usize {
+        self.core.quorum()
+    }
+
+    /// Everything else that was chosen.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        self.core.settings()
+    }
+
+    /// Where the nodes listen, in the order in which they were given.
+    #[must_use]
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// For how long reads are tried before a sleep; zero if they are not. See
+    /// [`ConfigBuilder::busy_poll`].
+    #[must_use]
+    #[inline]
+    pub fn busy_poll(&self) -> Duration {
+        self.busy_poll
+    }
+
+    /// The same, with other orders for nodes that have no restart guard for us.
+    pub(super) fn with_setup(&self, setup: Setup) -> Self {
+        let mut core = proto::Config::clone(&self.core);
+        core.set_setup(setup);
+        Self { core: Arc::new(core), ..self.clone() }
+    }
+
+    pub(super) fn core(&self) -> Arc<proto::Config> {
+        Arc::clone(&self.core)
+    }
+
+    /// What everything that is made of it goes by.
+    #[inline]
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(super) fn log(&self) -> &Logger {
+        &self.log
+    }
+
+    pub(super) fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<> {
+        self.core.node_ids()
+    }
+
+    /// A node as people know it: its number from one, and its address.
+    pub(super) fn address(&self, node: NodeId) -> &Address {
+        &self.addresses[node.index()]
+    }
+}
+
+/// Gathers a [`Config`]. Each method says what it changes; the defaults are those of
+/// [`Settings`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until build"]
+pub struct ConfigBuilder {
+    settings: Settings,
+    addresses: Vec<Address>,
+    log: Logger,
+    busy_poll: Duration,
+    clock: Clock,
+}
+
+impl ConfigBuilder {
+    /// Adds a node: `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`,
+    /// `valkey://…`, or `unix:///path[?db=n]`. Nothing is looked up or connected yet.
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be read. The error shows no user and no password.
+    pub fn node(mut self, address: &str) -> Result<Self, ConfigError> {
+        let (address, settings) = Address::parse(address)?;
+        self.addresses.push(address);
+        self.settings.nodes.push(settings);
+        Ok(self)
+    }
+
+    /// Adds all of these nodes, in this order; see [`node`](Self::node).
+    ///
+    /// ```
+    /// let config = redbolt::Config::builder().nodes(["10.0.0.1", "10.0.0.2", "10.0.0.3"])?.build()?;
+    /// assert_eq!(config.node_count(), 3);
+    /// # Ok::<(), redbolt::ConfigError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The first address that cannot be read. The error shows no user and no password.
+    pub fn nodes<A: AsRef<str>>(
+        self,
+        addresses: impl IntoIterator<Item = A>,
+    ) -> Result<Self, ConfigError> {
+        addresses.into_iter().try_fold(self, |builder, address| builder.node(address.as_ref()))
+    }
+
+    /// Adds a node whose restart guard is believed in another way; see [`RestartTrust`].
+    ///
+    /// # Errors
+    ///
+    /// As [`node`](Self::node).
+    pub fn node_with(
+        self,
+        address: &str,
+        restart_trust: RestartTrust,
+    ) -> Result<Self, ConfigError> {
+        let mut builder = self.node(address)?;
+        if let Some(node) = builder.settings.nodes.last_mut() {
+            node.restart_trust = restart_trust;
+        }
+        Ok(builder)
+    }
+
+    /// How many grants make a lock: more than half of the nodes.
+    pub fn quorum(mut self, quorum: usize) -> Self {
+        self.settings.quorum = Some(quorum);
+        self
+    }
+
+    /// The longest TTL that is accepted. See [`Settings::max_ttl`].
+    pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.settings.max_ttl = max_ttl;
+        self
+    }
+
+    /// How long a lock may be held by extending it. See [`Settings::max_hold`].
+    pub fn max_hold(mut self, max_hold: Option<Duration>) -> Self {
+        self.settings.max_hold = max_hold;
+        self
+    }
+
+    /// The rate of drift, in parts per million. See [`Settings::drift_ppm`].
+    pub fn drift_ppm(mut self, drift_ppm: u32) -> Self {
+        self.settings.drift_ppm = drift_ppm;
+        self
+    }
+
+    /// How long a node may take to answer. See [`Settings::response_timeout`].
+    pub fn response_timeout(mut self, span: Duration) -> Self {
+        self.settings.response_timeout = span;
+        self
+    }
+
+    /// How long opening a connection may take. See [`Settings::connect_timeout`].
+    pub fn connect_timeout(mut self, span: Duration) -> Self {
+        self.settings.connect_timeout = span;
+        self
+    }
+
+    /// The silence after which a connection is given up. See [`Settings::dead_peer_timeout`].
+    pub fn dead_peer_timeout(mut self, span: Duration) -> Self {
+        self.settings.dead_peer_timeout = span;
+        self
+    }
+
+    /// The first and the longest pause between attempts. See [`Settings::pause`].
+    pub fn retry_backoff(mut self, first: Duration, longest: Duration) -> Self {
+        self.settings.retry_backoff = (first, longest);
+        self
+    }
+
+    /// The first and the longest pause between connections. See [`Settings::backoff`].
+    pub fn reconnect_backoff(mut self, first: Duration, longest: Duration) -> Self {
+        self.settings.reconnect_backoff = (first, longest);
+        self
+    }
+
+    /// Who we are, for the operator who looks at a lock. See [`Settings::label`].
+    pub fn label(mut self, label: &[u8]) -> Self {
+        self.settings.label = label.to_vec();
+        self
+    }
+
+    /// Labels locks with this host's name and this process's id, `web-1:4711`, so that an operator sees who
+    /// holds a lock and not "unlabelled #8c1f03aa". The label goes with each ask and takes memory on the nodes,
+    /// so there is none by default. A process that is forked later has the label of the one that called this.
+    pub fn label_host_and_pid(self) -> Self {
+        self.label_host_and_pid_of(std::process::id())
+    }
+
+    /// The same with the id of another process of this host: of the one that the locks are held for.
+    pub fn label_host_and_pid_of(self, pid: u32) -> Self {
+        self.label(label::of_process(pid).as_bytes())
+    }
+
+    /// The name of our connections. See [`Settings::client_name`].
+    pub fn client_name(mut self, name: &[u8]) -> Self {
+        self.settings.client_name = name.to_vec();
+        self
+    }
+
+    /// Whether a node that may evict locks may vote. See [`Settings::accept_evicting`].
+    pub fn accept_evicting(mut self, accept: bool) -> Self {
+        self.settings.accept_evicting = accept;
+        self
+    }
+
+    /// Whether nodes have to prove that they remember every lock. See [`RestartGuard`].
+    pub fn restart_guard(mut self, restart_guard: RestartGuard) -> Self {
+        self.settings.restart_guard = restart_guard;
+        self
+    }
+
+    /// The key of the restart guard, the same for all clients. See [`Settings::restart_guard_key`].
+    pub fn restart_guard_key(mut self, key: &[u8]) -> Self {
+        self.settings.restart_guard_key = key.to_vec();
+        self
+    }
+
+    /// Says that the nodes are new if none of them has a restart guard, so that the first lock need not wait
+    /// for `max_ttl`. For nodes that were just made, such as those of a test; wrong where all nodes can
+    /// lose their memory at once: see [new nodes](crate::manual::restart_guard#new-nodes).
+    pub fn new_nodes(mut self) -> Self {
+        self.settings.setup = Setup::IfNew;
+        self
+    }
+
+    /// Writes nothing to any node, so that nodes without our restart guard never vote: for a client that only
+    /// inspects.
+    pub fn read_only(mut self) -> Self {
+        self.settings.setup = Setup::ReadOnly;
+        self
+    }
+
+    /// How long a fencing counter lives. See [`Settings::fencing_counter_ttl`].
+    pub fn fencing_counter_ttl(mut self, life: Duration) -> Self {
+        self.settings.fencing_counter_ttl = life;
+        self
+    }
+
+    /// What a waiting acquisition does when a node tells of a change. See [`WakeStrategy`].
+    pub fn wake(mut self, wake: WakeStrategy) -> Self {
+        self.settings.wake = wake;
+        self
+    }
+
+    /// Tries reads for so long before each sleep, instead of being woken when an answer has come: from 0 to
+    /// 200 µs. Default 0, which is off.
+    ///
+    /// For callers with a core to spare, and nodes that answer within that time. It harms all others: see
+    /// [busy polling](crate::manual::performance#busy-polling).
+    pub fn busy_poll(mut self, span: Duration) -> Self {
+        self.busy_poll = span;
+        self
+    }
+
+    /// Who hears of what happens. Default nobody. [`Log`] says on which thread.
+    pub fn log(mut self, log: Arc<dyn Log>) -> Self {
+        self.log = Logger(Some(log));
+        self
+    }
+
+    /// For tests, which cannot set the clocks of a machine: takes each reading of them for what `bend`
+    /// makes of it. Waits of the process itself stay as they are.
+    #[doc(hidden)]
+    pub fn bend_clock(
+        mut self,
+        bend: impl Fn(ClockReading) -> ClockReading + Send + Sync + 'static,
+    ) -> Self {
+        self.clock = Clock::bent(bend);
+        self
+    }
+
+    /// Checks it all.
+    ///
+    /// # Errors
+    ///
+    /// No nodes, more than 32, the same address twice, or a value out of its range.
+    pub fn build(self) -> Result<Config, ConfigError> {
+        let core = proto::Config::new(self.settings)?;
+        for (second, address) in self.addresses.iter().enumerate() {
+            let earlier = self.addresses[..second].iter().position(|other| other == address);
+            if let Some(first) = earlier {
+                return Err(ConfigError::Duplicate { first, second, address: address.clone() });
+            }
+        }
+        let Self { addresses, log, busy_poll, clock, .. } = self;
+        if busy_poll > busy::LONGEST {
+            return Err(ConfigError::BusyPoll { span: busy_poll });
+        }
+        Ok(Config { core: Arc::new(core), addresses: addresses.into(), log, busy_poll, clock })
+    }
+}
+
+/// A configuration that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A node's address cannot be read.
+    Address(AddressError),
+    /// Reads would be tried for too long.
+    BusyPoll {
+        /// What was given.
+        span: Duration,
+    },
+    /// Two nodes have the same address.
+    Duplicate {
+        /// Place of the first, from zero.
+        first: usize,
+        /// Place of the second.
+        second: usize,
+        /// Their address.
+        address: Address,
+    },
+    /// A setting is out of its range.
+    Settings(SettingsError),
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(error) => error.fmt(f),
+            Self::BusyPoll { span } => {
+                write!(f, "busy_poll of {span:?} is out of range (0 to {:?})", busy::LONGEST)
+            }
+            Self::Duplicate { first, second, address } => {
+                let (first, second) = (first + 1, second + 1);
+                write!(f, "nodes {first} and {second} have the same address {address}")
+            }
+            Self::Settings(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for ConfigError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Address(error) => Some(error),
+            Self::BusyPoll { .. } | Self::Duplicate { .. } => None,
+            Self::Settings(error) => Some(error),
+        }
+    }
+}
+
+impl From<AddressError> for ConfigError {
+    fn from(error: AddressError) -> Self {
+        Self::Address(error)
+    }
+}
+
+impl From<SettingsError> for ConfigError {
+    fn from(error: SettingsError) -> Self {
+        Self::Settings(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn busy_poll_is_off_and_has_a_bound() {
+        let node = Config::builder().node("127.0.0.1").unwrap();
+        assert_eq!(node.clone().build().unwrap().busy_poll(), Duration::ZERO);
+        let most = Duration::from_micros(200);
+        assert_eq!(node.clone().busy_poll(most).build().unwrap().busy_poll(), most);
+        let error = node.busy_poll(most + Duration::from_nanos(1)).build().unwrap_err();
+        let words = "busy_poll of 200.001µs is out of range (0 to 200µs)";
+        assert_eq!(error.to_string(), words);
+    }
+}

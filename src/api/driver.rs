@@ -1,0 +1,720 @@
+//! The embedded API: a lock client inside somebody else's loop.
+//!
+//! No thread and no waiting. The host tells it of readiness and of its deadline passing; outcomes
+//! are events. It reads the clock itself, after the last read. Not here: blocking, see `client`.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use mio::{Events, Poll, Registry};
+
+use super::busy;
+use super::config::Config;
+use super::detached;
+use super::inspection::{ForceUnlockReport, Inspection};
+use super::log::Notes;
+use super::metrics::MetricsReport;
+use super::report::{NodeReport, RefusalReport};
+use crate::net::Sockets;
+use crate::proto::{
+    Core, DetachedLock, Event, FencingToken, Lease, LockId, LockRequest, LockState, LossCause,
+    NodeId, NodeState, Refusal, RequestError, Timestamp, ViewId, Votes,
+};
+
+/// Locks for a program with an event loop of its own.
+///
+/// Two ways to embed it:
+///
+/// * [`new`](Self::new): it has an epoll of its own, which is one file descriptor ([`AsFd`]). Watch
+///   that for readability in any loop, and call [`turn`](Self::turn) when it is readable or when
+///   [`deadline`](Self::deadline) has passed.
+/// * [`in_registry`](Self::in_registry): its sockets live in the host's `mio::Poll`, under tokens that
+///   the host chose. Pass events to [`on_event`](Self::on_event), then call `turn`.
+///
+/// Commands return at once and their bytes are written at once; the outcome is an
+/// [`Event`]. After every command or turn, take events until there are none and ask
+/// for the deadline anew. [Embedding](crate::manual::embedding) has more, also on its end and a `fork`.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use redbolt::{LockRequest, Config, Driver, proto::Event};
+///
+/// let config = Config::builder().node("127.0.0.1:6379")?.build()?;
+/// let mut driver = Driver::new(config)?;
+/// let id = driver.acquire(&LockRequest::new(b"job"))?;
+/// // In the host's loop, whenever the driver's file descriptor is readable or its deadline passed:
+/// driver.process();
+/// while let Some(event) = driver.poll_event() {
+///     match event {
+///         Event::Granted(granted) if granted == id => {
+///             println!("held for {:?}", driver.remaining(id));
+///             driver.release(id);
+///         }
+///         Event::Refused(_, refusal) => println!("{}", driver.report(&refusal)),
+///         _ => {}
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Driver {
+    config: Config,
+    sockets: Sockets,
+    /// `None` in a host's registry.
+    own: Option<Box<OwnPoll>>,
+    /// When the sockets were last looked at.
+    heard: Timestamp,
+    /// Commands only queue what they have to say.
+    is_gathering: bool,
+    notes: Option<Box<Notes>>,
+}
+
+struct OwnPoll {
+    poll: Poll,
+    events: Events,
+}
+
+impl Driver {
+    /// A driver with an epoll of its own. It begins to connect; a node that cannot be reached is no
+    /// error.
+    ///
+    /// # Errors
+    ///
+    /// The system has no file descriptors left.
+    pub fn new(config: Config) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let registry = poll.registry().try_clone()?;
+        // Each socket and the resolver are ready at most once in a turn.
+        let events = Events::with_capacity(2 * Self::tokens_needed(&config));
+        Self::start(config, registry, 0, Some(Box::new(OwnPoll { poll, events })))
+    }
+
+    /// A driver whose sockets live in a host's loop, under `tokens`, of which
+    /// [`tokens_needed`](Self::tokens_needed) says how many there must be.
+    ///
+    /// # Errors
+    ///
+    /// The range is too small, or the system has no file descriptors left.
+    pub fn in_registry(
+        config: Config,
+        registry: &Registry,
+        tokens: Range<usize>,
+    ) -> io::Result<Self> {
+        let needed = Self::tokens_needed(&config);
+        if tokens.len() < needed {
+            let text = format!("{} tokens given, {needed} needed", tokens.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        Self::start(config, registry.try_clone()?, tokens.start, None)
+    }
+
+    /// How many `mio::Token`s a driver of this configuration uses: one for each node, one for name
+    /// look-ups, and one more for each node, for the links on which waiters will be told of releases.
+    #[must_use]
+    pub fn tokens_needed(config: &Config) -> usize {
+        2 * config.node_count() + 1
+    }
+
+    fn start(
+        config: Config,
+        registry: Registry,
+        first_token: usize,
+        own: Option<Box<OwnPoll>>,
+    ) -> io::Result<Self> {
+        // The first failure to draw is told here; later ones cannot be, so they end the process
+        // rather than let a token be guessed.
+        getrandom::fill(&mut [0; 16]).map_err(io::Error::other)?;
+        let core = Core::new(config.core(), |bytes| {
+            getrandom::fill(bytes).expect("the system's source of randomness stays available");
+        });
+        let clock = config.clock().clone();
+        let heard = clock.boot();
+        let sockets = Sockets::new(core, clock, config.addresses(), registry, first_token)?;
+        let notes = Notes::new(&config);
+        let mut driver = Self { config, sockets, own, heard, is_gathering: false, notes };
+        driver.sockets.drive();
+        Ok(driver)
+    }
+
+    /// Asks all nodes for a lock. The outcome is [`Event::Granted`] or [`Event::Refused`].
+    ///
+    /// # Errors
+    ///
+    /// The ask is refused at the door, and nothing is sent.
+    pub fn acquire(&mut self, request: &LockRequest<'_>) -> Result<LockId, RequestError> {
+        self.check_process()?;
+        let (core, now) = self.sockets.core_now();
+        let id = core.acquire(request, now)?;
+        self.finish();
+        Ok(id)
+    }
+
+    /// Asks all nodes to keep a held lock for `ttl` more. The outcome is [`Event::Extended`],
+    /// [`Event::NotExtended`] or [`Event::Lost`].
+    ///
+    /// # Errors
+    ///
+    /// It is not held, an extension is under way, or the TTL is out of its range.
+    pub fn extend(&mut self, id: LockId, ttl: Duration) -> Result<(), RequestError> {
+        self.check_process()?;
+        let (core, now) = self.sockets.core_now();
+        let outcome = core.extend(id, ttl, now);
+        self.finish();
+        outcome
+    }
+
+    /// Lets go of a lock, or cancels its acquisition; see
+    /// [`Core::release`] for the outcomes.
+    pub fn release(&mut self, id: LockId) {
+        if self.is_ours() {
+            let (core, now) = self.sockets.core_now();
+            core.release(id, now);
+            self.finish();
+        }
+    }
+
+    /// Runs `commands`, and writes what they have to say afterwards, together: many locks that are asked
+    /// for, extended or released cost each node one write.
+    ///
+    /// ```
+    /// # use redbolt::{LockRequest, Config, Driver};
+    /// # let node = redbolt_node::Node::start()?;
+    /// # let config = Config::builder().node(&node.address().to_string())?.new_nodes().build()?;
+    /// let mut driver = Driver::new(config)?;
+    /// let names: Vec<String> = (0..100).map(|shard| format!("shard {shard}")).collect();
+    /// let locks: Result<Vec<_>, _> = driver.batch(|driver| {
+    ///     names.iter().map(|name| driver.acquire(&LockRequest::new(name.as_bytes()))).collect()
+    /// });
+    /// assert_eq!(locks?.len(), 100);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn batch<T>(&mut self, commands: impl FnOnce(&mut Self) -> T) -> T {
+        let gathered = std::mem::replace(&mut self.is_gathering, true);
+        let result = commands(self);
+        self.is_gathering = gathered;
+        self.finish();
+        result
+    }
+
+    /// Asks all nodes who holds `resource`, without taking part. The outcome is
+    /// [`Event::Viewed`].
+    ///
+    /// # Errors
+    ///
+    /// The name of the resource is empty or too long.
+    pub fn inspect(&mut self, resource: &[u8]) -> Result<ViewId, RequestError> {
+        self.check_process()?;
+        let (core, now) = self.sockets.core_now();
+        let id = core.inspect(resource, now)?;
+        self.finish();
+        Ok(id)
+    }
+
+    /// The result of an inspection that is complete, once.
+    pub fn take_inspection(&mut self, id: ViewId) -> Option<Inspection> {
+        let core = self.sockets.core_mut();
+        let view = core.take_view(id)?;
+        let mine = core.held_on(&view.resource, self.config.clock().now());
+        Some(Inspection::new(&self.config, core, view, mine))
+    }
+
+    /// Breaks the lock on `resource`, whoever holds it: an operator's means against a holder that
+    /// hangs or is gone. See [`Core::force_unlock`] for what it deletes, and for what it leaves alone.
+    /// The outcome is [`Event::Viewed`]; [`take_force_unlock`](Self::take_force_unlock) has the report.
+    ///
+    /// # Errors
+    ///
+    /// The name of the resource is empty or too long, the guard's, or that of a fencing counter.
+    pub fn force_unlock(&mut self, resource: &[u8]) -> Result<ViewId, RequestError> {
+        self.check_process()?;
+        let (core, now) = self.sockets.core_now();
+        let id = core.force_unlock(resource, now)?;
+        self.finish();
+        Ok(id)
+    }
+
+    /// As [`force_unlock`](Self::force_unlock), and deletes data as well that is no lock of redbolt. See
+    /// [`Core::force_unlock_foreign`].
+    ///
+    /// # Errors
+    ///
+    /// As [`force_unlock`](Self::force_unlock).
+    pub fn force_unlock_foreign(&mut self, resource: &[u8]) -> Result<ViewId, RequestError> {
+        self.check_process()?;
+        let (core, now) = self.sockets.core_now();
+        let id = core.force_unlock_foreign(resource, now)?;
+        self.finish();
+        Ok(id)
+    }
+
+    /// What was broken, once all nodes have answered or their time is over; once. For the ids that
+    /// [`force_unlock`](Self::force_unlock) and [`force_unlock_foreign`](Self::force_unlock_foreign) gave.
+    pub fn take_force_unlock(&mut self, id: ViewId) -> Option<ForceUnlockReport> {
+        let view = self.sockets.core_mut().take_view(id)?;
+        Some(ForceUnlockReport::new(&self.config, self.sockets.core(), view))
+    }
+
+    /// Hands a held lock out, for another process on this machine to [take in](Self::attach). From
+    /// here on it is not this driver's: nothing is sent about it any more. `None` if it is not held.
+    ///
+    /// A node that has not answered yet will not count for the lock, and may not hear of an extension:
+    /// wait while it [awaits answers](Self::awaits_answers) if you can.
+    pub fn detach(&mut self, id: LockId) -> Option<DetachedLock> {
+        if !self.is_ours() {
+            return None;
+        }
+        let (core, now) = self.sockets.core_now();
+        let mut detached = core.detach(id, now)?;
+        self.finish();
+        detached::name(&mut detached, &self.config);
+        Some(detached)
+    }
+
+    /// Whether a node has not answered to all that it was asked about this lock, or is about to be. A
+    /// lock is granted and extended by a quorum, before all have.
+    #[must_use]
+    pub fn awaits_answers(&self, id: LockId) -> bool {
+        self.is_ours() && self.sockets.core().awaits_answers(id)
+    }
+
+    /// Takes a lock in that was detached. It is held from here on, with the lease that it had, and
+    /// is extended and released as any other. One whose lease is over, or that was detached before
+    /// the machine was started anew, is lost: [`Event::Lost`] follows, and releasing it undoes what
+    /// the nodes still keep.
+    ///
+    /// # Errors
+    ///
+    /// This driver has other nodes, the same in another order, or another quorum or limits.
+    pub fn attach(&mut self, detached: &DetachedLock) -> Result<LockId, RequestError> {
+        self.check_process()?;
+        let detached = detached::checked(detached, &self.config)?;
+        let (core, now) = self.sockets.core_now();
+        let id = core.attach(&detached, now)?;
+        self.finish();
+        Ok(id)
+    }
+
+    /// Connects to all nodes that are not connected, ahead of their backoff.
+    pub fn connect(&mut self) {
+        if self.is_ours() {
+            let (core, now) = self.sockets.core_now();
+            core.open_all(now);
+            self.finish();
+        }
+    }
+
+    /// Finds out which of the nodes that vote would tell those who wait, though nobody does: it opens the
+    /// second connection to each, which is closed a few seconds later. See [`NodeStatus::push`].
+    ///
+    /// [`NodeStatus::push`]: crate::NodeStatus::push
+    pub fn try_push(&mut self) {
+        if self.is_ours() {
+            let (core, now) = self.sockets.core_now();
+            core.try_push(now);
+            self.finish();
+        }
+    }
+
+    /// Takes a readiness event of the host's loop; `false` if it is not for this driver.
+    pub fn on_event(&mut self, event: &mio::event::Event) -> bool {
+        self.sockets.on_event(event)
+    }
+
+    /// Does everything that can be done now, without waiting.
+    ///
+    /// Call it when the file descriptor is readable, after events were passed on, and when the
+    /// deadline has passed. Calling it at other times is harmless.
+    pub fn process(&mut self) {
+        self.wait(Some(Duration::ZERO));
+    }
+
+    /// A turn that waits for answers without sleeping: it tries reads where some are due, for at most
+    /// [`busy_poll`](crate::ConfigBuilder::busy_poll) and until the deadline, and ends with the first that
+    /// brings something. Returns whether one did.
+    ///
+    /// A host with a core to spare calls it before each sleep, and if it returns `true` goes on without
+    /// the sleep. It is no replacement for the host's loop: what readiness alone tells of, such as a
+    /// connection that stands, comes from there, so look there without a timeout now and again. (A driver
+    /// with an epoll of its own looks by itself.)
+    pub fn process_busy(&mut self) -> bool {
+        let (heard, _) = self.spin(self.deadline());
+        self.look(heard, Some(Duration::ZERO));
+        heard
+    }
+
+    /// Hears what happened while nobody called, such as a server closing an idle connection, so that
+    /// a request is not written to a connection that is gone. Calls in close succession pay nothing
+    /// for it.
+    pub(super) fn catch_up(&mut self) {
+        let now = self.config.clock().boot();
+        if now.since(self.heard) > ABSENT {
+            self.sockets.core_mut().resume(now);
+        }
+        if now.since(self.heard) > IDLE {
+            self.wait(Some(Duration::ZERO));
+        }
+    }
+
+    /// As [`catch_up`](Self::catch_up), and hears what nodes have answered about this lock: a grant that is
+    /// not read yet may be what the lock rests on, once another node says that it has lost the key.
+    pub(super) fn catch_up_with(&mut self, id: LockId) {
+        match self.awaits_answers(id) {
+            true => self.wait(Some(Duration::ZERO)),
+            false => self.catch_up(),
+        }
+    }
+
+    /// Writes what a command has to say, unless more commands follow.
+    fn finish(&mut self) {
+        if !self.is_gathering {
+            self.sockets.settle();
+        }
+    }
+
+    /// A turn that waits for up to `timeout` if it has an epoll of its own.
+    pub(super) fn wait(&mut self, timeout: Option<Duration>) {
+        let (heard, timeout) = self.spin(timeout);
+        self.look(heard, timeout);
+    }
+
+    /// Tries reads, for as long as the configuration and `timeout` allow. Tells whether one brought
+    /// something, and for how long to sleep.
+    fn spin(&mut self, timeout: Option<Duration>) -> (bool, Option<Duration>) {
+        let busy = self.config.busy_poll();
+        if busy.is_zero() || !self.is_ours() || !self.sockets.awaits_answers() {
+            return (false, timeout);
+        }
+        let span = timeout.map_or(busy, |timeout| timeout.min(busy));
+        let clock = self.config.clock();
+        match busy::spin(span, || clock.boot(), || self.sockets.listen()) {
+            true => (true, Some(Duration::ZERO)),
+            false => (false, timeout.map(|timeout| timeout - span)),
+        }
+    }
+
+    /// The rest of a turn. Readiness is not looked at where something was heard already, but where it alone
+    /// tells of things: or those would wait for as long as answers keep coming.
+    fn look(&mut self, heard: bool, timeout: Option<Duration>) {
+        // What the parent's poll has to tell would be taken from it.
+        if !self.is_ours() {
+            return;
+        }
+        if let Some(own) = &mut self.own
+            && (!heard || self.sockets.needs_loop())
+        {
+            match own.poll.poll(&mut own.events, timeout) {
+                Ok(()) => {
+                    for event in &own.events {
+                        self.sockets.on_event(event);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => self.sockets.fail_all(&error),
+            }
+        }
+        self.sockets.drive();
+        self.heard = self.sockets.core().latest();
+    }
+
+    /// Takes turns until this lock has an outcome. Events of other locks are dropped: their guards
+    /// ask the core, which knows.
+    pub(super) fn outcome(&mut self, id: LockId) -> Event {
+        loop {
+            while let Some(event) = self.poll_event() {
+                let of = match event {
+                    Event::Extended(of) | Event::Granted(of) | Event::AutoExtended(of) => of,
+                    Event::Lost(of, _) | Event::Released(of, _) => of,
+                    Event::NotExtended(of, _)
+                    | Event::AutoExtendFailed(of, _)
+                    | Event::Refused(of, _) => of,
+                    Event::Node(..) | Event::Shortened(_) | Event::Viewed(_) => continue,
+                };
+                if of == id {
+                    return event;
+                }
+            }
+            // In a callback of the log.
+            if !self.is_ours() {
+                return Event::Lost(id, LossCause::Forked);
+            }
+            // The ask, or the last turn, has read the clock.
+            let latest = self.sockets.core().latest();
+            self.wait(self.sockets.deadline(latest));
+        }
+    }
+
+    /// Takes turns until each of these locks was granted, lost again, or refused; returns the refusals.
+    pub(super) fn outcomes(&mut self, mut open: HashSet<LockId>) -> HashMap<LockId, Refusal> {
+        let mut refused = HashMap::new();
+        loop {
+            while let Some(event) = self.poll_event() {
+                match event {
+                    Event::Refused(of, refusal) if open.remove(&of) => {
+                        refused.insert(of, refusal);
+                    }
+                    Event::Granted(of) => drop(open.remove(&of)),
+                    _ => {}
+                }
+            }
+            if open.is_empty() || !self.is_ours() {
+                return refused;
+            }
+            let latest = self.sockets.core().latest();
+            self.wait(self.sockets.deadline(latest));
+        }
+    }
+
+    /// Takes turns until all nodes have answered about this lock, for a small part of what is left of it: one may
+    /// hang.
+    pub(super) fn hear_answers(&mut self, id: LockId) {
+        let patience = HEAR_WITHIN.min(self.remaining(id) / 20);
+        let until = instant_in(patience.min(self.config.settings().response_timeout));
+        while self.awaits_answers(id) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            self.wait(Some(self.deadline().map_or(left, |deadline| deadline.min(left))));
+        }
+    }
+
+    /// When [`turn`](Self::turn) is due at the latest, from now; `None` if only readiness matters.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        if self.is_ours() { self.sockets.deadline(self.config.clock().boot()) } else { None }
+    }
+
+    /// The next outcome.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if !self.is_ours() {
+            return None;
+        }
+        let event = self.next_event();
+        self.note(event);
+        event
+    }
+
+    /// The validity that is left of a lock, by the clock as it is now; zero if it is not held.
+    #[must_use]
+    pub fn remaining(&self, id: LockId) -> Duration {
+        let lease = self.sockets.core().lease(id).filter(|_| self.is_ours());
+        lease.map_or(Duration::ZERO, |lease: &Lease| lease.remaining(self.config.clock().now()))
+    }
+
+    /// The fencing token of a lock that is held; `None` unless it was asked for
+    /// ([`LockRequest::fenced`]).
+    #[must_use]
+    pub fn fencing_token(&self, id: LockId) -> Option<FencingToken> {
+        self.sockets.core().fencing_token(id).filter(|_| self.is_ours())
+    }
+
+    /// Where a lock is in its life.
+    #[must_use]
+    pub fn state(&self, id: LockId) -> LockState {
+        match self.sockets.core().state(id) {
+            LockState::Unknown => LockState::Unknown,
+            _ if !self.is_ours() => LockState::Lost(LossCause::Forked),
+            state => state,
+        }
+    }
+
+    /// The votes of a lock's present attempt, extension or release; none once it is not known.
+    #[must_use]
+    pub fn votes(&self, id: LockId) -> Votes {
+        self.sockets.core().votes(id)
+    }
+
+    /// The votes of the last attempt of a lock that waits, after which it went on; `None` before. What
+    /// stands in its way, while it waits.
+    #[must_use]
+    pub fn decided_votes(&self, id: LockId) -> Option<Votes> {
+        self.sockets.core().decided_votes(id)
+    }
+
+    /// Whether a release or an undo is not confirmed yet on a node that can be reached.
+    #[must_use]
+    pub fn has_pending_releases(&self) -> bool {
+        self.is_ours() && self.sockets.core().has_pending_releases()
+    }
+
+    /// A refusal in words, with addresses.
+    #[must_use]
+    pub fn report(&self, refusal: &Refusal) -> RefusalReport {
+        RefusalReport::new(&self.config, self.sockets.core(), *refusal)
+    }
+
+    /// Which nodes can vote now.
+    #[must_use]
+    pub fn node_report(&self) -> NodeReport {
+        NodeReport::new(&self.config, self.sockets.core())
+    }
+
+    /// What was counted since it was made.
+    #[must_use]
+    pub fn metrics(&self) -> MetricsReport {
+        MetricsReport::new(&self.config, self.sockets.core())
+    }
+
+    /// Whether this node can vote now.
+    #[must_use]
+    pub fn node_state(&self, node: NodeId) -> NodeState {
+        self.sockets.core().node_state(node)
+    }
+
+    /// The configuration it was made with.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+}
+
+impl Driver {
+    /// Whether the guards of a set that was new, or that was to be changed, have been written.
+    pub(super) fn has_set_up(&self) -> bool {
+        self.sockets.core().has_set_up()
+    }
+
+    /// The core, for an API that gives it several commands and writes once: nothing is written before
+    /// [`settle`](Self::settle).
+    pub(super) fn core_mut(&mut self) -> &mut Core {
+        self.sockets.core_mut()
+    }
+
+    /// The next outcome, of which the log has not heard.
+    pub(super) fn next_event(&mut self) -> Option<Event> {
+        self.sockets.core_mut().poll_event()
+    }
+
+    /// Whether there is a log.
+    pub(super) fn has_log(&self) -> bool {
+        self.notes.is_some()
+    }
+
+    /// Tells the log of an outcome. What that does is the host's.
+    pub(super) fn note(&mut self, event: Option<Event>) {
+        if let Some(notes) = &mut self.notes {
+            notes.tell(&self.config, self.sockets.core(), event);
+        }
+    }
+
+    /// Reads where answers are due; whether anything came.
+    pub(super) fn listen(&mut self) -> bool {
+        self.sockets.listen()
+    }
+
+    /// Whether an answer is due on a connection.
+    pub(super) fn is_awaiting(&self) -> bool {
+        self.sockets.awaits_answers()
+    }
+
+    /// Whether the loop has to be looked at although something was heard already.
+    pub(super) fn needs_loop(&self) -> bool {
+        self.sockets.needs_loop()
+    }
+
+    /// The first half of a turn: fires what is due. What the sockets have was read before.
+    pub(super) fn expire(&mut self) {
+        self.sockets.expire();
+    }
+
+    /// The second half of a turn: writes what there is to say.
+    pub(super) fn settle(&mut self) {
+        self.sockets.settle();
+        self.heard = self.sockets.core().latest();
+    }
+
+    /// The lease of a lock that is held.
+    pub(super) fn lease(&self, id: LockId) -> Option<&Lease> {
+        self.sockets.core().lease(id)
+    }
+
+    /// Lets go of everything, as when it is dropped.
+    pub(super) fn let_go(&mut self) {
+        self.sockets.let_go();
+    }
+
+    /// Whether this is the process that made it: in a forked child the connections are the parent's.
+    #[inline]
+    pub(super) fn is_ours(&self) -> bool {
+        self.sockets.is_ours()
+    }
+
+    fn check_process(&self) -> Result<(), RequestError> {
+        if self.is_ours() { Ok(()) } else { Err(RequestError::Forked) }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
+impl AsFd for Driver {
+    /// The file descriptor to watch for readability.
+    ///
+    /// # Panics
+    ///
+    /// If the driver lives in a host's registry: that is the one to watch.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        let own =
+            self.own.as_ref().expect("a driver in a host's registry has no descriptor of its own");
+        own.poll.registry().as_fd()
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("core", self.sockets.core()).finish_non_exhaustive()
+    }
+}
+
+/// When a span is over; of one that no clock can hold, far beyond every wait.
+pub(super) fn instant_in(span: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(span).unwrap_or(now + FOR_EVER)
+}
+
+/// Whoever calls again sooner has listened all the time.
+const ABSENT: Duration = Duration::from_millis(1);
+
+/// Nobody waits longer for a node that may hang before a lock is detached.
+const HEAR_WITHIN: Duration = Duration::from_millis(500);
+
+/// Connections that were looked at more recently are taken to be open.
+const IDLE: Duration = Duration::from_millis(100);
+
+/// A hundred years.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+#[cfg(test)]
+mod tests {
+    use redbolt_node::Node;
+
+    use super::*;
+
+    /// A turn that has heard an answer looks for these as well, or they would wait for as long as answers
+    /// keep coming.
+    #[test]
+    fn connections_do_not_wait_for_answers_to_stop() {
+        let node = Node::start().unwrap();
+        let builder = Config::builder().node(&node.address().to_string()).unwrap();
+        let config = builder.connect_timeout(Duration::from_secs(60)).build().unwrap();
+        let mut driver = Driver::new(config).unwrap();
+        assert!(driver.needs_loop() && !driver.is_awaiting(), "it is being connected");
+        let until = Instant::now() + Duration::from_secs(10);
+        while driver.needs_loop() {
+            assert!(Instant::now() < until, "the connection is not looked at");
+            driver.look(true, Some(Duration::ZERO));
+        }
+        while driver.node_report().nodes[0].state == NodeState::Connecting {
+            assert!(Instant::now() < until);
+            driver.process_busy();
+        }
+        driver.inspect(b"job").unwrap();
+        assert!(!driver.needs_loop() && driver.is_awaiting());
+    }
+}

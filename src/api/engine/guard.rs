@@ -1,0 +1,130 @@
+//! What the holder of an engine's lock has in hand. Not here: the lock, which the slot stands for.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::future::{ExtendFuture, LossFuture, ReleaseFuture};
+use super::slot::Slot;
+use crate::api::client::AcquireError;
+use crate::proto::{FencingToken, LossCause};
+
+/// A lock that an [`Engine`](super::Engine) has granted. `Send` and `Sync`, and bound to no lifetime.
+///
+/// It protects nothing by itself: check [`is_valid`](Self::is_valid) before each step that relies on it,
+/// and know that a pause between the check and the step cannot be seen from here.
+///
+/// Dropping it queues the release and never blocks. It does not keep the engine alive: with the last
+/// handle, or by a shutdown, the lock is lost ([`LossCause::ShutDown`]). In a forked child it is worth
+/// nothing ([`LossCause::Forked`]), and to drop it there does no harm.
+#[must_use = "dropping the guard releases the lock"]
+pub struct OwnedGuard {
+    /// Empty once it was released.
+    slot: Option<Arc<Slot>>,
+}
+
+impl OwnedGuard {
+    /// A guard for a lock that was granted, if anything is left of it.
+    pub(super) fn of_valid(slot: Arc<Slot>) -> Result<Self, AcquireError> {
+        let guard = Self::of(slot);
+        if guard.is_valid() { Ok(guard) } else { Err(guard.slot().granted_too_late()) }
+    }
+
+    /// A guard for a lock that was granted.
+    pub(super) fn of(slot: Arc<Slot>) -> Self {
+        Self { slot: Some(slot) }
+    }
+
+    /// What the slot of another process would have of it.
+    #[cfg(test)]
+    pub(super) fn copy(&self) -> (crate::proto::Lease, crate::proto::Votes) {
+        self.slot().copy()
+    }
+
+    /// The validity that is left, by the clock as it is now; zero once the lock is lost. The engine's
+    /// thread is not asked: if it is late, this is not.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.slot().remaining()
+    }
+
+    /// Whether the lock is held, by the clock as it is now.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// The fencing token, for whatever the lock protects; `None` unless it was asked for
+    /// ([`LockRequest::fenced`](crate::LockRequest::fenced)), and after the lock was lost.
+    #[must_use]
+    pub fn fencing_token(&self) -> Option<FencingToken> {
+        self.slot().fencing_token()
+    }
+
+    /// The resources that it is a lock on.
+    pub fn resources(&self) -> impl Iterator<Item = &[u8]> {
+        self.slot().request.resources()
+    }
+
+    /// Asks the nodes to keep the lock for `ttl` from now, which is cut to whole milliseconds and at most
+    /// the configuration's `max_ttl`. The validity is never shortened by it. One at a time: a second one is
+    /// refused while the first is under way.
+    pub fn extend(&self, ttl: Duration) -> ExtendFuture {
+        let slot = self.slot();
+        ExtendFuture::new(slot.extend(ttl), Arc::clone(&slot.shared))
+    }
+
+    /// Releases the lock. The release is queued by the call, whether or not anybody waits for its
+    /// [`ReleaseOutcome`](crate::ReleaseOutcome); a lock that was lost before is not an error, the ending
+    /// says so.
+    pub fn release(mut self) -> ReleaseFuture {
+        let slot = self.slot.take().expect("only release empties it, and takes the guard with it");
+        slot.let_go();
+        ReleaseFuture::new(slot)
+    }
+
+    /// Watches for the loss of the lock: gives its cause, or `None` once the lock was held to its end and
+    /// released. Each call makes a watcher of its own, which may outlive the guard.
+    ///
+    /// ```no_run
+    /// # async fn stop_work() {}
+    /// # async fn f(guard: redbolt::OwnedGuard) {
+    /// if let Some(cause) = guard.lost().await {
+    ///     eprintln!("the lock is lost: {cause}");
+    ///     stop_work().await;
+    /// }
+    /// # }
+    /// ```
+    pub fn lost(&self) -> LossFuture {
+        LossFuture::new(Arc::clone(self.slot()))
+    }
+
+    /// Has `callback` called once if the lock is lost; never if it is released or dropped before that.
+    /// A call that has begun when the release is asked for by another thread goes on beside it.
+    ///
+    /// It runs on the engine's thread, and all locks of the engine wait while it does: keep it short,
+    /// and let it not wait for this engine. A panic in it is caught, and counted by
+    /// [`Engine::panics`](super::Engine::panics). If the lock is lost already, it is called at once on the
+    /// calling thread. Several may be set; each is called.
+    pub fn on_loss(&self, callback: impl FnOnce(LossCause) + Send + 'static) {
+        self.slot().on_loss(Box::new(callback));
+    }
+
+    pub(super) fn slot(&self) -> &Arc<Slot> {
+        self.slot.as_ref().expect("only release empties it, and takes the guard with it")
+    }
+}
+
+impl Drop for OwnedGuard {
+    fn drop(&mut self) {
+        if let Some(slot) = &self.slot {
+            slot.let_go();
+        }
+    }
+}
+
+impl fmt::Debug for OwnedGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnedGuard").field("remaining", &self.remaining()).finish_non_exhaustive()
+    }
+}

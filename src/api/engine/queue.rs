@@ -1,0 +1,209 @@
+//! The hand-over of commands to the engine's thread.
+//!
+//! A vector under a mutex, swapped whole, and one wake-up write for each sleep. It is bounded by what
+//! can be in it: acquisitions and inspections in flight, which the engine limits, and for each lock one
+//! extension and one release. So a release is never refused, and two vectors that change places are all
+//! the memory that it needs. Looks at the driver are not limited, for they are wanted most when all else
+//! is refused, and are answered as soon as they are taken. Not here: what a command does.
+//!
+//! # No wake-up is lost
+//!
+//! Whoever pushes, and the thread before it sleeps, take the same mutex, so one of them is first. If the
+//! push is first, the thread finds the command and does not sleep ([`may_sleep`](Queue::may_sleep)). If
+//! the thread is first, it has left `asleep`; the first push takes that away and writes, once, after the
+//! command is in the queue, and what was written stays readable until the thread polls. A writer
+//! that is held up between the two writes late, which wakes the thread for nothing.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::reply::Asker;
+use super::slot::Slot;
+use crate::api::client::AcquireError;
+use crate::api::driver::Driver;
+use crate::api::inspection::Inspection;
+
+/// What the thread is asked to do.
+pub(super) enum Command {
+    Acquire(Arc<Slot>),
+    /// End by then.
+    Close(Instant),
+    Extend(Arc<Slot>, Duration),
+    /// Ask the nodes who holds a resource.
+    Inspect(Box<[u8]>, Asker<Inspection, AcquireError>),
+    /// Answer a question about the driver.
+    Look(Box<dyn FnOnce(&Driver) + Send>),
+    /// Let go of a lock, or cancel its acquisition.
+    Release(Arc<Slot>),
+}
+
+impl Command {
+    /// The lock that it is about.
+    pub(super) fn slot(&self) -> Option<&Arc<Slot>> {
+        match self {
+            Self::Acquire(slot) | Self::Extend(slot, _) | Self::Release(slot) => Some(slot),
+            Self::Close(_) | Self::Inspect(..) | Self::Look(_) => None,
+        }
+    }
+}
+
+pub(super) struct Queue {
+    inner: Mutex<Inner>,
+    /// There are commands: for a look without the mutex, which comes soon enough if it comes late.
+    is_filled: AtomicBool,
+    waker: mio::Waker,
+}
+
+#[derive(Default)]
+struct Inner {
+    commands: Vec<Command>,
+    /// The thread sleeps, or is about to, and nobody has woken it.
+    asleep: bool,
+    /// Nothing new is begun.
+    closed: bool,
+    /// Nobody takes commands any longer.
+    ended: bool,
+}
+
+impl Queue {
+    pub(super) fn new(waker: mio::Waker) -> Self {
+        Self { inner: Mutex::default(), is_filled: AtomicBool::new(false), waker }
+    }
+
+    /// Hands a command over; gives it back if it comes too late.
+    pub(super) fn push(&self, command: Command) -> Result<(), Command> {
+        let mut inner = self.lock();
+        let ends = matches!(command, Command::Extend(..) | Command::Release(_));
+        if inner.ended || inner.closed && !ends {
+            return Err(command);
+        }
+        inner.commands.push(command);
+        self.wake(inner);
+        Ok(())
+    }
+
+    /// Takes nothing new from now on, and has the thread end by `until`.
+    pub(super) fn close(&self, until: Instant) {
+        let mut inner = self.lock();
+        inner.closed = true;
+        if !inner.ended {
+            inner.commands.push(Command::Close(until));
+            self.wake(inner);
+        }
+    }
+
+    /// Swaps all commands into `taken`, which is empty.
+    pub(super) fn take(&self, taken: &mut Vec<Command>) {
+        debug_assert!(taken.is_empty(), "commands are obeyed before more are taken");
+        let mut inner = self.lock();
+        inner.asleep = false;
+        self.is_filled.store(false, Ordering::Relaxed);
+        std::mem::swap(&mut inner.commands, taken);
+    }
+
+    /// Whether a command was pushed, as far as it can be seen without the mutex.
+    pub(super) fn is_filled(&self) -> bool {
+        self.is_filled.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is nothing to do; then the next push wakes the thread up.
+    pub(super) fn may_sleep(&self) -> bool {
+        let mut inner = self.lock();
+        inner.asleep = inner.commands.is_empty();
+        inner.asleep
+    }
+
+    /// Ends it; gives back what nobody will do.
+    pub(super) fn end(&self) -> Vec<Command> {
+        let mut inner = self.lock();
+        inner.closed = true;
+        inner.ended = true;
+        std::mem::take(&mut inner.commands)
+    }
+
+    fn wake(&self, mut inner: MutexGuard<'_, Inner>) {
+        self.is_filled.store(true, Ordering::Relaxed);
+        let asleep = std::mem::take(&mut inner.asleep);
+        drop(inner);
+        if asleep {
+            // It fails only if the descriptor is gone, which lives as long as we do.
+            let _ = self.waker.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Bench {
+        queue: Queue,
+        poll: mio::Poll,
+        events: mio::Events,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let poll = mio::Poll::new().unwrap();
+            let queue = Queue::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap());
+            Self { queue, poll, events: mio::Events::with_capacity(8) }
+        }
+
+        fn push(&self) -> Result<(), Command> {
+            self.queue.push(Command::Look(Box::new(|_| ())))
+        }
+
+        /// Whether the waker was written to since the last look: each write is told of once.
+        fn was_woken(&mut self) -> bool {
+            self.poll.poll(&mut self.events, Some(Duration::ZERO)).unwrap();
+            !self.events.is_empty()
+        }
+
+        fn take(&self) -> usize {
+            let mut taken = Vec::new();
+            self.queue.take(&mut taken);
+            taken.len()
+        }
+    }
+
+    #[test]
+    fn one_write_for_each_sleep_and_none_without() {
+        let mut bench = Bench::new();
+        assert!(bench.push().is_ok());
+        assert!(!bench.was_woken(), "nobody sleeps");
+        assert!(!bench.queue.may_sleep(), "there is something to do");
+        assert_eq!(bench.take(), 1);
+        for _ in 0..2 {
+            assert!(bench.queue.may_sleep());
+            assert!(bench.push().is_ok());
+            assert!(bench.was_woken());
+            assert!(bench.push().is_ok());
+            assert!(!bench.was_woken(), "it was woken already");
+            assert_eq!(bench.take(), 2);
+        }
+        // It woke up by itself, and nobody need wake it.
+        assert!(bench.queue.may_sleep());
+        assert_eq!(bench.take(), 0);
+        assert!(bench.push().is_ok());
+        assert!(!bench.was_woken());
+    }
+
+    #[test]
+    fn what_comes_too_late_is_given_back() {
+        let mut bench = Bench::new();
+        assert!(bench.queue.may_sleep());
+        bench.queue.close(Instant::now());
+        assert!(bench.was_woken());
+        assert!(bench.push().is_err(), "nothing new");
+        assert_eq!(bench.take(), 1);
+        bench.queue.close(Instant::now());
+        assert_eq!(bench.queue.end().len(), 1);
+        bench.queue.close(Instant::now());
+        assert!(bench.queue.end().is_empty());
+    }
+}

@@ -1,0 +1,555 @@
+//! The engine's thread: one driver, fed from the queue.
+//!
+//! In each turn it reads what the sockets have, gives the core all commands that came meanwhile, and
+//! then writes: so all commands of one turn make one write to each node. Outcomes go to the slots. A
+//! panic in code that is not ours is caught where that code is called; one in ours ends the engine, and
+//! everybody is told. Not here: the protocol, and waiting for an outcome.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use mio::{Events, Poll};
+
+use super::EngineError;
+use super::queue::Command;
+use super::reply::Asker;
+use super::shared::Shared;
+use super::shutdown::{ShutdownReport, Unreleased};
+use super::slot::Slot;
+use crate::api::busy;
+use crate::api::client::AcquireError;
+use crate::api::driver::Driver;
+use crate::api::guard::{ExtendError, ReleaseOutcome, loss};
+use crate::api::inspection::Inspection;
+use crate::proto::{
+    ClockReading, Confirmed, Event, LockId, LockState, LossCause, Refusal, RefusalReason,
+    RequestError, ViewId,
+};
+
+pub(super) struct Thread {
+    poll: Poll,
+    events: Events,
+    driver: Driver,
+    shared: Arc<Shared>,
+    /// Commands that were taken, the next one last.
+    commands: Vec<Command>,
+    /// The lock of the command that is being obeyed, so that a panic does not lose it.
+    concerned: Option<Arc<Slot>>,
+    /// Every lock that has not ended, by its name in the core.
+    slots: HashMap<LockId, Arc<Slot>, BuildHasherDefault<NameHasher>>,
+    /// Inspections under way, each with whoever asked for it.
+    views: HashMap<ViewId, Asker<Inspection, AcquireError>, BuildHasherDefault<NameHasher>>,
+    /// The engine is to end by then.
+    until: Option<Instant>,
+    /// Whoever waits for outcomes of this turn.
+    waiters: Vec<Waker>,
+    /// In the last turn something was asked or told.
+    is_stirred: bool,
+    /// It has slept since the last commands were taken.
+    has_slept: bool,
+    /// Several commands were taken together the last time that there were any.
+    comes_in_crowds: bool,
+    report: ShutdownReport,
+}
+
+impl Thread {
+    pub(super) fn new(poll: Poll, driver: Driver, shared: Arc<Shared>) -> Self {
+        let events = Events::with_capacity(2 * Driver::tokens_needed(&shared.config) + 1);
+        Self {
+            poll,
+            events,
+            driver,
+            shared,
+            commands: Vec::new(),
+            concerned: None,
+            slots: HashMap::default(),
+            views: HashMap::default(),
+            until: None,
+            waiters: Vec::new(),
+            is_stirred: false,
+            has_slept: false,
+            comes_in_crowds: false,
+            report: ShutdownReport::default(),
+        }
+    }
+
+    /// Works until it is told to end.
+    pub(super) fn run(mut self) {
+        let _ = self.shared.thread.set(std::thread::current().id());
+        let ended = catch_unwind(AssertUnwindSafe(|| self.work()));
+        self.report.failed = !matches!(ended, Ok(Ok(())));
+        self.end();
+    }
+
+    fn work(&mut self) -> io::Result<()> {
+        while !self.is_done() {
+            self.hear()?;
+            // Before the commands, which can take long: by then an answer may have come that was not read.
+            self.driver.expire();
+            self.obey();
+            self.driver.settle();
+            self.tell();
+        }
+        Ok(())
+    }
+
+    /// Whether it was told to end, and has nothing left to do or no time.
+    fn is_done(&self) -> bool {
+        self.until.is_some_and(|until| {
+            self.slots.is_empty() && !self.driver.has_pending_releases() || until <= Instant::now()
+        })
+    }
+
+    /// Sleeps until something is readable, something is due, or somebody has pushed a command.
+    fn hear(&mut self) -> io::Result<()> {
+        let heard = self.spin();
+        if heard && !self.driver.needs_loop() {
+            return Ok(());
+        }
+        let idle = !heard && self.commands.is_empty() && self.shared.queue.may_sleep();
+        self.has_slept |= idle;
+        let span = if idle { self.due() } else { Some(Duration::ZERO) };
+        match self.poll.poll(&mut self.events, span) {
+            Ok(()) => {
+                for event in &self.events {
+                    self.driver.on_event(event);
+                }
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Does not sleep for a moment after it was asked or has told something, or while answers are due, if
+    /// the configuration wants it so: they are likely to come, and so is the next command. Whether one did.
+    fn spin(&mut self) -> bool {
+        let busy = self.shared.config.busy_poll();
+        let stirred = std::mem::take(&mut self.is_stirred);
+        if busy.is_zero() || !self.commands.is_empty() {
+            return false;
+        }
+        if !stirred && !self.driver.is_awaiting() {
+            return false;
+        }
+        let span = self.due().map_or(busy, |due| due.min(busy));
+        let clock = self.shared.config.clock();
+        let heard = || self.driver.listen() || self.shared.queue.is_filled();
+        busy::spin(span, || clock.boot(), heard)
+    }
+
+    fn due(&self) -> Option<Duration> {
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        match (self.driver.deadline(), left) {
+            (Some(deadline), Some(left)) => Some(deadline.min(left)),
+            (deadline, left) => deadline.or(left),
+        }
+    }
+
+    /// Gives the core the commands that have come. One reading of the clock is enough: it is earlier than
+    /// the first byte of each. But it is also when the time begins in which nodes have to answer, so a
+    /// crowd of commands takes several turns.
+    fn obey(&mut self) {
+        if self.commands.is_empty() {
+            self.take_commands();
+        }
+        let now = self.shared.config.clock().now();
+        for _ in 0..COMMANDS_PER_TURN {
+            let Some(command) = self.commands.pop() else { break };
+            self.is_stirred = true;
+            self.concerned = command.slot().cloned();
+            match command {
+                Command::Acquire(slot) => self.acquire(slot, now),
+                Command::Close(until) => self.close(until, now),
+                Command::Extend(slot, ttl) => self.extend(&slot, ttl, now),
+                Command::Inspect(resource, asker) => self.inspect(&resource, asker, now),
+                Command::Look(question) => question(&self.driver),
+                Command::Release(slot) => self.release(&slot, now),
+            }
+        }
+        self.concerned = None;
+    }
+
+    /// Takes the commands that have come. Whoever pushed the first of them was interrupted by our waking up
+    /// if they share a core with us. Where commands come in crowds, they are let go on first: each
+    /// command by itself would cost them and the nodes as much as all of them together.
+    fn take_commands(&mut self) {
+        let queue = &self.shared.queue;
+        if std::mem::take(&mut self.has_slept) && self.comes_in_crowds && queue.is_filled() {
+            std::thread::yield_now();
+        }
+        queue.take(&mut self.commands);
+        self.commands.reverse();
+        if !self.commands.is_empty() {
+            self.comes_in_crowds = self.commands.len() > 1;
+        }
+    }
+
+    fn acquire(&mut self, slot: Arc<Slot>, now: ClockReading) {
+        if slot.is_let_go() {
+            return;
+        }
+        match self.driver.core_mut().acquire(&slot.request, now) {
+            Ok(id) => {
+                slot.asked(id);
+                self.slots.insert(id, slot);
+            }
+            Err(error) => {
+                let waiter = slot.refused(AcquireError::Request(error));
+                self.will_wake(waiter);
+            }
+        }
+    }
+
+    fn extend(&mut self, slot: &Slot, ttl: Duration, now: ClockReading) {
+        let Some(id) = slot.id() else { return };
+        match self.driver.core_mut().extend(id, ttl, now) {
+            Ok(()) => {}
+            Err(RequestError::NotHeld) if slot.is_let_go() => {
+                slot.not_extended(ExtendError::Request(RequestError::NotHeld));
+            }
+            Err(RequestError::NotHeld) => {
+                let cause = slot.loss().unwrap_or_else(|| loss(self.driver.state(id)));
+                slot.not_extended(ExtendError::Lost(cause));
+            }
+            Err(error) => slot.not_extended(ExtendError::Request(error)),
+        }
+    }
+
+    fn inspect(
+        &mut self,
+        resource: &[u8],
+        asker: Asker<Inspection, AcquireError>,
+        now: ClockReading,
+    ) {
+        match self.driver.core_mut().inspect(resource, now) {
+            Ok(id) => drop(self.views.insert(id, asker)),
+            Err(error) => asker.answer(Err(error.into())),
+        }
+    }
+
+    fn viewed(&mut self, id: ViewId) {
+        if let Some(inspection) = self.driver.take_inspection(id)
+            && let Some(asker) = self.views.remove(&id)
+        {
+            asker.answer(Ok(inspection));
+        }
+    }
+
+    /// The holder lets go, or whoever waits gives up. An ask that was never made has no name.
+    fn release(&mut self, slot: &Slot, now: ClockReading) {
+        let Some(id) = slot.id() else { return };
+        let state = self.driver.state(id);
+        self.driver.core_mut().release(id, now);
+        if matches!(state, LockState::Lost(_) | LockState::Unknown) {
+            self.over(id, ReleaseOutcome::Lost(loss(state)));
+        }
+    }
+
+    /// Begins to end: cancels what is asked for and lets go of what is held, whose holders are told first.
+    fn close(&mut self, until: Instant, now: ClockReading) {
+        let first = self.until.is_none();
+        self.until = Some(self.until.map_or(until, |earlier| earlier.min(until)));
+        if !first {
+            return;
+        }
+        self.tell();
+        let ids: Vec<LockId> = self.slots.keys().copied().collect();
+        let (held, others): (Vec<_>, Vec<_>) = ids.into_iter().partition(|&id| self.is_held(id));
+        // Waiters first, so that no lock is handed on to one of them.
+        for &id in others.iter().chain(&held) {
+            let state = self.driver.state(id);
+            match state {
+                LockState::Held | LockState::Extending => self.take_back(id),
+                LockState::Lost(_) | LockState::Unknown => {
+                    self.over(id, ReleaseOutcome::Lost(loss(state)));
+                }
+                _ => {}
+            }
+            self.driver.core_mut().release(id, now);
+        }
+    }
+
+    fn is_held(&self, id: LockId) -> bool {
+        matches!(self.driver.state(id), LockState::Held | LockState::Extending)
+    }
+
+    fn take_back(&self, id: LockId) {
+        if let Some(slot) = self.slots.get(&id)
+            && !slot.is_let_go()
+        {
+            slot.lost(LossCause::ShutDown);
+        }
+    }
+
+    /// Passes the core's outcomes on, and then wakes whoever waits for them: a thread that was woken by the
+    /// first of them would take that and sleep again.
+    fn tell(&mut self) {
+        while let Some(event) = self.next_event() {
+            self.is_stirred = true;
+            match event {
+                Event::Granted(id) => self.granted(id),
+                Event::Refused(id, refusal) => self.refused(id, refusal),
+                Event::Extended(id) => self.extended(id),
+                Event::AutoExtended(id) | Event::Shortened(id) => self.lease_changed(id),
+                Event::NotExtended(id, refusal) => self.not_extended(id, refusal),
+                Event::Lost(id, cause) => self.lost(id, cause),
+                Event::Released(id, confirmed) => self.released(id, confirmed),
+                Event::Viewed(id) => self.viewed(id),
+                Event::Node(..) | Event::AutoExtendFailed(..) => {}
+            }
+        }
+        self.wake();
+    }
+
+    /// One that is woken anyway need not be woken twice.
+    fn will_wake(&mut self, waiter: Option<Waker>) {
+        let Some(waiter) = waiter else { return };
+        if self.waiters.last().is_some_and(|last| last.will_wake(&waiter)) {
+            self.shared.discard(waiter);
+        } else {
+            self.waiters.push(waiter);
+        }
+    }
+
+    fn wake(&mut self) {
+        for waiter in self.waiters.drain(..) {
+            self.shared.wake(Some(waiter));
+        }
+    }
+
+    /// The log hears of it first. A panic there must not cost anybody the outcome, and neither must one
+    /// who takes long there.
+    fn next_event(&mut self) -> Option<Event> {
+        let event = self.driver.next_event();
+        if self.driver.has_log() {
+            self.wake();
+        }
+        self.shared.run(|| self.driver.note(event));
+        event
+    }
+
+    fn granted(&mut self, id: LockId) {
+        let Some(slot) = self.slots.get(&id) else { return };
+        // It is over already if its events come one behind the other.
+        let lease = self.driver.lease(id).copied().unwrap_or_default();
+        let token = self.driver.fencing_token(id);
+        let waiter = slot.granted(lease, token, self.driver.votes(id));
+        self.will_wake(waiter);
+    }
+
+    fn refused(&mut self, id: LockId, refusal: Refusal) {
+        let Some(slot) = self.slots.remove(&id) else { return };
+        if slot.is_let_go() {
+            return;
+        }
+        if refusal.reason == RefusalReason::Cancelled {
+            self.report.cancelled += 1;
+            let waiter = slot.refused(EngineError::ShutDown.into());
+            return self.will_wake(waiter);
+        }
+        let waiter = slot.refused(AcquireError::Refused(self.driver.report(&refusal)));
+        self.will_wake(waiter);
+    }
+
+    fn extended(&self, id: LockId) {
+        self.lease_changed(id);
+        if let Some(slot) = self.slots.get(&id) {
+            slot.extended();
+        }
+    }
+
+    fn lease_changed(&self, id: LockId) {
+        if let (Some(slot), Some(lease)) = (self.slots.get(&id), self.driver.lease(id)) {
+            slot.lease_changed(*lease);
+        }
+    }
+
+    fn not_extended(&self, id: LockId, refusal: Refusal) {
+        if let Some(slot) = self.slots.get(&id) {
+            slot.not_extended(ExtendError::Refused(self.driver.report(&refusal)));
+        }
+    }
+
+    fn lost(&mut self, id: LockId, cause: LossCause) {
+        // Callbacks may take long.
+        self.wake();
+        if let Some(slot) = self.slots.get(&id) {
+            slot.lost(cause);
+        }
+        // Released in the same moment: nobody will let go of it a second time.
+        if self.driver.state(id) == LockState::Unknown {
+            self.over(id, ReleaseOutcome::Lost(cause));
+        }
+    }
+
+    fn released(&mut self, id: LockId, confirmed: Confirmed) {
+        if self.until.is_some() {
+            self.count(id, confirmed);
+        }
+        self.over(id, ReleaseOutcome::Released(confirmed));
+    }
+
+    fn count(&mut self, id: LockId, confirmed: Confirmed) {
+        if confirmed.nodes as usize >= self.shared.config.quorum() {
+            self.report.released += 1;
+        } else if let Some(slot) = self.slots.get(&id) {
+            let resources = slot.request.resources().map(<[u8]>::to_vec).collect();
+            self.report.unreleased.push(Unreleased { resources, confirmed });
+        }
+    }
+
+    fn over(&mut self, id: LockId, outcome: ReleaseOutcome) {
+        if let Some(slot) = self.slots.remove(&id) {
+            let waiter = slot.ended(outcome);
+            self.will_wake(waiter);
+        }
+    }
+
+    /// Tells everybody who still waits, lets go of the connections, and reports.
+    fn end(mut self) {
+        self.wake();
+        // What was pushed before is the last.
+        let rest = self.shared.queue.end();
+        for (id, slot) in std::mem::take(&mut self.slots) {
+            self.leave_behind(id, &slot);
+        }
+        let commands = self.commands.drain(..).chain(rest);
+        let unheard = commands.filter_map(|command| command.slot().cloned());
+        for slot in self.concerned.take().into_iter().chain(unheard) {
+            slot.abandoned();
+        }
+        self.views.clear();
+        let Self { driver, shared, mut report, poll, .. } = self;
+        report.owed = !report.failed && driver.has_pending_releases();
+        // After a panic in it, it may panic once more.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(driver)));
+        drop(poll);
+        report.ended = true;
+        report.panics = shared.panics();
+        shared.end(report);
+    }
+
+    /// What had not ended in time.
+    fn leave_behind(&mut self, id: LockId, slot: &Slot) {
+        if self.report.failed || self.driver.state(id) != LockState::Releasing {
+            return slot.abandoned();
+        }
+        let votes = self.driver.votes(id);
+        // At most MAX_NODES.
+        let (nodes, of) = (votes.grants().len() as u32, votes.node_count() as u32);
+        let (resources, confirmed) =
+            (slot.request.resources().map(<[u8]>::to_vec).collect(), Confirmed { nodes, of });
+        self.report.unreleased.push(Unreleased { resources, confirmed });
+        let waiter = slot.ended(ReleaseOutcome::Released(confirmed));
+        self.shared.wake(waiter);
+    }
+}
+
+/// Nobody else chooses the names of locks, so they need not be hashed with a secret.
+#[derive(Default)]
+struct NameHasher(u64);
+
+impl Hasher for NameHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
+    }
+
+    #[inline]
+    fn write_u32(&mut self, part: u32) {
+        // Fibonacci hashing: what comes first ends up in the upper half, and is turned down by the next.
+        self.0 = (self.0.rotate_left(32) ^ u64::from(part)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Some hundred µs of work, and as many bytes as a socket takes at once.
+const COMMANDS_PER_TURN: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::super::queue::Queue;
+    use super::super::reply::Reply;
+    use super::super::{Engine, EngineLimits, Handle};
+    use super::*;
+    use crate::api::config::Config;
+    use crate::proto::{LockRequest, Wait, grows_in_proportion};
+
+    /// An engine whose thread is worked by the test, and whose node cannot be reached.
+    fn thread() -> Thread {
+        let config = Config::builder().node("127.0.0.1:1").unwrap().build().unwrap();
+        let poll = Poll::new().unwrap();
+        let tokens = Driver::tokens_needed(&config);
+        let waker = mio::Waker::new(poll.registry(), mio::Token(tokens)).unwrap();
+        let driver = Driver::in_registry(config.clone(), poll.registry(), 0..tokens).unwrap();
+        let shared = Shared::new(config, EngineLimits::default(), Queue::new(waker));
+        Thread::new(poll, driver, Arc::new(shared))
+    }
+
+    #[test]
+    fn inspections_are_answered_in_proportion() {
+        grows_in_proportion(512, |count| {
+            let mut thread = thread();
+            let asked: Vec<_> = (0..count).map(|_| Arc::new(Reply::default())).collect();
+            for (at, reply) in asked.iter().enumerate() {
+                let place = thread.shared.enter().unwrap();
+                let asker = Asker::new(Arc::clone(reply), Arc::clone(&thread.shared), Some(place));
+                let name = format!("resource {at}").into_bytes().into_boxed_slice();
+                thread.commands.push(Command::Inspect(name, asker));
+            }
+            move || {
+                // All of them are under way before the first is answered.
+                while !thread.commands.is_empty() {
+                    thread.obey();
+                }
+                while thread.shared.in_flight() > 0 {
+                    thread.hear().unwrap();
+                    thread.driver.expire();
+                    thread.driver.settle();
+                    thread.tell();
+                }
+                for reply in asked {
+                    assert!(reply.poll("a QueryFuture", Waker::noop()).is_ready());
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn acquisitions_are_refused_and_cancelled_in_proportion() {
+        grows_in_proportion(512, |count| {
+            let mut thread = thread();
+            let handle = Handle { shared: Arc::clone(&thread.shared), thread: Mutex::new(None) };
+            let engine = Engine { handle: Arc::new(handle) };
+            let names: Vec<_> = (0..count).map(|at| format!("resource {at}")).collect();
+            let requests =
+                names.iter().map(|name| LockRequest::new(name.as_bytes()).wait(Wait::Forever));
+            let waiting: Vec<_> = requests.map(|request| engine.acquire(request)).collect();
+            move || {
+                for _ in 0..count / COMMANDS_PER_TURN + 1 {
+                    thread.obey();
+                    thread.tell();
+                }
+                drop(waiting);
+                while !thread.slots.is_empty() {
+                    thread.obey();
+                    thread.tell();
+                }
+                // Nobody works for it, so that it cannot be waited for.
+                thread.shared.end(ShutdownReport::default());
+                drop(engine);
+            }
+        });
+    }
+}

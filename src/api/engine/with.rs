@@ -1,0 +1,190 @@
+//! Work that ends with its lock: run while it is held, told or cancelled when it is lost, and the lock released
+//! behind it, however the work ends.
+//!
+//! Apart from `guard` because here nobody has the lock in hand that could forget it. Not here: how a loss is
+//! noticed.
+
+use std::error::Error;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use super::Engine;
+use super::future::{ExtendFuture, LossFuture};
+use super::guard::OwnedGuard;
+use super::slot::Slot;
+use crate::api::client::{AcquireError, WithOutcome};
+use crate::proto::{FencingToken, LockRequest, LossCause};
+
+impl Engine {
+    /// Runs `work` under a lock. If the lock is lost, `work` is cancelled: its future is dropped where it
+    /// awaits. In every case the lock is released behind it, also if `work` panics or what is returned here is
+    /// dropped.
+    ///
+    /// The nodes are asked from the moment of the call. With [`LockRequest::auto_extend`] the lock lasts as
+    /// long as the work; otherwise its lease has to, or the work extends it. A cancelled future does not get
+    /// to clear up: whoever has to do that awaits [`OwnedGuard::lost`] beside the work. Between two awaits
+    /// nobody can stop it: look at [`HeldLock::is_valid`] there.
+    ///
+    /// ```no_run
+    /// use redbolt::{LockRequest, Engine, AutoExtend};
+    ///
+    /// # async fn write(token: u64) {}
+    /// # async fn f(engine: Engine) -> Result<(), Box<dyn std::error::Error>> {
+    /// let request = LockRequest::new(b"invoices").auto_extend(AutoExtend::until_released()).fenced();
+    /// let done = engine.with(request, |lock| async move {
+    ///     let Some(token) = lock.fencing_token() else { return };
+    ///     write(token.into()).await;
+    /// });
+    /// println!("{}", done.await?.outcome);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`WithError::Acquire`]: `work` was not run. [`WithError::Lost`]: it was cancelled. A loss that is
+    /// noticed by the release is no error: `work` was done, and [`Held::outcome`] says so.
+    pub fn with<T, F, Fut>(
+        &self,
+        request: LockRequest<'_>,
+        work: F,
+    ) -> impl Future<Output = Result<WithOutcome<T>, WithError>> + use<T, F, Fut>
+    where
+        F: FnOnce(HeldLock) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        let acquire = self.acquire(request);
+        async move {
+            let guard = acquire.await?;
+            let value = unless_lost(&guard, work).await?;
+            Ok(WithOutcome { value, outcome: guard.release().await })
+        }
+    }
+
+    /// Runs `work` under a lock on the calling thread, which waits for the lock, and releases it behind the
+    /// work, also if that panics.
+    ///
+    /// Nobody can cancel a thread: `work` is told of a loss by [`HeldLock::is_valid`], which it looks at before
+    /// each step, or by [`HeldLock::on_loss`].
+    ///
+    /// # Errors
+    ///
+    /// As [`AcquireFuture::wait`](super::Acquire::wait); `work` was not run. What is returned says whether
+    /// the lock was held to the end.
+    ///
+    /// # Panics
+    ///
+    /// On the engine's own thread, and if `work` does.
+    pub fn with_blocking<T>(
+        &self,
+        request: LockRequest<'_>,
+        work: impl FnOnce(HeldLock) -> T,
+    ) -> Result<WithOutcome<T>, AcquireError> {
+        let guard = self.acquire(request).wait()?;
+        let value = work(HeldLock::of(&guard));
+        Ok(WithOutcome { value, outcome: guard.release().wait() })
+    }
+}
+
+/// The work is gone when this returns, so that nothing of it runs behind the release.
+async fn unless_lost<T, F, Fut>(guard: &OwnedGuard, work: F) -> Result<T, WithError>
+where
+    F: FnOnce(HeldLock) -> Fut,
+    Fut: Future<Output = T>,
+{
+    let mut lost = pin!(guard.lost());
+    let mut work = pin!(work(HeldLock::of(guard)));
+    let outcome = poll_fn(|context| {
+        if let Poll::Ready(Some(cause)) = lost.as_mut().poll(context) {
+            return Poll::Ready(Err(cause));
+        }
+        // Where the engine's thread is late, the clock is not.
+        if !guard.is_valid() {
+            return Poll::Ready(Err(LossCause::Expired));
+        }
+        work.as_mut().poll(context).map(Ok)
+    });
+    outcome.await.map_err(WithError::Lost)
+}
+
+/// A lock as the work sees that is run under it: to look at and to extend. It is released behind the work, and
+/// nothing of it is held from then on, whoever keeps this.
+#[derive(Clone)]
+pub struct HeldLock {
+    slot: Arc<Slot>,
+}
+
+impl HeldLock {
+    fn of(guard: &OwnedGuard) -> Self {
+        Self { slot: Arc::clone(guard.slot()) }
+    }
+
+    /// The validity that is left; see [`OwnedGuard::remaining`].
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.slot.remaining()
+    }
+
+    /// Whether the lock is held, by the clock as it is now.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// The fencing token; see [`OwnedGuard::fencing_token`].
+    #[must_use]
+    pub fn fencing_token(&self) -> Option<FencingToken> {
+        self.slot.fencing_token()
+    }
+
+    /// Asks the nodes to keep the lock for `ttl` from now; see [`OwnedGuard::extend`].
+    pub fn extend(&self, ttl: Duration) -> ExtendFuture {
+        ExtendFuture::new(self.slot.extend(ttl), Arc::clone(&self.slot.shared))
+    }
+
+    /// Watches for the loss of the lock; see [`OwnedGuard::lost`].
+    pub fn lost(&self) -> LossFuture {
+        LossFuture::new(Arc::clone(&self.slot))
+    }
+
+    /// Has `callback` called once if the lock is lost before the work is done; see [`OwnedGuard::on_loss`] for
+    /// the thread on which it runs.
+    pub fn on_loss(&self, callback: impl FnOnce(LossCause) + Send + 'static) {
+        self.slot.on_loss(Box::new(callback));
+    }
+}
+
+impl fmt::Debug for HeldLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeldLock").field("remaining", &self.remaining()).finish_non_exhaustive()
+    }
+}
+
+/// Why work under a lock was not done to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WithError {
+    /// There was no lock, and so no work.
+    Acquire(AcquireError),
+    /// The lock was lost, and the work cancelled.
+    Lost(LossCause),
+}
+
+impl fmt::Display for WithError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Acquire(error) => error.fmt(f),
+            Self::Lost(cause) => write!(f, "the lock is lost, and the work was cancelled: {cause}"),
+        }
+    }
+}
+
+impl Error for WithError {}
+
+impl From<AcquireError> for WithError {
+    fn from(error: AcquireError) -> Self {
+        Self::Acquire(error)
+    }
+}

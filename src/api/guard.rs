@@ -1,0 +1,180 @@
+//! What a holder has in hand. Not here: keeping it alive; a blocking guard has no thread to lean on.
+
+use std::cell::RefCell;
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use super::driver::Driver;
+use super::report::RefusalReport;
+use crate::proto::{
+    Confirmed, DetachedLock, Event, FencingToken, LockId, LockState, LossCause, RequestError,
+};
+
+/// A lock that was granted.
+///
+/// It protects nothing by itself: check [`is_valid`](Self::is_valid) before each step that relies on
+/// it, and know that a pause between the check and the step cannot be seen from here.
+///
+/// Dropping it writes the release at once and does not wait. What the sockets did not take goes with
+/// the client's next call, or with its drop. In a forked child it is lost
+/// ([`LossCause::Forked`]), and neither a call nor a drop there sends anything.
+#[must_use = "dropping the guard releases the lock"]
+pub struct LockGuard<'c> {
+    driver: &'c RefCell<Driver>,
+    id: LockId,
+    /// The core has been told to let go.
+    released: bool,
+}
+
+impl<'c> LockGuard<'c> {
+    pub(super) fn new(driver: &'c RefCell<Driver>, id: LockId) -> Self {
+        Self { driver, id, released: false }
+    }
+
+    /// The validity that is left, by the clock as it is now; zero once the lock is lost.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.driver.borrow().remaining(self.id)
+    }
+
+    /// Whether the lock is held, by the clock as it is now.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// The fencing token, for whatever the lock protects; `None` unless it was asked for
+    /// ([`LockRequest::fenced`](crate::LockRequest::fenced)), and after the lock was lost.
+    #[must_use]
+    pub fn fencing_token(&self) -> Option<FencingToken> {
+        self.driver.borrow().fencing_token(self.id)
+    }
+
+    /// Asks the nodes to keep the lock for `ttl` from now, and waits for a quorum. The validity is never
+    /// shortened by it, unless nodes answer that they have lost the key: then it is what the others keep.
+    ///
+    /// # Errors
+    ///
+    /// [`ExtendError::Lost`]: stop. [`ExtendError::Refused`]: the lock is held until
+    /// [`remaining`](Self::remaining) is zero.
+    pub fn extend(&mut self, ttl: Duration) -> Result<(), ExtendError> {
+        let mut driver = self.driver.borrow_mut();
+        driver.catch_up_with(self.id);
+        match driver.extend(self.id, ttl) {
+            Ok(()) => {}
+            Err(RequestError::Forked | RequestError::NotHeld) => {
+                return Err(ExtendError::Lost(loss(driver.state(self.id))));
+            }
+            Err(error) => return Err(ExtendError::Request(error)),
+        }
+        match driver.outcome(self.id) {
+            Event::Lost(_, cause) => Err(ExtendError::Lost(cause)),
+            Event::NotExtended(_, refusal) => Err(ExtendError::Refused(driver.report(&refusal))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Hands the lock out, for another process on this machine to [take
+    /// in](super::Client::attach): it stays taken, and its lease goes on, while nobody has it in hand.
+    /// `None` if it is lost.
+    ///
+    /// Waits for nodes that have not answered yet, because those that have will be the ones that count for
+    /// the lock: for a twentieth of its validity and for half a second at the most.
+    #[must_use = "the lock stays taken, and only the record can release it"]
+    pub fn detach(mut self) -> Option<DetachedLock> {
+        let mut driver = self.driver.borrow_mut();
+        driver.catch_up();
+        driver.hear_answers(self.id);
+        if driver.remaining(self.id).is_zero() {
+            return None;
+        }
+        let detached = driver.detach(self.id);
+        drop(driver);
+        self.released = detached.is_some();
+        detached
+    }
+
+    /// Releases the lock and waits until a quorum has confirmed it, or until whoever answers has.
+    ///
+    /// A lock that was lost before is not an error: the ending says so.
+    pub fn release(mut self) -> ReleaseOutcome {
+        self.released = true;
+        let mut driver = self.driver.borrow_mut();
+        driver.catch_up();
+        let state = driver.state(self.id);
+        driver.release(self.id);
+        if state != LockState::Held {
+            return ReleaseOutcome::Lost(loss(state));
+        }
+        match driver.outcome(self.id) {
+            Event::Lost(_, cause) => ReleaseOutcome::Lost(cause),
+            Event::Released(_, confirmed) => ReleaseOutcome::Released(confirmed),
+            other => unreachable!("a held lock ends in released or lost, not in {other:?}"),
+        }
+    }
+}
+
+impl Drop for LockGuard<'_> {
+    fn drop(&mut self) {
+        if !self.released {
+            self.driver.borrow_mut().release(self.id);
+        }
+    }
+}
+
+impl fmt::Debug for LockGuard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockGuard").field("remaining", &self.remaining()).finish_non_exhaustive()
+    }
+}
+
+/// How a lock was lost that its holder has not released. One that is not known any longer has been
+/// over for longer than its TTL.
+pub(super) fn loss(state: LockState) -> LossCause {
+    match state {
+        LockState::Lost(cause) => cause,
+        _ => LossCause::Expired,
+    }
+}
+
+/// Why a lock was not extended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExtendError {
+    /// The extension cannot be carried out, whatever the nodes say.
+    Request(RequestError),
+    /// The lock is over. Stop what it protects.
+    Lost(LossCause),
+    /// No quorum extended it. It is held until its validity ends, and may be tried again.
+    Refused(RefusalReport),
+}
+
+impl fmt::Display for ExtendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Request(error) => error.fmt(f),
+            Self::Lost(cause) => write!(f, "the lock is lost: {cause}"),
+            Self::Refused(report) => report.fmt(f),
+        }
+    }
+}
+
+impl Error for ExtendError {}
+
+/// How a lock ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReleaseOutcome {
+    /// It had ended before it was released: what it protected may have been in other hands.
+    Lost(LossCause),
+    /// It was held until it was released.
+    Released(Confirmed),
+}
+
+impl fmt::Display for ReleaseOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost(cause) => write!(f, "lost: {cause}"),
+            Self::Released(confirmed) => write!(f, "released, {confirmed}"),
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! What the nodes say about a resource, added up: who holds it, or whose lock an operator has broken.
+//! Not here: asking them.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+
+use super::config::Config;
+use super::report::explain;
+use crate::net::Address;
+use crate::proto::{Cause, Core, Fate, Foreign, Holder, KeyState, View};
+
+/// Who holds a resource, by every node.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    /// All nodes, in order.
+    pub nodes: Vec<NodeInspection>,
+    /// What they add up to.
+    pub verdict: InspectionVerdict,
+    /// The fingerprint of the lock that this client holds there.
+    mine: Option<u32>,
+}
+
+/// Whose lock it is, to the client that asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A lock of this client holds the resource now, by its own clock too. One that was detached
+    /// is no longer this client's.
+    Mine,
+    /// Somebody else holds it, or it is taken by something that is no lock of redbolt.
+    Other,
+    /// The nodes that answered do not say.
+    Unknown,
+}
+
+/// What one node says about a resource.
+#[derive(Clone, Debug)]
+pub struct NodeInspection {
+    /// The node's number, from one.
+    pub number: usize,
+    /// Where it listens.
+    pub address: Address,
+    /// The key's state there, or why the node did not tell.
+    pub state: Result<KeyState, Cause>,
+    /// From when the question was sent to when it was answered.
+    pub round_trip: Option<Duration>,
+    /// What became of what was there, where an operator [breaks](super::Client::force_unlock) it.
+    pub fate: Option<Fate>,
+    words: String,
+}
+
+/// What the nodes add up to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InspectionVerdict {
+    /// So many nodes are free that a quorum could grant.
+    Free,
+    /// One holder has a quorum. Its remaining TTL is that of the node which ends the quorum.
+    Held(Holder),
+    /// A quorum of the nodes keeps something under that name that is no lock of redbolt, and nobody can
+    /// lock it. Not the same thing, perhaps: this is the one that ends the quorum.
+    Foreign(Foreign),
+    /// None of these: nodes that do not answer, or holders without a quorum.
+    Undecided,
+}
+
+impl Inspection {
+    /// `mine` is the lock that this client holds on it.
+    pub(super) fn new(config: &Config, core: &Core, view: View, mine: Option<u32>) -> Self {
+        let verdict = verdict(config.quorum(), &view);
+        let nodes = nodes(config, core, view, |state, _| {
+            let what = match state {
+                KeyState::Free => return "free".to_owned(),
+                KeyState::Held(holder) => format!("held by {holder}"),
+                KeyState::Foreign(data) => data.to_string(),
+            };
+            match state.remaining() {
+                Some(remaining) => format!("{what} for {remaining:?} more"),
+                None => format!("{what} without end"),
+            }
+        });
+        Self { nodes, verdict, mine }
+    }
+
+    /// Whether a quorum keeps the resource from everybody else: somebody holds it, or there is something
+    /// that is no lock of redbolt. `false` is no promise that nobody does: nodes that do not answer may
+    /// keep keys, see the [verdict](Self::verdict).
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        matches!(self.verdict, InspectionVerdict::Held(_) | InspectionVerdict::Foreign(_))
+    }
+
+    /// Whose lock it is; `None` if so many nodes are free that nobody holds it.
+    #[must_use]
+    pub fn owner(&self) -> Option<Owner> {
+        match &self.verdict {
+            InspectionVerdict::Free => None,
+            InspectionVerdict::Held(holder) if self.mine == Some(holder.fingerprint) => {
+                Some(Owner::Mine)
+            }
+            InspectionVerdict::Held(_) | InspectionVerdict::Foreign(_) => Some(Owner::Other),
+            InspectionVerdict::Undecided => Some(Owner::Unknown),
+        }
+    }
+
+    /// For how long the lock keeps its quorum if nobody extends it, by the nodes' word when they
+    /// answered. `None` if nobody has a quorum, or has it without end.
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        match &self.verdict {
+            InspectionVerdict::Held(holder) => holder.remaining,
+            InspectionVerdict::Foreign(data) => data.remaining,
+            InspectionVerdict::Free | InspectionVerdict::Undecided => None,
+        }
+    }
+}
+
+/// What became of a lock that was broken.
+#[derive(Clone, Debug)]
+pub struct ForceUnlockReport {
+    /// All nodes, in order, each with what was there before and what became of it.
+    pub nodes: Vec<NodeInspection>,
+    /// Whose lock it was, or what else, added up.
+    pub was: InspectionVerdict,
+    quorum: usize,
+}
+
+impl ForceUnlockReport {
+    pub(super) fn new(config: &Config, core: &Core, view: View) -> Self {
+        let was = verdict(config.quorum(), &view);
+        let nodes = nodes(config, core, view, |state, fate| match (state, fate) {
+            (KeyState::Free, _) => "nothing was there".to_owned(),
+            (KeyState::Held(holder), Some(Fate::Deleted)) => {
+                format!("broke the lock of {}", in_full(holder))
+            }
+            (KeyState::Held(holder), _) => {
+                format!("the lock of {} was gone before it could be broken", in_full(holder))
+            }
+            (KeyState::Foreign(data), Some(Fate::Deleted)) => format!("deleted {data}"),
+            (KeyState::Foreign(data), Some(Fate::Gone)) => {
+                format!("{data}: it changed before it could be deleted")
+            }
+            (KeyState::Foreign(data), _) => format!("{data}: left alone, it is no lock of redbolt"),
+        });
+        Self { nodes, was, quorum: config.quorum() }
+    }
+
+    /// Whether a quorum of the nodes has confirmed that what was there is not there any more: that nobody
+    /// has the lock by what was there before.
+    #[must_use]
+    pub fn is_confirmed(&self) -> bool {
+        self.gone() >= self.quorum
+    }
+
+    /// On how many nodes nothing was there, or it is not there any more.
+    #[must_use]
+    pub fn gone(&self) -> usize {
+        let is_gone = |node: &&NodeInspection| match node.fate {
+            Some(fate) => fate != Fate::Kept,
+            None => node.state == Ok(KeyState::Free),
+        };
+        self.nodes.iter().filter(is_gone).count()
+    }
+
+    /// On how many nodes a key was deleted.
+    #[must_use]
+    pub fn broken(&self) -> usize {
+        self.with(Fate::Deleted)
+    }
+
+    /// On how many nodes it was left alone, because it is no lock of redbolt.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.with(Fate::Kept)
+    }
+
+    fn with(&self, fate: Fate) -> usize {
+        self.nodes.iter().filter(|node| node.fate == Some(fate)).count()
+    }
+}
+
+impl fmt::Display for ForceUnlockReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (gone, nodes) = (self.gone(), self.nodes.len());
+        write!(f, "gone on {gone} of {nodes} nodes, {} needed", self.quorum)?;
+        self.nodes.iter().try_for_each(|node| write!(f, "; {node}"))
+    }
+}
+
+/// A holder with its label and its hash: labels repeat, hashes are looked up.
+fn in_full(holder: &Holder) -> String {
+    match &holder.label {
+        Some(label) => format!("{label} #{:08x}", holder.fingerprint),
+        None => holder.to_string(),
+    }
+}
+
+fn nodes(
+    config: &Config,
+    core: &Core,
+    view: View,
+    in_words: impl Fn(&KeyState, Option<Fate>) -> String,
+) -> Vec<NodeInspection> {
+    let nodes = config.node_ids().zip(view.nodes).map(|(node, view)| {
+        let words = match &view.state {
+            Ok(state) => in_words(state, view.fate),
+            Err(cause) => explain(config, *cause, core.detail(node, *cause).as_deref()),
+        };
+        NodeInspection {
+            number: node.index() + 1,
+            address: config.address(node).clone(),
+            state: view.state,
+            round_trip: view.round_trip,
+            fate: view.fate,
+            words,
+        }
+    });
+    nodes.collect()
+}
+
+impl fmt::Display for NodeInspection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {} {}: {}", self.number, self.address, self.words)
+    }
+}
+
+impl fmt::Display for InspectionVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Free => f.write_str("free"),
+            Self::Held(holder) => write!(f, "held by {holder}"),
+            Self::Foreign(data) => data.fmt(f),
+            Self::Undecided => f.write_str("undecided"),
+        }
+    }
+}
+
+fn verdict(quorum: usize, view: &View) -> InspectionVerdict {
+    let states = || view.nodes.iter().filter_map(|node| node.state.as_ref().ok());
+    if states().filter(|state| **state == KeyState::Free).count() >= quorum {
+        return InspectionVerdict::Free;
+    }
+    let mut holders: HashMap<u32, Vec<&KeyState>> = HashMap::new();
+    let mut foreign = Vec::new();
+    for state in states() {
+        match state {
+            KeyState::Free => {}
+            KeyState::Held(holder) => holders.entry(holder.fingerprint).or_default().push(state),
+            KeyState::Foreign(_) => foreign.push(state),
+        }
+    }
+    let mut keys = holders.into_values().chain([foreign]);
+    let Some(mut keys) = keys.find(|keys| keys.len() >= quorum) else {
+        return InspectionVerdict::Undecided;
+    };
+    // The quorum lasts until all but quorum - 1 of its keys are over.
+    keys.sort_by_key(|state| Reverse(state.remaining().unwrap_or(Duration::MAX)));
+    match keys[quorum - 1].clone() {
+        KeyState::Free => InspectionVerdict::Free,
+        KeyState::Held(holder) => InspectionVerdict::Held(holder),
+        KeyState::Foreign(data) => InspectionVerdict::Foreign(data),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::{DataKind, NodeView};
+
+    fn view(states: &[Result<KeyState, Cause>]) -> View {
+        let nodes = states.iter().map(|state| NodeView {
+            state: state.clone(),
+            round_trip: None,
+            fate: None,
+        });
+        View { nodes: nodes.collect(), resource: Vec::new() }
+    }
+
+    fn held(fingerprint: u32, seconds: u64) -> Result<KeyState, Cause> {
+        let remaining = Some(Duration::from_secs(seconds));
+        Ok(KeyState::Held(Holder { label: None, fingerprint, remaining }))
+    }
+
+    #[test]
+    fn one_holder_needs_a_quorum() {
+        let free = Ok(KeyState::Free);
+        let dead = || Err(Cause::NoAnswer);
+        let told = |states: &[Result<KeyState, Cause>]| verdict(2, &view(states));
+        assert_eq!(told(&[free.clone(), free.clone(), dead()]), InspectionVerdict::Free);
+        assert_eq!(told(&[free, held(1, 3), dead()]), InspectionVerdict::Undecided);
+        assert_eq!(told(&[held(1, 3), held(2, 3), dead()]), InspectionVerdict::Undecided);
+        match told(&[held(1, 9), held(1, 4), held(1, 2)]) {
+            InspectionVerdict::Held(h) => assert_eq!(h.remaining, Some(Duration::from_secs(4))),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn other_data_on_a_quorum_is_in_everybody_s_way() {
+        let data = |kind, seconds| {
+            let remaining = Some(Duration::from_secs(seconds));
+            Ok(KeyState::Foreign(Foreign { kind, remaining }))
+        };
+        let told = |states: &[Result<KeyState, Cause>]| verdict(2, &view(states));
+        let mixed = [data(DataKind::Hash, 9), data(DataKind::List, 5), held(1, 3)];
+        match told(&mixed) {
+            InspectionVerdict::Foreign(data) => assert_eq!(data.kind, DataKind::List),
+            other => panic!("{other:?}"),
+        }
+        let one = [data(DataKind::Hash, 9), held(1, 3), Err(Cause::NoAnswer)];
+        assert_eq!(told(&one), InspectionVerdict::Undecided);
+    }
+}

@@ -1,0 +1,32 @@
+//! The ways to hold a lock.
+//!
+//! All of them drive the same [`Core`](crate::proto::Core) through the same sockets, and differ in who waits: see
+//! [choosing an API](crate::manual::choosing_an_api). Not here: the protocol.
+
+mod busy;
+mod client;
+mod config;
+mod detached;
+mod driver;
+mod engine;
+mod guard;
+mod inspection;
+mod label;
+mod log;
+mod metrics;
+mod report;
+mod setup;
+
+pub use client::{AcquireError, Client, WithOutcome};
+pub use config::{Config, ConfigBuilder, ConfigError};
+pub use driver::Driver;
+pub use engine::{
+    AcquireFuture, Engine, EngineError, EngineLimits, ExtendFuture, HeldLock, LossFuture,
+    OwnedGuard, QueryFuture, ReleaseFuture, ShutdownReport, Unreleased, WithError,
+};
+pub use guard::{ExtendError, LockGuard, ReleaseOutcome};
+pub use inspection::{ForceUnlockReport, Inspection, InspectionVerdict, NodeInspection, Owner};
+pub use log::{Level, Log, Note};
+pub use metrics::MetricsReport;
+pub use report::{NodeReport, NodeStatus, NodeVote, RefusalReport};
+pub use setup::{SetupError, init, init_change};

@@ -1,0 +1,226 @@
+//! Setting up the restart guards of a set of nodes: once in its life, or when its limits change.
+//!
+//! Apart from `client` because it is an operator's act, and one that no program may do at each start:
+//! nodes that are called new are believed to have granted nothing. Not here: what is written when, see
+//! [`Setup`].
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::client::Client;
+use super::config::Config;
+use super::driver::{Driver, instant_in};
+use super::report::{NodeReport, NodeStatus};
+use crate::proto::restart_guard::Found;
+use crate::proto::{Cause, NodeState, RestartGuard, RestartGuardState, Setup};
+
+/// Says that these nodes are new: none of them ever granted a lock, so that they can vote at once.
+///
+/// Run it once in the life of a set of nodes, with the `max_ttl` that all its clients have; never in a
+/// start script: see [new nodes](crate::manual::restart_guard#new-nodes).
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// let config = redbolt::Config::builder()
+///     .node("10.0.0.1")?.node("10.0.0.2")?.node("10.0.0.3")?
+///     .build()?;
+/// println!("{}", redbolt::init(&config, Duration::from_secs(5))?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// A node votes already, or has another restart guard, or was not reached within `within`. Nothing was written
+/// then, except in [`SetupError::Incomplete`].
+pub fn init(config: &Config, within: Duration) -> Result<NodeReport, SetupError> {
+    set_up(config, Setup::Init, within)
+}
+
+/// Moves a set of nodes to another `max_ttl`, or to another number of nodes.
+///
+/// `config` has the new values; all clients have to be given them too, and are refused until they are. Run it
+/// again until it succeeds, and read [one set, one
+/// configuration](crate::manual::restart_guard#one-set-one-configuration) first: some changes need nodes to be
+/// stopped before, or kept up after.
+///
+/// # Errors
+///
+/// A node was not reached within `within`, its restart guard cannot be read, or the user may not run
+/// `CLIENT KILL`. Nothing was written then, except in [`SetupError::Incomplete`].
+pub fn init_change(config: &Config, within: Duration) -> Result<NodeReport, SetupError> {
+    set_up(config, Setup::Change, within)
+}
+
+fn set_up(config: &Config, setup: Setup, within: Duration) -> Result<NodeReport, SetupError> {
+    if config.settings().restart_guard == RestartGuard::Off {
+        return Err(SetupError::RestartGuardOff);
+    }
+    let mut driver = Driver::new(config.with_setup(setup))?;
+    let until = instant_in(within);
+    driver.connect();
+    let mut failures = vec![None; config.node_count()];
+    loop {
+        let mut report = driver.node_report();
+        note_failures(&report, &mut failures);
+        let left = until.saturating_duration_since(Instant::now());
+        match progress(&report, setup, driver.has_set_up()) {
+            Progress::Done => return Ok(report),
+            Progress::Guarded => {
+                drop(driver);
+                return Err(SetupError::Guarded(look_at_the_rest(config, report, left)));
+            }
+            Progress::Open
+                if left.is_zero() || !driver.has_set_up() && is_hopeless(&report, &failures) =>
+            {
+                recall_failures(&mut report, failures);
+                return Err(match driver.has_set_up() {
+                    true => SetupError::Incomplete(report),
+                    false => SetupError::Unready(report),
+                });
+            }
+            Progress::Open => {
+                let wait = driver.deadline().map_or(left, |deadline| deadline.min(left));
+                driver.wait(Some(wait));
+            }
+        }
+    }
+}
+
+/// One node is enough to refuse, and the operator is told of all. By connections that write nothing:
+/// no restart guard that goes meanwhile makes a set new.
+fn look_at_the_rest(config: &Config, mut report: NodeReport, within: Duration) -> NodeReport {
+    let is_open = |node: &NodeStatus| {
+        node.restart_guard == RestartGuardState::Unknown && node.state == NodeState::Connecting
+    };
+    if report.nodes.iter().any(is_open)
+        && let Ok(client) = Client::new(config.with_setup(Setup::ReadOnly))
+    {
+        let seen = client.warm_up(within).nodes;
+        let open = report.nodes.iter_mut().zip(seen).filter(|(node, _)| is_open(node));
+        open.for_each(|(node, seen)| *node = seen);
+    }
+    report
+}
+
+/// Links are opened again all the time, so that most of it they are "still connecting".
+fn note_failures(report: &NodeReport, failures: &mut [Option<NodeStatus>]) {
+    for (node, failure) in report.nodes.iter().zip(failures) {
+        match node.state {
+            NodeState::Down(Cause::Quarantined) | NodeState::Connecting => {}
+            NodeState::Down(_) => *failure = Some(node.clone()),
+            _ => *failure = None,
+        }
+    }
+}
+
+/// Says of a node why it is not there, or what only an operator can mend.
+fn recall_failures(report: &mut NodeReport, failures: Vec<Option<NodeStatus>>) {
+    for (node, failure) in report.nodes.iter_mut().zip(failures) {
+        let Some(failure) = failure else { continue };
+        let lasts = matches!(failure.state, NodeState::Down(cause) if cause.is_configuration());
+        if lasts || node.state == NodeState::Connecting {
+            *node = failure;
+        }
+    }
+}
+
+/// Whether only an operator can mend a node, and all others have said what they are.
+fn is_hopeless(report: &NodeReport, failures: &[Option<NodeStatus>]) -> bool {
+    let lasts = |failure: &NodeStatus| matches!(failure.state, NodeState::Down(cause) if cause.is_configuration());
+    let heard = |(node, failure): (&NodeStatus, &Option<NodeStatus>)| {
+        failure.is_some() || node.restart_guard != RestartGuardState::Unknown
+    };
+    failures.iter().flatten().any(lasts) && report.nodes.iter().zip(failures).all(heard)
+}
+
+enum Progress {
+    Done,
+    /// There are guards where there must be none.
+    Guarded,
+    Open,
+}
+
+fn progress(report: &NodeReport, setup: Setup, written: bool) -> Progress {
+    let restart_guards = || report.nodes.iter().map(|node| (node.restart_guard, node.state));
+    let is_ours = |restart_guard| {
+        matches!(restart_guard, RestartGuardState::Votes | RestartGuardState::Quarantined { .. })
+    };
+    let has_another = |(restart_guard, state)| match restart_guard {
+        RestartGuardState::Found(Found::Missing) => false,
+        RestartGuardState::Found(_) => state != NodeState::Connecting,
+        restart_guard => restart_guard == RestartGuardState::Votes,
+    };
+    let is_init = setup == Setup::Init;
+    if restart_guards().all(|(restart_guard, _)| is_ours(restart_guard)) && (written || !is_init) {
+        Progress::Done
+    } else if is_init && !written && restart_guards().any(has_another) {
+        Progress::Guarded
+    } else {
+        Progress::Open
+    }
+}
+
+/// Why the restart guards of a set were not written.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// The configuration has no restart guard.
+    RestartGuardOff,
+    /// A node votes, or has another restart guard: the set is not new. The other nodes were asked as well, so
+    /// that each that answered in time tells what it is.
+    Guarded(NodeReport),
+    /// RestartGuards were written, and not all nodes confirmed theirs in time.
+    Incomplete(NodeReport),
+    /// The system has no file descriptors left.
+    Io(io::Error),
+    /// Not all nodes could be asked in time, or one cannot be set up.
+    Unready(NodeReport),
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RestartGuardOff => {
+                f.write_str("the restart guard is off: there is nothing to set up")
+            }
+            Self::Guarded(report) => {
+                f.write_str(
+                    "not new: a node votes or has another restart guard; nothing was written",
+                )?;
+                restart_guards(report, f)
+            }
+            Self::Incomplete(report) => {
+                f.write_str("incomplete: not every node has confirmed its restart guard")?;
+                restart_guards(report, f)
+            }
+            Self::Io(error) => error.fmt(f),
+            Self::Unready(report) => {
+                f.write_str("not all nodes can be set up; nothing was written")?;
+                restart_guards(report, f)
+            }
+        }
+    }
+}
+
+fn restart_guards(report: &NodeReport, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for node in &report.nodes {
+        match (node.restart_guard, node.state) {
+            (restart_guard, NodeState::Ready | NodeState::Down(Cause::Quarantined)) => {
+                write!(f, "; node {} {}: {restart_guard}", node.number, node.address)?;
+            }
+            _ => write!(f, "; {node}")?,
+        }
+    }
+    Ok(())
+}
+
+impl Error for SetupError {}
+
+impl From<io::Error> for SetupError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}

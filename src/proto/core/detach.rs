@@ -1,0 +1,154 @@
+//! A lock leaves this core for another process, or comes from one. The rules are in docs/protocol.md.
+//!
+//! *Detached*, a lock is no longer this core's: it is forgotten, and nothing more is asked or undone.
+//! *Attached*, it is a lock as any other, held from then on. Not here: the record itself, see
+//! `proto::detached`.
+
+use super::Core;
+use crate::proto::claim::Claim;
+use crate::proto::detached::{DetachedLock, DetachedNode, Part};
+use crate::proto::event::LossCause;
+use crate::proto::lock::{Lock, Phase};
+use crate::proto::names::{ClaimId, LockId, NodeId};
+use crate::proto::node::Pending;
+use crate::proto::request::RequestError;
+use crate::proto::time::{ClockReading, ttl_ms};
+use crate::proto::vote::Vote;
+
+impl Core {
+    /// Hands a held lock out: it leaves this core, which sends nothing about it any more, and lives on
+    /// in the record until somebody takes it in. `None` if it is not held.
+    ///
+    /// There is no event. Nodes that have not answered yet will not count for it, and may not hear of
+    /// an extension: wait while it [awaits answers](Self::awaits_answers) if you can.
+    pub fn detach(&mut self, id: LockId, now: ClockReading) -> Option<DetachedLock> {
+        let now = self.clamp(now);
+        let lock = self.locks.find(id.0).filter(|lock| lock.phase.is_held())?;
+        let claim_id = lock.claim;
+        for node in self.config.node_ids() {
+            self.withdraw(node, claim_id);
+        }
+        let lock = self.locks.find_mut(id.0)?;
+        let quorum = usize::from(self.config.quorum);
+        // The nodes that support it have to be a quorum on both clocks, see `Backing::lease`.
+        lock.lease = lock.lease.and(lock.active.backing.lease(quorum, now).unwrap_or(lock.lease));
+        let lock = self.locks.find(id.0)?;
+        let claim = self.claims.find(claim_id.0)?;
+        let backed = lock.active.backing.of(claim.counted, &lock.lease);
+        let part = |node| match self.part(node, claim_id, claim) {
+            Part::Counted if !backed.contains(node) => Part::Behind,
+            part => part,
+        };
+        let parts = self.config.node_ids().map(part);
+        let detached = DetachedLock {
+            nodes: parts.map(|part| DetachedNode { name: String::new(), part }).collect(),
+            quorum: self.config.quorum,
+            keys: claim.keys.iter().map(<[u8]>::to_vec).collect(),
+            ttl: lock.ttl(),
+            lease: lock.lease,
+            held_since: lock.held_since,
+            keys_until: claim.forget_at,
+            fencing_token: lock.active.fence.token,
+            random: claim.random,
+            label: claim.label(&self.config).to_vec(),
+            boot: String::new(),
+        };
+        self.leave_queues(id, now);
+        self.free_lock(id);
+        self.free_claim(claim_id);
+        self.metrics.detached += 1;
+        self.run_scheduled(now);
+        Some(detached)
+    }
+
+    /// Whether a node has not answered to all that it was asked about this lock, or is about to be.
+    #[must_use]
+    pub fn awaits_answers(&self, id: LockId) -> bool {
+        let Some(lock) = self.locks.find(id.0) else { return false };
+        let of_it = |pending: &Pending| match *pending {
+            Pending::Ask { claim, .. } | Pending::Check { claim, .. } => claim == lock.claim,
+            Pending::Extend { claim, .. } | Pending::WriteBack { claim, .. } => claim == lock.claim,
+            _ => false,
+        };
+        let is_queued = self.claims.find(lock.claim.0).is_some_and(|c| !c.queued.is_empty());
+        is_queued || self.nodes.iter().any(|node| node.pipeline.pending().any(of_it))
+    }
+
+    fn part(&self, node: NodeId, id: ClaimId, claim: &Claim) -> Part {
+        let asks =
+            |pending: &Pending| matches!(pending, Pending::Ask { claim, .. } if *claim == id);
+        if claim.counted.contains(node) {
+            Part::Counted
+        } else if !claim.seen.contains(node) {
+            Part::Untouched
+        } else if claim.ghosts.contains(node) || self.node(node).pipeline.pending().any(asks) {
+            Part::Open
+        } else {
+            Part::Asked
+        }
+    }
+
+    /// Takes a lock in that was detached, by this process or another one on the same machine. It is
+    /// held from here on, with the lease that it had, and is to be released as any other. A record is to be
+    /// attached once: two who take it in are two holders of one lock.
+    ///
+    /// If its lease is over, or of an earlier boot of the machine, it is lost:
+    /// [`Event::Lost`](super::super::Event::Lost) follows, and releasing it undoes what is left of it.
+    ///
+    /// # Errors
+    ///
+    /// This core has other nodes or limits, so that the lock cannot be one of its own.
+    pub fn attach(
+        &mut self,
+        detached: &DetachedLock,
+        now: ClockReading,
+    ) -> Result<LockId, RequestError> {
+        let request = detached.request();
+        request.check(&self.config)?;
+        if !detached.fits(&self.config) {
+            return Err(RequestError::OtherNodes);
+        }
+        if self.locks.len().max(self.claims.len()) >= super::MAX_LOCKS {
+            return Err(RequestError::TooManyLocks);
+        }
+        let now = self.clamp(now);
+        let mut votes = self.ballot();
+        let counted = detached.with(&[Part::Counted]);
+        counted.iter().for_each(|node| votes.cast(node, Vote::Grant));
+        let (claim_key, _) = self.claims.occupy(Claim::new);
+        let (key, lock) = self.locks.occupy(Lock::new);
+        let id = LockId(key);
+        lock.begin(&request, now, &mut self.pool);
+        lock.begin_round(Phase::Held, now, votes);
+        lock.claim = ClaimId(claim_key);
+        lock.active.round_until = now.boot;
+        lock.lease = detached.lease;
+        lock.held_since = detached.held_since;
+        lock.granted_at = now.boot;
+        self.metrics.attached += 1;
+        lock.active.fence.token = detached.fencing_token;
+        lock.active.fence.counters.clear();
+        lock.active.pause.expiries.clear();
+        let is_over = detached.remaining(now).is_zero();
+        let longest = now.boot + self.config.settings.max_ttl;
+        let claim = self.claims.find_mut(claim_key).expect("it was made a moment ago");
+        let fenced = detached.fencing_token.is_some();
+        claim.begin(id, &lock.active.keys, fenced, ttl_ms(detached.ttl), detached.random);
+        claim.set_label(&detached.label, &self.config);
+        let behind = detached.with(&[Part::Behind]);
+        if !behind.is_empty() {
+            lock.active.backing.begin(counted, detached.lease, self.nodes.len());
+        }
+        claim.counted = counted.or(behind);
+        claim.seen = detached.with(&[Part::Counted, Part::Behind, Part::Asked, Part::Open]);
+        claim.ghosts = detached.with(&[Part::Open]);
+        claim.lives_until(detached.keys_until.min(longest));
+        self.note_holding(id);
+        if is_over {
+            self.lose(id, LossCause::Expired, now);
+        } else {
+            self.lease_due(id, now);
+        }
+        Ok(id)
+    }
+}

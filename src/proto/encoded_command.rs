@@ -1,0 +1,52 @@
+//! A command's bytes, made for the first node and copied for the others.
+//!
+//! What is asked of the nodes about one claim differs in two digits, those of the token that name the node. So
+//! a command is encoded once and then copied. Not here: what is in it, see `kind`, and whom it goes to.
+
+use super::claim::{RANDOM_DIGITS, TOKEN_DIGITS, hex};
+use super::lock_kind::Command;
+use super::mutants::mutant;
+use super::names::{ClaimId, NodeId};
+
+/// The command that was encoded last.
+#[derive(Default)]
+pub(super) struct EncodedCommand {
+    of: Option<Subject>,
+    bytes: Vec<u8>,
+    token: Vec<u8>,
+    /// Where the digits are that name the node.
+    at: usize,
+}
+
+/// What a command says, but for the node: two that agree in it have the same bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Subject {
+    pub(super) claim: ClaimId,
+    pub(super) command: Command,
+    pub(super) by_digest: bool,
+    pub(super) ttl_ms: u64,
+    pub(super) counter: u64,
+}
+
+impl EncodedCommand {
+    /// The bytes for one node. Where they are not at hand, `encode` writes them, in room for the token and for
+    /// all, and tells where the token is.
+    #[inline]
+    pub(super) fn for_node(
+        &mut self,
+        node: NodeId,
+        subject: Subject,
+        encode: impl FnOnce(&mut Vec<u8>, &mut Vec<u8>) -> usize,
+    ) -> &[u8] {
+        if self.of != Some(subject) {
+            self.of = Some(subject);
+            self.bytes.clear();
+            self.at = encode(&mut self.token, &mut self.bytes) + RANDOM_DIGITS;
+        }
+        if !mutant!(TokenOfAllNodes) {
+            self.bytes[self.at..self.at + TOKEN_DIGITS - RANDOM_DIGITS]
+                .copy_from_slice(&hex(node.0));
+        }
+        &self.bytes
+    }
+}

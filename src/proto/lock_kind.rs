@@ -1,0 +1,210 @@
+//! A kind of lock, as data: which command asks for it, extends it and undoes it, and what the
+//! answers mean.
+//!
+//! Other kinds (read/write, foreign formats) are more values of [`LockKind`], not more code in the core.
+//! Not here: when a command is sent, and to whom.
+
+use crate::resp::{CommandEncoder, Token, command};
+
+use super::classify::{ServerError, classify};
+use super::fence;
+use super::keys::Keys;
+use super::restart_guard::Standing;
+use super::script::{Loaded, Script};
+use super::vote::{Cause, Vote};
+
+/// What is sent for a kind of lock.
+#[derive(Debug)]
+pub(super) struct LockKind {
+    pub(super) ask: Command,
+    pub(super) extend: Command,
+    pub(super) undo: Command,
+}
+
+/// One resource: `SET NX PX`, and the restart guard's `PTTL` behind it.
+pub(super) const PLAIN: LockKind = LockKind {
+    ask: Command::SetIfAbsent,
+    extend: Command::Run(Script::Extend),
+    undo: Command::Run(Script::Undo),
+};
+
+/// Several resources, all or nothing.
+pub(super) const MANY: LockKind = LockKind { ask: Command::Run(Script::AcquireMany), ..PLAIN };
+
+/// One resource or several, with a fencing token.
+pub(super) const FENCED: LockKind = LockKind { ask: Command::Run(Script::AcquireFenced), ..PLAIN };
+
+/// A command about keys that carry a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Command {
+    Run(Script),
+    SetIfAbsent,
+}
+
+/// The arguments of a [`Command`].
+#[derive(Clone, Copy)]
+pub(super) struct Arguments<'a> {
+    pub(super) keys: &'a Keys,
+    pub(super) token: &'a [u8],
+    /// Zero for a command that gives no TTL.
+    pub(super) ttl_ms: u64,
+    /// The restart guard's key, where nodes are guarded.
+    pub(super) restart_guard: Option<&'a [u8]>,
+    /// The proposed or written value of the fencing counters.
+    pub(super) counter: u64,
+    pub(super) fencing_counter_ttl_ms: u64,
+}
+
+impl Command {
+    /// Encodes the command, and returns where in `out` its token is.
+    pub(super) fn encode(self, out: &mut Vec<u8>, args: &Arguments<'_>, by_digest: bool) -> usize {
+        match self {
+            Self::SetIfAbsent => {
+                let set = command(out, 6).arg(b"SET").arg(args.keys.first()).arg(args.token);
+                let token = set.last(args.token);
+                let _ = set.arg(b"NX").arg(b"PX").int(args.ttl_ms);
+                if let Some(restart_guard) = args.restart_guard {
+                    let _ = command(out, 2).arg(b"PTTL").arg(restart_guard);
+                }
+                token
+            }
+            Self::Run(script) => run(script, out, args, by_digest),
+        }
+    }
+
+    /// Whether the command is now sent as a script's digest. It goes by its text the first time on a
+    /// connection.
+    #[inline]
+    pub(super) fn goes_by_digest(self, loaded: &mut Loaded) -> bool {
+        match self {
+            Self::Run(script) => !loaded.insert(script),
+            Self::SetIfAbsent => false,
+        }
+    }
+
+    /// The same ask for a node of which it is not known whether it would run the undo. That is a script, and
+    /// so is what is asked there: where scripts are forbidden, or what they do, it leaves nothing.
+    pub(super) fn as_script(self) -> Self {
+        match self {
+            Self::SetIfAbsent => Self::Run(Script::AcquireMany),
+            Self::Run(_) => self,
+        }
+    }
+
+    /// Whether the restart guard is read by a command of its own, whose answer follows.
+    pub(super) fn is_checked_behind(self) -> bool {
+        self == Self::SetIfAbsent
+    }
+
+    /// What the answer to an ask means; `None` if it is no answer to it.
+    #[inline]
+    pub(super) fn vote(self, answer: Token<'_>) -> Option<Answer> {
+        Some(match (self, answer) {
+            (Self::SetIfAbsent | Self::Run(Script::AcquireMany), Token::Simple(b"OK")) => {
+                Answer::Vote(Vote::Grant)
+            }
+            (Self::SetIfAbsent, Token::NilBulk) => Answer::Vote(Vote::Deny),
+            (Self::Run(_), Token::Int(remaining_ms @ -1..)) => Answer::DenyFor(remaining_ms),
+            (Self::Run(script), Token::Simple(line)) => status(script, line)?,
+            (_, Token::Error(text)) => match classify(text) {
+                ServerError::NoScript => Answer::NoScript,
+                ServerError::Cause(cause) => Answer::Vote(Vote::Fail(cause)),
+            },
+            _ => return None,
+        })
+    }
+}
+
+fn run(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, by_digest: bool) -> usize {
+    let &Arguments { ttl_ms, counter, fencing_counter_ttl_ms, .. } = args;
+    let n = args.keys.len() as u64;
+    let numbers = match script {
+        Script::AcquireFenced => &[ttl_ms, n, counter, fencing_counter_ttl_ms][..],
+        Script::AcquireMany => &[ttl_ms, n],
+        Script::Extend => &[ttl_ms],
+        Script::WriteBack => &[n, counter, fencing_counter_ttl_ms],
+        Script::Undo => &[],
+    };
+    let counted = matches!(script, Script::AcquireFenced | Script::WriteBack);
+    let restart_guard = args.restart_guard.filter(|_| script.checks_restart_guard());
+    let keys = args.keys.len() * (1 + usize::from(counted)) + usize::from(restart_guard.is_some());
+    let eval = command(out, 4 + keys + numbers.len());
+    let mut eval = match by_digest {
+        true => eval.arg(b"EVALSHA").arg(script.digest().as_bytes()),
+        false => eval.arg(b"EVAL").arg(script.text().as_bytes()),
+    }
+    .int(keys as u64);
+    eval = args.keys.iter().fold(eval, CommandEncoder::arg);
+    if counted {
+        eval = args.keys.iter().fold(eval, |eval, key| eval.prefixed(fence::COUNTER_PREFIX, key));
+    }
+    eval = restart_guard.into_iter().fold(eval, CommandEncoder::arg).arg(args.token);
+    let token = eval.last(args.token);
+    let _ = numbers.iter().copied().fold(eval, CommandEncoder::int);
+    token
+}
+
+/// A status line that a script answers with: a word and a number.
+fn status(script: Script, line: &[u8]) -> Option<Answer> {
+    let (word, number) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+    match (script, word) {
+        (Script::AcquireFenced, "OK") => {
+            let counter = number.parse().ok().filter(|&counter| fence::is_exclusive(counter));
+            Some(Answer::GrantWith(counter?))
+        }
+        (Script::AcquireFenced, "CLOCK") => Some(Answer::Skewed(number.parse().ok()?)),
+        (Script::AcquireFenced | Script::AcquireMany, "GUARD") => {
+            let pttl = number.parse().ok().filter(|&pttl| Standing::of(pttl) != Standing::Votes);
+            Some(Answer::Guarded(pttl?))
+        }
+        _ => None,
+    }
+}
+
+/// What a node's answer to an ask means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// A denial that says for how many ms more (-1: without end).
+    DenyFor(i64),
+    /// A grant, and the value of the fencing counters there.
+    GrantWith(u64),
+    /// The restart guard does not let the node vote: its PTTL.
+    Guarded(i64),
+    /// The node does not know the script by its digest.
+    NoScript,
+    /// The proposed counter is too far from the node's clock, which said this many µs.
+    Skewed(u64),
+    Vote(Vote),
+}
+
+/// What a node's answer to an extension or an undo means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Count {
+    Fail(Cause),
+    NoScript,
+    /// How many keys, or for an extension: 1 for done, 0 for gone.
+    Of(i64),
+}
+
+impl Count {
+    /// `NOSCRIPT` to anything but a digest is a server's error like any other.
+    pub(super) fn to_request(self, by_digest: bool) -> Self {
+        match self {
+            Self::NoScript if !by_digest => Self::Fail(Cause::ServerError),
+            other => other,
+        }
+    }
+}
+
+/// Reads the answer to an extension or an undo; `None` if it is no answer to either.
+#[inline]
+pub(super) fn count(answer: Token<'_>) -> Option<Count> {
+    Some(match answer {
+        Token::Int(n @ 0..) => Count::Of(n),
+        Token::Error(text) => match classify(text) {
+            ServerError::NoScript => Count::NoScript,
+            ServerError::Cause(cause) => Count::Fail(cause),
+        },
+        _ => return None,
+    })
+}

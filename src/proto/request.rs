@@ -1,0 +1,407 @@
+//! What a caller asks for, and the door at which bad input is turned away.
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use super::config::Config;
+use super::fence;
+use super::steps::step;
+use super::time::ttl_ms;
+
+/// The most resources in one lock.
+pub const MAX_KEYS: usize = 64;
+
+/// The most bytes in the name of a resource.
+pub const MAX_RESOURCE: usize = 64 << 10;
+
+/// A request for a lock on one resource or on several, all or nothing.
+///
+/// ```
+/// use std::time::Duration;
+/// use redbolt::{LockRequest, Wait};
+///
+/// let request = LockRequest::new(b"job").ttl(Duration::from_secs(5)).wait(Wait::UpTo(Duration::from_secs(2)));
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a LockRequest does nothing until it is given to acquire"]
+pub struct LockRequest<'a> {
+    first: Cow<'a, [u8]>,
+    more: Vec<Cow<'a, [u8]>>,
+    pub(super) ttl: Duration,
+    pub(super) wait: Wait,
+    pub(super) fenced: bool,
+    pub(super) auto_extend: Option<AutoExtend>,
+}
+
+impl<'a> LockRequest<'a> {
+    /// Asks for a lock on `resource`, 1 byte to 64 KiB, any bytes. It is the name of the key.
+    ///
+    /// Until said otherwise the TTL is 10 s and there is one attempt.
+    pub fn new(resource: &'a [u8]) -> Self {
+        let (ttl, wait) = (Duration::from_secs(10), Wait::No);
+        Self {
+            first: resource.into(),
+            more: Vec::new(),
+            ttl,
+            wait,
+            fenced: false,
+            auto_extend: None,
+        }
+    }
+
+    /// Adds a resource to the same lock: all are granted together or none is. At most 64.
+    pub fn and_resource(mut self, resource: &'a [u8]) -> Self {
+        self.more.push(resource.into());
+        self
+    }
+
+    /// How long the nodes keep the lock unless it is extended; cut to whole milliseconds.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How long to wait for it.
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Asks for a [`FencingToken`](super::FencingToken) with the lock. It needs the restart guard, and a
+    /// `max_ttl` of at least 11 s. Each resource has a counter on each node, under its name behind
+    /// `redbolt:fence:`.
+    pub fn fenced(mut self) -> Self {
+        self.fenced = true;
+        self
+    }
+
+    /// Asks for the lock to be extended until it is released, so that the TTL says only how soon it ends
+    /// if this process does. Without it a lock is a lease of fixed length.
+    ///
+    /// It needs somebody to do it: a [`Driver`](crate::Driver) that takes its turns, or an
+    /// [`Engine`](crate::Engine). A [`Client`](crate::Client) has nobody between two calls, and refuses.
+    pub fn auto_extend(mut self, auto_extend: AutoExtend) -> Self {
+        self.auto_extend = Some(auto_extend);
+        self
+    }
+
+    /// Whether the lock is to be extended until it is released.
+    #[must_use]
+    pub fn is_auto_extended(&self) -> bool {
+        self.auto_extend.is_some()
+    }
+
+    /// The resources that it asks for, in the order in which they were given.
+    pub fn resources(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys()
+    }
+
+    /// The same ask with names of its own, for a thread or a task that outlives those it was made of.
+    pub fn into_owned(self) -> LockRequest<'static> {
+        let owned = |resource: Cow<'_, [u8]>| Cow::Owned(resource.into_owned());
+        LockRequest {
+            first: owned(self.first),
+            more: self.more.into_iter().map(owned).collect(),
+            ttl: self.ttl,
+            wait: self.wait,
+            fenced: self.fenced,
+            auto_extend: self.auto_extend,
+        }
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::once(&*self.first).chain(self.more.iter().map(|resource| &**resource))
+    }
+
+    pub(super) fn key_count(&self) -> usize {
+        1 + self.more.len()
+    }
+
+    /// The place of the first resource that was given before, among at most [`MAX_KEYS`].
+    fn second_of_a_kind(&self) -> Option<usize> {
+        if self.more.is_empty() {
+            return None;
+        }
+        let mut sorted: [(&[u8], usize); MAX_KEYS] = [(&[], 0); MAX_KEYS];
+        let keys = &mut sorted[..self.key_count()];
+        keys.iter_mut().zip(self.keys().zip(0..)).for_each(|(place, key)| *place = key);
+        keys.sort_unstable_by(|one, other| {
+            step();
+            one.cmp(other)
+        });
+        let pairs = keys.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+        pairs.map(|pair| pair[1].1).min()
+    }
+
+    pub(super) fn check(&self, config: &Config) -> Result<(), RequestError> {
+        if self.key_count() > MAX_KEYS {
+            return Err(RequestError::TooManyKeys { keys: self.key_count() });
+        }
+        for key in self.keys() {
+            check_resource(key)?;
+            if config.restart_guard_key() == Some(key) {
+                return Err(RequestError::RestartGuardKey);
+            }
+            check_counter(key)?;
+        }
+        if let Some(index) = self.second_of_a_kind() {
+            return Err(RequestError::DuplicateKey { index });
+        }
+        if self.fenced && !config.can_fence() {
+            return Err(RequestError::CannotFence);
+        }
+        check_ttl(config, self.ttl)?;
+        match self.auto_extend.and_then(|auto_extend| auto_extend.every) {
+            Some(every) if every.is_zero() || every > self.ttl / 2 => {
+                Err(RequestError::AutoExtendInterval { every, ttl: self.ttl })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How a lock is auto-extended: see [`LockRequest::auto_extend`].
+///
+/// ```
+/// use std::time::Duration;
+/// use redbolt::{LockRequest, AutoExtend};
+///
+/// // Lost 3 s after this process stops, and in any case after an hour.
+/// let auto_extend = AutoExtend::until_released().max_hold(Duration::from_secs(3600));
+/// let request = LockRequest::new(b"leader").ttl(Duration::from_secs(3)).auto_extend(auto_extend);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AutoExtend {
+    pub(super) every: Option<Duration>,
+    pub(super) max_hold: Option<Duration>,
+}
+
+impl AutoExtend {
+    /// Extends the lock each third of its TTL, for as long as the configuration's
+    /// [`max_hold`](super::Settings::max_hold) allows.
+    #[must_use]
+    pub fn until_released() -> Self {
+        Self { every: None, max_hold: None }
+    }
+
+    /// Extends it so often, more than zero and at most half of the TTL; a little earlier at random, or
+    /// together with other locks.
+    #[must_use]
+    pub fn every(mut self, every: Duration) -> Self {
+        self.every = Some(every);
+        self
+    }
+
+    /// Stops extending when the lock would be held for longer than this. It is lost then
+    /// ([`LossCause::HeldTooLong`](super::LossCause::HeldTooLong)).
+    #[must_use]
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.max_hold = Some(max_hold);
+        self
+    }
+}
+
+pub(super) fn check_resource(key: &[u8]) -> Result<(), RequestError> {
+    match key.len() {
+        0 => Err(RequestError::EmptyResource),
+        1..=MAX_RESOURCE => Ok(()),
+        len => Err(RequestError::ResourceTooLong { len }),
+    }
+}
+
+/// Whether an operator may delete a key of this name: no restart guard, whether this client minds it or not,
+/// and no counter.
+pub(super) fn check_breakable(config: &Config, key: &[u8]) -> Result<(), RequestError> {
+    check_resource(key)?;
+    check_counter(key)?;
+    if config.settings.restart_guard_key == key {
+        Err(RequestError::RestartGuardKey)
+    } else {
+        Ok(())
+    }
+}
+
+fn check_counter(key: &[u8]) -> Result<(), RequestError> {
+    if key.starts_with(fence::COUNTER_PREFIX) { Err(RequestError::CounterKey) } else { Ok(()) }
+}
+
+/// A TTL is judged by the whole milliseconds that the nodes will get.
+pub(super) fn check_ttl(config: &Config, ttl: Duration) -> Result<(), RequestError> {
+    let max_ttl = config.settings.max_ttl;
+    if ttl > max_ttl {
+        return Err(RequestError::TtlAboveMaximum { ttl, max_ttl });
+    }
+    let ttl = Duration::from_millis(ttl_ms(ttl));
+    let drift = config.drift.of(ttl);
+    if ttl.is_zero() {
+        Err(RequestError::TtlZero)
+    } else if ttl <= drift {
+        Err(RequestError::TtlBelowDrift { ttl, drift })
+    } else {
+        Ok(())
+    }
+}
+
+/// How long an acquisition goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Attempts until granted or until this much time has passed. Zero is one attempt, as
+    /// [`No`](Self::No).
+    UpTo(Duration),
+    /// Attempts until granted, or until the nodes' configuration makes a quorum impossible.
+    Forever,
+    /// One attempt.
+    No,
+}
+
+/// A request that cannot be carried out, whatever the nodes say. Nothing was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// One call asks twice for a resource, in two locks.
+    DuplicateRequest {
+        /// Place of the second ask, from zero.
+        index: usize,
+    },
+    /// A fenced lock needs the restart guard, and a `max_ttl` of at least 11 s.
+    CannotFence,
+    /// The name of the resource begins as those of fencing counters do.
+    CounterKey,
+    /// The same resource twice in one lock.
+    DuplicateKey {
+        /// Place of the second, from zero.
+        index: usize,
+    },
+    /// A resource needs at least one byte.
+    EmptyResource,
+    /// An extension of this lock is under way.
+    ExtensionUnderWay,
+    /// The client or driver belongs to the process that this one was forked from.
+    Forked,
+    /// The resource has the name of the restart guard's key.
+    RestartGuardKey,
+    /// The lock would be held for longer than the maximum hold time.
+    HeldTooLong {
+        /// The maximum hold time.
+        max_hold: Duration,
+    },
+    /// A lock is auto-extended at intervals of more than zero and at most half of its TTL.
+    AutoExtendInterval {
+        /// The interval.
+        every: Duration,
+        /// The TTL.
+        ttl: Duration,
+    },
+    /// A blocking client has nobody who could auto-extends a lock between two calls.
+    AutoExtendUnsupported,
+    /// The lock is not held: not yet granted, released, or lost.
+    NotHeld,
+    /// A lock that was detached was taken on other nodes, or on these in another order.
+    OtherNodes,
+    /// A resource has at most 64 KiB.
+    ResourceTooLong {
+        /// Its length.
+        len: usize,
+    },
+    /// A lock has at most 64 resources.
+    TooManyKeys {
+        /// How many were given.
+        keys: usize,
+    },
+    /// More locks are under way than one core can have.
+    TooManyLocks,
+    /// The TTL is over the configured maximum.
+    TtlAboveMaximum {
+        /// The TTL.
+        ttl: Duration,
+        /// The maximum.
+        max_ttl: Duration,
+    },
+    /// The TTL is so short that the drift of clocks leaves no validity.
+    TtlBelowDrift {
+        /// The TTL.
+        ttl: Duration,
+        /// The drift.
+        drift: Duration,
+    },
+    /// The TTL is zero, or below one millisecond.
+    TtlZero,
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DuplicateRequest { index } => {
+                write!(f, "ask {} is for a resource that an earlier one asks for", index + 1)
+            }
+            Self::CannotFence => write!(
+                f,
+                "fencing needs the restart guard, and a max_ttl of at least {:?}",
+                fence::MIN_MAX_TTL
+            ),
+            Self::CounterKey => {
+                f.write_str("the resource has a name of fencing counters, redbolt:fence:...")
+            }
+            Self::DuplicateKey { index } => {
+                write!(f, "resource {} of the lock is there twice", index + 1)
+            }
+            Self::EmptyResource => f.write_str("the resource's name is empty"),
+            Self::ExtensionUnderWay => f.write_str("an extension of this lock is under way"),
+            Self::Forked => f.write_str(
+                "this client belongs to the process before the fork: make a new one in the child",
+            ),
+            Self::RestartGuardKey => f.write_str("the resource has the name of the restart guard's key"),
+            Self::HeldTooLong { max_hold } => {
+                write!(f, "the lock would be held for longer than the maximum of {max_hold:?}")
+            }
+            Self::AutoExtendInterval { every, ttl } => write!(
+                f,
+                "a TTL of {ttl:?} cannot be auto-extended every {every:?} (more than 0, at most half of it)"
+            ),
+            Self::AutoExtendUnsupported => f.write_str(
+                "a blocking client cannot auto-extends a lock: use an Engine, or extend it yourself",
+            ),
+            Self::NotHeld => f.write_str("the lock is not held"),
+            Self::OtherNodes => f.write_str(
+                "the lock was taken on other nodes, on these in another order, or with another quorum",
+            ),
+            Self::ResourceTooLong { len } => {
+                write!(f, "the resource's name has {len} bytes, the limit is {MAX_RESOURCE}")
+            }
+            Self::TooManyKeys { keys } => {
+                write!(f, "{keys} resources in one lock, the limit is {MAX_KEYS}")
+            }
+            Self::TooManyLocks => f.write_str("too many locks under way in this client"),
+            Self::TtlAboveMaximum { ttl, max_ttl } => {
+                write!(f, "the TTL of {ttl:?} is over the maximum of {max_ttl:?} (max_ttl)")
+            }
+            Self::TtlBelowDrift { ttl, drift } => {
+                write!(f, "the TTL of {ttl:?} leaves no validity: clock drift takes {drift:?}")
+            }
+            Self::TtlZero => f.write_str("the TTL is zero (it is counted in milliseconds)"),
+        }
+    }
+}
+
+impl Error for RequestError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::{NodeSettings, Settings};
+
+    /// Of 2.9 ms the nodes get 2 ms, and the drift takes more than that.
+    #[test]
+    fn a_ttl_is_judged_in_whole_milliseconds() {
+        let settings = Settings { nodes: vec![NodeSettings::default()], ..Settings::default() };
+        let config = Config::new(settings).unwrap();
+        let judged = |us| check_ttl(&config, Duration::from_micros(us));
+        assert_eq!(judged(999), Err(RequestError::TtlZero));
+        assert!(matches!(judged(2_900), Err(RequestError::TtlBelowDrift { .. })));
+        assert_eq!(judged(3_000), Ok(()));
+        assert!(matches!(judged(30_000_001), Err(RequestError::TtlAboveMaximum { .. })));
+        assert_eq!(judged(30_000_000), Ok(()));
+    }
+}

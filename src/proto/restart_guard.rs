@@ -1,0 +1,286 @@
+//! The restart guard: what a node's restart guard key says, and what follows from it.
+//!
+//! [The manual](crate::manual::restart_guard) has the rules. The key's value says for which run of the server, which
+//! `max_ttl`, how many nodes and which database it speaks; its TTL says the rest, measured against the fixed
+//! [`BIG_MS`].
+//!
+//! Pure functions, and public, so that the models that search this protocol for holes decide with the
+//! same code. Not here: when the key is read and written, see `core/restart_guard.rs`.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The 40 hexadecimal digits that a server draws at each start.
+pub type RunId = [u8; 40];
+
+/// The TTL in ms at which a quarantine ends: four years. A restart guard is enrolled for this long and
+/// `max_ttl`, and so lives far longer than any process that relies on it.
+pub const BIG_MS: u64 = 4 * 365 * 24 * 60 * 60 * 1000;
+
+/// Whether nodes are guarded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RestartGuard {
+    /// A grant counts only where the restart guard says that the node remembers every lock.
+    #[default]
+    On,
+    /// A node that was restarted without its memory votes at once, so that a lock which it forgot can
+    /// be granted twice. For nodes that never lose their memory, or for locks that only save work.
+    Off,
+}
+
+/// What happens to a node that has no restart guard for us.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Setup {
+    /// It is enrolled, and quarantined for `max_ttl`.
+    #[default]
+    Enrol,
+    /// If no node of the set has a restart guard, all are new: they are enrolled without a quarantine. Else as
+    /// [`Enrol`](Self::Enrol). Wrong where all nodes can lose their memory at once.
+    IfNew,
+    /// If no node of the set votes, and none has another restart guard than ours, the operator's word is taken
+    /// that all are new, and they vote at once. Else nothing is written.
+    Init,
+    /// Nothing is written, whatever is found: for a client that only inspects.
+    ReadOnly,
+    /// All nodes get our restart guard, whatever they have, with a quarantine of the larger `max_ttl`, and
+    /// drop their other connections, on which the old value was read.
+    Change,
+}
+
+/// How much of a restart guard is believed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RestartTrust {
+    /// It must be of the server's present run.
+    #[default]
+    Strict,
+    /// The operator's word that the server syncs every write to its disk (`appendfsync always`): a
+    /// guard of any run will do.
+    Durable,
+    /// The user may not run `INFO`, so that the run is unknown and any will do. A server that comes
+    /// back with stale data goes unseen, and so does what else `INFO` tells: a replica, cluster mode, a
+    /// policy that evicts, the same server under two names.
+    MarkerOnly,
+}
+
+/// What the restart guard of a node has to say for this client.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    /// The server's present run; `None` where `INFO` is forbidden.
+    pub run_id: Option<RunId>,
+    /// The longest TTL of any lock, in ms.
+    pub max_ttl_ms: u64,
+    /// How many nodes the set has.
+    pub nodes: u64,
+    /// The database of the locks.
+    pub database: u64,
+    /// How much of it is believed.
+    pub restart_trust: RestartTrust,
+}
+
+impl Expected {
+    /// The value that this client enrols a node with.
+    #[must_use]
+    pub fn value(&self) -> Vec<u8> {
+        let mut value = self.run_id.map_or_else(|| b"-".to_vec(), |run_id| run_id.to_vec());
+        let rest = format!(":{}:{}:{}", self.max_ttl_ms, self.nodes, self.database);
+        value.extend_from_slice(rest.as_bytes());
+        value
+    }
+
+    /// What a restart guard's value means to this client; `None` is a missing key.
+    #[must_use]
+    pub fn judge(&self, found: Option<&[u8]>) -> Found {
+        let Some(found) = found else { return Found::Missing };
+        let Some(value) = Value::parse(found) else { return Found::Unreadable };
+        if (value.max_ttl_ms, value.nodes) != (self.max_ttl_ms, self.nodes) {
+            let Value { max_ttl_ms, nodes, .. } = value;
+            Found::OtherLimits { max_ttl_ms, nodes }
+        } else if value.database != self.database {
+            Found::OtherDatabase
+        } else if self.restart_trust == RestartTrust::Strict && found != self.value() {
+            Found::OtherRun
+        } else {
+            Found::Ours
+        }
+    }
+}
+
+/// A restart guard's value, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Value<'a> {
+    /// The run of the server for which it speaks; `-` if that is not known.
+    pub run_id: &'a [u8],
+    /// The longest TTL of any lock, in ms.
+    pub max_ttl_ms: u64,
+    /// How many nodes the set has.
+    pub nodes: u64,
+    /// The database of the locks.
+    pub database: u64,
+}
+
+impl<'a> Value<'a> {
+    /// Reads `run_id:max_ttl_ms:nodes:database`; `None` for anything else.
+    #[must_use]
+    pub fn parse(value: &'a [u8]) -> Option<Self> {
+        let mut parts = value.split(|&byte| byte == b':');
+        let run_id = parts.next().filter(|run_id| !run_id.is_empty())?;
+        let mut number = || {
+            let digits = parts.next().filter(|part| part.iter().all(u8::is_ascii_digit))?;
+            std::str::from_utf8(digits).ok()?.parse().ok()
+        };
+        let value = Self { run_id, max_ttl_ms: number()?, nodes: number()?, database: number()? };
+        parts.next().is_none().then_some(value)
+    }
+}
+
+/// What a restart guard's value means to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// No restart guard: the node is new, or it has lost its memory.
+    Missing,
+    /// It was set up for another `max_ttl` or number of nodes. Clients that disagree about these could
+    /// both have a quorum: this one has no vote there, and writes nothing.
+    OtherLimits {
+        /// The longest TTL of any lock, in ms.
+        max_ttl_ms: u64,
+        /// How many nodes the set has.
+        nodes: u64,
+    },
+    /// It was written into another database, and came here by a swap.
+    OtherDatabase,
+    /// It is of an earlier run of the server, which may have come back with stale data.
+    OtherRun,
+    /// What this client expects.
+    Ours,
+    /// No restart guard of redbolt's.
+    Unreadable,
+}
+
+impl Found {
+    /// Whether the node is to be enrolled: the one answer to every way of having lost memory.
+    #[must_use]
+    pub fn calls_for_enrolment(self) -> bool {
+        matches!(self, Self::Missing | Self::OtherDatabase | Self::OtherRun)
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("no restart guard: it is new, or has lost its memory"),
+            Self::OtherDatabase => f.write_str("the restart guard of another database"),
+            Self::OtherLimits { max_ttl_ms, nodes } => {
+                let max_ttl = Duration::from_millis(*max_ttl_ms);
+                write!(f, "set up for {nodes} nodes and a max_ttl of {max_ttl:?}")
+            }
+            Self::OtherRun => f.write_str("the restart guard of an earlier run: it was restarted"),
+            Self::Ours => f.write_str("guarded"),
+            Self::Unreadable => f.write_str("its restart guard's key holds something else"),
+        }
+    }
+}
+
+/// What a restart guard's TTL says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// No TTL at all: somebody altered the key.
+    Endless,
+    /// There is no restart guard any more.
+    Missing,
+    /// The node must not vote yet.
+    Quarantined {
+        /// For how many ms more.
+        left_ms: u64,
+    },
+    /// The node remembers every lock that may be alive.
+    Votes,
+}
+
+impl Standing {
+    /// Reads the answer to `PTTL`.
+    #[must_use]
+    pub fn of(pttl: i64) -> Self {
+        match u64::try_from(pttl) {
+            Ok(ms) if ms <= BIG_MS => Self::Votes,
+            Ok(ms) => Self::Quarantined { left_ms: ms - BIG_MS },
+            Err(_) if pttl == -1 => Self::Endless,
+            Err(_) => Self::Missing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUN: RunId = *b"0123456789abcdef0123456789abcdef01234567";
+
+    fn expected() -> Expected {
+        let run_id = Some(RUN);
+        Expected {
+            run_id,
+            max_ttl_ms: 30_000,
+            nodes: 3,
+            database: 0,
+            restart_trust: RestartTrust::Strict,
+        }
+    }
+
+    fn judged(value: &str) -> Found {
+        expected().judge(Some(value.as_bytes()))
+    }
+
+    #[test]
+    fn our_own_value_is_ours() {
+        let value = expected().value();
+        assert_eq!(value, b"0123456789abcdef0123456789abcdef01234567:30000:3:0");
+        assert_eq!(expected().judge(Some(&value)), Found::Ours);
+    }
+
+    /// Other limits come before another run: of whichever run, they are a matter for an operator.
+    #[test]
+    fn every_difference_has_its_name() {
+        let other = "1123456789abcdef0123456789abcdef01234567";
+        assert_eq!(expected().judge(None), Found::Missing);
+        assert_eq!(judged(&format!("{other}:30000:3:0")), Found::OtherRun);
+        let limits = Found::OtherLimits { max_ttl_ms: 10_000, nodes: 5 };
+        assert_eq!(judged(&format!("{other}:10000:5:1")), limits);
+        let run = std::str::from_utf8(&RUN).unwrap();
+        assert_eq!(judged(&format!("{run}:30000:3:1")), Found::OtherDatabase);
+        // Byte for byte: a number spelled otherwise was not written by us.
+        assert_eq!(judged(&format!("{run}:30000:03:0")), Found::OtherRun);
+        for unreadable in ["", "x", ":30000:3:0", "r:30000:3", "r:30000:3:0:1", "r:3e4:3:0", "r:::"]
+        {
+            assert_eq!(judged(unreadable), Found::Unreadable, "{unreadable}");
+        }
+        assert!(!limits.calls_for_enrolment() && !Found::Unreadable.calls_for_enrolment());
+        assert!(Found::Missing.calls_for_enrolment() && Found::OtherRun.calls_for_enrolment());
+    }
+
+    #[test]
+    fn an_operator_s_word_stands_for_the_run_only() {
+        for restart_trust in [RestartTrust::Durable, RestartTrust::MarkerOnly] {
+            let expected = Expected { restart_trust, ..expected() };
+            assert_eq!(expected.judge(Some(b"-:30000:3:0")), Found::Ours);
+            assert_eq!(expected.judge(None), Found::Missing);
+            assert_eq!(expected.judge(Some(b"-:30000:3:1")), Found::OtherDatabase);
+            assert_ne!(expected.judge(Some(b"-:30000:4:0")), Found::Ours);
+        }
+        let unknown =
+            Expected { run_id: None, restart_trust: RestartTrust::MarkerOnly, ..expected() };
+        assert_eq!(unknown.value(), b"-:30000:3:0");
+    }
+
+    #[test]
+    fn the_ttl_says_the_rest() {
+        let big = i64::try_from(BIG_MS).unwrap();
+        assert_eq!(Standing::of(-2), Standing::Missing);
+        assert_eq!(Standing::of(-1), Standing::Endless);
+        assert_eq!(Standing::of(0), Standing::Votes);
+        assert_eq!(Standing::of(big), Standing::Votes);
+        assert_eq!(Standing::of(big + 1), Standing::Quarantined { left_ms: 1 });
+    }
+}

@@ -1,0 +1,482 @@
+//! Locks of one core that wait for the same: in line, one at a time, and handed on from one to the next.
+
+use std::time::Duration;
+
+use redbolt::proto::{
+    Event, LockId, LockRequest, LockState, LossCause, RefusalReason, Settings, Wait,
+};
+
+use crate::world::{World, Written, error, ms, secs};
+
+/// Pauses so long that only what ends them early is seen.
+fn patient(settings: &mut Settings) {
+    settings.retry_backoff = (secs(10), secs(10));
+}
+
+/// Three nodes, each 1 ms away.
+fn world() -> World {
+    with(1)
+}
+
+fn with(clients: usize) -> World {
+    let mut world = World::with(3, clients, patient).warm();
+    world.delay(ms(1));
+    world
+}
+
+fn waits<'a>(keys: &[&'a [u8]]) -> LockRequest<'a> {
+    let request =
+        keys[1..].iter().fold(LockRequest::new(keys[0]), |request, key| request.and_resource(key));
+    request.wait(Wait::Forever)
+}
+
+/// Waits for these keys.
+fn join(world: &mut World, client: usize, keys: &[&[u8]]) -> LockId {
+    world.acquire(client, &waits(keys), keys)
+}
+
+fn line(world: &mut World, len: usize) -> Vec<LockId> {
+    (0..len).map(|_| join(world, 0, &[b"job"])).collect()
+}
+
+fn is_queued(world: &World, id: LockId) -> bool {
+    world.clients[0].core.state(id) == LockState::Queued
+}
+
+/// Who is granted next, when it holds whoever lets go now.
+fn next(world: &mut World, ids: &[LockId]) -> LockId {
+    let held = |world: &World| {
+        ids.iter().copied().find(|&id| world.clients[0].core.state(id) == LockState::Held)
+    };
+    world.run_until(secs(3), |world| held(world).is_some());
+    held(world).unwrap()
+}
+
+/// When which kind of thing ran on a node, in ms after `since`.
+fn history(world: &World, node: usize, since: u64) -> Vec<(&'static str, u64)> {
+    let here = world.log.iter().filter(|ran| ran.node == node && ran.kind() != "check");
+    let kind = |kind: &'static str| kind.trim_end_matches(" sha");
+    here.map(|ran| (kind(ran.kind()), (ran.at - since) / 1_000_000)).collect()
+}
+
+#[test]
+fn they_are_granted_in_the_order_in_which_they_came() {
+    let mut world = world();
+    let ids = line(&mut world, 6);
+    for &id in &ids {
+        assert_eq!(next(&mut world, &ids), id);
+        world.release(id);
+    }
+    world.run(secs(1));
+    assert_eq!(world.kept(0), (0, 0));
+    assert_eq!(world.holders(b"job"), [false; 3]);
+}
+
+#[test]
+fn one_of_them_asks_at_a_time() {
+    let mut world = world();
+    world.foreign(b"job", &[60_000; 3]);
+    let ids = line(&mut world, 50);
+    world.run(secs(4));
+    assert!(ids[1..].iter().all(|&id| is_queued(&world, id)));
+    assert!(world.count("ask") <= 3 * 8, "{} asks", world.count("ask"));
+}
+
+#[test]
+fn another_resource_is_another_queue() {
+    let mut world = world();
+    let ids = [join(&mut world, 0, &[b"job"]), join(&mut world, 0, &[b"other"])];
+    world.run(ms(2));
+    assert!(ids.iter().all(|&id| world.is_granted(id)));
+}
+
+#[test]
+fn who_does_not_wait_does_not_join_the_queue() {
+    let mut world = world();
+    world.foreign(b"job", &[60_000; 3]);
+    line(&mut world, 3);
+    let id = world.lock(b"job", secs(10));
+    world.run(ms(2));
+    assert_eq!(world.refusal(id).reason, RefusalReason::Contended);
+}
+
+/// The undo and the next ask go out together.
+#[test]
+fn a_release_hands_on_in_one_flight() {
+    let mut world = world();
+    let ids = line(&mut world, 3);
+    world.run(ms(10));
+    world.log.clear();
+    let now = world.now();
+    world.core().release(ids[0], now);
+    for node in 0..3 {
+        let link = world.link(node);
+        let unsent = world.core().transmit(link);
+        let find = |what: &[u8]| memchr::memmem::find(unsent, what);
+        let (undo, request) = (find(b"EVAL"), find(b"\r\nSET\r\n"));
+        assert!(undo.is_some() && undo < request, "{}", unsent.escape_ascii());
+    }
+    let begun = world.boot;
+    world.run(ms(2));
+    assert!(world.is_granted(ids[1]));
+    for node in 0..3 {
+        assert_eq!(history(&world, node, begun), [("undo", 1), ("ask", 1)]);
+    }
+}
+
+/// It did not stand in line, and the first in line pauses because of it.
+#[test]
+fn so_does_the_release_of_one_that_did_not_wait() {
+    let mut world = world();
+    let holder = world.lock(b"job", secs(10));
+    world.run(ms(5));
+    let id = join(&mut world, 0, &[b"job"]);
+    world.run(ms(200));
+    assert_eq!(world.clients[0].core.state(id), LockState::Pausing);
+    world.log.clear();
+    let begun = world.boot;
+    world.release(holder);
+    world.run(ms(2));
+    assert!(world.is_granted(id));
+    assert_eq!(history(&world, 0, begun), [("undo", 1), ("ask", 1)]);
+}
+
+#[test]
+fn and_the_cancellation_of_one_that_was_being_granted() {
+    let mut world = world();
+    world.delay(ms(10));
+    let ids = line(&mut world, 2);
+    world.run(ms(15));
+    let begun = world.boot;
+    world.log.clear();
+    world.release(ids[0]);
+    world.run(ms(20));
+    assert!(world.is_granted(ids[1]));
+    let history = history(&world, 0, begun);
+    assert!(history.ends_with(&[("undo", 10), ("ask", 10)]), "{history:?}");
+}
+
+#[test]
+fn a_loss_makes_room() {
+    let mut world = world();
+    let first = world.acquire(0, &waits(&[b"job"]).ttl(ms(500)), &[b"job"]);
+    let second = join(&mut world, 0, &[b"job"]);
+    world.run(ms(490));
+    assert_eq!(world.outcomes(first), [Event::Granted(first)]);
+    assert!(is_queued(&world, second));
+    world.run(ms(50));
+    assert_eq!(world.outcomes(first)[1..], [Event::Lost(first, LossCause::Expired)]);
+    assert!(world.is_granted(second));
+}
+
+/// The lost lock's keys are still there, and go when its holder lets go: no node tells us of that.
+#[test]
+fn letting_go_of_a_lost_lock_makes_room_at_once() {
+    let mut world = world();
+    let first = world.acquire(0, &waits(&[b"job"]).ttl(secs(20)), &[b"job"]);
+    let second = join(&mut world, 0, &[b"job"]);
+    world.run(ms(100));
+    // The time of day takes the rest of the lease.
+    world.wall_ahead += 30_000_000_000;
+    world.let_go(0, first);
+    world.flow();
+    assert_eq!(world.outcomes(first)[1..], [Event::Lost(first, LossCause::Expired)]);
+    world.run(ms(10));
+    assert!(world.is_granted(second));
+}
+
+// Several keys.
+
+#[test]
+fn crossed_orders_do_not_wait_for_each_other() {
+    let mut world = world();
+    let (ab, ba): ([&[u8]; 2], [&[u8]; 2]) = ([b"a", b"b"], [b"b", b"a"]);
+    let ids: Vec<_> = [ab, ba, ab, ba].map(|keys| join(&mut world, 0, &keys)).to_vec();
+    for &id in &ids {
+        assert_eq!(next(&mut world, &ids), id);
+        world.release(id);
+    }
+    world.run(secs(1));
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+#[test]
+fn nobody_overtakes_one_that_stands_in_several_queues() {
+    let mut world = world();
+    let a = join(&mut world, 0, &[b"a"]);
+    world.run(ms(5));
+    let both = join(&mut world, 0, &[b"a", b"b"]);
+    let b = join(&mut world, 0, &[b"b"]);
+    world.run(ms(50));
+    assert!(is_queued(&world, both) && is_queued(&world, b));
+    world.release(a);
+    world.run(ms(3));
+    assert!(world.is_granted(both) && is_queued(&world, b));
+    world.release(both);
+    world.run(ms(3));
+    assert!(world.is_granted(b));
+}
+
+#[test]
+fn all_its_queues_move_on_when_it_leaves() {
+    let mut world = world();
+    world.foreign(b"b", &[60_000; 3]);
+    let keys: [&[u8]; 3] = [b"a", b"b", b"c"];
+    let all = join(&mut world, 0, &keys);
+    let rest = keys.map(|key| join(&mut world, 0, &[key]));
+    world.run(ms(100));
+    assert!(rest.iter().all(|&id| is_queued(&world, id)));
+    world.release(all);
+    world.run(ms(100));
+    assert_eq!(rest.map(|id| world.is_granted(id)), [true, false, true]);
+    assert!(!is_queued(&world, rest[1]));
+}
+
+// Leaving.
+
+#[test]
+fn it_can_be_cancelled_anywhere_in_the_queue() {
+    for leaves in 0..4 {
+        let mut world = world();
+        world.foreign(b"job", &[60_000; 3]);
+        let mut ids = line(&mut world, 4);
+        world.run(ms(100));
+        let id = ids.remove(leaves);
+        world.release(id);
+        assert_eq!(world.refusal(id).reason, RefusalReason::Cancelled);
+        world.run(ms(100));
+        world.delete_everywhere(b"job");
+        for &id in &ids {
+            assert_eq!(next(&mut world, &ids), id, "{leaves} left");
+            world.release(id);
+        }
+        world.run(secs(1));
+        assert_eq!(world.kept(0), (0, 0));
+    }
+}
+
+#[test]
+fn the_next_in_the_queue_listens_in_its_place() {
+    let mut world = world();
+    world.foreign(b"job", &[60_000; 3]);
+    let ids = line(&mut world, 2);
+    world.run(ms(100));
+    world.release(ids[0]);
+    world.run(ms(100));
+    let begun = world.boot;
+    world.delete_everywhere(b"job");
+    world.run_until(secs(3), |world| world.is_granted(ids[1]));
+    assert!(world.boot - begun <= 5_000_000);
+}
+
+#[test]
+fn deadlines_end_it_in_the_queue_as_well() {
+    let mut world = world();
+    world.foreign(b"job", &[60_000; 3]);
+    let begun = world.boot;
+    let ends = [300, 100, 200];
+    let ids = ends.map(|end| {
+        world.acquire(0, &LockRequest::new(b"job").wait(Wait::UpTo(ms(end))), &[b"job"])
+    });
+    world.run(secs(1));
+    for (id, end) in ids.into_iter().zip(ends) {
+        assert_eq!(world.refusal(id).reason, RefusalReason::OutOfTime);
+        let told = world.clients[0]
+            .events
+            .iter()
+            .find(|(_, event)| matches!(event, Event::Refused(of, _) if *of == id));
+        assert_eq!((told.unwrap().0 - begun) / 1_000_000, end);
+    }
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+#[test]
+fn a_turn_that_comes_at_the_deadline_is_none() {
+    let mut world = world();
+    let holder = join(&mut world, 0, &[b"job"]);
+    world.run(ms(5));
+    let late = world.acquire(0, &LockRequest::new(b"job").wait(Wait::UpTo(ms(50))), &[b"job"]);
+    let next = join(&mut world, 0, &[b"job"]);
+    world.log.clear();
+    // The host calls late: no timer has run.
+    world.boot += 50_000_000;
+    world.release(holder);
+    assert_eq!(world.refusal(late).reason, RefusalReason::OutOfTime);
+    world.run(ms(3));
+    assert!(world.is_granted(next));
+    assert_eq!(world.count("ask"), 3);
+}
+
+/// On a stack that a call for each of them would not fit.
+#[test]
+fn thousands_are_refused_one_after_the_other() {
+    let refused = || {
+        let mut world = World::with(3, 1, patient).warm();
+        let holder = join(&mut world, 0, &[b"job"]);
+        let ids: Vec<_> =
+            (0..4_000).map(|_| world.begin(0, &waits(&[b"job"]), &[b"job"])).collect();
+        for node in 0..3 {
+            world.answer(node, |args| (args[0] == b"INFO").then(|| error("NOPERM no")).flatten());
+            world.cut(0, node, Written::Runs);
+        }
+        world.run(secs(5));
+        assert!(ids.iter().all(|&id| is_queued(&world, id)));
+        world.clients[0].events.clear();
+        world.release(holder);
+        let refused = |event: &Event| matches!(event, Event::Refused(_, r) if r.reason == RefusalReason::NoQuorum);
+        let told = world.clients[0].events.iter().filter(|(_, event)| refused(event)).count();
+        assert_eq!(told, ids.len());
+    };
+    let small = std::thread::Builder::new().stack_size(512 << 10);
+    small.spawn(refused).unwrap().join().unwrap();
+}
+
+#[test]
+fn thousands_run_out_of_time_at_once() {
+    let mut world = world();
+    world.foreign(b"job", &[60_000; 3]);
+    let request = LockRequest::new(b"job").wait(Wait::UpTo(ms(100)));
+    let ids: Vec<_> = (0..2_000).map(|_| world.begin(0, &request, &[b"job"])).collect();
+    world.run(ms(101));
+    assert!(ids.iter().all(|&id| world.clients[0].core.state(id) == LockState::Unknown));
+    world.run(secs(1));
+    assert_eq!(world.kept(0), (0, 0));
+    assert!(world.count("ask") <= 3 * 8, "{} asks", world.count("ask"));
+}
+
+// Others want it as well.
+
+/// Two of the first client want it, and one of another since the first of them got it.
+fn contended() -> (World, [LockId; 2], LockId) {
+    let mut world = with(3);
+    let before = world.acquire(1, &LockRequest::new(b"job"), &[b"job"]);
+    world.run(ms(10));
+    let ids = [join(&mut world, 0, &[b"job"]), join(&mut world, 0, &[b"job"])];
+    world.run(ms(100));
+    world.let_go(1, before);
+    world.flow();
+    world.run_until(secs(3), |world| world.is_granted(ids[0]));
+    let theirs = join(&mut world, 2, &[b"job"]);
+    world.run(ms(100));
+    (world, ids, theirs)
+}
+
+#[test]
+fn what_others_want_is_left_to_them_for_a_moment() {
+    let (mut world, ids, theirs) = contended();
+    world.log.clear();
+    world.release(ids[0]);
+    world.run(ms(6));
+    assert!(world.clients[2].is_granted(theirs));
+    assert!(!world.is_granted(ids[1]));
+    world.let_go(2, theirs);
+    world.run(ms(50));
+    assert!(world.is_granted(ids[1]), "and then it is ours again");
+}
+
+/// The moment is as long as others need to be told and to ask: no longer.
+#[test]
+fn what_they_do_not_take_is_ours_soon() {
+    let (mut world, ids, theirs) = contended();
+    world.let_go(2, theirs);
+    world.run(ms(10));
+    let begun = world.boot;
+    world.release(ids[0]);
+    world.run_until(secs(1), |world| world.is_granted(ids[1]));
+    let waited = Duration::from_nanos(world.boot - begun);
+    assert!(waited >= ms(3 * 2) && waited <= ms(100 + 6 * 2 + 2), "{waited:?}");
+}
+
+/// Whoever asks again at once is faster than those who wait, and would never see them.
+#[test]
+fn what_nobody_else_wants_is_left_to_them_once_a_second() {
+    let mut world = world();
+    let ids = line(&mut world, 250);
+    let begun = world.boot;
+    let mut late = Vec::new();
+    for pair in ids.windows(2) {
+        world.run(ms(10));
+        let before = world.boot;
+        world.release(pair[0]);
+        world.run_until(ms(30), |world| world.is_granted(pair[1]));
+        if world.boot - before > 2_000_000 {
+            late.push((before - begun) / 1_000_000);
+        }
+    }
+    assert!((2..=3).contains(&late.len()), "{late:?}");
+    assert!(late.windows(2).all(|pair| pair[1] - pair[0] >= 1_000), "{late:?}");
+}
+
+#[test]
+fn what_nobody_wanted_for_a_second_is_not_left_to_anybody_again() {
+    let (mut world, ids, theirs) = contended();
+    let last = join(&mut world, 0, &[b"job"]);
+    world.let_go(2, theirs);
+    world.run(secs(1));
+    world.release(ids[0]);
+    world.run(ms(20));
+    world.release(ids[1]);
+    world.run(ms(2));
+    assert!(world.is_granted(last));
+}
+
+/// Lets the lock go round among all who wait, and tells which client had it when.
+fn rounds(world: &mut World, mut waiting: Vec<(usize, LockId)>) -> Vec<usize> {
+    let mut order = Vec::new();
+    while !waiting.is_empty() {
+        let held = |world: &World| {
+            let holds = |&(client, id): &(usize, LockId)| {
+                world.clients[client].core.state(id) == LockState::Held
+            };
+            waiting.iter().position(holds)
+        };
+        world.run_until(secs(5), |world| held(world).is_some());
+        let (client, id) = waiting.remove(held(world).unwrap());
+        order.push(client);
+        world.run(ms(10));
+        world.let_go(client, id);
+        world.flow();
+    }
+    order
+}
+
+fn three_processes(waiters: usize) -> (World, Vec<(usize, LockId)>) {
+    let mut world = World::with(3, 3, |_| {}).warm();
+    world.delay(Duration::from_micros(200));
+    let waiting = (0..waiters).map(|at| (at % 3, join(&mut world, at % 3, &[b"job"]))).collect();
+    (world, waiting)
+}
+
+#[test]
+fn many_processes_with_many_waiters_leave_nothing() {
+    let (mut world, waiting) = three_processes(15);
+    let order = rounds(&mut world, waiting);
+    assert_eq!(order.len(), 15);
+    world.run(secs(10));
+    for client in 0..3 {
+        assert_eq!((world.kept(client), world.connections(client)), ((0, 0), 3));
+    }
+}
+
+/// The first one does not know: it was never denied.
+#[test]
+fn processes_that_know_of_one_another_take_turns() {
+    let (mut world, waiting) = three_processes(15);
+    let order = rounds(&mut world, waiting);
+    let known: Vec<_> = order.iter().skip_while(|&&client| client == 0).collect();
+    let in_a_row = known.windows(4).any(|some| some.iter().all(|client| *client == some[0]));
+    let last = known.len() - 4;
+    assert!(!in_a_row || known[last..].iter().all(|client| *client == known[last]), "{order:?}");
+}
+
+#[test]
+fn a_process_does_not_keep_it_for_ever() {
+    let mut world = World::with(3, 2, |_| {}).warm();
+    world.delay(Duration::from_micros(200));
+    let ours = (0..3_000).map(|_| (0, join(&mut world, 0, &[b"job"])));
+    let mut waiting: Vec<_> = ours.collect();
+    waiting.push((1, join(&mut world, 1, &[b"job"])));
+    let order = rounds(&mut world, waiting);
+    let waited = order.iter().position(|&client| client == 1).unwrap();
+    assert!(waited < 300, "{waited} turns of 10 ms");
+}

@@ -1,0 +1,513 @@
+//! Locks that are auto-extended, and how they end.
+
+use std::env;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redbolt::{
+    AcquireError, AutoExtend, Driver, Engine, EngineLimits, Event, LockId, LockRequest, LossCause,
+    OwnedGuard, ReleaseOutcome, RequestError, Wait,
+};
+use redbolt_test_servers::{Connection, Reply, Server};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::engine::engine;
+use crate::support::{
+    LIMIT, builder, calls, client, default, driver_of, eventually, held_by, held_on, patient,
+    patiently, process_until, servers, warm_client,
+};
+
+/// Short, and with room for a machine that is busy.
+const TTL: Duration = Duration::from_millis(900);
+
+/// Many of them.
+const LONG_TIME: Duration = Duration::from_secs(5);
+
+fn kept(resource: &[u8]) -> LockRequest<'_> {
+    kept_by(resource, AutoExtend::until_released())
+}
+
+fn kept_by(resource: &[u8], keep: AutoExtend) -> LockRequest<'_> {
+    LockRequest::new(resource).ttl(TTL).wait(Wait::UpTo(LIMIT)).auto_extend(keep)
+}
+
+/// Takes turns for a while, in which nothing may happen but extensions. Returns how many there were.
+fn keeps(driver: &mut Driver, ids: &[LockId], span: Duration) -> usize {
+    let (until, mut extensions) = (Instant::now() + span, 0);
+    while Instant::now() < until {
+        thread::sleep(Duration::from_millis(2));
+        driver.process();
+        while let Some(event) = driver.poll_event() {
+            match event {
+                Event::AutoExtended(_) => extensions += 1,
+                Event::Node(..) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(ids.iter().all(|&id| !driver.remaining(id).is_zero()));
+    }
+    extensions
+}
+
+fn values(servers: &[Server], resource: &str) -> Vec<Reply> {
+    servers.iter().map(|server| server.cmd(&format!("GET {resource}"))).collect()
+}
+
+#[test]
+fn a_driver_extends_a_lock_for_many_ttls() {
+    for n in [1, 3, 5] {
+        let servers = servers(n);
+        let mut driver = driver_of(builder(&servers));
+        let id = held_by(&mut driver, &kept(b"job"));
+        process_until(&mut driver, "all nodes have it", |_| held_on(&servers, "job") == n);
+        let before = values(&servers, "job");
+        let extensions = keeps(&mut driver, &[id], LONG_TIME);
+        assert!(extensions >= 8, "{extensions} extensions");
+        assert_eq!(values(&servers, "job"), before, "it was held without a gap");
+        driver.release(id);
+        process_until(&mut driver, "it is released", |driver| !driver.has_pending_releases());
+        assert_eq!(held_on(&servers, "job"), 0);
+    }
+}
+
+#[test]
+fn an_engine_extends_locks_for_many_ttls() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let guards = [
+        engine.acquire(kept(b"plain")).wait().unwrap(),
+        engine.acquire(kept(b"one").and_resource(b"two")).wait().unwrap(),
+        engine.acquire(kept(b"fenced").fenced()).wait().unwrap(),
+    ];
+    let (losses, token) = (guards.each_ref().map(count_losses), guards[2].fencing_token());
+    let until = Instant::now() + LONG_TIME;
+    while Instant::now() < until {
+        assert!(guards.iter().all(OwnedGuard::is_valid));
+        thread::sleep(Duration::from_millis(5));
+    }
+    for name in ["plain", "one", "two", "fenced"] {
+        assert_eq!(held_on(&servers, name), 3, "{name}");
+    }
+    assert_eq!(guards[2].fencing_token(), token);
+    for guard in guards {
+        assert!(matches!(guard.release().wait(), ReleaseOutcome::Released(_)));
+    }
+    assert!(losses.iter().all(|told| told.load(Ordering::SeqCst) == 0));
+    assert!(engine.shutdown(LIMIT).is_clean());
+    for name in ["plain", "one", "two", "fenced"] {
+        assert_eq!(held_on(&servers, name), 0, "{name}");
+    }
+}
+
+fn count_losses(guard: &OwnedGuard) -> Arc<AtomicUsize> {
+    let told = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&told);
+    guard.on_loss(move |_| {
+        counter.fetch_add(1, Ordering::SeqCst);
+    });
+    told
+}
+
+/// The other form: a lease of fixed length, that nobody extends.
+#[test]
+fn without_auto_extend_a_lease_has_a_fixed_length() {
+    let servers = servers(3);
+    let mut driver = driver_of(builder(&servers));
+    let (short, ids) =
+        (LockRequest::new(b"short").ttl(TTL).wait(Wait::UpTo(LIMIT)), &mut Vec::new());
+    ids.push(held_by(&mut driver, &short));
+    ids.push(held_by(&mut driver, &kept(b"long")));
+    let mut lost = Vec::new();
+    let until = Instant::now() + 3 * TTL;
+    while Instant::now() < until {
+        thread::sleep(Duration::from_millis(2));
+        driver.process();
+        while let Some(event) = driver.poll_event() {
+            assert!(!matches!(event, Event::AutoExtended(id) if id == ids[0]));
+            if let Event::Lost(id, cause) = event {
+                lost.push((id, cause));
+            }
+        }
+    }
+    assert_eq!(lost, [(ids[0], LossCause::Expired)]);
+    eventually("the nodes have forgotten it", || held_on(&servers, "short") == 0);
+    assert_eq!(held_on(&servers, "long"), 3);
+}
+
+/// Between two calls of a blocking client nobody is there.
+#[test]
+fn a_blocking_client_refuses_to_auto_extend() {
+    let servers = servers(1);
+    let client = client(&servers);
+    let refused = client.acquire(kept(b"job")).unwrap_err();
+    assert_eq!(refused, AcquireError::Request(RequestError::AutoExtendUnsupported));
+    let mut outcomes = client.acquire_all([patiently(b"free"), kept(b"job")]).into_iter();
+    assert!(outcomes.next().unwrap().is_ok());
+    let refused = outcomes.next().unwrap().unwrap_err();
+    assert_eq!(refused, AcquireError::Request(RequestError::AutoExtendUnsupported));
+}
+
+/// A hundred locks that are due at about the same time are one write to each node, not a hundred.
+#[test]
+fn many_locks_are_auto_extended_together() {
+    const LOCKS: usize = 60;
+    let servers = servers(3);
+    let mut driver = driver_of(builder(&servers));
+    let names: Vec<String> = (0..LOCKS).map(|at| format!("job{at}")).collect();
+    let keep = AutoExtend::until_released().every(Duration::from_millis(200));
+    let ttl = Duration::from_secs(10);
+    let ids: Vec<LockId> = driver.batch(|driver| {
+        let request = |name: &String| kept_by(name.as_bytes(), keep).ttl(ttl).into_owned();
+        names.iter().map(|name| driver.acquire(&request(name)).unwrap()).collect()
+    });
+    process_until(&mut driver, "all are held", |driver| {
+        ids.iter().all(|&id| !driver.remaining(id).is_zero())
+    });
+    while driver.poll_event().is_some() {}
+    // The script goes as a text the first time.
+    keeps(&mut driver, &ids, Duration::from_millis(300));
+    let count = |server: &Server| (reads(server), calls(server, "evalsha"));
+    let before: Vec<_> = servers.iter().map(count).collect();
+    let kept = keeps(&mut driver, &ids, Duration::from_secs(3));
+    assert!(kept >= 10 * LOCKS, "{kept} extensions of {LOCKS} locks");
+    for (server, (reads_before, extensions_before)) in servers.iter().zip(before) {
+        let (reads, extensions) = count(server);
+        // The question is a read as well.
+        let (reads, extensions) = (reads - reads_before, extensions - extensions_before);
+        println!("{extensions} extensions in {reads} reads of the node");
+        assert!(extensions >= 10 * LOCKS as u64);
+        assert!(reads <= extensions / 20, "{extensions} extensions came in {reads} reads");
+    }
+}
+
+fn reads(server: &Server) -> u64 {
+    let Reply::Bulk(stats) = server.cmd("INFO stats") else { panic!("no INFO") };
+    let stats = String::from_utf8(stats).unwrap();
+    let count = stats.lines().find_map(|line| line.strip_prefix("total_reads_processed:"));
+    count.unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_killed_minority_does_no_harm() {
+    for n in [3, 5] {
+        let mut servers = servers(n);
+        let mut driver = driver_of(default(servers.iter().map(Server::address)));
+        let id = held_by(&mut driver, &kept(b"job"));
+        keeps(&mut driver, &[id], TTL);
+        let minority = n / 2;
+        servers[..minority].iter_mut().for_each(Server::kill);
+        let extensions = keeps(&mut driver, &[id], 4 * TTL);
+        assert!(extensions >= 5, "{extensions} extensions");
+        assert_eq!(held_on(&servers[minority..], "job"), n - minority);
+        // They come back without it, and take no part in it again.
+        servers[..minority].iter_mut().for_each(Server::restart);
+        keeps(&mut driver, &[id], 2 * TTL);
+        assert_eq!(held_on(&servers[..minority], "job"), 0);
+    }
+}
+
+/// The loss is reported before the validity is over, so that the holder has a moment to stop.
+#[test]
+fn a_majority_that_is_gone_is_told_in_time() {
+    for stopped in [false, true] {
+        let mut servers = servers(3);
+        let mut driver = driver_of(default(servers.iter().map(Server::address)));
+        let id = held_by(&mut driver, &kept(b"job"));
+        keeps(&mut driver, &[id], TTL);
+        for server in &mut servers[1..] {
+            match stopped {
+                true => server.pause(),
+                false => server.kill(),
+            }
+        }
+        let told = outcome(&mut driver, id);
+        assert_eq!(told.cause, LossCause::Unextended);
+        assert_eq!(told.warnings, 1, "one warning before, and no more");
+        assert!(told.in_time, "told when nothing of it was left");
+        if stopped {
+            servers[1..].iter().for_each(Server::resume);
+        }
+        // Nothing was sent at the loss: what is there protects what the holder may be doing.
+        driver.release(id);
+        process_until(&mut driver, "it owes nothing", |driver| !driver.has_pending_releases());
+    }
+}
+
+/// How a kept lock ended.
+struct Told {
+    cause: LossCause,
+    warnings: usize,
+    /// By the validity that was seen just before, some of it was left.
+    in_time: bool,
+    extensions: usize,
+}
+
+/// Takes turns until a lock is lost, and a while longer.
+fn outcome(driver: &mut Driver, id: LockId) -> Told {
+    let (mut warnings, mut extensions, mut losses) = (0, 0, Vec::new());
+    let (limit, mut until) = (Instant::now() + LIMIT, None);
+    let mut end = Instant::now();
+    while until.is_none_or(|until| Instant::now() < until) {
+        assert!(Instant::now() < limit, "not lost");
+        if losses.is_empty() {
+            end = Instant::now() + driver.remaining(id);
+        }
+        thread::sleep(Duration::from_millis(1));
+        driver.process();
+        while let Some(event) = driver.poll_event() {
+            match event {
+                Event::AutoExtended(of) if of == id => extensions += 1,
+                Event::AutoExtendFailed(of, _) if of == id => warnings += 1,
+                Event::Lost(of, cause) if of == id => {
+                    losses.push((cause, Instant::now() < end));
+                    until = Some(Instant::now() + TTL);
+                }
+                Event::Node(..) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    let [(cause, in_time)] = losses[..] else { panic!("told more than once: {losses:?}") };
+    Told { cause, warnings, in_time, extensions }
+}
+
+#[test]
+fn an_engine_tells_of_the_loss_in_time_and_once() {
+    let mut servers = servers(3);
+    let config = default(servers.iter().map(Server::address)).build().unwrap();
+    let engine = Engine::start(config, EngineLimits::default()).unwrap();
+    let guard = engine.acquire(kept(b"job")).wait().unwrap();
+    let told = count_losses(&guard);
+    thread::sleep(2 * TTL);
+    servers[1..].iter_mut().for_each(Server::kill);
+    assert_eq!(guard.lost().wait(), Some(LossCause::Unextended));
+    assert!(!guard.is_valid());
+    eventually("the callback came", || told.load(Ordering::SeqCst) == 1);
+    thread::sleep(TTL);
+    assert_eq!(told.load(Ordering::SeqCst), 1);
+    assert_eq!(guard.release().wait(), ReleaseOutcome::Lost(LossCause::Unextended));
+}
+
+#[test]
+fn a_key_that_an_operator_deletes_is_noticed_by_the_next_extension() {
+    let servers = servers(3);
+    let mut driver = driver_of(builder(&servers));
+    let id = held_by(&mut driver, &kept(b"job"));
+    keeps(&mut driver, &[id], TTL);
+    // One of three is no loss, and is not brought back.
+    assert_eq!(servers[0].cmd("DEL job"), Reply::Int(1));
+    keeps(&mut driver, &[id], 2 * TTL);
+    assert_eq!(held_on(&servers, "job"), 2);
+    assert_eq!(servers[1].cmd("DEL job"), Reply::Int(1));
+    let told = outcome(&mut driver, id);
+    assert_eq!(told.cause, LossCause::Gone);
+    assert!(told.in_time && told.warnings == 0);
+    // What is left on the third is the holder's to give back.
+    driver.release(id);
+    process_until(&mut driver, "it owes nothing", |driver| !driver.has_pending_releases());
+    assert_eq!(held_on(&servers, "job"), 0);
+}
+
+#[test]
+fn no_lock_is_extended_for_longer_than_it_may_be_held() {
+    let most = 3 * TTL;
+    for by_ask in [true, false] {
+        let servers = servers(3);
+        let (builder, keep) = match by_ask {
+            true => (builder(&servers), AutoExtend::until_released().max_hold(most)),
+            false => (builder(&servers).max_hold(Some(most)), AutoExtend::until_released()),
+        };
+        let mut driver = driver_of(builder);
+        let id = held_by(&mut driver, &kept_by(b"job", keep));
+        let began = Instant::now();
+        let told = outcome(&mut driver, id);
+        assert_eq!(told.cause, LossCause::HeldTooLong);
+        assert!(told.in_time && told.warnings == 0);
+        assert!(told.extensions >= 3, "{} extensions", told.extensions);
+        // `outcome` looks on for one TTL after the loss.
+        assert!(began.elapsed() <= most + TTL + TTL / 2, "{:?}", began.elapsed());
+        driver.release(id);
+        process_until(&mut driver, "it owes nothing", |driver| !driver.has_pending_releases());
+    }
+}
+
+/// By the word of the nodes: behind the first undo of a lock, none of them sees an extension of it, however
+/// the two meet.
+#[test]
+fn a_released_lock_is_not_extended() {
+    let servers = servers(3);
+    let mut monitors: Vec<Connection> = servers.iter().map(Server::connect).collect();
+    for monitor in &mut monitors {
+        assert_eq!(monitor.cmd("MONITOR"), Reply::Status("OK".into()));
+    }
+    let mut driver = driver_of(builder(&servers));
+    let keep = AutoExtend::until_released().every(Duration::from_millis(2));
+    let rounds = 150;
+    for round in 0..rounds {
+        let id = held_by(&mut driver, &kept_by(b"job", keep));
+        let until = Instant::now() + Duration::from_micros(100 * round);
+        while Instant::now() < until {
+            driver.process();
+        }
+        driver.release(id);
+        process_until(&mut driver, "it is released", |driver| !driver.has_pending_releases());
+    }
+    let mut extensions = 0;
+    for (server, monitor) in servers.iter().zip(&mut monitors) {
+        server.cmd("ECHO the-end");
+        let mut released = Vec::new();
+        loop {
+            let Reply::Status(line) = monitor.reply() else { panic!("no line") };
+            if line.ends_with(r#""the-end""#) {
+                break;
+            }
+            match about(&line) {
+                Some((token, Step::Undo)) => released.push(token),
+                Some((token, Step::Extension)) => {
+                    assert!(!released.contains(&token), "extended after its release: {line}");
+                    extensions += 1;
+                }
+                None => {}
+            }
+        }
+        released.dedup();
+        assert_eq!(released.len() as u64, rounds);
+    }
+    assert!(extensions > 100, "{extensions} extensions");
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Extension,
+    Undo,
+}
+
+/// What a line of `MONITOR` says about a lock's token. An undo ends with it, an extension has the TTL
+/// behind it.
+fn about(line: &str) -> Option<(String, Step)> {
+    if !line.contains(r#""EVAL"#) || line.contains("redbolt:guard") {
+        return None;
+    }
+    let (_, arguments) = line.split_once(r#""1" "job" ""#)?;
+    match arguments.split_once('"')? {
+        (token, "") => Some((token.to_owned(), Step::Undo)),
+        (token, _) => Some((token.to_owned(), Step::Extension)),
+    }
+}
+
+/// The holder is stopped for longer than its lease, and somebody else takes the lock. When it goes on, its
+/// first look says that the lock is lost, it is told once, and the next holder's key is as it was.
+#[test]
+fn a_stopped_process_knows_at_once_that_its_auto_extended_lock_is_lost() {
+    for n in [1, 3, 5] {
+        let servers = servers(n);
+        let mut holder = Holder::start(&servers);
+        assert_eq!(holder.hear(), "held");
+        thread::sleep(2 * TTL);
+        assert_eq!(holder.asked("look"), "held true, told 0", "it is extended");
+        holder.signal(Signal::STOP);
+        let client = warm_client(builder(&servers));
+        let lock = client.acquire(patiently(b"job")).unwrap();
+        eventually("all nodes have it", || held_on(&servers, "job") == n);
+        let before = values(&servers, "job");
+        // It is the first thing that it finds to do.
+        holder.request("look");
+        holder.signal(Signal::CONT);
+        assert!(holder.hear().starts_with("held false, told "));
+        eventually("it was told", || holder.asked("look") == "held false, told 1");
+        thread::sleep(2 * TTL);
+        assert_eq!(holder.asked("look"), "held false, told 1");
+        assert_eq!(holder.asked("release"), "lost");
+        assert_eq!(values(&servers, "job"), before);
+        assert!(lock.is_valid());
+        let pttl = crate::support::pttl(&servers[0], "job");
+        assert!(pttl > 2 * TTL.as_millis() as i64, "{pttl}: it was not shortened either");
+        assert!(
+            matches!(lock.release(), ReleaseOutcome::Released(confirmed) if confirmed.nodes >= 1)
+        );
+    }
+}
+
+/// This test binary once more, with an engine that keeps a lock, and does as it is told.
+struct Holder {
+    child: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Holder {
+    fn start(servers: &[Server]) -> Self {
+        let addresses: Vec<_> = servers.iter().map(Server::address).collect();
+        let mut child = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "--ignored", "--nocapture", "--quiet", "auto_extend::holder_process"])
+            .env(NODES, addresses.join(","))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        Self { child, said }
+    }
+
+    fn request(&mut self, what: &str) {
+        let orders = self.child.stdin.as_mut().unwrap();
+        orders.write_all(format!("{what}\n").as_bytes()).unwrap();
+    }
+
+    fn asked(&mut self, what: &str) -> String {
+        self.request(what);
+        self.hear()
+    }
+
+    /// The next line that is no word of the test harness.
+    fn hear(&mut self) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(self.said.read_line(&mut line).unwrap() > 0, "the holder has ended");
+            if let Some((_, said)) = line.trim_end().split_once(SAYS) {
+                return said.to_owned();
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        // It is ours and not reaped yet.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+#[ignore = "the process of a_stopped_process_knows_at_once_that_its_auto_extended_lock_is_lost"]
+fn holder_process() {
+    let Ok(nodes) = env::var(NODES) else { return };
+    let config = patient(nodes.split(',')).build().unwrap();
+    let engine = Engine::start(config, EngineLimits::default()).unwrap();
+    let guard = engine.acquire(kept(b"job")).wait().unwrap();
+    let told = count_losses(&guard);
+    println!("{SAYS}held");
+    for line in std::io::stdin().lock().lines() {
+        if line.unwrap() == "release" {
+            break;
+        }
+        let is_valid = guard.is_valid();
+        println!("{SAYS}held {is_valid}, told {}", told.load(Ordering::SeqCst));
+    }
+    match guard.release().wait() {
+        ReleaseOutcome::Lost(_) => println!("{SAYS}lost"),
+        other => println!("{SAYS}{other}"),
+    }
+    assert!(engine.shutdown(LIMIT).is_clean());
+}
+
+const NODES: &str = "REDBOLT_AUTO_EXTEND_NODES";
+const SAYS: &str = "holder: ";

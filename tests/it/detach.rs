@@ -1,0 +1,302 @@
+//! Locks that outlive their client, and locks that an operator breaks.
+
+use std::time::Duration;
+
+use redbolt::proto::script;
+use redbolt::{
+    DetachedLock, Event, ExtendError, InspectionVerdict, KeyState, LockRequest, LossCause, Owner,
+    ReleaseOutcome, RequestError, Wait,
+};
+use redbolt_test_servers::Reply;
+
+use crate::support::{
+    builder, client, client_of, driver_of, eventually, held_by, held_on, long, outcome, patient,
+    patiently, process_until, pttl, refusal, servers, vouch_for, warm_client,
+};
+
+#[test]
+fn a_lock_outlives_its_client_and_ends_with_another_one() {
+    let servers = servers(3);
+    let text = {
+        let first = client(&servers);
+        let lock = first.acquire(patiently(b"job")).unwrap();
+        lock.detach().expect("it is held").to_text()
+    };
+    assert_eq!(held_on(&servers, "job"), 3, "its client has gone, and all nodes had counted");
+    let second = client(&servers);
+    assert!(refusal(second.acquire(long(b"job"))).is_contended());
+
+    let detached = DetachedLock::from_text(&text).unwrap();
+    let mut lock = second.attach(&detached).unwrap();
+    assert!(lock.is_valid());
+    lock.extend(Duration::from_secs(20)).unwrap();
+    let detached = lock.detach().unwrap();
+    let third = client(&servers);
+    assert!(matches!(third.attach(&detached).unwrap().release(), ReleaseOutcome::Released(_)));
+    eventually("all nodes are free", || held_on(&servers, "job") == 0);
+}
+
+/// A node that is slow to grant is waited for, or the lock would have one node less to count on for the
+/// rest of its life.
+#[test]
+fn a_grant_that_is_under_way_is_waited_for() {
+    let servers = servers(3);
+    let client = client(&servers);
+    assert_eq!(client.warm_up(Duration::from_secs(5)).ready(), 3);
+    servers[2].pause();
+    let lock = client.acquire(patiently(b"job")).unwrap();
+    let detached = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(100));
+            servers[2].resume();
+        });
+        lock.detach().unwrap()
+    });
+    assert_eq!(detached.to_text().matches("\nnode counted ").count(), 3);
+}
+
+/// A node that hangs is not waited for until nothing is left to be detached.
+#[test]
+fn a_short_lock_can_be_handed_out_beside_a_node_that_hangs() {
+    let servers = servers(3);
+    let client = client(&servers);
+    assert_eq!(client.warm_up(Duration::from_secs(5)).ready(), 3);
+    servers[2].pause();
+    let brief = patiently(b"job").ttl(Duration::from_millis(900));
+    let detached = client.acquire(brief).unwrap().detach();
+    servers[2].resume();
+    assert!(detached.is_some(), "it was lost meanwhile");
+}
+
+/// Three processes one after the other; the lock is extended by the second although a node that
+/// counted is down.
+#[test]
+fn all_nodes_that_granted_count_for_the_next_one() {
+    let mut servers = servers(3);
+    let detached = client(&servers).acquire(patiently(b"job")).unwrap().detach().unwrap();
+    servers[0].kill();
+    let second = client(&servers);
+    let mut lock = second.attach(&detached).unwrap();
+    lock.extend(Duration::from_secs(20)).unwrap();
+    assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
+}
+
+#[test]
+fn dropping_a_guard_that_was_attached_releases_it() {
+    let servers = servers(3);
+    let detached = client(&servers).acquire(patiently(b"job")).unwrap().detach().unwrap();
+    let second = client(&servers);
+    drop(second.attach(&detached).unwrap());
+    drop(second);
+    eventually("all nodes are free", || held_on(&servers, "job") == 0);
+}
+
+#[test]
+fn a_record_that_is_over_is_a_lock_that_is_lost() {
+    let servers = servers(3);
+    let brief = LockRequest::new(b"job").ttl(Duration::from_millis(500)).wait(Wait::Forever);
+    let detached = client(&servers).acquire(brief).unwrap().detach().unwrap();
+    eventually("its time is over", || detached.remaining(redbolt::net::now()).is_zero());
+    let second = warm_client(builder(&servers));
+    let mut lock = second.attach(&detached).unwrap();
+    assert!(!lock.is_valid());
+    let lost = ExtendError::Lost(LossCause::Expired);
+    assert_eq!(lock.extend(Duration::from_secs(20)), Err(lost));
+    assert_eq!(lock.release(), ReleaseOutcome::Lost(LossCause::Expired));
+    // It is no way to somebody else's lock.
+    let other = second.acquire(patiently(b"job")).unwrap();
+    eventually("all nodes grant", || held_on(&servers, "job") == 3);
+    let late = client(&servers);
+    assert_eq!(late.attach(&detached).unwrap().release(), ReleaseOutcome::Lost(LossCause::Expired));
+    drop(late);
+    assert_eq!(held_on(&servers, "job"), 3);
+    assert!(matches!(other.release(), ReleaseOutcome::Released(_)));
+}
+
+/// Linux names each boot of a machine; the clocks of another one mean nothing here.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_record_of_another_boot_is_lost() {
+    let servers = servers(1);
+    let detached = client(&servers).acquire(patiently(b"job")).unwrap().detach().unwrap();
+    let boot = detached.boot().to_owned();
+    assert!(boot.len() >= 32, "{boot}");
+    let text = detached.to_text().replace(&boot, "00000000-0000-0000-0000-000000000000");
+    let second = client(&servers);
+    assert_eq!(second.warm_up(Duration::from_secs(5)).ready(), 1);
+    let lock = second.attach(&DetachedLock::from_text(&text).unwrap()).unwrap();
+    assert_eq!(lock.release(), ReleaseOutcome::Lost(LossCause::Expired));
+    eventually("what it left is undone", || held_on(&servers, "job") == 0);
+}
+
+#[test]
+fn other_nodes_and_other_orders_are_refused() {
+    let servers = servers(3);
+    let detached = client(&servers).acquire(patiently(b"job")).unwrap().detach().unwrap();
+    let [a, b, c] = [0, 1, 2].map(|at: usize| servers[at].address());
+    for addresses in [
+        vec![b.clone(), a.clone(), c.clone()],
+        vec![a.clone(), b.clone()],
+        vec![a.clone(), b.clone(), format!("redis://{c}/1")],
+    ] {
+        let other = client_of(patient(&addresses));
+        let refused = other.attach(&detached).map(drop);
+        assert_eq!(refused, Err(RequestError::OtherNodes), "{addresses:?}");
+    }
+    assert_eq!(held_on(&servers, "job"), 3);
+    assert!(client(&servers).attach(&detached).is_ok());
+}
+
+#[test]
+fn a_driver_hands_out_and_takes_in() {
+    let servers = servers(3);
+    let mut first = driver_of(builder(&servers));
+    let request = patiently(b"job").fenced();
+    let id = held_by(&mut first, &request);
+    process_until(&mut first, "all have voted", |driver| !driver.awaits_answers(id));
+    let token = first.fencing_token(id);
+    let detached = first.detach(id).unwrap();
+    assert!(first.detach(id).is_none());
+    assert_eq!(first.remaining(id), Duration::ZERO);
+    drop(first);
+    let mut second = driver_of(builder(&servers));
+    let id = second.attach(&detached).unwrap();
+    assert_eq!(second.fencing_token(id), token);
+    second.extend(id, Duration::from_secs(25)).unwrap();
+    assert_eq!(outcome(&mut second, id), Event::Extended(id));
+    assert!(servers.iter().filter(|server| pttl(server, "job") <= 30_000).count() == 3);
+    second.release(id);
+    assert!(matches!(outcome(&mut second, id), Event::Released(..)));
+}
+
+#[test]
+fn an_inspection_knows_whose_lock_it_is() {
+    let servers = servers(3);
+    let (holder, onlooker) = (client(&servers), client(&servers));
+    let free = onlooker.inspect(b"job").unwrap();
+    assert_eq!((free.is_locked(), free.owner(), free.remaining()), (false, None, None));
+    let lock = holder.acquire(patiently(b"job")).unwrap();
+    let mine = holder.inspect(b"job").unwrap();
+    assert_eq!((mine.is_locked(), mine.owner()), (true, Some(Owner::Mine)));
+    let left = mine.remaining().unwrap();
+    assert!(left <= Duration::from_secs(30) && left + Duration::from_secs(15) > lock.remaining());
+    assert_eq!(onlooker.inspect(b"job").unwrap().owner(), Some(Owner::Other));
+    let detached = lock.detach().unwrap();
+    assert_eq!(holder.inspect(b"job").unwrap().owner(), Some(Owner::Other), "it has left");
+    let lock = onlooker.attach(&detached).unwrap();
+    assert_eq!(onlooker.inspect(b"job").unwrap().owner(), Some(Owner::Mine));
+    servers[0].cmd("SET job 00112233445566778899aabbccddeeff00 PX 30000");
+    servers[1].cmd("SET job 10112233445566778899aabbccddeeff01 PX 30000");
+    let split = onlooker.inspect(b"job").unwrap();
+    assert_eq!((split.is_locked(), split.owner()), (false, Some(Owner::Unknown)));
+    drop(lock);
+}
+
+#[test]
+fn a_broken_lock_is_told_by_label_and_hash_and_its_holder_loses_it() {
+    let servers = servers(3);
+    let holder = warm_client(builder(&servers).label(b"web-1:77"));
+    let mut lock = holder.acquire(patiently(b"job")).unwrap();
+    eventually("all nodes grant", || held_on(&servers, "job") == 3);
+    let operator = client_of(builder(&servers).read_only());
+    let InspectionVerdict::Held(seen) = operator.inspect(b"job").unwrap().verdict else { panic!() };
+    let Reply::Bulk(token) = servers[0].cmd("GET job") else { panic!() };
+
+    let report = operator.force_unlock(b"job").unwrap();
+    assert!(report.is_confirmed());
+    assert_eq!(report.broken(), 3);
+    let InspectionVerdict::Held(was) = &report.was else { panic!("{report}") };
+    assert_eq!((was.fingerprint, was.label.as_deref()), (seen.fingerprint, Some("web-1:77")));
+    let told = format!("broke the lock of web-1:77 #{:08x}", seen.fingerprint);
+    assert_eq!(report.to_string().matches(&told).count(), 3, "{report}");
+    assert!(!format!("{report} {report:?}").contains(std::str::from_utf8(&token[..16]).unwrap()));
+    assert_eq!(held_on(&servers, "job"), 0);
+    assert_eq!(held_on(&servers, "redbolt:guard"), 3);
+
+    let next = operator.force_unlock(b"job").unwrap();
+    assert_eq!((next.is_confirmed(), next.broken()), (true, 0));
+    assert_eq!(next.was, InspectionVerdict::Free);
+    let lost = ExtendError::Lost(LossCause::Gone);
+    assert_eq!(lock.extend(Duration::from_secs(20)), Err(lost));
+}
+
+#[test]
+fn what_is_no_lock_is_not_broken() {
+    let servers = servers(1);
+    servers[0].cmd("RPUSH list 1 2 3");
+    servers[0].cmd("SET session {\"user\":1}");
+    servers[0].cmd("SETRANGE big 1000000 x");
+    let operator = client(&servers);
+    for key in [&b"list"[..], b"session", b"big"] {
+        let report = operator.force_unlock(key).unwrap();
+        assert!(!report.is_confirmed(), "{report}");
+        assert_eq!((report.broken(), report.kept(), report.gone()), (0, 1, 0));
+        assert!(report.to_string().ends_with("left alone, it is no lock of redbolt"), "{report}");
+        assert!(matches!(report.was, InspectionVerdict::Foreign(_)));
+        assert_eq!(held_on(&servers, std::str::from_utf8(key).unwrap()), 1);
+    }
+    for key in [&b"redbolt:guard"[..], b"redbolt:fence:a"] {
+        let error = match key {
+            b"redbolt:guard" => RequestError::RestartGuardKey,
+            _ => RequestError::CounterKey,
+        };
+        assert_eq!(operator.force_unlock(key).unwrap_err(), error);
+        assert_eq!(operator.force_unlock_foreign(key).unwrap_err(), error);
+    }
+    for key in [&b"list"[..], b"session", b"big"] {
+        let report = operator.force_unlock_foreign(key).unwrap();
+        assert!(report.is_confirmed() && report.broken() == 1, "{report}");
+        assert!(report.to_string().contains(": deleted other data, a "), "{report}");
+        assert_eq!(held_on(&servers, std::str::from_utf8(key).unwrap()), 0);
+    }
+}
+
+/// The script that breaks, on a real server, at its edges.
+#[test]
+fn only_what_was_seen_is_deleted() {
+    let server = &servers(1)[0];
+    let order = |kind: &str, seen: &[u8]| {
+        server.run(&[
+            b"EVAL",
+            script::FORCE_UNLOCK.as_bytes(),
+            b"1",
+            b"k",
+            kind.as_bytes(),
+            b"3",
+            seen,
+        ])
+    };
+    for (write, kind, seen, deleted) in [
+        ("SET k abc", "string", &b"abc"[..], 1),
+        ("SET k abcd", "string", b"abc", 0),
+        ("SET k ab", "string", b"abc", 0),
+        ("SET k abc", "hash", b"", 0),
+        ("SET k abcdefgh", "string", b"abcd", 1), // of what is longer the beginning
+        ("RPUSH k a", "string", b"abc", 0),       // no WRONGTYPE
+        ("RPUSH k a", "hash", b"", 0),
+        ("RPUSH k a", "list", b"", 1),
+        ("DEL none", "string", b"", 0),
+        ("DEL none", "none", b"", 0),
+    ] {
+        server.cmd("DEL k");
+        server.cmd(write);
+        assert_eq!(order(kind, seen), Reply::Int(deleted), "{write}, {kind} {seen:?}");
+    }
+}
+
+#[test]
+fn a_node_that_is_down_is_no_confirmation() {
+    let mut servers = redbolt_test_servers::servers(2);
+    vouch_for(&servers, 3);
+    servers[1].cmd("SET job 00112233445566778899aabbccddeeff01 PX 30000");
+    let dead = redbolt_test_servers::Server::start();
+    let addresses = [servers[0].address(), servers[1].address(), dead.address()];
+    drop(dead);
+    let operator = client_of(patient(&addresses));
+    let report = operator.force_unlock(b"job").unwrap();
+    assert!(report.is_confirmed() && report.broken() == 1, "{report}");
+    assert!(matches!(report.nodes[1].state, Ok(KeyState::Held(_))));
+    assert!(report.nodes[2].to_string().ends_with("connection refused"), "{report}");
+    servers[1].kill();
+    assert!(!operator.force_unlock(b"job").unwrap().is_confirmed());
+}

@@ -1,0 +1,102 @@
+//! What a scenario needs of a way to hold locks.
+
+use std::time::Duration;
+
+use redbolt::{
+    AcquireError, Config, ExtendError, FencingToken, Inspection, LockRequest, LossCause,
+    RefusalReport, ReleaseOutcome, RequestError,
+};
+use redbolt_test_servers::Server;
+
+use crate::support::builder;
+
+/// A way to hold locks, as one party of a scenario.
+pub(super) trait Api: Sized {
+    /// A lock that is asked for.
+    type Asked;
+    /// A lock that is held.
+    type Held;
+
+    /// Whether it tries reads for a moment before it sleeps, which changes nothing but time.
+    const SPINS: bool = false;
+
+    fn start(config: Config) -> Self;
+
+    /// Begins to ask, and returns at once.
+    fn request(&mut self, request: LockRequest<'static>) -> Self::Asked;
+
+    fn outcome(&mut self, asked: Self::Asked) -> Result<Self::Held, AcquireError>;
+
+    /// All outcomes of asks that go out together.
+    fn batch(
+        &mut self,
+        requests: Vec<LockRequest<'static>>,
+    ) -> Vec<Result<Self::Held, AcquireError>>;
+
+    fn remaining(&mut self, held: &Self::Held) -> Duration;
+
+    fn fencing_token(&mut self, held: &Self::Held) -> Option<FencingToken>;
+
+    fn extend(&mut self, held: &mut Self::Held, ttl: Duration) -> Result<(), ExtendError>;
+
+    fn release(&mut self, held: Self::Held) -> ReleaseOutcome;
+
+    /// Panics while it holds a lock, as its user's code would; gives it back if it outlives that.
+    fn panic_holding(self, request: LockRequest<'static>) -> Option<Self>;
+
+    /// Its last moment. Whoever holds a lock of it does not let go before.
+    fn end(self);
+
+    fn hold(&mut self, request: LockRequest<'static>) -> Self::Held {
+        let asked = self.request(request);
+        self.outcome(asked).unwrap_or_else(|error| panic!("must be granted: {error}"))
+    }
+
+    fn is_valid(&mut self, held: &Self::Held) -> bool {
+        !self.remaining(held).is_zero()
+    }
+
+    fn refused(&mut self, request: LockRequest<'static>) -> RefusalReport {
+        let asked = self.request(request);
+        match self.outcome(asked) {
+            Err(AcquireError::Refused(report)) => report,
+            Err(error) => panic!("must be refused by the nodes: {error}"),
+            Ok(_) => panic!("must be refused, and was granted"),
+        }
+    }
+
+    fn turned_away(&mut self, request: LockRequest<'static>) -> RequestError {
+        let asked = self.request(request);
+        match self.outcome(asked) {
+            Err(AcquireError::Request(error)) => error,
+            Err(error) => panic!("must be turned away at the door: {error}"),
+            Ok(_) => panic!("must be turned away, and was granted"),
+        }
+    }
+}
+
+/// Can be called while it waits.
+pub(super) trait Cancels: Api {
+    fn cancel(&mut self, asked: Self::Asked);
+}
+
+/// Says by itself that a lock is lost.
+pub(super) trait Notifies: Api {
+    /// Waits until a loss is told, and gives all that were.
+    fn losses(&mut self, held: &mut Self::Held) -> Vec<LossCause>;
+}
+
+/// Has a value for each lock that releases it when it is dropped.
+pub(super) trait RestartGuards: Api {
+    fn drop_guard(&mut self, held: Self::Held);
+}
+
+/// Shows who holds what.
+pub(super) trait Inspects: Api {
+    fn inspect(&mut self, resource: &'static [u8]) -> Inspection;
+}
+
+pub(super) fn on<F: Api>(servers: &[Server]) -> F {
+    let busy_poll = if F::SPINS { Duration::from_micros(200) } else { Duration::ZERO };
+    F::start(builder(servers).busy_poll(busy_poll).build().unwrap())
+}
