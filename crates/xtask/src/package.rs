@@ -94,7 +94,11 @@ fn use_them(room: &Room) -> Result<(), Failure> {
     let mut test = room.cargo("test");
     test.current_dir(room.0.join("guest")).arg("--quiet");
     test.env("REDBOLT_PROGRAM", room.installed().join("bin/redbolt"));
-    step::run("guest", &mut test)
+    step::run("guest", &mut test)?;
+    // Its pages are files of the package as well.
+    let mut docs = room.cargo("doc");
+    docs.current_dir(room.0.join("guest")).env("RUSTDOCFLAGS", "-D warnings");
+    step::run("docs", docs.args(["--quiet", "--no-deps", "--package", "redbolt"]))
 }
 
 /// An empty directory outside the repository, for as long as it is needed.
