@@ -6,7 +6,7 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use redbolt::{LockRequest, Client, Config, ReleaseOutcome, Wait};
+//! use redbolt::{Client, Config, LockRequest, ReleaseOutcome, Wait};
 //!
 //! let config = Config::builder().nodes(["10.0.0.1", "10.0.0.2", "10.0.0.3"])?.build()?;
 //! let client = Client::new(config)?;

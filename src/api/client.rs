@@ -27,7 +27,7 @@ use crate::proto::{
 /// an [`Engine`](crate::Engine).
 ///
 /// ```compile_fail,E0277
-/// # use redbolt::{LockRequest, Client};
+/// # use redbolt::{Client, LockRequest};
 /// # fn f(client: Client) {
 /// // `RefCell<Driver>` cannot be shared between threads safely: an engine can.
 /// std::thread::scope(|scope| {
@@ -37,7 +37,7 @@ use crate::proto::{
 /// ```
 ///
 /// ```
-/// # use redbolt::{LockRequest, Engine};
+/// # use redbolt::{Engine, LockRequest};
 /// # fn f(engine: Engine) {
 /// std::thread::scope(|scope| {
 ///     scope.spawn(|| engine.acquire(LockRequest::new(b"job")).wait().map(drop));
@@ -49,7 +49,7 @@ use crate::proto::{
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use redbolt::{LockRequest, Client, Config, Wait};
+/// use redbolt::{Client, Config, LockRequest, Wait};
 ///
 /// let config = Config::builder()
 ///     .node("10.0.0.1")?.node("10.0.0.2")?.node("10.0.0.3")?

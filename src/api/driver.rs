@@ -180,7 +180,7 @@ impl Driver {
     /// for, extended or released cost each node one write.
     ///
     /// ```
-    /// # use redbolt::{LockRequest, Config, Driver};
+    /// # use redbolt::{Config, Driver, LockRequest};
     /// # let node = redbolt_node::Node::start()?;
     /// # let config = Config::builder().node(&node.address().to_string())?.new_nodes().build()?;
     /// let mut driver = Driver::new(config)?;

@@ -166,7 +166,7 @@ impl<'a> LockRequest<'a> {
 ///
 /// ```
 /// use std::time::Duration;
-/// use redbolt::{LockRequest, AutoExtend};
+/// use redbolt::{AutoExtend, LockRequest};
 ///
 /// // Lost 3 s after this process stops, and in any case after an hour.
 /// let auto_extend = AutoExtend::until_released().max_hold(Duration::from_secs(3600));

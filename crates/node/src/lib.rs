@@ -6,7 +6,7 @@
 //! or lost it.
 //!
 //! ```
-//! use redbolt::{LockRequest, Client, Config};
+//! use redbolt::{Client, Config, LockRequest};
 //! use redbolt_node::{Memory, Node};
 //!
 //! let mut nodes = Node::set(3)?;

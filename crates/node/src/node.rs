@@ -57,7 +57,7 @@ impl Node {
     /// `ConfigBuilder::new_nodes`.
     ///
     /// ```
-    /// use redbolt::{LockRequest, Client, Config};
+    /// use redbolt::{Client, Config, LockRequest};
     ///
     /// let nodes = redbolt_node::Node::set(3)?;
     /// let addresses: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();

@@ -1,6 +1,6 @@
 //! A program as a user would write it: `cargo xtask package` builds it from the packages.
 
-use redbolt::{AcquireError, LockRequest, Client};
+use redbolt::{AcquireError, Client, LockRequest};
 
 /// Does the work if nobody else does.
 pub fn work(client: &Client, resource: &[u8], work: impl FnOnce()) -> Result<bool, AcquireError> {

@@ -11,10 +11,13 @@ const NOT_RUN: i32 = 75;
 fn the_library_and_the_command_line_exclude_each_other_on_embedded_nodes() {
     let mut nodes = Node::set(3).unwrap();
     let addresses: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();
-    let client = Client::new(Config::builder().nodes(&addresses).unwrap().build().unwrap()).unwrap();
+    let client =
+        Client::new(Config::builder().nodes(&addresses).unwrap().build().unwrap()).unwrap();
     let run = || {
         let mut command = Command::new(env::var_os("REDBOLT_PROGRAM").unwrap());
-        command.args(["lock", "--try", "job", "--", "true"]).env("REDBOLT_NODES", addresses.join(","));
+        command
+            .args(["lock", "--try", "job", "--", "true"])
+            .env("REDBOLT_NODES", addresses.join(","));
         command.status().unwrap().code()
     };
     let mut while_held = None;

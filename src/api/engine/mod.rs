@@ -53,7 +53,7 @@ use crate::proto::{LockRequest, MAX_LOCKS, Wait};
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use redbolt::{LockRequest, Config, Engine, EngineLimits, Wait};
+/// use redbolt::{Config, Engine, EngineLimits, LockRequest, Wait};
 ///
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
 /// let config = Config::builder().node("10.0.0.1")?.node("10.0.0.2")?.node("10.0.0.3")?.build()?;

@@ -30,7 +30,7 @@ impl Engine {
     /// nobody can stop it: look at [`HeldLock::is_valid`] there.
     ///
     /// ```no_run
-    /// use redbolt::{LockRequest, Engine, AutoExtend};
+    /// use redbolt::{AutoExtend, Engine, LockRequest};
     ///
     /// # async fn write(token: u64) {}
     /// # async fn f(engine: Engine) -> Result<(), Box<dyn std::error::Error>> {

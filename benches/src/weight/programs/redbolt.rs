@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use redbolt::{LockRequest, Client, Config};
+use redbolt::{Client, Config, LockRequest};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let nodes: Vec<String> = std::env::args().skip(1).collect();
