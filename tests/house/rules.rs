@@ -113,6 +113,21 @@ pub(crate) fn words(source: &Source) -> Vec<Fault> {
     faults
 }
 
+/// Names that the code once had: each has a better one, which others use as well.
+pub(crate) fn old_names(source: &Source) -> Vec<Fault> {
+    let words = source.words.iter();
+    let old = words.filter_map(|word| Some((word, better_name(&word.name, &source.file)?)));
+    old.map(|(word, better)| Fault::at(word.place, format!("`{}`: say {better}", word.name)))
+        .collect()
+}
+
+/// What `name` is called by now, if it is an old one.
+pub(crate) fn better_name(name: &str, file: &str) -> Option<&'static str> {
+    let of_library: &[_] = if file.starts_with("src/") { &OLD_NAMES_OF_THE_LIBRARY } else { &[] };
+    let all = OLD_NAMES.iter().chain(of_library);
+    all.copied().find(|(old, _)| *old == name).map(|(_, better)| better)
+}
+
 pub(crate) fn denies_missing_docs(source: &Source) -> bool {
     let mut words = source.words.iter().map(|word| word.name.as_str());
     words.by_ref().any(|word| word == "deny") && words.next() == Some("missing_docs")
@@ -193,6 +208,68 @@ const WORDS: [(&str, &str); 5] = [
     ("rollback", "undo"),
 ];
 
+/// Old names that mean nothing else anywhere.
+const OLD_NAMES: [(&str, &str); 40] = [
+    ("BreakReport", "ForceUnlockReport"),
+    ("Ending", "ReleaseOutcome"),
+    ("Greeting", "Handshake, as TCP and TLS do"),
+    ("InputError", "RequestError"),
+    ("KeepInterval", "AutoExtendInterval"),
+    ("LockRecord", "DetachedLock"),
+    ("Nanos", "Timestamp"),
+    ("NoKeeper", "AutoExtendUnsupported"),
+    ("NodeGuard", "RestartGuardState: a guard is RAII"),
+    ("NotKept", "AutoExtendFailed"),
+    ("RecordError", "DetachedLockError"),
+    ("Trust", "RestartTrust"),
+    ("answer_within", "response_timeout"),
+    ("break_foreign", "force_unlock_foreign"),
+    ("break_lock", "force_unlock, as Redisson does"),
+    ("busy_turn", "process_busy"),
+    ("connect_within", "connect_timeout"),
+    ("counter_life", "fencing_counter_ttl"),
+    ("dead_after", "dead_peer_timeout"),
+    ("deaf_until", "muted_until"),
+    ("greeting", "handshake"),
+    ("guard_key", "restart_guard_key: a guard is RAII"),
+    ("hand_out", "detach"),
+    ("handed_out", "detached"),
+    ("is_kept", "is_auto_extended"),
+    ("is_roused", "is_woken"),
+    ("keep_alive", "auto_extend, as redsync and Redisson do"),
+    ("kept_losses", "auto_extend_losses"),
+    ("node_guard", "restart_guard_state"),
+    ("not_kept", "auto_extend_failed"),
+    ("only_look", "read_only"),
+    ("owes_turn", "yields_from"),
+    ("redbolt_prove", "redbolt_chaos"),
+    ("redbolt_proving", "redbolt_test_servers"),
+    ("set_guard", "set_restart_guard"),
+    ("take_break", "take_force_unlock"),
+    ("take_in", "attach"),
+    ("taken_in", "attached"),
+    ("used_work", "pool"),
+    ("Keeper", "AutoExtension, or Watchdog in the program"),
+];
+
+/// Old names of the library that are words of others elsewhere.
+const OLD_NAMES_OF_THE_LIBRARY: [(&str, &str); 14] = [
+    ("Desk", "Activity"),
+    ("Draft", "EncodedCommand"),
+    ("Keep", "AutoExtend"),
+    ("Lines", "WaitQueues"),
+    ("Now", "ClockReading"),
+    ("Party", "ClaimUser"),
+    ("Recipe", "LockKind"),
+    ("Wire", "LinkSocket"),
+    ("astray", "wrong_server"),
+    ("damp", "back_off_wakes"),
+    ("haunted", "ghost_connection"),
+    ("rouse", "wake"),
+    ("turn", "process, or a scheduled lock"),
+    ("wires", "sockets"),
+];
+
 mod tests {
     use super::*;
 
@@ -213,7 +290,7 @@ mod tests {
             assert_eq!(arrows_of("src/proto/core/hold.rs", up).len(), 1, "{up}");
         }
         assert_eq!(arrows_of("src/resp/decode.rs", "use crate::proto::Now;").len(), 1);
-        assert_eq!(arrows_of("src/net/socket.rs", "fn f(c: crate::front::Client) {}").len(), 1);
+        assert_eq!(arrows_of("src/net/socket.rs", "fn f(c: crate::api::Client) {}").len(), 1);
     }
 
     #[test]
@@ -221,7 +298,7 @@ mod tests {
         assert_eq!(arrows_of("src/proto/vote.rs", "use crate::Client;").len(), 1);
         assert_eq!(arrows_of("src/proto/vote.rs", "use crate::*;").len(), 1);
         assert_eq!(arrows_of("src/proto/vote.rs", "use crate as all;").len(), 1);
-        assert_eq!(arrows_of("src/lib.rs", "pub use crate::front::Client;"), []);
+        assert_eq!(arrows_of("src/lib.rs", "pub use crate::api::Client;"), []);
     }
 
     #[test]
@@ -292,6 +369,18 @@ mod tests {
         assert!(breaks(words, "src/lib.rs", "const A: &str = \"no lock name given\";"));
         assert!(breaks(words, "src/lib.rs", "use mio::{Poll, Token};"));
         assert!(!breaks(words, "src/lib.rs", "use mio::Poll; // extends the lease of mio::Token"));
+    }
+
+    #[test]
+    fn names_that_have_a_better_one_are_found() {
+        assert!(breaks(old_names, "crates/cli/src/main.rs", "fn f() { client.break_lock(key) }"));
+        assert!(breaks(old_names, "src/api/driver.rs", "fn turn(&mut self) {}"));
+        assert!(!breaks(old_names, "benches/src/rounds.rs", "fn turn(&mut self) {}"));
+        assert!(!breaks(
+            old_names,
+            "src/api/driver.rs",
+            "// break_lock\nconst A: &str = \"turn\";"
+        ));
     }
 
     #[test]
