@@ -39,7 +39,7 @@
 //! | keep a lock until the work is done | [`LockRequest::auto_extend`], [`Engine::with`] | [auto-extension](manual::auto_extension) |
 //! | lock several keys, or take many locks | [`LockRequest::and_resource`], [`Client::acquire_all`] | [many keys](manual::many_keys) |
 //! | refuse a holder whose time is over | [`LockRequest::fenced`], [`FencingToken`] | [fencing](manual::fencing) |
-//! | bear nodes that lose their memory | [`init`], [`Guard`], [`RestartTrust`] | [the restart guard](manual::restart_guard) |
+//! | bear nodes that lose their memory | [`init`], [`RestartGuard`], [`RestartTrust`] | [the restart guard](manual::restart_guard) |
 //! | run it | [`Log`], [`MetricsReport`], [`NodeReport`] | [operations](manual::operations) |
 //! | live in a loop of yours | [`Driver`] | [embedding](manual::embedding) |
 //! | know what to rely on | [`LockGuard::is_valid`], [`RefusalReport`] | [guarantees](manual::guarantees) |

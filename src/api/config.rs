@@ -215,13 +215,13 @@ impl ConfigBuilder {
         self
     }
 
-    /// The first and the longest pause between attempts. See [`Settings::pause`].
+    /// The first and the longest pause between attempts. See [`Settings::retry_backoff`].
     pub fn retry_backoff(mut self, first: Duration, longest: Duration) -> Self {
         self.settings.retry_backoff = (first, longest);
         self
     }
 
-    /// The first and the longest pause between connections. See [`Settings::backoff`].
+    /// The first and the longest pause between connections. See [`Settings::reconnect_backoff`].
     pub fn reconnect_backoff(mut self, first: Duration, longest: Duration) -> Self {
         self.settings.reconnect_backoff = (first, longest);
         self

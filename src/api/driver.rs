@@ -30,10 +30,10 @@ use crate::proto::{
 /// Two ways to embed it:
 ///
 /// * [`new`](Self::new): it has an epoll of its own, which is one file descriptor ([`AsFd`]). Watch
-///   that for readability in any loop, and call [`turn`](Self::turn) when it is readable or when
+///   that for readability in any loop, and call [`process`](Self::process) when it is readable or when
 ///   [`deadline`](Self::deadline) has passed.
 /// * [`in_registry`](Self::in_registry): its sockets live in the host's `mio::Poll`, under tokens that
-///   the host chose. Pass events to [`on_event`](Self::on_event), then call `turn`.
+///   the host chose. Pass events to [`on_event`](Self::on_event), then call `process`.
 ///
 /// Commands return at once and their bytes are written at once; the outcome is an
 /// [`Event`]. After every command or turn, take events until there are none and ask
@@ -481,7 +481,7 @@ impl Driver {
         }
     }
 
-    /// When [`turn`](Self::turn) is due at the latest, from now; `None` if only readiness matters.
+    /// When [`process`](Self::process) is due at the latest, from now; `None` if only readiness matters.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         if self.is_ours() { self.sockets.deadline(self.config.clock().boot()) } else { None }

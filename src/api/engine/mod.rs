@@ -290,7 +290,7 @@ pub struct EngineLimits {
     /// The most acquisitions and inspections without an outcome at one time, from 1 to 2²⁰; 8192 by
     /// default. One more is refused with [`EngineError::Busy`], and nothing is sent. Locks that are held do
     /// not count, and neither do their extensions, of which each has one at a time; releases are always
-    /// taken, and [`Engine::nodes`] and [`Engine::metrics`] always answered.
+    /// taken, and [`Engine::node_report`] and [`Engine::metrics`] always answered.
     ///
     /// Above 16384 a node that answers slowly may refuse asks for a full pipeline
     /// ([`Cause::Backlog`](crate::Cause::Backlog)).

@@ -46,7 +46,8 @@ impl Engine {
     /// # Errors
     ///
     /// [`WithError::Acquire`]: `work` was not run. [`WithError::Lost`]: it was cancelled. A loss that is
-    /// noticed by the release is no error: `work` was done, and [`Held::outcome`] says so.
+    /// noticed by the release is no error: `work` was done, and
+    /// [`WithOutcome::outcome`](crate::WithOutcome::outcome) says so.
     pub fn with<T, F, Fut>(
         &self,
         request: LockRequest<'_>,
@@ -72,7 +73,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`AcquireFuture::wait`](super::Acquire::wait); `work` was not run. What is returned says whether
+    /// As [`AcquireFuture::wait`](super::AcquireFuture::wait); `work` was not run. What is returned says whether
     /// the lock was held to the end.
     ///
     /// # Panics
