@@ -132,6 +132,10 @@ mod planted {
         ReplyShifted,
         /// The first ask does not wait for SELECT (ioredis#42).
         SelectNotAwaited,
+        /// A node that hangs is asked again and again by a lock that waits.
+        SuspectAskedAgain,
+        /// A node that hangs is waited for in every split vote.
+        SuspicionIgnored,
         /// A server's words are repeated with what we sent in them (postiz#1003).
         TokenInWords,
         /// One token for all nodes, so that a server which stands in for two nodes mixes them up (all known

@@ -328,7 +328,9 @@ impl Votes {
     /// These nodes seem to hang, and no others.
     #[inline]
     pub(super) fn suspect(&mut self, suspected: NodeSet) {
-        self.suspected = suspected;
+        if !mutant!(SuspicionIgnored) {
+            self.suspected = suspected;
+        }
     }
 
     /// The same ballot, with a grant of every node.

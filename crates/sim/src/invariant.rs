@@ -217,6 +217,13 @@ pub enum Violation {
         /// of hand-offs.
         percent: (u64, u64),
     },
+    /// A lock that waits asks nodes that hang again and again.
+    Piled {
+        /// How many nodes hang.
+        hung: usize,
+        /// How many times it asked them.
+        asks: u64,
+    },
     /// More happens than can be meant.
     Endless,
 }
@@ -255,6 +262,7 @@ impl Violation {
             Self::Greedy { .. } => "greedy",
             Self::OutOfTurn { .. } => "out-of-turn",
             Self::Dragged { .. } => "dragged",
+            Self::Piled { .. } => "piled",
             Self::Endless => "endless",
         }
     }
@@ -363,6 +371,9 @@ impl fmt::Display for Violation {
                 "with a minority of {nodes} nodes that hangs it takes {all} % of what it takes with all \
                  alive, and the p99 of hand-offs {hand_off} %"
             ),
+            Self::Piled { hung, asks } => {
+                write!(f, "a lock that waited asked nodes that hang, {hung} of them, {asks} times")
+            }
             Self::Endless => f.write_str("it never comes to rest"),
         }
     }

@@ -67,6 +67,7 @@ mod none {
 
 #[cfg(redbolt_mutants)]
 mod planted {
+    use std::fmt;
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
     use std::thread;
@@ -101,11 +102,18 @@ mod planted {
         killed: Option<Kill>,
     }
 
-    /// The schedule that found it.
+    /// What every bug has to survive.
+    #[derive(Clone, Copy)]
+    enum Trial {
+        Schedule(Class, u64),
+        /// A crowd beside nodes that hang, with this seed: what they cost is no fault in a single schedule.
+        Crowd(u64),
+    }
+
+    /// What found it.
     struct Kill {
         schedules: u64,
-        class: Class,
-        seed: u64,
+        trial: Trial,
         by: Violation,
         /// It fails without the bug as well, which proves nothing.
         is_hollow: bool,
@@ -184,23 +192,18 @@ mod planted {
         let start = Instant::now();
         redbolt::proto::plant(Some(mutant));
         let mut lab = Lab::new();
-        let mut kill = |at: u64| {
+        let found = (0..extent.limit).find_map(|at| {
             let (class, seed) = schedule(extent.first, at);
-            // What makes nodes that hang expensive is no fault in a single schedule.
-            let dragged = (at == SURVIVED).then(|| hung::Pair::QUICK.measure(seed).violation());
-            let by = dragged.flatten().or_else(|| lab.run(class, seed).violation)?;
-            Some(Kill { schedules: at + 1, class, seed, by, is_hollow: false })
-        };
-        let found = (0..extent.limit).find_map(&mut kill);
+            let crowd = (at == SURVIVED).then_some(Trial::Crowd(extent.first));
+            crowd.into_iter().chain([Trial::Schedule(class, seed)]).find_map(|trial| {
+                let by = trial.run(&mut lab)?;
+                Some(Kill { schedules: at + 1, trial, by, is_hollow: false })
+            })
+        });
         redbolt::proto::plant(None);
         let took = start.elapsed();
         let killed = found.map(|mut kill| {
-            kill.is_hollow = match kill.by {
-                Violation::Dragged { .. } => {
-                    hung::Pair::QUICK.measure(kill.seed).violation().is_some()
-                }
-                _ => lab.run(kill.class, kill.seed).violation.is_some(),
-            };
+            kill.is_hollow = kill.trial.run(&mut lab).is_some();
             kill
         });
         Fate { mutant, took, killed }
@@ -211,6 +214,24 @@ mod planted {
         // What makes waiters sleep or hurry is found by those that are about waiting.
         let class = if at % 4 == 3 { Class::Waiting } else { Class::Safe };
         (class, first.wrapping_add(at))
+    }
+
+    impl Trial {
+        fn run(self, lab: &mut Lab) -> Option<Violation> {
+            match self {
+                Self::Schedule(class, seed) => lab.run(class, seed).violation,
+                Self::Crowd(seed) => hung::Pair::QUICK.measure(seed).violation(),
+            }
+        }
+    }
+
+    impl fmt::Display for Trial {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            match self {
+                Self::Schedule(class, seed) => write!(f, "{class} {seed}"),
+                Self::Crowd(seed) => write!(f, "--crowd {seed}"),
+            }
+        }
     }
 
     fn on_threads(jobs: usize, work: impl Fn() + Sync) {
@@ -234,11 +255,11 @@ mod planted {
             let (what, took) = (mutant.what(), took.as_secs_f64());
             match killed {
                 None => format!("| {mutant:?} | {what} | | SURVIVES | | {took:.2} |"),
-                Some(Kill { seed, is_hollow: true, .. }) => {
-                    format!("| {mutant:?} | {what} | | fails without it | {seed} | {took:.2} |")
+                Some(Kill { trial, is_hollow: true, .. }) => {
+                    format!("| {mutant:?} | {what} | | fails without it | {trial} | {took:.2} |")
                 }
-                Some(Kill { schedules, class, seed, by, .. }) => format!(
-                    "| {mutant:?} | {what} | {schedules} | {} | {class} {seed} | {took:.2} |",
+                Some(Kill { schedules, trial, by, .. }) => format!(
+                    "| {mutant:?} | {what} | {schedules} | {} | {trial} | {took:.2} |",
                     in_short(by)
                 ),
             }

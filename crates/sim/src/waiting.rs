@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redbolt::proto::{
-    ClockReading, Config, Core, Event as Told, LinkId, LinkOp, LockId, LockRequest, Settings,
-    Timestamp, Wait, WakeStrategy,
+    ClockReading, Config, Core, Event as Told, LinkId, LinkOp, LockId, LockRequest, NodeId,
+    Settings, Timestamp, Wait, WakeStrategy,
 };
 use redbolt_node::model::{ClockReading as NodeNow, ConnId, Store};
 
@@ -66,6 +66,10 @@ pub(crate) struct Measured {
     pub(crate) grants: usize,
     /// The fewest and the most grants that a process had.
     shares: (usize, usize),
+    /// So many processes asked and were granted when nodes hung, if any did.
+    pub(crate) rivals: usize,
+    /// The most asks that a lock which was wanted then sent to nodes that hung.
+    pub(crate) piled: u64,
     /// From the first grant to the last release.
     pub(crate) took: Time,
 }
@@ -146,6 +150,8 @@ struct Bench {
     random: Random,
     processes: Vec<Process>,
     nodes: Vec<Node>,
+    /// The nodes that hang after a while.
+    hung: Vec<NodeId>,
     /// By what the tokens of one attempt have in common: the nodes that were asked.
     asked: BTreeMap<u128, BTreeSet<usize>>,
     /// When the holder let go.
@@ -154,6 +160,7 @@ struct Bench {
     last_release: Time,
     hand_offs: Vec<Time>,
     waits: Vec<Time>,
+    piled: u64,
 }
 
 struct Process {
@@ -163,6 +170,9 @@ struct Process {
     lock: Option<LockId>,
     asked: Time,
     is_waiting: bool,
+    /// Asks at nodes that hang, before those of this lock.
+    asks_before: u64,
+    is_rival: bool,
     grants: usize,
     /// When the last bytes arrive, by links: at the node, and here.
     last: BTreeMap<LinkId, (Time, Time)>,
@@ -211,12 +221,14 @@ impl Bench {
             random: Random::of(seed, 1),
             processes: (0..crowd.waiters).map(process).collect(),
             nodes: (0..crowd.nodes).map(Node::new).collect(),
+            hung: config.node_ids().take(crowd.hung).collect(),
             asked: BTreeMap::new(),
             released: None,
             first_grant: None,
             last_release: 0,
             hand_offs: Vec::new(),
             waits: Vec::new(),
+            piled: 0,
         };
         for process in 0..crowd.waiters {
             bench.settle(process);
@@ -263,6 +275,8 @@ impl Bench {
             waits: self.waits,
             grants,
             shares,
+            rivals: self.processes.iter().filter(|process| process.is_rival).count(),
+            piled: self.piled,
             took: self.last_release - self.first_grant.unwrap_or(0),
         }
     }
@@ -279,6 +293,7 @@ impl Bench {
         let ask = LockRequest::new(b"job").ttl(Duration::from_secs(10)).wait(Wait::UpTo(PATIENCE));
         let process = &mut self.processes[at];
         (process.asked, process.is_waiting) = (self.now, true);
+        process.asks_before = process.asks_at(&self.hung);
         process.lock =
             Some(process.core.acquire(&ask, now).expect("the ask is one that may be made"));
         self.settle(at);
@@ -288,6 +303,10 @@ impl Bench {
         let process = &mut self.processes[at];
         process.is_waiting = false;
         process.grants += 1;
+        if process.asked >= HANG_AT {
+            process.is_rival = true;
+            self.piled = self.piled.max(process.asks_at(&self.hung) - process.asks_before);
+        }
         self.waits.push(self.now - process.asked);
         self.first_grant.get_or_insert(self.now);
         if let Some(released) = self.released.take() {
@@ -477,9 +496,15 @@ impl Process {
             lock: None,
             asked: 0,
             is_waiting: false,
+            asks_before: 0,
+            is_rival: false,
             grants: 0,
             last: BTreeMap::new(),
         }
+    }
+
+    fn asks_at(&self, nodes: &[NodeId]) -> u64 {
+        nodes.iter().map(|&node| self.core.metrics().node(node).asks).sum()
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::Core;
 use crate::proto::lock::{Phase, Rest};
+use crate::proto::mutants::mutant;
 use crate::proto::names::{LockId, NodeId, NodeSet};
 use crate::proto::node::Pending;
 use crate::proto::time::{ClockReading, Timestamp};
@@ -149,7 +150,7 @@ impl Core {
 
     /// The suspected nodes at which an ask of this lock is open from an earlier attempt.
     pub(super) fn open_asks(&self, id: LockId) -> NodeSet {
-        if self.suspected.is_empty() {
+        if self.suspected.is_empty() || mutant!(SuspectAskedAgain) {
             return NodeSet::default();
         }
         let Some(lock) = self.locks.find(id.0) else { return NodeSet::default() };
