@@ -264,7 +264,7 @@ fn each_shell_gets_its_completions() {
             "kill-after",
             "init",
             "change",
-            "fence",
+            "fencing",
             "marker-only",
             "token-file",
             "at-least",
