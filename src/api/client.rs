@@ -96,7 +96,7 @@ impl Client {
         settled(&mut driver, within, |node| node.push != PushState::Opening)
     }
 
-    /// Takes a lock, waiting for as long as the ask says: for its holder to let go, and as well for
+    /// Takes a lock, waiting for as long as the request says: for its holder to let go, and as well for
     /// nodes to come back or to end their quarantine. What only an operator can mend ends a wait at once.
     ///
     /// The guard releases the lock when it is dropped, without waiting for the nodes. Nothing
@@ -232,14 +232,14 @@ impl Client {
         viewed(&mut driver, |driver| driver.take_force_unlock(id))
     }
 
-    /// Takes a lock in that was [detached](LockGuard::detach), by this process or another one on
-    /// the same machine. Dropping the guard releases it, as ever; to let it live on, hand it out again.
+    /// Attaches a lock that was [detached](LockGuard::detach), by this process or another one on the same
+    /// machine. Dropping the guard releases it, as ever; to let it live on, detach it again.
     ///
     /// A lock whose lease is over is no error: the guard's [`remaining`](LockGuard::remaining) is zero,
     /// [`extend`](LockGuard::extend) says that it is lost, and its release undoes what the nodes still
     /// keep and says so too. Nothing is sent before that.
     ///
-    /// Take a record in once: two who take it in are two holders of one lock.
+    /// Attach it once: two who attach it are two holders of one lock.
     ///
     /// # Errors
     ///
@@ -284,7 +284,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// Takes turns until this is true of all nodes, for at most `within`.
+/// Processes until this is true of all nodes, for at most `within`.
 fn settled(
     driver: &mut Driver,
     within: Duration,

@@ -36,7 +36,7 @@ use crate::proto::{
 ///   the host chose. Pass events to [`on_event`](Self::on_event), then call `process`.
 ///
 /// Commands return at once and their bytes are written at once; the outcome is an
-/// [`Event`]. After every command or turn, take events until there are none and ask
+/// [`Event`]. After every command or call of `process`, take events until there are none and ask
 /// for the deadline anew. [Embedding](crate::manual::embedding) has more, also on its end and a `fork`.
 ///
 /// ```no_run
@@ -143,7 +143,7 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// The ask is refused at the door, and nothing is sent.
+    /// The request cannot be carried out, and nothing is sent.
     pub fn acquire(&mut self, request: &LockRequest<'_>) -> Result<LockId, RequestError> {
         self.check_process()?;
         let (core, now) = self.sockets.core_now();
@@ -257,8 +257,8 @@ impl Driver {
         Some(ForceUnlockReport::new(&self.config, self.sockets.core(), view))
     }
 
-    /// Hands a held lock out, for another process on this machine to [take in](Self::attach). From
-    /// here on it is not this driver's: nothing is sent about it any more. `None` if it is not held.
+    /// Detaches a held lock, for another process on this machine to [attach](Self::attach). This driver forgets
+    /// it and sends nothing about it any more. `None` if it is not held.
     ///
     /// A node that has not answered yet will not count for the lock, and may not hear of an extension:
     /// wait while it [awaits answers](Self::awaits_answers) if you can.
@@ -280,10 +280,9 @@ impl Driver {
         self.is_ours() && self.sockets.core().awaits_answers(id)
     }
 
-    /// Takes a lock in that was detached. It is held from here on, with the lease that it had, and
-    /// is extended and released as any other. One whose lease is over, or that was detached before
-    /// the machine was started anew, is lost: [`Event::Lost`] follows, and releasing it undoes what
-    /// the nodes still keep.
+    /// Attaches a lock that was detached. It is held from here on, with the lease that it had, and is extended
+    /// and released as any other. A lock whose lease is over, or that was detached before the machine was
+    /// restarted, is lost: [`Event::Lost`] follows, and releasing it undoes what the nodes still keep.
     ///
     /// # Errors
     ///
@@ -331,14 +330,13 @@ impl Driver {
         self.wait(Some(Duration::ZERO));
     }
 
-    /// A turn that waits for answers without sleeping: it tries reads where some are due, for at most
-    /// [`busy_poll`](crate::ConfigBuilder::busy_poll) and until the deadline, and ends with the first that
-    /// brings something. Returns whether one did.
+    /// As [`process`](Self::process), but waits for answers without sleeping. It tries to read where answers are
+    /// due, for at most [`busy_poll`](crate::ConfigBuilder::busy_poll) and until the deadline, and ends with the
+    /// first read that brings bytes. Returns whether one did.
     ///
-    /// A host with a core to spare calls it before each sleep, and if it returns `true` goes on without
-    /// the sleep. It is no replacement for the host's loop: what readiness alone tells of, such as a
-    /// connection that stands, comes from there, so look there without a timeout now and again. (A driver
-    /// with an epoll of its own looks by itself.)
+    /// A host with a core to spare calls it before each sleep, and skips the sleep if it returns `true`. It does
+    /// not replace the host's loop: only the poller reports some events, such as a completed connect, so poll
+    /// without a timeout now and again. (A driver with an epoll of its own does that itself.)
     pub fn process_busy(&mut self) -> bool {
         let (heard, _) = self.spin(self.deadline());
         self.look(heard, Some(Duration::ZERO));
@@ -374,7 +372,7 @@ impl Driver {
         }
     }
 
-    /// A turn that waits for up to `timeout` if it has an epoll of its own.
+    /// Processes, and waits for up to `timeout` if it has an epoll of its own.
     pub(super) fn wait(&mut self, timeout: Option<Duration>) {
         let (heard, timeout) = self.spin(timeout);
         self.look(heard, timeout);
@@ -419,7 +417,7 @@ impl Driver {
         self.heard = self.sockets.core().latest();
     }
 
-    /// Takes turns until this lock has an outcome. Events of other locks are dropped: their guards
+    /// Processes until this lock has an outcome. Events of other locks are dropped: their guards
     /// ask the core, which knows.
     pub(super) fn outcome(&mut self, id: LockId) -> Event {
         loop {
@@ -446,7 +444,7 @@ impl Driver {
         }
     }
 
-    /// Takes turns until each of these locks was granted, lost again, or refused; returns the refusals.
+    /// Processes until each of these locks was granted, lost again, or refused; returns the refusals.
     pub(super) fn outcomes(&mut self, mut open: HashSet<LockId>) -> HashMap<LockId, Refusal> {
         let mut refused = HashMap::new();
         loop {
@@ -467,7 +465,7 @@ impl Driver {
         }
     }
 
-    /// Takes turns until all nodes have answered about this lock, for a small part of what is left of it: one may
+    /// Processes until all nodes have answered about this lock, for a small part of what is left of it: one may
     /// hang.
     pub(super) fn hear_answers(&mut self, id: LockId) {
         let patience = HEAR_WITHIN.min(self.remaining(id) / 20);

@@ -1,4 +1,4 @@
-//! What a holder has in hand. Not here: keeping it alive; a blocking guard has no thread to lean on.
+//! The guard of a client's lock. Not here: automatic extension, for which a blocking client has no thread.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -75,9 +75,8 @@ impl<'c> LockGuard<'c> {
         }
     }
 
-    /// Hands the lock out, for another process on this machine to [take
-    /// in](super::Client::attach): it stays taken, and its lease goes on, while nobody has it in hand.
-    /// `None` if it is lost.
+    /// Detaches the lock, for another process on this machine to [attach](super::Client::attach). Until then
+    /// it stays taken, and its lease runs. `None` if it is lost.
     ///
     /// Waits for nodes that have not answered yet, because those that have will be the ones that count for
     /// the lock: for a twentieth of its validity and for half a second at the most.

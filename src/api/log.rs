@@ -15,11 +15,11 @@ use crate::proto::{
 
 /// Hears of what happens, for a log. Give one to [`ConfigBuilder::log`](super::ConfigBuilder::log).
 ///
-/// It is called on the thread that drives the locks, when events are detached: in
+/// It is called on the thread that drives the locks, when events are handed out: in
 /// [`Driver::poll_event`](super::Driver::poll_event), inside the calls of a [`Client`](super::Client), and on
 /// the thread of an [`Engine`](super::Engine). While it runs, no lock is extended or released, so it must
 /// not block. It must not use the client or driver that called it, or wait for the engine. A panic in it
-/// goes to whoever made the call, and the event that it was told of is detached to nobody; the locks are
+/// goes to whoever made the call, and nobody gets the event that it was called for; the locks are
 /// not harmed. An engine catches and counts it ([`Engine::panics`](super::Engine::panics)).
 ///
 /// No note has a token or a password in it, neither in a field nor in a text.
@@ -221,7 +221,7 @@ impl Notes {
         Some(Box::new(Self { log, nodes: vec![Told::default(); config.node_count()] }))
     }
 
-    /// Tells of an event that is about to be detached. What is known of the nodes comes before it: a
+    /// Tells of an event that is about to be handed out. What is known of the nodes comes before it: a
     /// refusal is their doing, and whoever hears of it may not ask for another event.
     pub(super) fn tell(&mut self, config: &Config, core: &Core, event: Option<Event>) {
         for node in config.node_ids() {

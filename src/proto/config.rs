@@ -67,24 +67,22 @@ pub struct Settings {
     pub setup: Setup,
     /// How long a fencing counter lives after the last grant, one day to one year. Default 7 days.
     pub fencing_counter_ttl: Duration,
-    /// What a waiting acquisition does when a node tells of a change. Default: it asks that node first.
+    /// What a waiting acquisition does when a node reports a change. Default: it asks that node first.
     pub wake: WakeStrategy,
 }
 
-/// What a waiting acquisition does when a node tells that a key which stood in its way has changed.
+/// What a waiting acquisition does when a node reports a change of a key that stood in its way.
 ///
-/// Told it is by the node's invalidation messages, over a second connection that is opened when
-/// somebody waits. In each case the remaining TTL of the keys in the way is the truth, and a message only
-/// a hint.
+/// The node sends invalidation messages over a second connection, which is opened when somebody waits. A message
+/// is only a hint: the remaining TTL of the keys in the way decides when a pause ends at the latest.
 ///
-/// Only [`Lead`](Self::Lead) sees to it that processes which want the same lock again and again all get
-/// their turn. With the other ways one of them can be left out for many seconds; they are for those who
-/// know that few wait, and for comparison. [The figures](crate::manual::performance#what-ends-a-pause-best).
+/// Only [`Lead`](Self::Lead) lets all processes that want the same lock again and again get it in turn. With the
+/// other strategies one of them can be left out for many seconds: they are for few waiters, and for comparison. [The figures](crate::manual::performance#what-ends-a-pause-best).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WakeStrategy {
-    /// It asks the node that told, and when that has granted the others: of many waiters one gets through
-    /// to them.
+    /// It asks the node that reported, and the others when that one has granted: of many waiters one gets
+    /// through to them.
     #[default]
     Lead,
     /// It asks all nodes at once. One round trip less, and many refusals where many wait.
@@ -92,7 +90,7 @@ pub enum WakeStrategy {
     /// It waits for the messages of a quorum of nodes, each over a connection of its own, and asks all
     /// nodes then.
     Quorum,
-    /// No node tells anything, and no second connection is opened: pauses alone.
+    /// No node reports changes, and no second connection is opened: pauses alone.
     Timer,
 }
 
@@ -171,7 +169,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A configuration that holds.
+/// A validated configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub(super) settings: Settings,

@@ -16,7 +16,7 @@ impl Entropy {
         Self { source: Box::new(source), pool: [0; POOL], left: 0 }
     }
 
-    /// Bytes that were never detached before, and are not kept.
+    /// Bytes that were never handed out before, and are not kept.
     pub(super) fn bytes<const N: usize>(&mut self) -> [u8; N] {
         if self.left < N {
             (self.source)(&mut self.pool);

@@ -36,7 +36,7 @@ pub enum Event {
     /// The lock is held, but its validity got shorter: a node that counted for it no longer has its key.
     /// Read what is left from the lease.
     Shortened(LockId),
-    /// An inspection, or the breaking of a lock, is complete: take it with [`Core::take_view`](super::Core::take_view).
+    /// An inspection, or a force-unlock, is complete: take it with [`Core::take_view`](super::Core::take_view).
     Viewed(ViewId),
 }
 
@@ -78,11 +78,11 @@ pub enum LossCause {
     Forked,
     /// So many nodes no longer had its key that no quorum was left.
     Gone,
-    /// It was auto-extended for as long as it may be held. Told before its validity ends.
+    /// It was auto-extended for as long as it may be held. Reported before its validity ends.
     HeldTooLong,
-    /// The engine that kept it was shut down or has failed, and let go of it. No core says so.
+    /// The engine that extended it was shut down or has failed, and let go of it. No core says so.
     ShutDown,
-    /// No quorum extended a lock that is auto-extended. Told before its validity ends.
+    /// No quorum extended a lock that is auto-extended. Reported before its validity ends.
     Unextended,
 }
 

@@ -117,7 +117,7 @@ impl Engine {
         Ok(Self { handle: Arc::new(Handle { shared, thread: Mutex::new(Some(thread)) }) })
     }
 
-    /// Takes a lock, waiting for as long as the ask says: for its holder to let go, and as well for nodes to
+    /// Takes a lock, waiting for as long as the request says: for its holder to let go, and as well for nodes to
     /// come back or to end their quarantine. What only an operator can mend ends a wait at once.
     ///
     /// How long to wait ([`LockRequest::wait`]) and how long the nodes keep the lock ([`LockRequest::ttl`])

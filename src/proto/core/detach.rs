@@ -88,9 +88,9 @@ impl Core {
         }
     }
 
-    /// Takes a lock in that was detached, by this process or another one on the same machine. It is
+    /// Attaches a lock that was detached, by this process or another one on the same machine. It is
     /// held from here on, with the lease that it had, and is to be released as any other. A record is to be
-    /// attached once: two who take it in are two holders of one lock.
+    /// attached once: two who attach it are two holders of one lock.
     ///
     /// If its lease is over, or of an earlier boot of the machine, it is lost:
     /// [`Event::Lost`](super::super::Event::Lost) follows, and releasing it undoes what is left of it.
