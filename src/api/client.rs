@@ -317,7 +317,7 @@ fn viewed<T>(
     }
 }
 
-/// Nobody would auto-extends a lock between two calls.
+/// Nobody would auto-extend a lock between two calls.
 fn acquire(driver: &mut Driver, request: &LockRequest<'_>) -> Result<LockId, RequestError> {
     match request.is_auto_extended() {
         true => Err(RequestError::AutoExtendUnsupported),

@@ -1,6 +1,6 @@
 //! What is under a key, by its type and its value: a lock of ours, or other data.
 //!
-//! The one place that tells them apart, for whoever looks at a lock and for whoever breaks one. The
+//! The one place that tells them apart, for whoever looks at a lock and for whoever force-unlocks one. The
 //! format of another lock library would be one more answer here. Not here: asking the nodes, see
 //! `core/view.rs`.
 
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(held(&longest).label.unwrap().len(), MAX_LABEL);
     }
 
-    /// Whatever is taken for a lock can be broken, so that nothing else may be.
+    /// Whatever is taken for a lock can be force-unlocked, so that nothing else may be.
     #[test]
     fn only_what_we_write_is_taken_for_a_lock() {
         for value in [

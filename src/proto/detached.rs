@@ -20,7 +20,7 @@ use super::time::{ClockReading, Timestamp};
 
 /// A lock that was detached, to be attached by another process on the same machine.
 ///
-/// One process at a time may go on with it: two that take in the same record hold the same lock, and
+/// One process at a time may go on with it: two that attach the same one hold the same lock, and
 /// what one of them releases the other one has lost. Nobody keeps it alive meanwhile, and a
 /// [`AutoExtend`](super::AutoExtend) does not go along.
 ///

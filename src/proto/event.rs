@@ -17,7 +17,7 @@ pub enum Event {
     Extended(LockId),
     /// The lock is held. Read the clock and its lease before acting on it.
     Granted(LockId),
-    /// A lock that is auto-extended was extended by itself.
+    /// An automatic extension succeeded.
     AutoExtended(LockId),
     /// The lease is over although nobody released it. Nothing was sent to the nodes; keys that
     /// are still there are undone when the holder calls release.
@@ -26,8 +26,7 @@ pub enum Event {
     Node(NodeId, NodeState),
     /// An extension found no quorum. The lock is held until its validity ends.
     NotExtended(LockId, Refusal),
-    /// A lock that is auto-extended could not be extended by itself. It is tried again, and told of once,
-    /// until it succeeds.
+    /// An automatic extension failed. It is tried again, and a series of failures is reported once.
     AutoExtendFailed(LockId, Refusal),
     /// The acquisition ended without a lock, and nothing stays behind.
     Refused(LockId, Refusal),

@@ -16,15 +16,15 @@ use super::vote::{Cause, Vote};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// Asks that were taken at the door. Each ends in a grant or a refusal.
+    /// Requests that were accepted. Each ends in a grant or a refusal.
     pub acquisitions: u64,
     /// Rounds of asks to the nodes: one for each acquisition, and one more after each pause.
     pub attempts: u64,
-    /// Attempts that asked one node first, the lead of the wait, because of what it had told.
+    /// Attempts that asked one node first, the lead of the wait, because it had reported a change.
     pub lead_asks: u64,
     /// Of these, attempts whose lead granted, so that the others were asked as well.
     pub lead_grants: u64,
-    /// Pauses of waiting acquisitions that ended by what a node had told, not by their timer.
+    /// Pauses of waiting acquisitions that a notification of a node ended, not their timer.
     pub wakes: u64,
     /// Acquisitions that ended with the lock.
     pub grants: u64,
@@ -93,7 +93,7 @@ pub struct NodeMetrics {
     pub connections: u64,
     /// Connections that could not be made or that ended, by what ended them.
     pub link_failures: By<Cause>,
-    /// Keys that it told of, on its push link, because they had changed. All keys at once are one.
+    /// Changed keys that it reported on its push link. All keys at once are one.
     pub pushes: u64,
     /// How often it was suspected of hanging.
     pub suspicions: u64,

@@ -80,8 +80,8 @@ impl<'a> LockRequest<'a> {
     /// Asks for the lock to be extended until it is released, so that the TTL says only how soon it ends
     /// if this process does. Without it a lock is a lease of fixed length.
     ///
-    /// It needs somebody to do it: a [`Driver`](crate::Driver) that takes its turns, or an
-    /// [`Engine`](crate::Engine). A [`Client`](crate::Client) has nobody between two calls, and refuses.
+    /// A [`Driver`](crate::Driver) extends the lock when it is processed, an [`Engine`](crate::Engine) on its
+    /// thread. A blocking [`Client`](crate::Client) does nothing between two calls, and refuses.
     pub fn auto_extend(mut self, auto_extend: AutoExtend) -> Self {
         self.auto_extend = Some(auto_extend);
         self
@@ -262,7 +262,7 @@ pub enum Wait {
 pub enum RequestError {
     /// One call asks twice for a resource, in two locks.
     DuplicateRequest {
-        /// Place of the second ask, from zero.
+        /// Place of the second request, from zero.
         index: usize,
     },
     /// A fenced lock needs the restart guard, and a `max_ttl` of at least 11 s.
@@ -294,7 +294,7 @@ pub enum RequestError {
         /// The TTL.
         ttl: Duration,
     },
-    /// A blocking client has nobody who could auto-extends a lock between two calls.
+    /// A blocking client has nobody who could auto-extend a lock between two calls.
     AutoExtendUnsupported,
     /// The lock is not held: not yet granted, released, or lost.
     NotHeld,
@@ -361,7 +361,7 @@ impl fmt::Display for RequestError {
                 "a TTL of {ttl:?} cannot be auto-extended every {every:?} (more than 0, at most half of it)"
             ),
             Self::AutoExtendUnsupported => f.write_str(
-                "a blocking client cannot auto-extends a lock: use an Engine, or extend it yourself",
+                "a blocking client cannot auto-extend a lock: use an Engine, or extend it yourself",
             ),
             Self::NotHeld => f.write_str("the lock is not held"),
             Self::OtherNodes => f.write_str(

@@ -35,9 +35,9 @@ pub struct Part {
 pub enum Role {
     /// Takes them, and extends as it is told.
     Takes,
-    /// Keeps them alive.
+    /// Auto-extends them.
     AutoExtends,
-    /// Keeps them alive, with a rival beside it that does it without care.
+    /// Auto-extends them, with a rival beside it that does it without care.
     AutoExtendsCarelessly,
 }
 

@@ -1,4 +1,4 @@
-//! Keeping locks alive until they are released.
+//! Automatic extension of locks until they are released.
 //!
 //! The keeper is no more than a timer that extends. What makes it safe is in the lock: one that is being
 //! released is not extended, and an extension that is under way then finds its undo behind it. Extensions
