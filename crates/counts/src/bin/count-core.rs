@@ -32,6 +32,8 @@ fn pairs(nodes: usize, idle: usize) -> Box<dyn FnMut()> {
     for lock in 0..idle {
         world.acquire(&LockRequest::new(format!("idle {lock}").as_bytes()).ttl(LONG));
     }
+    // They are at rest only when the time of their rounds is over.
+    world.sit_out(ROUND);
     Box::new(move || {
         let id = world.acquire(&LockRequest::new(b"orders:4711"));
         world.release(id);
@@ -166,8 +168,7 @@ impl World {
                 self.core.transmitted(*link, written);
             }
         }
-        self.now.boot.0 += STEP;
-        self.now.wall.0 += STEP;
+        self.pass(STEP);
         for (link, node) in self.links.iter().zip(&mut self.nodes) {
             let space = self.core.space(*link);
             let mut read = 0;
@@ -183,6 +184,17 @@ impl World {
         if self.core.poll_timeout().is_some_and(|due| due <= self.core.latest()) {
             self.core.timeout(self.now);
         }
+    }
+
+    /// Nothing happens for this long.
+    fn sit_out(&mut self, span: Duration) {
+        self.pass(span.as_nanos() as u64);
+        self.core.timeout(self.now);
+    }
+
+    fn pass(&mut self, nanos: u64) {
+        self.now.boot.0 += nanos;
+        self.now.wall.0 += nanos;
     }
 }
 
@@ -202,3 +214,5 @@ const SECOND: u64 = 1_000_000_000;
 const STEP: u64 = 100_000;
 const SHORT: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(30);
+/// More than a round of the default settings lasts.
+const ROUND: Duration = Duration::from_secs(2);
