@@ -48,6 +48,8 @@ pub(super) struct Active {
     /// When the caller asked for it.
     pub(super) asked_at: Timestamp,
     pub(super) extend_ttl: Duration,
+    /// For how long a node that extends keeps the key.
+    pub(super) extended: Lease,
     pub(super) backing: Backing,
     /// Nodes whose extension waits for their link.
     pub(super) extend_queued: NodeSet,
@@ -303,6 +305,7 @@ impl Active {
             decided: None,
             asked_at: Timestamp(0),
             extend_ttl: Duration::ZERO,
+            extended: Lease::NONE,
             backing: Backing::new(),
             extend_queued: NodeSet::EMPTY,
             fence: Fence::new(),

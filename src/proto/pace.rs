@@ -25,9 +25,9 @@ impl Pace {
             return;
         }
         self.from = now;
-        let took = now.0.saturating_sub(since.0).clamp(1, LONGEST);
+        let took = now.0.saturating_sub(since.0).min(LONGEST);
         self.smoothed = match self.smoothed {
-            0 => took,
+            0 => took.max(1),
             before => before - before / 8 + took / 8,
         };
     }

@@ -161,8 +161,9 @@ impl<T> Slab<T> {
     #[inline]
     pub(super) fn arm(&mut self, key: Key, at: Timestamp) {
         let row = place(key.index).0;
-        if let Some(head) = self.heads.get_mut(row) {
-            head.due = at.min(head.due);
+        // A block is never due later than its rows are.
+        if let Some(head) = self.heads.get_mut(row).filter(|head| at < head.due) {
+            head.due = at;
             let block = &mut self.blocks[row / BLOCK];
             block.due = at.min(block.due);
         }

@@ -26,9 +26,10 @@ impl Core {
             return;
         }
         // Out of the node, so that tokens can borrow it while the answers change everything else.
-        let mut inbox = std::mem::take(&mut self.node_mut(id).inbox);
+        let node = self.node_mut(id);
+        node.heard = now.boot;
+        let mut inbox = std::mem::take(&mut node.inbox);
         inbox.filled(bytes);
-        self.node_mut(id).heard = now.boot;
         loop {
             match self.nodes[id.index()].decoder.next(inbox.unread()) {
                 Ok(None) => break,

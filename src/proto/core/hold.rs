@@ -69,6 +69,7 @@ impl Core {
         }
         lock.begin_round(Phase::Extending, now, votes);
         lock.active.extend_ttl = ttl;
+        lock.active.extended = Lease::new(now, ttl, self.config.drift);
         lock.active.auto_extension.is_extending = false;
         lock.active.round_until = until.min(lock.lease.ends());
         let (claim, until) = (lock.claim, lock.active.round_until);
@@ -202,9 +203,11 @@ impl Core {
             return;
         }
         if vote == Vote::Grant {
-            let since = if mutant!(ExtendFromAnswer) { now } else { lock.active.since };
-            let lease = Lease::new(since, lock.active.extend_ttl, self.config.drift);
-            lock.active.backing.keeps(node, lease, now);
+            if mutant!(ExtendFromAnswer) {
+                lock.active.extended = Lease::new(now, lock.active.extend_ttl, self.config.drift);
+            }
+            let active = &mut *lock.active;
+            active.backing.keeps(node, active.extended, now);
         }
         lock.active.votes.cast(node, vote);
         self.settle_extension(id, now);
@@ -288,13 +291,12 @@ impl Core {
 
     /// A quorum has extended.
     fn prolong(&mut self, id: LockId, quorum: usize, now: ClockReading) {
-        let drift = self.config.drift;
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let before = lock.lease.remaining(now);
         lock.lease = match lock.active.backing.lease(quorum, now) {
             // What a node has said before counts as well, also where the wall clock made less of it for a while.
             Some(lease) if !mutant!(ExtendShortens) => lock.lease.longer(lease, now),
-            _ => Lease::new(lock.active.since, lock.active.extend_ttl, drift),
+            _ => lock.active.extended,
         };
         debug_assert!(lock.lease.remaining(now) >= before, "an extension shortens nothing");
         lock.phase = Phase::Held;

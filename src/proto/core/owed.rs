@@ -27,7 +27,9 @@ impl Core {
         claim.user = ClaimUser::Nobody;
         let (forget_at, settled) = (claim.forget_at, claim.is_settled());
         let due = forget_at.min(claim.again_at).max(now.boot);
-        if settled || now.boot >= forget_at {
+        if settled {
+            self.claims.free(id.0);
+        } else if now.boot >= forget_at {
             self.free_claim(id);
         } else {
             self.arm_claim(id, due);
@@ -189,7 +191,7 @@ impl Core {
     ) {
         match self.claims.find(id.0).map(|claim| (claim.lock(), claim.is_settled())) {
             Some((Some(lock), _)) => self.release_vote(node, lock, vote, now),
-            Some((None, true)) => self.free_claim(id),
+            Some((None, true)) => self.claims.free(id.0),
             _ => {}
         }
     }
