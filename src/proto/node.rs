@@ -158,8 +158,9 @@ pub(super) struct Node {
     pub(super) capabilities: Capabilities,
     /// The scripts that this connection has sent.
     pub(super) loaded: Loaded,
-    /// This connection is in the wrong database, or leads to another node's server: an undo of anything
-    /// that was not asked for on it would find nothing, and be taken for a confirmation.
+    /// This connection is in the wrong database, leads to another node's server, or did not say in time where
+    /// it leads: an undo of anything that was not asked for on it would find nothing, and be taken for a
+    /// confirmation.
     pub(super) wrong_server: bool,
     /// AUTH and SELECT have succeeded here with these settings, or are not needed.
     pub(super) proven: bool,

@@ -217,6 +217,41 @@ fn an_undo_is_not_sent_to_the_wrong_database() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
+/// A handshake that stands behind a proven one is not waited for. The undo of what was asked for on an earlier
+/// connection rides with it, finds nothing in the wrong database, and says so.
+#[test]
+fn an_undo_behind_a_handshake_that_fails_is_no_confirmation() {
+    // The handshake is answered with an error, or not to its end within its time.
+    for is_answered in [true, false] {
+        let mut world = World::with(3, 1, |settings| {
+            settings.nodes.iter_mut().for_each(|node| node.database = 3);
+        });
+        let now = world.server_now();
+        world.servers.iter_mut().for_each(|server| server.look_into("3", now));
+        let mut world = world.warm();
+        let id = world.lock(b"job", secs(20));
+        assert_eq!(world.holders(b"job"), [true; 3]);
+        world.answer(2, |args| {
+            (args[0] == b"SELECT").then(|| error("BUSY Redis is busy running a script.")).flatten()
+        });
+        world.pause(2);
+        world.cut(0, 2, Written::Runs);
+        let link = world.link(2);
+        world.run_until(secs(2), |world| world.core().is_awaited(link));
+        world.release(id);
+        world.run(if is_answered { ms(1) } else { ms(510) });
+        world.resume(2);
+        world.run(ms(20));
+        assert!(world.ran(2).contains(&"undo"), "it was sent behind the handshake");
+        assert_eq!(world.holders(b"job"), [false, false, true]);
+        assert_eq!(world.kept(0), (0, 1), "it is still owed");
+        world.servers[2].answer = None;
+        world.run(secs(3));
+        assert_eq!(world.holders(b"job"), [false; 3]);
+        assert_eq!(world.kept(0), (0, 0));
+    }
+}
+
 /// An address leads to another node's server for a while. The undo would find nothing of ours there, and
 /// that would be taken for a confirmation.
 #[test]

@@ -348,6 +348,9 @@ impl Core {
         let due: Vec<_> = node.pipeline.pending().copied().collect();
         self.changed.insert(id);
         self.arm(until);
+        if self.node(id).wrong_server {
+            self.disbelieve_undos(id, &due, now);
+        }
         for pending in due {
             match pending {
                 Pending::Ask { claim, .. } | Pending::Check { claim, .. } => {
@@ -400,6 +403,8 @@ impl Core {
                 let words = format!("connected, but no answer to the handshake in {span:?}");
                 self.node_mut(id).detail = Some((Cause::NoAnswer, words));
                 self.metrics.of(id).timeouts += 1;
+                // Nobody knows where it leads.
+                self.node_mut(id).wrong_server = true;
                 return self.retire(id, Cause::NoAnswer, now);
             }
             Link::Leaving { until } if now.boot >= until => {

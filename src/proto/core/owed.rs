@@ -115,6 +115,9 @@ impl Core {
         now: ClockReading,
     ) {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
+        if !claim.undoing.contains(node_id) {
+            return;
+        }
         claim.undoing.remove(node_id);
         match count {
             Count::NoScript if mutant!(NoScriptIsFinal) => {}
@@ -139,6 +142,20 @@ impl Core {
         node.owed_pause = OWED_PAUSE.0;
         if std::mem::take(&mut node.undos_refused) {
             self.send_owed(node_id, now);
+        }
+    }
+
+    /// Undos went out behind a handshake that has led wrong_server. What is answered to them confirms
+    /// nothing, unless the ask went the same way, and is about to be disowned.
+    pub(super) fn disbelieve_undos(&mut self, node: NodeId, due: &[Pending], now: ClockReading) {
+        for pending in due {
+            if let Pending::Undo { claim: id, .. } = *pending
+                && let Some(claim) = self.claims.find_mut(id.0)
+            {
+                claim.undoing.remove(node);
+                let cause = self.node(node).cause;
+                self.undo_settled(node, id, Vote::Fail(cause), now);
+            }
         }
     }
 
