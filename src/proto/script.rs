@@ -50,11 +50,11 @@ macro_rules! read_counter {
     };
 }
 
-/// Nothing is set that could not be deleted again. The keys are free, so that this changes nothing: where it is
-/// forbidden, the script ends here, before it has written anything.
+/// Nothing is set that could not be looked at and deleted again. The keys are free, so that this changes nothing:
+/// where it is forbidden, the script ends here, before it has written anything.
 macro_rules! rehearse_undo {
     () => {
-        "redis.call('DEL', KEYS[1]) "
+        "redis.call('GET', KEYS[1]) redis.call('DEL', KEYS[1]) "
     };
 }
 
@@ -197,8 +197,8 @@ impl Script {
     /// The SHA-1 of its text, by which `EVALSHA` calls it.
     pub(super) fn digest(self) -> &'static str {
         match self {
-            Self::AcquireFenced => "10ef5566f73b8de83b2b21f99060b8b7f635a71d",
-            Self::AcquireMany => "4ecd9072ecd3aba7f11ec109bf35ba4a9344373e",
+            Self::AcquireFenced => "86f9f41e394bd24c8f64789c50a4680d023d088d",
+            Self::AcquireMany => "b275dfea5a3537917d4db4ed14faff83848fcf19",
             Self::Extend => "86a8d9cdc20196bce2f0a8bc957ad02e81307539",
             Self::Undo => "1dbe430de2052796a8d3e82cfeb8624677097d3a",
             Self::WriteBack => "64fdd7b1c3f68697e72e33c03fc637f9b1c2f1ec",

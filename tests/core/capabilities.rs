@@ -88,17 +88,32 @@ fn in_a_set_of_three_a_lock_leaves_no_key_on_a_node_that_could_not_let_go_of_it(
     }
 }
 
-/// The scripts run, and the undo may not delete.
+/// The scripts run, and the undo may not look or not delete.
 #[test]
-fn a_node_on_which_nothing_may_be_deleted_is_no_voter_and_keeps_nothing() {
+fn a_node_on_which_nothing_may_be_read_or_deleted_is_no_voter_and_keeps_nothing() {
     let causes = [Cause::NoPermission, Cause::UnknownCommand];
     for (denial, cause) in DENIALS.into_iter().zip(causes) {
-        for kind in asks() {
-            let mut world = lacking(World::new(1), 0, &["del"], denial);
-            let id = world.acquire(0, &kind, &[b"job"]);
-            world.run(ms(100));
-            assert_eq!(world.vote(id, 0), Some(Vote::Fail(cause)));
-            assert_eq!((world.holders(b"job"), world.kept(0)), (vec![false], (0, 0)));
+        // Without a restart guard nothing is fenced.
+        for (restart_guard, kinds) in
+            [(RestartGuard::On, &asks()[..]), (RestartGuard::Off, &asks()[..2])]
+        {
+            for (kind, command) in
+                kinds.iter().flat_map(|request| [(request, "get"), (request, "del")])
+            {
+                let world = World::with(1, 1, |settings| settings.restart_guard = restart_guard);
+                let mut world = lacking(world, 0, &[command], denial);
+                let id = world.acquire(0, kind, &[b"job"]);
+                world.run(ms(100));
+                let shown = format!("{denial:?} {command} {restart_guard:?}");
+                assert_eq!(world.vote(id, 0), Some(Vote::Fail(cause)), "{shown}");
+                // So that we may look ourselves.
+                world.servers[0].store.deny(command, None);
+                assert_eq!(
+                    (world.holders(b"job"), world.kept(0)),
+                    (vec![false], (0, 0)),
+                    "{shown}"
+                );
+            }
         }
     }
 }

@@ -191,10 +191,13 @@ fn may_grant(
     longest < 0
 }
 
-/// Nothing is there to be deleted: this only finds out whether that is allowed. Without a key there is none to
-/// find it out with.
+/// Nothing is there to be looked at or deleted: this only finds out whether that is allowed. Without a key there
+/// is none to find it out with.
 fn rehearse_undo(keys: &mut Keys<'_>, names: &[&[u8]]) -> bool {
-    names.first().map(|name| keys.delete(name)).is_some()
+    let Some(name) = names.first() else { return false };
+    keys.value(name);
+    keys.delete(name);
+    true
 }
 
 /// A counter as `tonumber` reads it: a C string with blanks around a number, no hexadecimal here.
