@@ -36,7 +36,8 @@ pub struct Settings {
     /// How long a node may take to answer before it counts as no voter. Its connection stays open
     /// and its late answer is understood. It can be far longer than the way to any node, for it is waited
     /// out only where too few of the others vote: no verdict waits for a minority that is slow or hangs.
-    /// An extension waits for a sixth of its TTL at the most. Default 1 s.
+    /// An extension waits for a sixth of its TTL at the most, unless a quorum of the nodes is too far away for
+    /// that. Default 1 s.
     pub response_timeout: Duration,
     /// How long opening a connection and its handshake may take. Default 5 s.
     pub connect_timeout: Duration,

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::time::Timestamp;
+use super::time::{Timestamp, saturating_nanos};
 
 /// The smoothed round trip of one node.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +43,11 @@ impl Pace {
     /// Nobody has listened until `now`: answers that are heard now may have waited for long.
     pub(super) fn unheard(&mut self, now: Timestamp) {
         self.from = self.from.max(now);
+    }
+
+    /// Whether it usually takes no longer than that, as far as is known.
+    pub(super) fn answers_within(&self, span: Duration) -> bool {
+        self.smoothed <= saturating_nanos(span)
     }
 
     /// `None` if nothing is known.

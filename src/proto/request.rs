@@ -57,7 +57,8 @@ impl<'a> LockRequest<'a> {
         self
     }
 
-    /// How long the nodes keep the lock unless it is extended; cut to whole milliseconds.
+    /// How long the nodes keep the lock unless it is extended; cut to whole milliseconds. To be extended in time
+    /// a lock needs a TTL of four round trips at least.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self

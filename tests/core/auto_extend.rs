@@ -73,6 +73,23 @@ fn ends(world: &mut World, id: LockId) -> u64 {
 // While all is well.
 
 #[test]
+fn a_lock_whose_ttl_is_a_few_round_trips_is_kept() {
+    for (ttl, round_trip) in [(secs(3), ms(600)), (ms(900), ms(200)), (ms(900), ms(225))] {
+        let mut world = World::with(3, 1, |settings| {
+            settings.response_timeout = secs(1);
+            settings.connect_timeout = secs(5);
+        });
+        world.delay(round_trip / 2);
+        world.run(secs(5));
+        let id = world.acquire(0, &kept(b"job").ttl(ttl), &[b"job"]);
+        world.run(20 * ttl);
+        assert_eq!(losses(&world, id), [], "{ttl:?} over {round_trip:?}");
+        assert_eq!(told(&world, id, is_not_auto_extended), 0, "{ttl:?} over {round_trip:?}");
+        assert!(told(&world, id, is_auto_extended) > 40);
+    }
+}
+
+#[test]
 fn it_is_extended_each_third_of_its_ttl_or_a_little_earlier() {
     let mut world = world();
     let begun = world.boot;

@@ -38,6 +38,32 @@ fn an_extension_never_shortens() {
     assert!(world.pttl(0, b"job") > 19_000);
 }
 
+/// A round of an extension is short, so that one that fails leaves time for others. Where the nodes are farther
+/// away than that, none would succeed.
+#[test]
+fn a_lock_whose_ttl_is_a_few_round_trips_is_extended() {
+    for (ttl, round_trip) in [(ms(3_000), ms(600)), (ms(900), ms(200)), (ms(900), ms(400))] {
+        let settings = |settings: &mut Settings| {
+            settings.response_timeout = secs(1);
+            settings.connect_timeout = secs(5);
+        };
+        let mut world = World::with(3, 1, settings);
+        world.delay(round_trip / 2);
+        world.run(secs(5));
+        let id = world.lock(b"job", ttl);
+        world.run(round_trip);
+        assert!(world.is_granted(id));
+        world.extend(id, ttl);
+        world.run(round_trip);
+        let told = &world.outcomes(id)[1..];
+        assert_eq!(told, [Event::Extended(id)], "{ttl:?} over {round_trip:?}");
+        assert!(world.remaining(id) > ttl - round_trip - ms(50));
+        world.release(id);
+        world.run(round_trip);
+        assert_eq!(world.holders(b"job"), [false; 3]);
+    }
+}
+
 #[test]
 fn without_a_quorum_it_is_held_until_it_ends() {
     let mut world = World::new(3).warm();

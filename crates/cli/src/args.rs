@@ -176,7 +176,8 @@ pub(crate) struct RequestArgs {
 #[derive(Debug, Args)]
 #[command(after_help = LOCK_HELP, override_usage = LOCK_USAGE)]
 pub(crate) struct LockArgs {
-    /// How long the nodes keep the lock should redbolt vanish; extended every third of it
+    /// How long the nodes keep the lock should redbolt vanish; extended every third of it, so that it must
+    /// be four round trips at least
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
     pub(crate) ttl: Duration,
 

@@ -61,7 +61,7 @@ impl Core {
 
     pub(super) fn begin_extension(&mut self, id: LockId, ttl: Duration, now: ClockReading) {
         let votes = self.ballot();
-        let until = now.boot + self.config.settings.response_timeout.min(ttl / ROUNDS);
+        let until = now.boot + self.extension_patience(ttl);
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.active.activate(&mut self.pool);
         if let Some(claim) = self.claims.find(lock.claim.0) {
@@ -81,6 +81,14 @@ impl Core {
         for node in self.config.node_ids() {
             self.offer_extension(node, claim, id, now);
         }
+    }
+
+    /// For how long an extension is waited for. One that fails leaves time for others, unless a quorum of the
+    /// nodes is so far away that none could succeed.
+    fn extension_patience(&self, ttl: Duration) -> Duration {
+        let (share, whole) = (ttl / ROUNDS, self.config.settings.response_timeout);
+        let near = self.nodes.iter().filter(|node| node.pace.answers_within(share / 2)).count();
+        if near >= self.config.quorum() { share.min(whole) } else { whole }
     }
 
     /// Extends on one node, now or as soon as its link is back.
