@@ -155,7 +155,8 @@ pub(crate) struct RequestArgs {
     #[arg(long = "try", short = 'n', conflicts_with = "wait")]
     pub(crate) try_once: bool,
 
-    /// Say nothing on standard error but why it failed
+    /// Make no notes on standard error of what is waited for, what is missing and what is kept; why it failed,
+    /// and what becomes of a lock that is lost or may stay taken, is said all the same
     #[arg(long, short)]
     pub(crate) quiet: bool,
 

@@ -172,7 +172,7 @@ impl Lease {
         }
     }
 
-    /// Whether nothing is to be said but why it failed.
+    /// Whether no notes are to be made: of what is waited for, what is missing and what is kept.
     pub(super) fn is_quiet(&self) -> bool {
         self.quiet
     }

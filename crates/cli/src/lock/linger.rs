@@ -47,7 +47,7 @@ pub(super) fn linger(lease: &mut Lease, poller: &Poller, until: Duration) -> io:
             say(format_args!("warning: the lock is lost {} before --at-least is over", show(rest)));
             return Ok(Rest::Kept);
         }
-        if rest > max_ttl && !std::mem::replace(&mut told, true) {
+        if rest > max_ttl && !std::mem::replace(&mut told, true) && !lease.is_quiet() {
             say(format_args!("the command has ended; keeping the lock for {} more", show(rest)));
         }
         let pause = match is_extended {

@@ -84,6 +84,13 @@ fn what_is_longer_than_the_longest_ttl_is_waited_for() {
 }
 
 #[test]
+fn no_note_is_made_of_a_lock_that_is_kept_if_quiet() {
+    let world = World::with_max_ttl(3, "1s");
+    let words = ["lock", "-q", "--ttl", "1s", "--at-least", "2s", "job", "--", "true"];
+    assert_eq!(world.run(&words).expect(0).stderr, "");
+}
+
+#[test]
 fn who_is_told_to_stop_meanwhile_leaves_the_lock_to_its_ttl() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let world = World::with_max_ttl(3, "3s");
