@@ -90,7 +90,10 @@ fn of_file(path: &Path) -> Result<Vec<Given>, Failure> {
     let metadata = file.metadata().map_err(|error| refuse(&error))?;
     check_access(path, &metadata).map_err(|reason| refuse(&reason))?;
     let mut text = String::new();
-    file.take(LONGEST).read_to_string(&mut text).map_err(|error| refuse(&error))?;
+    file.take(LONGEST + 1).read_to_string(&mut text).map_err(|error| refuse(&error))?;
+    if text.len() as u64 > LONGEST {
+        return Err(refuse(&format_args!("longer than {} KiB", LONGEST >> 10)));
+    }
     let given = lines(path, &text);
     if given.is_empty() { Err(refuse(&"it names no node")) } else { Ok(given) }
 }

@@ -178,6 +178,10 @@ fn nodes_come_from_a_file_that_others_cannot_read() {
     assert!(!said.stderr.contains("hunter2"), "{said:?}");
     fs::write(&file, "# nobody\n").unwrap();
     option().expect(64).expect_says("it names no node");
+    // What does not fit is not left out.
+    let long = format!("{}\n{}\n#{}\n{}", nodes[0], nodes[1], "-".repeat(256 << 10), nodes[2]);
+    fs::write(&file, long).unwrap();
+    option().expect(64).expect_says("nodes: longer than 256 KiB");
     fs::remove_file(&file).unwrap();
     option().expect(64).expect_says("nodes: No such file");
 }
