@@ -44,7 +44,7 @@ fn leave(
 ) -> Result<u8, Failure> {
     let path = &args.token_file;
     lease.hear_answers(poller)?;
-    lease.tell_of_minority()?;
+    lease.tell_of_silent_minority();
     let token = lease.fencing_token();
     let Some(detached) = lease.detach() else { return Ok(ran_out()) };
     if let Err(error) = draft.keep(&detached) {

@@ -186,6 +186,13 @@ impl Lease {
         Ok(())
     }
 
+    /// As [`tell_of_minority`](Self::tell_of_minority), for a lock that leaves: there will not be another look.
+    pub(super) fn tell_of_silent_minority(&mut self) {
+        if let Some(words) = self.minority.last_look(|| self.driver.node_report()) {
+            say(words);
+        }
+    }
+
     /// Whether enough nodes are there for a lock, whatever they say of this one.
     pub(super) fn has_quorum(&self) -> bool {
         self.driver.node_report().has_quorum()

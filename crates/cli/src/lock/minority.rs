@@ -41,11 +41,26 @@ impl Minority {
         } else if now < *self.gone_since.get_or_insert(now) + BLINK {
             return None;
         }
-        if absent.is_empty() {
+        self.told(&report, &absent)
+    }
+
+    /// What to say before one leaves, having waited for answers: whoever has given none is absent.
+    pub(super) fn last_look(&mut self, report: impl FnOnce() -> NodeReport) -> Option<String> {
+        if self.is_told {
+            return None;
+        }
+        let report = report();
+        let silent = |node: &&NodeStatus| is_absent(node) || node.state == NodeState::Connecting;
+        let absent: Vec<_> = report.nodes.iter().filter(silent).collect();
+        self.told(&report, &absent)
+    }
+
+    fn told(&mut self, report: &NodeReport, absent: &[&NodeStatus]) -> Option<String> {
+        if absent.is_empty() || !report.has_quorum() {
             return None;
         }
         self.is_told = true;
-        Some(in_words(&report, &absent))
+        Some(in_words(report, absent))
     }
 }
 
