@@ -155,6 +155,12 @@ impl Lease {
         self.id = self.driver.attach(detached).ok();
     }
 
+    /// How long the nodes may take to say whose a lock is that they have refused after `took`: a look takes no
+    /// longer than that, and one node that hangs is not waited for much longer.
+    pub(super) fn patience_after(&self, took: Duration) -> Duration {
+        took.max(LOOK_WITHIN).min(self.driver.config().settings().response_timeout)
+    }
+
     /// Asks who holds the lock. The outcome is [`News::Seen`].
     pub(super) fn look(&mut self) {
         // The key was good enough to be asked for.
@@ -365,6 +371,9 @@ const OTHER_LIMITS: &str = "all who use these nodes must name all of them, and t
 const MOMENT: Duration = Duration::from_millis(500);
 
 const NEW: &str = "if these nodes are new and never held a lock: ";
+
+/// A look may take so long also where it was refused at once.
+const LOOK_WITHIN: Duration = Duration::from_millis(300);
 
 /// The bounds of what a lock that leaves waits for late answers. A node that hangs gives none.
 const HEAR_WITHIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));

@@ -14,7 +14,7 @@ use redbolt::proto::Verdict;
 
 use super::lease::{Lease, News};
 use super::patience::{Advice, Patience};
-use super::poller::{Poller, now};
+use super::poller::{self, Poller, now};
 use super::speak::say;
 use super::watch::Watch;
 use crate::signals::is_ignored;
@@ -39,6 +39,7 @@ pub(super) struct Line<'a> {
     poller: &'a Poller,
     patience: Patience,
     watch: Watch,
+    joined: Duration,
 }
 
 impl<'a> Line<'a> {
@@ -48,8 +49,9 @@ impl<'a> Line<'a> {
         poller: &'a Poller,
         patience: Patience,
     ) -> io::Result<Self> {
-        let watch = Watch::new(now()?, lease.is_quiet());
-        Ok(Self { lease, poller, patience, watch })
+        let joined = now()?;
+        let watch = Watch::new(joined, lease.is_quiet());
+        Ok(Self { lease, poller, patience, watch, joined })
     }
 
     /// Waits to the end of the wait.
@@ -127,7 +129,8 @@ impl<'a> Line<'a> {
     /// Whoever is told that the lock is taken wants to know by whom. A lock that is granted at the last
     /// moment is not refused.
     fn contended(&mut self) -> io::Result<Outcome> {
-        let until = now()? + LOOK_WITHIN;
+        let now = now()?;
+        let until = now + self.lease.patience_after(now.saturating_sub(self.joined));
         self.lease.look();
         loop {
             while let Some(news) = self.lease.news() {
@@ -143,7 +146,7 @@ impl<'a> Line<'a> {
                     _ => {}
                 }
             }
-            let left = until.saturating_sub(now()?);
+            let left = until.saturating_sub(poller::now()?);
             if left.is_zero() {
                 return Ok(Outcome::Contended(SOMEBODY.to_owned()));
             }
@@ -175,6 +178,3 @@ impl<'a> Line<'a> {
 
 /// Where it cannot be said who.
 const SOMEBODY: &str = "another";
-
-/// How long the nodes may take to say whose a lock is that was refused. They have just answered.
-const LOOK_WITHIN: Duration = Duration::from_millis(300);

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use redbolt_test_servers::{Reply, Server};
+use redbolt_test_servers::{Mode, Proxy, Reply, Server};
 
 use crate::harness::{Running, World, eventually, redbolt, run};
 
@@ -128,6 +129,37 @@ fn a_minority_that_cannot_vote_is_told_of_once_and_not_if_quiet() {
     // It goes while the command runs.
     let line = format!("kill -9 {}; sleep 1", world.nodes[1].pid());
     world.run(&["lock", "five", "-c", &line]).expect(0);
+}
+
+/// It leaves before the node is known to hang, and so it says at once what it has not heard of.
+#[test]
+fn whoever_acquires_is_told_of_a_node_that_hangs() {
+    let world = World::of(3);
+    let said = world.run(&["acquire", "--token-file", "one", "job"]).expect(0).stderr;
+    assert_eq!(said, "", "all vote");
+    world.nodes[1].pause();
+    let said = world.run(&["acquire", "--token-file", "two", "another"]).expect(0).stderr;
+    assert!(said.contains("1 of 3 nodes does not vote"), "{said}");
+    assert!(said.contains(&format!("node 2 {}: ", world.nodes[1].address())), "{said}");
+    world.run(&["acquire", "-q", "--token-file", "three", "third"]).expect(0);
+    world.nodes[1].resume();
+}
+
+/// To look at the lock takes as long as it took to be refused.
+#[test]
+fn whoever_is_refused_is_told_by_whom_over_any_distance() {
+    let world = World::of(3);
+    world.take("job");
+    let before = |server: &Server| {
+        let proxy = Proxy::before(&server.address());
+        proxy.set(Mode::Coalesce(Duration::from_millis(300)));
+        proxy
+    };
+    let proxies: Vec<_> = world.nodes.iter().map(before).collect();
+    let addresses: Vec<_> = proxies.iter().map(Proxy::address).collect();
+    let mut command = redbolt(&["lock", "--try", "job", "--", "true"]);
+    command.env("REDBOLT_NODES", addresses.join(","));
+    run(command).expect(75).expect_says(OTHER_DATA);
 }
 
 #[test]
