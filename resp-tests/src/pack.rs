@@ -18,7 +18,7 @@
 //! ```
 //!
 //! An entry has one name or more, then lines. Those that begin with a quotation mark are its
-//! stream, in pieces, quoted as [`text::quoted`] does it; `"x" * 65536` repeats a piece. The others
+//! stream, in pieces, quoted as `text::quoted` does it; `"x" * 65536` repeats a piece. The others
 //! are its text. An empty line ends the entry. Names are unique within a file, and a file that
 //! breaks any of this is refused with the line: a pack never loses an entry silently.
 //!
