@@ -145,17 +145,24 @@ fn chaos(arguments: &[String]) -> Result<(), Failure> {
 
 /// The simulator, as fast as it is and with every assertion of the core.
 fn sim(arguments: &[String]) -> Result<(), Failure> {
-    let mut sim = simulator();
+    let mut sim = simulator("run");
     if arguments.iter().any(|argument| PLANTED.iter().any(|it| argument.starts_with(it))) {
         plant(&mut sim);
     }
     step::run("sim", sim.arg("--").args(arguments))
 }
 
-fn simulator() -> Command {
-    let mut sim = cargo("run");
+fn simulator(subcommand: &str) -> Command {
+    let mut sim = cargo(subcommand);
     sim.args(["--quiet", "--package", "redbolt-sim", "--profile", "sim", "--bin", "sim"]);
     sim
+}
+
+/// What builds the simulator, without bugs in the core and with them.
+fn simulator_builds() -> [Command; 2] {
+    let mut planted = simulator("build");
+    plant(&mut planted);
+    [simulator("build"), planted]
 }
 
 /// Builds it with bugs in the core, next to all other builds, and with the flags that are set already.

@@ -49,6 +49,15 @@ pub(crate) fn run(step: &str, command: &mut Command) -> Result<(), Failure> {
     }
 }
 
+/// The same command, for what is left of the processor by others.
+pub(crate) fn in_the_background(command: &Command) -> Command {
+    let mut niced = Command::new("nice");
+    niced.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
+    niced.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    niced.current_dir(command.get_current_dir().unwrap_or_else(|| Path::new(".")));
+    niced
+}
+
 /// A command as it would be typed.
 pub(crate) fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());

@@ -25,7 +25,7 @@ pub(crate) fn everything() -> Result<(), Failure> {
     steps.take("docs", || step::run("docs", &mut docs()));
     // What is in them; that they build alone is `cargo xtask package`.
     steps.take("packages", || package::pack().map(drop));
-    steps.take("tests", || run_tests(tests(), &mut results));
+    steps.take("tests", || beside_builds(|| run_tests(tests(), &mut results)));
     steps.take("simulator", || sim(&["--schedules", SCHEDULES]));
     steps.take("fresh", || sim(&["--fresh", "--schedules", FRESH_SCHEDULES]));
     steps.take("mutants", || sim(&["--mutants"]));
@@ -54,15 +54,29 @@ fn docs() -> Command {
 /// Libraries, programs, and the examples in the documentation; the examples in files are built.
 fn tests() -> Command {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = (TESTS_FOR_EACH_CORE * cores).min(MAX_TEST_THREADS);
     let mut command = cargo("test");
     command.args(["--workspace", "--no-fail-fast", "--color", "never"]);
-    command.env("RUST_TEST_THREADS", cores.min(MAX_TEST_THREADS).to_string());
+    command.env("RUST_TEST_THREADS", threads.to_string());
     command
 }
 
 fn sim(arguments: &[&str]) -> Result<(), Failure> {
     let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
     crate::sim(&arguments)
+}
+
+/// Builds the simulator meanwhile, which takes a minute of one core: most of the time tests wait for
+/// leases to end. Whatever comes of it is told by the steps that run it.
+fn beside_builds<T>(work: impl FnOnce() -> T) -> T {
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for build in crate::simulator_builds() {
+                let _ = step::in_the_background(&build).output();
+            }
+        });
+        work()
+    })
 }
 
 /// Shows what the tests print as it comes, and keeps their results.
@@ -127,6 +141,9 @@ const SCHEDULES: &str = "300000";
 /// Others in every run, so that whoever runs the tests searches on. A violation there is one of the core
 /// or of the checker, also where the change under test has no part in it.
 const FRESH_SCHEDULES: &str = "700000";
+
+/// A test takes a tenth of a core, as a rule: it waits for leases to end.
+const TESTS_FOR_EACH_CORE: usize = 2;
 
 /// One test may start five servers: a machine with many cores must not start hundreds at once.
 const MAX_TEST_THREADS: usize = 8;
