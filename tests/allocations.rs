@@ -493,8 +493,8 @@ const CLIENT: mio::Token = mio::Token(1);
 
 const SIZES: [usize; 3] = [1, 3, 5];
 
-/// How often each kind of work is done.
-const TIMES: usize = 10_000;
+/// How often each kind of work is done on each number of nodes: ten thousand times and more in all.
+const TIMES: usize = 4_000;
 
 /// How often one waiter hands on to the other, and how often that is counted.
 const BATCH: usize = 25;
