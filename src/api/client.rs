@@ -90,10 +90,16 @@ impl Client {
     /// As [`warm_up`](Self::warm_up), and finds out besides which nodes tell those who wait, for at most
     /// `within` more: it opens the second connection that waiting takes. See [`NodeStatus::push`].
     pub fn warm_up_push(&self, within: Duration) -> NodeReport {
-        self.warm_up(within);
+        let before = self.warm_up(within);
         let mut driver = self.driver.borrow_mut();
         driver.try_push();
-        settled(&mut driver, within, |node| node.push != PushState::Opening)
+        let mut report = settled(&mut driver, within, |node| node.push != PushState::Opening);
+        // A link that was refused is being opened again meanwhile: why it was refused says more.
+        let nodes = report.nodes.iter_mut().zip(before.nodes);
+        for (node, before) in nodes.filter(|(node, _)| node.state == NodeState::Connecting) {
+            *node = before;
+        }
+        report
     }
 
     /// Takes a lock, waiting for as long as the request says: for its holder to let go, and as well for
