@@ -197,6 +197,9 @@ impl Client {
 
     /// Asks all nodes who holds `resource`. Takes no lock and writes nothing.
     ///
+    /// Behind a quorum it does not wait for nodes that seem to hang, and for others a moment: 250 ms, or four
+    /// of their round trips.
+    ///
     /// # Errors
     ///
     /// The name of the resource is empty or too long.

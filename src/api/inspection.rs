@@ -205,6 +205,8 @@ fn nodes(
     let nodes = config.node_ids().zip(view.nodes).map(|(node, view)| {
         let words = match &view.state {
             Ok(state) => in_words(state, view.fate),
+            // It was not waited for as long as an answer may take.
+            Err(Cause::NoAnswer) => "no answer".to_owned(),
             Err(cause) => explain(config, *cause, core.detail(node, *cause).as_deref()),
         };
         NodeInspection {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redbolt::proto::{
-    Event, LockId, LockRequest, NodeMetrics, NodeState, PushState, RefusalReason, Settings,
-    Verdict, Vote, WakeStrategy,
+    Cause, Event, KeyState, LockId, LockRequest, NodeMetrics, NodeState, PushState, RefusalReason,
+    Settings, Verdict, ViewId, Vote, WakeStrategy,
 };
 
 use crate::world::{Accept, World, ms, secs};
@@ -276,4 +276,75 @@ fn an_extension_takes_a_sixth_of_its_ttl_at_the_most() {
     world.resume(1);
     world.extend(id, ms(1_200));
     assert!(world.outcomes(id).contains(&Event::Extended(id)), "there is time for another one");
+}
+
+fn seen(world: &mut World, id: ViewId) -> (Duration, Vec<Result<KeyState, Cause>>) {
+    let viewed = |world: &mut World| {
+        world.clients[0].events.iter().any(|&(_, event)| event == Event::Viewed(id))
+    };
+    let took = world.time_until(secs(10), viewed);
+    let view = world.core().take_view(id).unwrap();
+    (took, view.nodes.into_iter().map(|node| node.state).collect())
+}
+
+/// As it is taken for as long as it has not failed to answer anything.
+#[test]
+fn whoever_looks_waits_for_a_node_that_hangs_for_a_moment_only() {
+    let mut world = split();
+    let now = world.now();
+    let id = world.core().inspect(b"job", now).unwrap();
+    world.flow();
+    let (took, seen) = seen(&mut world, id);
+    assert!(took >= ms(250) && took <= ms(260), "{took:?}");
+    assert!(seen[0].is_ok() && seen[1].is_ok());
+    assert_eq!(seen[2], Err(Cause::NoAnswer));
+    assert_eq!(counted(&world, 2).timeouts, 1);
+    // What it says later is nobody's.
+    world.resume(2);
+    world.run(secs(1));
+}
+
+#[test]
+fn whoever_looks_or_breaks_a_lock_does_not_wait_for_a_suspected_node() {
+    let mut world = split();
+    let id = world.lock(b"job", secs(10));
+    until_refused(&mut world, id);
+    assert_eq!(world.state(2), NodeState::Suspected);
+    let now = world.now();
+    let id = world.core().inspect(b"job", now).unwrap();
+    world.flow();
+    let (took, _) = seen(&mut world, id);
+    assert!(took <= ms(5), "{took:?}");
+    let now = world.now();
+    let id = world.core().force_unlock_foreign(b"job", now).unwrap();
+    world.flow();
+    let (took, _) = seen(&mut world, id);
+    assert!(took <= ms(10), "{took:?}");
+    assert!(!world.holders(b"job")[1]);
+}
+
+#[test]
+fn whoever_looks_sees_what_a_slow_node_has_to_say() {
+    let mut world = World::new(3).warm();
+    world.set(2, b"job", b"theirs", 60_000);
+    world.servers[2].delay = ms(100).as_nanos() as u64;
+    let now = world.now();
+    let id = world.core().inspect(b"job", now).unwrap();
+    world.flow();
+    let (_, seen) = seen(&mut world, id);
+    assert!(matches!(seen[2], Ok(KeyState::Foreign(_))), "{seen:?}");
+}
+
+/// Nobody can say anything without them.
+#[test]
+fn without_a_quorum_whoever_looks_waits_for_nodes_that_hang() {
+    let mut world = split();
+    world.pause(1);
+    let now = world.now();
+    let id = world.core().inspect(b"job", now).unwrap();
+    world.flow();
+    world.run(ms(400));
+    world.resume(1);
+    let (_, seen) = seen(&mut world, id);
+    assert!(matches!(seen[1], Ok(KeyState::Foreign(_))), "{seen:?}");
 }

@@ -14,6 +14,7 @@ use redbolt::{
 };
 
 use crate::args::{ExtendArgs, Nodes, ReleaseArgs};
+use crate::contact::contact;
 use crate::duration::show;
 use crate::exit::{self, Failure};
 use crate::nodes;
@@ -23,7 +24,9 @@ use crate::token_file::{self, Draft};
 /// Keeps the lock for another TTL.
 pub(crate) fn extend(args: &ExtendArgs) -> Result<u8, Failure> {
     let path = &args.token_file;
-    let Some((held, alone)) = token_file::read(path)? else { return Ok(overtaken(path)) };
+    let Some((held, alone)) = token_file::read(path, patience(&args.nodes))? else {
+        return Ok(overtaken(path));
+    };
     if held.is_released {
         return Ok(overtaken(path));
     }
@@ -69,7 +72,7 @@ fn lock_leaves(lock: LockGuard<'_>) -> Option<DetachedLock> {
 /// Lets go of the lock.
 pub(crate) fn release(args: &ReleaseArgs) -> Result<u8, Failure> {
     let path = &args.token_file;
-    let Some((held, alone)) = token_file::read(path)? else {
+    let Some((held, alone)) = token_file::read(path, patience(&args.nodes))? else {
         return Err(Failure::usage(format_args!("{}: no such file", path.display())));
     };
     let (detached, is_released) = (held.detached, held.is_released);
@@ -144,20 +147,26 @@ fn tidy(path: &Path, detached: &DetachedLock) {
     }
 }
 
+/// Longer than another `redbolt` takes for a lock, however its nodes are: to connect, to extend and to hear of
+/// it, or to look and to release; and a moment for the disk.
+fn patience(nodes: &Nodes) -> Duration {
+    let (response_timeout, connect_timeout) = nodes::timeouts(nodes);
+    connect_timeout + 2 * response_timeout + Duration::from_secs(2)
+}
+
 fn client(nodes: &Nodes) -> Result<Client, Failure> {
     let builder = nodes::builder(nodes)?.read_only();
     Ok(Client::new(nodes::build(builder, nodes)?)?)
 }
 
-/// All nodes shall hear of it, and not only those that are the first to make a quorum; but most of what
-/// is left of the lock is for that.
+/// Most of what is left of the lock is for what follows.
 fn connect(client: &Client, lock: &LockGuard<'_>) {
     let connect_timeout = client.config().settings().connect_timeout;
     let within = match lock.remaining() {
         Duration::ZERO => connect_timeout,
         left => connect_timeout.min(left / 4),
     };
-    client.warm_up(within);
+    contact(client, within);
 }
 
 fn attach<'c>(client: &'c Client, detached: &DetachedLock) -> Result<LockGuard<'c>, Failure> {

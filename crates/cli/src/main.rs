@@ -11,6 +11,7 @@ mod addresses;
 mod args;
 #[cfg(target_os = "linux")]
 mod bench;
+mod contact;
 mod demo;
 mod duration;
 mod exit;

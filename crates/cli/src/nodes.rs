@@ -88,12 +88,18 @@ fn settings(mut builder: ConfigBuilder, nodes: &Nodes) -> ConfigBuilder {
     if let Some(key) = &nodes.restart_guard_key {
         builder = builder.restart_guard_key(key.as_bytes());
     }
-    let Settings { response_timeout, connect_timeout, dead_peer_timeout, .. } = Settings::default();
-    let answer = nodes.response_timeout.unwrap_or(response_timeout);
-    let connect = nodes.connect_timeout.unwrap_or(connect_timeout);
+    let (answer, connect) = timeouts(nodes);
+    let Settings { dead_peer_timeout, .. } = Settings::default();
     // Whoever is waited for so long is not given up before.
     let dead = dead_peer_timeout.max(answer.max(connect).saturating_mul(2)).min(LONGEST);
     builder.response_timeout(answer).connect_timeout(connect).dead_peer_timeout(dead)
+}
+
+/// How long an answer may take, and a connection.
+pub(crate) fn timeouts(nodes: &Nodes) -> (Duration, Duration) {
+    let Settings { response_timeout, connect_timeout, .. } = Settings::default();
+    let answer = nodes.response_timeout.unwrap_or(response_timeout);
+    (answer, nodes.connect_timeout.unwrap_or(connect_timeout))
 }
 
 /// How much of each node's restart guard is believed.

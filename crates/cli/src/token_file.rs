@@ -59,11 +59,13 @@ impl Alone {
 
 /// Reads a file that must be there, and keeps others from it. `None` if it was removed while somebody
 /// else had it.
-pub(crate) fn read(path: &Path) -> Result<Option<(Held, Alone)>, Failure> {
+///
+/// Whoever has it is waited for, but for no longer than `patience`.
+pub(crate) fn read(path: &Path, patience: Duration) -> Result<Option<(Held, Alone)>, Failure> {
     let Some(file) = open(path)? else {
         return Err(Failure::usage(format_args!("{}: no such file", path.display())));
     };
-    let Some(alone) = keep_others_out(path, file)? else { return Ok(None) };
+    let Some(alone) = keep_others_out(path, file, patience)? else { return Ok(None) };
     match content(path, alone.file())? {
         Content::Lock(held) => Ok(Some((held, alone))),
         Content::Nothing => {
@@ -124,8 +126,12 @@ fn unreadable(path: &Path, error: &io::Error) -> Failure {
 }
 
 /// Waits until nobody else goes on with the file. `None` if it is gone by then.
-fn keep_others_out(path: &Path, mut file: File) -> Result<Option<Alone>, Failure> {
-    let until = Instant::now() + PATIENCE;
+fn keep_others_out(
+    path: &Path,
+    mut file: File,
+    patience: Duration,
+) -> Result<Option<Alone>, Failure> {
+    let until = Instant::now() + patience;
     loop {
         file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(locked) if is_at(path, &locked) => return Ok(Some(Alone::Locked(locked))),
@@ -284,7 +290,7 @@ fn are_links_missing(error: &io::Error) -> bool {
 fn put_into_vacant(from: &Path, to: &Path) -> io::Result<()> {
     let in_use = || io::Error::new(io::ErrorKind::AlreadyExists, "somebody else has written it");
     let file = open(to).map_err(|_| in_use())?.ok_or_else(in_use)?;
-    let alone = keep_others_out(to, file).map_err(|_| in_use())?.ok_or_else(in_use)?;
+    let alone = keep_others_out(to, file, A_MOMENT).map_err(|_| in_use())?.ok_or_else(in_use)?;
     match content(to, alone.file()) {
         Ok(content) if lives_for(&content).is_none() => fs::rename(from, to),
         _ => Err(in_use()),
@@ -321,8 +327,8 @@ const RELEASED: &str = "released\n";
 /// More than 64 resources of 64 KiB take, each byte written as three.
 const LONGEST: u64 = 16 << 20;
 
-/// Longer than it takes to extend and to release.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Whoever goes on with a file that holds no living lock has little to do there.
+const A_MOMENT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
 const NOT_REGULAR: &str = "not a regular file";

@@ -165,4 +165,4 @@ const ROUND_TRIPS: u32 = 4;
 const LEAST: Duration = Duration::from_millis(5);
 
 /// A name is looked up and a connection made, anywhere on Earth, unless packets are lost.
-const FIRST_CONTACT: Duration = Duration::from_millis(250);
+pub(super) const FIRST_CONTACT: Duration = Duration::from_millis(250);

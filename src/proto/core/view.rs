@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::Core;
 use super::force_unlock::{Fate, Force};
+use super::suspect::FIRST_CONTACT;
 use crate::proto::claim::Claim;
 use crate::proto::classify::classify;
 use crate::proto::contents::{self, KeyState};
@@ -58,6 +59,20 @@ pub(super) struct Viewing {
     complete: bool,
 }
 
+impl NodeView {
+    fn unknown(cause: Cause) -> Self {
+        Self { state: Err(cause), round_trip: None, fate: None }
+    }
+}
+
+impl Viewing {
+    /// How many nodes have told all that they were asked.
+    fn told(&self) -> usize {
+        let done = NodeSet::first(self.view.nodes.len()).without(self.open);
+        done.iter().filter(|node| self.view.nodes[node.index()].state.is_ok()).count()
+    }
+}
+
 /// What a node has told of a key: for comparison, not for eyes.
 #[derive(Clone)]
 pub(super) struct Seen {
@@ -85,7 +100,7 @@ impl Core {
         now: ClockReading,
     ) -> ViewId {
         let now = self.clamp(now);
-        let nobody = NodeView { state: Err(Cause::NoAnswer), round_trip: None, fate: None };
+        let nobody = NodeView::unknown(Cause::NoAnswer);
         let nothing = Seen { kind: Ok(Vec::new()), value: Vec::new() };
         let nodes: Vec<_> = self.config.node_ids().collect();
         let until = now.boot + self.config.settings.connect_timeout;
@@ -313,8 +328,7 @@ impl Core {
 
     pub(super) fn view_failed(&mut self, id: ViewId, node: NodeId, cause: Cause) {
         let Some(viewing) = self.open_view(id, node) else { return };
-        viewing.view.nodes[node.index()] =
-            NodeView { state: Err(cause), round_trip: None, fate: None };
+        viewing.view.nodes[node.index()] = NodeView::unknown(cause);
         viewing.queued.remove(node);
         viewing.open.remove(node);
         self.view_settled(id);
@@ -328,20 +342,46 @@ impl Core {
             let until = viewing.until;
             return self.arm_view(id, until);
         }
-        for node in viewing.open.iter() {
-            self.metrics.of(node).timeouts += 1;
-            self.view_failed(id, node, Cause::NoAnswer);
+        self.view_over(id);
+    }
+
+    /// A view is over when no node is left that it waits for. Behind a quorum it does not wait for nodes that seem
+    /// to hang, and for the others only a moment.
+    pub(super) fn view_settled(&mut self, id: ViewId) {
+        let Some(viewing) = self.views.find(id.0).filter(|viewing| !viewing.complete) else {
+            return;
+        };
+        let has_quorum = viewing.told() >= self.config.quorum();
+        let hanging = if has_quorum { self.suspected } else { NodeSet::default() };
+        let awaited = viewing.open.without(hanging);
+        if awaited.is_empty() {
+            return self.view_over(id);
+        }
+        if has_quorum {
+            let moment = awaited.iter().map(|node| self.allowance(node)).max();
+            let until = self.boot + moment.unwrap_or_default().max(FIRST_CONTACT);
+            self.shorten_view(id, until);
         }
     }
 
-    pub(super) fn view_settled(&mut self, id: ViewId) {
+    fn shorten_view(&mut self, id: ViewId, until: Timestamp) {
         if let Some(viewing) = self.views.find_mut(id.0)
-            && viewing.open.is_empty()
-            && !viewing.complete
+            && until < viewing.until
         {
-            viewing.complete = true;
-            self.events.push_back(Event::Viewed(id));
+            viewing.until = until;
+            self.arm_view(id, until);
         }
+    }
+
+    fn view_over(&mut self, id: ViewId) {
+        let Some(viewing) = self.views.find_mut(id.0) else { return };
+        viewing.complete = true;
+        viewing.queued = NodeSet::default();
+        for node in std::mem::take(&mut viewing.open).iter() {
+            viewing.view.nodes[node.index()] = NodeView::unknown(Cause::NoAnswer);
+            self.metrics.of(node).timeouts += 1;
+        }
+        self.events.push_back(Event::Viewed(id));
     }
 
     /// An inspection that still waits for this node.

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{restart_guard_as_json, table, whole};
 use crate::args::StatusArgs;
+use crate::contact::contact;
 use crate::duration::show;
 use crate::exit::{self, Failure};
 use crate::name;
@@ -20,7 +21,7 @@ use crate::say::print;
 /// Prints who holds the lock of this name. The exit status says whether there was a verdict.
 pub(super) fn show_lock(client: &Client, args: &StatusArgs, key: &OsStr) -> Result<u8, Failure> {
     let config = client.config();
-    let restart_guards = client.warm_up(config.settings().connect_timeout);
+    let restart_guards = contact(client, config.settings().connect_timeout);
     let seen = client.inspect(key.as_bytes()).map_err(Failure::usage)?;
     let text = if args.json {
         format!("{}\n", as_json(key, &config, &seen, &restart_guards))

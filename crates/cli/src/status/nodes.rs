@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{restart_guard_as_json, table, whole};
 use crate::args::StatusArgs;
+use crate::contact::contact_push;
 use crate::duration::show;
 use crate::exit::{self, Failure};
 use crate::nodes;
@@ -17,7 +18,7 @@ use crate::say::print;
 /// Prints the nodes. The exit status says whether enough of them vote.
 pub(super) fn show_nodes(client: &Client, args: &StatusArgs) -> Result<u8, Failure> {
     let settings = client.config().settings().clone();
-    let report = client.warm_up_push(settings.connect_timeout);
+    let report = contact_push(client, settings.connect_timeout);
     let seen = client.inspect(&settings.restart_guard_key).map_err(Failure::usage)?;
     let quorum = client.config().quorum();
     let text = if args.json {

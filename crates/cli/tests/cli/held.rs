@@ -354,6 +354,19 @@ fn a_release_that_does_not_learn_whether_the_lock_was_held_does_not_say_so() {
     assert!(files(&world).is_empty());
 }
 
+/// Whoever has the file may need longer than a moment: too few of its nodes answer.
+#[test]
+fn a_release_waits_for_an_extension_that_takes_its_time() {
+    let world = World::of(3);
+    acquire(&world, &["--ttl", "25s"]).expect(0);
+    let file = fs::File::open(world.path(FILE)).unwrap();
+    let slow = Flock::lock(file, FlockArg::LockExclusive).unwrap();
+    let release = world.start(&["release", "--token-file", FILE]);
+    thread::sleep(Duration::from_millis(6_500));
+    drop(slow);
+    release.end().expect(0);
+}
+
 /// An extension that finds too few keys leaves the others: they protect whatever goes on.
 #[test]
 fn an_extension_that_fails_deletes_nothing() {
@@ -402,6 +415,29 @@ fn a_minority_that_is_down_is_not_felt() {
     extend(&world, &[]).expect(0);
     extend(&world, &[]).expect(0);
     release(&world).expect(0);
+}
+
+/// It takes part in nothing that is waited for, though a connection to it could take a minute.
+#[test]
+fn a_node_that_hangs_is_waited_for_by_nobody() {
+    let world = World::with_max_ttl(3, "20m");
+    world.nodes[1].pause();
+    let ran = |words: &[&str]| run(in_a_minute(&world, words));
+    ran(&["acquire", "--token-file", FILE, "--ttl", "10m", "job"]).expect(0);
+    ran(&["extend", "--token-file", FILE]).expect(0);
+    ran(&["status"]).expect(0);
+    ran(&["status", "job"]).expect(0);
+    ran(&["unlock", "job"]).expect(64);
+    ran(&["release", "--token-file", FILE]).expect(0);
+    ran(&["acquire", "--token-file", FILE, "--ttl", "10m", "job"]).expect(0);
+    ran(&["unlock", "--force", "job"]).expect(0);
+    world.nodes[1].resume();
+}
+
+fn in_a_minute(world: &World, words: &[&str]) -> Command {
+    let mut command = world.redbolt(words);
+    command.env("REDBOLT_CONNECT_TIMEOUT", "1m");
+    command
 }
 
 #[test]
