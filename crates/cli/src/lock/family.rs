@@ -61,9 +61,9 @@ impl Family {
 
     /// Whether nobody is left, given whether we have children. Whoever has lost its parent is our child, so that
     /// without children there is nobody. A look at `/proc` says less: it takes its time, and can miss one whose
-    /// parent ends meanwhile.
+    /// parent ends meanwhile. So nobody is gone by a single look.
     pub(super) fn is_gone(&self, has_children: bool) -> bool {
-        !has_children || (!self.strangers.is_empty() && self.members().is_empty())
+        !has_children || (!self.strangers.is_empty() && finds_nobody(|| self.members()))
     }
 
     /// Sends `signal` to everybody.
@@ -95,6 +95,10 @@ impl Family {
     }
 }
 
+fn finds_nobody(mut look: impl FnMut() -> Vec<i32>) -> bool {
+    (0..LOOKS).all(|_| look().is_empty())
+}
+
 /// Sends `signal` to these processes. The number of those that it could not be sent to, because they run as another
 /// user.
 fn send(pids: &[i32], signal: Signal) -> usize {
@@ -112,6 +116,8 @@ pub(super) enum Kill {
     /// Somebody goes on.
     Failed,
 }
+
+const LOOKS: usize = 2;
 
 /// Together far longer than the kernel needs, unless a process hangs in a device.
 const KILL_ROUNDS: usize = 2500;
@@ -182,6 +188,17 @@ mod tests {
             family.into_iter().map(|(pid, parent)| Process { pid, parent }).collect();
         assert_eq!(descendants(10, &processes), [20, 21, 30, 40]);
         assert!(descendants(40, &processes).is_empty());
+    }
+
+    #[test]
+    fn whoever_is_missed_by_one_look_is_not_gone() {
+        let looks = |members: [&[i32]; 2]| {
+            let mut members = members.into_iter().map(<[i32]>::to_vec);
+            finds_nobody(|| members.next().unwrap())
+        };
+        assert!(looks([&[], &[]]));
+        assert!(!looks([&[], &[7]]));
+        assert!(!looks([&[7], &[]]));
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
     let ended = wait_and_run(&mut lease, args, &poller, terms, &notices);
     let confirmed = lease.let_go(&poller)?;
     match ended? {
-        Ended::Lost | Ended::Abandoned { .. } => Ok(exit::LOST),
+        Ended::Lost { .. } | Ended::Abandoned { .. } => Ok(exit::LOST),
         Ended::Kept { status } | Ended::NotBegun { status } => Ok(status),
         Ended::Itself { status } | Ended::NotRun { status } => {
             if !confirmed {
@@ -103,12 +103,22 @@ fn wait_and_run(
             lease.detach();
             Ok(Ended::Kept { status })
         }
-        (Some(_), Ended::Abandoned { .. }) | (None, Ended::Abandoned { all_ended: false }) => {
-            // To be over with its TTL.
-            lease.detach();
+        (at_least, _) => {
+            if is_left_to_its_ttl(&ended, at_least.is_some()) {
+                lease.detach();
+            }
             Ok(ended)
         }
-        _ => Ok(ended),
+    }
+}
+
+/// Whether the lock is not let go: somebody goes on under it, or it is to outlast redbolt.
+fn is_left_to_its_ttl(ended: &Ended, has_least: bool) -> bool {
+    match *ended {
+        Ended::Lost { all_ended } => !all_ended,
+        Ended::Abandoned { all_ended } => has_least || !all_ended,
+        Ended::Itself { .. } | Ended::Kept { .. } => false,
+        Ended::NotRun { .. } | Ended::NotBegun { .. } => false,
     }
 }
 
@@ -154,3 +164,20 @@ fn wait(
 
 const UNCONFIRMED: &str = "warning: too few nodes confirmed the release; the lock may stay taken \
     until its TTL is over";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_under_which_somebody_goes_on_is_not_let_go() {
+        for has_least in [true, false] {
+            assert!(is_left_to_its_ttl(&Ended::Lost { all_ended: false }, has_least));
+            assert!(is_left_to_its_ttl(&Ended::Abandoned { all_ended: false }, has_least));
+            assert!(!is_left_to_its_ttl(&Ended::Lost { all_ended: true }, has_least));
+            assert!(!is_left_to_its_ttl(&Ended::Itself { status: 0 }, has_least));
+        }
+        assert!(is_left_to_its_ttl(&Ended::Abandoned { all_ended: true }, true));
+        assert!(!is_left_to_its_ttl(&Ended::Abandoned { all_ended: true }, false));
+    }
+}

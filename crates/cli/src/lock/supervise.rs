@@ -48,7 +48,10 @@ pub(super) enum Ended {
         status: u8,
     },
     /// The lock ended first.
-    Lost,
+    Lost {
+        /// Whether nobody goes on.
+        all_ended: bool,
+    },
     /// The outer process ended first, and then the command.
     Abandoned {
         /// Whether nobody goes on.
@@ -69,7 +72,7 @@ impl Ended {
             | Self::Kept { status }
             | Self::NotRun { status }
             | Self::NotBegun { status } => status,
-            Self::Lost | Self::Abandoned { .. } => exit::LOST,
+            Self::Lost { .. } | Self::Abandoned { .. } => exit::LOST,
         }
     }
 }
@@ -190,13 +193,13 @@ impl<'a> Supervisor<'a> {
             }
             return Some(match loss {
                 Loss::Abandoned => Ended::Abandoned { all_ended },
-                _ => Ended::Lost,
+                _ => Ended::Lost { all_ended },
             });
         }
         let status = self.command.status()?;
         if self.lease.remaining().is_zero() {
             say("the command has ended, but the lock was over before that was seen");
-            return Some(Ended::Lost);
+            return Some(Ended::Lost { all_ended: true });
         }
         Some(match self.command.was_run() {
             true => Ended::Itself { status },
