@@ -266,6 +266,7 @@ impl Lease {
             Some(RefusalReason::Expired) => {
                 "the nodes took so long that nothing was left of the TTL".into()
             }
+            _ if self.verdict() == Verdict::Undecided && states.has_quorum() => UNHEARD.to_owned(),
             _ => format!("too few nodes can vote, {} needed", self.driver.config().quorum()),
         };
         let line = |(at, state): (usize, &NodeStatus)| {
@@ -363,6 +364,9 @@ impl AsFd for Lease {
         self.driver.as_fd()
     }
 }
+
+/// Of nodes that can vote.
+const UNHEARD: &str = "the time was over before enough nodes had voted";
 
 const OTHER_LIMITS: &str = "all who use these nodes must name all of them, and the same --max-ttl; \
     to change that: redbolt init --change";

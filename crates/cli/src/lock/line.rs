@@ -161,6 +161,10 @@ impl<'a> Line<'a> {
             return Ok(());
         }
         let silence = self.lease.silence(self.poller)?;
+        if self.lease.verdict() == Verdict::Undecided && self.lease.has_quorum() {
+            // They have come meanwhile.
+            return Ok(());
+        }
         self.watch.clear();
         say(format_args!("{silence}\n{what_follows}"));
         Ok(())

@@ -120,6 +120,18 @@ fn a_holder_that_was_seen_is_waited_for_through_an_outage_of_any_length() {
     waiter.end().expect(0).expect_says("waiting for nodes to come back");
 }
 
+/// All nodes can vote, and that is what is said of them.
+#[test]
+fn a_wait_that_is_shorter_than_the_way_says_so() {
+    let world = World::of(3);
+    let far = world.far(Duration::from_millis(200));
+    let words = ["lock", "--wait", "20ms", "job", "--", "true"];
+    eventually("its time was over", || {
+        let ran = world.run_through(&far, &words).expect(69);
+        ran.stderr.contains("the time was over before enough nodes had voted")
+    });
+}
+
 /// Each answer takes 600 ms, which needs no option.
 #[test]
 fn nodes_that_are_far_away_grant_extend_and_release() {
