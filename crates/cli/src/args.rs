@@ -467,13 +467,22 @@ pub(crate) fn blame_environment(mut refusal: clap::Error, words: &[OsString]) ->
         VARIABLES.iter().find(|(name, _)| *name == option).map(|(_, variable)| *variable);
     let said = variable.and_then(|variable| env::var(variable).ok()).unwrap_or_default();
     if let Some(variable) = variable
-        && !words.iter().take_while(|&word| word != "--").any(is_typed)
+        && !typed(words).iter().take_while(|&word| word != "--").any(is_typed)
         && (said == *value || said.split(',').any(|part| part == value))
     {
         let blamed = ContextValue::String(format!("{variable} in the environment"));
         refusal.insert(ContextKind::InvalidArg, blamed);
     }
     refusal
+}
+
+/// What the user has typed behind `redbolt`. The inner process has it behind words of its own.
+fn typed(words: &[OsString]) -> &[OsString] {
+    let own = match words.get(1) {
+        Some(word) if word == INNER => words.iter().position(|word| word == "--"),
+        _ => Some(0),
+    };
+    own.map_or(&[], |own| &words[own + 1..])
 }
 
 /// Options that the environment can give, and what it calls them.
@@ -530,8 +539,8 @@ A node: host, host:port, redis://[user[:password]@]host[:port][/db] or unix:///p
 for each node [env: REDBOLT_NODES, with commas between them]";
 
 const NODES_FILE_HELP: &str = "\
-A file of nodes in place of --node, one a line, # before a comment; refused when others can read it, for \
-it may have passwords [env: REDBOLT_NODES_FILE]";
+A file of nodes in place of --node, one a line; a line that begins with # is a comment. Refused when \
+others can read it, for it may have passwords [env: REDBOLT_NODES_FILE]";
 
 const FIRST_STEPS: &str = "\
 First steps:
@@ -554,27 +563,35 @@ The command never outlives the lock: if the lock is lost or cannot be extended, 
 that it started get SIGTERM, then SIGKILL. SIGINT, SIGTERM and SIGHUP are passed on to it. The lock
 is let go when the command has ended; what it leaves running in the background is not waited for.
 
-redbolt is two processes here, and `kill -9` of either changes nothing of that: the other one ends the
-command, and all that it started, while the lock lasts. If redbolt itself is killed, the lock is let
-go as soon as they have ended. What remains: if both processes are killed at once, only the command
-itself gets SIGTERM, and what ignores it goes on; if both are stopped at once and the command is not,
-it runs on until one of them continues.
+A lock that is known to be lost brings SIGTERM at once, and SIGKILL after --kill-after. One that
+cannot be extended ends with what is left of its TTL, of which 1 % and 2 ms are not relied on.
+SIGKILL comes before that by a reserve, since whoever kills may be late on a busy machine: 5/32 of
+the TTL, and never more than 313 ms. SIGTERM comes --kill-after before SIGKILL. So with --no-extend
+--ttl 1s the command gets SIGTERM after 0.58 s and SIGKILL after 0.83 s; with --ttl 10s after 7.1 s
+and 9.6 s.
+
+redbolt is two processes here, and `kill -9` of either changes nothing of that: the other one ends
+the command, and all that it started, while the lock lasts. If redbolt itself is killed, the lock is
+let go as soon as they have ended. What remains: if both processes are killed at once, only the
+command itself gets SIGTERM, and what ignores it goes on; if both are stopped at once and the
+command is not, it runs on until one of them continues.
 
 The command finds REDBOLT_KEY and REDBOLT_TTL_MS in its environment, and with --fencing also
-REDBOLT_FENCING_TOKEN, but not REDBOLT_NODES if there is a password in it. What it writes to should keep the largest token that it has seen, and refuse
-whoever comes with a smaller one: that one was paused, and its lock is over.
+REDBOLT_FENCING_TOKEN, but not REDBOLT_NODES if there is a password in it. The store that the
+command writes to should keep the largest token that it has seen, and refuse whoever comes with a
+smaller one: that one was paused, and its lock is over.
 
 With --at-least the lock stays taken for so long after it was granted, whatever the command does and
 however it ends: so a job that cron starts on many hosts at once runs on one of them, though their
-clocks differ and the job is short. As soon as the command has ended, redbolt lets the nodes keep the
-lock for the rest of the time, and exits with the command's status; it stays only for what is longer
-than --max-ttl. It may stay taken for up to one TTL longer. While the command runs nothing but redbolt
-keeps it: should redbolt be killed, or its host die, the lock ends after --ttl, not after --at-least.
-If CMD cannot be run at all, nothing has happened, and the lock is let go.
+clocks differ and the job is short. As soon as the command has ended, redbolt lets the nodes keep
+the lock for the rest of the time, and exits with the command's status; it stays only for what is
+longer than --max-ttl. It may stay taken for up to one TTL longer. While the command runs nothing
+but redbolt keeps it: should redbolt be killed, or its host die, the lock ends after --ttl, not
+after --at-least. If CMD cannot be run at all, nothing has happened, and the lock is let go.
 
-Without --wait it waits without limit: for the holder, and as well for nodes that do not answer, which
-it says after a second. Only what an operator alone can mend ends a wait at once, with 69: a wrong
-password or role, what is forbidden, other limits.
+Without --wait it waits without limit: for the holder, and as well for nodes that do not answer,
+which it says after a second. Only what an operator alone can mend ends a wait at once, with 69: a
+wrong password or role, what is forbidden, other limits.
 
 A node that was restarted, emptied or never used does not vote for --max-ttl, since it may have
 forgotten a lock; redbolt says so, and waits for it. For new nodes there is `redbolt init`.
@@ -593,14 +610,15 @@ Examples:
 
 const ACQUIRE_HELP: &str = "\
 For a script that holds a lock over several commands. Nothing keeps the lock when redbolt has ended:
-it lasts for --ttl, of which 1 % and 2 ms are not to be relied on. Choose a TTL (up to --max-ttl, which
-is 30s unless everybody says otherwise) that covers the script, or call `redbolt extend` between its
-steps and stop when it fails. Where one command can do all the work, `redbolt lock` is safer: it
-extends by itself, and stops the command when the lock is lost.
+it lasts for --ttl, of which 1 % and 2 ms are not to be relied on. Choose a TTL (up to --max-ttl,
+which is 30s unless everybody says otherwise) that covers the script, or call `redbolt extend`
+between its steps and stop when it fails. Where one command can do all the work, `redbolt lock` is
+safer: it extends by itself, and stops the command when the lock is lost.
 
 FILE is new, or empty, or what is left of a lock that is over; one of a lock that still lives is
-refused. It has mode 0600. Whoever can read it can release the lock, so it is refused later if others can. The lock
-can be extended and released on this machine only, and not after it was started anew: it is lost then.
+refused. It has mode 0600. Whoever can read it can release the lock, so it is refused later if
+others can. The lock can be extended and released on this machine only, and not after it was started
+anew: it is lost then.
 
 With --fencing the fencing token is printed on standard output.
 
@@ -640,20 +658,21 @@ Exit status: 0 when the lock was held until now and is let go, or
 const UNLOCK_HELP: &str = "\
 For a holder that hangs, or that left without letting go and with a long TTL. It looks who holds the
 lock on every node, deletes just that, and says whose lock it broke: by label, and by a short hash
-that is the same on all nodes. Whoever takes the lock meanwhile keeps it. The holder is not asked. It
-goes on until it looks, so make sure that it is gone, or that what it writes to checks its fencing
-token.
+that is the same on all nodes. Whoever takes the lock meanwhile keeps it. The holder is not asked.
+It goes on until it looks, so make sure that it is gone, or that what it writes to checks its
+fencing token.
 
 What is no lock of redbolt is left alone: another program keeps it there, as a lock of its own or as
 data. It is shown by its type, and deleted only with --foreign.
 
-Exit status: 0 when a quorum of the nodes no longer has what was there, 69 when too few nodes answer,
-64 without --force, for what is no lock of redbolt, and for wrong usage.";
+Exit status: 0 when a quorum of the nodes no longer has what was there, 69 when too few nodes
+answer, 64 without --force, for what is no lock of redbolt, and for wrong usage.";
 
 const STATUS_HELP: &str = "\
-It takes no lock and writes nothing. A node's line says who holds the lock there, whether its restart guard
-lets it vote, and how long its answer took. A name is shown on one line, with \\n or \\xff for what
-has no place there; --json has its bytes in key_hex, and null for key where it is not UTF-8.
+It takes no lock and writes nothing. A node's line says who holds the lock there, whether its
+restart guard lets it vote, and how long its answer took. A name is shown on one line, with \\n or
+\\xff for what has no place there; --json has its bytes in key_hex, and null for key where it is not
+UTF-8.
 
 Without KEY a node's line says whether it votes and if not why, whether it tells those who wait of a
 release (which needs a second connection), and how long its answer took.
@@ -662,17 +681,17 @@ Exit status: 0 when a quorum of the nodes agrees that the lock is held, free, or
 without KEY, when a quorum votes. 69 otherwise, 64 for wrong usage.";
 
 const INIT_HELP: &str = "\
-A node without a restart guard is either new or has lost its memory, and redbolt cannot tell which. So it
-does not vote for --max-ttl, until every lock that it may have forgotten is over. `init` says that
-these nodes never held a lock: they vote at once. Run it once in their life, with all nodes and with
-the --max-ttl that everybody will use. Never put it into a start script: a node that lost its memory
-in a restart looks new too, and would be believed. It asks nothing, and writes nothing unless all
-nodes answer and none of them votes.
+A node without a restart guard is either new or has lost its memory, and redbolt cannot tell which.
+So it does not vote for --max-ttl, until every lock that it may have forgotten is over. `init` says
+that these nodes never held a lock: they vote at once. Run it once in their life, with all nodes and
+with the --max-ttl that everybody will use. Never put it into a start script: a node that lost its
+memory in a restart looks new too, and would be believed. It asks nothing, and writes nothing unless
+all nodes answer and none of them votes.
 
 With --change it gives nodes that are in use another --max-ttl, or another number of nodes. Give
 everybody the new options as well. No node votes until the longer of both --max-ttl is over, and all
-connections to the nodes are closed; keep the nodes up until then. If it fails, run it again until it
-succeeds: with only some of the nodes moved, old and new users might both find a quorum.
+connections to the nodes are closed; keep the nodes up until then. If it fails, run it again until
+it succeeds: with only some of the nodes moved, old and new users might both find a quorum.
 
 Exit status: 0 when it is done, 64 for nodes that are not new, 69 when a node does not answer or
 cannot be set up.
@@ -688,13 +707,13 @@ a quorum has confirmed it; and the pair of both. With --concurrency 8 eight lock
 time; each begins anew when it is released, so that slow nodes are asked less often.
 
 In the table of nodes: how many answers each gave, the mean time to an answer, the bounds within
-which half of them and 99 % of them came, and in how many of the locks its grant was there in time to
-count. All is done by one thread, with the library's Driver in an event loop, the same for one lock
-and for many. `client CPU` is the time of that thread on a processor.
+which half of them and 99 % of them came, and in how many of the locks its grant was there in time
+to count. All is done by one thread, with the library's Driver in an event loop, the same for one
+lock and for many. `client CPU` is the time of that thread on a processor.
 
-Keys are named redbolt:bench:RANDOM:NUMBER, and nothing else is written, no restart guards either: nodes that
-are new need `redbolt init` before. Ctrl-C ends it early: all locks are released, and what was
-measured until then is told.
+Keys are named redbolt:bench:RANDOM:NUMBER, and nothing else is written, no restart guards either:
+nodes that are new need `redbolt init` before. Ctrl-C ends it early: all locks are released, and
+what was measured until then is told.
 
 Nodes that look as if they were in use (they have keys, replicas, or more than one other client) are
 left alone unless --yes is given. Do not measure while others depend on these servers.
@@ -733,6 +752,25 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn no_line_of_a_help_is_wider_than_a_terminal() {
+        let helps = Cli::command();
+        let helps = helps.get_subcommands().filter_map(clap::Command::get_after_help);
+        for line in
+            helps.flat_map(|help| help.to_string().lines().map(str::to_owned).collect::<Vec<_>>())
+        {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_the_user_has_typed_is_behind_the_words_of_the_inner_process() {
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        assert_eq!(typed(&words("redbolt status --max-ttl x")), words("status --max-ttl x"));
+        let inner = words("redbolt __inner --outer 7 -- lock --max-ttl x job -- a");
+        assert_eq!(typed(&inner), words("lock --max-ttl x job -- a"));
     }
 
     #[test]

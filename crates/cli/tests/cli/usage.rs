@@ -144,6 +144,19 @@ fn a_wrong_variable_is_called_by_its_name() {
     }
 }
 
+/// `redbolt lock` reads them in its inner process, behind words of its own.
+#[test]
+fn what_was_typed_is_not_blamed_on_an_environment_that_says_the_same() {
+    for words in
+        [&["status", "--max-ttl", "5"][..], &["lock", "--max-ttl", "5", "job", "--", "true"]]
+    {
+        let mut command = redbolt(words);
+        command.env("REDBOLT_MAX_TTL", "5");
+        let said = run(command).expect(64).expect_says("'--max-ttl");
+        assert!(!said.stderr.contains("REDBOLT"), "{said:?}");
+    }
+}
+
 #[test]
 fn nodes_come_from_a_file_that_others_cannot_read() {
     let world = World::of(3);
