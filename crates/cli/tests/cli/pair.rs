@@ -77,11 +77,11 @@ fn kill_unheard(victim: fn(&Running) -> i32, status: Option<i32>) {
 fn a_warning_that_nobody_reads_does_not_cost_the_lock() {
     let mut world = World::of(3);
     let line = "echo $$ > pid; until [ -e go ]; do sleep 0.05; done; exit 4";
-    let command = world.redbolt(&["lock", "--ttl", "1s", "job", "-c", line]);
+    let command = world.redbolt(&["lock", "--ttl", "3s", "job", "-c", line]);
     let running = Running::start_unheard(command);
     let pid = world.process("pid");
     world.nodes[2].kill();
-    let until = Instant::now() + Duration::from_secs(3);
+    let until = Instant::now() + Duration::from_secs(6);
     while Instant::now() < until {
         assert!(lives(pid), "a word that nobody reads has ended the command");
         thread::sleep(Duration::from_millis(20));
