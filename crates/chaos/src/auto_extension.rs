@@ -1,6 +1,6 @@
-//! Processes that auto-extends a lock, and are stopped for longer than it lives without them.
+//! Processes that auto-extend a lock, and are stopped for longer than it lives without them.
 //!
-//! What is shown: when such a process goes on, its first look at the restart guard says that the lock is
+//! What is shown: when such a process goes on, its first look at the lock's guard says that the lock is
 //! lost, its callback comes once, and whoever has the lock by now keeps it as it was: the same value on every
 //! node, and no more and no less time. In the control a keeper beside it extends and deletes by the key's name
 //! alone, as some do, and the same check has to find that.
