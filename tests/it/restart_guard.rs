@@ -510,8 +510,9 @@ fn a_first_contact_reads_the_restart_guard_in_the_flight_of_the_ask() {
         let counts = ["get", "set", "pttl", "eval"].map(|command| calls(server, command));
         assert_eq!(
             counts,
-            [1, 1, 3, 2],
-            "one flight: whether scripts run, the restart guard's value and TTL, and the ask that checks it"
+            [2, 1, 3, 2],
+            "one flight: whether scripts run, the restart guard's value and TTL, and the ask that checks it, \
+             and looks as its undo will"
         );
     }
     drop(lock);
