@@ -412,8 +412,10 @@ fn warm_client(nodes: &[String], busy_poll: Duration) -> Client {
 
 /// Nodes answer in order, so an inspection that is complete has all earlier replies before it.
 fn has_heard_all(client: &Client) {
-    let inspection = client.inspect(b"nobody").unwrap();
-    assert!(inspection.nodes.iter().all(|node| node.state.is_ok()), "{inspection:?}");
+    let until = Instant::now() + PATIENCE;
+    while !client.inspect(b"nobody").unwrap().nodes.iter().all(|node| node.state.is_ok()) {
+        assert!(Instant::now() < until, "the nodes do not answer");
+    }
 }
 
 fn witness(node: &str) -> Connection {

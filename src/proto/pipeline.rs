@@ -68,6 +68,10 @@ impl<R> Pipeline<R> {
         self.due.len()
     }
 
+    pub(super) fn at(&self, at: usize) -> Option<&R> {
+        self.due.get(at).map(|due| &due.pending)
+    }
+
     pub(super) fn pending(&self) -> impl Iterator<Item = &R> {
         self.due.iter().map(|due| &due.pending)
     }

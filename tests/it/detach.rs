@@ -10,8 +10,8 @@ use redbolt::{
 use redbolt_test_servers::Reply;
 
 use crate::support::{
-    builder, client, client_of, driver_of, eventually, held_by, held_on, long, outcome, patient,
-    patiently, process_until, pttl, refusal, servers, vouch_for, warm_client,
+    LIMIT, builder, client, client_of, driver_of, eventually, held_by, held_on, long, outcome,
+    patient, patiently, process_until, pttl, refusal, servers, vouch_for, warm_client,
 };
 
 #[test]
@@ -32,6 +32,8 @@ fn a_lock_outlives_its_client_and_ends_with_another_one() {
     lock.extend(Duration::from_secs(20)).unwrap();
     let detached = lock.detach().unwrap();
     let third = client(&servers);
+    // Nobody works on what it still owes to a node that it has not reached.
+    assert_eq!(third.warm_up(LIMIT).ready(), 3);
     assert!(matches!(third.attach(&detached).unwrap().release(), ReleaseOutcome::Released(_)));
     eventually("all nodes are free", || held_on(&servers, "job") == 0);
 }

@@ -37,6 +37,8 @@ pub(super) struct Lock {
     asked: ClockReading,
     /// When the present phase is over at the latest.
     due: Option<Timestamp>,
+    /// When the round of its extension may be over, at the soonest.
+    over_from: Timestamp,
     deadline: Option<Timestamp>,
     /// Of all attempts, the newest last.
     tokens: Vec<Vec<u8>>,
@@ -260,6 +262,7 @@ impl Ledger {
             round: 0,
             extend_ttl: Duration::ZERO,
             extend_asked: Timestamp::default(),
+            over_from: Timestamp::default(),
             extended: 0,
             gone: 0,
             is_gone: false,
@@ -269,16 +272,17 @@ impl Ledger {
     }
 
     /// An extension was accepted at the door.
-    pub(super) fn extending(&mut self, at: usize, ttl: Duration, due: Timestamp) {
+    pub(super) fn extending(&mut self, at: usize, ttl: Duration, longest: Duration) {
         let now = self.now.boot;
         let lock = &mut self.locks[at];
-        let over = lock.phase == Phase::Extending && lock.due.is_some_and(|due| due <= now);
+        let over = lock.phase == Phase::Extending && lock.over_from <= now;
         assert!(lock.phase == Phase::Held || over, "{:?}, and extended", lock.phase);
         lock.phase = Phase::Extending;
         lock.extensions += 1;
         lock.round += 1;
         lock.extend_ttl = Duration::from_millis(ttl.as_millis() as u64);
-        (lock.extend_asked, lock.due) = (now, Some(due));
+        (lock.extend_asked, lock.due) = (now, Some(now + longest));
+        lock.over_from = now + longest.min(ttl / 6);
         (lock.extended, lock.gone) = (0, 0);
     }
 

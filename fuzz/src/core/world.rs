@@ -89,10 +89,10 @@ impl World {
         let now = self.now();
         match self.core.extend(self.ledger.locks[at].id, ttl, now) {
             Ok(()) => {
-                // A short TTL gets a share of itself for each round, so that there are several.
-                let round = self.core.config().settings().response_timeout.min(ttl / 6);
-                let due = self.ledger.now.boot + round;
-                self.ledger.extending(at, ttl, due);
+                // A sixth of the TTL, so that there are several rounds, where a quorum of the nodes is near:
+                // whether it is, is the core's to know.
+                let longest = self.core.config().settings().response_timeout;
+                self.ledger.extending(at, ttl, longest);
             }
             Err(RequestError::ExtensionUnderWay) => {
                 assert_eq!(self.ledger.locks[at].phase, Phase::Extending);

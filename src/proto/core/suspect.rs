@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use super::Core;
+use crate::proto::claim::Claim;
 use crate::proto::lock::{Phase, Rest};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{LockId, NodeId, NodeSet};
@@ -120,13 +121,11 @@ impl Core {
         if !self.node(id).link.takes_undos() {
             return self.settle_releases(now);
         }
-        let undone = |pending: &Pending| match *pending {
-            Pending::Undo { claim, .. } => self.claims.find(claim.0)?.lock(),
-            _ => None,
-        };
-        let waiting: Vec<_> = self.node(id).pipeline.pending().filter_map(undone).collect();
-        for lock in waiting {
-            if self.locks.find(lock.0).is_some_and(|lock| lock.phase == Phase::Releasing) {
+        for at in 0..self.node(id).pipeline.len() {
+            if let Some(&Pending::Undo { claim, .. }) = self.node(id).pipeline.at(at)
+                && let Some(lock) = self.claims.find(claim.0).and_then(Claim::lock)
+                && self.locks.find(lock.0).is_some_and(|lock| lock.phase == Phase::Releasing)
+            {
                 self.settle_release(lock, now);
             }
         }
@@ -141,11 +140,15 @@ impl Core {
         if !self.node(id).link.takes_asks() {
             return;
         }
-        for claim in held_back {
+        for &claim in &held_back {
             if self.claims.find(claim.0).is_some_and(|claim| claim.queued.contains(id)) {
                 self.send_ask(id, claim, now);
             }
         }
+        // Its memory is used again.
+        let mut empty = held_back;
+        empty.clear();
+        self.node_mut(id).held_back = empty;
     }
 
     /// The suspected nodes at which an ask of this lock is open from an earlier attempt.
