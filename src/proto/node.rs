@@ -220,7 +220,7 @@ impl Node {
             detail: None,
             heard: Timestamp::default(),
             pace: Pace::default(),
-            held_back: Vec::new(),
+            held_back: Vec::with_capacity(2 * FEW + 1),
             probe_at: Timestamp::default(),
             owed_at: Timestamp::NEVER,
             owed_pause: OWED_PAUSE.0,
@@ -241,6 +241,8 @@ impl Node {
         self.restart_guard.is_settling = false;
         self.restart_guard.is_enrolled = false;
         self.wrong_server = false;
+        // Or one server that stood in for two nodes would be a quorum of clocks.
+        self.ahead_us = None;
         self.loaded = Loaded::default();
         self.identity = None;
         self.owed_at = Timestamp::NEVER;
@@ -292,6 +294,10 @@ impl Node {
         Some(oldest.since.max(self.heard) + dead_peer_timeout)
     }
 }
+
+/// There is room for the asks that so many locks hold back at a node; a program with few allocates nothing when
+/// one hangs.
+pub(super) const FEW: usize = 8;
 
 /// Undos answered with an error are sent again after pauses that double, from the first to the
 /// second.

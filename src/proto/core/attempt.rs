@@ -12,7 +12,7 @@ use crate::proto::lock::{Lock, Phase, Rest};
 use crate::proto::lock_kind::Command;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
-use crate::proto::node::{Link, Pending};
+use crate::proto::node::{FEW, Link, Pending};
 use crate::proto::request::{LockRequest, RequestError};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::{Cause, Verdict, Vote};
@@ -168,7 +168,7 @@ impl Core {
         let held_back = &mut self.nodes[node.index()].held_back;
         held_back.push(claim);
         // Attempts end, and a node may hang for long.
-        if held_back.len() > 2 * alive.max(8) {
+        if held_back.len() > 2 * alive.max(FEW) {
             let claims = &self.claims;
             let waits = |it: &ClaimId| claims.find(it.0).is_some_and(|it| it.queued.contains(node));
             held_back.retain(waits);
