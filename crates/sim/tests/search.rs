@@ -33,11 +33,13 @@ fn what_was_found_once_is_not_found_again() {
     }
 }
 
-const FOUND: [(Class, u64); 13] = [
-    // A second undo that was due while its lock was held (core/ghosts.rs).
+const FOUND: [(Class, u64); 15] = [
+    // A second undo that was due while its lock was held (core/owed.rs).
     (Class::Safe, 9_200_030_994),
     (Class::Safe, 9_400_490_500),
     (Class::Safe, 9_500_270_670),
+    // Asks that piled up at a node that hung, and ran there all at once.
+    (Class::Safe, 9_100_173_786),
     // A client whose clock suits one of two nodes (core/fence.rs).
     (Class::Safe, 9_300_900_541),
     // A node that is found to have forgotten, when only it and one with a wild clock are left.
@@ -46,7 +48,7 @@ const FOUND: [(Class, u64); 13] = [
     (Class::Safe, 22_001_943_749),
     // A node is suspected while a token is written back to another one (core/fence.rs).
     (Class::Safe, 24_000_233_988),
-    // A late denial was taken for an extension's (core/holding.rs).
+    // A late denial was taken for an extension's (core/hold.rs).
     (Class::Safe, 25_000_067_852),
     // What a node said behind nonsense, which nobody understands.
     (Class::Safe, 25_000_817_030),
@@ -57,6 +59,8 @@ const FOUND: [(Class, u64); 13] = [
     (Class::Safe, 7_625_579_813_928),
     // A server with a wild clock that stood in for another one, too (core/fence.rs).
     (Class::Safe, 60_017_955_556),
+    // A reply that nobody asked for came behind an empty piece, and answered what was sent meanwhile.
+    (Class::Safe, 60_023_344_104),
 ];
 
 /// The positive control: where exclusion cannot hold, it is seen to break.

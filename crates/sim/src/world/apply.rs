@@ -321,14 +321,11 @@ impl World {
         } else {
             NONSENSE[amount as usize % NONSENSE.len()]
         };
-        wire.down.bytes.extend_from_slice(bytes);
         if at_once {
-            let end = wire.down.bytes.len();
-            wire.down.sent = end;
-            let now = self.now;
-            let _ = wire.down.piece(now, end);
+            wire.down.push_arrived(bytes);
             self.deliver(at);
         } else {
+            wire.down.bytes.extend_from_slice(bytes);
             self.send(at, false);
         }
     }

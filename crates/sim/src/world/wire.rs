@@ -197,6 +197,14 @@ impl Stream {
         }
     }
 
+    /// These bytes are here at once, behind others that all have been read. A last piece without a byte may
+    /// still be under way: it must not carry them, or a request that is sent meanwhile is answered by them.
+    pub(crate) fn push_arrived(&mut self, bytes: &[u8]) {
+        self.pieces.clear();
+        self.bytes.extend_from_slice(bytes);
+        (self.sent, self.arrived) = (self.bytes.len(), self.bytes.len());
+    }
+
     /// Everything that is under way stands still for a while longer. The times at which it arrives.
     pub(crate) fn delay(&mut self, by: Time) -> impl Iterator<Item = Time> {
         for (at, _) in &mut self.pieces {
