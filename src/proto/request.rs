@@ -342,18 +342,9 @@ impl fmt::Display for RequestError {
                 "fencing needs the restart guard, and a max_ttl of at least {:?}",
                 fence::MIN_MAX_TTL
             ),
-            Self::CounterKey => {
-                f.write_str("the resource has a name of fencing counters, redbolt:fence:...")
-            }
             Self::DuplicateKey { index } => {
                 write!(f, "resource {} of the lock is there twice", index + 1)
             }
-            Self::EmptyResource => f.write_str("the resource's name is empty"),
-            Self::ExtensionUnderWay => f.write_str("an extension of this lock is under way"),
-            Self::Forked => f.write_str(
-                "this client belongs to the process before the fork: make a new one in the child",
-            ),
-            Self::RestartGuardKey => f.write_str("the resource has the name of the restart guard's key"),
             Self::HeldTooLong { max_hold } => {
                 write!(f, "the lock would be held for longer than the maximum of {max_hold:?}")
             }
@@ -361,27 +352,52 @@ impl fmt::Display for RequestError {
                 f,
                 "a TTL of {ttl:?} cannot be auto-extended every {every:?} (more than 0, at most half of it)"
             ),
-            Self::AutoExtendUnsupported => f.write_str(
-                "a blocking client cannot auto-extend a lock: use an Engine, or extend it yourself",
-            ),
-            Self::NotHeld => f.write_str("the lock is not held"),
-            Self::OtherNodes => f.write_str(
-                "the lock was taken on other nodes, on these in another order, or with another quorum",
-            ),
             Self::ResourceTooLong { len } => {
                 write!(f, "the resource's name has {len} bytes, the limit is {MAX_RESOURCE}")
             }
             Self::TooManyKeys { keys } => {
                 write!(f, "{keys} resources in one lock, the limit is {MAX_KEYS}")
             }
-            Self::TooManyLocks => f.write_str("too many locks under way in this client"),
             Self::TtlAboveMaximum { ttl, max_ttl } => {
                 write!(f, "the TTL of {ttl:?} is over the maximum of {max_ttl:?} (max_ttl)")
             }
             Self::TtlBelowDrift { ttl, drift } => {
                 write!(f, "the TTL of {ttl:?} leaves no validity: clock drift takes {drift:?}")
             }
-            Self::TtlZero => f.write_str("the TTL is zero (it is counted in milliseconds)"),
+            numberless => f.write_str(numberless.words()),
+        }
+    }
+}
+
+impl RequestError {
+    /// All that there is to say of one without numbers.
+    fn words(&self) -> &'static str {
+        match self {
+            Self::CounterKey => "the resource has a name of fencing counters, redbolt:fence:...",
+            Self::EmptyResource => "the resource's name is empty",
+            Self::ExtensionUnderWay => "an extension of this lock is under way",
+            Self::Forked => {
+                "this client belongs to the process before the fork: make a new one in the child"
+            }
+            Self::RestartGuardKey => "the resource has the name of the restart guard's key",
+            Self::AutoExtendUnsupported => {
+                "a blocking client cannot auto-extend a lock: use an Engine, or extend it yourself"
+            }
+            Self::NotHeld => "the lock is not held",
+            Self::OtherNodes => {
+                "the lock was taken on other nodes, on these in another order, or with another quorum"
+            }
+            Self::TooManyLocks => "too many locks under way in this client",
+            Self::TtlZero => "the TTL is zero (it is counted in milliseconds)",
+            Self::AutoExtendInterval { .. }
+            | Self::CannotFence
+            | Self::DuplicateKey { .. }
+            | Self::DuplicateRequest { .. }
+            | Self::HeldTooLong { .. }
+            | Self::ResourceTooLong { .. }
+            | Self::TooManyKeys { .. }
+            | Self::TtlAboveMaximum { .. }
+            | Self::TtlBelowDrift { .. } => "",
         }
     }
 }

@@ -9,103 +9,116 @@ use std::fmt;
 use super::mutants::mutant;
 use super::names::{MAX_NODES, NodeId, NodeSet};
 
-/// Why a node is no voter, or has not answered usefully.
-///
-/// Ordered by whose move it is: the network's, the server's, the operator's. [`Display`](fmt::Display)
-/// gives the words for an operator.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-#[repr(u8)]
-pub enum Cause {
+macro_rules! causes {
+    ($($(#[$about:meta])+ $name:ident: $words:literal,)+) => {
+        /// Why a node is no voter, or has not answered usefully.
+        ///
+        /// Ordered by whose move it is: the network's, the server's, the operator's. [`Display`](fmt::Display)
+        /// gives the words for an operator.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        #[repr(u8)]
+        pub enum Cause { $($(#[$about])+ $name,)+ }
+
+        impl fmt::Display for Cause {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $(Self::$name => $words,)+ })
+            }
+        }
+    };
+}
+
+// Each with its words for an operator.
+causes! {
     /// No bytes within the time that a request has.
     #[default]
-    NoAnswer,
+    NoAnswer: "no answer in time",
     /// The connection could not be opened in time.
-    ConnectTimeout,
+    ConnectTimeout: "no connection in time",
     /// Nothing listens at the address.
-    ConnectionRefused,
+    ConnectionRefused: "connection refused",
     /// The connection was reset.
-    ConnectionReset,
+    ConnectionReset: "connection reset",
     /// The server closed the connection.
-    ConnectionClosed,
+    ConnectionClosed: "connection closed by the server",
     /// The address cannot be reached from here.
-    Unreachable,
+    Unreachable: "unreachable",
     /// The host name could not be resolved.
-    NameLookup,
+    NameLookup: "host name not found",
     /// Another error of the operating system; the detail names it.
-    Io,
+    Io: "input/output error",
     /// No bytes for the dead-peer limit while answers were due.
-    DeadPeer,
+    DeadPeer: "silent for too long",
     /// The bytes are no RESP2; the detail says where and which rule.
-    Violation,
+    Violation: "not a Redis server (protocol violation)",
     /// A valid reply that answers nothing we asked, or of a type that it cannot have.
-    UnexpectedReply,
+    UnexpectedReply: "not a Redis server (unexpected reply)",
     /// More requests are under way on this link than the limit allows.
-    Backlog,
+    Backlog: "too many requests under way",
 
     /// `LOADING`: the server reads its data from disk.
-    Loading,
+    Loading: "LOADING: the server is still reading its data",
     /// `BUSY`: a script blocks the server.
-    Busy,
+    Busy: "BUSY: a script blocks the server",
     /// `MASTERDOWN`: a replica without its master.
-    MasterDown,
+    MasterDown: "MASTERDOWN: a replica without its master",
     /// `MISCONF`: the server cannot write to its disk.
-    DiskTrouble,
+    DiskTrouble: "MISCONF: the server cannot save to disk",
     /// `OOM`: the server's memory is full.
-    OutOfMemory,
+    OutOfMemory: "OOM: the server's memory is full",
     /// `NOREPLICAS`: too few replicas to accept writes.
-    NoReplicas,
+    NoReplicas: "NOREPLICAS: too few replicas to accept writes",
     /// `READONLY`: the server became a replica.
-    ReadOnly,
+    ReadOnly: "READONLY: the server is a replica",
     /// `CLUSTERDOWN`, `TRYAGAIN`, `UNKILLABLE`, `EXECABORT`: the server cannot serve this now.
-    Unavailable,
+    Unavailable: "the server cannot serve this now",
     /// The server has no room for another client.
-    MaxClients,
+    MaxClients: "the server has no room for another client",
     /// An error that redbolt does not know; the detail gives its text.
-    ServerError,
+    ServerError: "unknown server error",
     /// The node may have forgotten locks, and does not vote until all of them are over; the detail
     /// says why and for how long.
-    Quarantined,
+    Quarantined: "quarantined",
     /// Its clock is too far from the fencing token that was proposed; the detail says by how much.
-    ClockSkew,
+    ClockSkew: "its clock is too far from ours",
     /// The node never counted as one that granted this lock, so that its extension does not count.
-    NotCounted,
+    NotCounted: "its grant was not counted",
 
     /// `NOAUTH`: the server wants a password and none is configured.
-    PasswordMissing,
+    PasswordMissing: "NOAUTH: the server wants a password",
     /// `WRONGPASS`, or `AUTH` refused: user or password is wrong.
-    WrongPassword,
+    WrongPassword: "WRONGPASS: wrong user or password",
     /// A password is configured for a server that has none.
-    NoPasswordSet,
+    NoPasswordSet: "a password is configured, but the server has none",
     /// `NOPERM`: the user may not run a command that locks need; the detail names it.
-    NoPermission,
+    NoPermission: "NOPERM: the user lacks a permission",
     /// `DENIED`: protected mode.
-    ProtectedMode,
+    ProtectedMode: "DENIED: the server is in protected mode",
     /// The database does not exist.
-    NoSuchDatabase,
+    NoSuchDatabase: "no such database",
     /// A command that locks need does not exist or has been renamed.
-    UnknownCommand,
+    UnknownCommand: "a needed command is missing or renamed",
     /// The user may not run scripts, or `EVAL` has been renamed, so that what the node grants could not be
     /// undone; the detail gives the server's words.
-    ScriptsForbidden,
+    ScriptsForbidden: "scripts are forbidden",
     /// The server is older than Redis 5; the detail gives its version.
-    TooOld,
+    TooOld: "the server is too old",
     /// The port expects TLS, which redbolt does not speak.
-    TlsPort,
+    TlsPort: "the port expects TLS, which redbolt does not speak",
     /// `WRONGTYPE`: the key holds data of another kind.
-    WrongType,
+    WrongType: "WRONGTYPE: the key holds other data",
     /// The server is a replica.
-    Replica,
+    Replica: "a replica, not a master",
     /// The server runs in cluster mode.
-    ClusterMode,
+    ClusterMode: "in cluster mode",
     /// Another node of the configuration is the same server; the detail says which.
-    SameServer,
+    SameServer: "the same server as another node",
     /// The server may evict keys: `maxmemory` is set with an evicting policy.
-    Evicting,
+    Evicting: "may evict locks: maxmemory is set with an evicting policy",
     /// Its restart guard was set up for another `max_ttl` or number of nodes; the detail says which.
-    OtherLimits,
+    OtherLimits: "set up for other limits",
     /// Its restart guard's key holds something else, or has no TTL.
-    RestartGuardAltered,
+    RestartGuardAltered: "its restart guard was altered",
 }
 
 impl Cause {
@@ -123,55 +136,6 @@ impl Cause {
     /// Whether the server runs and reads, and only takes no writes for now.
     pub(super) fn suspends_writes(self) -> bool {
         matches!(self, Self::DiskTrouble | Self::NoReplicas | Self::OutOfMemory)
-    }
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoAnswer => "no answer in time",
-            Self::ConnectTimeout => "no connection in time",
-            Self::ConnectionRefused => "connection refused",
-            Self::ConnectionReset => "connection reset",
-            Self::ConnectionClosed => "connection closed by the server",
-            Self::Unreachable => "unreachable",
-            Self::NameLookup => "host name not found",
-            Self::Io => "input/output error",
-            Self::DeadPeer => "silent for too long",
-            Self::Violation => "not a Redis server (protocol violation)",
-            Self::UnexpectedReply => "not a Redis server (unexpected reply)",
-            Self::Backlog => "too many requests under way",
-            Self::Loading => "LOADING: the server is still reading its data",
-            Self::Busy => "BUSY: a script blocks the server",
-            Self::MasterDown => "MASTERDOWN: a replica without its master",
-            Self::DiskTrouble => "MISCONF: the server cannot save to disk",
-            Self::OutOfMemory => "OOM: the server's memory is full",
-            Self::NoReplicas => "NOREPLICAS: too few replicas to accept writes",
-            Self::ReadOnly => "READONLY: the server is a replica",
-            Self::Unavailable => "the server cannot serve this now",
-            Self::MaxClients => "the server has no room for another client",
-            Self::ServerError => "unknown server error",
-            Self::Quarantined => "quarantined",
-            Self::ClockSkew => "its clock is too far from ours",
-            Self::NotCounted => "its grant was not counted",
-            Self::PasswordMissing => "NOAUTH: the server wants a password",
-            Self::WrongPassword => "WRONGPASS: wrong user or password",
-            Self::NoPasswordSet => "a password is configured, but the server has none",
-            Self::NoPermission => "NOPERM: the user lacks a permission",
-            Self::ProtectedMode => "DENIED: the server is in protected mode",
-            Self::NoSuchDatabase => "no such database",
-            Self::UnknownCommand => "a needed command is missing or renamed",
-            Self::ScriptsForbidden => "scripts are forbidden",
-            Self::TooOld => "the server is too old",
-            Self::TlsPort => "the port expects TLS, which redbolt does not speak",
-            Self::WrongType => "WRONGTYPE: the key holds other data",
-            Self::Replica => "a replica, not a master",
-            Self::ClusterMode => "in cluster mode",
-            Self::SameServer => "the same server as another node",
-            Self::Evicting => "may evict locks: maxmemory is set with an evicting policy",
-            Self::OtherLimits => "set up for other limits",
-            Self::RestartGuardAltered => "its restart guard was altered",
-        })
     }
 }
 

@@ -107,43 +107,53 @@ impl Core {
     ) -> Result<(), Mistyped> {
         match due.pending {
             Pending::Ask { claim, ask, by_digest, .. } => {
-                self.ask_answered(id, claim, (ask, by_digest), token, now)?;
+                self.ask_answered(id, claim, (ask, by_digest), token, now)
             }
             Pending::Check { claim, vote } => {
-                self.check_answered(id, claim, vote, token, due.since, now)?
+                self.check_answered(id, claim, vote, token, due.since, now)
             }
-            Pending::ForceUnlock(view) => self.force_unlock_answered(view, id, token)?,
-            Pending::DropOthers => self.others_dropped(id, token, now)?,
-            Pending::Enrol => self.enrolled(id, token, now)?,
+            Pending::ForceUnlock(view) => self.force_unlock_answered(view, id, token),
+            Pending::DropOthers => self.others_dropped(id, token, now),
+            Pending::Enrol => self.enrolled(id, token, now),
+            Pending::Extend { .. } | Pending::Undo { .. } | Pending::WriteBack { .. } => {
+                self.counted(id, due.pending, token, now)
+            }
+            Pending::Handshake(step) => self.handshake(id, step, token, now),
+            Pending::Kill => number(token, |_| self.lay_ghosts(id)),
+            Pending::Remaining { lock, round } => {
+                number(token, |ms| self.way_blocked(id, lock, round, ms, now))
+            }
+            Pending::Track { to } => self.track_answered(id, to, token, now),
+            Pending::ViewTtl(view) => self.view_ttl(view, id, token, due.since, now),
+            Pending::ViewType(view) => self.view_type(view, id, token),
+            Pending::ViewValue(view) => self.view_value(view, id, token),
+        }
+    }
+
+    /// The answer says on how many keys something was done.
+    fn counted(
+        &mut self,
+        id: NodeId,
+        pending: Pending,
+        token: Token<'_>,
+        now: ClockReading,
+    ) -> Result<(), Mistyped> {
+        let told = count(token).ok_or(Mistyped)?;
+        match pending {
             Pending::Extend { claim, round, by_digest } => {
-                let answer = count(token).ok_or(Mistyped)?.to_request(by_digest);
-                self.extension_answered(id, claim, round, answer, now);
+                self.extension_answered(id, claim, round, told.to_request(by_digest), now);
             }
-            Pending::Handshake(step) => self.handshake(id, step, token, now)?,
-            Pending::Kill => match token {
-                Token::Int(_) => self.lay_ghosts(id),
-                Token::Error(_) => {}
-                _ => return Err(Mistyped),
-            },
-            Pending::Remaining { lock, round } => match token {
-                Token::Int(ms) => self.way_blocked(id, lock, round, ms, now),
-                Token::Error(_) => {}
-                _ => return Err(Mistyped),
-            },
-            Pending::Track { to } => self.track_answered(id, to, token, now)?,
             Pending::Undo { claim, by_digest } => {
-                let answer = count(token).ok_or(Mistyped)?.to_request(by_digest);
+                let answer = told.to_request(by_digest);
                 self.forget_scripts_on(id, answer);
                 self.undo_answered(id, claim, answer, now);
             }
             Pending::WriteBack { claim, round, by_digest } => {
-                let answer = count(token).ok_or(Mistyped)?.to_request(by_digest);
+                let answer = told.to_request(by_digest);
                 self.forget_scripts_on(id, answer);
                 self.write_back_answered(id, claim, round, answer, now);
             }
-            Pending::ViewTtl(view) => self.view_ttl(view, id, token, due.since, now)?,
-            Pending::ViewType(view) => self.view_type(view, id, token)?,
-            Pending::ViewValue(view) => self.view_value(view, id, token)?,
+            _ => return Err(Mistyped),
         }
         Ok(())
     }
@@ -201,40 +211,24 @@ impl Core {
         now: ClockReading,
     ) -> Result<(), Mistyped> {
         let answer = ask.vote(token).ok_or(Mistyped)?;
-        let Some(claim) = self.claims.find(claim_id.0) else { return Ok(()) };
-        let proposed = claim.counter;
-        let vote = match answer {
+        if self.claims.find(claim_id.0).is_none() {
+            return Ok(());
+        }
+        match answer {
             Answer::NoScript => {
                 self.node_mut(id).loaded.forget_all();
                 if by_digest && self.is_asking(claim_id) && self.node(id).link.takes_asks() {
                     self.send_ask(id, claim_id, now);
                     return Ok(());
                 }
-                Vote::Fail(Cause::ServerError)
-            }
-            Answer::DenyFor(ms) => {
-                if let Some(lock) = claim.lock()
-                    && let Some(round) = self.locks.find(lock.0).map(|lock| lock.round)
-                {
-                    self.way_blocked(id, lock, round, ms, now);
-                }
-                Vote::Deny
-            }
-            Answer::GrantWith(counter) => {
-                self.counter_told(id, claim_id, counter);
-                Vote::Grant
             }
             // No script was given the restart guard's key.
             Answer::Guarded(_) if self.config.restart_guard_key().is_none() => {
                 return Err(Mistyped);
             }
-            Answer::Guarded(pttl) => self.guarded_vote(id, claim_id, Vote::Deny, pttl, now),
-            Answer::Skewed(server_us) => {
-                self.clock_told(id, server_us, proposed, now);
-                Vote::Fail(Cause::ClockSkew)
-            }
-            Answer::Vote(vote) => vote,
-        };
+            _ => {}
+        }
+        let vote = self.vote_in(answer, id, claim_id, now);
         self.note_refused(id, claim_id, vote);
         let vote = match self.config.restart_guard_key() {
             // The script has read the TTL itself.
@@ -243,6 +237,32 @@ impl Core {
         };
         self.count_vote(id, claim_id, vote, now);
         Ok(())
+    }
+
+    /// The vote in an answer to an ask. What else is in it is passed on.
+    fn vote_in(&mut self, answer: Answer, id: NodeId, claim: ClaimId, now: ClockReading) -> Vote {
+        match answer {
+            Answer::DenyFor(ms) => {
+                if let Some(lock) = self.claims.find(claim.0).and_then(Claim::lock)
+                    && let Some(round) = self.locks.find(lock.0).map(|lock| lock.round)
+                {
+                    self.way_blocked(id, lock, round, ms, now);
+                }
+                Vote::Deny
+            }
+            Answer::GrantWith(counter) => {
+                self.counter_told(id, claim, counter);
+                Vote::Grant
+            }
+            Answer::Guarded(pttl) => self.guarded_vote(id, claim, Vote::Deny, pttl, now),
+            Answer::Skewed(server_us) => {
+                let proposed = self.claims.find(claim.0).map(|claim| claim.counter);
+                self.clock_told(id, server_us, proposed.unwrap_or_default(), now);
+                Vote::Fail(Cause::ClockSkew)
+            }
+            Answer::Vote(vote) => vote,
+            Answer::NoScript => Vote::Fail(Cause::ServerError),
+        }
     }
 
     /// Counts a vote that stands, unless the node or the claim has been given up.
@@ -363,6 +383,16 @@ impl Core {
             self.node_mut(id).detail = Some((cause, presentable(text)));
         }
     }
+}
+
+/// Passes on a number; an error tells nothing.
+fn number(token: Token<'_>, told: impl FnOnce(i64)) -> Result<(), Mistyped> {
+    match token {
+        Token::Int(number) => told(number),
+        Token::Error(_) => {}
+        _ => return Err(Mistyped),
+    }
+    Ok(())
 }
 
 /// An error's text without anything that we sent: servers repeat the arguments of commands that

@@ -293,19 +293,19 @@ impl Core {
             Verdict::Contended => self.attempt_failed(id, RefusalReason::Contended, now),
             Verdict::NoQuorum if self.awaits_clocks(lock) => {}
             Verdict::NoQuorum => self.attempt_failed(id, RefusalReason::NoQuorum, now),
-            Verdict::Granted
-                if lock.lease.remaining(now).is_zero() && !mutant!(ValidityUnchecked) =>
-            {
-                self.attempt_failed(id, RefusalReason::Expired, now);
-            }
-            Verdict::Granted if lock.active.fence.is_wanted => {
-                if self.agree(id, now) {
-                    self.grant(id, now);
-                } else {
-                    self.settle_write_back(id, now);
-                }
-            }
-            Verdict::Granted => self.grant(id, now),
+            Verdict::Granted => self.quorum_granted(id, now),
+        }
+    }
+
+    /// A quorum has granted: so is the lock, if something of its validity is left, and once it has its token.
+    fn quorum_granted(&mut self, id: LockId, now: ClockReading) {
+        let Some(lock) = self.locks.find(id.0) else { return };
+        if lock.lease.remaining(now).is_zero() && !mutant!(ValidityUnchecked) {
+            self.attempt_failed(id, RefusalReason::Expired, now);
+        } else if lock.active.fence.is_wanted && !self.agree(id, now) {
+            self.settle_write_back(id, now);
+        } else {
+            self.grant(id, now);
         }
     }
 
@@ -325,7 +325,7 @@ impl Core {
         self.note_wait(id, now);
     }
 
-    /// The time of an attempt is over: whoever has not voted is no voter.
+    /// The time of an attempt is over, unless it goes on.
     pub(super) fn attempt_due(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         if now.boot < lock.active.round_until {
@@ -333,6 +333,27 @@ impl Core {
             self.arm_lock(id, until);
             return self.round_drags(id, now);
         }
+        self.fail_the_silent(id);
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        if now.boot >= lock.active.deadline
+            && let Some(decided) = lock.active.decided
+        {
+            // An attempt that was cut short says less about the reason than the one before.
+            lock.active.votes = decided;
+            let claim = lock.claim;
+            self.abandon(claim, now);
+            return self.refuse(id, RefusalReason::OutOfTime, now);
+        }
+        if lock.lease.remaining(now).is_zero() {
+            self.attempt_failed(id, RefusalReason::Expired, now);
+        } else {
+            self.decide(id, now);
+        }
+    }
+
+    /// Whoever has not voted, or not confirmed the token, is no voter.
+    fn fail_the_silent(&mut self, id: LockId) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
         let unconfirmed = match lock.phase {
             Phase::Fencing => lock.active.votes.grants().without(lock.active.fence.confirmed),
             _ => NodeSet::default(),
@@ -351,20 +372,6 @@ impl Core {
             if mutant!(ReplyShifted) {
                 let _ = self.nodes[node.index()].pipeline.answered();
             }
-        }
-        if now.boot >= lock.active.deadline
-            && let Some(decided) = lock.active.decided
-        {
-            // An attempt that was cut short says less about the reason than the one before.
-            lock.active.votes = decided;
-            let claim = lock.claim;
-            self.abandon(claim, now);
-            return self.refuse(id, RefusalReason::OutOfTime, now);
-        }
-        if lock.lease.remaining(now).is_zero() {
-            self.attempt_failed(id, RefusalReason::Expired, now);
-        } else {
-            self.decide(id, now);
         }
     }
 

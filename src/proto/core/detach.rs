@@ -11,7 +11,7 @@ use crate::proto::event::LossCause;
 use crate::proto::lock::{Lock, Phase};
 use crate::proto::names::{ClaimId, LockId, NodeId};
 use crate::proto::node::Pending;
-use crate::proto::request::RequestError;
+use crate::proto::request::{LockRequest, RequestError};
 use crate::proto::time::{ClockReading, ttl_ms};
 use crate::proto::vote::Vote;
 
@@ -112,26 +112,38 @@ impl Core {
             return Err(RequestError::TooManyLocks);
         }
         let now = self.clamp(now);
+        self.metrics.attached += 1;
+        let id = self.hold_again(detached, &request, now);
+        self.note_holding(id);
+        if detached.remaining(now).is_zero() {
+            self.lose(id, LossCause::Expired, now);
+        } else {
+            self.lease_due(id, now);
+        }
+        Ok(id)
+    }
+
+    /// Makes a lock and its claim of a record.
+    fn hold_again(
+        &mut self,
+        detached: &DetachedLock,
+        request: &LockRequest<'_>,
+        now: ClockReading,
+    ) -> LockId {
         let mut votes = self.ballot();
         let counted = detached.with(&[Part::Counted]);
         counted.iter().for_each(|node| votes.cast(node, Vote::Grant));
-        let (claim_key, _) = self.claims.occupy(Claim::new);
+        let (claim_key, claim) = self.claims.occupy(Claim::new);
         let (key, lock) = self.locks.occupy(Lock::new);
         let id = LockId(key);
-        lock.begin(&request, now, &mut self.pool);
+        lock.begin(request, now, &mut self.pool);
         lock.begin_round(Phase::Held, now, votes);
         lock.claim = ClaimId(claim_key);
         lock.active.round_until = now.boot;
         lock.lease = detached.lease;
         lock.held_since = detached.held_since;
         lock.granted_at = now.boot;
-        self.metrics.attached += 1;
         lock.active.fence.token = detached.fencing_token;
-        lock.active.fence.counters.clear();
-        lock.active.pause.expiries.clear();
-        let is_over = detached.remaining(now).is_zero();
-        let longest = now.boot + self.config.settings.max_ttl;
-        let claim = self.claims.find_mut(claim_key).expect("it was made a moment ago");
         let fenced = detached.fencing_token.is_some();
         claim.begin(id, &lock.active.keys, fenced, ttl_ms(detached.ttl), detached.random);
         claim.set_label(&detached.label, &self.config);
@@ -142,13 +154,7 @@ impl Core {
         claim.counted = counted.or(behind);
         claim.seen = detached.with(&[Part::Counted, Part::Behind, Part::Asked, Part::Open]);
         claim.ghosts = detached.with(&[Part::Open]);
-        claim.lives_until(detached.keys_until.min(longest));
-        self.note_holding(id);
-        if is_over {
-            self.lose(id, LossCause::Expired, now);
-        } else {
-            self.lease_due(id, now);
-        }
-        Ok(id)
+        claim.lives_until(detached.keys_until.min(now.boot + self.config.settings.max_ttl));
+        id
     }
 }

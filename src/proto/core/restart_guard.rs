@@ -61,10 +61,10 @@ impl Core {
             Found::OtherLimits { .. } if mutant!(RestartGuardAnyLimits) => Found::Ours,
             found => found,
         };
-        let standing = Standing::of(handshake.restart_guard_pttl);
-        let setup = self.config.settings.setup;
-        let moves = setup == Setup::Change;
+        let (value, pttl) =
+            (handshake.restart_guard.unwrap_or_default(), handshake.restart_guard_pttl);
         // A set that has a restart guard is not new, and will not be when all of them are gone.
+        let setup = self.config.settings.setup;
         self.is_set_up |= setup == Setup::IfNew && found != Found::Missing;
         let watch = &mut self.node_mut(id).restart_guard;
         watch.is_ours = found == Found::Ours;
@@ -76,44 +76,62 @@ impl Core {
             watch.found = Some(found);
         }
         watch.is_alone &= watch.is_ours;
-        let (asked_at, must_drop) = (watch.asked_at, moves && !watch.is_alone);
-        match found {
-            Found::Ours => self.clock_seen(id, asked_at, handshake.restart_guard_pttl, now),
-            _ => watch.reading = Reading::default(),
+        if found == Found::Ours {
+            let asked_at = watch.asked_at;
+            self.clock_seen(id, asked_at, pttl, now);
+            self.ours_read(id, Standing::of(pttl), value, now);
+        } else {
+            watch.reading = Reading::default();
+            self.other_read(id, found, enrolled, value, now);
         }
-        match (found, standing) {
-            (Found::Ours, _) if must_drop => {
+        self.set_up(now);
+    }
+
+    /// The restart guard is ours: whether the node votes.
+    fn ours_read(&mut self, id: NodeId, standing: Standing, value: Vec<u8>, now: ClockReading) {
+        let setup = self.config.settings.setup;
+        match standing {
+            _ if setup == Setup::Change && !self.node(id).restart_guard.is_alone => {
                 self.node_mut(id).restart_guard.is_ours = false;
                 self.quarantine(id, Timestamp::NEVER, now);
                 self.drop_others(id, now);
             }
-            (Found::Ours, Standing::Votes) if self.is_doubted(id, now) => {
+            Standing::Votes if self.is_doubted(id, now) => {
                 let left = self.node(id).restart_guard.doubted_until.since(now.boot);
                 self.quarantine_for(id, left, now);
             }
-            (Found::Ours, Standing::Votes) => self.ready(id, now),
-            (Found::Ours, Standing::Quarantined { left_ms })
-                if self.config.settings.setup == Setup::Init && !self.is_set_up =>
-            {
+            Standing::Votes => self.ready(id, now),
+            Standing::Quarantined { left_ms } if setup == Setup::Init && !self.is_set_up => {
                 self.node_mut(id).restart_guard.free_at = now.boot + Duration::from_millis(left_ms);
-                self.enrol_when_due(id, found, handshake.restart_guard.unwrap_or_default(), now);
+                self.enrol_when_due(id, Found::Ours, value, now);
             }
-            (Found::Ours, Standing::Quarantined { left_ms }) => {
+            Standing::Quarantined { left_ms } => {
                 self.quarantine_for(id, Duration::from_millis(left_ms), now);
             }
             // It went between the two commands.
-            (Found::Ours, Standing::Missing) => self.look_soon(id, now),
-            (Found::Ours, Standing::Endless) | (Found::Unreadable, _) => {
-                self.refuse_restart_guard(id, Cause::RestartGuardAltered, now);
-            }
-            (Found::OtherLimits { .. }, _) if self.config.settings.setup != Setup::Change => {
+            Standing::Missing => self.look_soon(id, now),
+            Standing::Endless => self.refuse_restart_guard(id, Cause::RestartGuardAltered, now),
+        }
+    }
+
+    /// The restart guard is not ours: whether it becomes so.
+    fn other_read(
+        &mut self,
+        id: NodeId,
+        found: Found,
+        enrolled: bool,
+        value: Vec<u8>,
+        now: ClockReading,
+    ) {
+        match found {
+            Found::Unreadable => self.refuse_restart_guard(id, Cause::RestartGuardAltered, now),
+            Found::OtherLimits { .. } if self.config.settings.setup != Setup::Change => {
                 self.refuse_restart_guard(id, Cause::OtherLimits, now);
             }
             // It was enrolled a moment ago: others fight over it, or it is not always the same server.
             _ if enrolled => self.look_soon(id, now),
-            _ => self.enrol_when_due(id, found, handshake.restart_guard.unwrap_or_default(), now),
+            _ => self.enrol_when_due(id, found, value, now),
         }
-        self.set_up(now);
     }
 
     /// Only an operator can mend this restart guard. Whoever only looks goes on looking.
