@@ -12,6 +12,7 @@ use super::fence::FencingToken;
 use super::keys::Keys;
 use super::lease::Lease;
 use super::names::{ClaimId, NodeId, NodeSet};
+use super::pause::Pause;
 use super::request::{AutoExtend, LockRequest, Wait};
 use super::slab::Key;
 use super::time::{ClockReading, Timestamp, ttl_ms};
@@ -202,35 +203,6 @@ impl AutoExtension {
     }
 }
 
-/// The time between two attempts.
-#[derive(Debug)]
-pub(super) struct Pause {
-    pub(super) until: Timestamp,
-    /// Refusals so far, which the cap grows with.
-    pub(super) refusals: u32,
-    /// Refusals in a row that won a grant.
-    pub(super) splits: u32,
-    pub(super) jitter: Duration,
-    /// When the keys that stand in the way are over, as far as it is known.
-    pub(super) expiries: Vec<(NodeId, Timestamp)>,
-    /// How many of these keys have to go before a quorum is possible.
-    pub(super) needed: usize,
-    /// The nodes whose word ends it.
-    pub(super) leads: NodeSet,
-    /// Those that have told of a change since the last attempt began.
-    pub(super) notified: NodeSet,
-    /// It ends, or the attempt after it began, by what a node has told.
-    pub(super) is_woken: bool,
-    /// For how long at the most it does not listen once others have taken the turn that was left to them.
-    pub(super) sit_out: Duration,
-    /// It was told when the lock did not listen.
-    pub(super) is_late: bool,
-    /// How long what a node tells is not acted upon, after asks that came of it in vain.
-    pub(super) wake_backoff: Duration,
-    /// Until when.
-    pub(super) muted_until: Timestamp,
-}
-
 impl Lock {
     pub(super) fn new() -> Self {
         Self {
@@ -344,44 +316,5 @@ impl Active {
 impl Default for Active {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl Pause {
-    const fn new() -> Self {
-        Self {
-            until: Timestamp(0),
-            refusals: 0,
-            splits: 0,
-            jitter: Duration::ZERO,
-            expiries: Vec::new(),
-            needed: 0,
-            leads: NodeSet::EMPTY,
-            notified: NodeSet::EMPTY,
-            is_woken: false,
-            sit_out: Duration::ZERO,
-            is_late: false,
-            wake_backoff: Duration::ZERO,
-            muted_until: Timestamp(0),
-        }
-    }
-
-    /// Of a new acquisition.
-    fn begin(&mut self) {
-        let mut expiries = std::mem::take(&mut self.expiries);
-        expiries.clear();
-        *self = Self { expiries, ..Self::new() };
-    }
-
-    /// A node has told for how long the key in the way will live.
-    pub(super) fn expires(&mut self, node: NodeId, at: Timestamp) {
-        self.expiries.retain(|&(of, _)| of != node);
-        self.expiries.push((node, at));
-    }
-
-    /// When the `needed`-th of the keys that stand in the way is over, if that is known.
-    pub(super) fn way_free_at(&mut self, needed: usize) -> Option<Timestamp> {
-        self.expiries.sort_unstable_by_key(|&(_, at)| at);
-        self.expiries.get(needed.checked_sub(1)?).map(|&(_, at)| at)
     }
 }

@@ -92,6 +92,7 @@ mod mutants;
 mod names;
 mod node;
 mod pace;
+mod pause;
 mod pipeline;
 mod push;
 mod request;

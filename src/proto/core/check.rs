@@ -71,7 +71,7 @@ impl Core {
             Phase::Lost(_) => {
                 self.claims.find(lock.claim.0).map_or(Timestamp::NEVER, |claim| claim.forget_at)
             }
-            Phase::Pausing => lock.active.pause.until,
+            Phase::Pausing => lock.active.pause.until(),
             Phase::Queued => lock.active.deadline,
         }
     }

@@ -1,12 +1,15 @@
 //! The state machine itself: what it holds, and its four families of methods.
 //!
-//! The transitions are cut by subject: `attempt` (asking, deciding, pausing), `hold` (extension,
-//! release, loss), `owed` (undo until confirmed), `link` (opening, handshake, losing a connection),
-//! `wait` (turns, pauses, and what ends them), `push` (being told of changes), `keep` (extension by
-//! itself), `restart_guard` (whether a node remembers every lock), `clock` (whether its clock was set
-//! forward), `fence` (from counters to a token), `answer` (from a reply to the request it belongs to),
-//! `suspect` (nodes that hang), `view` (looking without taking part), `forced` (an operator breaks a lock),
-//! `record` (a lock leaves for another process), `check` (what must hold at every moment).
+//! The transitions are cut by subject: `attempt` (asking, deciding), `hold` (extension, release, loss), `owed`
+//! (undo until confirmed), `link` (opening, handshake, losing a connection), `wait` (queues, pauses, and what
+//! ends them), `push` (being told of changes), `auto_extend` (extension by itself), `restart_guard` (whether a
+//! node remembers every lock), `clock` (whether its clock was set forward), `fence` (from counters to a token),
+//! `answer` (from a reply to the request it belongs to), `suspect` (nodes that hang), `view` (looking without
+//! taking part), `force_unlock` (an operator breaks a lock), `detach` (a lock leaves for another process, or
+//! comes from one), `check` (what must hold at every moment).
+//!
+//! They route: what follows for one lock, claim or node from what it is told is with its data, in `pause` and
+//! its like beside this folder.
 //!
 //! Nothing here returns an error because of a node: a node's failure is its vote, and there is no
 //! `?` across nodes.

@@ -228,7 +228,7 @@ impl Core {
         let waits = |lock: &LockId| {
             self.locks.find(lock.0).is_some_and(|lock| {
                 matches!(lock.phase, Phase::Asking | Phase::Pausing)
-                    && lock.active.pause.leads.contains(id)
+                    && lock.active.pause.leads().contains(id)
             })
         };
         (0..self.locks.capacity())

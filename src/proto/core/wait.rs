@@ -6,7 +6,8 @@
 //! and the others are asked when that one has granted; and asks that came to nothing are damped, or two
 //! waiters could wake each other for as long as the lock is held elsewhere.
 //!
-//! Among the locks of one core nobody has to be told anything: they stand in line, see `lines`.
+//! Among the locks of one core nobody has to be told anything: they stand in a queue, see `wait_queue`. What follows for one
+//! pause from what is told is in `pause`.
 
 use std::time::Duration;
 
@@ -113,14 +114,10 @@ impl Core {
         let leads = leads.without(self.suspected);
         let waited = first.map_or(Duration::ZERO, |&key| self.queues.waited(key));
         lock.phase = Phase::Pausing;
-        lock.active.pause.until = until.min(lock.active.deadline);
+        let deadline = lock.active.deadline;
+        lock.active.pause.lasts_until(until.min(deadline));
         if leads.iter().all(|node| self.nodes[node.index()].push.notifies()) {
-            lock.active.pause.leads = leads;
-            lock.active.pause.notified = leads;
-            lock.active.pause.needed = 1;
-            lock.active.pause.is_woken = !leads.is_empty();
-            lock.active.pause.is_late = lock.active.pause.is_woken;
-            lock.active.pause.sit_out = (waited / 2).min(LONGEST_SIT_OUT);
+            lock.active.pause.leaves_turn(leads, (waited / 2).min(LONGEST_SIT_OUT));
             leads.iter().for_each(|node| self.want_push(node, now));
         }
         self.arm_lock(id, until);
@@ -151,54 +148,40 @@ impl Core {
             let Some(next) = self.queues.front(self.queues.key(key)) else { continue };
             let Some(lock) = self.locks.find_mut(next.0) else { continue };
             if claim.lock() != Some(next) && lock.phase == Phase::Pausing {
-                lock.active.pause.is_woken = false;
-                lock.active.pause.is_late = false;
-                lock.active.pause.until =
-                    lock.active.pause.until.min(lock.active.pause.muted_until.max(now.boot));
+                lock.active.pause.handed_on(now.boot);
                 self.scheduled.push_back(next);
             }
         }
     }
 
-    /// Sets the time of the next attempt. After a split vote it comes soon, since nobody holds the
-    /// resource then; where the nodes tell of changes it can be late; otherwise it is random under a cap
-    /// that grows with each refusal, so that waiters spread out. Splits in a row end that, for a key left
-    /// over on one node looks like a split for its whole TTL.
+    /// Sets the time of the next attempt, at random, so that waiters spread out.
     pub(super) fn pause(&mut self, id: LockId, now: ClockReading) {
         self.look_for_leads(id, now);
         self.back_off_wakes(id, now);
-        let (least, most) = self.config.settings.retry_backoff;
         let will_be_notified = self.will_be_notified(id);
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let led = lock.active.lead.take().is_some();
-        let split =
-            !led && !lock.active.votes.grants().is_empty() && lock.active.votes.is_contended();
-        lock.active.pause.splits = if split { lock.active.pause.splits + 1 } else { 0 };
-        lock.active.pause.needed = match led {
+        let votes = &lock.active.votes;
+        let is_split = !led && !votes.grants().is_empty() && votes.is_contended();
+        let needed = match led {
             true => 1,
-            false => lock.active.votes.quorum().saturating_sub(lock.active.votes.grants().len()),
+            false => votes.quorum().saturating_sub(votes.grants().len()),
         };
-        let (floor, bound) = if split && lock.active.pause.splits <= SPLITS {
-            (Duration::ZERO, lock.active.round_took(now) * SPLIT_ROUND_TRIPS)
-        } else if will_be_notified {
-            (CAP_NOTIFIED * 3 / 4, CAP_NOTIFIED)
-        } else {
-            let cap = most.min(least * (1 << lock.active.pause.refusals.min(16)));
-            lock.active.pause.refusals += 1;
-            (least / 8, cap)
-        };
+        let took = lock.active.round_took(now);
+        lock.active.pause.refused(is_split, needed);
+        let (floor, bound) =
+            lock.active.pause.span(took, will_be_notified, self.config.settings.retry_backoff);
         let (floor, bound) = match mutant!(PauseSkipped) {
             true => (Duration::ZERO, Duration::ZERO),
             false => (floor, bound),
         };
         lock.phase = Phase::Pausing;
-        lock.active.pause.until =
-            (now.boot + floor + self.entropy.below(bound.saturating_sub(floor)))
-                .min(lock.active.deadline);
-        if mutant!(PauseWithoutEnd) {
-            lock.active.pause.until = Timestamp::NEVER;
-        }
-        let until = lock.active.pause.until;
+        let until = now.boot + floor + self.entropy.below(bound.saturating_sub(floor));
+        let until = match mutant!(PauseWithoutEnd) {
+            true => Timestamp::NEVER,
+            false => until.min(lock.active.deadline),
+        };
+        lock.active.pause.lasts_until(until);
         self.arm_lock(id, until);
         self.shorten_pause(id);
     }
@@ -216,12 +199,13 @@ impl Core {
                 WakeStrategy::Quorum => quorum,
                 WakeStrategy::Timer => 0,
             };
-            lock.active.pause.leads = NodeSet::default();
-            denied.iter().take(count).for_each(|node| lock.active.pause.leads.insert(node));
+            let mut leads = NodeSet::default();
+            denied.iter().take(count).for_each(|node| leads.insert(node));
+            lock.active.pause.listen_to(leads);
         }
         if !denied.is_empty() {
             for &key in &lock.active.queues {
-                self.queues.contended(key, lock.active.pause.leads, now.boot);
+                self.queues.contended(key, lock.active.pause.leads(), now.boot);
             }
         }
     }
@@ -241,17 +225,19 @@ impl Core {
         let Some(ClaimUser::Waiter(id, round)) = user else { return };
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let is_alone = matches!(self.config.settings.wake, WakeStrategy::Lead | WakeStrategy::All);
-        let is_earlier = lock.active.pause.leads.iter().next().is_some_and(|lead| node < lead);
+        let mut leads = lock.active.pause.leads();
+        let is_earlier = leads.iter().next().is_some_and(|lead| node < lead);
         if lock.phase != Phase::Pausing || lock.round != round || !is_alone || !is_earlier {
             return;
         }
         lock.active.votes.cast(node, Vote::Deny);
-        lock.active.pause.leads.insert(node);
+        leads.insert(node);
         if self.nodes[node.index()].push.notifies() {
-            lock.active.pause.leads = node.into();
+            leads = node.into();
         }
+        lock.active.pause.listen_to(leads);
         for &key in &lock.active.queues {
-            self.queues.contended(key, lock.active.pause.leads, now.boot);
+            self.queues.contended(key, lock.active.pause.leads(), now.boot);
         }
         if lock.active.keys.len() == 1 {
             self.ask_remaining(node, id, now);
@@ -264,10 +250,10 @@ impl Core {
     fn follow_the_first(&mut self, id: LockId) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         if self.config.settings.wake != WakeStrategy::Quorum
-            && let Some(first) = lock.active.pause.leads.iter().next()
+            && let Some(first) = lock.active.pause.leads().iter().next()
             && self.nodes[first.index()].push.notifies()
         {
-            lock.active.pause.leads = first.into();
+            lock.active.pause.listen_to(first.into());
         }
     }
 
@@ -277,26 +263,19 @@ impl Core {
     /// for as long as the lock is held elsewhere; where the lead denied, nobody else hears of it.
     fn back_off_wakes(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if !std::mem::take(&mut lock.active.pause.is_woken) {
-            return;
-        }
-        let has_rested = lock.active.since.boot > lock.active.pause.muted_until + RESTED;
-        lock.active.pause.is_late = false;
         let waited = now.boot.since(lock.active.asked_at);
         let most = match lock.active.lead {
             Some(_) if waited < OLD => MUTED_AFTER_DENIAL.0,
             Some(_) => MUTED_AFTER_DENIAL.1,
             None => MUTED_AFTER_SPLIT,
         };
-        lock.active.pause.wake_backoff = match has_rested {
-            true => MUTED_AT_FIRST,
-            false => (lock.active.pause.wake_backoff * 2).min(most).max(MUTED_AT_FIRST),
-        };
+        let since = lock.active.since.boot;
+        let Some(backoff) = lock.active.pause.was_woken_in_vain(since, most) else { return };
         let half = match mutant!(WakesNotBackedOff) {
             true => Duration::from_nanos(1),
-            false => lock.active.pause.wake_backoff / 2,
+            false => backoff / 2,
         };
-        lock.active.pause.muted_until = now.boot + half + self.entropy.below(half);
+        lock.active.pause.mute_until(now.boot + half + self.entropy.below(half));
     }
 
     /// Remembers how long a lock had to wait that was granted now.
@@ -309,7 +288,7 @@ impl Core {
     /// Whether the nodes whose word is waited for denied, and will tell.
     fn will_be_notified(&self, id: LockId) -> bool {
         let Some(lock) = self.locks.find(id.0) else { return false };
-        let (leads, denied) = (lock.active.pause.leads, lock.active.votes.denies());
+        let (leads, denied) = (lock.active.pause.leads(), lock.active.votes.denies());
         let will_notify = |node| denied.contains(node) && self.node(node).push.notifies();
         !leads.is_empty() && leads.iter().all(will_notify)
     }
@@ -321,7 +300,7 @@ impl Core {
         let Some(lock) = self.locks.find(id.0).filter(|lock| lock.phase == Phase::Pausing) else {
             return;
         };
-        let leads = lock.active.pause.leads;
+        let leads = lock.active.pause.leads();
         // A script has told, and has read all keys.
         if lock.active.keys.len() == 1 {
             for node in denied.iter() {
@@ -364,49 +343,43 @@ impl Core {
         if ms == -1 || !matches!(lock.phase, Phase::Asking | Phase::Pausing) {
             return;
         }
-        let leads = lock.active.pause.leads;
+        let pause = &mut lock.active.pause;
+        let (is_pausing, leads) = (lock.phase == Phase::Pausing, pause.leads());
         let notifies = leads.contains(node)
             && leads.iter().all(|lead| self.nodes[lead.index()].push.notifies());
         // What has been told comes by another connection, and may be later than this answer.
-        let is_quiet =
-            lock.active.pause.notified.and(leads).is_empty() && !lock.active.pause.is_woken;
-        let rests = lock.phase == Phase::Pausing && lock.active.pause.splits == 0 && is_quiet;
-        if ms >= 0 && notifies && rests {
-            // It will tell of the next change. Whoever has had its turn lets some others have theirs.
-            lock.active.pause.until = (now.boot + CAP_NOTIFIED * 3 / 4).min(lock.active.deadline);
-            let sit_out = std::mem::take(&mut lock.active.pause.sit_out);
-            lock.active.pause.muted_until =
-                lock.active.pause.muted_until.max(now.boot + self.entropy.below(sit_out));
-            for &key in &lock.active.queues {
-                self.queues.contended(key, lock.active.pause.leads, now.boot);
-            }
+        let rests = is_pausing && !pause.follows_split() && pause.is_quiet();
+        let left = u64::try_from(ms).ok().map(Duration::from_millis);
+        if left.is_none() && leads.contains(node) {
+            return self.changed_at(id, node, now);
         }
-        let free_at = match u64::try_from(ms) {
-            Ok(ms) => now.boot + Duration::from_millis(ms) + lock.active.pause.jitter,
-            Err(_) if lock.active.pause.leads.contains(node) => {
-                return self.changed_at(id, node, now);
-            }
-            // Gone already: only as late as it takes two waiters not to ask in step for ever.
-            Err(_) => now.boot + lock.active.pause.jitter / 8,
-        };
-        lock.active.pause.expires(node, free_at);
-        if lock.phase == Phase::Pausing {
+        pause.key_lives(node, left, now.boot);
+        if left.is_some() && notifies && rests {
+            self.rest(id, now);
+        }
+        if is_pausing {
             self.shorten_pause(id);
             self.pause_due(id, now);
         }
     }
 
-    /// The pause need not outlast the keys that stand in the way. One that keeps the parties of a split
-    /// vote apart is random, and stays so.
+    /// The key in the way is still there, and a node will tell of its next change. Whoever has had its turn lets
+    /// some others have theirs.
+    fn rest(&mut self, id: LockId, now: ClockReading) {
+        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let deadline = lock.active.deadline;
+        lock.active.pause.waits_for_word(now.boot, deadline);
+        let sit_out = lock.active.pause.take_sit_out();
+        lock.active.pause.sits_out_until(now.boot + self.entropy.below(sit_out));
+        for &key in &lock.active.queues {
+            self.queues.contended(key, lock.active.pause.leads(), now.boot);
+        }
+    }
+
+    /// The pause need not outlast the keys that stand in the way.
     fn shorten_pause(&mut self, id: LockId) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if (1..=SPLITS).contains(&lock.active.pause.splits) {
-            return;
-        }
-        let needed = lock.active.pause.needed;
-        if let Some(free_at) = lock.active.pause.way_free_at(needed) {
-            lock.active.pause.until = lock.active.pause.until.min(free_at);
-            let until = lock.active.pause.until;
+        if let Some(until) = lock.active.pause.shorten() {
             self.arm_lock(id, until);
         }
     }
@@ -418,9 +391,10 @@ impl Core {
             return;
         }
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if lock.phase == Phase::Pausing && lock.active.pause.splits == 0 {
-            lock.active.pause.until = (now.boot + CAP_NOTIFIED * 3 / 4).min(lock.active.deadline);
-            let until = lock.active.pause.until;
+        if lock.phase == Phase::Pausing && !lock.active.pause.follows_split() {
+            let deadline = lock.active.deadline;
+            lock.active.pause.waits_for_word(now.boot, deadline);
+            let until = lock.active.pause.until();
             self.arm_lock(id, until);
             self.shorten_pause(id);
         }
@@ -429,27 +403,18 @@ impl Core {
     /// A node has told that a key in the way of this lock has changed, or cannot tell any longer.
     pub(super) fn changed_at(&mut self, id: LockId, node: NodeId, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        // Whose word counts can be known later than it has come.
-        lock.active.pause.notified.insert(node);
+        lock.active.pause.notified(node);
         self.wake(id, now);
     }
 
     /// Ends a pause by what has been told, as soon as that may be.
     fn wake(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let enough = match self.config.settings.wake {
-            WakeStrategy::Quorum => lock.active.pause.leads.len().max(1),
-            _ => 1,
-        };
-        let notified = lock.active.pause.notified.and(lock.active.pause.leads);
-        if lock.phase != Phase::Pausing || notified.len() < enough || mutant!(WakeIgnored) {
+        let is_enough = lock.active.pause.has_heard_enough(self.config.settings.wake);
+        if lock.phase != Phase::Pausing || !is_enough || mutant!(WakeIgnored) {
             return;
         }
-        self.metrics.wakes += u64::from(!lock.active.pause.is_woken);
-        lock.active.pause.is_woken = true;
-        lock.active.pause.is_late = now.boot < lock.active.pause.muted_until;
-        lock.active.pause.until =
-            lock.active.pause.until.min(lock.active.pause.muted_until.max(now.boot));
+        self.metrics.wakes += u64::from(lock.active.pause.wake(now.boot));
         self.pause_due(id, now);
     }
 
@@ -458,11 +423,8 @@ impl Core {
     fn look_first(&mut self, id: LockId, lead: NodeId, now: ClockReading) {
         let patience = self.config.settings.response_timeout.min(self.allowance(lead));
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        lock.active.pause.is_late = false;
-        lock.active.pause.is_woken = false;
-        lock.active.pause.notified = NodeSet::default();
-        lock.active.pause.until = (now.boot + patience).min(lock.active.deadline);
-        let until = lock.active.pause.until;
+        let until = (now.boot + patience).min(lock.active.deadline);
+        lock.active.pause.looks_until(until);
         self.arm_lock(id, until);
         self.ask_remaining(lead, id, now);
     }
@@ -471,12 +433,12 @@ impl Core {
         let Some(lock) = self.locks.find(id.0) else { return };
         if now.boot >= lock.active.deadline {
             self.refuse(id, RefusalReason::OutOfTime, now);
-        } else if now.boot < lock.active.pause.until {
-            let until = lock.active.pause.until;
+        } else if now.boot < lock.active.pause.until() {
+            let until = lock.active.pause.until();
             self.arm_lock(id, until);
         } else {
             match self.lead_to_ask(id) {
-                Some(lead) if lock.active.pause.is_late && lock.active.keys.len() == 1 => {
+                Some(lead) if lock.active.pause.is_late() && lock.active.keys.len() == 1 => {
                     self.look_first(id, lead, now);
                 }
                 lead => self.attempt(id, lead, now),
@@ -487,9 +449,8 @@ impl Core {
     /// The node that is asked before the others, if what it told ended the pause.
     fn lead_to_ask(&self, id: LockId) -> Option<NodeId> {
         let lock = self.locks.find(id.0)?;
-        let leads = self.config.settings.wake == WakeStrategy::Lead && lock.active.pause.is_woken;
-        let notified =
-            lock.active.pause.notified.and(lock.active.pause.leads).without(self.suspected);
+        let leads = self.config.settings.wake == WakeStrategy::Lead && lock.active.pause.is_woken();
+        let notified = lock.active.pause.heard().without(self.suspected);
         let lead = notified.iter().next().filter(|_| leads)?;
         self.node(lead).link.takes_asks().then_some(lead)
     }
@@ -497,10 +458,8 @@ impl Core {
     /// An attempt begins.
     pub(super) fn end_pause(&mut self, id: LockId) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        lock.active.pause.expiries.clear();
-        lock.active.pause.notified = NodeSet::default();
         let (least, most) = EXPIRY_JITTER;
-        lock.active.pause.jitter = least + self.entropy.below(most - least);
+        lock.active.pause.attempt_begins(least + self.entropy.below(most - least));
     }
 
     /// How long a round of asks takes, roughly.
@@ -512,24 +471,9 @@ impl Core {
     }
 }
 
-/// So many split votes in a row are answered without a pause.
-const SPLITS: u32 = 4;
-
-/// A pause after a split vote is shorter than this many round trips.
-const SPLIT_ROUND_TRIPS: u32 = 4;
-
 /// Waiters do not meet an expiry all at the same moment, and a key lives to the end of its last
 /// millisecond.
 const EXPIRY_JITTER: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(5));
-
-/// The longest pause where nodes tell of changes: what a lost message costs at the most.
-const CAP_NOTIFIED: Duration = Duration::from_secs(2);
-
-/// Vain asks that are further apart are not of a crowd.
-const RESTED: Duration = Duration::from_millis(500);
-
-/// How long a lock is deaf after the first ask in vain.
-const MUTED_AT_FIRST: Duration = Duration::from_millis(1);
 
 /// How long at the most, where the lead denied, and for those who have waited for `OLD`.
 const MUTED_AFTER_DENIAL: (Duration, Duration) =
