@@ -2,9 +2,11 @@
 //! touch, what things are called. ARCHITECTURE.md says why.
 //!
 //! Each rule is a function from a source to its faults, so that it is tried on small bad examples as
-//! well as on the repository. Nothing here counts lines.
+//! well as on the repository.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "house/coupling.rs"]
+mod coupling;
 #[path = "house/manual.rs"]
 mod manual;
 #[path = "house/map.rs"]
@@ -23,6 +25,7 @@ use std::{
 };
 
 use crate::{
+    coupling::Coupling,
     manual::Page,
     rules::Fault,
     source::{Source, files_below},
@@ -76,6 +79,37 @@ fn no_old_name_comes_back() {
             assert_eq!(rules::better_name(word, &page), None, "{page}: {word}");
         }
     }
+}
+
+#[test]
+fn functions_fit_a_screen() {
+    assert_eq!(coupling_of(root()).long, [""; 0], "of more than 40 lines");
+}
+
+/// `cargo xtask coupling` shows what is counted, also of another tree.
+#[test]
+fn the_parts_of_the_core_do_not_grow_together() {
+    if let Some(tree) = env::var_os("COUPLING_OF") {
+        return println!("{}", coupling_of(Path::new(&tree)));
+    }
+    let coupling = coupling_of(root());
+    println!("{coupling}");
+    let counted = [
+        ("calls between files of the core", coupling.call_count()),
+        ("pairs of files that call each other", coupling.mutual()),
+        ("accesses to `.active.`", coupling.reaches),
+        ("open fields in src/proto", coupling.open_field_count()),
+    ];
+    for ((what, count), most) in counted.into_iter().zip(MOST) {
+        assert!(count <= most, "{count} {what}, and {most} at most");
+    }
+}
+
+fn coupling_of(root: &Path) -> Coupling {
+    let files = files_below(root, &["src"]).into_iter();
+    let files = files.map(|file| (fs::read_to_string(root.join(&file)).unwrap(), file));
+    let files: Vec<_> = files.collect();
+    Coupling::of(files.iter().map(|(text, file)| (file.as_str(), text.as_str())))
 }
 
 #[test]
@@ -322,3 +356,5 @@ const KINDS: [&str; 8] = ["rust", "rust,no_run", "sh", "console", "crontab", "in
 const RUSTDOC_LINKS: &str = "docs/rustdoc-links.md";
 const HEAVY: [&str; 5] = ["async_std", "fred", "redis", "smol", "tokio"];
 const MAX_CRATES: usize = 12;
+/// How entangled the parts of the core may be. Whoever gets it lower lowers this.
+const MOST: [usize; 4] = [192, 15, 337, 181];

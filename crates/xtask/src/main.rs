@@ -1,6 +1,6 @@
 //! The project's own commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask demo`,
-//! `cargo xtask fuzz`, `cargo xtask chaos`, `cargo xtask sim`; for releases `cargo xtask package`,
-//! `cargo xtask dist`, `cargo xtask deny`, `cargo xtask msrv`.
+//! `cargo xtask fuzz`, `cargo xtask chaos`, `cargo xtask sim`, `cargo xtask coupling`; for releases
+//! `cargo xtask package`, `cargo xtask dist`, `cargo xtask deny`, `cargo xtask msrv`.
 //!
 //! Apart from the other crates because it needs none of them: a machine with Rust and a shell must be
 //! able to build it and be told what else is missing. Not here: what the tests test.
@@ -16,7 +16,7 @@ mod test;
 
 use std::{
     env,
-    path::Path,
+    path::{self, Path, PathBuf},
     process::{Command, ExitCode},
 };
 
@@ -41,6 +41,11 @@ enum Task {
         /// What the bench program takes; --help shows it
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
+    },
+    /// Count how entangled the protocol's parts are: calls between files, open fields, long functions
+    Coupling {
+        /// Another tree of this repository than the one at hand
+        tree: Option<PathBuf>,
     },
     /// Check licences, sources, advisories and duplicates of all dependencies, with cargo-deny
     Deny {
@@ -84,6 +89,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Bench { arguments } => bench(&arguments),
+        Task::Coupling { tree } => coupling(tree.as_deref()),
         Task::Demo => demo(),
         Task::Deny { without_advisories } => policy::deny(!without_advisories),
         Task::Dist => dist::build(),
@@ -116,6 +122,19 @@ fn bench(arguments: &[String]) -> Result<(), Failure> {
     step::run("bench", build.args(SUITE).arg("--bins"))?;
     let mut bench = cargo("run");
     step::run("bench", bench.args(SUITE).args(["--bin", "bench", "--"]).args(arguments))
+}
+
+/// The counts, by the test that guards them.
+fn coupling(tree: Option<&Path>) -> Result<(), Failure> {
+    let mut count = cargo("test");
+    count.args(["--quiet", "--package", "redbolt", "--test", "house"]);
+    count.args(["the_parts_of_the_core_do_not_grow_together", "--", "--nocapture"]);
+    if let Some(tree) = tree {
+        // A relative path is meant from here.
+        let tree = path::absolute(tree).map_err(|error| Failure(error.to_string()))?;
+        count.env("COUPLING_OF", tree);
+    }
+    step::run("coupling", &mut count)
 }
 
 /// The demo of the command line, as fast as it really is. Building is quiet unless it fails.

@@ -1,0 +1,334 @@
+//! How entangled the protocol is, in numbers: what its parts ask of one another, which of their fields stand
+//! open, and how long functions are.
+//!
+//! `cargo xtask coupling` prints them, of this tree or of another one. Counted from tokens, so that formatting
+//! changes little, and without what is built for tests only. Not here: how many are allowed, see
+//! `tests/house.rs`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    ops::Range,
+};
+
+use proc_macro2::{TokenStream, TokenTree};
+
+/// What was counted in the files of `src`.
+#[derive(Debug, Default)]
+pub(crate) struct Coupling {
+    /// Functions that do not fit a screen, as `file: name, lines`.
+    pub(crate) long: Vec<String>,
+    /// Calls of the core's methods from one of its files to another, by the two files. The hub is left out: it
+    /// routes, and has what all of them use.
+    pub(crate) calls: BTreeMap<(String, String), usize>,
+    /// `.active.`: what a lock works with, reached through the lock.
+    pub(crate) reaches: usize,
+    /// `let Some(..) = .. else`.
+    pub(crate) look_ups: usize,
+    /// Fields that are open to a module above, by type.
+    pub(crate) open_fields: BTreeMap<String, usize>,
+    pub(crate) lines: BTreeMap<String, usize>,
+}
+
+impl Coupling {
+    /// Counts in files, given with their texts.
+    pub(crate) fn of<'t>(files: impl IntoIterator<Item = (&'t str, &'t str)>) -> Self {
+        let mut coupling = Self::default();
+        let mut core = Vec::new();
+        for (file, text) in files {
+            let code = Code::of(file, text);
+            let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
+            *coupling.lines.entry(folder.to_owned()).or_default() += text.lines().count();
+            coupling.long.extend(code.long_functions(file));
+            if file.starts_with("src/proto/") {
+                coupling.reaches += code.count(|it| matches!(it, [".", "active", ".", ..]));
+                coupling.look_ups += code.look_ups();
+                for (name, fields) in code.open_fields() {
+                    *coupling.open_fields.entry(name).or_default() += fields;
+                }
+            }
+            if let Some(name) = file.strip_prefix(CORE).filter(|name| *name != "mod.rs") {
+                core.push((name.trim_end_matches(".rs").to_owned(), code));
+            }
+        }
+        coupling.calls = calls(&core);
+        coupling
+    }
+
+    pub(crate) fn call_count(&self) -> usize {
+        self.calls.values().sum()
+    }
+
+    /// Pairs of files that call each other.
+    pub(crate) fn mutual(&self) -> usize {
+        let both = |(from, to): &&(String, String)| {
+            from < to && self.calls.contains_key(&(to.clone(), from.clone()))
+        };
+        self.calls.keys().filter(both).count()
+    }
+
+    pub(crate) fn open_field_count(&self) -> usize {
+        self.open_fields.values().sum()
+    }
+}
+
+impl fmt::Display for Coupling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut row = |count: usize, what: &str| writeln!(f, "{count:>6}  {what}");
+        row(self.long.len(), "functions of more than 40 lines in src")?;
+        row(self.call_count(), "calls between files of the core")?;
+        row(self.calls.len(), "ordered pairs of its files with such calls")?;
+        row(self.mutual(), "of them mutual, counted as pairs")?;
+        row(self.reaches, "accesses to `.active.` in src/proto")?;
+        row(self.look_ups, "`let Some(..) = .. else` in src/proto")?;
+        row(self.open_field_count(), "fields in src/proto that are open to a module above")?;
+        for (name, fields) in &self.open_fields {
+            row(*fields, &format!("  {name}"))?;
+        }
+        for (folder, lines) in &self.lines {
+            row(*lines, &format!("lines in {folder}"))?;
+        }
+        self.long.iter().try_for_each(|long| writeln!(f, "long: {long}"))
+    }
+}
+
+/// Who calls whom among these files, by the methods of `Core` that each has.
+fn calls(files: &[(String, Code)]) -> BTreeMap<(String, String), usize> {
+    let mut homes = BTreeMap::new();
+    for (file, code) in files {
+        homes.extend(code.core_methods().into_iter().map(|method| (method, file)));
+    }
+    let mut calls = BTreeMap::new();
+    for (file, code) in files {
+        for called in code.core_calls() {
+            if let Some(home) = homes.get(&called).filter(|home| **home != file) {
+                *calls.entry((file.clone(), (*home).clone())).or_default() += 1;
+            }
+        }
+    }
+    calls
+}
+
+/// The tokens of a file with their lines, one after the other, but for those of tests.
+struct Code {
+    words: Vec<String>,
+    lines: Vec<usize>,
+}
+
+impl Code {
+    fn of(file: &str, text: &str) -> Self {
+        let tokens: TokenStream =
+            text.parse().unwrap_or_else(|error| panic!("{file} is not Rust: {error}"));
+        let mut code = Self { words: Vec::new(), lines: Vec::new() };
+        code.take(tokens);
+        code.without_tests()
+    }
+
+    fn take(&mut self, tokens: TokenStream) {
+        for token in tokens {
+            let TokenTree::Group(group) = token else {
+                self.push(token.to_string(), token.span().start().line);
+                continue;
+            };
+            let whole = group.to_string();
+            let ends = (whole.chars().next(), whole.chars().last());
+            self.push(ends.0.map(String::from).unwrap_or_default(), group.span_open().start().line);
+            self.take(group.stream());
+            self.push(ends.1.map(String::from).unwrap_or_default(), group.span_close().end().line);
+        }
+    }
+
+    fn push(&mut self, word: String, line: usize) {
+        self.words.push(word);
+        self.lines.push(line);
+    }
+
+    /// Leaves out each item under `#[cfg(test)]`: to the end of its block, or to its semicolon.
+    fn without_tests(self) -> Self {
+        let mut shipped = Self { words: Vec::new(), lines: Vec::new() };
+        let mut at = 0;
+        while at < self.words.len() {
+            if self.from(at).starts_with(&["#", "[", "cfg", "(", "test", ")", "]"]) {
+                let item = at + 7;
+                let end = (item..self.words.len()).find(|&at| matches!(self.word(at), ";" | "{"));
+                at = end.map_or(self.words.len(), |end| self.closed(end) + 1);
+            } else {
+                shipped.push(self.words[at].clone(), self.lines[at]);
+                at += 1;
+            }
+        }
+        shipped
+    }
+
+    fn word(&self, at: usize) -> &str {
+        self.words.get(at).map_or("", String::as_str)
+    }
+
+    /// A few words from here on.
+    fn from(&self, at: usize) -> [&str; 7] {
+        std::array::from_fn(|next| self.word(at + next))
+    }
+
+    fn count(&self, is: impl Fn(&[&str]) -> bool) -> usize {
+        (0..self.words.len()).filter(|&at| is(&self.from(at))).count()
+    }
+
+    /// Where the bracket at `open` is closed; there, if it is none.
+    fn closed(&self, open: usize) -> usize {
+        let mut depth = 0;
+        for at in open..self.words.len() {
+            match self.word(at) {
+                "(" | "[" | "{" => depth += 1,
+                ")" | "]" | "}" => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                return at;
+            }
+        }
+        self.words.len() - 1
+    }
+
+    /// The first of these words from `at` on that is in no bracket.
+    fn next(&self, mut at: usize, wanted: &[&str]) -> Option<usize> {
+        while at < self.words.len() && !wanted.contains(&self.word(at)) {
+            at = self.closed(at) + 1;
+        }
+        (at < self.words.len()).then_some(at)
+    }
+
+    /// Names of functions in these words, with the places where they begin.
+    fn functions(&self, within: Range<usize>) -> impl Iterator<Item = (usize, &str)> {
+        let is_name = |name: &str| name.starts_with(|c: char| c.is_alphabetic() || c == '_');
+        let all = within.filter(|&at| self.word(at) == "fn").map(|at| (at, self.word(at + 1)));
+        all.filter(move |(_, name)| is_name(name))
+    }
+
+    fn long_functions(&self, file: &str) -> Vec<String> {
+        let mut long = Vec::new();
+        for (at, name) in self.functions(0..self.words.len()) {
+            let Some(body) = self.next(at, &["{", ";"]).filter(|&at| self.word(at) == "{") else {
+                continue;
+            };
+            let lines = self.lines[self.closed(body)] - self.lines[at] + 1;
+            if lines > SCREEN {
+                long.push(format!("{file}: {name}, {lines}"));
+            }
+        }
+        long
+    }
+
+    /// The blocks of `impl Core`.
+    fn blocks_of_core(&self) -> impl Iterator<Item = Range<usize>> {
+        let heads =
+            (0..self.words.len()).filter(|&at| self.from(at).starts_with(&["impl", "Core", "{"]));
+        heads.map(|at| at + 2..self.closed(at + 2))
+    }
+
+    fn core_methods(&self) -> BTreeSet<String> {
+        let all = self.blocks_of_core().flat_map(|block| self.functions(block));
+        all.map(|(_, name)| name.to_owned()).collect()
+    }
+
+    /// Names of what is called on a core.
+    fn core_calls(&self) -> Vec<String> {
+        let mut calls = Vec::new();
+        for at in self.blocks_of_core().flatten() {
+            match self.from(at) {
+                ["self" | "core", ".", name, "(", ..] | ["Self", ":", ":", name, "(", ..] => {
+                    calls.push(name.to_owned());
+                }
+                _ => {}
+            }
+        }
+        calls
+    }
+
+    fn look_ups(&self) -> usize {
+        let begins = |at: &usize| {
+            let is_condition = *at > 0 && matches!(self.word(at - 1), "if" | "while" | "&");
+            self.from(*at).starts_with(&["let", "Some", "("]) && !is_condition
+        };
+        let ends = |at: usize| self.next(at, &[";", "else"]);
+        let all = (0..self.words.len()).filter(begins);
+        all.filter(|&at| ends(at).is_some_and(|end| self.word(end) == "else")).count()
+    }
+
+    /// Types with fields that a module above may touch, and how many.
+    fn open_fields(&self) -> Vec<(String, usize)> {
+        let mut found = Vec::new();
+        for at in (0..self.words.len()).filter(|&at| self.word(at) == "struct") {
+            let Some(body) = self.next(at, &["{", "(", ";"]) else { continue };
+            let mut at_field = body + 1;
+            let (end, mut open) = (self.closed(body), 0);
+            while at_field < end {
+                open += usize::from(self.from(at_field).starts_with(&["pub", "("]));
+                at_field = self.closed(at_field) + 1;
+            }
+            if open > 0 {
+                found.push((self.word(at + 1).to_owned(), open));
+            }
+        }
+        found
+    }
+}
+
+/// Lines of a function that can be seen at once.
+const SCREEN: usize = 40;
+
+const CORE: &str = "src/proto/core/";
+
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Coupling {
+        Coupling::of([("src/proto/core/one.rs", text)])
+    }
+
+    #[test]
+    fn calls_from_file_to_file_are_counted_and_those_to_the_hub_are_not() {
+        let one =
+            "impl Core { fn a(&self) { self.b(); self.hub(); self.a2(); x.b(); } fn a2() {} }";
+        let two = "impl Core { fn b(&self) { Self::a2(); iter(|core: &Self| core.a()); } }
+            impl Other { fn c(&self) { self.a() } }";
+        let hub = "impl Core { fn hub(&self) { self.a() } }";
+        let files = ["one", "two", "mod"].map(|name| format!("{CORE}{name}.rs"));
+        let coupling = Coupling::of(files.iter().map(String::as_str).zip([one, two, hub]));
+        assert_eq!(coupling.call_count(), 3, "{:?}", coupling.calls);
+        assert_eq!((coupling.calls.len(), coupling.mutual()), (2, 1));
+    }
+
+    #[test]
+    fn a_function_is_as_long_as_from_its_head_to_its_brace() {
+        let function = |lines: usize| {
+            format!("#[inline]\nfn f()\n{}}}", "{\n".replace('\n', &"\n".repeat(lines - 2)))
+        };
+        assert_eq!(of(&function(SCREEN)).long, [""; 0]);
+        assert_eq!(of(&function(SCREEN + 1)).long, ["src/proto/core/one.rs: f, 41"]);
+        let in_tests = format!("#[cfg(test)]\nmod tests {{ {} }}", function(SCREEN + 1));
+        assert_eq!(of(&in_tests).long, [""; 0]);
+        let next =
+            format!("trait T {{ fn f(); }}\nfn g() {{}} type F = fn();{}", "\n".repeat(SCREEN));
+        assert_eq!(of(&next).long, [""; 0]);
+    }
+
+    #[test]
+    fn look_ups_end_in_else() {
+        let text =
+            "fn f() { let Some(a) = b.c(|| { 1 }) else { return }; let Some(a) = b else { c };
+            if let Some(a) = b { c } else { d } if x && let Some(a) = b { c } else { d }
+            let Ok(a) = b else { return }; }";
+        assert_eq!(of(text).look_ups, 2);
+    }
+
+    #[test]
+    fn open_fields_are_those_with_a_wider_view() {
+        let text = "struct A { a: u8, pub(super) b: (u8, u8), #[x] pub(in crate::proto) c: u8 }
+            struct B(pub(super) u8, u8); struct C; pub struct D { pub e: u8 }
+            fn f() { a.active.b = c.active; }";
+        let coupling = of(text);
+        let expected = [("A".to_owned(), 2), ("B".to_owned(), 1)];
+        assert_eq!(coupling.open_fields, expected.into());
+        assert_eq!((coupling.open_field_count(), coupling.reaches), (3, 1));
+    }
+}
