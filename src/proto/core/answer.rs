@@ -256,7 +256,7 @@ impl Core {
             }
             Answer::Guarded(pttl) => self.guarded_vote(id, claim, Vote::Deny, pttl, now),
             Answer::Skewed(server_us) => {
-                let proposed = self.claims.find(claim.0).map(|claim| claim.counter);
+                let proposed = self.claims.find(claim.0).map(Claim::counter);
                 self.clock_told(id, server_us, proposed.unwrap_or_default(), now);
                 Vote::Fail(Cause::ClockSkew)
             }
@@ -281,11 +281,11 @@ impl Core {
         if let Some(claim) = self.claims.find_mut(claim_id.0) {
             match (vote, claim.lock()) {
                 // What is being undone counts for nothing, and so does what has been refused.
-                (Vote::Grant, _) if claim.owed.contains(id) => {}
+                (Vote::Grant, _) if claim.is_owed(id) => {}
                 (Vote::Deny, None) => self.denied_late(id, claim_id, now),
                 (_, lock) => {
                     if vote == Vote::Grant {
-                        claim.counted.insert(id);
+                        claim.granted(id);
                     }
                     lock.into_iter().for_each(|lock| self.voted(id, lock, vote, now));
                 }
@@ -317,9 +317,9 @@ impl Core {
         }
         if cause != Cause::ServerError
             && let Some(claim) = self.claims.find_mut(claim.0)
-            && (claim.kind.ask == Command::SetIfAbsent || cause.is_forbidden())
+            && (claim.kind().ask == Command::SetIfAbsent || cause.is_forbidden())
         {
-            claim.refused.insert(id);
+            claim.refused(id);
         }
     }
 
@@ -354,7 +354,7 @@ impl Core {
 
     /// Whether the node's grant was counted, so that its extension may be.
     fn has_counted(&self, node: NodeId, claim: ClaimId) -> bool {
-        let counted = |claim: &Claim| claim.counted.contains(node) || mutant!(ExtendCountsAll);
+        let counted = |claim: &Claim| claim.counted().contains(node) || mutant!(ExtendCountsAll);
         self.claims.find(claim.0).is_some_and(counted)
     }
 

@@ -57,15 +57,14 @@ impl Core {
         let random = self.entropy.bytes();
         let fenced = self.locks.find(id.0).is_some_and(|lock| lock.active.fence.is_wanted);
         let open = self.open_asks(id);
-        let proposal = if fenced { self.proposal(now) } else { 0 };
+        let proposal = fenced.then(|| self.proposal(now));
         let lock = self.locks.find_mut(id.0).expect("only a living lock makes an attempt");
         let claim = self.claims.find_mut(claim_id.0).expect("it was made here");
         let random = match mutant!(TokenReused) {
             true => (std::ptr::from_ref(lock).addr() as u128).to_le_bytes(),
             false => random,
         };
-        claim.begin(id, &lock.active.keys, fenced, lock.ttl_ms, random);
-        claim.counter = proposal;
+        claim.begin(id, &lock.active.keys, proposal, lock.ttl_ms, random);
         lock.begin_round(Phase::Asking, now, votes);
         lock.active.fence.counters.clear();
         lock.active.fence.ahead_us = self.ahead_us;
@@ -164,13 +163,13 @@ impl Core {
     fn hold_back(&mut self, node: NodeId, claim: ClaimId) {
         let alive = self.claims.len();
         let Some(it) = self.claims.find_mut(claim.0) else { return };
-        it.queued.insert(node);
+        it.queue(node);
         let held_back = &mut self.nodes[node.index()].held_back;
         held_back.push(claim);
         // Attempts end, and a node may hang for long.
         if held_back.len() > 2 * alive.max(FEW) {
             let claims = &self.claims;
-            let waits = |it: &ClaimId| claims.find(it.0).is_some_and(|it| it.queued.contains(node));
+            let waits = |it: &ClaimId| claims.find(it.0).is_some_and(|it| it.is_queued(node));
             held_back.retain(waits);
         }
     }
@@ -179,7 +178,7 @@ impl Core {
     /// for longer than one that answers.
     fn queue(&mut self, node: NodeId, claim: ClaimId) -> Duration {
         if let Some(claim) = self.claims.find_mut(claim.0) {
-            claim.queued.insert(node);
+            claim.queue(node);
         }
         match self.node(node).failures {
             0 => self.config.settings.connect_timeout,
@@ -190,14 +189,13 @@ impl Core {
     pub(super) fn send_ask(&mut self, node_id: NodeId, id: ClaimId, now: ClockReading) {
         debug_assert!(self.node(node_id).link.takes_asks(), "only a voter is asked");
         let Some(claim) = self.claims.find_mut(id.0) else { return };
-        claim.queued.remove(node_id);
-        claim.seen.insert(node_id);
+        claim.sent(node_id, now.boot + Duration::from_millis(claim.ttl_ms()));
         self.metrics.of(node_id).asks += 1;
-        claim.lives_until(now.boot + Duration::from_millis(claim.ttl_ms));
         let can_undo = self.nodes[node_id.index()].capabilities.can_undo();
-        let ask = if can_undo { claim.kind.ask } else { claim.kind.ask.as_script() };
+        let ask = claim.kind().ask;
+        let ask = if can_undo { ask } else { ask.as_script() };
         let checked = ask.is_checked_behind() && self.config.restart_guard_key().is_some();
-        let (ttl_ms, counter) = (claim.ttl_ms, claim.counter);
+        let (ttl_ms, counter) = (claim.ttl_ms(), claim.counter());
         self.send(node_id, id, ask, (ttl_ms, counter), now, |by_digest| Pending::Ask {
             claim: id,
             ask,
@@ -235,7 +233,7 @@ impl Core {
     /// Sends the asks that waited for this node's link.
     pub(super) fn send_queued(&mut self, node: NodeId, now: ClockReading) {
         for id in self.claim_ids() {
-            if self.claims.find(id.0).is_some_and(|claim| claim.queued.contains(node)) {
+            if self.claims.find(id.0).is_some_and(|claim| claim.is_queued(node)) {
                 self.send_ask(node, id, now);
             }
         }

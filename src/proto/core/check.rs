@@ -4,6 +4,7 @@
 //! two clients or a node's memory to see; that is the simulator's.
 
 use super::Core;
+use crate::proto::claim::Claim;
 use crate::proto::lock::{Lock, Phase};
 use crate::proto::names::{MAX_NODES, NodeSet};
 use crate::proto::node::Link;
@@ -38,12 +39,10 @@ impl Core {
         let mut owes = [0; MAX_NODES];
         for key in (0..self.claims.capacity()).filter_map(|at| self.claims.at(at)) {
             let Some(claim) = self.claims.find(key) else { continue };
-            claim.owed.iter().for_each(|node| owes[node.index()] += 1);
-            let lost = claim.owed.or(claim.ghosts).without(claim.seen);
-            assert!(lost.is_empty(), "an undo is owed only by a node that may have seen the ask");
-            assert!(claim.lock().is_some() || claim.queued.is_empty(), "an ask has a lock");
+            claim.check();
+            claim.owed().iter().for_each(|node| owes[node.index()] += 1);
             // What became due while a lock had the claim is due at once when it is over.
-            let due = claim.forget_at.min(claim.again_at).max(self.boot);
+            let due = claim.due().max(self.boot);
             assert!(
                 claim.lock().is_some() || self.claims.due_of(key) <= due,
                 "what is due is armed"
@@ -55,10 +54,10 @@ impl Core {
 
     fn check_lock(&self, lock: &Lock) {
         let Some(claim) = self.claims.find(lock.claim.0) else { return };
-        let both = claim.counted.and(claim.owed);
+        let both = claim.counted().and(claim.owed());
         let held = lock.phase.is_held();
         assert!(!held || both.is_empty(), "what a holder relies on is not being undone");
-        assert!(!held || claim.counted.len() >= self.config.quorum(), "a quorum has granted");
+        assert!(!held || claim.counted().len() >= self.config.quorum(), "a quorum has granted");
     }
 
     /// When a lock is due, by what it waits for.
@@ -69,7 +68,7 @@ impl Core {
             Phase::Extending => lock.active.round_until.min(lock.lease.ends()),
             Phase::Held => lock.lease.ends().min(lock.active.auto_extension.at),
             Phase::Lost(_) => {
-                self.claims.find(lock.claim.0).map_or(Timestamp::NEVER, |claim| claim.forget_at)
+                self.claims.find(lock.claim.0).map_or(Timestamp::NEVER, Claim::forget_at)
             }
             Phase::Pausing => lock.active.pause.until(),
             Phase::Queued => lock.active.deadline,
@@ -84,7 +83,7 @@ impl Core {
             lock.lease.ends() <= lock.active.since.boot + lock.ttl(),
             "a lease ends with its TTL"
         );
-        let uncounted: NodeSet = lock.active.votes.grants().without(claim.counted);
+        let uncounted: NodeSet = lock.active.votes.grants().without(claim.counted());
         debug_assert!(uncounted.is_empty(), "every grant was checked by its restart guard");
         debug_assert!(
             lock.active.votes.grants().len() >= self.config.quorum(),

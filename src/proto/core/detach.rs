@@ -34,7 +34,7 @@ impl Core {
         lock.lease = lock.lease.and(lock.active.backing.lease(quorum, now).unwrap_or(lock.lease));
         let lock = self.locks.find(id.0)?;
         let claim = self.claims.find(claim_id.0)?;
-        let backed = lock.active.backing.of(claim.counted, &lock.lease);
+        let backed = lock.active.backing.of(claim.counted(), &lock.lease);
         let part = |node| match self.part(node, claim_id, claim) {
             Part::Counted if !backed.contains(node) => Part::Behind,
             part => part,
@@ -43,13 +43,13 @@ impl Core {
         let detached = DetachedLock {
             nodes: parts.map(|part| DetachedNode { name: String::new(), part }).collect(),
             quorum: self.config.quorum,
-            keys: claim.keys.iter().map(<[u8]>::to_vec).collect(),
+            keys: claim.keys().iter().map(<[u8]>::to_vec).collect(),
             ttl: lock.ttl(),
             lease: lock.lease,
             held_since: lock.held_since,
-            keys_until: claim.forget_at,
+            keys_until: claim.forget_at(),
             fencing_token: lock.active.fence.token,
-            random: claim.random,
+            random: claim.random(),
             label: claim.label(&self.config).to_vec(),
             boot: String::new(),
         };
@@ -70,18 +70,18 @@ impl Core {
             Pending::Extend { claim, .. } | Pending::WriteBack { claim, .. } => claim == lock.claim,
             _ => false,
         };
-        let is_queued = self.claims.find(lock.claim.0).is_some_and(|c| !c.queued.is_empty());
+        let is_queued = self.claims.find(lock.claim.0).is_some_and(Claim::has_queued);
         is_queued || self.nodes.iter().any(|node| node.pipeline.pending().any(of_it))
     }
 
     fn part(&self, node: NodeId, id: ClaimId, claim: &Claim) -> Part {
         let asks =
             |pending: &Pending| matches!(pending, Pending::Ask { claim, .. } if *claim == id);
-        if claim.counted.contains(node) {
+        if claim.counted().contains(node) {
             Part::Counted
-        } else if !claim.seen.contains(node) {
+        } else if !claim.seen().contains(node) {
             Part::Untouched
-        } else if claim.ghosts.contains(node) || self.node(node).pipeline.pending().any(asks) {
+        } else if claim.has_ghost(node) || self.node(node).pipeline.pending().any(asks) {
             Part::Open
         } else {
             Part::Asked
@@ -144,16 +144,16 @@ impl Core {
         lock.held_since = detached.held_since;
         lock.granted_at = now.boot;
         lock.active.fence.token = detached.fencing_token;
-        let fenced = detached.fencing_token.is_some();
+        // It asks nobody any more, and so proposes nothing.
+        let fenced = detached.fencing_token.map(|_| 0);
         claim.begin(id, &lock.active.keys, fenced, ttl_ms(detached.ttl), detached.random);
         claim.set_label(&detached.label, &self.config);
         let behind = detached.with(&[Part::Behind]);
         if !behind.is_empty() {
             lock.active.backing.begin(counted, detached.lease, self.nodes.len());
         }
-        claim.counted = counted.or(behind);
-        claim.seen = detached.with(&[Part::Counted, Part::Behind, Part::Asked, Part::Open]);
-        claim.ghosts = detached.with(&[Part::Open]);
+        let seen = detached.with(&[Part::Counted, Part::Behind, Part::Asked, Part::Open]);
+        claim.attached(counted.or(behind), seen, detached.with(&[Part::Open]));
         claim.lives_until(detached.keys_until.min(now.boot + self.config.settings.max_ttl));
         id
     }

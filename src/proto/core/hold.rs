@@ -65,7 +65,7 @@ impl Core {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         lock.active.activate(&mut self.pool);
         if let Some(claim) = self.claims.find(lock.claim.0) {
-            lock.active.backing.begin(claim.counted, lock.lease, self.nodes.len());
+            lock.active.backing.begin(claim.counted(), lock.lease, self.nodes.len());
         }
         lock.begin_round(Phase::Extending, now, votes);
         lock.active.extend_ttl = ttl;
@@ -76,7 +76,7 @@ impl Core {
         self.arm_lock(id, until);
         // Asks that still wait for a link have missed the lease that they were for.
         if let Some(claim) = self.claims.find_mut(claim.0) {
-            claim.queued = NodeSet::default();
+            claim.unqueue_all();
         }
         for node in self.config.node_ids() {
             self.offer_extension(node, claim, id, now);
@@ -167,7 +167,7 @@ impl Core {
         let Some(claim) = self.claims.find_mut(claim_id.0) else { return };
         let Some(lock) = self.locks.find(id.0) else { return };
         claim.lives_until(now.boot + lock.active.extend_ttl);
-        let (extend, round) = (claim.kind.extend, lock.round);
+        let (extend, round) = (claim.kind().extend, lock.round);
         let pending = |by_digest| Pending::Extend { claim: claim_id, round, by_digest };
         self.send(node_id, claim_id, extend, (ttl_ms(lock.active.extend_ttl), 0), now, pending);
     }
@@ -230,17 +230,17 @@ impl Core {
         let Some(claim) = self.claims.find_mut(lock.claim.0) else { return };
         if lock.phase == Phase::Fencing {
             // It is not granted yet, and its lease will not rest on this node.
-            return claim.counted.remove(node);
+            return claim.gone(node);
         }
         if !lock.phase.is_held() {
             return;
         }
         let before = lock.lease.remaining(now);
-        if !claim.counted.contains(node) || before.is_zero() || mutant!(ExtendCountsGone) {
+        if !claim.counted().contains(node) || before.is_zero() || mutant!(ExtendCountsGone) {
             return;
         }
-        lock.active.backing.begin(claim.counted, lock.lease, self.nodes.len());
-        claim.counted.remove(node);
+        lock.active.backing.begin(claim.counted(), lock.lease, self.nodes.len());
+        claim.gone(node);
         lock.active.backing.gone(node);
         let supported = lock.active.backing.lease(quorum, now).unwrap_or_default();
         lock.lease = lock.lease.and(supported);
@@ -274,7 +274,7 @@ impl Core {
         let needed = lock.active.votes.quorum();
         let quorum = if mutant!(ExtendWithOne) { 1 } else { needed };
         let (grants, missing) = (lock.active.votes.grants(), lock.active.votes.missing());
-        let counted = self.claims.find(lock.claim.0).map_or(grants, |claim| claim.counted);
+        let counted = self.claims.find(lock.claim.0).map_or(grants, Claim::counted);
         if lock.lease.remaining(now).is_zero() && !mutant!(ExtendAfterExpiry) {
             self.lose(id, LossCause::Expired, now);
         } else if grants.len() >= quorum {
@@ -338,9 +338,9 @@ impl Core {
     fn round_over(&mut self, id: LockId) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let Some(claim) = self.claims.find_mut(lock.claim.0) else { return };
-        claim.queued = NodeSet::default();
-        let backed = lock.active.backing.of(claim.counted, &lock.lease);
-        if lock.is_idle() && backed == claim.counted {
+        claim.unqueue_all();
+        let backed = lock.active.backing.of(claim.counted(), &lock.lease);
+        if lock.is_idle() && backed == claim.counted() {
             let active = lock.active.clear();
             if self.pool.len() < SPARE {
                 self.pool.extend(active);
@@ -365,7 +365,7 @@ impl Core {
         self.metrics.auto_extend_losses += u64::from(lock.active.auto_extension.options.is_some());
         let claim = lock.claim;
         if let Some(claim) = self.claims.find_mut(claim.0) {
-            claim.queued = NodeSet::default();
+            claim.unqueue_all();
         }
         if !mutant!(LossUntold) {
             self.events.push_back(Event::Lost(id, cause));
@@ -379,7 +379,7 @@ impl Core {
     pub(super) fn lost_due(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find(id.0) else { return };
         let claim = lock.claim;
-        match self.claims.find(claim.0).map(|claim| claim.forget_at) {
+        match self.claims.find(claim.0).map(Claim::forget_at) {
             Some(forget_at) if now.boot < forget_at => self.arm_lock(id, forget_at),
             Some(_) => {
                 self.free_claim(claim);
@@ -435,7 +435,7 @@ impl Core {
         let claim = lock.claim;
         self.arm_lock(id, until);
         self.undo(claim, now);
-        let owed = self.claims.find(claim.0).map_or_else(NodeSet::default, |claim| claim.owed);
+        let owed = self.claims.find(claim.0).map_or_else(NodeSet::default, Claim::owed);
         for node in owed.iter() {
             if !self.node(node).link.takes_undos() {
                 self.reopen(node, now);
@@ -461,9 +461,9 @@ impl Core {
         let Some(lock) = self.locks.find(id.0) else { return };
         let Some(claim) = self.claims.find(lock.claim.0) else { return };
         let confirmed = lock.active.votes.grants().len();
-        let awaited = |node: NodeId| claim.undoing.contains(node) || self.node(node).may_return();
+        let awaited = |node: NodeId| claim.undoing().contains(node) || self.node(node).may_return();
         let over = confirmed >= lock.active.votes.quorum()
-            || !claim.owed.without(self.suspected).iter().any(awaited)
+            || !claim.owed().without(self.suspected).iter().any(awaited)
             || now.boot >= lock.active.round_until;
         if over {
             let claim = lock.claim;

@@ -164,7 +164,7 @@ impl Core {
                 }
                 Pending::Undo { claim, .. } => {
                     if let Some(claim) = self.claims.find_mut(claim.0) {
-                        claim.undoing.remove(node);
+                        claim.undo_over(node);
                     }
                     self.undo_settled(node, claim, Vote::Fail(cause), now);
                 }
@@ -194,14 +194,9 @@ impl Core {
             self.owes_no_more(node, id);
         }
         if let Some(claim) = self.claims.find_mut(id.0) {
-            if untouched {
-                claim.seen.remove(node);
-            } else {
-                claim.seen.insert(node);
-                claim.ghosts.insert(node);
-            }
+            claim.connection_lost(node, untouched);
             if mutant!(AskSentAgain) && claim.lock().is_some() {
-                return claim.queued.insert(node);
+                return claim.queue(node);
             }
         }
         self.vote_failed(node, id, now);
@@ -224,9 +219,7 @@ impl Core {
 
     pub(super) fn fail_queued_asks(&mut self, node: NodeId, now: ClockReading) {
         for id in self.claim_ids() {
-            let Some(claim) = self.claims.find_mut(id.0) else { continue };
-            if claim.queued.contains(node) {
-                claim.queued.remove(node);
+            if self.claims.find_mut(id.0).is_some_and(|claim| claim.unqueue(node)) {
                 self.vote_failed(node, id, now);
             }
         }

@@ -6,7 +6,7 @@
 
 use super::Core;
 use crate::proto::capability::Ability;
-use crate::proto::claim::{Claim, ClaimUser};
+use crate::proto::claim::Claim;
 use crate::proto::lock_kind::{Command, Count};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId, NodeSet};
@@ -24,9 +24,9 @@ impl Core {
     /// The claim no longer belongs to a lock. It stays for as long as something is owed.
     pub(super) fn part_from_lock(&mut self, id: ClaimId, now: ClockReading) {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
-        claim.user = ClaimUser::Nobody;
-        let (forget_at, settled) = (claim.forget_at, claim.is_settled());
-        let due = forget_at.min(claim.again_at).max(now.boot);
+        claim.part_from_lock();
+        let (forget_at, settled) = (claim.forget_at(), claim.is_settled());
+        let due = claim.due().max(now.boot);
         if settled {
             self.claims.free(id.0);
         } else if now.boot >= forget_at {
@@ -39,11 +39,11 @@ impl Core {
     /// Undoes a claim on every node that may have seen it.
     pub(super) fn undo(&mut self, id: ClaimId, now: ClockReading) {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
-        claim.queued = NodeSet::default();
-        let counted = claim.counted;
+        claim.unqueue_all();
+        let counted = claim.counted();
         let seen = match mutant!(UndoOfGrantsOnly) {
             true => counted,
-            false => claim.seen,
+            false => claim.seen(),
         };
         for (at, node) in seen.iter().enumerate() {
             if mutant!(ReleaseToQuorum) && at >= self.config.quorum() {
@@ -67,7 +67,7 @@ impl Core {
             |pending: &Pending| matches!(pending, Pending::Ask { claim, .. } if *claim == id);
         let Some(taken) = node.pipeline.withdraw(asks) else { return false };
         let Some(claim) = self.claims.find_mut(id.0) else { return true };
-        claim.seen.remove(node_id);
+        claim.never_ran(node_id);
         if let Pending::Ask { ask: Command::Run(script), by_digest: false, .. } = taken {
             node.loaded.forget(script);
         }
@@ -84,13 +84,11 @@ impl Core {
     pub(super) fn push_undo(&mut self, node_id: NodeId, id: ClaimId, now: ClockReading) {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         let node = &mut self.nodes[node_id.index()];
-        if !node.link.takes_undos() || claim.undoing.contains(node_id) {
+        if !node.link.takes_undos() || claim.undoing().contains(node_id) {
             return;
         }
-        claim.undoing.insert(node_id);
-        self.metrics.of(node_id).undo_sent(claim.undone.contains(node_id));
-        claim.undone.insert(node_id);
-        let undo = claim.kind.undo;
+        self.metrics.of(node_id).undo_sent(claim.undo_sent(node_id));
+        let undo = claim.kind().undo;
         let pending = |by_digest| Pending::Undo { claim: id, by_digest };
         self.send(node_id, id, undo, (0, 0), now, pending);
     }
@@ -101,7 +99,7 @@ impl Core {
             return;
         }
         for id in self.claim_ids() {
-            if self.claims.find(id.0).is_some_and(|claim| claim.owed.contains(node)) {
+            if self.claims.find(id.0).is_some_and(|claim| claim.is_owed(node)) {
                 self.send_undo(node, id, now);
             }
         }
@@ -115,10 +113,9 @@ impl Core {
         now: ClockReading,
     ) {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
-        if !claim.undoing.contains(node_id) {
+        if !claim.undo_over(node_id) {
             return;
         }
-        claim.undoing.remove(node_id);
         match count {
             Count::NoScript if mutant!(NoScriptIsFinal) => {}
             Count::NoScript => return self.push_undo(node_id, id, now),
@@ -127,11 +124,9 @@ impl Core {
             Count::Of(_) => {}
         }
         self.metrics.of(node_id).undos_confirmed += 1;
-        if claim.ghosts.contains(node_id) {
-            self.undo_again(node_id, id, now);
-        } else {
-            claim.seen.remove(node_id);
-            self.owes_no_more(node_id, id);
+        match claim.confirmed(node_id, now.boot) {
+            Some(again_at) => self.arm_claim(id, again_at),
+            None => self.owes_no_more(node_id, id),
         }
         self.undo_settled(node_id, id, Vote::Grant, now);
         let node = self.node_mut(node_id);
@@ -152,7 +147,7 @@ impl Core {
             if let Pending::Undo { claim: id, .. } = *pending
                 && let Some(claim) = self.claims.find_mut(id.0)
             {
-                claim.undoing.remove(node);
+                claim.undo_over(node);
                 let cause = self.node(node).cause;
                 self.undo_settled(node, id, Vote::Fail(cause), now);
             }
@@ -164,10 +159,10 @@ impl Core {
     /// confirms.
     fn undo_refused(&mut self, node_id: NodeId, id: ClaimId, cause: Cause, now: ClockReading) {
         if let Some(claim) = self.claims.find_mut(id.0)
-            && claim.refused.contains(node_id)
+            && claim.is_refused(node_id)
         {
             // It answered the ask with an error as well: there is nothing to undo.
-            claim.seen.remove(node_id);
+            claim.never_ran(node_id);
             self.owes_no_more(node_id, id);
             return self.undo_settled(node_id, id, Vote::Fail(cause), now);
         }
@@ -188,17 +183,6 @@ impl Core {
         }
     }
 
-    /// A confirmation that a ghost of the ask may follow is not the last word: the undo is sent once
-    /// more when half of the TTL is over.
-    fn undo_again(&mut self, node: NodeId, id: ClaimId, now: ClockReading) {
-        let Some(claim) = self.claims.find_mut(id.0) else { return };
-        claim.ghosts.remove(node);
-        let half = claim.forget_at.since(now.boot) / 2;
-        claim.again_at = claim.again_at.min(now.boot + half);
-        let again_at = claim.again_at;
-        self.arm_claim(id, again_at);
-    }
-
     pub(super) fn undo_settled(
         &mut self,
         node: NodeId,
@@ -215,22 +199,20 @@ impl Core {
 
     /// The node is to confirm that it keeps no key for this claim.
     pub(super) fn owe(&mut self, node: NodeId, id: ClaimId) {
-        if let Some(claim) = self.claims.find_mut(id.0).filter(|claim| !claim.owed.contains(node)) {
-            claim.owed.insert(node);
+        if self.claims.find_mut(id.0).is_some_and(|claim| claim.owe(node)) {
             self.nodes[node.index()].owes += 1;
         }
     }
 
     pub(super) fn owes_no_more(&mut self, node: NodeId, id: ClaimId) {
-        if let Some(claim) = self.claims.find_mut(id.0).filter(|claim| claim.owed.contains(node)) {
-            claim.owed.remove(node);
+        if self.claims.find_mut(id.0).is_some_and(|claim| claim.owe_no_more(node)) {
             self.nodes[node.index()].owes -= 1;
         }
     }
 
     /// Nothing is left of a claim, or nobody waits for it any longer.
     pub(super) fn free_claim(&mut self, id: ClaimId) {
-        let owed = self.claims.find(id.0).map_or_else(NodeSet::default, |claim| claim.owed);
+        let owed = self.claims.find(id.0).map_or_else(NodeSet::default, Claim::owed);
         owed.iter().for_each(|node| self.nodes[node.index()].owes -= 1);
         self.claims.free(id.0);
     }
@@ -238,12 +220,12 @@ impl Core {
     /// Whether this claim is to be undone on this node, also while its lock is held: the node was
     /// refused as a voter while it was asked.
     pub(super) fn owes_undo(&self, node: NodeId, claim: ClaimId) -> bool {
-        self.claims.find(claim.0).is_some_and(|claim| claim.owed.contains(node))
+        self.claims.find(claim.0).is_some_and(|claim| claim.is_owed(node))
     }
 
     /// Whether this node may keep a key that an undo has to follow before new asks do.
     pub(super) fn is_burdened(&self, node: NodeId) -> bool {
-        let owes = |claim: &Claim| claim.owed.contains(node) || claim.ghosts.contains(node);
+        let owes = |claim: &Claim| claim.is_owed(node) || claim.has_ghost(node);
         (0..self.claims.capacity()).filter_map(|at| self.claims.find(self.claims.at(at)?)).any(owes)
     }
 
@@ -251,7 +233,7 @@ impl Core {
     pub(super) fn ghosts(&self, node: NodeId) -> usize {
         (0..self.claims.capacity())
             .filter_map(|at| self.claims.find(self.claims.at(at)?))
-            .filter(|claim| claim.ghosts.contains(node))
+            .filter(|claim| claim.has_ghost(node))
             .count()
     }
 
@@ -259,7 +241,7 @@ impl Core {
     pub(super) fn lay_ghosts(&mut self, node: NodeId) {
         for id in self.claim_ids() {
             if let Some(claim) = self.claims.find_mut(id.0) {
-                claim.ghosts.remove(node);
+                claim.lay_ghost(node);
             }
         }
     }
@@ -269,23 +251,22 @@ impl Core {
         if claim.lock().is_some() {
             return;
         }
-        if now.boot >= claim.forget_at {
+        let forget_at = claim.forget_at();
+        if now.boot >= forget_at {
             return self.free_claim(id);
         }
-        let forget_at = claim.forget_at;
         self.arm_claim(id, forget_at);
         self.again_due(id, now);
     }
 
     fn again_due(&mut self, id: ClaimId, now: ClockReading) {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
-        if now.boot < claim.again_at {
-            let again_at = claim.again_at;
+        let again_at = claim.again_at();
+        if now.boot < again_at {
             return self.arm_claim(id, again_at);
         }
-        claim.again_at = Timestamp::NEVER;
-        let idle = claim.owed.without(claim.undoing);
-        for node in idle.iter() {
+        claim.undoes_again();
+        for node in claim.to_undo().iter() {
             self.send_undo(node, id, now);
         }
     }
@@ -306,7 +287,7 @@ impl Core {
     fn send_one_owed(&mut self, node: NodeId, now: ClockReading) {
         let idle = (0..self.claims.capacity()).filter_map(|at| self.claims.at(at)).find(|&key| {
             let claim = self.claims.find(key);
-            claim.is_some_and(|claim| claim.owed.without(claim.undoing).contains(node))
+            claim.is_some_and(|claim| claim.to_undo().contains(node))
         });
         if let Some(key) = idle {
             self.send_undo(node, ClaimId(key), now);

@@ -141,7 +141,7 @@ impl Core {
             return;
         }
         for &claim in &held_back {
-            if self.claims.find(claim.0).is_some_and(|claim| claim.queued.contains(id)) {
+            if self.claims.find(claim.0).is_some_and(|claim| claim.is_queued(id)) {
                 self.send_ask(id, claim, now);
             }
         }
@@ -158,7 +158,7 @@ impl Core {
         }
         let Some(lock) = self.locks.find(id.0) else { return NodeSet::default() };
         let last = self.claims.find(lock.claim.0);
-        let last = last.map_or_else(NodeSet::default, |claim| claim.undoing);
+        let last = last.map_or_else(NodeSet::default, Claim::undoing);
         lock.active.open.or(last).and(self.suspected)
     }
 }

@@ -158,7 +158,7 @@ impl Core {
         let lock = self.locks.find(lock)?;
         let claim = self.claims.find(lock.claim.0)?;
         let is_held = lock.phase.is_held() && !lock.lease.remaining(now).is_zero();
-        (is_held && claim.keys.iter().any(|key| key == resource)).then_some(claim)
+        (is_held && claim.keys().iter().any(|key| key == resource)).then_some(claim)
     }
 
     /// Walks through all locks, unless it is known which there are.
@@ -171,7 +171,7 @@ impl Core {
         let held = all.filter(|&lock| locks.find(lock).is_some_and(|lock| lock.phase.is_held()));
         let places = held.flat_map(|lock| {
             let claim = locks.find(lock).and_then(|lock| claims.find(lock.claim.0));
-            let keys = claim.into_iter().flat_map(|claim| claim.keys.iter());
+            let keys = claim.into_iter().flat_map(|claim| claim.keys().iter());
             keys.map(move |key| (queues.key(key), lock))
         });
         self.holdings.begin(places, locks.capacity());

@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use super::Core;
-use crate::proto::claim::ClaimUser;
+use crate::proto::claim::Claim;
 use crate::proto::config::WakeStrategy;
 use crate::proto::event::RefusalReason;
 use crate::proto::lock::Phase;
@@ -140,11 +140,11 @@ impl Core {
         if self.queues.is_empty() {
             return;
         }
-        let Some(claim) = self.claims.find(claim.0).filter(|claim| !claim.counted.is_empty())
+        let Some(claim) = self.claims.find(claim.0).filter(|claim| !claim.counted().is_empty())
         else {
             return;
         };
-        for key in claim.keys.iter() {
+        for key in claim.keys().iter() {
             let Some(next) = self.queues.front(self.queues.key(key)) else { continue };
             let Some(lock) = self.locks.find_mut(next.0) else { continue };
             if claim.lock() != Some(next) && lock.phase == Phase::Pausing {
@@ -214,15 +214,15 @@ impl Core {
     pub(super) fn hear_late_denials(&mut self, id: LockId, claim: ClaimId) {
         let Some(round) = self.locks.find(id.0).map(|lock| lock.round) else { return };
         if let Some(claim) = self.claims.find_mut(claim.0) {
-            claim.user = ClaimUser::Waiter(id, round);
+            claim.is_heard_by(id, round);
         }
     }
 
     /// A node denied after the verdict. If it comes before the lead in the order, all who wait for this
     /// holder wait for its word, once it tells.
     pub(super) fn denied_late(&mut self, node: NodeId, claim: ClaimId, now: ClockReading) {
-        let user = self.claims.find(claim.0).map(|claim| claim.user);
-        let Some(ClaimUser::Waiter(id, round)) = user else { return };
+        let waiter = self.claims.find(claim.0).and_then(Claim::waiter);
+        let Some((id, round)) = waiter else { return };
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let is_alone = matches!(self.config.settings.wake, WakeStrategy::Lead | WakeStrategy::All);
         let mut leads = lock.active.pause.leads();
