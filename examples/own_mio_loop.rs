@@ -289,7 +289,7 @@ impl Client {
 fn tell(address: SocketAddr, config: Config) -> Result<(), String> {
     tell_of_two(address).map_err(|error| error.to_string())?;
     let elsewhere = redbolt::Client::new(config).map_err(|error| error.to_string())?;
-    let request = LockRequest::new(b"redbolt-example").wait(Wait::UpTo(PATIENCE));
+    let request = LockRequest::new("redbolt-example").wait(Wait::UpTo(PATIENCE));
     let lock = elsewhere.acquire(request).map_err(|error| error.to_string())?;
     println!("a client elsewhere has it");
     let told = tell_of_one_who_is_told(address, || {

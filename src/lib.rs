@@ -5,13 +5,11 @@
 //! never reports a lock that the algorithm cannot defend.
 //!
 //! ```no_run
-//! use std::time::Duration;
-//! use redbolt::{Client, Config, LockRequest, ReleaseOutcome, Wait};
+//! use redbolt::{Client, Config, ReleaseOutcome};
 //!
 //! let config = Config::builder().nodes(["10.0.0.1", "10.0.0.2", "10.0.0.3"])?.build()?;
 //! let client = Client::new(config)?;
-//! let request = LockRequest::new(b"invoices").ttl(Duration::from_secs(10)).wait(Wait::UpTo(Duration::from_secs(5)));
-//! let lock = client.acquire(request)?;
+//! let lock = client.lock("invoices")?; // waits until it is granted
 //! // Work in steps, and check the lock before each of them: a lease can end while you work.
 //! assert!(lock.is_valid());
 //! match lock.release() {
@@ -61,7 +59,8 @@ pub use api::{
     EngineError, EngineLimits, ExtendError, ExtendFuture, ForceUnlockReport, HeldLock, Inspection,
     InspectionVerdict, Level, LockGuard, Log, LossFuture, MetricsReport, NodeInspection,
     NodeReport, NodeStatus, NodeVote, Note, OwnedGuard, Owner, QueryFuture, RefusalReport,
-    ReleaseFuture, ReleaseOutcome, SetupError, ShutdownReport, Unreleased, WithError, WithOutcome,
+    ReleaseFuture, ReleaseOutcome, SetupError, ShutdownReport, TryLockFuture, Unreleased, WithError,
+    WithOutcome,
     init, init_change,
 };
 pub use proto::{

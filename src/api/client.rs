@@ -20,7 +20,7 @@ use super::metrics::MetricsReport;
 use super::report::{NodeReport, NodeStatus, RefusalReport};
 use crate::proto::{
     DetachedLock, Event, LockId, LockRequest, NodeState, PushState, Refusal, RefusalReason,
-    RequestError,
+    RequestError, Wait,
 };
 
 /// Takes locks on the calling thread. `Send`, not `Sync`: one for each thread. Many threads or tasks share
@@ -31,7 +31,7 @@ use crate::proto::{
 /// # fn f(client: Client) {
 /// // `RefCell<Driver>` cannot be shared between threads safely: an engine can.
 /// std::thread::scope(|scope| {
-///     scope.spawn(|| client.acquire(LockRequest::new(b"job")).map(drop));
+///     scope.spawn(|| client.acquire(LockRequest::new("job")).map(drop));
 /// });
 /// # }
 /// ```
@@ -40,7 +40,7 @@ use crate::proto::{
 /// # use redbolt::{Engine, LockRequest};
 /// # fn f(engine: Engine) {
 /// std::thread::scope(|scope| {
-///     scope.spawn(|| engine.acquire(LockRequest::new(b"job")).wait().map(drop));
+///     scope.spawn(|| engine.acquire(LockRequest::new("job")).wait().map(drop));
 /// });
 /// # }
 /// ```
@@ -55,7 +55,7 @@ use crate::proto::{
 ///     .node("10.0.0.1")?.node("10.0.0.2")?.node("10.0.0.3")?
 ///     .build()?;
 /// let client = Client::new(config)?;
-/// let request = LockRequest::new(b"job").wait(Wait::UpTo(Duration::from_secs(2)));
+/// let request = LockRequest::new("job").wait(Wait::UpTo(Duration::from_secs(2)));
 /// let mut lock = client.acquire(request)?;
 /// // ... do the work while lock.is_valid() ...
 /// lock.extend(Duration::from_secs(10))?;
@@ -100,6 +100,73 @@ impl Client {
             *node = before;
         }
         report
+    }
+
+    /// Takes the lock on `resource` for a lease of 10 s, the default TTL, and waits until it is granted:
+    /// [`acquire`](Self::acquire) with [`Wait::Forever`].
+    ///
+    /// Nothing extends the lease but [`LockGuard::extend`]. An [`Engine`](crate::Engine) extends its locks.
+    ///
+    /// ```no_run
+    /// # fn f(client: redbolt::Client) -> Result<(), redbolt::AcquireError> {
+    /// let lock = client.lock("invoices")?;
+    /// # drop(lock); Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Request`] at the door; [`AcquireError::Refused`] where only an operator can mend what
+    /// is in the way.
+    pub fn lock(
+        &self,
+        resource: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<LockGuard<'_>, AcquireError> {
+        self.acquire(LockRequest::new(resource).wait(Wait::Forever))
+    }
+
+    /// Tries once to take the lock on `resource`, for a lease of 10 s, the default TTL. `Ok(None)` says that
+    /// somebody else has it: a quorum of the nodes has answered, and others have what is missing.
+    ///
+    /// ```no_run
+    /// # fn f(client: redbolt::Client) -> Result<(), redbolt::AcquireError> {
+    /// match client.try_lock("invoices")? {
+    ///     Some(lock) => drop(lock),
+    ///     None => println!("somebody else does it"),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Request`] at the door. [`AcquireError::Refused`]: it is not known whether somebody has
+    /// it, for too few nodes vote, or answered too late.
+    pub fn try_lock(
+        &self,
+        resource: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<Option<LockGuard<'_>>, AcquireError> {
+        unless_contended(self.acquire(LockRequest::new(resource)))
+    }
+
+    /// Takes a lock in one attempt, whatever the request says about waiting.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub fn try_acquire(&self, request: LockRequest<'_>) -> Result<LockGuard<'_>, AcquireError> {
+        self.acquire(request.wait(Wait::No))
+    }
+
+    /// Takes a lock, waiting for up to `wait`, whatever the request says about waiting. Zero is one attempt.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub fn acquire_timeout(
+        &self,
+        request: LockRequest<'_>,
+        wait: Duration,
+    ) -> Result<LockGuard<'_>, AcquireError> {
+        self.acquire(request.wait(Wait::UpTo(wait)))
     }
 
     /// Takes a lock, waiting for as long as the request says: for its holder to let go, and as well for
@@ -203,7 +270,10 @@ impl Client {
     /// # Errors
     ///
     /// The name of the resource is empty or too long.
-    pub fn inspect(&self, resource: &[u8]) -> Result<Inspection, RequestError> {
+    pub fn inspect(
+        &self,
+        resource: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<Inspection, RequestError> {
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
         let id = driver.inspect(resource)?;
@@ -221,7 +291,10 @@ impl Client {
     /// # Errors
     ///
     /// The name of the resource is empty or too long, the guard's, or that of a fencing counter.
-    pub fn force_unlock(&self, resource: &[u8]) -> Result<ForceUnlockReport, RequestError> {
+    pub fn force_unlock(
+        &self,
+        resource: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<ForceUnlockReport, RequestError> {
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
         let id = driver.force_unlock(resource)?;
@@ -234,7 +307,10 @@ impl Client {
     /// # Errors
     ///
     /// As [`force_unlock`](Self::force_unlock).
-    pub fn force_unlock_foreign(&self, resource: &[u8]) -> Result<ForceUnlockReport, RequestError> {
+    pub fn force_unlock_foreign(
+        &self,
+        resource: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<ForceUnlockReport, RequestError> {
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
         let id = driver.force_unlock_foreign(resource)?;
@@ -323,6 +399,19 @@ fn viewed<T>(
         }
         driver.wait(driver.deadline());
         while driver.poll_event().is_some() {}
+    }
+}
+
+/// Contention alone says that somebody else has the lock.
+pub(super) fn unless_contended<G>(
+    outcome: Result<G, AcquireError>,
+) -> Result<Option<G>, AcquireError> {
+    match outcome {
+        Ok(guard) => Ok(Some(guard)),
+        Err(AcquireError::Refused(report)) if report.reason() == RefusalReason::Contended => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -45,7 +45,7 @@ use crate::proto::{
 ///
 /// let config = Config::builder().node("127.0.0.1:6379")?.build()?;
 /// let mut driver = Driver::new(config)?;
-/// let id = driver.acquire(&LockRequest::new(b"job"))?;
+/// let id = driver.acquire(&LockRequest::new("job"))?;
 /// // In the host's loop, whenever the driver's file descriptor is readable or its deadline passed:
 /// driver.process();
 /// while let Some(event) = driver.poll_event() {
@@ -205,10 +205,13 @@ impl Driver {
     /// # Errors
     ///
     /// The name of the resource is empty or too long.
-    pub fn inspect(&mut self, resource: &[u8]) -> Result<ViewId, RequestError> {
+    pub fn inspect(
+        &mut self,
+        resource: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<ViewId, RequestError> {
         self.check_process()?;
         let (core, now) = self.sockets.core_now();
-        let id = core.inspect(resource, now)?;
+        let id = core.inspect(resource.as_ref(), now)?;
         self.finish();
         Ok(id)
     }
@@ -228,10 +231,13 @@ impl Driver {
     /// # Errors
     ///
     /// The name of the resource is empty or too long, the guard's, or that of a fencing counter.
-    pub fn force_unlock(&mut self, resource: &[u8]) -> Result<ViewId, RequestError> {
+    pub fn force_unlock(
+        &mut self,
+        resource: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<ViewId, RequestError> {
         self.check_process()?;
         let (core, now) = self.sockets.core_now();
-        let id = core.force_unlock(resource, now)?;
+        let id = core.force_unlock(resource.as_ref(), now)?;
         self.finish();
         Ok(id)
     }
@@ -242,10 +248,13 @@ impl Driver {
     /// # Errors
     ///
     /// As [`force_unlock`](Self::force_unlock).
-    pub fn force_unlock_foreign(&mut self, resource: &[u8]) -> Result<ViewId, RequestError> {
+    pub fn force_unlock_foreign(
+        &mut self,
+        resource: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<ViewId, RequestError> {
         self.check_process()?;
         let (core, now) = self.sockets.core_now();
-        let id = core.force_unlock_foreign(resource, now)?;
+        let id = core.force_unlock_foreign(resource.as_ref(), now)?;
         self.finish();
         Ok(id)
     }

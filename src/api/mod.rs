@@ -22,7 +22,7 @@ pub use config::{Config, ConfigBuilder, ConfigError};
 pub use driver::Driver;
 pub use engine::{
     AcquireFuture, Engine, EngineError, EngineLimits, ExtendFuture, HeldLock, LossFuture,
-    OwnedGuard, QueryFuture, ReleaseFuture, ShutdownReport, Unreleased, WithError,
+    OwnedGuard, QueryFuture, ReleaseFuture, ShutdownReport, TryLockFuture, Unreleased, WithError,
 };
 pub use guard::{ExtendError, LockGuard, ReleaseOutcome};
 pub use inspection::{ForceUnlockReport, Inspection, InspectionVerdict, NodeInspection, Owner};

@@ -172,7 +172,7 @@ pub enum SetupError {
     /// A node votes, or has another restart guard: the set is not new. The other nodes were asked as well, so
     /// that each that answered in time tells what it is.
     Guarded(NodeReport),
-    /// RestartGuards were written, and not all nodes confirmed theirs in time.
+    /// Restart guards were written, and not all nodes confirmed theirs in time.
     Incomplete(NodeReport),
     /// The system has no file descriptors left.
     Io(io::Error),

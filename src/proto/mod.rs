@@ -33,7 +33,7 @@
 //!
 //! core.timeout(at(0)); // due at once: it opens the links
 //! let Some(LinkOp::Open(link)) = core.poll_link() else { panic!("a link to open") };
-//! let id = core.acquire(&LockRequest::new(b"job").ttl(Duration::from_secs(1)), at(1))?;
+//! let id = core.acquire(&LockRequest::new("job").ttl(Duration::from_secs(1)), at(1))?;
 //! core.connected(link, at(2));
 //!
 //! // The handshake and the ask leave in one flight.

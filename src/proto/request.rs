@@ -22,7 +22,7 @@ pub const MAX_RESOURCE: usize = 64 << 10;
 /// use std::time::Duration;
 /// use redbolt::{LockRequest, Wait};
 ///
-/// let request = LockRequest::new(b"job").ttl(Duration::from_secs(5)).wait(Wait::UpTo(Duration::from_secs(2)));
+/// let request = LockRequest::new("job").ttl(Duration::from_secs(5)).wait(Wait::UpTo(Duration::from_secs(2)));
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a LockRequest does nothing until it is given to acquire"]
@@ -39,10 +39,10 @@ impl<'a> LockRequest<'a> {
     /// Asks for a lock on `resource`, 1 byte to 64 KiB, any bytes. It is the name of the key.
     ///
     /// Until said otherwise the TTL is 10 s and there is one attempt.
-    pub fn new(resource: &'a [u8]) -> Self {
+    pub fn new(resource: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
         let (ttl, wait) = (Duration::from_secs(10), Wait::No);
         Self {
-            first: resource.into(),
+            first: resource.as_ref().into(),
             more: Vec::new(),
             ttl,
             wait,
@@ -52,8 +52,8 @@ impl<'a> LockRequest<'a> {
     }
 
     /// Adds a resource to the same lock: all are granted together or none is. At most 64.
-    pub fn and_resource(mut self, resource: &'a [u8]) -> Self {
-        self.more.push(resource.into());
+    pub fn and_resource(mut self, resource: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
+        self.more.push(resource.as_ref().into());
         self
     }
 
@@ -171,7 +171,7 @@ impl<'a> LockRequest<'a> {
 ///
 /// // Lost 3 s after this process stops, and in any case after an hour.
 /// let auto_extend = AutoExtend::until_released().max_hold(Duration::from_secs(3600));
-/// let request = LockRequest::new(b"leader").ttl(Duration::from_secs(3)).auto_extend(auto_extend);
+/// let request = LockRequest::new("leader").ttl(Duration::from_secs(3)).auto_extend(auto_extend);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AutoExtend {

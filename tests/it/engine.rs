@@ -90,6 +90,16 @@ fn a_lock_from_its_ask_to_its_end() {
     assert!(engine.shutdown(LIMIT).is_clean());
 }
 
+/// Longer than the lease of a client: nobody but the engine does anything meanwhile.
+#[test]
+fn a_lock_by_its_name_alone_is_extended() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let locks = [engine.lock("job").soon().unwrap(), engine.try_lock("other").soon().unwrap().unwrap()];
+    eventually("both are extended", || engine.metrics().soon().unwrap().metrics.auto_extended >= 2);
+    assert!(locks.iter().all(OwnedGuard::is_valid));
+}
+
 #[test]
 fn the_time_to_wait_and_the_time_to_hold_are_two_things() {
     let servers = servers(1);

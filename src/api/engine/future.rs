@@ -15,7 +15,7 @@ use super::guard::OwnedGuard;
 use super::reply::Reply;
 use super::shared::Shared;
 use super::slot::{Extension, Slot, Watcher};
-use crate::api::client::AcquireError;
+use crate::api::client::{AcquireError, unless_contended};
 use crate::api::guard::{ExtendError, ReleaseOutcome};
 use crate::proto::LossCause;
 
@@ -89,6 +89,43 @@ impl Drop for AcquireFuture {
         if let Asked::UnderWay(slot) = &self.state {
             slot.let_go();
         }
+    }
+}
+
+/// One attempt to take a lock: a future, or [`wait`](Self::wait) for it. It gives `None` if somebody else has
+/// the lock.
+///
+/// As an [`AcquireFuture`], it asks from the moment of the call, and dropping it cancels.
+#[must_use = "dropping it cancels the acquisition"]
+pub struct TryLockFuture {
+    acquire: AcquireFuture,
+}
+
+impl TryLockFuture {
+    pub(super) fn new(acquire: AcquireFuture) -> Self {
+        Self { acquire }
+    }
+
+    /// Blocks until it is granted or refused.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Refused`]: it is not known whether somebody has it, for too few nodes vote, or answered
+    /// too late. The others are those of [`AcquireFuture::wait`].
+    ///
+    /// # Panics
+    ///
+    /// On the engine's own thread, as [`AcquireFuture::wait`].
+    pub fn wait(self) -> Result<Option<OwnedGuard>, AcquireError> {
+        unless_contended(self.acquire.wait())
+    }
+}
+
+impl Future for TryLockFuture {
+    type Output = Result<Option<OwnedGuard>, AcquireError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.acquire).poll(context).map(unless_contended)
     }
 }
 
@@ -248,7 +285,7 @@ impl<T, E: From<EngineError>> Future for QueryFuture<T, E> {
 
 impl<T, E> fmt::Debug for QueryFuture<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answer").finish_non_exhaustive()
+        f.debug_struct("QueryFuture").finish_non_exhaustive()
     }
 }
 
@@ -262,7 +299,7 @@ macro_rules! debug_by_name {
     )*};
 }
 
-debug_by_name!(AcquireFuture, ExtendFuture, LossFuture, ReleaseFuture);
+debug_by_name!(AcquireFuture, ExtendFuture, LossFuture, ReleaseFuture, TryLockFuture);
 
 fn refuse_own_thread(shared: &Shared) {
     assert!(!shared.is_own_thread(), "a callback of an engine cannot wait for that engine");

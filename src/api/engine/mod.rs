@@ -27,7 +27,9 @@ use std::time::Duration;
 
 use mio::Poll;
 
-pub use self::future::{AcquireFuture, ExtendFuture, LossFuture, QueryFuture, ReleaseFuture};
+pub use self::future::{
+    AcquireFuture, ExtendFuture, LossFuture, QueryFuture, ReleaseFuture, TryLockFuture,
+};
 pub use self::guard::OwnedGuard;
 pub use self::shutdown::{ShutdownReport, Unreleased};
 pub use self::with::{HeldLock, WithError};
@@ -43,7 +45,7 @@ use super::driver::{Driver, instant_in};
 use super::inspection::Inspection;
 use super::metrics::MetricsReport;
 use super::report::NodeReport;
-use crate::proto::{LockRequest, MAX_LOCKS, Wait};
+use crate::proto::{AutoExtend, LockRequest, MAX_LOCKS, Wait};
 
 /// Takes locks for all threads and tasks of a program, with one background thread of its own, named
 /// `redbolt-engine`. `Send`, `Sync`, and cheap to clone.
@@ -60,12 +62,12 @@ use crate::proto::{LockRequest, MAX_LOCKS, Wait};
 /// let engine = Engine::start(config, EngineLimits::default())?;
 ///
 /// // In a task of any executor:
-/// let guard = engine.acquire(LockRequest::new(b"job").wait(Wait::UpTo(Duration::from_secs(2)))).await?;
+/// let guard = engine.acquire(LockRequest::new("job").wait(Wait::UpTo(Duration::from_secs(2)))).await?;
 /// guard.extend(Duration::from_secs(10)).await?;
 /// println!("{}", guard.release().await);
 ///
 /// // On a thread:
-/// let guard = engine.try_acquire(LockRequest::new(b"job")).wait()?;
+/// let guard = engine.try_acquire(LockRequest::new("job")).wait()?;
 /// guard.on_loss(|cause| eprintln!("stop: {cause}"));
 /// drop(guard);
 ///
@@ -83,7 +85,7 @@ use crate::proto::{LockRequest, MAX_LOCKS, Wait};
 /// # The end
 ///
 /// [`shutdown`](Self::shutdown), or dropping the last handle, ends the engine and releases everything
-/// that it holds. RestartGuards and futures do not keep it alive. The drop blocks for no longer than 150 ms;
+/// that it holds. Guards and futures do not keep it alive. The drop blocks for no longer than 150 ms;
 /// on the thread of an executor call `shutdown` elsewhere before. [Choosing an
 /// API](crate::manual::choosing_an_api) has the rest, and what a forked child may expect.
 #[derive(Clone)]
@@ -117,11 +119,39 @@ impl Engine {
         Ok(Self { handle: Arc::new(Handle { shared, thread: Mutex::new(Some(thread)) }) })
     }
 
+    /// Takes the lock on `resource`, waits until it is granted, and extends it until it is released:
+    /// [`acquire`](Self::acquire) with [`Wait::Forever`] and [`AutoExtend::until_released`], and the default
+    /// TTL of 10 s.
+    ///
+    /// ```no_run
+    /// # async fn f(engine: redbolt::Engine) -> Result<(), redbolt::AcquireError> {
+    /// let lock = engine.lock("invoices").await?;
+    /// # drop(lock); Ok(()) }
+    /// ```
+    pub fn lock(&self, resource: &(impl AsRef<[u8]> + ?Sized)) -> AcquireFuture {
+        self.acquire(extended(resource).wait(Wait::Forever))
+    }
+
+    /// Tries once to take the lock on `resource`, and extends it until it is released. `None` says that
+    /// somebody else has it: a quorum of the nodes has answered, and others have what is missing.
+    ///
+    /// ```no_run
+    /// # async fn f(engine: redbolt::Engine) -> Result<(), redbolt::AcquireError> {
+    /// match engine.try_lock("invoices").await? {
+    ///     Some(lock) => drop(lock),
+    ///     None => println!("somebody else does it"),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn try_lock(&self, resource: &(impl AsRef<[u8]> + ?Sized)) -> TryLockFuture {
+        TryLockFuture::new(self.acquire(extended(resource)))
+    }
+
     /// Takes a lock, waiting for as long as the request says: for its holder to let go, and as well for nodes to
     /// come back or to end their quarantine. What only an operator can mend ends a wait at once.
     ///
     /// How long to wait ([`LockRequest::wait`]) and how long the nodes keep the lock ([`LockRequest::ttl`])
-    /// are two things, and both are in the ask. The errors are those of [`AcquireFuture::wait`].
+    /// are two things, and both are in the request. The errors are those of [`AcquireFuture::wait`].
     pub fn acquire(&self, request: LockRequest<'_>) -> AcquireFuture {
         let shared = &self.handle.shared;
         let place = match shared.enter() {
@@ -135,12 +165,12 @@ impl Engine {
         AcquireFuture::under_way(slot)
     }
 
-    /// Takes a lock in one attempt, whatever the ask says about waiting.
+    /// Takes a lock in one attempt, whatever the request says about waiting.
     pub fn try_acquire(&self, request: LockRequest<'_>) -> AcquireFuture {
         self.acquire(request.wait(Wait::No))
     }
 
-    /// Takes a lock, waiting for up to `wait`, whatever the ask says about waiting. Zero is one attempt.
+    /// Takes a lock, waiting for up to `wait`, whatever the request says about waiting. Zero is one attempt.
     pub fn acquire_timeout(&self, request: LockRequest<'_>, wait: Duration) -> AcquireFuture {
         self.acquire(request.wait(Wait::UpTo(wait)))
     }
@@ -151,9 +181,12 @@ impl Engine {
     ///
     /// [`AcquireError::Request`]: the name of the resource is empty or too long.
     /// [`AcquireError::Engine`]: as for an acquisition.
-    pub fn inspect(&self, resource: &[u8]) -> QueryFuture<Inspection, AcquireError> {
+    pub fn inspect(
+        &self,
+        resource: &(impl AsRef<[u8]> + ?Sized),
+    ) -> QueryFuture<Inspection, AcquireError> {
         let place = self.handle.shared.enter().map(Some);
-        self.query(place, |asker| Command::Inspect(resource.into(), asker))
+        self.query(place, |asker| Command::Inspect(resource.as_ref().into(), asker))
     }
 
     /// Which nodes can vote now. It is answered also when the engine is busy.
@@ -237,6 +270,11 @@ impl Engine {
         }
         QueryFuture::new(reply, Arc::clone(shared))
     }
+}
+
+/// What the short forms ask for.
+fn extended(resource: &(impl AsRef<[u8]> + ?Sized)) -> LockRequest<'_> {
+    LockRequest::new(resource).auto_extend(AutoExtend::until_released())
 }
 
 impl fmt::Debug for Engine {

@@ -34,7 +34,7 @@ impl Engine {
     ///
     /// # async fn write(token: u64) {}
     /// # async fn f(engine: Engine) -> Result<(), Box<dyn std::error::Error>> {
-    /// let request = LockRequest::new(b"invoices").auto_extend(AutoExtend::until_released()).fenced();
+    /// let request = LockRequest::new("invoices").auto_extend(AutoExtend::until_released()).fenced();
     /// let done = engine.with(request, |lock| async move {
     ///     let Some(token) = lock.fencing_token() else { return };
     ///     write(token.into()).await;

@@ -86,8 +86,16 @@ pub(super) trait Notifies: Api {
     fn losses(&mut self, held: &mut Self::Held) -> Vec<LossCause>;
 }
 
+/// Has the short forms that take the name of a resource and nothing else.
+pub(super) trait Locks: Api {
+    /// Begins to wait until it is granted.
+    fn lock(&mut self, resource: &'static str) -> Self::Asked;
+
+    fn try_lock(&mut self, resource: &'static str) -> Result<Option<Self::Held>, AcquireError>;
+}
+
 /// Has a value for each lock that releases it when it is dropped.
-pub(super) trait RestartGuards: Api {
+pub(super) trait Guards: Api {
     fn drop_guard(&mut self, held: Self::Held);
 }
 

@@ -11,7 +11,7 @@ use redbolt::{
     ReleaseOutcome,
 };
 
-use crate::scenarios::api::{Api, Inspects, RestartGuards};
+use crate::scenarios::api::{Api, Guards, Inspects, Locks};
 use crate::support::LIMIT;
 
 /// It spins before it sleeps, or not.
@@ -21,14 +21,14 @@ pub(super) struct Blocking<const SPINS: bool = false> {
     locks: u32,
 }
 
-type Job = Box<dyn for<'c> FnOnce(&'c Client, &mut Locks<'c>) + Send>;
-type Locks<'c> = HashMap<u32, LockGuard<'c>>;
+type Job = Box<dyn for<'c> FnOnce(&'c Client, &mut Guarded<'c>) + Send>;
+type Guarded<'c> = HashMap<u32, LockGuard<'c>>;
 
 impl<const SPINS: bool> Blocking<SPINS> {
     /// Has the thread do something, and does not wait for it.
     fn begin<T: Send + 'static>(
         &self,
-        job: impl for<'c> FnOnce(&'c Client, &mut Locks<'c>) -> T + Send + 'static,
+        job: impl for<'c> FnOnce(&'c Client, &mut Guarded<'c>) -> T + Send + 'static,
     ) -> Receiver<T> {
         let (told, heard) = channel();
         self.jobs.send(as_job(move |client, locks| drop(told.send(job(client, locks))))).unwrap();
@@ -37,7 +37,7 @@ impl<const SPINS: bool> Blocking<SPINS> {
 
     fn call<T: Send + 'static>(
         &self,
-        job: impl for<'c> FnOnce(&'c Client, &mut Locks<'c>) -> T + Send + 'static,
+        job: impl for<'c> FnOnce(&'c Client, &mut Guarded<'c>) -> T + Send + 'static,
     ) -> T {
         self.begin(job).recv_timeout(2 * LIMIT).unwrap()
     }
@@ -49,7 +49,7 @@ impl<const SPINS: bool> Blocking<SPINS> {
 }
 
 /// Says of a closure for how long its client lives: for any time.
-fn as_job(job: impl for<'c> FnOnce(&'c Client, &mut Locks<'c>) + Send + 'static) -> Job {
+fn as_job(job: impl for<'c> FnOnce(&'c Client, &mut Guarded<'c>) + Send + 'static) -> Job {
     Box::new(job)
 }
 
@@ -63,7 +63,7 @@ impl<const SPINS: bool> Api for Blocking<SPINS> {
         let (jobs, todo) = channel::<Job>();
         let thread = thread::spawn(move || {
             let client = Client::new(config).unwrap();
-            let mut locks = Locks::new();
+            let mut locks = Guarded::new();
             for job in todo {
                 job(&client, &mut locks);
             }
@@ -134,9 +134,30 @@ impl<const SPINS: bool> Api for Blocking<SPINS> {
     }
 }
 
-impl<const SPINS: bool> RestartGuards for Blocking<SPINS> {
+impl<const SPINS: bool> Guards for Blocking<SPINS> {
     fn drop_guard(&mut self, held: Self::Held) {
         self.call(move |_, locks| drop(locks.remove(&held).unwrap()));
+    }
+}
+
+impl<const SPINS: bool> Locks for Blocking<SPINS> {
+    fn lock(&mut self, resource: &'static str) -> Self::Asked {
+        let number = self.number();
+        self.begin(move |client, locks| {
+            locks.insert(number, client.lock(resource)?);
+            Ok(number)
+        })
+    }
+
+    fn try_lock(&mut self, resource: &'static str) -> Result<Option<Self::Held>, AcquireError> {
+        let number = self.number();
+        self.call(move |client, locks| {
+            let guard = client.try_lock(resource)?;
+            Ok(guard.map(|guard| {
+                locks.insert(number, guard);
+                number
+            }))
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use redbolt::{
     Inspection, LockRequest, LossCause, OwnedGuard, ReleaseOutcome,
 };
 
-use crate::scenarios::api::{Api, Cancels, Inspects, Notifies, RestartGuards};
+use crate::scenarios::api::{Api, Cancels, Guards, Inspects, Locks, Notifies};
 use crate::support::{LIMIT, eventually};
 
 /// Its thread spins before it sleeps, or not.
@@ -103,9 +103,19 @@ impl<const SPINS: bool> Notifies for Threaded<SPINS> {
     }
 }
 
-impl<const SPINS: bool> RestartGuards for Threaded<SPINS> {
+impl<const SPINS: bool> Guards for Threaded<SPINS> {
     fn drop_guard(&mut self, held: Held) {
         drop(held.guard);
+    }
+}
+
+impl<const SPINS: bool> Locks for Threaded<SPINS> {
+    fn lock(&mut self, resource: &'static str) -> AcquireFuture {
+        self.engine.lock(resource)
+    }
+
+    fn try_lock(&mut self, resource: &'static str) -> Result<Option<Held>, AcquireError> {
+        Ok(self.engine.try_lock(resource).wait()?.map(Held::new))
     }
 }
 

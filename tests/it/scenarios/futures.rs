@@ -11,7 +11,7 @@ use redbolt::{
     Inspection, LockRequest, LossCause, LossFuture, OwnedGuard, ReleaseOutcome,
 };
 
-use crate::scenarios::api::{Api, Cancels, Inspects, Notifies, RestartGuards};
+use crate::scenarios::api::{Api, Cancels, Guards, Inspects, Locks, Notifies};
 
 pub(super) type OnTokio = Awaited<Tokio>;
 pub(super) type OnSmol = Awaited<Smol>;
@@ -158,9 +158,19 @@ impl<E: Executor> Notifies for Awaited<E> {
     }
 }
 
-impl<E: Executor> RestartGuards for Awaited<E> {
+impl<E: Executor> Guards for Awaited<E> {
     fn drop_guard(&mut self, held: Held) {
         drop(held.guard);
+    }
+}
+
+impl<E: Executor> Locks for Awaited<E> {
+    fn lock(&mut self, resource: &'static str) -> AcquireFuture {
+        self.engine.lock(resource)
+    }
+
+    fn try_lock(&mut self, resource: &'static str) -> Result<Option<Held>, AcquireError> {
+        Ok(self.executor.block_on(self.engine.try_lock(resource))?.map(Held::new))
     }
 }
 

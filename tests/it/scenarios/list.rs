@@ -14,7 +14,7 @@ use redbolt::{
 };
 use redbolt_test_servers::{Reply, Server};
 
-use crate::scenarios::api::{Api, Cancels, Inspects, Notifies, RestartGuards, on};
+use crate::scenarios::api::{Api, Cancels, Guards, Inspects, Locks, Notifies, on};
 use crate::support::{LIMIT, builder, calls, eventually, held_on, long, patiently, pttl, servers};
 
 // Waiting.
@@ -61,6 +61,50 @@ pub(super) fn refused_when_its_time_is_over<F: Api>() {
     assert_eq!(owners(&servers, "job"), before);
     assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
     free_again(&servers, &["job"]);
+}
+
+/// The short form waits until it is granted.
+pub(super) fn locked_by_name_alone<F: Locks>() {
+    let servers = servers(3);
+    let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
+    let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
+    let before = asks(&servers);
+    let asked = waiter.lock("job");
+    eventually("it has asked", || asks(&servers) > before);
+    assert!(holder.is_valid(&lock));
+    assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
+    let next = waiter.outcome(asked).unwrap();
+    let left = waiter.remaining(&next);
+    assert!(left > DEFAULT_TTL / 2 && left <= DEFAULT_TTL, "{left:?}");
+    assert!(matches!(waiter.release(next), ReleaseOutcome::Released(_)));
+    free_again(&servers, &["job"]);
+}
+
+/// One attempt: nothing if somebody else has it, and an error where nobody can know.
+pub(super) fn tried_by_name_alone<F: Locks>() {
+    let mut servers = servers(3);
+    let (mut holder, mut other) = (on::<F>(&servers), on::<F>(&servers));
+    let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
+    let tried = other.try_lock("job").unwrap_or_else(|error| panic!("it is taken: {error}"));
+    assert!(tried.is_none());
+    assert!(holder.is_valid(&lock));
+    assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
+    free_again(&servers, &["job"]);
+    let lock = other.try_lock("job").unwrap_or_else(|error| panic!("it is free: {error}")).unwrap();
+    assert!(other.is_valid(&lock) && other.remaining(&lock) <= DEFAULT_TTL);
+    assert!(matches!(other.release(lock), ReleaseOutcome::Released(_)));
+    free_again(&servers, &["job"]);
+
+    assert_eq!(other.try_lock("").err(), Some(RequestError::EmptyResource.into()));
+    servers[1..].iter_mut().for_each(Server::kill);
+    match other.try_lock("job") {
+        Err(AcquireError::Refused(report)) => {
+            assert_eq!(report.reason(), RefusalReason::NoQuorum, "{report}");
+        }
+        Err(error) => panic!("the nodes cannot vote: {error}"),
+        Ok(tried) => panic!("nobody can know: {:?}", tried.map(drop)),
+    }
+    free_again(&servers[..1], &["job"]);
 }
 
 /// Whoever gives up leaves nothing, whether the lock was out of reach or just granted.
@@ -414,7 +458,7 @@ pub(super) fn nodes_that_forgot_it<F: Api>() {
 
 // Ends.
 
-pub(super) fn dropped_guard<F: RestartGuards>() {
+pub(super) fn dropped_guard<F: Guards>() {
     let servers = servers(3);
     let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
     let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
@@ -552,6 +596,9 @@ fn quarantined(report: &RefusalReport) -> usize {
 
 /// What the tokens of one lock have in common: the rest is the number of the node.
 const RANDOM: usize = 32;
+
+/// Of whoever says nothing about it.
+const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
 /// The TTL of a lock that is meant to end.
 const BRIEF: Duration = Duration::from_millis(800);

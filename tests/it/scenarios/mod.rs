@@ -54,6 +54,9 @@ scenarios! {
     refused_while_it_is_held:           same    same    same    same;
     waits_until_it_is_released:         same    same    same    same;
     refused_when_its_time_is_over:      same    same    same    same;
+    // A driver has events in their place: it is asked by a request, and never waits.
+    locked_by_name_alone:               same    none    same    same;
+    tried_by_name_alone:                same    none    same    same;
     // Nobody can call a client while it waits on its caller's thread: its deadline ends the wait.
     cancelled_while_it_waits:           ended_by_its_deadline same same same;
     // And nobody else can wait with it: it is not `Sync`.
