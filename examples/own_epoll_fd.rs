@@ -161,7 +161,7 @@ impl Host {
         // Should this process die, the others can have it after two seconds. The driver extends it for as
         // long as it takes its turns.
         let request = LockRequest::new(name.as_bytes()).ttl(TTL).wait(Wait::UpTo(PATIENCE));
-        match self.driver.acquire(&request.auto_extend(AutoExtend::until_released())) {
+        match self.driver.acquire(request.auto_extend(AutoExtend::until_released())) {
             Ok(id) => {
                 let job = Job { name: name.to_owned(), caller, work: None };
                 self.jobs.insert(id, job);

@@ -135,7 +135,7 @@ impl Host {
             }
             Some(("LOCK", key)) => {
                 let request = LockRequest::new(key.as_bytes()).wait(Wait::UpTo(PATIENCE));
-                match self.driver.acquire(&request) {
+                match self.driver.acquire(request) {
                     Ok(id) => drop(self.locks.insert(id, (client, key.to_owned()))),
                     Err(error) => self.send(client, &format!("REFUSED {key} {error}")),
                 }

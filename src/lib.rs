@@ -55,13 +55,12 @@ pub mod proto;
 pub mod resp;
 
 pub use api::{
-    AcquireError, AcquireFuture, Client, Config, ConfigBuilder, ConfigError, Driver, Engine,
-    EngineError, EngineLimits, ExtendError, ExtendFuture, ForceUnlockReport, HeldLock, Inspection,
-    InspectionVerdict, Level, LockGuard, Log, LossFuture, MetricsReport, NodeInspection,
-    NodeReport, NodeStatus, NodeVote, Note, OwnedGuard, Owner, QueryFuture, RefusalReport,
-    ReleaseFuture, ReleaseOutcome, SetupError, ShutdownReport, TryLockFuture, Unreleased, WithError,
-    WithOutcome,
-    init, init_change,
+    AcquireAllFuture, AcquireError, AcquireFuture, Client, Config, ConfigBuilder, ConfigError,
+    Driver, Engine, EngineError, EngineLimits, ExtendError, ExtendFuture, ForceUnlockReport,
+    HeldLock, Inspection, InspectionVerdict, Level, LockGuard, Log, LossFuture, MetricsReport,
+    NodeInspection, NodeReport, NodeStatus, NodeVote, Note, OwnedGuard, Owner, QueryFuture,
+    RefusalReport, ReleaseFuture, ReleaseOutcome, SetupError, ShutdownReport, StartError,
+    TryLockFuture, Unreleased, WithError, WithOutcome, init, init_change,
 };
 pub use proto::{
     AutoExtend, Cause, Confirmed, DataKind, DetachedLock, DetachedLockError, Event, Fate,

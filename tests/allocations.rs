@@ -296,7 +296,7 @@ impl Both {
                 (0, held)
             });
             let waiter = 1 - holder;
-            let id = self.hosts[waiter].driver.acquire(&request).unwrap();
+            let id = self.hosts[waiter].driver.acquire(request.clone()).unwrap();
             self.hosts[waiter].step_until(|driver| driver.state(id) == LockState::Pausing);
             self.hosts[holder].release(held);
             assert_eq!(self.hosts[waiter].outcome(), Event::Granted(id));
@@ -318,7 +318,7 @@ fn a_lock_that_is_held_and_idle_takes_at_most_256_bytes_and_its_key() {
         for portion in locks.step_by(PORTION) {
             let ids = host.driver.batch(|driver| {
                 let name = |at| format!("resource-{at:07}");
-                let acquire = |at| driver.acquire(&LockRequest::new(name(at).as_bytes()).ttl(LONG));
+                let acquire = |at| driver.acquire(LockRequest::new(name(at).as_bytes()).ttl(LONG));
                 (portion..portion + PORTION).map(acquire).collect::<Result<Vec<_>, _>>().unwrap()
             });
             let mut granted = 0;
@@ -362,7 +362,7 @@ impl Host {
     fn auto_extensions(&mut self, extensions: usize) {
         let keep = AutoExtend::until_released().every(Duration::from_micros(200));
         let ids = [b"one", b"two"].map(|name| {
-            let id = self.driver.acquire(&LockRequest::new(name).auto_extend(keep)).unwrap();
+            let id = self.driver.acquire(LockRequest::new(name).auto_extend(keep)).unwrap();
             while !matches!(self.outcome(), Event::Granted(of) if of == id) {}
             id
         });
@@ -388,7 +388,7 @@ impl Host {
 
     fn fenced_pairs(&mut self, pairs: usize) {
         for _ in 0..pairs {
-            let id = self.driver.acquire(&LockRequest::new(b"job").fenced()).unwrap();
+            let id = self.driver.acquire(LockRequest::new(b"job").fenced()).unwrap();
             assert_eq!(self.outcome(), Event::Granted(id));
             assert!(self.driver.fencing_token(id).is_some());
             self.release(id);
@@ -408,7 +408,7 @@ impl Host {
     fn denials(&mut self, denials: usize) {
         let held = self.acquire();
         for _ in 0..denials {
-            let id = self.driver.acquire(&LockRequest::new(b"job")).unwrap();
+            let id = self.driver.acquire(LockRequest::new(b"job")).unwrap();
             assert!(matches!(self.outcome(), Event::Refused(of, _) if of == id));
         }
         self.release(held);
@@ -431,7 +431,7 @@ impl Host {
     }
 
     fn acquire(&mut self) -> LockId {
-        let id = self.driver.acquire(&LockRequest::new(b"job")).unwrap();
+        let id = self.driver.acquire(LockRequest::new(b"job")).unwrap();
         assert_eq!(self.outcome(), Event::Granted(id));
         id
     }

@@ -213,7 +213,7 @@ fn drive_by(nodes: &[String], busy_poll: Duration, turn: fn(&mut Driver)) {
         // The first time a script is sent by its text.
         let warm = round > 0;
         tell(if warm { "ask" } else { "first" });
-        let id = driver.acquire(&request).unwrap();
+        let id = driver.acquire(request).unwrap();
         answered(&mut driver, if warm { "grant" } else { "first" });
         assert!(happened(&mut driver, |event| event == Event::Granted(id)));
         tell(if warm { "release" } else { "first" });
@@ -287,7 +287,7 @@ fn meet(nodes: &[String]) {
     for request in (0..CONTACTS).flat_map(|_| asks()) {
         tell("contact");
         let mut driver = Driver::new(config(nodes)).unwrap();
-        let id = driver.acquire(&request).unwrap();
+        let id = driver.acquire(request).unwrap();
         let until = Instant::now() + PATIENCE;
         while !happened(&mut driver, |event| event == Event::Granted(id)) {
             assert!(Instant::now() < until, "{:?}", driver.node_report());
@@ -384,7 +384,7 @@ fn acquire_many(driver: &mut Driver, keep: Option<AutoExtend>) -> Vec<LockId> {
     let acquire = |name: String| {
         let request = LockRequest::new(name.as_bytes()).ttl(PATIENCE);
         let request = keep.into_iter().fold(request, LockRequest::auto_extend);
-        driver.acquire(&request).unwrap()
+        driver.acquire(request).unwrap()
     };
     names.map(acquire).collect()
 }

@@ -8,7 +8,6 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::error::Error;
 use std::fmt;
-use std::io;
 use std::time::{Duration, Instant};
 
 use super::config::Config;
@@ -17,10 +16,10 @@ use super::engine::EngineError;
 use super::guard::{LockGuard, ReleaseOutcome};
 use super::inspection::{ForceUnlockReport, Inspection};
 use super::metrics::MetricsReport;
-use super::report::{NodeReport, NodeStatus, RefusalReport};
+use super::report::{NodeReport, RefusalReport};
+use super::start::StartError;
 use crate::proto::{
-    DetachedLock, Event, LockId, LockRequest, NodeState, PushState, Refusal, RefusalReason,
-    RequestError, Wait,
+    DetachedLock, Event, LockId, LockRequest, Refusal, RefusalReason, RequestError, Wait,
 };
 
 /// Takes locks on the calling thread. `Send`, not `Sync`: one for each thread. Many threads or tasks share
@@ -71,8 +70,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The system has no file descriptors left.
-    pub fn new(config: Config) -> io::Result<Self> {
+    /// [`StartError::Io`]: the system has no file descriptors left.
+    pub fn new(config: Config) -> Result<Self, StartError> {
         Ok(Self { driver: RefCell::new(Driver::new(config)?) })
     }
 
@@ -84,7 +83,7 @@ impl Client {
         driver.connect();
         // A link that ended while nobody looked is not ready.
         driver.process();
-        settled(&mut driver, within, |node| node.state != NodeState::Connecting)
+        settled(&mut driver, within, NodeReport::is_connected)
     }
 
     /// As [`warm_up`](Self::warm_up), and finds out besides which nodes tell those who wait, for at most
@@ -93,13 +92,13 @@ impl Client {
         let before = self.warm_up(within);
         let mut driver = self.driver.borrow_mut();
         driver.try_push();
-        let mut report = settled(&mut driver, within, |node| node.push != PushState::Opening);
-        // A link that was refused is being opened again meanwhile: why it was refused says more.
-        let nodes = report.nodes.iter_mut().zip(before.nodes);
-        for (node, before) in nodes.filter(|(node, _)| node.state == NodeState::Connecting) {
-            *node = before;
-        }
-        report
+        settled(&mut driver, within, NodeReport::is_push_settled).or_before(before)
+    }
+
+    /// Which nodes can vote, as far as it is known without asking them.
+    #[must_use]
+    pub fn node_report(&self) -> NodeReport {
+        self.driver.borrow().node_report()
     }
 
     /// Takes the lock on `resource` for a lease of 10 s, the default TTL, and waits until it is granted:
@@ -182,7 +181,7 @@ impl Client {
     pub fn acquire(&self, request: LockRequest<'_>) -> Result<LockGuard<'_>, AcquireError> {
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
-        let id = acquire(&mut driver, &request)?;
+        let id = acquire(&mut driver, request)?;
         let refusal = match driver.outcome(id) {
             Event::Refused(_, refusal) => Some(refusal),
             _ => None,
@@ -212,8 +211,8 @@ impl Client {
     /// Takes several locks that have nothing to do with each other, with one write to each node, and
     /// returns when each of them is granted or refused. For all or nothing see [`LockRequest::and_resource`].
     ///
-    /// The outcomes are in the order of the asks. A lock that was granted early waits for the others with
-    /// its validity running, so give them a wait that is short against their TTL. An ask for a resource
+    /// The outcomes are in the order of the requests. A lock that was granted early waits for the others with
+    /// its validity running, so give them a wait that is short against their TTL. A request for a resource
     /// that an earlier one of the same call asks for could only wait for itself, and is refused at the
     /// door ([`RequestError::DuplicateRequest`]).
     pub fn acquire_all<'a>(
@@ -222,18 +221,9 @@ impl Client {
     ) -> Vec<Result<LockGuard<'_>, AcquireError>> {
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
-        let requests: Vec<_> = requests.into_iter().collect();
-        let mut wanted = HashSet::new();
         let asked: Vec<_> = driver.batch(|driver| {
-            let mut acquire = |(index, request): (usize, &LockRequest<'_>)| {
-                let resources: Vec<_> = request.resources().map(<[u8]>::to_vec).collect();
-                if resources.iter().any(|resource| wanted.contains(resource)) {
-                    return Err(RequestError::DuplicateRequest { index });
-                }
-                wanted.extend(resources);
-                acquire(driver, request)
-            };
-            requests.iter().enumerate().map(&mut acquire).collect()
+            let acquire = |request: Result<LockRequest<'a>, _>| acquire(driver, request?);
+            distinct(requests).map(acquire).collect()
         });
         let open = asked.iter().filter_map(|asked| asked.ok()).collect();
         let refused = driver.outcomes(open);
@@ -369,17 +359,17 @@ impl fmt::Debug for Client {
     }
 }
 
-/// Processes until this is true of all nodes, for at most `within`.
+/// Processes until this is true of the nodes, for at most `within`.
 fn settled(
     driver: &mut Driver,
     within: Duration,
-    is_settled: impl Fn(&NodeStatus) -> bool,
+    is_settled: impl Fn(&NodeReport) -> bool,
 ) -> NodeReport {
     let until = instant_in(within);
     loop {
         let report = driver.node_report();
         let left = until.saturating_duration_since(Instant::now());
-        if !driver.is_ours() || left.is_zero() || report.nodes.iter().all(&is_settled) {
+        if !driver.is_ours() || left.is_zero() || is_settled(&report) {
             return report;
         }
         driver.wait(Some(driver.deadline().map_or(left, |deadline| deadline.min(left))));
@@ -402,6 +392,21 @@ fn viewed<T>(
     }
 }
 
+/// Requests of one call. One for what an earlier one asks for could only wait for itself.
+pub(super) fn distinct<'a>(
+    requests: impl IntoIterator<Item = LockRequest<'a>>,
+) -> impl Iterator<Item = Result<LockRequest<'a>, RequestError>> {
+    let mut wanted = HashSet::new();
+    requests.into_iter().enumerate().map(move |(index, request)| {
+        let resources: Vec<_> = request.resources().map(<[u8]>::to_vec).collect();
+        if resources.iter().any(|resource| wanted.contains(resource)) {
+            return Err(RequestError::DuplicateRequest { index });
+        }
+        wanted.extend(resources);
+        Ok(request)
+    })
+}
+
 /// Contention alone says that somebody else has the lock.
 pub(super) fn unless_contended<G>(
     outcome: Result<G, AcquireError>,
@@ -416,7 +421,7 @@ pub(super) fn unless_contended<G>(
 }
 
 /// Nobody would auto-extend a lock between two calls.
-fn acquire(driver: &mut Driver, request: &LockRequest<'_>) -> Result<LockId, RequestError> {
+fn acquire(driver: &mut Driver, request: LockRequest<'_>) -> Result<LockId, RequestError> {
     match request.is_auto_extended() {
         true => Err(RequestError::AutoExtendUnsupported),
         false => driver.acquire(request),
@@ -444,7 +449,7 @@ pub struct WithOutcome<T> {
 pub enum AcquireError {
     /// The engine does not take it. Only an [`Engine`](crate::Engine) says so.
     Engine(EngineError),
-    /// The ask cannot be carried out, whatever the nodes say.
+    /// The request cannot be carried out, whatever the nodes say.
     Request(RequestError),
     /// The nodes refused it.
     Refused(RefusalReport),
@@ -460,7 +465,15 @@ impl fmt::Display for AcquireError {
     }
 }
 
-impl Error for AcquireError {}
+impl Error for AcquireError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(match self {
+            Self::Engine(error) => error,
+            Self::Request(error) => error,
+            Self::Refused(report) => report,
+        })
+    }
+}
 
 impl From<EngineError> for AcquireError {
     fn from(error: EngineError) -> Self {

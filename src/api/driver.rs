@@ -19,6 +19,7 @@ use super::inspection::{ForceUnlockReport, Inspection};
 use super::log::Notes;
 use super::metrics::MetricsReport;
 use super::report::{NodeReport, RefusalReport};
+use super::start::StartError;
 use crate::net::Sockets;
 use crate::proto::{
     Core, DetachedLock, Event, FencingToken, Lease, LockId, LockRequest, LockState, LossCause,
@@ -45,7 +46,7 @@ use crate::proto::{
 ///
 /// let config = Config::builder().node("127.0.0.1:6379")?.build()?;
 /// let mut driver = Driver::new(config)?;
-/// let id = driver.acquire(&LockRequest::new("job"))?;
+/// let id = driver.acquire(LockRequest::new("job"))?;
 /// // In the host's loop, whenever the driver's file descriptor is readable or its deadline passed:
 /// driver.process();
 /// while let Some(event) = driver.poll_event() {
@@ -83,8 +84,8 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// The system has no file descriptors left.
-    pub fn new(config: Config) -> io::Result<Self> {
+    /// [`StartError::Io`]: the system has no file descriptors left.
+    pub fn new(config: Config) -> Result<Self, StartError> {
         let poll = Poll::new()?;
         let registry = poll.registry().try_clone()?;
         // Each socket and the resolver are ready at most once in a turn.
@@ -97,16 +98,16 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// The range is too small, or the system has no file descriptors left.
+    /// [`StartError::Tokens`]: the range is too small. [`StartError::Io`]: the system has no file descriptors
+    /// left.
     pub fn in_registry(
         config: Config,
         registry: &Registry,
         tokens: Range<usize>,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, StartError> {
         let needed = Self::tokens_needed(&config);
         if tokens.len() < needed {
-            let text = format!("{} tokens given, {needed} needed", tokens.len());
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+            return Err(StartError::Tokens { given: tokens.len(), needed });
         }
         Self::start(config, registry.try_clone()?, tokens.start, None)
     }
@@ -123,7 +124,7 @@ impl Driver {
         registry: Registry,
         first_token: usize,
         own: Option<Box<OwnPoll>>,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, StartError> {
         // The first failure to draw is told here; later ones cannot be, so they end the process
         // rather than let a token be guessed.
         getrandom::fill(&mut [0; 16]).map_err(io::Error::other)?;
@@ -144,10 +145,10 @@ impl Driver {
     /// # Errors
     ///
     /// The request cannot be carried out, and nothing is sent.
-    pub fn acquire(&mut self, request: &LockRequest<'_>) -> Result<LockId, RequestError> {
+    pub fn acquire(&mut self, request: LockRequest<'_>) -> Result<LockId, RequestError> {
         self.check_process()?;
         let (core, now) = self.sockets.core_now();
-        let id = core.acquire(request, now)?;
+        let id = core.acquire(&request, now)?;
         self.finish();
         Ok(id)
     }
@@ -186,7 +187,7 @@ impl Driver {
     /// let mut driver = Driver::new(config)?;
     /// let names: Vec<String> = (0..100).map(|shard| format!("shard {shard}")).collect();
     /// let locks: Result<Vec<_>, _> = driver.batch(|driver| {
-    ///     names.iter().map(|name| driver.acquire(&LockRequest::new(name.as_bytes()))).collect()
+    ///     names.iter().map(|name| driver.acquire(LockRequest::new(name.as_bytes()))).collect()
     /// });
     /// assert_eq!(locks?.len(), 100);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -474,11 +475,16 @@ impl Driver {
         }
     }
 
-    /// Processes until all nodes have answered about this lock, for a small part of what is left of it: one may
-    /// hang.
-    pub(super) fn hear_answers(&mut self, id: LockId) {
+    /// How long to wait for nodes that have not answered about a lock that is to be detached: for a small part
+    /// of what is left of it, because one may hang.
+    pub(super) fn patience_to_detach(&self, id: LockId) -> Duration {
         let patience = HEAR_WITHIN.min(self.remaining(id) / 20);
-        let until = instant_in(patience.min(self.config.settings().response_timeout));
+        patience.min(self.config.settings().response_timeout)
+    }
+
+    /// Processes until all nodes have answered about a lock that is to be detached, or its patience is over.
+    pub(super) fn hear_answers(&mut self, id: LockId) {
+        let until = instant_in(self.patience_to_detach(id));
         while self.awaits_answers(id) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {

@@ -96,7 +96,7 @@ impl<'c> LockGuard<'c> {
 
     /// Releases the lock and waits until a quorum has confirmed it, or until whoever answers has.
     ///
-    /// A lock that was lost before is not an error: the ending says so.
+    /// A lock that was lost before is not an error: the outcome says so.
     pub fn release(mut self) -> ReleaseOutcome {
         self.released = true;
         let mut driver = self.driver.borrow_mut();
@@ -158,7 +158,15 @@ impl fmt::Display for ExtendError {
     }
 }
 
-impl Error for ExtendError {}
+impl Error for ExtendError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Request(error) => Some(error),
+            Self::Lost(_) => None,
+            Self::Refused(report) => Some(report),
+        }
+    }
+}
 
 /// How a lock ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

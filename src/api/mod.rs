@@ -16,13 +16,15 @@ mod log;
 mod metrics;
 mod report;
 mod setup;
+mod start;
 
 pub use client::{AcquireError, Client, WithOutcome};
 pub use config::{Config, ConfigBuilder, ConfigError};
 pub use driver::Driver;
 pub use engine::{
-    AcquireFuture, Engine, EngineError, EngineLimits, ExtendFuture, HeldLock, LossFuture,
-    OwnedGuard, QueryFuture, ReleaseFuture, ShutdownReport, TryLockFuture, Unreleased, WithError,
+    AcquireAllFuture, AcquireFuture, Engine, EngineError, EngineLimits, ExtendFuture, HeldLock,
+    LossFuture, OwnedGuard, QueryFuture, ReleaseFuture, ShutdownReport, TryLockFuture, Unreleased,
+    WithError,
 };
 pub use guard::{ExtendError, LockGuard, ReleaseOutcome};
 pub use inspection::{ForceUnlockReport, Inspection, InspectionVerdict, NodeInspection, Owner};
@@ -30,3 +32,4 @@ pub use log::{Level, Log, Note};
 pub use metrics::MetricsReport;
 pub use report::{NodeReport, NodeStatus, NodeVote, RefusalReport};
 pub use setup::{SetupError, init, init_change};
+pub use start::StartError;

@@ -210,6 +210,25 @@ impl NodeReport {
         self.nodes.iter().all(|node| looks_new(node.restart_guard))
     }
 
+    /// Whether each node is ready or known not to be.
+    pub(super) fn is_connected(&self) -> bool {
+        self.nodes.iter().all(|node| node.state != NodeState::Connecting)
+    }
+
+    /// Whether each node is known to send notifications, or not to.
+    pub(super) fn is_push_settled(&self) -> bool {
+        self.nodes.iter().all(|node| node.push != PushState::Opening)
+    }
+
+    /// A link that was refused is being opened again meanwhile: why it was refused says more.
+    pub(super) fn or_before(mut self, before: Self) -> Self {
+        let nodes = self.nodes.iter_mut().zip(before.nodes);
+        for (node, before) in nodes.filter(|(node, _)| node.state == NodeState::Connecting) {
+            *node = before;
+        }
+        self
+    }
+
     /// How many nodes a lock needs.
     #[must_use]
     pub fn quorum(&self) -> usize {

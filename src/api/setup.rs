@@ -6,13 +6,13 @@
 
 use std::error::Error;
 use std::fmt;
-use std::io;
 use std::time::{Duration, Instant};
 
 use super::client::Client;
 use super::config::Config;
 use super::driver::{Driver, instant_in};
 use super::report::{NodeReport, NodeStatus};
+use super::start::StartError;
 use crate::proto::restart_guard::Found;
 use crate::proto::{Cause, NodeState, RestartGuard, RestartGuardState, Setup};
 
@@ -174,8 +174,8 @@ pub enum SetupError {
     Guarded(NodeReport),
     /// Restart guards were written, and not all nodes confirmed theirs in time.
     Incomplete(NodeReport),
-    /// The system has no file descriptors left.
-    Io(io::Error),
+    /// No connection could be begun.
+    Start(StartError),
     /// Not all nodes could be asked in time, or one cannot be set up.
     Unready(NodeReport),
 }
@@ -196,7 +196,7 @@ impl fmt::Display for SetupError {
                 f.write_str("incomplete: not every node has confirmed its restart guard")?;
                 restart_guards(report, f)
             }
-            Self::Io(error) => error.fmt(f),
+            Self::Start(error) => error.fmt(f),
             Self::Unready(report) => {
                 f.write_str("not all nodes can be set up; nothing was written")?;
                 restart_guards(report, f)
@@ -217,10 +217,19 @@ fn restart_guards(report: &NodeReport, f: &mut fmt::Formatter<'_>) -> fmt::Resul
     Ok(())
 }
 
-impl Error for SetupError {}
+impl Error for SetupError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Start(error) => Some(error),
+            Self::RestartGuardOff | Self::Guarded(_) | Self::Incomplete(_) | Self::Unready(_) => {
+                None
+            }
+        }
+    }
+}
 
-impl From<io::Error> for SetupError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
+impl From<StartError> for SetupError {
+    fn from(error: StartError) -> Self {
+        Self::Start(error)
     }
 }

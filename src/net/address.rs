@@ -1,13 +1,14 @@
 //! Where a node is, and what is said to it first: the forms in which people write it.
 //!
 //! `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`, `valkey://…` (the same), and
-//! `unix:///path[?db=n]`. User, password and path may be percent-encoded. Everything else is an
-//! error that says what is wrong without repeating what may be a secret. Not here: name look-up.
+//! `unix:///path[?db=n]`. User, password and path may be percent-encoded. `unix:/path` is the path as it
+//! is, which is how a socket is shown. Everything else is an error that says what is wrong without repeating what may be a secret. Not here: name look-up.
 
 use std::error::Error;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use crate::proto::{Credentials, NodeSettings, Secret};
 
@@ -33,6 +34,25 @@ impl Address {
     }
 }
 
+impl FromStr for Address {
+    type Err = AddressError;
+
+    /// Reads an address alone, and each that `Display` has written.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Address::parse), and where a user, a password or a database came with it.
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let fault = match parse(text) {
+            Ok((address, settings)) if settings == NodeSettings::default() => return Ok(address),
+            Ok(_) => Fault::NotAlone,
+            Err(fault) => fault,
+        };
+        Err(AddressError { fault, shown: presentable(text) })
+    }
+}
+
+/// As people read it, and as [`FromStr`] reads it.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -64,6 +84,7 @@ enum Fault {
     Database,
     Empty,
     Host,
+    NotAlone,
     PasswordMissing,
     Path,
     Percent,
@@ -81,6 +102,7 @@ impl fmt::Display for Fault {
             Self::Database => "the database is not a number",
             Self::Empty => "it is empty",
             Self::Host => "the host is missing or has characters that no host has",
+            Self::NotAlone => "a user, a password or a database is no part of an address",
             Self::PasswordMissing => {
                 "a user without a password (write user:password@, or :password@ for the default \
                 user)"
@@ -102,6 +124,9 @@ impl fmt::Display for Fault {
 fn parse(text: &str) -> Result<(Address, NodeSettings), Fault> {
     if text.is_empty() {
         return Err(Fault::Empty);
+    }
+    if let Some(path) = text.strip_prefix("unix:/").filter(|path| !path.starts_with('/')) {
+        return Ok((socket(path)?, NodeSettings::default()));
     }
     match text.split_once("://") {
         None if text.contains('@') => Err(Fault::UserWithoutScheme),
@@ -145,10 +170,17 @@ fn over_unix(rest: &str) -> Result<(Address, NodeSettings), Fault> {
         }
     };
     let path = String::from_utf8(decoded(path)?).map_err(|_| Fault::Path)?;
-    if !path.starts_with('/') || path.len() > LONGEST_SOCKET_PATH || path.contains('\0') {
+    let path = path.strip_prefix('/').ok_or(Fault::Path)?;
+    Ok((socket(path)?, NodeSettings { database, ..NodeSettings::default() }))
+}
+
+/// By the rest of an absolute path.
+fn socket(path: &str) -> Result<Address, Fault> {
+    let path = format!("/{}", path.trim_start_matches('/'));
+    if path.len() > LONGEST_SOCKET_PATH || path.contains('\0') {
         return Err(Fault::Path);
     }
-    Ok((Address::Unix(path.into()), NodeSettings { database, ..NodeSettings::default() }))
+    Ok(Address::Unix(path.into()))
 }
 
 fn credentials(user_info: &str) -> Result<Credentials, Fault> {
@@ -299,6 +331,37 @@ mod tests {
         assert_eq!(shown("valkey://h:1/"), "h:1");
         assert_eq!(shown("unix:///run/r.sock"), "unix:/run/r.sock");
         assert_eq!(shown("unix:///run/a%20b"), "unix:/run/a b");
+    }
+
+    #[test]
+    fn what_is_shown_is_read_again() {
+        for text in [
+            "10.0.0.1",
+            "redis-1.example:7000",
+            "localhost",
+            "::1",
+            "[fe80::1]:7000",
+            "::ffff:10.0.0.1",
+            "valkey://h:1/0",
+            "unix:///run/redis.sock",
+            "unix:///run/a%20b%25%3F%40",
+            "unix:////run//r.sock",
+            "unix:/run/100%?@://",
+        ] {
+            let address: Address = text.parse().unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(address.to_string().parse(), Ok(address), "{text}");
+        }
+        assert_eq!("unix:/a%20b".parse(), Ok(Address::Unix("/a%20b".into())));
+    }
+
+    #[test]
+    fn an_address_alone_has_no_settings() {
+        for text in ["redis://:s3cret@h", "redis://h/3", "unix:///run/r.sock?db=1"] {
+            let error = text.parse::<Address>().unwrap_err();
+            assert_eq!(error.fault, Fault::NotAlone);
+            assert!(!format!("{error} {error:?}").contains("s3"), "{error}");
+        }
+        assert_eq!("h:x".parse::<Address>().unwrap_err(), Address::parse("h:x").unwrap_err());
     }
 
     #[test]

@@ -139,7 +139,7 @@ impl DetachedLock {
     }
 
     /// The ask that it answers.
-    pub(super) fn request(&self) -> LockRequest<'_> {
+    pub(crate) fn request(&self) -> LockRequest<'_> {
         let mut keys = self.keys();
         let first = LockRequest::new(keys.next().unwrap_or_default()).ttl(self.ttl);
         let request = keys.fold(first, LockRequest::and_resource);
@@ -165,7 +165,7 @@ impl DetachedLock {
 
     /// All of it, **the token too**: keep it where nobody else can read it.
     ///
-    /// Lines of printable ASCII: a name, a blank, a value. Bytes that are not graphic are written as
+    /// TextLines of printable ASCII: a name, a blank, a value. Bytes that are not graphic are written as
     /// in URLs, `%0A`. The first line says which form it is.
     #[must_use]
     pub fn to_text(&self) -> String {
@@ -211,13 +211,43 @@ impl DetachedLock {
         }
     }
 
-    /// Reads what [`to_text`](Self::to_text) has written, and nothing else.
+    /// The first field that no lock could have had, each in its form.
+    fn contradiction(&self) -> Option<DetachedLockError> {
+        let quorum = usize::from(self.quorum);
+        let is_printable = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';
+        let twice = |(at, key): (usize, &Vec<u8>)| self.keys[..at].contains(key);
+        let token = self.fencing_token.map_or(1, FencingToken::get);
+        let of = if quorum <= self.nodes.len() / 2 || quorum > self.nodes.len() {
+            "quorum"
+        } else if self.with(&[Part::Counted]).len() < quorum {
+            "node"
+        } else if self.keys.iter().any(Vec::is_empty) || self.keys.iter().enumerate().any(twice) {
+            "key"
+        } else if self.ttl.is_zero() || self.ttl > LONGEST {
+            "ttl_ms"
+        } else if self.lease.parts().1 > LONGEST.as_nanos() as u64 {
+            "span_ns"
+        } else if !(1..=MAX_TOKEN).contains(&token) {
+            "fencing_token"
+        } else if !self.label.iter().all(is_printable) {
+            "label"
+        } else {
+            return None;
+        };
+        Some(DetachedLockError::Contradiction { of })
+    }
+}
+
+impl FromStr for DetachedLock {
+    type Err = DetachedLockError;
+
+    /// Reads what [`to_text`](DetachedLock::to_text) has written, and nothing else.
     ///
     /// # Errors
     ///
     /// The first line that is not as it must be. The error repeats nothing of the text.
-    pub fn from_text(text: &str) -> Result<Self, DetachedLockError> {
-        let mut lines = WaitQueues::new(text)?;
+    fn from_str(text: &str) -> Result<Self, DetachedLockError> {
+        let mut lines = TextLines::new(text)?;
         let boot = lines.words("boot", MAX_NAME)?;
         let quorum = lines.number("quorum")?;
         let nodes = lines.all("node", MAX_NODES, node)?;
@@ -255,32 +285,6 @@ impl DetachedLock {
         detached.contradiction().map_or(Ok(()), Err)?;
         if is_kind { Ok(detached) } else { Err(DetachedLockError::Contradiction { of: "kind" }) }
     }
-
-    /// The first field that no lock could have had, each in its form.
-    fn contradiction(&self) -> Option<DetachedLockError> {
-        let quorum = usize::from(self.quorum);
-        let is_printable = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';
-        let twice = |(at, key): (usize, &Vec<u8>)| self.keys[..at].contains(key);
-        let token = self.fencing_token.map_or(1, FencingToken::get);
-        let of = if quorum <= self.nodes.len() / 2 || quorum > self.nodes.len() {
-            "quorum"
-        } else if self.with(&[Part::Counted]).len() < quorum {
-            "node"
-        } else if self.keys.iter().any(Vec::is_empty) || self.keys.iter().enumerate().any(twice) {
-            "key"
-        } else if self.ttl.is_zero() || self.ttl > LONGEST {
-            "ttl_ms"
-        } else if self.lease.parts().1 > LONGEST.as_nanos() as u64 {
-            "span_ns"
-        } else if !(1..=MAX_TOKEN).contains(&token) {
-            "fencing_token"
-        } else if !self.label.iter().all(is_printable) {
-            "label"
-        } else {
-            return None;
-        };
-        Some(DetachedLockError::Contradiction { of })
-    }
 }
 
 impl fmt::Debug for DetachedLock {
@@ -309,12 +313,12 @@ impl Part {
 }
 
 /// The lines of a text, and which of them was read last.
-struct WaitQueues<'t> {
+struct TextLines<'t> {
     rest: std::iter::Peekable<std::str::Split<'t, char>>,
     at: usize,
 }
 
-impl<'t> WaitQueues<'t> {
+impl<'t> TextLines<'t> {
     fn new(text: &'t str) -> Result<Self, DetachedLockError> {
         let whole = text.strip_suffix('\n');
         let mut rest = whole.unwrap_or(text).split('\n').peekable();
@@ -376,12 +380,12 @@ impl<'t> WaitQueues<'t> {
         match (self.rest.next(), self.rest.next()) {
             (Some(LAST_LINE), None) => Ok(()),
             (None, _) => Err(DetachedLockError::CutOff),
-            _ => Err(DetachedLockError::WaitQueue { number: self.at + 1, expected: LAST_LINE }),
+            _ => Err(DetachedLockError::Line { number: self.at + 1, expected: LAST_LINE }),
         }
     }
 
     fn wrong(&self, name: &'static str) -> DetachedLockError {
-        DetachedLockError::WaitQueue { number: self.at, expected: name }
+        DetachedLockError::Line { number: self.at, expected: name }
     }
 }
 
@@ -457,7 +461,7 @@ pub enum DetachedLockError {
     /// The text ends too soon.
     CutOff,
     /// A line is not what it must be.
-    WaitQueue {
+    Line {
         /// The line's number, from one.
         number: usize,
         /// What it has to say.
@@ -474,7 +478,7 @@ impl fmt::Display for DetachedLockError {
         match self {
             Self::Contradiction { of } => write!(f, "the lock record's `{of}` cannot be"),
             Self::CutOff => f.write_str("the lock record is cut off"),
-            Self::WaitQueue { number, expected } => {
+            Self::Line { number, expected } => {
                 write!(f, "line {number} of the lock record is no `{expected}` as it must be")
             }
             Self::NoRecord => f.write_str("it is no lock record of redbolt's"),
@@ -523,11 +527,11 @@ mod tests {
     fn what_is_written_is_read_again() {
         let detached = record();
         let text = detached.to_text();
-        assert_eq!(DetachedLock::from_text(&text), Ok(detached.clone()));
+        assert_eq!(DetachedLock::from_str(&text), Ok(detached.clone()));
         assert!(text.contains("\nkey %20100%25%0A%FF\n"), "{text}");
         assert!(text.contains("\nnode counted /c%20d/2\n"), "{text}");
         let plain = DetachedLock { keys: vec![b"job".to_vec()], fencing_token: None, ..detached };
-        assert_eq!(DetachedLock::from_text(&plain.to_text()), Ok(plain));
+        assert_eq!(DetachedLock::from_str(&plain.to_text()), Ok(plain));
     }
 
     #[test]
@@ -539,7 +543,7 @@ mod tests {
         for from in 0..detached.to_text().len() {
             let mut text = detached.to_text();
             text.remove(from);
-            if let Err(error) = DetachedLock::from_text(&text) {
+            if let Err(error) = DetachedLock::from_str(&text) {
                 assert!(!format!("{error} {error:?}").contains(secret));
             }
         }
@@ -550,11 +554,11 @@ mod tests {
     fn each_text_is_that_of_one_record() {
         let whole = record().to_text();
         for at in 0..whole.len() {
-            let cut = DetachedLock::from_text(&whole[..at]);
+            let cut = DetachedLock::from_str(&whole[..at]);
             assert!(cut.is_err(), "cut off at {at}");
             for byte in ["", "0", "%", "\n", "\r\n", " ", "A", "\u{fc}"] {
                 let text = [&whole[..at], byte, &whole[at + 1..]].concat();
-                if let Ok(read) = DetachedLock::from_text(&text) {
+                if let Ok(read) = DetachedLock::from_str(&text) {
                     assert_eq!(read.to_text(), text);
                 }
             }
@@ -566,7 +570,7 @@ mod tests {
         let text = record().to_text();
         let refused = |from: &str, to: &str| {
             assert!(text.contains(from), "{from}");
-            DetachedLock::from_text(&text.replacen(from, to, 1)).unwrap_err()
+            DetachedLock::from_str(&text.replacen(from, to, 1)).unwrap_err()
         };
         let of = |of| DetachedLockError::Contradiction { of };
         assert_eq!(refused("quorum 2", "quorum 1"), of("quorum"));
@@ -580,7 +584,7 @@ mod tests {
         assert_eq!(refused("label web", "label %0Aweb"), of("label"));
         assert_eq!(
             refused("kind fenced", "kind many"),
-            DetachedLockError::WaitQueue { number: 16, expected: "token" }
+            DetachedLockError::Line { number: 16, expected: "token" }
         );
         assert_eq!(refused("record 1", "record 2"), DetachedLockError::OtherForm);
         assert_eq!(refused("redbolt", "rotbolt"), DetachedLockError::NoRecord);

@@ -335,7 +335,7 @@ impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DuplicateRequest { index } => {
-                write!(f, "ask {} is for a resource that an earlier one asks for", index + 1)
+                write!(f, "request {} is for a resource that an earlier one asks for", index + 1)
             }
             Self::CannotFence => write!(
                 f,

@@ -208,7 +208,7 @@ fn what_a_lease_rests_on_goes_along_with_a_detached_lock() {
         let detached = world.core().detach(id, now).unwrap().to_text();
         let nodes: Vec<_> = detached.lines().filter(|line| line.starts_with("node")).collect();
         assert_eq!(nodes, ["node counted ", "node counted ", "node behind "]);
-        let detached = DetachedLock::from_text(&detached).unwrap();
+        let detached: DetachedLock = detached.parse().unwrap();
         world.clients[0].locks.clear();
         let taken = world.attach(0, &detached);
         assert_eq!(world.remaining(taken), secs(30) - drift(secs(30)));

@@ -18,7 +18,7 @@ fn pair(nodes: usize) -> World {
 fn detach(world: &mut World, id: LockId) -> DetachedLock {
     let now = world.now();
     let detached = world.core().detach(id, now).expect("it is held");
-    DetachedLock::from_text(&detached.to_text()).unwrap()
+    detached.to_text().parse().unwrap()
 }
 
 fn release_by(world: &mut World, client: usize, id: LockId) {

@@ -659,7 +659,7 @@ impl Abused {
         if let Some(detached) = self.core.detach(id, self.now) {
             self.locks.retain(|&other| other != id);
             self.valid.remove(&id);
-            self.records.push(DetachedLock::from_text(&detached.to_text()).unwrap());
+            self.records.push(detached.to_text().parse().unwrap());
         }
     }
 

@@ -93,7 +93,7 @@ fn it_is_enough_to_be_told_while_one_waits() {
         let _ = set_up(as_user(&server, 0));
         server.cmd("SET jobs:a theirs PX 60000");
         let mut waiter = driver_of(as_user(&server, 0));
-        let id = waiter.acquire(&patiently(b"jobs:a").wait(Wait::Forever)).unwrap();
+        let id = waiter.acquire(patiently(b"jobs:a").wait(Wait::Forever)).unwrap();
         process_until(&mut waiter, "the node tells", |driver| {
             driver.node_report().nodes[0].push == PushState::Active
         });

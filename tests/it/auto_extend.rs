@@ -71,7 +71,7 @@ fn a_driver_extends_a_lock_for_many_ttls() {
     side_by_side([1, 3, 5], |n| {
         let servers = servers(n);
         let mut driver = driver_of(builder(&servers));
-        let id = held_by(&mut driver, &kept(b"job"));
+        let id = held_by(&mut driver, kept(b"job"));
         process_until(&mut driver, "all nodes have it", |_| held_on(&servers, "job") == n);
         let before = values(&servers, "job");
         let extensions = keeps(&mut driver, &[id], LONG_TIME);
@@ -128,8 +128,8 @@ fn without_auto_extend_a_lease_has_a_fixed_length() {
     let mut driver = driver_of(builder(&servers));
     let (short, ids) =
         (LockRequest::new(b"short").ttl(TTL).wait(Wait::UpTo(LIMIT)), &mut Vec::new());
-    ids.push(held_by(&mut driver, &short));
-    ids.push(held_by(&mut driver, &kept(b"long")));
+    ids.push(held_by(&mut driver, short));
+    ids.push(held_by(&mut driver, kept(b"long")));
     let mut lost = Vec::new();
     let until = Instant::now() + 3 * TTL;
     while Instant::now() < until {
@@ -171,7 +171,7 @@ fn many_locks_are_auto_extended_together() {
     let ttl = Duration::from_secs(10);
     let ids: Vec<LockId> = driver.batch(|driver| {
         let request = |name: &String| kept_by(name.as_bytes(), keep).ttl(ttl).into_owned();
-        names.iter().map(|name| driver.acquire(&request(name)).unwrap()).collect()
+        names.iter().map(|name| driver.acquire(request(name)).unwrap()).collect()
     });
     process_until(&mut driver, "all are held", |driver| {
         ids.iter().all(|&id| !driver.remaining(id).is_zero())
@@ -205,7 +205,7 @@ fn a_killed_minority_does_no_harm() {
     side_by_side([3, 5], |n| {
         let mut servers = servers(n);
         let mut driver = driver_of(default(servers.iter().map(Server::address)));
-        let id = held_by(&mut driver, &kept(b"job"));
+        let id = held_by(&mut driver, kept(b"job"));
         keeps(&mut driver, &[id], TTL);
         let minority = n / 2;
         servers[..minority].iter_mut().for_each(Server::kill);
@@ -225,7 +225,7 @@ fn a_majority_that_is_gone_is_told_in_time() {
     side_by_side([false, true], |stopped| {
         let mut servers = servers(3);
         let mut driver = driver_of(default(servers.iter().map(Server::address)));
-        let id = held_by(&mut driver, &kept(b"job"));
+        let id = held_by(&mut driver, kept(b"job"));
         keeps(&mut driver, &[id], TTL);
         for server in &mut servers[1..] {
             match stopped {
@@ -305,7 +305,7 @@ fn an_engine_tells_of_the_loss_in_time_and_once() {
 fn a_key_that_an_operator_deletes_is_noticed_by_the_next_extension() {
     let servers = servers(3);
     let mut driver = driver_of(builder(&servers));
-    let id = held_by(&mut driver, &kept(b"job"));
+    let id = held_by(&mut driver, kept(b"job"));
     keeps(&mut driver, &[id], TTL);
     // One of three is no loss, and is not brought back.
     assert_eq!(servers[0].cmd("DEL job"), Reply::Int(1));
@@ -331,7 +331,7 @@ fn no_lock_is_extended_for_longer_than_it_may_be_held() {
             false => (builder(&servers).max_hold(Some(most)), AutoExtend::until_released()),
         };
         let mut driver = driver_of(builder);
-        let id = held_by(&mut driver, &kept_by(b"job", keep));
+        let id = held_by(&mut driver, kept_by(b"job", keep));
         let began = Instant::now();
         let told = outcome(&mut driver, id);
         assert_eq!(told.cause, LossCause::HeldTooLong);
@@ -357,7 +357,7 @@ fn a_released_lock_is_not_extended() {
     let keep = AutoExtend::until_released().every(Duration::from_millis(2));
     let rounds = 150;
     for round in 0..rounds {
-        let id = held_by(&mut driver, &kept_by(b"job", keep));
+        let id = held_by(&mut driver, kept_by(b"job", keep));
         let until = Instant::now() + Duration::from_micros(100 * round);
         while Instant::now() < until {
             driver.process();

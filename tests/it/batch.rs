@@ -142,7 +142,7 @@ fn a_driver_s_second_ask_for_a_resource_stands_behind_the_first() {
     let servers = servers(3);
     let mut driver = driver_of(builder(&servers));
     let [first, second] = driver.batch(|driver| {
-        [(); 2].map(|()| driver.acquire(&patiently(b"job").wait(Wait::Forever)).unwrap())
+        [(); 2].map(|()| driver.acquire(patiently(b"job").wait(Wait::Forever)).unwrap())
     });
     assert_eq!(outcome(&mut driver, first), Event::Granted(first));
     assert_eq!(driver.state(second), LockState::Queued);
@@ -157,7 +157,7 @@ fn a_driver_gathers_commands_of_every_kind() {
     process_until(&mut driver, "all are ready", |driver| driver.node_report().ready() == 3);
     let names = names(100);
     let ids: Vec<LockId> = driver.batch(|driver| {
-        let request = |name: &String| driver.acquire(&patiently(name.as_bytes())).unwrap();
+        let request = |name: &String| driver.acquire(patiently(name.as_bytes())).unwrap();
         names.iter().map(request).collect()
     });
     process_until(&mut driver, "all are held", |driver| {
@@ -174,8 +174,8 @@ fn a_driver_gathers_commands_of_every_kind() {
     let (new, called_off) = driver.batch(|driver| {
         ids[..50].iter().for_each(|&id| driver.release(id));
         ids[50..].iter().for_each(|&id| driver.extend(id, Duration::from_secs(20)).unwrap());
-        let new = driver.acquire(&patiently(b"new")).unwrap();
-        let called_off = driver.acquire(&patiently(b"called off")).unwrap();
+        let new = driver.acquire(patiently(b"new")).unwrap();
+        let called_off = driver.acquire(patiently(b"called off")).unwrap();
         driver.release(called_off);
         (new, called_off)
     });
@@ -195,7 +195,7 @@ fn an_ask_in_a_batch_that_is_turned_away_stops_no_other() {
     let mut driver = driver_of(builder(&servers));
     let asked = driver.batch(|driver| {
         [long(b""), patiently(b"job"), LockRequest::new(b"job").ttl(Duration::ZERO)]
-            .map(|request| driver.acquire(&request))
+            .map(|request| driver.acquire(request))
     });
     assert_eq!(asked[0], Err(RequestError::EmptyResource));
     assert_eq!(asked[2], Err(RequestError::TtlZero));
@@ -305,9 +305,9 @@ fn a_lock_on_many_waits_for_each_of_them() {
     let mut holder = driver_of(builder(&servers));
     let names = names(MOST);
     let held: Vec<LockId> =
-        [3, 40].map(|at| crate::support::held_by(&mut holder, &long(names[at].as_bytes()))).into();
+        [3, 40].map(|at| crate::support::held_by(&mut holder, long(names[at].as_bytes()))).into();
     let mut waiter = driver_of(builder(&servers));
-    let id = waiter.acquire(&on_all(&names[1..], patiently(names[0].as_bytes()))).unwrap();
+    let id = waiter.acquire(on_all(&names[1..], patiently(names[0].as_bytes()))).unwrap();
     for (left, lock) in held.into_iter().enumerate() {
         let until = Instant::now() + Duration::from_millis(300);
         while Instant::now() < until {

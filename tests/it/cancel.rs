@@ -71,7 +71,7 @@ fn an_acquisition_is_cancelled_after_any_number_of_turns() {
                 let all = |driver: &mut Driver| driver.node_report().ready() == 3;
                 process_until(&mut driver, "all are ready", all);
             }
-            let id = driver.acquire(&patiently(b"job")).unwrap();
+            let id = driver.acquire(patiently(b"job")).unwrap();
             (0..turns).for_each(|_| driver.process());
             driver.release(id);
             // It may have been granted just before.
@@ -95,7 +95,7 @@ fn a_driver_is_dropped_after_any_number_of_turns() {
     let servers = servers(3);
     for turns in 0..16 {
         let mut driver = driver_of(patient(servers.iter().map(Server::address)));
-        driver.acquire(&patiently(b"job")).unwrap();
+        driver.acquire(patiently(b"job")).unwrap();
         (0..turns).for_each(|_| driver.process());
         drop(driver);
         // The servers have run what was in the sockets once they have seen their end.
@@ -117,7 +117,7 @@ fn a_waiter_that_gives_up_leaves_the_holder_alone() {
     let holder = client(&servers);
     let lock = holder.acquire(patiently(b"job")).unwrap();
     let mut driver = driver_of(patient(servers.iter().map(Server::address)));
-    let id = driver.acquire(&LockRequest::new(b"job").wait(Wait::Forever)).unwrap();
+    let id = driver.acquire(LockRequest::new(b"job").wait(Wait::Forever)).unwrap();
     let asked = || servers.iter().all(|server| crate::support::calls(server, "set") > 3);
     process_until(&mut driver, "some attempts", |_| asked());
     driver.release(id);
@@ -134,11 +134,11 @@ fn a_waiter_that_gives_up_leaves_the_holder_alone() {
 fn a_lock_cancelled_before_a_stopped_server_leaves_no_key_there() {
     let servers = servers(1);
     let mut driver = driver_of(patient(servers.iter().map(Server::address)));
-    let id = held_by(&mut driver, &long(b"first"));
+    let id = held_by(&mut driver, long(b"first"));
     driver.release(id);
     let _ = outcome(&mut driver, id);
     servers[0].pause();
-    let id = driver.acquire(&long(b"job").wait(Wait::UpTo(LIMIT))).unwrap();
+    let id = driver.acquire(long(b"job").wait(Wait::UpTo(LIMIT))).unwrap();
     (0..3).for_each(|_| driver.process());
     driver.release(id);
     drop(driver);

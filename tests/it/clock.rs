@@ -97,7 +97,7 @@ fn a_driver_s_lock_is_over_at_once_by_either_clock() {
     for (what, end) in ENDS {
         let (builder, ahead) = bent(&servers);
         let mut driver = driver_of(builder);
-        let id = held_by(&mut driver, &long(what.as_bytes()).wait(Wait::UpTo(LIMIT)));
+        let id = held_by(&mut driver, long(what.as_bytes()).wait(Wait::UpTo(LIMIT)));
         assert!(!driver.remaining(id).is_zero());
         end(&ahead);
         assert_eq!(driver.remaining(id), Duration::ZERO, "{what}");
@@ -134,7 +134,7 @@ fn a_time_of_day_that_is_set_back_gives_no_api_more() {
     let (client, mut driver) = (client_of(builder.clone()), driver_of(builder.clone()));
     let engine = engine_of(builder);
     let lock = client.acquire(long(b"a").wait(Wait::UpTo(LIMIT))).unwrap();
-    let id = held_by(&mut driver, &long(b"b").wait(Wait::UpTo(LIMIT)));
+    let id = held_by(&mut driver, long(b"b").wait(Wait::UpTo(LIMIT)));
     let guard = engine.acquire_timeout(long(b"c"), LIMIT).wait().unwrap();
     let before = [lock.remaining(), driver.remaining(id), guard.remaining()];
     ahead.wall.fetch_sub(HOUR.cast_signed(), SeqCst);
@@ -151,7 +151,7 @@ fn what_became_due_in_a_sleep_is_due_at_once() {
     let server = server();
     let (builder, ahead) = bent(std::slice::from_ref(&server));
     let mut driver = driver_of(builder);
-    let id = held_by(&mut driver, &long(b"job").wait(Wait::UpTo(LIMIT)));
+    let id = held_by(&mut driver, long(b"job").wait(Wait::UpTo(LIMIT)));
     ahead.sleep();
     assert_eq!(driver.deadline(), Some(Duration::ZERO));
     driver.process();
@@ -225,7 +225,7 @@ fn an_answer_has_the_time_of_after_it_was_read() {
         process_until(&mut driver, "it is ready", |driver| driver.node_report().ready() == 1);
         relay.held.hold();
         let key = [b"job ", &[b'a' + chosen as u8][..]].concat();
-        let id = driver.acquire(&long(&key).ttl(Duration::from_secs(1))).unwrap();
+        let id = driver.acquire(long(&key).ttl(Duration::from_secs(1))).unwrap();
         eventually("it is granted, and the answer under way", || relay.held.answers() == 2);
         readings.store(1, SeqCst);
         let mut told = None;

@@ -113,7 +113,7 @@ fn a_release_written_into_dead_connections_still_arrives() {
         let mut driver = driver_of(builder(&servers));
         // A connection cut before its handshake has no name by which a ghost could be laid.
         process_until(&mut driver, "all are ready", |driver| driver.node_report().ready() == n);
-        let id = held_by(&mut driver, &patiently(b"job"));
+        let id = held_by(&mut driver, patiently(b"job"));
         cut_all(&servers);
         driver.release(id);
         process_until(&mut driver, "nothing is owed", |driver| !driver.has_pending_releases());

@@ -26,7 +26,7 @@ fn a_lock_outlives_its_client_and_ends_with_another_one() {
     let second = client(&servers);
     assert!(refusal(second.acquire(long(b"job"))).is_contended());
 
-    let detached = DetachedLock::from_text(&text).unwrap();
+    let detached: DetachedLock = text.parse().unwrap();
     let mut lock = second.attach(&detached).unwrap();
     assert!(lock.is_valid());
     lock.extend(Duration::from_secs(20)).unwrap();
@@ -126,7 +126,7 @@ fn a_record_of_another_boot_is_lost() {
     let text = detached.to_text().replace(&boot, "00000000-0000-0000-0000-000000000000");
     let second = client(&servers);
     assert_eq!(second.warm_up(Duration::from_secs(5)).ready(), 1);
-    let lock = second.attach(&DetachedLock::from_text(&text).unwrap()).unwrap();
+    let lock = second.attach(&text.parse().unwrap()).unwrap();
     assert_eq!(lock.release(), ReleaseOutcome::Lost(LossCause::Expired));
     eventually("what it left is undone", || held_on(&servers, "job") == 0);
 }
@@ -154,7 +154,7 @@ fn a_driver_hands_out_and_takes_in() {
     let servers = servers(3);
     let mut first = driver_of(builder(&servers));
     let request = patiently(b"job").fenced();
-    let id = held_by(&mut first, &request);
+    let id = held_by(&mut first, request);
     process_until(&mut first, "all have voted", |driver| !driver.awaits_answers(id));
     let token = first.fencing_token(id);
     let detached = first.detach(id).unwrap();

@@ -75,7 +75,7 @@ fn in_a_loop_that_has_sockets_of_its_own() {
 
     for round in 1..=20 {
         peer.write_all(b"host").unwrap();
-        let id = host.driver.acquire(&patiently(b"job")).unwrap();
+        let id = host.driver.acquire(patiently(b"job")).unwrap();
         host.until("granted", |host| next_is(host, Event::Granted(id)));
         assert!(host.driver.remaining(id) > Duration::from_secs(10));
         host.driver.extend(id, Duration::from_secs(25)).unwrap();
@@ -103,7 +103,7 @@ fn servers_that_come_and_go_under_a_host() {
     let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let mut host = Host::new(builder(&servers).build().unwrap(), socket);
     for round in 0..6 {
-        let id = host.driver.acquire(&patiently(b"job")).unwrap();
+        let id = host.driver.acquire(patiently(b"job")).unwrap();
         host.until("granted", |host| next_is(host, Event::Granted(id)));
         servers[round % 3].restart();
         // Nobody asks for the lock that it has forgotten before that is released.
@@ -120,7 +120,7 @@ fn behind_one_file_descriptor() {
     let servers = servers(3);
     let mut driver = driver_of(builder(&servers));
     for _ in 0..20 {
-        let id = held_by(&mut driver, &patiently(b"job"));
+        let id = held_by(&mut driver, patiently(b"job"));
         driver.release(id);
         assert!(matches!(outcome(&mut driver, id), Event::Released(..)));
     }
@@ -135,7 +135,7 @@ fn readiness_and_deadline_are_all_that_a_host_needs() {
 
     let servers = servers(3);
     let mut driver = driver_of(builder(&servers));
-    let id = driver.acquire(&long(b"job")).unwrap();
+    let id = driver.acquire(long(b"job")).unwrap();
     let until = Instant::now() + LIMIT;
     while driver.remaining(id).is_zero() {
         assert!(Instant::now() < until);
@@ -156,7 +156,7 @@ fn several_locks_at_once() {
     let mut driver = driver_of(builder(&servers));
     let names: Vec<String> = (0..50).map(|at| format!("job{at}")).collect();
     let ids: Vec<_> =
-        names.iter().map(|name| driver.acquire(&patiently(name.as_bytes())).unwrap()).collect();
+        names.iter().map(|name| driver.acquire(patiently(name.as_bytes())).unwrap()).collect();
     process_until(&mut driver, "all are held", |driver| {
         while driver.poll_event().is_some() {}
         ids.iter().all(|&id| !driver.remaining(id).is_zero())

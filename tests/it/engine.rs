@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use redbolt::{
     AcquireError, AutoExtend, Config, ConfigBuilder, Engine, EngineError, EngineLimits,
     ExtendError, InspectionVerdict, LockRequest, Log, LossCause, LossFuture, Note, OwnedGuard,
-    RefusalReason, ReleaseOutcome, RequestError, Wait,
+    PushState, RefusalReason, ReleaseOutcome, RequestError, Wait,
 };
 use redbolt_test_servers::{Reply, Server};
 
@@ -95,7 +95,8 @@ fn a_lock_from_its_ask_to_its_end() {
 fn a_lock_by_its_name_alone_is_extended() {
     let servers = servers(3);
     let engine = engine(&servers);
-    let locks = [engine.lock("job").soon().unwrap(), engine.try_lock("other").soon().unwrap().unwrap()];
+    let locks =
+        [engine.lock("job").soon().unwrap(), engine.try_lock("other").soon().unwrap().unwrap()];
     eventually("both are extended", || engine.metrics().soon().unwrap().metrics.auto_extended >= 2);
     assert!(locks.iter().all(OwnedGuard::is_valid));
 }
@@ -836,4 +837,89 @@ fn it_shares_the_nodes_with_other_apis() {
     drop(lock);
     drop(held(&engine, "job"));
     eventually("nothing stays", || !servers.iter().any(|server| exists(server, "job")));
+}
+
+#[test]
+fn a_lock_that_is_over_when_it_is_attached_is_lost() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let guard = engine.acquire(patiently(b"job").ttl(SHORT)).soon().unwrap();
+    let detached = guard.detach().soon().unwrap().expect("it is held");
+    eventually("its time is over", || detached.remaining(redbolt::net::now()).is_zero());
+    let guard = engine.attach(&detached).soon().unwrap();
+    assert!(!guard.is_valid());
+    assert_eq!(guard.lost().soon(), Some(LossCause::Expired));
+    assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::Expired));
+
+    let strangers = engine_of(builder(&crate::support::servers(1)));
+    let error = strangers.attach(&detached).soon().unwrap_err();
+    assert_eq!(error, AcquireError::Request(RequestError::OtherNodes));
+    assert_eq!(engine.in_flight(), 0);
+}
+
+/// To whoever watches it, it was held to its end here.
+#[test]
+fn a_lock_that_is_detached_is_not_lost() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let guard = engine.acquire(patiently(b"job")).soon().unwrap();
+    let lost = guard.lost();
+    guard.on_loss(|cause| panic!("it is not lost: {cause}"));
+    let detached = guard.detach().soon().unwrap().expect("it is held");
+    assert_eq!(lost.soon(), None);
+    // A future that nobody waits for releases what it attaches.
+    drop(engine.attach(&detached));
+    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    let report = engine.shutdown(LIMIT);
+    assert!(report.is_clean() && report.panics == 0, "{report}");
+
+    let engine = engine_of(builder(&servers));
+    let guard = engine.acquire(patiently(b"job")).soon().unwrap();
+    assert!(engine.shutdown(LIMIT).is_clean());
+    assert_eq!(guard.detach().soon().unwrap_err(), EngineError::ShutDown);
+    assert_eq!(engine.attach(&detached).soon().unwrap_err(), EngineError::ShutDown.into());
+}
+
+#[test]
+fn an_engine_tells_when_its_nodes_are_ready() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let report = engine.warm_up(LIMIT).soon().unwrap();
+    assert_eq!(report.ready(), 3, "{report}");
+    let report = engine.warm_up_push(LIMIT).soon().unwrap();
+    assert!(report.nodes.iter().all(|node| node.push == PushState::Active), "{report:?}");
+
+    let nobody = engine_of(default(["127.0.0.1:1"]));
+    let report = nobody.warm_up_push(LIMIT).soon().unwrap();
+    assert_eq!(report.ready(), 0, "{report}");
+    assert!(report.to_string().contains("connection refused"), "{report}");
+}
+
+#[test]
+fn locks_that_are_asked_for_together_have_their_outcomes_in_order() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let _held = engine.acquire(patiently(b"b")).soon().unwrap();
+    let requests = || [patiently(b"a"), long(b"b"), patiently(b"a"), long(b"c")];
+    let mut outcomes = engine.acquire_all(requests()).soon().into_iter();
+    let a = outcomes.next().unwrap().unwrap();
+    assert!(matches!(outcomes.next().unwrap(), Err(AcquireError::Refused(_))));
+    let twice = RequestError::DuplicateRequest { index: 2 };
+    assert_eq!(outcomes.next().unwrap().unwrap_err(), AcquireError::Request(twice));
+    let c = outcomes.next().unwrap().unwrap();
+    assert!(a.is_valid() && c.is_valid() && outcomes.next().is_none());
+    drop((a, c));
+
+    // Dropping it cancels what is under way, and releases what was granted.
+    let waiting = engine.acquire_all([patiently(b"d"), patiently(b"b")]);
+    eventually("the first of them is granted", || held_on(&servers, "d") >= 2);
+    drop(waiting);
+    eventually("nothing of it stays", || held_on(&servers, "d") == 0 && engine.in_flight() == 0);
+
+    engine.shutdown(LIMIT);
+    let over = engine.acquire_all(requests()).soon();
+    let is_over = |outcome: &Result<OwnedGuard, AcquireError>| {
+        matches!(outcome, Err(AcquireError::Engine(EngineError::ShutDown)))
+    };
+    assert_eq!(over.iter().filter(|outcome| is_over(outcome)).count(), 3);
 }

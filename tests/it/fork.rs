@@ -95,9 +95,9 @@ fn a_child_of_a_driver_takes_no_answers_and_sends_nothing() {
 fn driver_process() {
     let Some(mut nodes) = Nodes::given() else { return };
     let mut driver = nodes.driver();
-    let held = held_by(&mut driver, &long(b"job"));
+    let held = held_by(&mut driver, long(b"job"));
     let mut witnesses: Vec<_> = nodes.addresses.iter().map(|it| Connection::open(it)).collect();
-    let asked = driver.acquire(&long(b"asked")).unwrap();
+    let asked = driver.acquire(long(b"asked")).unwrap();
     // A server answers in a turn of its loop, so behind the second answer is everything of before.
     for witness in &mut witnesses {
         (0..2).for_each(|_| assert_eq!(witness.cmd("PING"), Reply::Status("PONG".into())));
@@ -113,7 +113,7 @@ fn driver_process() {
         assert!(driver.remaining(held).is_zero());
         assert_eq!(driver.state(held), LockState::Lost(LossCause::Forked));
         assert_eq!(driver.extend(held, LONG), Err(RequestError::Forked));
-        assert_eq!(driver.acquire(&LockRequest::new(b"new")), Err(RequestError::Forked));
+        assert_eq!(driver.acquire(LockRequest::new(b"new")), Err(RequestError::Forked));
         assert_eq!(driver.inspect(b"job"), Err(RequestError::Forked));
         assert_eq!(driver.force_unlock(b"job"), Err(RequestError::Forked));
         assert!(driver.detach(held).is_none());
@@ -131,7 +131,7 @@ fn driver_process() {
 
     // What the parent is about to write is not for the child to write.
     let child = driver.batch(|driver| {
-        driver.acquire(&long(b"gathered")).unwrap();
+        driver.acquire(long(b"gathered")).unwrap();
         let child = nodes.fork_in_silence();
         if child.is_none() {
             nodes.have_heard_nothing();

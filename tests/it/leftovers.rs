@@ -35,7 +35,7 @@ fn leave_nothing(process: &str) {
     let servers = servers(3);
     let mut holder = driver_of(builder(&servers));
     let held = resources().into_iter().step_by(2);
-    let held: Vec<LockId> = held.map(|name| held_by(&mut holder, &long(name.as_bytes()))).collect();
+    let held: Vec<LockId> = held.map(|name| held_by(&mut holder, long(name.as_bytes()))).collect();
     let addresses: Vec<_> = servers.iter().map(Server::address).collect();
     let child = Command::new(env::current_exe().unwrap())
         .args(["--exact", "--ignored", "--nocapture", "--test-threads=1", process])
@@ -83,7 +83,7 @@ fn driver_process() {
     for round in 0..WAITS / AT_ONCE {
         let names = resources();
         let waits: Vec<LockId> = (0..AT_ONCE)
-            .map(|at| driver.acquire(&forever(&names[at % names.len()])).unwrap())
+            .map(|at| driver.acquire(forever(&names[at % names.len()])).unwrap())
             .collect();
         process_for(&mut driver, round);
         // Those in front let the next ones ask, and those behind are still in line.

@@ -84,7 +84,7 @@ fn a_lock_that_is_lost() {
     let servers = servers(1);
     let (heard, builder) = Heard::with(builder(&servers));
     let mut driver = driver_of(builder);
-    let id = held_by(&mut driver, &patiently(b"job").ttl(Duration::from_millis(100)));
+    let id = held_by(&mut driver, patiently(b"job").ttl(Duration::from_millis(100)));
     outcome(&mut driver, id);
     let lost = heard.of("lock lost");
     assert_eq!(lost.len(), 1);
@@ -307,7 +307,7 @@ fn a_node_that_does_not_tell_waiters() {
     let mut driver = driver_of(config);
     let holder = client_of(builder(servers));
     let held = holder.acquire(patiently(b"job")).unwrap();
-    let id = driver.acquire(&patiently(b"job")).unwrap();
+    let id = driver.acquire(patiently(b"job")).unwrap();
     let text = format!("node 1 {}: waiters are not told: NOPERM", server.address());
     process_until(&mut driver, "it was told", |driver| {
         while driver.poll_event().is_some() {}

@@ -12,6 +12,7 @@ mod detach;
 mod distance;
 mod driver;
 mod engine;
+mod errors;
 mod exclusion;
 mod exposition;
 mod extension;

@@ -95,11 +95,11 @@ fn locks_of_a_client() {
 fn locks_of_a_driver() {
     let servers = servers(3);
     let mut driver = driver_of(builder(&servers));
-    let id = held_by(&mut driver, &patiently(b"job"));
+    let id = held_by(&mut driver, patiently(b"job"));
     driver.release(id);
     assert!(matches!(outcome(&mut driver, id), Event::Released(..)));
     let short = Duration::from_millis(100);
-    let id = held_by(&mut driver, &patiently(b"job").ttl(short));
+    let id = held_by(&mut driver, patiently(b"job").ttl(short));
     assert_eq!(outcome(&mut driver, id), Event::Lost(id, LossCause::Expired));
     let metrics = driver.metrics().metrics;
     assert_eq!((metrics.grants, metrics.releases), (2, 1));
@@ -117,7 +117,7 @@ fn a_server_that_is_killed_and_comes_back() {
     process_until(&mut driver, "all are ready", |driver| driver.node_report().ready() == 3);
     servers[2].kill();
     process_until(&mut driver, "it is missed", |driver| driver.node_report().ready() == 2);
-    let id = held_by(&mut driver, &long(b"job"));
+    let id = held_by(&mut driver, long(b"job"));
     driver.release(id);
     assert!(matches!(outcome(&mut driver, id), Event::Released(..)));
     let text = scrape(&driver.metrics());
@@ -169,7 +169,7 @@ fn a_waiter_that_is_told() {
     let mut waiter = driver_of(builder(&servers));
     process_until(&mut waiter, "all are ready", |driver| driver.node_report().ready() == 3);
     let held = holder.acquire(patiently(b"job")).unwrap();
-    let id = waiter.acquire(&patiently(b"job")).unwrap();
+    let id = waiter.acquire(patiently(b"job")).unwrap();
     let tells = |driver: &mut redbolt::Driver| {
         driver.node_report().nodes.iter().any(|node| node.push == redbolt::PushState::Active)
     };
@@ -198,7 +198,7 @@ fn a_waiter_whose_lead_was_emptied() {
     let holder = client(&servers);
     let mut waiter = driver_of(builder(&servers));
     let held = holder.acquire(patiently(b"job")).unwrap();
-    let id = waiter.acquire(&patiently(b"job")).unwrap();
+    let id = waiter.acquire(patiently(b"job")).unwrap();
     process_until(&mut waiter, "it tells", |driver| {
         driver.node_report().nodes[0].push == redbolt::PushState::Active
     });

@@ -13,7 +13,7 @@ use crate::support::{
 /// A driver that holds `job` on one server, for 30 s if nobody releases it.
 fn holding(server: &Server) -> (Driver, LockId) {
     let mut driver = driver_of(patient([server.address()]));
-    let id = held_by(&mut driver, &long(b"job"));
+    let id = held_by(&mut driver, long(b"job"));
     (driver, id)
 }
 
@@ -86,7 +86,7 @@ fn a_stop_delays_a_release() {
             .dead_peer_timeout(Duration::from_millis(100))
             .connect_timeout(Duration::from_millis(100)),
     );
-    let id = held_by(&mut driver, &long(b"job").wait(redbolt::Wait::UpTo(crate::support::LIMIT)));
+    let id = held_by(&mut driver, long(b"job").wait(redbolt::Wait::UpTo(crate::support::LIMIT)));
     server.pause();
     assert_eq!(release(&mut driver, id), 0);
     // The connection is given up, and others that find a server as silent.
@@ -138,7 +138,7 @@ fn leave_ghost(proxy: &Proxy) -> Driver {
     process_until(&mut driver, "the node is ready", ready);
     proxy.set(Mode::Stall);
     let request = redbolt::LockRequest::new(b"job").ttl(Duration::from_secs(8));
-    let id = driver.acquire(&request).unwrap();
+    let id = driver.acquire(request).unwrap();
     let until = Instant::now() + Duration::from_millis(20);
     process_until(&mut driver, "the ask is in the proxy", |_| Instant::now() > until);
     proxy.set(Mode::Orphan);
@@ -156,7 +156,7 @@ fn a_connection_cut_before_a_stopped_server_leaves_no_key() {
     let mut driver = driver_of(patient([proxy.address()]));
     process_until(&mut driver, "the node is ready", |driver| driver.node_report().ready() == 1);
     server.pause();
-    let id = driver.acquire(&long(b"job")).unwrap();
+    let id = driver.acquire(long(b"job")).unwrap();
     let until = Instant::now() + Duration::from_millis(50);
     process_until(&mut driver, "the ask is in the server's socket", |_| Instant::now() > until);
     proxy.set(Mode::Refuse);
@@ -174,7 +174,7 @@ fn a_late_grant_is_kept_and_released() {
     let mut driver = driver_of(patient(servers.iter().map(Server::address)));
     process_until(&mut driver, "all are ready", |driver| driver.node_report().ready() == 3);
     servers[2].pause();
-    let id = held_by(&mut driver, &long(b"job"));
+    let id = held_by(&mut driver, long(b"job"));
     servers[2].resume();
     process_until(&mut driver, "the late grant", |_| exists(&servers[2], "job"));
     driver.extend(id, Duration::from_secs(29)).unwrap();
@@ -190,7 +190,7 @@ fn a_grant_that_comes_behind_the_release_is_undone() {
     let mut driver = driver_of(patient(servers.iter().map(Server::address)));
     process_until(&mut driver, "all are ready", |driver| driver.node_report().ready() == 3);
     servers[2].pause();
-    let id = held_by(&mut driver, &long(b"job"));
+    let id = held_by(&mut driver, long(b"job"));
     assert_eq!(release(&mut driver, id), 2);
     assert!(driver.has_pending_releases(), "the stopped node has not confirmed");
     servers[2].resume();
@@ -258,6 +258,6 @@ fn answers_that_nobody_reads_do_not_cost_the_undo_of_a_driver() {
     let mut driver = driver_of(builder(&servers));
     process_until(&mut driver, "all are ready", |driver| driver.node_report().ready() == 3);
     end_before_an_answer(driver, &servers, |driver, key| {
-        held_by(driver, &long(key));
+        held_by(driver, long(key));
     });
 }

@@ -41,10 +41,10 @@ struct Waiter {
 impl Waiter {
     /// Waits, and is told of changes by the first of these servers, which is its lead.
     fn told_by(servers: &[Server], builder: ConfigBuilder, resource: &[u8]) -> Self {
-        Self::told(servers, builder, &patiently(resource))
+        Self::told(servers, builder, patiently(resource))
     }
 
-    fn told(servers: &[Server], builder: ConfigBuilder, request: &LockRequest<'_>) -> Self {
+    fn told(servers: &[Server], builder: ConfigBuilder, request: LockRequest<'_>) -> Self {
         let mut waiter = Self::with(builder, request);
         process_until(&mut waiter.driver, "the node tells", |driver| {
             driver.node_report().nodes[0].push == PushState::Active
@@ -59,10 +59,10 @@ impl Waiter {
 
     /// Waits.
     fn of(builder: ConfigBuilder, resource: &[u8]) -> Self {
-        Self::with(builder, &patiently(resource))
+        Self::with(builder, patiently(resource))
     }
 
-    fn with(builder: ConfigBuilder, request: &LockRequest<'_>) -> Self {
+    fn with(builder: ConfigBuilder, request: LockRequest<'_>) -> Self {
         let mut driver = driver_of(builder);
         let id = driver.acquire(request).unwrap();
         process_until(&mut driver, "it was refused once", |driver| {
@@ -199,7 +199,7 @@ fn locks_of_other_kinds_are_told_as_well() {
             patiently(b"job").and_resource(b"free").fenced(),
         ] {
             taken(servers, "job");
-            let mut waiter = Waiter::told(servers, late(servers), &request);
+            let mut waiter = Waiter::told(servers, late(servers), request.clone());
             // The keys are read by the ask that follows the confirmation.
             waiter.process_until("it has asked again", |driver| {
                 driver.metrics().metrics.attempts >= 2 || request.resources().count() == 1
@@ -282,11 +282,11 @@ fn no_hand_off_between_two_processes_waits_for_a_timer() {
     for n in [1, 3] {
         let servers = servers(n);
         let mut drivers = [(); 2].map(|()| driver_of(late(&servers)));
-        let mut held = held_by(&mut drivers[0], &patiently(b"job"));
+        let mut held = held_by(&mut drivers[0], patiently(b"job"));
         for round in 0..600 {
             let [one, other] = &mut drivers;
             let (holder, waiter) = if round % 2 == 0 { (one, other) } else { (other, one) };
-            let id = waiter.acquire(&patiently(b"job")).unwrap();
+            let id = waiter.acquire(patiently(b"job")).unwrap();
             process_until(waiter, "it waits", |waiter| waiter.state(id) == LockState::Pausing);
             if round < 2 {
                 process_until(waiter, "the node tells", |waiter| {
@@ -670,7 +670,7 @@ fn a_release_before_the_node_tells_is_not_missed() {
     for round in 0..40u32 {
         taken(&servers, "job");
         let mut driver = driver_of(late(&servers));
-        let id = driver.acquire(&patiently(b"job")).unwrap();
+        let id = driver.acquire(patiently(b"job")).unwrap();
         let until = Instant::now() + Duration::from_micros(u64::from(round) * 150);
         while Instant::now() < until || driver.state(id) == LockState::Asked {
             driver.process();
@@ -695,8 +695,8 @@ fn a_lock_of_the_same_driver_is_handed_on() {
             process_until(&mut driver, "all are ready", |driver| {
                 driver.node_report().ready() == servers.len()
             });
-            let held = held_by(&mut driver, &long(b"job"));
-            let id = driver.acquire(&patiently(b"job")).unwrap();
+            let held = held_by(&mut driver, long(b"job"));
+            let id = driver.acquire(patiently(b"job")).unwrap();
             process_until(&mut driver, "it was refused once", |driver| {
                 driver.state(id) == LockState::Pausing && !driver.has_pending_releases()
             });
@@ -721,7 +721,7 @@ fn after_a_wait_the_push_link_is_put_away() {
     });
     assert_eq!(waiter.push(0), PushState::Off);
     // The next wait opens it again.
-    let id = waiter.driver.acquire(&patiently(b"job")).unwrap();
+    let id = waiter.driver.acquire(patiently(b"job")).unwrap();
     process_until(&mut waiter.driver, "it tells again", |driver| {
         driver.node_report().nodes[0].push == PushState::Active
     });
@@ -735,10 +735,10 @@ fn one_push_link_serves_all_waits_of_a_driver() {
     let mut holder = driver_of(builder(&servers));
     let names: Vec<String> = (0..20).map(|at| format!("job{at}")).collect();
     let held: Vec<_> =
-        names.iter().map(|name| held_by(&mut holder, &long(name.as_bytes()))).collect();
+        names.iter().map(|name| held_by(&mut holder, long(name.as_bytes()))).collect();
     let mut driver = driver_of(late(&servers));
     let waits: Vec<_> = driver.batch(|driver| {
-        let wait = |name: &String| driver.acquire(&patiently(name.as_bytes())).unwrap();
+        let wait = |name: &String| driver.acquire(patiently(name.as_bytes())).unwrap();
         names.iter().map(wait).collect()
     });
     process_until(&mut driver, "all are watched", |_| {

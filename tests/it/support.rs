@@ -206,7 +206,7 @@ pub(crate) fn outcome(driver: &mut Driver, id: LockId) -> Event {
 }
 
 /// Drives a driver until a new lock is held.
-pub(crate) fn held_by(driver: &mut Driver, request: &LockRequest<'_>) -> LockId {
+pub(crate) fn held_by(driver: &mut Driver, request: LockRequest<'_>) -> LockId {
     let id = driver.acquire(request).unwrap();
     assert_eq!(outcome(driver, id), Event::Granted(id));
     id

@@ -28,7 +28,7 @@ fn a_driver_s_waiters_are_granted_in_the_order_of_their_asks() {
         let mut driver = driver_of(builder(&servers));
         process_until(&mut driver, "all are ready", |driver| driver.node_report().ready() == n);
         let before = sets(&servers);
-        let ids: Vec<_> = (0..CROWD).map(|_| driver.acquire(&patiently(b"job")).unwrap()).collect();
+        let ids: Vec<_> = (0..CROWD).map(|_| driver.acquire(patiently(b"job")).unwrap()).collect();
         let mut order = Vec::new();
         process_until(&mut driver, "all had it", |driver| {
             while let Some(event) = driver.poll_event() {
@@ -89,13 +89,13 @@ fn an_engine_s_threads_are_granted_in_the_order_of_their_asks() {
 fn whoever_leaves_the_queue_lets_the_next_one_forward() {
     let servers = servers(3);
     let mut other = driver_of(builder(&servers));
-    let held = crate::support::held_by(&mut other, &long(b"job"));
+    let held = crate::support::held_by(&mut other, long(b"job"));
     let mut driver = driver_of(builder(&servers));
     let soon = std::time::Duration::from_millis(200);
-    let first = driver.acquire(&patiently(b"job")).unwrap();
-    let second = driver.acquire(&long(b"job").wait(Wait::UpTo(soon))).unwrap();
-    let third = driver.acquire(&patiently(b"job")).unwrap();
-    let both = driver.acquire(&patiently(b"job").and_resource(b"free")).unwrap();
+    let first = driver.acquire(patiently(b"job")).unwrap();
+    let second = driver.acquire(long(b"job").wait(Wait::UpTo(soon))).unwrap();
+    let third = driver.acquire(patiently(b"job")).unwrap();
+    let both = driver.acquire(patiently(b"job").and_resource(b"free")).unwrap();
     process_until(&mut driver, "the first asks", |driver| {
         driver.state(first) == LockState::Pausing
     });

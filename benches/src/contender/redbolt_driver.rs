@@ -42,7 +42,7 @@ struct Host {
 impl Contender for Host {
     fn acquire(&mut self) -> Result<()> {
         let request = LockRequest::new(self.task.resource.as_bytes()).ttl(self.task.ttl);
-        let id = self.driver.acquire(&request)?;
+        let id = self.driver.acquire(request)?;
         match self.outcome()? {
             Event::Granted(of) if of == id => self.held = Some(id),
             other => bail!("{other:?}"),

@@ -101,7 +101,7 @@ impl Flown {
     ) -> Result<()> {
         if self.begun < self.locks {
             let id =
-                driver.acquire(&LockRequest::new(task.resources[slot].as_bytes()).ttl(task.ttl))?;
+                driver.acquire(LockRequest::new(task.resources[slot].as_bytes()).ttl(task.ttl))?;
             slots.insert(id, slot);
             self.begun += 1;
         }

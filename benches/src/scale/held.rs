@@ -153,7 +153,7 @@ fn pairs(host: &mut Host, times: usize) -> Result<Histogram<u64>> {
     let (mut spans, mut refused) = (histogram()?, 0);
     while spans.len() < times as u64 {
         let start = Instant::now();
-        let id = host.driver.acquire(&LockRequest::new(FREE).ttl(PAIR_TTL))?;
+        let id = host.driver.acquire(LockRequest::new(FREE).ttl(PAIR_TTL))?;
         loop {
             match host.event()? {
                 Event::Granted(of) if of == id => host.driver.release(id),

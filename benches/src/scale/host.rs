@@ -62,7 +62,7 @@ impl Host {
 
     /// Takes a lock and lets it go.
     pub(super) fn pair(&mut self, resource: &[u8], ttl: Duration) -> Result<()> {
-        let id = self.driver.acquire(&LockRequest::new(resource).ttl(ttl))?;
+        let id = self.driver.acquire(LockRequest::new(resource).ttl(ttl))?;
         loop {
             match self.event()? {
                 Event::Granted(of) if of == id => self.driver.release(id),
@@ -77,7 +77,7 @@ impl Host {
         self.driver.batch(|driver| {
             numbers.into_iter().try_for_each(|number| {
                 let key = key(number);
-                driver.acquire(&LockRequest::new(&key).ttl(request.ttl).wait(request.wait))?;
+                driver.acquire(LockRequest::new(&key).ttl(request.ttl).wait(request.wait))?;
                 Ok(())
             })
         })

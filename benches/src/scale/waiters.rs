@@ -40,7 +40,7 @@ impl Line {
         let (start, cpu) = (Instant::now(), cpu_time());
         self.host
             .driver
-            .batch(|driver| (0..waiters).try_for_each(|_| driver.acquire(&request()).map(drop)))?;
+            .batch(|driver| (0..waiters).try_for_each(|_| driver.acquire(request()).map(drop)))?;
         let mut open = waiters;
         while open > 0 {
             match self.host.event()? {

@@ -94,7 +94,7 @@ struct Host {
 
 impl Contender for Host {
     fn pair(&mut self) -> Result<()> {
-        let id = self.driver.acquire(&request(&self.task))?;
+        let id = self.driver.acquire(request(&self.task))?;
         match self.outcome(id)? {
             Event::Granted(_) => {}
             Event::Refused(_, refusal) => bail!("{}", self.driver.report(&refusal)),

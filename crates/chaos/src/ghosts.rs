@@ -230,7 +230,7 @@ impl GhostClient {
         ghost_client.process_until("the node is ready", is_ready)?;
         ghost_client.connection = newest_connection(server)?;
         ghost_client.proxy.set(Mode::Stall);
-        ghost_client.driver.acquire(&LockRequest::new(resource.as_bytes()).ttl(ttl))?;
+        ghost_client.driver.acquire(LockRequest::new(resource.as_bytes()).ttl(ttl))?;
         // Until the proxy has taken it.
         ghost_client.process_for(MOMENT);
         ghost_client.proxy.set(Mode::Orphan);

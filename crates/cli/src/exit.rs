@@ -6,6 +6,8 @@
 use std::fmt;
 use std::io;
 
+use redbolt::StartError;
+
 /// All went well.
 pub(crate) const SUCCESS: u8 = 0;
 /// The user asked for something that cannot be: wrong options, no nodes, a TTL over the limit.
@@ -67,6 +69,12 @@ impl Failure {
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
+        Self::system(error)
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
         Self::system(error)
     }
 }

@@ -107,7 +107,7 @@ fn content(path: &Path, file: &File) -> Result<Content, Failure> {
         Some(text) => (text, true),
         None => (text.as_str(), false),
     };
-    match DetachedLock::from_text(text) {
+    match text.parse::<DetachedLock>() {
         Ok(detached) => Ok(Content::Lock(Held { detached, is_released })),
         Err(error) => Err(Failure::usage(format_args!("{}: {error}", path.display()))),
     }

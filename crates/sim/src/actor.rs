@@ -357,7 +357,7 @@ impl World {
         let running = &mut self.jobs[at];
         (running.id, running.was_detached) = (None, true);
         (running.extend, running.extend_ttl) = (None, 0);
-        running.detached = DetachedLock::from_text(&text).ok();
+        running.detached = text.parse().ok();
         self.coverage.edge(Edge::HeldDetached);
         self.settle(client);
         self.queue.push(self.now + hand_on.gap, Event::Act(at as u16, Step::Attach));

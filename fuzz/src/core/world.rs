@@ -112,7 +112,7 @@ impl World {
         let Some(at) = self.lock(lock) else { return };
         let now = self.now();
         if let Some(detached) = self.core.detach(self.ledger.locks[at].id, now) {
-            let detached = DetachedLock::from_text(&detached.to_text()).expect("what was written");
+            let detached: DetachedLock = detached.to_text().parse().expect("what was written");
             let id = self.core.attach(&detached, now).expect("a lock of its own");
             self.ledger.handed_on(at, id);
         }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker, ready};
 use std::thread::{self, Thread};
 
 use super::EngineError;
@@ -30,21 +30,21 @@ pub struct AcquireFuture {
 }
 
 enum Asked {
-    Refused(EngineError),
+    Refused(Box<AcquireError>),
     Done,
     UnderWay(Arc<Slot>),
 }
 
 impl AcquireFuture {
-    pub(super) fn refused(error: EngineError) -> Self {
-        Self { state: Asked::Refused(error) }
+    pub(super) fn refused(error: impl Into<AcquireError>) -> Self {
+        Self { state: Asked::Refused(Box::new(error.into())) }
     }
 
     pub(super) fn under_way(slot: Arc<Slot>) -> Self {
         Self { state: Asked::UnderWay(slot) }
     }
 
-    /// Blocks until it is granted or refused, for as long as the ask says.
+    /// Blocks until it is granted or refused, for as long as the request says.
     ///
     /// # Errors
     ///
@@ -56,10 +56,14 @@ impl AcquireFuture {
     ///
     /// On the engine's own thread, which is where callbacks run: it would wait for itself.
     pub fn wait(self) -> Result<OwnedGuard, AcquireError> {
+        self.refuse_own_thread();
+        block_on(self)
+    }
+
+    fn refuse_own_thread(&self) {
         if let Asked::UnderWay(slot) = &self.state {
             refuse_own_thread(&slot.shared);
         }
-        block_on(self)
     }
 }
 
@@ -68,19 +72,15 @@ impl Future for AcquireFuture {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = match &self.state {
-            Asked::Refused(error) => Err((*error).into()),
-            Asked::Done => panic!("an AcquireFuture was polled after it was ready"),
-            Asked::UnderWay(slot) => match slot.poll_acquired(context.waker()) {
-                Poll::Ready(outcome) => outcome,
-                Poll::Pending => return Poll::Pending,
-            },
+            Asked::UnderWay(slot) => ready!(slot.poll_acquired(context.waker())),
+            Asked::Refused(_) | Asked::Done => Ok(()),
         };
-        match (outcome, std::mem::replace(&mut self.state, Asked::Done)) {
+        Poll::Ready(match std::mem::replace(&mut self.state, Asked::Done) {
+            Asked::Refused(error) => Err(*error),
+            Asked::Done => panic!("an AcquireFuture was polled after it was ready"),
             // What was granted too late is undone by its guard.
-            (Ok(()), Asked::UnderWay(slot)) => Poll::Ready(OwnedGuard::of_valid(slot)),
-            (Err(error), _) => Poll::Ready(Err(error)),
-            (Ok(()), _) => unreachable!("only what is under way is granted"),
-        }
+            Asked::UnderWay(slot) => outcome.and_then(|()| OwnedGuard::of(slot).if_valid()),
+        })
     }
 }
 
@@ -126,6 +126,51 @@ impl Future for TryLockFuture {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.acquire).poll(context).map(unless_contended)
+    }
+}
+
+/// Locks that are asked for together: a future, or [`wait`](Self::wait) for it. It gives the outcome of each, in
+/// the order of the requests, once all have one.
+///
+/// As an [`AcquireFuture`], it asks from the moment of the call, and dropping it cancels: what was granted by
+/// then is released.
+#[must_use = "dropping it cancels the acquisitions"]
+pub struct AcquireAllFuture {
+    /// Those without an outcome, and some behind the first of them that have one.
+    asked: std::vec::IntoIter<AcquireFuture>,
+    outcomes: Vec<Result<OwnedGuard, AcquireError>>,
+}
+
+impl AcquireAllFuture {
+    pub(super) fn new(asked: Vec<AcquireFuture>) -> Self {
+        let outcomes = Vec::with_capacity(asked.len());
+        Self { asked: asked.into_iter(), outcomes }
+    }
+
+    /// Blocks until each of them is granted or refused. The errors are those of [`AcquireFuture::wait`].
+    ///
+    /// # Panics
+    ///
+    /// On the engine's own thread, as [`AcquireFuture::wait`].
+    pub fn wait(self) -> Vec<Result<OwnedGuard, AcquireError>> {
+        self.asked.as_slice().iter().for_each(AcquireFuture::refuse_own_thread);
+        block_on(self)
+    }
+}
+
+impl Future for AcquireAllFuture {
+    type Output = Vec<Result<OwnedGuard, AcquireError>>;
+
+    /// One after the other, so that each is polled once for all who come before it.
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { asked, outcomes } = self.get_mut();
+        while let Some(first) = asked.as_mut_slice().first_mut() {
+            outcomes.push(ready!(Pin::new(first).poll(context)));
+            asked.next();
+        }
+        // The first of them may have waited for the last.
+        let valid = |outcome: Result<OwnedGuard, _>| outcome.and_then(OwnedGuard::if_valid);
+        Poll::Ready(std::mem::take(outcomes).into_iter().map(valid).collect())
     }
 }
 
@@ -299,7 +344,14 @@ macro_rules! debug_by_name {
     )*};
 }
 
-debug_by_name!(AcquireFuture, ExtendFuture, LossFuture, ReleaseFuture, TryLockFuture);
+debug_by_name!(
+    AcquireAllFuture,
+    AcquireFuture,
+    ExtendFuture,
+    LossFuture,
+    ReleaseFuture,
+    TryLockFuture
+);
 
 fn refuse_own_thread(shared: &Shared) {
     assert!(!shared.is_own_thread(), "a callback of an engine cannot wait for that engine");

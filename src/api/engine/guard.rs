@@ -4,10 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::future::{ExtendFuture, LossFuture, ReleaseFuture};
+use super::future::{ExtendFuture, LossFuture, QueryFuture, ReleaseFuture};
+use super::queue::Command;
+use super::reply::{Asker, Reply};
 use super::slot::Slot;
 use crate::api::client::AcquireError;
-use crate::proto::{FencingToken, LossCause};
+use crate::proto::{DetachedLock, FencingToken, LossCause};
 
 /// A lock that an [`Engine`](super::Engine) has granted. `Send` and `Sync`, and bound to no lifetime.
 ///
@@ -19,20 +21,19 @@ use crate::proto::{FencingToken, LossCause};
 /// nothing ([`LossCause::Forked`]), and to drop it there does no harm.
 #[must_use = "dropping the guard releases the lock"]
 pub struct OwnedGuard {
-    /// Empty once it was released.
+    /// Empty once it was released or detached.
     slot: Option<Arc<Slot>>,
 }
 
 impl OwnedGuard {
-    /// A guard for a lock that was granted, if anything is left of it.
-    pub(super) fn of_valid(slot: Arc<Slot>) -> Result<Self, AcquireError> {
-        let guard = Self::of(slot);
-        if guard.is_valid() { Ok(guard) } else { Err(guard.slot().granted_too_late()) }
-    }
-
     /// A guard for a lock that was granted.
     pub(super) fn of(slot: Arc<Slot>) -> Self {
         Self { slot: Some(slot) }
+    }
+
+    /// Itself, if anything is left of the lock.
+    pub(super) fn if_valid(self) -> Result<Self, AcquireError> {
+        if self.is_valid() { Ok(self) } else { Err(self.slot().granted_too_late()) }
     }
 
     /// What the slot of another process would have of it.
@@ -75,16 +76,39 @@ impl OwnedGuard {
     }
 
     /// Releases the lock. The release is queued by the call, whether or not anybody waits for its
-    /// [`ReleaseOutcome`](crate::ReleaseOutcome); a lock that was lost before is not an error, the ending
+    /// [`ReleaseOutcome`](crate::ReleaseOutcome); a lock that was lost before is not an error, the outcome
     /// says so.
     pub fn release(mut self) -> ReleaseFuture {
-        let slot = self.slot.take().expect("only release empties it, and takes the guard with it");
+        let slot = self.take_slot();
         slot.let_go();
         ReleaseFuture::new(slot)
     }
 
+    /// Detaches the lock, for another process on this machine to [attach](super::Engine::attach). Until then it
+    /// stays taken, its lease runs, and nobody extends it. `None` if it is lost.
+    ///
+    /// The thread waits for nodes that have not answered yet, because those that have will be the ones that
+    /// count for the lock: for a twentieth of its validity and for half a second at the most. Dropping the
+    /// future does not stop it: the lock is taken then until its lease is over.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::ShutDown`](super::EngineError::ShutDown), and the lock is released;
+    /// [`EngineError::Forked`](super::EngineError::Forked) in a forked child.
+    pub fn detach(mut self) -> QueryFuture<Option<DetachedLock>> {
+        let slot = self.take_slot();
+        let (shared, reply) = (Arc::clone(&slot.shared), Arc::new(Reply::default()));
+        let asker = Asker::new(Arc::clone(&reply), Arc::clone(&shared), None);
+        slot.hand_back(Command::Detach(Arc::clone(&slot), asker));
+        QueryFuture::new(reply, shared)
+    }
+
+    fn take_slot(&mut self) -> Arc<Slot> {
+        self.slot.take().expect("only its end empties it, and takes the guard with it")
+    }
+
     /// Watches for the loss of the lock: gives its cause, or `None` once the lock was held to its end and
-    /// released. Each call makes a watcher of its own, which may outlive the guard.
+    /// released or detached. Each call makes a watcher of its own, which may outlive the guard.
     ///
     /// ```no_run
     /// # async fn stop_work() {}
@@ -111,7 +135,7 @@ impl OwnedGuard {
     }
 
     pub(super) fn slot(&self) -> &Arc<Slot> {
-        self.slot.as_ref().expect("only release empties it, and takes the guard with it")
+        self.slot.as_ref().expect("only its end empties it, and takes the guard with it")
     }
 }
 

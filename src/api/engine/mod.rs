@@ -10,6 +10,7 @@
 
 mod future;
 mod guard;
+mod pending;
 mod queue;
 mod reply;
 mod shared;
@@ -20,7 +21,6 @@ mod with;
 
 use std::error::Error;
 use std::fmt;
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -28,24 +28,27 @@ use std::time::Duration;
 use mio::Poll;
 
 pub use self::future::{
-    AcquireFuture, ExtendFuture, LossFuture, QueryFuture, ReleaseFuture, TryLockFuture,
+    AcquireAllFuture, AcquireFuture, ExtendFuture, LossFuture, QueryFuture, ReleaseFuture,
+    TryLockFuture,
 };
 pub use self::guard::OwnedGuard;
 pub use self::shutdown::{ShutdownReport, Unreleased};
 pub use self::with::{HeldLock, WithError};
 
-use self::queue::{Command, Queue};
+use self::queue::{Command, Queue, Viewer, WarmUp};
 use self::reply::{Asker, Reply};
 use self::shared::{Place, Shared};
 use self::slot::Slot;
 use self::thread::Thread;
-use super::client::AcquireError;
+use super::client::{AcquireError, distinct};
 use super::config::Config;
+use super::detached;
 use super::driver::{Driver, instant_in};
-use super::inspection::Inspection;
+use super::inspection::{ForceUnlockReport, Inspection};
 use super::metrics::MetricsReport;
 use super::report::NodeReport;
-use crate::proto::{AutoExtend, LockRequest, MAX_LOCKS, Wait};
+use super::start::StartError;
+use crate::proto::{AutoExtend, DetachedLock, LockRequest, MAX_LOCKS, Wait};
 
 /// Takes locks for all threads and tasks of a program, with one background thread of its own, named
 /// `redbolt-engine`. `Send`, `Sync`, and cheap to clone.
@@ -104,8 +107,9 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// A limit is out of its range, or the system has no file descriptors or no threads left.
-    pub fn start(config: Config, limits: EngineLimits) -> io::Result<Self> {
+    /// [`StartError::InFlight`]: the limit is out of its range. [`StartError::Io`]: the system has no file
+    /// descriptors or no threads left.
+    pub fn start(config: Config, limits: EngineLimits) -> Result<Self, StartError> {
         limits.check()?;
         let poll = Poll::new()?;
         let tokens = Driver::tokens_needed(&config);
@@ -153,16 +157,46 @@ impl Engine {
     /// How long to wait ([`LockRequest::wait`]) and how long the nodes keep the lock ([`LockRequest::ttl`])
     /// are two things, and both are in the request. The errors are those of [`AcquireFuture::wait`].
     pub fn acquire(&self, request: LockRequest<'_>) -> AcquireFuture {
-        let shared = &self.handle.shared;
-        let place = match shared.enter() {
-            Ok(place) => place,
+        let slot = match self.slot(request) {
+            Ok(slot) => slot,
             Err(error) => return AcquireFuture::refused(error),
         };
-        let slot = Arc::new(Slot::new(Arc::clone(shared), place, request.into_owned()));
-        if shared.queue.push(Command::Acquire(Arc::clone(&slot))).is_err() {
+        let queue = &self.handle.shared.queue;
+        if queue.push(Command::Acquire(Arc::clone(&slot))).is_err() {
             return AcquireFuture::refused(EngineError::ShutDown);
         }
         AcquireFuture::under_way(slot)
+    }
+
+    /// Takes several locks that have nothing to do with each other, and gives their outcomes once each of them is
+    /// granted or refused. They are handed over together, so that the nodes hear of them in one write each. For
+    /// all or nothing see [`LockRequest::and_resource`].
+    ///
+    /// The outcomes are in the order of the requests. A lock that was granted early waits for the others with
+    /// its validity running, so give them a wait that is short against their TTL, or have them extended. A
+    /// request for a resource that an earlier one of the same call asks for could only wait for itself, and is
+    /// refused at the door ([`RequestError::DuplicateRequest`](crate::RequestError::DuplicateRequest)).
+    pub fn acquire_all<'a>(
+        &self,
+        requests: impl IntoIterator<Item = LockRequest<'a>>,
+    ) -> AcquireAllFuture {
+        let slots: Vec<Result<_, AcquireError>> =
+            distinct(requests).map(|request| Ok(self.slot(request?)?)).collect();
+        let commands = slots.iter().flatten().map(|slot| Command::Acquire(Arc::clone(slot)));
+        let is_taken = self.handle.shared.queue.push_all(commands);
+        let asked = |slot| match slot {
+            Ok(slot) if is_taken => AcquireFuture::under_way(slot),
+            Ok(_) => AcquireFuture::refused(EngineError::ShutDown),
+            Err(error) => AcquireFuture::refused(error),
+        };
+        AcquireAllFuture::new(slots.into_iter().map(asked).collect())
+    }
+
+    /// A slot for a lock that is to be asked for.
+    fn slot(&self, request: LockRequest<'_>) -> Result<Arc<Slot>, EngineError> {
+        let shared = &self.handle.shared;
+        let place = shared.enter()?;
+        Ok(Arc::new(Slot::new(Arc::clone(shared), place, request.into_owned())))
     }
 
     /// Takes a lock in one attempt, whatever the request says about waiting.
@@ -185,8 +219,84 @@ impl Engine {
         &self,
         resource: &(impl AsRef<[u8]> + ?Sized),
     ) -> QueryFuture<Inspection, AcquireError> {
-        let place = self.handle.shared.enter().map(Some);
-        self.query(place, |asker| Command::Inspect(resource.as_ref().into(), asker))
+        self.view(resource.as_ref(), Viewer::Inspect)
+    }
+
+    /// Breaks the lock on `resource`, whoever holds it, on every node that can be reached; see
+    /// [`Client::force_unlock`](crate::Client::force_unlock) for what it deletes, and for what it leaves alone.
+    /// Dropping the future does not stop it.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Request`]: the name of the resource is empty or too long, the guard's, or that of a
+    /// fencing counter. [`AcquireError::Engine`]: as for an acquisition.
+    pub fn force_unlock(
+        &self,
+        resource: &(impl AsRef<[u8]> + ?Sized),
+    ) -> QueryFuture<ForceUnlockReport, AcquireError> {
+        self.view(resource.as_ref(), |asker| Viewer::ForceUnlock { foreign: false, asker })
+    }
+
+    /// As [`force_unlock`](Self::force_unlock), and deletes other data as well: a lock of another library, or
+    /// what an application keeps under that key. Look first, with [`inspect`](Self::inspect).
+    ///
+    /// # Errors
+    ///
+    /// As [`force_unlock`](Self::force_unlock).
+    pub fn force_unlock_foreign(
+        &self,
+        resource: &(impl AsRef<[u8]> + ?Sized),
+    ) -> QueryFuture<ForceUnlockReport, AcquireError> {
+        self.view(resource.as_ref(), |asker| Viewer::ForceUnlock { foreign: true, asker })
+    }
+
+    /// Attaches a lock that was [detached](OwnedGuard::detach), by this process or another one on the same
+    /// machine. Dropping the guard, or the future before, releases it. The engine does not extend it by itself:
+    /// that did not go along.
+    ///
+    /// A lock whose lease is over is no error: the guard's [`remaining`](OwnedGuard::remaining) is zero,
+    /// [`lost`](OwnedGuard::lost) says so, and its release undoes what the nodes still keep. Attach it once: two
+    /// who attach it are two holders of one lock.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Request`]: this engine has other nodes, the same in another order, or another quorum or
+    /// limits. [`AcquireError::Engine`]: as for an acquisition.
+    pub fn attach(&self, detached: &DetachedLock) -> QueryFuture<OwnedGuard, AcquireError> {
+        let checked = detached::checked(detached, self.config()).map_err(AcquireError::from);
+        let slot = checked.and_then(|detached| {
+            Ok((self.slot(detached.request())?, Box::new(detached.into_owned())))
+        });
+        match slot {
+            Ok((slot, detached)) => {
+                self.query(Ok(None), |asker| Command::Attach(slot, detached, asker))
+            }
+            Err(error) => self.refused(error),
+        }
+    }
+
+    /// Waits until every node is ready or known not to be, for at most `within`, and tells which.
+    ///
+    /// Without it the first acquisition waits for the connections as far as it needs them.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::ShutDown`], and [`EngineError::Forked`] in a forked child.
+    pub fn warm_up(&self, within: Duration) -> QueryFuture<NodeReport> {
+        let warm_up = WarmUp { within, push: false };
+        self.query(self.place_for_none(), |asker| Command::WarmUp(warm_up, asker))
+    }
+
+    /// As [`warm_up`](Self::warm_up), and finds out besides which nodes tell those who wait, for at most
+    /// `within` more: it opens the second connection that waiting takes. See
+    /// [`NodeStatus::push`](crate::NodeStatus::push).
+    ///
+    /// # Errors
+    ///
+    /// As [`warm_up`](Self::warm_up).
+    pub fn warm_up_push(&self, within: Duration) -> QueryFuture<NodeReport> {
+        let warm_up = WarmUp { within, push: true };
+        self.query(self.place_for_none(), |asker| Command::WarmUp(warm_up, asker))
     }
 
     /// Which nodes can vote now. It is answered also when the engine is busy.
@@ -247,10 +357,24 @@ impl Engine {
         &self,
         question: impl FnOnce(&Driver) -> T + Send + 'static,
     ) -> QueryFuture<T> {
-        let place = if self.handle.shared.is_ours() { Ok(None) } else { Err(EngineError::Forked) };
-        self.query(place, |asker| {
+        self.query(self.place_for_none(), |asker| {
             Command::Look(Box::new(move |driver| asker.answer(Ok(question(driver)))))
         })
+    }
+
+    /// Has the thread ask the nodes about a resource.
+    fn view<T>(
+        &self,
+        resource: &[u8],
+        viewer: impl FnOnce(Asker<T, AcquireError>) -> Viewer,
+    ) -> QueryFuture<T, AcquireError> {
+        let place = self.handle.shared.enter().map(Some);
+        self.query(place, |asker| Command::View(resource.into(), viewer(asker)))
+    }
+
+    /// For what is not limited.
+    fn place_for_none(&self) -> Result<Option<Place>, EngineError> {
+        if self.handle.shared.is_ours() { Ok(None) } else { Err(EngineError::Forked) }
     }
 
     fn query<T, E: From<EngineError>>(
@@ -259,15 +383,21 @@ impl Engine {
         command: impl FnOnce(Asker<T, E>) -> Command,
     ) -> QueryFuture<T, E> {
         let shared = &self.handle.shared;
+        let place = match place {
+            Ok(place) => place,
+            Err(error) => return self.refused(error.into()),
+        };
         let reply = Arc::new(Reply::default());
-        match place {
-            Err(error) => reply.put(Err(error.into()), shared),
-            Ok(place) => {
-                let asker = Asker::new(Arc::clone(&reply), Arc::clone(shared), place);
-                // A question that comes too late is dropped, which answers it.
-                drop(shared.queue.push(command(asker)));
-            }
-        }
+        let asker = Asker::new(Arc::clone(&reply), Arc::clone(shared), place);
+        // A question that comes too late is dropped, which answers it.
+        drop(shared.queue.push(command(asker)));
+        QueryFuture::new(reply, Arc::clone(shared))
+    }
+
+    fn refused<T, E: From<EngineError>>(&self, error: E) -> QueryFuture<T, E> {
+        let shared = &self.handle.shared;
+        let reply = Arc::new(Reply::default());
+        reply.put(Err(error), shared);
         QueryFuture::new(reply, Arc::clone(shared))
     }
 }
@@ -342,12 +472,11 @@ impl Default for EngineLimits {
 }
 
 impl EngineLimits {
-    fn check(self) -> io::Result<()> {
-        if (1..=MAX_LOCKS).contains(&self.in_flight) {
-            return Ok(());
+    fn check(self) -> Result<(), StartError> {
+        match self.in_flight {
+            1..=MAX_LOCKS => Ok(()),
+            limit => Err(StartError::InFlight { limit }),
         }
-        let text = format!("in_flight is {}, it must be from 1 to {MAX_LOCKS}", self.in_flight);
-        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
     }
 }
 

@@ -18,32 +18,71 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::EngineError;
+use super::guard::OwnedGuard;
 use super::reply::Asker;
 use super::slot::Slot;
 use crate::api::client::AcquireError;
 use crate::api::driver::Driver;
-use crate::api::inspection::Inspection;
+use crate::api::inspection::{ForceUnlockReport, Inspection};
+use crate::api::report::NodeReport;
+use crate::proto::{DetachedLock, RequestError};
 
 /// What the thread is asked to do.
 pub(super) enum Command {
     Acquire(Arc<Slot>),
+    /// Hold a lock that was detached.
+    Attach(Arc<Slot>, Box<DetachedLock>, Asker<OwnedGuard, AcquireError>),
     /// End by then.
     Close(Instant),
+    /// Let a lock leave for another process.
+    Detach(Arc<Slot>, Asker<Option<DetachedLock>, EngineError>),
     Extend(Arc<Slot>, Duration),
-    /// Ask the nodes who holds a resource.
-    Inspect(Box<[u8]>, Asker<Inspection, AcquireError>),
     /// Answer a question about the driver.
     Look(Box<dyn FnOnce(&Driver) + Send>),
     /// Let go of a lock, or cancel its acquisition.
     Release(Arc<Slot>),
+    /// Ask the nodes about a resource.
+    View(Box<[u8]>, Viewer),
+    /// Connect to all nodes.
+    WarmUp(WarmUp, Asker<NodeReport, EngineError>),
+}
+
+/// Whoever asks the nodes about a resource, with what for.
+pub(super) enum Viewer {
+    /// To break the lock that is there, or what else is.
+    ForceUnlock { foreign: bool, asker: Asker<ForceUnlockReport, AcquireError> },
+    /// To see who holds it.
+    Inspect(Asker<Inspection, AcquireError>),
+}
+
+impl Viewer {
+    pub(super) fn refuse(self, error: RequestError) {
+        match self {
+            Self::ForceUnlock { asker, .. } => asker.answer(Err(error.into())),
+            Self::Inspect(asker) => asker.answer(Err(error.into())),
+        }
+    }
+}
+
+/// Which connections are waited for, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WarmUp {
+    pub(super) within: Duration,
+    /// The second connection of each node as well, for as long again.
+    pub(super) push: bool,
 }
 
 impl Command {
     /// The lock that it is about.
     pub(super) fn slot(&self) -> Option<&Arc<Slot>> {
         match self {
-            Self::Acquire(slot) | Self::Extend(slot, _) | Self::Release(slot) => Some(slot),
-            Self::Close(_) | Self::Inspect(..) | Self::Look(_) => None,
+            Self::Acquire(slot)
+            | Self::Attach(slot, ..)
+            | Self::Detach(slot, _)
+            | Self::Extend(slot, _)
+            | Self::Release(slot) => Some(slot),
+            Self::Close(_) | Self::Look(_) | Self::View(..) | Self::WarmUp(..) => None,
         }
     }
 }
@@ -81,6 +120,17 @@ impl Queue {
         inner.commands.push(command);
         self.wake(inner);
         Ok(())
+    }
+
+    /// Hands over what is begun together; whether it came in time.
+    pub(super) fn push_all(&self, commands: impl IntoIterator<Item = Command>) -> bool {
+        let mut inner = self.lock();
+        if inner.closed {
+            return false;
+        }
+        inner.commands.extend(commands);
+        self.wake(inner);
+        true
     }
 
     /// Takes nothing new from now on, and has the thread end by `until`.

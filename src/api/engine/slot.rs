@@ -27,8 +27,8 @@ use crate::proto::{
 pub(super) type Callback = Box<dyn FnOnce(LossCause) + Send>;
 pub(super) type Extension = Reply<Result<(), ExtendError>>;
 
-/// One lock from its ask to its end. Exactly one release is queued for each: by the guard, or by the
-/// future if no guard came of it.
+/// One lock from its ask to its end. Exactly one release is queued for each, or one request to detach it: by
+/// the guard, or by the future if no guard came of it.
 pub(super) struct Slot {
     pub(super) shared: Arc<Shared>,
     pub(super) request: LockRequest<'static>,
@@ -148,6 +148,11 @@ impl Slot {
 
     /// The holder wants no more of it: it is released, or its acquisition cancelled. Never waits.
     pub(super) fn let_go(self: &Arc<Self>) {
+        self.hand_back(Command::Release(Arc::clone(self)));
+    }
+
+    /// The holder has nothing to do with it any longer, and says by `command` what becomes of it.
+    pub(super) fn hand_back(&self, command: Command) {
         if !self.shared.is_ours() {
             return;
         }
@@ -156,11 +161,11 @@ impl Slot {
             state.is_let_go = true;
             (std::mem::take(&mut state.on_loss), state.waiter.take())
         };
-        if self.shared.queue.push(Command::Release(Arc::clone(self))).is_err() {
+        if self.shared.queue.push(command).is_err() {
             let waiter = self.ended(ReleaseOutcome::Lost(LossCause::ShutDown));
             self.shared.wake(waiter);
         }
-        // Behind the release, and one by one: what they own may panic, or be the last engine.
+        // Behind the command, and one by one: what they own may panic, or be the last engine.
         self.shared.discard(waiter);
         for callback in callbacks {
             self.shared.discard(callback);

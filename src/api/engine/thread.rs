@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll};
 
 use super::EngineError;
-use super::queue::Command;
+use super::guard::OwnedGuard;
+use super::pending::{Pending, Question};
+use super::queue::{Command, Viewer, WarmUp};
 use super::reply::Asker;
 use super::shared::Shared;
 use super::shutdown::{ShutdownReport, Unreleased};
@@ -25,10 +27,10 @@ use crate::api::busy;
 use crate::api::client::AcquireError;
 use crate::api::driver::Driver;
 use crate::api::guard::{ExtendError, ReleaseOutcome, loss};
-use crate::api::inspection::Inspection;
+use crate::api::report::NodeReport;
 use crate::proto::{
-    ClockReading, Confirmed, Event, LockId, LockState, LossCause, Refusal, RefusalReason,
-    RequestError, ViewId,
+    ClockReading, Confirmed, DetachedLock, Event, LockId, LockState, LossCause, Refusal,
+    RefusalReason, RequestError, ViewId,
 };
 
 pub(super) struct Thread {
@@ -42,8 +44,10 @@ pub(super) struct Thread {
     concerned: Option<Arc<Slot>>,
     /// Every lock that has not ended, by its name in the core.
     slots: HashMap<LockId, Arc<Slot>, BuildHasherDefault<NameHasher>>,
-    /// Inspections under way, each with whoever asked for it.
-    views: HashMap<ViewId, Asker<Inspection, AcquireError>, BuildHasherDefault<NameHasher>>,
+    /// Looks at resources under way, each with whoever asked for it.
+    views: HashMap<ViewId, Viewer, BuildHasherDefault<NameHasher>>,
+    /// What is answered later.
+    pending: Vec<Pending>,
     /// The engine is to end by then.
     until: Option<Instant>,
     /// Whoever waits for outcomes of this turn.
@@ -69,6 +73,7 @@ impl Thread {
             concerned: None,
             slots: HashMap::default(),
             views: HashMap::default(),
+            pending: Vec::new(),
             until: None,
             waiters: Vec::new(),
             is_stirred: false,
@@ -94,6 +99,7 @@ impl Thread {
             self.obey();
             self.driver.settle();
             self.tell();
+            self.answer_pending();
         }
         Ok(())
     }
@@ -144,7 +150,8 @@ impl Thread {
     }
 
     fn due(&self) -> Option<Duration> {
-        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        let until = self.pending.iter().map(|pending| pending.until).chain(self.until).min();
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         match (self.driver.deadline(), left) {
             (Some(deadline), Some(left)) => Some(deadline.min(left)),
             (deadline, left) => deadline.or(left),
@@ -165,11 +172,14 @@ impl Thread {
             self.concerned = command.slot().cloned();
             match command {
                 Command::Acquire(slot) => self.acquire(slot, now),
+                Command::Attach(slot, detached, asker) => self.attach(slot, &detached, asker, now),
                 Command::Close(until) => self.close(until, now),
+                Command::Detach(slot, asker) => self.begin_to_detach(slot, asker),
                 Command::Extend(slot, ttl) => self.extend(&slot, ttl, now),
-                Command::Inspect(resource, asker) => self.inspect(&resource, asker, now),
                 Command::Look(question) => question(&self.driver),
                 Command::Release(slot) => self.release(&slot, now),
+                Command::View(resource, viewer) => self.view(&resource, viewer, now),
+                Command::WarmUp(warm_up, asker) => self.warm_up(warm_up, asker),
             }
         }
         self.concerned = None;
@@ -221,24 +231,97 @@ impl Thread {
         }
     }
 
-    fn inspect(
-        &mut self,
-        resource: &[u8],
-        asker: Asker<Inspection, AcquireError>,
-        now: ClockReading,
-    ) {
-        match self.driver.core_mut().inspect(resource, now) {
-            Ok(id) => drop(self.views.insert(id, asker)),
-            Err(error) => asker.answer(Err(error.into())),
+    fn view(&mut self, resource: &[u8], viewer: Viewer, now: ClockReading) {
+        let core = self.driver.core_mut();
+        let begun = match viewer {
+            Viewer::ForceUnlock { foreign: false, .. } => core.force_unlock(resource, now),
+            Viewer::ForceUnlock { foreign: true, .. } => core.force_unlock_foreign(resource, now),
+            Viewer::Inspect(_) => core.inspect(resource, now),
+        };
+        match begun {
+            Ok(id) => drop(self.views.insert(id, viewer)),
+            Err(error) => viewer.refuse(error),
         }
     }
 
     fn viewed(&mut self, id: ViewId) {
-        if let Some(inspection) = self.driver.take_inspection(id)
-            && let Some(asker) = self.views.remove(&id)
-        {
-            asker.answer(Ok(inspection));
+        match self.views.remove(&id) {
+            Some(Viewer::ForceUnlock { asker, .. }) => {
+                if let Some(report) = self.driver.take_force_unlock(id) {
+                    asker.answer(Ok(report));
+                }
+            }
+            Some(Viewer::Inspect(asker)) => {
+                if let Some(inspection) = self.driver.take_inspection(id) {
+                    asker.answer(Ok(inspection));
+                }
+            }
+            None => {}
         }
+    }
+
+    fn attach(
+        &mut self,
+        slot: Arc<Slot>,
+        detached: &DetachedLock,
+        asker: Asker<OwnedGuard, AcquireError>,
+        now: ClockReading,
+    ) {
+        match self.driver.core_mut().attach(detached, now) {
+            Ok(id) => {
+                slot.asked(id);
+                self.slots.insert(id, Arc::clone(&slot));
+                self.granted(id);
+                asker.answer(Ok(OwnedGuard::of(slot)));
+            }
+            Err(error) => asker.answer(Err(error.into())),
+        }
+    }
+
+    fn begin_to_detach(
+        &mut self,
+        slot: Arc<Slot>,
+        asker: Asker<Option<DetachedLock>, EngineError>,
+    ) {
+        let patience = slot.id().map_or(Duration::ZERO, |id| self.driver.patience_to_detach(id));
+        self.pending.push(Pending::detach(slot, patience, asker));
+    }
+
+    /// The lock leaves, if there is anything left of it; otherwise it is released.
+    fn detach(&mut self, slot: &Slot) -> Option<DetachedLock> {
+        let id = slot.id()?;
+        let is_valid = !self.driver.remaining(id).is_zero();
+        let detached = if is_valid { self.driver.detach(id) } else { None };
+        if detached.is_some() {
+            // Nobody asks how it ended, and to those who watch it was not lost.
+            let nodes = self.shared.config.node_count() as u32;
+            self.over(id, ReleaseOutcome::Released(Confirmed { nodes: 0, of: nodes }));
+        } else {
+            self.release(slot, self.shared.config.clock().now());
+        }
+        detached
+    }
+
+    fn warm_up(&mut self, warm_up: WarmUp, asker: Asker<NodeReport, EngineError>) {
+        self.driver.connect();
+        self.pending.push(Pending::warm_up(warm_up, asker));
+    }
+
+    /// Answers what is known now, or need not be waited for any longer.
+    fn answer_pending(&mut self) {
+        for pending in std::mem::take(&mut self.pending) {
+            if pending.is_open(&self.driver) {
+                self.pending.push(pending);
+                continue;
+            }
+            match pending.question {
+                Question::Detach(slot, asker) => asker.answer(Ok(self.detach(&slot))),
+                Question::WarmUp(warming, asker) => {
+                    self.pending.extend(warming.go_on(&mut self.driver, asker));
+                }
+            }
+        }
+        self.wake();
     }
 
     /// The holder lets go, or whoever waits gives up. An ask that was never made has no name.
@@ -425,6 +508,7 @@ impl Thread {
             slot.abandoned();
         }
         self.views.clear();
+        self.pending.clear();
         let Self { driver, shared, mut report, poll, .. } = self;
         report.owed = !report.failed && driver.has_pending_releases();
         // After a panic in it, it may panic once more.
@@ -506,7 +590,7 @@ mod tests {
                 let place = thread.shared.enter().unwrap();
                 let asker = Asker::new(Arc::clone(reply), Arc::clone(&thread.shared), Some(place));
                 let name = format!("resource {at}").into_bytes().into_boxed_slice();
-                thread.commands.push(Command::Inspect(name, asker));
+                thread.commands.push(Command::View(name, Viewer::Inspect(asker)));
             }
             move || {
                 // All of them are under way before the first is answered.

@@ -182,7 +182,14 @@ impl fmt::Display for WithError {
     }
 }
 
-impl Error for WithError {}
+impl Error for WithError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Acquire(error) => Some(error),
+            Self::Lost(_) => None,
+        }
+    }
+}
 
 impl From<AcquireError> for WithError {
     fn from(error: AcquireError) -> Self {

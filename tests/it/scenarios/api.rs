@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redbolt::{
-    AcquireError, Config, ExtendError, FencingToken, Inspection, LockRequest, LossCause,
-    RefusalReport, ReleaseOutcome, RequestError,
+    AcquireError, Config, DetachedLock, ExtendError, FencingToken, ForceUnlockReport, Inspection,
+    LockRequest, LossCause, RefusalReport, ReleaseOutcome, RequestError,
 };
 use redbolt_test_servers::Server;
 
@@ -99,9 +99,18 @@ pub(super) trait Guards: Api {
     fn drop_guard(&mut self, held: Self::Held);
 }
 
-/// Shows who holds what.
+/// Shows who holds what, and breaks it.
 pub(super) trait Inspects: Api {
     fn inspect(&mut self, resource: &'static [u8]) -> Inspection;
+
+    fn force_unlock(&mut self, resource: &'static [u8]) -> ForceUnlockReport;
+}
+
+/// Lets locks leave for other processes.
+pub(super) trait Detaches: Api {
+    fn detach(&mut self, held: Self::Held) -> Option<DetachedLock>;
+
+    fn attach(&mut self, detached: DetachedLock) -> Self::Held;
 }
 
 pub(super) fn on<F: Api>(servers: &[Server]) -> F {

@@ -7,11 +7,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use redbolt::{
-    AcquireError, Client, Config, ExtendError, FencingToken, Inspection, LockGuard, LockRequest,
-    ReleaseOutcome,
+    AcquireError, Client, Config, DetachedLock, ExtendError, FencingToken, ForceUnlockReport,
+    Inspection, LockGuard, LockRequest, ReleaseOutcome,
 };
 
-use crate::scenarios::api::{Api, Guards, Inspects, Locks};
+use crate::scenarios::api::{Api, Detaches, Guards, Inspects, Locks};
 use crate::support::LIMIT;
 
 /// It spins before it sleeps, or not.
@@ -164,5 +164,23 @@ impl<const SPINS: bool> Locks for Blocking<SPINS> {
 impl<const SPINS: bool> Inspects for Blocking<SPINS> {
     fn inspect(&mut self, resource: &'static [u8]) -> Inspection {
         self.call(|client, _| client.inspect(resource).unwrap())
+    }
+
+    fn force_unlock(&mut self, resource: &'static [u8]) -> ForceUnlockReport {
+        self.call(|client, _| client.force_unlock(resource).unwrap())
+    }
+}
+
+impl<const SPINS: bool> Detaches for Blocking<SPINS> {
+    fn detach(&mut self, held: Self::Held) -> Option<DetachedLock> {
+        self.call(move |_, locks| locks.remove(&held).unwrap().detach())
+    }
+
+    fn attach(&mut self, detached: DetachedLock) -> Self::Held {
+        let number = self.number();
+        self.call(move |client, locks| {
+            locks.insert(number, client.attach(&detached).unwrap()).map(drop)
+        });
+        number
     }
 }

@@ -13,13 +13,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll};
+use redbolt::proto::ViewId;
 use redbolt::{
-    AcquireError, Config, Driver, Event, ExtendError, FencingToken, Inspection, LockId,
-    LockRequest, LossCause, ReleaseOutcome, RequestError,
+    AcquireError, Config, DetachedLock, Driver, Event, ExtendError, FencingToken,
+    ForceUnlockReport, Inspection, LockId, LockRequest, LossCause, ReleaseOutcome, RequestError,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::scenarios::api::{Api, Cancels, Inspects, Notifies};
+use crate::scenarios::api::{Api, Cancels, Detaches, Inspects, Notifies};
 use crate::support::LIMIT;
 
 pub(super) type BehindADescriptor = Embedded<OneDescriptor>;
@@ -119,6 +120,9 @@ struct Book {
 struct Pages {
     locks: HashMap<LockId, Page>,
     inspections: Vec<Inspection>,
+    /// What an operator breaks, and what came of it.
+    breaking: Option<ViewId>,
+    broken: Option<ForceUnlockReport>,
 }
 
 impl Pages {
@@ -155,6 +159,9 @@ impl Book {
             }
             Event::Released(id, confirmed) => {
                 pages.of(id).outcome = Some(ReleaseOutcome::Released(confirmed));
+            }
+            Event::Viewed(id) if pages.breaking == Some(id) => {
+                pages.broken = driver.take_force_unlock(id);
             }
             Event::Viewed(id) => pages.inspections.extend(driver.take_inspection(id)),
             _ => {}
@@ -210,7 +217,7 @@ impl<L: Loop> Api for Embedded<L> {
     }
 
     fn request(&mut self, request: LockRequest<'static>) -> Self::Asked {
-        self.call(move |driver| driver.acquire(&request))
+        self.call(move |driver| driver.acquire(request))
     }
 
     fn outcome(&mut self, asked: Self::Asked) -> Result<Self::Held, AcquireError> {
@@ -224,7 +231,9 @@ impl<L: Loop> Api for Embedded<L> {
         requests: Vec<LockRequest<'static>>,
     ) -> Vec<Result<Self::Held, AcquireError>> {
         let asked: Vec<_> = self.call(move |driver| {
-            driver.batch(|driver| requests.iter().map(|request| driver.acquire(request)).collect())
+            driver.batch(|driver| {
+                requests.into_iter().map(|request| driver.acquire(request)).collect()
+            })
         });
         asked.into_iter().map(|asked| self.outcome(asked)).collect()
     }
@@ -281,5 +290,24 @@ impl<L: Loop> Inspects for Embedded<L> {
     fn inspect(&mut self, resource: &'static [u8]) -> Inspection {
         self.call(|driver| driver.inspect(resource).map(drop)).unwrap();
         self.book.read(|pages| pages.inspections.pop())
+    }
+
+    fn force_unlock(&mut self, resource: &'static [u8]) -> ForceUnlockReport {
+        let book = Arc::clone(&self.book);
+        self.call(move |driver| {
+            let id = driver.force_unlock(resource).unwrap();
+            book.pages.lock().unwrap().breaking = Some(id);
+        });
+        self.book.read(|pages| pages.broken.take())
+    }
+}
+
+impl<L: Loop> Detaches for Embedded<L> {
+    fn detach(&mut self, held: Self::Held) -> Option<DetachedLock> {
+        self.call(move |driver| driver.detach(held))
+    }
+
+    fn attach(&mut self, detached: DetachedLock) -> Self::Held {
+        self.call(move |driver| driver.attach(&detached)).unwrap()
     }
 }

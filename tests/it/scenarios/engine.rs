@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redbolt::{
-    AcquireError, AcquireFuture, Config, Engine, EngineLimits, ExtendError, FencingToken,
-    Inspection, LockRequest, LossCause, OwnedGuard, ReleaseOutcome,
+    AcquireError, AcquireFuture, Config, DetachedLock, Engine, EngineLimits, ExtendError,
+    FencingToken, ForceUnlockReport, Inspection, LockRequest, LossCause, OwnedGuard,
+    ReleaseOutcome,
 };
 
-use crate::scenarios::api::{Api, Cancels, Guards, Inspects, Locks, Notifies};
+use crate::scenarios::api::{Api, Cancels, Detaches, Guards, Inspects, Locks, Notifies};
 use crate::support::{LIMIT, eventually};
 
 /// Its thread spins before it sleeps, or not.
@@ -50,11 +51,9 @@ impl<const SPINS: bool> Api for Threaded<SPINS> {
         asked.wait().map(Held::new)
     }
 
-    /// What is asked in close succession goes out together.
     fn batch(&mut self, requests: Vec<LockRequest<'static>>) -> Vec<Result<Held, AcquireError>> {
-        let asked: Vec<_> =
-            requests.into_iter().map(|request| self.engine.acquire(request)).collect();
-        asked.into_iter().map(|asked| asked.wait().map(Held::new)).collect()
+        let outcomes = self.engine.acquire_all(requests).wait();
+        outcomes.into_iter().map(|outcome| outcome.map(Held::new)).collect()
     }
 
     fn remaining(&mut self, held: &Held) -> Duration {
@@ -122,5 +121,19 @@ impl<const SPINS: bool> Locks for Threaded<SPINS> {
 impl<const SPINS: bool> Inspects for Threaded<SPINS> {
     fn inspect(&mut self, resource: &'static [u8]) -> Inspection {
         self.engine.inspect(resource).wait().unwrap()
+    }
+
+    fn force_unlock(&mut self, resource: &'static [u8]) -> ForceUnlockReport {
+        self.engine.force_unlock(resource).wait().unwrap()
+    }
+}
+
+impl<const SPINS: bool> Detaches for Threaded<SPINS> {
+    fn detach(&mut self, held: Held) -> Option<DetachedLock> {
+        held.guard.detach().wait().unwrap()
+    }
+
+    fn attach(&mut self, detached: DetachedLock) -> Held {
+        Held::new(self.engine.attach(&detached).wait().unwrap())
     }
 }

@@ -7,11 +7,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use redbolt::{
-    AcquireError, AcquireFuture, Config, Engine, EngineLimits, ExtendError, FencingToken,
-    Inspection, LockRequest, LossCause, LossFuture, OwnedGuard, ReleaseOutcome,
+    AcquireError, AcquireFuture, Config, DetachedLock, Engine, EngineLimits, ExtendError,
+    FencingToken, ForceUnlockReport, Inspection, LockRequest, LossCause, LossFuture, OwnedGuard,
+    ReleaseOutcome,
 };
 
-use crate::scenarios::api::{Api, Cancels, Guards, Inspects, Locks, Notifies};
+use crate::scenarios::api::{Api, Cancels, Detaches, Guards, Inspects, Locks, Notifies};
 
 pub(super) type OnTokio = Awaited<Tokio>;
 pub(super) type OnSmol = Awaited<Smol>;
@@ -94,15 +95,8 @@ impl<E: Executor> Api for Awaited<E> {
     }
 
     fn batch(&mut self, requests: Vec<LockRequest<'static>>) -> Vec<Result<Held, AcquireError>> {
-        self.executor.block_on(async {
-            let asked: Vec<_> =
-                requests.into_iter().map(|request| self.engine.acquire(request)).collect();
-            let mut outcomes = Vec::new();
-            for asked in asked {
-                outcomes.push(asked.await.map(Held::new));
-            }
-            outcomes
-        })
+        let outcomes = self.executor.block_on(self.engine.acquire_all(requests));
+        outcomes.into_iter().map(|outcome| outcome.map(Held::new)).collect()
     }
 
     fn remaining(&mut self, held: &Held) -> Duration {
@@ -177,5 +171,19 @@ impl<E: Executor> Locks for Awaited<E> {
 impl<E: Executor> Inspects for Awaited<E> {
     fn inspect(&mut self, resource: &'static [u8]) -> Inspection {
         self.executor.block_on(self.engine.inspect(resource)).unwrap()
+    }
+
+    fn force_unlock(&mut self, resource: &'static [u8]) -> ForceUnlockReport {
+        self.executor.block_on(self.engine.force_unlock(resource)).unwrap()
+    }
+}
+
+impl<E: Executor> Detaches for Awaited<E> {
+    fn detach(&mut self, held: Held) -> Option<DetachedLock> {
+        self.executor.block_on(held.guard.detach()).unwrap()
+    }
+
+    fn attach(&mut self, detached: DetachedLock) -> Held {
+        Held::new(self.executor.block_on(self.engine.attach(&detached)).unwrap())
     }
 }

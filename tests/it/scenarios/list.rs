@@ -14,7 +14,7 @@ use redbolt::{
 };
 use redbolt_test_servers::{Reply, Server};
 
-use crate::scenarios::api::{Api, Cancels, Guards, Inspects, Locks, Notifies, on};
+use crate::scenarios::api::{Api, Cancels, Detaches, Guards, Inspects, Locks, Notifies, on};
 use crate::support::{LIMIT, builder, calls, eventually, held_on, long, patiently, pttl, servers};
 
 // Waiting.
@@ -404,6 +404,39 @@ pub(super) fn looked_at<F: Inspects>() {
     assert_eq!(holder.inspect(b"job").owner(), Some(Owner::Mine));
     assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
     eventually("it is free", || onlooker.inspect(b"job").verdict == InspectionVerdict::Free);
+}
+
+/// What its holder does later harms nobody who has it by then.
+pub(super) fn broken_by_an_operator<F: Inspects>() {
+    let servers = servers(3);
+    let (mut holder, mut operator) = (on::<F>(&servers), on::<F>(&servers));
+    assert_eq!(operator.force_unlock(b"job").broken(), 0, "nobody has it");
+    let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
+    let report = operator.force_unlock(b"job");
+    assert!(report.is_confirmed() && report.broken() == 3, "{report}");
+    free_again(&servers, &["job"]);
+    let next = hold_everywhere(&mut operator, &servers, patiently(b"job"));
+    let _ = holder.release(lock);
+    assert!(operator.is_valid(&next) && held_on(&servers, "job") == 3);
+    assert!(matches!(operator.release(next), ReleaseOutcome::Released(_)));
+    free_again(&servers, &["job"]);
+}
+
+/// Its end leaves the lock alone, and whoever has the record goes on with it.
+pub(super) fn leaves_for_another_process<F: Detaches>() {
+    let servers = servers(3);
+    let (mut first, mut second) = (on::<F>(&servers), on::<F>(&servers));
+    let lock = hold_everywhere(&mut first, &servers, patiently(b"job").fenced());
+    let token = first.fencing_token(&lock);
+    let detached = first.detach(lock).expect("it is held");
+    first.end();
+    assert_eq!(held_on(&servers, "job"), 3);
+    let mut lock = second.attach(detached);
+    assert!(second.is_valid(&lock) && token.is_some());
+    assert_eq!(second.fencing_token(&lock), token);
+    second.extend(&mut lock, Duration::from_secs(20)).unwrap();
+    assert!(matches!(second.release(lock), ReleaseOutcome::Released(_)));
+    free_again(&servers, &["job"]);
 }
 
 // Nodes that fail.

@@ -75,6 +75,8 @@ scenarios! {
     all_of_many_keys_or_none:           same    same    same    same;
     many_locks_at_once:                 same    same    same    same;
     looked_at:                          same    same    same    same;
+    broken_by_an_operator:              same    same    same    same;
+    leaves_for_another_process:         same    same    same    same;
     // A driver's lock is a name, and to forget that releases nothing.
     dropped_guard:                      same    forgotten_name same same;
     panic_while_it_is_held:             same    same    same    same;

@@ -107,7 +107,7 @@ impl Lanes {
     fn begin(&mut self, driver: &mut Driver, at: usize, counts: bool) {
         let lane = &mut self.lanes[at];
         (lane.asked, lane.counts) = (Instant::now(), counts);
-        match driver.acquire(&LockRequest::new(&lane.key).ttl(self.ttl)) {
+        match driver.acquire(LockRequest::new(&lane.key).ttl(self.ttl)) {
             Ok(id) => drop(self.of.insert(id, at)),
             Err(error) => self.turned_away = Some(error),
         }

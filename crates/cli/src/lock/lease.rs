@@ -97,7 +97,7 @@ impl Lease {
     pub(super) fn request(&mut self, wait: Wait) -> Result<(), RequestError> {
         let request = LockRequest::new(&self.key).ttl(self.ttl).wait(wait);
         let request = if self.fenced { request.fenced() } else { request };
-        self.id = Some(self.driver.acquire(&request)?);
+        self.id = Some(self.driver.acquire(request)?);
         Ok(())
     }
 

@@ -35,7 +35,7 @@ fn driver_pairs(nodes: usize) -> Box<dyn FnMut()> {
         driver.process();
     }
     Box::new(move || {
-        let id = driver.acquire(&LockRequest::new(b"orders:4711")).expect("a valid ask");
+        let id = driver.acquire(LockRequest::new(b"orders:4711")).expect("a valid ask");
         aside(|| nodes.iter_mut().for_each(Served::answer));
         driver.process();
         assert!(happened(&mut driver, |event| event == Event::Granted(id)));
