@@ -9,7 +9,6 @@
 use std::fmt;
 
 use super::classify::{ServerError, classify};
-use super::mutants::mutant;
 use super::vote::Cause;
 
 /// What a node can and may do for us. One value for each link.
@@ -60,7 +59,7 @@ pub(super) enum Ability {
 
 impl Ability {
     pub(super) fn is_given(self) -> bool {
-        self == Self::Given || mutant!(CapabilitiesIgnored)
+        self == Self::Given
     }
 }
 

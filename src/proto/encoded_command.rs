@@ -5,7 +5,6 @@
 
 use super::claim::{RANDOM_DIGITS, TOKEN_DIGITS, hex};
 use super::lock_kind::Command;
-use super::mutants::mutant;
 use super::names::{ClaimId, NodeId};
 
 /// The command that was encoded last.
@@ -43,10 +42,7 @@ impl EncodedCommand {
             self.bytes.clear();
             self.at = encode(&mut self.token, &mut self.bytes) + RANDOM_DIGITS;
         }
-        if !mutant!(TokenOfAllNodes) {
-            self.bytes[self.at..self.at + TOKEN_DIGITS - RANDOM_DIGITS]
-                .copy_from_slice(&hex(node.0));
-        }
+        self.bytes[self.at..self.at + TOKEN_DIGITS - RANDOM_DIGITS].copy_from_slice(&hex(node.0));
         &self.bytes
     }
 }

@@ -12,7 +12,6 @@ use crate::resp::{Token, command};
 use super::capability::{Ability, Capabilities, Version, tried};
 use super::classify::classify;
 use super::config::{NodeSettings, Settings};
-use super::mutants::mutant;
 use super::restart_guard::{RestartGuard, RestartTrust, RunId};
 use super::script::Script;
 use super::vote::Cause;
@@ -202,7 +201,6 @@ impl Handshake {
             (Step::Auth, Cause::ServerError) => Cause::WrongPassword,
             (Step::Select, Cause::ServerError) => Cause::NoSuchDatabase,
             (Step::RestartGuardValue, Cause::WrongType) => Cause::RestartGuardAltered,
-            (Step::Eval, _) if mutant!(CapabilitiesIgnored) => return None,
             (Step::Eval, _) if is_forbidden => Cause::ScriptsForbidden,
             (_, cause) => cause,
         };
@@ -214,7 +212,6 @@ impl Handshake {
     /// which is told before anything else but its existence.
     fn write_tried(&mut self, step: Step, outcome: Ability) -> Option<Cause> {
         match outcome {
-            Ability::Refused(_) if mutant!(CapabilitiesIgnored) => {}
             Ability::Refused(cause) if !cause.suspends_writes() => {
                 self.refuse(cause);
                 return Some(cause);

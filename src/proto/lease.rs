@@ -15,7 +15,6 @@
 
 use std::time::Duration;
 
-use super::mutants::mutant;
 use super::time::{ClockReading, Timestamp, saturating_nanos};
 
 /// What a holder may still rely on, as a function of time.
@@ -32,7 +31,6 @@ impl Lease {
         Self { since: ClockReading { boot: Timestamp(0), wall: Timestamp(0) }, span_ns: 0 };
 
     pub(super) fn new(since: ClockReading, ttl: Duration, drift: Drift) -> Self {
-        let drift = if mutant!(DriftIgnored) { Drift { parts_per_million: 0 } } else { drift };
         Self { since, span_ns: saturating_nanos(ttl.saturating_sub(drift.of(ttl))) }
     }
 
@@ -90,15 +88,15 @@ impl Lease {
     }
 
     fn elapsed_ns(&self, now: ClockReading) -> u64 {
-        let boot = now.boot.0.saturating_sub(self.since.boot.0);
-        let wall = now.wall.0.saturating_sub(self.since.wall.0);
-        if mutant!(WallClockIgnored) {
-            return boot;
-        }
-        if mutant!(BootClockIgnored) {
-            return wall;
-        }
-        boot.max(wall)
+        self.elapsed_on_boot_ns(now).max(self.elapsed_on_wall_ns(now))
+    }
+
+    fn elapsed_on_boot_ns(&self, now: ClockReading) -> u64 {
+        now.boot.0.saturating_sub(self.since.boot.0)
+    }
+
+    fn elapsed_on_wall_ns(&self, now: ClockReading) -> u64 {
+        now.wall.0.saturating_sub(self.since.wall.0)
     }
 }
 

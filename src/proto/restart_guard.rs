@@ -95,15 +95,14 @@ impl Expected {
     pub fn judge(&self, found: Option<&[u8]>) -> Found {
         let Some(found) = found else { return Found::Missing };
         let Some(value) = Value::parse(found) else { return Found::Unreadable };
-        if (value.max_ttl_ms, value.nodes) != (self.max_ttl_ms, self.nodes) {
-            let Value { max_ttl_ms, nodes, .. } = value;
-            Found::OtherLimits { max_ttl_ms, nodes }
-        } else if value.database != self.database {
-            Found::OtherDatabase
-        } else if self.restart_trust == RestartTrust::Strict && found != self.value() {
-            Found::OtherRun
-        } else {
-            Found::Ours
+        let is_strict = self.restart_trust == RestartTrust::Strict;
+        match (value.max_ttl_ms, value.nodes) {
+            (max_ttl_ms, nodes) if (max_ttl_ms, nodes) != (self.max_ttl_ms, self.nodes) => {
+                Found::OtherLimits { max_ttl_ms, nodes }
+            }
+            _ if value.database != self.database => Found::OtherDatabase,
+            _ if is_strict && found != self.value() => Found::OtherRun,
+            _ => Found::Ours,
         }
     }
 }

@@ -242,7 +242,6 @@ impl Votes {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let (nodes, quorum) = (self.node_count(), self.quorum());
-        let quorum = if mutant!(QuorumOfHalf) { (nodes / 2).max(1) } else { quorum };
         let (grants, denies, fails) = (self.grants.len(), self.denies.len(), self.fails.len());
         if grants >= quorum {
             Verdict::Granted
@@ -275,13 +274,15 @@ impl Votes {
     /// Counts a node's vote. A node has one: a later vote replaces an earlier one.
     pub(super) fn cast(&mut self, node: NodeId, vote: Vote) {
         debug_assert!(node.0 < self.nodes);
+        if mutant!(FailIsDeny) && matches!(vote, Vote::Fail(_)) {
+            return self.cast(node, Vote::Deny);
+        }
         self.grants.remove(node);
         self.denies.remove(node);
         self.fails.remove(node);
         match vote {
             Vote::Grant => self.grants.insert(node),
             Vote::Deny => self.denies.insert(node),
-            Vote::Fail(_) if mutant!(FailIsDeny) => self.denies.insert(node),
             Vote::Fail(cause) => {
                 self.fails.insert(node);
                 self.causes[node.index()] = cause;
@@ -292,9 +293,10 @@ impl Votes {
     /// These nodes seem to hang, and no others.
     #[inline]
     pub(super) fn suspect(&mut self, suspected: NodeSet) {
-        if !mutant!(SuspicionIgnored) {
-            self.suspected = suspected;
+        if mutant!(SuspicionIgnored) {
+            return;
         }
+        self.suspected = suspected;
     }
 
     /// The same ballot, with a grant of every node.

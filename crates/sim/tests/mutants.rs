@@ -12,7 +12,7 @@ use redbolt_sim::mutants::{Extent, Gate, plant};
 
 #[test]
 fn an_ordinary_build_has_no_bug_to_plant() {
-    let error = plant("QuorumOfHalf").unwrap_err();
+    let error = plant("FailIsDeny").unwrap_err();
     assert!(error.contains("cargo xtask sim --mutant"), "it says how: {error}");
     let report = Gate::run(Extent { limit: 1, first: 1, jobs: 1 });
     assert!(!report.is_well, "a gate that did not run is shut");
@@ -48,13 +48,49 @@ fn each_bug_is_planted_somewhere() {
         .filter(|name| name.chars().all(char::is_alphanumeric))
         .map(str::to_owned)
         .collect();
-    assert!(listed.len() >= 30, "{listed:?}");
-    let mut sources = Vec::new();
-    read_all(&root().join("src/proto"), &mut sources);
-    let text = sources.concat();
+    assert!(listed.len() >= 20, "{listed:?}");
+    let text = core();
     let sites = text.split("mutant!(").skip(1).filter_map(|rest| rest.split_once(')'));
     let planted: BTreeSet<_> = sites.map(|(name, _)| name.to_owned()).collect();
     assert_eq!(planted, listed);
+}
+
+/// The rules read as if there were no bugs: each is a block of its own before them.
+#[test]
+fn no_bug_is_part_of_a_rule() {
+    let text = core();
+    assert!(text.matches("mutant!(").count() <= 30, "the core is to be read without them");
+    let faults = planted_in_rules(&text);
+    assert!(faults.is_empty(), "not a statement of its own:\n{}", faults.join("\n"));
+    for rule in [
+        "let quorum = if mutant!(Half) { 1 } else { 2 };\n",
+        "if is_over || mutant!(Ignored) {\n}\n",
+        "Some(_) if mutant!(Ignored) => {}\n",
+        "if mutant!(Half) {\n    1\n} else {\n    2\n}\n",
+    ] {
+        assert_eq!(planted_in_rules(rule).len(), 1, "{rule}");
+    }
+    assert!(planted_in_rules("if mutant!(Half) && is_odd {\n    return;\n}\n").is_empty());
+}
+
+/// Lines that plant a bug, and are not the head of an `if` without an `else`.
+fn planted_in_rules(text: &str) -> Vec<&str> {
+    let lines: Vec<_> = text.lines().collect();
+    let is_in_rule = |&at: &usize| {
+        let bare = lines[at].trim_start();
+        let indent = &lines[at][..lines[at].len() - bare.len()];
+        let end = lines[at..].iter().find_map(|line| line.strip_prefix(indent)?.strip_prefix('}'));
+        !(bare.starts_with("if mutant!(") && bare.ends_with('{') && end == Some(""))
+    };
+    let sites = (0..lines.len()).filter(|&at| lines[at].contains("mutant!("));
+    sites.filter(is_in_rule).map(|at| lines[at]).collect()
+}
+
+/// The sources of the core, without the list.
+fn core() -> String {
+    let mut sources = Vec::new();
+    read_all(&root().join("src/proto"), &mut sources);
+    sources.concat()
 }
 
 fn read_all(folder: &Path, sources: &mut Vec<String>) {

@@ -60,10 +60,6 @@ impl Core {
         let proposal = fenced.then(|| self.proposal(now));
         let lock = self.locks.find_mut(id.0).expect("only a living lock makes an attempt");
         let claim = self.claims.find_mut(claim_id.0).expect("it was made here");
-        let random = match mutant!(TokenReused) {
-            true => (std::ptr::from_ref(lock).addr() as u128).to_le_bytes(),
-            false => random,
-        };
         claim.begin(id, &lock.active.keys, proposal, lock.ttl_ms, random);
         lock.begin_round(Phase::Asking, now, votes);
         lock.active.fence.counters.clear();
@@ -291,16 +287,17 @@ impl Core {
             Verdict::Contended => self.attempt_failed(id, RefusalReason::Contended, now),
             Verdict::NoQuorum if self.awaits_clocks(lock) => {}
             Verdict::NoQuorum => self.attempt_failed(id, RefusalReason::NoQuorum, now),
+            Verdict::Granted if lock.lease.remaining(now).is_zero() => {
+                self.attempt_failed(id, RefusalReason::Expired, now);
+            }
             Verdict::Granted => self.quorum_granted(id, now),
         }
     }
 
-    /// A quorum has granted: so is the lock, if something of its validity is left, and once it has its token.
+    /// A quorum has granted, in time: so is the lock, once it has its token.
     fn quorum_granted(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find(id.0) else { return };
-        if lock.lease.remaining(now).is_zero() && !mutant!(ValidityUnchecked) {
-            self.attempt_failed(id, RefusalReason::Expired, now);
-        } else if lock.active.fence.is_wanted && !self.agree(id, now) {
+        if lock.active.fence.is_wanted && !self.agree(id, now) {
             self.settle_write_back(id, now);
         } else {
             self.grant(id, now);

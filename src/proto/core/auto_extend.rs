@@ -11,7 +11,6 @@ use std::time::Duration;
 use super::Core;
 use crate::proto::event::{Event, LossCause, Refusal};
 use crate::proto::lock::{Lock, Phase};
-use crate::proto::mutants::mutant;
 use crate::proto::names::LockId;
 use crate::proto::time::{ClockReading, Timestamp};
 
@@ -75,7 +74,7 @@ impl Core {
         lock.active.auto_extension.at = Timestamp::NEVER;
         let (ttl, held) = (lock.ttl(), now.boot.since(lock.held_since) + lock.ttl());
         let longest = self.locks.find(id.0).and_then(|lock| self.longest_hold(lock));
-        if longest.is_some_and(|longest| held > longest) && !mutant!(MaxHoldIgnored) {
+        if longest.is_some_and(|longest| held > longest) {
             return;
         }
         self.begin_extension(id, ttl, now);

@@ -2,7 +2,6 @@
 //!
 //! What the counters amount to is decided in `proto::fence`. Here is who is asked and told.
 
-use std::cmp::Ordering;
 use std::time::Duration;
 
 use super::Core;
@@ -66,8 +65,10 @@ impl Core {
                 count += 1;
             }
         }
-        let quorum = if mutant!(FenceClockOfOne) { 1 } else { lock.active.votes.quorum() };
-        clock_of_most(&mut told[..count], quorum)
+        if mutant!(FenceClockOfOne) {
+            return clock_of_most(&mut told[..count], 1);
+        }
+        clock_of_most(&mut told[..count], lock.active.votes.quorum())
     }
 
     /// Whether an attempt without a quorum has to hear more nodes until it is known what time it is for a
@@ -110,13 +111,13 @@ impl Core {
         for (slot, (_, counter)) in counters.iter_mut().zip(&lock.active.fence.counters) {
             *slot = *counter;
         }
+        if mutant!(FenceNotWrittenBack) {
+            lock.active.fence.token = counters.into_iter().max().map(FencingToken::new);
+            return true;
+        }
         match agreement(&counters[..lock.active.fence.counters.len()], lock.active.votes.quorum()) {
             Agreement::Reached(token) => {
                 lock.active.fence.token = Some(FencingToken::new(token));
-                true
-            }
-            Agreement::Behind(target) if mutant!(FenceNotWrittenBack) => {
-                lock.active.fence.token = Some(FencingToken::new(target));
                 true
             }
             Agreement::Behind(target) => {
@@ -148,13 +149,13 @@ impl Core {
     fn raise_counter(&mut self, node: NodeId, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let there = lock.active.fence.counters.iter().find(|(of, _)| *of == node);
-        match there.map_or(Ordering::Less, |(_, counter)| counter.cmp(&lock.active.fence.target)) {
-            Ordering::Less => self.send_write_back(node, id, now),
-            Ordering::Equal => lock.active.fence.confirmed.insert(node),
-            Ordering::Greater if mutant!(FencePassedCounts) => {
-                lock.active.fence.confirmed.insert(node)
+        let target = lock.active.fence.target;
+        match there.map_or(0, |&(_, counter)| counter) {
+            counter if counter < target => self.send_write_back(node, id, now),
+            counter if counter > target => {
+                lock.active.votes.cast(node, Vote::Fail(Cause::NotCounted));
             }
-            Ordering::Greater => lock.active.votes.cast(node, Vote::Fail(Cause::NotCounted)),
+            _ => lock.active.fence.confirmed.insert(node),
         }
     }
 
@@ -179,7 +180,7 @@ impl Core {
         answer: Count,
         now: ClockReading,
     ) {
-        let is_gone = answer == Count::Of(0) && !mutant!(FenceUnowned);
+        let is_gone = answer == Count::Of(0);
         if is_gone {
             self.key_gone(node, claim, now);
         }
@@ -228,20 +229,26 @@ impl Core {
         if lock.phase != Phase::Fencing {
             return;
         }
-        let confirmed = lock.active.fence.confirmed.and(lock.active.votes.grants()).len();
-        let enough = if mutant!(FenceWithOne) { 1 } else { lock.active.votes.quorum() };
-        if lock.lease.remaining(now).is_zero() && !mutant!(FenceValidityUnchecked) {
-            self.attempt_failed(id, RefusalReason::Expired, now);
-        } else if confirmed >= enough {
-            lock.active.fence.token = Some(FencingToken::new(lock.active.fence.target));
-            self.grant(id, now);
-        } else {
-            lock.active.votes.suspect(self.suspected);
-            match lock.active.votes.verdict() {
-                Verdict::Granted => {}
-                Verdict::Undecided => self.limit_wait(id, now),
-                Verdict::Contended => self.attempt_failed(id, RefusalReason::Contended, now),
-                Verdict::NoQuorum => self.attempt_failed(id, RefusalReason::NoQuorum, now),
+        let active = &mut *lock.active;
+        if mutant!(FenceWithOne) && !active.fence.confirmed.is_empty() {
+            active.fence.confirmed = active.votes.grants();
+        }
+        match active.fence.confirmed.and(active.votes.grants()).len() {
+            _ if lock.lease.remaining(now).is_zero() => {
+                self.attempt_failed(id, RefusalReason::Expired, now);
+            }
+            confirmed if confirmed >= active.votes.quorum() => {
+                active.fence.token = Some(FencingToken::new(active.fence.target));
+                self.grant(id, now);
+            }
+            _ => {
+                active.votes.suspect(self.suspected);
+                match active.votes.verdict() {
+                    Verdict::Granted => {}
+                    Verdict::Undecided => self.limit_wait(id, now),
+                    Verdict::Contended => self.attempt_failed(id, RefusalReason::Contended, now),
+                    Verdict::NoQuorum => self.attempt_failed(id, RefusalReason::NoQuorum, now),
+                }
             }
         }
     }

@@ -50,7 +50,6 @@ impl Core {
         check_ttl(&self.config, ttl)?;
         if let Some(max_hold) = self.longest_hold(lock)
             && now.boot.since(lock.held_since) + ttl > max_hold
-            && !mutant!(MaxHoldIgnored)
         {
             return Err(RequestError::HeldTooLong { max_hold });
         }
@@ -206,8 +205,11 @@ impl Core {
             self.key_gone(node, claim, now);
         }
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let overtaken = mutant!(ReleaseOvertaken) && lock.phase == Phase::Releasing;
-        if !overtaken && (lock.round != round || !lock.phase.is_held()) {
+        if mutant!(ReleaseOvertaken) && lock.phase == Phase::Releasing {
+            let quorum = lock.active.votes.quorum();
+            return self.prolong(id, quorum, now);
+        }
+        if lock.round != round || !lock.phase.is_held() {
             return;
         }
         if vote == Vote::Grant {
@@ -236,7 +238,7 @@ impl Core {
             return;
         }
         let before = lock.lease.remaining(now);
-        if !claim.counted().contains(node) || before.is_zero() || mutant!(ExtendCountsGone) {
+        if !claim.counted().contains(node) || before.is_zero() {
             return;
         }
         lock.active.backing.begin(claim.counted(), lock.lease, self.nodes.len());
@@ -267,19 +269,23 @@ impl Core {
     /// once; as long as that can come of those who have not answered, nothing is told.
     pub(super) fn settle_extension(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let overtaken = mutant!(ReleaseOvertaken) && lock.phase == Phase::Releasing;
-        if lock.phase != Phase::Extending && !overtaken {
+        if lock.phase != Phase::Extending {
             return;
         }
-        let needed = lock.active.votes.quorum();
-        let quorum = if mutant!(ExtendWithOne) { 1 } else { needed };
+        let quorum = lock.active.votes.quorum();
         let (grants, missing) = (lock.active.votes.grants(), lock.active.votes.missing());
         let counted = self.claims.find(lock.claim.0).map_or(grants, Claim::counted);
-        if lock.lease.remaining(now).is_zero() && !mutant!(ExtendAfterExpiry) {
+        if mutant!(ExtendWithOne) && !grants.is_empty() {
+            return self.prolong(id, 1, now);
+        }
+        if mutant!(ExtendAfterExpiry) && grants.len() >= quorum {
+            return self.prolong(id, quorum, now);
+        }
+        if lock.lease.remaining(now).is_zero() {
             self.lose(id, LossCause::Expired, now);
         } else if grants.len() >= quorum {
             self.prolong(id, quorum, now);
-        } else if grants.or(missing).len() < quorum && counted.without(missing).len() >= needed {
+        } else if grants.or(missing).len() < quorum && counted.without(missing).len() >= quorum {
             lock.phase = Phase::Held;
             let refusal = Refusal {
                 reason: RefusalReason::NoQuorum,
@@ -303,8 +309,8 @@ impl Core {
         let before = lock.lease.remaining(now);
         lock.lease = match lock.active.backing.lease(quorum, now) {
             // What a node has said before counts as well, also where the wall clock made less of it for a while.
-            Some(lease) if !mutant!(ExtendShortens) => lock.lease.longer(lease, now),
-            _ => lock.active.extended,
+            Some(lease) => lock.lease.longer(lease, now),
+            None => lock.active.extended,
         };
         debug_assert!(lock.lease.remaining(now) >= before, "an extension shortens nothing");
         lock.phase = Phase::Held;
@@ -367,9 +373,7 @@ impl Core {
         if let Some(claim) = self.claims.find_mut(claim.0) {
             claim.unqueue_all();
         }
-        if !mutant!(LossUntold) {
-            self.events.push_back(Event::Lost(id, cause));
-        }
+        self.events.push_back(Event::Lost(id, cause));
         self.leave_queues(id, now);
         self.lost_due(id, now);
         self.run_scheduled(now);

@@ -39,8 +39,7 @@ impl Core {
         self.node_mut(id).pace.connected(opened, now.boot);
         // Behind an ask, an undo that is still owed would come too late; before it, a kill must be
         // known to be right.
-        let proven = self.node(id).proven || mutant!(SelectNotAwaited);
-        let fused = proven && !self.is_burdened(id) && !self.awaits_set_up();
+        let fused = self.node(id).proven && !self.is_burdened(id) && !self.awaits_set_up();
         let settings = self.config.node(id);
         let node = &mut self.nodes[id.index()];
         node.heard = now.boot;
@@ -270,7 +269,7 @@ impl Core {
             // It may have moved to this address: if it is not there, this node is believed next time.
             let handshake_done =
                 matches!(self.node(twin).link, Link::Ready | Link::Quarantined { .. });
-            if !handshake_done || mutant!(TwinBelieved) {
+            if !handshake_done {
                 self.node_mut(twin).run_id = None;
             }
             let words = format!("it is node {}", twin.index() + 1);
@@ -321,7 +320,7 @@ impl Core {
     fn lay_old_connection(&mut self, id: NodeId, run_id: RunId, now: ClockReading) {
         let ghost_connection = self.ghosts(id) > 0;
         let node = &mut self.nodes[id.index()];
-        let same = |old: &Identity| old.run_id == run_id || mutant!(KillAnyRun);
+        let same = |old: &Identity| old.run_id == run_id;
         if let Some(old) = node.ghost_connection.filter(|old| ghost_connection && same(old)) {
             node.pipeline.push(Pending::Kill, now.boot, |out| {
                 let kill = crate::resp::command(out, 4).arg(b"CLIENT").arg(b"KILL").arg(b"ID");
@@ -411,7 +410,6 @@ impl Core {
         }
         self.suspect_if_silent(id, now);
         match self.node(id).dead_at(self.config.settings.dead_peer_timeout) {
-            Some(_) if mutant!(DeadPeerKept) => {}
             Some(dead_at) if now.boot >= dead_at => {
                 return self.close(id, Cause::DeadPeer, now);
             }

@@ -40,15 +40,14 @@ impl Core {
     pub(super) fn undo(&mut self, id: ClaimId, now: ClockReading) {
         let Some(claim) = self.claims.find_mut(id.0) else { return };
         claim.unqueue_all();
-        let counted = claim.counted();
-        let seen = match mutant!(UndoOfGrantsOnly) {
-            true => counted,
-            false => claim.seen(),
-        };
-        for (at, node) in seen.iter().enumerate() {
-            if mutant!(ReleaseToQuorum) && at >= self.config.quorum() {
-                break;
-            }
+        let (mut seen, counted) = (claim.seen(), claim.counted());
+        if mutant!(UndoOfGrantsOnly) {
+            seen = counted;
+        }
+        if mutant!(ReleaseToQuorum) {
+            seen = seen.and(NodeSet::first(self.config.quorum()));
+        }
+        for node in seen.iter() {
             // A node that has granted has had the ask.
             if !counted.contains(node) && self.withdraw(node, id) {
                 continue;
@@ -95,9 +94,6 @@ impl Core {
 
     /// Sends everything that this node owes the confirmation of and that is not under way.
     pub(super) fn send_owed(&mut self, node: NodeId, now: ClockReading) {
-        if mutant!(UndoForgotten) {
-            return;
-        }
         for id in self.claim_ids() {
             if self.claims.find(id.0).is_some_and(|claim| claim.is_owed(node)) {
                 self.send_undo(node, id, now);
@@ -116,13 +112,22 @@ impl Core {
         if !claim.undo_over(node_id) {
             return;
         }
-        match count {
-            Count::NoScript if mutant!(NoScriptIsFinal) => {}
-            Count::NoScript => return self.push_undo(node_id, id, now),
-            Count::Fail(_) if mutant!(UndoErrorIsDone) => {}
-            Count::Fail(cause) => return self.undo_refused(node_id, id, cause, now),
-            Count::Of(_) => {}
+        if mutant!(NoScriptIsFinal) && count == Count::NoScript {
+            return self.undo_confirmed(node_id, id, 0, now);
         }
+        if mutant!(UndoErrorIsDone) && matches!(count, Count::Fail(_)) {
+            return self.undo_confirmed(node_id, id, 0, now);
+        }
+        match count {
+            Count::NoScript => self.push_undo(node_id, id, now),
+            Count::Fail(cause) => self.undo_refused(node_id, id, cause, now),
+            Count::Of(found) => self.undo_confirmed(node_id, id, found, now),
+        }
+    }
+
+    /// The node has undone the claim. It found so many of the keys.
+    fn undo_confirmed(&mut self, node_id: NodeId, id: ClaimId, found: i64, now: ClockReading) {
+        let Some(claim) = self.claims.find_mut(id.0) else { return };
         self.metrics.of(node_id).undos_confirmed += 1;
         match claim.confirmed(node_id, now.boot) {
             Some(again_at) => self.arm_claim(id, again_at),
@@ -131,7 +136,7 @@ impl Core {
         self.undo_settled(node_id, id, Vote::Grant, now);
         let node = self.node_mut(node_id);
         // One that found nothing has not shown that it may delete.
-        if matches!(count, Count::Of(1..)) {
+        if found > 0 {
             node.capabilities.undo = Ability::Given;
         }
         node.owed_pause = OWED_PAUSE.0;

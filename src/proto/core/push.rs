@@ -17,7 +17,6 @@ use crate::proto::config::WakeStrategy;
 use crate::proto::event::LinkOp;
 use crate::proto::handshake::Mistyped;
 use crate::proto::lock::Phase;
-use crate::proto::mutants::mutant;
 use crate::proto::names::{LinkId, LockId, NodeId};
 use crate::proto::node::{Link, Pending};
 use crate::proto::push::{News, Stage, Tracking};
@@ -215,7 +214,6 @@ impl Core {
         for lock in self.watchers(id) {
             self.lengthen_pause(lock, now);
             match self.locks.find(lock.0).map(|lock| lock.active.keys.len()) {
-                _ if mutant!(RecheckSkipped) => {}
                 Some(1) => self.ask_remaining(id, lock, now),
                 // Of several keys only the script can say whether they stand in the way.
                 _ => self.changed_at(lock, id, now),

@@ -56,11 +56,7 @@ impl Core {
         handshake: Handshake,
         now: ClockReading,
     ) {
-        let found = match self.expected(id).judge(handshake.restart_guard.as_deref()) {
-            Found::OtherRun if mutant!(RestartGuardAnyRun) => Found::Ours,
-            Found::OtherLimits { .. } if mutant!(RestartGuardAnyLimits) => Found::Ours,
-            found => found,
-        };
+        let found = self.expected(id).judge(handshake.restart_guard.as_deref());
         let (value, pttl) =
             (handshake.restart_guard.unwrap_or_default(), handshake.restart_guard_pttl);
         // A set that has a restart guard is not new, and will not be when all of them are gone.
@@ -160,11 +156,13 @@ impl Core {
             let again = now.boot + self.config.settings.connect_timeout;
             self.quarantine(id, again, now);
         } else {
-            let quarantine = match self.config.settings.max_ttl {
-                _ if mutant!(RestartGuardMissingIsNew) => Duration::ZERO,
-                max_ttl if mutant!(RestartGuardTooShort) => max_ttl / 2,
-                max_ttl => max_ttl,
-            };
+            let quarantine = self.config.settings.max_ttl;
+            if mutant!(RestartGuardMissingIsNew) {
+                return self.enrol(id, &seen, Duration::ZERO, now);
+            }
+            if mutant!(RestartGuardTooShort) {
+                return self.enrol(id, &seen, quarantine / 2, now);
+            }
             self.enrol(id, &seen, quarantine, now);
         }
     }
@@ -401,13 +399,16 @@ impl Core {
         pttl: i64,
         now: ClockReading,
     ) -> Vote {
+        if mutant!(RestartGuardIgnored) {
+            return vote;
+        }
         let standing = Standing::of(pttl);
         let is_doubted = self.is_doubted(id, now);
         let stands =
             self.node(id).restart_guard.is_ours && standing == Standing::Votes && !is_doubted;
         // An error for both commands is one to everything, and no news of the restart guard.
         let is_fail = matches!(vote, Vote::Fail(_));
-        if stands || (is_fail && pttl == UNREADABLE) || mutant!(RestartGuardIgnored) {
+        if stands || (is_fail && pttl == UNREADABLE) {
             return vote;
         }
         // On a link that is being left its undo is behind it already.

@@ -153,7 +153,10 @@ impl Core {
 
     /// The suspected nodes at which an ask of this lock is open from an earlier attempt.
     pub(super) fn open_asks(&self, id: LockId) -> NodeSet {
-        if self.suspected.is_empty() || mutant!(SuspectAskedAgain) {
+        if mutant!(SuspectAskedAgain) {
+            return NodeSet::default();
+        }
+        if self.suspected.is_empty() {
             return NodeSet::default();
         }
         let Some(lock) = self.locks.find(id.0) else { return NodeSet::default() };

@@ -44,7 +44,7 @@ impl Core {
     fn is_first(&self, id: LockId) -> bool {
         let first = |&key: &_| self.queues.front(key) == Some(id);
         let lock = self.locks.find(id.0);
-        lock.is_some_and(|lock| lock.active.queues.iter().all(first) || mutant!(QueuesIgnored))
+        lock.is_some_and(|lock| lock.active.queues.iter().all(first))
     }
 
     /// Leaves the lines behind a release.
@@ -98,9 +98,7 @@ impl Core {
             lock.active.queues.iter().filter_map(|&key| self.queues.yields_from(key, now.boot));
         let hand_off = self.round_trip * HAND_OFF_ROUND_TRIPS;
         match released.max().map(|released| released + hand_off + self.entropy.below(hand_off)) {
-            Some(until) if until > now.boot && !mutant!(YieldSkipped) => {
-                self.yield_to_others(id, until, now);
-            }
+            Some(until) if until > now.boot => self.yield_to_others(id, until, now),
             _ => self.attempt(id, None, now),
         }
     }
@@ -171,16 +169,12 @@ impl Core {
         lock.active.pause.refused(is_split, needed);
         let (floor, bound) =
             lock.active.pause.span(took, will_be_notified, self.config.settings.retry_backoff);
-        let (floor, bound) = match mutant!(PauseSkipped) {
-            true => (Duration::ZERO, Duration::ZERO),
-            false => (floor, bound),
-        };
         lock.phase = Phase::Pausing;
         let until = now.boot + floor + self.entropy.below(bound.saturating_sub(floor));
-        let until = match mutant!(PauseWithoutEnd) {
-            true => Timestamp::NEVER,
-            false => until.min(lock.active.deadline),
-        };
+        let mut until = until.min(lock.active.deadline);
+        if mutant!(PauseWithoutEnd) {
+            until = Timestamp::NEVER;
+        }
         lock.active.pause.lasts_until(until);
         self.arm_lock(id, until);
         self.shorten_pause(id);
@@ -271,10 +265,7 @@ impl Core {
         };
         let since = lock.active.since.boot;
         let Some(backoff) = lock.active.pause.was_woken_in_vain(since, most) else { return };
-        let half = match mutant!(WakesNotBackedOff) {
-            true => Duration::from_nanos(1),
-            false => backoff / 2,
-        };
+        let half = backoff / 2;
         lock.active.pause.mute_until(now.boot + half + self.entropy.below(half));
     }
 
@@ -411,7 +402,7 @@ impl Core {
     fn wake(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id.0) else { return };
         let is_enough = lock.active.pause.has_heard_enough(self.config.settings.wake);
-        if lock.phase != Phase::Pausing || !is_enough || mutant!(WakeIgnored) {
+        if lock.phase != Phase::Pausing || !is_enough {
             return;
         }
         self.metrics.wakes += u64::from(lock.active.pause.wake(now.boot));
