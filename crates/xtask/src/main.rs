@@ -1,12 +1,13 @@
 //! The project's own commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask demo`,
-//! `cargo xtask fuzz`, `cargo xtask chaos`, `cargo xtask sim`, `cargo xtask coupling`; for releases
-//! `cargo xtask package`, `cargo xtask dist`, `cargo xtask deny`, `cargo xtask msrv`.
+//! `cargo xtask fuzz`, `cargo xtask chaos`, `cargo xtask sim`, `cargo xtask mutants`, `cargo xtask coupling`; for
+//! releases `cargo xtask package`, `cargo xtask dist`, `cargo xtask deny`, `cargo xtask msrv`.
 //!
 //! Apart from the other crates because it needs none of them: a machine with Rust and a shell must be
 //! able to build it and be told what else is missing. Not here: what the tests test.
 
 mod counts;
 mod dist;
+mod mutants;
 mod package;
 mod policy;
 mod programs;
@@ -66,6 +67,14 @@ enum Task {
     },
     /// Check that the published crates build with the oldest Rust that they promise
     Msrv,
+    /// Change single tokens in the files that hold safety rules, and see which changes the tests do not notice;
+    /// hours in all, with `--shard k/n` a part of them. It installs cargo-mutants where that is missing
+    #[command(disable_help_flag = true)]
+    Mutants {
+        /// What cargo-mutants takes; --help shows it
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Pack the published crates, and build and use them from the packages in an empty directory
     Package,
     /// Prove promises on real servers; `cargo xtask chaos --help` shows the programs
@@ -95,6 +104,7 @@ fn main() -> ExitCode {
         Task::Dist => dist::build(),
         Task::Fuzz { arguments } => fuzz(&arguments),
         Task::Msrv => policy::msrv(),
+        Task::Mutants { arguments } => mutants::run(&arguments),
         Task::Package => package::prove(),
         Task::Chaos { arguments } => chaos(&arguments),
         Task::Sim { arguments } => sim(&arguments),

@@ -26,6 +26,16 @@ pub(crate) fn provide_counter() -> Result<(), Failure> {
     install_missing(&[COUNTER], "it counts instructions").map(drop)
 }
 
+/// Finds or installs what mutates the source.
+pub(crate) fn provide_mutants() -> Result<(), Failure> {
+    let mut version = cargo("mutants");
+    version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+    if version.status().is_ok_and(|status| status.success()) {
+        return Ok(());
+    }
+    install(&[MUTANTS.to_owned()])
+}
+
 /// Whether none of them was missing.
 fn install_missing(programs: &[Program], use_of_it: &str) -> Result<bool, Failure> {
     let missing: Vec<&Program> = programs.iter().filter(|program| program.is_missing()).collect();
@@ -130,6 +140,9 @@ const PROGRAMS: [Program; 2] = [
     Program { name: REDIS, stand_in: Some("REDIS_SERVER"), linux_only: false },
     Program { name: "strace", stand_in: None, linux_only: true },
 ];
+
+/// The version with whose names for mutants the committed lists are written.
+const MUTANTS: &str = "cargo install --locked cargo-mutants@27.1.0";
 
 const COUNTER: Program = Program { name: "valgrind", stand_in: None, linux_only: true };
 

@@ -1,0 +1,187 @@
+//! `cargo xtask mutants`: the source with one token changed, in the files that hold safety rules, and whether
+//! the unit tests and `tests/core` notice.
+//!
+//! cargo-mutants makes the mutants and runs the tests, as `.cargo/mutants.toml` says. Added here is what a project
+//! must know that relies on it: a mutant may survive for a written reason only, and the mutants that are bugs
+//! which others shipped are still made after the code has moved. A run takes hours; with `--shard k/n` it is a part.
+//! Not here: bugs that are more than a token. They are planted, see `cargo xtask sim --mutants`.
+
+use std::{collections::BTreeMap, fs};
+
+use crate::{
+    package::target,
+    programs,
+    step::{self, Failure, cargo, root},
+};
+
+/// Makes mutants and has them tested: all, or what cargo-mutants' own options choose.
+pub(crate) fn run(options: &[String]) -> Result<(), Failure> {
+    programs::provide_mutants()?;
+    let survivors = Notes::read(SURVIVORS)?;
+    let made = made()?;
+    let gone: Vec<_> = [&survivors, &Notes::read(SHIPPED)?]
+        .into_iter()
+        .flat_map(|notes| notes.beyond(&made))
+        .collect();
+    if !gone.is_empty() {
+        let list = gone.join("\n  ");
+        return Err(Failure(format!(
+            "mutants: not made any more; find what has become of them:\n  {list}"
+        )));
+    }
+    let folder = target().join("mutants.out");
+    let _ = fs::remove_dir_all(&folder);
+    let mut mutants = cargo("mutants");
+    mutants.args(["--no-shuffle", "--colors=never", "--output"]).arg(target()).args(options);
+    let shown = step::shown(&mutants);
+    let status = mutants.status().map_err(|error| Failure::not_run(&shown, &error))?;
+    if !status.success() && !status.code().is_some_and(|code| MEASURED.contains(&code)) {
+        return Err(Failure::of("mutants", &shown, status));
+    }
+    match fs::read_to_string(folder.join("missed.txt")) {
+        Ok(missed) => survivors.judge(&missed),
+        // It was asked for a list, or for help.
+        Err(_) => Ok(()),
+    }
+}
+
+/// The names of all mutants that are made, without the places in the files.
+fn made() -> Result<Vec<String>, Failure> {
+    let mut list = cargo("mutants");
+    list.args(["--list", "--colors=never"]);
+    let shown = step::shown(&list);
+    let output = list.output().map_err(|error| Failure::not_run(&shown, &error))?;
+    if !output.status.success() {
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        return Err(Failure::of("mutants", &shown, output.status));
+    }
+    Ok(names(&String::from_utf8_lossy(&output.stdout)).collect())
+}
+
+/// Mutants as cargo-mutants tells them, one in a line, without line and column.
+fn names(told: &str) -> impl Iterator<Item = String> {
+    told.lines().filter_map(|line| {
+        let (place, change) = line.split_once(": ")?;
+        let file = place.split(':').next()?;
+        Some(format!("{file}: {change}"))
+    })
+}
+
+/// Mutants with a note each, from a committed file: the name, and behind it indented lines of words.
+#[derive(Debug)]
+struct Notes {
+    file: &'static str,
+    /// How often each is there. Two places of one function can have mutants of the same name.
+    mutants: BTreeMap<String, usize>,
+}
+
+impl Notes {
+    fn read(file: &'static str) -> Result<Self, Failure> {
+        let text = fs::read_to_string(root().join(file))
+            .map_err(|error| Failure(format!("{file}: {error}")))?;
+        Self::parse(file, &text)
+    }
+
+    fn parse(file: &'static str, text: &str) -> Result<Self, Failure> {
+        let mut mutants = BTreeMap::new();
+        let mut lines =
+            text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).peekable();
+        while let Some(name) = lines.next() {
+            if name.starts_with(' ') {
+                continue;
+            }
+            if !lines.peek().is_some_and(|next| next.starts_with(' ')) {
+                return Err(Failure(format!("{file}: nothing is said of: {name}")));
+            }
+            *mutants.entry(name.to_owned()).or_default() += 1;
+        }
+        Ok(Self { file, mutants })
+    }
+
+    /// Those that are not among the ones that are made.
+    fn beyond(&self, made: &[String]) -> Vec<String> {
+        let is_made = |name: &String, count| made.iter().filter(|it| *it == name).count() >= count;
+        let beyond = self.mutants.iter().filter(|&(name, &count)| !is_made(name, count));
+        beyond.map(|(name, _)| format!("{name} ({})", self.file)).collect()
+    }
+
+    /// Whether only those survive that are listed.
+    fn judge(&self, missed: &str) -> Result<(), Failure> {
+        let mut allowed = self.mutants.clone();
+        let mut unlisted = Vec::new();
+        for (told, name) in missed.lines().zip(names(missed)) {
+            match allowed.get_mut(&name) {
+                Some(left @ 1..) => *left -= 1,
+                _ => unlisted.push(told),
+            }
+        }
+        if unlisted.is_empty() {
+            println!("xtask: no mutant survives that is not in {}", self.file);
+            return Ok(());
+        }
+        let list = unlisted.join("\n  ");
+        Err(Failure(format!("mutants: survive without a reason in {}:\n  {list}", self.file)))
+    }
+}
+
+/// Mutants that the tests do not notice, and why that is right.
+const SURVIVORS: &str = ".cargo/mutants-survivors.txt";
+
+/// Mutants that are bugs which a client has shipped, a draft of this library had, or a rule left out.
+const SHIPPED: &str = ".cargo/mutants-shipped.txt";
+
+/// How cargo-mutants ends where some mutants survive, and where some run into their time limit.
+const MEASURED: [i32; 2] = [2, 3];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTED: &str = "# Words.\n\nsrc/a.rs: replace f -> bool with true\n    It is.\n    So.\n\
+                         src/a.rs: replace < with > in g\n    One of two.\n";
+
+    #[test]
+    fn a_mutant_survives_as_often_as_there_are_reasons() {
+        let notes = Notes::parse(SURVIVORS, NOTED).unwrap();
+        let both =
+            "src/a.rs:1:2: replace f -> bool with true\nsrc/a.rs:9:1: replace < with > in g\n";
+        notes.judge(both).unwrap();
+        notes.judge("").unwrap();
+        let failure = notes
+            .judge("src/a.rs:9:1: replace < with > in g\nsrc/a.rs:9:7: replace < with > in g\n");
+        assert!(
+            failure.unwrap_err().to_string().ends_with("\n  src/a.rs:9:7: replace < with > in g")
+        );
+        assert!(notes.judge("src/b.rs:1:2: replace f -> bool with true\n").is_err());
+    }
+
+    #[test]
+    fn a_survivor_without_a_reason_is_refused() {
+        let failure = Notes::parse(SURVIVORS, "src/a.rs: x\nsrc/b.rs: y\n    Why.\n").unwrap_err();
+        assert_eq!(failure.to_string(), format!("{SURVIVORS}: nothing is said of: src/a.rs: x"));
+    }
+
+    #[test]
+    fn what_is_noted_and_not_made_is_told() {
+        let notes = Notes::parse(SHIPPED, NOTED).unwrap();
+        let made: Vec<_> = names("src/a.rs:3:4: replace < with > in g\n").collect();
+        let gone = notes.beyond(&made);
+        assert_eq!(gone, [format!("src/a.rs: replace f -> bool with true ({SHIPPED})")]);
+    }
+
+    #[test]
+    fn the_committed_files_speak_of_sources_that_are_there() {
+        let config = fs::read_to_string(root().join(".cargo/mutants.toml")).unwrap();
+        let mutated: Vec<_> = config.split('"').filter(|word| word.starts_with("src/")).collect();
+        assert!(mutated.len() > 5);
+        for file in &mutated {
+            assert!(root().join(file).is_file(), "no {file}");
+        }
+        for notes in [SURVIVORS, SHIPPED] {
+            for name in Notes::read(notes).unwrap().mutants.keys() {
+                let file = name.split(": ").next().unwrap();
+                assert!(mutated.contains(&file), "{notes}: {file} is not mutated");
+            }
+        }
+    }
+}
