@@ -48,6 +48,8 @@
 //! [Redlock]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 
 #![deny(missing_docs, unsafe_code)]
+// Whoever uses us compiles on when something is added; what is complete by nature says so where it stands.
+#![deny(clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
 mod api;
 pub mod net;

@@ -98,7 +98,7 @@ fn well_formed(input: &mut Input<'_>) {
     assert_eq!(read.to_string().parse().as_ref(), Ok(&read), "{text}");
     assert_eq!((read, settings.database), (address, database), "{text}");
     let password = Secret::new(password.to_vec());
-    let expected = Some(Credentials { user, password }).filter(|_| text.contains('@'));
+    let expected = Some(Credentials::new(user, password)).filter(|_| text.contains('@'));
     assert!(settings.credentials == expected, "{text}");
 }
 

@@ -431,12 +431,13 @@ fn acquire(driver: &mut Driver, request: LockRequest<'_>) -> Result<LockId, Requ
 fn granted_too_late(driver: &mut Driver, id: LockId) -> Refusal {
     let votes = driver.votes(id);
     driver.release(id);
-    Refusal { reason: RefusalReason::Expired, votes, remaining: None }
+    Refusal::new(RefusalReason::Expired, votes)
 }
 
 /// The result of [`Client::with`].
 #[derive(Debug)]
 #[must_use = "it says whether the lock was held to the end"]
+#[non_exhaustive]
 pub struct WithOutcome<T> {
     /// What the work returned.
     pub value: T,
@@ -446,6 +447,7 @@ pub struct WithOutcome<T> {
 
 /// Why a lock was not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AcquireError {
     /// The engine does not take it. Only an [`Engine`](crate::Engine) says so.
     Engine(EngineError),

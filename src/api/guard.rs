@@ -139,6 +139,7 @@ pub(super) fn loss(state: LockState) -> LossCause {
 
 /// Why a lock was not extended.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ExtendError {
     /// The extension cannot be carried out, whatever the nodes say.
     Request(RequestError),
@@ -170,6 +171,7 @@ impl Error for ExtendError {
 
 /// How a lock ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a lock is held to its end or it is not")]
 pub enum ReleaseOutcome {
     /// It had ended before it was released: what it protected may have been in other hands.
     Lost(LossCause),

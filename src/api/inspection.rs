@@ -24,6 +24,7 @@ pub struct Inspection {
 
 /// Whose lock it is, to the client that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Owner {
     /// A lock of this client holds the resource now, by its own clock too. One that was detached
     /// is no longer this client's.

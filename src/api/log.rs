@@ -48,6 +48,7 @@ pub trait Log: Send + Sync {
 
 /// How much a note matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "the levels of every log")]
 pub enum Level {
     /// Every lock makes some of these.
     Debug,

@@ -14,6 +14,7 @@ use crate::proto::{Credentials, NodeSettings, Secret};
 
 /// Where a node listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Address {
     /// A host name, to be looked up, and a port.
     Name(String, u16),

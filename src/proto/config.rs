@@ -16,7 +16,15 @@ use super::restart_guard::{RestartGuard, RestartTrust, Setup};
 pub const MAX_LABEL: usize = 128;
 
 /// All that can be chosen, with its defaults.
+///
+/// ```
+/// use redbolt::proto::{NodeSettings, Settings};
+///
+/// let mut settings = Settings::new(vec![NodeSettings::default(); 3]);
+/// settings.accept_evicting = true;
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Settings {
     /// The nodes, 1 to 32.
     pub nodes: Vec<NodeSettings>,
@@ -95,6 +103,14 @@ pub enum WakeStrategy {
     Timer,
 }
 
+impl Settings {
+    /// The defaults for these nodes.
+    #[must_use]
+    pub fn new(nodes: Vec<NodeSettings>) -> Self {
+        Self { nodes, ..Self::default() }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -122,6 +138,7 @@ impl Default for Settings {
 
 /// What is said to a node before anything else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NodeSettings {
     /// Sent with `AUTH`.
     pub credentials: Option<Credentials>,
@@ -141,11 +158,20 @@ impl NodeSettings {
 
 /// A password, or an ACL user with one.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Credentials {
     /// The ACL user; `None` is the default user.
     pub user: Option<Vec<u8>>,
     /// Its password.
     pub password: Secret,
+}
+
+impl Credentials {
+    /// The password of this user; `None` is the default user.
+    #[must_use]
+    pub fn new(user: Option<Vec<u8>>, password: Secret) -> Self {
+        Self { user, password }
+    }
 }
 
 /// Bytes that no log, error or `Debug` may show.

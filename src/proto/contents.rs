@@ -15,6 +15,7 @@ use super::names::MAX_NODES;
 
 /// A key's state on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum KeyState {
     /// There is no such key.
     Free,
@@ -27,6 +28,7 @@ pub enum KeyState {
 
 /// Who holds a key, as far as may be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Holder {
     /// The label behind the token, if it has one; printable.
     pub label: Option<String>,
@@ -37,13 +39,30 @@ pub struct Holder {
     pub remaining: Option<Duration>,
 }
 
+impl Holder {
+    /// One that is known by these.
+    #[must_use]
+    pub fn new(label: Option<String>, fingerprint: u32, remaining: Option<Duration>) -> Self {
+        Self { label, fingerprint, remaining }
+    }
+}
+
 /// Data that redbolt has not put there.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Foreign {
     /// What it is.
     pub kind: DataKind,
     /// For how long the node will keep the key; `None` if without end.
     pub remaining: Option<Duration>,
+}
+
+impl Foreign {
+    /// Data of this kind.
+    #[must_use]
+    pub fn new(kind: DataKind, remaining: Option<Duration>) -> Self {
+        Self { kind, remaining }
+    }
 }
 
 /// What data is, without telling any of it.

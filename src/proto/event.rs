@@ -41,6 +41,7 @@ pub enum Event {
 
 /// Why an acquisition or an extension was refused, with every node's vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Refusal {
     /// The reason in one word.
     pub reason: RefusalReason,
@@ -49,6 +50,14 @@ pub struct Refusal {
     /// How long the keys that stand in the way live on if nobody extends them. Known only to those
     /// who waited, or asked for several resources.
     pub remaining: Option<Duration>,
+}
+
+impl Refusal {
+    /// Of one who cannot say when the way is free.
+    #[must_use]
+    pub fn new(reason: RefusalReason, votes: Votes) -> Self {
+        Self { reason, votes, remaining: None }
+    }
 }
 
 /// The reason of a [`Refusal`].
@@ -100,6 +109,7 @@ impl fmt::Display for LossCause {
 
 /// How far a release got. The rest is owed: sent again until confirmed or until the TTL is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Confirmed {
     /// Nodes that confirmed that the key is gone. At least a quorum, or all that answered in time.
     pub nodes: u32,
@@ -156,6 +166,7 @@ pub enum NodeState {
 /// What the driver shall do about a link. In order; a link that is closed is forgotten at once, so
 /// [`Core::disconnected`](super::Core::disconnected) is not called for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a driver that does not know one cannot drive a core")]
 pub enum LinkOp {
     /// Close the socket.
     Close(LinkId),

@@ -75,6 +75,7 @@ impl fmt::Display for FencingToken {
 
 /// What the counters of a quorum of grants amount to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "the models decide by each of them")]
 pub enum Agreement {
     /// A quorum has this value, whatever the others have: it is the token.
     Reached(u64),

@@ -26,7 +26,7 @@
 //! use std::{sync::Arc, time::Duration};
 //! use redbolt::proto::{LockRequest, Config, Core, Event, LinkOp, Timestamp, NodeSettings, ClockReading, Settings};
 //!
-//! let settings = Settings { nodes: vec![NodeSettings::default()], ..Settings::default() };
+//! let settings = Settings::new(vec![NodeSettings::default()]);
 //! // Only a documentation can afford entropy like this.
 //! let mut core = Core::new(Arc::new(Config::new(settings)?), |bytes| bytes.fill(0xab));
 //! let at = |ms: u64| ClockReading { boot: Timestamp(ms * 1_000_000), wall: Timestamp(ms * 1_000_000) };

@@ -247,6 +247,7 @@ pub(super) fn check_ttl(config: &Config, ttl: Duration) -> Result<(), RequestErr
 
 /// How long an acquisition goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Wait {
     /// Attempts until granted or until this much time has passed. Zero is one attempt, as
     /// [`No`](Self::No).
@@ -412,7 +413,7 @@ mod tests {
     /// Of 2.9 ms the nodes get 2 ms, and the drift takes more than that.
     #[test]
     fn a_ttl_is_judged_in_whole_milliseconds() {
-        let settings = Settings { nodes: vec![NodeSettings::default()], ..Settings::default() };
+        let settings = Settings::new(vec![NodeSettings::default()]);
         let config = Config::new(settings).unwrap();
         let judged = |us| check_ttl(&config, Duration::from_micros(us));
         assert_eq!(judged(999), Err(RequestError::TtlZero));

@@ -67,6 +67,7 @@ pub enum RestartTrust {
 
 /// What the restart guard of a node has to say for this client.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "the models state what is expected field by field")]
 pub struct Expected {
     /// The server's present run; `None` where `INFO` is forbidden.
     pub run_id: Option<RunId>,
@@ -109,6 +110,7 @@ impl Expected {
 
 /// A restart guard's value, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "the fields of the value as it is on the nodes")]
 pub struct Value<'a> {
     /// The run of the server for which it speaks; `-` if that is not known.
     pub run_id: &'a [u8],
@@ -137,6 +139,7 @@ impl<'a> Value<'a> {
 
 /// What a restart guard's value means to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Found {
     /// No restart guard: the node is new, or it has lost its memory.
     Missing,
@@ -184,6 +187,7 @@ impl fmt::Display for Found {
 
 /// What a restart guard's TTL says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "the models decide by each of them")]
 pub enum Standing {
     /// No TTL at all: somebody altered the key.
     Endless,

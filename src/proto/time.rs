@@ -9,6 +9,7 @@ use std::time::Duration;
 
 /// A moment, in nanoseconds since an origin that the clock chose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(clippy::exhaustive_structs, reason = "nanoseconds, whoever counts them")]
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
@@ -33,6 +34,7 @@ impl Add<Duration> for Timestamp {
 
 /// The two clocks, read together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "validity rests on these two clocks")]
 pub struct ClockReading {
     /// Runs on through suspend and is never set. Every timer is on this clock; the core takes the
     /// largest value it was ever given, so a step back is ignored.

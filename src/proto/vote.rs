@@ -141,6 +141,10 @@ impl Cause {
 
 /// One node's answer in an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "the three answers of a node: the verdict rests on them"
+)]
 pub enum Vote {
     /// The node keeps the lock for us.
     Grant,
@@ -152,6 +156,7 @@ pub enum Vote {
 
 /// What the votes amount to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "what votes can amount to")]
 pub enum Verdict {
     /// Votes to come can still change it.
     Undecided,

@@ -20,6 +20,7 @@ use super::violation::{Rule, Violation};
 
 /// One element of a RESP2 stream. Payloads borrow the buffer given to [`Decoder::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "RESP2 has no others")]
 pub enum Token<'b> {
     /// An array of this many elements begins: the next tokens are its elements, nested arrays
     /// with all of theirs. `Array(0)` is complete.

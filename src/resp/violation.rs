@@ -7,6 +7,7 @@ use std::fmt;
 ///
 /// The same stream gives the same violation however it was cut into pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "which rule, and where")]
 pub struct Violation {
     /// Bytes from the start of the stream to the byte that broke the rule.
     pub offset: u64,

@@ -142,7 +142,7 @@ fn a_node_that_has_refused_an_undo_is_asked_for_nothing_that_it_could_keep() {
 #[test]
 fn with_a_password_the_first_ask_waits_and_nothing_is_asked_of_such_a_node() {
     let mut world = World::with(1, 1, |settings| {
-        let credentials = Credentials { user: None, password: Secret::new(b"sesame".to_vec()) };
+        let credentials = Credentials::new(None, Secret::new(b"sesame".to_vec()));
         settings.nodes[0].credentials = Some(credentials);
     });
     world.servers[0].store.require_password("sesame");
@@ -380,7 +380,7 @@ fn a_server_that_is_too_old_says_its_version() {
 #[test]
 fn a_password_for_a_server_without_one_says_so() {
     let mut world = World::with(1, 1, |settings| {
-        let credentials = Credentials { user: None, password: Secret::new(b"sesame".to_vec()) };
+        let credentials = Credentials::new(None, Secret::new(b"sesame".to_vec()));
         settings.nodes[0].credentials = Some(credentials);
     });
     let id = world.lock(b"job", secs(10));

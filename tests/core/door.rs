@@ -79,8 +79,7 @@ fn resources_have_bounds() {
 #[test]
 fn configurations_have_bounds() {
     let with = |nodes: usize, set: fn(&mut Settings)| {
-        let mut settings =
-            Settings { nodes: vec![NodeSettings::default(); nodes], ..Settings::default() };
+        let mut settings = Settings::new(vec![NodeSettings::default(); nodes]);
         set(&mut settings);
         Config::new(settings).map(|config| config.quorum())
     };
@@ -92,8 +91,7 @@ fn configurations_have_bounds() {
     }
     assert_eq!(with(5, |s| s.quorum = Some(5)), Ok(5));
     for quorum in [0, 2, 6] {
-        let mut settings =
-            Settings { nodes: vec![NodeSettings::default(); 5], ..Default::default() };
+        let mut settings = Settings::new(vec![NodeSettings::default(); 5]);
         settings.quorum = Some(quorum);
         let refused = Config::new(settings).err();
         assert_eq!(refused, Some(SettingsError::Quorum { quorum, nodes: 5 }));
@@ -114,7 +112,7 @@ fn no_token_and_no_password_is_ever_shown() {
     let mut world = World::with(3, 1, |settings| {
         settings.label = b"web-1".to_vec();
         let password = Secret::new(b"sesame".to_vec());
-        settings.nodes[2].credentials = Some(Credentials { user: None, password });
+        settings.nodes[2].credentials = Some(Credentials::new(None, password));
     });
     world.servers[2].store.require_password("sesame");
     world.set(0, b"other", b"theirs", 60_000);
@@ -159,8 +157,7 @@ fn no_token_and_no_password_is_ever_shown() {
 
 #[test]
 fn entropy_is_drawn_in_large_portions() {
-    let config =
-        Config::new(Settings { nodes: vec![NodeSettings::default()], ..Default::default() });
+    let config = Config::new(Settings::new(vec![NodeSettings::default()]));
     let draws = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counter = Arc::clone(&draws);
     let mut core = redbolt::proto::Core::new(Arc::new(config.unwrap()), move |bytes| {

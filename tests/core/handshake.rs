@@ -6,7 +6,7 @@ use redbolt_node::Memory;
 use crate::world::{Accept, World, Written, bulk, error, ms, secs};
 
 fn with_password(settings: &mut Settings) {
-    let credentials = Credentials { user: None, password: Secret::new(b"sesame".to_vec()) };
+    let credentials = Credentials::new(None, Secret::new(b"sesame".to_vec()));
     for node in &mut settings.nodes {
         node.credentials = Some(credentials.clone());
         node.database = 3;

@@ -538,7 +538,7 @@ fn the_push_link_gives_the_password_first() {
     let mut world = World::with(3, 1, |settings| {
         let password = Secret::new(b"sesame".to_vec());
         for node in &mut settings.nodes {
-            node.credentials = Some(Credentials { user: None, password: password.clone() });
+            node.credentials = Some(Credentials::new(None, password.clone()));
         }
     });
     for server in &mut world.servers {

@@ -553,7 +553,9 @@ impl Abused {
 
     fn with(restart_guard: RestartGuard) -> Self {
         let nodes = vec![NodeSettings::default(); NODES];
-        let config = Config::new(Settings { nodes, restart_guard, ..Settings::default() }).unwrap();
+        let mut settings = Settings::new(nodes);
+        settings.restart_guard = restart_guard;
+        let config = Config::new(settings).unwrap();
         let mut seed = 1u8;
         let core = Core::new(Arc::new(config), move |bytes| {
             seed = seed.wrapping_add(1);

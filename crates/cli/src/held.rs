@@ -44,6 +44,7 @@ pub(crate) fn extend(args: &ExtendArgs) -> Result<u8, Failure> {
         Err(ExtendError::Lost(cause)) => return Ok(lost(cause)),
         Err(ExtendError::Request(error)) => return Err(Failure::usage(error)),
         Err(ExtendError::Refused(report)) => Some(report),
+        Err(error) => return Err(Failure::no_quorum(error)),
     };
     let Some(extended) = extended else { return Ok(lost(LossCause::Expired)) };
     // Where the file system has no locks.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use redbolt::proto::{
     ClockReading, Config, Core, Event as Told, LinkId, LinkOp, LockId, LockRequest, NodeId,
-    Settings, Timestamp, Wait, WakeStrategy,
+    Timestamp, Wait, WakeStrategy,
 };
 use redbolt_node::model::{ClockReading as NodeNow, ConnId, Store};
 
@@ -203,14 +203,7 @@ enum Event {
 impl Bench {
     fn new(crowd: Crowd, seed: u64) -> Self {
         let setup = Setup { wake: crowd.wake, ..Setup::unguarded(30_000) };
-        let Settings { response_timeout, connect_timeout, dead_peer_timeout, .. } =
-            Settings::default();
-        let settings = Settings {
-            response_timeout,
-            connect_timeout,
-            dead_peer_timeout,
-            ..settings(crowd.nodes, &setup)
-        };
+        let settings = settings(crowd.nodes, &setup);
         let config = Arc::new(Config::new(settings).expect("a crowd wants what is possible"));
         let process = |name| Process::new(&config, Random::of(seed, 10 + name as u64));
         let mut bench = Self {

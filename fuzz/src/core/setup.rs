@@ -15,16 +15,16 @@ pub(super) fn choose(input: &mut Input<'_>) -> Core {
     let (size, flags) = (input.byte(), input.byte());
     let nodes = usize::from(size % 5) + 1;
     let quorum = [None, Some(nodes), Some(nodes / 2 + 1)][usize::from(size / 5 % 3)];
-    let settings = Settings {
-        nodes: (0..nodes).map(|node| node_settings(node, flags)).collect(),
-        quorum,
-        setup: [Setup::Enrol, Setup::IfNew, Setup::Change, Setup::Init][usize::from(size / 15 % 4)],
-        restart_guard: if flags & 128 == 0 { RestartGuard::On } else { RestartGuard::Off },
-        accept_evicting: flags & 4 != 0,
-        label: if flags & 8 != 0 { b"host 1:42".to_vec() } else { Vec::new() },
-        wake: WakeStrategy::Timer,
-        ..spans(flags & 3)
-    };
+    let nodes = (0..nodes).map(|node| node_settings(node, flags)).collect();
+    let mut settings = Settings::new(nodes);
+    settings.quorum = quorum;
+    settings.setup =
+        [Setup::Enrol, Setup::IfNew, Setup::Change, Setup::Init][usize::from(size / 15 % 4)];
+    settings.restart_guard = if flags & 128 == 0 { RestartGuard::On } else { RestartGuard::Off };
+    settings.accept_evicting = flags & 4 != 0;
+    settings.label = if flags & 8 != 0 { b"host 1:42".to_vec() } else { Vec::new() };
+    settings.wake = WakeStrategy::Timer;
+    choose_spans(&mut settings, flags & 3);
     let config = Config::new(settings).expect("every choice is in range");
     Core::new(Arc::new(config), entropy(size ^ flags))
 }
@@ -35,9 +35,9 @@ fn node_settings(node: usize, flags: u8) -> NodeSettings {
     let password = Secret::new(b"pass\r\nword".to_vec());
     match node {
         0 if flags & 16 != 0 => {
-            settings.credentials = Some(Credentials { user: Some(b"ann".to_vec()), password });
+            settings.credentials = Some(Credentials::new(Some(b"ann".to_vec()), password));
         }
-        1 if flags & 32 != 0 => settings.credentials = Some(Credentials { user: None, password }),
+        1 if flags & 32 != 0 => settings.credentials = Some(Credentials::new(None, password)),
         2 if flags & 64 != 0 => settings.database = 3,
         _ => {}
     }
@@ -45,36 +45,32 @@ fn node_settings(node: usize, flags: u8) -> NodeSettings {
 }
 
 /// The defaults, everything short, everything long and odd, a hold that is soon too long.
-fn spans(choice: u8) -> Settings {
+fn choose_spans(settings: &mut Settings, choice: u8) {
     let ms = Duration::from_millis;
-    let defaults = Settings::default();
     match choice {
-        0 => defaults,
-        1 => Settings {
-            max_ttl: ms(1_000),
-            max_hold: None,
-            response_timeout: ms(5),
-            connect_timeout: ms(20),
-            dead_peer_timeout: ms(50),
-            retry_backoff: (ms(1), ms(2)),
-            reconnect_backoff: (ms(1), ms(4)),
-            ..defaults
-        },
-        2 => Settings {
-            drift_ppm: 499_999,
-            response_timeout: ms(2_000),
-            connect_timeout: ms(3_000),
-            dead_peer_timeout: ms(1_000),
-            retry_backoff: (ms(200), ms(5)),
-            reconnect_backoff: (ms(1_000), ms(20)),
-            ..defaults
-        },
-        _ => Settings {
-            max_ttl: Duration::from_secs(24 * 60 * 60),
-            max_hold: Some(Duration::from_secs(20)),
-            drift_ppm: 0,
-            ..defaults
-        },
+        0 => {}
+        1 => {
+            settings.max_ttl = ms(1_000);
+            settings.max_hold = None;
+            settings.response_timeout = ms(5);
+            settings.connect_timeout = ms(20);
+            settings.dead_peer_timeout = ms(50);
+            settings.retry_backoff = (ms(1), ms(2));
+            settings.reconnect_backoff = (ms(1), ms(4));
+        }
+        2 => {
+            settings.drift_ppm = 499_999;
+            settings.response_timeout = ms(2_000);
+            settings.connect_timeout = ms(3_000);
+            settings.dead_peer_timeout = ms(1_000);
+            settings.retry_backoff = (ms(200), ms(5));
+            settings.reconnect_backoff = (ms(1_000), ms(20));
+        }
+        _ => {
+            settings.max_ttl = Duration::from_secs(24 * 60 * 60);
+            settings.max_hold = Some(Duration::from_secs(20));
+            settings.drift_ppm = 0;
+        }
     }
 }
 

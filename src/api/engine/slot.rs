@@ -118,7 +118,7 @@ impl Slot {
         match (state.lost, state.votes) {
             (Some(LossCause::ShutDown), _) | (_, None) => EngineError::ShutDown.into(),
             (_, Some(votes)) => {
-                let refusal = Refusal { reason: RefusalReason::Expired, votes, remaining: None };
+                let refusal = Refusal::new(RefusalReason::Expired, votes);
                 let config = &self.shared.config;
                 AcquireError::Refused(RefusalReport::without_details(config, refusal))
             }

@@ -166,6 +166,7 @@ impl fmt::Debug for HeldLock {
 
 /// Why work under a lock was not done to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WithError {
     /// There was no lock, and so no work.
     Acquire(AcquireError),

@@ -26,6 +26,7 @@ pub(super) enum Force {
 
 /// What became of what was under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fate {
     /// It was deleted.
     Deleted,

@@ -26,6 +26,7 @@ use crate::resp::{Token, command};
 
 /// What each node says about a resource.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct View {
     /// In the order of the configuration.
     pub nodes: Vec<NodeView>,
@@ -35,6 +36,7 @@ pub struct View {
 
 /// What one node says about a resource.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct NodeView {
     /// The key's state there, or why the node did not tell.
     pub state: Result<KeyState, Cause>,

@@ -104,13 +104,10 @@ impl World {
 
     /// Its timeouts are short, so that tests which wait for them take little virtual time.
     pub(crate) fn with(nodes: usize, clients: usize, set: impl Fn(&mut Settings)) -> Self {
-        let mut settings = Settings {
-            nodes: vec![NodeSettings::default(); nodes],
-            response_timeout: ms(50),
-            connect_timeout: ms(500),
-            dead_peer_timeout: secs(2),
-            ..Settings::default()
-        };
+        let mut settings = Settings::new(vec![NodeSettings::default(); nodes]);
+        settings.response_timeout = ms(50);
+        settings.connect_timeout = ms(500);
+        settings.dead_peer_timeout = secs(2);
         set(&mut settings);
         let config = Arc::new(Config::new(settings).unwrap());
         let mut world = Self {
@@ -1037,7 +1034,7 @@ thread_local! {
     /// The links of the first nodes, as a core that opens them names them.
     static LINKS: Vec<LinkId> = {
         let nodes = vec![NodeSettings::default(); redbolt::proto::MAX_NODES];
-        let config = Config::new(Settings { nodes, ..Settings::default() }).unwrap();
+        let config = Config::new(Settings::new(nodes)).unwrap();
         let mut core = Core::new(Arc::new(config), |bytes| bytes.fill(0));
         core.timeout(ClockReading::default());
         std::iter::from_fn(|| core.poll_link())

@@ -78,6 +78,7 @@ pub(super) fn ask(
         Address::Ip(ip, port) => {
             over_tcp([SocketAddr::from((*ip, *port))].into_iter(), &bytes, commands.len(), until)
         }
+        other => Err(io::Error::new(ErrorKind::Unsupported, format!("no way to {other}"))),
     }
 }
 

@@ -174,7 +174,7 @@ impl Lease {
         // A turn may have begun another attempt.
         let present = Some(self.driver.votes(id)).filter(|of| of.verdict() != Verdict::Undecided);
         if let Some(votes) = present.or_else(|| self.driver.decided_votes(id)) {
-            self.last = Some(Refusal { reason: RefusalReason::OutOfTime, votes, remaining: None });
+            self.last = Some(Refusal::new(RefusalReason::OutOfTime, votes));
         }
     }
 

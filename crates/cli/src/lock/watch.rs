@@ -97,14 +97,14 @@ mod tests {
     fn the_holder_is_told_with_what_is_known() {
         let held = |remaining| {
             let label = Some("web-1:77".to_owned());
-            InspectionVerdict::Held(Holder { label, fingerprint: 0, remaining })
+            InspectionVerdict::Held(Holder::new(label, 0, remaining))
         };
         assert_eq!(
             in_words(&held(Some(Duration::from_millis(8_300))), None),
             "held by web-1:77 for 8.3 s more unless extended"
         );
         assert_eq!(in_words(&held(None), None), "held by web-1:77 without end");
-        let hash = Foreign { kind: DataKind::Hash, remaining: None };
+        let hash = Foreign::new(DataKind::Hash, None);
         let hash = in_words(&InspectionVerdict::Foreign(hash), None);
         assert_eq!(hash, "held by other data, a hash without end");
         assert!(in_words(&InspectionVerdict::Undecided, None).contains("nobody"));

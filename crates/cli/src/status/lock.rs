@@ -67,6 +67,7 @@ fn row(node: &NodeInspection, status: &NodeStatus) -> [String; COLUMNS] {
         Ok(KeyState::Free) => "free".to_owned(),
         Ok(KeyState::Held(holder)) => format!("held by {holder}, {}", left(holder.remaining)),
         Ok(KeyState::Foreign(data)) => format!("{data}, {}", left(data.remaining)),
+        Ok(_) => "held".to_owned(),
         Err(_) => format!("no answer: {}", reason(node)),
     };
     let restart_guard = restart_guard_in_words(status);
@@ -111,6 +112,7 @@ fn node_as_json(node: &NodeInspection, status: &NodeStatus) -> Value {
         Ok(KeyState::Free) => ("free", None, None),
         Ok(KeyState::Held(holder)) => ("held", Some(holder), None),
         Ok(KeyState::Foreign(data)) => ("foreign", None, Some(data)),
+        Ok(_) => ("held", None, None),
         Err(_) => ("no_answer", None, None),
     };
     let remaining = node.state.as_ref().ok().and_then(KeyState::remaining);

@@ -113,11 +113,8 @@ struct World {
 impl World {
     /// All nodes are ready to vote.
     fn new(nodes: usize) -> Self {
-        let settings = Settings {
-            nodes: vec![NodeSettings::default(); nodes],
-            setup: Setup::IfNew,
-            ..Settings::default()
-        };
+        let mut settings = Settings::new(vec![NodeSettings::default(); nodes]);
+        settings.setup = Setup::IfNew;
         let config = Arc::new(Config::new(settings).expect("settings that hold"));
         let now = ClockReading {
             boot: Timestamp(1_000 * SECOND),

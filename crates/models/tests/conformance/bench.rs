@@ -64,11 +64,8 @@ pub(crate) fn restart_guard_value(node: usize, run: u8) -> Vec<u8> {
 impl Bench {
     /// All links are open, and nothing is answered.
     pub(crate) fn new() -> Self {
-        let settings = Settings {
-            nodes: vec![NodeSettings::default(); 3],
-            wake: WakeStrategy::Timer,
-            ..Settings::default()
-        };
+        let mut settings = Settings::new(vec![NodeSettings::default(); 3]);
+        settings.wake = WakeStrategy::Timer;
         let config = Arc::new(Config::new(settings).unwrap());
         let mut seed = 0u8;
         let entropy = move |bytes: &mut [u8]| {

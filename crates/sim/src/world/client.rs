@@ -163,33 +163,37 @@ const BOOT: Time = 1_000_000_000_000;
 /// The configuration for a setup.
 /// Its timeouts are short, so that faults outlast them.
 pub(crate) fn config(nodes: usize, setup: &Setup) -> Config {
-    let settings = Settings {
-        response_timeout: Duration::from_millis(50),
-        connect_timeout: Duration::from_millis(500),
-        dead_peer_timeout: Duration::from_secs(2),
-        ..settings(nodes, setup)
-    };
+    let mut settings = settings(nodes, setup);
+    settings.response_timeout = Duration::from_millis(50);
+    settings.connect_timeout = Duration::from_millis(500);
+    settings.dead_peer_timeout = Duration::from_secs(2);
     Config::new(settings).expect("plans draw what is possible")
 }
 
 pub(crate) fn settings(nodes: usize, setup: &Setup) -> Settings {
-    let credentials = setup
-        .proven
-        .then(|| Credentials { user: None, password: Secret::new(PASSWORD.as_bytes().to_vec()) });
-    let database = if setup.proven { DATABASE } else { 0 };
-    let restart_trust = if setup.durable { RestartTrust::Durable } else { RestartTrust::Strict };
-    Settings {
-        nodes: vec![NodeSettings { credentials, database, restart_trust }; nodes],
-        restart_guard: if setup.restart_guard { RestartGuard::On } else { RestartGuard::Off },
-        setup: match setup.start {
-            Start::New => Orders::IfNew,
-            Start::Changed => Orders::Change,
-            Start::Ready | Start::Bare => Orders::Enrol,
-        },
-        max_ttl: Duration::from_millis(setup.max_ttl_ms),
-        max_hold: Some(Duration::from_millis(setup.max_ttl_ms * 3 / 2)),
-        label: if setup.labelled { b"host:17".to_vec() } else { Vec::new() },
-        wake: setup.wake,
-        ..Settings::default()
+    let mut node = NodeSettings::default();
+    if setup.proven {
+        let password = Secret::new(PASSWORD.as_bytes().to_vec());
+        node.credentials = Some(Credentials::new(None, password));
+        node.database = DATABASE;
     }
+    if setup.durable {
+        node.restart_trust = RestartTrust::Durable;
+    }
+    let mut settings = Settings::new(vec![node; nodes]);
+    if !setup.restart_guard {
+        settings.restart_guard = RestartGuard::Off;
+    }
+    settings.setup = match setup.start {
+        Start::New => Orders::IfNew,
+        Start::Changed => Orders::Change,
+        Start::Ready | Start::Bare => Orders::Enrol,
+    };
+    settings.max_ttl = Duration::from_millis(setup.max_ttl_ms);
+    settings.max_hold = Some(Duration::from_millis(setup.max_ttl_ms * 3 / 2));
+    if setup.labelled {
+        settings.label = b"host:17".to_vec();
+    }
+    settings.wake = setup.wake;
+    settings
 }
