@@ -96,7 +96,7 @@ fn the_parts_of_the_core_do_not_grow_together() {
     println!("{coupling}");
     let counted = [
         ("calls between files of the core", coupling.call_count()),
-        ("pairs of files that call each other", coupling.mutual()),
+        ("pairs of files that call each other", coupling.mutual().len()),
         ("accesses to `.active.`", coupling.reaches),
         ("open fields in src/proto", coupling.open_field_count()),
     ];
@@ -357,4 +357,4 @@ const RUSTDOC_LINKS: &str = "docs/rustdoc-links.md";
 const HEAVY: [&str; 5] = ["async_std", "fred", "redis", "smol", "tokio"];
 const MAX_CRATES: usize = 12;
 /// How entangled the parts of the core may be. Whoever gets it lower lowers this.
-const MOST: [usize; 4] = [192, 15, 281, 152];
+const MOST: [usize; 4] = [192, 15, 9, 147];

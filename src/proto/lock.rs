@@ -1,11 +1,11 @@
 //! One lock's life, as the caller sees it. ARCHITECTURE.md has a drawing of it.
 //!
 //! Not here: what a node may hold for it, which is a [`Claim`](super::claim::Claim), one for each
-//! attempt; and the transitions, which are in `core`.
+//! attempt; where locks and their work lie, see `locks`; and the transitions, which are in `core`.
 
-use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
+use super::auto_extension::AutoExtension;
 use super::backing::Backing;
 use super::event::LossCause;
 use super::fence::FencingToken;
@@ -13,13 +13,13 @@ use super::keys::Keys;
 use super::lease::Lease;
 use super::names::{ClaimId, NodeId, NodeSet};
 use super::pause::Pause;
-use super::request::{AutoExtend, LockRequest, Wait};
+use super::request::{LockRequest, Wait};
 use super::slab::Key;
-use super::time::{ClockReading, Timestamp, ttl_ms};
+use super::time::{ClockReading, Timestamp};
 use super::vote::Votes;
 use super::wait_queue::{QueueKey, QueuePosition};
 
-/// What is known of a lock for as long as it is held, and what is done about it now.
+/// What is known of a lock for as long as it is held. What is done about it now is its [`Active`].
 #[derive(Debug)]
 pub(super) struct Lock {
     pub(super) phase: Phase,
@@ -32,7 +32,6 @@ pub(super) struct Lock {
     pub(super) held_since: Timestamp,
     /// When it was granted or attached: for the metrics.
     pub(super) granted_at: Timestamp,
-    pub(super) active: Activity,
 }
 
 /// What is under way for a lock.
@@ -82,50 +81,6 @@ impl Rest {
     /// No quorum has answered.
     pub(super) const NONE: Self = Self { since: Timestamp::NEVER, until: Timestamp::NEVER };
 }
-
-/// Where a lock's work lies. A lock that all nodes have granted, and that nothing was done about since, clears it:
-/// a program may hold very many of them. A clear one reads as work that is done.
-#[derive(Debug, Default)]
-pub(super) struct Activity(Option<Box<Active>>);
-
-impl Activity {
-    pub(super) fn is_idle(&self) -> bool {
-        self.0.is_none()
-    }
-
-    /// Gives away the work, to be used again.
-    pub(super) fn clear(&mut self) -> Option<Box<Active>> {
-        self.0.take()
-    }
-
-    /// Makes room for work, which takes no memory where some was used before.
-    #[expect(clippy::vec_box, reason = "a lock holds its work in a box")]
-    pub(super) fn activate(&mut self, pool: &mut Vec<Box<Active>>) {
-        if self.0.is_none() {
-            let mut active = pool.pop().unwrap_or_default();
-            active.begin();
-            self.0 = Some(active);
-        }
-    }
-}
-
-impl Deref for Activity {
-    type Target = Active;
-
-    #[inline]
-    fn deref(&self) -> &Active {
-        self.0.as_deref().unwrap_or(&DONE)
-    }
-}
-
-impl DerefMut for Activity {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Active {
-        self.0.get_or_insert_default()
-    }
-}
-
-static DONE: Active = Active::new();
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -185,24 +140,6 @@ impl Fence {
     }
 }
 
-/// What auto-extends a lock.
-#[derive(Debug)]
-pub(super) struct AutoExtension {
-    pub(super) options: Option<AutoExtend>,
-    /// When the next extension is due; never, if the lock has been held for long enough.
-    pub(super) at: Timestamp,
-    /// The extension that is under way is the keeper's.
-    pub(super) is_extending: bool,
-    /// The last extension failed, which has been told.
-    pub(super) has_failed: bool,
-}
-
-impl AutoExtension {
-    const fn new() -> Self {
-        Self { options: None, at: Timestamp::NEVER, is_extending: false, has_failed: false }
-    }
-}
-
 impl Lock {
     pub(super) fn new() -> Self {
         Self {
@@ -213,57 +150,26 @@ impl Lock {
             lease: Lease::default(),
             held_since: Timestamp::default(),
             granted_at: Timestamp::default(),
-            active: Activity::default(),
         }
-    }
-
-    /// Makes a used slot a new lock.
-    #[expect(clippy::vec_box, reason = "a lock holds its work in a box")]
-    pub(super) fn begin(
-        &mut self,
-        request: &LockRequest<'_>,
-        now: ClockReading,
-        pool: &mut Vec<Box<Active>>,
-    ) {
-        pool.extend(self.active.clear());
-        self.active.activate(pool);
-        self.active.keys.set(request.keys());
-        self.active.asked_at = now.boot;
-        self.ttl_ms = ttl_ms(request.ttl);
-        (self.active.wait, self.active.deadline) = match request.wait {
-            Wait::UpTo(Duration::ZERO) | Wait::No => (Wait::No, Timestamp::NEVER),
-            Wait::UpTo(span) => (request.wait, now.boot + span),
-            Wait::Forever => (request.wait, Timestamp::NEVER),
-        };
-        self.active.fence.is_wanted = request.fenced;
-        self.active.auto_extension.options = request.auto_extend;
     }
 
     pub(super) fn ttl(&self) -> Duration {
         Duration::from_millis(self.ttl_ms)
     }
 
-    pub(super) fn begin_round(&mut self, phase: Phase, now: ClockReading, votes: Votes) {
+    /// An attempt, extension or release begins.
+    pub(super) fn begin_round(
+        &mut self,
+        active: &mut Active,
+        phase: Phase,
+        now: ClockReading,
+        votes: Votes,
+    ) {
         self.phase = phase;
         self.round = self.round.wrapping_add(1);
-        self.active.since = now;
-        self.active.votes = votes;
-        self.active.extend_queued = NodeSet::default();
-    }
-
-    pub(super) fn waits(&self) -> bool {
-        self.active.wait != Wait::No
-    }
-
-    /// Whether it is held and nothing is left to be known about it or done for it.
-    pub(super) fn is_idle(&self) -> bool {
-        let active = &*self.active;
-        self.phase == Phase::Held
-            && active.votes.grants().len() == active.votes.node_count()
-            && active.queues.is_empty()
-            && active.auto_extension.options.is_none()
-            && !active.fence.is_wanted
-            && active.fence.token.is_none()
+        active.since = now;
+        active.votes = votes;
+        active.extend_queued = NodeSet::default();
     }
 }
 
@@ -281,7 +187,7 @@ impl Active {
             backing: Backing::new(),
             extend_queued: NodeSet::EMPTY,
             fence: Fence::new(),
-            auto_extension: AutoExtension::new(),
+            auto_extension: AutoExtension::new(None),
             keys: Keys::new(),
             wait: Wait::No,
             deadline: Timestamp::NEVER,
@@ -298,18 +204,53 @@ impl Active {
         now.boot.min(self.rest.since).since(self.since.boot)
     }
 
-    /// Makes used work that of another lock. What belongs to a round is set when one begins.
-    fn begin(&mut self) {
+    /// Makes used work that of a new lock. What belongs to a round is set when one begins.
+    pub(super) fn begin(&mut self, request: &LockRequest<'_>, now: ClockReading, votes: Votes) {
+        self.clear();
+        self.keys.set(request.keys());
+        self.asked_at = now.boot;
+        (self.wait, self.deadline) = match request.wait {
+            Wait::UpTo(Duration::ZERO) | Wait::No => (Wait::No, Timestamp::NEVER),
+            Wait::UpTo(span) => (request.wait, now.boot + span),
+            Wait::Forever => (request.wait, Timestamp::NEVER),
+        };
+        self.fence.is_wanted = request.fenced;
+        self.auto_extension = AutoExtension::new(request.auto_extend);
+        self.votes = votes;
+    }
+
+    /// Makes used work that of a lock that was idle: nothing is under way, and all nodes have granted it.
+    pub(super) fn rest_granted(&mut self, granted: Votes) {
+        self.clear();
+        self.votes = granted;
+        (self.rest, self.round_until) = (Rest::NONE, Timestamp::NEVER);
+        self.extend_queued = NodeSet::default();
+    }
+
+    fn clear(&mut self) {
         self.decided = None;
         self.backing.clear();
         self.fence.begin();
-        self.auto_extension = AutoExtension::new();
+        self.auto_extension = AutoExtension::new(None);
         self.keys.set([].into_iter());
         (self.wait, self.deadline) = (Wait::No, Timestamp::NEVER);
         self.pause.begin();
         self.lead = None;
         self.open = NodeSet::default();
         self.queues.clear();
+    }
+
+    pub(super) fn waits(&self) -> bool {
+        self.wait != Wait::No
+    }
+
+    /// Whether nothing is left to be known about a lock that is held, or to be done for it.
+    pub(super) fn is_done(&self) -> bool {
+        self.votes.grants().len() == self.votes.node_count()
+            && self.queues.is_empty()
+            && !self.auto_extension.is_on()
+            && !self.fence.is_wanted
+            && self.fence.token.is_none()
     }
 }
 

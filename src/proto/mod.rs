@@ -68,6 +68,7 @@
 //!
 //! [Redlock]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 
+mod auto_extension;
 mod backing;
 mod capability;
 mod claim;
@@ -87,6 +88,7 @@ mod keys;
 mod lease;
 mod lock;
 mod lock_kind;
+mod locks;
 pub mod metrics;
 mod mutants;
 mod names;

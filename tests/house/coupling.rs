@@ -59,12 +59,14 @@ impl Coupling {
         self.calls.values().sum()
     }
 
-    /// Pairs of files that call each other.
-    pub(crate) fn mutual(&self) -> usize {
-        let both = |(from, to): &&(String, String)| {
-            from < to && self.calls.contains_key(&(to.clone(), from.clone()))
-        };
-        self.calls.keys().filter(both).count()
+    /// Pairs of files that call each other, and how often each way.
+    pub(crate) fn mutual(&self) -> Vec<(&str, &str, [usize; 2])> {
+        let pairs = self.calls.iter().filter(|((from, to), _)| from < to);
+        let both = pairs.filter_map(|((from, to), there)| {
+            let back = self.calls.get(&(to.clone(), from.clone()))?;
+            Some((from.as_str(), to.as_str(), [*there, *back]))
+        });
+        both.collect()
     }
 
     pub(crate) fn open_field_count(&self) -> usize {
@@ -78,7 +80,11 @@ impl fmt::Display for Coupling {
         row(self.long.len(), "functions of more than 40 lines in src")?;
         row(self.call_count(), "calls between files of the core")?;
         row(self.calls.len(), "ordered pairs of its files with such calls")?;
-        row(self.mutual(), "of them mutual, counted as pairs")?;
+        let mutual = self.mutual();
+        row(mutual.len(), "of them mutual, counted as pairs")?;
+        for (one, other, [there, back]) in mutual {
+            row(there + back, &format!("  {one} and {other}: {there} calls there, {back} back"))?;
+        }
         row(self.reaches, "accesses to `.active.` in src/proto")?;
         row(self.look_ups, "`let Some(..) = .. else` in src/proto")?;
         row(self.open_field_count(), "fields in src/proto that are open to a module above")?;
@@ -295,7 +301,7 @@ mod tests {
         let files = ["one", "two", "mod"].map(|name| format!("{CORE}{name}.rs"));
         let coupling = Coupling::of(files.iter().map(String::as_str).zip([one, two, hub]));
         assert_eq!(coupling.call_count(), 3, "{:?}", coupling.calls);
-        assert_eq!((coupling.calls.len(), coupling.mutual()), (2, 1));
+        assert_eq!((coupling.calls.len(), coupling.mutual().len()), (2, 1));
     }
 
     #[test]

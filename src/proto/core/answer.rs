@@ -244,7 +244,7 @@ impl Core {
         match answer {
             Answer::DenyFor(ms) => {
                 if let Some(lock) = self.claims.find(claim.0).and_then(Claim::lock)
-                    && let Some(round) = self.locks.find(lock.0).map(|lock| lock.round)
+                    && let Some(round) = self.locks.find(lock).map(|lock| lock.round)
                 {
                     self.way_blocked(id, lock, round, ms, now);
                 }

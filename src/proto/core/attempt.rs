@@ -8,7 +8,7 @@ use crate::proto::claim::Claim;
 use crate::proto::encoded_command::Subject;
 use crate::proto::event::{Event, Refusal, RefusalReason};
 use crate::proto::lease::Lease;
-use crate::proto::lock::{Lock, Phase, Rest};
+use crate::proto::lock::{Phase, Rest};
 use crate::proto::lock_kind::Command;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
@@ -34,12 +34,9 @@ impl Core {
         }
         let now = self.clamp(now);
         let votes = self.ballot();
-        let (key, lock) = self.locks.occupy(Lock::new);
-        lock.begin(request, now, &mut self.pool);
-        lock.active.votes = votes;
+        let (id, _, active) = self.locks.begin(request, now, votes);
         self.metrics.acquisitions += 1;
-        let id = LockId(key);
-        if lock.waits() {
+        if active.waits() {
             self.join_queues(id, now);
         } else {
             self.attempt(id, None, now);
@@ -55,20 +52,21 @@ impl Core {
         self.metrics.lead_asks += u64::from(lead.is_some());
         let votes = self.ballot();
         let random = self.entropy.bytes();
-        let fenced = self.locks.find(id.0).is_some_and(|lock| lock.active.fence.is_wanted);
+        let fenced = self.locks.active(id).is_some_and(|active| active.fence.is_wanted);
         let open = self.open_asks(id);
         let proposal = fenced.then(|| self.proposal(now));
-        let lock = self.locks.find_mut(id.0).expect("only a living lock makes an attempt");
+        let (lock, active) =
+            self.locks.at_work_mut(id).expect("only a living lock makes an attempt");
         let claim = self.claims.find_mut(claim_id.0).expect("it was made here");
-        claim.begin(id, &lock.active.keys, proposal, lock.ttl_ms, random);
-        lock.begin_round(Phase::Asking, now, votes);
-        lock.active.fence.counters.clear();
-        lock.active.fence.ahead_us = self.ahead_us;
+        claim.begin(id, &active.keys, proposal, lock.ttl_ms, random);
+        lock.begin_round(active, Phase::Asking, now, votes);
+        active.fence.counters.clear();
+        active.fence.ahead_us = self.ahead_us;
         lock.claim = claim_id;
-        lock.active.lead = lead;
-        lock.active.open = open;
+        active.lead = lead;
+        active.open = open;
         lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
-        if lock.waits() {
+        if active.waits() {
             self.end_pause(id);
         }
         match lead {
@@ -79,8 +77,8 @@ impl Core {
 
     /// Asks these nodes, and gives them their time.
     fn offer_to(&mut self, id: LockId, nodes: NodeSet, now: ClockReading) {
-        let Some(lock) = self.locks.find(id.0) else { return };
-        let (claim, open, lead) = (lock.claim, lock.active.open, lock.active.lead);
+        let Some((lock, active)) = self.locks.at_work(id) else { return };
+        let (claim, open, lead) = (lock.claim, active.open, active.lead);
         let rest = lead.map_or(Rest::NONE, |lead| Rest {
             since: Timestamp::NEVER,
             until: now.boot + self.allowance(lead),
@@ -89,11 +87,10 @@ impl Core {
         for node in nodes.iter() {
             patience = patience.max(self.offer(node, claim, open, now));
         }
-        if let Some(lock) = self.locks.find_mut(id.0) {
-            lock.active.rest = rest;
-            lock.active.round_until =
-                (now.boot + patience).min(lock.lease.ends()).min(lock.active.deadline);
-            let until = lock.active.round_until.min(rest.until);
+        if let Some((lock, active)) = self.locks.at_work_mut(id) {
+            active.rest = rest;
+            active.round_until = (now.boot + patience).min(lock.lease.ends()).min(active.deadline);
+            let until = active.round_until.min(rest.until);
             self.arm_lock(id, until);
         }
         self.decide(id, now);
@@ -102,8 +99,8 @@ impl Core {
     /// The lead of a wait takes longer than usual: the others are asked without its word, under the same
     /// token, and with the validity counted from the lead's ask.
     pub(super) fn ask_the_others(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if let Some(lead) = lock.active.lead.take() {
+        let Some(active) = self.locks.active_mut(id) else { return };
+        if let Some(lead) = active.lead.take() {
             self.offer_to(id, self.all_nodes().without(lead.into()), now);
         }
     }
@@ -111,11 +108,11 @@ impl Core {
     /// The lead of a wait has voted: the others are asked if it granted, under the same token, and with the
     /// validity counted from the lead's ask. So they are if it minds our clock: that says nothing of the lock.
     fn led(&mut self, id: LockId, lead: NodeId, now: ClockReading) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let reason = match lock.active.votes.of(lead) {
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let reason = match active.votes.of(lead) {
             None => return,
             Some(vote @ (Vote::Grant | Vote::Fail(Cause::ClockSkew))) => {
-                lock.active.lead = None;
+                active.lead = None;
                 self.metrics.lead_grants += u64::from(vote == Vote::Grant);
                 let others = self.all_nodes().without(lead.into());
                 return self.offer_to(id, others, now);
@@ -246,46 +243,49 @@ impl Core {
     /// extended is none of the extension's.
     #[inline]
     pub(super) fn count(&mut self, node: NodeId, id: LockId, vote: Vote) -> Option<Phase> {
-        let lock = self.locks.find_mut(id.0)?;
+        let Some((lock, active)) = self.locks.at_work_mut(id) else {
+            // An idle lock has all votes.
+            return self.locks.find(id).map(|lock| lock.phase);
+        };
         let counts = match lock.phase {
             Phase::Asking | Phase::Fencing => true,
-            Phase::Held => !lock.active.is_idle() && lock.active.backing.is_as_granted(),
+            Phase::Held => active.backing.is_as_granted(),
             _ => false,
         };
         if counts {
-            lock.active.votes.cast(node, vote);
+            active.votes.cast(node, vote);
         }
         Some(lock.phase)
     }
 
     /// What the votes of an attempt have come to.
     pub(super) fn decide(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         match lock.phase {
             Phase::Asking => {}
             Phase::Fencing => return self.settle_write_back(id, now),
             _ => return,
         }
-        if let Some(lead) = lock.active.lead {
+        if let Some(lead) = active.lead {
             return self.led(id, lead, now);
         }
-        if mutant!(AllNodesAwaited) && !lock.active.votes.missing().is_empty() {
+        if mutant!(AllNodesAwaited) && !active.votes.missing().is_empty() {
             return;
         }
         if mutant!(LeaseFromAnswer) {
             lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
         }
-        lock.active.votes.suspect(self.suspected);
-        let verdict = lock.active.votes.verdict();
-        if lock.waits() && matches!(verdict, Verdict::Granted | Verdict::Contended) {
-            let took = lock.active.round_took(now);
+        active.votes.suspect(self.suspected);
+        let verdict = active.votes.verdict();
+        if active.waits() && matches!(verdict, Verdict::Granted | Verdict::Contended) {
+            let took = active.round_took(now);
             self.note_round_trip(took);
         }
-        let Some(lock) = self.locks.find(id.0) else { return };
+        let Some(lock) = self.locks.find(id) else { return };
         match verdict {
             Verdict::Undecided => self.limit_wait(id, now),
             Verdict::Contended => self.attempt_failed(id, RefusalReason::Contended, now),
-            Verdict::NoQuorum if self.awaits_clocks(lock) => {}
+            Verdict::NoQuorum if self.awaits_clocks(id) => {}
             Verdict::NoQuorum => self.attempt_failed(id, RefusalReason::NoQuorum, now),
             Verdict::Granted if lock.lease.remaining(now).is_zero() => {
                 self.attempt_failed(id, RefusalReason::Expired, now);
@@ -296,8 +296,8 @@ impl Core {
 
     /// A quorum has granted, in time: so is the lock, once it has its token.
     fn quorum_granted(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find(id.0) else { return };
-        if lock.active.fence.is_wanted && !self.agree(id, now) {
+        let Some(active) = self.locks.active(id) else { return };
+        if active.fence.is_wanted && !self.agree(id, now) {
             self.settle_write_back(id, now);
         } else {
             self.grant(id, now);
@@ -306,13 +306,13 @@ impl Core {
 
     /// The one place where a lock is granted.
     pub(super) fn grant(&mut self, id: LockId, now: ClockReading) {
-        self.locks.find(id.0).into_iter().for_each(|lock| self.check_grant(lock, now));
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        self.check_grant(id, now);
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         lock.phase = Phase::Held;
-        lock.held_since = lock.active.since.boot;
+        lock.held_since = active.since.boot;
         lock.granted_at = now.boot;
-        self.metrics.granted(lock.active.asked_at, now.boot);
-        let (due, until) = (lock.loss_due(now), lock.active.round_until);
+        self.metrics.granted(active.asked_at, now.boot);
+        let (due, until) = (active.loss_due(lock, now), active.round_until);
         self.arm_lock(id, due.min(until));
         self.events.push_back(Event::Granted(id));
         self.note_holding(id);
@@ -322,19 +322,19 @@ impl Core {
 
     /// The time of an attempt is over, unless it goes on.
     pub(super) fn attempt_due(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if now.boot < lock.active.round_until {
-            let until = lock.active.round_until;
+        let Some(active) = self.locks.active_mut(id) else { return };
+        if now.boot < active.round_until {
+            let until = active.round_until;
             self.arm_lock(id, until);
             return self.round_drags(id, now);
         }
         self.fail_the_silent(id);
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if now.boot >= lock.active.deadline
-            && let Some(decided) = lock.active.decided
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        if now.boot >= active.deadline
+            && let Some(decided) = active.decided
         {
             // An attempt that was cut short says less about the reason than the one before.
-            lock.active.votes = decided;
+            active.votes = decided;
             let claim = lock.claim;
             self.abandon(claim, now);
             return self.refuse(id, RefusalReason::OutOfTime, now);
@@ -348,21 +348,21 @@ impl Core {
 
     /// Whoever has not voted, or not confirmed the token, is no voter.
     fn fail_the_silent(&mut self, id: LockId) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         let unconfirmed = match lock.phase {
-            Phase::Fencing => lock.active.votes.grants().without(lock.active.fence.confirmed),
+            Phase::Fencing => active.votes.grants().without(active.fence.confirmed),
             _ => NodeSet::default(),
         };
-        let missing = match lock.active.lead {
-            Some(lead) => lock.active.votes.missing().and(lead.into()),
-            None => lock.active.votes.missing(),
+        let missing = match active.lead {
+            Some(lead) => active.votes.missing().and(lead.into()),
+            None => active.votes.missing(),
         };
         for node in missing.or(unconfirmed).iter() {
             let cause = match self.nodes[node.index()].link {
                 Link::Opening { .. } => Cause::ConnectTimeout,
                 _ => Cause::NoAnswer,
             };
-            lock.active.votes.cast(node, Vote::Fail(cause));
+            active.votes.cast(node, Vote::Fail(cause));
             self.metrics.of(node).not_voted(cause);
             if mutant!(ReplyShifted) {
                 let _ = self.nodes[node.index()].pipeline.answered();
@@ -372,30 +372,28 @@ impl Core {
 
     pub(super) fn attempt_failed(&mut self, id: LockId, reason: RefusalReason, now: ClockReading) {
         let is_set_right = reason == RefusalReason::NoQuorum && self.set_clock_right(id);
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         let claim = lock.claim;
-        let out_of_time = now.boot >= lock.active.deadline;
+        let out_of_time = now.boot >= active.deadline;
         // The nodes have told how wrong our clock is: that is no verdict about the lock.
-        if is_set_right
-            && !out_of_time
-            && !std::mem::replace(&mut lock.active.fence.was_set_right, true)
+        if is_set_right && !out_of_time && !std::mem::replace(&mut active.fence.was_set_right, true)
         {
             self.abandon(claim, now);
             self.attempt(id, None, now);
             return self.run_scheduled(now);
         }
-        let denied = lock.active.votes.denies();
-        if let Some(lead) = lock.active.lead
-            && let Some(vote) = lock.active.votes.of(lead)
-            && let Some(decided) = lock.active.decided
+        let denied = active.votes.denies();
+        if let Some(lead) = active.lead
+            && let Some(vote) = active.votes.of(lead)
+            && let Some(decided) = active.decided
         {
             // What the others said last still says more than nothing.
-            lock.active.votes = decided;
-            lock.active.votes.cast(lead, vote);
+            active.votes = decided;
+            active.votes.cast(lead, vote);
         }
-        let retry = lock.waits() && !out_of_time && !lock.active.votes.is_misconfigured();
+        let retry = active.waits() && !out_of_time && !active.votes.is_misconfigured();
         if retry {
-            lock.active.decided = Some(lock.active.votes);
+            active.decided = Some(active.votes);
             self.pause(id, now);
         }
         self.abandon(claim, now);
@@ -409,21 +407,20 @@ impl Core {
     }
 
     pub(super) fn refuse(&mut self, id: LockId, reason: RefusalReason, now: ClockReading) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let needed = lock.active.votes.quorum()
-            - lock.active.votes.grants().len().min(lock.active.votes.quorum());
-        let remaining = lock.active.pause.way_free_at(needed).map(|at| at.since(now.boot));
-        let refusal = Refusal { reason, votes: lock.active.votes, remaining };
-        self.metrics.refused(reason, lock.active.asked_at, now.boot);
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let needed = active.votes.quorum() - active.votes.grants().len().min(active.votes.quorum());
+        let remaining = active.pause.way_free_at(needed).map(|at| at.since(now.boot));
+        let refusal = Refusal { reason, votes: active.votes, remaining };
+        self.metrics.refused(reason, active.asked_at, now.boot);
         self.events.push_back(Event::Refused(id, refusal));
         self.leave_queues(id, now);
-        self.free_lock(id);
+        self.locks.free(id);
         self.run_scheduled(now);
     }
 
     /// Whether answers to this claim's ask still decide something.
     pub(super) fn is_asking(&self, claim: ClaimId) -> bool {
-        let lock = self.claims.find(claim.0).and_then(|claim| self.locks.find(claim.lock()?.0));
+        let lock = self.claims.find(claim.0).and_then(|claim| self.locks.find(claim.lock()?));
         lock.is_some_and(|lock| matches!(lock.phase, Phase::Asking | Phase::Fencing))
     }
 }

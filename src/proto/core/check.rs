@@ -5,8 +5,8 @@
 
 use super::Core;
 use crate::proto::claim::Claim;
-use crate::proto::lock::{Lock, Phase};
-use crate::proto::names::{MAX_NODES, NodeSet};
+use crate::proto::lock::{Active, Lock, Phase};
+use crate::proto::names::{LockId, MAX_NODES, NodeSet};
 use crate::proto::node::Link;
 use crate::proto::restart_guard::RestartGuard;
 use crate::proto::time::{ClockReading, Timestamp};
@@ -31,11 +31,26 @@ impl Core {
             let quiet = matches!(node.link, Link::Down { .. } | Link::Opening { .. });
             assert!(!quiet || node.pipeline.len() == 0, "nothing is due without a connection");
         }
-        for key in (0..self.locks.capacity()).filter_map(|at| self.locks.at(at)) {
-            let Some(lock) = self.locks.find(key) else { continue };
+        self.check_locks();
+        self.check_claims();
+    }
+
+    fn check_locks(&self) {
+        for id in self.locks.ids() {
+            let Some(lock) = self.locks.find(id) else { continue };
+            let active = self.locks.active(id);
             self.check_lock(lock);
-            assert!(self.locks.due_of(key) <= self.due_at(lock), "what is due is armed: {lock:?}");
+            let due = self.due_at(lock, active);
+            assert!(self.locks.due_of(id) <= due, "what is due is armed: {lock:?}, {active:?}");
+            let is_over = matches!(lock.phase, Phase::Held | Phase::Lost(_));
+            assert!(
+                active.is_some() || is_over,
+                "a lock that is asked about is not idle: {lock:?}"
+            );
         }
+    }
+
+    fn check_claims(&self) {
         let mut owes = [0; MAX_NODES];
         for key in (0..self.claims.capacity()).filter_map(|at| self.claims.at(at)) {
             let Some(claim) = self.claims.find(key) else { continue };
@@ -61,37 +76,34 @@ impl Core {
     }
 
     /// When a lock is due, by what it waits for.
-    fn due_at(&self, lock: &Lock) -> Timestamp {
-        match lock.phase {
-            Phase::Asking | Phase::Fencing => lock.active.round_until.min(lock.active.rest.until),
-            Phase::Releasing => lock.active.round_until,
-            Phase::Extending => lock.active.round_until.min(lock.lease.ends()),
-            Phase::Held => lock.lease.ends().min(lock.active.auto_extension.at),
-            Phase::Lost(_) => {
-                self.claims.find(lock.claim.0).map_or(Timestamp::NEVER, Claim::forget_at)
-            }
-            Phase::Pausing => lock.active.pause.until(),
-            Phase::Queued => lock.active.deadline,
+    fn due_at(&self, lock: &Lock, active: Option<&Active>) -> Timestamp {
+        let forget_at = || self.claims.find(lock.claim.0).map(Claim::forget_at);
+        match (lock.phase, active) {
+            (Phase::Lost(_), _) => forget_at().unwrap_or(Timestamp::NEVER),
+            (_, None) => lock.lease.ends(),
+            (Phase::Asking | Phase::Fencing, Some(it)) => it.round_until.min(it.rest.until),
+            (Phase::Releasing, Some(it)) => it.round_until,
+            (Phase::Extending, Some(it)) => it.round_until.min(lock.lease.ends()),
+            (Phase::Held, Some(it)) => lock.lease.ends().min(it.auto_extension.at()),
+            (Phase::Pausing, Some(it)) => it.pause.until(),
+            (Phase::Queued, Some(it)) => it.deadline,
         }
     }
 
     /// Asserts what makes a grant one.
-    pub(super) fn check_grant(&self, lock: &Lock, now: ClockReading) {
+    pub(super) fn check_grant(&self, id: LockId, now: ClockReading) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let Some((lock, active)) = self.locks.at_work(id) else { return };
         let Some(claim) = self.claims.find(lock.claim.0) else { return };
-        debug_assert!(!lock.lease.remaining(now).is_zero(), "something of its validity is left");
-        debug_assert!(
-            lock.lease.ends() <= lock.active.since.boot + lock.ttl(),
-            "a lease ends with its TTL"
-        );
-        let uncounted: NodeSet = lock.active.votes.grants().without(claim.counted());
-        debug_assert!(uncounted.is_empty(), "every grant was checked by its restart guard");
-        debug_assert!(
-            lock.active.votes.grants().len() >= self.config.quorum(),
-            "a quorum has granted"
-        );
-        debug_assert!(
-            !lock.active.fence.is_wanted || lock.active.fence.token.is_some(),
-            "it has its token"
-        );
+        assert!(!lock.lease.remaining(now).is_zero(), "something of its validity is left");
+        let ttl_over = active.since.boot + lock.ttl();
+        assert!(lock.lease.ends() <= ttl_over, "a lease ends with its TTL");
+        let grants = active.votes.grants();
+        let uncounted: NodeSet = grants.without(claim.counted());
+        assert!(uncounted.is_empty(), "every grant was checked by its restart guard");
+        assert!(grants.len() >= self.config.quorum(), "a quorum has granted");
+        assert!(!active.fence.is_wanted || active.fence.token.is_some(), "it has its token");
     }
 }

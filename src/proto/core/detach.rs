@@ -8,7 +8,7 @@ use super::Core;
 use crate::proto::claim::Claim;
 use crate::proto::detached::{DetachedLock, DetachedNode, Part};
 use crate::proto::event::LossCause;
-use crate::proto::lock::{Lock, Phase};
+use crate::proto::lock::Phase;
 use crate::proto::names::{ClaimId, LockId, NodeId};
 use crate::proto::node::Pending;
 use crate::proto::request::{LockRequest, RequestError};
@@ -23,24 +23,39 @@ impl Core {
     /// an extension: wait while it [awaits answers](Self::awaits_answers) if you can.
     pub fn detach(&mut self, id: LockId, now: ClockReading) -> Option<DetachedLock> {
         let now = self.clamp(now);
-        let lock = self.locks.find(id.0).filter(|lock| lock.phase.is_held())?;
+        let lock = self.locks.find(id).filter(|lock| lock.phase.is_held())?;
         let claim_id = lock.claim;
         for node in self.config.node_ids() {
             self.withdraw(node, claim_id);
         }
-        let lock = self.locks.find_mut(id.0)?;
-        let quorum = usize::from(self.config.quorum);
-        // The nodes that support it have to be a quorum on both clocks, see `Backing::lease`.
-        lock.lease = lock.lease.and(lock.active.backing.lease(quorum, now).unwrap_or(lock.lease));
-        let lock = self.locks.find(id.0)?;
-        let claim = self.claims.find(claim_id.0)?;
-        let backed = lock.active.backing.of(claim.counted(), &lock.lease);
-        let part = |node| match self.part(node, claim_id, claim) {
+        if let Some((lock, active)) = self.locks.at_work_mut(id) {
+            let quorum = usize::from(self.config.quorum);
+            // The nodes that support it have to be a quorum on both clocks, see `Backing::lease`.
+            lock.lease = lock.lease.and(active.backing.lease(quorum, now).unwrap_or(lock.lease));
+        }
+        let detached = self.record(id)?;
+        self.leave_queues(id, now);
+        self.locks.free(id);
+        self.free_claim(claim_id);
+        self.metrics.detached += 1;
+        self.run_scheduled(now);
+        Some(detached)
+    }
+
+    /// What there is to know of a lock to go on with it.
+    fn record(&self, id: LockId) -> Option<DetachedLock> {
+        let lock = self.locks.find(id)?;
+        let claim = self.claims.find(lock.claim.0)?;
+        // All that count support one that is idle.
+        let active = self.locks.active(id);
+        let counted = claim.counted();
+        let backed = active.map_or(counted, |active| active.backing.of(counted, &lock.lease));
+        let part = |node| match self.part(node, lock.claim, claim) {
             Part::Counted if !backed.contains(node) => Part::Behind,
             part => part,
         };
         let parts = self.config.node_ids().map(part);
-        let detached = DetachedLock {
+        Some(DetachedLock {
             nodes: parts.map(|part| DetachedNode { name: String::new(), part }).collect(),
             quorum: self.config.quorum,
             keys: claim.keys().iter().map(<[u8]>::to_vec).collect(),
@@ -48,23 +63,17 @@ impl Core {
             lease: lock.lease,
             held_since: lock.held_since,
             keys_until: claim.forget_at(),
-            fencing_token: lock.active.fence.token,
+            fencing_token: active.and_then(|active| active.fence.token),
             random: claim.random(),
             label: claim.label(&self.config).to_vec(),
             boot: String::new(),
-        };
-        self.leave_queues(id, now);
-        self.free_lock(id);
-        self.free_claim(claim_id);
-        self.metrics.detached += 1;
-        self.run_scheduled(now);
-        Some(detached)
+        })
     }
 
     /// Whether a node has not answered to all that it was asked about this lock, or is about to be.
     #[must_use]
     pub fn awaits_answers(&self, id: LockId) -> bool {
-        let Some(lock) = self.locks.find(id.0) else { return false };
+        let Some(lock) = self.locks.find(id) else { return false };
         let of_it = |pending: &Pending| match *pending {
             Pending::Ask { claim, .. } | Pending::Check { claim, .. } => claim == lock.claim,
             Pending::Extend { claim, .. } | Pending::WriteBack { claim, .. } => claim == lock.claim,
@@ -134,23 +143,21 @@ impl Core {
         let counted = detached.with(&[Part::Counted]);
         counted.iter().for_each(|node| votes.cast(node, Vote::Grant));
         let (claim_key, claim) = self.claims.occupy(Claim::new);
-        let (key, lock) = self.locks.occupy(Lock::new);
-        let id = LockId(key);
-        lock.begin(request, now, &mut self.pool);
-        lock.begin_round(Phase::Held, now, votes);
+        let (id, lock, active) = self.locks.begin(request, now, votes);
+        lock.begin_round(active, Phase::Held, now, votes);
         lock.claim = ClaimId(claim_key);
-        lock.active.round_until = now.boot;
+        active.round_until = now.boot;
         lock.lease = detached.lease;
         lock.held_since = detached.held_since;
         lock.granted_at = now.boot;
-        lock.active.fence.token = detached.fencing_token;
+        active.fence.token = detached.fencing_token;
         // It asks nobody any more, and so proposes nothing.
         let fenced = detached.fencing_token.map(|_| 0);
-        claim.begin(id, &lock.active.keys, fenced, ttl_ms(detached.ttl), detached.random);
+        claim.begin(id, &active.keys, fenced, ttl_ms(detached.ttl), detached.random);
         claim.set_label(&detached.label, &self.config);
         let behind = detached.with(&[Part::Behind]);
         if !behind.is_empty() {
-            lock.active.backing.begin(counted, detached.lease, self.nodes.len());
+            active.backing.begin(counted, detached.lease, self.nodes.len());
         }
         let seen = detached.with(&[Part::Counted, Part::Behind, Part::Asked, Part::Open]);
         claim.attached(counted.or(behind), seen, detached.with(&[Part::Open]));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Core;
 use crate::proto::event::RefusalReason;
 use crate::proto::fence::{Agreement, FencingToken, MAX_TOKEN, agreement, clock_of_most};
-use crate::proto::lock::{Lock, Phase, Rest};
+use crate::proto::lock::{Active, Phase, Rest};
 use crate::proto::lock_kind::{Command, Count};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
@@ -20,8 +20,8 @@ impl Core {
     /// The fencing token of a lock that is held; `None` if it was not asked for.
     #[must_use]
     pub fn fencing_token(&self, id: LockId) -> Option<FencingToken> {
-        let lock = self.locks.find(id.0)?;
-        lock.phase.is_held().then_some(lock.active.fence.token).flatten()
+        let (lock, active) = self.locks.at_work(id)?;
+        lock.phase.is_held().then_some(active.fence.token).flatten()
     }
 
     /// The value that an attempt proposes to all nodes: our wall clock in µs, as far as it was set right.
@@ -51,12 +51,12 @@ impl Core {
 
     /// By how many µs the clocks of a quorum are ahead of ours, as far as an attempt has told: where it was
     /// refused by its proposal they say it themselves, where it was granted they are like that.
-    fn clocks_ahead(&self, lock: &Lock) -> Option<i64> {
+    fn clocks_ahead(&self, active: &Active) -> Option<i64> {
         let mut told = [0; crate::proto::MAX_NODES];
         let mut count = 0;
         for node in self.config.node_ids() {
-            let ahead = match lock.active.votes.of(node) {
-                Some(Vote::Grant) => Some(lock.active.fence.ahead_us),
+            let ahead = match active.votes.of(node) {
+                Some(Vote::Grant) => Some(active.fence.ahead_us),
                 Some(Vote::Fail(Cause::ClockSkew)) => self.node(node).ahead_us,
                 _ => None,
             };
@@ -68,26 +68,27 @@ impl Core {
         if mutant!(FenceClockOfOne) {
             return clock_of_most(&mut told[..count], 1);
         }
-        clock_of_most(&mut told[..count], lock.active.votes.quorum())
+        clock_of_most(&mut told[..count], active.votes.quorum())
     }
 
     /// Whether an attempt without a quorum has to hear more nodes until it is known what time it is for a
     /// quorum of them: a clock that is wild may have been told first.
-    pub(super) fn awaits_clocks(&self, lock: &Lock) -> bool {
-        let votes = &lock.active.votes;
-        votes.has_failed_by(Cause::ClockSkew)
-            && !votes.missing().is_empty()
-            && self.clocks_ahead(lock).is_none()
+    pub(super) fn awaits_clocks(&self, id: LockId) -> bool {
+        self.locks.active(id).is_some_and(|active| {
+            active.votes.has_failed_by(Cause::ClockSkew)
+                && !active.votes.missing().is_empty()
+                && self.clocks_ahead(active).is_none()
+        })
     }
 
     /// Sets our clock right, if an attempt found no quorum because of it and the nodes have told by how much.
     pub(super) fn set_clock_right(&mut self, id: LockId) -> bool {
-        let Some(lock) = self.locks.find(id.0) else { return false };
-        if !lock.active.votes.has_failed_by(Cause::ClockSkew) {
+        let Some(active) = self.locks.active(id) else { return false };
+        if !active.votes.has_failed_by(Cause::ClockSkew) {
             return false;
         }
-        let Some(ahead) = self.clocks_ahead(lock) else { return false };
-        let is_new = ahead != lock.active.fence.ahead_us;
+        let Some(ahead) = self.clocks_ahead(active) else { return false };
+        let is_new = ahead != active.fence.ahead_us;
         self.ahead_us = ahead;
         is_new
     }
@@ -95,33 +96,33 @@ impl Core {
     /// A node granted with this counter.
     pub(super) fn counter_told(&mut self, node_id: NodeId, claim_id: ClaimId, counter: u64) {
         let Some(id) = self.claims.find(claim_id.0).and_then(|claim| claim.lock()) else { return };
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         if matches!(lock.phase, Phase::Asking | Phase::Fencing) {
-            lock.active.fence.counters.retain(|&(node, _)| node != node_id);
-            lock.active.fence.counters.push((node_id, counter));
+            active.fence.counters.retain(|&(node, _)| node != node_id);
+            active.fence.counters.push((node_id, counter));
         }
     }
 
     /// A quorum has granted: whether its counters make a token. If not, the largest is written back.
     pub(super) fn agree(&mut self, id: LockId, now: ClockReading) -> bool {
-        let Some(lock) = self.locks.find_mut(id.0) else { return false };
-        let granted = lock.active.votes.grants();
-        lock.active.fence.counters.retain(|&(node, _)| granted.contains(node));
+        let Some(active) = self.locks.active_mut(id) else { return false };
+        let granted = active.votes.grants();
+        active.fence.counters.retain(|&(node, _)| granted.contains(node));
         let mut counters = [0; crate::proto::MAX_NODES];
-        for (slot, (_, counter)) in counters.iter_mut().zip(&lock.active.fence.counters) {
+        for (slot, (_, counter)) in counters.iter_mut().zip(&active.fence.counters) {
             *slot = *counter;
         }
         if mutant!(FenceNotWrittenBack) {
-            lock.active.fence.token = counters.into_iter().max().map(FencingToken::new);
+            active.fence.token = counters.into_iter().max().map(FencingToken::new);
             return true;
         }
-        match agreement(&counters[..lock.active.fence.counters.len()], lock.active.votes.quorum()) {
+        match agreement(&counters[..active.fence.counters.len()], active.votes.quorum()) {
             Agreement::Reached(token) => {
-                lock.active.fence.token = Some(FencingToken::new(token));
+                active.fence.token = Some(FencingToken::new(token));
                 true
             }
             Agreement::Behind(target) => {
-                lock.active.fence.target = target;
+                active.fence.target = target;
                 self.begin_write_back(id, now);
                 false
             }
@@ -130,13 +131,12 @@ impl Core {
 
     fn begin_write_back(&mut self, id: LockId, now: ClockReading) {
         let patience = self.config.settings.response_timeout;
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         lock.phase = Phase::Fencing;
-        lock.active.fence.confirmed = NodeSet::default();
-        lock.active.rest = Rest::NONE;
-        lock.active.round_until =
-            (now.boot + patience).min(lock.lease.ends()).min(lock.active.deadline);
-        let (until, granted) = (lock.active.round_until, lock.active.votes.grants());
+        active.fence.confirmed = NodeSet::default();
+        active.rest = Rest::NONE;
+        active.round_until = (now.boot + patience).min(lock.lease.ends()).min(active.deadline);
+        let (until, granted) = (active.round_until, active.votes.grants());
         self.arm_lock(id, until);
         for node in granted.iter() {
             self.raise_counter(node, id, now);
@@ -147,27 +147,27 @@ impl Core {
     /// is past it may have granted to another holder of the same token in between, and confirms
     /// nothing.
     fn raise_counter(&mut self, node: NodeId, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let there = lock.active.fence.counters.iter().find(|(of, _)| *of == node);
-        let target = lock.active.fence.target;
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let there = active.fence.counters.iter().find(|(of, _)| *of == node);
+        let target = active.fence.target;
         match there.map_or(0, |&(_, counter)| counter) {
             counter if counter < target => self.send_write_back(node, id, now),
             counter if counter > target => {
-                lock.active.votes.cast(node, Vote::Fail(Cause::NotCounted));
+                active.votes.cast(node, Vote::Fail(Cause::NotCounted));
             }
-            _ => lock.active.fence.confirmed.insert(node),
+            _ => active.fence.confirmed.insert(node),
         }
     }
 
     fn send_write_back(&mut self, node_id: NodeId, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         let node = &self.nodes[node_id.index()];
         // The connection on which it granted has gone.
         if !node.link.takes_extensions() {
-            return lock.active.votes.cast(node_id, Vote::Fail(node.cause));
+            return active.votes.cast(node_id, Vote::Fail(node.cause));
         }
         let write_back = Command::Run(Script::WriteBack);
-        let (claim, round, target) = (lock.claim, lock.round, lock.active.fence.target);
+        let (claim, round, target) = (lock.claim, lock.round, active.fence.target);
         let pending = |by_digest| Pending::WriteBack { claim, round, by_digest };
         self.send(node_id, claim, write_back, (0, target), now, pending);
     }
@@ -189,12 +189,12 @@ impl Core {
         if matches!(self.node(node).link, Link::Leaving { .. }) {
             return;
         }
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some(active) = self.locks.active_mut(id) else { return };
         match answer {
             Count::NoScript => self.send_write_back(node, id, now),
-            Count::Of(_) if is_gone => lock.active.votes.cast(node, Vote::Deny),
-            Count::Of(_) => lock.active.fence.confirmed.insert(node),
-            Count::Fail(cause) => lock.active.votes.cast(node, Vote::Fail(cause)),
+            Count::Of(_) if is_gone => active.votes.cast(node, Vote::Deny),
+            Count::Of(_) => active.fence.confirmed.insert(node),
+            Count::Fail(cause) => active.votes.cast(node, Vote::Fail(cause)),
         }
         self.settle_write_back(id, now);
     }
@@ -209,8 +209,8 @@ impl Core {
         now: ClockReading,
     ) {
         let Some(id) = self.fencing(claim, round) else { return };
-        if let Some(lock) = self.locks.find_mut(id.0) {
-            lock.active.votes.cast(node, Vote::Fail(cause));
+        if let Some(active) = self.locks.active_mut(id) {
+            active.votes.cast(node, Vote::Fail(cause));
         }
         self.settle_write_back(id, now);
     }
@@ -225,11 +225,11 @@ impl Core {
 
     /// The token is the lock's once a quorum has it, each while it kept the lock for us.
     pub(super) fn settle_write_back(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         if lock.phase != Phase::Fencing {
             return;
         }
-        let active = &mut *lock.active;
+
         if mutant!(FenceWithOne) && !active.fence.confirmed.is_empty() {
             active.fence.confirmed = active.votes.grants();
         }
@@ -256,7 +256,7 @@ impl Core {
     /// The lock whose write-back this still is.
     fn fencing(&self, claim: ClaimId, round: u32) -> Option<LockId> {
         let id = self.claims.find(claim.0)?.lock()?;
-        let lock = self.locks.find(id.0)?;
+        let lock = self.locks.find(id)?;
         (lock.phase == Phase::Fencing && lock.round == round).then_some(id)
     }
 }

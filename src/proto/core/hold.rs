@@ -6,16 +6,13 @@ use super::Core;
 use crate::proto::claim::Claim;
 use crate::proto::event::{Confirmed, Event, LossCause, Refusal, RefusalReason};
 use crate::proto::lease::Lease;
-use crate::proto::lock::Phase;
+use crate::proto::lock::{Active, Phase};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::node::Pending;
 use crate::proto::request::{RequestError, check_ttl};
 use crate::proto::time::{ClockReading, ttl_ms};
 use crate::proto::vote::{Cause, Vote};
-
-/// So much work that was put away is kept for other locks.
-const SPARE: usize = 256;
 
 /// An extension that fails must not take the time of those that follow: so many would fit into a TTL.
 const ROUNDS: u32 = 6;
@@ -39,16 +36,17 @@ impl Core {
     ) -> Result<(), RequestError> {
         let now = self.clamp(now);
         self.lease_due(id, now);
-        let lock = self.locks.find(id.0).ok_or(RequestError::NotHeld)?;
+        let lock = self.locks.find(id).ok_or(RequestError::NotHeld)?;
+        let came_by_itself = |active: &Active| active.auto_extension.is_extending();
         match lock.phase {
             Phase::Held => {}
-            // The caller's word stands instead of the keeper's.
-            Phase::Extending if lock.active.auto_extension.is_extending => {}
+            // The caller's word stands instead.
+            Phase::Extending if self.locks.active(id).is_some_and(came_by_itself) => {}
             Phase::Extending => return Err(RequestError::ExtensionUnderWay),
             _ => return Err(RequestError::NotHeld),
         }
         check_ttl(&self.config, ttl)?;
-        if let Some(max_hold) = self.longest_hold(lock)
+        if let Some(max_hold) = self.longest_hold(id)
             && now.boot.since(lock.held_since) + ttl > max_hold
         {
             return Err(RequestError::HeldTooLong { max_hold });
@@ -61,17 +59,16 @@ impl Core {
     pub(super) fn begin_extension(&mut self, id: LockId, ttl: Duration, now: ClockReading) {
         let votes = self.ballot();
         let until = now.boot + self.extension_patience(ttl);
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        lock.active.activate(&mut self.pool);
+        let Some((lock, active)) = self.locks.activate(id, votes.granted()) else { return };
         if let Some(claim) = self.claims.find(lock.claim.0) {
-            lock.active.backing.begin(claim.counted(), lock.lease, self.nodes.len());
+            active.backing.begin(claim.counted(), lock.lease, self.nodes.len());
         }
-        lock.begin_round(Phase::Extending, now, votes);
-        lock.active.extend_ttl = ttl;
-        lock.active.extended = Lease::new(now, ttl, self.config.drift);
-        lock.active.auto_extension.is_extending = false;
-        lock.active.round_until = until.min(lock.lease.ends());
-        let (claim, until) = (lock.claim, lock.active.round_until);
+        lock.begin_round(active, Phase::Extending, now, votes);
+        active.extend_ttl = ttl;
+        active.extended = Lease::new(now, ttl, self.config.drift);
+        active.auto_extension.extension_begins(false);
+        active.round_until = until.min(lock.lease.ends());
+        let (claim, until) = (lock.claim, active.round_until);
         self.arm_lock(id, until);
         // Asks that still wait for a link have missed the lease that they were for.
         if let Some(claim) = self.claims.find_mut(claim.0) {
@@ -100,11 +97,11 @@ impl Core {
         let full = link.takes_extensions();
         let cause = if full { Cause::Backlog } else { self.node(node).cause };
         let may_return = self.node(node).may_return() && !full;
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some(active) = self.locks.active_mut(id) else { return };
         if may_return {
-            lock.active.extend_queued.insert(node);
+            active.extend_queued.insert(node);
         } else {
-            lock.active.votes.cast(node, Vote::Fail(cause));
+            active.votes.cast(node, Vote::Fail(cause));
         }
     }
 
@@ -118,8 +115,8 @@ impl Core {
     pub(super) fn fail_queued_extensions(&mut self, node: NodeId, now: ClockReading) {
         let cause = self.node(node).cause;
         for (id, _) in self.take_queued_extensions(node) {
-            if let Some(lock) = self.locks.find_mut(id.0) {
-                lock.active.votes.cast(node, Vote::Fail(cause));
+            if let Some(active) = self.locks.active_mut(id) {
+                active.votes.cast(node, Vote::Fail(cause));
             }
             self.settle_extension(id, now);
         }
@@ -141,16 +138,13 @@ impl Core {
 
     fn take_queued_extensions(&mut self, node: NodeId) -> Vec<(LockId, ClaimId)> {
         let mut waiting = Vec::new();
-        for key in (0..self.locks.capacity()).filter_map(|at| self.locks.at(at)) {
-            let Some(lock) = self.locks.find(key) else { continue };
+        for at in 0..self.locks.capacity() {
+            let Some(id) = self.locks.at(at) else { continue };
+            let Some((lock, active)) = self.locks.at_work_mut(id) else { continue };
             // Also where a quorum has extended meanwhile: the key there is to live as long.
-            if lock.phase.is_held() && lock.active.extend_queued.contains(node) {
-                waiting.push((LockId(key), lock.claim));
-            }
-        }
-        for (id, _) in &waiting {
-            if let Some(lock) = self.locks.find_mut(id.0) {
-                lock.active.extend_queued.remove(node);
+            if lock.phase.is_held() && active.extend_queued.contains(node) {
+                active.extend_queued.remove(node);
+                waiting.push((id, lock.claim));
             }
         }
         waiting
@@ -164,11 +158,11 @@ impl Core {
         now: ClockReading,
     ) {
         let Some(claim) = self.claims.find_mut(claim_id.0) else { return };
-        let Some(lock) = self.locks.find(id.0) else { return };
-        claim.lives_until(now.boot + lock.active.extend_ttl);
+        let Some((lock, active)) = self.locks.at_work(id) else { return };
+        claim.lives_until(now.boot + active.extend_ttl);
         let (extend, round) = (claim.kind().extend, lock.round);
         let pending = |by_digest| Pending::Extend { claim: claim_id, round, by_digest };
-        self.send(node_id, claim_id, extend, (ttl_ms(lock.active.extend_ttl), 0), now, pending);
+        self.send(node_id, claim_id, extend, (ttl_ms(active.extend_ttl), 0), now, pending);
     }
 
     /// Sends an extension once more, after the node forgot its script: also where a quorum has extended
@@ -181,8 +175,8 @@ impl Core {
         now: ClockReading,
     ) {
         let Some(id) = self.claims.find(claim.0).and_then(Claim::lock) else { return };
-        let Some(lock) = self.locks.find(id.0) else { return };
-        let votes = &lock.active.votes;
+        let Some((lock, active)) = self.locks.at_work(id) else { return };
+        let votes = &active.votes;
         let succeeds = lock.phase == Phase::Extending || votes.grants().len() >= votes.quorum();
         if lock.phase.is_held() && lock.round == round && succeeds {
             self.send_extension(node, claim, id, now);
@@ -204,9 +198,9 @@ impl Core {
         if vote == Vote::Deny {
             self.key_gone(node, claim, now);
         }
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         if mutant!(ReleaseOvertaken) && lock.phase == Phase::Releasing {
-            let quorum = lock.active.votes.quorum();
+            let quorum = active.votes.quorum();
             return self.prolong(id, quorum, now);
         }
         if lock.round != round || !lock.phase.is_held() {
@@ -214,12 +208,11 @@ impl Core {
         }
         if vote == Vote::Grant {
             if mutant!(ExtendFromAnswer) {
-                lock.active.extended = Lease::new(now, lock.active.extend_ttl, self.config.drift);
+                active.extended = Lease::new(now, active.extend_ttl, self.config.drift);
             }
-            let active = &mut *lock.active;
             active.backing.keeps(node, active.extended, now);
         }
-        lock.active.votes.cast(node, vote);
+        active.votes.cast(node, vote);
         self.settle_extension(id, now);
     }
 
@@ -228,29 +221,29 @@ impl Core {
     pub(super) fn key_gone(&mut self, node: NodeId, claim: ClaimId, now: ClockReading) {
         let Some(id) = self.claims.find(claim.0).and_then(Claim::lock) else { return };
         let quorum = usize::from(self.config.quorum);
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some(lock) = self.locks.find(id) else { return };
         let Some(claim) = self.claims.find_mut(lock.claim.0) else { return };
         if lock.phase == Phase::Fencing {
             // It is not granted yet, and its lease will not rest on this node.
             return claim.gone(node);
         }
-        if !lock.phase.is_held() {
-            return;
-        }
         let before = lock.lease.remaining(now);
-        if !claim.counted().contains(node) || before.is_zero() {
+        let is_relied_on = lock.phase.is_held() && claim.counted().contains(node);
+        if !is_relied_on || before.is_zero() {
             return;
         }
-        lock.active.backing.begin(claim.counted(), lock.lease, self.nodes.len());
         claim.gone(node);
-        lock.active.backing.gone(node);
-        let supported = lock.active.backing.lease(quorum, now).unwrap_or_default();
+        let (counted, granted) = (claim.counted(), self.ballot().granted());
+        let Some((lock, active)) = self.locks.activate(id, granted) else { return };
+        active.backing.begin(counted, lock.lease, self.nodes.len());
+        active.backing.gone(node);
+        let supported = active.backing.lease(quorum, now).unwrap_or_default();
         lock.lease = lock.lease.and(supported);
         let left = lock.lease.remaining(now);
         if left.is_zero() {
             return self.lose(id, LossCause::Gone, now);
         }
-        let due = lock.loss_due(now);
+        let due = active.loss_due(lock, now);
         self.arm_lock(id, due);
         if left < before {
             self.events.push_back(Event::Shortened(id));
@@ -261,19 +254,19 @@ impl Core {
     /// The lock whose extension is still under way.
     fn extending(&self, claim: ClaimId, round: u32) -> Option<LockId> {
         let id = self.claims.find(claim.0)?.lock()?;
-        let lock = self.locks.find(id.0)?;
+        let lock = self.locks.find(id)?;
         (lock.phase == Phase::Extending && lock.round == round).then_some(id)
     }
 
     /// A quorum extends, while the present validity lasts. So many gone that no quorum is left was a loss at
     /// once; as long as that can come of those who have not answered, nothing is told.
     pub(super) fn settle_extension(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         if lock.phase != Phase::Extending {
             return;
         }
-        let quorum = lock.active.votes.quorum();
-        let (grants, missing) = (lock.active.votes.grants(), lock.active.votes.missing());
+        let quorum = active.votes.quorum();
+        let (grants, missing) = (active.votes.grants(), active.votes.missing());
         let counted = self.claims.find(lock.claim.0).map_or(grants, Claim::counted);
         if mutant!(ExtendWithOne) && !grants.is_empty() {
             return self.prolong(id, 1, now);
@@ -287,17 +280,14 @@ impl Core {
             self.prolong(id, quorum, now);
         } else if grants.or(missing).len() < quorum && counted.without(missing).len() >= quorum {
             lock.phase = Phase::Held;
-            let refusal = Refusal {
-                reason: RefusalReason::NoQuorum,
-                votes: lock.active.votes,
-                remaining: None,
-            };
-            let due = lock.loss_due(now);
+            let refusal =
+                Refusal { reason: RefusalReason::NoQuorum, votes: active.votes, remaining: None };
+            let due = active.loss_due(lock, now);
             self.arm_lock(id, due);
             self.metrics.not_extended += 1;
             self.not_extended(id, refusal, now);
             if mutant!(FailedExtendUndoes) {
-                let claim = self.locks.find(id.0).map(|lock| lock.claim);
+                let claim = self.locks.find(id).map(|lock| lock.claim);
                 claim.into_iter().for_each(|claim| self.undo(claim, now));
             }
         }
@@ -305,16 +295,16 @@ impl Core {
 
     /// A quorum has extended.
     fn prolong(&mut self, id: LockId, quorum: usize, now: ClockReading) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         let before = lock.lease.remaining(now);
-        lock.lease = match lock.active.backing.lease(quorum, now) {
+        lock.lease = match active.backing.lease(quorum, now) {
             // What a node has said before counts as well, also where the wall clock made less of it for a while.
             Some(lease) => lock.lease.longer(lease, now),
-            None => lock.active.extended,
+            None => active.extended,
         };
         debug_assert!(lock.lease.remaining(now) >= before, "an extension shortens nothing");
         lock.phase = Phase::Held;
-        let due = lock.loss_due(now);
+        let due = active.loss_due(lock, now);
         self.arm_lock(id, due);
         self.metrics.extended += 1;
         self.extended(id, now);
@@ -322,15 +312,17 @@ impl Core {
 
     /// A lock that is held: is its validity over, or the time of its extension?
     pub(super) fn lease_due(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some((lock, active)) = self.locks.at_work(id) else {
+            return self.idle_lease_due(id, now);
+        };
         if !lock.phase.is_held() {
             return;
         }
         let remaining = lock.lease.remaining(now);
-        if let Some(cause) = lock.lost_with(remaining) {
+        if let Some(cause) = active.lost_with(lock, remaining) {
             return self.lose(id, cause, now);
         }
-        let (due, phase, until) = (lock.loss_due(now), lock.phase, lock.active.round_until);
+        let (due, phase, until) = (active.loss_due(lock, now), lock.phase, active.round_until);
         self.arm_lock(id, due);
         match phase {
             Phase::Extending if now.boot >= until => self.extension_due(id, now),
@@ -339,25 +331,31 @@ impl Core {
         }
     }
 
+    /// Nothing is under way for an idle lock, and nothing extends it.
+    fn idle_lease_due(&mut self, id: LockId, now: ClockReading) {
+        let Some(lock) = self.locks.find(id).filter(|lock| lock.phase.is_held()) else { return };
+        match lock.lease.remaining(now) {
+            Duration::ZERO => self.lose(id, LossCause::Expired, now),
+            remaining => self.arm_lock(id, now.boot + remaining),
+        }
+    }
+
     /// The time of a held lock's round is over. Asks that still wait for a link are withdrawn, so that none is
     /// sent long after; and a lock about which nothing is left to be known takes less memory.
     fn round_over(&mut self, id: LockId) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some((lock, active)) = self.locks.at_work(id) else { return };
         let Some(claim) = self.claims.find_mut(lock.claim.0) else { return };
         claim.unqueue_all();
-        let backed = lock.active.backing.of(claim.counted(), &lock.lease);
-        if lock.is_idle() && backed == claim.counted() {
-            let active = lock.active.clear();
-            if self.pool.len() < SPARE {
-                self.pool.extend(active);
-            }
+        let backed = active.backing.of(claim.counted(), &lock.lease);
+        if lock.phase == Phase::Held && active.is_done() && backed == claim.counted() {
+            self.locks.put_away(id);
         }
     }
 
     fn extension_due(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        for node in lock.active.votes.missing().iter() {
-            lock.active.votes.cast(node, Vote::Fail(Cause::NoAnswer));
+        let Some(active) = self.locks.active_mut(id) else { return };
+        for node in active.votes.missing().iter() {
+            active.votes.cast(node, Vote::Fail(Cause::NoAnswer));
             self.metrics.of(node).timeouts += 1;
         }
         self.settle_extension(id, now);
@@ -365,11 +363,13 @@ impl Core {
 
     /// Nothing is sent: what the nodes still keep protects whatever the holder is doing.
     pub(super) fn lose(&mut self, id: LockId, cause: LossCause, now: ClockReading) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some(lock) = self.locks.find_mut(id) else { return };
         lock.phase = Phase::Lost(cause);
         self.metrics.lost(cause, lock.granted_at, now.boot);
-        self.metrics.auto_extend_losses += u64::from(lock.active.auto_extension.options.is_some());
         let claim = lock.claim;
+        let is_auto_extended = |active: &Active| active.auto_extension.is_on();
+        let is_auto_extended = self.locks.active(id).is_some_and(is_auto_extended);
+        self.metrics.auto_extend_losses += u64::from(is_auto_extended);
         if let Some(claim) = self.claims.find_mut(claim.0) {
             claim.unqueue_all();
         }
@@ -381,15 +381,15 @@ impl Core {
 
     /// A holder that never lets go of a lost lock is forgotten together with its keys.
     pub(super) fn lost_due(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find(id.0) else { return };
+        let Some(lock) = self.locks.find(id) else { return };
         let claim = lock.claim;
         match self.claims.find(claim.0).map(Claim::forget_at) {
             Some(forget_at) if now.boot < forget_at => self.arm_lock(id, forget_at),
             Some(_) => {
                 self.free_claim(claim);
-                self.free_lock(id);
+                self.locks.free(id);
             }
-            None => self.free_lock(id),
+            None => self.locks.free(id),
         }
     }
 
@@ -401,7 +401,7 @@ impl Core {
     pub fn release(&mut self, id: LockId, now: ClockReading) {
         let now = self.clamp(now);
         self.lease_due(id, now);
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some(lock) = self.locks.find_mut(id) else { return };
         let claim = lock.claim;
         match lock.phase {
             Phase::Asking | Phase::Fencing => {
@@ -411,7 +411,7 @@ impl Core {
             Phase::Pausing | Phase::Queued => self.refuse(id, RefusalReason::Cancelled, now),
             Phase::Extending | Phase::Held => self.begin_release(id, now),
             Phase::Lost(_) => {
-                self.free_lock(id);
+                self.locks.free(id);
                 self.abandon(claim, now);
                 self.run_scheduled(now);
             }
@@ -422,8 +422,8 @@ impl Core {
     /// Lets go of every lock, and cancels every acquisition.
     pub fn release_all(&mut self, now: ClockReading) {
         for at in 0..self.locks.capacity() {
-            if let Some(key) = self.locks.at(at) {
-                self.release(LockId(key), now);
+            if let Some(id) = self.locks.at(at) {
+                self.release(id, now);
             }
         }
     }
@@ -431,11 +431,10 @@ impl Core {
     fn begin_release(&mut self, id: LockId, now: ClockReading) {
         let votes = self.ballot();
         let until = now.boot + self.config.settings.response_timeout;
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        lock.active.activate(&mut self.pool);
-        lock.begin_round(Phase::Releasing, now, votes);
+        let Some((lock, active)) = self.locks.activate(id, votes.granted()) else { return };
+        lock.begin_round(active, Phase::Releasing, now, votes);
         self.metrics.released(lock.granted_at, now.boot);
-        lock.active.round_until = until;
+        active.round_until = until;
         let claim = lock.claim;
         self.arm_lock(id, until);
         self.undo(claim, now);
@@ -452,9 +451,9 @@ impl Core {
 
     /// One node's answer to the undo of a lock that is being released.
     pub(super) fn release_vote(&mut self, node: NodeId, id: LockId, vote: Vote, now: ClockReading) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         if lock.phase == Phase::Releasing {
-            lock.active.votes.cast(node, vote);
+            active.votes.cast(node, vote);
             self.settle_release(id, now);
         }
     }
@@ -462,19 +461,19 @@ impl Core {
     /// A release is over when a quorum confirmed it, when nobody is left to answer but nodes that seem to
     /// hang, or when its time is. What is not confirmed stays owed.
     pub(super) fn settle_release(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find(id.0) else { return };
+        let Some((lock, active)) = self.locks.at_work(id) else { return };
         let Some(claim) = self.claims.find(lock.claim.0) else { return };
-        let confirmed = lock.active.votes.grants().len();
+        let confirmed = active.votes.grants().len();
         let awaited = |node: NodeId| claim.undoing().contains(node) || self.node(node).may_return();
-        let over = confirmed >= lock.active.votes.quorum()
+        let over = confirmed >= active.votes.quorum()
             || !claim.owed().without(self.suspected).iter().any(awaited)
-            || now.boot >= lock.active.round_until;
+            || now.boot >= active.round_until;
         if over {
             let claim = lock.claim;
             // At most MAX_NODES.
-            let of = lock.active.votes.node_count() as u32;
-            self.metrics.unconfirmed += u64::from(confirmed < lock.active.votes.quorum());
-            self.free_lock(id);
+            let of = active.votes.node_count() as u32;
+            self.metrics.unconfirmed += u64::from(confirmed < active.votes.quorum());
+            self.locks.free(id);
             self.part_from_lock(claim, now);
             let confirmed = Confirmed { nodes: confirmed as u32, of };
             self.events.push_back(Event::Released(id, confirmed));
@@ -484,16 +483,16 @@ impl Core {
     /// A link is gone that releases may have waited for.
     pub(super) fn settle_releases(&mut self, now: ClockReading) {
         for at in 0..self.locks.capacity() {
-            if let Some(key) = self.locks.at(at)
-                && self.locks.find(key).is_some_and(|lock| lock.phase == Phase::Releasing)
+            if let Some(id) = self.locks.at(at)
+                && self.locks.find(id).is_some_and(|lock| lock.phase == Phase::Releasing)
             {
-                self.settle_release(LockId(key), now);
+                self.settle_release(id, now);
             }
         }
     }
 
     pub(super) fn release_due(&mut self, id: LockId, now: ClockReading) {
-        match self.locks.find(id.0).map(|lock| lock.active.round_until) {
+        match self.locks.active(id).map(|active| active.round_until) {
             Some(until) if now.boot < until => self.arm_lock(id, until),
             _ => self.settle_release(id, now),
         }

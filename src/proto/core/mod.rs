@@ -52,7 +52,8 @@ use super::entropy::Entropy;
 use super::event::{Event, LinkOp, LockState, NodeState};
 use super::holdings::Holdings;
 use super::lease::Lease;
-use super::lock::{Active, Lock, Phase};
+use super::lock::Phase;
+use super::locks::Locks;
 use super::metrics::Metrics;
 use super::names::{ClaimId, LinkId, LockId, NodeId, NodeSet, ViewId};
 use super::node::{Link, Node};
@@ -67,9 +68,6 @@ pub const MAX_LOCKS: usize = 1 << 20;
 /// The most unanswered requests on one link before it takes no more asks and extensions. Undos and
 /// releases are never refused: their number is bounded by the locks that asked before.
 pub const MAX_PIPELINE: usize = 1 << 14;
-
-/// So many vacant places keep what their last lock worked with.
-const VACANT: usize = 4096;
 
 /// So many nanoseconds of a wall clock that runs ahead are noticed at once.
 const JUMP: i64 = 1_000_000;
@@ -86,10 +84,7 @@ pub struct Core {
     /// By how many µs the clocks of a quorum were ahead of ours when it found our fencing token too far off.
     ahead_us: i64,
     nodes: Vec<Node>,
-    locks: Slab<Lock>,
-    /// Of locks about which nothing was left to be done.
-    #[expect(clippy::vec_box, reason = "they go back to locks, which hold them in boxes")]
-    pool: Vec<Box<Active>>,
+    locks: Locks,
     claims: Slab<Claim>,
     views: Slab<Viewing>,
     holdings: Holdings,
@@ -143,8 +138,7 @@ impl Core {
             wall_ahead: 0,
             ahead_us: 0,
             nodes,
-            locks: Slab::new(),
-            pool: Vec::new(),
+            locks: Locks::new(),
             claims: Slab::new(),
             views: Slab::new(),
             holdings: Holdings::default(),
@@ -172,7 +166,7 @@ impl Core {
     /// The lease of a lock that is held; `None` before, and after it was released or lost.
     #[must_use]
     pub fn lease(&self, id: LockId) -> Option<&Lease> {
-        let lock = self.locks.find(id.0)?;
+        let lock = self.locks.find(id)?;
         lock.phase.is_held().then_some(&lock.lease)
     }
 
@@ -207,7 +201,7 @@ impl Core {
     /// Where a lock is in its life.
     #[must_use]
     pub fn state(&self, id: LockId) -> LockState {
-        match self.locks.find(id.0).map(|lock| lock.phase) {
+        match self.locks.find(id).map(|lock| lock.phase) {
             None => LockState::Unknown,
             Some(Phase::Asking) => LockState::Asked,
             Some(Phase::Extending) => LockState::Extending,
@@ -223,17 +217,18 @@ impl Core {
     /// The votes of a lock's present attempt, extension or release; none once it is not known.
     #[must_use]
     pub fn votes(&self, id: LockId) -> Votes {
-        match self.locks.find(id.0) {
-            Some(lock) if !lock.active.is_idle() => lock.active.votes,
-            Some(_) => Votes::granted(self.ballot()),
-            None => self.ballot(),
+        match (self.locks.find(id), self.locks.active(id)) {
+            (Some(_), Some(active)) => active.votes,
+            // An idle one.
+            (Some(_), None) => self.ballot().granted(),
+            (None, _) => self.ballot(),
         }
     }
 
     /// The votes of the last attempt of a lock that waits, after which it went on; `None` before.
     #[must_use]
     pub fn decided_votes(&self, id: LockId) -> Option<Votes> {
-        self.locks.find(id.0)?.active.decided
+        self.locks.active(id)?.decided
     }
 
     /// Whether a node that can be reached still owes the confirmation of a release or an undo.
@@ -304,7 +299,7 @@ impl Core {
             return;
         }
         self.next_timeout = Timestamp::NEVER;
-        // Before locks leave their lines: they arm what is left of it.
+        // Before locks leave their queues: they arm what is left of it.
         self.queues.purge(now.boot);
         self.begin_auto_extend(now);
         for node in self.config.node_ids() {
@@ -313,8 +308,8 @@ impl Core {
         }
         let by = if self.must_see_all(now) { Timestamp::NEVER } else { now.boot };
         let mut at = 0;
-        while let Some(key) = self.locks.next_due(&mut at, by) {
-            self.lock_due(LockId(key), now);
+        while let Some(id) = self.locks.next_due(&mut at, by) {
+            self.lock_due(id, now);
         }
         let mut at = 0;
         while let Some(key) = self.claims.next_due(&mut at, now.boot) {
@@ -343,7 +338,7 @@ impl Core {
     }
 
     fn lock_due(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find(id.0) else { return };
+        let Some(lock) = self.locks.find(id) else { return };
         match lock.phase {
             Phase::Asking | Phase::Fencing => self.attempt_due(id, now),
             Phase::Pausing => self.pause_due(id, now),
@@ -372,7 +367,7 @@ impl Core {
     /// Something is due for this lock at `at`.
     #[inline]
     fn arm_lock(&mut self, id: LockId, at: Timestamp) {
-        self.locks.arm(id.0, at);
+        self.locks.arm(id, at);
         self.arm(at);
     }
 
@@ -385,16 +380,6 @@ impl Core {
     fn arm_view(&mut self, id: ViewId, at: Timestamp) {
         self.views.arm(id.0, at);
         self.arm(at);
-    }
-
-    /// A lock is over. What it worked with stays for the next in its place, unless there are very many.
-    fn free_lock(&mut self, id: LockId) {
-        if self.locks.vacant() >= VACANT
-            && let Some(lock) = self.locks.find_mut(id.0)
-        {
-            drop(lock.active.clear());
-        }
-        self.locks.free(id.0);
     }
 
     fn ballot(&self) -> Votes {

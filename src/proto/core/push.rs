@@ -213,7 +213,7 @@ impl Core {
     fn look_at_keys(&mut self, id: NodeId, now: ClockReading) {
         for lock in self.watchers(id) {
             self.lengthen_pause(lock, now);
-            match self.locks.find(lock.0).map(|lock| lock.active.keys.len()) {
+            match self.locks.active(lock).map(|active| active.keys.len()) {
                 Some(1) => self.ask_remaining(id, lock, now),
                 // Of several keys only the script can say whether they stand in the way.
                 _ => self.changed_at(lock, id, now),
@@ -222,18 +222,14 @@ impl Core {
     }
 
     /// The locks that wait for this node's word.
-    fn watchers(&self, id: NodeId) -> Vec<LockId> {
-        let waits = |lock: &LockId| {
-            self.locks.find(lock.0).is_some_and(|lock| {
+    fn watchers(&self, node: NodeId) -> Vec<LockId> {
+        let waits = |id: &LockId| {
+            self.locks.at_work(*id).is_some_and(|(lock, active)| {
                 matches!(lock.phase, Phase::Asking | Phase::Pausing)
-                    && lock.active.pause.leads().contains(id)
+                    && active.pause.leads().contains(node)
             })
         };
-        (0..self.locks.capacity())
-            .filter_map(|at| self.locks.at(at))
-            .map(LockId)
-            .filter(waits)
-            .collect()
+        self.locks.ids().filter(waits).collect()
     }
 
     /// The push link could not be opened, or its connection ended.

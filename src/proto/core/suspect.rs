@@ -44,20 +44,20 @@ impl Core {
     /// A vote has decided nothing. If a quorum has voted, the others are given their allowance.
     #[inline]
     pub(super) fn limit_wait(&mut self, id: LockId, now: ClockReading) {
-        if self.locks.find(id.0).is_some_and(|lock| lock.active.votes.has_quorum()) {
+        if self.locks.active(id).is_some_and(|active| active.votes.has_quorum()) {
             self.wait_for_the_rest(id, now);
         }
     }
 
     #[cold]
     fn wait_for_the_rest(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find(id.0) else { return };
-        let since = lock.active.rest.since.min(now.boot);
-        let awaited = lock.active.votes.awaited().without(self.suspected);
+        let Some(active) = self.locks.active(id) else { return };
+        let since = active.rest.since.min(now.boot);
+        let awaited = active.votes.awaited().without(self.suspected);
         let until = awaited.iter().map(|node| since + self.allowance(node)).min();
         let until = until.unwrap_or(Timestamp::NEVER);
-        if let Some(lock) = self.locks.find_mut(id.0) {
-            lock.active.rest = Rest { since, until };
+        if let Some(active) = self.locks.active_mut(id) {
+            active.rest = Rest { since, until };
             self.arm_lock(id, until);
         }
     }
@@ -65,17 +65,17 @@ impl Core {
     /// A round goes on. Those who have not answered within their allowance are suspected, and a lead that
     /// takes longer than usual is not the only one to be asked.
     pub(super) fn round_drags(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if now.boot < lock.active.rest.until {
-            let until = lock.active.rest.until;
+        let Some(active) = self.locks.active_mut(id) else { return };
+        if now.boot < active.rest.until {
+            let until = active.rest.until;
             return self.arm_lock(id, until);
         }
-        if lock.active.lead.is_some() {
+        if active.lead.is_some() {
             return self.ask_the_others(id, now);
         }
-        let (since, awaited) = (lock.active.rest.since, lock.active.votes.awaited());
+        let (since, awaited) = (active.rest.since, active.votes.awaited());
         // Those who have more time are waited for anew, unless only a write-back is.
-        lock.active.rest.until = Timestamp::NEVER;
+        active.rest.until = Timestamp::NEVER;
         for node in awaited.iter() {
             if now.boot >= since + self.allowance(node) {
                 self.suspect(node, now);
@@ -124,7 +124,7 @@ impl Core {
         for at in 0..self.node(id).pipeline.len() {
             if let Some(&Pending::Undo { claim, .. }) = self.node(id).pipeline.at(at)
                 && let Some(lock) = self.claims.find(claim.0).and_then(Claim::lock)
-                && self.locks.find(lock.0).is_some_and(|lock| lock.phase == Phase::Releasing)
+                && self.locks.find(lock).is_some_and(|lock| lock.phase == Phase::Releasing)
             {
                 self.settle_release(lock, now);
             }
@@ -159,10 +159,10 @@ impl Core {
         if self.suspected.is_empty() {
             return NodeSet::default();
         }
-        let Some(lock) = self.locks.find(id.0) else { return NodeSet::default() };
+        let Some((lock, active)) = self.locks.at_work(id) else { return NodeSet::default() };
         let last = self.claims.find(lock.claim.0);
         let last = last.map_or_else(NodeSet::default, Claim::undoing);
-        lock.active.open.or(last).and(self.suspected)
+        active.open.or(last).and(self.suspected)
     }
 }
 

@@ -19,7 +19,6 @@ use crate::proto::holdings::FEW;
 use crate::proto::names::{LockId, NodeId, NodeSet, ViewId};
 use crate::proto::node::{Link, Pending};
 use crate::proto::request::{RequestError, check_resource};
-use crate::proto::slab::Key;
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
 use crate::resp::{Token, command};
@@ -140,12 +139,11 @@ impl Core {
     pub fn held_on(&mut self, resource: &[u8], now: ClockReading) -> Option<u32> {
         let now = ClockReading { boot: self.boot.max(now.boot), ..now };
         let claim = if self.locks.capacity() <= FEW {
-            let mut all = (0..self.locks.capacity()).filter_map(|at| self.locks.at(at));
-            all.find_map(|lock| self.holding(lock, resource, now))
+            self.locks.ids().find_map(|lock| self.holding(lock, resource, now))
         } else {
             self.know_holdings();
             let mut known = self.holdings.at(self.queues.key(resource));
-            known.find_map(|lock| self.holding(lock, resource, now))
+            known.find_map(|lock| self.holding(LockId(lock), resource, now))
         }?;
         let mut token = Vec::new();
         claim.write_token(&mut token, &self.config);
@@ -156,7 +154,7 @@ impl Core {
     }
 
     /// The claim of a lock, if that is on the resource and is held.
-    fn holding(&self, lock: Key, resource: &[u8], now: ClockReading) -> Option<&Claim> {
+    fn holding(&self, lock: LockId, resource: &[u8], now: ClockReading) -> Option<&Claim> {
         let lock = self.locks.find(lock)?;
         let claim = self.claims.find(lock.claim.0)?;
         let is_held = lock.phase.is_held() && !lock.lease.remaining(now).is_zero();
@@ -169,12 +167,12 @@ impl Core {
             return;
         }
         let (locks, claims, queues) = (&self.locks, &self.claims, &self.queues);
-        let all = (0..locks.capacity()).filter_map(|at| locks.at(at));
-        let held = all.filter(|&lock| locks.find(lock).is_some_and(|lock| lock.phase.is_held()));
+        let held =
+            locks.ids().filter(|&lock| locks.find(lock).is_some_and(|lock| lock.phase.is_held()));
         let places = held.flat_map(|lock| {
             let claim = locks.find(lock).and_then(|lock| claims.find(lock.claim.0));
             let keys = claim.into_iter().flat_map(|claim| claim.keys().iter());
-            keys.map(move |key| (queues.key(key), lock))
+            keys.map(move |key| (queues.key(key), lock.0))
         });
         self.holdings.begin(places, locks.capacity());
     }
@@ -184,8 +182,8 @@ impl Core {
         if !self.holdings.is_complete() {
             return;
         }
-        let Some(lock) = self.locks.find(id.0) else { return };
-        for key in lock.active.keys.iter() {
+        let Some(active) = self.locks.active(id) else { return };
+        for key in active.keys.iter() {
             if self.holdings.is_complete() {
                 self.holdings.granted(self.queues.key(key), id.0);
             }

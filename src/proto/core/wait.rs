@@ -25,16 +25,15 @@ use crate::proto::vote::Vote;
 impl Core {
     /// Puts a lock that waits into the lines of its resources, and lets it ask if it is the first in all.
     pub(super) fn join_queues(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         lock.phase = Phase::Queued;
-        let active = &mut *lock.active;
         active.position = self.queues.next_position();
         for key in active.keys.iter() {
             let key = self.queues.key(key);
             self.queues.join(key, active.position, id, now.boot);
             active.queues.push(key);
         }
-        let deadline = lock.active.deadline;
+        let deadline = active.deadline;
         self.arm_lock(id, deadline);
         if self.is_first(id) {
             self.first_attempt(id, now);
@@ -43,14 +42,13 @@ impl Core {
 
     fn is_first(&self, id: LockId) -> bool {
         let first = |&key: &_| self.queues.front(key) == Some(id);
-        let lock = self.locks.find(id.0);
-        lock.is_some_and(|lock| lock.active.queues.iter().all(first))
+        self.locks.active(id).is_some_and(|active| active.queues.iter().all(first))
     }
 
     /// Leaves the lines behind a release.
     pub(super) fn leave_queues_released(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find(id.0) else { return };
-        for &key in &lock.active.queues {
+        let Some(active) = self.locks.active(id) else { return };
+        for &key in &active.queues {
             self.queues.released(key, now.boot);
         }
         self.leave_queues(id, now);
@@ -58,11 +56,9 @@ impl Core {
 
     /// Leaves the lines. Those who are first now ask when turns are taken.
     pub(super) fn leave_queues(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find_mut(id.0).filter(|lock| !lock.active.is_idle()) else {
-            return;
-        };
-        let position = lock.active.position;
-        for key in lock.active.queues.drain(..) {
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let position = active.position;
+        for key in active.queues.drain(..) {
             self.queues.leave(key, position, now.boot);
             // Whoever is next in several lines of many need not be looked at for each.
             let first = self.queues.front(key).filter(|first| self.scheduled.back() != Some(first));
@@ -79,7 +75,7 @@ impl Core {
             return;
         }
         while let Some(id) = self.scheduled.pop_front() {
-            match self.locks.find(id.0).map(|lock| lock.phase) {
+            match self.locks.find(id).map(|lock| lock.phase) {
                 Some(Phase::Queued) if self.is_first(id) => self.first_attempt(id, now),
                 Some(Phase::Pausing) => self.pause_due(id, now),
                 _ => {}
@@ -90,12 +86,12 @@ impl Core {
 
     /// The first ask of a lock that waits.
     fn first_attempt(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find(id.0) else { return };
-        if now.boot >= lock.active.deadline {
+        let Some(active) = self.locks.active(id) else { return };
+        if now.boot >= active.deadline {
             return self.refuse(id, RefusalReason::OutOfTime, now);
         }
         let released =
-            lock.active.queues.iter().filter_map(|&key| self.queues.yields_from(key, now.boot));
+            active.queues.iter().filter_map(|&key| self.queues.yields_from(key, now.boot));
         let hand_off = self.round_trip * HAND_OFF_ROUND_TRIPS;
         match released.max().map(|released| released + hand_off + self.entropy.below(hand_off)) {
             Some(until) if until > now.boot => self.yield_to_others(id, until, now),
@@ -106,16 +102,15 @@ impl Core {
     /// This core has just let go of what others want too: they get until `until` to take it. Then the lock
     /// looks whether they have, if there is a node that will tell, and waits as they do.
     fn yield_to_others(&mut self, id: LockId, until: Timestamp, now: ClockReading) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let first = lock.active.queues.first();
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        let first = active.queues.first();
         let leads = first.map_or_else(NodeSet::default, |&key| self.queues.leads(key));
         let leads = leads.without(self.suspected);
         let waited = first.map_or(Duration::ZERO, |&key| self.queues.waited(key));
         lock.phase = Phase::Pausing;
-        let deadline = lock.active.deadline;
-        lock.active.pause.lasts_until(until.min(deadline));
+        active.pause.lasts_until(until.min(active.deadline));
         if leads.iter().all(|node| self.nodes[node.index()].push.notifies()) {
-            lock.active.pause.leaves_turn(leads, (waited / 2).min(LONGEST_SIT_OUT));
+            active.pause.leaves_turn(leads, (waited / 2).min(LONGEST_SIT_OUT));
             leads.iter().for_each(|node| self.want_push(node, now));
         }
         self.arm_lock(id, until);
@@ -123,7 +118,7 @@ impl Core {
 
     /// A lock that waits in line has a deadline as well.
     pub(super) fn queue_due(&mut self, id: LockId, now: ClockReading) {
-        match self.locks.find(id.0).map(|lock| lock.active.deadline) {
+        match self.locks.active(id).map(|active| active.deadline) {
             Some(deadline) if now.boot >= deadline => {
                 self.refuse(id, RefusalReason::OutOfTime, now)
             }
@@ -144,9 +139,9 @@ impl Core {
         };
         for key in claim.keys().iter() {
             let Some(next) = self.queues.front(self.queues.key(key)) else { continue };
-            let Some(lock) = self.locks.find_mut(next.0) else { continue };
+            let Some((lock, active)) = self.locks.at_work_mut(next) else { continue };
             if claim.lock() != Some(next) && lock.phase == Phase::Pausing {
-                lock.active.pause.handed_on(now.boot);
+                active.pause.handed_on(now.boot);
                 self.scheduled.push_back(next);
             }
         }
@@ -157,25 +152,25 @@ impl Core {
         self.look_for_leads(id, now);
         self.back_off_wakes(id, now);
         let will_be_notified = self.will_be_notified(id);
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let led = lock.active.lead.take().is_some();
-        let votes = &lock.active.votes;
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        let led = active.lead.take().is_some();
+        let votes = &active.votes;
         let is_split = !led && !votes.grants().is_empty() && votes.is_contended();
         let needed = match led {
             true => 1,
             false => votes.quorum().saturating_sub(votes.grants().len()),
         };
-        let took = lock.active.round_took(now);
-        lock.active.pause.refused(is_split, needed);
+        let took = active.round_took(now);
+        active.pause.refused(is_split, needed);
         let (floor, bound) =
-            lock.active.pause.span(took, will_be_notified, self.config.settings.retry_backoff);
+            active.pause.span(took, will_be_notified, self.config.settings.retry_backoff);
         lock.phase = Phase::Pausing;
         let until = now.boot + floor + self.entropy.below(bound.saturating_sub(floor));
-        let mut until = until.min(lock.active.deadline);
+        let mut until = until.min(active.deadline);
         if mutant!(PauseWithoutEnd) {
             until = Timestamp::NEVER;
         }
-        lock.active.pause.lasts_until(until);
+        active.pause.lasts_until(until);
         self.arm_lock(id, until);
         self.shorten_pause(id);
     }
@@ -185,9 +180,9 @@ impl Core {
     fn look_for_leads(&mut self, id: LockId, now: ClockReading) {
         let (wake, quorum) = (self.config.settings.wake, self.config.quorum());
         let suspected = self.suspected;
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let denied = lock.active.votes.denies().without(suspected);
-        if lock.active.lead.is_none() {
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let denied = active.votes.denies().without(suspected);
+        if active.lead.is_none() {
             let count = match wake {
                 WakeStrategy::Lead | WakeStrategy::All => 1,
                 WakeStrategy::Quorum => quorum,
@@ -195,18 +190,18 @@ impl Core {
             };
             let mut leads = NodeSet::default();
             denied.iter().take(count).for_each(|node| leads.insert(node));
-            lock.active.pause.listen_to(leads);
+            active.pause.listen_to(leads);
         }
         if !denied.is_empty() {
-            for &key in &lock.active.queues {
-                self.queues.contended(key, lock.active.pause.leads(), now.boot);
+            for &key in &active.queues {
+                self.queues.contended(key, active.pause.leads(), now.boot);
             }
         }
     }
 
     /// A verdict need not wait for all votes. Those that come later can still show whose word to wait for.
     pub(super) fn hear_late_denials(&mut self, id: LockId, claim: ClaimId) {
-        let Some(round) = self.locks.find(id.0).map(|lock| lock.round) else { return };
+        let Some(round) = self.locks.find(id).map(|lock| lock.round) else { return };
         if let Some(claim) = self.claims.find_mut(claim.0) {
             claim.is_heard_by(id, round);
         }
@@ -217,23 +212,23 @@ impl Core {
     pub(super) fn denied_late(&mut self, node: NodeId, claim: ClaimId, now: ClockReading) {
         let waiter = self.claims.find(claim.0).and_then(Claim::waiter);
         let Some((id, round)) = waiter else { return };
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         let is_alone = matches!(self.config.settings.wake, WakeStrategy::Lead | WakeStrategy::All);
-        let mut leads = lock.active.pause.leads();
+        let mut leads = active.pause.leads();
         let is_earlier = leads.iter().next().is_some_and(|lead| node < lead);
         if lock.phase != Phase::Pausing || lock.round != round || !is_alone || !is_earlier {
             return;
         }
-        lock.active.votes.cast(node, Vote::Deny);
+        active.votes.cast(node, Vote::Deny);
         leads.insert(node);
         if self.nodes[node.index()].push.notifies() {
             leads = node.into();
         }
-        lock.active.pause.listen_to(leads);
-        for &key in &lock.active.queues {
-            self.queues.contended(key, lock.active.pause.leads(), now.boot);
+        active.pause.listen_to(leads);
+        for &key in &active.queues {
+            self.queues.contended(key, active.pause.leads(), now.boot);
         }
-        if lock.active.keys.len() == 1 {
+        if active.keys.len() == 1 {
             self.ask_remaining(node, id, now);
         }
         self.want_push(node, now);
@@ -242,12 +237,12 @@ impl Core {
 
     /// Of two leads the first is enough, as soon as it tells.
     fn follow_the_first(&mut self, id: LockId) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some(active) = self.locks.active_mut(id) else { return };
         if self.config.settings.wake != WakeStrategy::Quorum
-            && let Some(first) = lock.active.pause.leads().iter().next()
+            && let Some(first) = active.pause.leads().iter().next()
             && self.nodes[first.index()].push.notifies()
         {
-            lock.active.pause.listen_to(first.into());
+            active.pause.listen_to(first.into());
         }
     }
 
@@ -256,30 +251,30 @@ impl Core {
     /// the others did not. Such an ask is told to other waiters in its turn, and they could wake each other
     /// for as long as the lock is held elsewhere; where the lead denied, nobody else hears of it.
     fn back_off_wakes(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let waited = now.boot.since(lock.active.asked_at);
-        let most = match lock.active.lead {
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let waited = now.boot.since(active.asked_at);
+        let most = match active.lead {
             Some(_) if waited < OLD => MUTED_AFTER_DENIAL.0,
             Some(_) => MUTED_AFTER_DENIAL.1,
             None => MUTED_AFTER_SPLIT,
         };
-        let since = lock.active.since.boot;
-        let Some(backoff) = lock.active.pause.was_woken_in_vain(since, most) else { return };
+        let since = active.since.boot;
+        let Some(backoff) = active.pause.was_woken_in_vain(since, most) else { return };
         let half = backoff / 2;
-        lock.active.pause.mute_until(now.boot + half + self.entropy.below(half));
+        active.pause.mute_until(now.boot + half + self.entropy.below(half));
     }
 
     /// Remembers how long a lock had to wait that was granted now.
     pub(super) fn note_wait(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find(id.0) else { return };
-        let waited = now.boot.since(lock.active.asked_at);
-        lock.active.queues.iter().for_each(|&key| self.queues.granted(key, waited));
+        let Some(active) = self.locks.active(id) else { return };
+        let waited = now.boot.since(active.asked_at);
+        active.queues.iter().for_each(|&key| self.queues.granted(key, waited));
     }
 
     /// Whether the nodes whose word is waited for denied, and will tell.
     fn will_be_notified(&self, id: LockId) -> bool {
-        let Some(lock) = self.locks.find(id.0) else { return false };
-        let (leads, denied) = (lock.active.pause.leads(), lock.active.votes.denies());
+        let Some(active) = self.locks.active(id) else { return false };
+        let (leads, denied) = (active.pause.leads(), active.votes.denies());
         let will_notify = |node| denied.contains(node) && self.node(node).push.notifies();
         !leads.is_empty() && leads.iter().all(will_notify)
     }
@@ -288,12 +283,13 @@ impl Core {
     /// key in the way will live, which also makes them tell when it changes, and acts on what was told
     /// meanwhile. Behind the undo, so that an attempt that is granted never pays for it.
     pub(super) fn settle_in(&mut self, id: LockId, denied: NodeSet, now: ClockReading) {
-        let Some(lock) = self.locks.find(id.0).filter(|lock| lock.phase == Phase::Pausing) else {
+        let Some((lock, active)) = self.locks.at_work(id) else { return };
+        if lock.phase != Phase::Pausing {
             return;
-        };
-        let leads = lock.active.pause.leads();
+        }
+        let leads = active.pause.leads();
         // A script has told, and has read all keys.
-        if lock.active.keys.len() == 1 {
+        if active.keys.len() == 1 {
             for node in denied.iter() {
                 self.ask_remaining(node, id, now);
             }
@@ -306,7 +302,7 @@ impl Core {
 
     /// Asks a node for how long the key in the way will live.
     pub(super) fn ask_remaining(&mut self, node: NodeId, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find(id.0) else { return };
+        let Some((lock, active)) = self.locks.at_work(id) else { return };
         let node = &mut self.nodes[node.index()];
         // A full pipeline has no room for what the timer can do without.
         if !node.link.takes_asks() || node.pipeline.len() >= super::MAX_PIPELINE {
@@ -314,7 +310,7 @@ impl Core {
         }
         let pending = Pending::Remaining { lock: id, round: lock.round };
         node.pipeline.push(pending, now.boot, |out| {
-            let _ = crate::resp::command(out, 2).arg(b"PTTL").arg(lock.active.keys.first());
+            let _ = crate::resp::command(out, 2).arg(b"PTTL").arg(active.keys.first());
         });
         self.arm(now.boot + self.config.settings.dead_peer_timeout);
     }
@@ -328,13 +324,12 @@ impl Core {
         ms: i64,
         now: ClockReading,
     ) {
-        let Some(lock) = self.locks.find_mut(id.0).filter(|lock| lock.round == round) else {
-            return;
-        };
-        if ms == -1 || !matches!(lock.phase, Phase::Asking | Phase::Pausing) {
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        let is_asking = matches!(lock.phase, Phase::Asking | Phase::Pausing);
+        if ms == -1 || !is_asking || lock.round != round {
             return;
         }
-        let pause = &mut lock.active.pause;
+        let pause = &mut active.pause;
         let (is_pausing, leads) = (lock.phase == Phase::Pausing, pause.leads());
         let notifies = leads.contains(node)
             && leads.iter().all(|lead| self.nodes[lead.index()].push.notifies());
@@ -357,20 +352,19 @@ impl Core {
     /// The key in the way is still there, and a node will tell of its next change. Whoever has had its turn lets
     /// some others have theirs.
     fn rest(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let deadline = lock.active.deadline;
-        lock.active.pause.waits_for_word(now.boot, deadline);
-        let sit_out = lock.active.pause.take_sit_out();
-        lock.active.pause.sits_out_until(now.boot + self.entropy.below(sit_out));
-        for &key in &lock.active.queues {
-            self.queues.contended(key, lock.active.pause.leads(), now.boot);
+        let Some(active) = self.locks.active_mut(id) else { return };
+        active.pause.waits_for_word(now.boot, active.deadline);
+        let sit_out = active.pause.take_sit_out();
+        active.pause.sits_out_until(now.boot + self.entropy.below(sit_out));
+        for &key in &active.queues {
+            self.queues.contended(key, active.pause.leads(), now.boot);
         }
     }
 
     /// The pause need not outlast the keys that stand in the way.
     fn shorten_pause(&mut self, id: LockId) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if let Some(until) = lock.active.pause.shorten() {
+        let Some(active) = self.locks.active_mut(id) else { return };
+        if let Some(until) = active.pause.shorten() {
             self.arm_lock(id, until);
         }
     }
@@ -381,11 +375,10 @@ impl Core {
         if !self.will_be_notified(id) {
             return;
         }
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        if lock.phase == Phase::Pausing && !lock.active.pause.follows_split() {
-            let deadline = lock.active.deadline;
-            lock.active.pause.waits_for_word(now.boot, deadline);
-            let until = lock.active.pause.until();
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        if lock.phase == Phase::Pausing && !active.pause.follows_split() {
+            active.pause.waits_for_word(now.boot, active.deadline);
+            let until = active.pause.until();
             self.arm_lock(id, until);
             self.shorten_pause(id);
         }
@@ -393,19 +386,19 @@ impl Core {
 
     /// A node has told that a key in the way of this lock has changed, or cannot tell any longer.
     pub(super) fn changed_at(&mut self, id: LockId, node: NodeId, now: ClockReading) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        lock.active.pause.notified(node);
+        let Some(active) = self.locks.active_mut(id) else { return };
+        active.pause.notified(node);
         self.wake(id, now);
     }
 
     /// Ends a pause by what has been told, as soon as that may be.
     fn wake(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let is_enough = lock.active.pause.has_heard_enough(self.config.settings.wake);
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        let is_enough = active.pause.has_heard_enough(self.config.settings.wake);
         if lock.phase != Phase::Pausing || !is_enough {
             return;
         }
-        self.metrics.wakes += u64::from(lock.active.pause.wake(now.boot));
+        self.metrics.wakes += u64::from(active.pause.wake(now.boot));
         self.pause_due(id, now);
     }
 
@@ -413,23 +406,23 @@ impl Core {
     /// be told. So whoever was deaf asks when the lock is let go of, and not in the middle of somebody's turn.
     fn look_first(&mut self, id: LockId, lead: NodeId, now: ClockReading) {
         let patience = self.config.settings.response_timeout.min(self.allowance(lead));
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
-        let until = (now.boot + patience).min(lock.active.deadline);
-        lock.active.pause.looks_until(until);
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let until = (now.boot + patience).min(active.deadline);
+        active.pause.looks_until(until);
         self.arm_lock(id, until);
         self.ask_remaining(lead, id, now);
     }
 
     pub(super) fn pause_due(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find(id.0) else { return };
-        if now.boot >= lock.active.deadline {
+        let Some(active) = self.locks.active(id) else { return };
+        if now.boot >= active.deadline {
             self.refuse(id, RefusalReason::OutOfTime, now);
-        } else if now.boot < lock.active.pause.until() {
-            let until = lock.active.pause.until();
+        } else if now.boot < active.pause.until() {
+            let until = active.pause.until();
             self.arm_lock(id, until);
         } else {
             match self.lead_to_ask(id) {
-                Some(lead) if lock.active.pause.is_late() && lock.active.keys.len() == 1 => {
+                Some(lead) if active.pause.is_late() && active.keys.len() == 1 => {
                     self.look_first(id, lead, now);
                 }
                 lead => self.attempt(id, lead, now),
@@ -439,18 +432,18 @@ impl Core {
 
     /// The node that is asked before the others, if what it told ended the pause.
     fn lead_to_ask(&self, id: LockId) -> Option<NodeId> {
-        let lock = self.locks.find(id.0)?;
-        let leads = self.config.settings.wake == WakeStrategy::Lead && lock.active.pause.is_woken();
-        let notified = lock.active.pause.heard().without(self.suspected);
+        let active = self.locks.active(id)?;
+        let leads = self.config.settings.wake == WakeStrategy::Lead && active.pause.is_woken();
+        let notified = active.pause.heard().without(self.suspected);
         let lead = notified.iter().next().filter(|_| leads)?;
         self.node(lead).link.takes_asks().then_some(lead)
     }
 
     /// An attempt begins.
     pub(super) fn end_pause(&mut self, id: LockId) {
-        let Some(lock) = self.locks.find_mut(id.0) else { return };
+        let Some(active) = self.locks.active_mut(id) else { return };
         let (least, most) = EXPIRY_JITTER;
-        lock.active.pause.attempt_begins(least + self.entropy.below(most - least));
+        active.pause.attempt_begins(least + self.entropy.below(most - least));
     }
 
     /// How long a round of asks takes, roughly.
