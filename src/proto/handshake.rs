@@ -7,6 +7,8 @@
 //! missing or forbidden are refused as voters here; that two nodes are the same server is found by
 //! whoever can see both, and what the restart guard means is decided in `restart_guard`.
 
+use bytes::BufMut;
+
 use crate::resp::{Token, command};
 
 use super::capability::{Ability, Capabilities, Version, tried};
@@ -89,7 +91,7 @@ impl Step {
         })
     }
 
-    pub(super) fn encode(self, out: &mut Vec<u8>, node: &NodeSettings, settings: &Settings) {
+    pub(super) fn encode(self, out: &mut impl BufMut, node: &NodeSettings, settings: &Settings) {
         let _ = match self {
             Self::Auth => {
                 let credentials =

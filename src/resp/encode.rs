@@ -1,7 +1,9 @@
-//! The encoder: commands as arrays of bulk strings, and nothing else.
+//! The encoder: commands as arrays of bulk strings.
 //!
 //! Every argument carries its length in bytes, so CR, LF and NUL inside one are payload, never
 //! syntax. Inline commands, where they would be syntax, cannot be written with it.
+
+use bytes::BufMut;
 
 /// Begins a command of `args` arguments, its name included, at the end of `out`.
 ///
@@ -14,27 +16,31 @@
 /// command(&mut out, 3).arg(b"SET").arg(b"a\r\nb").int(7);
 /// assert_eq!(out, b"*3\r\n$3\r\nSET\r\n$4\r\na\r\nb\r\n$1\r\n7\r\n");
 /// ```
+///
+/// # Panics
+///
+/// If `out` cannot grow and is full. A `Vec` and a `BytesMut` grow; a slice does not.
 #[inline]
-pub fn command(out: &mut Vec<u8>, args: usize) -> CommandEncoder<'_> {
+pub fn command<B: BufMut + ?Sized>(out: &mut B, args: usize) -> CommandEncoder<'_, B> {
     header(out, b'*', args as u64);
     CommandEncoder { out, missing: args }
 }
 
 /// Takes the arguments of one command. Made by [`command`].
 #[derive(Debug)]
-pub struct CommandEncoder<'o> {
-    out: &'o mut Vec<u8>,
+pub struct CommandEncoder<'o, B: BufMut + ?Sized> {
+    out: &'o mut B,
     missing: usize,
 }
 
-impl CommandEncoder<'_> {
+impl<B: BufMut + ?Sized> CommandEncoder<'_, B> {
     /// Appends an argument of any bytes.
     #[inline]
     pub fn arg(mut self, bytes: &[u8]) -> Self {
         self.count();
         header(self.out, b'$', bytes.len() as u64);
-        self.out.extend_from_slice(bytes);
-        self.out.extend_from_slice(b"\r\n");
+        self.out.put_slice(bytes);
+        self.out.put_slice(b"\r\n");
         self
     }
 
@@ -42,9 +48,9 @@ impl CommandEncoder<'_> {
     pub fn prefixed(mut self, prefix: &[u8], rest: &[u8]) -> Self {
         self.count();
         header(self.out, b'$', (prefix.len() + rest.len()) as u64);
-        self.out.extend_from_slice(prefix);
-        self.out.extend_from_slice(rest);
-        self.out.extend_from_slice(b"\r\n");
+        self.out.put_slice(prefix);
+        self.out.put_slice(rest);
+        self.out.put_slice(b"\r\n");
         self
     }
 
@@ -56,18 +62,20 @@ impl CommandEncoder<'_> {
         self.arg(&digits[from..])
     }
 
-    /// Where in the output the argument is that was appended last.
-    pub(crate) fn last(&self, argument: &[u8]) -> usize {
-        self.out.len() - argument.len() - b"\r\n".len()
-    }
-
     fn count(&mut self) {
         debug_assert!(self.missing > 0, "a command got more arguments than it announced");
         self.missing = self.missing.wrapping_sub(1);
     }
 }
 
-impl Drop for CommandEncoder<'_> {
+impl CommandEncoder<'_, Vec<u8>> {
+    /// Where in the output the argument is that was appended last.
+    pub(crate) fn last(&self, argument: &[u8]) -> usize {
+        self.out.len() - argument.len() - b"\r\n".len()
+    }
+}
+
+impl<B: BufMut + ?Sized> Drop for CommandEncoder<'_, B> {
     fn drop(&mut self) {
         debug_assert!(
             self.missing == 0 || std::thread::panicking(),
@@ -76,24 +84,24 @@ impl Drop for CommandEncoder<'_> {
     }
 }
 
-/// A type byte, a number, CR LF.
+/// Appends a type byte, a number and CR LF.
 #[inline]
-fn header(out: &mut Vec<u8>, kind: u8, value: u64) {
+fn header(out: &mut (impl BufMut + ?Sized), kind: u8, value: u64) {
     // Appends of constant length are cheap, and no argument of a lock command needs the third.
     if value < 10 {
-        out.extend_from_slice(&[kind, b'0' + value as u8, b'\r', b'\n']);
+        out.put_slice(&[kind, b'0' + value as u8, b'\r', b'\n']);
         return;
     }
     if value < 100 {
         let (tens, ones) = (value as u8 / 10, value as u8 % 10);
-        out.extend_from_slice(&[kind, b'0' + tens, b'0' + ones, b'\r', b'\n']);
+        out.put_slice(&[kind, b'0' + tens, b'0' + ones, b'\r', b'\n']);
         return;
     }
     let mut digits = [0; 20];
     let from = decimal(value, &mut digits);
-    out.push(kind);
-    out.extend_from_slice(&digits[from..]);
-    out.extend_from_slice(b"\r\n");
+    out.put_u8(kind);
+    out.put_slice(&digits[from..]);
+    out.put_slice(b"\r\n");
 }
 
 /// Writes `value` to the end of `digits` and returns where it begins.
@@ -112,6 +120,8 @@ fn decimal(mut value: u64, digits: &mut [u8; 20]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use bytes::BytesMut;
+
     use super::*;
 
     #[test]
@@ -124,6 +134,21 @@ mod tests {
             assert_eq!(out, format!("*1\r\n${}\r\n{text}\r\n", text.len()).into_bytes());
             value = value.saturating_mul(10);
         }
+    }
+
+    #[test]
+    fn every_kind_of_buffer_gets_the_same_bytes() {
+        let mut vec = Vec::new();
+        command(&mut vec, 3).arg(b"SET").prefixed(b"fence:", b"job").int(123);
+        let mut bytes = BytesMut::new();
+        command(&mut bytes, 3).arg(b"SET").prefixed(b"fence:", b"job").int(123);
+        assert_eq!(bytes, vec);
+        let mut array = [0; 64];
+        let mut rest = &mut array[..];
+        let out: &mut dyn BufMut = &mut rest;
+        command(out, 3).arg(b"SET").prefixed(b"fence:", b"job").int(123);
+        let left = rest.len();
+        assert_eq!(array[..64 - left], vec);
     }
 
     #[test]

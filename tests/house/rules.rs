@@ -162,8 +162,13 @@ const LAYERS: [Layer; 4] = [
         crates: &["libc", "mio", "socket2"],
         decides: false,
     },
-    Layer { name: "proto", below: &["resp"], crates: &["memchr", "sha1_smol"], decides: true },
-    Layer { name: "resp", below: &[], crates: &["memchr"], decides: true },
+    Layer {
+        name: "proto",
+        below: &["resp"],
+        crates: &["bytes", "memchr", "sha1_smol"],
+        decides: true,
+    },
+    Layer { name: "resp", below: &[], crates: &["bytes", "memchr"], decides: true },
 ];
 
 /// What of the standard library is more than memory. The maps take their order from the system's
