@@ -6,16 +6,16 @@
 
 use std::collections::VecDeque;
 
+use bytes::{Buf, BytesMut};
+
 use super::time::Timestamp;
 
-/// One link's outbox and the ring of requests that have no answer yet.
-#[derive(Debug)]
+/// One link's outbox and the ring of requests that have no answer yet. No `Debug`: the bytes may be passwords.
 pub(super) struct Pipeline<R> {
-    outbox: Vec<u8>,
-    /// Bytes at the front of the outbox that the socket took.
-    taken: usize,
-    /// Stream offset of the outbox's first byte.
-    base: u64,
+    /// Bytes that the socket has not taken. No handle on them is split off, so the memory is used again.
+    outbox: BytesMut,
+    /// Bytes that it has taken: the stream offset of the outbox's first byte.
+    sent: u64,
     due: VecDeque<Due<R>>,
 }
 
@@ -30,12 +30,12 @@ pub(super) struct Due<R> {
 
 impl<R> Pipeline<R> {
     pub(super) fn new() -> Self {
-        Self { outbox: Vec::new(), taken: 0, base: 0, due: VecDeque::new() }
+        Self { outbox: BytesMut::new(), sent: 0, due: VecDeque::new() }
     }
 
     /// Appends a request; `encode` writes its bytes.
     #[inline]
-    pub(super) fn push(&mut self, pending: R, now: Timestamp, encode: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn push(&mut self, pending: R, now: Timestamp, encode: impl FnOnce(&mut BytesMut)) {
         let start = self.end();
         encode(&mut self.outbox);
         self.due.push_back(Due { pending, since: now, start });
@@ -77,35 +77,31 @@ impl<R> Pipeline<R> {
     }
 
     pub(super) fn unsent(&self) -> &[u8] {
-        &self.outbox[self.taken..]
+        &self.outbox
     }
 
     pub(super) fn sent(&mut self, bytes: usize) {
-        self.taken += bytes;
-        debug_assert!(self.taken <= self.outbox.len(), "the socket took what there was");
-        if self.taken == self.outbox.len() {
-            self.base += self.taken as u64;
+        self.sent += bytes as u64;
+        if bytes == self.outbox.len() {
+            // Unlike `advance`, this gives the next request the same place in memory.
             self.outbox.clear();
-            self.taken = 0;
-        } else if self.taken >= COMPACT && self.taken > self.outbox.len() / 2 {
-            self.base += self.taken as u64;
-            self.outbox.drain(..self.taken);
-            self.taken = 0;
+        } else {
+            self.outbox.advance(bytes);
         }
     }
 
     /// Takes back the first request that `wanted` finds, if no byte of it has reached the socket. Not where
     /// very much waits to be sent, for what lies behind the request has to be moved.
     pub(super) fn withdraw(&mut self, wanted: impl Fn(&R) -> bool) -> Option<R> {
-        let sent = self.base + self.taken as u64;
-        if sent == self.end() || self.unsent().len() > WITHDRAWABLE {
+        if self.outbox.is_empty() || self.outbox.len() > WITHDRAWABLE {
             return None;
         }
-        let unsent = self.due.partition_point(|due| due.start < sent);
+        let unsent = self.due.partition_point(|due| due.start < self.sent);
         let at = unsent + self.due.range(unsent..).position(|due| wanted(&due.pending))?;
         let start = self.due[at].start;
         let end = self.due.get(at + 1).map_or_else(|| self.end(), |next| next.start);
-        self.outbox.drain((start - self.base) as usize..(end - self.base) as usize);
+        self.outbox.copy_within((end - self.sent) as usize.., (start - self.sent) as usize);
+        self.outbox.truncate(self.outbox.len() - (end - start) as usize);
         let taken = self.due.remove(at)?;
         for later in self.due.range_mut(at..) {
             later.start -= end - start;
@@ -115,12 +111,11 @@ impl<R> Pipeline<R> {
 
     /// The requests without an answer, and whether no byte of them reached the socket.
     pub(super) fn into_requests(self) -> impl Iterator<Item = (R, bool)> {
-        let sent = self.base + self.taken as u64;
-        self.due.into_iter().map(move |due| (due.pending, due.start >= sent))
+        self.due.into_iter().map(move |due| (due.pending, due.start >= self.sent))
     }
 
     fn end(&self) -> u64 {
-        self.base + self.outbox.len() as u64
+        self.sent + self.outbox.len() as u64
     }
 }
 
@@ -128,11 +123,10 @@ impl<R> Pipeline<R> {
 /// cost the square of their number.
 const WITHDRAWABLE: usize = 64 << 10;
 
-/// A peer that reads slowly never drains the outbox; what it took is dropped from so many bytes on.
-const COMPACT: usize = 64 << 10;
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn filled() -> Pipeline<u8> {
@@ -166,6 +160,43 @@ mod tests {
         assert_eq!(pipeline.withdraw(|&r| r == 7), Some(7));
     }
 
+    /// A peer that reads slowly never drains the outbox.
+    #[test]
+    fn an_outbox_that_is_never_drained_stays_in_its_memory() {
+        let mut pipeline = Pipeline::new();
+        let mut round = |places: &mut BTreeSet<*const u8>| {
+            pipeline.push((), Timestamp(0), |out| out.extend_from_slice(&[b'x'; 100]));
+            pipeline.answered();
+            // Of the last request something is always left, and not always as much.
+            let left = pipeline.sent % 99 + 1;
+            pipeline.sent(pipeline.unsent().len() - left as usize);
+            places.insert(pipeline.unsent().as_ptr());
+        };
+        let (mut warm, mut steady) = (BTreeSet::new(), BTreeSet::new());
+        (0..1_000).for_each(|_| round(&mut warm));
+        (0..100_000).for_each(|_| round(&mut steady));
+        let span = |places: &BTreeSet<*const u8>| {
+            places.last().unwrap().addr() - places.first().unwrap().addr()
+        };
+        assert!(span(&steady) < 1_000, "{} bytes for at most 199", span(&steady));
+    }
+
+    #[test]
+    fn an_outbox_that_is_drained_begins_where_it_began() {
+        let mut pipeline = Pipeline::new();
+        pipeline.push((), Timestamp(0), |out| out.extend_from_slice(&[b'x'; 1_000]));
+        let (place, capacity) = (pipeline.unsent().as_ptr(), pipeline.outbox.capacity());
+        pipeline.sent(1_000);
+        for parts in 1..500 {
+            pipeline.push((), Timestamp(0), |out| out.extend_from_slice(&[b'x'; 1_000]));
+            assert_eq!(pipeline.unsent().as_ptr(), place, "after {parts} parts");
+            assert_eq!(pipeline.outbox.capacity(), capacity, "after {parts} parts");
+            (1..parts).for_each(|_| pipeline.sent(1));
+            pipeline.sent(pipeline.unsent().len());
+            assert!(pipeline.outbox.capacity() > capacity - parts, "no memory is given back");
+        }
+    }
+
     #[test]
     fn offsets_hold_after_a_withdrawal() {
         let mut pipeline = filled();
@@ -175,7 +206,7 @@ mod tests {
         pipeline.sent(3);
         assert_eq!(pipeline.withdraw(|&r| r == 2), Some(2));
         assert_eq!(pipeline.unsent(), b"");
-        pipeline.push(9, Timestamp(0), |out| out.push(b'z'));
+        pipeline.push(9, Timestamp(0), |out| out.extend_from_slice(b"z"));
         assert_eq!(pipeline.withdraw(|&r| r == 9), Some(9));
         assert_eq!(pipeline.answered().map(|due| due.pending), Some(2));
         assert_eq!(pipeline.len(), 0);
