@@ -1,12 +1,12 @@
-//! The RESP2 decoder against the oracle, under limits and cuts that the input chooses.
+//! The RESP2 decoders, of tokens and of frames, against the oracle, under limits and cuts that the input chooses.
 //!
 //! The first byte of an input chooses the limits, the second how the stream is cut; the rest is
 //! the stream.
 
 use redbolt::resp::Limits;
-use resp_tests::{feed, oracle};
+use resp_tests::{feed, frames, oracle};
 
-/// Decoder and oracle find the same in the stream, whole and cut.
+/// Decoders and oracle find the same in the stream, whole and cut.
 pub fn body(input: &[u8]) {
     let [limits, step, stream @ ..] = input else { return };
     let limits = choose(*limits);
@@ -14,7 +14,10 @@ pub fn body(input: &[u8]) {
     assert_eq!(feed::decode(stream, &limits, []), expected, "in one piece");
     let step = usize::from(*step).max(1);
     let cuts = (0..stream.len()).step_by(step);
-    assert_eq!(feed::decode(stream, &limits, cuts), expected, "in pieces of {step}");
+    assert_eq!(feed::decode(stream, &limits, cuts.clone()), expected, "in pieces of {step}");
+    let expected = (frames::of(&expected), expected.end);
+    assert_eq!(frames::decode(stream, &limits, []), expected, "frames in one piece");
+    assert_eq!(frames::decode(stream, &limits, cuts), expected, "frames in pieces of {step}");
 }
 
 /// The default, or bounds so small that a short stream meets them.

@@ -8,6 +8,7 @@
 
 pub mod case;
 pub mod feed;
+pub mod frames;
 pub mod oracle;
 pub mod pack;
 pub mod recorded;

@@ -1,7 +1,8 @@
 //! The encoder: commands as arrays of bulk strings.
 //!
 //! Every argument carries its length in bytes, so CR, LF and NUL inside one are payload, never
-//! syntax. Inline commands, where they would be syntax, cannot be written with it.
+//! syntax. Inline commands, where they would be syntax, cannot be written with it. Not here:
+//! replies, see [`Frame::encode`](super::Frame::encode).
 
 use bytes::BufMut;
 
@@ -86,7 +87,7 @@ impl<B: BufMut + ?Sized> Drop for CommandEncoder<'_, B> {
 
 /// Appends a type byte, a number and CR LF.
 #[inline]
-fn header(out: &mut (impl BufMut + ?Sized), kind: u8, value: u64) {
+pub(super) fn header(out: &mut (impl BufMut + ?Sized), kind: u8, value: u64) {
     // Appends of constant length are cheap, and no argument of a lock command needs the third.
     if value < 10 {
         out.put_slice(&[kind, b'0' + value as u8, b'\r', b'\n']);

@@ -1,8 +1,11 @@
-//! RESP2, the wire protocol of Redis and Valkey: an incremental decoder and an encoder.
+//! RESP2, the wire protocol of Redis and Valkey: a complete codec, without sockets and locks.
 //!
-//! The grammar is the one of the [protocol page]; where that page leaves room, this codec is
-//! strict, because a client that matches replies by order alone must notice the first byte that
-//! does not fit. The rules are listed at [`Rule`], the bounds at [`Limits`].
+//! | to | use |
+//! |---|---|
+//! | write commands | [`command`], into any [`BufMut`] |
+//! | read replies as they arrive, without an allocation | [`Decoder`]: tokens that borrow the caller's buffer |
+//! | keep replies, or read commands | [`FrameDecoder`]: trees of [`Frame`]s that own their bytes |
+//! | write replies | [`Frame::encode`] |
 //!
 //! ```
 //! use redbolt::resp::{Decoder, Limits, Token};
@@ -19,9 +22,12 @@
 //! # Ok::<(), redbolt::resp::Violation>(())
 //! ```
 //!
-//! Apart from everything else because it is useful, and provable, without locks: it knows bytes
-//! and nothing more. Not here: a tree of frames (tokens are pulled and borrow the caller's
-//! buffer, so nothing is copied), sockets, RESP3, and inline commands.
+//! The grammar is that of the [protocol page]. Where the page leaves room, this codec is strict: a client
+//! matches replies by order alone, so it must notice the first byte that does not fit. [`Rule`] lists the
+//! rules, [`Limits`] the bounds on what a peer can make a program hold.
+//!
+//! Apart from everything else because a codec is useful, and can be proven, without locks. Not here: sockets,
+//! RESP3, and inline commands.
 //!
 //! [protocol page]: https://redis.io/docs/latest/develop/reference/protocol-spec/
 
@@ -29,10 +35,14 @@
 
 mod decode;
 mod encode;
+mod frame;
 mod limits;
 mod violation;
 
+// Types of the interface: who wants only a codec needs no other dependency.
+pub use bytes::{BufMut, Bytes, BytesMut};
 pub use decode::{Decoder, Token};
 pub use encode::{CommandEncoder, command};
+pub use frame::{Frame, FrameDecoder};
 pub use limits::{Limits, MAX_DEPTH};
 pub use violation::{Rule, Violation};

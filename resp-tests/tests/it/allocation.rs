@@ -1,7 +1,7 @@
 //! In steady state the codec allocates nothing.
 
 use allocation_counter::measure;
-use redbolt::resp::{Decoder, Limits, command};
+use redbolt::resp::{BytesMut, Decoder, Frame, FrameDecoder, Limits, command};
 use resp_tests::recorded;
 
 use crate::report;
@@ -21,6 +21,28 @@ fn decoding_recorded_replies_allocates_nothing() {
     });
     assert_eq!(cost.count_total, 0);
     report(&format!("{tokens} recorded tokens without an allocation"));
+}
+
+#[test]
+fn a_frame_costs_an_allocation_for_each_array_and_none_for_a_payload() {
+    let replies =
+        [(&b"+OK\r\n+QUEUED\r\n"[..], 0), (b":7\r\n$-1\r\n*0\r\n", 0)].into_iter().chain([
+            (&b"$5\r\nalice\r\n-ERR no\r\n"[..], 0),
+            (b"*2\r\n$1\r\na\r\n*1\r\n$1\r\nb\r\n", 2),
+        ]);
+    for (reply, arrays) in replies {
+        let (mut decoder, mut buffer) = (FrameDecoder::new(Limits::default()), BytesMut::new());
+        let mut receive = || {
+            buffer.extend_from_slice(reply);
+            while let Some(frame) = decoder.next(&mut buffer).unwrap() {
+                // As a client does: it looks at the frame and drops it before it reads again.
+                assert_ne!(frame, Frame::NilArray);
+            }
+        };
+        (0..100).for_each(|_| receive());
+        let cost = measure(|| (0..1000).for_each(|_| receive()));
+        assert_eq!(cost.count_total, 1000 * arrays, "{}", reply.escape_ascii());
+    }
 }
 
 #[test]

@@ -8,7 +8,9 @@ use std::io::Read;
 use std::thread;
 
 use allocation_counter::measure;
-use redbolt::resp::{Decoder, Limits, Rule, Token, Violation};
+use redbolt::resp::{
+    BytesMut, Decoder, Frame, FrameDecoder, Limits, MAX_DEPTH, Rule, Token, Violation,
+};
 use resp_tests::End;
 
 #[test]
@@ -49,6 +51,57 @@ fn the_largest_lengths_allowed_cost_nothing_until_they_arrive() {
         });
         assert_eq!(cost.count_total, 0, "{stream}");
     }
+}
+
+#[test]
+fn an_announced_array_of_frames_costs_nothing_until_it_arrives() {
+    let mut limits = Limits::default();
+    (limits.elements, limits.depth) = (u32::MAX, MAX_DEPTH);
+    let stream = b"*100000000\r\n".repeat(MAX_DEPTH);
+    let cost = measure(|| {
+        let (mut decoder, mut buffer) = (FrameDecoder::new(limits), BytesMut::from(&stream[..]));
+        assert_eq!(decoder.next(&mut buffer), Ok(None));
+        assert_eq!(decoder.depth(), MAX_DEPTH);
+    });
+    assert!(cost.bytes_max < 32 << 10, "{} bytes for {}", cost.bytes_max, stream.len());
+}
+
+#[test]
+fn frames_nest_as_deep_as_the_limit_and_a_small_stack_bears_them() {
+    let mut limits = Limits::default();
+    limits.depth = MAX_DEPTH;
+    let run = move || {
+        let mut buffer = BytesMut::from(&b"*1\r\n".repeat(MAX_DEPTH)[..]);
+        buffer.extend_from_slice(b":1\r\n");
+        let mut decoder = FrameDecoder::new(limits);
+        let frame = decoder.next(&mut buffer).unwrap().unwrap();
+        let mut out = Vec::new();
+        frame.clone().encode(&mut out);
+        assert_eq!(out.len(), 4 * MAX_DEPTH + 4);
+        buffer.extend_from_slice(&b"*1\r\n".repeat(100_000));
+        assert_eq!(decoder.next(&mut buffer).unwrap_err().rule, Rule::TooDeep);
+    };
+    thread::Builder::new().stack_size(STACK).spawn(run).unwrap().join().unwrap();
+}
+
+/// What a peer can make a program hold: the reply's bytes, and for each element a frame, twice while the array
+/// grows.
+#[test]
+fn a_reply_of_the_most_elements_is_bounded_by_the_limits() {
+    let mut limits = Limits::default();
+    limits.elements = 1 << 16;
+    let stream = [&b"*65536\r\n"[..], &b"+a\r\n".repeat(1 << 16)].concat();
+    let cost = measure(|| {
+        let (mut decoder, mut buffer) = (FrameDecoder::new(limits), BytesMut::new());
+        let found = stream.chunks(4096).find_map(|piece| {
+            buffer.extend_from_slice(piece);
+            decoder.next(&mut buffer).unwrap()
+        });
+        assert!(matches!(found, Some(Frame::Array(elements)) if elements.len() == 1 << 16));
+    });
+    let elements = 2 * (1 << 16) * size_of::<Frame>();
+    let most = (elements + stream.len() + (64 << 10)) as u64;
+    assert!(cost.bytes_max < most, "{} bytes, not {most}", cost.bytes_max);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::TestRunner;
-use redbolt::resp::{Limits, Token, command};
-use resp_tests::{End, feed, oracle};
+use redbolt::resp::{self, Limits, Token, command};
+use resp_tests::{End, feed, frames, oracle};
 
 use crate::report;
 
@@ -23,6 +23,21 @@ fn generated_replies_come_back_as_they_were() {
         prop_assert_eq!(decoded.end, End::Complete);
         prop_assert_eq!(&decoded.tokens, &tokens);
         prop_assert_eq!(oracle::decode(&stream, &limits), decoded);
+        Ok(())
+    });
+}
+
+#[test]
+fn encoded_frames_come_back_as_they_were() {
+    run("encoded frames", (vec(frame(), 0..6), cuts()), |(generated, cuts)| {
+        let owned: Vec<resp::Frame> = generated.iter().map(Frame::owned).collect();
+        let (mut stream, mut by_hand) = (Vec::new(), Vec::new());
+        owned.iter().for_each(|frame| frame.encode(&mut stream));
+        generated.iter().for_each(|frame| frame.write(&mut by_hand));
+        prop_assert_eq!(&stream, &by_hand);
+        let cuts = ascending(&cuts, stream.len());
+        let decoded = frames::decode(&stream, &Limits::default(), cuts);
+        prop_assert_eq!(decoded, (owned, End::Complete));
         Ok(())
     });
 }
@@ -75,7 +90,12 @@ fn agree(stream: &[u8], limits: &Limits, cuts: &[Index]) -> Result<(), TestCaseE
     let expected = oracle::decode(stream, limits);
     prop_assert_eq!(&feed::decode(stream, limits, []), &expected);
     prop_assert_eq!(&feed::decode(stream, limits, 0..stream.len()), &expected);
-    prop_assert_eq!(&feed::decode(stream, limits, ascending(cuts, stream.len())), &expected);
+    let cuts = ascending(cuts, stream.len());
+    prop_assert_eq!(&feed::decode(stream, limits, cuts.iter().copied()), &expected);
+    let expected = (frames::of(&expected), expected.end);
+    prop_assert_eq!(&frames::decode(stream, limits, []), &expected);
+    prop_assert_eq!(&frames::decode(stream, limits, 0..stream.len()), &expected);
+    prop_assert_eq!(&frames::decode(stream, limits, cuts), &expected);
     Ok(())
 }
 
@@ -92,6 +112,18 @@ enum Frame {
 }
 
 impl Frame {
+    fn owned(&self) -> resp::Frame {
+        match self {
+            Self::Array(frames) => resp::Frame::Array(frames.iter().map(Self::owned).collect()),
+            Self::Bulk(bytes) => resp::Frame::Bulk(bytes.clone().into()),
+            Self::Error(text) => resp::Frame::Error(text.clone().into()),
+            Self::Int(value) => resp::Frame::Int(*value),
+            Self::NilArray => resp::Frame::NilArray,
+            Self::NilBulk => resp::Frame::NilBulk,
+            Self::Simple(text) => resp::Frame::Simple(text.clone().into()),
+        }
+    }
+
     fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Array(frames) => {

@@ -1,7 +1,7 @@
 //! Replies recorded from real servers decode completely, wherever they are cut.
 
 use redbolt::resp::{Decoder, Limits};
-use resp_tests::{End, feed, oracle, recorded};
+use resp_tests::{End, feed, frames, oracle, recorded};
 
 use crate::report;
 
@@ -14,6 +14,10 @@ fn recorded_replies_decode_as_the_oracle_says() {
         assert_eq!(decoded, oracle::decode(&stream, &Limits::default()), "{name}");
         let bytewise = feed::decode(&stream, &Limits::default(), 0..stream.len());
         assert_eq!(bytewise, decoded, "{name} byte by byte");
+        let expected = (frames::of(&decoded), End::Complete);
+        assert_eq!(frames::decode(&stream, &Limits::default(), []), expected, "{name}");
+        let bytewise = frames::decode(&stream, &Limits::default(), 0..stream.len());
+        assert_eq!(bytewise, expected, "{name} byte by byte");
         replies += decoded.tokens.iter().filter(|(depth, _)| *depth == 0).count();
         streams += 1;
     }

@@ -2,7 +2,7 @@
 
 use redbolt::resp::Rule;
 use resp_tests::case::{self, Case};
-use resp_tests::{Decoded, End, feed, oracle, text};
+use resp_tests::{Decoded, End, feed, frames, oracle, text};
 
 use crate::report;
 
@@ -28,6 +28,19 @@ fn the_oracle_agrees_on_every_vector() {
 }
 
 #[test]
+fn the_frames_of_a_vector_are_what_its_tokens_amount_to() {
+    let mut found = 0;
+    for Case { stream, limits, name, .. } in case::vectors() {
+        let decoded = oracle::decode(&stream, &limits);
+        let expected = frames::of(&decoded);
+        found += expected.len();
+        assert_eq!(frames::decode(&stream, &limits, []), (expected, decoded.end), "{name}");
+    }
+    assert!(found >= 100, "only {found} frames");
+    report(&format!("{found} frames in the vectors"));
+}
+
+#[test]
 fn no_split_changes_what_a_vector_decodes_to() {
     let splits: usize = case::vectors().iter().map(every_split).sum();
     report(&format!("{splits} ways to split the vectors"));
@@ -45,10 +58,13 @@ fn every_rule_has_a_vector() {
 fn every_split(vector: &Case) -> usize {
     let Case { stream, limits, name, .. } = vector;
     let whole = feed::decode(stream, limits, []);
+    let whole_frames = frames::decode(stream, limits, []);
     let mut splits = 0;
     let mut check = |cuts: &[usize]| {
         let cut: Decoded<'_> = feed::decode(stream, limits, cuts.iter().copied());
         assert_eq!(cut, whole, "{name} cut at {cuts:?}");
+        let cut_frames = frames::decode(stream, limits, cuts.iter().copied());
+        assert_eq!(cut_frames, whole_frames, "frames of {name} cut at {cuts:?}");
         splits += 1;
     };
     let all: Vec<_> = (0..stream.len()).collect();
