@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::io::{self, Read};
 
 use bytes::BytesMut;
-use redbolt::resp::{Decoder, Limits, Token, command};
+use redbolt::resp::{Decoder, Frame, FrameDecoder, Limits, Token, command};
 use redis::{Parser, Value};
 use redis_protocol::resp2::decode::{decode_bytes_mut, decode_range};
 use redis_protocol::resp2::encode::extend_encode_borrowed;
@@ -35,6 +35,7 @@ pub const DECODERS: &[(&str, Decode)] = &[
     ("byte loop", with_byte_loop),
     ("line, then bytes", with_line_loop),
     ("redbolt", with_redbolt),
+    ("redbolt, frames", with_frames),
     ("memchr per line", with_memchr),
     ("redis-protocol, range", with_range),
     ("redis-protocol, bytes_mut", with_bytes_mut),
@@ -250,6 +251,32 @@ fn with_redbolt(shape: &Shape) -> Box<dyn FnMut() -> u64> {
         }
         sum
     })
+}
+
+/// It consumes its buffer, as [`with_bytes_mut`] does.
+fn with_frames(shape: &Shape) -> Box<dyn FnMut() -> u64> {
+    let shape = shape.clone();
+    let (mut decoder, mut buffer) = (FrameDecoder::new(Limits::default()), BytesMut::new());
+    Box::new(move || {
+        let (mut sum, mut seen) = (0, 0);
+        for arrived in shape.arrivals() {
+            buffer.extend_from_slice(&shape.stream[seen..arrived]);
+            seen = arrived;
+            while let Some(frame) = decoder.next(&mut buffer).expect("a valid stream") {
+                sum += sum_of_frame(&frame);
+            }
+        }
+        sum
+    })
+}
+
+fn sum_of_frame(frame: &Frame) -> u64 {
+    match frame {
+        Frame::Simple(bytes) | Frame::Error(bytes) | Frame::Bulk(bytes) => bytes.len() as u64,
+        Frame::Int(value) => *value as u64,
+        Frame::Array(frames) => frames.len() as u64 + frames.iter().map(sum_of_frame).sum::<u64>(),
+        Frame::NilArray | Frame::NilBulk => 1,
+    }
 }
 
 fn with_range(shape: &Shape) -> Box<dyn FnMut() -> u64> {
