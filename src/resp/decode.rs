@@ -1,19 +1,16 @@
 //! The decoder: bytes in, borrowed tokens out.
 //!
-//! The caller keeps the bytes. [`Decoder::next`] looks at the unconsumed ones from their start and
-//! answers with one token and its length, or with *more bytes are needed*; in the second case it
-//! remembers how far it looked, so that trickled input costs no more than input in one piece.
-//! Arrays are announced and their elements follow as tokens of their own, so there is no tree, no
-//! recursion, and no allocation here at all.
+//! The caller keeps the bytes. [`Decoder::next`] returns the first token of the unconsumed bytes and its
+//! length, or `None` if more bytes are needed. It remembers how far it has looked, so trickled input costs no
+//! more than input in one piece. An array is a token that says how many elements follow, and each element is a
+//! token of its own: there is no tree, no recursion and no allocation.
 //!
-//! Every violation is decided by the first byte at which no valid stream could go on (a reply over
-//! its limit, by the byte with which the length of a token is known), never by where a read
-//! happened to end.
+//! A violation is reported at the first byte that no valid stream can have there, wherever reads end. A reply
+//! over its limit is reported as soon as the length of the token that ends past the limit is known.
 //!
-//! There are two ways through a token. Nearly all arrive whole and well formed, and the *short
-//! cut* recognizes those and nothing else. Whatever it does not recognize goes the *long way*,
-//! which knows the rules and keeps what it has seen of a token between calls. The short cut is
-//! worth its lines: without it a scalar costs twice as much.
+//! Two parsers share the work. The *short cut* recognizes tokens that are complete and well formed, which nearly
+//! all are. Everything else goes the *long way*, which knows the rules and keeps what it has seen of a token
+//! between calls. Without the short cut a scalar costs twice as much.
 
 use super::limits::{Limits, MAX_DEPTH};
 use super::violation::{Rule, Violation};
@@ -22,8 +19,8 @@ use super::violation::{Rule, Violation};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "RESP2 has no others")]
 pub enum Token<'b> {
-    /// An array of this many elements begins: the next tokens are its elements, nested arrays
-    /// with all of theirs. `Array(0)` is complete.
+    /// `*`: an array of this many elements begins. The next tokens are its elements; a nested array is
+    /// followed by its own. `Array(0)` is complete.
     Array(u32),
     /// `$`: a string of any bytes.
     Bulk(&'b [u8]),
@@ -41,21 +38,21 @@ pub enum Token<'b> {
 
 /// An incremental RESP2 decoder. See the [module](super) for an example.
 ///
-/// Equal decoders go on equally.
+/// Two decoders are equal if they answer alike to everything that follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoder {
     limits: Limits,
     progress: Progress,
     /// Stream offset of the first unconsumed byte.
     offset: u64,
-    /// Stream offset of the open reply. Between replies it is out of date, as is the next field.
+    /// Stream offset of the open reply. Stale between replies.
     reply_start: u64,
-    /// Elements that the arrays of the open reply may still announce.
+    /// Elements that the arrays of the open reply may still announce. Stale between replies.
     elements_left: u32,
     /// Elements still to come in the innermost open array.
     missing: u32,
     depth: usize,
-    /// What was missing in the arrays around each open one when it opened, the outermost first.
+    /// For each open array, the outermost first: the value of `missing` when it opened.
     around: [u32; MAX_DEPTH],
 }
 
@@ -65,7 +62,7 @@ enum Progress {
     Fresh,
     /// Inside a token.
     Inside(Partial),
-    /// Behind the end of what can be understood.
+    /// A rule was broken, and nothing behind it can be trusted.
     Broken(Violation),
 }
 
@@ -89,8 +86,8 @@ type Fault = (usize, Rule);
 impl Decoder {
     /// A decoder at the start of a stream.
     ///
-    /// A limit over what a decoder can keep counts as that: a [`Limits::depth`] over
-    /// [`MAX_DEPTH`], and a bulk string or a line of half the address space.
+    /// Larger limits than a decoder can bear are lowered: [`Limits::depth`] to [`MAX_DEPTH`], and
+    /// [`Limits::bulk`] and [`Limits::line`] to a quarter of the address space.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
@@ -112,8 +109,8 @@ impl Decoder {
 
     /// The next token of the unconsumed bytes and its length, or `None` if more are needed.
     ///
-    /// After `Some((_, len))` the next call's `buf` begins `len` bytes later; after `None` it
-    /// begins at the same byte and holds more. At most [`Limits::buffered`] bytes are ever needed.
+    /// After `Some((_, len))` the next call's `buf` must begin `len` bytes later. After `None` it must begin at
+    /// the same byte and hold more. At most [`Limits::buffered`] bytes are ever needed.
     ///
     /// # Errors
     ///
@@ -192,10 +189,10 @@ impl Decoder {
     }
 }
 
-/// The short cut: tokens that are all there and break no rule, which is nearly all of them.
+/// The short cut: tokens that are complete and break no rule.
 ///
-/// `None` means that the long way has to decide, never that something is wrong. All of it is inlined
-/// by force: where the compiler inlined only some of it, `:1` cost half as much again.
+/// `None` means that the long way must decide, never that something is wrong. All of it is inlined by force:
+/// when the compiler inlined only some of it, `:1` cost half as much again.
 impl Decoder {
     #[inline(always)]
     fn whole<'b>(&self, kind: u8, rest: &'b [u8]) -> Option<Found<'b>> {
@@ -239,7 +236,7 @@ impl Decoder {
     }
 }
 
-/// Digits that cannot be out of range, and CR LF.
+/// A number of few enough digits to be in range, and the length of its line.
 #[inline(always)]
 fn whole_number(rest: &[u8]) -> Option<(i64, usize)> {
     // The lengths and numbers of a lock command's reply mostly have one digit.
@@ -249,7 +246,7 @@ fn whole_number(rest: &[u8]) -> Option<(i64, usize)> {
     whole_digits(rest, 0, 0)
 }
 
-/// An integer that cannot be out of range, and CR LF. The restart guard's TTL has twelve digits.
+/// The same, faster for many digits: the restart guard's TTL has twelve.
 #[inline(always)]
 fn whole_integer(rest: &[u8]) -> Option<(i64, usize)> {
     match eight_digits(rest) {
@@ -258,7 +255,7 @@ fn whole_integer(rest: &[u8]) -> Option<(i64, usize)> {
     }
 }
 
-/// What follows the first `digits` digits, of which `value` was made.
+/// Goes on behind the first `digits` digits, whose number is `value`.
 #[inline(always)]
 fn whole_digits(rest: &[u8], mut value: i64, mut digits: usize) -> Option<(i64, usize)> {
     while let Some(digit @ 0..=9) = rest.get(digits).map(|byte| byte.wrapping_sub(b'0')) {
@@ -272,13 +269,13 @@ fn whole_digits(rest: &[u8], mut value: i64, mut digits: usize) -> Option<(i64, 
     (canonical && rest[digits..].starts_with(b"\r\n")).then_some((value, digits + 2))
 }
 
-/// The number that the first eight bytes are, if all of them are digits: in one word, whose bytes are joined to
-/// pairs, those to fours, and those to eight.
+/// The number in the first eight bytes, if all of them are digits. One word holds them; its bytes are combined
+/// to pairs, pairs to fours, and fours to the number.
 #[inline]
 fn eight_digits(rest: &[u8]) -> Option<i64> {
     let bytes = u64::from_le_bytes(*rest.first_chunk()?);
     let digits = bytes ^ 0x3030_3030_3030_3030;
-    // What is above nine reaches the highest bit of its byte, or has it.
+    // A byte above nine has its highest bit set, or gets it from the addition.
     let strange = (digits | digits.wrapping_add(0x7676_7676_7676_7676)) & 0x8080_8080_8080_8080;
     if strange != 0 {
         return None;
@@ -289,7 +286,7 @@ fn eight_digits(rest: &[u8]) -> Option<i64> {
     Some(eight as i64)
 }
 
-/// The long way: tokens that come in pieces, and the rules.
+/// The long way: tokens that arrive in pieces, and the rules.
 impl Decoder {
     #[inline(never)]
     fn step<'b>(&mut self, buf: &'b [u8]) -> Result<Option<Found<'b>>, Violation> {
@@ -444,7 +441,7 @@ impl Decoder {
             _ => {}
         }
         let (most, rule) = self.most(kind, partial.negative);
-        // At most 2^63, so that ten times that and nine overflow, but u128 does not.
+        // Up to 2^63: ten times that overflows 64 bits, but not 128.
         let magnitude = u128::from(partial.magnitude) * 10 + u128::from(digit);
         partial.magnitude =
             u64::try_from(magnitude).ok().filter(|next| *next <= most).ok_or(rule)?;
@@ -464,7 +461,7 @@ impl Decoder {
 }
 
 impl Partial {
-    /// The magnitude is at most 2^63 with a minus and 2^63 - 1 without one.
+    /// `digit` has kept the magnitude to 2^63 with a minus sign and to 2^63 - 1 without one.
     fn signed(&self) -> i64 {
         if self.negative {
             0i64.wrapping_sub_unsigned(self.magnitude)
@@ -481,14 +478,14 @@ enum Number {
     Integer,
 }
 
-/// Where the first CR or LF stands. Lines are errors mostly, which are long enough for a vector
-/// search; `+OK`, which is not, has been recognized before.
+/// The position of the first CR or LF. Most lines are errors, which are long enough for a vector search to pay;
+/// `+OK` has been recognized before.
 #[inline]
 fn line_break(bytes: &[u8]) -> Option<usize> {
     memchr::memchr2(b'\r', b'\n', bytes)
 }
 
-/// No slice is longer than this, and sums with it do not overflow.
+/// No slice can be as long, and sums with it do not overflow.
 const LONGEST_PAYLOAD: usize = isize::MAX as usize / 2;
 
 /// Any number of so many digits is an `i64`.
@@ -498,7 +495,7 @@ const SAFE_DIGITS: usize = 18;
 mod tests {
     use super::*;
 
-    /// Each byte in each place: of 2^64 words those that can go wrong are near these.
+    /// Each byte in each place: a word that goes wrong goes wrong in one of these ways.
     #[test]
     fn eight_digits_are_a_number_and_nothing_else_is() {
         for at in 0..8 {

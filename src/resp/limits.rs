@@ -1,22 +1,21 @@
-//! Every bound on what a peer can make the decoder hold, in one place.
+//! Every bound on what a peer can make a program hold.
 
 /// The deepest nesting that any [`Limits`] can allow: the decoder's stack is an array of this size.
 pub const MAX_DEPTH: usize = 32;
 
-/// What a reply may cost before it is a [`Violation`](super::Violation).
+/// How large a reply may be. A larger one is a [`Violation`](super::Violation).
 ///
-/// All bounds are inclusive. None of them makes the decoder reserve memory: it borrows the
-/// caller's buffer, and [`buffered`](Self::buffered) says how large that has to be. There are no
-/// values that switch a bound off; one that is larger than memory comes to that.
+/// All bounds are inclusive. No bound makes a decoder reserve memory: [`buffered`](Self::buffered) says how large
+/// the caller's buffer must be. No value switches a bound off, but one that is larger than memory bounds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
     /// Bytes of one bulk string, without its header and its final CR LF.
     pub bulk: usize,
-    /// Arrays that may be open at once, at most [`MAX_DEPTH`]. An array header inside this many
-    /// open arrays is a violation, whatever it announces.
+    /// Arrays that may be open at once, at most [`MAX_DEPTH`]. Inside this many open arrays any array is a
+    /// violation, an empty or a null one too.
     pub depth: usize,
-    /// Elements that all arrays of one reply may announce together.
+    /// Elements that all arrays of one reply may announce in total.
     pub elements: u32,
     /// Bytes of one simple string or error, without its type byte and its final CR LF.
     pub line: usize,
@@ -25,7 +24,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The most bytes that have to be in one piece before the decoder can go on.
+    /// The size of the largest token: a buffer of so many bytes always lets a decoder go on.
     #[must_use]
     pub fn buffered(&self) -> usize {
         self.bulk.max(self.line).saturating_add(LONGEST_HEADER + CR_LF)
@@ -33,7 +32,8 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// Bounds that every reply of an ordinary command fits in.
+    /// Bulk strings of 1 MiB, lines of 64 KiB, replies of 64 MiB with 2^20 elements, 8 arrays deep: room for the
+    /// replies of ordinary commands.
     fn default() -> Self {
         Self { bulk: 1 << 20, depth: 8, elements: 1 << 20, line: 1 << 16, reply: 1 << 26 }
     }

@@ -1,4 +1,4 @@
-//! What a byte stream did wrong, and where.
+//! Which rule a stream broke, and where.
 
 use std::error::Error;
 use std::fmt;
@@ -9,9 +9,9 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "which rule, and where")]
 pub struct Violation {
-    /// Bytes from the start of the stream to the byte that broke the rule.
+    /// Offset of the byte that broke the rule, from the start of the stream.
     pub offset: u64,
-    /// The rule that it broke.
+    /// The broken rule.
     pub rule: Rule,
 }
 
@@ -27,44 +27,44 @@ impl Error for Violation {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Rule {
-    /// A CR inside or at the end of a line is followed by LF. Offset: the byte behind the CR.
+    /// LF follows every CR of a line. Offset: the byte behind the CR.
     BareCr,
-    /// No LF stands in a simple string or an error without a CR before it. Offset: the LF.
+    /// CR precedes every LF of a simple string or an error. Offset: the LF.
     BareLf,
-    /// CR LF stands right behind a bulk string's payload. Offset: the byte that should be it.
+    /// CR LF follows a bulk string's payload. Offset: the byte that is not CR, or not LF.
     BulkEnd,
-    /// A bulk string has at most [`Limits::bulk`](super::Limits::bulk) bytes. Offset: the digit
-    /// that takes its length over that.
+    /// A bulk string has at most [`Limits::bulk`](super::Limits::bulk) bytes. Offset: the digit that takes its
+    /// length over the limit.
     BulkTooLong,
-    /// A number consists of digits, at least one; an integer (not a length) may begin with one
-    /// sign. Offset: the byte that is neither.
+    /// A number is one digit or more. An integer may begin with a plus or a minus, a length only with a minus.
+    /// Offset: the byte that does not fit.
     Digit,
-    /// A number has no leading zero, so that each has one spelling. Offset: the second digit.
+    /// A number has no leading zero: there is one spelling of each. Offset: the second digit.
     LeadingZero,
-    /// A simple string or error has at most [`Limits::line`](super::Limits::line) bytes. Offset:
-    /// the first byte over it.
+    /// A simple string or an error has at most [`Limits::line`](super::Limits::line) bytes. Offset: the first byte
+    /// over the limit.
     LineTooLong,
-    /// The only negative length is `-1`, nil. Offset: the digit that makes it another.
+    /// The only negative length is `-1`, which means nil. Offset: the digit that makes it another number.
     NegativeLength,
     /// Zero has no minus sign. Offset: the zero.
     NegativeZero,
-    /// An integer fits 64 bits with sign. Offset: the digit that takes it out of that range.
+    /// An integer fits an `i64`. Offset: the digit that takes it out of that range.
     Range,
-    /// A reply has at most [`Limits::reply`](super::Limits::reply) bytes. Offset: the first byte
-    /// of the token that ends past it. Decided where the length of that token is known: for a
-    /// bulk string by its header, for all others by their end.
+    /// A reply has at most [`Limits::reply`](super::Limits::reply) bytes. Offset: the first byte of the token that
+    /// ends past the limit. It is reported once the length of that token is known: for a bulk string by its
+    /// header, for others at their end.
     ReplyTooLong,
     /// At most [`Limits::depth`](super::Limits::depth) arrays are open at once. Offset: the `*`.
     TooDeep,
-    /// The arrays of a reply announce at most [`Limits::elements`](super::Limits::elements)
-    /// elements. Offset: the digit that takes the sum over that.
+    /// The arrays of a reply announce at most [`Limits::elements`](super::Limits::elements) elements in total.
+    /// Offset: the digit that takes the sum over the limit.
     TooManyElements,
-    /// A reply begins with one of `+ - : $ *`. Offset: the byte that is none of them.
+    /// A token begins with one of `+ - : $ *`. Offset: the byte that is none of them.
     Type,
 }
 
 impl Rule {
-    /// The name of the rule as it stands in this enum, for files and logs.
+    /// The name of the variant, for files and logs.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
