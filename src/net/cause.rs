@@ -4,7 +4,7 @@ use std::io;
 
 use crate::proto::Cause;
 
-/// The cause, and the system's own words where the cause does not say it all.
+/// The cause, and the system's message where the cause alone says too little.
 pub(super) fn of(error: &io::Error) -> (Cause, Option<String>) {
     use io::ErrorKind as Kind;
     let cause = match error.kind() {

@@ -1,13 +1,13 @@
-//! What the kernel tells without a system call: the clocks, and whether this process was forked. The one file
-//! with unsafe code.
+//! What the kernel says without a system call: the time, and whether this process was forked. The one file with
+//! unsafe code.
 //!
-//! `boot` is the clock that runs on while the machine sleeps: `CLOCK_BOOTTIME` on Linux;
-//! `CLOCK_MONOTONIC` on macOS, which counts sleep there as it does not on Linux. `std`'s `Instant`
-//! is none of these. Neither read is a system call where the kernel offers them through the vDSO.
+//! `boot` is a clock that also counts while the machine sleeps: `CLOCK_BOOTTIME` on Linux, `CLOCK_MONOTONIC` on
+//! macOS. `std`'s `Instant` does not count it. Reading a clock is no system call where the kernel
+//! offers it through the vDSO.
 //!
-//! A fork is seen in a page that the kernel wipes in the child (`MADV_WIPEONFORK`, Linux 4.14): a look at it is
-//! a load, where `getpid` is a system call each time. It sees every way to fork, also those that run no handler
-//! of `pthread_atfork`. Where there is no such page, `getpid` tells.
+//! The kernel wipes a page in a forked child (`MADV_WIPEONFORK`, Linux 4.14). To look at it is a load, whereas
+//! `getpid` is a system call. The page shows every kind of fork, also those that run no `pthread_atfork` handler.
+//! Where there is no such page, `getpid` is used.
 //!
 //! Not here: what follows from the time, or from a fork.
 
@@ -20,15 +20,15 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::proto::{ClockReading, Timestamp};
 
-/// The clocks that a client goes by: the machine's, or what a test makes of them. So the same code is
-/// tested as is used, and a test can have the machine sleep and its time of day set.
+/// The clocks of a client: the machine's, or what a test makes of their readings. So a test runs the code that
+/// ships while the machine seems to sleep or its time of day is set.
 #[derive(Clone, Default)]
 pub(crate) struct Clock(Option<Arc<Bend>>);
 
 type Bend = dyn Fn(ClockReading) -> ClockReading + Send + Sync;
 
 impl Clock {
-    /// One that makes something else of each reading.
+    /// A clock whose readings are what `bend` makes of the machine's.
     pub(crate) fn bent(
         bend: impl Fn(ClockReading) -> ClockReading + Send + Sync + 'static,
     ) -> Self {
@@ -44,7 +44,7 @@ impl Clock {
         }
     }
 
-    /// Reads the boot clock alone: enough for timers, never for a lease.
+    /// Reads only the boot clock: enough for timers, never for a lease.
     #[inline]
     pub(crate) fn boot(&self) -> Timestamp {
         match &self.0 {
@@ -83,7 +83,7 @@ const BOOT: libc::clockid_t = libc::CLOCK_BOOTTIME;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const BOOT: libc::clockid_t = libc::CLOCK_MONOTONIC;
 
-/// The process that something was made in, which a forked child has a copy of.
+/// The process in which something was made. A forked child inherits a copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin(u64);
 
@@ -93,7 +93,7 @@ impl Origin {
         Self(generation())
     }
 
-    /// Whether that is this process, and not one that it was forked from.
+    /// Whether it is this process, not an ancestor that was forked.
     #[inline]
     pub(crate) fn is_here(self) -> bool {
         self.0 == generation()
@@ -106,7 +106,7 @@ impl Origin {
     }
 }
 
-/// A number that no process has which this one was forked from.
+/// A number that differs from that of every ancestor.
 #[inline]
 fn generation() -> u64 {
     // SAFETY: it is null, or points to a word that is there for as long as the process.
@@ -123,13 +123,13 @@ fn next_generation(word: &AtomicU64) -> u64 {
     if ptr::eq(word, &UNWIPED) {
         return std::process::id().into();
     }
-    // A child has the count of its parent, and so a larger number, whatever else happens at the same time.
+    // A child inherits the count of its parent, so its number is larger.
     let next = GENERATIONS.fetch_add(1, Ordering::SeqCst) + 1;
     word.compare_exchange(0, next, Ordering::SeqCst, Ordering::SeqCst)
         .map_or_else(|it| it, |_| next)
 }
 
-/// The one word that all of a process look at.
+/// The word that all threads of the process look at.
 #[cold]
 fn word() -> &'static AtomicU64 {
     let ours = wiped_word().unwrap_or(&UNWIPED);
@@ -153,7 +153,7 @@ fn wiped_word() -> Option<&'static AtomicU64> {
     if page == libc::MAP_FAILED {
         return None;
     }
-    // Emulators that take any advice for good, and follow none, are told by one that there is not.
+    // Some emulators accept any advice and follow none. They accept also one that does not exist.
     // SAFETY: the page is ours, and neither advice changes what can be read of it here.
     let advised = |advice| unsafe { libc::madvise(page, LENGTH, advice) == 0 };
     if advised(-1) || !advised(libc::MADV_WIPEONFORK) {
@@ -168,13 +168,13 @@ fn wiped_word() -> Option<&'static AtomicU64> {
     None
 }
 
-/// The word of this process; null before anybody looked at it.
+/// The word of this process; null until somebody looks at it.
 static WORD: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 
-/// In place of a word that forks wipe, where there is none. It stays zero.
+/// Used where no page can be wiped. It stays zero.
 static UNWIPED: AtomicU64 = AtomicU64::new(0);
 
-/// How many numbers were given out in the line of forks that led here.
+/// Numbers given out by this process and its ancestors.
 static GENERATIONS: AtomicU64 = AtomicU64::new(0);
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Sockets, clock and loop under the core: everything that touches the operating system.
+//! Sockets, clocks and the body of the event loop: everything that touches the operating system.
 //!
-//! Apart from `proto`, which it drives and which knows none of it; apart from the APIs, which
-//! differ only in who waits and where. Not here: what a quorum is, or a TTL.
+//! Apart from `proto`, which it drives and which knows nothing of it. Apart from the APIs, which differ only in
+//! who waits, and where. Not here: quorums and TTLs.
 
 mod address;
 mod cause;

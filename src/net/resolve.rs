@@ -1,9 +1,9 @@
 //! Name look-ups that never stall a lock.
 //!
-//! The system's resolver blocks, for half a minute when it comes to that. So each look-up has a
-//! short-lived thread of its own, named `redbolt-resolve`; at most one for each node at a time. Its
-//! answer wakes the loop through a socket pair, because a host's `Poll` has at most one `Waker` and
-//! that is the host's. IP addresses are not looked up, and without names there is nothing of this.
+//! The system's resolver blocks, sometimes for half a minute. So each look-up runs in a short-lived thread of its
+//! own, named `redbolt-resolve`, at most one for each link at a time. Its answer wakes the loop through a socket
+//! pair: a `Poll` has at most one `Waker`, and that is the host's. IP addresses are not looked up. If no node has a
+//! name, there is no resolver.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -43,14 +43,14 @@ impl Resolver {
         let (sender, bell, host) = (self.sender.clone(), Arc::clone(&self.bell), host.to_owned());
         let look_up = move || {
             let addresses = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
-            // Nobody listens any longer if the client is gone; a full bell has been rung.
+            // Sending fails if the client is gone. The bell is full only if it has been rung.
             let _ = sender.send(Found { link, addresses });
             let _ = (&*bell).write(&[1]);
         };
         thread::Builder::new().name("redbolt-resolve".to_owned()).spawn(look_up).map(drop)
     }
 
-    /// The next answer, after the bell rang.
+    /// The next answer. Call it after the bell rang, until there is none.
     pub(super) fn answer(&mut self) -> Option<Found> {
         let mut sink = [0; 64];
         while matches!(self.heard.read(&mut sink), Ok(1..)) {}

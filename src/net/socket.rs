@@ -1,8 +1,8 @@
 //! One non-blocking stream, over TCP or a Unix socket.
 //!
-//! Options are set here, and so again on each reconnect: `TCP_NODELAY`, because a lock is one small
-//! write; keepalive and `TCP_USER_TIMEOUT`, because a half-open connection otherwise lasts a quarter
-//! of an hour. Not here: when to read and write.
+//! Options are set on each connect: `TCP_NODELAY`, because a lock is one small write; keepalive and
+//! `TCP_USER_TIMEOUT`, because a half-open connection otherwise lasts a quarter of an hour. Not here: when to
+//! read and write.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ pub(super) enum Socket {
 }
 
 impl Socket {
-    /// Begins to connect; the stream is writable when that is over, for better or worse.
+    /// Begins to connect. The stream becomes writable when it has connected or failed.
     pub(super) fn tcp(address: SocketAddr, dead_peer_timeout: Duration) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -42,7 +42,7 @@ impl Socket {
         })
     }
 
-    /// Watches for the end of connecting, and for what comes with it.
+    /// Watches for the end of connecting, and for bytes that arrive with it.
     pub(super) fn register(&mut self, registry: &Registry, token: mio::Token) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
         match self {
@@ -51,8 +51,8 @@ impl Socket {
         }
     }
 
-    /// Watches for answers, and for room to write only where there was none: a Unix socket that is
-    /// watched for room tells of it whenever its peer has read, which is a wake-up for nothing.
+    /// Watches for answers, and for room to write only if there was none. A Unix socket that is watched for room
+    /// reports it whenever its peer has read: a needless wake-up.
     pub(super) fn watch(
         &mut self,
         registry: &Registry,
@@ -68,14 +68,14 @@ impl Socket {
     }
 
     pub(super) fn deregister(&mut self, registry: &Registry) {
-        // It is closed right after, which takes it out of any poll as well.
+        // It is closed right after, which removes it from any poll as well.
         let _ = match self {
             Self::Tcp(stream) => registry.deregister(stream),
             Self::Unix(stream) => registry.deregister(stream),
         };
     }
 
-    /// Whether the connection stands; an error if it cannot.
+    /// Whether it has connected; an error if it cannot.
     pub(super) fn is_connected(&self) -> io::Result<bool> {
         let (error, peer) = match self {
             Self::Tcp(stream) => (stream.take_error()?, stream.peer_addr().map(drop)),
@@ -114,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// As the kernel has them.
+    /// The kernel is asked for the options.
     #[test]
     fn a_connection_that_is_half_open_is_not_kept_for_a_quarter_of_an_hour() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,8 +1,7 @@
-//! The loop's body: from readiness to the core, and from the core to the sockets.
+//! The body of the event loop: from readiness to the core, and from the core to the sockets.
 //!
-//! The core's outputs are matched here and nowhere else. What readiness says is a hint: only what a
-//! read or a write returns is acted upon. Not here: waiting for readiness, which is the API's or
-//! the host's.
+//! The core's outputs are matched here and nowhere else. Readiness is a hint: what counts is what a read or a
+//! write returns. Not here: waiting for readiness, which the API or the host does.
 
 use std::io;
 use std::net::SocketAddr;
@@ -31,7 +30,7 @@ pub(crate) struct Sockets {
     dead_peer_timeout: Duration,
     /// Something was read since the last [`drive`](Self::drive).
     heard: bool,
-    /// A connection used by two processes would mix up their answers, and so would its place in a poll.
+    /// The process whose connections these are: two that shared them would mix up their answers.
     origin: Origin,
 }
 
@@ -40,13 +39,13 @@ struct LinkSocket {
     link: Option<LinkId>,
     address: Address,
     state: State,
-    /// The kernel's buffer is full; it tells when it is not.
+    /// The kernel's send buffer is full. The poller reports when it has room.
     blocked: bool,
-    /// A look-up is under way, wanted or not.
+    /// A look-up is under way, whether or not its answer is still wanted.
     looking: bool,
-    /// Look-ups answered, so that each begins with another address of the name.
+    /// Look-ups answered: each begins with another address of the name.
     turns: usize,
-    /// Addresses of the name that are tried if this connection fails, the next one last.
+    /// Addresses of the name to try if this connection fails, the next one last.
     others: Vec<SocketAddr>,
 }
 
@@ -121,8 +120,8 @@ impl Sockets {
         true
     }
 
-    /// Reads where answers are due, without having been told that they are there; whether anything came,
-    /// be it the end of a connection.
+    /// Reads where answers are due, without waiting for readiness. Returns whether anything came, be it the end of
+    /// a connection.
     pub(crate) fn listen(&mut self) -> bool {
         if !self.is_ours() {
             return false;
@@ -147,8 +146,8 @@ impl Sockets {
             && link_socket.link.is_some_and(|of| self.core.is_awaited(of))
     }
 
-    /// Whether something may happen that readiness alone tells of: a connection that stands, an address,
-    /// room to write, a message on a push link.
+    /// Whether events are possible that only the poller reports: a completed connect, an address, room to write, a
+    /// message on a push link.
     pub(crate) fn needs_loop(&self) -> bool {
         let (command, push) = self.sockets.split_at(self.core.config().node_count());
         let waits = |link_socket: &LinkSocket| match link_socket.state {
@@ -160,18 +159,18 @@ impl Sockets {
             || push.iter().any(|link_socket| !matches!(link_socket.state, State::Closed))
     }
 
-    /// Fires what is due, does what the core wishes about links, and writes what it has to say.
+    /// Fires due timers, opens and closes links as the core wants, and writes its commands.
     pub(crate) fn drive(&mut self) {
         self.expire();
         self.settle();
     }
 
-    /// Fires what is due, and writes nothing. It is time for it when everything has been read.
+    /// Fires due timers and writes nothing. Read everything first: an answer that is there has come in time.
     pub(crate) fn expire(&mut self) {
         if !self.is_ours() {
             return;
         }
-        // What was read came with a reading of the clock.
+        // The core has been given the time with everything that was read.
         let heard = std::mem::take(&mut self.heard);
         let due = self.core.poll_timeout().is_some_and(|due| due <= self.core.latest());
         if due || !heard {
@@ -179,13 +178,13 @@ impl Sockets {
         }
     }
 
-    /// Does everything that the core wants done now. A write that fails can give the core something
-    /// to say to others, so it goes on until nothing is left.
+    /// Does everything that the core wants done now. A write that fails can make the core write to other links, so
+    /// this goes on until nothing is left.
     pub(crate) fn settle(&mut self) {
         if !self.is_ours() {
             return;
         }
-        // Each pass but the last one ends a link or writes to one that had nothing to write.
+        // Each pass but the last ends a link, or writes to one that had nothing to write before.
         for _ in 0..=2 * self.sockets.len() {
             self.link_ops();
             let mut idle = true;
@@ -198,12 +197,12 @@ impl Sockets {
         }
     }
 
-    /// How long the loop may sleep.
+    /// How long the loop may sleep; `None`: until something is ready.
     pub(crate) fn deadline(&self, boot: Timestamp) -> Option<Duration> {
         self.core.poll_timeout().map(|due| due.since(boot))
     }
 
-    /// Nothing can be heard any longer: every connection is over.
+    /// Ends every connection: the poller has failed, so nothing can be received.
     pub(crate) fn fail_all(&mut self, error: &io::Error) {
         if !self.is_ours() {
             return;
@@ -213,17 +212,17 @@ impl Sockets {
         }
     }
 
-    /// Whether this is the process that made it. In a forked child the connections are the parent's, and so
-    /// are the locks: nothing is read, written, registered or given up there.
+    /// Whether this process made it. In a forked child the connections and the locks are the parent's: nothing is
+    /// read, written, registered or closed there.
     #[inline]
     pub(crate) fn is_ours(&self) -> bool {
         self.origin.is_here()
     }
 
-    /// Writes the releases of everything that is held, as far as the sockets take them.
+    /// Releases everything that is held, as far as the sockets take the bytes.
     ///
-    /// What has come is read as well: a socket that is closed with unread answers is reset, and a server that
-    /// cannot answer any longer drops what it has not read by then, releases too.
+    /// It also reads what has come. A socket that is closed with unread answers is reset, and a server whose
+    /// connection is reset drops what it has not read, releases too.
     pub(crate) fn let_go(&mut self) {
         if self.is_ours() {
             self.core.release_all(self.clock.now());
@@ -267,7 +266,7 @@ impl Sockets {
                     return;
                 }
                 if !link_socket.others.is_empty() {
-                    // A look-up that took longer than the link had for it was not in vain.
+                    // An earlier look-up was answered after the link had given it up.
                     self.connect_next(at);
                     return;
                 }
@@ -302,8 +301,8 @@ impl Sockets {
         }
     }
 
-    /// A name that leads to several addresses is reached by any of them: `localhost` often stands for
-    /// `::1` first, and many servers listen on `127.0.0.1` alone.
+    /// Tries the next address of a name before the link fails: `localhost` often means `::1` first, and many servers
+    /// listen on `127.0.0.1` only.
     fn connect_failed(&mut self, at: usize, error: &io::Error) {
         if !self.connect_next(at) {
             self.failed(at, error);
@@ -361,10 +360,10 @@ impl Sockets {
         }
     }
 
-    /// Reads until the socket has no more; whether it had anything. A read that did not fill its space was
-    /// the last one, for the kernel tells when more has come.
+    /// Reads until the socket has no more. Returns whether it had anything.
     ///
-    /// But of an end that it has told of together with the last bytes it does not tell again.
+    /// A read that does not fill its space is the last one: the poller reports what comes later. Unless the
+    /// connection has `ended`: the poller has reported that end and will not report it again, so it is read now.
     fn read(&mut self, at: usize, ended: bool) -> bool {
         let mut came = false;
         loop {
@@ -399,7 +398,7 @@ impl Sockets {
         }
     }
 
-    /// Writes what there is, once; `false` if there was nothing to do.
+    /// Writes once. Returns `false` if there was nothing to write, or no room.
     fn write(&mut self, at: usize) -> bool {
         loop {
             let link_socket = &mut self.sockets[at];
@@ -430,7 +429,7 @@ impl Sockets {
         }
     }
 
-    /// What the server said before it hung up is still there to be read, and may end the link itself.
+    /// Reads first what the server sent before it closed the connection. That may end the link, with a better cause.
     fn write_failed(&mut self, at: usize, error: &io::Error) {
         self.read(at, true);
         if matches!(self.sockets[at].state, State::Open(_)) {
@@ -438,7 +437,7 @@ impl Sockets {
         }
     }
 
-    /// Whether the kernel's buffer is full.
+    /// Notes whether the kernel's send buffer is full, and watches for room if it is.
     fn set_blocked(&mut self, at: usize, blocked: bool) {
         let token = mio::Token(self.first_token + at);
         let link_socket = &mut self.sockets[at];
