@@ -1,8 +1,7 @@
 //! The command line: what can be typed, and the help that explains it.
 //!
-//! Everything that can be decided from the words alone is decided here, so that the rest of the
-//! program sees only sound requests. Not here: node addresses, which the library reads, because
-//! its errors know how not to repeat a password.
+//! What the words alone can decide is decided here, so that the rest of the program sees only sound requests. Not
+//! here: node addresses. The library reads them, and its errors never repeat a password.
 
 use std::cell::OnceCell;
 use std::env;
@@ -36,19 +35,19 @@ pub(crate) enum Command {
     Lock(LockArgs),
     /// Take a lock and leave it taken, for a script that holds it over several commands
     Acquire(AcquireArgs),
-    /// Keep a lock that `acquire` has taken for longer
+    /// Extend a lock that `acquire` has taken
     Extend(ExtendArgs),
-    /// Let go of a lock that `acquire` has taken
+    /// Release a lock that `acquire` has taken
     Release(ReleaseArgs),
-    /// Show who holds a lock, node by node, without touching it; or how the nodes are
+    /// Show who holds a lock, node by node; without a name, show the nodes
     Status(StatusArgs),
-    /// Break a lock that its holder does not let go of
+    /// Delete a lock whose holder does not release it
     Unlock(UnlockArgs),
-    /// Say that nodes are new: once in their life, never in a start script
+    /// Declare nodes as new: once in their life, never in a start script
     Init(InitArgs),
     /// Measure how fast nodes grant and release locks
     Bench(BenchArgs),
-    /// Serve a node from memory, for development and tests
+    /// Run an in-memory node, for development and tests
     Node(NodeArgs),
     /// Watch five nodes grant, refuse and survive, without any server
     Demo,
@@ -61,13 +60,13 @@ pub(crate) enum Command {
     /// Write the manual pages, one for each subcommand
     #[command(after_help = MAN_HELP)]
     Man {
-        /// Where to; it is made if it is not there
+        /// Where to write them; it is created if it does not exist
         #[arg(value_name = "DIRECTORY")]
         directory: PathBuf,
     },
 }
 
-/// Where the nodes are, and what everybody who uses them has to agree about.
+/// Where the nodes are, and the settings that all who use them must share.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Nodes (the same for all who use them)")]
 pub(crate) struct Nodes {
@@ -81,8 +80,8 @@ pub(crate) struct Nodes {
     #[arg(skip)]
     pub(crate) given: OnceCell<Vec<Given>>,
 
-    /// The longest TTL of any lock, and so the time for which a node that may have forgotten locks
-    /// does not vote [default: 30s]
+    /// The longest TTL of any lock. A node that may have forgotten locks does not vote for as long
+    /// [default: 30s]
     #[arg(long, value_name = "TIME", env = MAX_TTL_VARIABLE, hide_env_values = true, value_parser = duration::parse)]
     pub(crate) max_ttl: Option<Duration>,
 
@@ -90,13 +89,12 @@ pub(crate) struct Nodes {
     #[arg(long, value_name = "KEY", env = RESTART_GUARD_KEY_VARIABLE, hide_env_values = true)]
     pub(crate) restart_guard_key: Option<String>,
 
-    /// How much of a node's restart guard is believed: one word for all nodes, or one for each in order
+    /// What is believed after a restart of a node: one word for all nodes, or one for each in order
     /// [default: strict]
     #[arg(long, value_name = "WORD", env = RESTART_TRUST_VARIABLE, hide_env_values = true, value_delimiter = ',', value_enum)]
     pub(crate) restart_trust: Vec<RestartTrustWord>,
 
-    /// How long a node may take to answer; waited out only while too few of the others vote
-    /// [default: 1s]
+    /// How long to wait for a node's answer, unless enough of the others vote sooner [default: 1s]
     #[arg(long, value_name = "TIME", env = RESPONSE_TIMEOUT_VARIABLE, hide_env_values = true, value_parser = duration::parse)]
     pub(crate) response_timeout: Option<Duration>,
 
@@ -105,14 +103,14 @@ pub(crate) struct Nodes {
     pub(crate) connect_timeout: Option<Duration>,
 }
 
-/// A [`RestartTrust`] as it is typed.
+/// A [`RestartTrust`] on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RestartTrustWord {
-    /// A node that was restarted is quarantined, whatever it has kept
+    /// Quarantine a node after every restart, whatever it has kept
     Strict,
-    /// It syncs every write to its disk (appendfsync always): what it has kept is believed
+    /// Believe what it has kept: it syncs every write to its disk (appendfsync always)
     Durable,
-    /// Its user may not run INFO: a restart with old data goes unseen
+    /// Do without INFO, which its user may not run: a restart with old data goes unnoticed
     MarkerOnly,
 }
 
@@ -126,12 +124,12 @@ impl From<RestartTrustWord> for RestartTrust {
     }
 }
 
-/// A [`RestartGuard`] as it is typed.
+/// A [`RestartGuard`] on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RestartGuardWord {
     /// A node that may have forgotten locks does not vote until they are over
     On,
-    /// It votes at once: a lock that it forgot can be held twice
+    /// Such a node votes at once: a lock that it forgot can be held twice
     Off,
 }
 
@@ -144,10 +142,10 @@ impl From<RestartGuardWord> for RestartGuard {
     }
 }
 
-/// How a lock is asked for.
+/// How a lock is requested.
 #[derive(Debug, Args)]
 pub(crate) struct RequestArgs {
-    /// Give up when the lock was not free within this time [default: wait without limit]
+    /// Give up if the lock does not become free within this time [default: wait without limit]
     #[arg(long, short, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) wait: Option<Duration>,
 
@@ -155,8 +153,8 @@ pub(crate) struct RequestArgs {
     #[arg(long = "try", short = 'n', conflicts_with = "wait")]
     pub(crate) try_once: bool,
 
-    /// Make no notes on standard error of what is waited for, what is missing and what is kept; why it failed,
-    /// and what becomes of a lock that is lost or may stay taken, is said all the same
+    /// Print no progress on standard error; failures, a lost lock and a lock that may stay taken are still
+    /// reported
     #[arg(long, short)]
     pub(crate) quiet: bool,
 
@@ -164,12 +162,12 @@ pub(crate) struct RequestArgs {
     #[arg(long, short = 'E', value_name = "N", default_value_t = exit::CONFLICT)]
     pub(crate) conflict_exit_code: u8,
 
-    /// Whether nodes have to prove that they remember every lock
+    /// Whether a node must prove that it remembers every lock
     #[arg(long, value_name = "WORD", default_value = "on")]
     pub(crate) restart_guard: RestartGuardWord,
 
-    /// If no node has a restart guard, take all of them for new, as `redbolt init` does: for nodes that were
-    /// just made, such as those of a test
+    /// If no node has a restart guard, declare all of them as new, as `redbolt init` does: for nodes that were
+    /// just created, as in a test
     #[arg(long)]
     pub(crate) new_nodes: bool,
 }
@@ -177,15 +175,15 @@ pub(crate) struct RequestArgs {
 #[derive(Debug, Args)]
 #[command(after_help = LOCK_HELP, override_usage = LOCK_USAGE)]
 pub(crate) struct LockArgs {
-    /// How long the nodes keep the lock should redbolt vanish; extended every third of it, so that it must
-    /// be four round trips at least
+    /// How long the nodes keep the lock if redbolt vanishes. redbolt extends it every third of this time, which
+    /// must be at least four round trips
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
     pub(crate) ttl: Duration,
 
     #[command(flatten)]
     pub(crate) request: RequestArgs,
 
-    /// Hold the lock for one TTL and no longer; the command must end before
+    /// Do not extend the lock: the command must end within one TTL
     #[arg(long)]
     pub(crate) no_extend: bool,
 
@@ -194,12 +192,12 @@ pub(crate) struct LockArgs {
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) kill_after: Option<Duration>,
 
-    /// Keep the lock taken for that long, also if the command ends sooner
+    /// Keep the lock taken for at least this long, even if the command ends sooner
     #[arg(long, value_name = "TIME", conflicts_with = "no_extend", value_parser = duration::parse)]
     pub(crate) at_least: Option<Duration>,
 
-    /// Give the command a fencing token: a number that grows from one holder to the next, for
-    /// whatever it writes to
+    /// Give the command a fencing token: a number that grows from holder to holder, for the store that it
+    /// writes to
     #[arg(long)]
     pub(crate) fencing: bool,
 
@@ -229,7 +227,7 @@ impl LockArgs {
         }
     }
 
-    /// The time from SIGTERM to SIGKILL, or why the one that was asked for cannot be.
+    /// The time from SIGTERM to SIGKILL, or why the requested one is too long.
     pub(crate) fn grace(&self) -> Result<Duration, String> {
         let grace = self.kill_after.unwrap_or(self.ttl / 4);
         if grace <= self.ttl / 3 {
@@ -246,19 +244,19 @@ impl LockArgs {
 #[derive(Debug, Args)]
 #[command(after_help = ACQUIRE_HELP)]
 pub(crate) struct AcquireArgs {
-    /// Where to write what it takes to extend and release the lock; for nobody else's eyes
+    /// Where to write the secret with which the lock is extended and released
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: PathBuf,
 
-    /// How long the nodes keep the lock unless it is extended: nobody else does that
+    /// How long the nodes keep the lock. Nothing extends it but `redbolt extend`
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
     pub(crate) ttl: Duration,
 
     #[command(flatten)]
     pub(crate) request: RequestArgs,
 
-    /// Print a fencing token: a number that grows from one holder to the next, for whatever the
-    /// script writes to
+    /// Print a fencing token: a number that grows from holder to holder, for the store that the script
+    /// writes to
     #[arg(long)]
     pub(crate) fencing: bool,
 
@@ -273,11 +271,11 @@ pub(crate) struct AcquireArgs {
 #[derive(Debug, Args)]
 #[command(after_help = EXTEND_HELP)]
 pub(crate) struct ExtendArgs {
-    /// What `redbolt acquire` has written
+    /// The file that `redbolt acquire` wrote
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: PathBuf,
 
-    /// For how long from now; never shortens what is left [default: the TTL of `acquire`]
+    /// For how long from now; never shortens the lock [default: the TTL of `acquire`]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) ttl: Option<Duration>,
 
@@ -288,7 +286,7 @@ pub(crate) struct ExtendArgs {
 #[derive(Debug, Args)]
 #[command(after_help = RELEASE_HELP)]
 pub(crate) struct ReleaseArgs {
-    /// What `redbolt acquire` has written; it is removed
+    /// The file that `redbolt acquire` wrote; it is removed
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: PathBuf,
 
@@ -299,11 +297,11 @@ pub(crate) struct ReleaseArgs {
 #[derive(Debug, Args)]
 #[command(after_help = UNLOCK_HELP)]
 pub(crate) struct UnlockArgs {
-    /// Do it. Without, only show whose lock it would be
+    /// Delete the lock. Without this option, only show whose lock it is
     #[arg(long)]
     pub(crate) force: bool,
 
-    /// Delete what is there also if it is no lock of redbolt
+    /// Delete the key even if it is not a lock of redbolt
     #[arg(long, requires = "force")]
     pub(crate) foreign: bool,
 
@@ -322,11 +320,11 @@ pub(crate) struct StatusArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Whether to look at the nodes' restart guards as well
+    /// Whether to read the nodes' restart guards as well
     #[arg(long, value_name = "WORD", default_value = "on")]
     pub(crate) restart_guard: RestartGuardWord,
 
-    /// The name of the lock; without one, show how the nodes are
+    /// The name of the lock; without a name, show the nodes
     #[arg(value_parser = OsStringValueParser::new().try_map(some_bytes))]
     pub(crate) key: Option<OsString>,
 
@@ -349,19 +347,19 @@ pub(crate) struct InitArgs {
 #[derive(Debug, Args)]
 #[command(after_help = BENCH_HELP)]
 pub(crate) struct BenchArgs {
-    /// How many locks are under way at a time, each on a key of its own
+    /// How many locks to have in flight at a time, each on a key of its own
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = value_parser!(u16).range(1..=MAX_CONCURRENCY))]
     pub(crate) concurrency: u16,
 
-    /// For how long to measure, up to 1h
+    /// How long to measure, up to 1h
     #[arg(long, short, value_name = "TIME", default_value = "10s", value_parser = measured_for)]
     pub(crate) duration: Duration,
 
-    /// For how long to do the same before without measuring, up to 1m
+    /// How long to run before measuring, up to 1m
     #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = warmed_up_for)]
     pub(crate) warm_up: Duration,
 
-    /// The TTL of each lock; what is left behind when redbolt is killed lasts no longer
+    /// The TTL of each lock. If redbolt is killed, the keys that it leaves last no longer
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
     pub(crate) ttl: Duration,
 
@@ -369,15 +367,15 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "BYTES", default_value_t = SHORTEST_KEY, value_parser = value_parser!(u32).range(i64::from(SHORTEST_KEY)..=LONGEST_KEY))]
     pub(crate) key_size: u32,
 
-    /// For how long to try reads before each sleep, up to 200us: for callers with a core to spare
+    /// How long to try reads before each sleep, up to 200us: uses a core to save latency
     #[arg(long, value_name = "TIME", default_value = "0us", value_parser = duration::parse)]
     pub(crate) busy_poll: Duration,
 
-    /// Whether nodes have to prove that they remember every lock
+    /// Whether a node must prove that it remembers every lock
     #[arg(long, value_name = "WORD", default_value = "on")]
     pub(crate) restart_guard: RestartGuardWord,
 
-    /// Measure also nodes that look as if they were in use
+    /// Measure even nodes that seem to be in use
     #[arg(long)]
     pub(crate) yes: bool,
 
@@ -391,13 +389,13 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct NodeArgs {
-    /// The loopback port to listen on; 0 takes a free one
+    /// The loopback port to listen on; 0 chooses a free one
     #[arg(long, default_value_t = 6379)]
     pub(crate) port: u16,
 }
 
-/// What `redbolt lock` says to its shim. Not a subcommand, so that no help and no completion
-/// mentions it.
+/// The arguments with which `redbolt lock` starts its shim. Not a subcommand, so that help and completions do not
+/// mention it.
 #[derive(Debug, Parser)]
 #[command(name = SHIM)]
 pub(crate) struct ShimArgs {
@@ -417,7 +415,7 @@ pub(crate) struct ShimArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-/// What the outer process of `redbolt lock` says to the inner one. Not a subcommand either.
+/// The arguments with which the outer process of `redbolt lock` starts the inner one. Not a subcommand either.
 #[derive(Debug, Parser)]
 #[command(name = INNER)]
 pub(crate) struct InnerArgs {
@@ -425,7 +423,7 @@ pub(crate) struct InnerArgs {
     #[arg(long)]
     pub(crate) outer: u32,
 
-    /// Numbers of the signals that are blocked here, and were not before
+    /// Numbers of the signals that redbolt has blocked
     #[arg(long)]
     pub(crate) unblock: Vec<i32>,
 
@@ -433,17 +431,17 @@ pub(crate) struct InnerArgs {
     #[arg(long)]
     pub(crate) requests: i32,
 
-    /// The descriptor to tell it of the lease
+    /// The descriptor to report the lease on
     #[arg(long)]
     pub(crate) notices: i32,
 
-    /// What the user has typed behind `redbolt`
+    /// What the user typed after `redbolt`
     #[arg(required = true, last = true)]
     pub(crate) words: Vec<OsString>,
 }
 
 impl InnerArgs {
-    /// What the user has typed.
+    /// What the user typed.
     pub(crate) fn cli(&self) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(
             [OsStr::new("redbolt")].into_iter().chain(self.words.iter().map(OsString::as_os_str)),
@@ -451,7 +449,7 @@ impl InnerArgs {
     }
 }
 
-/// Names the environment in a refusal of a value that it gave, where the option was not typed.
+/// If a refused value came from the environment, names the variable instead of the option.
 pub(crate) fn blame_environment(mut refusal: clap::Error, words: &[OsString]) -> clap::Error {
     let (Some(ContextValue::String(option)), Some(ContextValue::String(value))) =
         (refusal.get(ContextKind::InvalidArg), refusal.get(ContextKind::InvalidValue))
@@ -476,7 +474,7 @@ pub(crate) fn blame_environment(mut refusal: clap::Error, words: &[OsString]) ->
     refusal
 }
 
-/// What the user has typed behind `redbolt`. The inner process has it behind words of its own.
+/// What the user typed after `redbolt`. In the inner process it follows words of its own.
 fn typed(words: &[OsString]) -> &[OsString] {
     let own = match words.get(1) {
         Some(word) if word == INNER => words.iter().position(|word| word == "--"),
@@ -485,7 +483,7 @@ fn typed(words: &[OsString]) -> &[OsString] {
     own.map_or(&[], |own| &words[own + 1..])
 }
 
-/// Options that the environment can give, and what it calls them.
+/// Options that can come from the environment, and their variables.
 const VARIABLES: [(&str, &str); 5] = [
     ("--max-ttl", MAX_TTL_VARIABLE),
     ("--restart-guard-key", RESTART_GUARD_KEY_VARIABLE),
@@ -509,23 +507,23 @@ fn warmed_up_for(text: &str) -> Result<Duration, String> {
     if span <= Duration::from_secs(60) { Ok(span) } else { Err("at most 1m".to_owned()) }
 }
 
-/// The most locks that `bench` has under way: what two processors can keep busy many times over, and far
-/// below what one connection takes.
+/// The most locks that `bench` has in flight: far more than two processors can use, and far fewer than one
+/// connection takes.
 const MAX_CONCURRENCY: i64 = 4096;
 
 /// The prefix of `bench`, its random part and a number.
 pub(crate) const SHORTEST_KEY: u32 = 36;
 
-/// The longest that the library takes.
+/// The longest key that the library accepts.
 const LONGEST_KEY: i64 = MAX_RESOURCE as i64;
 
 /// The first word of the shim's command line, in place of a subcommand.
 pub(crate) const SHIM: &str = "__exec";
 
-/// That of the inner process of `redbolt lock`.
+/// The same for the inner process of `redbolt lock`.
 pub(crate) const INNER: &str = "__inner";
 
-/// Where options can come from as well.
+/// Variables that stand in for options.
 pub(crate) const NODES_VARIABLE: &str = "REDBOLT_NODES";
 pub(crate) const NODES_FILE_VARIABLE: &str = "REDBOLT_NODES_FILE";
 pub(crate) const MAX_TTL_VARIABLE: &str = "REDBOLT_MAX_TTL";
@@ -535,18 +533,18 @@ pub(crate) const RESPONSE_TIMEOUT_VARIABLE: &str = "REDBOLT_RESPONSE_TIMEOUT";
 pub(crate) const CONNECT_TIMEOUT_VARIABLE: &str = "REDBOLT_CONNECT_TIMEOUT";
 
 const NODE_HELP: &str = "\
-A node: host, host:port, redis://[user[:password]@]host[:port][/db] or unix:///path. Give it once \
-for each node [env: REDBOLT_NODES, with commas between them]";
+A node: host, host:port, redis://[user[:password]@]host[:port][/db] or unix:///path. Repeat the \
+option for each node [env: REDBOLT_NODES, separated by commas]";
 
 const NODES_FILE_HELP: &str = "\
-A file of nodes in place of --node, one a line; a line that begins with # is a comment. Refused when \
-others can read it, for it may have passwords [env: REDBOLT_NODES_FILE]";
+A file with one node on each line, instead of --node. A line that begins with # is a comment. A file \
+that others can read is refused, since it may contain passwords [env: REDBOLT_NODES_FILE]";
 
 const FIRST_STEPS: &str = "\
 First steps:
   redbolt demo                          see it work, no server needed
-  redbolt node --port 7001              or start a node to play with, and in another shell:
-  redbolt init --node 127.0.0.1:7001    it is new; once in its life
+  redbolt node --port 7001              or start a node to try it on, and in another shell:
+  redbolt init --node 127.0.0.1:7001    declare it as new, once in its life
   redbolt status --node 127.0.0.1:7001  whether it votes
   redbolt lock --node 127.0.0.1:7001 backup -- ./backup.sh
   redbolt status --node 127.0.0.1:7001 backup
@@ -560,41 +558,41 @@ redbolt lock [OPTIONS] KEY -- CMD [ARG]...
 
 const LOCK_HELP: &str = "\
 The command never outlives the lock: if the lock is lost or cannot be extended, the command and all
-that it started get SIGTERM, then SIGKILL. SIGINT, SIGTERM and SIGHUP are passed on to it. The lock
-is let go when the command has ended; what it leaves running in the background is not waited for.
+its descendants get SIGTERM, then SIGKILL. SIGINT, SIGTERM and SIGHUP are passed on to the command.
+redbolt releases the lock when the command has ended. It does not wait for what the command leaves
+running in the background.
 
-A lock that is known to be lost brings SIGTERM at once, and SIGKILL after --kill-after. One that
-cannot be extended ends with what is left of its TTL, of which 1 % and 2 ms are not relied on.
-SIGKILL comes before that by a reserve, since whoever kills may be late on a busy machine: 5/32 of
-the TTL, and never more than 313 ms. SIGTERM comes --kill-after before SIGKILL. So with --no-extend
---ttl 1s the command gets SIGTERM after 0.58 s and SIGKILL after 0.83 s; with --ttl 10s after 7.1 s
-and 9.6 s.
+When the lock is known to be lost, SIGTERM comes at once, and SIGKILL after --kill-after. A lock
+that cannot be extended ends with its TTL, of which 1 % and 2 ms are not relied on. SIGKILL comes
+before that end, by a reserve of 5/32 of the TTL but at most 313 ms: on a busy machine it may come
+late. SIGTERM comes --kill-after before SIGKILL. So with --no-extend --ttl 1s the command gets
+SIGTERM after 0.58 s and SIGKILL after 0.83 s; with --ttl 10s after 7.1 s and 9.6 s.
 
-redbolt is two processes here, and `kill -9` of either changes nothing of that: the other one ends
-the command, and all that it started, while the lock lasts. If redbolt itself is killed, the lock is
-let go as soon as they have ended. What remains: if both processes are killed at once, only the
-command itself gets SIGTERM, and what ignores it goes on; if both are stopped at once and the
-command is not, it runs on until one of them continues.
+redbolt runs as two processes, so that `kill -9` of either changes nothing: the other one ends the
+command and its descendants before the lock ends. If redbolt itself is killed, the lock is released
+as soon as they have ended. Two cases remain. If both processes are killed at once, only the
+command itself gets SIGTERM, and a command that ignores it goes on. If both are stopped at once and
+the command is not, the command goes on until one of them continues.
 
-The command finds REDBOLT_KEY and REDBOLT_TTL_MS in its environment, and with --fencing also
-REDBOLT_FENCING_TOKEN, but not REDBOLT_NODES if there is a password in it. The store that the
-command writes to should keep the largest token that it has seen, and refuse whoever comes with a
-smaller one: that one was paused, and its lock is over.
+The command gets REDBOLT_KEY and REDBOLT_TTL_MS in its environment, and with --fencing also
+REDBOLT_FENCING_TOKEN. It does not get REDBOLT_NODES if there is a password in it. The store that
+the command writes to should remember the largest token that it has seen and refuse smaller ones:
+they come from holders whose lock is over.
 
-With --at-least the lock stays taken for so long after it was granted, whatever the command does and
-however it ends: so a job that cron starts on many hosts at once runs on one of them, though their
-clocks differ and the job is short. As soon as the command has ended, redbolt lets the nodes keep
-the lock for the rest of the time, and exits with the command's status; it stays only for what is
-longer than --max-ttl. It may stay taken for up to one TTL longer. While the command runs nothing
-but redbolt keeps it: should redbolt be killed, or its host die, the lock ends after --ttl, not
-after --at-least. If CMD cannot be run at all, nothing has happened, and the lock is let go.
+With --at-least the lock stays taken for this long after the grant, whatever the command does. So a
+short job that cron starts on many hosts runs on one of them, even if their clocks differ. When the
+command has ended, redbolt leaves the lock on the nodes for the rest of the time and exits with the
+command's status. It waits only while the rest is longer than --max-ttl. The lock may stay taken
+for up to one TTL longer. While the command runs, redbolt must keep the lock: if redbolt is killed
+or its host dies, the lock ends after --ttl, not after --at-least. If CMD cannot be run, redbolt
+releases the lock at once.
 
-Without --wait it waits without limit: for the holder, and as well for nodes that do not answer,
-which it says after a second. Only what an operator alone can mend ends a wait at once, with 69: a
-wrong password or role, what is forbidden, other limits.
+Without --wait it waits without limit, for the holder and also for nodes that do not answer; it
+reports those after a second. Only a problem that needs an operator ends a wait at once, with 69: a
+wrong password or role, a forbidden command, other limits.
 
 A node that was restarted, emptied or never used does not vote for --max-ttl, since it may have
-forgotten a lock; redbolt says so, and waits for it. For new nodes there is `redbolt init`.
+forgotten a lock. redbolt reports it and waits. For new nodes there is `redbolt init`.
 
 Exit status: that of the command (128 + signal if it was killed), or
    64  wrong usage                            70  lock lost, command stopped
@@ -609,16 +607,16 @@ Examples:
   redbolt lock --try --at-least 30s nightly -- ./report.sh      (the crontab of each host)";
 
 const ACQUIRE_HELP: &str = "\
-For a script that holds a lock over several commands. Nothing keeps the lock when redbolt has ended:
-it lasts for --ttl, of which 1 % and 2 ms are not to be relied on. Choose a TTL (up to --max-ttl,
-which is 30s unless everybody says otherwise) that covers the script, or call `redbolt extend`
-between its steps and stop when it fails. Where one command can do all the work, `redbolt lock` is
-safer: it extends by itself, and stops the command when the lock is lost.
+For a script that holds a lock over several commands. Nothing extends the lock when redbolt has
+exited: it lasts for --ttl, and the last 1 % and 2 ms must not be relied on. Choose a TTL that
+covers the script (up to --max-ttl, 30s unless all users of the nodes set another), or call
+`redbolt extend` between its steps and stop when it fails. If one command can do all the work,
+`redbolt lock` is safer: it extends the lock itself, and stops the command when the lock is lost.
 
-FILE is new, or empty, or what is left of a lock that is over; one of a lock that still lives is
-refused. It has mode 0600. Whoever can read it can release the lock, so it is refused later if
-others can. The lock can be extended and released on this machine only, and not after it was started
-anew: it is lost then.
+FILE must not exist, or be empty, or belong to a lock that is over; the file of a lock that is
+still held is refused. It gets mode 0600. Whoever can read it can release the lock, so it is
+refused later if others can read it. The lock can be extended and released on this machine only,
+and only until the machine is restarted: then the lock is lost.
 
 With --fencing the fencing token is printed on standard output.
 
@@ -638,7 +636,7 @@ Example:
   redbolt release --token-file \"$dir/lock\" || exit";
 
 const EXTEND_HELP: &str = "\
-The nodes must be given as to `redbolt acquire`, in the same order.
+Give the same nodes as to `redbolt acquire`, in the same order.
 
 Exit status: 0 when it is held for another TTL, or
    64  wrong usage, FILE cannot be used       70  the lock is lost: stop what it protects
@@ -646,52 +644,53 @@ Exit status: 0 when it is held for another TTL, or
        long the lock still lasts";
 
 const RELEASE_HELP: &str = "\
-The nodes must be given as to `redbolt acquire`, in the same order. FILE is removed when a quorum of
-the nodes has confirmed the release, and when the lock was lost before. If too few nodes confirm it
-stays, so that it can be tried again until the TTL is over.
+Give the same nodes as to `redbolt acquire`, in the same order. FILE is removed when a quorum of
+the nodes has confirmed the release, or if the lock was already lost. If too few nodes confirm,
+FILE stays, so that you can try again until the TTL is over.
 
-Exit status: 0 when the lock was held until now and is let go, or
+Exit status: 0 when the lock was held until now and is released, or
    64  wrong usage, FILE cannot be used       70  the lock was lost before: what it protected may
    69  too few nodes confirm that, or that        have been in other hands
        it was held until now; says why        71  refused by the operating system";
 
 const UNLOCK_HELP: &str = "\
-For a holder that hangs, or that left without letting go and with a long TTL. It looks who holds the
-lock on every node, deletes just that, and says whose lock it broke: by label, and by a short hash
-that is the same on all nodes. Whoever takes the lock meanwhile keeps it. The holder is not asked.
-It goes on until it looks, so make sure that it is gone, or that what it writes to checks its
-fencing token.
+For a holder that hangs, or that exited without releasing a lock with a long TTL. It reads who
+holds the lock on every node, deletes exactly that, and reports whose lock it deleted: by label,
+and by a short hash that is the same on all nodes. Whoever takes the lock meanwhile keeps it. The
+holder is not told: it goes on until it checks its lock. So make sure that it is gone, or that the
+store it writes to checks its fencing token.
 
-What is no lock of redbolt is left alone: another program keeps it there, as a lock of its own or as
-data. It is shown by its type, and deleted only with --foreign.
+A key that is not a lock of redbolt is left alone: it is a lock or data of another program. It is
+shown by its type, and deleted only with --foreign.
 
-Exit status: 0 when a quorum of the nodes no longer has what was there, 69 when too few nodes
-answer, 64 without --force, for what is no lock of redbolt, and for wrong usage.";
+Exit status: 0 when a quorum of the nodes no longer has that lock, 69 when too few nodes answer, 64
+without --force, for a key that is not a lock of redbolt, and for wrong usage.";
 
 const STATUS_HELP: &str = "\
-It takes no lock and writes nothing. A node's line says who holds the lock there, whether its
-restart guard lets it vote, and how long its answer took. A name is shown on one line, with \\n or
-\\xff for what has no place there; --json has its bytes in key_hex, and null for key where it is not
-UTF-8.
+It takes no lock and writes nothing. Each node's line says who holds the lock there, whether its
+restart guard lets it vote, and how long its answer took. A name is shown on one line, with escapes
+such as \\n and \\xff. In --json, key_hex has its bytes, and key is null if they are not UTF-8.
 
-Without KEY a node's line says whether it votes and if not why, whether it tells those who wait of a
+Without KEY, each node's line says whether it votes and why not, whether it notifies waiters of a
 release (which needs a second connection), and how long its answer took.
 
-Exit status: 0 when a quorum of the nodes agrees that the lock is held, free, or no lock of redbolt;
-without KEY, when a quorum votes. 69 otherwise, 64 for wrong usage.";
+Exit status: 0 when a quorum of the nodes agrees that the lock is held, that it is free, or that
+the key is not a lock of redbolt; without KEY, when a quorum votes. 69 otherwise, 64 for wrong
+usage.";
 
 const INIT_HELP: &str = "\
-A node without a restart guard is either new or has lost its memory, and redbolt cannot tell which.
-So it does not vote for --max-ttl, until every lock that it may have forgotten is over. `init` says
-that these nodes never held a lock: they vote at once. Run it once in their life, with all nodes and
-with the --max-ttl that everybody will use. Never put it into a start script: a node that lost its
-memory in a restart looks new too, and would be believed. It asks nothing, and writes nothing unless
-all nodes answer and none of them votes.
+A node without a restart guard is new or has lost its memory, and redbolt cannot tell which. So it
+does not vote for --max-ttl: then every lock that it may have forgotten is over. `init` declares
+that these nodes never held a lock, so they vote at once. Run it once in their life, for all nodes,
+with the --max-ttl that all users will set. Never put it into a start script: a node that lost its
+memory in a restart also looks new, and would be believed. It does not prompt. It writes nothing
+unless all nodes answer and none of them votes.
 
-With --change it gives nodes that are in use another --max-ttl, or another number of nodes. Give
-everybody the new options as well. No node votes until the longer of both --max-ttl is over, and all
-connections to the nodes are closed; keep the nodes up until then. If it fails, run it again until
-it succeeds: with only some of the nodes moved, old and new users might both find a quorum.
+With --change it moves nodes that are in use to another --max-ttl or another number of nodes. Give
+all users of the nodes the new options too. It closes all connections to the nodes, and no node
+votes until the longer of both --max-ttl is over; keep the nodes running until then. If it fails,
+run it again until it succeeds: while only some of the nodes are moved, old and new users might
+both find a quorum.
 
 Exit status: 0 when it is done, 64 for nodes that are not new, 69 when a node does not answer or
 cannot be set up.
@@ -701,22 +700,22 @@ Examples:
   redbolt init --change --max-ttl 2m";
 
 const BENCH_HELP: &str = "\
-Takes locks and releases them at once, each on a key of its own, and tells how long that takes from
-this host: the acquisition, which is over when a quorum has granted; the release, which is over when
-a quorum has confirmed it; and the pair of both. With --concurrency 8 eight locks are under way at a
-time; each begins anew when it is released, so that slow nodes are asked less often.
+Takes and releases locks, each on a key of its own, and reports how long that takes from this host:
+the acquisition, until a quorum has granted; the release, until a quorum has confirmed it; and the
+pair of both. With --concurrency 8 it has eight locks in flight. Each begins again when it is
+released, so slow nodes get fewer requests.
 
-In the table of nodes: how many answers each gave, the mean time to an answer, the bounds within
-which half of them and 99 % of them came, and in how many of the locks its grant was there in time
-to count. All is done by one thread, with the library's Driver in an event loop, the same for one
-lock and for many. `client CPU` is the time of that thread on a processor.
+The table of nodes has the number of answers of each, the mean time to an answer, the times within
+which 50 % and 99 % of them came, and the share of locks in which its grant came in time to count.
+One thread does all the work, with the library's Driver in an event loop. `client CPU` is the
+processor time of that thread.
 
-Keys are named redbolt:bench:RANDOM:NUMBER, and nothing else is written, no restart guards either:
-nodes that are new need `redbolt init` before. Ctrl-C ends it early: all locks are released, and
-what was measured until then is told.
+Keys are named redbolt:bench:RANDOM:NUMBER. Nothing else is written, not even restart guards: new
+nodes need `redbolt init` first. Ctrl-C ends it early: it releases all locks and reports what it
+has measured.
 
-Nodes that look as if they were in use (they have keys, replicas, or more than one other client) are
-left alone unless --yes is given. Do not measure while others depend on these servers.
+Nodes that seem to be in use (they have keys, replicas, or more than one other client) are refused
+unless --yes is given. Do not measure while others depend on these servers.
 
 Exit status: 0 when it was measured, or
    64  wrong usage, or nodes in use           71  refused by the operating system
