@@ -1,7 +1,7 @@
 //! Replies on their way out, in RESP2.
 //!
-//! Apart from the library's codec because that one writes commands and reads replies; a server
-//! needs the other half.
+//! Apart from the library's [`Frame`](redbolt::resp::Frame), which has to be built before it is written: here a
+//! command writes its reply as it goes.
 
 use std::fmt;
 

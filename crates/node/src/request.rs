@@ -1,19 +1,12 @@
 //! Requests out of a stream of bytes: arrays of bulk strings, in bounded memory.
 
-use std::ops::Range;
-
-use redbolt::resp::{Decoder, Limits, Token};
+use redbolt::resp::{BytesMut, Frame, FrameDecoder, Limits};
 
 /// Collects the bytes of one connection and finds the requests in them. No `Debug`: the bytes may
 /// be passwords.
 pub(crate) struct Requests {
-    buffer: Vec<u8>,
-    /// Bytes of the buffer that the decoder has passed.
-    passed: usize,
-    decoder: Decoder,
-    /// Where the words of the request that is being read stand in the buffer.
-    words: Vec<Range<usize>>,
-    missing: u32,
+    buffer: BytesMut,
+    decoder: FrameDecoder,
 }
 
 /// What a peer sent is no request; the connection cannot go on.
@@ -22,19 +15,12 @@ pub(crate) struct Malformed(pub(crate) String);
 
 impl Requests {
     pub(crate) fn new() -> Self {
-        let decoder = Decoder::new(limits());
-        Self { buffer: Vec::new(), passed: 0, decoder, words: Vec::new(), missing: 0 }
+        Self { buffer: BytesMut::new(), decoder: FrameDecoder::new(limits()) }
     }
 
-    /// Takes bytes from the peer.
-    ///
-    /// Call [`next`](Self::next) until it finds nothing before giving it more: then the buffer
-    /// holds at most one request and a few pieces of this size.
+    /// Takes bytes from the peer. Call [`next`](Self::next) until it finds nothing before giving it more, so that
+    /// the buffer holds no more than one word and a piece of this size.
     pub(crate) fn take(&mut self, bytes: &[u8]) {
-        if self.words.is_empty() {
-            self.buffer.drain(..self.passed);
-            self.passed = 0;
-        }
         self.buffer.extend_from_slice(bytes);
     }
 
@@ -42,35 +28,29 @@ impl Requests {
     ///
     /// An empty array is a request without words, which asks for nothing.
     pub(crate) fn next(&mut self, run: impl FnOnce(&[&[u8]])) -> Result<bool, Malformed> {
-        while self.step()? {
-            if self.missing == 0 {
-                let word = |at: &Range<usize>| &self.buffer[at.clone()];
-                run(&self.words.iter().map(word).collect::<Vec<_>>());
-                self.words.clear();
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Moves past one token, if it is complete.
-    fn step(&mut self) -> Result<bool, Malformed> {
-        let rest = &self.buffer[self.passed..];
-        let token = self.decoder.next(rest).map_err(|broken| Malformed(broken.to_string()))?;
-        let Some((token, length)) = token else { return Ok(false) };
-        let end = self.passed + length;
-        match token {
-            Token::Array(words) => self.missing = words,
-            Token::NilArray => self.missing = 0,
-            Token::Bulk(word) if self.missing > 0 => {
-                self.words.push(end - CR_LF - word.len()..end - CR_LF);
-                self.missing -= 1;
-            }
-            _ => return Err(Malformed("expected an array of bulk strings".into())),
-        }
-        self.passed = end;
+        let frame =
+            self.decoder.next(&mut self.buffer).map_err(|broken| Malformed(broken.to_string()))?;
+        let words = match frame {
+            None => return Ok(false),
+            Some(Frame::Array(words)) => words,
+            Some(Frame::NilArray) => Vec::new(),
+            Some(_) => return Err(no_request()),
+        };
+        let words: Option<Vec<&[u8]>> = words.iter().map(word).collect();
+        run(&words.ok_or_else(no_request)?);
         Ok(true)
     }
+}
+
+fn word(frame: &Frame) -> Option<&[u8]> {
+    match frame {
+        Frame::Bulk(word) => Some(word),
+        _ => None,
+    }
+}
+
+fn no_request() -> Malformed {
+    Malformed("expected an array of bulk strings".into())
 }
 
 /// What one request may cost.
@@ -87,7 +67,6 @@ fn limits() -> Limits {
 const MAX_WORDS: u32 = 4096;
 const MAX_WORD: usize = 1 << 20;
 const MAX_REQUEST: u64 = 4 << 20;
-const CR_LF: usize = 2;
 
 #[cfg(test)]
 mod tests {
@@ -148,6 +127,6 @@ mod tests {
             requests.take(b"$4\r\nPING\r\n");
             assert_eq!(all(&mut requests).unwrap().len(), 1);
         }
-        assert!(requests.buffer.len() < 100);
+        assert!(requests.buffer.capacity() < 100);
     }
 }
