@@ -14,6 +14,7 @@ use super::violation::Violation;
 
 /// A RESP2 reply, with everything nested in it. A command is one too: an array of bulk strings.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "RESP2 has no others")]
 pub enum Frame {
     /// `*`: the elements of an array.
     Array(Vec<Self>),
