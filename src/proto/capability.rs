@@ -20,7 +20,9 @@ pub(super) struct Capabilities {
     pub(super) digests: Ability,
     /// It takes writes now, as opposed to `NOREPLICAS` and the like.
     pub(super) writes: Ability,
-    /// What the scripts do to undo; known only by an undo, so that it outlives connections.
+    /// What the scripts do to undo: known by an undo, or by a script that has rehearsed one, and by nothing
+    /// that a handshake could ask. So it outlives connections. A user without a password is taken for one who
+    /// may do it, until the node says otherwise.
     pub(super) undo: Ability,
     /// `SUBSCRIBE` and `CLIENT TRACKING`: it tells who waits that a key has changed.
     /// That is a matter of two connections, and is tried again in its own time.
@@ -30,6 +32,12 @@ pub(super) struct Capabilities {
 }
 
 impl Capabilities {
+    /// Of a node that nobody has connected to yet.
+    pub(super) fn of_user(has_password: bool) -> Self {
+        let undo = if has_password { Ability::Unknown } else { Ability::Given };
+        Self { undo, ..Self::default() }
+    }
+
     /// What a handshake has found out takes the place of what it can find out.
     pub(super) fn learn(&mut self, found: Self) {
         *self = Self { undo: self.undo, push: self.push, ..found };
@@ -40,10 +48,10 @@ impl Capabilities {
         self.learn(Self::default());
     }
 
-    /// Whether what the node grants can be undone, as far as is known.
+    /// Whether what the node grants is known to be undone there when it is to be.
     #[inline]
     pub(super) fn can_undo(&self) -> bool {
-        self.scripts.is_given() && !matches!(self.undo, Ability::Refused(_))
+        self.scripts.is_given() && self.undo.is_given()
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::resp::Decoder;
 
 use super::capability::Capabilities;
+use super::config::NodeSettings;
 use super::core::Reading;
 use super::handshake::{Handshake, Step};
 use super::inbox::{Inbox, reply_limits};
@@ -197,7 +198,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn new(must_be_proven: bool) -> Self {
+    pub(super) fn new(settings: &NodeSettings) -> Self {
         Self {
             link: Link::Down { retry_at: Timestamp::default() },
             restart_guard: Watch::default(),
@@ -207,10 +208,10 @@ impl Node {
             inbox: Inbox::default(),
             decoder: Decoder::new(reply_limits()),
             handshake: Handshake::default(),
-            capabilities: Capabilities::default(),
+            capabilities: Capabilities::of_user(settings.credentials.is_some()),
             loaded: Loaded::default(),
             wrong_server: false,
-            proven: !must_be_proven,
+            proven: !settings.must_be_proven(),
             run_id: None,
             identity: None,
             ghost_connection: None,

@@ -21,6 +21,10 @@ fn lacking(mut world: World, node: usize, commands: &[&str], denial: Denial) -> 
     world
 }
 
+fn credentials() -> Credentials {
+    Credentials::new(None, Secret::new(b"sesame".to_vec()))
+}
+
 fn asks() -> [LockRequest<'static>; 4] {
     let (one, many) = (LockRequest::new(b"job"), LockRequest::new(b"job").and_resource(b"other"));
     [one.clone(), many.clone(), one.fenced(), many.fenced()]
@@ -139,11 +143,47 @@ fn a_node_that_has_refused_an_undo_is_asked_for_nothing_that_it_could_keep() {
     assert!(world.is_granted(id));
 }
 
+/// A user with a password may be one with few permissions, and only a script can show it before it leaves a
+/// key behind that nobody could delete.
+#[test]
+fn with_a_password_the_first_lock_leaves_no_key_on_a_node_that_could_not_let_go_of_it() {
+    for request in asks() {
+        for others in [0, 2] {
+            let mut world = World::with(1 + others, 1, |settings| {
+                for node in &mut settings.nodes {
+                    node.credentials = Some(credentials());
+                }
+            });
+            world.servers.iter_mut().for_each(|server| server.store.require_password("sesame"));
+            let mut world = lacking(world.warm(), 0, &["del"], Denial::Forbidden);
+            let id = world.acquire(0, &request, &[b"job"]);
+            world.run(ms(30));
+            assert_eq!(world.is_granted(id), others == 2);
+            world.servers[0].store.deny("del", None);
+            assert!(!world.holders(b"job")[0], "of {} nodes", 1 + others);
+        }
+    }
+}
+
+/// Then it is known, and plain commands are cheaper.
+#[test]
+fn with_a_password_the_second_lock_is_asked_for_with_set() {
+    let mut world = World::with(1, 1, |settings| {
+        settings.nodes[0].credentials = Some(credentials());
+    });
+    world.servers[0].store.require_password("sesame");
+    let first = world.lock(b"first", secs(20));
+    assert!(world.is_granted(first));
+    let begun = world.log.len();
+    let second = world.lock(b"second", secs(20));
+    assert!(world.is_granted(second));
+    assert!(world.log[begun..].iter().any(|ran| ran.is_ask() && ran.words[0] == b"SET"));
+}
+
 #[test]
 fn with_a_password_the_first_ask_waits_and_nothing_is_asked_of_such_a_node() {
     let mut world = World::with(1, 1, |settings| {
-        let credentials = Credentials::new(None, Secret::new(b"sesame".to_vec()));
-        settings.nodes[0].credentials = Some(credentials);
+        settings.nodes[0].credentials = Some(credentials());
     });
     world.servers[0].store.require_password("sesame");
     let mut world = lacking(world, 0, &["eval"], Denial::Forbidden);
@@ -380,8 +420,7 @@ fn a_server_that_is_too_old_says_its_version() {
 #[test]
 fn a_password_for_a_server_without_one_says_so() {
     let mut world = World::with(1, 1, |settings| {
-        let credentials = Credentials::new(None, Secret::new(b"sesame".to_vec()));
-        settings.nodes[0].credentials = Some(credentials);
+        settings.nodes[0].credentials = Some(credentials());
     });
     let id = world.lock(b"job", secs(10));
     world.run(ms(10));

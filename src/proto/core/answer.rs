@@ -229,6 +229,10 @@ impl Core {
             _ => {}
         }
         let vote = self.vote_in(answer, id, claim_id, now);
+        if vote == Vote::Grant && ask != Command::SetIfAbsent {
+            // The script has rehearsed the undo before it wrote.
+            self.node_mut(id).capabilities.undo = Ability::Given;
+        }
         self.note_refused(id, claim_id, vote);
         let vote = match self.config.restart_guard_key() {
             // The script has read the TTL itself.
