@@ -56,7 +56,7 @@ fn unsafe_code_is_in_one_file() {
 fn models_and_provers_see_codec_and_protocol_only() {
     // The tests of the node put the whole library against it.
     check(
-        &["crates/models", "crates/node/src", "crates/sim", "resp-tests", "fuzz"],
+        &["crates/models", "crates/node/src", "crates/sim", "crates/testkit", "resp-tests", "fuzz"],
         rules::behind_the_protocol,
     );
 }

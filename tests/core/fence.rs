@@ -8,8 +8,9 @@ use redbolt::proto::{
     RequestError, RestartGuard, RestartTrust, Settings, Vote, Wait, fence::MAX_TOKEN,
 };
 use redbolt_node::Memory;
+use redbolt_testkit::Random;
 
-use crate::world::{Random, SECOND, World, Written, error, ms, secs};
+use crate::world::{SECOND, World, Written, error, ms, secs};
 
 const JOB: &[u8] = b"job";
 
@@ -696,11 +697,11 @@ fn the_largest_token_is_the_last() {
 fn tokens_grow_from_holder_to_holder() {
     for seed in 1..=20 {
         let mut world = World::with(3, 3, durable).warm();
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let (mut last, mut grants, mut written) = (0, 0, 0);
         for _ in 0..60 {
             disturb(&mut world, &mut random);
-            let client = random.next() as usize % 3;
+            let client = random.below(3) as usize;
             let id = world.acquire(client, &request().ttl(ms(500)), &[JOB]);
             world.run(ms(120));
             if let Some(token) = world.clients[client].core.fencing_token(id) {
@@ -721,13 +722,13 @@ fn durable(settings: &mut Settings) {
 }
 
 fn disturb(world: &mut World, random: &mut Random) {
-    let node = random.next() as usize % 3;
-    match random.next() % 6 {
+    let node = random.below(3) as usize;
+    match random.below(6) {
         0 => world.pause(node),
         1 => world.restart(node, Memory::Kept),
-        2 => world.cut(random.next() as usize % 3, node, Written::LeavesGhost),
+        2 => world.cut(random.below(3) as usize, node, Written::LeavesGhost),
         3 => {
-            let past = random.next() % 3_000_000;
+            let past = random.below(3_000_000);
             let ahead = world.wall_ahead / 1_000;
             let counter = (wall_us(world).saturating_add_signed(-ahead) + past).to_string();
             let now: u64 = counters(world, JOB)[node];
@@ -735,11 +736,11 @@ fn disturb(world: &mut World, random: &mut Random) {
                 set_counter(world, node, JOB, &counter);
             }
         }
-        _ => world.servers[node].delay = ms(random.next() % 30).as_nanos() as u64,
+        _ => world.servers[node].delay = ms(random.below(30)).as_nanos() as u64,
     }
-    world.wall_ahead = (random.next() % 8_000) as i64 * 1_000_000 - 4_000_000_000;
+    world.wall_ahead = random.below(8_000) as i64 * 1_000_000 - 4_000_000_000;
     for node in 0..3 {
-        if random.next().is_multiple_of(2) {
+        if random.chance(500) {
             world.resume(node);
         }
     }
@@ -750,11 +751,11 @@ fn disturb(world: &mut World, random: &mut Random) {
 #[test]
 fn tokens_of_rivals_differ() {
     let mut world = World::with(3, 3, |_| {}).warm();
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     let mut seen = BTreeSet::new();
     for _ in 0..200 {
         for node in 0..3 {
-            world.servers[node].delay = random.next() % 20_000_000;
+            world.servers[node].delay = random.below(20_000_000);
         }
         let ids: Vec<_> = (0..3)
             .map(|client| {

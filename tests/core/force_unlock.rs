@@ -51,7 +51,7 @@ fn the_key_is_gone_and_whose_it_was_is_told() {
         assert!(!format!("{view:?}").contains(&token[..16]));
     }
     assert!(view.nodes.iter().all(|node| node.fate == Some(Fate::Deleted)));
-    assert_eq!(world.ran(0), ["type", "getrange", "pttl", "break"]);
+    assert_eq!(world.ran(0), ["type", "getrange", "pttl", "force unlock"]);
     assert_eq!(world.holders(b"job"), [false; 3]);
     assert_eq!(world.value(0, b"jo"), b"another");
     assert!(!world.value(0, GUARD).is_empty());
@@ -95,7 +95,7 @@ fn what_is_no_lock_of_ours_is_left_alone_unless_that_is_asked_for() {
         assert!(matches!(&node.state, Ok(KeyState::Foreign(data)) if data.remaining.is_some()));
         assert_eq!(node.fate, Some(Fate::Kept));
     }
-    assert_eq!(world.count("break"), 0, "no order is sent");
+    assert_eq!(world.count("force unlock"), 0, "no order is sent");
     assert_eq!(world.value(0, b"job"), STRANGER);
     let view = broken_by(&mut world, |core, now| core.force_unlock_foreign(b"job", now));
     assert!(view.nodes.iter().all(|node| node.fate == Some(Fate::Deleted)), "{view:?}");
@@ -122,7 +122,7 @@ fn data_of_another_kind_is_told_by_its_type_and_left_alone() {
         // Where the node does not tell its type, nothing could be compared.
         let view = broken_by(&mut world, |core, now| core.force_unlock_foreign(b"job", now));
         let is_told = kind == DataKind::SortedSet;
-        assert_eq!(world.count("break"), usize::from(is_told));
+        assert_eq!(world.count("force unlock"), usize::from(is_told));
         assert_eq!(view.nodes[0].state.is_ok(), is_told, "{view:?}");
         assert!(is_told || view.nodes[0].state == Err(Cause::NoPermission));
     }
@@ -189,13 +189,13 @@ fn it_is_never_sent_twice() {
     let now = world.now();
     let id = world.core().force_unlock(b"job", now).unwrap();
     world.flow();
-    assert_eq!(world.count("break"), 1);
+    assert_eq!(world.count("force unlock"), 1);
     world.servers[0].answer = None;
     world.cut(0, 0, Written::Vanishes);
     world.run(secs(3));
     let view = world.core().take_view(id).unwrap();
     assert_eq!(view.nodes[0].state, Err(Cause::ConnectionReset));
-    assert_eq!((view.nodes[0].fate, world.count("break")), (None, 1));
+    assert_eq!((view.nodes[0].fate, world.count("force unlock")), (None, 1));
     assert_eq!(world.state(0), NodeState::Ready);
 }
 

@@ -12,6 +12,8 @@ use redbolt::proto::{
     LockRequest, NodeSettings, PushState, Settings, Timestamp, Wait, WakeStrategy,
 };
 use redbolt_node::Memory;
+use redbolt_testkit::request::Requests;
+use redbolt_testkit::{Handshake, Host, Random, command_links};
 
 use crate::world::{Accept, Ran, World, Written, error, lock_of, ms, secs};
 
@@ -316,7 +318,7 @@ fn is_settled(world: &World) {
     };
     let undone = place(&|ran| ran.is_undo());
     // Of a short TTL there may be nothing left to undo.
-    let longest = longest(world).as_millis().to_string().into_bytes();
+    let longest = longest(world).as_millis() as u64;
     let is_long = |ran: &Ran| ran.ttl() == longest;
     let asked = place(&|ran| ran.is_ask() && is_long(ran) && !ran.is_ghost && !ran.is_unknown);
     for (request, at) in asked {
@@ -556,15 +558,8 @@ impl Abused {
         let mut settings = Settings::new(nodes);
         settings.restart_guard = restart_guard;
         let config = Config::new(settings).unwrap();
-        let mut seed = 1u8;
-        let core = Core::new(Arc::new(config), move |bytes| {
-            seed = seed.wrapping_add(1);
-            bytes.fill_with(|| {
-                seed = seed.wrapping_mul(5).wrapping_add(3);
-                seed
-            });
-        });
-        let links = (0..NODES).map(|node| World::new(NODES).link(node)).collect();
+        let core = Core::new(Arc::new(config), Random::new(1).entropy());
+        let links = command_links(NODES);
         let (now, locks) = (
             ClockReading { boot: Timestamp(5_000_000_000), wall: Timestamp(9_000_000_000) },
             vec![],
@@ -578,12 +573,8 @@ impl Abused {
         let mut told = Self::with(RestartGuard::Off);
         told.call(&Call::OpenAll);
         for link in 0..NODES {
-            let info = format!("role:master\r\nrun_id:{:040}\r\n", link + 1);
-            let info = format!("${}\r\n{info}\r\n", info.len());
-            let able = ":0\r\n:0\r\n-ERR wrong number of arguments\r\n-ERR syntax error\r\n";
-            let handshake = ["+OK\r\n:7\r\n", &info, &info, &info, able].concat();
             told.call(&Call::Connected { link });
-            told.call(&Call::Bytes { link, bytes: handshake.into_bytes() });
+            told.handshake(link, link + 1);
         }
         let first = Call::Acquire { key: 1, many: false, fenced: false, ttl: 9_000, wait: true };
         told.call(&first);
@@ -593,15 +584,22 @@ impl Abused {
             }
         }
         told.call(&Call::Drain);
-        let info = format!("run_id:{:040}\r\n", 1);
-        let info = format!("${}\r\n{info}\r\n", info.len());
-        let confirmed = "*3\r\n$9\r\nsubscribe\r\n$20\r\n__redis__:invalidate\r\n:1\r\n";
-        let flight = ["+OK\r\n:9\r\n", &info, confirmed].concat().into_bytes();
         told.call(&Call::Connected { link: NODES });
-        told.call(&Call::Bytes { link: NODES, bytes: flight });
+        told.handshake(NODES, 1);
         told.call(&Call::Bytes { link: 0, bytes: b"+OK\r\n:60000\r\n".to_vec() });
         assert_eq!(told.core.push_state(told.links[0].node()), PushState::Active);
         told
+    }
+
+    /// A server's process answers all that it was asked until now, which is a handshake.
+    fn handshake(&mut self, link: usize, run: usize) {
+        let handshake = Handshake::unguarded(format!("{run:040}"));
+        let mut requests = Requests::default();
+        requests.hear(&self.core.take(self.link(link), usize::MAX));
+        requests.each(|words| {
+            let answer = handshake.answer(words).expect("a handshake").into_bytes();
+            self.call(&Call::Bytes { link, bytes: answer });
+        });
     }
 
     fn call(&mut self, call: &Call) {
@@ -640,9 +638,7 @@ impl Abused {
             Call::Attach => self.attach(),
             Call::Timeout { millis } => {
                 self.now.boot = now.boot + ms(*millis);
-                self.core.timeout(self.now);
-                let next = self.core.poll_timeout();
-                assert!(next.is_none_or(|at| at >= self.now.boot), "in the past");
+                self.core.fire(self.now);
             }
             Call::Transmitted { link, part } => {
                 let link = self.link(*link);
@@ -676,15 +672,11 @@ impl Abused {
     }
 
     fn receive(&mut self, link: usize, bytes: &[u8]) {
-        for piece in bytes.chunks(300) {
-            let space = self.core.space(self.link(link));
-            space[..piece.len()].copy_from_slice(piece);
-            self.core.received(self.link(link), piece.len(), self.now);
-        }
+        self.core.hear(self.link(link), bytes, self.now);
     }
 
     fn drain(&mut self) {
-        while let Some(op) = self.core.poll_link() {
+        for op in self.core.link_ops() {
             let (LinkOp::Open(link) | LinkOp::Close(link)) = op;
             // Push links have no other name than the one that they are opened by.
             if !self.links.contains(&link) {

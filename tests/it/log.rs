@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, SystemTime};
 
-use redbolt::resp::{Decoder, Limits, Token};
 use redbolt::{ConfigBuilder, Level, LockRequest, Log, Note, ReleaseOutcome, RestartGuard};
-use redbolt_node::model::{ClockReading, Store};
+use redbolt_node::model::ClockReading;
 use redbolt_test_servers::{Reply, Server};
+use redbolt_testkit::Peer;
 
 use crate::engine::engine_of;
 use crate::support::{
@@ -170,28 +170,12 @@ fn node_with_a_clock_ahead(ahead: Duration) -> String {
         ClockReading::from_micros(now.as_micros() as u64)
     };
     thread::spawn(move || {
-        let mut store = Store::new(&"7".repeat(40), clock());
-        let (mut socket, conn) = (listener.accept().unwrap().0, store.connect());
-        let (mut decoder, mut bytes) = (Decoder::new(Limits::default()), Vec::new());
-        let (mut words, mut missing) = (Vec::<Vec<u8>>::new(), 0);
+        let mut node = Peer::new(7, clock());
+        let mut socket = listener.accept().unwrap().0;
         let mut read = [0; 4096];
         while let Ok(length @ 1..) = socket.read(&mut read) {
-            bytes.extend_from_slice(&read[..length]);
-            let mut replies = Vec::new();
-            while let Some((token, length)) = decoder.next(&bytes).unwrap() {
-                match token {
-                    Token::Array(count) => missing = count as usize,
-                    Token::Bulk(word) => words.push(word.to_vec()),
-                    other => panic!("no command: {other:?}"),
-                }
-                bytes.drain(..length);
-                if words.len() == missing {
-                    let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-                    store.command(conn, &args, clock(), &mut replies);
-                    words.clear();
-                }
-            }
-            socket.write_all(&replies).unwrap();
+            node.hear(&read[..length]);
+            socket.write_all(node.answer(clock())).unwrap();
         }
     });
     address

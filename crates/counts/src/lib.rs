@@ -12,13 +12,9 @@
 
 #![deny(unsafe_code)]
 
-mod peer;
-
 use std::env;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-pub use peer::Peer;
 
 /// Something that is done again and again.
 pub struct Scenario {

@@ -7,9 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
+use redbolt_testkit::mix;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::random::mix;
 use crate::waiting::{Crowd, HEAD};
 use crate::{
     Class, Coverage, Cut, Lab, Outcome, Plan, Totals, Violation, hung, hunt, mutants, shrink,

@@ -24,7 +24,6 @@ mod invariant;
 pub mod mutants;
 mod patience;
 mod plan;
-mod random;
 mod register;
 mod report;
 mod shrink;

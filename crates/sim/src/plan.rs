@@ -5,9 +5,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use redbolt::proto::WakeStrategy;
+use redbolt_testkit::Random;
 
 use crate::fault::{Fault, What, guided, swarm};
-use crate::random::Random;
 use crate::world::node::EPOCH_US;
 use crate::world::queue::Time;
 

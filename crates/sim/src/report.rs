@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use redbolt_testkit::mix;
+
 use crate::Outcome;
-use crate::random::mix;
 
 /// Sums over schedules. The order in which they were run does not show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

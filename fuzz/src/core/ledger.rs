@@ -473,7 +473,7 @@ impl Lock {
 /// Which lock a command is for: the first key is its name.
 fn place(keys: &[&[u8]]) -> usize {
     let digits = keys[0].strip_prefix(b"k").expect("a lock's key");
-    usize::try_from(super::command::integer(digits)).expect("a lock's number")
+    usize::try_from(super::wire::integer(digits)).expect("a lock's number")
 }
 
 fn mask(nodes: NodeSet) -> u32 {

@@ -7,10 +7,11 @@
 //! is taken: whatever was done to the core, nothing may be left and it must still work.
 //!
 //! The model is not a second core. It never says what the core has to do next, only what it can
-//! never do. Not here: nodes that keep keys, which the simulation has.
+//! never do. It shares with other tests how requests are read and which script is which; what each request may be,
+//! how the core is driven and what nodes answer it keeps for itself, because inputs of the corpus choose from
+//! that. Not here: nodes that keep keys, which the simulation has.
 
 mod actions;
-mod command;
 mod ledger;
 mod peer;
 mod setup;

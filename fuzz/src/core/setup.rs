@@ -75,6 +75,7 @@ fn choose_spans(settings: &mut Settings, choice: u8) {
 }
 
 /// Every other word is drawn, so that no two tokens are equal; the words between are extremes.
+/// Its own and not the test kit's: inputs of the corpus mean what these bytes make of them.
 fn entropy(seed: u8) -> impl FnMut(&mut [u8]) + Send + 'static {
     let mut state = u64::from(seed);
     move |pool| {

@@ -9,8 +9,8 @@ use redbolt::proto::fence::is_exclusive;
 use redbolt::proto::restart_guard::{BIG_MS, Standing, Value};
 use redbolt::proto::{Cause, LinkId};
 use redbolt::resp::{Decoder, Limits, Token};
+use redbolt_testkit::{Script, request};
 
-use super::command::{SCRIPTS, Script, integer, parse};
 use super::ledger::Ledger;
 use super::peer::{self, Place};
 
@@ -100,7 +100,7 @@ pub(super) struct Wire {
     /// Bytes of the first unsent request that were sent.
     cut: usize,
     /// The scripts whose text was sent on this connection.
-    loaded: [bool; SCRIPTS],
+    loaded: [bool; Script::ALL.len()],
     /// The run of the server as this connection was told of it.
     run_id: Vec<u8>,
     /// The restart guard's value when it was read last; empty for none.
@@ -145,7 +145,7 @@ impl Wire {
             sent: 0,
             answered: 0,
             cut: 0,
-            loaded: [false; SCRIPTS],
+            loaded: [false; Script::ALL.len()],
             run_id: Vec::new(),
             value: Vec::new(),
             is_ours: false,
@@ -167,7 +167,7 @@ impl Wire {
         self.unsent.clear();
         self.requests.clear();
         (self.sent, self.answered, self.cut) = (0, 0, 0);
-        self.loaded = [false; SCRIPTS];
+        self.loaded = [false; Script::ALL.len()];
         self.run_id.clear();
         self.value.clear();
         (self.is_ours, self.half) = (false, None);
@@ -338,12 +338,12 @@ impl Wire {
                 Request::Ask { lock, attempt, kind: Kind::Plain }
             }
             [b"EVAL", text, count, args @ ..] => {
-                let script = Script::of_text(text);
+                let script = Script::of_text(text).expect(KNOWN);
                 self.loaded[script as usize] = true;
                 self.script(script, integer(count), args, ledger)
             }
             [b"EVALSHA", digest, count, args @ ..] => {
-                let script = Script::of_digest(digest);
+                let script = Script::of_digest(digest).expect(KNOWN);
                 assert!(self.loaded[script as usize], "{script:?} by a digest unknown there");
                 self.script(script, integer(count), args, ledger)
             }
@@ -539,6 +539,19 @@ impl Wire {
         }
     }
 }
+
+/// The command at the front of what the core wants to write, and its length. It writes whole ones.
+fn parse(bytes: &[u8]) -> (Vec<&[u8]>, usize) {
+    request::first(bytes).expect("a whole command")
+}
+
+/// A number in a command's argument.
+pub(super) fn integer(word: &[u8]) -> u64 {
+    let text = std::str::from_utf8(word).expect("a number is ASCII");
+    text.parse().expect("a number")
+}
+
+const KNOWN: &str = "a script of the library";
 
 /// The resources of a script that raises counters: they follow, in the same order.
 fn but_counters<'k, 'w>(keys: &'k [&'w [u8]], count: &[u8]) -> &'k [&'w [u8]] {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redbolt_counts::Peer;
+use redbolt_testkit::{Peer, Random};
 
 use super::{Core, MAX_PIPELINE};
 use crate::proto::config::{Config, NodeSettings, Settings, WakeStrategy};
@@ -43,15 +43,8 @@ impl World {
             boot: Timestamp(1_000 * SECOND),
             wall: Timestamp(1_700_000_000 * SECOND),
         };
-        let mut drawn = 0_u64;
-        let random = move |bytes: &mut [u8]| {
-            for part in bytes.chunks_mut(8) {
-                drawn += 1;
-                let mixed = drawn.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-                part.copy_from_slice(&mixed.to_be_bytes()[..part.len()]);
-            }
-        };
-        let core = Core::new(Arc::new(Config::new(settings).unwrap()), random);
+        let config = Arc::new(Config::new(settings).unwrap());
+        let core = Core::new(config, Random::new(0).entropy());
         let peers = (0..nodes).map(|number| Peer::new(number, time_of_nodes(now))).collect();
         let mut world = Self { core, links: Vec::new(), peers, now, granted: 0, hangs: None };
         world.core.timeout(now);

@@ -8,15 +8,17 @@ mod server;
 mod wire;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use redbolt::proto::{
     Cause, ClockReading, Config, Core, DetachedLock, Event, LinkId, LinkOp, LockId, LockRequest,
     NodeId, NodeSettings, NodeState, PushState, Refusal, Settings, Timestamp, Vote, Wait,
-    restart_guard::BIG_MS, script,
+    restart_guard::BIG_MS,
 };
 use redbolt_node::Memory;
+pub(crate) use redbolt_testkit::GUARD;
+use redbolt_testkit::{Command, Host, Kind, Random, command_links, fill};
 
 pub(crate) use self::server::{Accept, Server, bulk, error};
 use self::wire::{State, Wire};
@@ -124,7 +126,7 @@ impl World {
             nagging: false,
             fenced: BTreeMap::new(),
             watched: true,
-            random: Random(1),
+            random: Random::new(1),
         };
         world.servers = (0..nodes).map(|name| Server::new(name, world.server_now())).collect();
         let now = world.server_now();
@@ -162,7 +164,7 @@ impl World {
     /// Bytes are cut anywhere from now on, as the seed says.
     pub(crate) fn cut_bytes(&mut self, chunk: usize, seed: u64) {
         self.chunk = chunk.max(1);
-        self.random = Random(seed | 1);
+        self.random = Random::new(seed);
     }
 
     /// Opens all links and handshakes, so that a test begins with voters.
@@ -650,7 +652,7 @@ impl World {
     /// Everything that happens now, without time passing.
     pub(crate) fn flow(&mut self) {
         if self.jumping {
-            self.wall_ahead = (self.random.next() % (2 * HOUR) as u64) as i64 - HOUR;
+            self.wall_ahead = self.random.below(2 * HOUR as u64) as i64 - HOUR;
         }
         for _ in 0..MANY {
             let mut moved = false;
@@ -713,15 +715,14 @@ impl World {
         if !matches!(wire.state, State::Open(_)) {
             return false;
         }
-        let core = &mut self.clients[client].core;
-        let unsent = core.transmit(wire.link);
-        let taken = unsent.len().min(window).min(self.random.up_to(self.chunk));
-        wire.up.push(at, unsent[..taken].to_vec());
-        core.transmitted(wire.link, taken);
+        let most = window.min(piece(&mut self.random, self.chunk));
+        let taken = self.clients[client].core.take(wire.link, most);
         if window != usize::MAX {
-            server.window -= taken;
+            server.window -= taken.len();
         }
-        taken > 0
+        let moved = !taken.is_empty();
+        wire.up.push(at, taken);
+        moved
     }
 
     fn connect(&mut self, at: usize) -> bool {
@@ -797,11 +798,9 @@ impl World {
         }
         let core = &mut self.clients[client].core;
         if let Some(mut bytes) = wire.down.arrived(self.boot) {
-            let space = core.space(link);
-            let taken = bytes.len().min(space.len()).min(self.random.up_to(self.chunk));
-            space[..taken].copy_from_slice(&bytes[..taken]);
+            let most = bytes.len().min(piece(&mut self.random, self.chunk));
+            let taken = core.read(link, now, |space| fill(space, &bytes[..most]));
             wire.down.unread(self.boot, bytes.split_off(taken));
-            core.received(link, taken, now);
             return true;
         }
         if wire.state == State::Ended && wire.down.is_empty() {
@@ -821,13 +820,11 @@ impl World {
             let due = client.core.poll_timeout().map(|at| at.0.saturating_add(self.late));
             let is_due = due.is_some_and(|at| at <= now.boot.0);
             // What comes of one that is due is written before the next.
-            if self.nagging || is_due {
-                client.core.timeout(now);
-            }
             if is_due {
-                let next = client.core.poll_timeout();
-                assert!(next.is_none_or(|at| at >= now.boot), "a timer in the past: {next:?}");
+                client.core.fire(now);
                 fired = true;
+            } else if self.nagging {
+                client.core.timeout(now);
             }
         }
         fired
@@ -899,10 +896,7 @@ impl World {
 
 impl Client {
     fn new(config: &Arc<Config>, seed: u64) -> Self {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        let core = Core::new(Arc::clone(config), move |bytes| {
-            bytes.fill_with(|| random.next() as u8);
-        });
+        let core = Core::new(Arc::clone(config), Random::new(seed).entropy());
         let links = vec![None; 2 * config.node_count()];
         Self {
             core,
@@ -950,37 +944,19 @@ impl Client {
 impl Ran {
     /// What this command is to the protocol.
     pub(crate) fn kind(&self) -> &'static str {
-        let word = |at: usize| self.words.get(at).map_or(&[][..], Vec::as_slice);
-        match (word(0), word(1)) {
-            (b"SET", GUARD) | (b"DEL", b"") => "probe",
-            (b"SET", _) => "ask",
-            (b"EVAL" | b"EVALSHA", _) if word(2) == b"0" => "probe",
-            (b"EVAL", text) => kind_of_script(|script, _| script.as_bytes() == text, 0),
-            (b"EVALSHA", sha) => kind_of_script(|_, digest| digest.as_bytes() == sha, 1),
-            (b"AUTH", _) => "auth",
-            (b"SELECT", _) => "select",
-            (b"CLIENT", b"KILL") if word(2) == b"TYPE" => "kill others",
-            (b"CLIENT", b"KILL") => "kill",
-            (b"CLIENT", b"TRACKING") if word(2) == b"ON" => "track",
-            (b"CLIENT", b"TRACKING") => "untrack",
-            (b"CLIENT", _) => "client",
-            (b"INFO", _) => "info",
-            (b"GET", GUARD) => "look",
-            (b"PTTL", GUARD) => "check",
-            (b"PTTL", _) => "pttl",
-            (b"GETRANGE", _) => "getrange",
-            (b"TYPE", _) => "type",
-            (b"SUBSCRIBE", _) => "subscribe",
-            _ => "unknown",
-        }
+        self.command().name()
+    }
+
+    fn command(&self) -> Command<'_> {
+        Command::new(&self.words)
     }
 
     pub(crate) fn is_ask(&self) -> bool {
-        self.kind().starts_with("ask")
+        self.command().kind == Kind::Ask
     }
 
     pub(crate) fn is_undo(&self) -> bool {
-        self.kind().starts_with("undo")
+        self.command().kind == Kind::Undo
     }
 
     /// The token that a command of a lock carries, without the node's number.
@@ -989,24 +965,18 @@ impl Ran {
     }
 
     pub(crate) fn whole_token(&self) -> &[u8] {
-        match &self.words[0][..] {
-            b"SET" => &self.words[2],
-            _ => &self.words[3 + self.keys()],
-        }
+        self.command().token
     }
 
-    /// The TTL that an ask carries.
-    pub(crate) fn ttl(&self) -> &[u8] {
-        match &self.words[0][..] {
-            b"SET" => &self.words[5],
-            _ => &self.words[4 + self.keys()],
-        }
+    /// The TTL that an ask carries, in ms.
+    pub(crate) fn ttl(&self) -> u64 {
+        self.command().number
     }
+}
 
-    /// How many a script has.
-    fn keys(&self) -> usize {
-        std::str::from_utf8(&self.words[2]).unwrap().parse().unwrap()
-    }
+/// The longest piece that bytes are cut into next, where they are cut at all.
+fn piece(random: &mut Random, longest: usize) -> usize {
+    if longest == usize::MAX { longest } else { random.between(1, longest as u64) as usize }
 }
 
 /// The lock that an event is about.
@@ -1025,69 +995,11 @@ pub(crate) fn lock_of(event: &Event) -> Option<LockId> {
     }
 }
 
-/// The core names links itself; a configuration with enough nodes tells them apart.
 fn link_of(node: usize) -> LinkId {
-    LINKS.with(|links| links[node])
+    LINKS[node]
 }
 
-thread_local! {
-    /// The links of the first nodes, as a core that opens them names them.
-    static LINKS: Vec<LinkId> = {
-        let nodes = vec![NodeSettings::default(); redbolt::proto::MAX_NODES];
-        let config = Config::new(Settings::new(nodes)).unwrap();
-        let mut core = Core::new(Arc::new(config), |bytes| bytes.fill(0));
-        core.timeout(ClockReading::default());
-        std::iter::from_fn(|| core.poll_link())
-            .map(|op| match op {
-                LinkOp::Open(link) | LinkOp::Close(link) => link,
-            })
-            .collect()
-    };
-}
-
-/// What a script is to the protocol, by its text or by its digest.
-fn kind_of_script(is_it: impl Fn(&str, &str) -> bool, by_digest: usize) -> &'static str {
-    DIGESTS.with(|digests| {
-        let mut scripts = SCRIPTS.iter().zip(digests);
-        let known = scripts.find(|((text, _), digest)| is_it(text, digest));
-        known.map_or("unknown", |((_, kinds), _)| kinds[by_digest])
-    })
-}
-
-const SCRIPTS: [(&str, [&str; 2]); 7] = [
-    (script::ACQUIRE_FENCED, ["ask", "ask sha"]),
-    (script::ACQUIRE_MANY, ["ask", "ask sha"]),
-    (script::FORCE_UNLOCK, ["break", "break sha"]),
-    (script::ENROL, ["enrol", "enrol sha"]),
-    (script::EXTEND, ["extend", "extend sha"]),
-    (script::UNDO, ["undo", "undo sha"]),
-    (script::WRITE_BACK, ["write back", "write back sha"]),
-];
-
-thread_local! {
-    static DIGESTS: [String; SCRIPTS.len()] =
-        SCRIPTS.map(|(text, _)| sha1_smol::Sha1::from(text).digest().to_string());
-}
-
-/// The restart guard's key.
-pub(crate) const GUARD: &[u8] = b"redbolt:guard";
-
-/// xorshift64*: small, and the same everywhere.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
-    }
-
-    /// From one to `most`; without end if that is.
-    fn up_to(&mut self, most: usize) -> usize {
-        if most == usize::MAX { most } else { 1 + self.next() as usize % most }
-    }
-}
+static LINKS: LazyLock<Vec<LinkId>> = LazyLock::new(|| command_links(redbolt::proto::MAX_NODES));
 
 pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

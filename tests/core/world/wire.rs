@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use redbolt::proto::LinkId;
-use redbolt::resp::{Decoder, Limits, Token};
 use redbolt_node::model::ConnId;
+use redbolt_testkit::request::{Requests, Words};
 
 /// A connection that was opened at some time. It stays when its client has gone: what it wrote may
 /// still run.
@@ -46,14 +46,14 @@ impl Wire {
             held: false,
             up: Stream::default(),
             down: Stream::default(),
-            requests: Requests::new(),
+            requests: Requests::default(),
         }
     }
 
     /// Complete requests among the bytes that have arrived.
-    pub(crate) fn arrived(&mut self, now: u64) -> Vec<Vec<Vec<u8>>> {
+    pub(crate) fn arrived(&mut self, now: u64) -> Vec<Words> {
         while let Some(bytes) = self.up.arrived(now) {
-            self.requests.buffer.extend_from_slice(&bytes);
+            self.requests.hear(&bytes);
         }
         self.requests.complete()
     }
@@ -94,43 +94,5 @@ impl Stream {
 
     pub(crate) fn clear(&mut self) {
         self.0.clear();
-    }
-}
-
-/// Finds requests in a stream of bytes.
-struct Requests {
-    buffer: Vec<u8>,
-    decoder: Decoder,
-    words: Vec<Vec<u8>>,
-    missing: u32,
-}
-
-impl Requests {
-    fn new() -> Self {
-        let decoder = Decoder::new(Limits::default());
-        Self { buffer: Vec::new(), decoder, words: Vec::new(), missing: 0 }
-    }
-
-    fn complete(&mut self) -> Vec<Vec<Vec<u8>>> {
-        let mut found = Vec::new();
-        let mut at = 0;
-        while let Some((token, len)) =
-            self.decoder.next(&self.buffer[at..]).expect("the core writes RESP2")
-        {
-            match token {
-                Token::Array(words) => self.missing = words,
-                Token::Bulk(word) => {
-                    self.words.push(word.to_vec());
-                    self.missing -= 1;
-                    if self.missing == 0 {
-                        found.push(std::mem::take(&mut self.words));
-                    }
-                }
-                other => panic!("the core writes arrays of bulk strings, not {other:?}"),
-            }
-            at += len;
-        }
-        self.buffer.drain(..at);
-        found
     }
 }

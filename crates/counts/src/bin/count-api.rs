@@ -12,8 +12,9 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redbolt::{Client, Config, Driver, Event, LockRequest, ReleaseOutcome};
-use redbolt_counts::{Peer, Scenario, aside, run};
+use redbolt_counts::{Scenario, aside, run};
 use redbolt_node::model::ClockReading;
+use redbolt_testkit::Peer;
 use tempfile::TempDir;
 
 fn main() -> ExitCode {

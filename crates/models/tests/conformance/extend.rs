@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use redbolt::proto::script::EXTEND;
 use redbolt::proto::{Event, LockId, LockRequest, LossCause};
-use redbolt_node::model::{ClockReading, Store};
+use redbolt_node::model::ClockReading;
+use redbolt_testkit::{Handshake, Peer};
 
-use crate::bench::{Bench, VOTES};
+use crate::bench::{Bench, warm};
 
 fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -22,14 +23,8 @@ fn the_script_does_what_the_nodes_of_the_model_do() {
         ("", 0, 3_000, false, -2),
     ] {
         let now = ClockReading::from_micros(0);
-        let mut store = Store::new(&"0".repeat(40), now);
-        let conn = store.connect();
-        let mut run = |words: &[&str]| {
-            let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
-            let mut out = Vec::new();
-            store.command(conn, &words, now, &mut out);
-            String::from_utf8(out).unwrap()
-        };
+        let mut node = Peer::new(0, now);
+        let mut run = |words: &[&str]| node.run(words, now);
         if !owner.is_empty() {
             run(&["SET", "job", owner, "PX", &ttl.to_string()]);
         }
@@ -43,18 +38,18 @@ fn the_script_does_what_the_nodes_of_the_model_do() {
 fn the_core_keeps_the_larger_of_both_counted_from_the_first_byte() {
     for (extends, delay, left_ms) in [(20, 1, 20_000 - 202 - 1_000), (2, 1, 10_000 - 102 - 1_000)] {
         let (mut bench, id) = held();
-        let now = bench.now();
+        let now = bench.now;
         bench.core.extend(id, secs(extends), now).unwrap();
         for node in 0..2 {
             assert_eq!(bench.waiting(node), ["extend"]);
         }
         // The answers take a while, and the validity is none the longer for it.
-        bench.pass(Duration::from_millis(40));
+        bench.wait(Duration::from_millis(40));
         bench.answer(0, ":1\r\n");
         bench.answer(1, ":1\r\n");
-        assert_eq!(bench.events(), [Event::Extended(id)]);
-        bench.pass(secs(delay) - Duration::from_millis(40));
-        let now = bench.now();
+        assert_eq!(bench.told(), [Event::Extended(id)]);
+        bench.wait(secs(delay) - Duration::from_millis(40));
+        let now = bench.now;
         let remaining = bench.core.lease(id).unwrap().remaining(now);
         assert_eq!(remaining, Duration::from_millis(left_ms));
     }
@@ -63,42 +58,42 @@ fn the_core_keeps_the_larger_of_both_counted_from_the_first_byte() {
 #[test]
 fn the_core_counts_nothing_after_the_end() {
     let (mut bench, id) = held();
-    bench.pass(Duration::from_millis(9_880));
-    let now = bench.now();
+    bench.wait(Duration::from_millis(9_880));
+    let now = bench.now;
     bench.core.extend(id, secs(20), now).unwrap();
-    bench.pass(Duration::from_millis(30));
+    bench.wait(Duration::from_millis(30));
     for node in 0..2 {
         bench.answer(node, ":1\r\n");
     }
-    assert_eq!(bench.events(), [Event::Lost(id, LossCause::Expired)]);
+    assert_eq!(bench.told(), [Event::Lost(id, LossCause::Expired)]);
 }
 
 #[test]
 fn the_core_counts_answers_for_their_own_round() {
     let (mut bench, id) = held();
-    let now = bench.now();
+    let now = bench.now;
     bench.core.extend(id, secs(11), now).unwrap();
     let its_time = bench.core.config().settings().response_timeout;
-    bench.pass(its_time + Duration::from_millis(10));
-    assert!(matches!(bench.events()[..], [Event::NotExtended(..)]));
-    let now = bench.now();
+    bench.wait(its_time + Duration::from_millis(10));
+    assert!(matches!(bench.told()[..], [Event::NotExtended(..)]));
+    let now = bench.now;
     bench.core.extend(id, secs(20), now).unwrap();
     for node in 0..2 {
         assert_eq!(bench.waiting(node), ["extend", "extend"]);
         bench.answer(node, ":1\r\n");
     }
-    assert_eq!(bench.events(), [], "those were for the first");
+    assert_eq!(bench.told(), [], "those were for the first");
     for node in 0..2 {
         bench.answer(node, ":1\r\n");
     }
-    assert_eq!(bench.events(), [Event::Extended(id)]);
+    assert_eq!(bench.told(), [Event::Extended(id)]);
 }
 
 /// An extension that is under way does not outlast the release behind it.
 #[test]
 fn the_core_extends_nothing_that_is_being_released() {
     let (mut bench, id) = held();
-    let now = bench.now();
+    let now = bench.now;
     bench.core.extend(id, secs(20), now).unwrap();
     let sent: Vec<_> = (0..3).map(|node| bench.waiting(node)).collect();
     assert_eq!(sent, vec![["extend"]; 3]);
@@ -107,22 +102,22 @@ fn the_core_extends_nothing_that_is_being_released() {
         assert_eq!(bench.waiting(node), ["extend", "undo"]);
         bench.answer(node, ":1\r\n");
     }
-    assert_eq!(bench.events(), []);
+    assert_eq!(bench.told(), []);
     for node in 0..3 {
         bench.answer(node, ":1\r\n");
     }
-    assert!(matches!(bench.events()[..], [Event::Released(..)]));
+    assert!(matches!(bench.told()[..], [Event::Released(..)]));
 }
 
 /// A lock for 10 s on all nodes.
 fn held() -> (Bench, LockId) {
-    let mut bench = Bench::warm();
+    let mut bench = warm();
     let id = bench.lock(&LockRequest::new(b"job").ttl(secs(10)));
     for node in 0..3 {
         bench.answer(node, "+OK\r\n");
-        bench.answer(node, &format!(":{VOTES}\r\n"));
+        bench.answer(node, &format!(":{}\r\n", Handshake::VOTES));
     }
-    assert_eq!(bench.events(), [Event::Granted(id)]);
+    assert_eq!(bench.told(), [Event::Granted(id)]);
     (bench, id)
 }
 
@@ -131,13 +126,13 @@ fn held() -> (Bench, LockId) {
 fn the_core_heeds_a_loss_that_is_heard_at_any_time() {
     for late in [false, true] {
         let (mut bench, id) = held();
-        let now = bench.now();
+        let now = bench.now;
         bench.core.extend(id, secs(30), now).unwrap();
         bench.answer(0, ":1\r\n");
         bench.answer(1, ":1\r\n");
-        assert_eq!(bench.events(), [Event::Extended(id)]);
+        assert_eq!(bench.told(), [Event::Extended(id)]);
         bench.answer(2, "-MISCONF disk\r\n");
-        let now = bench.now();
+        let now = bench.now;
         bench.core.extend(id, secs(5), now).unwrap();
         let answers = [(0, ":0\r\n"), (1, ":1\r\n"), (2, ":1\r\n")];
         let order = if late { [1, 2, 0] } else { [0, 1, 2] };
@@ -146,8 +141,8 @@ fn the_core_heeds_a_loss_that_is_heard_at_any_time() {
             true => [Event::Extended(id), Event::Shortened(id)],
             false => [Event::Shortened(id), Event::Extended(id)],
         };
-        assert_eq!(bench.events(), told);
-        let now = bench.now();
+        assert_eq!(bench.told(), told);
+        let now = bench.now;
         let remaining = bench.core.lease(id).unwrap().remaining(now);
         assert_eq!(remaining, Duration::from_millis(10_000 - 102), "the third node's");
     }

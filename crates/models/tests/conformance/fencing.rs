@@ -1,13 +1,13 @@
 //! Which grants make a token, which are written back, and which count.
 
 use redbolt::proto::fence::{Agreement, agreement};
+use redbolt::proto::script::{ACQUIRE_FENCED, WRITE_BACK};
 use redbolt::proto::{Event, LockRequest};
 use redbolt_models::fencing::Fencing;
-use redbolt_node::model::{ClockReading, Store};
+use redbolt_node::model::ClockReading;
+use redbolt_testkit::Peer;
 
-use redbolt::proto::script::{ACQUIRE_FENCED, WRITE_BACK};
-
-use crate::bench::Bench;
+use crate::bench::{Bench, warm};
 
 const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
@@ -29,22 +29,22 @@ fn the_core_agrees_on_tokens_as_the_model_does() {
 
 /// Two grants, and then a late one while the token is being written back.
 fn two_grants(order: [usize; 3], counters: [u8; 3]) -> Agreement {
-    let mut bench = Bench::warm();
+    let mut bench = warm();
     let id = bench.lock(&LockRequest::new(b"job").fenced());
     let [first, second, late] = order;
     for node in [first, second] {
-        assert_eq!(bench.events(), []);
+        assert_eq!(bench.told(), []);
         bench.answer(node, &format!("+OK {}\r\n", counters[node]));
     }
     let known = [counters[first].into(), counters[second].into()];
     let agreed = agreement(&known, 2);
     match agreed {
         Agreement::Reached(token) => {
-            assert_eq!(bench.events(), [Event::Granted(id)]);
+            assert_eq!(bench.told(), [Event::Granted(id)]);
             assert_eq!(bench.core.fencing_token(id).map(|token| token.get()), Some(token));
         }
         Agreement::Behind(token) => {
-            assert_eq!(bench.events(), []);
+            assert_eq!(bench.told(), []);
             for node in [first, second] {
                 let behind = u64::from(counters[node]) < token;
                 assert_eq!(writes_back(&mut bench, node, token), behind, "{order:?} {counters:?}");
@@ -53,11 +53,11 @@ fn two_grants(order: [usize; 3], counters: [u8; 3]) -> Agreement {
             let behind = u64::from(counters[late]) < token;
             assert_eq!(writes_back(&mut bench, late, token), behind, "{order:?} {counters:?}");
             let counts = Fencing::<3, 2>::RULES.counts(counters[late], token as u8);
-            let events = bench.events();
+            let events = bench.told();
             assert_eq!(events == [Event::Granted(id)], counts, "{order:?} {counters:?}");
             if !counts {
                 finish(&mut bench, if behind { late } else { lower(first, second, counters) });
-                assert_eq!(bench.events(), [Event::Granted(id)], "{order:?} {counters:?}");
+                assert_eq!(bench.told(), [Event::Granted(id)], "{order:?} {counters:?}");
             }
             assert_eq!(bench.core.fencing_token(id).map(|token| token.get()), Some(token));
         }
@@ -88,14 +88,14 @@ fn finish(bench: &mut Bench, node: usize) {
 /// A write-back that was refused, for the key is another's by now, confirms nothing.
 #[test]
 fn the_core_does_not_count_a_write_back_that_was_refused() {
-    let mut bench = Bench::warm();
+    let mut bench = warm();
     let id = bench.lock(&LockRequest::new(b"job").fenced());
     bench.answer(0, "+OK 4\r\n");
     bench.answer(1, "+OK 6\r\n");
     bench.answer(0, ":0\r\n");
-    assert_eq!(bench.events(), []);
+    assert_eq!(bench.told(), []);
     bench.answer(2, "+OK 6\r\n");
-    assert_eq!(bench.events(), [Event::Granted(id)], "the late one is equal");
+    assert_eq!(bench.told(), [Event::Granted(id)], "the late one is equal");
 }
 
 /// What a node does, by what its counter is, whose its key is, and what is proposed.
@@ -123,17 +123,11 @@ fn the_scripts_count_as_the_nodes_of_the_model_do() {
 }
 
 /// A server's scripts on one resource.
-struct Scripts {
-    store: Store,
-    conn: redbolt_node::model::ConnId,
-}
+struct Scripts(Peer);
 
 impl Scripts {
     fn new(counter: u64) -> Self {
-        let now = ClockReading::from_micros(0);
-        let mut store = Store::new(&"0".repeat(40), now);
-        let conn = store.connect();
-        let mut scripts = Self { store, conn };
+        let mut scripts = Self(Peer::new(0, ClockReading::from_micros(0)));
         if counter > 0 {
             scripts.run(&["SET", "counter", &counter.to_string()]);
         }
@@ -141,10 +135,7 @@ impl Scripts {
     }
 
     fn run(&mut self, words: &[&str]) -> String {
-        let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
-        let mut out = Vec::new();
-        self.store.command(self.conn, &words, ClockReading::from_micros(0), &mut out);
-        String::from_utf8(out).unwrap()
+        self.0.run(words, ClockReading::from_micros(0))
     }
 
     fn ask(&mut self, token: &str, proposed: u64) -> String {

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use redbolt::proto::LockRequest;
+use redbolt_testkit::Handshake;
 
-use crate::bench::{Bench, Handshakes, VOTES, restart_guard_value};
+use crate::bench::{Bench, ready, restart_guard_value, run_id, warm};
 
 const TTL: Duration = Duration::from_secs(20);
 
@@ -27,7 +28,7 @@ fn the_core_kills_and_undoes_again_where_the_model_does() {
         bench.answer(2, ":0\r\n");
         let settled = !ghost || same_run;
         assert_eq!(bench.core.has_pending_releases(), !settled, "{case}");
-        bench.pass(TTL / 2);
+        bench.wait(TTL / 2);
         let again: &[&str] = if settled { &[] } else { &["undo"] };
         assert_eq!(bench.waiting(2), again, "{case}");
         if !settled {
@@ -44,30 +45,30 @@ fn the_core_undoes_again_where_it_may_not_kill() {
     bench.answer(2, "-NOPERM no\r\n");
     bench.answer(2, ":0\r\n");
     assert!(bench.core.has_pending_releases());
-    bench.pass(TTL / 2);
+    bench.wait(TTL / 2);
     assert_eq!(bench.waiting(2), ["undo"]);
 }
 
 /// On one connection the undo is behind the ask, and its answer is the last word.
 #[test]
 fn the_core_undoes_behind_the_ask() {
-    let mut bench = Bench::warm();
+    let mut bench = warm();
     let id = bench.lock(&LockRequest::new(b"job").ttl(TTL));
     let _ = bench.next(2);
-    let now = bench.now();
+    let now = bench.now;
     bench.core.release(id, now);
-    assert_eq!(bench.waiting(2), ["ask", "pttl", "undo"]);
+    assert_eq!(bench.waiting(2), ["ask", "check", "undo"]);
 }
 
 /// Every attempt has a token of its own, and a late answer to one that was given up grants nothing.
 #[test]
 fn the_core_gives_an_abandoned_token_no_second_life() {
-    let mut bench = Bench::warm();
+    let mut bench = warm();
     let first = bench.lock(&LockRequest::new(b"job").ttl(TTL));
     let tokens: Vec<_> = (0..3).map(|node| bench.next(node).unwrap()[2].clone()).collect();
-    let now = bench.now();
+    let now = bench.now;
     bench.core.release(first, now);
-    bench.events();
+    bench.told();
     let second = bench.lock(&LockRequest::new(b"job").ttl(TTL));
     for (node, token) in tokens.iter().enumerate() {
         for answer in ["+OK\r\n", &votes(), ":1\r\n"] {
@@ -76,18 +77,18 @@ fn the_core_gives_an_abandoned_token_no_second_life() {
         let ask = bench.next(node).unwrap();
         assert_ne!(ask[2], *token);
     }
-    assert_eq!(bench.events(), []);
+    assert_eq!(bench.told(), []);
     assert!(bench.core.votes(second).grants().is_empty());
 }
 
 /// A restart guard's TTL that goes on as it was.
 fn votes() -> String {
-    format!(":{VOTES}\r\n")
+    format!(":{}\r\n", Handshake::VOTES)
 }
 
 /// An attempt on the last node alone, whose connection is lost and comes back.
 fn given_up(answered: bool, same_run: bool) -> Bench {
-    let mut bench = Bench::warm();
+    let mut bench = warm();
     let id = bench.lock(&LockRequest::new(b"job").ttl(TTL));
     let _ = bench.next(2);
     for node in 0..2 {
@@ -99,7 +100,7 @@ fn given_up(answered: bool, same_run: bool) -> Bench {
         bench.answer(2, &votes());
     }
     bench.cut(2);
-    let now = bench.now();
+    let now = bench.now;
     bench.core.release(id, now);
     for node in 0..2 {
         while bench.next(node).is_some() {
@@ -107,13 +108,16 @@ fn given_up(answered: bool, same_run: bool) -> Bench {
         }
     }
     for _ in 0..100 {
-        bench.pass(Duration::from_millis(1));
-        if bench.try_open() {
+        bench.wait(Duration::from_millis(1));
+        if bench.connect().is_some() {
             break;
         }
     }
     let run = if same_run { 1 } else { 2 };
     let restart_guard = Some(restart_guard_value(2, run));
-    bench.handshake(2, &Handshakes { run, restart_guard, client_id: 8, ..Handshakes::ready(2) });
+    bench.handshake(
+        2,
+        &Handshake { run_id: run_id(2, run), restart_guard, client_id: 8, ..ready(2) },
+    );
     bench
 }

@@ -6,26 +6,27 @@ use redbolt::proto::restart_guard::BIG_MS;
 use redbolt::proto::script::ENROL;
 use redbolt::proto::{Event, LockRequest, RestartTrust, Vote};
 use redbolt_models::restart_guard::{Decisions, Value};
-use redbolt_node::model::{ClockReading, Store};
+use redbolt_node::model::ClockReading;
+use redbolt_testkit::{Command, Handshake, Kind, Peer};
 
-use crate::bench::{Bench, Handshakes, VOTES, kind, restart_guard_value};
+use crate::bench::{cold, ready, restart_guard_value, warm};
 
 const VALUES: [Value; 3] = [Value::Missing, Value::Past, Value::Present];
 
 /// What a node with this restart guard tells a handshake.
-fn handshakes(value: Value, quarantine: u8) -> Handshakes {
+fn handshakes(value: Value, quarantine: u8) -> Handshake {
     let restart_guard = match value {
         Value::Missing => None,
         Value::Past => Some(restart_guard_value(2, 0)),
         Value::Present => Some(restart_guard_value(2, 1)),
     };
     let pttl = if restart_guard.is_some() { pttl(Some(quarantine)) } else { -2 };
-    Handshakes { restart_guard, pttl, ..Handshakes::ready(2) }
+    Handshake { restart_guard, pttl, ..ready(2) }
 }
 
 /// A restart guard's TTL with so many ticks of quarantine left.
 fn pttl(quarantine: Option<u8>) -> i64 {
-    quarantine.map_or(-2, |ticks| VOTES + 1_000 * i64::from(ticks))
+    quarantine.map_or(-2, |ticks| Handshake::VOTES + 1_000 * i64::from(ticks))
 }
 
 /// Everything that the restart guard can be when the connection opens, and for the ask of the first flight,
@@ -52,10 +53,10 @@ fn the_core_counts_the_grants_that_the_model_counts() {
 
 /// Whether the third node's grant counts. If not, it is undone at once.
 fn first_flight(value: Value, before: u8, behind: Option<u8>) -> bool {
-    let mut bench = Bench::new();
+    let mut bench = cold();
     let id = bench.lock(&LockRequest::new(b"job"));
     for node in 0..2 {
-        bench.handshake(node, &Handshakes::ready(node));
+        bench.handshake(node, &ready(node));
     }
     bench.handshake(2, &handshakes(value, before));
     assert_eq!(bench.waiting(2)[..1], ["ask"], "in the first flight");
@@ -80,7 +81,7 @@ fn first_flight(value: Value, before: u8, behind: Option<u8>) -> bool {
 fn the_core_looks_behind_every_ask() {
     let decisions = Decisions::new(RestartTrust::Strict);
     for behind in [None, Some(0), Some(1), Some(2)] {
-        let mut bench = Bench::warm();
+        let mut bench = warm();
         let id = bench.lock(&LockRequest::new(b"job"));
         bench.answer(2, "+OK\r\n");
         bench.answer(2, &format!(":{}\r\n", pttl(behind)));
@@ -93,7 +94,7 @@ fn the_core_looks_behind_every_ask() {
 fn the_core_enrols_where_the_model_does_with_a_whole_quarantine_in_one_command() {
     let decisions = Decisions::new(RestartTrust::Strict);
     for (value, quarantine) in VALUES.into_iter().flat_map(|value| [(value, 0), (value, 2)]) {
-        let mut bench = Bench::new();
+        let mut bench = cold();
         let handshakes = handshakes(value, quarantine);
         bench.handshake(2, &handshakes);
         let enrolled = bench.waiting(2) == ["enrol"];
@@ -108,7 +109,7 @@ fn the_core_enrols_where_the_model_does_with_a_whole_quarantine_in_one_command()
             );
             // It does not vote for having been enrolled: it is looked at again.
             bench.answer(2, ":1\r\n");
-            assert_eq!(bench.waiting(2), ["get", "pttl"]);
+            assert_eq!(bench.waiting(2), ["look", "check"]);
         }
     }
 }
@@ -119,15 +120,12 @@ fn the_core_leaves_restart_guards_that_are_not_ours_alone() {
     let ours = String::from_utf8(restart_guard_value(2, 1)).unwrap();
     let limits = [":10000:3:0", ":30000:5:0"].map(|limits| ours.replace(":30000:3:0", limits));
     for other in ["x", &limits[0], &limits[1]] {
-        let mut bench = Bench::new();
+        let mut bench = cold();
         let id = bench.lock(&LockRequest::new(b"job"));
         for node in 0..2 {
-            bench.handshake(node, &Handshakes::ready(node));
+            bench.handshake(node, &ready(node));
         }
-        bench.handshake(
-            2,
-            &Handshakes { restart_guard: Some(other.into()), ..Handshakes::ready(2) },
-        );
+        bench.handshake(2, &Handshake { restart_guard: Some(other.into()), ..ready(2) });
         assert_eq!(bench.waiting(2), ["ask", "undo"], "{other}");
         bench.answer(2, "+OK\r\n");
         let vote = bench.core.votes(id).of(bench.node(2));
@@ -139,29 +137,29 @@ fn the_core_leaves_restart_guards_that_are_not_ours_alone() {
 #[test]
 fn the_core_extends_only_where_the_grant_counted() {
     for behind in [None, Some(0)] {
-        let mut bench = Bench::warm();
+        let mut bench = warm();
         let id = bench.lock(&LockRequest::new(b"job").ttl(Duration::from_secs(10)));
         for node in 0..2 {
             bench.answer(node, "+OK\r\n");
-            bench.answer(node, &format!(":{VOTES}\r\n"));
+            bench.answer(node, &format!(":{}\r\n", Handshake::VOTES));
         }
-        assert_eq!(bench.events(), [Event::Granted(id)]);
+        assert_eq!(bench.told(), [Event::Granted(id)]);
         bench.answer(2, "+OK\r\n");
         bench.answer(2, &format!(":{}\r\n", pttl(behind)));
-        let now = bench.now();
+        let now = bench.now;
         bench.core.extend(id, Duration::from_secs(20), now).unwrap();
         // The undo, the look at the restart guard, and the extension, which finds the key.
         for _ in 0..bench.waiting(2).len() {
-            let answer = match kind(&bench.next(2).unwrap()) {
-                "get" => "$-1\r\n",
-                "pttl" => ":-2\r\n",
+            let answer = match Command::new(&bench.next(2).unwrap()).kind {
+                Kind::Look => "$-1\r\n",
+                Kind::Check => ":-2\r\n",
                 _ => ":1\r\n",
             };
             bench.answer(2, answer);
         }
         bench.answer(0, ":1\r\n");
         let counted = behind == Some(0);
-        assert_eq!(bench.events() == [Event::Extended(id)], counted, "{behind:?}");
+        assert_eq!(bench.told() == [Event::Extended(id)], counted, "{behind:?}");
     }
 }
 
@@ -181,14 +179,8 @@ fn the_script_enrols_only_what_the_model_enrols() {
         ("ours", "ours", true),
     ] {
         let now = ClockReading::from_micros(0);
-        let mut store = Store::new(&"0".repeat(40), now);
-        let conn = store.connect();
-        let mut run = |words: &[&str]| {
-            let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
-            let mut out = Vec::new();
-            store.command(conn, &words, now, &mut out);
-            String::from_utf8(out).unwrap()
-        };
+        let mut node = Peer::new(0, now);
+        let mut run = |words: &[&str]| node.run(words, now);
         if !found.is_empty() {
             run(&["SET", "guard", found, "PX", "1000"]);
         }

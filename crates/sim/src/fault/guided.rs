@@ -2,13 +2,13 @@
 //! the moment before use. Random walks find these only by accident.
 
 use redbolt::proto::WakeStrategy;
+use redbolt_testkit::Random;
 
 use super::errors::PREFIXES;
 use super::swarm;
 use super::{Fault, Loss, What, When};
 use crate::coverage::Phase;
 use crate::plan::{Job, Kind, MS, Plan};
-use crate::random::Random;
 use crate::world::queue::Time;
 
 /// Adds one aimed fault to many schedules.

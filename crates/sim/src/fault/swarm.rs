@@ -1,11 +1,12 @@
 //! Faults drawn from a random share of all kinds, anywhere. A schedule with few kinds in it reaches
 //! states that one with all of them never does.
 
+use redbolt_testkit::Random;
+
 use super::errors::PREFIXES;
 use super::{Fault, Loss, What, When};
 use crate::coverage::Phase;
 use crate::plan::{Kind, MS, Plan};
-use crate::random::Random;
 use crate::world::queue::Time;
 
 /// Adds up to four faults within `span`.

@@ -7,11 +7,11 @@ use redbolt::proto::{
     ClockReading, Config, Core, Credentials, NodeSettings, RestartGuard, RestartTrust, Secret,
     Settings, Setup as Orders, Timestamp,
 };
+use redbolt_testkit::Random;
 
 use super::node::{DATABASE, EPOCH_US, PASSWORD};
 use super::queue::Time;
 use crate::plan::{ClientPlan, MAX_LINKS, MAX_NODES, Setup, Start};
-use crate::random::Random;
 
 pub(crate) struct Client {
     pub(crate) core: Core,

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use redbolt::proto::{
     Cause, ClockReading, Config, Core, LinkId, LinkOp, LockState, NodeState, PushState,
 };
+use redbolt_testkit::{Random, command_links};
 
 use self::client::Client;
 use self::node::Node;
@@ -32,7 +33,6 @@ use crate::history::History;
 use crate::invariant::Violation;
 use crate::patience::Watch;
 use crate::plan::{KEYS, MAX_NODES, MS, Plan, Setup, Start};
-use crate::random::Random;
 use crate::register::Register;
 
 /// One schedule's world, and the memory for many.
@@ -73,10 +73,9 @@ pub(crate) struct World {
     hash: u64,
     events: u32,
     random: Random,
-    /// By their slots. Push links are known once they have been opened.
+    /// By their slots.
     links: Vec<LinkId>,
     configs: Vec<(usize, Setup, Arc<Config>)>,
-    digests: serve::Digests,
     scratch: Vec<u8>,
 }
 
@@ -150,9 +149,9 @@ impl World {
             hash: 0,
             events: 0,
             random: Random::new(0),
-            links: links(),
+            // Push links are known once they have been opened.
+            links: command_links(MAX_NODES).repeat(2),
             configs: Vec::new(),
-            digests: serve::Digests::new(),
             scratch: Vec::new(),
         }
     }
@@ -772,18 +771,6 @@ impl World {
             self.reached(client, Phase::Partly);
         }
     }
-}
-
-/// The core names links itself; it is asked how.
-fn links() -> Vec<LinkId> {
-    let setup = Setup::unguarded(1_000);
-    let mut core = Core::new(Arc::new(client::config(MAX_NODES, &setup)), |bytes| bytes.fill(0));
-    core.timeout(ClockReading::default());
-    let links = std::iter::from_fn(|| core.poll_link()).map(|op| match op {
-        LinkOp::Open(link) | LinkOp::Close(link) => link,
-    });
-    let links: Vec<_> = links.collect();
-    [&links[..], &links].concat()
 }
 
 /// The place of a link, the same for any number of nodes.

@@ -5,6 +5,7 @@ use redbolt_node::{
     Memory,
     model::{ClockReading, ConnId, Denial, Snapshot, Store},
 };
+use redbolt_testkit::GUARD;
 
 use super::queue::Time;
 use crate::fault::Loss;
@@ -230,9 +231,6 @@ impl Node {
 pub(crate) fn tag(token: &[u8]) -> Option<u128> {
     token.get(..16)?.try_into().ok().map(u128::from_le_bytes)
 }
-
-/// The key of the restart guard.
-pub(crate) const GUARD: &[u8] = b"redbolt:guard";
 
 pub(crate) const EPOCH_US: u64 = 1_700_000_000_000_000;
 pub(crate) const PASSWORD: &str = "open-sesame-4711";

@@ -4,69 +4,19 @@ use std::mem;
 
 use redbolt::proto::Cause;
 use redbolt::proto::restart_guard::BIG_MS;
-use redbolt::proto::script::{ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, UNDO, WRITE_BACK};
 use redbolt_node::model::ConnId;
-use sha1_smol::Sha1;
+use redbolt_testkit::command::number;
+use redbolt_testkit::request::{Request, request};
+use redbolt_testkit::{Command, Kind};
 
-use super::node::{GUARD, tag};
+use super::node::tag;
 use super::queue::Event;
-use super::wire::{MAX_WORDS, Request, Says, Tag, Wire, request};
+use super::wire::{Says, Tag, Wire};
 use super::{Attempt, World};
 use crate::coverage::Phase;
 use crate::fault::errors::{Fits, PREFIXES};
 use crate::invariant::Violation;
 use crate::plan::{MAX_NODES, MS};
-
-/// What a request is to the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// It asks for a lock; `checked`: the restart guard is looked at in the same script.
-    Ask {
-        checked: bool,
-    },
-    Enrol,
-    Extend,
-    Handshake,
-    RestartGuardTtl,
-    Kill,
-    Look,
-    /// A write in vain, to find out whether it would be done.
-    Probe,
-    Subscribe,
-    Track,
-    Undo,
-    WriteBack,
-}
-
-/// A request, as far as the world understands it.
-#[derive(Clone, Copy)]
-struct Understood<'a> {
-    kind: Kind,
-    token: &'a [u8],
-    /// The TTL of an ask or an extension in ms, or the counter that a write-back raises to.
-    number: u64,
-    by_digest: bool,
-}
-
-/// The names of the scripts for `EVALSHA`.
-pub(super) struct Digests([([u8; 40], &'static str); SCRIPTS.len()]);
-
-const SCRIPTS: [&str; 6] = [ACQUIRE_MANY, ACQUIRE_FENCED, EXTEND, UNDO, WRITE_BACK, ENROL];
-
-impl Digests {
-    pub(super) fn new() -> Self {
-        Self(SCRIPTS.map(|text| {
-            let mut digest = [0; 40];
-            digest.copy_from_slice(Sha1::from(text).digest().to_string().as_bytes());
-            (digest, text)
-        }))
-    }
-
-    fn text(&self, digest: &[u8]) -> &'static str {
-        let known = self.0.iter().find(|(known, _)| known == digest);
-        known.map_or("", |&(_, text)| text)
-    }
-}
 
 impl World {
     /// A server sees a connection.
@@ -185,12 +135,12 @@ impl World {
     /// Runs one request, which begins at `offset` of the stream, and appends the reply.
     fn run_one(&mut self, at: usize, words: &[&[u8]], offset: usize, out: &mut Vec<u8>) {
         let Wire { client, node, conn, .. } = self.wires[at];
-        let request = self.understand(words);
+        let request = Command::new(words);
         let attempt = self.attempt(client, &request);
         if request.kind == Kind::Extend {
             self.extension_is_due(at, offset, attempt);
         }
-        if matches!(request.kind, Kind::Ask { .. }) {
+        if request.kind == Kind::Ask {
             self.is_let_in(at);
             if let Some(attempt) = attempt.filter(|_| self.wires[at].client_alive) {
                 self.is_asked(self.attempts[usize::from(attempt)].job.into(), node);
@@ -209,21 +159,20 @@ impl World {
             let dots = if rest.is_empty() { "" } else { "..." };
             format!("node {node} runs c{client} {:?} {attempt:?}: {first:?}{dots}", request.kind)
         });
-        self.note((request.kind_number() << 8) | out.len() as u64);
+        self.note((number_of(&request) << 8) | out.len() as u64);
         let reply = &out[start..];
         let told = match request.kind {
-            Kind::RestartGuardTtl => self.restart_guard_says(at, reply),
+            Kind::Check => self.restart_guard_says(at, reply),
             _ => attempt.map(|attempt| (attempt, self.meaning(at, attempt, &request, reply))),
         };
         let is_in = words[0] == b"SELECT" && reply == b"+OK\r\n";
         let told = if is_in { Some((u16::MAX, Says::LetIn)) } else { told };
         let (attempt, says) = told.unwrap_or((u16::MAX, Says::Other));
         self.wires[at].tags.push_back(Tag { end: out.len(), attempt, says });
-        if request.kind == Kind::Kill {
+        if matches!(request.kind, Kind::Kill | Kind::KillOthers) {
             self.killed(node, client);
         }
-        let is_granted =
-            matches!(request.kind, Kind::Ask { .. }) && out[start..].starts_with(b"+OK");
+        let is_granted = request.kind == Kind::Ask && out[start..].starts_with(b"+OK");
         if is_granted && self.nodes[node].cannot_undo(self.wires[at].accepted_at) {
             self.violated(Violation::KeptForGood { client, node });
         }
@@ -233,55 +182,11 @@ impl World {
         }
     }
 
-    fn understand<'a>(&self, words: &[&'a [u8]]) -> Understood<'a> {
-        let word = |at: usize| words.get(at).copied().unwrap_or_default();
-        let none = Understood { kind: Kind::Handshake, token: b"", number: 0, by_digest: false };
-        match word(0) {
-            b"SET" if word(1) == GUARD => Understood { kind: Kind::Probe, ..none },
-            b"EVAL" | b"EVALSHA" if word(2) == b"0" => none,
-            b"SET" => Understood {
-                kind: Kind::Ask { checked: false },
-                token: word(2),
-                number: number(word(5)),
-                ..none
-            },
-            b"PTTL" if word(1) == GUARD => Understood { kind: Kind::RestartGuardTtl, ..none },
-            b"PTTL" | b"GETRANGE" | b"TYPE" => Understood { kind: Kind::Look, ..none },
-            b"SUBSCRIBE" => Understood { kind: Kind::Subscribe, ..none },
-            b"CLIENT" if word(1) == b"TRACKING" => Understood { kind: Kind::Track, ..none },
-            b"CLIENT" if word(1) == b"KILL" => Understood { kind: Kind::Kill, ..none },
-            name @ (b"EVAL" | b"EVALSHA") => {
-                let by_digest = name == b"EVALSHA";
-                let text = if by_digest { self.digests.text(word(1)).as_bytes() } else { word(1) };
-                let kind = if text == UNDO.as_bytes() {
-                    Kind::Undo
-                } else if text == EXTEND.as_bytes() {
-                    Kind::Extend
-                } else if text == WRITE_BACK.as_bytes() {
-                    Kind::WriteBack
-                } else if text == ENROL.as_bytes() {
-                    Kind::Enrol
-                } else {
-                    Kind::Ask { checked: true }
-                };
-                let keys = number(word(2)) as usize;
-                let value = if kind == Kind::WriteBack { 5 } else { 4 };
-                Understood {
-                    kind,
-                    token: word(3 + keys),
-                    number: number(word(keys + value)),
-                    by_digest,
-                }
-            }
-            _ => none,
-        }
-    }
-
     /// The attempt that a request belongs to; an ask may be the first that is heard of it.
-    fn attempt(&mut self, client: usize, request: &Understood<'_>) -> Option<u16> {
+    fn attempt(&mut self, client: usize, request: &Command<'_>) -> Option<u16> {
         let tag = tag(request.token)?;
         let known = self.attempts.iter().rposition(|attempt| attempt.tag == tag);
-        if known.is_some() || !matches!(request.kind, Kind::Ask { .. }) {
+        if known.is_some() || request.kind != Kind::Ask {
             return known.map(|at| at as u16);
         }
         let is_its = |job: &crate::plan::Job| {
@@ -325,7 +230,7 @@ impl World {
         at: usize,
         conn: ConnId,
         words: &[&[u8]],
-        request: &Understood<'_>,
+        request: &Command<'_>,
         out: &mut Vec<u8>,
     ) -> bool {
         let Wire { client, node, .. } = self.wires[at];
@@ -362,17 +267,17 @@ impl World {
         let node = &self.nodes[node];
         match kind {
             Kind::Subscribe if node.no_subscribing_until > self.now => Some(NO_CHANNEL),
-            Kind::Track if node.no_tracking_until > self.now => Some(NO_TRACKING),
+            Kind::Track | Kind::Untrack if node.no_tracking_until > self.now => Some(NO_TRACKING),
             _ => None,
         }
     }
 
     /// What a reply will tell the client, once it has read it.
-    fn meaning(&mut self, at: usize, attempt: u16, request: &Understood<'_>, reply: &[u8]) -> Says {
+    fn meaning(&mut self, at: usize, attempt: u16, request: &Command<'_>, reply: &[u8]) -> Says {
         let Wire { node, client_alive, .. } = self.wires[at];
         let until = self.now.saturating_add(request.number.saturating_mul(MS));
         match request.kind {
-            Kind::Ask { checked } if reply.starts_with(b"+OK") => {
+            Kind::Ask if reply.starts_with(b"+OK") => {
                 let guarded = self.is_guarded();
                 let known = &mut self.attempts[usize::from(attempt)];
                 known.begun = known.begun.min(self.now);
@@ -381,13 +286,14 @@ impl World {
                 known.has_ghosts[node] |= !client_alive || has_left;
                 let counter = if reply.len() > 5 { number(&reply[4..reply.len() - 2]) } else { 0 };
                 let granted = Says::Granted { counter, until };
-                if checked || !guarded {
+                // A script has looked at the restart guard itself.
+                if request.script.is_some() || !guarded {
                     return granted;
                 }
                 self.wires[at].pending = Some((attempt, granted));
                 Says::Other
             }
-            Kind::Ask { .. } if reply == b"$-1\r\n" || reply.starts_with(b":") => Says::Denied,
+            Kind::Ask if reply == b"$-1\r\n" || reply.starts_with(b":") => Says::Denied,
             Kind::Extend if reply == b":0\r\n" => Says::Gone { ttl: request.number },
             Kind::WriteBack if reply == b":0\r\n" => Says::Denied,
             Kind::Extend if reply == b":1\r\n" => Says::Extended { ttl: request.number, until },
@@ -440,43 +346,44 @@ impl World {
     }
 }
 
-impl Understood<'_> {
-    fn kind_number(&self) -> u64 {
-        match self.kind {
-            Kind::Ask { checked } => u64::from(checked),
-            Kind::Enrol => 2,
-            Kind::Extend => 3,
-            Kind::Handshake => 4,
-            Kind::RestartGuardTtl => 5,
-            Kind::Kill => 6,
-            Kind::Look => 7,
-            Kind::Undo => 8,
-            Kind::WriteBack => 9,
-            Kind::Subscribe => 10,
-            Kind::Track => 11,
-            Kind::Probe => 12,
-        }
+/// What a request is, in the trace.
+fn number_of(request: &Command<'_>) -> u64 {
+    match request.kind {
+        Kind::Ask => u64::from(request.script.is_some()),
+        Kind::Enrol => 2,
+        Kind::Extend => 3,
+        Kind::Check => 5,
+        Kind::Kill | Kind::KillOthers => 6,
+        Kind::Getrange | Kind::Pttl | Kind::Type => 7,
+        Kind::Undo => 8,
+        Kind::WriteBack => 9,
+        Kind::Subscribe => 10,
+        Kind::Track | Kind::Untrack => 11,
+        Kind::ProbeWrite => 12,
+        _ => HANDSHAKE,
     }
 }
 
+/// Everything else is a part of a handshake.
+const HANDSHAKE: u64 = 4;
+
 /// Whether a server could answer this request with such an error.
-fn fits(fits: Fits, request: &Understood<'_>) -> bool {
-    let writes = !matches!(
-        request.kind,
-        Kind::Handshake
-            | Kind::RestartGuardTtl
-            | Kind::Look
-            | Kind::Kill
-            | Kind::Subscribe
-            | Kind::Track
-    );
+fn fits(fits: Fits, request: &Command<'_>) -> bool {
     match fits {
         Fits::Any | Fits::Unknown => true,
         Fits::Accept => false,
         Fits::Digest => request.by_digest,
-        Fits::Write => writes,
-        Fits::Typed => matches!(request.kind, Kind::Ask { .. } | Kind::Extend),
-        Fits::Handshake => request.kind == Kind::Handshake,
+        Fits::Write => matches!(
+            request.kind,
+            Kind::Ask
+                | Kind::Enrol
+                | Kind::Extend
+                | Kind::ProbeWrite
+                | Kind::Undo
+                | Kind::WriteBack
+        ),
+        Fits::Typed => matches!(request.kind, Kind::Ask | Kind::Extend),
+        Fits::Handshake => number_of(request) == HANDSHAKE,
     }
 }
 
@@ -501,8 +408,5 @@ const NO_CHANNEL: &[u8] =
 const NO_TRACKING: &[u8] =
     b"-NOPERM this user has no permissions to run the 'client|tracking' command\r\n";
 
-fn number(digits: &[u8]) -> u64 {
-    digits.iter().fold(0, |number: u64, digit| {
-        number.wrapping_mul(10).wrapping_add(u64::from(digit.wrapping_sub(b'0')))
-    })
-}
+/// As many words as a request of ours can have here.
+const MAX_WORDS: usize = 32;

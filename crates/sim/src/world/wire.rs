@@ -7,10 +7,10 @@
 use std::collections::VecDeque;
 
 use redbolt_node::model::ConnId;
+use redbolt_testkit::Random;
 
 use super::queue::Time;
 use crate::plan::MAX_NODES;
-use crate::random::Random;
 
 /// A connection that was opened at some time. It stays for the rest of the schedule.
 pub(crate) struct Wire {
@@ -227,103 +227,5 @@ impl Stream {
 
     pub(crate) fn unread(&self) -> usize {
         self.bytes.len() - self.read
-    }
-}
-
-/// A request at the front of some bytes.
-pub(crate) enum Request {
-    Complete {
-        words: usize,
-        length: usize,
-    },
-    Incomplete,
-    /// The core writes arrays of bulk strings and nothing else.
-    Malformed,
-}
-
-/// As many words as a request of ours can have.
-pub(crate) const MAX_WORDS: usize = 32;
-
-/// Reads a request without the library's decoder: what one of its parts writes is not checked with
-/// another.
-#[inline]
-pub(crate) fn request<'b>(bytes: &'b [u8], words: &mut [&'b [u8]; MAX_WORDS]) -> Request {
-    let mut at = 0;
-    let Some(count) = header(bytes, &mut at, b'*') else { return unfinished(bytes, b'*') };
-    if count == 0 || count > MAX_WORDS {
-        return Request::Malformed;
-    }
-    for word in words.iter_mut().take(count) {
-        let rest = &bytes[at..];
-        let mut head = 0;
-        let Some(length) = header(rest, &mut head, b'$') else { return unfinished(rest, b'$') };
-        let Some(body) = rest.get(head..head + length + 2) else { return Request::Incomplete };
-        if &body[length..] != b"\r\n" {
-            return Request::Malformed;
-        }
-        *word = &body[..length];
-        at += head + length + 2;
-    }
-    Request::Complete { words: count, length: at }
-}
-
-fn unfinished(bytes: &[u8], kind: u8) -> Request {
-    let line = bytes.iter().position(|&byte| byte == b'\n');
-    match bytes.first() {
-        Some(&first) if first != kind => Request::Malformed,
-        _ if line.is_some() => Request::Malformed,
-        _ => Request::Incomplete,
-    }
-}
-
-#[inline]
-fn header(bytes: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
-    if *bytes.first()? != kind {
-        return None;
-    }
-    let (mut number, mut place) = (0, 1);
-    while let Some(digit) = bytes.get(place).map(|byte| byte.wrapping_sub(b'0')) {
-        if digit > 9 || place > 8 {
-            break;
-        }
-        number = number * 10 + usize::from(digit);
-        place += 1;
-    }
-    *at = place + 2;
-    (place > 1 && bytes.get(place..place + 2)? == b"\r\n").then_some(number)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    type Parsed<'b> = Result<Option<(Vec<&'b [u8]>, usize)>, ()>;
-
-    fn parsed(bytes: &[u8]) -> Parsed<'_> {
-        let mut words = [&[][..]; MAX_WORDS];
-        match request(bytes, &mut words) {
-            Request::Complete { words: count, length } => {
-                Ok(Some((words[..count].to_vec(), length)))
-            }
-            Request::Incomplete => Ok(None),
-            Request::Malformed => Err(()),
-        }
-    }
-
-    #[test]
-    fn a_request_is_complete_with_its_last_byte() {
-        let bytes = b"*2\r\n$3\r\nGET\r\n$4\r\na\r\nb\r\n*1\r\n";
-        for cut in 0..bytes.len() - 4 {
-            assert_eq!(parsed(&bytes[..cut]), Ok(None), "{cut}");
-        }
-        assert_eq!(parsed(bytes), Ok(Some((vec![&b"GET"[..], b"a\r\nb"], bytes.len() - 4))));
-    }
-
-    #[test]
-    fn what_is_no_request_is_seen() {
-        for bytes in [&b"PING\r\n"[..], b"*0\r\n", b"*99\r\n", b"*1\r\n:1\r\n", b"*1\r\n$1\r\nabc"]
-        {
-            assert_eq!(parsed(bytes), Err(()), "{:?}", bytes.escape_ascii().to_string());
-        }
     }
 }

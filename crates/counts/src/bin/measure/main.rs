@@ -100,5 +100,5 @@ fn output(command: &mut Command) -> Outcome<String> {
 /// From the bottom up.
 const PROGRAMS: [&str; 3] = ["count-codec", "count-core", "count-api"];
 
-/// How the functions of this crate begin, and those of its model nodes.
-const CALLERS: [&str; 3] = ["count_", "redbolt_counts::", "redbolt_node::"];
+/// How the functions of this crate begin, and those of what drives the core for it and answers it.
+const CALLERS: [&str; 4] = ["count_", "redbolt_counts::", "redbolt_testkit::", "redbolt_node::"];

@@ -1,0 +1,303 @@
+//! Which request is which: what each is to the protocol, by its words alone.
+//!
+//! The one table of the commands and scripts for all tests. Not here: whether a request may be sent where it is,
+//! and what an answer to it means.
+
+use std::sync::LazyLock;
+
+use redbolt::proto::script::{
+    ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, FORCE_UNLOCK, UNDO, WRITE_BACK,
+};
+use sha1_smol::Sha1;
+
+use crate::GUARD;
+
+/// A script of the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "they are called as in `redbolt::proto::script`")]
+pub enum Script {
+    Undo,
+    Extend,
+    AcquireMany,
+    AcquireFenced,
+    WriteBack,
+    Enrol,
+    ForceUnlock,
+}
+
+impl Script {
+    /// All of them, each at the place of its number.
+    pub const ALL: [Self; 7] = [
+        Self::Undo,
+        Self::Extend,
+        Self::AcquireMany,
+        Self::AcquireFenced,
+        Self::WriteBack,
+        Self::Enrol,
+        Self::ForceUnlock,
+    ];
+
+    /// What `EVAL` is given.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Undo => UNDO,
+            Self::Extend => EXTEND,
+            Self::AcquireMany => ACQUIRE_MANY,
+            Self::AcquireFenced => ACQUIRE_FENCED,
+            Self::WriteBack => WRITE_BACK,
+            Self::Enrol => ENROL,
+            Self::ForceUnlock => FORCE_UNLOCK,
+        }
+    }
+
+    /// The script with this text.
+    #[must_use]
+    pub fn of_text(text: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|script| script.text().as_bytes() == text)
+    }
+
+    /// The script with this digest, which `EVALSHA` is given.
+    #[must_use]
+    pub fn of_digest(digest: &[u8]) -> Option<Self> {
+        let at = DIGESTS.iter().position(|known| known == digest)?;
+        Some(Self::ALL[at])
+    }
+
+    fn kind(self) -> Kind {
+        match self {
+            Self::AcquireFenced | Self::AcquireMany => Kind::Ask,
+            Self::Enrol => Kind::Enrol,
+            Self::Extend => Kind::Extend,
+            Self::ForceUnlock => Kind::ForceUnlock,
+            Self::Undo => Kind::Undo,
+            Self::WriteBack => Kind::WriteBack,
+        }
+    }
+}
+
+static DIGESTS: LazyLock<[[u8; 40]; Script::ALL.len()]> = LazyLock::new(|| {
+    Script::ALL.map(|script| {
+        let mut digest = [0; 40];
+        digest.copy_from_slice(Sha1::from(script.text()).digest().to_string().as_bytes());
+        digest
+    })
+});
+
+/// What a request is to the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It asks for a lock.
+    Ask,
+    /// Who is it?
+    Auth,
+    /// The restart guard's TTL, behind an ask or in a handshake.
+    Check,
+    /// Something else about the connection.
+    Client,
+    /// It writes a restart guard.
+    Enrol,
+    /// It extends a lock.
+    Extend,
+    /// An operator breaks a lock.
+    ForceUnlock,
+    /// What is under a key, for an inspection.
+    Getrange,
+    /// What kind of server is it?
+    Info,
+    /// It ends a dead connection of ours.
+    Kill,
+    /// It ends everybody else's connections.
+    KillOthers,
+    /// The restart guard's value.
+    Look,
+    /// Nothing is called, to find out whether it could be.
+    ProbeCall,
+    /// A write in vain, to find out whether it would be done.
+    ProbeWrite,
+    /// The TTL of a key.
+    Pttl,
+    /// Which database?
+    Select,
+    /// It listens to what is told.
+    Subscribe,
+    /// It wants to be told of changes.
+    Track,
+    /// The type of a key, for an inspection.
+    Type,
+    /// It takes back what was asked.
+    Undo,
+    /// It is none of the library's.
+    Unknown,
+    /// It wants to be told no more.
+    Untrack,
+    /// It raises counters to a token.
+    WriteBack,
+}
+
+impl Kind {
+    /// As it is written in tests.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.names().0
+    }
+
+    /// And where a script is called by its digest.
+    fn names(self) -> (&'static str, &'static str) {
+        let one = |name| (name, name);
+        match self {
+            Self::Ask => ("ask", "ask sha"),
+            Self::Auth => one("auth"),
+            Self::Check => one("check"),
+            Self::Client => one("client"),
+            Self::Enrol => ("enrol", "enrol sha"),
+            Self::Extend => ("extend", "extend sha"),
+            Self::ForceUnlock => ("force unlock", "force unlock sha"),
+            Self::Getrange => one("getrange"),
+            Self::Info => one("info"),
+            Self::Kill => one("kill"),
+            Self::KillOthers => one("kill others"),
+            Self::Look => one("look"),
+            Self::ProbeCall | Self::ProbeWrite => one("probe"),
+            Self::Pttl => one("pttl"),
+            Self::Select => one("select"),
+            Self::Subscribe => one("subscribe"),
+            Self::Track => one("track"),
+            Self::Type => one("type"),
+            Self::Undo => ("undo", "undo sha"),
+            Self::Unknown => one("unknown"),
+            Self::Untrack => one("untrack"),
+            Self::WriteBack => ("write back", "write back sha"),
+        }
+    }
+}
+
+/// A request, understood.
+#[derive(Clone, Copy, Debug)]
+pub struct Command<'w> {
+    /// What it is.
+    pub kind: Kind,
+    /// The script that it calls, if it does.
+    pub script: Option<Script>,
+    /// Whether it calls the script by its digest.
+    pub by_digest: bool,
+    /// The token of the lock that it is about; empty if it is about none.
+    pub token: &'w [u8],
+    /// The TTL of an ask or an extension in ms, or the counter that a write-back raises to; 0 for others.
+    pub number: u64,
+}
+
+impl<'w> Command<'w> {
+    /// Understands a request.
+    #[inline]
+    #[must_use]
+    pub fn new<W: AsRef<[u8]>>(words: &'w [W]) -> Self {
+        let word = |at: usize| words.get(at).map_or(&[][..], AsRef::as_ref);
+        let kind = match word(0) {
+            b"SET" if word(1) == GUARD => Kind::ProbeWrite,
+            b"SET" => return Self::plain(Kind::Ask, word(2), number(word(5))),
+            b"EVAL" | b"EVALSHA" if word(2) == b"0" => Kind::ProbeCall,
+            b"EVAL" => return Self::call(Script::of_text(word(1)), false, words),
+            b"EVALSHA" => return Self::call(Script::of_digest(word(1)), true, words),
+            b"PTTL" if word(1) == GUARD => Kind::Check,
+            b"PTTL" => Kind::Pttl,
+            b"GET" if word(1) == GUARD => Kind::Look,
+            b"DEL" if words.len() == 1 => Kind::ProbeCall,
+            b"AUTH" => Kind::Auth,
+            b"SELECT" => Kind::Select,
+            b"CLIENT" => of_client(word(1), word(2)),
+            b"INFO" => Kind::Info,
+            b"GETRANGE" => Kind::Getrange,
+            b"TYPE" => Kind::Type,
+            b"SUBSCRIBE" => Kind::Subscribe,
+            _ => Kind::Unknown,
+        };
+        Self::plain(kind, b"", 0)
+    }
+
+    fn plain(kind: Kind, token: &'w [u8], number: u64) -> Self {
+        Self { kind, script: None, by_digest: false, token, number }
+    }
+
+    /// Behind the text or the digest stand the number of keys, the keys, and the token of a lock's script.
+    fn call<W: AsRef<[u8]>>(script: Option<Script>, by_digest: bool, words: &'w [W]) -> Self {
+        let word = |at: usize| words.get(at).map_or(&[][..], AsRef::as_ref);
+        let kind = script.map_or(Kind::Unknown, Script::kind);
+        let keys = usize::try_from(number(word(2))).unwrap_or(usize::MAX - 8);
+        let (token, number) = match kind {
+            Kind::Ask | Kind::Extend => (word(keys + 3), number(word(keys + 4))),
+            Kind::WriteBack => (word(keys + 3), number(word(keys + 5))),
+            Kind::Undo => (word(keys + 3), 0),
+            _ => (&[][..], 0),
+        };
+        Self { kind, script, by_digest, token, number }
+    }
+
+    /// As it is written in tests, with the way in which it calls its script.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        let (by_text, by_digest) = self.kind.names();
+        if self.by_digest { by_digest } else { by_text }
+    }
+}
+
+fn of_client(what: &[u8], how: &[u8]) -> Kind {
+    match (what, how) {
+        (b"KILL", b"TYPE") => Kind::KillOthers,
+        (b"KILL", _) => Kind::Kill,
+        (b"TRACKING", b"ON") => Kind::Track,
+        (b"TRACKING", _) => Kind::Untrack,
+        _ => Kind::Client,
+    }
+}
+
+/// A number in decimal digits, however many.
+#[must_use]
+pub fn number(digits: &[u8]) -> u64 {
+    digits.iter().fold(0, |number: u64, digit| {
+        number.wrapping_mul(10).wrapping_add(u64::from(digit.wrapping_sub(b'0')))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn understood(words: &[&'static str]) -> (&'static str, String, u64) {
+        let command = Command::new(words);
+        (command.name(), String::from_utf8_lossy(command.token).into_owned(), command.number)
+    }
+
+    #[test]
+    fn a_command_is_known_by_its_words() {
+        let told = |name, token: &str, number| (name, token.to_owned(), number);
+        let set = ["SET", "job", "token", "NX", "PX", "700"];
+        assert_eq!(understood(&set), told("ask", "token", 700));
+        assert_eq!(understood(&["SET", "redbolt:guard", "", "NX", "XX"]), told("probe", "", 0));
+        let many = ["EVAL", ACQUIRE_MANY, "3", "a", "b", "redbolt:guard", "token", "700", "2"];
+        assert_eq!(understood(&many), told("ask", "token", 700));
+        let write = ["EVAL", WRITE_BACK, "2", "a", "counter", "token", "1", "42", "60000"];
+        assert_eq!(understood(&write), told("write back", "token", 42));
+        let enrol = ["EVAL", ENROL, "1", "redbolt:guard", "seen", "ours", "9"];
+        assert_eq!(understood(&enrol), told("enrol", "", 0));
+        assert_eq!(understood(&["EVAL", "return 0", "0"]), told("probe", "", 0));
+        assert_eq!(understood(&["EVAL", "return 0", "1", "a"]), told("unknown", "", 0));
+        assert_eq!(understood(&["CLIENT", "KILL", "ID", "7"]).0, "kill");
+        assert_eq!(understood(&["CLIENT", "TRACKING", "OFF"]).0, "untrack");
+        assert_eq!(understood(&["FLUSHALL"]).0, "unknown");
+    }
+
+    #[test]
+    fn a_script_is_the_same_by_its_digest() {
+        for (at, script) in Script::ALL.into_iter().enumerate() {
+            assert_eq!(script as usize, at);
+            assert_eq!(Script::of_text(script.text().as_bytes()), Some(script));
+            let digest = Sha1::from(script.text()).digest().to_string();
+            assert_eq!(Script::of_digest(digest.as_bytes()), Some(script));
+            let words = [b"EVALSHA", digest.as_bytes(), b"1", b"job", b"token", b"9"];
+            let command = Command::new(&words);
+            assert_eq!((command.kind, command.script), (script.kind(), Some(script)));
+            assert!(command.name().ends_with(" sha"));
+        }
+    }
+}
