@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::auto_extension::AutoExtension;
 use super::backing::Backing;
 use super::event::LossCause;
-use super::fence::FencingToken;
+use super::fencing::Fencing;
 use super::keys::Keys;
 use super::lease::Lease;
 use super::names::{ClaimId, NodeId, NodeSet};
@@ -53,7 +53,7 @@ pub(super) struct Active {
     pub(super) backing: Backing,
     /// Nodes whose extension waits for their link.
     pub(super) extend_queued: NodeSet,
-    pub(super) fence: Fence,
+    pub(super) fencing: Fencing,
     pub(super) auto_extension: AutoExtension,
     pub(super) keys: Keys,
     pub(super) wait: Wait,
@@ -97,46 +97,6 @@ pub(super) enum Phase {
 impl Phase {
     pub(super) fn is_held(self) -> bool {
         matches!(self, Self::Extending | Self::Held)
-    }
-}
-
-/// The fencing token of a lock, and the way to it.
-#[derive(Debug)]
-pub(super) struct Fence {
-    pub(super) is_wanted: bool,
-    pub(super) token: Option<FencingToken>,
-    /// How far the clock of the present attempt's proposal is ahead of our wall clock, in µs.
-    pub(super) ahead_us: i64,
-    /// What the nodes that granted the present attempt have counted.
-    pub(super) counters: Vec<(NodeId, u64)>,
-    /// The value that is written back.
-    pub(super) target: u64,
-    /// Nodes that have it, while they keep the lock for us.
-    pub(super) confirmed: NodeSet,
-    /// An attempt that failed by our clock alone was repeated.
-    pub(super) was_set_right: bool,
-}
-
-impl Fence {
-    const fn new() -> Self {
-        let confirmed = NodeSet::EMPTY;
-        let counters = Vec::new();
-        Self {
-            is_wanted: false,
-            token: None,
-            ahead_us: 0,
-            counters,
-            target: 0,
-            confirmed,
-            was_set_right: false,
-        }
-    }
-
-    fn begin(&mut self) {
-        self.is_wanted = false;
-        self.token = None;
-        self.counters.clear();
-        self.was_set_right = false;
     }
 }
 
@@ -186,7 +146,7 @@ impl Active {
             extended: Lease::NONE,
             backing: Backing::new(),
             extend_queued: NodeSet::EMPTY,
-            fence: Fence::new(),
+            fencing: Fencing::new(),
             auto_extension: AutoExtension::new(None),
             keys: Keys::new(),
             wait: Wait::No,
@@ -214,7 +174,7 @@ impl Active {
             Wait::UpTo(span) => (request.wait, now.boot + span),
             Wait::Forever => (request.wait, Timestamp::NEVER),
         };
-        self.fence.is_wanted = request.fenced;
+        self.fencing.begin(request.fenced);
         self.auto_extension = AutoExtension::new(request.auto_extend);
         self.votes = votes;
     }
@@ -230,7 +190,7 @@ impl Active {
     fn clear(&mut self) {
         self.decided = None;
         self.backing.clear();
-        self.fence.begin();
+        self.fencing.begin(false);
         self.auto_extension = AutoExtension::new(None);
         self.keys.set([].into_iter());
         (self.wait, self.deadline) = (Wait::No, Timestamp::NEVER);
@@ -249,8 +209,8 @@ impl Active {
         self.votes.grants().len() == self.votes.node_count()
             && self.queues.is_empty()
             && !self.auto_extension.is_on()
-            && !self.fence.is_wanted
-            && self.fence.token.is_none()
+            && !self.fencing.is_wanted()
+            && self.fencing.token().is_none()
     }
 }
 

@@ -81,6 +81,7 @@ mod encoded_command;
 mod entropy;
 mod event;
 pub mod fence;
+mod fencing;
 mod handshake;
 mod holdings;
 mod inbox;

@@ -52,7 +52,7 @@ impl Core {
         self.metrics.lead_asks += u64::from(lead.is_some());
         let votes = self.ballot();
         let random = self.entropy.bytes();
-        let fenced = self.locks.active(id).is_some_and(|active| active.fence.is_wanted);
+        let fenced = self.locks.active(id).is_some_and(|active| active.fencing.is_wanted());
         let open = self.open_asks(id);
         let proposal = fenced.then(|| self.proposal(now));
         let (lock, active) =
@@ -60,8 +60,7 @@ impl Core {
         let claim = self.claims.find_mut(claim_id.0).expect("it was made here");
         claim.begin(id, &active.keys, proposal, lock.ttl_ms, random);
         lock.begin_round(active, Phase::Asking, now, votes);
-        active.fence.counters.clear();
-        active.fence.ahead_us = self.ahead_us;
+        active.fencing.attempt_begins(self.ahead_us);
         lock.claim = claim_id;
         active.lead = lead;
         active.open = open;
@@ -297,7 +296,7 @@ impl Core {
     /// A quorum has granted, in time: so is the lock, once it has its token.
     fn quorum_granted(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active(id) else { return };
-        if active.fence.is_wanted && !self.agree(id, now) {
+        if active.fencing.is_wanted() && !self.agree(id, now) {
             self.settle_write_back(id, now);
         } else {
             self.grant(id, now);
@@ -350,7 +349,10 @@ impl Core {
     fn fail_the_silent(&mut self, id: LockId) {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         let unconfirmed = match lock.phase {
-            Phase::Fencing => active.votes.grants().without(active.fence.confirmed),
+            Phase::Fencing => {
+                let grants = active.votes.grants();
+                grants.without(active.fencing.confirmed_by(grants))
+            }
             _ => NodeSet::default(),
         };
         let missing = match active.lead {
@@ -376,8 +378,7 @@ impl Core {
         let claim = lock.claim;
         let out_of_time = now.boot >= active.deadline;
         // The nodes have told how wrong our clock is: that is no verdict about the lock.
-        if is_set_right && !out_of_time && !std::mem::replace(&mut active.fence.was_set_right, true)
-        {
+        if is_set_right && !out_of_time && active.fencing.is_repeated() {
             self.abandon(claim, now);
             self.attempt(id, None, now);
             return self.run_scheduled(now);

@@ -104,6 +104,9 @@ impl Core {
         let uncounted: NodeSet = grants.without(claim.counted());
         assert!(uncounted.is_empty(), "every grant was checked by its restart guard");
         assert!(grants.len() >= self.config.quorum(), "a quorum has granted");
-        assert!(!active.fence.is_wanted || active.fence.token.is_some(), "it has its token");
+        assert!(
+            !active.fencing.is_wanted() || active.fencing.token().is_some(),
+            "it has its token"
+        );
     }
 }

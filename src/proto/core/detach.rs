@@ -63,7 +63,7 @@ impl Core {
             lease: lock.lease,
             held_since: lock.held_since,
             keys_until: claim.forget_at(),
-            fencing_token: active.and_then(|active| active.fence.token),
+            fencing_token: active.and_then(|active| active.fencing.token()),
             random: claim.random(),
             label: claim.label(&self.config).to_vec(),
             boot: String::new(),
@@ -150,7 +150,7 @@ impl Core {
         lock.lease = detached.lease;
         lock.held_since = detached.held_since;
         lock.granted_at = now.boot;
-        active.fence.token = detached.fencing_token;
+        active.fencing.attached(detached.fencing_token);
         // It asks nobody any more, and so proposes nothing.
         let fenced = detached.fencing_token.map(|_| 0);
         claim.begin(id, &active.keys, fenced, ttl_ms(detached.ttl), detached.random);

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::Core;
 use crate::proto::event::RefusalReason;
-use crate::proto::fence::{Agreement, FencingToken, MAX_TOKEN, agreement, clock_of_most};
+use crate::proto::fence::{Agreement, FencingToken, MAX_TOKEN, clock_of_most};
 use crate::proto::lock::{Active, Phase, Rest};
 use crate::proto::lock_kind::{Command, Count};
 use crate::proto::mutants::mutant;
-use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
+use crate::proto::names::{ClaimId, LockId, NodeId};
 use crate::proto::node::{Link, Pending};
 use crate::proto::script::Script;
 use crate::proto::time::ClockReading;
@@ -21,7 +21,7 @@ impl Core {
     #[must_use]
     pub fn fencing_token(&self, id: LockId) -> Option<FencingToken> {
         let (lock, active) = self.locks.at_work(id)?;
-        lock.phase.is_held().then_some(active.fence.token).flatten()
+        lock.phase.is_held().then_some(active.fencing.token()).flatten()
     }
 
     /// The value that an attempt proposes to all nodes: our wall clock in µs, as far as it was set right.
@@ -56,7 +56,7 @@ impl Core {
         let mut count = 0;
         for node in self.config.node_ids() {
             let ahead = match active.votes.of(node) {
-                Some(Vote::Grant) => Some(active.fence.ahead_us),
+                Some(Vote::Grant) => Some(active.fencing.ahead_us()),
                 Some(Vote::Fail(Cause::ClockSkew)) => self.node(node).ahead_us,
                 _ => None,
             };
@@ -88,7 +88,7 @@ impl Core {
             return false;
         }
         let Some(ahead) = self.clocks_ahead(active) else { return false };
-        let is_new = ahead != active.fence.ahead_us;
+        let is_new = ahead != active.fencing.ahead_us();
         self.ahead_us = ahead;
         is_new
     }
@@ -98,33 +98,34 @@ impl Core {
         let Some(id) = self.claims.find(claim_id.0).and_then(|claim| claim.lock()) else { return };
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         if matches!(lock.phase, Phase::Asking | Phase::Fencing) {
-            active.fence.counters.retain(|&(node, _)| node != node_id);
-            active.fence.counters.push((node_id, counter));
+            active.fencing.counted(node_id, counter);
         }
     }
 
     /// A quorum has granted: whether its counters make a token. If not, the largest is written back.
     pub(super) fn agree(&mut self, id: LockId, now: ClockReading) -> bool {
         let Some(active) = self.locks.active_mut(id) else { return false };
-        let granted = active.votes.grants();
-        active.fence.counters.retain(|&(node, _)| granted.contains(node));
-        let mut counters = [0; crate::proto::MAX_NODES];
-        for (slot, (_, counter)) in counters.iter_mut().zip(&active.fence.counters) {
-            *slot = *counter;
-        }
-        if mutant!(FenceNotWrittenBack) {
-            active.fence.token = counters.into_iter().max().map(FencingToken::new);
+        let (granted, quorum) = (active.votes.grants(), active.votes.quorum());
+        let agreement = active.fencing.agreement(granted, quorum);
+        if mutant!(FenceNotWrittenBack)
+            && let Agreement::Behind(largest) = agreement
+        {
+            active.fencing.reached(largest);
             return true;
         }
-        match agreement(&counters[..active.fence.counters.len()], active.votes.quorum()) {
+        match agreement {
             Agreement::Reached(token) => {
-                active.fence.token = Some(FencingToken::new(token));
+                active.fencing.reached(token);
                 true
             }
             Agreement::Behind(target) => {
-                active.fence.target = target;
+                active.fencing.write_back_begins(target);
                 self.begin_write_back(id, now);
                 false
+            }
+            Agreement::Reached(token) | Agreement::Behind(token) => {
+                active.fencing.reached(token);
+                true
             }
         }
     }
@@ -133,7 +134,6 @@ impl Core {
         let patience = self.config.settings.response_timeout;
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         lock.phase = Phase::Fencing;
-        active.fence.confirmed = NodeSet::default();
         active.rest = Rest::NONE;
         active.round_until = (now.boot + patience).min(lock.lease.ends()).min(active.deadline);
         let (until, granted) = (active.round_until, active.votes.grants());
@@ -148,14 +148,13 @@ impl Core {
     /// nothing.
     fn raise_counter(&mut self, node: NodeId, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
-        let there = active.fence.counters.iter().find(|(of, _)| *of == node);
-        let target = active.fence.target;
-        match there.map_or(0, |&(_, counter)| counter) {
+        let target = active.fencing.target();
+        match active.fencing.counter_of(node) {
             counter if counter < target => self.send_write_back(node, id, now),
             counter if counter > target => {
                 active.votes.cast(node, Vote::Fail(Cause::NotCounted));
             }
-            _ => active.fence.confirmed.insert(node),
+            _ => active.fencing.confirmed(node),
         }
     }
 
@@ -167,7 +166,7 @@ impl Core {
             return active.votes.cast(node_id, Vote::Fail(node.cause));
         }
         let write_back = Command::Run(Script::WriteBack);
-        let (claim, round, target) = (lock.claim, lock.round, active.fence.target);
+        let (claim, round, target) = (lock.claim, lock.round, active.fencing.target());
         let pending = |by_digest| Pending::WriteBack { claim, round, by_digest };
         self.send(node_id, claim, write_back, (0, target), now, pending);
     }
@@ -193,7 +192,7 @@ impl Core {
         match answer {
             Count::NoScript => self.send_write_back(node, id, now),
             Count::Of(_) if is_gone => active.votes.cast(node, Vote::Deny),
-            Count::Of(_) => active.fence.confirmed.insert(node),
+            Count::Of(_) => active.fencing.confirmed(node),
             Count::Fail(cause) => active.votes.cast(node, Vote::Fail(cause)),
         }
         self.settle_write_back(id, now);
@@ -229,16 +228,16 @@ impl Core {
         if lock.phase != Phase::Fencing {
             return;
         }
-
-        if mutant!(FenceWithOne) && !active.fence.confirmed.is_empty() {
-            active.fence.confirmed = active.votes.grants();
+        let grants = active.votes.grants();
+        if mutant!(FenceWithOne) && !active.fencing.confirmed_by(grants).is_empty() {
+            grants.iter().for_each(|node| active.fencing.confirmed(node));
         }
-        match active.fence.confirmed.and(active.votes.grants()).len() {
+        match active.fencing.confirmed_by(grants).len() {
             _ if lock.lease.remaining(now).is_zero() => {
                 self.attempt_failed(id, RefusalReason::Expired, now);
             }
             confirmed if confirmed >= active.votes.quorum() => {
-                active.fence.token = Some(FencingToken::new(active.fence.target));
+                active.fencing.reached(active.fencing.target());
                 self.grant(id, now);
             }
             _ => {
