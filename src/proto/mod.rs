@@ -106,6 +106,7 @@ mod steps;
 mod time;
 mod vote;
 mod wait_queue;
+mod watch;
 
 pub use self::config::{
     Config, Credentials, MAX_LABEL, NodeSettings, Secret, Settings, SettingsError, WakeStrategy,

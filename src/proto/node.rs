@@ -8,7 +8,6 @@ use crate::resp::Decoder;
 
 use super::capability::Capabilities;
 use super::config::NodeSettings;
-use super::core::Reading;
 use super::handshake::{Handshake, Step};
 use super::inbox::{Inbox, reply_limits};
 use super::lock_kind::Command;
@@ -16,10 +15,11 @@ use super::names::{ClaimId, LockId, ViewId};
 use super::pace::Pace;
 use super::pipeline::Pipeline;
 use super::push::{Push, Tracking};
-use super::restart_guard::{Found, RunId};
+use super::restart_guard::RunId;
 use super::script::Loaded;
 use super::time::Timestamp;
 use super::vote::{Cause, Vote};
+use super::watch::Watch;
 
 /// A request, as far as its answer has to be understood. `by_digest`: it went as a script's
 /// digest, so that the text can follow if the node says `NOSCRIPT`; to anything else that is an error.
@@ -121,31 +121,6 @@ pub(super) struct Identity {
     pub(super) client_id: u64,
 }
 
-/// What was last seen of a node's restart guard.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Watch {
-    /// On this connection the value was read and is ours.
-    pub(super) is_ours: bool,
-    /// What the value said before it was enrolled, or says.
-    pub(super) found: Option<Found>,
-    /// When the quarantine should be over.
-    pub(super) free_at: Timestamp,
-    /// It was enrolled just now, so that the next look should find it ours.
-    pub(super) is_enrolled: bool,
-    /// Whether it votes is known in a round trip or two, and worth a wait.
-    pub(super) is_settling: bool,
-    /// All other connections were dropped since the restart guard was moved to our limits.
-    pub(super) is_alone: bool,
-    /// The value that is to be replaced, empty for none, once all nodes have been looked at.
-    pub(super) seen: Option<Vec<u8>>,
-    /// When value and TTL were last asked for by themselves.
-    pub(super) asked_at: Timestamp,
-    /// What its TTL said last.
-    pub(super) reading: Reading,
-    /// Its clock was set forward, so that locks which it granted may live until then.
-    pub(super) doubted_until: Timestamp,
-}
-
 pub(super) struct Node {
     pub(super) link: Link,
     pub(super) restart_guard: Watch,
@@ -236,11 +211,7 @@ impl Node {
         self.decoder = Decoder::new(reply_limits());
         self.handshake = Handshake::default();
         self.capabilities.reset();
-        // What was found last still says why the node does not vote.
-        self.restart_guard.is_ours = false;
-        self.restart_guard.seen = None;
-        self.restart_guard.is_settling = false;
-        self.restart_guard.is_enrolled = false;
+        self.restart_guard.connection_lost();
         self.wrong_server = false;
         // Or one server that stood in for two nodes would be a quorum of clocks.
         self.ahead_us = None;
@@ -253,7 +224,7 @@ impl Node {
     /// Whether it is on its way to take asks.
     pub(super) fn will_take_asks(&self) -> bool {
         let settles =
-            matches!(self.link, Link::Quarantined { .. }) && self.restart_guard.is_settling;
+            matches!(self.link, Link::Quarantined { .. }) && self.restart_guard.is_settling();
         settles || self.link.opens()
     }
 

@@ -25,7 +25,7 @@ impl Core {
         for node in &self.nodes {
             let votes = node.link == Link::Ready && guarded;
             assert!(
-                !votes || node.restart_guard.is_ours,
+                !votes || node.restart_guard.is_ours(),
                 "a node votes behind our restart guard only"
             );
             let quiet = matches!(node.link, Link::Down { .. } | Link::Opening { .. });

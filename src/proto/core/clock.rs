@@ -8,16 +8,7 @@
 use super::Core;
 use crate::proto::names::NodeId;
 use crate::proto::node::Link;
-use crate::proto::restart_guard::BIG_MS;
 use crate::proto::time::{ClockReading, Timestamp};
-
-/// When a restart guard ends at the earliest on our clock, and when it was asked for that; without one, long
-/// ago.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::proto) struct Reading {
-    asked_at: Timestamp,
-    ends: Timestamp,
-}
 
 impl Core {
     /// A restart guard that is ours was asked for its TTL at `asked_at`, and has so many ms.
@@ -29,28 +20,17 @@ impl Core {
         pttl: i64,
         now: ClockReading,
     ) {
-        // An operator may end a quarantine, and sets just the longest that is told apart here. Without a TTL
-        // there is nothing to compare.
-        let Ok(pttl) = u64::try_from(pttl) else { return };
-        let span = pttl.min(BIG_MS) * MS;
-        let ends = |at: Timestamp| Timestamp(at.0.wrapping_add(span));
         let watch = &mut self.nodes[id.index()].restart_guard;
-        let last =
-            std::mem::replace(&mut watch.reading, Reading { asked_at, ends: ends(asked_at) });
-        // What whole milliseconds hide is no step, and needs no closer look.
-        if ends(now.boot).0.wrapping_add(2 * MS) < last.ends.0 {
-            let allowed = self.config.drift.of(now.boot.since(last.asked_at));
-            if ends(now.boot) + allowed < last.ends {
-                watch.doubted_until = now.boot + self.config.settings.max_ttl;
-                self.doubt_our_own(now);
-            }
+        if watch.ttl_read(asked_at, pttl, self.config.drift, now.boot) {
+            watch.is_doubted_until(now.boot + self.config.settings.max_ttl);
+            self.doubt_our_own(now);
         }
     }
 
     /// Whether its clock was set forward not long ago.
     #[inline]
     pub(super) fn is_doubted(&self, id: NodeId, now: ClockReading) -> bool {
-        self.node(id).restart_guard.doubted_until > now.boot
+        self.node(id).restart_guard.is_doubted(now.boot)
     }
 
     /// A quorum of clocks is not set forward at once: ours has stood still, and the next looks compare with
@@ -62,8 +42,7 @@ impl Core {
         }
         for id in self.config.node_ids() {
             let was_doubted = self.is_doubted(id, now);
-            let watch = &mut self.node_mut(id).restart_guard;
-            (watch.reading, watch.doubted_until) = (Reading::default(), Timestamp::default());
+            self.node_mut(id).restart_guard.is_believed();
             if let Link::Quarantined { until } = self.node(id).link
                 && was_doubted
                 && until != Timestamp::NEVER
@@ -73,6 +52,3 @@ impl Core {
         }
     }
 }
-
-/// A millisecond.
-const MS: u64 = 1_000_000;

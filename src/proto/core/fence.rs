@@ -123,10 +123,6 @@ impl Core {
                 self.begin_write_back(id, now);
                 false
             }
-            Agreement::Reached(token) | Agreement::Behind(token) => {
-                active.fencing.reached(token);
-                true
-            }
         }
     }
 

@@ -43,7 +43,7 @@ impl Core {
         let settings = self.config.node(id);
         let node = &mut self.nodes[id.index()];
         node.heard = now.boot;
-        node.restart_guard.asked_at = now.boot;
+        node.restart_guard.is_asked_for(now.boot);
         node.link = Link::Handshake { until, fused };
         for step in Step::needed(settings, &self.config.settings) {
             node.pipeline.push(Pending::Handshake(step), now.boot, |out| {

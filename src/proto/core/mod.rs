@@ -38,7 +38,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) use self::clock::Reading;
 pub use self::force_unlock::Fate;
 pub use self::push::PushState;
 pub use self::restart_guard::RestartGuardState;
@@ -178,7 +177,7 @@ impl Core {
             link if is_suspected && (link.takes_asks() || link.opens()) => NodeState::Suspected,
             Link::Ready => NodeState::Ready,
             Link::Down { .. } | Link::Leaving { .. } if node.tried => NodeState::Down(node.cause),
-            Link::Quarantined { .. } if !node.restart_guard.is_settling => {
+            Link::Quarantined { .. } if !node.restart_guard.is_settling() => {
                 NodeState::Down(node.cause)
             }
             _ => NodeState::Connecting,

@@ -10,7 +10,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Core, Reading};
+use super::Core;
 use crate::proto::capability::Ability;
 use crate::proto::handshake::{Handshake, Mistyped, Step};
 use crate::proto::lock_kind::{Count, count};
@@ -30,14 +30,14 @@ impl Core {
     #[must_use]
     pub fn restart_guard_state(&self, node: NodeId) -> RestartGuardState {
         let (link, watch) = (self.node(node).link, &self.node(node).restart_guard);
-        match (self.config.settings.restart_guard, link, watch.found) {
+        match (self.config.settings.restart_guard, link, watch.found()) {
             (RestartGuard::Off, ..) => RestartGuardState::Off,
             (_, Link::Ready, _) => RestartGuardState::Votes,
             (_, _, None) => RestartGuardState::Unknown,
             (_, Link::Quarantined { .. }, Some(found))
-                if watch.is_ours && self.node(node).cause == Cause::Quarantined =>
+                if watch.is_ours() && self.node(node).cause == Cause::Quarantined =>
             {
-                RestartGuardState::Quarantined { left: watch.free_at.since(self.boot), found }
+                RestartGuardState::Quarantined { left: watch.free_at().since(self.boot), found }
             }
             (_, _, Some(found)) => RestartGuardState::Found(found),
         }
@@ -63,22 +63,12 @@ impl Core {
         let setup = self.config.settings.setup;
         self.is_set_up |= setup == Setup::IfNew && found != Found::Missing;
         let watch = &mut self.node_mut(id).restart_guard;
-        watch.is_ours = found == Found::Ours;
-        watch.seen = None;
-        watch.is_settling = false;
-        let enrolled = std::mem::take(&mut watch.is_enrolled);
-        // Once it was enrolled, what it was before says more.
-        if !watch.is_ours || watch.found.is_none() {
-            watch.found = Some(found);
-        }
-        watch.is_alone &= watch.is_ours;
+        let (was_enrolled, asked_at) = (watch.value_read(found), watch.asked_at());
         if found == Found::Ours {
-            let asked_at = watch.asked_at;
             self.clock_seen(id, asked_at, pttl, now);
             self.ours_read(id, Standing::of(pttl), value, now);
         } else {
-            watch.reading = Reading::default();
-            self.other_read(id, found, enrolled, value, now);
+            self.other_read(id, found, was_enrolled, value, now);
         }
         self.set_up(now);
     }
@@ -87,18 +77,19 @@ impl Core {
     fn ours_read(&mut self, id: NodeId, standing: Standing, value: Vec<u8>, now: ClockReading) {
         let setup = self.config.settings.setup;
         match standing {
-            _ if setup == Setup::Change && !self.node(id).restart_guard.is_alone => {
-                self.node_mut(id).restart_guard.is_ours = false;
+            _ if setup == Setup::Change && !self.node(id).restart_guard.is_alone() => {
+                self.node_mut(id).restart_guard.is_in_question();
                 self.quarantine(id, Timestamp::NEVER, now);
                 self.drop_others(id, now);
             }
             Standing::Votes if self.is_doubted(id, now) => {
-                let left = self.node(id).restart_guard.doubted_until.since(now.boot);
+                let left = self.node(id).restart_guard.doubted_until().since(now.boot);
                 self.quarantine_for(id, left, now);
             }
             Standing::Votes => self.ready(id, now),
             Standing::Quarantined { left_ms } if setup == Setup::Init && !self.is_set_up => {
-                self.node_mut(id).restart_guard.free_at = now.boot + Duration::from_millis(left_ms);
+                let free_at = now.boot + Duration::from_millis(left_ms);
+                self.node_mut(id).restart_guard.is_free_at(free_at);
                 self.enrol_when_due(id, Found::Ours, value, now);
             }
             Standing::Quarantined { left_ms } => {
@@ -150,9 +141,7 @@ impl Core {
         };
         if waits {
             let is_settling = self.config.settings.setup == Setup::IfNew;
-            let watch = &mut self.node_mut(id).restart_guard;
-            watch.seen = Some(seen);
-            watch.is_settling = is_settling;
+            self.node_mut(id).restart_guard.awaits_set_up(seen, is_settling);
             let again = now.boot + self.config.settings.connect_timeout;
             self.quarantine(id, again, now);
         } else {
@@ -169,15 +158,17 @@ impl Core {
 
     /// Whether all nodes of a set have been looked at that is being set up, and what follows.
     pub(super) fn set_up(&mut self, now: ClockReading) {
-        let waiting = |core: &Self, id| core.node(id).restart_guard.seen.is_some();
+        let waiting = |core: &Self, id| core.node(id).restart_guard.is_awaiting_set_up();
         if !self.config.node_ids().any(|id| waiting(self, id)) {
             return;
         }
         let nodes = || self.config.node_ids();
-        let found = |id| self.node(id).restart_guard.found;
-        let is_new = |id| found(id) == Some(Found::Missing) || self.node(id).restart_guard.is_ours;
+        let found = |id| self.node(id).restart_guard.found();
+        let is_new =
+            |id| found(id) == Some(Found::Missing) || self.node(id).restart_guard.is_ours();
         let all_new = nodes().all(|id| waiting(self, id) && is_new(id));
-        let all_known = nodes().all(|id| waiting(self, id) || self.node(id).restart_guard.is_ours);
+        let all_known =
+            nodes().all(|id| waiting(self, id) || self.node(id).restart_guard.is_ours());
         let hopeless = nodes().any(|id| !waiting(self, id) && self.node(id).is_settled());
         let quarantine = match self.config.settings.setup {
             Setup::IfNew | Setup::Init if all_new => Duration::ZERO,
@@ -187,7 +178,7 @@ impl Core {
         };
         self.is_set_up = true;
         for id in self.config.node_ids() {
-            if let Some(seen) = self.node_mut(id).restart_guard.seen.take() {
+            if let Some(seen) = self.node_mut(id).restart_guard.take_seen() {
                 self.enrol(id, &seen, quarantine, now);
             }
         }
@@ -200,7 +191,7 @@ impl Core {
 
     /// The larger of our `max_ttl` and all that the nodes were set up for.
     fn longest_ttl(&self) -> Duration {
-        let others = self.nodes.iter().filter_map(|node| match node.restart_guard.found {
+        let others = self.nodes.iter().filter_map(|node| match node.restart_guard.found() {
             Some(Found::OtherLimits { max_ttl_ms, .. }) => Some(Duration::from_millis(max_ttl_ms)),
             _ => None,
         });
@@ -225,9 +216,7 @@ impl Core {
         }
         self.arm(now.boot + self.config.settings.dead_peer_timeout);
         let watch = &mut self.node_mut(id).restart_guard;
-        watch.is_ours = false;
-        watch.is_settling = quarantine.is_zero();
-        watch.free_at = now.boot + quarantine;
+        watch.is_being_enrolled(now.boot + quarantine, quarantine.is_zero());
         self.quarantine(id, Timestamp::NEVER, now);
     }
 
@@ -245,7 +234,7 @@ impl Core {
             // It is not what was seen any more.
             Count::Of(0) => self.look_soon(id, now),
             Count::Of(_) => {
-                self.node_mut(id).restart_guard.is_enrolled = true;
+                self.node_mut(id).restart_guard.enrolled();
                 // Where the others are dropped, it is looked at behind that.
                 if self.config.settings.setup != Setup::Change {
                     self.look_again(id, now);
@@ -287,7 +276,7 @@ impl Core {
         }
         match answer {
             Count::Of(_) => {
-                self.node_mut(id).restart_guard.is_alone = true;
+                self.node_mut(id).restart_guard.others_dropped();
                 self.look_again(id, now);
             }
             Count::Fail(cause) => self.retire(id, cause, now),
@@ -306,9 +295,7 @@ impl Core {
         let settings = self.config.node(id);
         let node = &mut self.nodes[id.index()];
         node.handshake = Handshake::default();
-        node.restart_guard.asked_at = now.boot;
-        // What is read now decides, not what was seen before.
-        node.restart_guard.seen = None;
+        node.restart_guard.is_asked_for(now.boot);
         for step in Step::look(&node.capabilities, &self.config.settings) {
             node.pipeline.push(Pending::Handshake(step), now.boot, |out| {
                 step.encode(out, settings, &self.config.settings);
@@ -325,7 +312,7 @@ impl Core {
 
     fn quarantine_for(&mut self, id: NodeId, left: Duration, now: ClockReading) {
         let free_at = now.boot + left;
-        self.node_mut(id).restart_guard.free_at = free_at;
+        self.node_mut(id).restart_guard.is_free_at(free_at);
         // The node counts in whole milliseconds. It may be called new meanwhile, or lose its restart guard.
         let over = free_at + Duration::from_millis(1);
         self.quarantine(id, over.min(now.boot + LOOKS_APART), now);
@@ -349,7 +336,7 @@ impl Core {
         node.handshake_done();
         self.changed.insert(id);
         self.arm(until);
-        if !self.node(id).restart_guard.is_settling {
+        if !self.node(id).restart_guard.is_settling() {
             self.fail_queued_asks(id, now);
         }
         self.send_owed(id, now);
@@ -381,7 +368,7 @@ impl Core {
             Token::Error(_) => UNREADABLE,
             _ => return Err(Mistyped),
         };
-        if self.node(id).restart_guard.is_ours {
+        if self.node(id).restart_guard.is_ours() {
             self.clock_seen(id, asked_at, pttl, now);
         }
         let vote = self.guarded_vote(id, claim, vote, pttl, now);
@@ -405,7 +392,7 @@ impl Core {
         let standing = Standing::of(pttl);
         let is_doubted = self.is_doubted(id, now);
         let stands =
-            self.node(id).restart_guard.is_ours && standing == Standing::Votes && !is_doubted;
+            self.node(id).restart_guard.is_ours() && standing == Standing::Votes && !is_doubted;
         // An error for both commands is one to everything, and no news of the restart guard.
         let is_fail = matches!(vote, Vote::Fail(_));
         if stands || (is_fail && pttl == UNREADABLE) {
@@ -420,10 +407,8 @@ impl Core {
                 Standing::Quarantined { left_ms } => Duration::from_millis(left_ms),
                 _ => self.config.settings.max_ttl,
             };
-            let watch = &mut self.node_mut(id).restart_guard;
-            watch.is_ours = false;
-            watch.found = (standing == Standing::Missing).then_some(Found::Missing);
-            watch.free_at = now.boot + left;
+            let found = (standing == Standing::Missing).then_some(Found::Missing);
+            self.node_mut(id).restart_guard.forbids_vote(found, now.boot + left);
             self.look_again(id, now);
         }
         // The node's own words for why it does not vote say more.
@@ -450,24 +435,7 @@ impl Core {
 
     /// Why a node does not vote, in words.
     pub(super) fn quarantine_in_words(&self, id: NodeId) -> String {
-        let watch = &self.node(id).restart_guard;
-        let left = watch.free_at.since(self.boot).as_secs_f64().ceil();
-        let reason = match watch.found {
-            Some(Found::Ours) | None if watch.doubted_until > self.boot => {
-                "its clock was set forward"
-            }
-            Some(Found::Missing) => "it has no restart guard: it is new, or has lost its memory",
-            Some(Found::OtherRun) => "restarted: its run id changed",
-            Some(Found::OtherDatabase) => "its database was swapped",
-            _ => "others saw it new, restarted or emptied",
-        };
-        if self.config.settings.setup == Setup::ReadOnly {
-            return reason.to_owned();
-        }
-        if watch.seen.is_some() {
-            return format!("{reason}; another node is not new, or not reached");
-        }
-        format!("{left} s, {reason}")
+        self.node(id).restart_guard.in_words(self.config.settings.setup, self.boot)
     }
 }
 
@@ -475,7 +443,7 @@ impl Core {
     /// Which limits a node was set up for, and how to change them.
     pub(super) fn limits_in_words(&self, id: NodeId) -> String {
         let ours = &self.config.settings;
-        let Some(Found::OtherLimits { max_ttl_ms, nodes }) = self.node(id).restart_guard.found
+        let Some(Found::OtherLimits { max_ttl_ms, nodes }) = self.node(id).restart_guard.found()
         else {
             return Cause::OtherLimits.to_string();
         };
