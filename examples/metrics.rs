@@ -17,7 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redbolt::{
-    AcquireError, Client, Config, ConfigError, Level, LockRequest, Log, MetricsReport, Note,
+    AcquireError, Client, Config, ConfigError, LockRequest,
+    log::{Level, Log, Note},
+    metrics::MetricsReport,
 };
 use redbolt_node::{Memory, Node};
 

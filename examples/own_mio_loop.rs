@@ -31,7 +31,10 @@ use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Waker};
-use redbolt::{Config, Driver, Event, LockId, LockRequest, NodeStatus, PushState, Wait};
+use redbolt::{
+    Config, Driver, Event, LockId, LockRequest, Wait,
+    report::{NodeStatus, PushState},
+};
 use redbolt_node::Node;
 
 fn main() -> ExitCode {

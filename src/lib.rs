@@ -33,17 +33,18 @@
 //! | to | begin with | read |
 //! |---|---|---|
 //! | choose between the three, fork, end, detach a lock | [`Client`], [`Engine`] | [choosing an API](manual::choosing_an_api) |
-//! | wait for a lock | [`LockRequest::wait`], [`Wait`], [`WakeStrategy`] | [waiting](manual::waiting) |
+//! | wait for a lock | [`LockRequest::wait`], [`Wait`], [`WakeStrategy`](config::WakeStrategy) | [waiting](manual::waiting) |
 //! | keep a lock until the work is done | [`LockRequest::auto_extend`], [`Engine::with`] | [auto-extension](manual::auto_extension) |
 //! | lock several keys, or take many locks | [`LockRequest::and_resource`], [`Client::acquire_all`] | [many keys](manual::many_keys) |
 //! | refuse a holder whose time is over | [`LockRequest::fenced`], [`FencingToken`] | [fencing](manual::fencing) |
-//! | bear nodes that lose their memory | [`init`], [`RestartGuard`], [`RestartTrust`] | [the restart guard](manual::restart_guard) |
-//! | run it | [`Log`], [`MetricsReport`], [`NodeReport`] | [operations](manual::operations) |
+//! | bear nodes that lose their memory | [`init`], [`RestartGuard`](config::RestartGuard), [`RestartTrust`](config::RestartTrust) | [the restart guard](manual::restart_guard) |
+//! | run it | [`log`], [`metrics`], [`report`], [`inspect`] | [operations](manual::operations) |
 //! | live in a loop of yours | [`Driver`] | [embedding](manual::embedding) |
 //! | know what to rely on | [`LockGuard::is_valid`], [`RefusalReport`] | [guarantees](manual::guarantees) |
 //!
 //! [`resp`] is the codec, [`proto`] the protocol as a state machine without any input or output, [`net`]
-//! the sockets and the clock; the APIs are at the root. Each is usable and testable without the ones above it.
+//! the sockets and the clock; the APIs are at the root, and beside them the modules with what they take and
+//! give. Each layer is usable and testable without the ones above it.
 //!
 //! [Redlock]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 
@@ -57,19 +58,58 @@ pub mod proto;
 pub mod resp;
 
 pub use api::{
-    AcquireAllFuture, AcquireError, AcquireFuture, Client, Config, ConfigBuilder, ConfigError,
-    Driver, Engine, EngineError, EngineLimits, ExtendError, ExtendFuture, ForceUnlockReport,
-    HeldLock, Inspection, InspectionVerdict, Level, LockGuard, Log, LossFuture, MetricsReport,
-    NodeInspection, NodeReport, NodeStatus, NodeVote, Note, OwnedGuard, Owner, QueryFuture,
-    RefusalReport, ReleaseFuture, ReleaseOutcome, SetupError, ShutdownReport, StartError,
-    TryLockFuture, Unreleased, WithError, WithOutcome, init, init_change,
+    AcquireError, Client, Config, ConfigBuilder, ConfigError, Driver, Engine, EngineError,
+    EngineLimits, ExtendError, LockGuard, OwnedGuard, RefusalReport, ReleaseOutcome, SetupError,
+    StartError, WithOutcome, init, init_change,
 };
 pub use proto::{
-    AutoExtend, Cause, Confirmed, DataKind, DetachedLock, DetachedLockError, Event, Fate,
-    FencingToken, Foreign, Histogram, Holder, KeyState, LockId, LockRequest, LockState, LossCause,
-    Metrics, NodeMetrics, NodeState, PushState, Refusal, RefusalReason, RequestError, RestartGuard,
-    RestartGuardState, RestartTrust, Settings, Vote, Wait, WakeStrategy,
+    AutoExtend, DetachedLock, DetachedLockError, Event, FencingToken, LockId, LockRequest,
+    LossCause, RefusalReason, RequestError, Wait,
 };
+
+/// What a [`Config`] is made of, and what can be wrong with it.
+pub mod config {
+    pub use crate::net::{Address, AddressError};
+    pub use crate::proto::{
+        Credentials, NodeSettings, RestartGuard, RestartTrust, Secret, Settings, SettingsError,
+        WakeStrategy,
+    };
+}
+
+/// What an [`Engine`] gives back: futures, each with a blocking form, work under a lock, and its last report.
+pub mod engine {
+    pub use crate::api::{
+        AcquireAllFuture, AcquireFuture, ExtendFuture, HeldLock, LossFuture, QueryFuture,
+        ReleaseFuture, ShutdownReport, TryLockFuture, Unreleased, WithError,
+    };
+}
+
+/// Who holds a resource, by every node, and what became of a lock that an operator broke.
+pub mod inspect {
+    pub use crate::api::{ForceUnlockReport, Inspection, InspectionVerdict, NodeInspection, Owner};
+    pub use crate::proto::{DataKind, Fate, Foreign, Holder, KeyState};
+}
+
+/// Lines for somebody's log.
+pub mod log {
+    pub use crate::api::{Level, Log, Note};
+}
+
+/// What was counted, and as text for Prometheus.
+pub mod metrics {
+    pub use crate::api::MetricsReport;
+    pub use crate::proto::metrics::By;
+    pub use crate::proto::{Histogram, Metrics, NodeMetrics};
+}
+
+/// How locks and nodes are: the votes behind an outcome, with causes, and which nodes can vote.
+pub mod report {
+    pub use crate::api::{NodeReport, NodeStatus, NodeVote};
+    pub use crate::proto::restart_guard::Found;
+    pub use crate::proto::{
+        Cause, Confirmed, LockState, NodeState, PushState, Refusal, RestartGuardState, Vote, Votes,
+    };
+}
 
 /// The manual: each concept is explained on one of these pages, and linked to from everywhere else. Begin with
 /// [`getting_started`](manual::getting_started). The same pages are in the folder `docs` of the repository.

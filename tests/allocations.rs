@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use redbolt::{
     AcquireError, AutoExtend, Client, Config, ConfigBuilder, Driver, Engine, EngineLimits, Event,
-    LockId, LockRequest, LockState, PushState, ReleaseOutcome, Wait,
+    LockId, LockRequest, ReleaseOutcome, Wait,
+    report::{LockState, PushState},
 };
 use redbolt_test_servers::{Server, servers};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -309,6 +309,15 @@ fn files_ending(endings: &[&str]) -> Vec<String> {
     files
 }
 
+/// A newcomer reads the root first: what is wanted daily is there, the rest in modules that say what for.
+#[test]
+fn few_names_are_at_the_root_of_the_library() {
+    let library = fs::read_to_string(root().join("src/lib.rs")).expect("src/lib.rs");
+    let names = rules::root_names(&library);
+    assert!(names.len() > 20, "that is no library: {names:?}");
+    assert!(names.len() <= MAX_ROOT_NAMES, "{} names: {names:?}", names.len());
+}
+
 #[test]
 fn the_compiler_refuses_what_is_not_documented() {
     assert!(rules::denies_missing_docs(&Source::read(root(), "src/lib.rs")));
@@ -356,5 +365,6 @@ const KINDS: [&str; 8] = ["rust", "rust,no_run", "sh", "console", "crontab", "in
 const RUSTDOC_LINKS: &str = "docs/rustdoc-links.md";
 const HEAVY: [&str; 5] = ["async_std", "fred", "redis", "smol", "tokio"];
 const MAX_CRATES: usize = 12;
+const MAX_ROOT_NAMES: usize = 40;
 /// How entangled the parts of the core may be. Whoever gets it lower lowers this.
 const MOST: [usize; 4] = [192, 15, 8, 130];

@@ -87,7 +87,7 @@ impl Client {
     }
 
     /// As [`warm_up`](Self::warm_up), and finds out besides which nodes tell those who wait, for at most
-    /// `within` more: it opens the second connection that waiting takes. See [`NodeStatus::push`].
+    /// `within` more: it opens the second connection that waiting takes. See [`NodeStatus::push`](crate::report::NodeStatus::push).
     pub fn warm_up_push(&self, within: Duration) -> NodeReport {
         let before = self.warm_up(within);
         let mut driver = self.driver.borrow_mut();

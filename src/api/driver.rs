@@ -318,7 +318,7 @@ impl Driver {
     /// Finds out which of the nodes that vote would tell those who wait, though nobody does: it opens the
     /// second connection to each, which is closed a few seconds later. See [`NodeStatus::push`].
     ///
-    /// [`NodeStatus::push`]: crate::NodeStatus::push
+    /// [`NodeStatus::push`]: crate::report::NodeStatus::push
     pub fn try_push(&mut self) {
         if self.is_ours() {
             let (core, now) = self.sockets.core_now();

@@ -26,7 +26,7 @@ use crate::proto::{
 ///
 /// ```
 /// use std::sync::Arc;
-/// use redbolt::{Config, Level, Log, Note};
+/// use redbolt::{Config, log::{Level, Log, Note}};
 ///
 /// struct Stderr;
 ///

@@ -128,6 +128,19 @@ pub(crate) fn better_name(name: &str, file: &str) -> Option<&'static str> {
     all.copied().find(|(old, _)| *old == name).map(|(_, better)| better)
 }
 
+/// What a user finds at the root of the library: its modules, and the names that are exported there.
+pub(crate) fn root_names(library: &str) -> Vec<&str> {
+    let modules = library.lines().filter_map(|line| line.strip_prefix("pub mod "));
+    let modules = modules.map(|rest| rest.trim_end_matches([';', '{', ' ']));
+    // Items of a module are indented.
+    let exports = library.split("\npub use ").skip(1).filter_map(|rest| rest.split_once(';'));
+    let names = exports.flat_map(|(list, _)| {
+        let names = list.split_once('{').map_or(list, |(_, names)| names.trim_end_matches('}'));
+        names.split(',').map(|name| name.rsplit("::").next().unwrap_or(name).trim())
+    });
+    modules.chain(names).filter(|name| !name.is_empty()).collect()
+}
+
 pub(crate) fn denies_missing_docs(source: &Source) -> bool {
     let mut words = source.words.iter().map(|word| word.name.as_str());
     words.by_ref().any(|word| word == "deny") && words.next() == Some("missing_docs")
@@ -386,6 +399,13 @@ mod tests {
             "src/api/driver.rs",
             "// break_lock\nconst A: &str = \"turn\";"
         ));
+    }
+
+    #[test]
+    fn names_at_the_root_are_counted() {
+        let library = "mod api;\npub mod net;\npub mod log {\n    pub use crate::api::{Log, Note};\n}\n\n\
+            pub use api::{\n    Client,\n    Engine,\n};\npub use proto::Wait;\n";
+        assert_eq!(root_names(library), ["net", "log", "Client", "Engine", "Wait"]);
     }
 
     #[test]

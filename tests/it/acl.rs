@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redbolt::{Config, ConfigBuilder, Event, PushState, ReleaseOutcome, Wait};
+use redbolt::{Config, ConfigBuilder, Event, ReleaseOutcome, Wait, report::PushState};
 use redbolt_test_servers::{Reply, Server, programs};
 
 use crate::support::{LIMIT, client_of, driver_of, eventually, patient, patiently, process_until};

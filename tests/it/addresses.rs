@@ -3,7 +3,10 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use redbolt::{Cause, Client, NodeState, ReleaseOutcome, Vote};
+use redbolt::{
+    Client, ReleaseOutcome,
+    report::{Cause, NodeState, Vote},
+};
 use redbolt_test_servers::{Reply, Server};
 
 use crate::support::{

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use redbolt::{
-    AcquireError, Client, Event, LockGuard, LockId, LockRequest, LockState, LossCause,
-    RefusalReason, ReleaseOutcome, RequestError, Wait,
+    AcquireError, Client, Event, LockGuard, LockId, LockRequest, LossCause, RefusalReason,
+    ReleaseOutcome, RequestError, Wait, report::LockState,
 };
 use redbolt_test_servers::{Reply, Server};
 

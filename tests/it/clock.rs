@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use redbolt::proto::{ClockReading, Timestamp};
 use redbolt::{
-    AcquireError, ConfigBuilder, Engine, EngineLimits, Event, Log, LossCause, Note, RefusalReason,
+    AcquireError, ConfigBuilder, Engine, EngineLimits, Event, LossCause, RefusalReason,
     ReleaseOutcome, Wait,
+    log::{Log, Note},
 };
 use redbolt_test_servers::Server;
 

@@ -5,7 +5,10 @@ use std::os::unix::net::UnixListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redbolt::{Cause, Client, LockGuard, NodeState, RefusalReason, ReleaseOutcome};
+use redbolt::{
+    Client, LockGuard, RefusalReason, ReleaseOutcome,
+    report::{Cause, NodeState},
+};
 use redbolt_test_servers::{Reply, Server};
 
 use crate::support::{

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redbolt::proto::script;
 use redbolt::{
-    DetachedLock, Event, ExtendError, InspectionVerdict, KeyState, LockRequest, LossCause, Owner,
-    ReleaseOutcome, RequestError, Wait,
+    DetachedLock, Event, ExtendError, LockRequest, LossCause, ReleaseOutcome, RequestError, Wait,
+    inspect::{InspectionVerdict, KeyState, Owner},
 };
 use redbolt_test_servers::Reply;
 

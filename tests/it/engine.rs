@@ -10,8 +10,12 @@ use std::time::{Duration, Instant};
 
 use redbolt::{
     AcquireError, AutoExtend, Config, ConfigBuilder, Engine, EngineError, EngineLimits,
-    ExtendError, InspectionVerdict, LockRequest, Log, LossCause, LossFuture, Note, OwnedGuard,
-    PushState, RefusalReason, ReleaseOutcome, RequestError, Wait,
+    ExtendError, LockRequest, LossCause, OwnedGuard, RefusalReason, ReleaseOutcome, RequestError,
+    Wait,
+    engine::LossFuture,
+    inspect::InspectionVerdict,
+    log::{Log, Note},
+    report::PushState,
 };
 use redbolt_test_servers::{Reply, Server};
 

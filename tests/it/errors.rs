@@ -5,7 +5,8 @@ use std::io;
 
 use redbolt::{
     AcquireError, Client, Config, ConfigError, Driver, Engine, EngineError, EngineLimits,
-    ExtendError, LockRequest, LossCause, RefusalReport, RequestError, StartError, WithError,
+    ExtendError, LockRequest, LossCause, RefusalReport, RequestError, StartError,
+    engine::WithError,
 };
 
 use crate::support::{client, default, long, refusal, servers};

@@ -7,7 +7,9 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use redbolt::{
-    AcquireError, Cause, Client, LockRequest, ReleaseOutcome, RequestError, RestartGuard, Vote,
+    AcquireError, Client, LockRequest, ReleaseOutcome, RequestError,
+    config::RestartGuard,
+    report::{Cause, Vote},
 };
 use redbolt_test_servers::{Reply, Server};
 

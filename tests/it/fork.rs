@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use fork::Fork;
 use redbolt::{
     AcquireError, AutoExtend, Client, Driver, Engine, EngineError, EngineLimits, Event,
-    ExtendError, LockRequest, LockState, LossCause, ReleaseOutcome, RequestError,
+    ExtendError, LockRequest, LossCause, ReleaseOutcome, RequestError, report::LockState,
 };
 use redbolt_test_servers::{Connection, Reply};
 use rustix::process::{Pid, Signal, kill_process};

@@ -9,8 +9,8 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use redbolt::{
-    AcquireFuture, Engine, ExtendFuture, LockRequest, LossCause, LossFuture, OwnedGuard,
-    ReleaseFuture, ReleaseOutcome, Wait,
+    Engine, LockRequest, LossCause, OwnedGuard, ReleaseOutcome, Wait,
+    engine::{AcquireFuture, ExtendFuture, LossFuture, ReleaseFuture},
 };
 use redbolt_test_servers::Server;
 

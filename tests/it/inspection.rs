@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use redbolt::{DataKind, InspectionVerdict, KeyState, NodeState, Owner};
+use redbolt::{
+    inspect::{DataKind, InspectionVerdict, KeyState, Owner},
+    report::NodeState,
+};
 use redbolt_test_servers::{Act, Impostor, Server};
 
 use crate::support::{

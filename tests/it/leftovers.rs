@@ -6,7 +6,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use redbolt::{AcquireFuture, Driver, Engine, LockId, Wait};
+use redbolt::{Driver, Engine, LockId, Wait, engine::AcquireFuture};
 use redbolt_test_servers::{Reply, Server};
 
 use crate::support::{

@@ -7,7 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, SystemTime};
 
-use redbolt::{ConfigBuilder, Level, LockRequest, Log, Note, ReleaseOutcome, RestartGuard};
+use redbolt::{
+    ConfigBuilder, LockRequest, ReleaseOutcome,
+    config::RestartGuard,
+    log::{Level, Log, Note},
+};
 use redbolt_node::model::ClockReading;
 use redbolt_test_servers::{Reply, Server};
 use redbolt_testkit::Peer;

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use redbolt::{Cause, Client, Config, Event, LossCause, MetricsReport, NodeMetrics, RefusalReason};
+use redbolt::{
+    Client, Config, Event, LossCause, RefusalReason,
+    metrics::{MetricsReport, NodeMetrics},
+    report::Cause,
+};
 use redbolt_test_servers::Server;
 
 use crate::engine::engine_of;
@@ -171,7 +175,11 @@ fn a_waiter_that_is_told() {
     let held = holder.acquire(patiently(b"job")).unwrap();
     let id = waiter.acquire(patiently(b"job")).unwrap();
     let tells = |driver: &mut redbolt::Driver| {
-        driver.node_report().nodes.iter().any(|node| node.push == redbolt::PushState::Active)
+        driver
+            .node_report()
+            .nodes
+            .iter()
+            .any(|node| node.push == redbolt::report::PushState::Active)
     };
     process_until(&mut waiter, "the lead tells", tells);
     let before = waiter.metrics().metrics;
@@ -200,7 +208,7 @@ fn a_waiter_whose_lead_was_emptied() {
     let held = holder.acquire(patiently(b"job")).unwrap();
     let id = waiter.acquire(patiently(b"job")).unwrap();
     process_until(&mut waiter, "it tells", |driver| {
-        driver.node_report().nodes[0].push == redbolt::PushState::Active
+        driver.node_report().nodes[0].push == redbolt::report::PushState::Active
     });
     assert_eq!(waiter.metrics().metrics.nodes[0].pushes, 0);
     servers[0].cmd("FLUSHALL");

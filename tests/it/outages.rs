@@ -4,7 +4,8 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use redbolt::{
-    Cause, Client, LockRequest, RefusalReason, RefusalReport, ReleaseOutcome, Vote, Wait,
+    Client, LockRequest, RefusalReason, RefusalReport, ReleaseOutcome, Wait,
+    report::{Cause, Vote},
 };
 use redbolt_test_servers::Server;
 
@@ -213,6 +214,6 @@ fn released_by_quorum(outcome: ReleaseOutcome, n: usize) {
     }
 }
 
-fn is_fail(vote: &redbolt::NodeVote) -> bool {
+fn is_fail(vote: &redbolt::report::NodeVote) -> bool {
     matches!(vote.vote, Some(Vote::Fail(_)))
 }

@@ -9,8 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redbolt::{
-    Cause, ConfigBuilder, Driver, Event, LockId, LockRequest, LockState, PushState, ReleaseOutcome,
-    RestartGuard, Wait, WakeStrategy,
+    ConfigBuilder, Driver, Event, LockId, LockRequest, ReleaseOutcome, Wait,
+    config::{RestartGuard, WakeStrategy},
+    report::{Cause, LockState, PushState},
 };
 use redbolt_test_servers::{Reply, Server};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

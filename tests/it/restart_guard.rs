@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 
 use redbolt::proto::restart_guard::BIG_MS;
 use redbolt::{
-    Cause, Client, ConfigBuilder, LockGuard, LockRequest, NodeState, RefusalReason, RefusalReport,
-    ReleaseOutcome, RequestError, RestartGuard, RestartGuardState, RestartTrust, SetupError, Vote,
-    Wait, init, init_change,
+    Client, ConfigBuilder, LockGuard, LockRequest, RefusalReason, RefusalReport, ReleaseOutcome,
+    RequestError, SetupError, Wait,
+    config::{RestartGuard, RestartTrust},
+    init, init_change,
+    report::{Cause, NodeState, RestartGuardState, Vote},
 };
 use redbolt_test_servers::{Mode, Proxy, Reply, Server};
 

@@ -2,7 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use redbolt::{Cause, NodeState, RefusalReason, RestartTrust, Vote};
+use redbolt::{
+    RefusalReason,
+    config::RestartTrust,
+    report::{Cause, NodeState, Vote},
+};
 use redbolt_test_servers::{Act, Impostor, Reply, Server};
 
 use crate::support::{

@@ -3,7 +3,7 @@
 use std::sync::{Barrier, Mutex};
 use std::thread;
 
-use redbolt::{Event, LockId, LockState, ReleaseOutcome, Wait};
+use redbolt::{Event, LockId, ReleaseOutcome, Wait, report::LockState};
 use redbolt_test_servers::Server;
 
 use crate::engine::engine;

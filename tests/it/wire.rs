@@ -36,7 +36,10 @@ fn all_that_a_client_does(client: &Client, servers: &[Server]) {
     let report = refusal(client.acquire(LockRequest::new(b"job")));
     assert!(report.is_contended(), "{report}");
     let inspection = client.inspect(b"other").unwrap();
-    assert!(matches!(inspection.verdict, redbolt::InspectionVerdict::Held(_)), "{inspection:?}");
+    assert!(
+        matches!(inspection.verdict, redbolt::inspect::InspectionVerdict::Held(_)),
+        "{inspection:?}"
+    );
     assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
     let fenced = client.acquire(patiently(b"job").and_resource(b"other").fenced()).unwrap();
     assert!(fenced.fencing_token().is_some());

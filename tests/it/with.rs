@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redbolt::{
-    AcquireError, AutoExtend, HeldLock, LockRequest, LossCause, ReleaseOutcome, WithError,
+    AcquireError, AutoExtend, LockRequest, LossCause, ReleaseOutcome,
+    engine::{HeldLock, WithError},
 };
 use redbolt_test_servers::Server;
 

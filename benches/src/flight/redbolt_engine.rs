@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
 use redbolt::{
-    AcquireError, AcquireFuture, Engine, EngineLimits, LockRequest, ReleaseFuture, ReleaseOutcome,
+    AcquireError, Engine, EngineLimits, LockRequest, ReleaseOutcome,
+    engine::{AcquireFuture, ReleaseFuture},
 };
 use tokio::runtime::Runtime;
 

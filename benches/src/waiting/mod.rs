@@ -12,7 +12,7 @@ mod redbolt_client;
 use std::time::Duration;
 
 use anyhow::Result;
-use redbolt::WakeStrategy;
+use redbolt::config::WakeStrategy;
 
 use crate::contender::{Contender, Task};
 

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, anyhow, ensure};
 use redbolt::{
     Client, Engine, EngineLimits, LockGuard, LockRequest, OwnedGuard, ReleaseOutcome, Wait,
-    WakeStrategy,
+    config::WakeStrategy,
 };
 
 use tokio::runtime::{Builder, Runtime};

@@ -10,7 +10,7 @@ use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redbolt::{Config, Driver, LockRequest, NodeState};
+use redbolt::{Config, Driver, LockRequest, report::NodeState};
 use redbolt_test_servers::{Connection, Mode, Proxy, Reply, Server};
 
 use crate::Failure;

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{AcquireError, Client, Config, LockGuard, LockRequest, RestartGuard, Wait};
+use redbolt::{AcquireError, Client, Config, LockGuard, LockRequest, Wait, config::RestartGuard};
 use rustix::process::{Pid, Signal};
 
 use crate::clock::now;

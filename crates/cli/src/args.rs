@@ -13,8 +13,8 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
+use redbolt::config::{RestartGuard, RestartTrust};
 use redbolt::proto::MAX_RESOURCE;
-use redbolt::{RestartGuard, RestartTrust};
 
 use crate::addresses::Given;
 use crate::{duration, exit};

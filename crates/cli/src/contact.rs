@@ -5,7 +5,10 @@
 
 use std::time::{Duration, Instant};
 
-use redbolt::{Client, NodeReport, NodeState, NodeStatus, RestartGuardState};
+use redbolt::{
+    Client,
+    report::{NodeReport, NodeState, NodeStatus, RestartGuardState},
+};
 
 /// Connects, for at most `within`.
 pub(crate) fn contact(client: &Client, within: Duration) -> NodeReport {

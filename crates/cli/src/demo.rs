@@ -9,8 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redbolt::{
-    AcquireError, Client, Config, FencingToken, LockGuard, LockRequest, NodeState, RestartTrust,
-    Vote, Wait,
+    AcquireError, Client, Config, FencingToken, LockGuard, LockRequest, Wait,
+    config::RestartTrust,
+    report::{NodeState, Vote},
 };
 use redbolt_node::{Memory, Node};
 

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use redbolt::{
-    Client, Confirmed, DetachedLock, ExtendError, LockGuard, LossCause, ReleaseOutcome,
-    RequestError, net,
+    Client, DetachedLock, ExtendError, LockGuard, LossCause, ReleaseOutcome, RequestError, net,
+    report::Confirmed,
 };
 
 use crate::args::{ExtendArgs, Nodes, ReleaseArgs};

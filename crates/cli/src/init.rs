@@ -4,7 +4,10 @@
 //! exit status, and every node gets a line.
 
 use redbolt::proto::restart_guard::Found;
-use redbolt::{Cause, Config, NodeReport, NodeState, NodeStatus, RestartGuardState, SetupError};
+use redbolt::{
+    Config, SetupError,
+    report::{Cause, NodeReport, NodeState, NodeStatus, RestartGuardState},
+};
 
 use crate::args::InitArgs;
 use crate::duration::show;

@@ -8,7 +8,7 @@ use std::process;
 use std::time::Duration;
 
 use redbolt::proto::{Settings, SettingsError};
-use redbolt::{Config, ConfigBuilder, ConfigError, RestartTrust};
+use redbolt::{Config, ConfigBuilder, ConfigError, config::RestartTrust};
 
 use crate::addresses;
 use crate::args::{self, Nodes};

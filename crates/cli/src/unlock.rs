@@ -6,7 +6,8 @@
 use std::os::unix::ffi::OsStrExt;
 
 use redbolt::{
-    Client, Fate, ForceUnlockReport, Holder, InspectionVerdict, KeyState, NodeInspection,
+    Client,
+    inspect::{Fate, ForceUnlockReport, Holder, InspectionVerdict, KeyState, NodeInspection},
 };
 
 use crate::args::UnlockArgs;

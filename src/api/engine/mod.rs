@@ -289,7 +289,7 @@ impl Engine {
 
     /// As [`warm_up`](Self::warm_up), and finds out besides which nodes tell those who wait, for at most
     /// `within` more: it opens the second connection that waiting takes. See
-    /// [`NodeStatus::push`](crate::NodeStatus::push).
+    /// [`NodeStatus::push`](crate::report::NodeStatus::push).
     ///
     /// # Errors
     ///
@@ -461,7 +461,7 @@ pub struct EngineLimits {
     /// taken, and [`Engine::node_report`] and [`Engine::metrics`] always answered.
     ///
     /// Above 16384 a node that answers slowly may refuse asks for a full pipeline
-    /// ([`Cause::Backlog`](crate::Cause::Backlog)).
+    /// ([`Cause::Backlog`](crate::report::Cause::Backlog)).
     pub in_flight: usize,
 }
 

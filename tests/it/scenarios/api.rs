@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use redbolt::{
-    AcquireError, Config, DetachedLock, ExtendError, FencingToken, ForceUnlockReport, Inspection,
-    LockRequest, LossCause, RefusalReport, ReleaseOutcome, RequestError,
+    AcquireError, Config, DetachedLock, ExtendError, FencingToken, LockRequest, LossCause,
+    RefusalReport, ReleaseOutcome, RequestError,
+    inspect::{ForceUnlockReport, Inspection},
 };
 use redbolt_test_servers::Server;
 

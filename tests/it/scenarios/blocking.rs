@@ -7,8 +7,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use redbolt::{
-    AcquireError, Client, Config, DetachedLock, ExtendError, FencingToken, ForceUnlockReport,
-    Inspection, LockGuard, LockRequest, ReleaseOutcome,
+    AcquireError, Client, Config, DetachedLock, ExtendError, FencingToken, LockGuard, LockRequest,
+    ReleaseOutcome,
+    inspect::{ForceUnlockReport, Inspection},
 };
 
 use crate::scenarios::api::{Api, Detaches, Guards, Inspects, Locks};

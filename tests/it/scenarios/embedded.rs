@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use mio::{Events, Interest, Poll};
 use redbolt::proto::ViewId;
 use redbolt::{
-    AcquireError, Config, DetachedLock, Driver, Event, ExtendError, FencingToken,
-    ForceUnlockReport, Inspection, LockId, LockRequest, LossCause, ReleaseOutcome, RequestError,
+    AcquireError, Config, DetachedLock, Driver, Event, ExtendError, FencingToken, LockId,
+    LockRequest, LossCause, ReleaseOutcome, RequestError,
+    inspect::{ForceUnlockReport, Inspection},
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 

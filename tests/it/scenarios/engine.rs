@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redbolt::{
-    AcquireError, AcquireFuture, Config, DetachedLock, Engine, EngineLimits, ExtendError,
-    FencingToken, ForceUnlockReport, Inspection, LockRequest, LossCause, OwnedGuard,
-    ReleaseOutcome,
+    AcquireError, Config, DetachedLock, Engine, EngineLimits, ExtendError, FencingToken,
+    LockRequest, LossCause, OwnedGuard, ReleaseOutcome,
+    engine::AcquireFuture,
+    inspect::{ForceUnlockReport, Inspection},
 };
 
 use crate::scenarios::api::{Api, Cancels, Detaches, Guards, Inspects, Locks, Notifies};

@@ -7,9 +7,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use redbolt::{
-    AcquireError, AcquireFuture, Config, DetachedLock, Engine, EngineLimits, ExtendError,
-    FencingToken, ForceUnlockReport, Inspection, LockRequest, LossCause, LossFuture, OwnedGuard,
-    ReleaseOutcome,
+    AcquireError, Config, DetachedLock, Engine, EngineLimits, ExtendError, FencingToken,
+    LockRequest, LossCause, OwnedGuard, ReleaseOutcome,
+    engine::{AcquireFuture, LossFuture},
+    inspect::{ForceUnlockReport, Inspection},
 };
 
 use crate::scenarios::api::{Api, Cancels, Detaches, Guards, Inspects, Locks, Notifies};

@@ -9,8 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redbolt::{
-    AcquireError, AutoExtend, Cause, Client, ExtendError, InspectionVerdict, LockRequest,
-    LossCause, Owner, RefusalReason, RefusalReport, ReleaseOutcome, RequestError, Vote, Wait, init,
+    AcquireError, AutoExtend, Client, ExtendError, LockRequest, LossCause, RefusalReason,
+    RefusalReport, ReleaseOutcome, RequestError, Wait, init,
+    inspect::{InspectionVerdict, Owner},
+    report::{Cause, Vote},
 };
 use redbolt_test_servers::{Reply, Server};
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use nix::sys::signal::Signal;
 use redbolt::proto::NodeSet;
-use redbolt::{LossCause, MetricsReport, RefusalReason};
+use redbolt::{LossCause, RefusalReason, metrics::MetricsReport};
 
 /// The figures of one run.
 pub(super) struct Figures {

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 use redbolt::proto::Refusal;
-use redbolt::{Confirmed, Driver, Event, LockId, LockRequest, RefusalReason, RequestError};
+use redbolt::{Driver, Event, LockId, LockRequest, RefusalReason, RequestError, report::Confirmed};
 
 use super::figures::{Figures, count};
 use crate::args::BenchArgs;

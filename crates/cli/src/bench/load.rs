@@ -11,7 +11,10 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll};
 use nix::sys::signal::Signal;
 use nix::time::{ClockId, clock_gettime};
-use redbolt::{Config, Driver, NodeReport, NodeState};
+use redbolt::{
+    Config, Driver,
+    report::{NodeReport, NodeState},
+};
 
 use super::Interruption;
 use super::figures::Figures;

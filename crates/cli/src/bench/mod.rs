@@ -18,7 +18,10 @@ mod report;
 
 use nix::sys::signal::Signal;
 use redbolt::proto::restart_guard::Found;
-use redbolt::{Config, NodeReport, NodeState, NodeStatus, RestartGuardState};
+use redbolt::{
+    Config,
+    report::{NodeReport, NodeState, NodeStatus, RestartGuardState},
+};
 
 use self::figures::Figures;
 use self::load::Load;

@@ -10,7 +10,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redbolt::net::Address;
-use redbolt::{Config, NodeReport, NodeState};
+use redbolt::{
+    Config,
+    report::{NodeReport, NodeState},
+};
 
 use super::question::{self, Login, Reply};
 use crate::addresses;

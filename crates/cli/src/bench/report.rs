@@ -5,7 +5,11 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use redbolt::proto::NodeSet;
-use redbolt::{Cause, NodeMetrics, NodeStatus, RefusalReason};
+use redbolt::{
+    RefusalReason,
+    metrics::NodeMetrics,
+    report::{Cause, NodeStatus},
+};
 use serde_json::{Map, Value, json};
 
 use super::draw::{self, Pen};
@@ -341,7 +345,7 @@ fn bound(buckets: &[u64], share: f64) -> Option<Duration> {
         below += inside;
         below >= rank
     })?;
-    redbolt::Histogram::BOUNDS.get(at).copied()
+    redbolt::metrics::Histogram::BOUNDS.get(at).copied()
 }
 
 /// What was counted in between, of each kind that was counted at all.
@@ -414,7 +418,7 @@ mod tests {
 
     #[test]
     fn a_bound_is_that_of_the_bucket() {
-        let bounds = redbolt::Histogram::BOUNDS;
+        let bounds = redbolt::metrics::Histogram::BOUNDS;
         let mut buckets = vec![0; bounds.len() + 1];
         assert_eq!(bound(&buckets, 0.5), None);
         (buckets[1], buckets[4]) = (98, 2);

@@ -12,9 +12,10 @@ use std::time::Duration;
 use redbolt::proto::Verdict;
 use redbolt::proto::restart_guard::Found;
 use redbolt::{
-    Cause, Config, DetachedLock, Driver, Event, FencingToken, InspectionVerdict, LockId,
-    LockRequest, LockState, LossCause, NodeState, NodeStatus, NodeVote, Refusal, RefusalReason,
-    RefusalReport, RequestError, RestartGuardState, Vote, Wait,
+    Config, DetachedLock, Driver, Event, FencingToken, LockId, LockRequest, LossCause,
+    RefusalReason, RefusalReport, RequestError, Wait,
+    inspect::InspectionVerdict,
+    report::{Cause, LockState, NodeState, NodeStatus, NodeVote, Refusal, RestartGuardState, Vote},
 };
 
 use super::minority::Minority;

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use redbolt::InspectionVerdict;
+use redbolt::inspect::InspectionVerdict;
 use redbolt::proto::Verdict;
 
 use super::lease::{Lease, News};

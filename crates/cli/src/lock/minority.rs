@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use redbolt::{Cause, NodeReport, NodeState, NodeStatus};
+use redbolt::report::{Cause, NodeReport, NodeState, NodeStatus};
 
 /// What is left to be said.
 #[derive(Debug)]

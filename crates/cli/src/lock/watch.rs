@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::speak::raw;
 use crate::duration::show;
-use redbolt::InspectionVerdict;
+use redbolt::inspect::InspectionVerdict;
 
 /// The line, or nothing where nobody watches.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ const WIDTH: usize = 79;
 
 #[cfg(test)]
 mod tests {
-    use redbolt::{DataKind, Foreign, Holder};
+    use redbolt::inspect::{DataKind, Foreign, Holder};
 
     use super::*;
 

@@ -5,8 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use redbolt::{
-    Client, Config, DataKind, Foreign, Holder, Inspection, InspectionVerdict, KeyState,
-    NodeInspection, NodeReport, NodeStatus, RestartGuardState,
+    Client, Config,
+    inspect::{DataKind, Foreign, Holder, Inspection, InspectionVerdict, KeyState, NodeInspection},
+    report::{NodeReport, NodeStatus, RestartGuardState},
 };
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ mod lock;
 mod nodes;
 
 use redbolt::proto::restart_guard::Found;
-use redbolt::{Client, RestartGuardState};
+use redbolt::{Client, report::RestartGuardState};
 use serde_json::{Value, json};
 
 use crate::args::StatusArgs;

@@ -3,7 +3,9 @@
 //! A round trip is that of a look at the key of the restart guard, which anybody who locks may look at.
 
 use redbolt::{
-    Client, Inspection, NodeReport, NodeState, NodeStatus, PushState, RestartGuardState,
+    Client,
+    inspect::Inspection,
+    report::{NodeReport, NodeState, NodeStatus, PushState, RestartGuardState},
 };
 use serde_json::{Value, json};
 
@@ -31,7 +33,7 @@ pub(super) fn show_nodes(client: &Client, args: &StatusArgs) -> Result<u8, Failu
 }
 
 fn as_text(quorum: usize, report: &NodeReport, seen: &Inspection) -> String {
-    let row = |(node, seen): (&NodeStatus, &redbolt::NodeInspection)| {
+    let row = |(node, seen): (&NodeStatus, &redbolt::inspect::NodeInspection)| {
         let round_trip = seen.round_trip.map(show).unwrap_or_default();
         [node.address.to_string(), state_in_words(node), push_in_words(node.push), round_trip]
     };
