@@ -1,9 +1,8 @@
 //! Where the addresses of the nodes come from: options, a file, or the environment.
 //!
-//! What is typed goes before what the environment says. Each address keeps the place where it was found,
-//! for whoever has to mend it. Addresses can have passwords in them, so that a file of them is treated as
-//! other programs treat theirs: it is refused when others can read it. Not here: what an address means,
-//! which the library reads.
+//! Options override the environment. Each address keeps the place where it was found, so that an error can name
+//! it. Addresses can contain passwords, so a file of them is refused if others can read it. Not here: what an
+//! address means, which the library reads.
 
 use std::env;
 use std::fmt;
@@ -40,7 +39,7 @@ impl Given {
     }
 }
 
-/// All addresses, in order. A file is read once: it may be a pipe.
+/// All addresses, in order. A file is read only once, since it may be a pipe.
 pub(crate) fn given(nodes: &Nodes) -> Result<&[Given], Failure> {
     if let Some(given) = nodes.given.get() {
         return Ok(given);
@@ -77,7 +76,7 @@ fn find(nodes: &Nodes) -> Result<Vec<Given>, Failure> {
     }
 }
 
-/// Addresses between commas, without blanks and empty parts.
+/// Addresses separated by commas, without blanks and empty parts.
 fn of_list<'a>(list: &'a str, origin: &'a Origin) -> impl Iterator<Item = Given> + 'a {
     let parts = list.split(',').map(str::trim).filter(|text| !text.is_empty());
     parts.map(|text| Given { text: text.to_owned(), origin: origin.clone() })
@@ -98,7 +97,7 @@ fn of_file(path: &Path) -> Result<Vec<Given>, Failure> {
     if given.is_empty() { Err(refuse(&"it names no node")) } else { Ok(given) }
 }
 
-/// One address a line; a line that is empty or begins with # says nothing.
+/// One address on each line. Empty lines and lines that begin with # are skipped.
 fn lines(path: &Path, text: &str) -> Vec<Given> {
     let lines = text.lines().map(str::trim).zip(1..);
     let lines = lines.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'));
@@ -110,7 +109,7 @@ fn lines(path: &Path, text: &str) -> Vec<Given> {
         .collect()
 }
 
-/// Ours, and nobody else can read it; or root's, and a group may.
+/// It must be ours and readable by us only; or root's, and then its group may read it too.
 fn check_access(path: &Path, file: &Metadata) -> Result<(), String> {
     if !file.is_file() && !file.file_type().is_fifo() {
         return Err("neither a file nor a pipe".to_owned());
@@ -131,13 +130,13 @@ fn check_access(path: &Path, file: &Metadata) -> Result<(), String> {
     ))
 }
 
-/// Whether the environment has passwords among its addresses.
+/// Whether addresses in the environment contain a password.
 pub(crate) fn environment_is_secret() -> bool {
     env::var_os(NODES_VARIABLE).is_some_and(|list| list.as_encoded_bytes().contains(&b'@'))
 }
 
-/// How these nodes are named to another `redbolt`, without a password. Empty where the environment
-/// names them.
+/// The options that name these nodes to another `redbolt`, without a password. Empty if the environment names
+/// them.
 pub(crate) fn options(nodes: &Nodes) -> String {
     if let Some(path) = &nodes.nodes_file {
         return format!(" --nodes-file {}", path.display());
@@ -158,7 +157,7 @@ to see it work without any server: redbolt demo";
 
 const BOTH: &str = "both REDBOLT_NODES and REDBOLT_NODES_FILE are set: unset one of them";
 
-/// More than the most nodes with the longest addresses.
+/// More than the longest addresses of the largest set of nodes take.
 const LONGEST: u64 = 256 << 10;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Connecting to the nodes, for a command that asks all of them once and leaves.
+//! Connecting to the nodes, for a command that asks all of them once and exits.
 //!
-//! All nodes shall hear of it, and not only those that are the first to make a quorum. But nobody waits for one
-//! that hangs: once a quorum has told of itself, the others have as long again, and at least a moment.
+//! Such a command wants every node, not only the first quorum, but it must not wait for a node that hangs. So once a
+//! quorum has answered, the others get as long again, and at least a moment.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ pub(crate) fn contact(client: &Client, within: Duration) -> NodeReport {
     let mut until = within;
     loop {
         let passed = since.elapsed();
-        // Each look connects anew to nodes that refuse, so they get rarer.
+        // Each attempt connects again to nodes that refuse, so the pauses grow.
         let pause = (passed / 4).max(SHORTEST).min(until.saturating_sub(passed));
         let report = client.warm_up(pause);
         let passed = since.elapsed();
@@ -30,27 +30,26 @@ pub(crate) fn contact(client: &Client, within: Duration) -> NodeReport {
     }
 }
 
-/// As [`contact`], and finds out which nodes tell those who wait.
+/// As [`contact`], and finds out which nodes notify waiters.
 pub(crate) fn contact_push(client: &Client, within: Duration) -> NodeReport {
     let since = Instant::now();
     contact(client, within);
-    // It opens a second connection, as far away as the first.
+    // It opens a second connection, which takes as long as the first.
     client.warm_up_push(others_within(since.elapsed()).min(within))
 }
 
-/// A node whose restart guard was read, or that votes without one. What it says of itself may be that it is
-/// no voter.
+/// Whether a node has answered: its restart guard was read, or it votes without one.
 fn has_told(node: &NodeStatus) -> bool {
     node.state == NodeState::Ready
         || !matches!(node.restart_guard, RestartGuardState::Unknown | RestartGuardState::Off)
 }
 
-/// How long the others may take behind a quorum that has taken so long.
+/// How long the others may take once a quorum has answered after `taken`.
 fn others_within(taken: Duration) -> Duration {
     taken.max(FIRST_CONTACT)
 }
 
 const SHORTEST: Duration = Duration::from_millis(5);
 
-/// A name is looked up and a connection made, anywhere on Earth.
+/// Enough to look up a name and connect, anywhere on Earth.
 const FIRST_CONTACT: Duration = Duration::from_millis(250);

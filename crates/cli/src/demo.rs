@@ -1,7 +1,7 @@
-//! `redbolt demo`: five nodes in this process, and what becomes of a lock when they fail.
+//! `redbolt demo`: five nodes in this process, and what happens to a lock when they fail.
 //!
-//! Every line is what happened a moment ago: the nodes are servers on loopback sockets, the clients
-//! are the library's, and the times are measured. Nothing outside this process is used.
+//! Nothing is staged: the nodes are servers on loopback sockets, the clients are the library's, and the times are
+//! measured. Nothing outside this process is used.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -139,7 +139,7 @@ fn take_and_release(client: &Client) -> Result<Duration, Failure> {
     Ok(took)
 }
 
-/// The nodes are told to keep everything, as servers do that sync each write to their disk.
+/// Nodes that keep everything, as servers do that sync each write to their disk.
 fn config(nodes: &[Node], name: &str) -> Result<Config, Failure> {
     let mut builder = Config::builder().label(name.as_bytes());
     for node in nodes {
@@ -177,5 +177,5 @@ const NODES: usize = 5;
 const KEY: &[u8] = b"demo";
 const TTL: Duration = Duration::from_secs(10);
 
-/// More than anything here takes on a busy machine.
+/// Longer than anything here takes on a busy machine.
 const SOON: Duration = Duration::from_secs(5);

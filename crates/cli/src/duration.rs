@@ -1,7 +1,7 @@
 //! Durations as users write and read them: `50us`, `500ms`, `10s`, `1.5s`, `2m`, `1h`.
 //!
-//! A bare number is refused. In `flock` it would be seconds and in Redis milliseconds, and a lock
-//! that is a thousand times too short is worse than an error.
+//! A number without a unit is refused: `flock` would read seconds and Redis milliseconds, and a lock that is a
+//! thousand times too short is worse than an error.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Every exit status of `redbolt`, with the names that the rest of the program uses.
 //!
-//! The numbers below 80 are those of `sysexits.h`, so that they do not clash with what commands
-//! usually return; 126, 127 and 128 + signal are the shell's.
+//! Numbers below 80 are from `sysexits.h`, since commands rarely return them; 126, 127 and 128 + signal are the
+//! shell's.
 
 use std::fmt;
 use std::io;
@@ -10,9 +10,9 @@ use redbolt::StartError;
 
 /// All went well.
 pub(crate) const SUCCESS: u8 = 0;
-/// The user asked for something that cannot be: wrong options, no nodes, a TTL over the limit.
+/// The request is impossible: wrong options, no nodes, a TTL over the limit.
 pub(crate) const USAGE: u8 = 64;
-/// Too few nodes can vote: they do not answer, are quarantined, or are not set up as they must be.
+/// Too few nodes can vote: they do not answer, are quarantined, or are misconfigured.
 pub(crate) const NO_QUORUM: u8 = 69;
 /// The lease ended before the command did, and the command was stopped.
 pub(crate) const LOST: u8 = 70;
@@ -30,7 +30,7 @@ pub(crate) fn killed_by(signal: i32) -> u8 {
     SIGNAL_BASE.saturating_add(u8::try_from(signal).unwrap_or(u8::MAX))
 }
 
-/// Why `redbolt` itself could not do what it was asked for.
+/// Why `redbolt` itself failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     status: u8,
@@ -38,12 +38,12 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The user's to mend.
+    /// An error of the user.
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
         Self { status: USAGE, message: message.to_string() }
     }
 
-    /// Too few nodes are ready.
+    /// Too few nodes can vote.
     pub(crate) fn no_quorum(message: impl fmt::Display) -> Self {
         Self { status: NO_QUORUM, message: message.to_string() }
     }
@@ -53,7 +53,7 @@ impl Failure {
         Self { status: SYSTEM, message: message.to_string() }
     }
 
-    /// With a line that says what to do, if it is the user's to mend.
+    /// Adds a line that says what to do, if the user can do something.
     pub(crate) fn with_hint(mut self, hint: &str) -> Self {
         if self.status == USAGE {
             self.message = format!("{}\n{hint}", self.message);

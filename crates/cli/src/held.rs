@@ -1,8 +1,8 @@
 //! `redbolt extend` and `redbolt release`: a lock that `redbolt acquire` has left in a file.
 //!
-//! Each takes the lock in, does one thing, and leaves. Where the lock is not released, nothing may be
-//! sent at the end either: it is detached again, or the client is left to the system, which closes
-//! its sockets and knows of no locks. No restart guard is written to any node: that is for those who ask.
+//! Each command attaches the lock, does one thing and exits. Unless it releases the lock, it must send nothing at
+//! the end either: it detaches the lock again, or forgets the client and lets the system close its sockets. It
+//! writes no restart guard: that is for clients that take locks.
 
 use std::mem;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::nodes;
 use crate::say::say;
 use crate::token_file::{self, Draft};
 
-/// Keeps the lock for another TTL.
+/// Extends the lock by another TTL.
 pub(crate) fn extend(args: &ExtendArgs) -> Result<u8, Failure> {
     let path = &args.token_file;
     let Some((held, alone)) = token_file::read(path, patience(&args.nodes))? else {
@@ -61,7 +61,7 @@ pub(crate) fn extend(args: &ExtendArgs) -> Result<u8, Failure> {
     Err(Failure::no_quorum(format_args!("not extended, and held for {left} more: {report}")))
 }
 
-/// The lock goes on without this client. If it is lost, nothing is sent about it.
+/// The lock continues without this client. If it is lost, nothing is sent about it.
 fn lock_leaves(lock: LockGuard<'_>) -> Option<DetachedLock> {
     if lock.is_valid() {
         return lock.detach();
@@ -70,7 +70,7 @@ fn lock_leaves(lock: LockGuard<'_>) -> Option<DetachedLock> {
     None
 }
 
-/// Lets go of the lock.
+/// Releases the lock.
 pub(crate) fn release(args: &ReleaseArgs) -> Result<u8, Failure> {
     let path = &args.token_file;
     let Some((held, alone)) = token_file::read(path, patience(&args.nodes))? else {
@@ -106,9 +106,9 @@ pub(crate) fn release(args: &ReleaseArgs) -> Result<u8, Failure> {
     }
 }
 
-/// Whether the lock is still ours: the nodes are asked for an extension, which shortens nothing. Its round ends
-/// after a sixth of what is asked for, and that has to be as long as an answer may take. More than another TTL is
-/// not asked for, in case that the release is not heard.
+/// Whether the lock is still ours: an extension finds out, and shortens nothing. An extension ends after a sixth of
+/// its TTL, so the TTL is at least six times as long as an answer may take. It is at most the lock's own, in case the
+/// release does not arrive.
 fn look(
     client: &Client,
     lock: &mut LockGuard<'_>,
@@ -118,7 +118,7 @@ fn look(
     lock.extend((ROUNDS * response_timeout).max(A_MOMENT).min(detached.ttl()))
 }
 
-/// Writes down that the lock was let go, so that it can be tried again.
+/// Notes in the file that a release was begun, so that it can be tried again.
 fn unconfirmed(
     client: &Client,
     path: &Path,
@@ -140,16 +140,16 @@ fn unconfirmed(
     ))
 }
 
-/// Removes the file of a lock that has ended. What has become of the lock counts, and not whether
-/// the disk takes it.
+/// Removes the file of a lock that has ended. The exit status tells what became of the lock, even if the file cannot
+/// be removed.
 fn tidy(path: &Path, detached: &DetachedLock) {
     if let Err(error) = token_file::remove(path, detached) {
         say(format_args!("warning: {}: {error}", path.display()));
     }
 }
 
-/// Longer than another `redbolt` takes for a lock, however its nodes are: to connect, to extend and to hear of
-/// it, or to look and to release; and a moment for the disk.
+/// Longer than another `redbolt` needs for the lock, whatever state the nodes are in: to connect and to extend, or
+/// to check and to release, and a moment for the disk.
 fn patience(nodes: &Nodes) -> Duration {
     let (response_timeout, connect_timeout) = nodes::timeouts(nodes);
     connect_timeout + 2 * response_timeout + Duration::from_secs(2)
@@ -160,7 +160,7 @@ fn client(nodes: &Nodes) -> Result<Client, Failure> {
     Ok(Client::new(nodes::build(builder, nodes)?)?)
 }
 
-/// Most of what is left of the lock is for what follows.
+/// Connects for at most a quarter of what is left of the lock: the rest is for what follows.
 fn connect(client: &Client, lock: &LockGuard<'_>) {
     let connect_timeout = client.config().settings().connect_timeout;
     let within = match lock.remaining() {
@@ -195,10 +195,10 @@ fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
     Failure::system(format_args!("{}: {error}", path.display()))
 }
 
-/// An extension lasts for that part of its TTL.
+/// An extension ends after this part of its TTL.
 const ROUNDS: u32 = 6;
 
-/// More than the drift takes of it.
+/// More than the drift takes.
 const A_MOMENT: Duration = Duration::from_millis(10);
 
-const NOT_KNOWN: &str = "the lock is let go, but it is not known whether it was held until now";
+const NOT_KNOWN: &str = "the lock is released, but it is not known whether it was held until now";

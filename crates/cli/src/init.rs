@@ -1,7 +1,6 @@
-//! `redbolt init`: an operator says that nodes are new, or moves them to other limits.
+//! `redbolt init`: an operator declares nodes as new, or moves them to other limits.
 //!
-//! What is written, and when nothing is, the library knows. Here its outcome becomes words and an
-//! exit status, and every node gets a line.
+//! The library decides what is written, and when. Here its outcome becomes a line for each node and an exit status.
 
 use redbolt::proto::restart_guard::Found;
 use redbolt::{
@@ -85,7 +84,7 @@ fn advice(report: &NodeReport) -> &'static str {
     }
 }
 
-/// Whether only an operator can make a voter of it, and its restart guard has nothing to do with that.
+/// Whether it needs an operator before it can vote, for a reason other than its restart guard.
 fn is_unfit(node: &NodeStatus) -> bool {
     let is_configuration = matches!(node.state, NodeState::Down(cause) if cause.is_configuration());
     is_configuration && node.restart_guard == RestartGuardState::Unknown
@@ -95,7 +94,7 @@ fn lines(report: &NodeReport) -> String {
     report.nodes.iter().map(|node| line(node) + "\n").collect()
 }
 
-/// A node's restart guard, or what kept it from being read or written.
+/// A node's restart guard, or why it could not be read or written.
 pub(crate) fn line(node: &NodeStatus) -> String {
     let about_restart_guard = match node.state {
         NodeState::Down(cause) => {

@@ -1,8 +1,7 @@
 //! The command `redbolt`: run a command under a lock, look at locks, and measure nodes.
 //!
-//! Each subcommand is a module of its own; this file only tells them apart. What every exit
-//! status means is in [`exit`]. Not here, nor anywhere in this crate: how a lock is taken, which is
-//! the library's.
+//! Each subcommand is a module of its own, and this file dispatches to them. [`exit`] has the meaning of every exit
+//! status. Not in this crate: how a lock is taken, which is the library's part.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "`lock` is for Linux"))]
@@ -114,7 +113,7 @@ fn run(command: &Command) -> Result<u8, Failure> {
     }
 }
 
-/// Help and version are answers; everything else that stops the parser is a usage error.
+/// Help and version are successes. Everything else that stops the parser is a usage error.
 fn refuse(refusal: &clap::Error) -> ExitCode {
     // Where it cannot be printed, the status still says it.
     let _ = refusal.print();

@@ -1,14 +1,14 @@
-//! The name of a lock, for eyes and for JSON.
+//! The name of a lock, for people and for JSON.
 //!
-//! A name can be any bytes. On a terminal some of them would move the cursor or begin a new line, and
-//! JSON has no place for others. Not here: what a name may be, which the library says.
+//! A name can be any bytes. Some would move the cursor of a terminal or begin a new line, and some cannot be
+//! written in JSON. Not here: which names are allowed, which the library decides.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::str;
 
-/// A name on one line: as it is where it is text, and otherwise escaped as in Rust (`\n`, `\u{1b}`, `\xff`),
-/// so that two names never look the same.
+/// A name on one line: text as it is, everything else escaped as in Rust (`\n`, `\u{1b}`, `\xff`). Two names never
+/// look the same.
 pub(crate) fn show(name: &OsStr) -> String {
     let mut shown = String::with_capacity(name.len());
     for chunk in name.as_bytes().utf8_chunks() {
@@ -28,7 +28,7 @@ pub(crate) fn text(name: &OsStr) -> Option<&str> {
     str::from_utf8(name.as_bytes()).ok()
 }
 
-/// A name's bytes, two hexadecimal digits each.
+/// The bytes of a name, two hexadecimal digits each.
 pub(crate) fn hex(name: &OsStr) -> String {
     name.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }

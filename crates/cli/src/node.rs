@@ -1,4 +1,4 @@
-//! `redbolt node`: an embedded node, for those who have no Redis at hand.
+//! `redbolt node`: an embedded node, for trying redbolt without a Redis server.
 
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
@@ -9,7 +9,7 @@ use redbolt_node::Node;
 use crate::args::NodeArgs;
 use crate::exit::Failure;
 
-/// Serves a node until the process is ended.
+/// Serves a node until the process ends.
 pub(crate) fn run(args: &NodeArgs) -> Result<u8, Failure> {
     let wanted = (Ipv4Addr::LOCALHOST, args.port);
     let node = Node::on(wanted.into())

@@ -1,7 +1,7 @@
-//! From words to a configuration: which nodes, and who we are.
+//! From options to a configuration: which nodes, and who the client is.
 //!
-//! The library reads the addresses. Its errors name the place in an address that is wrong, never
-//! the password in it. Not here: where the addresses come from, see [`addresses`].
+//! The library reads the addresses. Its errors name the wrong part of an address, never the password. Not here:
+//! where the addresses come from, see [`addresses`].
 
 use std::env;
 use std::process;
@@ -15,12 +15,12 @@ use crate::args::{self, Nodes};
 use crate::duration;
 use crate::exit::Failure;
 
-/// A configuration of these nodes, and of what is the same in all of this program.
+/// A configuration of these nodes, with what all subcommands share.
 pub(crate) fn builder(nodes: &Nodes) -> Result<ConfigBuilder, Failure> {
     builder_for(nodes, process::id())
 }
 
-/// The same for locks that are held by the process `holder`.
+/// The same, for locks whose holder is the process `holder`.
 pub(crate) fn builder_for(nodes: &Nodes, holder: u32) -> Result<ConfigBuilder, Failure> {
     let builder = Config::builder()
         .label_host_and_pid_of(holder)
@@ -36,7 +36,7 @@ pub(crate) fn builder_for(nodes: &Nodes, holder: u32) -> Result<ConfigBuilder, F
     Ok(builder)
 }
 
-/// The configuration, if it can be; and if not, whether an option or the environment is to be mended.
+/// The configuration, or an error that names the option or the variable that is wrong.
 pub(crate) fn build(builder: ConfigBuilder, nodes: &Nodes) -> Result<Config, Failure> {
     builder.build().map_err(|error| {
         let origin = match &error {
@@ -72,7 +72,7 @@ fn restart_guard_key_origin(nodes: &Nodes) -> &'static str {
     origin("--restart-guard-key", args::RESTART_GUARD_KEY_VARIABLE, is_said)
 }
 
-/// Where a value comes from: the environment, if that says the same.
+/// Where a value comes from: the environment, if it has the same value.
 fn origin(
     option: &'static str,
     variable: &'static str,
@@ -95,14 +95,14 @@ fn settings(mut builder: ConfigBuilder, nodes: &Nodes) -> ConfigBuilder {
     builder.response_timeout(answer).connect_timeout(connect).dead_peer_timeout(dead)
 }
 
-/// How long an answer may take, and a connection.
+/// How long an answer may take, and how long a connection.
 pub(crate) fn timeouts(nodes: &Nodes) -> (Duration, Duration) {
     let Settings { response_timeout, connect_timeout, .. } = Settings::default();
     let answer = nodes.response_timeout.unwrap_or(response_timeout);
     (answer, nodes.connect_timeout.unwrap_or(connect_timeout))
 }
 
-/// How much of each node's restart guard is believed.
+/// What is believed of each node after a restart.
 fn restart_trust(nodes: &Nodes, count: usize) -> Result<Vec<RestartTrust>, Failure> {
     let words: Vec<RestartTrust> = nodes.restart_trust.iter().map(|&word| word.into()).collect();
     match words[..] {
@@ -120,8 +120,8 @@ fn restart_trust(nodes: &Nodes, count: usize) -> Result<Vec<RestartTrust>, Failu
     }
 }
 
-/// The command that says that these nodes are new, to be copied. It repeats no option that the
-/// environment gives, and no address with a password in it.
+/// The command that declares these nodes as new, to be copied. It repeats no option that the environment gives, and
+/// no address that contains a password.
 pub(crate) fn init_command(nodes: &Nodes) -> String {
     let mut words = vec![format!("redbolt init{}", addresses::options(nodes))];
     if let Some(max_ttl) = nodes.max_ttl

@@ -1,7 +1,7 @@
-//! What redbolt itself has to say.
+//! Messages of redbolt itself on standard error, and reports on standard output.
 //!
-//! Apart because `eprintln!` panics when standard error is closed, and a supervisor must not die
-//! of a message. Beside it what was asked for (`status`, `init`), on standard output.
+//! A module of its own because `eprintln!` panics if standard error is closed, and a message must not kill a
+//! supervisor.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -12,12 +12,12 @@ pub(crate) fn say(message: impl fmt::Display) {
     let _ = io::stderr().write_all(lines(message).as_bytes());
 }
 
-/// A message as it is said: each of its lines behind `redbolt: `.
+/// A message with `redbolt: ` before each of its lines.
 pub(crate) fn lines(message: impl fmt::Display) -> String {
     message.to_string().trim_end().lines().map(|line| format!("redbolt: {line}\n")).collect()
 }
 
-/// Writes what was asked for to standard output. Whoever closes the pipe early has read enough.
+/// Writes a report to standard output. A reader that closes the pipe early has read enough.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

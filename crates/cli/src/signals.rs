@@ -1,8 +1,8 @@
-//! The signals that redbolt hears while it waits for a lock, while a command runs and while it measures.
+//! The signals that redbolt handles while it waits for a lock, while a command runs and while it measures.
 //!
-//! They are blocked and read from a signalfd: they arrive in the same poll as the nodes' replies,
-//! no handler is installed, and so each disposition that the caller chose (`nohup` ignores SIGHUP)
-//! passes to the command untouched. The mask is put back in the command by the shim.
+//! They are blocked and read from a signalfd, so they arrive in the same poll as the nodes' replies. No handler is
+//! installed, so the command inherits every disposition that the caller chose (`nohup` ignores SIGHUP). The shim
+//! restores the mask for the command.
 
 use std::fs;
 use std::io;
@@ -21,7 +21,7 @@ pub(crate) struct Signals {
     blocked_before: SigSet,
 }
 
-/// One signal that asks for an end, and who sent it.
+/// A signal that asks redbolt to end, and who sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) signal: Signal,
@@ -50,7 +50,7 @@ impl Signals {
         Ok(Self { requests, children, blocked_before })
     }
 
-    /// As [`block`](Self::block), in a process that has inherited them as blocked from one that had to unblock these.
+    /// As [`block`](Self::block), in a process that inherited them blocked. `to_unblock` are those that the parent blocked.
     pub(crate) fn keep_blocked(to_unblock: &[i32]) -> io::Result<Self> {
         let mut signals = Self::block()?;
         for signal in to_unblock.iter().filter_map(|&number| Signal::try_from(number).ok()) {
@@ -81,7 +81,7 @@ impl Signals {
         self.children.as_fd()
     }
 
-    /// To be called before children are asked whether they have ended: an end that comes behind that wakes.
+    /// Call it before asking whether children have ended: one that ends later then wakes the poll.
     pub(crate) fn hear_children(&self) {
         while let Ok(Some(_)) = self.children.read_signal() {}
     }
@@ -100,8 +100,7 @@ fn sender(code: i32, pid: u32) -> Sender {
     }
 }
 
-/// Whether the caller chose that this signal does nothing. It is read from where Linux shows it: asking with
-/// `sigaction` would need unsafe code.
+/// Whether the caller has this signal ignored. It is read from `/proc`, since `sigaction` would need unsafe code.
 pub(crate) fn is_ignored(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -109,10 +108,10 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
     mask & (1 << (signal as u32 - 1)) != 0
 }
 
-/// SIGQUIT is here because the terminal sends it too: redbolt must outlive the command.
+/// SIGQUIT is among them because the terminal sends it too, and redbolt must outlive the command.
 const REQUESTS: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
 
-/// Writing to the terminal from the background must not stop the keeper of a lease.
+/// Writing to the terminal from the background must not stop the process that extends the lease.
 const BLOCKED: [Signal; 2] = [Signal::SIGCHLD, Signal::SIGTTOU];
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! The file that a lock lives in between two commands: who may read it, and how it is written.
+//! The file that holds a detached lock between two commands: who may read it, and how it is written.
 //!
-//! What is in it *is* the lock, so it is treated as `ssh` treats a key: ours, and nobody else can read
-//! it. It is opened once, never through a symbolic link, and judged by what was opened. It appears whole
-//! or not at all: written beside its place, and moved there; not synced, for it is void when the machine
-//! was started anew. A new one never takes the place of another (of two that are told to write the same
-//! file, one fails), except of a lock that is over and of an empty file, such as `mktemp` makes.
+//! Whoever reads the file has the lock, so it is treated as `ssh` treats a key: it must be ours, and only we may
+//! read it. It is opened once, never through a symbolic link, and all checks are made on what was opened. It appears
+//! whole or not at all: it is written under another name and then moved. It is not synced, since a restart of the
+//! machine makes it void. A new file replaces only an empty one, such as `mktemp` makes, or that of a lock that is
+//! over. If two processes write the same file, one fails.
 //!
-//! Whoever reads it to write it has it alone until then, by a lock on the file. Not here: taking,
-//! extending and releasing.
+//! A process that reads the file in order to write it locks it until then. Not here: taking, extending and
+//! releasing.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -29,7 +29,7 @@ use crate::exit::Failure;
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) detached: DetachedLock,
-    /// It was let go, and too few nodes have confirmed that.
+    /// A release was sent, and too few nodes have confirmed it.
     pub(crate) is_released: bool,
 }
 
@@ -40,11 +40,11 @@ enum Content {
     Lock(Held),
 }
 
-/// A file that no other `redbolt` goes on with until this is dropped.
+/// A file that no other `redbolt` uses until this is dropped.
 #[derive(Debug)]
 pub(crate) enum Alone {
     Locked(Flock<File>),
-    /// Its file system has no locks, so nobody can be kept out.
+    /// Its file system has no locks, so others cannot be excluded.
     Open(File),
 }
 
@@ -57,10 +57,9 @@ impl Alone {
     }
 }
 
-/// Reads a file that must be there, and keeps others from it. `None` if it was removed while somebody
-/// else had it.
+/// Reads a file that must exist, and locks it. `None` if it was removed while another process had it locked.
 ///
-/// Whoever has it is waited for, but for no longer than `patience`.
+/// It waits for that process, for at most `patience`.
 pub(crate) fn read(path: &Path, patience: Duration) -> Result<Option<(Held, Alone)>, Failure> {
     let Some(file) = open(path)? else {
         return Err(Failure::usage(format_args!("{}: no such file", path.display())));
@@ -79,7 +78,7 @@ fn found(path: &Path) -> Result<Option<Content>, Failure> {
     open(path)?.map(|file| content(path, &file)).transpose()
 }
 
-/// Opens a file that is ours alone; `None` if there is none.
+/// Opens a file that only we can read; `None` if there is none.
 fn open(path: &Path) -> Result<Option<File>, Failure> {
     // Without O_NONBLOCK it would wait for the other end of a pipe.
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
@@ -125,7 +124,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Failure {
     }
 }
 
-/// Waits until nobody else goes on with the file. `None` if it is gone by then.
+/// Waits until no other process has the file locked. `None` if it is gone by then.
 fn keep_others_out(
     path: &Path,
     mut file: File,
@@ -156,7 +155,7 @@ fn keep_others_out(
     }
 }
 
-/// Whether this file is the one in that place.
+/// Whether this is still the file of that name.
 fn is_at(path: &Path, file: &File) -> bool {
     match (fs::symlink_metadata(path), file.metadata()) {
         (Ok(there), Ok(here)) => (there.dev(), there.ino()) == (here.dev(), here.ino()),
@@ -164,7 +163,7 @@ fn is_at(path: &Path, file: &File) -> bool {
     }
 }
 
-/// Refuses a file that others can read or that somebody else has put there.
+/// Refuses a file that others can read, or that another user created.
 fn check_access(path: &Path, metadata: &fs::Metadata) -> Result<(), Failure> {
     let (path, mode) = (path.display(), metadata.permissions().mode() & 0o777);
     if metadata.uid() != nix::unistd::geteuid().as_raw() {
@@ -179,7 +178,7 @@ fn check_access(path: &Path, metadata: &fs::Metadata) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An empty file beside the place of a record that is still to come. It is removed unless it gets there.
+/// A temporary file for a record that is still to come. It is removed unless it is moved to its final name.
 #[derive(Debug)]
 pub(crate) struct Draft {
     file: File,
@@ -188,19 +187,19 @@ pub(crate) struct Draft {
     place: Place,
 }
 
-/// What is in the place of a record that is still to come.
+/// What the final name of a record has now.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     /// Nothing.
     Free,
-    /// What may be replaced, if it is still the same: an empty file, or a lock that is over.
+    /// A file that may be replaced if it has not changed: empty, or of a lock that is over.
     Vacant,
-    /// The same lock, and nobody else is at it.
+    /// The same lock, locked by us.
     Ours,
 }
 
 impl Draft {
-    /// For a lock that is not taken yet: so whoever cannot write the file learns it before.
+    /// For a lock that is still to be taken: an error shows before it is.
     pub(crate) fn of_new(path: &Path) -> Result<Self, Failure> {
         let before = found(path).map_err(|failure| failure.with_hint(NAME_ANOTHER))?;
         let place = if before.is_some() { Place::Vacant } else { Place::Free };
@@ -215,7 +214,7 @@ impl Draft {
         Self::begin(path, place)
     }
 
-    /// For a lock whose record is there already, and that is kept from others.
+    /// For a lock whose record exists, and is locked by us.
     pub(crate) fn of_known(path: &Path, _: &Alone) -> Result<Self, Failure> {
         Self::begin(path, Place::Ours)
     }
@@ -234,13 +233,12 @@ impl Draft {
         Ok(Self { file, beside, path: path.to_owned(), place })
     }
 
-    /// Writes the record, and puts it into its place.
+    /// Writes the record and moves it to its final name.
     pub(crate) fn keep(self, detached: &DetachedLock) -> io::Result<()> {
         self.put(&detached.to_text())
     }
 
-    /// The same of a lock that was let go, so that whoever tries again does not take what it has done
-    /// itself for a loss.
+    /// The same for a lock whose release was sent, so that the next try does not take its own work for a loss.
     pub(crate) fn keep_released(self, detached: &DetachedLock) -> io::Result<()> {
         self.put(&(detached.to_text() + RELEASED))
     }
@@ -262,8 +260,8 @@ impl Drop for Draft {
     }
 }
 
-/// Unlike a rename, `link` fails where somebody has been faster. Where there are no links, an empty
-/// file is what only one can make.
+/// Unlike a rename, `link` fails if another process was faster. Without links, creating an empty file serves: only
+/// one process can.
 fn put_new(
     from: &Path,
     to: &Path,
@@ -286,7 +284,7 @@ fn are_links_missing(error: &io::Error) -> bool {
     errno.is_some_and(|errno| [Errno::EPERM, Errno::EOPNOTSUPP, Errno::ENOTSUP].contains(&errno))
 }
 
-/// Replaces a file unless a living lock has come into it.
+/// Replaces a file unless it has got a lock that is still held.
 fn put_into_vacant(from: &Path, to: &Path) -> io::Result<()> {
     let in_use = || io::Error::new(io::ErrorKind::AlreadyExists, "somebody else has written it");
     let file = open(to).map_err(|_| in_use())?.ok_or_else(in_use)?;
@@ -301,13 +299,13 @@ fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// How long the lock in a file still lives; `None` if it is over, or there is none.
+/// How long the lock in a file still lasts; `None` if it is over, or there is none.
 fn lives_for(content: &Content) -> Option<Duration> {
     let Content::Lock(held) = content else { return None };
     Some(held.detached.remaining(net::now())).filter(|left| !left.is_zero())
 }
 
-/// Removes the file of a lock that has ended, unless another one has come into its place.
+/// Removes the file of a lock that has ended, unless another file has replaced it.
 pub(crate) fn remove(path: &Path, detached: &DetachedLock) -> io::Result<()> {
     match found(path) {
         Ok(Some(Content::Lock(there))) if there.detached == *detached => fs::remove_file(path),
@@ -321,13 +319,13 @@ pub(crate) fn has(path: &Path, detached: &DetachedLock) -> bool {
         if there.detached == *detached && !there.is_released)
 }
 
-/// Behind the record of a lock that was let go.
+/// Follows the record of a lock whose release was sent.
 const RELEASED: &str = "released\n";
 
-/// More than 64 resources of 64 KiB take, each byte written as three.
+/// More than 64 resources of 64 KiB take, with three characters for each byte.
 const LONGEST: u64 = 16 << 20;
 
-/// Whoever goes on with a file that holds no living lock has little to do there.
+/// How long to wait for a process that has a file without a living lock: it needs only a moment.
 const A_MOMENT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 

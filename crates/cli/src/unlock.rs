@@ -1,7 +1,7 @@
-//! `redbolt unlock`: an operator breaks a lock, or sees whose it would be.
+//! `redbolt unlock`: an operator deletes a lock, or sees whose it is.
 //!
-//! What is deleted, and what never is, the library knows. Here its report becomes a line for each node
-//! and an exit status.
+//! The library decides what is deleted, and what never is. Here its report becomes a line for each node and an exit
+//! status.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -17,7 +17,7 @@ use crate::name;
 use crate::nodes;
 use crate::say::{print as print_out, say};
 
-/// Breaks the lock if that was meant.
+/// Deletes the lock if `--force` is given.
 pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
     let builder = nodes::builder(&args.nodes)?.read_only();
     let client = Client::new(nodes::build(builder, &args.nodes)?)?;
@@ -53,7 +53,7 @@ fn only_show(client: &Client, args: &UnlockArgs) -> Result<Failure, Failure> {
     Ok(Failure::usage(advice))
 }
 
-/// What was done, added up.
+/// The sum of what was done.
 fn what_became(report: &ForceUnlockReport) -> String {
     let (broken, kept, nodes) = (report.broken(), report.kept(), report.nodes.len());
     match &report.was {
@@ -76,7 +76,7 @@ fn what_became(report: &ForceUnlockReport) -> String {
     }
 }
 
-/// One line for each node, and one for all of them. What was done is done, also if nobody reads of it.
+/// One line for each node, and one for all. If nobody reads them, what was done is done.
 fn print(nodes: &[NodeInspection], last: &str) {
     let lines: String = nodes.iter().map(|node| line(node) + "\n").collect();
     if let Err(error) = print_out(&format!("{lines}{last}\n")) {
@@ -84,7 +84,7 @@ fn print(nodes: &[NodeInspection], last: &str) {
     }
 }
 
-/// With the time that the key would have had, where it was or is to be broken.
+/// With the time that the key would have lasted, if it was deleted or would be.
 fn line(node: &NodeInspection) -> String {
     let Ok(state) = &node.state else { return node.to_string() };
     let what = match (state, node.fate) {
@@ -103,7 +103,7 @@ fn line(node: &NodeInspection) -> String {
     format!("node {} {}: {what}, {left}", node.number, node.address)
 }
 
-/// With its hash also where it has a label: two processes can have the same one.
+/// With its hash even if it has a label: two processes can have the same label.
 fn in_full(holder: &Holder) -> String {
     match &holder.label {
         Some(label) => format!("{label} #{:08x}", holder.fingerprint),

@@ -1,7 +1,7 @@
-//! A histogram as lines of text, for a reader who wants to see whether there are two humps or a tail.
+//! A histogram as lines of text, in which two humps or a tail are easy to see.
 //!
-//! Buckets grow by about the same factor; bars are drawn to scale. On a terminal that can show them the
-//! bars end in parts of a block; elsewhere they are of number signs, so that a log stays readable.
+//! Each bucket is wider than the one before by about the same factor, and bars are drawn to scale. On a terminal
+//! that can show it, a bar ends in a part of a block. Elsewhere bars are number signs, so that a log stays readable.
 
 use std::env;
 use std::io::{self, IsTerminal};
@@ -34,7 +34,7 @@ impl Pen {
         let parts = (share * (BAR * PARTS) as f64).round() as usize;
         let (whole, rest) = (parts / PARTS, parts % PARTS);
         let bar = match (self.blocks, whole, rest) {
-            // Something was there, and shall be seen.
+            // A bucket that is not empty shows something.
             (true, 0, 0) => "\u{258f}".to_owned(),
             (true, _, 0) => "\u{2588}".repeat(whole),
             (true, ..) => format!("{}{}", "\u{2588}".repeat(whole), EIGHTHS[rest]),
@@ -46,7 +46,7 @@ impl Pen {
     }
 }
 
-/// The lines: up to which time, a bar, how many, and their share.
+/// The lines: the upper bound, a bar, the count and its share.
 pub(super) fn lines(histogram: &Histogram<u64>, pen: Pen) -> String {
     let rows = rows(histogram);
     let most = rows.iter().map(|&(_, count)| count).max().unwrap_or(0).max(1);
@@ -63,8 +63,8 @@ pub(super) fn lines(histogram: &Histogram<u64>, pen: Pen) -> String {
     rows.iter().map(line).collect()
 }
 
-/// The buckets from the first to the last that is not empty, each with its upper edge in nanoseconds:
-/// as fine as fits.
+/// The buckets from the first to the last that is not empty, each with its upper bound in nanoseconds, as fine as
+/// fits.
 fn rows(histogram: &Histogram<u64>) -> Vec<(u64, u64)> {
     let coarsest = STEPS[STEPS.len() - 1];
     STEPS
@@ -98,7 +98,7 @@ fn rows_in(histogram: &Histogram<u64>, steps: &[u64]) -> Vec<(u64, u64)> {
     rows
 }
 
-/// From a microsecond to the longest that is recorded, each step in each power of ten.
+/// Bounds from a microsecond to the longest recorded time, all steps in each power of ten.
 fn edges(steps: &[u64]) -> impl Iterator<Item = u64> {
     let powers = (0..DECADES).map(|power| 100 * 10u64.pow(power));
     powers.flat_map(move |power| steps.iter().map(move |step| step * power))
@@ -115,20 +115,20 @@ fn edge(nanos: u64) -> String {
     }
 }
 
-/// Tenths: a power of ten is cut at these. The finest that gives few enough lines is taken.
+/// Steps within a power of ten, in tenths. The finest that gives few enough lines is used.
 const STEPS: [&[u64]; 3] =
     [&[10, 12, 15, 20, 25, 30, 40, 50, 60, 80], &[10, 15, 20, 30, 50, 70], &[10, 20, 50]];
 
-/// From 1 us to 1000 s and more, which is longer than a lock can take.
+/// From 1 us to more than 1000 s, longer than a lock can take.
 const DECADES: u32 = 11;
 
-/// So that figures and drawing stay on one screen.
+/// The most lines: figures and drawing fit on one screen.
 const MOST_ROWS: usize = 18;
 
-/// The longest bar. With all that stands beside it a line has less than 80 columns.
+/// The longest bar. A whole line has less than 80 columns.
 const BAR: usize = 44;
 
-/// Parts of one place.
+/// Parts of one column.
 const PARTS: usize = 8;
 
 const EIGHTHS: [&str; PARTS] =

@@ -1,7 +1,7 @@
-//! What was measured, as it is gathered: nothing but numbers.
+//! What was measured, as numbers.
 //!
-//! Not here: what the library counts by itself, of which a [`Load`](super::load::Load) takes the
-//! difference, and how any of it is shown.
+//! Not here: what the library counts itself ([`Load`](super::load::Load) takes the difference), and how figures are
+//! shown.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -23,22 +23,22 @@ pub(super) struct Figures {
     pub(super) losses: Vec<(LossCause, u64)>,
     /// Releases that a quorum did not confirm in time.
     pub(super) unconfirmed: u64,
-    /// Which nodes had granted when a lock was: as many sets as are remembered.
+    /// Which nodes had granted when a lock was granted, as far as sets are remembered.
     pub(super) quorums: HashMap<NodeSet, u64>,
-    /// The grants of each node that came in time to count.
+    /// For each node: grants that came in time to count.
     pub(super) grants: Vec<u64>,
-    /// How long it took, up to the last pair.
+    /// The time until the last pair.
     pub(super) elapsed: Duration,
-    /// What this thread did in that time.
+    /// What this thread used of a processor in that time.
     pub(super) cpu: Duration,
     /// What ended it early.
     pub(super) interrupted: Option<Signal>,
-    /// What the library had counted before, and in the end.
+    /// What the library had counted before, and at the end.
     pub(super) counted: (MetricsReport, MetricsReport),
 }
 
 impl Figures {
-    /// Nothing so far; `before` is what the library has counted.
+    /// No figures yet; `before` is what the library has counted so far.
     pub(super) fn new(before: MetricsReport) -> Self {
         let histogram =
             || Histogram::new_with_max(LONGEST, DIGITS).expect("constants that are in range");
@@ -67,7 +67,7 @@ impl Figures {
         }
     }
 
-    /// It was released, and is free again.
+    /// The lock was released, and is free again.
     pub(super) fn released(&mut self, took: Duration, pair: Duration, is_confirmed: bool) {
         record(&mut self.release, took);
         record(&mut self.pair, pair);
@@ -97,7 +97,7 @@ fn record(histogram: &mut Histogram<u64>, took: Duration) {
     histogram.saturating_record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
 }
 
-/// A quotient, and zero where there is nothing to divide by.
+/// A quotient; zero if the divisor is zero.
 fn per(what: f64, by: f64) -> f64 {
     if by > 0.0 { what / by } else { 0.0 }
 }
@@ -105,8 +105,8 @@ fn per(what: f64, by: f64) -> f64 {
 /// An hour, in nanoseconds: longer than a lock lives.
 const LONGEST: u64 = 3_600_000_000_000;
 
-/// Figures are right to a thousandth.
+/// Figures are exact to a thousandth.
 const DIGITS: u8 = 3;
 
-/// All there are with nine nodes. Of more nodes those that come first are enough of a picture.
+/// Enough for all sets of nine nodes. With more nodes, the first sets show enough.
 const MOST_QUORUMS: usize = 1 << 9;

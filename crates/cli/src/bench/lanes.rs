@@ -1,6 +1,6 @@
-//! The locks that are under way: each lane takes a lock on its key, releases it and begins anew.
+//! The locks in flight: each lane takes a lock on its key, releases it and begins again.
 //!
-//! Events go to the lane whose lock they are about. Not here: waiting for them.
+//! An event goes to the lane of its lock. Not here: waiting for events.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -17,13 +17,13 @@ pub(super) struct Lanes {
     lanes: Vec<Lane>,
     of: HashMap<LockId, usize>,
     ttl: Duration,
-    /// Those that ask when their pause is over.
+    /// Lanes that ask when their pause is over.
     pausing: Vec<usize>,
-    /// Whether a lane begins anew when its lock is released.
+    /// Whether a lane begins again when its lock is released.
     is_open: bool,
     /// Pairs so far, measured or not.
     pub(super) pairs: u64,
-    /// An ask that was refused at the door, as all others would be.
+    /// An error of the first request, which all others would have too.
     turned_away: Option<RequestError>,
 }
 
@@ -31,14 +31,14 @@ struct Lane {
     key: Vec<u8>,
     asked: Instant,
     granted: Instant,
-    /// Begun when it was already being measured. What began before is not measured to its end either.
+    /// Whether it began after measuring had begun. Earlier ones are not measured at all.
     counts: bool,
     /// After a refusal.
     pauses_until: Instant,
 }
 
 impl Lanes {
-    /// Lanes that have not begun.
+    /// Lanes that have not begun yet.
     pub(super) fn new(args: &BenchArgs, now: Instant) -> Self {
         let run = RandomState::new().hash_one(now);
         let lane = |number| Lane {
@@ -60,7 +60,7 @@ impl Lanes {
         }
     }
 
-    /// Lets the lanes ask whose pause is over.
+    /// Starts the lanes whose pause is over.
     pub(super) fn ask(&mut self, driver: &mut Driver, counts: bool) -> Result<(), RequestError> {
         if !self.pausing.is_empty() {
             let now = Instant::now();
@@ -83,19 +83,18 @@ impl Lanes {
         !self.of.is_empty()
     }
 
-    /// No lane begins anew.
+    /// From now on no lane begins again.
     pub(super) fn close(&mut self) {
         self.is_open = false;
         self.pausing.clear();
     }
 
-    /// Lets go of what is under way, without waiting for it.
+    /// Releases everything that is in flight, without waiting for it.
     pub(super) fn give_up(&mut self, driver: &mut Driver) {
         self.of.drain().for_each(|(id, _)| driver.release(id));
     }
 
-    /// Takes all events, and answers them with one write to each node. Without `figures` nothing is
-    /// measured.
+    /// Takes all events and reacts with one write to each node. Without `figures` nothing is measured.
     pub(super) fn hear(&mut self, driver: &mut Driver, mut figures: Option<&mut Figures>) {
         driver.batch(|driver| {
             while let Some(event) = driver.poll_event() {
@@ -138,7 +137,7 @@ impl Lanes {
     ) {
         let Some(&at) = self.of.get(&id) else { return };
         let by = driver.votes(id).grants();
-        // This process may have been stopped for long between the reply and here.
+        // This process may have been stopped for long since the reply.
         let is_over = driver.remaining(id).is_zero();
         driver.release(id);
         if is_over {
@@ -173,7 +172,7 @@ impl Lanes {
         }
     }
 
-    /// It ended without a pair. Asking again at once would be a busy loop: nodes that are known to be
+    /// The attempt ended without a pair. To ask again at once would be a busy loop, since nodes that are known to be
     /// down are not even asked.
     fn failed(
         &mut self,
@@ -194,17 +193,17 @@ impl Lanes {
     }
 }
 
-/// `redbolt:bench:0123456789abcdef:00042`, made longer with dashes.
+/// `redbolt:bench:0123456789abcdef:00042`, padded with dashes.
 fn key(run: u64, number: usize, size: usize) -> Vec<u8> {
     let mut key = format!("{PREFIX}{run:016x}:{number:05}").into_bytes();
     key.resize(size, b'-');
     key
 }
 
-/// Nothing else is written.
+/// The prefix of all keys. Nothing else is written.
 const PREFIX: &str = "redbolt:bench:";
 
-/// Before the next ask of a lane that was refused.
+/// The pause of a lane after a refusal.
 const PAUSE: Duration = Duration::from_millis(10);
 
 #[cfg(test)]

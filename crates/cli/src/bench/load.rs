@@ -1,9 +1,8 @@
 //! The event loop under the lanes: a [`Driver`] in a registry of its own.
 //!
-//! Always the driver, for one lock as for many. It is what the blocking client and the engine are made
-//! of; it makes the same system calls as the client does for one lock, and one write for many; and only
-//! it tells which nodes had granted. So all figures of this program can be compared. Not here: what is
-//! done with the locks.
+//! It uses the driver for one lock and for many, so that all figures of this program can be compared. Client and
+//! engine are made of it. For one lock it makes the same system calls as the client, and for many one write. And only
+//! the driver says which nodes had granted. Not here: what is done with the locks.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -32,7 +31,7 @@ pub(super) struct Load {
     signals: Signals,
     /// When to look for signals again.
     listens_at: Instant,
-    /// When to look at all sockets again, while reads are tried with success.
+    /// When to poll all sockets again, while reads succeed without it.
     looks_at: Instant,
 }
 
@@ -51,7 +50,7 @@ impl Load {
         })
     }
 
-    /// What it was made with.
+    /// The configuration of its driver.
     pub(super) fn config(&self) -> &Config {
         self.driver.config()
     }
@@ -93,7 +92,7 @@ impl Load {
         if interrupted.is_none() {
             interrupted = self.go_on(&mut lanes, Some(&mut figures), args.duration, progress)?;
         }
-        // Those that are under way count, or the slowest would be missing.
+        // Those in flight count too, or the slowest would be missing.
         lanes.close();
         self.finish(&mut lanes, &mut figures)?;
         figures.elapsed = since.elapsed();
@@ -127,7 +126,7 @@ impl Load {
         }
     }
 
-    /// Waits for the outcomes of what is under way, each of which has its time.
+    /// Waits for the outcomes of everything in flight. Each comes within its own timeout.
     fn finish(&mut self, lanes: &mut Lanes, figures: &mut Figures) -> io::Result<()> {
         let until = Instant::now() + FINISH_WITHIN;
         while lanes.are_under_way() {
@@ -142,7 +141,7 @@ impl Load {
         Ok(())
     }
 
-    /// Gives the nodes time to confirm what was released. Whether all that can be reached have.
+    /// Gives the nodes time to confirm releases. Returns whether all that can be reached have.
     pub(super) fn let_go(&mut self) -> io::Result<bool> {
         let until = Instant::now() + CONFIRM_WITHIN;
         while self.driver.has_pending_releases() {
@@ -187,8 +186,8 @@ impl Load {
         Ok(())
     }
 
-    /// A signal that ends it. One that the caller chose to ignore does not, as with `nohup`. It is looked
-    /// for now and then, so that it costs the locks nothing.
+    /// A signal that ends the run. A signal that the caller ignores does not, as with `nohup`. It is polled for now and
+    /// then only, so that it costs the locks nothing.
     fn interruption(&mut self, now: Instant) -> Interruption {
         if now < self.listens_at {
             return None;
@@ -204,14 +203,14 @@ fn cpu_time() -> io::Result<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
 }
 
-/// What only readiness tells of, such as a connection that stands, has time.
+/// How often to poll for events that only the poller reports, such as a completed connect. They are not urgent.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// Nobody notices that a Ctrl-C takes that long.
+/// How often to look for signals: nobody notices this delay of a Ctrl-C.
 const LISTEN_EVERY: Duration = Duration::from_millis(50);
 
-/// More than a lock that is under way can take: an answer and a confirmation, or a connection.
+/// Longer than a lock in flight can take: an answer and a confirmation, or a connection.
 const FINISH_WITHIN: Duration = Duration::from_secs(3);
 
-/// How long nodes may take to confirm what was released.
+/// How long nodes may take to confirm releases.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(1);

@@ -1,11 +1,13 @@
 //! `redbolt bench`: how fast the user's own nodes grant and release locks.
 //!
-//! Each part is in a file of its own: whether the nodes look as if they were in use ([`production`],
-//! which asks them over [`question`]), taking and releasing locks ([`load`], whose [`lanes`] are the locks
-//! under way), what was measured ([`figures`]), and telling it ([`report`], with a drawing by [`draw`],
-//! and [`progress`] meanwhile). This file joins them and knows the exit statuses.
+//! | file | part |
+//! |---|---|
+//! | [`production`], [`question`] | whether the nodes seem to be in use, and how they are asked |
+//! | [`load`], [`lanes`] | taking and releasing locks, and the locks in flight |
+//! | [`figures`] | what was measured |
+//! | [`report`], [`draw`], [`progress`] | the report, its histogram, and a line meanwhile |
 //!
-//! Not here: comparing redbolt with anything. That is what `benches` is for.
+//! This file joins them and knows the exit statuses. Not here: comparing redbolt with others, see `benches`.
 
 mod draw;
 mod figures;
@@ -34,7 +36,7 @@ use crate::say::{print, say};
 use crate::signals::Signals;
 use crate::{init, nodes};
 
-/// Measures the nodes of `args`. The exit status.
+/// Measures the nodes of `args`. Returns the exit status.
 pub(crate) fn run(args: &BenchArgs) -> Result<u8, Failure> {
     let config = config(args)?;
     let told = production::look(&args.nodes, &config);
@@ -72,7 +74,7 @@ fn config(args: &BenchArgs) -> Result<Config, Failure> {
     nodes::build(builder.restart_guard(args.restart_guard.into()).read_only(), &args.nodes)
 }
 
-/// Load on nodes that others use is harm: it takes the word of whoever is responsible.
+/// Refuses nodes that seem to be in use, unless `--yes` is given: load would harm their users.
 fn consent(args: &BenchArgs, signs: &[Sign]) -> Result<(), Failure> {
     if signs.is_empty() {
         return Ok(());
@@ -112,7 +114,7 @@ fn check_quorum(nodes: &Nodes, load: &Load, ready: &NodeReport) -> Result<(), Fa
     Err(Failure::no_quorum(format_args!("{text}\n{hint}")))
 }
 
-/// A node that votes is ready, whatever is known of its restart guard.
+/// Whether the node votes, whatever is known of its restart guard.
 fn line(node: &NodeStatus) -> String {
     match node.restart_guard {
         RestartGuardState::Votes | RestartGuardState::Off => node.to_string(),
@@ -120,7 +122,7 @@ fn line(node: &NodeStatus) -> String {
     }
 }
 
-/// A quorum is enough, but whoever measures five nodes wants to know that there are four.
+/// A quorum is enough to measure, but missing nodes are reported.
 fn tell_absent(ready: &NodeReport) {
     let absent = ready.nodes.iter().filter(|node| node.state != NodeState::Ready);
     absent.for_each(|node| say(format_args!("warning: without {}", line(node))));

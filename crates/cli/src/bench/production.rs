@@ -1,8 +1,7 @@
-//! Whether nodes look as if somebody depended on them.
+//! Whether nodes seem to be in use.
 //!
-//! A node that holds locks for a living has keys, or at least clients; one that holds data may have
-//! replicas as well. Its own guard says nothing: every node of redbolt has one. What cannot be told
-//! counts as a sign too, since harm is worse than a question.
+//! A node that is in use has keys or at least clients, and may have replicas. A restart guard says nothing, since every
+//! node of redbolt has one. If a node does not answer, that counts as a sign too: harm is worse than a question.
 
 use std::fmt;
 use std::sync::mpsc;
@@ -19,7 +18,7 @@ use super::question::{self, Login, Reply};
 use crate::addresses;
 use crate::args::Nodes;
 
-/// What one node told.
+/// What one node answered.
 #[derive(Debug)]
 pub(super) struct Told {
     number: usize,
@@ -30,23 +29,23 @@ pub(super) struct Told {
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Seen(Seen),
-    /// It was there, and told nothing of use: why.
+    /// It could be reached and gave no usable answer: why.
     Untold(String),
 }
 
-/// What may be a sign of use.
+/// Possible signs of use.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
-    /// In the database of the locks, its restart guard left out.
+    /// In the database of the locks, without the restart guard.
     keys: u64,
-    /// In the others.
+    /// In other databases.
     elsewhere: u64,
     replicas: u64,
-    /// Beside the one that asks.
+    /// Besides the one that asks.
     clients: u64,
 }
 
-/// A node that looks as if it were in use, and why.
+/// A node that seems to be in use, and why.
 #[derive(Debug)]
 pub(super) struct Sign {
     number: usize,
@@ -70,10 +69,10 @@ pub(super) fn look(nodes: &Nodes, config: &Config) -> Vec<Told> {
             (given.text.clone(), restart_guard_key.clone(), sender.clone());
         let database = config.settings().nodes[at].database;
         let address = config.addresses()[at].clone();
-        // A look-up of a host name can take very long: it is left behind then.
+        // A look-up of a host name can take very long. Then its thread is abandoned.
         thread::spawn(move || {
             let answer = ask(&text, &address, database, &restart_guard_key);
-            // Nobody listens any more when it comes too late.
+            // An answer that comes too late has no receiver.
             let _ = sender.send((at, answer));
         });
     }
@@ -109,8 +108,7 @@ fn ask(text: &str, address: &Address, database: u32, restart_guard_key: &[u8]) -
     }
 }
 
-/// Reads what `INFO` tells. A section that a server does not have says nothing: those of Redis and
-/// Valkey have all that is looked for.
+/// Reads the answer to `INFO`. A missing section is no sign: Redis and Valkey have all sections that are read here.
 fn seen(info: &str, database: u32, is_guarded: bool) -> Seen {
     let mut seen = Seen::default();
     for (name, value) in info.lines().filter_map(|line| line.split_once(':')) {
@@ -136,7 +134,7 @@ fn number(text: &str) -> u64 {
     text.trim().parse().unwrap_or(0)
 }
 
-/// The nodes that have told signs of use.
+/// The nodes with signs of use.
 pub(super) fn signs(told: &[Told]) -> Vec<Sign> {
     let sign = |node: &Told| match &node.answer {
         Answer::Seen(seen) => words(seen).map(|words| node.sign(words)),
@@ -145,7 +143,7 @@ pub(super) fn signs(told: &[Told]) -> Vec<Sign> {
     told.iter().filter_map(sign).collect()
 }
 
-/// Nodes that grant locks, but did not tell.
+/// Nodes that grant locks but did not answer this question.
 pub(super) fn silent(told: &[Told], ready: &NodeReport) -> Vec<Sign> {
     let sign = |node: &Told| match &node.answer {
         Answer::Untold(reason) => {
@@ -163,7 +161,7 @@ impl Told {
     }
 }
 
-/// `None` if nothing points at any use. A single client beside ours may be a developer's.
+/// `None` without any sign. A single client besides ours may be a developer's.
 fn words(seen: &Seen) -> Option<String> {
     let count = |count: u64, one: &str, many: &str| match count {
         0 => None,
@@ -180,10 +178,10 @@ fn words(seen: &Seen) -> Option<String> {
     is_used.then(|| parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
-/// Nobody waits in line for this, and a node that is slow to tell is not asked for locks.
+/// No lock waits for this. A node that is slower is not measured.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What `PTTL` says of a key that is not there.
+/// The answer of `PTTL` for a missing key.
 const NO_KEY: i64 = -2;
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
-//! A line at the terminal while it is measured.
+//! A line of progress at the terminal.
 //!
-//! A thread of its own writes it, some times in a second. The one that measures only stores a number:
-//! if it wrote to the terminal, that would be among the slowest of what it measures. Where nobody
-//! watches there is neither line nor thread.
+//! A thread of its own writes it a few times a second. The measuring thread only stores a number, because writing to
+//! a terminal would be slower than most of what it measures. Without a terminal there is neither line nor thread.
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::BenchArgs;
 
-/// The line; it is removed when this is dropped.
+/// The line. It is erased when this is dropped.
 pub(super) struct Progress {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
@@ -37,7 +36,7 @@ impl Progress {
         Self { shared, writer }
     }
 
-    /// So many pairs so far.
+    /// Sets the number of pairs so far.
     pub(super) fn tell(&self, pairs: u64) {
         self.shared.pairs.store(pairs, Ordering::Relaxed);
     }
@@ -48,7 +47,7 @@ impl Drop for Progress {
         self.shared.is_over.store(true, Ordering::Relaxed);
         if let Some(writer) = self.writer.take() {
             writer.thread().unpark();
-            // Whatever became of the line is no reason to lose the figures.
+            // An error of the line is no reason to lose the figures.
             let _ = writer.join();
         }
     }
@@ -70,5 +69,5 @@ fn show(shared: &Shared, span: Duration) {
     bar.finish_and_clear();
 }
 
-/// As often as anybody can read it.
+/// As often as anybody can read.
 const EVERY: Duration = Duration::from_millis(250);

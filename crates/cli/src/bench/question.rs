@@ -1,7 +1,7 @@
-//! One question to one node, outside the library, which asks only what locks need.
+//! A question to one node, apart from the library, which asks only what locks need.
 //!
-//! A blocking connection of its own, a few commands in one write, and their replies. The codec is the
-//! library's. Not here: what is asked, and what it means.
+//! It takes a blocking connection, a few commands in one write, and their replies. The codec is the library's. Not
+//! here: what is asked, and what the answer means.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -32,7 +32,7 @@ pub(super) struct Login {
 }
 
 impl Login {
-    /// That of an address which the library was able to read; it keeps passwords to itself.
+    /// Read from an address that the library has accepted, since the library does not hand out passwords.
     pub(super) fn of(address: &str) -> Option<Self> {
         let (scheme, rest) = address.split_once("://")?;
         if scheme == "unix" {

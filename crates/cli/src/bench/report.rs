@@ -1,4 +1,4 @@
-//! What was measured, told: for people in eighty columns, and as one JSON object.
+//! The report: for people in eighty columns, or as one JSON object.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -18,14 +18,14 @@ use super::load::Load;
 use crate::args::{BenchArgs, RestartGuardWord};
 use crate::duration::{exact, show};
 
-/// The figures, and what they are figures of.
+/// The figures, and what was measured.
 pub(super) struct Report<'a> {
     pub(super) args: &'a BenchArgs,
     pub(super) figures: &'a Figures,
     pub(super) load: &'a Load,
 }
 
-/// What one node did while it was measured.
+/// What one node did during the measurement.
 struct NodeFigures {
     number: usize,
     address: String,
@@ -335,8 +335,7 @@ fn as_json(histogram: &Histogram<u64>) -> Value {
     })
 }
 
-/// The bound of the bucket in which the one with this share of all is; `None` if there are none, or if it
-/// is beyond the last bound.
+/// The bound of the bucket with this quantile; `None` if nothing was counted, or if it is beyond the last bound.
 fn bound(buckets: &[u64], share: f64) -> Option<Duration> {
     let all: u64 = buckets.iter().sum();
     let rank = (share * all as f64).ceil().max(1.0) as u64;
@@ -348,7 +347,7 @@ fn bound(buckets: &[u64], share: f64) -> Option<Duration> {
     redbolt::metrics::Histogram::BOUNDS.get(at).copied()
 }
 
-/// What was counted in between, of each kind that was counted at all.
+/// The differences of the counts, without those that are zero.
 fn difference<K>(
     after: impl Iterator<Item = (K, u64)>,
     before: impl Iterator<Item = (K, u64)>,
@@ -374,7 +373,7 @@ fn snake(kind: impl Debug) -> String {
     name
 }
 
-/// As [`show`], with a digit more where it is short.
+/// As [`show`], with one more digit where there is room.
 fn fine(span: Duration) -> String {
     match span.as_nanos() {
         0..100_000 => format!("{:.1} us", span.as_secs_f64() * 1e6),
@@ -406,10 +405,10 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// More nodes' sets than these are no picture.
+/// The most sets of nodes that are shown.
 const SETS_SHOWN: usize = 4;
 
-/// Of an address, so that a line stays within eighty columns. The number says which node it is.
+/// The longest part of an address that is shown, for lines of eighty columns. The number identifies the node.
 const WIDEST: usize = 28;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! `redbolt acquire`: take the lock, write down what it takes to go on with it, and leave it taken.
+//! `redbolt acquire`: take the lock, write the file with which it is extended and released, and leave it taken.
 //!
-//! The wait is that of `redbolt lock`. From the grant on signals are not listened to: what follows is a
-//! few milliseconds, and it ends with a file that says whose the lock is, or without the lock.
+//! The wait is that of `redbolt lock`. Signals are ignored from the grant on: a few milliseconds later either the file
+//! is written or the lock is released.
 
 use std::io::{self, Write};
 use std::os::unix::process::parent_id;
@@ -15,14 +15,14 @@ use crate::exit::{self, Failure};
 use crate::signals::Signals;
 use crate::token_file::{self, Draft};
 
-/// Takes the lock of `args`. The exit status.
+/// Takes the lock of `args`. Returns the exit status.
 pub(crate) fn run(args: &AcquireArgs) -> Result<u8, Failure> {
     let wanted =
         Wanted { key: &args.key, ttl: args.ttl, fenced: args.fencing, quiet: args.request.quiet };
-    // Who holds the lock when this process has ended: the script that runs it.
+    // The holder is the calling script, which goes on when this process has ended.
     let config = super::config(&args.request, &args.nodes, parent_id())?;
     let poller = Poller::new(Requests::of(Signals::block()?))?;
-    // From here on no signal can leave it behind.
+    // From here on no signal can end this process with the lock taken.
     let draft = Draft::of_new(&args.token_file)?;
     let mut lease = Lease::new(config, &wanted, &args.nodes)?;
     let outcome = match super::wait(&mut lease, &args.request, &args.key, &poller) {
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &AcquireArgs) -> Result<u8, Failure> {
         Ok(Some(status)) => Ok(status),
         Err(failure) => Err(failure),
     };
-    // Nothing, once the lock has left.
+    // Sends nothing if the lock was detached.
     lease.let_go(&poller)?;
     outcome
 }
@@ -49,7 +49,7 @@ fn leave(
     let Some(detached) = lease.detach() else { return Ok(ran_out()) };
     if let Err(error) = draft.keep(&detached) {
         lease.take_back(&detached);
-        let words = format!("{}: {error}; the lock is let go", path.display());
+        let words = format!("{}: {error}; the lock is released", path.display());
         return Err(match error.kind() {
             io::ErrorKind::AlreadyExists => Failure::usage(words),
             _ => Failure::system(words),
@@ -64,11 +64,11 @@ fn leave(
     let printed =
         token.map_or(Ok(()), |token| io::stdout().write_all(format!("{token}\n").as_bytes()));
     if let Err(error) = printed {
-        // Whoever called us must not believe that it failed while the lock is taken.
+        // The caller must not see a failure while the lock stays taken.
         lease.take_back(&detached);
         token_file::remove(path, &detached)?;
         return Err(Failure::system(format_args!(
-            "the fencing token: {error}; the lock is let go"
+            "the fencing token: {error}; the lock is released"
         )));
     }
     Ok(exit::SUCCESS)

@@ -1,9 +1,7 @@
-//! What the outer process does when the inner one does not keep the rule that the command never outlives the
-//! lease.
+//! What the outer process does if the inner one fails to end the command before the lease.
 //!
-//! A state machine without I/O and without a clock, as [`watchdog`](super::watchdog) is for the inner
-//! process. As long as the inner one runs it is ahead of this: it stops the command a little earlier
-//! ([`supervise`](super::supervise)).
+//! A state machine without I/O and without a clock, as [`watchdog`](super::watchdog) is for the inner process. An
+//! inner process that runs acts first, because it stops the command a little earlier ([`supervise`](super::supervise)).
 //!
 //! | what happened                            | SIGTERM | SIGKILL                                        |
 //! |------------------------------------------|---------|------------------------------------------------|
@@ -25,14 +23,14 @@ pub(super) enum Action {
     Kill,
 }
 
-/// Knows what the inner process has told, and says when it must be acted for.
+/// Keeps what the inner process has reported, and decides when to act in its place.
 #[derive(Debug)]
 pub(super) enum Backstop {
     /// No command has run yet.
     Idle,
     /// A command runs under a lease.
     Watching(Held),
-    /// It has ended; with which status redbolt will exit.
+    /// It has ended. The status with which redbolt will exit.
     Done { status: u8 },
     /// It was asked to stop.
     Stopping { held: Held, kill_at: Timestamp },
@@ -50,7 +48,7 @@ impl Backstop {
         }
     }
 
-    /// The inner process is dead, and all that it has told was heard.
+    /// The inner process is dead, and all its notices have been taken.
     pub(super) fn bereft(&mut self, now: ClockReading) -> Option<Action> {
         let &mut Self::Watching(held) = self else { return None };
         *self = Self::Stopping { held, kill_at: now.boot + held.grace };
@@ -66,7 +64,7 @@ impl Backstop {
         })
     }
 
-    /// How long nothing needs to be done, unless something is heard.
+    /// How long nothing needs to be done unless a notice comes.
     pub(super) fn due_in(&self, now: ClockReading) -> Option<Duration> {
         match self {
             Self::Watching(held) => Some(held.remaining(now)),

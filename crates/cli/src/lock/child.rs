@@ -1,7 +1,6 @@
-//! A child, whose end is awaited together with that of every orphan.
+//! The child that matters, reaped together with orphans.
 //!
-//! Both processes of `redbolt lock` are parents of one child that matters and, as subreapers, of any number that
-//! do not.
+//! Each process of `redbolt lock` has one child that it started, and, as a subreaper, any number of orphans.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -65,12 +64,12 @@ impl Child {
         self.pid
     }
 
-    /// How it has ended, if it has.
+    /// How it has ended; `None` while it runs.
     pub(super) fn end(&self) -> Option<End> {
         self.end
     }
 
-    /// Hears of every child that has ended: this one, and orphans that were left to us. Whether any is left.
+    /// Reaps every child that has ended: this one, and orphans that were left to us. Returns whether any is left.
     pub(super) fn reap(&mut self) -> bool {
         if self.end.is_none() {
             // It knows signals that have no name, as `waitpid` below does not.

@@ -1,7 +1,6 @@
-//! The command that runs under the lock: how it is started, and how its end is heard.
+//! The command that runs under the lock: how it is started, and how its end is noticed.
 //!
-//! It runs where redbolt runs: same session, same process group, same terminal. See
-//! [`family`](super::family) for why.
+//! It runs in redbolt's own session, process group and terminal. [`family`](super::family) says why.
 
 use std::ffi::OsStr;
 use std::io::{self, PipeReader, PipeWriter, Read};
@@ -38,9 +37,9 @@ impl Complaint {
         Ok(Self { reader, writer: Some(writer) })
     }
 
-    /// Whether it came. The shim must have ended.
+    /// Whether the complaint came. Call it when the shim has ended.
     fn is_there(&mut self) -> bool {
-        // With the last writer gone, a pipe ends, and reading waits for nothing.
+        // The last writer is gone, so the read ends at once.
         self.writer = None;
         self.reader.read(&mut [0]).is_ok_and(|bytes| bytes > 0)
     }
@@ -75,14 +74,14 @@ impl Command {
         }
         match token {
             Some(token) => command.env(FENCING_TOKEN, token.to_string()),
-            // One that redbolt was started with is of another lock.
+            // A token that redbolt itself inherited belongs to another lock.
             None => command.env_remove(FENCING_TOKEN),
         };
         let child = command.spawn()?;
         Ok(Self { child: Child::of(child)?, complaint })
     }
 
-    /// Whether it was run at all, once it has ended.
+    /// Whether it was executed at all. Call it when it has ended.
     pub(super) fn was_run(&mut self) -> bool {
         !self.complaint.is_there()
     }
@@ -97,8 +96,8 @@ impl Command {
         self.child.end().map(End::status)
     }
 
-    /// Hears of every process that has ended: the command, and orphans that it left to us.
-    /// Whether any child is left.
+    /// Reaps every child that has ended: the command, and orphans that it left to us. Returns whether any child is
+    /// left.
     pub(super) fn reap(&mut self) -> bool {
         self.child.reap()
     }
@@ -106,7 +105,7 @@ impl Command {
     /// Passes a signal on, unless the command has ended.
     pub(super) fn signal(&self, signal: Signal) {
         if self.child.end().is_none() {
-            // It may be ending at this moment, or run as somebody else; both are its right.
+            // It fails if the command is just ending, or runs as another user. Nothing is to be done then.
             let _ = kill(self.pid(), signal);
         }
     }

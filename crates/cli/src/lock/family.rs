@@ -1,25 +1,22 @@
 //! The command and everything that it started, found and stopped together.
 //!
-//! The command stays in redbolt's own process group. Any other arrangement would be felt: in a
-//! group of its own it is a background job, which cannot read from the terminal, and if redbolt
-//! hands it the terminal, then `redbolt lock … | less` hangs, Ctrl-C no longer reaches the script
-//! around it, and Ctrl-Z, `fg` and `bg` have to be imitated. So the terminal does what it does
-//! without redbolt: Ctrl-C, Ctrl-\ and Ctrl-Z reach both, once (redbolt ignores what comes from
-//! the terminal and passes on what was sent to it alone), and a stopped redbolt finds on waking
-//! that its lease is over.
+//! The command stays in redbolt's own process group. In a group of its own it would be a background job, which
+//! cannot read from the terminal. If redbolt gave it the terminal, `redbolt lock … | less` would hang, Ctrl-C would
+//! not reach the calling script, and redbolt would have to imitate Ctrl-Z, `fg` and `bg`. In one group the terminal
+//! behaves as without redbolt: Ctrl-C, Ctrl-\ and Ctrl-Z reach both, once, because redbolt ignores what comes from
+//! the terminal and passes on only what was sent to it alone. A redbolt that was stopped finds on waking that its
+//! lease is over.
 //!
-//! The price: a signal to the whole group would hit the shell script that called us, the other
-//! end of a pipe, and with SIGKILL redbolt itself, before it could release the lock or say why.
-//! So the family is found by descent. Redbolt is the *subreaper*: a process whose parent has ended
-//! becomes redbolt's child instead of init's, and nobody leaves the family by changing group or
-//! session, as shells with job control and daemons do.
+//! The price: a signal to the whole group would also hit the calling script, the other end of a pipe and redbolt
+//! itself, before it could release the lock or say why. So the family is found by descent. redbolt is the
+//! *subreaper*: a process whose parent has ended becomes redbolt's child instead of init's. So no process leaves the
+//! family by changing its group or session, as shells with job control and daemons do.
 //!
 //! `redbolt lock` is two processes ([`pair`](super::pair)), in the same group and both subreapers. While the inner
 //! one lives, orphans become its children; when it dies, all that it leaves becomes the outer one's.
 //!
-//! One thing cannot be had this way: a signal that somebody sends to the whole group (`kill %1`)
-//! reaches the command twice, directly and from redbolt, which cannot tell it from one that was
-//! sent to redbolt alone.
+//! One limit remains: a signal that somebody sends to the whole group (`kill %1`) reaches the command twice,
+//! directly and from redbolt, which cannot distinguish it from one that was sent to redbolt alone.
 
 use std::collections::HashMap;
 use std::fs;
@@ -42,11 +39,11 @@ pub(super) struct Family {
 }
 
 impl Family {
-    /// Makes this process the parent of all orphans among its descendants, from now on. Whoever
-    /// called `exec redbolt` may have left us children: they are strangers.
+    /// Makes this process the parent of all orphans among its descendants, from now on. Children from before an
+    /// `exec redbolt` do not belong to the family.
     pub(super) fn found() -> io::Result<Self> {
         set_child_subreaper(true)?;
-        // The lock is held already: all processes are read only in the rare case.
+        // Time of the lease passes here, so all processes are read only in the rare case.
         let childless = waitpid(None, Some(WaitPidFlag::WNOHANG)) == Err(Errno::ECHILD);
         let strangers = if childless { Vec::new() } else { children() };
         Ok(Self { strangers })
@@ -59,9 +56,8 @@ impl Family {
         descendants(getpid().as_raw(), &processes)
     }
 
-    /// Whether nobody is left, given whether we have children. Whoever has lost its parent is our child, so that
-    /// without children there is nobody. A look at `/proc` says less: it takes its time, and can miss one whose
-    /// parent ends meanwhile. So nobody is gone by a single look.
+    /// Whether no process is left, given whether we have children. Orphans become our children, so without children
+    /// no process is left. `/proc` alone would not do: while it is read, a parent can end and its child be missed.
     pub(super) fn is_gone(&self, has_children: bool) -> bool {
         !has_children || (!self.strangers.is_empty() && finds_nobody(|| self.members()))
     }
@@ -71,10 +67,10 @@ impl Family {
         send(&self.members(), signal);
     }
 
-    /// Kills everybody, and says so if somebody goes on.
+    /// Kills all of them, and reports those that go on.
     ///
-    /// Orphans become our children as their parents die, and one that forks at the wrong moment is found in the
-    /// next round. `reap` is called in each, and says whether we have children.
+    /// Orphans become our children as their parents die, and a process that forks meanwhile is found in the next
+    /// round. `reap` is called in each round, and returns whether we have children.
     pub(super) fn kill(&self, mut reap: impl FnMut() -> bool) -> Kill {
         let mut kill = Kill::Needless;
         for _ in 0..KILL_ROUNDS {
@@ -99,8 +95,7 @@ fn finds_nobody(mut look: impl FnMut() -> Vec<i32>) -> bool {
     (0..LOOKS).all(|_| look().is_empty())
 }
 
-/// Sends `signal` to these processes. The number of those that it could not be sent to, because they run as another
-/// user.
+/// Sends `signal` to these processes. Returns how many it could not reach, because they run as another user.
 fn send(pids: &[i32], signal: Signal) -> usize {
     let refused = |&&pid: &&i32| kill(Pid::from_raw(pid), signal) == Err(Errno::EPERM);
     pids.iter().filter(refused).count()

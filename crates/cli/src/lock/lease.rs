@@ -1,7 +1,6 @@
 //! One lock of the library's [`Driver`], as the rest of `redbolt lock` sees it.
 //!
-//! It translates: events of the driver into [`News`], refusals into words. What is decided about
-//! them is decided elsewhere.
+//! It translates events of the driver into [`News`], and refusals into words. Not here: what to do about them.
 
 use std::ffi::OsStr;
 use std::io;
@@ -40,7 +39,7 @@ pub(super) struct Lease {
     key: Vec<u8>,
     ttl: Duration,
     fenced: bool,
-    /// What says that the nodes are new, until the user has been told.
+    /// The command that declares the nodes as new, until it has been shown.
     init_command: Option<String>,
     id: Option<LockId>,
     /// The last attempt that was decided, or the refusal.
@@ -69,7 +68,7 @@ pub(super) enum News {
     Lost(String),
     /// It was held to the end of its TTL.
     Expired,
-    /// It was let go; on how many nodes that is confirmed.
+    /// It was released. How many nodes have confirmed it.
     Released {
         /// Whether a quorum confirmed it.
         confirmed: bool,
@@ -124,8 +123,8 @@ impl Lease {
         self.driver.config().settings().max_ttl
     }
 
-    /// Waits for the nodes that have not answered yet, for a small part of the TTL: those that have will be
-    /// the ones that count for a lock that leaves.
+    /// Waits a small part of the TTL for nodes that have not answered yet: for a lock that is detached, only those
+    /// that have answered count.
     pub(super) fn hear_answers(&mut self, poller: &Poller) -> io::Result<()> {
         let Some(id) = self.id else { return Ok(()) };
         let patience = (self.ttl / 20).clamp(HEAR_WITHIN.0, HEAR_WITHIN.1);
@@ -141,7 +140,7 @@ impl Lease {
         }
     }
 
-    /// The lock leaves: nothing is sent about it any more. `None` if it is not held.
+    /// Detaches the lock: nothing more is sent about it. `None` if it is not held.
     pub(super) fn detach(&mut self) -> Option<DetachedLock> {
         if self.remaining().is_zero() {
             return None;
@@ -151,20 +150,20 @@ impl Lease {
         Some(detached)
     }
 
-    /// It was detached a moment ago, and is to be let go after all.
+    /// Releases a lock that was detached a moment ago.
     pub(super) fn take_back(&mut self, detached: &DetachedLock) {
         self.id = self.driver.attach(detached).ok();
     }
 
-    /// How long the nodes may take to say whose a lock is that they have refused after `took`: a look takes no
-    /// longer than that, and one node that hangs is not waited for much longer.
+    /// How long the nodes may take to say who holds a lock that they refused after `took`. A look takes no longer
+    /// than the refusal, and a node that hangs is not worth a longer wait.
     pub(super) fn patience_after(&self, took: Duration) -> Duration {
         took.max(LOOK_WITHIN).min(self.driver.config().settings().response_timeout)
     }
 
     /// Asks who holds the lock. The outcome is [`News::Seen`].
     pub(super) fn look(&mut self) {
-        // The key was good enough to be asked for.
+        // The same key was accepted for the request.
         let _ = self.driver.inspect(&self.key);
     }
 
@@ -179,12 +178,12 @@ impl Lease {
         }
     }
 
-    /// Whether no notes are to be made: of what is waited for, what is missing and what is kept.
+    /// Whether progress is not to be reported (`--quiet`).
     pub(super) fn is_quiet(&self) -> bool {
         self.quiet
     }
 
-    /// Says once that nodes are missing, if the lock is held without them.
+    /// Warns once of missing nodes, if the lock is held without them.
     pub(super) fn tell_of_minority(&mut self) -> io::Result<()> {
         let Self { driver, minority, .. } = self;
         if let Some(words) = minority.look(|| driver.node_report(), now()?) {
@@ -193,14 +192,14 @@ impl Lease {
         Ok(())
     }
 
-    /// As [`tell_of_minority`](Self::tell_of_minority), for a lock that leaves: there will not be another look.
+    /// As [`tell_of_minority`](Self::tell_of_minority), for a lock that is about to be detached: this is the last occasion.
     pub(super) fn tell_of_silent_minority(&mut self) {
         if let Some(words) = self.minority.last_look(|| self.driver.node_report()) {
             say(words);
         }
     }
 
-    /// Whether enough nodes are there for a lock, whatever they say of this one.
+    /// Whether enough nodes can vote, whatever they say about this lock.
     pub(super) fn has_quorum(&self) -> bool {
         self.driver.node_report().has_quorum()
     }
@@ -210,8 +209,7 @@ impl Lease {
         self.last.map_or(Verdict::Undecided, |refusal| refusal.votes.verdict())
     }
 
-    /// How long until so many quarantines are over that a quorum can vote; `None` if it is not for
-    /// quarantines that there is none.
+    /// How long until enough quarantines are over for a quorum; `None` if quarantines are not what prevents one.
     pub(super) fn quarantine(&self) -> Option<Duration> {
         let refusal = self.last.filter(|last| last.votes.verdict() == Verdict::NoQuorum)?;
         let votes = self.driver.report(&refusal);
@@ -243,8 +241,8 @@ impl Lease {
 
     /// Why there is no quorum: a sentence, and one line for each node.
     ///
-    /// A verdict may come before every node is known; those who read this want all of them, so nodes
-    /// that are still connecting get a moment.
+    /// A verdict may come before every node has answered. A reader wants all of them, so nodes that are still
+    /// connecting get a moment.
     pub(super) fn silence(&mut self, poller: &Poller) -> io::Result<String> {
         let until = now()? + MOMENT;
         while self.driver.node_report().nodes.iter().any(|node| node.state == NodeState::Connecting)
@@ -323,13 +321,13 @@ impl Lease {
         self.id.map_or(Duration::ZERO, |id| self.driver.remaining(id))
     }
 
-    /// When to take the next turn at the latest.
+    /// The latest time for the next turn.
     pub(super) fn deadline(&self) -> Option<Duration> {
         self.driver.deadline()
     }
 
-    /// Lets go of the lock, or stops asking for it. Whether a quorum confirmed that a lock that was
-    /// held is free again.
+    /// Releases the lock, or stops asking for it. Returns whether a quorum confirmed the release of a lock that was
+    /// held.
     pub(super) fn let_go(mut self, poller: &Poller) -> io::Result<bool> {
         let answers = self.driver.config().settings().response_timeout;
         let patience = if self.remaining().is_zero() { LINGER } else { answers };
@@ -377,12 +375,12 @@ const MOMENT: Duration = Duration::from_millis(500);
 
 const NEW: &str = "if these nodes are new and never held a lock: ";
 
-/// A look may take so long also where it was refused at once.
+/// The least time for a look, even after an immediate refusal.
 const LOOK_WITHIN: Duration = Duration::from_millis(300);
 
-/// The bounds of what a lock that leaves waits for late answers. A node that hangs gives none.
+/// The bounds of the wait for late answers before a lock is detached. A node that hangs gives none.
 const HEAR_WITHIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
 
-/// How long the other nodes may take. They have been told; but an answer that meets a closed socket
-/// resets the connection, and what was sent on it may be lost.
+/// How long the other nodes may take to confirm. The release has been sent, but an answer that meets a closed socket
+/// resets the connection, and then what was sent may be lost.
 const LINGER: Duration = Duration::from_millis(50);

@@ -1,8 +1,7 @@
-//! Standing in line: from the first ask to the lock, or to the reason why there is none.
+//! Waiting for the lock: from the request to the grant, or to the reason why there is none.
 //!
-//! One `poll` over the nodes, the signals and a timer. The library makes the attempts and paces
-//! them; here it is decided when to leave the line, by [`Patience`], and shown who is in front, by
-//! [`Watch`].
+//! One `poll` over the nodes, the signals and a timer. The library makes the attempts and paces them. [`Patience`]
+//! decides when to give up, and [`Watch`] shows who holds the lock.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -28,7 +27,7 @@ pub(super) enum Outcome {
     Contended(String),
     /// Too few nodes are voters; why, in words.
     NoQuorum(String),
-    /// A signal told us to leave.
+    /// A signal ended the wait.
     Interrupted(Signal),
 }
 
@@ -95,8 +94,8 @@ impl<'a> Line<'a> {
         Ok(None)
     }
 
-    /// A signal that ends the wait. One that the caller chose to ignore does not, as with `nohup`. That the outer
-    /// process is gone is the signal that it cannot pass on.
+    /// A signal that ends the wait. A signal that the caller ignores does not, as with `nohup`. The death of the outer
+    /// process counts as a signal too: it stands for the one that killed it.
     fn interruption(&self) -> Option<Signal> {
         let requests = &self.poller.requests;
         let heard = std::iter::from_fn(|| requests.next())
@@ -126,8 +125,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Whoever is told that the lock is taken wants to know by whom. A lock that is granted at the last
-    /// moment is not refused.
+    /// Finds out who holds the lock, for the message that it is taken. A lock that is granted meanwhile is kept.
     fn contended(&mut self) -> io::Result<Outcome> {
         let now = now()?;
         let until = now + self.lease.patience_after(now.saturating_sub(self.joined));
@@ -180,5 +178,5 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Where it cannot be said who.
+/// In place of a holder that is not known.
 const SOMEBODY: &str = "another";

@@ -1,12 +1,12 @@
 //! `--at-least`: the command has ended, and the lock stays taken.
 //!
-//! For a job that cron starts on many hosts at the same minute: whoever comes a second later must still
-//! find the lock taken, also if the job took less than that. Nobody has to stay for it: the nodes keep
-//! a lock for its TTL. So the lock is extended once, to the rest of the time, and left to expire; the
-//! command's status is told at once. Only a rest that is longer than `max_ttl` is sat out up to there.
+//! For a job that cron starts on many hosts in the same minute: a host that is a second late must find the lock taken,
+//! even if the job took less. No process has to stay for that, because the nodes keep a lock for its TTL. So the lock
+//! is extended once, to the end of the time, and left to expire, and redbolt exits with the command's status. It
+//! waits only while the rest is longer than `max_ttl`.
 //!
-//! An extension never shortens, so the lock may live for up to one TTL longer than was asked for. Who
-//! is told to stop meanwhile leaves at once, and the lock with what it has.
+//! An extension never shortens, so the lock may last for up to one TTL longer than requested. A signal ends the wait
+//! at once, and leaves the lock with the TTL that it has.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -21,13 +21,13 @@ use crate::signals::is_ignored;
 /// What is to become of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
-    /// Its time is over: it is let go.
+    /// Its time is over: it is released.
     Over,
     /// The nodes keep it until then.
     Kept,
 }
 
-/// Sees to it that the lock stays taken until `until`, on the boot clock.
+/// Keeps the lock taken until `until`, on the boot clock.
 pub(super) fn linger(lease: &mut Lease, poller: &Poller, until: Duration) -> io::Result<Rest> {
     let max_ttl = lease.max_ttl();
     let mut told = false;
@@ -36,7 +36,7 @@ pub(super) fn linger(lease: &mut Lease, poller: &Poller, until: Duration) -> io:
         if rest.is_zero() {
             return Ok(Rest::Over);
         }
-        // In whole milliseconds, of which none may be missing; and no TTL is shorter than the drift.
+        // Rounded up to whole milliseconds; and no TTL may be shorter than its drift.
         let ttl = (rest + ONE_MS).max(SHORTEST).min(max_ttl);
         let is_extended = extend(lease, poller, ttl)?;
         if is_extended && rest <= max_ttl {
@@ -60,9 +60,9 @@ pub(super) fn linger(lease: &mut Lease, poller: &Poller, until: Duration) -> io:
     }
 }
 
-/// Whether the nodes keep the lock for so long from now.
+/// Whether the nodes keep the lock for this long from now.
 fn extend(lease: &mut Lease, poller: &Poller, ttl: Duration) -> io::Result<bool> {
-    // One that the command's keeper has asked for may still be under way; it is heard first.
+    // An extension of the time when the command ran may be in flight. Its outcome comes first.
     while lease.is_extending() {
         hear(lease, poller)?;
     }
@@ -76,7 +76,7 @@ fn extend(lease: &mut Lease, poller: &Poller, ttl: Duration) -> io::Result<bool>
     }
 }
 
-/// The outcome of an extension, if it is there after a turn. Each has one within its time.
+/// The outcome of an extension, if the turn brought it. Every extension has one in time.
 fn hear(lease: &mut Lease, poller: &Poller) -> io::Result<Option<bool>> {
     lease.process();
     while let Some(news) = lease.news() {
@@ -91,7 +91,7 @@ fn hear(lease: &mut Lease, poller: &Poller) -> io::Result<Option<bool>> {
     Ok(None)
 }
 
-/// Whether a signal has told us to go.
+/// Whether a signal asks us to end.
 fn sleep(lease: &mut Lease, poller: &Poller, span: Duration) -> io::Result<bool> {
     let until = now()? + span;
     loop {

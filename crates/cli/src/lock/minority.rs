@@ -1,8 +1,8 @@
-//! A word about nodes that cannot vote while the lock is held without them.
+//! A warning about nodes that cannot vote while the lock is held without them.
 //!
-//! Whoever set up three nodes to bear the loss of one wants to know that it has come. It is said once, on
-//! standard error, and not about one that may be back in a moment: a server has closed its connection, or
-//! it is slow to answer.
+//! An operator with three nodes, of which one may fail, wants to know when one has. The warning comes once, on
+//! standard error. A node that may be back in a moment is left out: its server closed a connection, or answers
+//! slowly.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) struct Minority {
 }
 
 impl Minority {
-    /// Nothing has been said yet, and nothing will be if it is to be quiet.
+    /// Nothing has been said; with `quiet` nothing will be.
     pub(super) fn new(quiet: bool) -> Self {
         Self { is_told: quiet, gone_since: None }
     }
@@ -44,7 +44,7 @@ impl Minority {
         self.told(&report, &absent)
     }
 
-    /// What to say before one leaves, having waited for answers: whoever has given none is absent.
+    /// What to say before redbolt exits. It has waited for answers, so a node without one is absent.
     pub(super) fn last_look(&mut self, report: impl FnOnce() -> NodeReport) -> Option<String> {
         if self.is_told {
             return None;
@@ -89,5 +89,5 @@ fn in_words(report: &NodeReport, absent: &[&NodeStatus]) -> String {
     absent.iter().fold(format!("{head}; {spare}"), |text, node| format!("{text}\n{node}"))
 }
 
-/// A connection that is opened again within that is nobody's concern.
+/// A connection that is reopened within this time is not worth a warning.
 const BLINK: Duration = Duration::from_secs(1);

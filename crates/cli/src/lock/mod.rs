@@ -1,14 +1,19 @@
-//! `redbolt lock`: take the lock, run the command, keep the lock, let go.
+//! `redbolt lock`: take the lock, run the command, extend the lock, release it.
 //!
-//! It is two processes, one of which remains when the other is killed ([`pair`]): a thin one that the caller knows
-//! ([`outer`], and [`backstop`], what it does when the other fails), and this one, in which all the rest happens.
+//! There are two processes, so that one remains if the other is killed ([`pair`]): a thin one that the caller
+//! started ([`outer`], with [`backstop`] for the case that the other fails), and this one, which does the work.
 //!
-//! Each part is in a file of its own: how long to wait ([`patience`]) and waiting ([`mod@line`]), what to
-//! do while the command runs ([`watchdog`], a state machine) and doing it ([`supervise`]), how the
-//! command is started ([`command`], [`child`], [`shim`]) and why it stays in redbolt's process group
-//! ([`family`]), what `--at-least` does when it has ended ([`linger`]), what is said of nodes that are missing
-//! ([`minority`]), and saying it without waiting for a reader ([`speak`]); and `redbolt acquire`, which waits
-//! the same way ([`acquire`]). This file joins them and knows the exit statuses.
+//! | file | part |
+//! |---|---|
+//! | [`patience`], [`mod@line`] | how long to wait for the lock, and the wait itself |
+//! | [`watchdog`], [`supervise`] | what to do while the command runs (a state machine), and doing it |
+//! | [`command`], [`child`], [`shim`] | how the command is started |
+//! | [`family`] | how it is stopped with its descendants, and why it stays in redbolt's process group |
+//! | [`linger`] | `--at-least`, after the command has ended |
+//! | [`minority`], [`speak`] | warnings about missing nodes, and messages that wait for no reader |
+//! | [`acquire`] | `redbolt acquire`, which waits the same way |
+//!
+//! This file joins them and knows the exit statuses.
 
 pub(crate) mod acquire;
 mod backstop;
@@ -49,12 +54,12 @@ use crate::exit::{self, Failure};
 use crate::signals::Signals;
 use crate::{name, nodes};
 
-/// Runs the command of `args` under its lock, in the inner process. The exit status.
+/// Runs the command of `args` under its lock, in the inner process. Returns the exit status.
 pub(crate) fn run(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
     let (requests, notices) = pair::inherit(inner)?;
     let kill_after = args.grace().map_err(Failure::usage)?;
     let terms = Terms { ttl: args.ttl, kill_after, extend: !args.no_extend };
-    // For others the holder is the process that was started, not this one.
+    // To others the holder is the process that the caller started, not this one.
     let config = config(&args.request, &args.nodes, inner.outer)?;
     let poller =
         Poller::new(Requests::with_outer(Signals::keep_blocked(&inner.unblock)?, requests))?;
@@ -85,14 +90,14 @@ fn wait_and_run(
     if let Some(status) = wait(lease, &args.request, &args.key, poller)? {
         return Ok(Ended::NotBegun { status });
     }
-    // The grant may have come late, or this process may have been stopped behind it.
+    // The grant may have come late, or this process may have been stopped after it.
     if supervise::usable(lease, terms).is_zero() {
         say("the lock ran out before the command could be started");
         return Ok(Ended::NotBegun { status: exit::LOST });
     }
     let since = now()?;
     let ended = Supervisor::start(lease, poller, args, terms, notices).and_then(Supervisor::run);
-    // What the command has left in the background is left alone from here on.
+    // From here on, what the command left in the background is not touched.
     notices.send(Notice::Done { status: ended.as_ref().map_or(exit::SYSTEM, Ended::status) });
     let ended = ended?;
     match (args.at_least, &ended) {
@@ -112,7 +117,7 @@ fn wait_and_run(
     }
 }
 
-/// Whether the lock is not let go: somebody goes on under it, or it is to outlast redbolt.
+/// Whether the lock must not be released: a process still runs under it, or it is to outlast redbolt.
 fn is_left_to_its_ttl(ended: &Ended, has_least: bool) -> bool {
     match *ended {
         Ended::Lost { all_ended } => !all_ended,
@@ -122,14 +127,14 @@ fn is_left_to_its_ttl(ended: &Ended, has_least: bool) -> bool {
     }
 }
 
-/// A configuration for somebody who takes locks, who is the process `holder`.
+/// A configuration for taking locks whose holder is the process `holder`.
 fn config(request: &RequestArgs, nodes: &Nodes, holder: u32) -> Result<Config, Failure> {
     let builder = nodes::builder_for(nodes, holder)?.restart_guard(request.restart_guard.into());
     let builder = if request.new_nodes { builder.new_nodes() } else { builder };
     nodes::build(builder, nodes)
 }
 
-/// Waits until the lock is granted. If it is not, the status that says why.
+/// Waits until the lock is granted. If it is not, returns the status that says why.
 fn wait(
     lease: &mut Lease,
     request: &RequestArgs,
@@ -143,7 +148,7 @@ fn wait(
         false => Patience::new(request.wait, now()?),
     };
     let status = match Line::join(lease, poller, patience)?.wait()? {
-        // Between the grant and here this process may have been stopped for long.
+        // This process may have been stopped since the grant.
         Outcome::Granted if lease.remaining().is_zero() => {
             say("the lock ran out before it could be used");
             exit::LOST

@@ -1,9 +1,9 @@
-//! The outer process of `redbolt lock`: the one that the caller has started, and waits for.
+//! The outer process of `redbolt lock`: the one that the caller started and waits for.
 //!
-//! It starts the inner process, passes signals on to it and exits with its status. Beside that it knows until when
-//! the command may run, and ends the command and all that it started if the inner process does not:
-//! because it was killed, or stopped, or hangs. What it does when is decided by [`Backstop`]. Not here:
-//! the lock. It cannot let go of it, so that of a dead inner process is over with its TTL.
+//! It starts the inner process, passes signals on to it and exits with its status. It also knows until when the command
+//! may run, and ends the command and its descendants if the inner process fails to: because it was killed or stopped,
+//! or hangs. [`Backstop`] decides when. Not here: the lock. This process cannot release it, so the lock of a dead inner
+//! process ends with its TTL.
 
 use std::env;
 use std::ffi::OsStr;
@@ -28,7 +28,7 @@ use crate::duration::show;
 use crate::exit::{self, Failure};
 use crate::signals::{Signals, is_ignored};
 
-/// Runs `redbolt lock` with the words that this process was started with. The exit status.
+/// Runs `redbolt lock` with the arguments of this process. Returns the exit status.
 pub(crate) fn run() -> Result<u8, Failure> {
     if is_ignored(Signal::SIGCHLD) {
         return Err(Failure::system(NO_SIGCHLD));
@@ -73,7 +73,7 @@ impl Outer {
             while let Some(request) = self.poller.requests.next() {
                 self.requests.send(request);
             }
-            // The clock first: whoever is stopped here finds what the inner process has told meanwhile.
+            // The clock is read first: after a stop here, the notices are newer than the time.
             let now = net::now();
             let has_children = self.inner.reap();
             self.hear();
@@ -103,7 +103,7 @@ impl Outer {
         }
     }
 
-    /// The exit status, if nothing is left to do behind the end of the inner process.
+    /// The exit status, once nothing is left to do after the end of the inner process.
     fn status(&self, end: End, has_children: bool) -> Option<u8> {
         match self.backstop {
             Backstop::Idle => {
@@ -125,7 +125,7 @@ impl Outer {
         }
     }
 
-    /// Acts first, and says so afterwards.
+    /// Acts first, and reports afterwards.
     fn perform(&mut self, action: Action) {
         let bereft = self.inner.end().map(|end| Bereft { end });
         match action {
@@ -157,7 +157,7 @@ impl Outer {
     }
 }
 
-/// The kernel forgets the statuses of children whose end their parent ignores.
+/// If SIGCHLD is ignored, the kernel keeps no exit statuses of children.
 const NO_SIGCHLD: &str = "SIGCHLD is ignored here, so the command's exit status could not be had; \
     start redbolt with `env --default-signal=CHLD`";
 

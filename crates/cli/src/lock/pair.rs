@@ -1,9 +1,9 @@
-//! The two processes of `redbolt lock`, and what they tell each other.
+//! The two processes of `redbolt lock`, and the messages between them.
 //!
-//! There are two, so that whoever kills one of them with SIGKILL leaves another that ends the command while the
-//! lease lasts. The *outer* process is the one that the caller has started. It starts the *inner* one, which takes
-//! the lock, runs the command and keeps the lease; it passes signals on and waits for its end
-//! ([`outer`](super::outer)). Both are subreapers, so that either finds the whole family.
+//! There are two, so that SIGKILL of one leaves another that ends the command while the lease lasts. The caller
+//! starts the *outer* process. It starts the *inner* one, passes signals on to it and waits for its end
+//! ([`outer`](super::outer)). The inner process takes the lock, runs the command and extends the lease. Both are
+//! subreapers, so that either finds the whole family.
 //!
 //! ```text
 //!             signals ───▶
@@ -11,12 +11,12 @@
 //!             ◀─── until when the command may run
 //! ```
 //!
-//! Two pipes join them. Each is also how the other's death is noticed: it ends with its last writer, and the
-//! command inherits neither. Nobody ever waits for the other, which may have been stopped: what does not fit
-//! into a pipe is dropped (a signal), or takes the place of what is out of date (a lease).
+//! Two pipes join them. A pipe ends with its last writer, and the command inherits neither, so each process notices
+//! the other's death. Neither ever waits for the other, which may be stopped: if a pipe is full, a signal is dropped,
+//! and a lease replaces older ones.
 //!
-//! The inner process is the same program with another first word. It inherits two descriptors by their numbers,
-//! and opens them anew, because to own a descriptor by its number takes unsafe code.
+//! The inner process is the same program with another first argument. It inherits two descriptors by number and
+//! opens them again, because taking ownership of a number would need unsafe code.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -53,7 +53,7 @@ impl Held {
 pub(super) enum Notice {
     /// A command runs, or is about to.
     Held(Held),
-    /// It has ended, or was ended; with which status redbolt will exit.
+    /// It has ended, or was stopped. The status with which redbolt will exit.
     Done { status: u8 },
 }
 
@@ -102,7 +102,7 @@ pub(super) struct RequestReceiver(File);
 #[derive(Debug)]
 pub(super) struct NoticeSender(File);
 
-/// The ends that the inner process inherits, to be closed here as soon as it was started.
+/// The ends that the inner process inherits. The outer one closes them once it has started it.
 #[derive(Debug)]
 pub(super) struct Inherited {
     requests: OwnedFd,
@@ -144,7 +144,7 @@ impl Inherited {
 /// The inner process's ends.
 pub(super) fn inherit(args: &InnerArgs) -> io::Result<(RequestReceiver, NoticeSender)> {
     let requests = reopen(args.requests, OpenOptions::new().read(true))?;
-    // For reading as well, to take out what is out of date.
+    // Also for reading, to remove outdated messages.
     let notices = reopen(args.notices, OpenOptions::new().read(true).write(true))?;
     Ok((RequestReceiver(requests), NoticeSender(notices)))
 }
@@ -152,7 +152,7 @@ pub(super) fn inherit(args: &InnerArgs) -> io::Result<(RequestReceiver, NoticeSe
 fn reopen(number: i32, options: &mut OpenOptions) -> io::Result<File> {
     let file =
         options.custom_flags(OFlag::O_NONBLOCK.bits()).open(format!("/proc/self/fd/{number}"))?;
-    // It would be the command's as well.
+    // Otherwise the command would inherit it.
     close(number)?;
     Ok(file)
 }
@@ -165,7 +165,7 @@ impl RequestSender {
             Sender::Process(pid) => pid.as_raw(),
         };
         let words = [request.signal as i32, sender].map(i32::to_le_bytes);
-        // One that is gone needs no signals, and one that has not read thousands does not miss one.
+        // A process that is gone needs no signal, and one that has thousands unread does not miss one.
         let _ = (&self.0).write(words.as_flattened());
     }
 }
@@ -228,7 +228,7 @@ impl AsFd for NoticeReceiver {
     }
 }
 
-/// The next message. They are written whole, so they are read whole.
+/// The next message. Messages are written whole, so they are read whole.
 fn next<const LENGTH: usize>(mut pipe: &File) -> Heard<[u8; LENGTH]> {
     let mut bytes = [0; LENGTH];
     loop {
@@ -244,8 +244,8 @@ fn next<const LENGTH: usize>(mut pipe: &File) -> Heard<[u8; LENGTH]> {
 const NOTICE: usize = 32;
 const REQUEST: usize = 8;
 
-/// In place of the process that sent a signal. Zero is a process in another PID namespace, such as that of
-/// whoever stops a container.
+/// Stands for the terminal as the sender. Zero is a process in another PID namespace, such as one that stops a
+/// container.
 const TERMINAL: i32 = -1;
 
 const HELD: u64 = 1;

@@ -1,11 +1,11 @@
-//! How long to wait for a lock, and what is said meanwhile.
+//! How long to wait for a lock, and what to report meanwhile.
 //!
-//! Waiting means waiting: for the holder to let go, for nodes to come back, for a quarantine to end. Only
-//! `--wait` ends it, or the library, when nobody but an operator can help. But somebody who mistyped a port
-//! must see that soon, and so nodes that do not answer are told of after a moment. Each verdict of an
-//! attempt is noted here, and it says whether to go on and what there is to tell.
+//! redbolt waits for the holder to release the lock, for nodes to come back, and for quarantines to end. Only `--wait`
+//! ends the wait, or the library if nobody but an operator can help. But a user who mistyped a port must see it soon,
+//! so nodes that do not answer are reported after a moment. [`Patience`] notes the verdict of each attempt, and
+//! decides whether to go on and what to report.
 //!
-//! Not here: asking, and a clock. `now` is an argument.
+//! Not here: the request, and a clock. `now` is an argument.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ pub(super) struct Patience {
     began: Duration,
     limit: Option<Duration>,
     seen_a_holder: bool,
-    /// How long the quarantine lasts that stands in the way.
+    /// How long the quarantine lasts that prevents a quorum.
     quarantined: Option<Duration>,
-    /// Since when too few nodes are voters.
+    /// Since when too few nodes can vote.
     silent_since: Option<Duration>,
     told: bool,
     told_quarantine: bool,
@@ -30,16 +30,16 @@ pub(super) struct Patience {
 pub(super) enum Advice {
     /// Wait.
     Wait,
-    /// Wait, and tell the user that too few nodes are voters. Said once for each outage.
+    /// Wait, and report that too few nodes can vote. Once for each outage.
     Tell,
-    /// Wait, and tell the user of the quarantine that stands in the way. Said once for each.
+    /// Wait, and report the quarantine that prevents a quorum. Once for each quarantine.
     TellQuarantine {
         /// When a quorum can vote again.
         left: Duration,
     },
     /// Give up: somebody holds the lock.
     Contended,
-    /// Give up: too few nodes are voters.
+    /// Give up: too few nodes can vote.
     NoQuorum,
 }
 
@@ -59,13 +59,13 @@ impl Patience {
         }
     }
 
-    /// One attempt: the library ends it, and its outcome says everything.
+    /// For a single attempt: the library ends it.
     pub(super) fn of_one_attempt(now: Duration) -> Self {
         Self { told: true, ..Self::new(None, now) }
     }
 
-    /// Takes the verdict of an attempt that ended not long before `now`, and how long the quarantine
-    /// lasts that it is due to, if it is.
+    /// Takes the verdict of an attempt that ended shortly before `now`. `quarantine` is how long a quarantine lasts
+    /// that caused it.
     pub(super) fn note(&mut self, verdict: Verdict, quarantine: Option<Duration>, now: Duration) {
         match (verdict, quarantine) {
             (Verdict::Contended, _) => {
@@ -86,8 +86,8 @@ impl Patience {
         }
     }
 
-    /// No attempt has ended yet. That is no outage where enough nodes are there: somebody may be as fast
-    /// again and again.
+    /// Notes that no attempt has ended. That is no outage if enough nodes answer: other clients may be faster again
+    /// and again.
     pub(super) fn note_no_verdict(&mut self, has_quorum: bool) {
         self.silent_since = Some(self.began).filter(|_| !has_quorum);
     }
@@ -122,13 +122,13 @@ impl Patience {
         Some(at.saturating_sub(now))
     }
 
-    /// When the user is told of nodes that do not vote.
+    /// When to report nodes that do not vote.
     fn to_tell(&self) -> Option<Duration> {
         self.silent_since.filter(|_| !self.told).map(|since| since + BLINK)
     }
 }
 
-/// An outage shorter than this is not worth a word.
+/// A shorter outage is not reported.
 const BLINK: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

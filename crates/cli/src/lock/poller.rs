@@ -1,12 +1,11 @@
 //! Sleeping until something happens: a signal, a node's reply, a point in time, or a step of the wall clock.
 //!
-//! The timer is a timerfd on the clock that runs on through suspend. The timeout of `poll` would
-//! stand still with the machine, and a command could run on for seconds after it woke, under a
-//! lease that is long over.
+//! The timer is a timerfd on a clock that counts suspend. The timeout of `poll` does not count it: a command could
+//! run for seconds after the machine woke, under a lease that is long over.
 //!
-//! A lease ends by the wall clock too, if that is stepped forward; no timer on another clock notices. So a second
-//! timerfd is on the wall clock, for a moment that never comes, and the kernel *cancels* it, and thereby makes it
-//! readable, whenever that clock is set.
+//! A forward step of the wall clock ends a lease too, and no timer on another clock notices it. So there is a second
+//! timerfd, on the wall clock, for a moment that never comes: whenever that clock is set, the kernel cancels the timer
+//! and so makes it readable.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -67,7 +66,7 @@ impl Poller {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
-        // One that was cancelled is readable until this, and waits for the next step then.
+        // A cancelled timer stays readable until it is set again.
         if let Some(true) = set.last().and_then(PollFd::any) {
             self.steps.wait()?;
         }
@@ -75,7 +74,7 @@ impl Poller {
     }
 }
 
-/// As a wall clock may show it one day; in the year 2200.
+/// A wall clock in the year 2200.
 const NEVER: TimeSpec = TimeSpec::new(7_258_118_400, 0);
 
 /// Time since boot, suspend included.

@@ -1,7 +1,6 @@
-//! What redbolt is asked to do: by signals of its own and, in the inner process, by those that the outer one
-//! passes on.
+//! Signals as requests: those that arrive here and, in the inner process, those that the outer one passes on.
 //!
-//! A signal to the whole process group reaches both processes, and the inner one hears of it twice. It counts once.
+//! A signal to the whole process group reaches both processes, so the inner one gets it twice. It counts once.
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,12 +21,12 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// Those of a process that stands for itself.
+    /// For a process without an outer one.
     pub(super) fn of(signals: Signals) -> Self {
         Self { signals, outer: None, alone: Cell::new(false), echoes: RefCell::default() }
     }
 
-    /// Those of an inner process.
+    /// For an inner process.
     pub(super) fn with_outer(signals: Signals, outer: RequestReceiver) -> Self {
         Self { outer: Some(outer), ..Self::of(signals) }
     }
@@ -41,14 +40,14 @@ impl Requests {
             .map(|(request, _)| request)
     }
 
-    /// Whether the outer process is gone, as far as was heard.
+    /// Whether the outer process is known to be gone.
     pub(super) fn is_alone(&self) -> bool {
         self.alone.get()
     }
 
     /// What to poll.
     pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        // One at its end would always be readable.
+        // A pipe at its end would always be readable.
         let outer = self.outer.as_ref().filter(|_| !self.is_alone());
         [self.signals.as_fd()].into_iter().chain(outer.map(AsFd::as_fd))
     }
@@ -70,7 +69,7 @@ impl Requests {
     }
 }
 
-/// Signals that have come one way, and may come the other way as well.
+/// Signals that have arrived one way and may still arrive the other way.
 #[derive(Debug, Default)]
 struct Echoes(Vec<(Request, Way, Timestamp)>);
 

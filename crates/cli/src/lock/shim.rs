@@ -1,17 +1,16 @@
-//! `redbolt __exec`: what redbolt starts in place of the command, and what becomes it.
+//! `redbolt __exec`: the program that redbolt starts, and that then becomes the command.
 //!
-//! Between fork and exec three things must happen that the standard library offers only through
-//! unsafe code, so they happen in a program of their own, which then executes the command in the
-//! same process:
+//! Three things must happen between fork and exec. The standard library offers that only through unsafe code, so
+//! they happen in a program of their own, which then executes the command in the same process:
 //!
-//! 1. ask for SIGTERM at the parent's death (Linux delivers it when the *thread* that forked ends;
-//!    redbolt forks from its main thread);
-//! 2. see that the parent is still there, or its death came before the wish and went unheard;
+//! 1. request SIGTERM at the parent's death (Linux sends it when the *thread* that forked ends; redbolt forks from its
+//!    main thread);
+//! 2. check that the parent still exists, since it may have died before that request;
 //! 3. unblock the signals that redbolt reads from a descriptor.
 //!
-//! When the command cannot be executed, the shim says why and exits as a shell would, with 126 or
-//! 127; redbolt passes that on like any other status. A command may end with these as well, so the shim
-//! tells redbolt, through a pipe, that nothing was run.
+//! If the command cannot be executed, the shim says why and exits with 126 or 127, as a shell would, and redbolt passes
+//! the status on. Commands can exit with these numbers too, so the shim also reports through a pipe that nothing was
+//! run.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -46,7 +45,7 @@ pub(crate) fn exec(args: &ShimArgs) -> u8 {
 /// Opened only now, so that no command inherits it.
 fn complain(args: &ShimArgs) {
     let pipe = format!("/proc/{}/fd/{}", args.parent, args.complain);
-    // Unheard, the lock is kept as if something had run, which is safe.
+    // If this fails, the lock is treated as if something had run, which is safe.
     let _ = OpenOptions::new().write(true).open(pipe).and_then(|mut pipe| pipe.write_all(b"!"));
 }
 

@@ -1,12 +1,12 @@
-//! Words of a supervisor, which must not wait until somebody reads them.
+//! Messages of a supervisor, which never wait for a reader.
 //!
-//! Standard error can be a pipe that is full, or a terminal that was stopped with Ctrl-S. Whoever waits there
-//! neither extends a lock nor stops a command. So words go out at once here, or not at all. Apart from
-//! [`say`](crate::say), which waits: what it says is the last that redbolt does.
+//! Standard error can be a full pipe, or a terminal that was stopped with Ctrl-S. A process that waits there neither
+//! extends a lock nor stops a command. So a message is written at once or dropped. Apart from [`say`](crate::say),
+//! which waits: it is used where redbolt has nothing else left to do.
 //!
-//! A pipe and a terminal are opened anew, because the descriptor is the command's as well, which must not find
-//! that it no longer waits. What cannot be opened anew (a socket, or what another user has opened) is asked before
-//! it is written to, and may take a noisy command's words between the two.
+//! Pipes and terminals are opened again for this, because the descriptor is shared with the command and must stay
+//! blocking. What cannot be opened again (a socket, or a file of another user) is polled before each write; output of
+//! the command may fill it between the two.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -21,14 +21,14 @@ use nix::unistd::write;
 
 use crate::say::lines;
 
-/// Says it to standard error if that takes it now.
+/// Writes the message to standard error, if that takes it now.
 pub(super) fn say(message: impl fmt::Display) {
     raw(&lines(message));
 }
 
 /// The same for a line that is rewritten in place.
 pub(super) fn raw(text: &str) {
-    // What is not taken is not said.
+    // What is not taken is dropped.
     let _ = write_now(io::stderr().as_fd(), text.as_bytes());
 }
 
@@ -40,7 +40,7 @@ fn write_now(to: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
         let mut set = [PollFd::new(to, PollFlags::POLLOUT)];
         poll(&mut set, PollTimeout::ZERO)?;
         let takes = set[0].revents().is_some_and(|ready| ready.contains(PollFlags::POLLOUT));
-        // So much fits if anything does.
+        // A pipe with room has room for this much.
         if !takes || write(to, part)? < part.len() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -48,7 +48,7 @@ fn write_now(to: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Not for a regular file: it would be written to from its beginning.
+/// Not for a regular file, which would be written from its beginning.
 fn open_anew(of: BorrowedFd<'_>) -> Option<File> {
     let path = format!("/proc/self/fd/{}", of.as_raw_fd());
     let kind = fs::metadata(&path).ok()?.file_type();

@@ -1,12 +1,12 @@
-//! The command runs, and the lease is kept, in one loop.
+//! One loop in which the command runs and the lease is extended.
 //!
-//! One `poll` over the nodes, the signals and a timer, so that an extension never delays a release
-//! nor the other way round. What to do is decided by [`Watchdog`]; here it is done. Each turn looks at
-//! the lease before anything else: whoever was suspended must first learn that it is over.
+//! One `poll` waits for the nodes, the signals and a timer, so an extension never delays a release, nor the other way
+//! round. [`Watchdog`] decides what to do, and here it is done. Each turn checks the lease first: after a suspend it may
+//! be over.
 //!
-//! The outer process is told until when the command may run, and acts when that is over. It leaves a part of the
-//! lease unused, because on a busy machine whoever sleeps is late to wake, and has to find whom to kill. Here a little
-//! more is left: this process knows better why the lease ends, and shall be the one to say so.
+//! The outer process knows until when the command may run, and acts then. It leaves a part of the lease unused,
+//! because on a busy machine it wakes late and must find the processes to kill. This process leaves a little more, so
+//! that it acts first: it knows why the lease ends, and can say so.
 
 use std::fmt;
 use std::io;
@@ -49,12 +49,12 @@ pub(super) enum Ended {
     },
     /// The lock ended first.
     Lost {
-        /// Whether nobody goes on.
+        /// Whether all processes have ended.
         all_ended: bool,
     },
     /// The outer process ended first, and then the command.
     Abandoned {
-        /// Whether nobody goes on.
+        /// Whether all processes have ended.
         all_ended: bool,
     },
     /// There was no lock to run it under.
@@ -112,7 +112,7 @@ impl<'a> Supervisor<'a> {
     pub(super) fn run(mut self) -> io::Result<Ended> {
         let ended = self.watch();
         if ended.is_err() {
-            // The lock will be let go, and nobody is left to watch over the command.
+            // The lock will be released, and no process would watch over the command.
             self.kill_family();
         }
         ended
@@ -150,7 +150,7 @@ impl<'a> Supervisor<'a> {
                 self.explain(format_args!("SIGTERM, and SIGKILL within {grace}"));
             }
             Action::Kill => {
-                // On a busy machine redbolt is late at times, and the command has ended meanwhile.
+                // redbolt may be late on a busy machine, and the command have ended meanwhile.
                 if self.kill_family() != Kill::Needless || !self.told {
                     self.explain(format_args!("SIGKILL"));
                 }
@@ -174,15 +174,14 @@ impl<'a> Supervisor<'a> {
                     self.perform(action);
                 }
             }
-            // The time that is left says the same, and is asked for in each turn.
+            // Each turn reads the remaining time, which says the same.
             News::Expired => {}
             News::Granted | News::Refused { .. } | News::Released { .. } | News::Seen(_) => {}
         }
         Ok(())
     }
 
-    /// A command that was told to stop has ended when nothing of its family is left, or nothing
-    /// that can be stopped.
+    /// A stopped command has ended when no process of its family is left, or none that can be stopped.
     fn ended(&mut self) -> Option<Ended> {
         let has_children = self.command.reap();
         if let Some(loss) = self.watchdog.loss() {
@@ -207,8 +206,8 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    /// What the terminal sends has reached the command as well. What the command sends to its own
-    /// process group has, too.
+    /// Signals from the terminal have reached the command already, and so have those that the command sends to its own
+    /// process group.
     fn pass_on_signals(&mut self) -> io::Result<()> {
         while let Some(request) = self.poller.requests.next() {
             let has_it = match request.from {
@@ -271,7 +270,7 @@ pub(super) fn usable(lease: &Lease, terms: Terms) -> Duration {
 
 /// Until when the outer process lets the command run.
 fn held(lease: &Lease, terms: Terms) -> Notice {
-    // The clocks first: what passes between the two is lost, not won.
+    // The clocks are read first, so that time between the two readings shortens the lease.
     let now = net::now();
     let left = lease.remaining().saturating_sub(reserve(terms.ttl));
     let until = ClockReading { boot: now.boot + left, wall: now.wall + left };
@@ -285,5 +284,5 @@ fn reserve(ttl: Duration) -> Duration {
 
 const RESERVE_PART: u32 = 8;
 
-/// No machine is later than that because of a longer TTL.
+/// A longer TTL makes no machine later than this.
 const LONGEST_RESERVE: Duration = Duration::from_millis(250);

@@ -1,7 +1,7 @@
-//! The line that tells somebody at a terminal who holds the lock while they wait.
+//! The line at a terminal that shows who holds the lock during a wait.
 //!
-//! Only for a terminal, only when the wait takes longer than a moment, and rewritten in place once
-//! a second. In a log it would be noise, so there it is nothing.
+//! It appears only on a terminal, and only if the wait takes longer than a moment. It is rewritten in place once a
+//! second. In a log it would be noise.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -10,17 +10,17 @@ use super::speak::raw;
 use crate::duration::show;
 use redbolt::inspect::InspectionVerdict;
 
-/// The line, or nothing where nobody watches.
+/// The line, or nothing if standard error is not a terminal.
 #[derive(Debug)]
 pub(super) struct Watch {
     since: Duration,
-    /// When to look again; `None` where nobody watches.
+    /// When to look again; `None` without a terminal.
     next: Option<Duration>,
     is_shown: bool,
 }
 
 impl Watch {
-    /// A watch over a wait that begins at `now`.
+    /// The line of a wait that begins at `now`.
     pub(super) fn new(now: Duration, quiet: bool) -> Self {
         let next = (!quiet && io::stderr().is_terminal()).then_some(now + PERIOD);
         Self { since: now, next, is_shown: false }
@@ -40,7 +40,7 @@ impl Watch {
         Some(self.next?.saturating_sub(now))
     }
 
-    /// Shows who holds the lock, or for how long nobody can.
+    /// Shows who holds the lock, or how long a quarantine lasts.
     pub(super) fn show(
         &mut self,
         seen: &InspectionVerdict,
@@ -49,7 +49,7 @@ impl Watch {
     ) {
         let waited = now.saturating_sub(self.since).as_secs();
         let line = format!("redbolt: waiting {waited} s, {}", in_words(seen, quarantine));
-        // A line that wraps could not be taken back.
+        // A line that wraps could not be erased.
         let line: String = line.chars().take(WIDTH).collect();
         raw(&format!("{CLEAR}{line}"));
         self.is_shown = true;
@@ -78,13 +78,13 @@ fn in_words(seen: &InspectionVerdict, quarantine: Option<Duration>) -> String {
     }
 }
 
-/// Waits shorter than this are not worth a line.
+/// Shorter waits show no line.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Back to the first column, and empty to the end of the line.
+/// Back to the first column, and erase to the end of the line.
 const CLEAR: &str = "\r\x1b[K";
 
-/// What fits everywhere.
+/// Narrow enough for every terminal.
 const WIDTH: usize = 79;
 
 #[cfg(test)]

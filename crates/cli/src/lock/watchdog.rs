@@ -1,9 +1,8 @@
 //! What to do while the command runs: the rule that the command never outlives the lease.
 //!
-//! A state machine without I/O and without a clock. `now` and `remaining` (the validity left) are
-//! arguments, and the outcome is an [`Action`]. It is apart so that the one rule that must not
-//! fail is tested in virtual time. Not here: how an extension is asked for, and how a family of
-//! processes is stopped.
+//! A state machine without I/O and without a clock: `now` and `remaining` (the validity left) are arguments, and the
+//! outcome is an [`Action`]. So the one rule that must not fail is tested in virtual time. Not here: how the lock is
+//! extended, and how a family of processes is stopped.
 //!
 //! | what happened                      | SIGTERM                          | SIGKILL                |
 //! |------------------------------------|----------------------------------|------------------------|
@@ -15,7 +14,7 @@
 
 use std::time::Duration;
 
-/// What was agreed on when the lock was asked for.
+/// The times that were chosen with the request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) ttl: Duration,
@@ -41,7 +40,7 @@ pub(super) enum Loss {
     Known(String),
     /// No extension succeeded in time; why the last one did not, if one was refused.
     NotExtended(Option<String>),
-    /// The TTL was used up, and extending was not wanted.
+    /// The TTL is over, and `--no-extend` was given.
     UsedUp,
     /// The lease was over before redbolt could act: it was suspended, or a clock jumped.
     Overslept,
@@ -65,7 +64,7 @@ enum State {
 }
 
 impl Watchdog {
-    /// A keeper of a lease of which `remaining` is left at `now`: less than was asked for, where the grant was slow.
+    /// For a lease of which `remaining` is left at `now`: less than requested if the grant was slow.
     pub(super) fn new(terms: Terms, now: Duration, remaining: Duration) -> Self {
         let used = terms.ttl.saturating_sub(remaining);
         let extend_at = now + (terms.ttl / EXTEND_PART).saturating_sub(used);
@@ -73,19 +72,19 @@ impl Watchdog {
         Self { terms, state, refusal: None }
     }
 
-    /// The extension that was asked for succeeded.
+    /// The extension succeeded.
     pub(super) fn extended(&mut self) {
         self.refusal = None;
         self.answered(EXTEND_PART);
     }
 
-    /// The extension that was asked for did not succeed.
+    /// The extension failed.
     pub(super) fn not_extended(&mut self, reason: String) {
         self.refusal = Some(reason);
         self.answered(RETRY_PART);
     }
 
-    /// Less is left of the lease than there was: time to extend it, if that is not under way.
+    /// The lease got shorter: extend it now, unless an extension is in flight.
     pub(super) fn shortened(&mut self) {
         if let State::Extending { extend_at, .. } = &mut self.state {
             *extend_at = Duration::ZERO;
@@ -99,7 +98,7 @@ impl Watchdog {
         Some(self.terminate(Loss::Known(reason), now + self.terms.kill_after))
     }
 
-    /// The outer process is gone: nobody is left to act for this one.
+    /// The outer process is gone: if this one fails too, no process ends the command.
     #[must_use = "the command must be told to stop"]
     pub(super) fn abandoned(&mut self, now: Duration) -> Option<Action> {
         let State::Extending { .. } = self.state else { return None };
@@ -134,7 +133,7 @@ impl Watchdog {
         }
     }
 
-    /// How long nothing needs to be done, unless something is heard.
+    /// How long nothing needs to be done unless something happens.
     pub(super) fn idle(&self, now: Duration, remaining: Duration) -> Option<Duration> {
         match &self.state {
             State::Extending { extend_at, asked_at } => {
@@ -151,7 +150,7 @@ impl Watchdog {
         }
     }
 
-    /// Why the command had to be stopped, once it had to.
+    /// Why the command had to be stopped; `None` before that.
     pub(super) fn loss(&self) -> Option<&Loss> {
         match &self.state {
             State::Extending { .. } => None,

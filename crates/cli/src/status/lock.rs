@@ -79,7 +79,7 @@ fn left(remaining: Option<Duration>) -> String {
     remaining.map_or_else(|| "without end".to_owned(), |left| format!("{} left", show(left)))
 }
 
-/// A restart guard that was not read has nothing to add to the reason why the node did not tell of the lock.
+/// Nothing if the restart guard was not read: why the node did not answer is said already.
 fn restart_guard_in_words(node: &NodeStatus) -> String {
     match node.restart_guard {
         RestartGuardState::Unknown | RestartGuardState::Off => String::new(),
@@ -130,7 +130,7 @@ fn node_as_json(node: &NodeInspection, status: &NodeStatus) -> Value {
     })
 }
 
-/// What tells holders apart that have the same label, or none.
+/// What distinguishes holders with the same label or none.
 fn hash(holder: &Holder) -> String {
     format!("{:08x}", holder.fingerprint)
 }
@@ -150,7 +150,7 @@ fn data_as_json(data: &Foreign) -> Value {
     }
 }
 
-/// The words of the library for a node that did not tell, without its address.
+/// The library's words for a node that did not answer, without its address.
 fn reason(node: &NodeInspection) -> String {
     let words = node.to_string();
     let address = format!("node {} {}: ", node.number, node.address);

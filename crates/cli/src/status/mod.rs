@@ -1,6 +1,6 @@
-//! `redbolt status`: who holds a lock ([`lock`]), or how the nodes are ([`mod@nodes`]).
+//! `redbolt status`: who holds a lock ([`lock`]), or the state of the nodes ([`mod@nodes`]).
 //!
-//! It takes no lock and writes nothing to the nodes, not even a restart guard. Here is what both reports share.
+//! It takes no lock and writes nothing to the nodes, not even a restart guard. This file has what both reports share.
 
 mod lock;
 mod nodes;
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<u8, Failure> {
     }
 }
 
-/// Columns as wide as they need to be; one in which nothing stands is left out.
+/// Columns as wide as they need to be, without those that are empty.
 fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: [usize; COLUMNS] = std::array::from_fn(|column| width(column).unwrap_or(0));

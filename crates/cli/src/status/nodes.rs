@@ -1,6 +1,6 @@
-//! How the nodes are: which vote, which tell those who wait, and how long an answer takes.
+//! The state of the nodes: which vote, which notify waiters, and how long an answer takes.
 //!
-//! A round trip is that of a look at the key of the restart guard, which anybody who locks may look at.
+//! The round trip is measured by reading the restart guard's key, which every user of locks may read.
 
 use redbolt::{
     Client,
@@ -53,8 +53,7 @@ fn state_in_words(node: &NodeStatus) -> String {
     }
 }
 
-/// Why a node does not vote: what was found in place of its restart guard says more than that it is
-/// quarantined.
+/// Why a node does not vote. If its restart guard was altered, that says more than that it is quarantined.
 fn reason(node: &NodeStatus) -> String {
     match node.restart_guard {
         RestartGuardState::Found(found) => found.to_string(),

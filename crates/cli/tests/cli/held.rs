@@ -276,7 +276,7 @@ fn a_file_that_appears_during_the_wait_is_not_overwritten() {
     eventually("it waits", || !files(&world).is_empty());
     fs::write(world.path(FILE), "somebody's").unwrap();
     world.delete("job");
-    waiter.end().expect(64).expect_says("the lock is let go");
+    waiter.end().expect(64).expect_says("the lock is released");
     assert_eq!(fs::read_to_string(world.path(FILE)).unwrap(), "somebody's");
     assert_eq!(world.held_on("job"), 0);
     assert_eq!(files(&world), [FILE]);
