@@ -1,10 +1,10 @@
-//! Commands that an operator took away: renamed to nothing, or forbidden to all users.
+//! Commands that an operator disabled: renamed to nothing, or forbidden to all users.
 //!
-//! Not here: keys and channels that are forbidden, and `TIME` within a script, which is not looked at.
+//! Not here: forbidden keys and channels, and `TIME` within a script, which is not checked.
 
 use std::collections::BTreeMap;
 
-/// How a command was taken away.
+/// How a command was disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denial {
     /// As by `ACL SETUSER … -command`.
@@ -14,7 +14,7 @@ pub enum Denial {
 }
 
 impl Denial {
-    /// What a script is told that calls the command. The server adds where that was.
+    /// The error in a script that calls the command. The server adds where the call was.
     pub(crate) fn in_script(self, sha: &[u8]) -> Vec<u8> {
         let reason = match self {
             Self::Forbidden => "The user executing the script can't run this command or subcommand",
@@ -24,7 +24,7 @@ impl Denial {
     }
 }
 
-/// The commands that were taken away, by their names in lower case.
+/// The disabled commands, by their names in lower case.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Denials(BTreeMap<String, Denial>);
 

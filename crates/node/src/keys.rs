@@ -1,8 +1,7 @@
 //! The keys of one database, seen at one instant.
 //!
-//! Every read and write of a key, by a command or a script, goes through [`Keys`]: expiry is decided
-//! here and nowhere else. A key whose time has come is removed when it is touched; until then it
-//! costs memory, never a wrong reply.
+//! Every read and write of a key, by a command or a script, goes through [`Keys`], and only here is expiry decided.
+//! An expired key is removed when it is touched. Until then it costs memory, never a wrong reply.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -12,7 +11,7 @@ use crate::{
     tracking::Journal,
 };
 
-/// What one database holds. Ordered, so that two runs never differ.
+/// The keys of one database, ordered so that two runs never differ.
 pub(crate) type Entries = BTreeMap<Vec<u8>, Entry>;
 
 #[derive(Clone)]
@@ -28,12 +27,12 @@ impl Entry {
     }
 }
 
-/// Whether a key is there, without touching it.
+/// Whether a key exists, without touching it.
 pub(crate) fn holds(entries: &Entries, key: &[u8], now: ClockReading) -> bool {
     entries.get(key).is_some_and(|entry| !entry.is_over(now))
 }
 
-/// Removes the keys whose time has come, touched or not.
+/// Removes all expired keys.
 pub(crate) fn expire(entries: &mut Entries, now: ClockReading, journal: &mut Journal) {
     entries.retain(|key, entry| {
         let is_over = entry.is_over(now);
@@ -48,15 +47,15 @@ pub(crate) fn expire(entries: &mut Entries, now: ClockReading, journal: &mut Jou
 pub(crate) struct Keys<'s> {
     entries: &'s mut Entries,
     now: ClockReading,
-    /// Where to write down what is read and changed, if that matters to anybody.
+    /// Where to note what is read and changed, if a connection tracks.
     journal: Option<&'s mut Journal>,
-    /// What whoever uses them may not do, where that is a script.
+    /// Commands that a script may not call.
     denials: Option<&'s Denials>,
-    /// The first that it did all the same. Nothing happens from then on.
+    /// The first forbidden command that the script called. Later ones have no effect.
     denied: Option<Denial>,
 }
 
-/// What becomes of a key's TTL when it is set.
+/// What SET does with the key's TTL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expiry {
     Never,
@@ -74,12 +73,12 @@ impl<'s> Keys<'s> {
         Self { journal: Some(journal), ..self }
     }
 
-    /// For a script, whose commands are looked at one by one.
+    /// For a script, whose commands are checked one by one.
     pub(crate) fn under(self, denials: &'s Denials) -> Self {
         Self { denials: Some(denials).filter(|denials| !denials.is_empty()), ..self }
     }
 
-    /// What stopped the script.
+    /// The forbidden command that stopped the script.
     pub(crate) fn denied(&self) -> Option<Denial> {
         self.denied
     }
@@ -122,7 +121,7 @@ impl<'s> Keys<'s> {
         left
     }
 
-    /// Removes a key, and says whether it was there.
+    /// Removes a key. Returns whether it existed.
     pub(crate) fn delete(&mut self, key: &[u8]) -> bool {
         self.may("del") && self.remove(key)
     }
@@ -142,8 +141,7 @@ impl<'s> Keys<'s> {
         }
     }
 
-    /// Lets a key live for `ttl` milliseconds from now; nothing left removes it. Says whether it
-    /// was there.
+    /// Gives a key a TTL of `ttl` milliseconds; a TTL of zero or less removes it. Returns whether it existed.
     pub(crate) fn expire_in(&mut self, key: &[u8], ttl: i64) -> bool {
         self.may("pexpire") && self.expire_at(key, self.now.millis().saturating_add(ttl))
     }
@@ -152,7 +150,7 @@ impl<'s> Keys<'s> {
         self.live(key).is_some()
     }
 
-    /// Unix milliseconds at which the key ends, if it exists and ends at all.
+    /// Unix milliseconds at which the key expires, if it exists and has a TTL.
     pub(crate) fn expiry(&mut self, key: &[u8]) -> Option<i64> {
         self.live(key)?.expires
     }
@@ -204,7 +202,7 @@ impl<'s> Keys<'s> {
     }
 }
 
-/// Values are tokens, and stay out of it.
+/// Without values: they are tokens.
 impl fmt::Debug for Keys<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keys").field("count", &self.entries.len()).finish_non_exhaustive()

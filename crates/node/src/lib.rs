@@ -1,9 +1,8 @@
 //! An embedded Redis node for tests of programs that take redbolt locks: memory only, not a database.
 //!
-//! [`Node::set`] starts the nodes of a test. They listen on loopback, each from a thread of its own,
-//! and end when they are dropped. What a real node can do to a lock, a test can do with [`Node::stop`] and
-//! [`Node::start_again`]: a minority that fails, a majority that fails, and a restart that has kept its memory
-//! or lost it.
+//! [`Node::set`] starts the nodes of a test. They listen on loopback, each in a thread of its own, and end when they
+//! are dropped. With [`Node::stop`] and [`Node::start_again`] a test does to a lock what real nodes can do: a minority
+//! fails, a majority fails, a node restarts with its memory or without it.
 //!
 //! ```
 //! use redbolt::{Client, Config, LockRequest};
@@ -43,8 +42,8 @@ mod tracking;
 pub use node::Node;
 pub use store::Memory;
 
-/// The commands as a state machine, for redbolt's own tests and simulators: the clock is an argument, and
-/// there is no thread, no socket and no entropy in it. No part of what a version promises.
+/// The commands as a state machine, for redbolt's own tests and simulators: the clock is an argument, and there is no
+/// thread, socket or entropy. It is not covered by the version's promises.
 #[doc(hidden)]
 pub mod model {
     pub use crate::{

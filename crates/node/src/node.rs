@@ -20,18 +20,18 @@ use crate::{
     store::{Memory, Store},
 };
 
-/// A node that runs, from a thread named `redbolt-node`, until it is stopped or dropped.
+/// A node. It runs in a thread named `redbolt-node` until it is stopped or dropped.
 ///
 /// It is for development and tests: memory only, not a database.
 #[derive(Debug)]
 pub struct Node {
     address: SocketAddr,
-    /// Locked by the thread for as long as it runs.
+    /// Locked by the thread while it runs.
     store: Arc<Mutex<Store>>,
     running: Option<Running>,
     /// What the next start does to the keys.
     memory: Memory,
-    /// Keeps the port ours while nobody listens on it.
+    /// Reserves the port while the node is stopped.
     reserved: Option<Socket>,
 }
 
@@ -42,12 +42,12 @@ struct Running {
 }
 
 impl Node {
-    /// Starts a new node on a free loopback port. It is quarantined for `max_ttl`, unless a client says with
-    /// `ConfigBuilder::new_nodes` or `redbolt::init` that it is new.
+    /// Starts a new node on a free loopback port. It is quarantined for `max_ttl`, unless a client declares it as new
+    /// with `ConfigBuilder::new_nodes` or `redbolt::init`.
     ///
     /// # Errors
     ///
-    /// Those of the operating system, for a socket, a thread or random bytes.
+    /// Errors of the operating system: no socket, no thread or no random bytes.
     pub fn start() -> io::Result<Self> {
         Self::on((Ipv4Addr::LOCALHOST, 0).into())
     }
@@ -112,23 +112,23 @@ impl Node {
         Ok(node)
     }
 
-    /// Where it listens, also while it is stopped.
+    /// The address on which it listens. It stays the same while the node is stopped.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends the listener and all connections, as the death of a process does. `memory` says what
-    /// the next start will find. A node that is stopped stays as it is.
+    /// Ends the listener and all connections, as the death of a process does. `memory` says what the next start
+    /// finds. On a stopped node it does nothing.
     pub fn stop(&mut self, memory: Memory) {
         if let Some(running) = self.running.take() {
             running.end();
             self.memory = memory;
-            // Without it the port is only likely to be free for the next start.
+            // If this fails, the port is only likely to be free at the next start.
             self.reserved = reserve(self.address).ok();
         }
     }
 
-    /// Starts a stopped node again, on its port and with a new run id. One that runs goes on.
+    /// Starts a stopped node again, on its port and with a new run id. On a running node it does nothing.
     ///
     /// # Errors
     ///
@@ -163,19 +163,19 @@ impl Running {
     }
 
     fn end(self) {
-        // A loop that panicked has nobody to wake, and has said so.
+        // After a panic of the loop there is nothing to wake, and the panic was reported.
         let _ = self.stop.wake();
         let _ = self.thread.join();
     }
 }
 
-/// A panic of the loop leaves a store that is whole enough for a test that fails anyway.
+/// After a panic of the loop the store may be inconsistent. The test fails anyway.
 fn lock(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
     store.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// A socket that is bound and does not listen: connecting to the port is refused, and the kernel
-/// gives it to nobody else, in particular not to an outgoing connection.
+/// A socket that is bound but does not listen. Connections to the port are refused, and the kernel gives the port to
+/// no other socket, in particular not to an outgoing connection.
 fn reserve(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
@@ -188,7 +188,7 @@ fn random_run_id() -> io::Result<String> {
     let mut bytes = [0; 20];
     getrandom::fill(&mut bytes)?;
     Ok(bytes.iter().fold(String::new(), |mut id, byte| {
-        // Writing to a string never fails.
+        // Writing to a string cannot fail.
         let _ = write!(id, "{byte:02x}");
         id
     }))

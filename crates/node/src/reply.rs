@@ -1,4 +1,4 @@
-//! Replies on their way out, in RESP2.
+//! Replies, encoded in RESP2.
 //!
 //! Apart from the library's [`Frame`](redbolt::resp::Frame), which has to be built before it is written: here a
 //! command writes its reply as it goes.
@@ -15,12 +15,12 @@ impl<'o> Reply<'o> {
         Self { out }
     }
 
-    /// How far it is.
+    /// The length of the buffer.
     pub(crate) fn mark(&self) -> usize {
         self.out.len()
     }
 
-    /// Takes back what was written since.
+    /// Removes what was written since then.
     pub(crate) fn take_back(&mut self, mark: usize) {
         self.out.truncate(mark);
     }
@@ -61,7 +61,7 @@ impl<'o> Reply<'o> {
         self.head(b'*', length);
     }
 
-    /// An error. It may quote what a client sent, so line breaks become spaces.
+    /// An error. It may quote a client's words, so line breaks become spaces.
     pub(crate) fn error(&mut self, text: &[u8]) {
         let clean = |&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte };
         self.out.push(b'-');
@@ -90,12 +90,12 @@ impl<'o> Reply<'o> {
     }
 }
 
-/// Appends a number. `format!` takes several times as long, and most replies have one.
+/// Appends a number. `format!` takes several times as long, and most replies have a number.
 pub(crate) fn decimal(out: &mut Vec<u8>, mut value: u64) {
     let mut digits = [0; 20];
     let mut first = digits.len();
     while value >= 10 {
-        // Two at a time: the long divisions wait for one another.
+        // Two digits at a time: long divisions depend on one another.
         let pair = (value % 100) as u8;
         value /= 100;
         first -= 2;
@@ -109,7 +109,7 @@ pub(crate) fn decimal(out: &mut Vec<u8>, mut value: u64) {
     out.extend_from_slice(&digits[first..]);
 }
 
-/// Replies may hold tokens, and stay out of it.
+/// Without the replies: they may contain tokens.
 impl fmt::Debug for Reply<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reply").finish_non_exhaustive()

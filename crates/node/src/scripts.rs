@@ -1,7 +1,7 @@
 //! Redbolt's scripts as Rust functions.
 //!
-//! A test runs each beside its Lua text on a real server. A script is called by the library with
-//! well-formed arguments; for others the models reply with an error of their own wording.
+//! A test compares each with its Lua text on a real server. The library calls scripts with well-formed arguments; for
+//! others the models reply with an error of their own.
 
 use std::{
     str::{self, FromStr},
@@ -21,9 +21,9 @@ use crate::{
     store::{Script, Taught},
 };
 
-/// The scripts that every store knows from the start.
+/// The scripts of every new store.
 pub(crate) fn shipped() -> &'static [Taught] {
-    // A simulator makes many stores, and digests take microseconds.
+    // Computed once: a simulator makes many stores, and a digest takes microseconds.
     static SHIPPED: OnceLock<Vec<Taught>> = OnceLock::new();
     SHIPPED.get_or_init(|| MODELS.map(|(text, run)| Taught::new(text, run)).into())
 }
@@ -75,7 +75,7 @@ fn acquire_fenced(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &
     let mut raised = proposal as f64;
     for name in counters {
         match counter(keys, name).filter(|&count| count < (MAX_TOKEN - 1) as f64) {
-            // One that somebody else wrote may be a fraction.
+            // A counter that another program wrote may be a fraction.
             Some(count) if count >= raised => raised = count.floor() + 1.0,
             Some(_) => {}
             None => return reply.error(BAD_COUNTER),
@@ -113,7 +113,7 @@ fn write_back(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut 
     reply.int(1);
 }
 
-/// Gives the restart guard a new value, if it still has the one that was seen; shortens no quarantine.
+/// Gives the restart guard a new value if it still has the one that was read. Never shortens a quarantine.
 fn enrol(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply<'_>) {
     let (&[restart_guard], &[seen, value, _], Some(ttl)) = (names, argv, span(argv.get(2))) else {
         return reply.error(BAD_ARGUMENTS);
@@ -127,7 +127,7 @@ fn enrol(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply
     reply.int(i64::from(found == value));
 }
 
-/// Lets all keys live for at least the TTL, if all are ours; never shortens one.
+/// Extends all keys to at least the TTL, if all are ours. Never shortens one.
 fn extend(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply<'_>) {
     let Some((token, ttl)) = token_and_ttl(argv) else { return reply.error(BAD_ARGUMENTS) };
     if names.iter().any(|name| keys.value(name) != Some(token)) {
@@ -149,7 +149,7 @@ fn undo(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply<
     reply.int(deleted as i64);
 }
 
-/// Deletes a key if it is what was seen. Everything here is a string.
+/// Deletes a key if it is what was read. All values here are strings.
 fn force_unlock(keys: &mut Keys<'_>, names: &[&[u8]], argv: &[&[u8]], reply: &mut Reply<'_>) {
     let (&[name], &[kind, last, seen]) = (names, argv) else { return reply.error(BAD_ARGUMENTS) };
     let Some(last) = number::<usize>(Some(&last)) else { return reply.error(BAD_ARGUMENTS) };

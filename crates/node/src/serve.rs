@@ -1,6 +1,6 @@
 //! The loop that moves bytes between sockets and a store, and reads the clock.
 //!
-//! Buffers are bounded: a client that does not read its replies is not read either.
+//! Buffers are bounded: the loop does not read from a client that does not read its replies.
 
 use std::{
     collections::BTreeMap,
@@ -33,7 +33,7 @@ struct Client {
     requests: Requests,
     /// Replies that the socket has not taken.
     unsent: Vec<u8>,
-    /// Nothing more is read; what is left of the replies is sent, then it ends.
+    /// No more is read. It ends when the remaining replies are sent.
     leaving: bool,
 }
 
@@ -42,12 +42,12 @@ struct Client {
 enum Turn {
     /// It waits for its socket.
     Waits,
-    /// There is more to do, and the others come first.
+    /// There is more to do, but other clients come first.
     Yields,
     Ends,
 }
 
-/// The wall clock, the only one here.
+/// The wall clock. No other clock is used.
 pub(crate) fn wall_clock() -> ClockReading {
     let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     ClockReading::from_micros(since_epoch.as_micros().try_into().unwrap_or(u64::MAX))
@@ -65,7 +65,7 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// What ends [`run`](Self::run) when it is woken. One at a time.
+    /// A waker that ends [`run`](Self::run). Only one may exist.
     pub(crate) fn stopper(&self) -> io::Result<Waker> {
         Waker::new(self.poll.registry(), STOP)
     }
@@ -75,7 +75,7 @@ impl Server {
         let mut events = Events::with_capacity(128);
         let mut expired = Instant::now();
         loop {
-            // Only who tracks a key hears of its end without asking.
+            // Expiry is pushed only to connections that track a key.
             let patience = store.awaits_expiry().then_some(EXPIRY_PERIOD);
             match self.poll.poll(&mut events, patience) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -97,7 +97,7 @@ impl Server {
         }
     }
 
-    /// Errors of `accept` concern one connection, or pass: the next connection tries again.
+    /// An error of `accept` concerns one connection or is temporary: the next connection tries again.
     fn accept(&mut self, store: &mut Store) {
         while let Ok((stream, _)) = self.listener.accept() {
             if self.clients.len() < MAX_CLIENTS {
@@ -113,7 +113,7 @@ impl Server {
     fn turn(&mut self, token: mio::Token, store: &mut Store) {
         let id = client_of(token);
         let Some(client) = self.clients.get_mut(&id) else {
-            // It ended by the hand of another client in this very round.
+            // Another client ended it in this round.
             return;
         };
         let turn = client.turn(store);
@@ -126,8 +126,8 @@ impl Server {
         self.end_killed(store);
     }
 
-    /// Sends what connections are told without asking. One that does not read it is ended, as by a
-    /// real server: there is no other way to slow the others down.
+    /// Sends pushed messages. A connection that does not read them is ended, as by a real server: senders cannot be
+    /// slowed down.
     fn deliver(&mut self, store: &mut Store) {
         while let Some((id, message)) = store.poll_push() {
             let Some(client) = self.clients.get_mut(&id) else { continue };
@@ -139,7 +139,7 @@ impl Server {
         }
     }
 
-    /// Ends the connections that the store has closed, as soon as their last reply is out.
+    /// Ends the connections that the store has closed, once their last reply is sent.
     fn end_killed(&mut self, store: &mut Store) {
         while let Some(id) = store.poll_close() {
             let Some(client) = self.clients.get_mut(&id) else { continue };
@@ -158,7 +158,7 @@ impl Client {
         Ok(Self { id, stream, requests: Requests::new(), unsent: Vec::new(), leaving: false })
     }
 
-    /// Answers, sends and reads until the socket has no more to give or to take.
+    /// Answers, writes and reads until the socket blocks.
     fn turn(&mut self, store: &mut Store) -> Turn {
         for _ in 0..ROUNDS_PER_TURN {
             let more = !self.leaving && self.answer(store);
@@ -182,8 +182,7 @@ impl Client {
         Turn::Yields
     }
 
-    /// Runs the requests that are complete. Says whether it left some because nobody reads the
-    /// replies.
+    /// Runs the complete requests. Returns whether it left some because the client does not read its replies.
     fn answer(&mut self, store: &mut Store) -> bool {
         let (id, replies) = (self.id, &mut self.unsent);
         while replies.len() < MAX_UNSENT {
@@ -230,7 +229,7 @@ impl Client {
         }
     }
 
-    /// Events tell of changes only; registering anew tells again of what is ready.
+    /// Events report changes only. To register again reports what is ready now.
     fn come_again(&mut self, registry: &Registry) -> io::Result<()> {
         registry.reregister(&mut self.stream, token_of(self.id), INTEREST)
     }
@@ -253,7 +252,7 @@ const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
 const MAX_CLIENTS: usize = 1024;
 const MAX_UNSENT: usize = 1 << 20;
 const MAX_UNHEARD: usize = 8 << 20;
-/// How late a tracker hears of a key's end: a real server's at its defaults.
+/// How late an expiry is pushed: as late as by a real server with its defaults.
 const EXPIRY_PERIOD: Duration = Duration::from_millis(100);
 const PIECE: usize = 16 << 10;
 const ROUNDS_PER_TURN: usize = 64;

@@ -1,7 +1,7 @@
 //! The state of one node, and its life: connections come and go, the process restarts.
 //!
-//! Sans I/O: the clock is an argument, replies go to a buffer of the caller, and what a shell has to
-//! do besides is asked for with [`Store::poll_push`] and [`Store::poll_close`]. What each command does is in `commands`.
+//! Sans I/O: the clock is an argument, and replies go to a buffer of the caller. [`Store::poll_push`] and
+//! [`Store::poll_close`] return what else the caller has to do. Not here: what each command does, see `commands`.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -25,7 +25,7 @@ pub struct ClockReading {
     micros: u64,
 }
 
-/// A connection: what `CLIENT ID` replies on it. Numbers begin again with a restart.
+/// A connection, by the number that `CLIENT ID` replies. Numbers begin again after a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnId(u64);
 
@@ -73,10 +73,10 @@ pub struct Store {
     pub(crate) scripts: Vec<Taught>,
     pub(crate) run_id: String,
     pub(crate) started: ClockReading,
-    /// Where a reply is put together whose length comes first.
+    /// Scratch space for replies whose length comes first.
     pub(crate) scratch: Vec<u8>,
-    /// Connections that track, with the keys that they have read since the last change. A key is the
-    /// same one in all databases here.
+    /// The keys that tracking connections have read since the last change. A key counts as the same one in all
+    /// databases.
     pub(crate) readers: BTreeMap<Vec<u8>, BTreeSet<ConnId>>,
     pub(crate) journal: Journal,
     pub(crate) pushes: VecDeque<(ConnId, Vec<u8>)>,
@@ -90,15 +90,15 @@ pub(crate) struct Session {
     pub(crate) id: ConnId,
     pub(crate) name: Vec<u8>,
     pub(crate) database: usize,
-    /// Not before AUTH, where a password is set.
+    /// False until AUTH, if a password is set.
     pub(crate) authenticated: bool,
-    /// What it is subscribed to.
+    /// The channels that it is subscribed to.
     pub(crate) channels: BTreeSet<Vec<u8>>,
     pub(crate) tracking: Option<Tracking>,
 }
 
 impl Session {
-    /// Then it may do little else in RESP2.
+    /// In RESP2 a subscribed connection may run few commands.
     pub(crate) fn is_subscribed(&self) -> bool {
         !self.channels.is_empty()
     }
@@ -130,7 +130,7 @@ impl ClockReading {
         self.micros
     }
 
-    /// Signed, as the server reckons: TTLs may be negative.
+    /// Signed, as on the server: TTLs may be negative.
     pub(crate) fn millis(self) -> i64 {
         (self.micros / 1_000).cast_signed()
     }
@@ -184,7 +184,7 @@ impl Store {
         }
     }
 
-    /// Makes it as new, for less than a new one costs. Scripts that it was taught stay.
+    /// Resets it, which costs less than a new one. Added scripts stay.
     pub fn reset(&mut self, run_id: &str, now: ClockReading) {
         self.settings = Settings::default();
         self.users.clear();
@@ -192,7 +192,7 @@ impl Store {
         self.restart(Memory::Lost, run_id, now);
     }
 
-    /// Adds a script: what EVAL of this text does from now on.
+    /// Adds a script: the model that EVAL of this text runs from now on.
     #[cfg(test)]
     pub(crate) fn teach(&mut self, text: &'static str, run: Script) {
         self.scripts.retain(|known| known.text != text);
@@ -209,8 +209,8 @@ impl Store {
         self.settings.password = password.into();
     }
 
-    /// Takes a command away from everybody, also in scripts, or gives it back with `None`. Known by its name,
-    /// or by those of its container and its own, as in `client|id`.
+    /// Disables a command for all users, also in scripts; `None` enables it again. A subcommand is named with its
+    /// container, as in `client|id`.
     pub fn deny(&mut self, command: &str, denial: Option<Denial>) {
         self.denials.set(command, denial);
     }
@@ -230,31 +230,30 @@ impl Store {
 
     /// Runs one command, its name first, and appends the reply to `out`.
     ///
-    /// On a connection that has ended it does nothing: a killed client's last commands do not run.
+    /// On a connection that has ended it does nothing: the last commands of a killed client do not run.
     pub fn command(&mut self, conn: ConnId, args: &[&[u8]], now: ClockReading, out: &mut Vec<u8>) {
         if !args.is_empty() && self.session(conn).is_some() {
             commands::run(self, conn, args, now, out);
         }
     }
 
-    /// The next message to a connection that did not ask for it: a key has changed that another one
-    /// tracks. Its bytes belong behind all that the connection was sent so far.
+    /// The next pushed message, and the connection that gets it: a tracked key has changed. Its bytes follow all that
+    /// the connection was sent so far.
     ///
-    /// To be called until it has none left, after each command and after [`expire`](Self::expire).
-    /// A shell that loses messages calls it all the same.
+    /// Call it until there is none, after each command and after [`expire`](Self::expire), even to drop the messages.
     pub fn poll_push(&mut self) -> Option<(ConnId, Vec<u8>)> {
         self.pushes.pop_front()
     }
 
     /// The next connection that the node itself has ended (QUIT, CLIENT KILL).
     ///
-    /// The store has forgotten it already; the shell sends what is left and closes the socket.
+    /// The store has forgotten it already. The caller sends what is left and closes the socket.
     pub fn poll_close(&mut self) -> Option<ConnId> {
         self.closing.pop_front()
     }
 
-    /// Ends the process and starts it again: all connections and loaded scripts are gone, settings
-    /// and users stay, as if they stood in the configuration file.
+    /// Restarts the process: all connections and loaded scripts are gone. Settings and users stay, as if they were in
+    /// the configuration file.
     pub fn restart(&mut self, memory: Memory, run_id: &str, now: ClockReading) {
         self.sessions.clear();
         self.closing.clear();
@@ -276,18 +275,18 @@ impl Store {
         self.started = now;
     }
 
-    /// Whether a database has a key. It is not touched: nothing ends by this, and nobody is told.
+    /// Whether a database has a key. It is not touched: nothing expires, and no message is sent.
     pub fn holds(&self, database: usize, key: &[u8], now: ClockReading) -> bool {
         self.databases.get(database).is_some_and(|entries| keys::holds(entries, key, now))
     }
 
-    /// The keys as they stand, for a restart that brings them back.
+    /// The keys as they are, for a restart that brings them back.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot { databases: self.databases.clone() }
     }
 
-    /// Refuses most commands until this instant, as a server does that reads its keys from a disk.
-    /// A restart ends it; whoever wants it to load calls this afterwards.
+    /// Refuses most commands until this instant, as a server does that loads its keys from a disk. A restart ends the
+    /// loading, so call this after it.
     pub fn load_until(&mut self, end: ClockReading) {
         self.loading_until = Some(end);
     }
@@ -296,20 +295,19 @@ impl Store {
         self.loading_until.is_some_and(|end| now < end)
     }
 
-    /// Removes the keys whose time has come, as a server does about ten times a second.
+    /// Removes expired keys, as a server does about ten times a second.
     ///
-    /// No reply depends on it while the clock runs on. If it steps back, a key that is over and that
-    /// nobody touched meanwhile exists again, unless it was removed here.
+    /// No reply depends on it while the clock runs forward. If the clock steps back, an expired key that was not
+    /// touched exists again, unless it was removed here.
     ///
-    /// Those who track a key hear of its end here, or when it is touched: how late is up to the
-    /// caller.
+    /// Messages about an expiry are sent from here, or when the key is touched: how late is up to the caller.
     pub fn expire(&mut self, now: ClockReading) {
         let journal = &mut self.journal;
         self.databases.iter_mut().for_each(|database| keys::expire(database, now, journal));
         self.settle(None, &[]);
     }
 
-    /// A session as it is at first, and again after RESET.
+    /// A new session, or one after RESET.
     pub(crate) fn fresh_session(&self, id: ConnId) -> Session {
         let authenticated = self.settings.password.is_empty();
         let (name, channels) = (Vec::new(), BTreeSet::new());
@@ -340,7 +338,7 @@ impl Store {
     }
 }
 
-/// Passwords, keys and values stay out of it.
+/// Without passwords, keys and values.
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store")
@@ -351,7 +349,7 @@ impl fmt::Debug for Store {
     }
 }
 
-/// Keys and values stay out of it.
+/// Without keys and values.
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.databases.iter().map(Entries::len).sum::<usize>();

@@ -1,9 +1,9 @@
-//! Who is told that a key has changed: server-assisted client-side caching, as RESP2 clients see it.
+//! Invalidation messages: server-assisted client-side caching, as RESP2 clients see it.
 //!
-//! A connection that tracks is remembered with each key that it reads. The next change of the key
-//! is told to the connection that it redirects to, if that one is subscribed, and then everybody is
-//! forgotten who had read the key. Commands only write down what they read and change; the store
-//! settles it when they are over, for expiry changes keys too.
+//! A connection that tracks is remembered with each key that it reads. The next change of the key sends a message to
+//! the connection that it redirects to, if that one is subscribed. Then all readers of the key are forgotten. Commands
+//! only note what they read and change. The store sends the messages when a command is over, since expiry changes
+//! keys too.
 //!
 //! Not here: the modes BCAST, OPTIN and OPTOUT, and the server's limit on what it remembers.
 
@@ -17,17 +17,17 @@ use crate::{
 /// How a connection tracks.
 #[derive(Clone, Copy)]
 pub(crate) struct Tracking {
-    /// Who is told. Without it nobody is: in RESP2 a connection cannot be told itself.
+    /// The connection that gets the messages. Without one none are sent: in RESP2 a connection cannot get its own.
     pub(crate) redirect: Option<ConnId>,
-    /// What it changes itself is not told.
+    /// Its own changes send no message.
     pub(crate) no_loop: bool,
-    /// There was something to tell, and nobody left who is told.
+    /// A message was due, and the connection that should get it is gone.
     pub(crate) is_broken: bool,
 }
 
-/// What a command did that readers of keys have to do with.
+/// What a command did that matters to tracking.
 pub(crate) enum Happening {
-    /// It has read. That counts for all keys that it names, the server does not look closer.
+    /// It has read. The server counts this for all keys that the command names.
     Read,
     Changed(Vec<u8>),
     Flushed,
@@ -56,24 +56,23 @@ impl Journal {
 }
 
 impl Store {
-    /// Whether what a command of this connection does to a key can matter to anybody.
+    /// Whether a command of this connection can matter to any tracking connection.
     pub(crate) fn is_watched(&self, conn: ConnId) -> bool {
         self.awaits_expiry() || self.tracking(conn).is_some()
     }
 
-    /// Whether anybody is to be told when a key that it read is over, so that [`expire`](Self::expire)
-    /// matters.
+    /// Whether any connection waits for the expiry of a key, so that [`expire`](Self::expire) matters.
     pub fn awaits_expiry(&self) -> bool {
         !self.readers.is_empty()
     }
 
-    /// Tells of all that was written down during a command of `current`, which named these keys, or
-    /// during none.
+    /// Sends the messages for everything noted during a command of `current` that named these keys, or outside of any
+    /// command.
     pub(crate) fn settle(&mut self, current: Option<ConnId>, named: &[&[u8]]) {
         if self.journal.happenings.is_empty() {
             return;
         }
-        // The connection whose command it is hears last, when its command is over.
+        // The connection of the command gets its messages last, after its reply.
         let mut to_itself = Vec::new();
         let mut happenings = mem::take(&mut self.journal.happenings);
         for happening in happenings.drain(..) {
@@ -119,7 +118,7 @@ impl Store {
         }
     }
 
-    /// Also those who have read nothing, and those who did it themselves and track with NOLOOP.
+    /// Also to connections that have read nothing, and to one that did it itself and tracks with NOLOOP.
     fn tell_all(&mut self, current: Option<ConnId>, to_itself: &mut Vec<News>) {
         self.readers.clear();
         let all: Vec<ConnId> = self.sessions.iter().map(|session| session.id).collect();
@@ -132,7 +131,7 @@ impl Store {
         }
     }
 
-    /// Tells whom a connection redirects to, if it tracks at all.
+    /// Sends a message to the connection that this one redirects to, if it tracks.
     fn tell(&mut self, tracker: ConnId, news: &News) {
         let Some(target) = self.tracking(tracker).and_then(|tracking| tracking.redirect) else {
             return;
@@ -154,7 +153,7 @@ impl Store {
     }
 }
 
-/// What a message tells.
+/// What a message is about.
 enum News {
     Key(Vec<u8>),
     AllKeys,

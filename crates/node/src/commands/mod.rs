@@ -1,8 +1,7 @@
 //! What each command does: the table, and the checks that come before every command.
 //!
-//! The order of the checks is the server's: known, number of arguments, then authentication, then
-//! whether the connection is subscribed, then whether the keys are loaded. A command either writes
-//! its whole reply or fails with an error and has written nothing.
+//! The checks come in the server's order: the name, the number of arguments, authentication, whether the connection is
+//! subscribed, whether the keys are loaded. A command writes its whole reply, or fails and has written nothing.
 
 mod scripting;
 mod server;
@@ -63,7 +62,7 @@ type Handler = fn(&mut Call<'_>) -> Outcome;
 /// An entry of the command table.
 struct Command {
     name: &'static str,
-    /// The name once more, by which it is found.
+    /// The name as a number, by which it is found.
     key: u128,
     arity: Arity,
     body: Body,
