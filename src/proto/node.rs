@@ -8,8 +8,10 @@ use crate::resp::Decoder;
 
 use super::capability::Capabilities;
 use super::config::NodeSettings;
+use super::debt::Debt;
 use super::handshake::{Handshake, Step};
 use super::inbox::{Inbox, reply_limits};
+use super::link::CommandLink;
 use super::lock_kind::Command;
 use super::names::{ClaimId, LockId, ViewId};
 use super::pace::Pace;
@@ -75,45 +77,6 @@ pub(super) enum Pending {
     },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Link {
-    /// Closed until the backoff is over.
-    Down { retry_at: Timestamp },
-    /// The socket is being connected.
-    Opening { until: Timestamp },
-    /// The handshake is under way. `fused`: asks may follow it before it is answered.
-    Handshake { until: Timestamp, fused: bool },
-    /// The restart guard does not let the node vote, or the server takes no writes. It is looked at again at
-    /// `until`; never, while that is under way.
-    Quarantined { until: Timestamp },
-    /// The node votes.
-    Ready,
-    /// The node is no voter; what it owes is sent, then the link is closed.
-    Leaving { until: Timestamp },
-}
-
-impl Link {
-    /// Whether asks can be sent.
-    pub(super) fn takes_asks(self) -> bool {
-        matches!(self, Self::Ready | Self::Handshake { fused: true, .. })
-    }
-
-    /// Whether extensions can be sent: they need no restart guard.
-    pub(super) fn takes_extensions(self) -> bool {
-        self.takes_asks() || matches!(self, Self::Quarantined { .. })
-    }
-
-    /// Whether it is on its way to take asks and undos.
-    pub(super) fn opens(self) -> bool {
-        matches!(self, Self::Opening { .. } | Self::Handshake { .. })
-    }
-
-    /// Whether undos can be sent.
-    pub(super) fn takes_undos(self) -> bool {
-        self.takes_extensions() || matches!(self, Self::Leaving { .. })
-    }
-}
-
 /// Which server process a connection led to, and the connection's name there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Identity {
@@ -122,7 +85,7 @@ pub(super) struct Identity {
 }
 
 pub(super) struct Node {
-    pub(super) link: Link,
+    pub(super) link: CommandLink,
     pub(super) restart_guard: Watch,
     /// How far the server's clock was ahead of ours when it last refused a fencing token, in µs.
     pub(super) ahead_us: Option<i64>,
@@ -147,12 +110,6 @@ pub(super) struct Node {
     /// Of the dead connection that all asks are in which may yet run here; `None` if there are
     /// several, or if it told no name.
     pub(super) ghost_connection: Option<Identity>,
-    /// Links lost since the last one that was ready.
-    pub(super) failures: u32,
-    /// Whether a link was ever tried to the end, so that `cause` says something.
-    pub(super) tried: bool,
-    /// Why the node is no voter.
-    pub(super) cause: Cause,
     /// More about a cause, in words that are safe to show.
     pub(super) detail: Option<(Cause, String)>,
     /// When bytes last came.
@@ -161,21 +118,14 @@ pub(super) struct Node {
     pub(super) pace: Pace,
     /// Asks wait here until it has answered, for it is suspected.
     pub(super) held_back: Vec<ClaimId>,
-    /// From when an ask may open the link ahead of its backoff.
-    pub(super) probe_at: Timestamp,
-    /// When undos that were answered with an error are sent again.
-    pub(super) owed_at: Timestamp,
-    pub(super) owed_pause: Duration,
-    /// Undos were answered with errors, and none was confirmed since.
-    pub(super) undos_refused: bool,
-    /// For how many claims an undo is not confirmed.
-    pub(super) owes: usize,
+    /// What it owes the confirmation of.
+    pub(super) debt: Debt,
 }
 
 impl Node {
     pub(super) fn new(settings: &NodeSettings) -> Self {
         Self {
-            link: Link::Down { retry_at: Timestamp::default() },
+            link: CommandLink::new(),
             restart_guard: Watch::default(),
             ahead_us: None,
             push: Push::new(),
@@ -190,18 +140,11 @@ impl Node {
             run_id: None,
             identity: None,
             ghost_connection: None,
-            failures: 0,
-            tried: false,
-            cause: Cause::default(),
             detail: None,
             heard: Timestamp::default(),
             pace: Pace::default(),
             held_back: Vec::with_capacity(2 * FEW + 1),
-            probe_at: Timestamp::default(),
-            owed_at: Timestamp::NEVER,
-            owed_pause: OWED_PAUSE.0,
-            undos_refused: false,
-            owes: 0,
+            debt: Debt::new(),
         }
     }
 
@@ -217,47 +160,20 @@ impl Node {
         self.ahead_us = None;
         self.loaded = Loaded::default();
         self.identity = None;
-        self.owed_at = Timestamp::NEVER;
+        self.debt.connection_lost();
         self.push.tracking = Tracking::Off;
     }
 
     /// Whether it is on its way to take asks.
     pub(super) fn will_take_asks(&self) -> bool {
-        let settles =
-            matches!(self.link, Link::Quarantined { .. }) && self.restart_guard.is_settling();
+        let settles = self.link.is_quarantined() && self.restart_guard.is_settling();
         settles || self.link.opens()
     }
 
     /// The server has answered the handshake as it should.
     pub(super) fn handshake_done(&mut self) {
         self.proven = true;
-        self.tried = true;
-        self.failures = 0;
         self.detail = None;
-    }
-
-    /// Whether it is known what the node is, or that it cannot be reached.
-    pub(super) fn is_settled(&self) -> bool {
-        match self.link {
-            Link::Down { .. } => self.tried,
-            Link::Opening { .. } | Link::Handshake { .. } => false,
-            // It is being looked at.
-            Link::Quarantined { until } => until != Timestamp::NEVER,
-            Link::Ready | Link::Leaving { .. } => true,
-        }
-    }
-
-    /// Whether the link is on its way, or its connection was just lost, so that its return is worth a
-    /// wait: servers end connections that are idle. Only when opening it again fails the node is taken
-    /// for dead.
-    pub(super) fn may_return(&self) -> bool {
-        match self.link {
-            Link::Down { .. } => {
-                self.failures == 1
-                    && matches!(self.cause, Cause::ConnectionClosed | Cause::ConnectionReset)
-            }
-            link => link.opens(),
-        }
     }
 
     /// When the silence of a node that owes an answer has lasted for too long.
@@ -270,8 +186,3 @@ impl Node {
 /// There is room for the asks that so many locks hold back at a node; a program with few allocates nothing when
 /// one hangs.
 pub(super) const FEW: usize = 8;
-
-/// Undos answered with an error are sent again after pauses that double, from the first to the
-/// second.
-pub(super) const OWED_PAUSE: (Duration, Duration) =
-    (Duration::from_millis(20), Duration::from_secs(1));

@@ -5,11 +5,12 @@ use crate::proto::capability::{Ability, Version};
 use crate::proto::claim::{Claim, TOKEN_DIGITS};
 use crate::proto::classify::{ServerError, classify};
 use crate::proto::handshake::{Mistyped, Step};
+use crate::proto::link::Link;
 use crate::proto::lock::Phase;
 use crate::proto::lock_kind::{Answer, Command, Count, PLAIN, count};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LinkId, LockId, NodeId};
-use crate::proto::node::{Link, Pending};
+use crate::proto::node::Pending;
 use crate::proto::pipeline::Due;
 use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Vote};
@@ -22,7 +23,7 @@ impl Core {
         if link.is_push() {
             return self.push_received(id, bytes, now);
         }
-        if matches!(self.node(id).link, Link::Down { .. } | Link::Opening { .. }) {
+        if self.node(id).link.is_closed() {
             return;
         }
         // Out of the node, so that tokens can borrow it while the answers change everything else.
@@ -45,7 +46,7 @@ impl Core {
                     self.close(id, Cause::Violation, now);
                 }
             }
-            if matches!(self.node(id).link, Link::Down { .. } | Link::Opening { .. }) {
+            if self.node(id).link.is_closed() {
                 inbox.clear();
                 break;
             }
@@ -55,7 +56,8 @@ impl Core {
 
     /// Whether the first thing that a server says is an alert of TLS.
     fn is_tls(&self, id: NodeId, unread: &[u8]) -> bool {
-        matches!(self.node(id).link, Link::Handshake { .. }) && unread.first() == Some(&TLS_ALERT)
+        matches!(self.node(id).link.state(), Link::Handshake { .. })
+            && unread.first() == Some(&TLS_ALERT)
     }
 
     /// An answer belongs to the oldest request that has none. One that comes unasked, or is of a
@@ -279,7 +281,7 @@ impl Core {
     ) {
         self.metrics.of(id).voted(vote);
         // A node that is being left is no voter, whatever it says.
-        if matches!(self.node(id).link, Link::Leaving { .. }) {
+        if self.node(id).link.is_leaving() {
             return;
         }
         if let Some(claim) = self.claims.find_mut(claim_id.0) {
@@ -296,7 +298,7 @@ impl Core {
             }
         }
         match vote {
-            _ if self.node(id).link != Link::Ready => {}
+            _ if !self.node(id).link.is_ready() => {}
             Vote::Fail(Cause::ReadOnly) => self.retire(id, Cause::ReadOnly, now),
             Vote::Fail(Cause::NoReplicas) => self.suspend(id, Cause::NoReplicas, now),
             _ => {}
@@ -338,7 +340,7 @@ impl Core {
         self.forget_scripts_on(id, answer);
         // Those that were under way when the node was refused have failed already. What it has lost is news
         // all the same, also where it may be another node's server that says so.
-        if matches!(self.node(id).link, Link::Leaving { .. }) {
+        if self.node(id).link.is_leaving() {
             if answer == Count::Of(0) {
                 self.key_gone(id, claim, now);
             }
@@ -349,7 +351,7 @@ impl Core {
             Count::Of(0) => Vote::Deny,
             Count::Fail(cause) => Vote::Fail(cause),
             // The key is still there, but it was given up and its undo is on the way.
-            Count::Of(_) if self.owes_undo(id, claim) => Vote::Fail(self.node(id).cause),
+            Count::Of(_) if self.owes_undo(id, claim) => Vote::Fail(self.node(id).link.cause()),
             Count::Of(_) if !self.has_counted(id, claim) => Vote::Fail(Cause::NotCounted),
             Count::Of(_) => Vote::Grant,
         };
@@ -370,7 +372,7 @@ impl Core {
     /// Keeps an error's words for the refusal. What comes while a node is being left is no news.
     fn note(&mut self, id: NodeId, text: &[u8]) {
         if let ServerError::Cause(cause) = classify(text)
-            && !matches!(self.node(id).link, Link::Leaving { .. })
+            && !self.node(id).link.is_leaving()
         {
             self.note_of(id, Some(cause), text);
         }

@@ -8,11 +8,12 @@ use crate::proto::claim::Claim;
 use crate::proto::encoded_command::Subject;
 use crate::proto::event::{Event, Refusal, RefusalReason};
 use crate::proto::lease::Lease;
+use crate::proto::link::Link;
 use crate::proto::lock::{Phase, Rest};
 use crate::proto::lock_kind::Command;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
-use crate::proto::node::{FEW, Link, Pending};
+use crate::proto::node::{FEW, Pending};
 use crate::proto::request::{LockRequest, RequestError};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::{Cause, Verdict, Vote};
@@ -145,7 +146,7 @@ impl Core {
         } else if self.reopen(node_id, now) {
             return self.queue(node_id, claim);
         } else {
-            self.node(node_id).cause
+            self.node(node_id).link.cause()
         };
         self.metrics.of(node_id).voted(Vote::Fail(cause));
         self.cast(node_id, claim, Vote::Fail(cause));
@@ -172,9 +173,9 @@ impl Core {
         if let Some(claim) = self.claims.find_mut(claim.0) {
             claim.queue(node);
         }
-        match self.node(node).failures {
-            0 => self.config.settings.connect_timeout,
-            _ => Duration::ZERO,
+        match self.node(node).link.has_not_failed() {
+            true => self.config.settings.connect_timeout,
+            false => Duration::ZERO,
         }
     }
 
@@ -360,7 +361,7 @@ impl Core {
             None => active.votes.missing(),
         };
         for node in missing.or(unconfirmed).iter() {
-            let cause = match self.nodes[node.index()].link {
+            let cause = match self.nodes[node.index()].link.state() {
                 Link::Opening { .. } => Cause::ConnectTimeout,
                 _ => Cause::NoAnswer,
             };

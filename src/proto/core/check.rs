@@ -7,7 +7,6 @@ use super::Core;
 use crate::proto::claim::Claim;
 use crate::proto::lock::{Active, Lock, Phase};
 use crate::proto::names::{LockId, MAX_NODES, NodeSet};
-use crate::proto::node::Link;
 use crate::proto::restart_guard::RestartGuard;
 use crate::proto::time::{ClockReading, Timestamp};
 
@@ -23,12 +22,12 @@ impl Core {
         }
         let guarded = self.config.settings.restart_guard == RestartGuard::On;
         for node in &self.nodes {
-            let votes = node.link == Link::Ready && guarded;
+            let votes = node.link.is_ready() && guarded;
             assert!(
                 !votes || node.restart_guard.is_ours(),
                 "a node votes behind our restart guard only"
             );
-            let quiet = matches!(node.link, Link::Down { .. } | Link::Opening { .. });
+            let quiet = node.link.is_closed();
             assert!(!quiet || node.pipeline.len() == 0, "nothing is due without a connection");
         }
         self.check_locks();
@@ -63,7 +62,7 @@ impl Core {
                 "what is due is armed"
             );
         }
-        let mut counted = self.nodes.iter().map(|node| node.owes).zip(owes);
+        let mut counted = self.nodes.iter().map(|node| node.debt.claims()).zip(owes);
         assert!(counted.all(|(told, found)| told == found), "what is owed is counted");
     }
 

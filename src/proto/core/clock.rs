@@ -6,8 +6,8 @@
 //! node from all others.
 
 use super::Core;
+use crate::proto::link::Link;
 use crate::proto::names::NodeId;
-use crate::proto::node::Link;
 use crate::proto::time::{ClockReading, Timestamp};
 
 impl Core {
@@ -43,7 +43,7 @@ impl Core {
         for id in self.config.node_ids() {
             let was_doubted = self.is_doubted(id, now);
             self.node_mut(id).restart_guard.is_believed();
-            if let Link::Quarantined { until } = self.node(id).link
+            if let Link::Quarantined { until } = self.node(id).link.state()
                 && was_doubted
                 && until != Timestamp::NEVER
             {

@@ -11,7 +11,7 @@ use crate::proto::lock::{Active, Phase, Rest};
 use crate::proto::lock_kind::{Command, Count};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId};
-use crate::proto::node::{Link, Pending};
+use crate::proto::node::Pending;
 use crate::proto::script::Script;
 use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Verdict, Vote};
@@ -159,7 +159,7 @@ impl Core {
         let node = &self.nodes[node_id.index()];
         // The connection on which it granted has gone.
         if !node.link.takes_extensions() {
-            return active.votes.cast(node_id, Vote::Fail(node.cause));
+            return active.votes.cast(node_id, Vote::Fail(node.link.cause()));
         }
         let write_back = Command::Run(Script::WriteBack);
         let (claim, round, target) = (lock.claim, lock.round, active.fencing.target());
@@ -181,7 +181,7 @@ impl Core {
         }
         let Some(id) = self.fencing(claim, round) else { return };
         // One that is being left has failed already.
-        if matches!(self.node(node).link, Link::Leaving { .. }) {
+        if self.node(node).link.is_leaving() {
             return;
         }
         let Some(active) = self.locks.active_mut(id) else { return };

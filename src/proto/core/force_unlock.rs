@@ -8,8 +8,9 @@ use super::view::STRING;
 use crate::proto::classify::classify;
 use crate::proto::contents::{self, KeyState};
 use crate::proto::handshake::Mistyped;
+use crate::proto::link::Link;
 use crate::proto::names::{NodeId, ViewId};
-use crate::proto::node::{Link, Pending};
+use crate::proto::node::Pending;
 use crate::proto::request::{RequestError, check_breakable};
 use crate::proto::script;
 use crate::proto::time::ClockReading;
@@ -75,7 +76,7 @@ impl Core {
 
     /// Goes on with what this node has told. Whether it will answer once more.
     pub(super) fn force(&mut self, id: ViewId, node: NodeId, now: ClockReading) -> bool {
-        let (link, cause) = (self.node(node).link, self.node(node).cause);
+        let (link, cause) = (self.node(node).link.state(), self.node(node).link.cause());
         let Some(viewing) = self.open_view(id, node) else { return false };
         let view = &mut viewing.view.nodes[node.index()];
         let (Some(force), Ok(state)) = (viewing.force, &view.state) else { return false };

@@ -89,14 +89,13 @@ impl Core {
 
     /// Extends on one node, now or as soon as its link is back.
     fn offer_extension(&mut self, node: NodeId, claim: ClaimId, id: LockId, now: ClockReading) {
-        let link = self.node(node).link;
-        if link.takes_extensions() && self.node(node).pipeline.len() < super::MAX_PIPELINE {
+        let takes = self.node(node).link.takes_extensions();
+        if takes && self.node(node).pipeline.len() < super::MAX_PIPELINE {
             return self.send_extension(node, claim, id, now);
         }
         self.reopen(node, now);
-        let full = link.takes_extensions();
-        let cause = if full { Cause::Backlog } else { self.node(node).cause };
-        let may_return = self.node(node).may_return() && !full;
+        let cause = if takes { Cause::Backlog } else { self.node(node).link.cause() };
+        let may_return = self.node(node).link.may_return() && !takes;
         let Some(active) = self.locks.active_mut(id) else { return };
         if may_return {
             active.extend_queued.insert(node);
@@ -113,7 +112,7 @@ impl Core {
     }
 
     pub(super) fn fail_queued_extensions(&mut self, node: NodeId, now: ClockReading) {
-        let cause = self.node(node).cause;
+        let cause = self.node(node).link.cause();
         for (id, _) in self.take_queued_extensions(node) {
             if let Some(active) = self.locks.active_mut(id) {
                 active.votes.cast(node, Vote::Fail(cause));
@@ -464,7 +463,8 @@ impl Core {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
         let Some(claim) = self.claims.find(lock.claim.0) else { return };
         let confirmed = active.votes.grants().len();
-        let awaited = |node: NodeId| claim.undoing().contains(node) || self.node(node).may_return();
+        let awaited =
+            |node: NodeId| claim.undoing().contains(node) || self.node(node).link.may_return();
         let over = confirmed >= active.votes.quorum()
             || !claim.owed().without(self.suspected).iter().any(awaited)
             || now.boot >= active.round_until;

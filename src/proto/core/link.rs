@@ -1,14 +1,13 @@
 //! A node's link: opening, handshake, being refused as a voter, and losing the connection.
 
-use std::time::Duration;
-
 use super::Core;
 use crate::proto::capability::Ability;
 use crate::proto::event::LinkOp;
 use crate::proto::handshake::{Handshake, Step};
+use crate::proto::link::Link;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LinkId, NodeId};
-use crate::proto::node::{Identity, Link, Pending};
+use crate::proto::node::{Identity, Pending};
 use crate::proto::pipeline::Pipeline;
 use crate::proto::restart_guard::{RestartGuard, RunId};
 use crate::proto::time::{ClockReading, Timestamp, saturating_nanos};
@@ -19,7 +18,7 @@ impl Core {
     pub fn open_all(&mut self, now: ClockReading) {
         let now = self.clamp(now);
         for node in self.config.node_ids() {
-            if matches!(self.node(node).link, Link::Down { .. }) {
+            if self.node(node).link.is_down() {
                 self.open(node, now);
             }
         }
@@ -31,7 +30,7 @@ impl Core {
         if link.is_push() {
             return self.push_connected(id, now);
         }
-        let Link::Opening { until } = self.node(id).link else { return };
+        let Link::Opening { until } = self.node(id).link.state() else { return };
         self.metrics.of(id).connections += 1;
         let opened = Timestamp(
             until.0.saturating_sub(saturating_nanos(self.config.settings.connect_timeout)),
@@ -44,7 +43,7 @@ impl Core {
         let node = &mut self.nodes[id.index()];
         node.heard = now.boot;
         node.restart_guard.is_asked_for(now.boot);
-        node.link = Link::Handshake { until, fused };
+        node.link.connected(until, fused);
         for step in Step::needed(settings, &self.config.settings) {
             node.pipeline.push(Pending::Handshake(step), now.boot, |out| {
                 step.encode(out, settings, &self.config.settings);
@@ -84,23 +83,19 @@ impl Core {
     /// backoff, because somebody has a use for it. What only an operator can mend is left to the
     /// backoff.
     pub(super) fn reopen(&mut self, id: NodeId, now: ClockReading) -> bool {
-        let node = self.node(id);
-        let hopeless = node.cause.is_configuration() || node.cause == Cause::MaxClients;
-        let probe = now.boot >= node.probe_at && !hopeless;
-        if probe && matches!(node.link, Link::Down { .. }) {
+        let link = &self.node(id).link;
+        if link.is_down() && link.may_open(now.boot) && !link.is_hopeless() {
             self.open(id, now);
         }
         self.node(id).will_take_asks()
     }
 
     pub(super) fn open(&mut self, id: NodeId, now: ClockReading) {
-        if mutant!(ReconnectNever) && self.node(id).tried {
+        if mutant!(ReconnectNever) && self.node(id).link.was_tried() {
             return;
         }
         let until = now.boot + self.config.settings.connect_timeout;
-        let node = self.node_mut(id);
-        node.link = Link::Opening { until };
-        node.probe_at = now.boot + PROBE.1.min(PROBE.0 * (1 << node.failures.min(8)));
+        self.node_mut(id).link.opening(now.boot, until);
         self.changed.insert(id);
         self.ops.push_back(LinkOp::Open(LinkId::command(id)));
         self.arm(until);
@@ -114,26 +109,21 @@ impl Core {
 
     /// The connection is over: everything under way on it is answered by that.
     fn sever(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
-        let (least, most) = self.config.settings.reconnect_backoff;
-        let cap = most.min(least * (1 << self.node(id).failures.min(16)));
+        let cap = self.node(id).link.backoff(self.config.settings.reconnect_backoff);
         let retry_at = now.boot + cap / 2 + self.entropy.below(cap / 2);
         let node = &mut self.nodes[id.index()];
-        node.cause = match node.link {
-            Link::Down { .. } => return,
-            Link::Leaving { .. } => node.cause,
-            // A server that turns us away says why before it closes.
-            _ => node.handshake.refused.unwrap_or(cause),
-        };
-        self.metrics.of(id).link_failed(node.cause);
-        let closed = matches!(node.cause, Cause::ConnectionClosed | Cause::ConnectionReset);
+        // A server that turns us away says why before it closes.
+        if !node.link.lost(node.handshake.refused.unwrap_or(cause), retry_at) {
+            return;
+        }
+        let cause = node.link.cause();
+        self.metrics.of(id).link_failed(cause);
+        let closed = matches!(cause, Cause::ConnectionClosed | Cause::ConnectionReset);
         let first = Step::needed(self.config.node(id), &self.config.settings).next();
         let oldest = node.pipeline.oldest().map(|due| due.pending);
         if closed && first.is_some_and(|first| oldest == Some(Pending::Handshake(first))) {
-            node.detail = Some((node.cause, UNANSWERED.to_owned()));
+            node.detail = Some((cause, UNANSWERED.to_owned()));
         }
-        node.link = Link::Down { retry_at };
-        node.failures = node.failures.saturating_add(1);
-        node.tried = true;
         let pipeline = std::mem::replace(&mut node.pipeline, Pipeline::new());
         let identity = node.identity;
         node.reset_connection();
@@ -154,7 +144,7 @@ impl Core {
     }
 
     fn unanswered(&mut self, node: NodeId, pipeline: Pipeline<Pending>, now: ClockReading) {
-        let cause = self.node(node).cause;
+        let cause = self.node(node).link.cause();
         for (pending, untouched) in pipeline.into_requests() {
             match pending {
                 Pending::Ask { claim, .. } => self.ask_unanswered(node, claim, untouched, now),
@@ -202,7 +192,7 @@ impl Core {
     }
 
     fn vote_failed(&mut self, node: NodeId, claim: ClaimId, now: ClockReading) {
-        let cause = self.node(node).cause;
+        let cause = self.node(node).link.cause();
         if let Some(lock) = self.cast(node, claim, Vote::Fail(cause)) {
             self.metrics.of(node).voted(Vote::Fail(cause));
             self.decide(lock, now);
@@ -229,7 +219,7 @@ impl Core {
             return;
         }
         let handshake = std::mem::take(&mut self.node_mut(id).handshake);
-        match self.node(id).link {
+        match self.node(id).link.state() {
             Link::Handshake { .. } => self.handshake_done(id, handshake, now),
             Link::Quarantined { .. } => self.looked(id, handshake, now),
             // One whose time is over has been refused, and what it granted is being undone.
@@ -268,7 +258,7 @@ impl Core {
         if let Some(twin) = twin {
             // It may have moved to this address: if it is not there, this node is believed next time.
             let handshake_done =
-                matches!(self.node(twin).link, Link::Ready | Link::Quarantined { .. });
+                matches!(self.node(twin).link.state(), Link::Ready | Link::Quarantined { .. });
             if !handshake_done {
                 self.node_mut(twin).run_id = None;
             }
@@ -298,7 +288,7 @@ impl Core {
 
     pub(super) fn ready(&mut self, id: NodeId, now: ClockReading) {
         let node = self.node_mut(id);
-        node.link = Link::Ready;
+        node.link.ready();
         node.handshake_done();
         self.changed.insert(id);
         self.send_owed(id, now);
@@ -334,9 +324,7 @@ impl Core {
     pub(super) fn retire(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
         let until = now.boot + self.config.settings.response_timeout;
         let node = self.node_mut(id);
-        node.cause = cause;
-        node.tried = true;
-        node.link = Link::Leaving { until };
+        node.link.leaving(cause, until);
         let due: Vec<_> = node.pipeline.pending().copied().collect();
         self.changed.insert(id);
         self.arm(until);
@@ -376,14 +364,14 @@ impl Core {
     /// Closes a link that is being left once nothing is due on it.
     pub(super) fn leave_if_idle(&mut self, id: NodeId, now: ClockReading) {
         let node = self.node(id);
-        if matches!(node.link, Link::Leaving { .. }) && node.pipeline.len() == 0 {
-            self.close(id, node.cause, now);
+        if node.link.is_leaving() && node.pipeline.len() == 0 {
+            self.close(id, node.link.cause(), now);
         }
     }
 
     pub(super) fn node_due(&mut self, id: NodeId, now: ClockReading) {
         let node = self.node(id);
-        match node.link {
+        match node.link.state() {
             Link::Down { retry_at } if now.boot >= retry_at => return self.open(id, now),
             Link::Down { retry_at } => return self.arm(retry_at),
             Link::Opening { until } if now.boot >= until => {
@@ -416,7 +404,7 @@ impl Core {
             Some(dead_at) => self.arm(dead_at),
             None => {}
         }
-        if self.node(id).owed_at != Timestamp::NEVER {
+        if self.node(id).debt.again_at() != Timestamp::NEVER {
             self.owed_due(id, now);
         }
     }
@@ -424,6 +412,3 @@ impl Core {
 
 /// Why a server may end a connection, in words.
 const UNANSWERED: &str = "before it answered anything; a port for TLS only does that";
-
-/// Asks may open a link that is down ahead of its backoff: so far apart at first, and at most.
-const PROBE: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(200));

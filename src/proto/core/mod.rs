@@ -51,11 +51,12 @@ use super::entropy::Entropy;
 use super::event::{Event, LinkOp, LockState, NodeState};
 use super::holdings::Holdings;
 use super::lease::Lease;
+use super::link::Link;
 use super::lock::Phase;
 use super::locks::Locks;
 use super::metrics::Metrics;
 use super::names::{ClaimId, LinkId, LockId, NodeId, NodeSet, ViewId};
-use super::node::{Link, Node};
+use super::node::Node;
 use super::slab::Slab;
 use super::time::{ClockReading, Timestamp};
 use super::vote::{Cause, Votes};
@@ -173,12 +174,16 @@ impl Core {
     pub fn node_state(&self, node: NodeId) -> NodeState {
         let is_suspected = self.is_suspected(node);
         let node = &self.nodes[node.index()];
-        match node.link {
-            link if is_suspected && (link.takes_asks() || link.opens()) => NodeState::Suspected,
+        match node.link.state() {
+            _ if is_suspected && (node.link.takes_asks() || node.link.opens()) => {
+                NodeState::Suspected
+            }
             Link::Ready => NodeState::Ready,
-            Link::Down { .. } | Link::Leaving { .. } if node.tried => NodeState::Down(node.cause),
+            Link::Down { .. } | Link::Leaving { .. } if node.link.was_tried() => {
+                NodeState::Down(node.link.cause())
+            }
             Link::Quarantined { .. } if !node.restart_guard.is_settling() => {
-                NodeState::Down(node.cause)
+                NodeState::Down(node.link.cause())
             }
             _ => NodeState::Connecting,
         }
@@ -232,8 +237,8 @@ impl Core {
     /// Whether a node that can be reached still owes the confirmation of a release or an undo.
     #[must_use]
     pub fn has_pending_releases(&self) -> bool {
-        let is_reached = |node: &Node| node.link.takes_undos() || node.may_return();
-        self.nodes.iter().any(|node| node.owes > 0 && is_reached(node))
+        let is_reached = |node: &Node| node.link.takes_undos() || node.link.may_return();
+        self.nodes.iter().any(|node| node.debt.claims() > 0 && is_reached(node))
     }
 
     /// The bytes that wait to be written to a link.

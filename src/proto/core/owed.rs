@@ -10,8 +10,8 @@ use crate::proto::claim::Claim;
 use crate::proto::lock_kind::{Command, Count};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId, NodeSet};
-use crate::proto::node::{Link, OWED_PAUSE, Pending};
-use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::node::Pending;
+use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Vote};
 
 impl Core {
@@ -139,8 +139,7 @@ impl Core {
         if found > 0 {
             node.capabilities.undo = Ability::Given;
         }
-        node.owed_pause = OWED_PAUSE.0;
-        if std::mem::take(&mut node.undos_refused) {
+        if node.debt.confirmed() {
             self.send_owed(node_id, now);
         }
     }
@@ -153,7 +152,7 @@ impl Core {
                 && let Some(claim) = self.claims.find_mut(id.0)
             {
                 claim.undo_over(node);
-                let cause = self.node(node).cause;
+                let cause = self.node(node).link.cause();
                 self.undo_settled(node, id, Vote::Fail(cause), now);
             }
         }
@@ -171,18 +170,12 @@ impl Core {
             self.owes_no_more(node_id, id);
             return self.undo_settled(node_id, id, Vote::Fail(cause), now);
         }
-        let node = self.node_mut(node_id);
-        node.undos_refused = true;
-        if node.owed_at == Timestamp::NEVER {
-            node.owed_at = now.boot + node.owed_pause;
-            node.owed_pause = (node.owed_pause * 2).min(OWED_PAUSE.1);
-        }
-        let owed_at = node.owed_at;
-        self.arm(owed_at);
+        let again_at = self.node_mut(node_id).debt.refused(now.boot);
+        self.arm(again_at);
         self.undo_settled(node_id, id, Vote::Fail(cause), now);
         if cause.is_forbidden() {
             self.node_mut(node_id).capabilities.undo = Ability::Refused(cause);
-            if self.node(node_id).link == Link::Ready {
+            if self.node(node_id).link.is_ready() {
                 self.retire(node_id, cause, now);
             }
         }
@@ -205,20 +198,20 @@ impl Core {
     /// The node is to confirm that it keeps no key for this claim.
     pub(super) fn owe(&mut self, node: NodeId, id: ClaimId) {
         if self.claims.find_mut(id.0).is_some_and(|claim| claim.owe(node)) {
-            self.nodes[node.index()].owes += 1;
+            self.nodes[node.index()].debt.grows();
         }
     }
 
     pub(super) fn owes_no_more(&mut self, node: NodeId, id: ClaimId) {
         if self.claims.find_mut(id.0).is_some_and(|claim| claim.owe_no_more(node)) {
-            self.nodes[node.index()].owes -= 1;
+            self.nodes[node.index()].debt.shrinks();
         }
     }
 
     /// Nothing is left of a claim, or nobody waits for it any longer.
     pub(super) fn free_claim(&mut self, id: ClaimId) {
         let owed = self.claims.find(id.0).map_or_else(NodeSet::default, Claim::owed);
-        owed.iter().for_each(|node| self.nodes[node.index()].owes -= 1);
+        owed.iter().for_each(|node| self.nodes[node.index()].debt.shrinks());
         self.claims.free(id.0);
     }
 
@@ -278,11 +271,11 @@ impl Core {
 
     pub(super) fn owed_due(&mut self, node_id: NodeId, now: ClockReading) {
         let node = self.node_mut(node_id);
-        if now.boot < node.owed_at {
-            let owed_at = node.owed_at;
-            return self.arm(owed_at);
+        let again_at = node.debt.again_at();
+        if now.boot < again_at {
+            return self.arm(again_at);
         }
-        node.owed_at = Timestamp::NEVER;
+        node.debt.asks_again();
         if node.link.takes_extensions() {
             self.send_one_owed(node_id, now);
         }

@@ -18,7 +18,7 @@ use crate::proto::event::LinkOp;
 use crate::proto::handshake::Mistyped;
 use crate::proto::lock::Phase;
 use crate::proto::names::{LinkId, LockId, NodeId};
-use crate::proto::node::{Link, Pending};
+use crate::proto::node::Pending;
 use crate::proto::push::{News, Stage, Tracking};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
@@ -47,7 +47,7 @@ impl Core {
     pub fn try_push(&mut self, now: ClockReading) {
         let now = self.clamp(now);
         for node in self.config.node_ids() {
-            if self.node(node).link == Link::Ready {
+            if self.node(node).link.is_ready() {
                 self.want_push(node, now);
             }
         }
@@ -66,7 +66,7 @@ impl Core {
     }
 
     fn open_push(&mut self, id: NodeId, now: ClockReading) {
-        if self.config.settings.wake == WakeStrategy::Timer || self.node(id).link != Link::Ready {
+        if self.config.settings.wake == WakeStrategy::Timer || !self.node(id).link.is_ready() {
             return;
         }
         let until = now.boot + self.config.settings.connect_timeout;
@@ -157,7 +157,7 @@ impl Core {
     /// process, as far as that can be known: to another one the number is a stranger's.
     pub(super) fn track(&mut self, id: NodeId, now: ClockReading) {
         let node = &mut self.nodes[id.index()];
-        let ready = node.push.stage == Stage::Subscribed && node.link == Link::Ready;
+        let ready = node.push.stage == Stage::Subscribed && node.link.is_ready();
         let Some(to) = node.push.handshake.client_id.filter(|_| ready) else { return };
         if let (Some(here), Some(there)) = (node.push.handshake.run_id, node.run_id)
             && here != there
@@ -274,11 +274,11 @@ impl Core {
     }
 
     pub(super) fn push_due(&mut self, id: NodeId, now: ClockReading) {
-        let (link, push) = (self.node(id).link, &self.node(id).push);
+        let (is_ready, push) = (self.node(id).link.is_ready(), &self.node(id).push);
         match push.stage {
             Stage::Off { .. } if push.wanted_at == Timestamp::default() => {}
             // It could not be opened, and to look for those who wait for it is a walk.
-            Stage::Off { retry_at } if now.boot >= retry_at && link != Link::Ready => {}
+            Stage::Off { retry_at } if now.boot >= retry_at && !is_ready => {}
             Stage::Off { retry_at } if now.boot >= retry_at => match self.watchers(id).is_empty() {
                 true => self.node_mut(id).push.wanted_at = Timestamp::default(),
                 false => self.want_push(id, now),

@@ -13,10 +13,11 @@ use std::time::Duration;
 use super::Core;
 use crate::proto::capability::Ability;
 use crate::proto::handshake::{Handshake, Mistyped, Step};
+use crate::proto::link::Link;
 use crate::proto::lock_kind::{Count, count};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId};
-use crate::proto::node::{Link, Pending};
+use crate::proto::node::Pending;
 use crate::proto::restart_guard::{
     BIG_MS, Expected, Found, RestartGuard, RestartTrust, Setup, Standing,
 };
@@ -29,13 +30,13 @@ impl Core {
     /// What is known of a node's restart guard.
     #[must_use]
     pub fn restart_guard_state(&self, node: NodeId) -> RestartGuardState {
-        let (link, watch) = (self.node(node).link, &self.node(node).restart_guard);
+        let (link, watch) = (self.node(node).link.state(), &self.node(node).restart_guard);
         match (self.config.settings.restart_guard, link, watch.found()) {
             (RestartGuard::Off, ..) => RestartGuardState::Off,
             (_, Link::Ready, _) => RestartGuardState::Votes,
             (_, _, None) => RestartGuardState::Unknown,
             (_, Link::Quarantined { .. }, Some(found))
-                if watch.is_ours() && self.node(node).cause == Cause::Quarantined =>
+                if watch.is_ours() && self.node(node).link.cause() == Cause::Quarantined =>
             {
                 RestartGuardState::Quarantined { left: watch.free_at().since(self.boot), found }
             }
@@ -128,7 +129,7 @@ impl Core {
         }
         let again = now.boot + self.config.settings.reconnect_backoff.1;
         self.quarantine(id, again, now);
-        self.node_mut(id).cause = cause;
+        self.node_mut(id).link.blamed(cause);
     }
 
     /// The restart guard of a node that has another one, or none, is written at once, or when all nodes have
@@ -169,7 +170,7 @@ impl Core {
         let all_new = nodes().all(|id| waiting(self, id) && is_new(id));
         let all_known =
             nodes().all(|id| waiting(self, id) || self.node(id).restart_guard.is_ours());
-        let hopeless = nodes().any(|id| !waiting(self, id) && self.node(id).is_settled());
+        let hopeless = nodes().any(|id| !waiting(self, id) && self.node(id).link.is_settled());
         let quarantine = match self.config.settings.setup {
             Setup::IfNew | Setup::Init if all_new => Duration::ZERO,
             Setup::IfNew if hopeless => self.config.settings.max_ttl,
@@ -227,7 +228,7 @@ impl Core {
         now: ClockReading,
     ) -> Result<(), Mistyped> {
         let answer = count(answer).ok_or(Mistyped)?.to_request(false);
-        if !matches!(self.node(id).link, Link::Quarantined { .. }) {
+        if !self.node(id).link.is_quarantined() {
             return Ok(());
         }
         match answer {
@@ -247,7 +248,7 @@ impl Core {
                 let again = now.boot + self.config.settings.reconnect_backoff.1;
                 self.quarantine(id, again, now);
                 if let Count::Fail(cause) = answer {
-                    self.node_mut(id).cause = cause;
+                    self.node_mut(id).link.blamed(cause);
                 }
             }
         }
@@ -271,7 +272,7 @@ impl Core {
         now: ClockReading,
     ) -> Result<(), Mistyped> {
         let answer = count(answer).ok_or(Mistyped)?.to_request(false);
-        if !matches!(self.node(id).link, Link::Quarantined { .. }) {
+        if !self.node(id).link.is_quarantined() {
             return Ok(());
         }
         match answer {
@@ -287,8 +288,8 @@ impl Core {
 
     /// Looks once more whether the node takes writes, and at value and TTL.
     pub(super) fn look_again(&mut self, id: NodeId, now: ClockReading) {
-        let cause = match self.node(id).link {
-            Link::Quarantined { .. } => self.node(id).cause,
+        let cause = match self.node(id).link.state() {
+            Link::Quarantined { .. } => self.node(id).link.cause(),
             _ => Cause::Quarantined,
         };
         self.keep_out(id, cause, Timestamp::NEVER, now);
@@ -331,8 +332,7 @@ impl Core {
     /// The node does not vote; what needs no vote goes on. It is looked at again at `until`.
     fn keep_out(&mut self, id: NodeId, cause: Cause, until: Timestamp, now: ClockReading) {
         let node = self.node_mut(id);
-        node.link = Link::Quarantined { until };
-        node.cause = cause;
+        node.link.quarantined(cause, until);
         node.handshake_done();
         self.changed.insert(id);
         self.arm(until);
@@ -399,10 +399,10 @@ impl Core {
             return vote;
         }
         // On a link that is being left its undo is behind it already.
-        if vote == Vote::Grant && !matches!(self.node(id).link, Link::Leaving { .. }) {
+        if vote == Vote::Grant && !self.node(id).link.is_leaving() {
             self.give_back(id, claim, now);
         }
-        if self.node(id).link == Link::Ready {
+        if self.node(id).link.is_ready() {
             let left = match standing {
                 Standing::Quarantined { left_ms } => Duration::from_millis(left_ms),
                 _ => self.config.settings.max_ttl,
@@ -412,7 +412,7 @@ impl Core {
             self.look_again(id, now);
         }
         // The node's own words for why it does not vote say more.
-        if is_fail { vote } else { Vote::Fail(self.node(id).cause) }
+        if is_fail { vote } else { Vote::Fail(self.node(id).link.cause()) }
     }
 
     /// Undoes a grant that does not count, whatever becomes of the lock.

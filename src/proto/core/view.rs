@@ -16,8 +16,9 @@ use crate::proto::contents::{self, KeyState};
 use crate::proto::event::Event;
 use crate::proto::handshake::Mistyped;
 use crate::proto::holdings::FEW;
+use crate::proto::link::Link;
 use crate::proto::names::{LockId, NodeId, NodeSet, ViewId};
-use crate::proto::node::{Link, Pending};
+use crate::proto::node::Pending;
 use crate::proto::request::{RequestError, check_resource};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
@@ -191,14 +192,14 @@ impl Core {
     }
 
     fn look(&mut self, node: NodeId, id: ViewId, now: ClockReading) {
-        match self.node(node).link {
+        match self.node(node).link.state() {
             Link::Quarantined { .. } | Link::Ready => self.send_view(node, id, now),
             Link::Opening { .. } | Link::Handshake { .. } => self.queue_view(node, id),
-            Link::Down { .. } if now.boot >= self.node(node).probe_at => {
+            Link::Down { .. } if self.node(node).link.may_open(now.boot) => {
                 self.open(node, now);
                 self.queue_view(node, id);
             }
-            _ => self.view_failed(id, node, self.node(node).cause),
+            _ => self.view_failed(id, node, self.node(node).link.cause()),
         }
     }
 
@@ -234,7 +235,7 @@ impl Core {
     }
 
     pub(super) fn fail_queued_views(&mut self, node: NodeId) {
-        let cause = self.node(node).cause;
+        let cause = self.node(node).link.cause();
         for id in self.view_ids() {
             if self.views.find(id.0).is_some_and(|viewing| viewing.queued.contains(node)) {
                 self.view_failed(id, node, cause);
