@@ -245,6 +245,12 @@ impl Core {
         Ok(())
     }
 
+    /// Whether answers to this claim's ask still decide something.
+    fn is_asking(&self, claim: ClaimId) -> bool {
+        let lock = self.claims.find(claim.0).and_then(|claim| self.locks.find(claim.lock()?));
+        lock.is_some_and(|lock| matches!(lock.phase, Phase::Asking | Phase::Fencing))
+    }
+
     /// The vote in an answer to an ask. What else is in it is passed on.
     fn vote_in(&mut self, answer: Answer, id: NodeId, claim: ClaimId, now: ClockReading) -> Vote {
         match answer {

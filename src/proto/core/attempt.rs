@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use super::Core;
 use crate::proto::claim::Claim;
-use crate::proto::encoded_command::Subject;
 use crate::proto::event::{Event, Refusal, RefusalReason};
 use crate::proto::lease::Lease;
 use crate::proto::link::Link;
 use crate::proto::lock::{Phase, Rest};
-use crate::proto::lock_kind::Command;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::node::{FEW, Pending};
@@ -197,32 +195,6 @@ impl Core {
         });
     }
 
-    /// Sends a command about a claim to one node; `numbers` are the TTL in ms and the counter that it gives,
-    /// or zero. `pending` is what the answer belongs to, told whether the command goes by digest.
-    #[inline]
-    pub(super) fn send(
-        &mut self,
-        to: NodeId,
-        id: ClaimId,
-        command: Command,
-        (ttl_ms, counter): (u64, u64),
-        now: ClockReading,
-        pending: impl FnOnce(bool) -> Pending,
-    ) {
-        let Some(claim) = self.claims.find(id.0) else { return };
-        let node = &mut self.nodes[to.index()];
-        let is_known = command.goes_by_digest(&mut node.loaded);
-        let by_digest = is_known && node.capabilities.digests.is_given();
-        let subject = Subject { claim: id, command, by_digest, ttl_ms, counter };
-        let bytes = self.encoded.for_node(to, subject, |token, out| {
-            claim.write_token(token, &self.config);
-            let arguments = claim.arguments(&self.config, token, ttl_ms, counter);
-            command.encode(out, &arguments, by_digest)
-        });
-        node.pipeline.push(pending(by_digest), now.boot, |out| out.extend_from_slice(bytes));
-        self.arm(now.boot + self.config.settings.dead_peer_timeout);
-    }
-
     /// Sends the asks that waited for this node's link.
     pub(super) fn send_queued(&mut self, node: NodeId, now: ClockReading) {
         for id in self.claim_ids() {
@@ -292,6 +264,14 @@ impl Core {
             }
             Verdict::Granted => self.quorum_granted(id, now),
         }
+    }
+
+    /// How long a round of asks takes, roughly.
+    fn note_round_trip(&mut self, took: Duration) {
+        self.round_trip = match self.round_trip {
+            Duration::ZERO => took,
+            before => (before * 7 + took) / 8,
+        };
     }
 
     /// A quorum has granted, in time: so is the lock, once it has its token.
@@ -418,11 +398,5 @@ impl Core {
         self.leave_queues(id, now);
         self.locks.free(id);
         self.run_scheduled(now);
-    }
-
-    /// Whether answers to this claim's ask still decide something.
-    pub(super) fn is_asking(&self, claim: ClaimId) -> bool {
-        let lock = self.claims.find(claim.0).and_then(|claim| self.locks.find(claim.lock()?));
-        lock.is_some_and(|lock| matches!(lock.phase, Phase::Asking | Phase::Fencing))
     }
 }

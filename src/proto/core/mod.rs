@@ -6,7 +6,7 @@
 //! node remembers every lock), `clock` (whether its clock was set forward), `fence` (from counters to a token),
 //! `answer` (from a reply to the request it belongs to), `suspect` (nodes that hang), `view` (looking without
 //! taking part), `force_unlock` (an operator breaks a lock), `detach` (a lock leaves for another process, or
-//! comes from one), `check` (what must hold at every moment).
+//! comes from one), `send` (one command to one node), `check` (what must hold at every moment).
 //!
 //! They route: what follows for one lock, claim or node from what it is told is with its data, in `pause` and
 //! its like beside this folder.
@@ -29,6 +29,7 @@ mod link;
 mod owed;
 mod push;
 mod restart_guard;
+mod send;
 mod suspect;
 mod view;
 mod wait;

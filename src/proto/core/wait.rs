@@ -445,14 +445,6 @@ impl Core {
         let (least, most) = EXPIRY_JITTER;
         active.pause.attempt_begins(least + self.entropy.below(most - least));
     }
-
-    /// How long a round of asks takes, roughly.
-    pub(super) fn note_round_trip(&mut self, took: Duration) {
-        self.round_trip = match self.round_trip {
-            Duration::ZERO => took,
-            before => (before * 7 + took) / 8,
-        };
-    }
 }
 
 /// Waiters do not meet an expiry all at the same moment, and a key lives to the end of its last
