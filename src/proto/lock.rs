@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::auto_extension::AutoExtension;
 use super::backing::Backing;
 use super::event::LossCause;
+use super::extension::Extension;
 use super::fencing::Fencing;
 use super::keys::Keys;
 use super::lease::Lease;
@@ -47,12 +48,8 @@ pub(super) struct Active {
     pub(super) decided: Option<Votes>,
     /// When the caller asked for it.
     pub(super) asked_at: Timestamp,
-    pub(super) extend_ttl: Duration,
-    /// For how long a node that extends keeps the key.
-    pub(super) extended: Lease,
+    pub(super) extension: Extension,
     pub(super) backing: Backing,
-    /// Nodes whose extension waits for their link.
-    pub(super) extend_queued: NodeSet,
     pub(super) fencing: Fencing,
     pub(super) auto_extension: AutoExtension,
     pub(super) keys: Keys,
@@ -129,7 +126,7 @@ impl Lock {
         self.round = self.round.wrapping_add(1);
         active.since = now;
         active.votes = votes;
-        active.extend_queued = NodeSet::default();
+        active.extension.unqueue_all();
     }
 }
 
@@ -142,10 +139,8 @@ impl Active {
             votes: Votes::new(1, 1),
             decided: None,
             asked_at: Timestamp(0),
-            extend_ttl: Duration::ZERO,
-            extended: Lease::NONE,
+            extension: Extension::new(),
             backing: Backing::new(),
-            extend_queued: NodeSet::EMPTY,
             fencing: Fencing::new(),
             auto_extension: AutoExtension::new(None),
             keys: Keys::new(),
@@ -184,7 +179,7 @@ impl Active {
         self.clear();
         self.votes = granted;
         (self.rest, self.round_until) = (Rest::NONE, Timestamp::NEVER);
-        self.extend_queued = NodeSet::default();
+        self.extension.unqueue_all();
     }
 
     fn clear(&mut self) {

@@ -81,6 +81,7 @@ mod detached;
 mod encoded_command;
 mod entropy;
 mod event;
+mod extension;
 pub mod fence;
 mod fencing;
 mod handshake;

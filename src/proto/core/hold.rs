@@ -64,8 +64,7 @@ impl Core {
             active.backing.begin(claim.counted(), lock.lease, self.nodes.len());
         }
         lock.begin_round(active, Phase::Extending, now, votes);
-        active.extend_ttl = ttl;
-        active.extended = Lease::new(now, ttl, self.config.drift);
+        active.extension.begins(ttl, Lease::new(now, ttl, self.config.drift));
         active.auto_extension.extension_begins(false);
         active.round_until = until.min(lock.lease.ends());
         let (claim, until) = (lock.claim, active.round_until);
@@ -98,7 +97,7 @@ impl Core {
         let may_return = self.node(node).link.may_return() && !takes;
         let Some(active) = self.locks.active_mut(id) else { return };
         if may_return {
-            active.extend_queued.insert(node);
+            active.extension.queue(node);
         } else {
             active.votes.cast(node, Vote::Fail(cause));
         }
@@ -141,8 +140,7 @@ impl Core {
             let Some(id) = self.locks.at(at) else { continue };
             let Some((lock, active)) = self.locks.at_work_mut(id) else { continue };
             // Also where a quorum has extended meanwhile: the key there is to live as long.
-            if lock.phase.is_held() && active.extend_queued.contains(node) {
-                active.extend_queued.remove(node);
+            if lock.phase.is_held() && active.extension.unqueue(node) {
                 waiting.push((id, lock.claim));
             }
         }
@@ -158,10 +156,11 @@ impl Core {
     ) {
         let Some(claim) = self.claims.find_mut(claim_id.0) else { return };
         let Some((lock, active)) = self.locks.at_work(id) else { return };
-        claim.lives_until(now.boot + active.extend_ttl);
+        let ttl = active.extension.ttl();
+        claim.lives_until(now.boot + ttl);
         let (extend, round) = (claim.kind().extend, lock.round);
         let pending = |by_digest| Pending::Extend { claim: claim_id, round, by_digest };
-        self.send(node_id, claim_id, extend, (ttl_ms(active.extend_ttl), 0), now, pending);
+        self.send(node_id, claim_id, extend, (ttl_ms(ttl), 0), now, pending);
     }
 
     /// Sends an extension once more, after the node forgot its script: also where a quorum has extended
@@ -207,9 +206,10 @@ impl Core {
         }
         if vote == Vote::Grant {
             if mutant!(ExtendFromAnswer) {
-                active.extended = Lease::new(now, active.extend_ttl, self.config.drift);
+                let ttl = active.extension.ttl();
+                active.extension.begins(ttl, Lease::new(now, ttl, self.config.drift));
             }
-            active.backing.keeps(node, active.extended, now);
+            active.backing.keeps(node, active.extension.lease(), now);
         }
         active.votes.cast(node, vote);
         self.settle_extension(id, now);
@@ -299,7 +299,7 @@ impl Core {
         lock.lease = match active.backing.lease(quorum, now) {
             // What a node has said before counts as well, also where the wall clock made less of it for a while.
             Some(lease) => lock.lease.longer(lease, now),
-            None => active.extended,
+            None => active.extension.lease(),
         };
         debug_assert!(lock.lease.remaining(now) >= before, "an extension shortens nothing");
         lock.phase = Phase::Held;
