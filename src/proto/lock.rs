@@ -15,6 +15,7 @@ use super::lease::Lease;
 use super::names::{ClaimId, NodeId, NodeSet};
 use super::pause::Pause;
 use super::request::{LockRequest, Wait};
+use super::round::Round;
 use super::slab::Key;
 use super::time::{ClockReading, Timestamp};
 use super::vote::Votes;
@@ -39,9 +40,7 @@ pub(super) struct Lock {
 #[derive(Debug)]
 pub(super) struct Active {
     /// When the present attempt, extension or release began, and how long it is waited for.
-    pub(super) since: ClockReading,
-    pub(super) round_until: Timestamp,
-    pub(super) rest: Rest,
+    pub(super) round: Round,
     /// The votes of the present attempt, extension or release.
     pub(super) votes: Votes,
     /// The votes of the last attempt that came to a verdict.
@@ -63,20 +62,6 @@ pub(super) struct Active {
     /// The lines that it stands in, and since when.
     pub(super) queues: Vec<QueueKey>,
     pub(super) position: QueuePosition,
-}
-
-/// Those who have not answered a round that a quorum has.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rest {
-    /// When a quorum had answered.
-    pub(super) since: Timestamp,
-    /// When the first of the others has taken too long; or the lead, where it is asked first.
-    pub(super) until: Timestamp,
-}
-
-impl Rest {
-    /// No quorum has answered.
-    pub(super) const NONE: Self = Self { since: Timestamp::NEVER, until: Timestamp::NEVER };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +109,7 @@ impl Lock {
     ) {
         self.phase = phase;
         self.round = self.round.wrapping_add(1);
-        active.since = now;
+        active.round.begins(now);
         active.votes = votes;
         active.extension.unqueue_all();
     }
@@ -133,9 +118,7 @@ impl Lock {
 impl Active {
     const fn new() -> Self {
         Self {
-            since: ClockReading { boot: Timestamp(0), wall: Timestamp(0) },
-            round_until: Timestamp::NEVER,
-            rest: Rest::NONE,
+            round: Round::new(),
             votes: Votes::new(1, 1),
             decided: None,
             asked_at: Timestamp(0),
@@ -152,11 +135,6 @@ impl Active {
             queues: Vec::new(),
             position: QueuePosition::NONE,
         }
-    }
-
-    /// How long the round took until a quorum had answered, or until now.
-    pub(super) fn round_took(&self, now: ClockReading) -> Duration {
-        now.boot.min(self.rest.since).since(self.since.boot)
     }
 
     /// Makes used work that of a new lock. What belongs to a round is set when one begins.
@@ -178,7 +156,7 @@ impl Active {
     pub(super) fn rest_granted(&mut self, granted: Votes) {
         self.clear();
         self.votes = granted;
-        (self.rest, self.round_until) = (Rest::NONE, Timestamp::NEVER);
+        self.round = Round::new();
         self.extension.unqueue_all();
     }
 

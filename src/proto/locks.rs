@@ -181,14 +181,14 @@ mod tests {
         let mut failed = Votes::new(3, 2);
         failed.cast(NodeId(1), Vote::Deny);
         let (id, _, active) = locks.begin(&LockRequest::new(b"job"), now, failed);
-        active.round_until = Timestamp(9);
+        active.round.lasts_until(Timestamp(9));
         locks.put_away(id);
         assert!(locks.find(id).is_some() && locks.at_work(id).is_none());
         assert!(locks.active(id).is_none() && locks.active_mut(id).is_none());
         let granted = Votes::granted(Votes::new(3, 2));
         let (_, active) = locks.activate(id, granted).unwrap();
         assert_eq!(active.votes.grants().len(), 3);
-        assert_eq!(active.round_until, Timestamp::NEVER);
+        assert_eq!(active.round.until(), Timestamp::NEVER);
         let (_, active) = locks.activate(id, failed).unwrap();
         assert_eq!(active.votes.grants().len(), 3, "it has its work already");
         locks.free(id);

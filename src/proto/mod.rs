@@ -103,6 +103,7 @@ mod pipeline;
 mod push;
 mod request;
 pub mod restart_guard;
+mod round;
 pub mod script;
 mod slab;
 mod steps;

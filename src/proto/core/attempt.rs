@@ -8,12 +8,12 @@ use crate::proto::claim::Claim;
 use crate::proto::event::{Event, Refusal, RefusalReason};
 use crate::proto::lease::Lease;
 use crate::proto::link::Link;
-use crate::proto::lock::{Phase, Rest};
+use crate::proto::lock::Phase;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::node::{FEW, Pending};
 use crate::proto::request::{LockRequest, RequestError};
-use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Verdict, Vote};
 
 impl Core {
@@ -77,18 +77,16 @@ impl Core {
     fn offer_to(&mut self, id: LockId, nodes: NodeSet, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
         let (claim, open, lead) = (lock.claim, active.open, active.lead);
-        let rest = lead.map_or(Rest::NONE, |lead| Rest {
-            since: Timestamp::NEVER,
-            until: now.boot + self.allowance(lead),
-        });
+        let lead_until = lead.map(|lead| now.boot + self.allowance(lead));
         let mut patience = self.config.settings.response_timeout;
         for node in nodes.iter() {
             patience = patience.max(self.offer(node, claim, open, now));
         }
         if let Some((lock, active)) = self.locks.at_work_mut(id) {
-            active.rest = rest;
-            active.round_until = (now.boot + patience).min(lock.lease.ends()).min(active.deadline);
-            let until = active.round_until.min(rest.until);
+            let until = (now.boot + patience).min(lock.lease.ends()).min(active.deadline);
+            active.round.asks(lead_until);
+            active.round.lasts_until(until);
+            let until = active.round.due();
             self.arm_lock(id, until);
         }
         self.decide(id, now);
@@ -250,7 +248,7 @@ impl Core {
         active.votes.suspect(self.suspected);
         let verdict = active.votes.verdict();
         if active.waits() && matches!(verdict, Verdict::Granted | Verdict::Contended) {
-            let took = active.round_took(now);
+            let took = active.round.took(now.boot);
             self.note_round_trip(took);
         }
         let Some(lock) = self.locks.find(id) else { return };
@@ -289,10 +287,10 @@ impl Core {
         self.check_grant(id, now);
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         lock.phase = Phase::Held;
-        lock.held_since = active.since.boot;
+        lock.held_since = active.round.since();
         lock.granted_at = now.boot;
         self.metrics.granted(active.asked_at, now.boot);
-        let (due, until) = (active.loss_due(lock, now), active.round_until);
+        let (due, until) = (active.loss_due(lock, now), active.round.until());
         self.arm_lock(id, due.min(until));
         self.events.push_back(Event::Granted(id));
         self.note_holding(id);
@@ -303,8 +301,8 @@ impl Core {
     /// The time of an attempt is over, unless it goes on.
     pub(super) fn attempt_due(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
-        if now.boot < active.round_until {
-            let until = active.round_until;
+        if !active.round.is_over(now.boot) {
+            let until = active.round.until();
             self.arm_lock(id, until);
             return self.round_drags(id, now);
         }

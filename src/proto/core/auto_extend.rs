@@ -21,7 +21,7 @@ impl Core {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         let Some(every) = active.auto_extension.every(lock.ttl()) else { return };
         let early = self.entropy.below(every / AUTO_EXTEND_JITTER);
-        let at = (active.since.boot + (every - early)).max(now.boot);
+        let at = (active.round.since() + (every - early)).max(now.boot);
         active.auto_extension.is_due_at(at);
         self.arm_auto_extend(id, at);
     }

@@ -80,9 +80,9 @@ impl Core {
         match (lock.phase, active) {
             (Phase::Lost(_), _) => forget_at().unwrap_or(Timestamp::NEVER),
             (_, None) => lock.lease.ends(),
-            (Phase::Asking | Phase::Fencing, Some(it)) => it.round_until.min(it.rest.until),
-            (Phase::Releasing, Some(it)) => it.round_until,
-            (Phase::Extending, Some(it)) => it.round_until.min(lock.lease.ends()),
+            (Phase::Asking | Phase::Fencing, Some(it)) => it.round.due(),
+            (Phase::Releasing, Some(it)) => it.round.until(),
+            (Phase::Extending, Some(it)) => it.round.until().min(lock.lease.ends()),
             (Phase::Held, Some(it)) => lock.lease.ends().min(it.auto_extension.at()),
             (Phase::Pausing, Some(it)) => it.pause.until(),
             (Phase::Queued, Some(it)) => it.deadline,
@@ -97,7 +97,7 @@ impl Core {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
         let Some(claim) = self.claims.find(lock.claim.0) else { return };
         assert!(!lock.lease.remaining(now).is_zero(), "something of its validity is left");
-        let ttl_over = active.since.boot + lock.ttl();
+        let ttl_over = active.round.since() + lock.ttl();
         assert!(lock.lease.ends() <= ttl_over, "a lease ends with its TTL");
         let grants = active.votes.grants();
         let uncounted: NodeSet = grants.without(claim.counted());

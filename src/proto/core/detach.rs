@@ -146,7 +146,7 @@ impl Core {
         let (id, lock, active) = self.locks.begin(request, now, votes);
         lock.begin_round(active, Phase::Held, now, votes);
         lock.claim = ClaimId(claim_key);
-        active.round_until = now.boot;
+        active.round.lasts_until(now.boot);
         lock.lease = detached.lease;
         lock.held_since = detached.held_since;
         lock.granted_at = now.boot;

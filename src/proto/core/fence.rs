@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Core;
 use crate::proto::event::RefusalReason;
 use crate::proto::fence::{Agreement, FencingToken, MAX_TOKEN, clock_of_most};
-use crate::proto::lock::{Active, Phase, Rest};
+use crate::proto::lock::{Active, Phase};
 use crate::proto::lock_kind::{Command, Count};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId};
@@ -130,9 +130,10 @@ impl Core {
         let patience = self.config.settings.response_timeout;
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         lock.phase = Phase::Fencing;
-        active.rest = Rest::NONE;
-        active.round_until = (now.boot + patience).min(lock.lease.ends()).min(active.deadline);
-        let (until, granted) = (active.round_until, active.votes.grants());
+        let until = (now.boot + patience).min(lock.lease.ends()).min(active.deadline);
+        active.round.asks(None);
+        active.round.lasts_until(until);
+        let granted = active.votes.grants();
         self.arm_lock(id, until);
         for node in granted.iter() {
             self.raise_counter(node, id, now);

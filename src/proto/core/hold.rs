@@ -66,8 +66,8 @@ impl Core {
         lock.begin_round(active, Phase::Extending, now, votes);
         active.extension.begins(ttl, Lease::new(now, ttl, self.config.drift));
         active.auto_extension.extension_begins(false);
-        active.round_until = until.min(lock.lease.ends());
-        let (claim, until) = (lock.claim, active.round_until);
+        let (claim, until) = (lock.claim, until.min(lock.lease.ends()));
+        active.round.lasts_until(until);
         self.arm_lock(id, until);
         // Asks that still wait for a link have missed the lease that they were for.
         if let Some(claim) = self.claims.find_mut(claim.0) {
@@ -321,7 +321,7 @@ impl Core {
         if let Some(cause) = active.lost_with(lock, remaining) {
             return self.lose(id, cause, now);
         }
-        let (due, phase, until) = (active.loss_due(lock, now), lock.phase, active.round_until);
+        let (due, phase, until) = (active.loss_due(lock, now), lock.phase, active.round.until());
         self.arm_lock(id, due);
         match phase {
             Phase::Extending if now.boot >= until => self.extension_due(id, now),
@@ -433,7 +433,7 @@ impl Core {
         let Some((lock, active)) = self.locks.activate(id, votes.granted()) else { return };
         lock.begin_round(active, Phase::Releasing, now, votes);
         self.metrics.released(lock.granted_at, now.boot);
-        active.round_until = until;
+        active.round.lasts_until(until);
         let claim = lock.claim;
         self.arm_lock(id, until);
         self.undo(claim, now);
@@ -467,7 +467,7 @@ impl Core {
             |node: NodeId| claim.undoing().contains(node) || self.node(node).link.may_return();
         let over = confirmed >= active.votes.quorum()
             || !claim.owed().without(self.suspected).iter().any(awaited)
-            || now.boot >= active.round_until;
+            || active.round.is_over(now.boot);
         if over {
             let claim = lock.claim;
             // At most MAX_NODES.
@@ -492,7 +492,7 @@ impl Core {
     }
 
     pub(super) fn release_due(&mut self, id: LockId, now: ClockReading) {
-        match self.locks.active(id).map(|active| active.round_until) {
+        match self.locks.active(id).map(|active| active.round.until()) {
             Some(until) if now.boot < until => self.arm_lock(id, until),
             _ => self.settle_release(id, now),
         }

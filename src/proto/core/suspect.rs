@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::Core;
 use crate::proto::claim::Claim;
-use crate::proto::lock::{Phase, Rest};
+use crate::proto::lock::Phase;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{LockId, NodeId, NodeSet};
 use crate::proto::node::Pending;
@@ -51,13 +51,13 @@ impl Core {
 
     #[cold]
     fn wait_for_the_rest(&mut self, id: LockId, now: ClockReading) {
-        let Some(active) = self.locks.active(id) else { return };
-        let since = active.rest.since.min(now.boot);
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let since = active.round.quorum_answered(now.boot);
         let awaited = active.votes.awaited().without(self.suspected);
         let until = awaited.iter().map(|node| since + self.allowance(node)).min();
         let until = until.unwrap_or(Timestamp::NEVER);
         if let Some(active) = self.locks.active_mut(id) {
-            active.rest = Rest { since, until };
+            active.round.waits_for_rest(until);
             self.arm_lock(id, until);
         }
     }
@@ -66,16 +66,16 @@ impl Core {
     /// takes longer than usual is not the only one to be asked.
     pub(super) fn round_drags(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
-        if now.boot < active.rest.until {
-            let until = active.rest.until;
+        let until = active.round.rest_until();
+        if now.boot < until {
             return self.arm_lock(id, until);
         }
         if active.lead.is_some() {
             return self.ask_the_others(id, now);
         }
-        let (since, awaited) = (active.rest.since, active.votes.awaited());
+        let (since, awaited) = (active.round.quorum_at(), active.votes.awaited());
         // Those who have more time are waited for anew, unless only a write-back is.
-        active.rest.until = Timestamp::NEVER;
+        active.round.waits_for_rest(Timestamp::NEVER);
         for node in awaited.iter() {
             if now.boot >= since + self.allowance(node) {
                 self.suspect(node, now);

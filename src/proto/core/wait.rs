@@ -160,7 +160,7 @@ impl Core {
             true => 1,
             false => votes.quorum().saturating_sub(votes.grants().len()),
         };
-        let took = active.round_took(now);
+        let took = active.round.took(now.boot);
         active.pause.refused(is_split, needed);
         let (floor, bound) =
             active.pause.span(took, will_be_notified, self.config.settings.retry_backoff);
@@ -258,7 +258,7 @@ impl Core {
             Some(_) => MUTED_AFTER_DENIAL.1,
             None => MUTED_AFTER_SPLIT,
         };
-        let since = active.since.boot;
+        let since = active.round.since();
         let Some(backoff) = active.pause.was_woken_in_vain(since, most) else { return };
         let half = backoff / 2;
         active.pause.mute_until(now.boot + half + self.entropy.below(half));
