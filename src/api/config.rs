@@ -228,8 +228,8 @@ impl ConfigBuilder {
     }
 
     /// Who we are, for the operator who looks at a lock. See [`Settings::label`].
-    pub fn label(mut self, label: &[u8]) -> Self {
-        self.settings.label = label.to_vec();
+    pub fn label(mut self, label: impl AsRef<[u8]>) -> Self {
+        self.settings.label = label.as_ref().to_vec();
         self
     }
 
@@ -242,12 +242,12 @@ impl ConfigBuilder {
 
     /// The same with the id of another process of this host: of the one that the locks are held for.
     pub fn label_host_and_pid_of(self, pid: u32) -> Self {
-        self.label(label::of_process(pid).as_bytes())
+        self.label(label::of_process(pid))
     }
 
     /// The name of our connections. See [`Settings::client_name`].
-    pub fn client_name(mut self, name: &[u8]) -> Self {
-        self.settings.client_name = name.to_vec();
+    pub fn client_name(mut self, name: impl AsRef<[u8]>) -> Self {
+        self.settings.client_name = name.as_ref().to_vec();
         self
     }
 
@@ -264,8 +264,8 @@ impl ConfigBuilder {
     }
 
     /// The key of the restart guard, the same for all clients. See [`Settings::restart_guard_key`].
-    pub fn restart_guard_key(mut self, key: &[u8]) -> Self {
-        self.settings.restart_guard_key = key.to_vec();
+    pub fn restart_guard_key(mut self, key: impl AsRef<[u8]>) -> Self {
+        self.settings.restart_guard_key = key.as_ref().to_vec();
         self
     }
 

@@ -37,7 +37,8 @@ use crate::proto::{
 ///   the host chose. Pass events to [`on_event`](Self::on_event), then call `process`.
 ///
 /// Commands return at once and their bytes are written at once; the outcome is an
-/// [`Event`]. After every command or call of `process`, take events until there are none and ask
+/// [`Event`]. A driver never waits, so it has no `lock` and no guards; [what the APIs have in
+/// common](crate::manual::choosing_an_api) says the rest. After every command or call of `process`, take events until there are none and ask
 /// for the deadline anew. [Embedding](crate::manual::embedding) has more, also on its end and a `fork`.
 ///
 /// ```no_run
@@ -187,7 +188,7 @@ impl Driver {
     /// let mut driver = Driver::new(config)?;
     /// let names: Vec<String> = (0..100).map(|shard| format!("shard {shard}")).collect();
     /// let locks: Result<Vec<_>, _> = driver.batch(|driver| {
-    ///     names.iter().map(|name| driver.acquire(LockRequest::new(name.as_bytes()))).collect()
+    ///     names.iter().map(|name| driver.acquire(LockRequest::new(name))).collect()
     /// });
     /// assert_eq!(locks?.len(), 100);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -20,8 +20,8 @@ pub const MAX_LABEL: usize = 128;
 /// ```
 /// use redbolt::proto::{NodeSettings, Settings};
 ///
-/// let mut settings = Settings::new(vec![NodeSettings::default(); 3]);
-/// settings.accept_evicting = true;
+/// let nodes = vec![NodeSettings::default().database(2); 3];
+/// let settings = Settings::new(nodes).accept_evicting(true);
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -133,6 +133,52 @@ impl Default for Settings {
             fencing_counter_ttl: 7 * DAY,
             wake: WakeStrategy::default(),
         }
+    }
+}
+
+/// Lets fields be set one behind the other.
+macro_rules! setters {
+    ($of:ident { $($field:ident: $type:ty,)* }) => {
+        impl $of {$(
+            #[doc = concat!(
+                "Sets [`", stringify!($field), "`](Self#structfield.", stringify!($field), ")."
+            )]
+            #[must_use]
+            pub fn $field(mut self, $field: $type) -> Self {
+                self.$field = $field;
+                self
+            }
+        )*}
+    };
+}
+
+setters! {
+    Settings {
+        quorum: Option<usize>,
+        max_ttl: Duration,
+        max_hold: Option<Duration>,
+        drift_ppm: u32,
+        response_timeout: Duration,
+        connect_timeout: Duration,
+        dead_peer_timeout: Duration,
+        retry_backoff: (Duration, Duration),
+        reconnect_backoff: (Duration, Duration),
+        label: Vec<u8>,
+        client_name: Vec<u8>,
+        accept_evicting: bool,
+        restart_guard: RestartGuard,
+        restart_guard_key: Vec<u8>,
+        setup: Setup,
+        fencing_counter_ttl: Duration,
+        wake: WakeStrategy,
+    }
+}
+
+setters! {
+    NodeSettings {
+        credentials: Option<Credentials>,
+        database: u32,
+        restart_trust: RestartTrust,
     }
 }
 

@@ -319,7 +319,7 @@ impl Engine {
         self.look(Driver::metrics)
     }
 
-    /// How many acquisitions and inspections have no outcome yet.
+    /// How many acquisitions and looks at resources have no outcome yet.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.handle.shared.in_flight()
@@ -449,13 +449,13 @@ impl Drop for Handle {
 /// What an engine takes at most.
 ///
 /// ```
-/// let mut limits = redbolt::EngineLimits::default();
-/// limits.in_flight = 100;
+/// let limits = redbolt::EngineLimits::default().in_flight(100);
+/// assert_eq!(limits.in_flight, 100);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EngineLimits {
-    /// The most acquisitions and inspections without an outcome at one time, from 1 to 2²⁰; 8192 by
+    /// The most acquisitions and looks at resources without an outcome at one time, from 1 to 2²⁰; 8192 by
     /// default. One more is refused with [`EngineError::Busy`], and nothing is sent. Locks that are held do
     /// not count, and neither do their extensions, of which each has one at a time; releases are always
     /// taken, and [`Engine::node_report`] and [`Engine::metrics`] always answered.
@@ -472,6 +472,14 @@ impl Default for EngineLimits {
 }
 
 impl EngineLimits {
+    /// The most acquisitions and looks at resources without an outcome at one time; see the
+    /// [field](Self#structfield.in_flight).
+    #[must_use]
+    pub fn in_flight(mut self, in_flight: usize) -> Self {
+        self.in_flight = in_flight;
+        self
+    }
+
     fn check(self) -> Result<(), StartError> {
         match self.in_flight {
             1..=MAX_LOCKS => Ok(()),
