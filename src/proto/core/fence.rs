@@ -107,9 +107,8 @@ impl Core {
         let Some(active) = self.locks.active_mut(id) else { return false };
         let (granted, quorum) = (active.votes.grants(), active.votes.quorum());
         let agreement = active.fencing.agreement(granted, quorum);
-        if mutant!(FenceNotWrittenBack)
-            && let Agreement::Behind(largest) = agreement
-        {
+        if mutant!(FenceNotWrittenBack) {
+            let (Agreement::Reached(largest) | Agreement::Behind(largest)) = agreement;
             active.fencing.reached(largest);
             return true;
         }
