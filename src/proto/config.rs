@@ -298,7 +298,7 @@ impl Config {
     }
 
     /// Gives other orders for nodes that have no restart guard for us.
-    pub fn set_setup(&mut self, setup: Setup) {
+    pub(crate) fn set_setup(&mut self, setup: Setup) {
         self.settings.setup = setup;
     }
 

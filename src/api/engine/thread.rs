@@ -309,6 +309,9 @@ impl Thread {
 
     /// Answers what is known now, or need not be waited for any longer.
     fn answer_pending(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
         for pending in std::mem::take(&mut self.pending) {
             if pending.is_open(&self.driver) {
                 self.pending.push(pending);
