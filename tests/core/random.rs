@@ -582,7 +582,7 @@ fn calls(restart_guard: RestartGuard) -> impl Strategy<Value = Vec<Call>> {
     prop::collection::vec(call, 1..80)
 }
 
-/// A core in the hands of a driver that does as it likes.
+/// A core in the hands of a driver that does as it likes, and so calls it by itself wherever order matters.
 struct Abused {
     core: Core,
     links: Vec<LinkId>,

@@ -1,8 +1,8 @@
 //! That work grows in proportion with what the limits allow, counted in steps: four times as many locks, waiters,
 //! nodes or resources may take four times as many steps, and a walk inside a walk takes sixteen times as many.
 //!
-//! Apart from `tests/core` because steps are counted in the crate's own tests only. Not here: what has come of
-//! the work, but that it was done.
+//! Apart from `tests/core` because steps are counted in the crate's own tests only, whose core the test kit does not know,
+//! so that it is driven here. Not here: what has come of the work, but that it was done.
 
 use std::sync::Arc;
 use std::time::Duration;

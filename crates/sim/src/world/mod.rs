@@ -3,6 +3,9 @@
 //! Deterministic: everything is drawn from the plan's seed, each part from a stream of its own. A
 //! world is used for one schedule after the other and keeps its memory.
 //!
+//! The cores are driven here call by call, and not by the test kit: what a reply will tell is noted between its bytes
+//! and the core, and this is the loop that decides how much is searched.
+//!
 //! The loop and the clients' side of the wires are here; `serve` is the servers' side, `apply` is what
 //! faults do, `check` what is looked at when all is over. What clients want is in `actor`.
 
