@@ -1,7 +1,7 @@
 //! A command's bytes, made for the first node and copied for the others.
 //!
-//! What is asked of the nodes about one claim differs in two digits, those of the token that name the node. So
-//! a command is encoded once and then copied. Not here: what is in it, see `kind`, and whom it goes to.
+//! The commands of one claim to its nodes differ in two digits, those of the token that name the node. So a command
+//! is encoded once and then copied. Not here: its arguments, see `lock_kind`, and which nodes it goes to.
 
 use super::claim::{RANDOM_DIGITS, TOKEN_DIGITS, hex};
 use super::lock_kind::Command;
@@ -13,11 +13,11 @@ pub(super) struct EncodedCommand {
     of: Option<Subject>,
     bytes: Vec<u8>,
     token: Vec<u8>,
-    /// Where the digits are that name the node.
+    /// Offset of the digits that name the node.
     at: usize,
 }
 
-/// What a command says, but for the node: two that agree in it have the same bytes.
+/// Everything in a command but the node: two commands with the same subject have the same bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Subject {
     pub(super) claim: ClaimId,
@@ -28,8 +28,8 @@ pub(super) struct Subject {
 }
 
 impl EncodedCommand {
-    /// The bytes for one node. Where they are not at hand, `encode` writes them, in room for the token and for
-    /// all, and tells where the token is.
+    /// The bytes for one node. If the last command had another subject, `encode` writes them: it gets a buffer for the
+    /// token and one for the command, and returns the token's offset.
     #[inline]
     pub(super) fn for_node(
         &mut self,

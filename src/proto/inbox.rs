@@ -1,8 +1,9 @@
-//! A link's receive buffer: the socket reads straight into it, the decoder borrows it.
+//! A link's receive buffer: the socket reads into it, and the decoder borrows it. A `Vec` of initialised bytes, because a
+//! socket cannot read into a `BytesMut` without unsafe code.
 
 use crate::resp::Limits;
 
-/// What a node may answer. We never ask for more, so these are tight.
+/// The limits of an answer. They are tight, because no command here has a larger one.
 pub(super) fn reply_limits() -> Limits {
     Limits { bulk: 64 << 10, depth: 2, elements: 16, line: 64 << 10, reply: 1 << 20 }
 }
@@ -16,8 +17,8 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// Room for at least one byte, usually for [`CHUNK`]. The decoder takes what is complete, so
-    /// the buffer never has to hold more than one reply's element and a chunk.
+    /// Room for at least half of [`CHUNK`]. The decoder takes complete tokens, so the buffer never holds more than one
+    /// token and a chunk.
     pub(super) fn space(&mut self) -> &mut [u8] {
         if self.bytes.len() - self.end < CHUNK / 2 {
             self.bytes.copy_within(self.start..self.end, 0);
@@ -52,7 +53,7 @@ impl Inbox {
     }
 }
 
-/// One read's worth: a flight of answers fits, and so does the largest `INFO` section.
+/// Enough for one read: a flight of answers fits, and so does the largest section of `INFO`.
 const CHUNK: usize = 16 << 10;
 
 #[cfg(test)]

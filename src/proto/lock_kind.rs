@@ -1,8 +1,7 @@
-//! A kind of lock, as data: which command asks for it, extends it and undoes it, and what the
-//! answers mean.
+//! A kind of lock, as data: which commands ask for it, extend it and undo it, and what the answers mean.
 //!
-//! Other kinds (read/write, foreign formats) are more values of [`LockKind`], not more code in the core.
-//! Not here: when a command is sent, and to whom.
+//! Another kind (read/write, a foreign format) is another value of [`LockKind`], not more code in the core. Not here:
+//! when a command is sent, and to which node.
 
 use crate::resp::{CommandEncoder, Token, command};
 
@@ -13,7 +12,7 @@ use super::restart_guard::Standing;
 use super::script::{Loaded, Script};
 use super::vote::{Cause, Vote};
 
-/// What is sent for a kind of lock.
+/// The commands of a kind of lock.
 #[derive(Debug)]
 pub(super) struct LockKind {
     pub(super) ask: Command,
@@ -72,8 +71,7 @@ impl Command {
         }
     }
 
-    /// Whether the command is now sent as a script's digest. It goes by its text the first time on a
-    /// connection.
+    /// Whether the command is sent as a script's digest. The first time on a connection its text is sent.
     #[inline]
     pub(super) fn goes_by_digest(self, loaded: &mut Loaded) -> bool {
         match self {
@@ -82,8 +80,8 @@ impl Command {
         }
     }
 
-    /// The same ask for a node of which it is not known whether it would run the undo. That is a script, and
-    /// so is what is asked there: where scripts are forbidden, or what they do, it leaves nothing.
+    /// The same ask as a script, for a node that may refuse to run the undo, which is a script too. If the node forbids
+    /// scripts or their commands, this ask leaves nothing behind.
     pub(super) fn as_script(self) -> Self {
         match self {
             Self::SetIfAbsent => Self::Run(Script::AcquireMany),
@@ -91,7 +89,7 @@ impl Command {
         }
     }
 
-    /// Whether the restart guard is read by a command of its own, whose answer follows.
+    /// Whether a second command reads the restart guard, so that a second answer follows.
     pub(super) fn is_checked_behind(self) -> bool {
         self == Self::SetIfAbsent
     }
@@ -144,7 +142,7 @@ fn run(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, by_digest: bool)
     token
 }
 
-/// A status line that a script answers with: a word and a number.
+/// Reads a script's status line: a word and a number.
 fn status(script: Script, line: &[u8]) -> Option<Answer> {
     let (word, number) = std::str::from_utf8(line).ok()?.split_once(' ')?;
     match (script, word) {
@@ -164,7 +162,7 @@ fn status(script: Script, line: &[u8]) -> Option<Answer> {
 /// What a node's answer to an ask means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// A denial that says for how many ms more (-1: without end).
+    /// A denial, with the ms for which the lock is still held (-1: without end).
     DenyFor(i64),
     /// A grant, and the value of the fencing counters there.
     GrantWith(u64),
@@ -172,7 +170,7 @@ pub(super) enum Answer {
     Guarded(i64),
     /// The node does not know the script by its digest.
     NoScript,
-    /// The proposed counter is too far from the node's clock, which said this many µs.
+    /// The proposed counter is too far from the node's clock, which shows this many µs.
     Skewed(u64),
     Vote(Vote),
 }

@@ -1,8 +1,7 @@
 //! The bytes on their way to a node, and the answers that are due, in order.
 //!
-//! Redis answers in the order of the requests and says no more than that, so the order is all
-//! there is to match by. A slot stays until its answer has come, however late. Not here: what a
-//! slot means.
+//! Redis answers in the order of the requests, and nothing else says which answer belongs to which. A request stays
+//! here until its answer has come, however late. Not here: what a request means.
 
 use std::collections::VecDeque;
 
@@ -47,7 +46,7 @@ impl<R> Pipeline<R> {
         self.due.pop_front()
     }
 
-    /// The oldest request was answered in part: what is left of it is `rest`, and another answer is due.
+    /// The oldest request was answered in part: `rest` is left of it, and another answer is due.
     #[inline]
     pub(super) fn becomes(&mut self, rest: R) {
         if let Some(due) = self.due.front_mut() {
@@ -55,7 +54,7 @@ impl<R> Pipeline<R> {
         }
     }
 
-    /// Puts back what [`answered`](Self::answered) took: the answer was none to it.
+    /// Puts back what [`answered`](Self::answered) took: that was no answer to it.
     pub(super) fn unanswered(&mut self, due: Due<R>) {
         self.due.push_front(due);
     }
@@ -90,8 +89,8 @@ impl<R> Pipeline<R> {
         }
     }
 
-    /// Takes back the first request that `wanted` finds, if no byte of it has reached the socket. Not where
-    /// very much waits to be sent, for what lies behind the request has to be moved.
+    /// Takes back the first request that `wanted` finds, if no byte of it has reached the socket. It moves all bytes
+    /// behind the request, so it does nothing while very much waits to be sent.
     pub(super) fn withdraw(&mut self, wanted: impl Fn(&R) -> bool) -> Option<R> {
         if self.outbox.is_empty() || self.outbox.len() > WITHDRAWABLE {
             return None;
@@ -119,8 +118,8 @@ impl<R> Pipeline<R> {
     }
 }
 
-/// Nothing is taken back from an outbox with more bytes than these: to cancel many requests one by one would
-/// cost the square of their number.
+/// Nothing is taken back from a larger outbox: to cancel many requests one by one would cost the square of their
+/// number.
 const WITHDRAWABLE: usize = 64 << 10;
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! The Lua scripts that run on a node.
 //!
-//! Compare-and-set needs a script on every server that has no command for it. Each takes its
-//! resources as KEYS and everything else as ARGV, so nothing is ever spliced into the text. The
-//! texts are public because an operator may have to allow them, and a model of a node must know
-//! them. Not here: when which is sent, see `kind`.
+//! Compare-and-set needs a script on every server that has no command for it. Each script takes its resources as KEYS
+//! and everything else as ARGV, so its text never varies. The texts are public because an operator may have to allow
+//! them, and a model of a node must know them. Not here: when each is sent, see `lock_kind`.
 
 /// The node does not vote unless its guard lives for [`BIG_MS`](super::restart_guard::BIG_MS) at the most.
 macro_rules! check_restart_guard {
