@@ -116,6 +116,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_token_is_its_number() {
+        let token = FencingToken::new(42);
+        assert_eq!((token.get(), u64::from(token), token.to_string()), (42, 42, "42".to_owned()));
+    }
+
+    #[test]
     fn a_quorum_of_equals_is_the_token() {
         assert_eq!(agreement(&[7, 7], 2), Agreement::Reached(7));
         assert_eq!(agreement(&[7, 9, 7], 2), Agreement::Reached(7), "whatever the others say");

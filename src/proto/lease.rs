@@ -137,6 +137,19 @@ mod tests {
     }
 
     #[test]
+    fn a_lease_outlasts_another_one_by_both_clocks_or_not_at_all() {
+        let from =
+            |boot_ms, wall_ms| Lease::new(at(boot_ms, wall_ms), Duration::from_secs(10), DRIFT);
+        let (longer_on_boot, longer_on_wall) = (from(200, 100), from(100, 200));
+        assert!(!longer_on_boot.outlasts(&longer_on_wall));
+        assert!(!longer_on_wall.outlasts(&longer_on_boot));
+        for shorter in [longer_on_boot, longer_on_wall] {
+            assert!(from(200, 200).outlasts(&shorter) && !shorter.outlasts(&from(200, 200)));
+            assert!(shorter.outlasts(&shorter));
+        }
+    }
+
+    #[test]
     fn validity_is_ttl_minus_elapsed_minus_drift() {
         let lease = Lease::new(at(100, 5_000), Duration::from_millis(1_000), DRIFT);
         assert_eq!(left_ms(lease, at(100, 5_000)), 988);

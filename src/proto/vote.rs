@@ -419,13 +419,25 @@ mod tests {
     const CAST: [Slot; 3] =
         [Slot::Cast(Vote::Grant), Slot::Cast(Vote::Deny), Slot::Cast(Vote::Fail(Cause::Loading))];
 
+    #[test]
+    fn a_node_that_may_not_write_is_told_from_one_that_cannot_for_now() {
+        for cause in [Cause::DiskTrouble, Cause::NoReplicas, Cause::OutOfMemory] {
+            assert!(cause.suspends_writes() && !cause.is_forbidden(), "{cause}");
+        }
+        for cause in [Cause::NoPermission, Cause::UnknownCommand] {
+            assert!(cause.is_forbidden() && !cause.suspends_writes(), "{cause}");
+        }
+    }
+
     /// Every partial ballot of up to five nodes, and so every order and outcome: the verdict is
     /// decided exactly when all completions agree.
     #[test]
     fn verdicts_exhaustively() {
         let choices = [&[Slot::Awaited], &CAST[..]].concat();
         let ballots = for_all_ballots(&choices, |quorum, slots| {
-            let verdict = tally(quorum, slots).verdict();
+            let votes = tally(quorum, slots);
+            let verdict = votes.verdict();
+            assert_eq!(votes.is_contended(), verdict == Verdict::Contended, "{slots:?}");
             let mut finals = reachable(quorum, slots, |slot| slot == Slot::Awaited);
             finals.sort_by_key(|verdict| *verdict as u8);
             finals.dedup();
