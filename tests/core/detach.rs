@@ -144,6 +144,20 @@ fn a_late_grant_that_would_not_have_counted_stays_as_well() {
     assert_eq!(world.holders(b"job"), [false; 3]);
 }
 
+/// The label is a part of the token by which the nodes know the lock.
+#[test]
+fn a_lock_of_another_label_is_let_go_of_by_whoever_takes_it_in() {
+    let mut world = World::new(3).warm();
+    let other = world.join(|settings| settings.label = b"web-2".to_vec());
+    let id = world.lock(b"job", secs(10));
+    let detached = detach(&mut world, id);
+    let taken = world.attach(other, &detached);
+    release_by(&mut world, other, taken);
+    world.run(ms(100));
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    assert_eq!(world.kept(other), (0, 0));
+}
+
 #[test]
 fn an_ask_that_was_not_sent_never_is() {
     let mut world = pair(3);
