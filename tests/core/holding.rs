@@ -374,3 +374,14 @@ fn a_late_answer_to_the_ask_is_no_vote_of_an_extension() {
     world.flow();
     assert_eq!(world.core().votes(id).of(node), Some(Vote::Grant));
 }
+
+#[test]
+fn an_extension_waits_for_connections_that_come_back() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(10));
+    (0..3).for_each(|node| world.hang_up(node));
+    world.extend(id, secs(20));
+    world.run(secs(1));
+    assert_eq!(world.outcomes(id)[1..], [Event::Extended(id)]);
+    assert!(world.pttl(0, b"job") > 18_000);
+}
