@@ -246,11 +246,12 @@ impl Pause {
 
     /// It need not outlast the keys that stand in the way; until when, if that is known. One that keeps the parties
     /// of a split vote apart is random, and stays so.
-    pub(super) fn shorten(&mut self) -> Option<Timestamp> {
+    pub(super) fn shorten(&mut self, now: Timestamp) -> Option<Timestamp> {
         if self.is_of_split() {
             return None;
         }
-        let free_at = self.way_free_at(self.needed)?;
+        // A key can be over before the attempt that met it is known to have failed.
+        let free_at = self.way_free_at(self.needed)?.max(now);
         self.until = self.until.min(free_at);
         Some(self.until)
     }
@@ -295,15 +296,15 @@ mod tests {
         pause.refused(false, 2);
         pause.lasts_until(at(1_000));
         pause.key_lives(NodeId(0), Some(100 * MS), at(0));
-        assert_eq!(pause.shorten(), None, "two keys have to go");
+        assert_eq!(pause.shorten(at(0)), None, "two keys have to go");
         pause.key_lives(NodeId(1), Some(50 * MS), at(0));
         pause.key_lives(NodeId(1), Some(60 * MS), at(0));
-        assert_eq!(pause.shorten(), Some(at(102)));
+        assert_eq!(pause.shorten(at(0)), Some(at(102)));
         pause.refused(true, 2);
         pause.key_lives(NodeId(0), None, at(0));
-        assert_eq!(pause.shorten(), None);
+        assert_eq!(pause.shorten(at(0)), None);
         (0..SPLITS).for_each(|_| pause.refused(true, 2));
-        assert_eq!(pause.shorten(), Some(at(62)), "a key left over looks like a split");
+        assert_eq!(pause.shorten(at(0)), Some(at(62)), "a key left over looks like a split");
     }
 
     #[test]

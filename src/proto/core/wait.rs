@@ -363,8 +363,9 @@ impl Core {
 
     /// The pause need not outlast the keys that stand in the way.
     fn shorten_pause(&mut self, id: LockId) {
+        let now = self.boot;
         let Some(active) = self.locks.active_mut(id) else { return };
-        if let Some(until) = active.pause.shorten() {
+        if let Some(until) = active.pause.shorten(now) {
             self.arm_lock(id, until);
         }
     }
