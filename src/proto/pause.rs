@@ -17,7 +17,9 @@ pub(super) struct Pause {
     until: Timestamp,
     /// Refusals so far, which the cap grows with.
     refusals: u32,
-    /// Refusals in a row that won a grant.
+    /// The last refusal won a grant.
+    is_after_split: bool,
+    /// Such refusals since a holder was seen, or since none came for a while.
     splits: u32,
     jitter: Duration,
     /// When the keys that stand in the way are over, as far as it is known.
@@ -45,6 +47,7 @@ impl Pause {
         Self {
             until: Timestamp(0),
             refusals: 0,
+            is_after_split: false,
             splits: 0,
             jitter: Duration::ZERO,
             expiries: Vec::new(),
@@ -83,7 +86,8 @@ impl Pause {
 
     /// An attempt was refused: whether the vote was split, and how many keys have to go.
     pub(super) fn refused(&mut self, is_split: bool, needed: usize) {
-        self.splits = if is_split { self.splits + 1 } else { 0 };
+        self.is_after_split = is_split;
+        self.splits += u32::from(is_split);
         self.needed = needed;
     }
 
@@ -101,16 +105,20 @@ impl Pause {
         } else if will_be_notified {
             (AT_LEAST_NOTIFIED, CAP_NOTIFIED)
         } else {
+            if !self.is_after_split {
+                self.splits = 0;
+            }
             let cap = most.min(least * (1 << self.refusals.min(16)));
             self.refusals += 1;
             (least / 8, cap)
         }
     }
 
-    /// Whether it keeps the parties of a split vote apart. Splits in a row end that, for a key left over on one
-    /// node looks like a split for its whole TTL.
+    /// Whether it keeps the parties of a split vote apart. Many splits end that, for a holder of a bare quorum, or a
+    /// key left over on one node, looks like a split for its whole TTL. A refusal by all nodes does not begin the
+    /// count anew by itself: others who ask in vain as well are met at the nodes that are free.
     fn is_of_split(&self) -> bool {
-        (1..=SPLITS).contains(&self.splits)
+        self.is_after_split && self.splits <= SPLITS
     }
 
     /// The nodes whose word ends it.
@@ -216,11 +224,12 @@ impl Pause {
 
     /// Whether the last attempt was refused although nobody may hold the resource.
     pub(super) fn follows_split(&self) -> bool {
-        self.splits > 0
+        self.is_after_split
     }
 
-    /// The nodes will tell, so that it can be long.
+    /// There is a holder, and the nodes will tell, so that it can be long.
     pub(super) fn waits_for_word(&mut self, now: Timestamp, deadline: Timestamp) {
+        self.splits = 0;
         self.until = (now + AT_LEAST_NOTIFIED).min(deadline);
     }
 
@@ -263,7 +272,7 @@ impl Pause {
     }
 }
 
-/// So many split votes in a row are answered without a pause.
+/// So many split votes are answered without a pause.
 const SPLITS: u32 = 4;
 
 /// A pause after a split vote is shorter than this many round trips.
@@ -305,6 +314,24 @@ mod tests {
         assert_eq!(pause.shorten(at(0)), None);
         (0..SPLITS).for_each(|_| pause.refused(true, 2));
         assert_eq!(pause.shorten(at(0)), Some(at(62)), "a key left over looks like a split");
+    }
+
+    #[test]
+    fn refusals_between_split_votes_do_not_keep_the_pauses_short_unless_a_holder_is_seen() {
+        let round_trips = |pause: &mut Pause| pause.span(MS, true, (MS, MS)).1 / SPLIT_ROUND_TRIPS;
+        let mut pause = Pause::new();
+        for _ in 0..SPLITS {
+            pause.refused(true, 1);
+            assert_eq!(round_trips(&mut pause), MS);
+            pause.refused(false, 2);
+            assert!(round_trips(&mut pause) > MS);
+        }
+        pause.refused(true, 1);
+        assert!(round_trips(&mut pause) > MS, "as often as that it is no split");
+        pause.refused(false, 2);
+        pause.waits_for_word(at(1), at(9_000));
+        pause.refused(true, 1);
+        assert_eq!(round_trips(&mut pause), MS, "behind a holder it can be one again");
     }
 
     #[test]

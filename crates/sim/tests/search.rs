@@ -33,7 +33,7 @@ fn what_was_found_once_is_not_found_again() {
     }
 }
 
-const FOUND: [(Class, u64); 15] = [
+const FOUND: [(Class, u64); 16] = [
     // A second undo that was due while its lock was held (core/owed.rs).
     (Class::Safe, 9_200_030_994),
     (Class::Safe, 9_400_490_500),
@@ -61,6 +61,8 @@ const FOUND: [(Class, u64); 15] = [
     (Class::Safe, 60_017_955_556),
     // A reply that nobody asked for came behind an empty piece, and answered what was sent meanwhile.
     (Class::Safe, 60_023_344_104),
+    // Those who wait meet each other at the one node that the holder has not (pause.rs).
+    (Class::Waiting, 70_010_042_056),
 ];
 
 /// The positive control: where exclusion cannot hold, it is seen to break.
