@@ -172,26 +172,21 @@ fn chaos(arguments: &[String]) -> Result<(), Failure> {
     step::run("chaos", chaos.args(arguments))
 }
 
-/// The simulator, as fast as it is and with every assertion of the core.
 fn sim(arguments: &[String]) -> Result<(), Failure> {
-    let mut sim = simulator("run");
-    if arguments.iter().any(|argument| PLANTED.iter().any(|it| argument.starts_with(it))) {
+    step::run("sim", &mut simulator(arguments))
+}
+
+/// The simulator, as fast as it is and with every assertion of the core. Where the arguments ask for bugs
+/// in the core, it is built with them.
+fn simulator(arguments: &[impl AsRef<str>]) -> Command {
+    let mut sim = cargo("run");
+    sim.args(["--quiet", "--package", "redbolt-sim", "--profile", "sim", "--bin", "sim"]);
+    let plants = |argument: &str| PLANTED.iter().any(|it| argument.starts_with(it));
+    if arguments.iter().any(|argument| plants(argument.as_ref())) {
         plant(&mut sim);
     }
-    step::run("sim", sim.arg("--").args(arguments))
-}
-
-fn simulator(subcommand: &str) -> Command {
-    let mut sim = cargo(subcommand);
-    sim.args(["--quiet", "--package", "redbolt-sim", "--profile", "sim", "--bin", "sim"]);
+    sim.arg("--").args(arguments.iter().map(AsRef::as_ref));
     sim
-}
-
-/// What builds the simulator, without bugs in the core and with them.
-fn simulator_builds() -> [Command; 2] {
-    let mut planted = simulator("build");
-    plant(&mut planted);
-    [simulator("build"), planted]
 }
 
 /// Builds it with bugs in the core, next to all other builds, and with the flags that are set already.
