@@ -2,7 +2,7 @@
 //! [the manual](crate::manual::fencing) for the rules, and why they hold without a clock and a TTL.
 //!
 //! Pure functions, and public, so that the model that searches them for holes decides with the same
-//! code. Not here: when what is sent, see `core/fence.rs`.
+//! code. Not here: when what is sent, see `core/fencing/`.
 
 use std::cmp::Reverse;
 use std::fmt;

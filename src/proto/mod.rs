@@ -68,58 +68,33 @@
 //!
 //! [Redlock]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 
-mod auto_extension;
-mod backing;
-mod capability;
-mod claim;
 mod classify;
 mod config;
-mod contents;
 mod core;
-mod debt;
-mod detached;
-mod encoded_command;
 mod entropy;
 mod event;
-mod extension;
 pub mod fence;
-mod fencing;
-mod handshake;
-mod holdings;
-mod inbox;
 mod keys;
 mod lease;
-mod link;
-mod lock;
 mod lock_kind;
-mod locks;
 pub mod metrics;
 mod mutants;
 mod names;
-mod node;
-mod pace;
-mod pause;
-mod pipeline;
-mod push;
 mod request;
 pub mod restart_guard;
-mod round;
 pub mod script;
 mod slab;
 mod steps;
 mod time;
 mod vote;
-mod wait_queue;
-mod watch;
 
 pub use self::config::{
     Config, Credentials, MAX_LABEL, NodeSettings, Secret, Settings, SettingsError, WakeStrategy,
 };
-pub use self::contents::{DataKind, Foreign, Holder, KeyState};
 pub use self::core::{
-    Core, Fate, MAX_LOCKS, MAX_PIPELINE, NodeView, PushState, RestartGuardState, View,
+    Core, DataKind, DetachedLock, DetachedLockError, Fate, Foreign, Holder, KeyState, MAX_LOCKS,
+    MAX_PIPELINE, NodeView, PushState, RestartGuardState, View,
 };
-pub use self::detached::{DetachedLock, DetachedLockError};
 pub use self::event::{
     Confirmed, Event, LinkOp, LockState, LossCause, NodeState, Refusal, RefusalReason,
 };

@@ -5,7 +5,7 @@
 //! [`BIG_MS`].
 //!
 //! Pure functions, and public, so that the models that search this protocol for holes decide with the
-//! same code. Not here: when the key is read and written, see `core/restart_guard.rs`.
+//! same code. Not here: when the key is read and written, see `core/restart_guard/`.
 
 use std::fmt;
 use std::time::Duration;

@@ -21,6 +21,9 @@ pub(crate) struct Coupling {
     /// Calls of the core's methods from one of its files to another, by the two files. The hub is left out: it
     /// routes, and has what all of them use.
     pub(crate) calls: BTreeMap<(String, String), usize>,
+    /// Functions that a subject of the core shows to the others, by subject: `pub(super)` in its `mod.rs`, and
+    /// `pub(crate)` in its other files.
+    pub(crate) shown: BTreeMap<String, usize>,
     /// `.active.`: what a lock works with, reached through the lock.
     pub(crate) reaches: usize,
     /// `let Some(..) = .. else`.
@@ -48,6 +51,10 @@ impl Coupling {
                 }
             }
             if let Some(name) = file.strip_prefix(CORE).filter(|name| *name != "mod.rs") {
+                if let Some((subject, rest)) = name.split_once('/') {
+                    let view = if rest == "mod.rs" { "super" } else { "crate" };
+                    *coupling.shown.entry(subject.to_owned()).or_default() += code.shown(view);
+                }
                 core.push((name.trim_end_matches(".rs").to_owned(), code));
             }
         }
@@ -59,14 +66,31 @@ impl Coupling {
         self.calls.values().sum()
     }
 
-    /// Pairs of files that call each other, and how often each way.
+    /// Calls from one subject to another, by the two: a subject is a folder of the core, or a file beside them.
+    pub(crate) fn subject_calls(&self) -> BTreeMap<(&str, &str), usize> {
+        let mut calls = BTreeMap::new();
+        for ((from, to), count) in &self.calls {
+            let [from, to] = [from, to].map(|file| file.split('/').next().unwrap_or(file));
+            if from != to {
+                *calls.entry((from, to)).or_default() += count;
+            }
+        }
+        calls
+    }
+
+    /// Pairs of subjects that call each other, and how often each way.
     pub(crate) fn mutual(&self) -> Vec<(&str, &str, [usize; 2])> {
-        let pairs = self.calls.iter().filter(|((from, to), _)| from < to);
-        let both = pairs.filter_map(|((from, to), there)| {
-            let back = self.calls.get(&(to.clone(), from.clone()))?;
-            Some((from.as_str(), to.as_str(), [*there, *back]))
+        let calls = self.subject_calls();
+        let pairs = calls.iter().filter(|((from, to), _)| from < to);
+        let both = pairs.filter_map(|(&(from, to), there)| {
+            let back = calls.get(&(to, from))?;
+            Some((from, to, [*there, *back]))
         });
         both.collect()
+    }
+
+    pub(crate) fn shown_count(&self) -> usize {
+        self.shown.values().sum()
     }
 
     pub(crate) fn open_field_count(&self) -> usize {
@@ -80,10 +104,17 @@ impl fmt::Display for Coupling {
         row(self.long.len(), "functions of more than 40 lines in src")?;
         row(self.call_count(), "calls between files of the core")?;
         row(self.calls.len(), "ordered pairs of its files with such calls")?;
+        let subjects = self.subject_calls();
+        row(subjects.values().sum(), "calls between subjects of the core, which are its folders")?;
+        row(subjects.len(), "ordered pairs of subjects with such calls")?;
         let mutual = self.mutual();
         row(mutual.len(), "of them mutual, counted as pairs")?;
         for (one, other, [there, back]) in mutual {
             row(there + back, &format!("  {one} and {other}: {there} calls there, {back} back"))?;
+        }
+        row(self.shown_count(), "functions that subjects show to one another")?;
+        for (subject, shown) in &self.shown {
+            row(*shown, &format!("  {subject}"))?;
         }
         row(self.reaches, "accesses to `.active.` in src/proto")?;
         row(self.look_ups, "`let Some(..) = .. else` in src/proto")?;
@@ -250,6 +281,14 @@ impl Code {
         calls
     }
 
+    /// How many functions have this restricted view.
+    fn shown(&self, view: &str) -> usize {
+        self.count(|it| {
+            let rest = it.strip_prefix(&["pub", "(", view, ")"]);
+            rest.is_some_and(|rest| matches!(rest, ["fn", ..] | ["const", "fn", ..]))
+        })
+    }
+
     fn look_ups(&self) -> usize {
         let begins = |at: &usize| {
             let is_condition = *at > 0 && matches!(self.word(at - 1), "if" | "while" | "&");
@@ -302,6 +341,18 @@ mod tests {
         let coupling = Coupling::of(files.iter().map(String::as_str).zip([one, two, hub]));
         assert_eq!(coupling.call_count(), 3, "{:?}", coupling.calls);
         assert_eq!((coupling.calls.len(), coupling.mutual().len()), (2, 1));
+    }
+
+    #[test]
+    fn a_folder_is_one_subject_with_one_face() {
+        let one = "impl Core { fn a(&self) { self.b() } pub(super) fn c() { self.d() } }";
+        let rest = "impl Core { pub(super) fn b(&self) { self.d() } pub(crate) const fn e() {} }";
+        let other = "impl Core { pub fn d(&self) {} }";
+        let files = ["one/mod", "one/rest", "two/mod"].map(|name| format!("{CORE}{name}.rs"));
+        let coupling = Coupling::of(files.iter().map(String::as_str).zip([one, rest, other]));
+        assert_eq!((coupling.call_count(), coupling.calls.len()), (3, 3));
+        assert_eq!(coupling.subject_calls(), [(("one", "two"), 2)].into());
+        assert_eq!((coupling.shown["one"], coupling.shown["two"]), (2, 0));
     }
 
     #[test]

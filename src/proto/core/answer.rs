@@ -1,17 +1,13 @@
 //! From bytes to the requests that they answer.
 
 use super::Core;
-use crate::proto::capability::{Ability, Version};
-use crate::proto::claim::{Claim, TOKEN_DIGITS};
 use crate::proto::classify::{ServerError, classify};
-use crate::proto::handshake::{Mistyped, Step};
-use crate::proto::link::Link;
-use crate::proto::lock::Phase;
+use crate::proto::core::claims::{Claim, TOKEN_DIGITS};
+use crate::proto::core::links::{Ability, Due, Link, Mistyped, Pending, Step, Version};
+use crate::proto::core::locks::Phase;
 use crate::proto::lock_kind::{Answer, Command, Count, PLAIN, count};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LinkId, LockId, NodeId};
-use crate::proto::node::Pending;
-use crate::proto::pipeline::Due;
 use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Vote};
 use crate::resp::Token;

@@ -4,8 +4,8 @@
 //! two clients or a node's memory to see; that is the simulator's.
 
 use super::Core;
-use crate::proto::claim::Claim;
-use crate::proto::lock::{Active, Lock, Phase};
+use crate::proto::core::claims::Claim;
+use crate::proto::core::locks::{Active, Lock, Phase};
 use crate::proto::names::{LockId, MAX_NODES, NodeSet};
 use crate::proto::restart_guard::RestartGuard;
 use crate::proto::time::{ClockReading, Timestamp};

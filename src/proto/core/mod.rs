@@ -1,67 +1,67 @@
-//! The state machine itself: what it holds, and its four families of methods.
+//! The state machine itself: what it holds, its four families of methods, and the routes between its subjects.
 //!
-//! The transitions are cut by subject: `attempt` (asking, deciding), `hold` (extension, release, loss), `owed`
-//! (undo until confirmed), `link` (opening, handshake, losing a connection), `wait` (queues, pauses, and what
-//! ends them), `push` (being told of changes), `auto_extend` (extension by itself), `restart_guard` (whether a
-//! node remembers every lock), `clock` (whether its clock was set forward), `fence` (from counters to a token),
-//! `answer` (from a reply to the request it belongs to), `suspect` (nodes that hang), `view` (looking without
-//! taking part), `force_unlock` (an operator breaks a lock), `detach` (a lock leaves for another process, or
-//! comes from one), `send` (one command to one node), `check` (what must hold at every moment).
+//! Each subject is a folder with its data and its transitions. What is `pub(super)` in its `mod.rs` and
+//! `pub(crate)` in its other files is its face; the fields are private:
 //!
-//! They route: what follows for one lock, claim or node from what it is told is with its data, in `pause` and
-//! its like beside this folder.
+//! - `acquiring`: from a request to a grant or a refusal;
+//! - `waiting`: the queue of one core, the pauses between two attempts, and what ends them;
+//! - `push`: push links, on which nodes send notifications of changes;
+//! - `holding`: extension, release, loss;
+//! - `fencing`: from counters to a fencing token;
+//! - `records`: a lock leaves for another process, or comes from one;
+//! - `inspecting`: looking at a resource without taking part, and the operator who breaks a lock;
+//! - `links`: nodes and their connections, from the handshake to the loss, and which nodes seem to hang;
+//! - `restart_guard`: whether a node remembers every lock, and whether its clock was set forward.
+//!
+//! They share `locks` and `claims`, which keep what is known of each lock and of what nodes may hold for it, and
+//! `send`, which sends one command to one node. `answer` finds the request that a reply belongs to. `check` asserts
+//! what must hold at every moment.
 //!
 //! Nothing here returns an error because of a node: a node's failure is its vote, and there is no
 //! `?` across nodes.
 
+mod acquiring;
 mod answer;
-mod attempt;
-mod auto_extend;
 mod check;
-mod clock;
-mod detach;
-mod fence;
-mod force_unlock;
+mod claims;
+mod fencing;
 #[cfg(test)]
 mod growth;
-mod hold;
-mod link;
-mod owed;
+mod holding;
+mod inspecting;
+mod links;
+mod locks;
 mod push;
+mod records;
 mod restart_guard;
 mod send;
-mod suspect;
-mod view;
-mod wait;
+mod waiting;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::force_unlock::Fate;
-pub use self::push::PushState;
-pub use self::restart_guard::RestartGuardState;
-pub use self::view::{NodeView, View};
-
-use self::view::Viewing;
-use super::claim::Claim;
+use self::claims::Claim;
+use self::inspecting::{Holdings, Viewing};
+use self::links::{Link, Node};
+use self::locks::{Locks, Phase};
+use self::send::EncodedCommand;
+use self::waiting::WaitQueues;
 use super::config::Config;
-use super::encoded_command::EncodedCommand;
 use super::entropy::Entropy;
 use super::event::{Event, LinkOp, LockState, NodeState};
-use super::holdings::Holdings;
 use super::lease::Lease;
-use super::link::Link;
-use super::lock::Phase;
-use super::locks::Locks;
 use super::metrics::Metrics;
 use super::names::{ClaimId, LinkId, LockId, NodeId, NodeSet, ViewId};
-use super::node::Node;
 use super::slab::Slab;
 use super::time::{ClockReading, Timestamp};
 use super::vote::{Cause, Votes};
-use super::wait_queue::WaitQueues;
+
+pub use self::inspecting::{DataKind, Fate, Foreign, Holder, KeyState, NodeView, View};
+pub use self::push::PushState;
+pub use self::records::{DetachedLock, DetachedLockError};
+pub use self::restart_guard::RestartGuardState;
 
 /// The most locks that one core can have under way, held or undone at once.
 pub const MAX_LOCKS: usize = 1 << 20;

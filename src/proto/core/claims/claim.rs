@@ -1,0 +1,472 @@
+//! What the nodes may hold for one attempt, until it is known that they do not.
+//!
+//! A claim has its own token and outlives its attempt: undo and release are owed to every node that may have seen the
+//! ask, until each has confirmed or the TTL is over. Here is what each step of that says about a node. Not here: when
+//! which command is sent.
+
+use crate::proto::config::Config;
+use crate::proto::keys::Keys;
+use crate::proto::lock_kind::{Arguments, FENCED, LockKind, MANY, PLAIN};
+use crate::proto::names::{LockId, NodeId, NodeSet};
+use crate::proto::time::{self, Timestamp};
+
+pub(crate) struct Claim {
+    user: ClaimUser,
+    kind: &'static LockKind,
+    keys: Keys,
+    /// What makes its token one that nobody can guess.
+    random: [u8; 16],
+    /// The label of its token, if that is not the configuration's.
+    label: Option<Box<[u8]>>,
+    ttl_ms: u64,
+    /// The value that is proposed for its fencing counters.
+    counter: u64,
+    /// Nodes whose ask waits for their link.
+    queued: NodeSet,
+    /// Nodes that may hold the keys.
+    seen: NodeSet,
+    /// Nodes whose grant counted: the restart guard let them vote. Only these can extend.
+    counted: NodeSet,
+    /// Nodes that owe the confirmation of an undo.
+    owed: NodeSet,
+    /// Nodes that answered the ask with an error which says that it did not run.
+    refused: NodeSet,
+    /// Nodes to which an undo is under way on their present connection.
+    undoing: NodeSet,
+    /// Nodes to which an undo was ever sent: for the metrics.
+    undone: NodeSet,
+    /// Nodes where the ask was in a connection that died: it may yet run, behind an undo on a
+    /// newer connection.
+    ghosts: NodeSet,
+    /// When an undo that a ghost may have overtaken is sent once more.
+    again_at: Timestamp,
+    /// When no node can hold the keys any longer.
+    forget_at: Timestamp,
+}
+
+/// Whom what comes of a claim concerns.
+#[derive(Clone, Copy)]
+enum ClaimUser {
+    /// The lock whose attempt it is.
+    Lock(LockId),
+    Nobody,
+    /// The lock that waits since the attempt was refused, and its round then.
+    Waiter(LockId, u32),
+}
+
+/// What it is, and whose.
+impl Claim {
+    pub(crate) fn new() -> Self {
+        let none = NodeSet::default();
+        Self {
+            user: ClaimUser::Nobody,
+            kind: &PLAIN,
+            keys: Keys::default(),
+            random: [0; 16],
+            label: None,
+            ttl_ms: 0,
+            counter: 0,
+            queued: none,
+            seen: none,
+            counted: none,
+            owed: none,
+            refused: none,
+            undoing: none,
+            undone: none,
+            ghosts: none,
+            again_at: Timestamp::NEVER,
+            forget_at: Timestamp::default(),
+        }
+    }
+
+    /// Makes a used slot a new claim, with a token that nobody has seen. A fenced one proposes a counter.
+    pub(crate) fn begin(
+        &mut self,
+        lock: LockId,
+        keys: &Keys,
+        fenced: Option<u64>,
+        ttl_ms: u64,
+        random: [u8; 16],
+    ) {
+        let none = NodeSet::default();
+        self.user = ClaimUser::Lock(lock);
+        self.kind = match (fenced, keys.len()) {
+            (Some(_), _) => &FENCED,
+            (None, 1) => &PLAIN,
+            (None, _) => &MANY,
+        };
+        self.keys.copy_from(keys);
+        self.random = random;
+        self.label = None;
+        self.ttl_ms = ttl_ms;
+        self.counter = fenced.unwrap_or_default();
+        (self.queued, self.seen, self.counted, self.owed) = (none, none, none, none);
+        (self.refused, self.undoing, self.undone, self.ghosts) = (none, none, none, none);
+        self.again_at = Timestamp::NEVER;
+        self.forget_at = Timestamp::default();
+    }
+
+    /// It comes from another process, which asked the nodes in `seen`, some of them on connections that are gone.
+    pub(crate) fn attached(&mut self, counted: NodeSet, seen: NodeSet, ghosts: NodeSet) {
+        (self.counted, self.seen, self.ghosts) = (counted, seen, ghosts);
+    }
+
+    /// The lock whose attempt this is; `None` once that has ended.
+    #[inline]
+    pub(crate) fn lock(&self) -> Option<LockId> {
+        match self.user {
+            ClaimUser::Lock(lock) => Some(lock),
+            _ => None,
+        }
+    }
+
+    /// Its attempt is over.
+    pub(super) fn part_from_lock(&mut self) {
+        self.user = ClaimUser::Nobody;
+    }
+
+    /// Its attempt was refused in this round of a lock that waits from then on, and hears late votes.
+    pub(crate) fn is_heard_by(&mut self, lock: LockId, round: u32) {
+        self.user = ClaimUser::Waiter(lock, round);
+    }
+
+    /// The lock that hears late votes, and the round in which it was refused.
+    pub(crate) fn waiter(&self) -> Option<(LockId, u32)> {
+        match self.user {
+            ClaimUser::Waiter(lock, round) => Some((lock, round)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn kind(&self) -> &'static LockKind {
+        self.kind
+    }
+
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    pub(crate) fn random(&self) -> [u8; 16] {
+        self.random
+    }
+
+    pub(crate) fn ttl_ms(&self) -> u64 {
+        self.ttl_ms
+    }
+
+    /// The value that is proposed for its fencing counters; zero if it is not fenced.
+    pub(crate) fn counter(&self) -> u64 {
+        self.counter
+    }
+
+    /// What a command about this claim carries, for whichever node. Whatever gives no TTL and raises no
+    /// counter has zero for them.
+    pub(crate) fn arguments<'a>(
+        &'a self,
+        config: &'a Config,
+        token: &'a [u8],
+        ttl_ms: u64,
+        counter: u64,
+    ) -> Arguments<'a> {
+        Arguments {
+            keys: &self.keys,
+            token,
+            ttl_ms,
+            restart_guard: config.restart_guard_key(),
+            counter,
+            fencing_counter_ttl_ms: time::ttl_ms(config.settings().fencing_counter_ttl),
+        }
+    }
+
+    /// Gives it the label of another configuration.
+    pub(crate) fn set_label(&mut self, label: &[u8], config: &Config) {
+        self.label = (*label != *config.settings().label).then(|| label.into());
+    }
+
+    pub(crate) fn label<'a>(&'a self, config: &'a Config) -> &'a [u8] {
+        self.label.as_deref().unwrap_or(&config.settings().label)
+    }
+
+    /// Writes the owner value: 32 random hexadecimal digits, two zeros where the node's number goes, and the
+    /// label.
+    pub(crate) fn write_token(&self, token: &mut Vec<u8>, config: &Config) {
+        token.clear();
+        token.extend_from_slice(self.random.map(hex).as_flattened());
+        token.extend_from_slice(&hex(0));
+        let label = self.label(config);
+        if !label.is_empty() {
+            token.push(b':');
+            token.extend_from_slice(label);
+        }
+    }
+}
+
+/// The ask: from the wait for a link to the grant that counts.
+impl Claim {
+    /// The ask waits for this node's link.
+    pub(crate) fn queue(&mut self, node: NodeId) {
+        self.queued.insert(node);
+    }
+
+    pub(crate) fn is_queued(&self, node: NodeId) -> bool {
+        self.queued.contains(node)
+    }
+
+    /// The link will not come. Whether the ask waited for it.
+    pub(crate) fn unqueue(&mut self, node: NodeId) -> bool {
+        let waited = self.queued.contains(node);
+        self.queued.remove(node);
+        waited
+    }
+
+    /// Nothing more is to be asked.
+    pub(crate) fn unqueue_all(&mut self) {
+        self.queued = NodeSet::default();
+    }
+
+    pub(crate) fn has_queued(&self) -> bool {
+        !self.queued.is_empty()
+    }
+
+    /// The ask is on its way.
+    pub(crate) fn sent(&mut self, node: NodeId, lives_until: Timestamp) {
+        self.queued.remove(node);
+        self.seen.insert(node);
+        self.lives_until(lives_until);
+    }
+
+    /// The keys can live until then on some node.
+    pub(crate) fn lives_until(&mut self, end: Timestamp) {
+        self.forget_at = self.forget_at.max(end);
+    }
+
+    /// The ask never left, or never ran.
+    pub(super) fn never_ran(&mut self, node: NodeId) {
+        self.seen.remove(node);
+    }
+
+    /// The connection with the ask in it is gone. Unless that was untouched, it may yet run.
+    pub(crate) fn connection_lost(&mut self, node: NodeId, untouched: bool) {
+        if untouched {
+            self.seen.remove(node);
+        } else {
+            self.seen.insert(node);
+            self.ghosts.insert(node);
+        }
+    }
+
+    /// Nodes that may hold the keys.
+    pub(crate) fn seen(&self) -> NodeSet {
+        self.seen
+    }
+
+    /// The ask was answered with an error which says that it did not run.
+    pub(crate) fn refused(&mut self, node: NodeId) {
+        self.refused.insert(node);
+    }
+
+    pub(super) fn is_refused(&self, node: NodeId) -> bool {
+        self.refused.contains(node)
+    }
+
+    /// The node's grant counts.
+    pub(crate) fn granted(&mut self, node: NodeId) {
+        self.counted.insert(node);
+    }
+
+    /// The node has lost the keys, so that its grant counts no longer.
+    pub(crate) fn gone(&mut self, node: NodeId) {
+        self.counted.remove(node);
+    }
+
+    /// Nodes whose grant counts. Only these can extend.
+    pub(crate) fn counted(&self) -> NodeSet {
+        self.counted
+    }
+}
+
+/// The undo: from when it is owed until nothing is left.
+impl Claim {
+    /// The node is to confirm that it keeps no key. Whether that is new.
+    pub(super) fn owe(&mut self, node: NodeId) -> bool {
+        let is_new = !self.owed.contains(node);
+        self.owed.insert(node);
+        is_new
+    }
+
+    /// Whether it was owed.
+    pub(super) fn owe_no_more(&mut self, node: NodeId) -> bool {
+        let was_owed = self.owed.contains(node);
+        self.owed.remove(node);
+        was_owed
+    }
+
+    /// Nodes that owe the confirmation.
+    pub(crate) fn owed(&self) -> NodeSet {
+        self.owed
+    }
+
+    pub(crate) fn is_owed(&self, node: NodeId) -> bool {
+        self.owed.contains(node)
+    }
+
+    /// The undo is on its way. Whether it was before.
+    pub(super) fn undo_sent(&mut self, node: NodeId) -> bool {
+        let again = self.undone.contains(node);
+        self.undoing.insert(node);
+        self.undone.insert(node);
+        again
+    }
+
+    /// The undo was answered, or its connection is gone. Whether one was on its way.
+    pub(crate) fn undo_over(&mut self, node: NodeId) -> bool {
+        let was_undoing = self.undoing.contains(node);
+        self.undoing.remove(node);
+        was_undoing
+    }
+
+    /// Nodes to which an undo is on its way.
+    pub(crate) fn undoing(&self) -> NodeSet {
+        self.undoing
+    }
+
+    /// Nodes to which the undo has to be sent.
+    pub(super) fn to_undo(&self) -> NodeSet {
+        self.owed.without(self.undoing)
+    }
+
+    /// The undo was confirmed. Where a ghost of the ask may follow it, that is not the last word: it is to be sent
+    /// once more when half of the TTL is over, and this is when.
+    pub(super) fn confirmed(&mut self, node: NodeId, now: Timestamp) -> Option<Timestamp> {
+        if !self.has_ghost(node) {
+            self.seen.remove(node);
+            return None;
+        }
+        self.ghosts.remove(node);
+        self.again_at = self.again_at.min(now + self.forget_at.since(now) / 2);
+        Some(self.again_at)
+    }
+
+    pub(super) fn again_at(&self) -> Timestamp {
+        self.again_at
+    }
+
+    /// The undo is sent once more.
+    pub(super) fn undoes_again(&mut self) {
+        self.again_at = Timestamp::NEVER;
+    }
+
+    /// Whether the ask may yet run out of a connection that died.
+    pub(crate) fn has_ghost(&self, node: NodeId) -> bool {
+        self.ghosts.contains(node)
+    }
+
+    /// What was in that connection will never run.
+    pub(super) fn lay_ghost(&mut self, node: NodeId) {
+        self.ghosts.remove(node);
+    }
+
+    /// Nobody waits for it, and nothing is owed.
+    pub(super) fn is_settled(&self) -> bool {
+        self.lock().is_none() && self.owed.is_empty()
+    }
+
+    /// When no node can hold the keys any longer.
+    pub(crate) fn forget_at(&self) -> Timestamp {
+        self.forget_at
+    }
+
+    /// When something is to be done about it that no lock does.
+    pub(crate) fn due(&self) -> Timestamp {
+        self.forget_at.min(self.again_at)
+    }
+
+    /// Asserts what holds of it at every moment.
+    pub(crate) fn check(&self) {
+        let lost = self.owed.or(self.ghosts).without(self.seen);
+        assert!(lost.is_empty(), "an undo is owed only by a node that may have seen the ask");
+        assert!(self.lock().is_some() || self.queued.is_empty(), "an ask has a lock");
+    }
+}
+
+/// Two digits, in lower case.
+#[inline]
+pub(crate) fn hex(byte: u8) -> [u8; 2] {
+    PAIRS[usize::from(byte)]
+}
+
+/// Hexadecimal digits of a token that are random.
+pub(crate) const RANDOM_DIGITS: usize = 32;
+
+/// Hexadecimal digits of a token, before its label. The last two are the node's number: what is undone
+/// or extended on another node's server, to which an address may lead one day, finds nothing of ours.
+pub(crate) const TOKEN_DIGITS: usize = RANDOM_DIGITS + 2;
+
+const PAIRS: [[u8; 2]; 256] = {
+    let digits = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < pairs.len() {
+        pairs[byte] = [digits[byte >> 4], digits[byte & 15]];
+        byte += 1;
+    }
+    pairs
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::slab::Key;
+
+    const NODE: NodeId = NodeId(1);
+
+    fn asked() -> Claim {
+        let mut claim = Claim::new();
+        let mut keys = Keys::default();
+        keys.set([&b"job"[..]].into_iter());
+        claim.begin(LockId(Key::FIRST), &keys, None, 1_000, [7; 16]);
+        claim.queue(NODE);
+        claim.sent(NODE, Timestamp(1_000));
+        claim
+    }
+
+    #[test]
+    fn a_confirmation_settles_what_is_owed() {
+        let mut claim = asked();
+        assert!(claim.owe(NODE) && !claim.owe(NODE), "once");
+        assert_eq!((claim.undo_sent(NODE), claim.to_undo()), (false, NodeSet::default()));
+        claim.part_from_lock();
+        claim.check();
+        assert!(!claim.is_settled());
+        assert!(claim.undo_over(NODE) && !claim.undo_over(NODE));
+        assert_eq!(claim.confirmed(NODE, Timestamp(10)), None);
+        assert!(claim.owe_no_more(NODE) && !claim.owe_no_more(NODE));
+        assert!(claim.is_settled() && claim.seen().is_empty());
+        claim.check();
+    }
+
+    #[test]
+    fn an_ask_in_a_dead_connection_is_undone_twice() {
+        let mut claim = asked();
+        claim.connection_lost(NODE, false);
+        claim.owe(NODE);
+        claim.undo_sent(NODE);
+        claim.undo_over(NODE);
+        assert_eq!(claim.confirmed(NODE, Timestamp(200)), Some(Timestamp(600)));
+        assert_eq!((claim.seen(), claim.due()), (NODE.into(), Timestamp(600)));
+        claim.undoes_again();
+        assert_eq!((claim.to_undo(), claim.undo_sent(NODE)), (NODE.into(), true));
+        claim.undo_over(NODE);
+        assert_eq!(claim.confirmed(NODE, Timestamp(700)), None, "the ghost has had its time");
+        claim.owe_no_more(NODE);
+        claim.check();
+    }
+
+    #[test]
+    fn an_ask_that_never_left_is_nowhere() {
+        let mut claim = asked();
+        claim.connection_lost(NODE, true);
+        assert!(claim.seen().is_empty() && !claim.has_ghost(NODE));
+        claim.check();
+    }
+}

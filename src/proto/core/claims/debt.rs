@@ -1,0 +1,97 @@
+//! What one node owes: the confirmation of undos, and when it is asked again after it has answered with errors.
+//!
+//! Apart from the folder's `mod.rs`, which sends undos, and from the claims, which know what each of them owes. Not here:
+//! what an answer says of a key.
+
+use std::time::Duration;
+
+use crate::proto::time::Timestamp;
+
+#[derive(Debug)]
+pub(crate) struct Debt {
+    /// For how many claims an undo is not confirmed.
+    claims: usize,
+    /// When undos that were answered with an error are sent again.
+    again_at: Timestamp,
+    pause: Duration,
+    /// Undos were answered with errors, and none was confirmed since.
+    is_refused: bool,
+}
+
+impl Debt {
+    pub(crate) fn new() -> Self {
+        Self { claims: 0, again_at: Timestamp::NEVER, pause: PAUSE.0, is_refused: false }
+    }
+
+    /// The connection is gone: all is sent on the next one.
+    pub(crate) fn connection_lost(&mut self) {
+        self.again_at = Timestamp::NEVER;
+    }
+
+    /// One more claim is owed.
+    pub(super) fn grows(&mut self) {
+        self.claims += 1;
+    }
+
+    /// One claim is owed no longer.
+    pub(super) fn shrinks(&mut self) {
+        self.claims -= 1;
+    }
+
+    /// For how many claims an undo is not confirmed.
+    pub(crate) fn claims(&self) -> usize {
+        self.claims
+    }
+
+    /// An undo was answered with an error. When one is sent again, after pauses that double.
+    pub(super) fn refused(&mut self, now: Timestamp) -> Timestamp {
+        self.is_refused = true;
+        if self.again_at == Timestamp::NEVER {
+            self.again_at = now + self.pause;
+            self.pause = (self.pause * 2).min(PAUSE.1);
+        }
+        self.again_at
+    }
+
+    /// An undo was confirmed. Whether that is the first after errors, so that the others can follow.
+    pub(super) fn confirmed(&mut self) -> bool {
+        self.pause = PAUSE.0;
+        std::mem::take(&mut self.is_refused)
+    }
+
+    /// When an undo is sent again.
+    pub(crate) fn again_at(&self) -> Timestamp {
+        self.again_at
+    }
+
+    /// It is sent now.
+    pub(super) fn asks_again(&mut self) {
+        self.again_at = Timestamp::NEVER;
+    }
+}
+
+/// Undos answered with an error are sent again after pauses that double, from the first to the
+/// second.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_after_errors_double_until_one_is_confirmed() {
+        let mut debt = Debt::new();
+        let mut pauses = Vec::new();
+        for _ in 0..7 {
+            let again_at = debt.refused(Timestamp(0));
+            assert_eq!(debt.refused(Timestamp(5)), again_at, "it is known when");
+            pauses.push(again_at.since(Timestamp(0)).as_millis());
+            debt.asks_again();
+        }
+        assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 1000]);
+        assert!(debt.confirmed() && !debt.confirmed());
+        assert_eq!(debt.refused(Timestamp(0)).since(Timestamp(0)), PAUSE.0);
+        debt.connection_lost();
+        assert_eq!(debt.again_at(), Timestamp::NEVER);
+    }
+}

@@ -1,0 +1,301 @@
+//! What nodes may hold for our attempts, and its undo, owed until confirmed.
+//!
+//! Undo goes to every node that may have seen the ask, behind it on the same connection, also where the node denied or
+//! did not answer in time. It is owed until the node has confirmed it: error answers and lost connections do not count,
+//! and only the end of the TTL makes it pointless.
+//!
+//! Apart from `acquiring` and `holding`, because a claim outlives the lock that it was made for. What one claim knows is
+//! in `claim`, what one node owes in `debt`.
+
+mod claim;
+mod debt;
+
+use super::Core;
+use crate::proto::core::links::{Ability, Pending};
+use crate::proto::lock_kind::{Command, Count};
+use crate::proto::mutants::mutant;
+use crate::proto::names::{ClaimId, NodeId, NodeSet};
+use crate::proto::time::ClockReading;
+use crate::proto::vote::{Cause, Vote};
+
+pub(super) use self::claim::{Claim, RANDOM_DIGITS, TOKEN_DIGITS, hex};
+pub(super) use self::debt::Debt;
+
+impl Core {
+    /// Ends a claim's attempt: nobody waits for it any longer, and its keys have to go.
+    pub(super) fn abandon(&mut self, id: ClaimId, now: ClockReading) {
+        self.undo(id, now);
+        self.part_from_lock(id, now);
+    }
+
+    /// The claim no longer belongs to a lock. It stays for as long as something is owed.
+    pub(super) fn part_from_lock(&mut self, id: ClaimId, now: ClockReading) {
+        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        claim.part_from_lock();
+        let (forget_at, settled) = (claim.forget_at(), claim.is_settled());
+        let due = claim.due().max(now.boot);
+        if settled {
+            self.claims.free(id.0);
+        } else if now.boot >= forget_at {
+            self.free_claim(id);
+        } else {
+            self.arm_claim(id, due);
+        }
+    }
+
+    /// Undoes a claim on every node that may have seen it.
+    pub(super) fn undo(&mut self, id: ClaimId, now: ClockReading) {
+        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        claim.unqueue_all();
+        let (mut seen, counted) = (claim.seen(), claim.counted());
+        if mutant!(UndoOfGrantsOnly) {
+            seen = counted;
+        }
+        if mutant!(ReleaseToQuorum) {
+            seen = seen.and(NodeSet::first(self.config.quorum()));
+        }
+        for node in seen.iter() {
+            // A node that has granted has had the ask.
+            if !counted.contains(node) && self.withdraw(node, id) {
+                continue;
+            }
+            self.owe(node, id);
+            self.send_undo(node, id, now);
+        }
+        self.hand_on(id, now);
+    }
+
+    /// Takes back an ask of which no byte reached the socket. If it was to bring a script, the next
+    /// one has to.
+    pub(super) fn withdraw(&mut self, node_id: NodeId, id: ClaimId) -> bool {
+        let node = &mut self.nodes[node_id.index()];
+        let asks =
+            |pending: &Pending| matches!(pending, Pending::Ask { claim, .. } if *claim == id);
+        let Some(taken) = node.pipeline.withdraw(asks) else { return false };
+        let Some(claim) = self.claims.find_mut(id.0) else { return true };
+        claim.never_ran(node_id);
+        if let Pending::Ask { ask: Command::Run(script), by_digest: false, .. } = taken {
+            node.loaded.forget(script);
+        }
+        true
+    }
+
+    pub(super) fn send_undo(&mut self, node_id: NodeId, id: ClaimId, now: ClockReading) {
+        if !self.node(node_id).wrong_server {
+            self.push_undo(node_id, id, now);
+        }
+    }
+
+    /// Sends the undo on this connection, whatever that is.
+    pub(super) fn push_undo(&mut self, node_id: NodeId, id: ClaimId, now: ClockReading) {
+        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        let node = &mut self.nodes[node_id.index()];
+        if !node.link.takes_undos() || claim.undoing().contains(node_id) {
+            return;
+        }
+        self.metrics.of(node_id).undo_sent(claim.undo_sent(node_id));
+        let undo = claim.kind().undo;
+        let pending = |by_digest| Pending::Undo { claim: id, by_digest };
+        self.send(node_id, id, undo, (0, 0), now, pending);
+    }
+
+    /// Sends everything that this node owes the confirmation of and that is not under way.
+    pub(super) fn send_owed(&mut self, node: NodeId, now: ClockReading) {
+        for id in self.claim_ids() {
+            if self.claims.find(id.0).is_some_and(|claim| claim.is_owed(node)) {
+                self.send_undo(node, id, now);
+            }
+        }
+    }
+
+    pub(super) fn undo_answered(
+        &mut self,
+        node_id: NodeId,
+        id: ClaimId,
+        count: Count,
+        now: ClockReading,
+    ) {
+        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        if !claim.undo_over(node_id) {
+            return;
+        }
+        if mutant!(NoScriptIsFinal) && count == Count::NoScript {
+            return self.undo_confirmed(node_id, id, 0, now);
+        }
+        if mutant!(UndoErrorIsDone) && matches!(count, Count::Fail(_)) {
+            return self.undo_confirmed(node_id, id, 0, now);
+        }
+        match count {
+            Count::NoScript => self.push_undo(node_id, id, now),
+            Count::Fail(cause) => self.undo_refused(node_id, id, cause, now),
+            Count::Of(found) => self.undo_confirmed(node_id, id, found, now),
+        }
+    }
+
+    /// The node has undone the claim. It found so many of the keys.
+    fn undo_confirmed(&mut self, node_id: NodeId, id: ClaimId, found: i64, now: ClockReading) {
+        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        self.metrics.of(node_id).undos_confirmed += 1;
+        match claim.confirmed(node_id, now.boot) {
+            Some(again_at) => self.arm_claim(id, again_at),
+            None => self.owes_no_more(node_id, id),
+        }
+        self.undo_settled(node_id, id, Vote::Grant, now);
+        let node = self.node_mut(node_id);
+        // One that found nothing has not shown that it may delete.
+        if found > 0 {
+            node.capabilities.undo = Ability::Given;
+        }
+        if node.debt.confirmed() {
+            self.send_owed(node_id, now);
+        }
+    }
+
+    /// Undos went out behind a handshake that has led wrong_server. What is answered to them confirms
+    /// nothing, unless the ask went the same way, and is about to be disowned.
+    pub(super) fn disbelieve_undos(&mut self, node: NodeId, due: &[Pending], now: ClockReading) {
+        for pending in due {
+            if let Pending::Undo { claim: id, .. } = *pending
+                && let Some(claim) = self.claims.find_mut(id.0)
+            {
+                claim.undo_over(node);
+                let cause = self.node(node).link.cause();
+                self.undo_settled(node, id, Vote::Fail(cause), now);
+            }
+        }
+    }
+
+    /// The node answered with an error: it still owes, and is asked again after a pause. One that
+    /// forbids the undo altogether would keep every lock for its TTL: it is no voter until it
+    /// confirms.
+    fn undo_refused(&mut self, node_id: NodeId, id: ClaimId, cause: Cause, now: ClockReading) {
+        if let Some(claim) = self.claims.find_mut(id.0)
+            && claim.is_refused(node_id)
+        {
+            // It answered the ask with an error as well: there is nothing to undo.
+            claim.never_ran(node_id);
+            self.owes_no_more(node_id, id);
+            return self.undo_settled(node_id, id, Vote::Fail(cause), now);
+        }
+        let again_at = self.node_mut(node_id).debt.refused(now.boot);
+        self.arm(again_at);
+        self.undo_settled(node_id, id, Vote::Fail(cause), now);
+        if cause.is_forbidden() {
+            self.node_mut(node_id).capabilities.undo = Ability::Refused(cause);
+            if self.node(node_id).link.is_ready() {
+                self.retire(node_id, cause, now);
+            }
+        }
+    }
+
+    pub(super) fn undo_settled(
+        &mut self,
+        node: NodeId,
+        id: ClaimId,
+        vote: Vote,
+        now: ClockReading,
+    ) {
+        match self.claims.find(id.0).map(|claim| (claim.lock(), claim.is_settled())) {
+            Some((Some(lock), _)) => self.release_vote(node, lock, vote, now),
+            Some((None, true)) => self.claims.free(id.0),
+            _ => {}
+        }
+    }
+
+    /// The node is to confirm that it keeps no key for this claim.
+    pub(super) fn owe(&mut self, node: NodeId, id: ClaimId) {
+        if self.claims.find_mut(id.0).is_some_and(|claim| claim.owe(node)) {
+            self.nodes[node.index()].debt.grows();
+        }
+    }
+
+    pub(super) fn owes_no_more(&mut self, node: NodeId, id: ClaimId) {
+        if self.claims.find_mut(id.0).is_some_and(|claim| claim.owe_no_more(node)) {
+            self.nodes[node.index()].debt.shrinks();
+        }
+    }
+
+    /// Nothing is left of a claim, or nobody waits for it any longer.
+    pub(super) fn free_claim(&mut self, id: ClaimId) {
+        let owed = self.claims.find(id.0).map_or_else(NodeSet::default, Claim::owed);
+        owed.iter().for_each(|node| self.nodes[node.index()].debt.shrinks());
+        self.claims.free(id.0);
+    }
+
+    /// Whether this claim is to be undone on this node, also while its lock is held: the node was
+    /// refused as a voter while it was asked.
+    pub(super) fn owes_undo(&self, node: NodeId, claim: ClaimId) -> bool {
+        self.claims.find(claim.0).is_some_and(|claim| claim.is_owed(node))
+    }
+
+    /// Whether this node may keep a key that an undo has to follow before new asks do.
+    pub(super) fn is_burdened(&self, node: NodeId) -> bool {
+        let owes = |claim: &Claim| claim.is_owed(node) || claim.has_ghost(node);
+        (0..self.claims.capacity()).filter_map(|at| self.claims.find(self.claims.at(at)?)).any(owes)
+    }
+
+    /// How many asks may still run out of connections to this node that have died.
+    pub(super) fn ghosts(&self, node: NodeId) -> usize {
+        (0..self.claims.capacity())
+            .filter_map(|at| self.claims.find(self.claims.at(at)?))
+            .filter(|claim| claim.has_ghost(node))
+            .count()
+    }
+
+    /// The node has closed the dead connection: what it had not read will never run.
+    pub(super) fn lay_ghosts(&mut self, node: NodeId) {
+        for id in self.claim_ids() {
+            if let Some(claim) = self.claims.find_mut(id.0) {
+                claim.lay_ghost(node);
+            }
+        }
+    }
+
+    pub(super) fn claim_due(&mut self, id: ClaimId, now: ClockReading) {
+        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        if claim.lock().is_some() {
+            return;
+        }
+        let forget_at = claim.forget_at();
+        if now.boot >= forget_at {
+            return self.free_claim(id);
+        }
+        self.arm_claim(id, forget_at);
+        self.again_due(id, now);
+    }
+
+    fn again_due(&mut self, id: ClaimId, now: ClockReading) {
+        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        let again_at = claim.again_at();
+        if now.boot < again_at {
+            return self.arm_claim(id, again_at);
+        }
+        claim.undoes_again();
+        for node in claim.to_undo().iter() {
+            self.send_undo(node, id, now);
+        }
+    }
+
+    pub(super) fn owed_due(&mut self, node_id: NodeId, now: ClockReading) {
+        let node = self.node_mut(node_id);
+        let again_at = node.debt.again_at();
+        if now.boot < again_at {
+            return self.arm(again_at);
+        }
+        node.debt.asks_again();
+        if node.link.takes_extensions() {
+            self.send_one_owed(node_id, now);
+        }
+    }
+
+    /// One undo asks whether the node takes them again; when it is confirmed, the others follow.
+    fn send_one_owed(&mut self, node: NodeId, now: ClockReading) {
+        let idle = (0..self.claims.capacity()).filter_map(|at| self.claims.at(at)).find(|&key| {
+            let claim = self.claims.find(key);
+            claim.is_some_and(|claim| claim.to_undo().contains(node))
+        });
+        if let Some(key) = idle {
+            self.send_undo(node, ClaimId(key), now);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! One lock's way to its fencing token: the counters of the nodes, the value that is written back, and who has it.
+//!
+//! What counters amount to is decided in `proto::fence`, which the models share. Apart from the folder's `mod.rs`, which
+//! asks the nodes, so that what follows from an answer can be read without them.
+
+use crate::proto::fence::{Agreement, FencingToken, agreement};
+use crate::proto::names::{MAX_NODES, NodeId, NodeSet};
+
+/// The fencing token of a lock, and the way to it.
+#[derive(Debug)]
+pub(crate) struct Fencing {
+    is_wanted: bool,
+    token: Option<FencingToken>,
+    /// How far the clock of the present attempt's proposal is ahead of our wall clock, in µs.
+    ahead_us: i64,
+    /// What the nodes that granted the present attempt have counted.
+    counters: Vec<(NodeId, u64)>,
+    /// The value that is written back.
+    target: u64,
+    /// Nodes that have it, while they keep the lock for us.
+    confirmed: NodeSet,
+    /// An attempt that failed by our clock alone was repeated.
+    was_set_right: bool,
+}
+
+impl Fencing {
+    pub(crate) const fn new() -> Self {
+        Self {
+            is_wanted: false,
+            token: None,
+            ahead_us: 0,
+            counters: Vec::new(),
+            target: 0,
+            confirmed: NodeSet::EMPTY,
+            was_set_right: false,
+        }
+    }
+
+    /// Of another lock.
+    pub(crate) fn begin(&mut self, is_wanted: bool) {
+        self.is_wanted = is_wanted;
+        self.token = None;
+        self.counters.clear();
+        self.was_set_right = false;
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.is_wanted
+    }
+
+    pub(crate) fn token(&self) -> Option<FencingToken> {
+        self.token
+    }
+
+    /// The lock comes with its token from another process.
+    pub(crate) fn attached(&mut self, token: Option<FencingToken>) {
+        self.token = token;
+    }
+
+    /// An attempt begins, whose proposal is made of a clock so far ahead of ours.
+    pub(crate) fn attempt_begins(&mut self, ahead_us: i64) {
+        self.counters.clear();
+        self.ahead_us = ahead_us;
+    }
+
+    /// How far the clock of the present attempt's proposal is ahead of our wall clock, in µs.
+    pub(super) fn ahead_us(&self) -> i64 {
+        self.ahead_us
+    }
+
+    /// An attempt failed by our clock alone, which is set right. Whether it is to be repeated: once.
+    pub(crate) fn is_repeated(&mut self) -> bool {
+        !std::mem::replace(&mut self.was_set_right, true)
+    }
+
+    /// A node granted with this counter.
+    pub(super) fn counted(&mut self, node: NodeId, counter: u64) {
+        self.counters.retain(|&(of, _)| of != node);
+        self.counters.push((node, counter));
+    }
+
+    /// What the counters of those that granted amount to.
+    pub(super) fn agreement(&mut self, granted: NodeSet, quorum: usize) -> Agreement {
+        self.counters.retain(|&(node, _)| granted.contains(node));
+        let mut counters = [0; MAX_NODES];
+        for (slot, (_, counter)) in counters.iter_mut().zip(&self.counters) {
+            *slot = *counter;
+        }
+        agreement(&counters[..self.counters.len()], quorum)
+    }
+
+    /// A quorum has this value: it is the token.
+    pub(super) fn reached(&mut self, token: u64) {
+        self.token = Some(FencingToken::new(token));
+    }
+
+    /// This value is to be written back, and nobody has confirmed it.
+    pub(super) fn write_back_begins(&mut self, target: u64) {
+        self.target = target;
+        self.confirmed = NodeSet::default();
+    }
+
+    /// The value that is written back.
+    pub(super) fn target(&self) -> u64 {
+        self.target
+    }
+
+    /// What a node has counted; zero if it has not told.
+    pub(super) fn counter_of(&self, node: NodeId) -> u64 {
+        self.counters.iter().find(|(of, _)| *of == node).map_or(0, |&(_, counter)| counter)
+    }
+
+    /// The node has the value, and keeps the lock for us.
+    pub(super) fn confirmed(&mut self, node: NodeId) {
+        self.confirmed.insert(node);
+    }
+
+    /// Those of the nodes that have confirmed the value.
+    pub(crate) fn confirmed_by(&self, nodes: NodeSet) -> NodeSet {
+        self.confirmed.and(nodes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Node 2 was behind and has been raised; node 1 is past what is written back.
+    #[test]
+    fn a_counter_counts_for_a_node_that_granted_only() {
+        let mut fencing = Fencing::new();
+        fencing.begin(true);
+        fencing.attempt_begins(0);
+        for (node, counter) in [(0, 4), (1, 9), (2, 2), (1, 8)] {
+            fencing.counted(NodeId(node), counter);
+        }
+        let all = NodeSet::first(3);
+        assert_eq!(fencing.agreement(all, 2), Agreement::Behind(8));
+        let granted = all.without(NodeId(1).into());
+        assert_eq!(fencing.agreement(granted, 2), Agreement::Behind(4));
+        fencing.write_back_begins(4);
+        fencing.counted(NodeId(1), 8);
+        assert_eq!([0, 1, 2].map(|node| fencing.counter_of(NodeId(node))), [4, 8, 2]);
+        fencing.confirmed(NodeId(0));
+        fencing.confirmed(NodeId(2));
+        assert_eq!(fencing.confirmed_by(NodeSet::first(2)), NodeId(0).into());
+        fencing.reached(fencing.target());
+        assert_eq!(fencing.token().map(FencingToken::get), Some(4));
+    }
+
+    #[test]
+    fn an_attempt_is_repeated_once_with_the_clock_set_right() {
+        let mut fencing = Fencing::new();
+        fencing.begin(true);
+        assert!(fencing.is_repeated() && !fencing.is_repeated());
+        fencing.begin(true);
+        assert!(fencing.is_repeated(), "of another lock");
+    }
+}

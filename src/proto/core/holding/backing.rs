@@ -1,0 +1,154 @@
+//! What a lease rests on: for how long each node is known to keep the key.
+//!
+//! At first all nodes whose grant counted keep it for the lease, and nothing needs to be remembered. After an extension
+//! they may differ: a node that was silent keeps the key for as long as before, and one that reports that its key is
+//! gone keeps nothing, whatever it reported earlier. The lease is what a quorum of them supports.
+//!
+//! Not here: which nodes count, which the claim knows; and what they are asked, see the folder's `mod.rs`.
+
+use std::cmp::Reverse;
+
+use crate::proto::lease::Lease;
+use crate::proto::names::{NodeId, NodeSet};
+use crate::proto::time::ClockReading;
+
+/// Nodes that keep a lock's key, each for its own lease at least. Of a node that is not in it nothing is
+/// known; if it is empty, all nodes that count keep the key for the lock's lease.
+#[derive(Debug)]
+pub(crate) struct Backing(Vec<(NodeId, Lease)>);
+
+impl Backing {
+    pub(crate) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Of another lock: nothing has to be remembered yet.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Whether all nodes that count keep the key for the lock's lease, as when it was granted.
+    pub(crate) fn is_as_granted(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// From now on the nodes of a configuration with so many may differ. `nodes` are those that keep the key
+    /// for `lease`.
+    pub(crate) fn begin(&mut self, nodes: NodeSet, lease: Lease, of: usize) {
+        if self.0.is_empty() {
+            self.0.reserve(of);
+            self.0.extend(nodes.iter().map(|node| (node, lease)));
+        }
+    }
+
+    /// A node keeps the key for this lease too.
+    pub(super) fn keeps(&mut self, node: NodeId, lease: Lease, now: ClockReading) {
+        match self.0.iter_mut().find(|(of, _)| *of == node) {
+            Some((_, known)) => *known = known.longer(lease, now),
+            None => self.0.push((node, lease)),
+        }
+    }
+
+    /// A node's key is gone, and nothing brings it back.
+    pub(super) fn gone(&mut self, node: NodeId) {
+        self.0.retain(|&(of, _)| of != node);
+    }
+
+    /// What the `quorum` nodes that keep it the longest all support; `None` if they are fewer.
+    pub(crate) fn lease(&mut self, quorum: usize, now: ClockReading) -> Option<Lease> {
+        self.0.sort_unstable_by_key(|(_, lease)| Reverse(lease.remaining(now)));
+        let best = self.0.get(..quorum)?;
+        best.iter().map(|&(_, lease)| lease).reduce(Lease::and)
+    }
+
+    /// Those of the nodes that keep the key at least for as long as `lease`, whatever the clocks do.
+    pub(crate) fn of(&self, nodes: NodeSet, lease: &Lease) -> NodeSet {
+        let mut backed = NodeSet::default();
+        let lasting = self.0.iter().filter(|(_, known)| known.outlasts(lease));
+        lasting.for_each(|&(node, _)| backed.insert(node));
+        if self.0.is_empty() { nodes } else { nodes.and(backed) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::proto::Timestamp;
+    use crate::proto::lease::Drift;
+
+    fn at(boot: u64, wall: u64) -> ClockReading {
+        ClockReading {
+            boot: Timestamp(boot * 1_000_000_000),
+            wall: Timestamp(wall * 1_000_000_000),
+        }
+    }
+
+    /// One that is over so many seconds after it began.
+    fn lease(since: ClockReading, seconds: u64) -> Lease {
+        let drift = Drift { parts_per_million: 0 };
+        Lease::new(since, Duration::from_secs(seconds) + drift.of(Duration::ZERO), drift)
+    }
+
+    fn backing(leases: &[Lease]) -> Backing {
+        let numbered = leases.iter().enumerate();
+        Backing(numbered.map(|(node, &lease)| (NodeId(node as u8), lease)).collect())
+    }
+
+    fn left(backing: &mut Backing, quorum: usize, now: ClockReading) -> Option<u64> {
+        backing.lease(quorum, now).map(|lease| lease.remaining(now).as_secs())
+    }
+
+    #[test]
+    fn the_lease_is_what_a_quorum_supports() {
+        let now = at(100, 100);
+        let leases = [10, 30, 20, 5, 40].map(|seconds| lease(now, seconds));
+        let mut backing = backing(&leases);
+        assert_eq!(left(&mut backing, 3, now), Some(20));
+        backing.gone(NodeId(4));
+        assert_eq!(left(&mut backing, 3, now), Some(10));
+        backing.keeps(NodeId(0), lease(now, 7), now);
+        assert_eq!(left(&mut backing, 3, now), Some(10), "the longer one stays");
+        backing.keeps(NodeId(0), lease(now, 25), now);
+        assert_eq!(left(&mut backing, 3, now), Some(20));
+        backing.gone(NodeId(1));
+        backing.gone(NodeId(2));
+        assert_eq!(left(&mut backing, 3, now), None);
+    }
+
+    #[test]
+    fn all_that_count_keep_it_until_something_else_is_known() {
+        let now = at(100, 100);
+        let (one, both) = (lease(now, 10), NodeSet::first(2));
+        let mut backing = Backing::new();
+        assert_eq!(backing.of(both, &one), both);
+        backing.begin(both, one, 3);
+        assert_eq!((backing.of(both, &one), backing.lease(2, now)), (both, Some(one)));
+        backing.keeps(NodeId(1), lease(now, 30), now);
+        backing.begin(both, lease(now, 50), 3);
+        assert_eq!(left(&mut backing, 1, now), Some(30), "it has begun already");
+        assert_eq!(backing.of(both, &lease(now, 20)), NodeId(1).into());
+        assert_eq!(backing.of(NodeId(0).into(), &one), NodeId(0).into());
+    }
+
+    /// A lease that rests on two nodes ends with the first of them on either clock, also where the order of
+    /// the two depends on the clock.
+    #[test]
+    fn no_clock_makes_more_of_it_than_each_node_supports() {
+        let (early, late) = (lease(at(100, 150), 10), lease(at(105, 105), 20));
+        for boot in 105..130 {
+            for wall in [0, 105, 120, 150, 155, 160, 170] {
+                let mut backing = backing(&[early, late]);
+                let held = backing.lease(2, at(105, 105)).unwrap();
+                let now = at(boot, wall);
+                let least = early.remaining(now).min(late.remaining(now));
+                assert!(held.remaining(now) <= least, "{boot} {wall}");
+            }
+        }
+        let now = at(105, 105);
+        assert_eq!(early.and(late).remaining(now), Duration::from_secs(5));
+        assert_eq!(early.and(late), late.and(early));
+        assert_eq!(early.and(early), early);
+    }
+}

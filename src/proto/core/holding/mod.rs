@@ -1,0 +1,512 @@
+//! While a lock is held: extension, release, and loss.
+//!
+//! Apart from `acquiring`, since from the grant on nothing may shorten what the holder was promised. Not here: the undo
+//! that a release consists of, see `claims`.
+
+mod auto_extend;
+mod auto_extension;
+mod backing;
+mod extension;
+
+use std::time::Duration;
+
+use super::Core;
+use crate::proto::core::claims::Claim;
+use crate::proto::core::links::Pending;
+use crate::proto::core::locks::{Active, Phase};
+use crate::proto::event::{Confirmed, Event, LossCause, Refusal, RefusalReason};
+use crate::proto::lease::Lease;
+use crate::proto::mutants::mutant;
+use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
+use crate::proto::request::{RequestError, check_ttl};
+use crate::proto::time::{ClockReading, ttl_ms};
+use crate::proto::vote::{Cause, Vote};
+
+pub(super) use self::auto_extension::AutoExtension;
+pub(super) use self::backing::Backing;
+pub(super) use self::extension::Extension;
+
+/// An extension that fails must not take the time of those that follow: so many would fit into a TTL.
+const ROUNDS: u32 = 6;
+
+impl Core {
+    /// Asks all nodes to keep a held lock for `ttl` more. The outcome is [`Event::Extended`],
+    /// [`Event::NotExtended`] or [`Event::Lost`].
+    ///
+    /// The validity afterwards is the larger of the old and the new one, as far as a quorum of nodes still
+    /// keeps the key for it: a node that says that its key is gone counts for nothing from then on.
+    ///
+    /// # Errors
+    ///
+    /// The lock is not held, an extension is under way already, or the TTL is out of its range; the
+    /// lock is as it was.
+    pub fn extend(
+        &mut self,
+        id: LockId,
+        ttl: Duration,
+        now: ClockReading,
+    ) -> Result<(), RequestError> {
+        let now = self.clamp(now);
+        self.lease_due(id, now);
+        let lock = self.locks.find(id).ok_or(RequestError::NotHeld)?;
+        let came_by_itself = |active: &Active| active.auto_extension.is_extending();
+        match lock.phase {
+            Phase::Held => {}
+            // The caller's word stands instead.
+            Phase::Extending if self.locks.active(id).is_some_and(came_by_itself) => {}
+            Phase::Extending => return Err(RequestError::ExtensionUnderWay),
+            _ => return Err(RequestError::NotHeld),
+        }
+        check_ttl(&self.config, ttl)?;
+        if let Some(max_hold) = self.longest_hold(id)
+            && now.boot.since(lock.held_since) + ttl > max_hold
+        {
+            return Err(RequestError::HeldTooLong { max_hold });
+        }
+        self.begin_extension(id, Duration::from_millis(ttl_ms(ttl)), now);
+        self.settle_extension(id, now);
+        Ok(())
+    }
+
+    fn begin_extension(&mut self, id: LockId, ttl: Duration, now: ClockReading) {
+        let votes = self.ballot();
+        let until = now.boot + self.extension_patience(ttl);
+        let Some((lock, active)) = self.locks.activate(id, votes.granted()) else { return };
+        if let Some(claim) = self.claims.find(lock.claim.0) {
+            active.backing.begin(claim.counted(), lock.lease, self.nodes.len());
+        }
+        lock.begin_round(active, Phase::Extending, now, votes);
+        active.extension.begins(ttl, Lease::new(now, ttl, self.config.drift));
+        active.auto_extension.extension_begins(false);
+        let (claim, until) = (lock.claim, until.min(lock.lease.ends()));
+        active.round.lasts_until(until);
+        self.arm_lock(id, until);
+        // Asks that still wait for a link have missed the lease that they were for.
+        if let Some(claim) = self.claims.find_mut(claim.0) {
+            claim.unqueue_all();
+        }
+        for node in self.config.node_ids() {
+            self.offer_extension(node, claim, id, now);
+        }
+    }
+
+    /// For how long an extension is waited for. One that fails leaves time for others, unless a quorum of the
+    /// nodes is so far away that none could succeed.
+    fn extension_patience(&self, ttl: Duration) -> Duration {
+        let (share, whole) = (ttl / ROUNDS, self.config.settings.response_timeout);
+        let near = self.nodes.iter().filter(|node| node.pace.answers_within(share / 2)).count();
+        if near >= self.config.quorum() { share.min(whole) } else { whole }
+    }
+
+    /// Extends on one node, now or as soon as its link is back.
+    fn offer_extension(&mut self, node: NodeId, claim: ClaimId, id: LockId, now: ClockReading) {
+        let takes = self.node(node).link.takes_extensions();
+        if takes && self.node(node).pipeline.len() < super::MAX_PIPELINE {
+            return self.send_extension(node, claim, id, now);
+        }
+        self.reopen(node, now);
+        let cause = if takes { Cause::Backlog } else { self.node(node).link.cause() };
+        let may_return = self.node(node).link.may_return() && !takes;
+        let Some(active) = self.locks.active_mut(id) else { return };
+        if may_return {
+            active.extension.queue(node);
+        } else {
+            active.votes.cast(node, Vote::Fail(cause));
+        }
+    }
+
+    /// Sends the extensions that waited for this node's link.
+    pub(super) fn send_queued_extensions(&mut self, node: NodeId, now: ClockReading) {
+        for (id, claim) in self.take_queued_extensions(node) {
+            self.send_extension(node, claim, id, now);
+        }
+    }
+
+    pub(super) fn fail_queued_extensions(&mut self, node: NodeId, now: ClockReading) {
+        let cause = self.node(node).link.cause();
+        for (id, _) in self.take_queued_extensions(node) {
+            if let Some(active) = self.locks.active_mut(id) {
+                active.votes.cast(node, Vote::Fail(cause));
+            }
+            self.settle_extension(id, now);
+        }
+    }
+
+    /// The connection was lost with the extension in it. It never shortens anything, so it may run
+    /// twice: it waits for the next connection.
+    pub(super) fn extension_unanswered(
+        &mut self,
+        node: NodeId,
+        claim: ClaimId,
+        round: u32,
+        now: ClockReading,
+    ) {
+        let Some(id) = self.extending(claim, round) else { return };
+        self.offer_extension(node, claim, id, now);
+        self.settle_extension(id, now);
+    }
+
+    fn take_queued_extensions(&mut self, node: NodeId) -> Vec<(LockId, ClaimId)> {
+        let mut waiting = Vec::new();
+        for at in 0..self.locks.capacity() {
+            let Some(id) = self.locks.at(at) else { continue };
+            let Some((lock, active)) = self.locks.at_work_mut(id) else { continue };
+            // Also where a quorum has extended meanwhile: the key there is to live as long.
+            if lock.phase.is_held() && active.extension.unqueue(node) {
+                waiting.push((id, lock.claim));
+            }
+        }
+        waiting
+    }
+
+    fn send_extension(
+        &mut self,
+        node_id: NodeId,
+        claim_id: ClaimId,
+        id: LockId,
+        now: ClockReading,
+    ) {
+        let Some(claim) = self.claims.find_mut(claim_id.0) else { return };
+        let Some((lock, active)) = self.locks.at_work(id) else { return };
+        let ttl = active.extension.ttl();
+        claim.lives_until(now.boot + ttl);
+        let (extend, round) = (claim.kind().extend, lock.round);
+        let pending = |by_digest| Pending::Extend { claim: claim_id, round, by_digest };
+        self.send(node_id, claim_id, extend, (ttl_ms(ttl), 0), now, pending);
+    }
+
+    /// Sends an extension once more, after the node forgot its script: also where a quorum has extended
+    /// meanwhile, since the key there is to live as long.
+    pub(super) fn resend_extension(
+        &mut self,
+        node: NodeId,
+        claim: ClaimId,
+        round: u32,
+        now: ClockReading,
+    ) {
+        let Some(id) = self.claims.find(claim.0).and_then(Claim::lock) else { return };
+        let Some((lock, active)) = self.locks.at_work(id) else { return };
+        let votes = &active.votes;
+        let succeeds = lock.phase == Phase::Extending || votes.grants().len() >= votes.quorum();
+        if lock.phase.is_held() && lock.round == round && succeeds {
+            self.send_extension(node, claim, id, now);
+            self.settle_extension(id, now);
+        }
+    }
+
+    /// One node's answer to an extension, or why it has none. That a key is gone is news whatever round it
+    /// was asked in; that it was extended is known only of the present one, also behind the verdict.
+    pub(super) fn extension_vote(
+        &mut self,
+        node: NodeId,
+        claim: ClaimId,
+        round: u32,
+        vote: Vote,
+        now: ClockReading,
+    ) {
+        let Some(id) = self.claims.find(claim.0).and_then(Claim::lock) else { return };
+        if vote == Vote::Deny {
+            self.key_gone(node, claim, now);
+        }
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        if mutant!(ReleaseOvertaken) && lock.phase == Phase::Releasing {
+            let quorum = active.votes.quorum();
+            return self.prolong(id, quorum, now);
+        }
+        if lock.round != round || !lock.phase.is_held() {
+            return;
+        }
+        if vote == Vote::Grant {
+            if mutant!(ExtendFromAnswer) {
+                let ttl = active.extension.ttl();
+                active.extension.begins(ttl, Lease::new(now, ttl, self.config.drift));
+            }
+            active.backing.keeps(node, active.extension.lease(), now);
+        }
+        active.votes.cast(node, vote);
+        self.settle_extension(id, now);
+    }
+
+    /// A node no longer has the key of a lock: what was counted on it ends. The lease of one that is held is
+    /// what the others support, or the lock is lost.
+    pub(super) fn key_gone(&mut self, node: NodeId, claim: ClaimId, now: ClockReading) {
+        let Some(id) = self.claims.find(claim.0).and_then(Claim::lock) else { return };
+        let quorum = usize::from(self.config.quorum);
+        let Some(lock) = self.locks.find(id) else { return };
+        let Some(claim) = self.claims.find_mut(lock.claim.0) else { return };
+        if lock.phase == Phase::Fencing {
+            // It is not granted yet, and its lease will not rest on this node.
+            return claim.gone(node);
+        }
+        let before = lock.lease.remaining(now);
+        let is_relied_on = lock.phase.is_held() && claim.counted().contains(node);
+        if !is_relied_on || before.is_zero() {
+            return;
+        }
+        claim.gone(node);
+        let (counted, granted) = (claim.counted(), self.ballot().granted());
+        let Some((lock, active)) = self.locks.activate(id, granted) else { return };
+        active.backing.begin(counted, lock.lease, self.nodes.len());
+        active.backing.gone(node);
+        let supported = active.backing.lease(quorum, now).unwrap_or_default();
+        lock.lease = lock.lease.and(supported);
+        let left = lock.lease.remaining(now);
+        if left.is_zero() {
+            return self.lose(id, LossCause::Gone, now);
+        }
+        let due = active.loss_due(lock, now);
+        self.arm_lock(id, due);
+        if left < before {
+            self.events.push_back(Event::Shortened(id));
+            self.auto_extend_soon(id, now);
+        }
+    }
+
+    /// The lock whose extension is still under way.
+    fn extending(&self, claim: ClaimId, round: u32) -> Option<LockId> {
+        let id = self.claims.find(claim.0)?.lock()?;
+        let lock = self.locks.find(id)?;
+        (lock.phase == Phase::Extending && lock.round == round).then_some(id)
+    }
+
+    /// A quorum extends, while the present validity lasts. So many gone that no quorum is left was a loss at
+    /// once; as long as that can come of those who have not answered, nothing is told.
+    fn settle_extension(&mut self, id: LockId, now: ClockReading) {
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        if lock.phase != Phase::Extending {
+            return;
+        }
+        let quorum = active.votes.quorum();
+        let (grants, missing) = (active.votes.grants(), active.votes.missing());
+        let counted = self.claims.find(lock.claim.0).map_or(grants, Claim::counted);
+        if mutant!(ExtendWithOne) && !grants.is_empty() {
+            return self.prolong(id, 1, now);
+        }
+        if mutant!(ExtendAfterExpiry) && grants.len() >= quorum {
+            return self.prolong(id, quorum, now);
+        }
+        if lock.lease.remaining(now).is_zero() {
+            self.lose(id, LossCause::Expired, now);
+        } else if grants.len() >= quorum {
+            self.prolong(id, quorum, now);
+        } else if grants.or(missing).len() < quorum && counted.without(missing).len() >= quorum {
+            lock.phase = Phase::Held;
+            let refusal =
+                Refusal { reason: RefusalReason::NoQuorum, votes: active.votes, remaining: None };
+            let due = active.loss_due(lock, now);
+            self.arm_lock(id, due);
+            self.metrics.not_extended += 1;
+            self.not_extended(id, refusal, now);
+            if mutant!(FailedExtendUndoes) {
+                let claim = self.locks.find(id).map(|lock| lock.claim);
+                claim.into_iter().for_each(|claim| self.undo(claim, now));
+            }
+        }
+    }
+
+    /// A quorum has extended.
+    fn prolong(&mut self, id: LockId, quorum: usize, now: ClockReading) {
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        let before = lock.lease.remaining(now);
+        lock.lease = match active.backing.lease(quorum, now) {
+            // What a node has said before counts as well, also where the wall clock made less of it for a while.
+            Some(lease) => lock.lease.longer(lease, now),
+            None => active.extension.lease(),
+        };
+        debug_assert!(lock.lease.remaining(now) >= before, "an extension shortens nothing");
+        lock.phase = Phase::Held;
+        let due = active.loss_due(lock, now);
+        self.arm_lock(id, due);
+        self.metrics.extended += 1;
+        self.extended(id, now);
+    }
+
+    /// A lock that is held: is its validity over, or the time of its extension?
+    pub(super) fn lease_due(&mut self, id: LockId, now: ClockReading) {
+        let Some((lock, active)) = self.locks.at_work(id) else {
+            return self.idle_lease_due(id, now);
+        };
+        if !lock.phase.is_held() {
+            return;
+        }
+        let remaining = lock.lease.remaining(now);
+        if let Some(cause) = active.lost_with(lock, remaining) {
+            return self.lose(id, cause, now);
+        }
+        let (due, phase, until) = (active.loss_due(lock, now), lock.phase, active.round.until());
+        self.arm_lock(id, due);
+        match phase {
+            Phase::Extending if now.boot >= until => self.extension_due(id, now),
+            _ if now.boot < until => self.arm_lock(id, until),
+            _ => self.round_over(id),
+        }
+    }
+
+    /// Nothing is under way for an idle lock, and nothing extends it.
+    fn idle_lease_due(&mut self, id: LockId, now: ClockReading) {
+        let Some(lock) = self.locks.find(id).filter(|lock| lock.phase.is_held()) else { return };
+        match lock.lease.remaining(now) {
+            Duration::ZERO => self.lose(id, LossCause::Expired, now),
+            remaining => self.arm_lock(id, now.boot + remaining),
+        }
+    }
+
+    /// The time of a held lock's round is over. Asks that still wait for a link are withdrawn, so that none is
+    /// sent long after; and a lock about which nothing is left to be known takes less memory.
+    fn round_over(&mut self, id: LockId) {
+        let Some((lock, active)) = self.locks.at_work(id) else { return };
+        let Some(claim) = self.claims.find_mut(lock.claim.0) else { return };
+        claim.unqueue_all();
+        let backed = active.backing.of(claim.counted(), &lock.lease);
+        if lock.phase == Phase::Held && active.is_done() && backed == claim.counted() {
+            self.locks.put_away(id);
+        }
+    }
+
+    fn extension_due(&mut self, id: LockId, now: ClockReading) {
+        let Some(active) = self.locks.active_mut(id) else { return };
+        for node in active.votes.missing().iter() {
+            active.votes.cast(node, Vote::Fail(Cause::NoAnswer));
+            self.metrics.of(node).timeouts += 1;
+        }
+        self.settle_extension(id, now);
+    }
+
+    /// Nothing is sent: what the nodes still keep protects whatever the holder is doing.
+    pub(super) fn lose(&mut self, id: LockId, cause: LossCause, now: ClockReading) {
+        let Some(lock) = self.locks.find_mut(id) else { return };
+        lock.phase = Phase::Lost(cause);
+        self.metrics.lost(cause, lock.granted_at, now.boot);
+        let claim = lock.claim;
+        let is_auto_extended = |active: &Active| active.auto_extension.is_on();
+        let is_auto_extended = self.locks.active(id).is_some_and(is_auto_extended);
+        self.metrics.auto_extend_losses += u64::from(is_auto_extended);
+        if let Some(claim) = self.claims.find_mut(claim.0) {
+            claim.unqueue_all();
+        }
+        self.events.push_back(Event::Lost(id, cause));
+        self.leave_queues(id, now);
+        self.lost_due(id, now);
+        self.run_scheduled(now);
+    }
+
+    /// A holder that never lets go of a lost lock is forgotten together with its keys.
+    pub(super) fn lost_due(&mut self, id: LockId, now: ClockReading) {
+        let Some(lock) = self.locks.find(id) else { return };
+        let claim = lock.claim;
+        match self.claims.find(claim.0).map(Claim::forget_at) {
+            Some(forget_at) if now.boot < forget_at => self.arm_lock(id, forget_at),
+            Some(_) => {
+                self.free_claim(claim);
+                self.locks.free(id);
+            }
+            None => self.locks.free(id),
+        }
+    }
+
+    /// Lets go of a lock, or cancels its acquisition. An unknown id is ignored.
+    ///
+    /// The outcome is [`Event::Released`]; [`Event::Refused`] with [`RefusalReason::Cancelled`] if it was not
+    /// granted yet; [`Event::Lost`] if its validity ended before; none if its end was told already.
+    /// In every case the undo reaches each node that may keep a key for it.
+    pub fn release(&mut self, id: LockId, now: ClockReading) {
+        let now = self.clamp(now);
+        self.lease_due(id, now);
+        let Some(lock) = self.locks.find_mut(id) else { return };
+        let claim = lock.claim;
+        match lock.phase {
+            Phase::Asking | Phase::Fencing => {
+                self.abandon(claim, now);
+                self.refuse(id, RefusalReason::Cancelled, now);
+            }
+            Phase::Pausing | Phase::Queued => self.refuse(id, RefusalReason::Cancelled, now),
+            Phase::Extending | Phase::Held => self.begin_release(id, now),
+            Phase::Lost(_) => {
+                self.locks.free(id);
+                self.abandon(claim, now);
+                self.run_scheduled(now);
+            }
+            Phase::Releasing => {}
+        }
+    }
+
+    /// Lets go of every lock, and cancels every acquisition.
+    pub fn release_all(&mut self, now: ClockReading) {
+        for at in 0..self.locks.capacity() {
+            if let Some(id) = self.locks.at(at) {
+                self.release(id, now);
+            }
+        }
+    }
+
+    fn begin_release(&mut self, id: LockId, now: ClockReading) {
+        let votes = self.ballot();
+        let until = now.boot + self.config.settings.response_timeout;
+        let Some((lock, active)) = self.locks.activate(id, votes.granted()) else { return };
+        lock.begin_round(active, Phase::Releasing, now, votes);
+        self.metrics.released(lock.granted_at, now.boot);
+        active.round.lasts_until(until);
+        let claim = lock.claim;
+        self.arm_lock(id, until);
+        self.undo(claim, now);
+        let owed = self.claims.find(claim.0).map_or_else(NodeSet::default, Claim::owed);
+        for node in owed.iter() {
+            if !self.node(node).link.takes_undos() {
+                self.reopen(node, now);
+            }
+        }
+        self.leave_queues_released(id, now);
+        self.settle_release(id, now);
+        self.run_scheduled(now);
+    }
+
+    /// One node's answer to the undo of a lock that is being released.
+    pub(super) fn release_vote(&mut self, node: NodeId, id: LockId, vote: Vote, now: ClockReading) {
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        if lock.phase == Phase::Releasing {
+            active.votes.cast(node, vote);
+            self.settle_release(id, now);
+        }
+    }
+
+    /// A release is over when a quorum confirmed it, when nobody is left to answer but nodes that seem to
+    /// hang, or when its time is. What is not confirmed stays owed.
+    pub(super) fn settle_release(&mut self, id: LockId, now: ClockReading) {
+        let Some((lock, active)) = self.locks.at_work(id) else { return };
+        let Some(claim) = self.claims.find(lock.claim.0) else { return };
+        let confirmed = active.votes.grants().len();
+        let awaited =
+            |node: NodeId| claim.undoing().contains(node) || self.node(node).link.may_return();
+        let over = confirmed >= active.votes.quorum()
+            || !claim.owed().without(self.suspected).iter().any(awaited)
+            || active.round.is_over(now.boot);
+        if over {
+            let claim = lock.claim;
+            // At most MAX_NODES.
+            let of = active.votes.node_count() as u32;
+            self.metrics.unconfirmed += u64::from(confirmed < active.votes.quorum());
+            self.locks.free(id);
+            self.part_from_lock(claim, now);
+            let confirmed = Confirmed { nodes: confirmed as u32, of };
+            self.events.push_back(Event::Released(id, confirmed));
+        }
+    }
+
+    /// A link is gone that releases may have waited for.
+    pub(super) fn settle_releases(&mut self, now: ClockReading) {
+        for at in 0..self.locks.capacity() {
+            if let Some(id) = self.locks.at(at)
+                && self.locks.find(id).is_some_and(|lock| lock.phase == Phase::Releasing)
+            {
+                self.settle_release(id, now);
+            }
+        }
+    }
+
+    pub(super) fn release_due(&mut self, id: LockId, now: ClockReading) {
+        match self.locks.active(id).map(|active| active.round.until()) {
+            Some(until) if now.boot < until => self.arm_lock(id, until),
+            _ => self.settle_release(id, now),
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! What is under a key, by its type and its value: a lock of ours, or other data.
+//!
+//! The one place that tells them apart, for whoever looks at a lock and for whoever force-unlocks one. The
+//! format of another lock library would be one more answer here. Not here: asking the nodes, see the
+//! folder's `mod.rs`.
+
+use std::fmt;
+use std::time::Duration;
+
+use sha1_smol::Sha1;
+
+use crate::proto::config::{MAX_LABEL, check_label};
+use crate::proto::core::claims::{RANDOM_DIGITS, TOKEN_DIGITS};
+use crate::proto::names::MAX_NODES;
+
+/// A key's state on one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyState {
+    /// There is no such key.
+    Free,
+    /// A lock of redbolt.
+    Held(Holder),
+    /// Something else, such as a lock of another library or an application's data. Nobody can lock
+    /// the resource as long as it is there.
+    Foreign(Foreign),
+}
+
+/// Who holds a key, as far as may be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The label behind the token, if it has one; printable.
+    pub label: Option<String>,
+    /// The first 4 bytes of a SHA-1 of the value, without the node's number in it: equal on all nodes for
+    /// one holder, and no help to whoever would like to release the lock.
+    pub fingerprint: u32,
+    /// For how long the node will keep the key; `None` if without end.
+    pub remaining: Option<Duration>,
+}
+
+impl Holder {
+    /// One that is known by these.
+    #[must_use]
+    pub fn new(label: Option<String>, fingerprint: u32, remaining: Option<Duration>) -> Self {
+        Self { label, fingerprint, remaining }
+    }
+}
+
+/// Data that redbolt has not put there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Foreign {
+    /// What it is.
+    pub kind: DataKind,
+    /// For how long the node will keep the key; `None` if without end.
+    pub remaining: Option<Duration>,
+}
+
+impl Foreign {
+    /// Data of this kind.
+    #[must_use]
+    pub fn new(kind: DataKind, remaining: Option<Duration>) -> Self {
+        Self { kind, remaining }
+    }
+}
+
+/// What data is, without telling any of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DataKind {
+    /// A string that is no token of redbolt.
+    String {
+        /// How long it is; `None` if it is longer than any token.
+        bytes: Option<usize>,
+        /// The first 4 bytes of a SHA-1 of its beginning.
+        fingerprint: u32,
+    },
+    /// A hash.
+    Hash,
+    /// A list.
+    List,
+    /// A set.
+    Set,
+    /// A sorted set.
+    SortedSet,
+    /// A stream.
+    Stream,
+    /// A type of a module, by its name; printable.
+    Module(String),
+    /// No string. The node does not tell what it is.
+    Unknown,
+}
+
+impl KeyState {
+    /// For how long the node will keep the key; `None` if without end, or if there is none.
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        match self {
+            Self::Free => None,
+            Self::Held(holder) => holder.remaining,
+            Self::Foreign(data) => data.remaining,
+        }
+    }
+
+    pub(super) fn lives_for(self, remaining: Option<Duration>) -> Self {
+        match self {
+            Self::Free => Self::Free,
+            Self::Held(holder) => Self::Held(Holder { remaining, ..holder }),
+            Self::Foreign(data) => Self::Foreign(Foreign { remaining, ..data }),
+        }
+    }
+}
+
+/// What the beginning of a string is: up to [`LONGEST`] bytes, and one more if there are more.
+pub(super) fn of_string(value: &[u8]) -> KeyState {
+    let Some((digits, label)) = token(value) else {
+        let bytes = Some(value.len()).filter(|&bytes| bytes <= LONGEST);
+        let fingerprint = fingerprint(&[value]);
+        return foreign(DataKind::String { bytes, fingerprint });
+    };
+    // The same on all nodes but for the node's number.
+    let fingerprint = fingerprint(&[&digits[..RANDOM_DIGITS], &value[TOKEN_DIGITS..]]);
+    let label = label.map(|label| String::from_utf8_lossy(label).into_owned());
+    KeyState::Held(Holder { label, fingerprint, remaining: None })
+}
+
+/// What data is that `TYPE` calls so, and that is no string. Empty where the node did not say.
+pub(super) fn of_type(name: &[u8]) -> KeyState {
+    foreign(match name {
+        b"hash" => DataKind::Hash,
+        b"list" => DataKind::List,
+        b"set" => DataKind::Set,
+        b"zset" => DataKind::SortedSet,
+        b"stream" => DataKind::Stream,
+        // Between the two questions it has become another.
+        b"" | b"none" | b"string" => DataKind::Unknown,
+        module => {
+            let name = String::from_utf8_lossy(&module[..module.len().min(LONGEST)]);
+            DataKind::Module(name.replace(|char: char| !char.is_ascii_graphic(), "?"))
+        }
+    })
+}
+
+fn foreign(kind: DataKind) -> KeyState {
+    KeyState::Foreign(Foreign { kind, remaining: None })
+}
+
+/// The digits and the label of a token, if this is one: just as `Claim::write_token` writes it.
+fn token(value: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
+    let (digits, rest) = value.split_at_checked(TOKEN_DIGITS)?;
+    let digit = |byte: &u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    if !digits.iter().all(|byte| digit(byte).is_some()) {
+        return None;
+    }
+    let node = digits[RANDOM_DIGITS..].iter().filter_map(digit).fold(0, |sum, d| sum * 16 + d);
+    if usize::from(node) >= MAX_NODES {
+        return None;
+    }
+    match rest {
+        [] => Some((digits, None)),
+        [b':', label @ ..] if !label.is_empty() && check_label(label).is_ok() => {
+            Some((digits, Some(label)))
+        }
+        _ => None,
+    }
+}
+
+fn fingerprint(parts: &[&[u8]]) -> u32 {
+    let mut sha1 = Sha1::new();
+    parts.iter().for_each(|part| sha1.update(part));
+    let digest = sha1.digest().bytes();
+    u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.label {
+            Some(label) => f.write_str(label),
+            None => write!(f, "unlabelled #{:08x}", self.fingerprint),
+        }
+    }
+}
+
+impl fmt::Display for Foreign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "other data, {}", self.kind)
+    }
+}
+
+impl fmt::Display for DataKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::String { bytes: Some(1), fingerprint } => {
+                write!(f, "a string of 1 byte #{fingerprint:08x}")
+            }
+            Self::String { bytes: Some(bytes), fingerprint } => {
+                write!(f, "a string of {bytes} bytes #{fingerprint:08x}")
+            }
+            Self::String { bytes: None, fingerprint } => {
+                write!(f, "a string of more than {LONGEST} bytes #{fingerprint:08x}")
+            }
+            Self::Hash => f.write_str("a hash"),
+            Self::List => f.write_str("a list"),
+            Self::Set => f.write_str("a set"),
+            Self::SortedSet => f.write_str("a sorted set"),
+            Self::Stream => f.write_str("a stream"),
+            Self::Module(name) => write!(f, "of the type {name}"),
+            Self::Unknown => f.write_str("no string"),
+        }
+    }
+}
+
+/// The longest token.
+pub(crate) const LONGEST: usize = TOKEN_DIGITS + 1 + MAX_LABEL;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: &str = "00112233445566778899aabbccddeeff00";
+
+    fn held(value: &str) -> Holder {
+        match of_string(value.as_bytes()) {
+            KeyState::Held(holder) => holder,
+            other => panic!("{value}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn one_holder_looks_the_same_on_all_nodes() {
+        let ours = held(&format!("{TOKEN}:web-1:77"));
+        assert_eq!(ours.label.as_deref(), Some("web-1:77"));
+        assert_eq!(ours, held("00112233445566778899aabbccddeeff1f:web-1:77"), "on another node");
+        let another = held("10112233445566778899aabbccddeeff00:web-1:77");
+        assert_ne!(ours.fingerprint, another.fingerprint);
+        assert_ne!(ours.fingerprint, held(&format!("{TOKEN}:web-1:78")).fingerprint);
+        assert_eq!(held(TOKEN).label, None);
+        assert!(!format!("{ours:?} {ours}").contains("0011"));
+        let longest = format!("{TOKEN}:{}", "x".repeat(MAX_LABEL));
+        assert_eq!(longest.len(), LONGEST);
+        assert_eq!(held(&longest).label.unwrap().len(), MAX_LABEL);
+    }
+
+    /// Whatever is taken for a lock can be force-unlocked, so that nothing else may be.
+    #[test]
+    fn only_what_we_write_is_taken_for_a_lock() {
+        for value in [
+            "",
+            "x",
+            "{\"user\":1}",
+            "00112233445566778899aabbccddeeff", // 32 digits: others' tokens
+            "00112233445566778899aabbccddeeff0", // one digit short
+            "00112233445566778899aabbccddeeff000", // one too many
+            "00112233445566778899AABBCCDDEEFF00", // not as we write them
+            "zz112233445566778899aabbccddeeff00:x", // no digits
+            "00112233445566778899aabbccddeeff20", // node 32
+            "00112233445566778899aabbccddeeffff:x", // node 255
+            "00112233445566778899aabbccddeeff00:", // a label of nothing
+            "00112233445566778899aabbccddeeff00 x", // something else behind it
+            "00112233445566778899aabbccddeeff00:web-1:77\n", // no label has that
+            "00112233445566778899aabbccddeeff00:w\u{fc}b", // nor that
+            "0x112233-4455-6677-8899-aabbccddeeff", // a UUID
+        ] {
+            let state = of_string(value.as_bytes());
+            let KeyState::Foreign(data) = &state else { panic!("{value:?}: {state:?}") };
+            let told = format!("{data} {data:?}");
+            assert!(value.len() < 8 || !told.contains(&value[..8]), "{told}");
+            let bytes = Some(value.len());
+            assert!(matches!(data.kind, DataKind::String { bytes: b, .. } if b == bytes), "{told}");
+        }
+        let too_long = format!("{TOKEN}:{}", "x".repeat(MAX_LABEL + 1));
+        let KeyState::Foreign(data) = of_string(too_long.as_bytes()) else { panic!() };
+        assert!(data.to_string().starts_with("other data, a string of more than 163 bytes #"));
+    }
+
+    #[test]
+    fn data_is_named_by_its_type() {
+        let named = |name: &[u8]| match of_type(name) {
+            KeyState::Foreign(data) => data.to_string(),
+            other => panic!("{other:?}"),
+        };
+        for (name, words) in [
+            ("hash", "other data, a hash"),
+            ("list", "other data, a list"),
+            ("set", "other data, a set"),
+            ("zset", "other data, a sorted set"),
+            ("stream", "other data, a stream"),
+            ("ReJSON-RL", "other data, of the type ReJSON-RL"),
+            ("a\x1b[2J", "other data, of the type a?[2J"),
+            ("", "other data, no string"),
+        ] {
+            assert_eq!(named(name.as_bytes()), words);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! An operator breaks a lock: what was seen under its key is deleted on every node. See docs/protocol.md.
+//!
+//! A node is looked at first, as by anybody else (`view`), and what it told decides: a lock of ours is broken,
+//! other data only if that was asked for. Nothing is done about the holder, even if it is of this core.
+
+use super::STRING;
+use super::contents::{self, KeyState};
+use crate::proto::classify::classify;
+use crate::proto::core::Core;
+use crate::proto::core::links::{Link, Mistyped, Pending};
+use crate::proto::names::{NodeId, ViewId};
+use crate::proto::request::{RequestError, check_breakable};
+use crate::proto::script;
+use crate::proto::time::ClockReading;
+use crate::resp::{Token, command};
+
+/// What an operator wants gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Force {
+    /// Locks of redbolt.
+    Locks,
+    /// Whatever is there.
+    Anything,
+}
+
+/// What became of what was under a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fate {
+    /// It was deleted.
+    Deleted,
+    /// It was not there any more when the node was told to delete it. Something else may be.
+    Gone,
+    /// It is no lock of redbolt, and was left alone.
+    Kept,
+}
+
+impl Core {
+    /// Breaks the lock on `resource`, whoever holds it: looks at its key on all nodes, and deletes what
+    /// was seen where that is a lock of redbolt. No other key is touched, no restart guard's and no fencing
+    /// counter's; data that is no lock of redbolt is left alone ([`Fate::Kept`]). The outcome is
+    /// [`Event::Viewed`](crate::proto::Event::Viewed), and the view says what was seen on each node and
+    /// what became of it.
+    ///
+    /// Whoever holds it is not asked, and goes on until it looks.
+    ///
+    /// # Errors
+    ///
+    /// The name is empty, too long, that of the restart guard's key, or of a fencing counter. Nothing was sent.
+    pub fn force_unlock(
+        &mut self,
+        resource: &[u8],
+        now: ClockReading,
+    ) -> Result<ViewId, RequestError> {
+        check_breakable(&self.config, resource)?;
+        Ok(self.begin_view(resource, Some(Force::Locks), now))
+    }
+
+    /// As [`force_unlock`](Self::force_unlock), and deletes other data as well: a lock of another library, or
+    /// what an application keeps under this key. Of what is no string the type is compared, and of a string
+    /// that is longer than any token only the beginning.
+    ///
+    /// # Errors
+    ///
+    /// As [`force_unlock`](Self::force_unlock).
+    pub fn force_unlock_foreign(
+        &mut self,
+        resource: &[u8],
+        now: ClockReading,
+    ) -> Result<ViewId, RequestError> {
+        check_breakable(&self.config, resource)?;
+        Ok(self.begin_view(resource, Some(Force::Anything), now))
+    }
+
+    /// Goes on with what this node has told. Whether it will answer once more.
+    pub(super) fn force(&mut self, id: ViewId, node: NodeId, now: ClockReading) -> bool {
+        let (link, cause) = (self.node(node).link.state(), self.node(node).link.cause());
+        let Some(viewing) = self.open_view(id, node) else { return false };
+        let view = &mut viewing.view.nodes[node.index()];
+        let (Some(force), Ok(state)) = (viewing.force, &view.state) else { return false };
+        match (state, force) {
+            (KeyState::Free, _) => return false,
+            (KeyState::Foreign(_), Force::Locks) => {
+                view.fate = Some(Fate::Kept);
+                return false;
+            }
+            (KeyState::Held(_), _) | (KeyState::Foreign(_), Force::Anything) => {}
+        }
+        if let Err(cause) = viewing.seen[node.index()].kind {
+            // The script could not compare what is not told.
+            view.state = Err(cause);
+            return false;
+        }
+        if !matches!(link, Link::Quarantined { .. } | Link::Ready) {
+            view.state = Err(cause);
+            return false;
+        }
+        self.send_force_unlock(node, id, now);
+        true
+    }
+
+    /// Always by its text: it is not sent again if the node does not know a digest.
+    fn send_force_unlock(&mut self, node_id: NodeId, id: ViewId, now: ClockReading) {
+        let Some(viewing) = self.views.find(id.0) else { return };
+        let seen = &viewing.seen[node_id.index()];
+        let kind = seen.kind.as_deref().unwrap_or(STRING);
+        let pipeline = &mut self.nodes[node_id.index()].pipeline;
+        pipeline.push(Pending::ForceUnlock(id), now.boot, |out| {
+            let eval = command(out, 7).arg(b"EVAL").arg(script::FORCE_UNLOCK.as_bytes()).int(1);
+            let compared = eval.arg(&viewing.view.resource).arg(kind);
+            let _ = compared.int(contents::LONGEST as u64).arg(&seen.value);
+        });
+        self.arm(now.boot + self.config.settings.dead_peer_timeout);
+    }
+
+    pub(crate) fn force_unlock_answered(
+        &mut self,
+        id: ViewId,
+        node: NodeId,
+        token: Token<'_>,
+    ) -> Result<(), Mistyped> {
+        let fate = match token {
+            Token::Int(0) => Ok(Fate::Gone),
+            Token::Int(_) => Ok(Fate::Deleted),
+            Token::Error(text) => Err(classify(text).cause()),
+            _ => return Err(Mistyped),
+        };
+        if let Some(viewing) = self.open_view(id, node) {
+            let view = &mut viewing.view.nodes[node.index()];
+            match fate {
+                Ok(fate) => view.fate = Some(fate),
+                Err(cause) => view.state = Err(cause),
+            }
+        }
+        self.view_answered(id, node);
+        Ok(())
+    }
+}

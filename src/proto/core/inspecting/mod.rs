@@ -1,0 +1,397 @@
+//! Looking at a resource without taking part: who holds it on which node, and for how long.
+//!
+//! Nothing is written. The value is read by `GETRANGE`, because a key of that name may be anything, and large. An operator
+//! who breaks the lock that was seen goes on from here, see `force_unlock`. Not here: what type and value mean, see
+//! `contents`; what the nodes' answers add up to for a user, see the API's inspection.
+
+mod contents;
+mod force_unlock;
+mod holdings;
+
+use std::time::Duration;
+
+use self::force_unlock::Force;
+use self::holdings::FEW;
+use super::Core;
+use crate::proto::classify::classify;
+use crate::proto::core::claims::Claim;
+use crate::proto::core::links::{FIRST_CONTACT, Link, Mistyped, Pending};
+use crate::proto::event::Event;
+use crate::proto::names::{LockId, NodeId, NodeSet, ViewId};
+use crate::proto::request::{RequestError, check_resource};
+use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::vote::Cause;
+use crate::resp::{Token, command};
+
+pub use self::contents::{DataKind, Foreign, Holder, KeyState};
+pub use self::force_unlock::Fate;
+pub(super) use self::holdings::Holdings;
+
+/// What each node says about a resource.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct View {
+    /// In the order of the configuration.
+    pub nodes: Vec<NodeView>,
+    /// What was looked at.
+    pub resource: Vec<u8>,
+}
+
+/// What one node says about a resource.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NodeView {
+    /// The key's state there, or why the node did not tell.
+    pub state: Result<KeyState, Cause>,
+    /// From when the last question was sent to when it was answered.
+    pub round_trip: Option<Duration>,
+    /// What became of what was there, if it was to be broken.
+    pub fate: Option<Fate>,
+}
+
+#[derive(Default)]
+pub(super) struct Viewing {
+    pub(super) view: View,
+    until: Timestamp,
+    /// What is to be broken of what is seen.
+    pub(super) force: Option<Force>,
+    /// What the nodes have told, in their order.
+    pub(super) seen: Vec<Seen>,
+    /// Nodes whose link is not there yet.
+    pub(super) queued: NodeSet,
+    /// Nodes that have not answered.
+    pub(super) open: NodeSet,
+    complete: bool,
+}
+
+impl NodeView {
+    fn unknown(cause: Cause) -> Self {
+        Self { state: Err(cause), round_trip: None, fate: None }
+    }
+}
+
+impl Viewing {
+    /// How many nodes have told all that they were asked.
+    fn told(&self) -> usize {
+        let done = NodeSet::first(self.view.nodes.len()).without(self.open);
+        done.iter().filter(|node| self.view.nodes[node.index()].state.is_ok()).count()
+    }
+}
+
+/// What a node has told of a key: for comparison, not for eyes.
+#[derive(Clone)]
+pub(super) struct Seen {
+    /// The type's name, or why the node does not tell it.
+    pub(super) kind: Result<Vec<u8>, Cause>,
+    /// The beginning of a string.
+    pub(super) value: Vec<u8>,
+}
+
+impl Core {
+    /// Asks all nodes who holds `resource`. The outcome is [`Event::Viewed`].
+    ///
+    /// # Errors
+    ///
+    /// The name of the resource is empty or too long.
+    pub fn inspect(&mut self, resource: &[u8], now: ClockReading) -> Result<ViewId, RequestError> {
+        check_resource(resource)?;
+        Ok(self.begin_view(resource, None, now))
+    }
+
+    fn begin_view(&mut self, resource: &[u8], force: Option<Force>, now: ClockReading) -> ViewId {
+        let now = self.clamp(now);
+        let nobody = NodeView::unknown(Cause::NoAnswer);
+        let nothing = Seen { kind: Ok(Vec::new()), value: Vec::new() };
+        let nodes: Vec<_> = self.config.node_ids().collect();
+        let until = now.boot + self.config.settings.connect_timeout;
+        let (key, viewing) = self.views.occupy(Viewing::default);
+        *viewing = Viewing {
+            view: View { nodes: vec![nobody; nodes.len()], resource: resource.to_vec() },
+            until,
+            force,
+            seen: vec![nothing; nodes.len()],
+            ..Viewing::default()
+        };
+        for &node in &nodes {
+            viewing.open.insert(node);
+        }
+        let id = ViewId(key);
+        self.arm_view(id, until);
+        for node in nodes {
+            self.look(node, id, now);
+        }
+        self.view_settled(id);
+        id
+    }
+
+    /// The result of a complete inspection, once.
+    pub fn take_view(&mut self, id: ViewId) -> Option<View> {
+        let viewing = self.views.find_mut(id.0).filter(|viewing| viewing.complete)?;
+        let view = std::mem::take(&mut viewing.view);
+        self.views.free(id.0);
+        Some(view)
+    }
+
+    /// The [fingerprint](crate::proto::Holder::fingerprint) of the lock on `resource` that this core holds now, as a
+    /// view shows it. `None` if it holds none.
+    #[must_use]
+    pub fn held_on(&mut self, resource: &[u8], now: ClockReading) -> Option<u32> {
+        let now = ClockReading { boot: self.boot.max(now.boot), ..now };
+        let claim = if self.locks.capacity() <= FEW {
+            self.locks.ids().find_map(|lock| self.holding(lock, resource, now))
+        } else {
+            self.know_holdings();
+            let mut known = self.holdings.at(self.queues.key(resource));
+            known.find_map(|lock| self.holding(LockId(lock), resource, now))
+        }?;
+        let mut token = Vec::new();
+        claim.write_token(&mut token, &self.config);
+        match contents::of_string(&token) {
+            KeyState::Held(holder) => Some(holder.fingerprint),
+            _ => None,
+        }
+    }
+
+    /// The claim of a lock, if that is on the resource and is held.
+    fn holding(&self, lock: LockId, resource: &[u8], now: ClockReading) -> Option<&Claim> {
+        let lock = self.locks.find(lock)?;
+        let claim = self.claims.find(lock.claim.0)?;
+        let is_held = lock.phase.is_held() && !lock.lease.remaining(now).is_zero();
+        (is_held && claim.keys().iter().any(|key| key == resource)).then_some(claim)
+    }
+
+    /// Walks through all locks, unless it is known which there are.
+    fn know_holdings(&mut self) {
+        if self.holdings.is_complete() {
+            return;
+        }
+        let (locks, claims, queues) = (&self.locks, &self.claims, &self.queues);
+        let held =
+            locks.ids().filter(|&lock| locks.find(lock).is_some_and(|lock| lock.phase.is_held()));
+        let places = held.flat_map(|lock| {
+            let claim = locks.find(lock).and_then(|lock| claims.find(lock.claim.0));
+            let keys = claim.into_iter().flat_map(|claim| claim.keys().iter());
+            keys.map(move |key| (queues.key(key), lock.0))
+        });
+        self.holdings.begin(places, locks.capacity());
+    }
+
+    /// Lets those know who look at its resources.
+    pub(super) fn note_holding(&mut self, id: LockId) {
+        if !self.holdings.is_complete() {
+            return;
+        }
+        let Some(active) = self.locks.active(id) else { return };
+        for key in active.keys.iter() {
+            if self.holdings.is_complete() {
+                self.holdings.granted(self.queues.key(key), id.0);
+            }
+        }
+    }
+
+    fn look(&mut self, node: NodeId, id: ViewId, now: ClockReading) {
+        match self.node(node).link.state() {
+            Link::Quarantined { .. } | Link::Ready => self.send_view(node, id, now),
+            Link::Opening { .. } | Link::Handshake { .. } => self.queue_view(node, id),
+            Link::Down { .. } if self.node(node).link.may_open(now.boot) => {
+                self.open(node, now);
+                self.queue_view(node, id);
+            }
+            _ => self.view_failed(id, node, self.node(node).link.cause()),
+        }
+    }
+
+    fn queue_view(&mut self, node: NodeId, id: ViewId) {
+        if let Some(viewing) = self.views.find_mut(id.0) {
+            viewing.queued.insert(node);
+        }
+    }
+
+    fn send_view(&mut self, node_id: NodeId, id: ViewId, now: ClockReading) {
+        let Some(viewing) = self.views.find_mut(id.0) else { return };
+        viewing.queued.remove(node_id);
+        let pipeline = &mut self.nodes[node_id.index()].pipeline;
+        pipeline.push(Pending::ViewType(id), now.boot, |out| {
+            let _ = command(out, 2).arg(b"TYPE").arg(&viewing.view.resource);
+        });
+        pipeline.push(Pending::ViewValue(id), now.boot, |out| {
+            let range = command(out, 4).arg(b"GETRANGE").arg(&viewing.view.resource).int(0);
+            let _ = range.int(contents::LONGEST as u64);
+        });
+        pipeline.push(Pending::ViewTtl(id), now.boot, |out| {
+            let _ = command(out, 2).arg(b"PTTL").arg(&viewing.view.resource);
+        });
+        self.arm(now.boot + self.config.settings.dead_peer_timeout);
+    }
+
+    pub(super) fn send_queued_views(&mut self, node: NodeId, now: ClockReading) {
+        for id in self.view_ids() {
+            if self.views.find(id.0).is_some_and(|viewing| viewing.queued.contains(node)) {
+                self.send_view(node, id, now);
+            }
+        }
+    }
+
+    pub(super) fn fail_queued_views(&mut self, node: NodeId) {
+        let cause = self.node(node).link.cause();
+        for id in self.view_ids() {
+            if self.views.find(id.0).is_some_and(|viewing| viewing.queued.contains(node)) {
+                self.view_failed(id, node, cause);
+            }
+        }
+    }
+
+    /// The first answer: of what type the data is.
+    pub(super) fn view_type(
+        &mut self,
+        id: ViewId,
+        node: NodeId,
+        token: Token<'_>,
+    ) -> Result<(), Mistyped> {
+        let kind = match token {
+            Token::Simple(name) => Ok(name.to_vec()),
+            Token::Error(text) => Err(classify(text).cause()),
+            _ => return Err(Mistyped),
+        };
+        if let Some(viewing) = self.open_view(id, node) {
+            viewing.seen[node.index()].kind = kind;
+        }
+        Ok(())
+    }
+
+    /// The second answer: what is under the key, if anything.
+    pub(super) fn view_value(
+        &mut self,
+        id: ViewId,
+        node: NodeId,
+        token: Token<'_>,
+    ) -> Result<(), Mistyped> {
+        let Some(viewing) = self.open_view(id, node) else {
+            return matches!(token, Token::Bulk(_) | Token::Error(_)).then_some(()).ok_or(Mistyped);
+        };
+        let seen = &mut viewing.seen[node.index()];
+        viewing.view.nodes[node.index()].state = match token {
+            Token::Bulk(value) => {
+                seen.kind = Ok(STRING.to_vec());
+                seen.value = value.to_vec();
+                Ok(contents::of_string(value))
+            }
+            Token::Error(text) => match classify(text).cause() {
+                Cause::WrongType => Ok(contents::of_type(seen.kind.as_deref().unwrap_or_default())),
+                cause => Err(cause),
+            },
+            _ => return Err(Mistyped),
+        };
+        Ok(())
+    }
+
+    /// The third answer: for how long, and by that whether there is a key at all.
+    pub(super) fn view_ttl(
+        &mut self,
+        id: ViewId,
+        node: NodeId,
+        token: Token<'_>,
+        since: Timestamp,
+        now: ClockReading,
+    ) -> Result<(), Mistyped> {
+        let left = match token {
+            Token::Int(ms) => Ok(ms),
+            Token::Error(text) => Err(classify(text).cause()),
+            _ => return Err(Mistyped),
+        };
+        let Some(viewing) = self.open_view(id, node) else { return Ok(()) };
+        let view = &mut viewing.view.nodes[node.index()];
+        view.round_trip = Some(now.boot.since(since));
+        let state = std::mem::replace(&mut view.state, Ok(KeyState::Free));
+        view.state = match (state, left) {
+            (Err(cause), _) | (Ok(_), Err(cause)) => Err(cause),
+            (Ok(_), Ok(-2)) => Ok(KeyState::Free),
+            (Ok(state), Ok(ms)) => {
+                Ok(state.lives_for(u64::try_from(ms).ok().map(Duration::from_millis)))
+            }
+        };
+        if self.force(id, node, now) {
+            return Ok(());
+        }
+        self.view_answered(id, node);
+        Ok(())
+    }
+
+    /// The node has said all that it will be asked.
+    fn view_answered(&mut self, id: ViewId, node: NodeId) {
+        if let Some(viewing) = self.open_view(id, node) {
+            viewing.open.remove(node);
+        }
+        self.view_settled(id);
+    }
+
+    pub(super) fn view_failed(&mut self, id: ViewId, node: NodeId, cause: Cause) {
+        let Some(viewing) = self.open_view(id, node) else { return };
+        viewing.view.nodes[node.index()] = NodeView::unknown(cause);
+        viewing.queued.remove(node);
+        viewing.open.remove(node);
+        self.view_settled(id);
+    }
+
+    pub(super) fn view_due(&mut self, id: ViewId, now: ClockReading) {
+        let Some(viewing) = self.views.find(id.0).filter(|viewing| !viewing.complete) else {
+            return;
+        };
+        if now.boot < viewing.until {
+            let until = viewing.until;
+            return self.arm_view(id, until);
+        }
+        self.view_over(id);
+    }
+
+    /// A view is over when no node is left that it waits for. Behind a quorum it does not wait for nodes that seem
+    /// to hang, and for the others only a moment.
+    fn view_settled(&mut self, id: ViewId) {
+        let Some(viewing) = self.views.find(id.0).filter(|viewing| !viewing.complete) else {
+            return;
+        };
+        let has_quorum = viewing.told() >= self.config.quorum();
+        let hanging = if has_quorum { self.suspected } else { NodeSet::default() };
+        let awaited = viewing.open.without(hanging);
+        if awaited.is_empty() {
+            return self.view_over(id);
+        }
+        if has_quorum {
+            let moment = awaited.iter().map(|node| self.allowance(node)).max();
+            let until = self.boot + moment.unwrap_or_default().max(FIRST_CONTACT);
+            self.shorten_view(id, until);
+        }
+    }
+
+    fn shorten_view(&mut self, id: ViewId, until: Timestamp) {
+        if let Some(viewing) = self.views.find_mut(id.0)
+            && until < viewing.until
+        {
+            viewing.until = until;
+            self.arm_view(id, until);
+        }
+    }
+
+    fn view_over(&mut self, id: ViewId) {
+        let Some(viewing) = self.views.find_mut(id.0) else { return };
+        viewing.complete = true;
+        viewing.queued = NodeSet::default();
+        for node in std::mem::take(&mut viewing.open).iter() {
+            viewing.view.nodes[node.index()] = NodeView::unknown(Cause::NoAnswer);
+            self.metrics.of(node).timeouts += 1;
+        }
+        self.events.push_back(Event::Viewed(id));
+    }
+
+    /// An inspection that still waits for this node.
+    fn open_view(&mut self, id: ViewId, node: NodeId) -> Option<&mut Viewing> {
+        self.views.find_mut(id.0).filter(|viewing| viewing.open.contains(node))
+    }
+
+    fn view_ids(&self) -> Vec<ViewId> {
+        (0..self.views.capacity()).filter_map(|at| self.views.at(at)).map(ViewId).collect()
+    }
+}
+
+/// What `TYPE` says of a string.
+pub(super) const STRING: &[u8] = b"string";

@@ -1,0 +1,355 @@
+//! What is said and asked on a new link before a node may vote: one flight of commands.
+//!
+//! `AUTH`, `SELECT`, `CLIENT SETNAME`, `CLIENT ID`, `INFO` for what kind of server this is, the commands
+//! of locks with arguments that come to nothing, and the restart guard's value and TTL; the last ones can be
+//! asked again later. The three `INFO` sections are three commands, because several in one are an error
+//! before 7.0. A replica, a cluster-mode server, one that may evict keys, and one on which a command is
+//! missing or forbidden are refused as voters here; that two nodes are the same server is found by
+//! whoever can see both, and what the restart guard means is decided in `restart_guard`.
+
+use bytes::BufMut;
+
+use super::capability::{Ability, Capabilities, Version, tried};
+use crate::proto::classify::classify;
+use crate::proto::config::{NodeSettings, Settings};
+use crate::proto::restart_guard::{RestartGuard, RestartTrust, RunId};
+use crate::proto::script::Script;
+use crate::proto::vote::Cause;
+use crate::resp::{Token, command};
+
+/// One command of the handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Auth,
+    Select,
+    SetName,
+    ClientId,
+    InfoServer,
+    InfoReplication,
+    InfoMemory,
+    Eval,
+    EvalSha,
+    Del,
+    Set,
+    RestartGuardValue,
+    RestartGuardTtl,
+}
+
+impl Step {
+    const ALL: [Self; 13] = [
+        Self::Auth,
+        Self::Select,
+        Self::SetName,
+        Self::ClientId,
+        Self::InfoServer,
+        Self::InfoReplication,
+        Self::InfoMemory,
+        Self::Eval,
+        Self::EvalSha,
+        Self::Del,
+        Self::Set,
+        Self::RestartGuardValue,
+        Self::RestartGuardTtl,
+    ];
+
+    /// The step whose answer completes the handshake, or a look.
+    pub(super) fn last(settings: &Settings) -> Self {
+        match settings.restart_guard {
+            RestartGuard::On => Self::RestartGuardTtl,
+            RestartGuard::Off => Self::Set,
+        }
+    }
+
+    /// The steps that tell whether a node that does not vote may do so now, in order; what is known to be
+    /// well is not asked again.
+    pub(crate) fn look(
+        known: &Capabilities,
+        settings: &Settings,
+    ) -> impl Iterator<Item = Self> + use<> {
+        let (guarded, writes) =
+            (settings.restart_guard == RestartGuard::On, known.writes == Ability::Given);
+        let look = [Self::Set, Self::RestartGuardValue, Self::RestartGuardTtl].into_iter();
+        look.filter(move |step| if step.reads_restart_guard() { guarded } else { !writes })
+    }
+
+    fn reads_restart_guard(self) -> bool {
+        matches!(self, Self::RestartGuardValue | Self::RestartGuardTtl)
+    }
+
+    /// The steps that a node's settings call for, in order.
+    pub(super) fn needed(
+        node: &NodeSettings,
+        settings: &Settings,
+    ) -> impl Iterator<Item = Self> + use<> {
+        let (auth, select) = (node.credentials.is_some(), node.database != 0);
+        let guarded = settings.restart_guard == RestartGuard::On;
+        Self::ALL.into_iter().filter(move |step| match step {
+            Self::Auth => auth,
+            Self::Select => select,
+            step => guarded || !step.reads_restart_guard(),
+        })
+    }
+
+    pub(crate) fn encode(self, out: &mut impl BufMut, node: &NodeSettings, settings: &Settings) {
+        let _ = match self {
+            Self::Auth => {
+                let credentials =
+                    node.credentials.as_ref().expect("AUTH is needed only with credentials");
+                let auth = command(out, 2 + usize::from(credentials.user.is_some())).arg(b"AUTH");
+                match &credentials.user {
+                    Some(user) => auth.arg(user),
+                    None => auth,
+                }
+                .arg(credentials.password.expose())
+            }
+            Self::Select => command(out, 2).arg(b"SELECT").int(node.database.into()),
+            Self::SetName => {
+                command(out, 3).arg(b"CLIENT").arg(b"SETNAME").arg(&settings.client_name)
+            }
+            Self::ClientId => command(out, 2).arg(b"CLIENT").arg(b"ID"),
+            Self::InfoServer => command(out, 2).arg(b"INFO").arg(b"server"),
+            Self::InfoReplication => command(out, 2).arg(b"INFO").arg(b"replication"),
+            Self::InfoMemory => command(out, 2).arg(b"INFO").arg(b"memory"),
+            Self::Eval => command(out, 3).arg(b"EVAL").arg(Script::Undo.text().as_bytes()).int(0),
+            Self::EvalSha => {
+                command(out, 3).arg(b"EVALSHA").arg(Script::Undo.digest().as_bytes()).int(0)
+            }
+            // The two options exclude each other.
+            Self::Set => {
+                let set = command(out, 5).arg(b"SET").arg(&settings.restart_guard_key).arg(b"");
+                set.arg(b"NX").arg(b"XX")
+            }
+            Self::Del => command(out, 1).arg(b"DEL"),
+            Self::RestartGuardValue => command(out, 2).arg(b"GET").arg(&settings.restart_guard_key),
+            Self::RestartGuardTtl => command(out, 2).arg(b"PTTL").arg(&settings.restart_guard_key),
+        };
+    }
+}
+
+/// What a link's handshake has told so far.
+#[derive(Debug, Default)]
+pub(crate) struct Handshake {
+    /// The first thing that makes the node no voter.
+    pub(crate) refused: Option<Cause>,
+    pub(crate) run_id: Option<RunId>,
+    pub(crate) client_id: Option<u64>,
+    pub(crate) capabilities: Capabilities,
+    /// SELECT failed: whatever runs on this connection runs in another database.
+    pub(crate) wrong_server: bool,
+    /// The restart guard's value; `None` if the key is missing.
+    pub(crate) restart_guard: Option<Vec<u8>>,
+    pub(crate) restart_guard_pttl: i64,
+}
+
+/// An answer of a type that the command cannot have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mistyped;
+
+impl Handshake {
+    /// Takes an answer; if it is an error that says why the node cannot vote, that is returned.
+    pub(crate) fn answer(
+        &mut self,
+        step: Step,
+        answer: Token<'_>,
+        node: &NodeSettings,
+        settings: &Settings,
+    ) -> Result<Option<Cause>, Mistyped> {
+        match (step, answer) {
+            (Step::Auth | Step::Select | Step::SetName, Token::Simple(_)) => {}
+            (Step::ClientId, Token::Int(id)) => self.client_id = u64::try_from(id).ok(),
+            (Step::InfoServer, Token::Bulk(info)) => self.server(info),
+            (Step::InfoReplication, Token::Bulk(info)) => self.replication(info),
+            (Step::InfoMemory, Token::Bulk(info)) => self.memory(info, settings),
+            (Step::Eval, Token::Int(_)) => self.capabilities.scripts = Ability::Given,
+            (Step::EvalSha, Token::Int(_)) => self.capabilities.digests = Ability::Given,
+            (Step::Set, Token::NilBulk) => self.capabilities.writes = Ability::Given,
+            (Step::Del, Token::Int(_)) => {}
+            (Step::RestartGuardValue, Token::Bulk(value)) => {
+                self.restart_guard = Some(value.to_vec())
+            }
+            (Step::RestartGuardValue, Token::NilBulk) => self.restart_guard = None,
+            (Step::RestartGuardTtl, Token::Int(pttl)) => self.restart_guard_pttl = pttl,
+            (step, Token::Error(text)) => return Ok(self.error(step, text, node.restart_trust)),
+            _ => return Err(Mistyped),
+        }
+        Ok(None)
+    }
+
+    /// A handshake without a name or an id is still one, and so is one without `INFO` where an operator
+    /// said so; without the rest the node cannot vote.
+    fn error(&mut self, step: Step, text: &[u8], restart_trust: RestartTrust) -> Option<Cause> {
+        let cause = classify(text).cause();
+        let is_forbidden = cause.is_forbidden();
+        match step {
+            Step::SetName if is_forbidden => return None,
+            // To servers that have none, it is an error of the arguments.
+            Step::ClientId if is_forbidden || cause == Cause::ServerError => return None,
+            Step::InfoServer | Step::InfoReplication | Step::InfoMemory
+                if is_forbidden && restart_trust == RestartTrust::MarkerOnly =>
+            {
+                return None;
+            }
+            Step::EvalSha => {
+                self.capabilities.digests = tried(text);
+                return None;
+            }
+            Step::Set | Step::Del => return self.write_tried(step, tried(text)),
+            Step::Select => self.wrong_server = true,
+            _ => {}
+        }
+        let cause = match (step, cause) {
+            // Whatever words an old or foreign server has for it.
+            (Step::Auth, Cause::ServerError) => Cause::WrongPassword,
+            (Step::Select, Cause::ServerError) => Cause::NoSuchDatabase,
+            (Step::RestartGuardValue, Cause::WrongType) => Cause::RestartGuardAltered,
+            (Step::Eval, _) if is_forbidden => Cause::ScriptsForbidden,
+            (_, cause) => cause,
+        };
+        self.refuse(cause);
+        Some(cause)
+    }
+
+    /// What a `SET` or `DEL` was answered that could not change anything. `DEL` has no arguments at all,
+    /// which is told before anything else but its existence.
+    fn write_tried(&mut self, step: Step, outcome: Ability) -> Option<Cause> {
+        match outcome {
+            Ability::Refused(cause) if !cause.suspends_writes() => {
+                self.refuse(cause);
+                return Some(cause);
+            }
+            _ if step == Step::Set => self.capabilities.writes = outcome,
+            _ => {}
+        }
+        None
+    }
+
+    fn server(&mut self, info: &[u8]) {
+        self.run_id = field(info, b"run_id").and_then(|id| id.try_into().ok());
+        if self.run_id.is_none() {
+            self.refuse(Cause::UnexpectedReply);
+        }
+        if field(info, b"redis_mode") == Some(b"cluster") {
+            self.refuse(Cause::ClusterMode);
+        }
+        self.capabilities.version = field(info, b"redis_version").and_then(Version::parse);
+        if self.capabilities.version.is_some_and(|version| version < Version::OLDEST) {
+            self.refuse(Cause::TooOld);
+        }
+    }
+
+    fn replication(&mut self, info: &[u8]) {
+        match field(info, b"role") {
+            Some(b"master") => {}
+            Some(_) => self.refuse(Cause::Replica),
+            None => self.refuse(Cause::UnexpectedReply),
+        }
+    }
+
+    fn memory(&mut self, info: &[u8], settings: &Settings) {
+        let limited = !matches!(field(info, b"maxmemory"), None | Some(b"0"));
+        let keeps = matches!(field(info, b"maxmemory_policy"), None | Some(b"noeviction"));
+        if limited && !keeps && !settings.accept_evicting {
+            self.refuse(Cause::Evicting);
+        }
+    }
+
+    /// An error to a command beside the steps.
+    pub(crate) fn refused_by(&mut self, text: &[u8]) {
+        self.refuse(classify(text).cause());
+    }
+
+    fn refuse(&mut self, cause: Cause) {
+        self.refused.get_or_insert(cause);
+    }
+}
+
+/// The value of `name:value` in an `INFO` text.
+fn field<'i>(info: &'i [u8], name: &[u8]) -> Option<&'i [u8]> {
+    info.split(|&byte| byte == b'\n')
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(b":"))
+        .map(<[u8]>::trim_ascii_end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: &[u8] = b"# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n\
+        run_id:0123456789012345678901234567890123456789\r\n";
+
+    fn handshake(server: &[u8], replication: &[u8], memory: &[u8]) -> Handshake {
+        let mut handshake = Handshake::default();
+        let settings = Settings::default();
+        for (step, info) in [
+            (Step::InfoServer, server),
+            (Step::InfoReplication, replication),
+            (Step::InfoMemory, memory),
+        ] {
+            let node = NodeSettings::default();
+            handshake.answer(step, Token::Bulk(info), &node, &settings).unwrap();
+        }
+        handshake
+    }
+
+    #[test]
+    fn a_plain_master_may_vote() {
+        let memory = b"maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n";
+        let handshake = handshake(SERVER, b"role:master\r\n", memory);
+        assert_eq!(handshake.refused, None);
+        assert_eq!(handshake.run_id, Some(*b"0123456789012345678901234567890123456789"));
+    }
+
+    #[test]
+    fn others_may_not() {
+        let refused = |server: &[u8], replication: &[u8], memory: &[u8]| {
+            handshake(server, replication, memory).refused
+        };
+        let cluster = [b"redis_mode:cluster\r\n", SERVER].concat();
+        assert_eq!(refused(&cluster, b"role:master\r\n", b""), Some(Cause::ClusterMode));
+        assert_eq!(refused(SERVER, b"role:slave\r\n", b""), Some(Cause::Replica));
+        assert_eq!(refused(b"run_id:short\r\n", b"role:master", b""), Some(Cause::UnexpectedReply));
+        let memory = b"maxmemory:1048576\r\nmaxmemory_policy:volatile-ttl\r\n";
+        assert_eq!(refused(SERVER, b"role:master\r\n", memory), Some(Cause::Evicting));
+        let memory = b"maxmemory:1048576\r\nmaxmemory_policy:noeviction\r\n";
+        assert_eq!(refused(SERVER, b"role:master\r\n", memory), None);
+    }
+
+    #[test]
+    fn the_first_refusal_stands() {
+        let mut handshake = Handshake::default();
+        let (node, settings) = (NodeSettings::default(), Settings::default());
+        let wrong = Token::Error(b"WRONGPASS invalid username-password pair");
+        let noauth = Token::Error(b"NOAUTH Authentication required.");
+        handshake.answer(Step::Auth, wrong, &node, &settings).unwrap();
+        handshake.answer(Step::InfoServer, noauth, &node, &settings).unwrap();
+        assert_eq!(handshake.refused, Some(Cause::WrongPassword));
+        let nil = handshake.answer(Step::ClientId, Token::NilBulk, &node, &settings);
+        assert_eq!(nil, Err(Mistyped));
+    }
+
+    #[test]
+    fn a_name_and_an_id_are_optional() {
+        let mut handshake = Handshake::default();
+        let (node, settings) = (NodeSettings::default(), Settings::default());
+        let denied = Token::Error(b"NOPERM this user has no permissions to run 'client|id'");
+        handshake.answer(Step::ClientId, denied, &node, &settings).unwrap();
+        assert_eq!((handshake.refused, handshake.client_id), (None, None));
+        handshake.answer(Step::InfoMemory, denied, &node, &settings).unwrap();
+        assert_eq!(handshake.refused, Some(Cause::NoPermission));
+    }
+
+    #[test]
+    fn an_operator_can_do_without_info() {
+        let mut handshake = Handshake::default();
+        let settings = Settings::default();
+        let node =
+            NodeSettings { restart_trust: RestartTrust::MarkerOnly, ..NodeSettings::default() };
+        let denied = Token::Error(b"NOPERM this user has no permissions to run 'info'");
+        for step in [Step::InfoServer, Step::InfoReplication, Step::InfoMemory] {
+            handshake.answer(step, denied, &node, &settings).unwrap();
+        }
+        assert_eq!((handshake.refused, handshake.run_id), (None, None));
+        handshake.answer(Step::RestartGuardTtl, denied, &node, &settings).unwrap();
+        assert_eq!(handshake.refused, Some(Cause::NoPermission));
+    }
+}

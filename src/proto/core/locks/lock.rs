@@ -1,0 +1,191 @@
+//! One lock's life, as the caller sees it. ARCHITECTURE.md has a drawing of it.
+//!
+//! Not here: what a node may hold for it, which is a claim, one for each attempt; and the transitions, which are with the
+//! subjects.
+
+use std::time::Duration;
+
+use super::round::Round;
+use crate::proto::core::fencing::Fencing;
+use crate::proto::core::holding::{AutoExtension, Backing, Extension};
+use crate::proto::core::waiting::{Pause, QueueKey, QueuePosition};
+use crate::proto::event::LossCause;
+use crate::proto::keys::Keys;
+use crate::proto::lease::Lease;
+use crate::proto::names::{ClaimId, NodeId, NodeSet};
+use crate::proto::request::{LockRequest, Wait};
+use crate::proto::slab::Key;
+use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::vote::Votes;
+
+/// What is known of a lock for as long as it is held. What is done about it now is its [`Active`].
+#[derive(Debug)]
+pub(crate) struct Lock {
+    pub(crate) phase: Phase,
+    /// The claim of the present attempt, or of the one that was granted.
+    pub(crate) claim: ClaimId,
+    /// Counts attempts and extensions, so that an answer is never credited to a later one.
+    pub(crate) round: u32,
+    pub(crate) ttl_ms: u64,
+    pub(crate) lease: Lease,
+    pub(crate) held_since: Timestamp,
+    /// When it was granted or attached: for the metrics.
+    pub(crate) granted_at: Timestamp,
+}
+
+/// What is under way for a lock.
+#[derive(Debug)]
+pub(crate) struct Active {
+    /// When the present attempt, extension or release began, and how long it is waited for.
+    pub(crate) round: Round,
+    /// The votes of the present attempt, extension or release.
+    pub(crate) votes: Votes,
+    /// The votes of the last attempt that came to a verdict.
+    pub(crate) decided: Option<Votes>,
+    /// When the caller asked for it.
+    pub(crate) asked_at: Timestamp,
+    pub(crate) extension: Extension,
+    pub(crate) backing: Backing,
+    pub(crate) fencing: Fencing,
+    pub(crate) auto_extension: AutoExtension,
+    pub(crate) keys: Keys,
+    pub(crate) wait: Wait,
+    pub(crate) deadline: Timestamp,
+    pub(crate) pause: Pause,
+    /// The node that is asked before all others; once it has granted there is none.
+    pub(crate) lead: Option<NodeId>,
+    /// The nodes at which an earlier attempt left an ask open, of those that were suspected then.
+    pub(crate) open: NodeSet,
+    /// The lines that it stands in, and since when.
+    pub(crate) queues: Vec<QueueKey>,
+    pub(crate) position: QueuePosition,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Asking,
+    Extending,
+    Fencing,
+    Held,
+    Lost(LossCause),
+    Pausing,
+    Queued,
+    Releasing,
+}
+
+impl Phase {
+    pub(crate) fn is_held(self) -> bool {
+        matches!(self, Self::Extending | Self::Held)
+    }
+}
+
+impl Lock {
+    pub(super) fn new() -> Self {
+        Self {
+            phase: Phase::Queued,
+            claim: ClaimId(Key::NONE),
+            round: 0,
+            ttl_ms: 0,
+            lease: Lease::default(),
+            held_since: Timestamp::default(),
+            granted_at: Timestamp::default(),
+        }
+    }
+
+    pub(crate) fn ttl(&self) -> Duration {
+        Duration::from_millis(self.ttl_ms)
+    }
+
+    /// An attempt, extension or release begins.
+    pub(crate) fn begin_round(
+        &mut self,
+        active: &mut Active,
+        phase: Phase,
+        now: ClockReading,
+        votes: Votes,
+    ) {
+        self.phase = phase;
+        self.round = self.round.wrapping_add(1);
+        active.round.begins(now);
+        active.votes = votes;
+        active.extension.unqueue_all();
+    }
+}
+
+impl Active {
+    const fn new() -> Self {
+        Self {
+            round: Round::new(),
+            votes: Votes::new(1, 1),
+            decided: None,
+            asked_at: Timestamp(0),
+            extension: Extension::new(),
+            backing: Backing::new(),
+            fencing: Fencing::new(),
+            auto_extension: AutoExtension::new(None),
+            keys: Keys::new(),
+            wait: Wait::No,
+            deadline: Timestamp::NEVER,
+            pause: Pause::new(),
+            lead: None,
+            open: NodeSet::EMPTY,
+            queues: Vec::new(),
+            position: QueuePosition::NONE,
+        }
+    }
+
+    /// Makes used work that of a new lock. What belongs to a round is set when one begins.
+    pub(super) fn begin(&mut self, request: &LockRequest<'_>, now: ClockReading, votes: Votes) {
+        self.clear();
+        self.keys.set(request.keys());
+        self.asked_at = now.boot;
+        (self.wait, self.deadline) = match request.wait {
+            Wait::UpTo(Duration::ZERO) | Wait::No => (Wait::No, Timestamp::NEVER),
+            Wait::UpTo(span) => (request.wait, now.boot + span),
+            Wait::Forever => (request.wait, Timestamp::NEVER),
+        };
+        self.fencing.begin(request.fenced);
+        self.auto_extension = AutoExtension::new(request.auto_extend);
+        self.votes = votes;
+    }
+
+    /// Makes used work that of a lock that was idle: nothing is under way, and all nodes have granted it.
+    pub(super) fn rest_granted(&mut self, granted: Votes) {
+        self.clear();
+        self.votes = granted;
+        self.round = Round::new();
+        self.extension.unqueue_all();
+    }
+
+    fn clear(&mut self) {
+        self.decided = None;
+        self.backing.clear();
+        self.fencing.begin(false);
+        self.auto_extension = AutoExtension::new(None);
+        self.keys.set([].into_iter());
+        (self.wait, self.deadline) = (Wait::No, Timestamp::NEVER);
+        self.pause.begin();
+        self.lead = None;
+        self.open = NodeSet::default();
+        self.queues.clear();
+    }
+
+    pub(crate) fn waits(&self) -> bool {
+        self.wait != Wait::No
+    }
+
+    /// Whether nothing is left to be known about a lock that is held, or to be done for it.
+    pub(crate) fn is_done(&self) -> bool {
+        self.votes.grants().len() == self.votes.node_count()
+            && self.queues.is_empty()
+            && !self.auto_extension.is_on()
+            && !self.fencing.is_wanted()
+            && self.fencing.token().is_none()
+    }
+}
+
+impl Default for Active {
+    fn default() -> Self {
+        Self::new()
+    }
+}

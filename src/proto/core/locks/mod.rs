@@ -1,0 +1,201 @@
+//! The locks of a core, each with its active state, if it has any.
+//!
+//! A lock that all nodes have granted, and that nothing was done about since, is *idle*: it has given back its active
+//! state, for a program may hold very many locks. Whoever reads a lock says whether an idle one is meant as well;
+//! whoever has something to do for an idle one activates it. Not here: what becomes of a lock, see the subjects.
+
+mod lock;
+mod round;
+
+use crate::proto::names::LockId;
+use crate::proto::request::LockRequest;
+use crate::proto::slab::Slab;
+use crate::proto::time::{ClockReading, Timestamp, ttl_ms};
+use crate::proto::vote::Votes;
+
+pub(super) use self::lock::{Active, Lock, Phase};
+
+/// All locks, under names that are never used twice.
+#[derive(Debug)]
+pub(super) struct Locks {
+    places: Slab<Place>,
+    /// What idle locks have put away.
+    #[expect(clippy::vec_box, reason = "it goes back to locks, which hold it in boxes")]
+    pool: Vec<Box<Active>>,
+}
+
+#[derive(Debug)]
+struct Place {
+    lock: Lock,
+    /// `None` is idle. Work that is over stays for the next lock in this place.
+    active: Option<Box<Active>>,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { lock: Lock::new(), active: None }
+    }
+}
+
+impl Locks {
+    pub(super) fn new() -> Self {
+        Self { places: Slab::new(), pool: Vec::new() }
+    }
+
+    /// Makes a lock of a request, which has work at once.
+    pub(super) fn begin(
+        &mut self,
+        request: &LockRequest<'_>,
+        now: ClockReading,
+        votes: Votes,
+    ) -> (LockId, &mut Lock, &mut Active) {
+        let (key, place) = self.places.occupy(Place::new);
+        let active = place.active.get_or_insert_with(|| self.pool.pop().unwrap_or_default());
+        active.begin(request, now, votes);
+        place.lock.ttl_ms = ttl_ms(request.ttl);
+        (LockId(key), &mut place.lock, active)
+    }
+
+    /// There is work for a lock that is held. If it was idle, all nodes had granted it, and nothing was under way.
+    pub(super) fn activate(
+        &mut self,
+        id: LockId,
+        granted: Votes,
+    ) -> Option<(&mut Lock, &mut Active)> {
+        let place = self.places.find_mut(id.0)?;
+        let active = place.active.get_or_insert_with(|| {
+            let mut active = self.pool.pop().unwrap_or_default();
+            active.rest_granted(granted);
+            active
+        });
+        Some((&mut place.lock, active))
+    }
+
+    /// A lock becomes idle. What it worked with is used again.
+    pub(super) fn put_away(&mut self, id: LockId) {
+        let Some(place) = self.places.find_mut(id.0) else { return };
+        let active = place.active.take();
+        if self.pool.len() < SPARE {
+            self.pool.extend(active);
+        }
+    }
+
+    /// A lock is over. What it worked with stays for the next in its place, unless there are very many.
+    pub(super) fn free(&mut self, id: LockId) {
+        if self.places.vacant() >= VACANT
+            && let Some(place) = self.places.find_mut(id.0)
+        {
+            drop(place.active.take());
+        }
+        self.places.free(id.0);
+    }
+
+    /// A lock, idle or not.
+    #[inline]
+    pub(super) fn find(&self, id: LockId) -> Option<&Lock> {
+        Some(&self.places.find(id.0)?.lock)
+    }
+
+    #[inline]
+    pub(super) fn find_mut(&mut self, id: LockId) -> Option<&mut Lock> {
+        Some(&mut self.places.find_mut(id.0)?.lock)
+    }
+
+    /// A lock and its work, unless it is idle.
+    #[inline]
+    pub(super) fn at_work(&self, id: LockId) -> Option<(&Lock, &Active)> {
+        let place = self.places.find(id.0)?;
+        Some((&place.lock, place.active.as_deref()?))
+    }
+
+    #[inline]
+    pub(super) fn at_work_mut(&mut self, id: LockId) -> Option<(&mut Lock, &mut Active)> {
+        let place = self.places.find_mut(id.0)?;
+        Some((&mut place.lock, place.active.as_deref_mut()?))
+    }
+
+    /// The work of a lock that is not idle.
+    #[inline]
+    pub(super) fn active(&self, id: LockId) -> Option<&Active> {
+        self.places.find(id.0)?.active.as_deref()
+    }
+
+    #[inline]
+    pub(super) fn active_mut(&mut self, id: LockId) -> Option<&mut Active> {
+        self.places.find_mut(id.0)?.active.as_deref_mut()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// One past the last place, for walks during which locks come and go.
+    pub(super) fn capacity(&self) -> usize {
+        self.places.capacity()
+    }
+
+    /// The lock in this place, if there is one.
+    pub(super) fn at(&self, place: usize) -> Option<LockId> {
+        self.places.at(place).map(LockId)
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = LockId> {
+        (0..self.capacity()).filter_map(|at| self.at(at))
+    }
+
+    /// Something is due for this lock at `at`.
+    #[inline]
+    pub(super) fn arm(&mut self, id: LockId, at: Timestamp) {
+        self.places.arm(id.0, at);
+    }
+
+    /// When something is due for any of them.
+    pub(super) fn due(&self) -> Timestamp {
+        self.places.due()
+    }
+
+    /// When something is due for this one, at the latest.
+    pub(super) fn due_of(&self, id: LockId) -> Timestamp {
+        self.places.due_of(id.0)
+    }
+
+    /// Walks through those for which something may be due at `by`, see [`Slab::next_due`].
+    pub(super) fn next_due(&mut self, at: &mut usize, by: Timestamp) -> Option<LockId> {
+        self.places.next_due(at, by).map(LockId)
+    }
+}
+
+/// So many vacant places keep what their last lock worked with.
+const VACANT: usize = 4096;
+
+/// So much work that was put away is kept for other locks.
+const SPARE: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::names::NodeId;
+    use crate::proto::vote::Vote;
+
+    /// What is left of another lock's work says nothing of this one.
+    #[test]
+    fn an_idle_lock_that_has_work_again_is_as_granted() {
+        let now = ClockReading { boot: Timestamp(7), wall: Timestamp(7) };
+        let mut locks = Locks::new();
+        let mut failed = Votes::new(3, 2);
+        failed.cast(NodeId(1), Vote::Deny);
+        let (id, _, active) = locks.begin(&LockRequest::new(b"job"), now, failed);
+        active.round.lasts_until(Timestamp(9));
+        locks.put_away(id);
+        assert!(locks.find(id).is_some() && locks.at_work(id).is_none());
+        assert!(locks.active(id).is_none() && locks.active_mut(id).is_none());
+        let granted = Votes::granted(Votes::new(3, 2));
+        let (_, active) = locks.activate(id, granted).unwrap();
+        assert_eq!(active.votes.grants().len(), 3);
+        assert_eq!(active.round.until(), Timestamp::NEVER);
+        let (_, active) = locks.activate(id, failed).unwrap();
+        assert_eq!(active.votes.grants().len(), 3, "it has its work already");
+        locks.free(id);
+        assert!(locks.find(id).is_none() && locks.activate(id, granted).is_none());
+    }
+}

@@ -1,0 +1,103 @@
+//! The time of one round of questions about a lock: an attempt and its write-back, an extension, a release.
+//!
+//! It knows when the round began, for how long all nodes are waited for, and for how long the rest of them once a quorum
+//! has answered. Not here: the answers, which are votes, and how much time a node is given, see `links::suspect`.
+
+use std::time::Duration;
+
+use crate::proto::time::{ClockReading, Timestamp};
+
+#[derive(Debug)]
+pub(crate) struct Round {
+    since: Timestamp,
+    until: Timestamp,
+    /// When a quorum had answered.
+    quorum_at: Timestamp,
+    /// When the first of the others has taken too long; or the lead, where it is asked first.
+    rest_until: Timestamp,
+}
+
+impl Round {
+    pub(super) const fn new() -> Self {
+        let never = Timestamp::NEVER;
+        Self { since: Timestamp(0), until: never, quorum_at: never, rest_until: never }
+    }
+
+    pub(super) fn begins(&mut self, now: ClockReading) {
+        self.since = now.boot;
+    }
+
+    pub(crate) fn since(&self) -> Timestamp {
+        self.since
+    }
+
+    /// Nodes are asked, all of them or a lead that is to answer by `lead_until`: no quorum has answered yet.
+    pub(crate) fn asks(&mut self, lead_until: Option<Timestamp>) {
+        self.quorum_at = Timestamp::NEVER;
+        self.rest_until = lead_until.unwrap_or(Timestamp::NEVER);
+    }
+
+    pub(crate) fn lasts_until(&mut self, until: Timestamp) {
+        self.until = until;
+    }
+
+    pub(crate) fn until(&self) -> Timestamp {
+        self.until
+    }
+
+    pub(crate) fn is_over(&self, now: Timestamp) -> bool {
+        now >= self.until
+    }
+
+    /// When something is to be done about it.
+    pub(crate) fn due(&self) -> Timestamp {
+        self.until.min(self.rest_until)
+    }
+
+    /// A quorum has answered, now or before: when.
+    pub(crate) fn quorum_answered(&mut self, now: Timestamp) -> Timestamp {
+        self.quorum_at = self.quorum_at.min(now);
+        self.quorum_at
+    }
+
+    /// When a quorum had answered.
+    pub(crate) fn quorum_at(&self) -> Timestamp {
+        self.quorum_at
+    }
+
+    /// Until when the others are waited for, or the lead.
+    pub(crate) fn rest_until(&self) -> Timestamp {
+        self.rest_until
+    }
+
+    pub(crate) fn waits_for_rest(&mut self, until: Timestamp) {
+        self.rest_until = until;
+    }
+
+    /// How long it took until a quorum had answered, or until now.
+    pub(crate) fn took(&self, now: Timestamp) -> Duration {
+        now.min(self.quorum_at).since(self.since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_takes_as_long_as_a_quorum() {
+        let now = ClockReading { boot: Timestamp(100), wall: Timestamp(0) };
+        let mut round = Round::new();
+        round.begins(now);
+        round.asks(Some(Timestamp(120)));
+        round.lasts_until(Timestamp(500));
+        assert_eq!((round.due(), round.is_over(Timestamp(499))), (Timestamp(120), false));
+        round.asks(None);
+        assert_eq!(round.took(Timestamp(130)), Duration::from_nanos(30));
+        assert_eq!(round.quorum_answered(Timestamp(140)), Timestamp(140));
+        assert_eq!(round.quorum_answered(Timestamp(150)), Timestamp(140), "the first time");
+        round.waits_for_rest(Timestamp(600));
+        assert_eq!(round.took(Timestamp(450)), Duration::from_nanos(40));
+        assert_eq!((round.due(), round.is_over(Timestamp(500))), (Timestamp(500), true));
+    }
+}

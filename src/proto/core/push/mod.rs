@@ -1,0 +1,344 @@
+//! Push links: opened when a lock waits for a node's notifications, and what follows from these.
+//!
+//! The order is: the push link subscribes; the command link is told to send its invalidations there
+//! (`CLIENT TRACKING`); and then each key that is waited for is read once more, which makes the node report its next
+//! change, and shows whether it has changed already. A node reports a key once for each time that it is read, so every
+//! refused attempt reads it again. `NOLOOP` keeps our own writes out of it.
+//!
+//! The loss of either connection may have swallowed a notification, and counts as one. Where a server cannot or may
+//! not send notifications, waiters go by their timers. Not here: what the bytes mean, see `push_link`; what a lock does
+//! about a notification, see `waiting`.
+
+mod push_link;
+
+use std::time::Duration;
+
+use self::push_link::{News, Stage};
+use super::Core;
+use crate::proto::classify::classify;
+use crate::proto::config::WakeStrategy;
+use crate::proto::core::links::{Ability, Mistyped, Pending};
+use crate::proto::core::locks::Phase;
+use crate::proto::event::LinkOp;
+use crate::proto::names::{LinkId, LockId, NodeId};
+use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::vote::Cause;
+use crate::resp::{Token, command};
+
+pub(super) use self::push_link::{Push, Tracking};
+
+impl Core {
+    /// Whether a node tells of changes to those who wait.
+    #[must_use]
+    pub fn push_state(&self, id: NodeId) -> PushState {
+        let node = self.node(id);
+        match (node.push.stage, node.capabilities.push) {
+            _ if node.push.notifies() => PushState::Active,
+            // A connection that was lost is nobody's concern unless somebody waits for the next.
+            (Stage::Off { .. }, Ability::Refused(cause))
+                if lasts(cause) || !self.watchers(id).is_empty() =>
+            {
+                PushState::Unavailable(cause)
+            }
+            (Stage::Off { .. }, _) => PushState::Off,
+            _ => PushState::Opening,
+        }
+    }
+
+    /// Opens the push links of all nodes that vote, as if somebody waited, to see whether they tell: what
+    /// comes of it is in [`push_state`](Self::push_state).
+    pub fn try_push(&mut self, now: ClockReading) {
+        let now = self.clamp(now);
+        for node in self.config.node_ids() {
+            if self.node(node).link.is_ready() {
+                self.want_push(node, now);
+            }
+        }
+    }
+
+    /// Somebody waits for this node's word.
+    pub(super) fn want_push(&mut self, id: NodeId, now: ClockReading) {
+        let push = &mut self.node_mut(id).push;
+        push.wanted_at = now.boot;
+        match push.stage {
+            Stage::Off { retry_at } if now.boot >= retry_at => self.open_push(id, now),
+            Stage::Off { retry_at } => self.arm(retry_at),
+            Stage::Subscribed => self.track(id, now),
+            Stage::Opening { .. } | Stage::Handshake { .. } => {}
+        }
+    }
+
+    fn open_push(&mut self, id: NodeId, now: ClockReading) {
+        if self.config.settings.wake == WakeStrategy::Timer || !self.node(id).link.is_ready() {
+            return;
+        }
+        let until = now.boot + self.config.settings.connect_timeout;
+        self.node_mut(id).push.stage = Stage::Opening { until };
+        self.ops.push_back(LinkOp::Open(self.push_link(id)));
+        self.arm(until);
+    }
+
+    fn push_link(&self, id: NodeId) -> LinkId {
+        LinkId::push(id, self.nodes.len())
+    }
+
+    pub(super) fn push_connected(&mut self, id: NodeId, now: ClockReading) {
+        let settings = self.config.node(id);
+        let push = &mut self.nodes[id.index()].push;
+        if let Stage::Opening { until } = push.stage {
+            push.stage = Stage::Handshake { until };
+            push.handshake(settings, &self.config.settings, now.boot);
+        }
+    }
+
+    /// Bytes came on the push link.
+    pub(super) fn push_received(&mut self, id: NodeId, bytes: usize, now: ClockReading) {
+        let is_open = |core: &Self| !matches!(core.node(id).push.stage, Stage::Off { .. });
+        if !is_open(self) {
+            return;
+        }
+        let mut inbox = std::mem::take(&mut self.node_mut(id).push.inbox);
+        inbox.filled(bytes);
+        while is_open(self) {
+            match self.nodes[id.index()].push.decoder.next(inbox.unread()) {
+                Ok(None) => break,
+                Ok(Some((token, len))) => {
+                    if self.push_notified(id, token, now).is_err() {
+                        self.close_push(id, Cause::UnexpectedReply, now);
+                    }
+                    inbox.consume(len);
+                }
+                Err(_) => self.close_push(id, Cause::Violation, now),
+            }
+        }
+        if !is_open(self) {
+            inbox.clear();
+        }
+        let push = &mut self.node_mut(id).push;
+        push.inbox = inbox;
+        if std::mem::take(&mut push.has_notified_all) {
+            let firsts: Vec<_> = self.queues.fronts().collect();
+            firsts.into_iter().for_each(|first| self.changed_at(first, id, now));
+        }
+    }
+
+    fn push_notified(
+        &mut self,
+        id: NodeId,
+        token: Token<'_>,
+        now: ClockReading,
+    ) -> Result<(), Mistyped> {
+        let settings = self.config.node(id);
+        let push = &mut self.nodes[id.index()].push;
+        match push.read(token, settings, &self.config.settings)? {
+            None => {}
+            Some(News::Subscribed(Ok(()))) => self.subscribed(id, now),
+            Some(News::Subscribed(Err(cause))) => self.close_push(id, cause, now),
+            Some(News::Key(key)) => {
+                self.metrics.of(id).pushes += 1;
+                if let Some(first) = self.queues.front(self.queues.key(key)) {
+                    self.changed_at(first, id, now);
+                }
+            }
+            // However many say so in one read, it concerns everybody once.
+            Some(News::All) => {
+                push.has_notified_all = true;
+                self.metrics.of(id).pushes += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn subscribed(&mut self, id: NodeId, now: ClockReading) {
+        self.node_mut(id).push.stage = Stage::Subscribed;
+        self.track(id, now);
+        let due = self.node(id).push.wanted_at + LINGER;
+        self.arm(due);
+    }
+
+    /// Tells the command link to report on the push link, once that is subscribed; if both lead to the same
+    /// process, as far as that can be known: to another one the number is a stranger's.
+    pub(super) fn track(&mut self, id: NodeId, now: ClockReading) {
+        let node = &mut self.nodes[id.index()];
+        let ready = node.push.stage == Stage::Subscribed && node.link.is_ready();
+        let Some(to) = node.push.handshake.client_id.filter(|_| ready) else { return };
+        if let (Some(here), Some(there)) = (node.push.handshake.run_id, node.run_id)
+            && here != there
+        {
+            return self.close_push(id, Cause::ConnectionReset, now);
+        }
+        if node.push.tracking == Tracking::Off {
+            node.push.tracking = Tracking::Asked;
+            self.send_track(id, Some(to), now);
+        }
+    }
+
+    fn send_track(&mut self, id: NodeId, to: Option<u64>, now: ClockReading) {
+        let pipeline = &mut self.nodes[id.index()].pipeline;
+        pipeline.push(Pending::Track { to }, now.boot, |out| match to {
+            Some(to) => {
+                let track = command(out, 6).arg(b"CLIENT").arg(b"TRACKING").arg(b"ON");
+                let _ = track.arg(b"REDIRECT").int(to).arg(b"NOLOOP");
+            }
+            None => {
+                let _ = command(out, 3).arg(b"CLIENT").arg(b"TRACKING").arg(b"OFF");
+            }
+        });
+        self.arm(now.boot + self.config.settings.dead_peer_timeout);
+    }
+
+    pub(super) fn track_answered(
+        &mut self,
+        id: NodeId,
+        to: Option<u64>,
+        answer: Token<'_>,
+        now: ClockReading,
+    ) -> Result<(), Mistyped> {
+        let node = self.node_mut(id);
+        let is_present = to.is_some() && to == node.push.handshake.client_id;
+        match answer {
+            Token::Simple(_) if is_present => {
+                node.capabilities.push = Ability::Given;
+                node.push.tracking = Tracking::On;
+                node.push.failures = 0;
+                self.look_at_keys(id, now);
+            }
+            Token::Error(text) if is_present => {
+                self.close_push(id, classify(text).cause(), now);
+            }
+            Token::Simple(_) | Token::Error(_) => {}
+            _ => return Err(Mistyped),
+        }
+        Ok(())
+    }
+
+    /// What is waited for may have changed before the node was told to report that.
+    fn look_at_keys(&mut self, id: NodeId, now: ClockReading) {
+        for lock in self.watchers(id) {
+            self.lengthen_pause(lock, now);
+            match self.locks.active(lock).map(|active| active.keys.len()) {
+                Some(1) => self.ask_remaining(id, lock, now),
+                // Of several keys only the script can say whether they stand in the way.
+                _ => self.changed_at(lock, id, now),
+            }
+        }
+    }
+
+    /// The locks that wait for this node's word.
+    fn watchers(&self, node: NodeId) -> Vec<LockId> {
+        let waits = |id: &LockId| {
+            self.locks.at_work(*id).is_some_and(|(lock, active)| {
+                matches!(lock.phase, Phase::Asking | Phase::Pausing)
+                    && active.pause.leads().contains(node)
+            })
+        };
+        self.locks.ids().filter(waits).collect()
+    }
+
+    /// The push link could not be opened, or its connection ended.
+    pub(super) fn push_severed(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
+        let (least, most) = self.config.settings.reconnect_backoff;
+        let push = &self.node(id).push;
+        if matches!(push.stage, Stage::Off { .. }) {
+            return;
+        }
+        let (notified, asked) = (push.notifies(), push.tracking != Tracking::Off);
+        let cap = match lasts(cause) {
+            true => UNAVAILABLE_FOR,
+            false => most.min(least * (1 << push.failures.min(16))),
+        };
+        let retry_at = now.boot + cap / 2 + self.entropy.below(cap / 2);
+        let push = &mut self.node_mut(id).push;
+        push.reset_connection();
+        push.stage = Stage::Off { retry_at };
+        push.failures = push.failures.saturating_add(1);
+        self.node_mut(id).capabilities.push = Ability::Refused(cause);
+        if asked && self.node(id).link.takes_extensions() {
+            self.send_track(id, None, now);
+        }
+        let watchers = self.watchers(id);
+        if !watchers.is_empty() {
+            self.arm(retry_at);
+        }
+        if notified {
+            watchers.into_iter().for_each(|lock| self.changed_at(lock, id, now));
+        }
+    }
+
+    fn close_push(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
+        self.ops.push_back(LinkOp::Close(self.push_link(id)));
+        self.push_severed(id, cause, now);
+    }
+
+    /// The command link is gone, and with it what the node was to report.
+    pub(super) fn reports_lost(&mut self, id: NodeId, now: ClockReading) {
+        let watchers = self.watchers(id);
+        watchers.into_iter().for_each(|lock| self.changed_at(lock, id, now));
+    }
+
+    pub(super) fn push_due(&mut self, id: NodeId, now: ClockReading) {
+        let (is_ready, push) = (self.node(id).link.is_ready(), &self.node(id).push);
+        match push.stage {
+            Stage::Off { .. } if push.wanted_at == Timestamp::default() => {}
+            // It could not be opened, and to look for those who wait for it is a walk.
+            Stage::Off { retry_at } if now.boot >= retry_at && !is_ready => {}
+            Stage::Off { retry_at } if now.boot >= retry_at => match self.watchers(id).is_empty() {
+                true => self.node_mut(id).push.wanted_at = Timestamp::default(),
+                false => self.want_push(id, now),
+            },
+            Stage::Off { retry_at } => self.arm(retry_at),
+            Stage::Opening { until } | Stage::Handshake { until } if now.boot >= until => {
+                self.close_push(id, Cause::NoAnswer, now);
+            }
+            Stage::Opening { until } | Stage::Handshake { until } => self.arm(until),
+            Stage::Subscribed if now.boot >= push.wanted_at + LINGER => {
+                if self.watchers(id).is_empty() {
+                    self.put_push_away(id, now);
+                } else {
+                    self.node_mut(id).push.wanted_at = now.boot;
+                    self.arm(now.boot + LINGER);
+                }
+            }
+            Stage::Subscribed => {
+                let due = push.wanted_at + LINGER;
+                self.arm(due);
+            }
+        }
+    }
+
+    /// Nobody has waited for a while.
+    fn put_push_away(&mut self, id: NodeId, now: ClockReading) {
+        self.close_push(id, Cause::default(), now);
+        let node = self.node_mut(id);
+        node.capabilities.push = Ability::Unknown;
+        node.push.stage = Stage::Off { retry_at: now.boot };
+        node.push.failures = 0;
+        node.push.wanted_at = Timestamp::default();
+    }
+}
+
+/// Whether the server does not know how to tell, or forbids it.
+fn lasts(cause: Cause) -> bool {
+    cause.is_configuration() || cause == Cause::ServerError
+}
+
+/// Whether a node tells of changes to those who wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PushState {
+    /// Nobody waits for it.
+    Off,
+    /// It is being arranged.
+    Opening,
+    /// It tells.
+    Active,
+    /// It cannot or may not, or somebody waits and its connection is lost: who waits goes by the timer. It
+    /// is tried again after a while.
+    Unavailable(Cause),
+}
+
+/// A push link that nobody has a use for is closed after so long.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// A server that does not know how to tell, or forbids it, is asked again after so long.
+const UNAVAILABLE_FOR: Duration = Duration::from_secs(60);

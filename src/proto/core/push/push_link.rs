@@ -1,0 +1,277 @@
+//! A node's push link: the connection on which it sends notifications of changed keys.
+//!
+//! This is [server-assisted client-side caching][page] in its form for RESP2: this connection subscribes to one
+//! channel, and the command link is told to send its invalidations there (`CLIENT TRACKING ON REDIRECT`). Nothing
+//! else comes on it, and what comes is a hint: a key has changed, or all of them may have. Here is what the bytes
+//! mean. Not here: which locks are woken by it.
+//!
+//! [page]: https://redis.io/docs/latest/develop/reference/client-side-caching/
+
+use crate::proto::config::{NodeSettings, Settings};
+use crate::proto::core::links::{Handshake, Inbox, Mistyped, Pipeline, Step};
+use crate::proto::time::Timestamp;
+use crate::proto::vote::Cause;
+use crate::resp::{Decoder, Limits, Token, command};
+
+pub(crate) struct Push {
+    pub(crate) stage: Stage,
+    /// Whether the command link sends its invalidations here.
+    pub(crate) tracking: Tracking,
+    pub(crate) pipeline: Pipeline<PushStep>,
+    pub(crate) inbox: Inbox,
+    pub(crate) decoder: Decoder,
+    pub(crate) handshake: Handshake,
+    reading: Reading,
+    /// It told of changes to all keys, which nobody has heard of yet.
+    pub(crate) has_notified_all: bool,
+    /// Links that came to nothing since the last one that told.
+    pub(crate) failures: u32,
+    /// When somebody last had a use for it.
+    pub(crate) wanted_at: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Closed; not to be opened before `retry_at`.
+    Off { retry_at: Timestamp },
+    /// The socket is being connected.
+    Opening { until: Timestamp },
+    /// Its first flight has not been answered.
+    Handshake { until: Timestamp },
+    /// It is subscribed.
+    Subscribed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tracking {
+    Off,
+    /// The node was told, and has not confirmed.
+    Asked,
+    /// Keys that the command link reads are told of here when they change.
+    On,
+}
+
+/// One command of the flight that begins a push link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PushStep {
+    Handshake(Step),
+    Subscribe,
+}
+
+/// How far the open message has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    /// Between two messages.
+    Start,
+    Kind,
+    /// A confirmation: the channel, then how many there are.
+    Confirmed,
+    Count,
+    /// A message: the channel, then its keys.
+    Channel,
+    Body,
+    Keys(u32),
+}
+
+/// What a push link has told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News<'b> {
+    /// Every key may have changed.
+    All,
+    /// This key has changed.
+    Key(&'b [u8]),
+    /// Its first flight came to this.
+    Subscribed(Result<(), Cause>),
+}
+
+impl Push {
+    pub(crate) fn new() -> Self {
+        Self {
+            stage: Stage::Off { retry_at: Timestamp::default() },
+            tracking: Tracking::Off,
+            pipeline: Pipeline::new(),
+            inbox: Inbox::default(),
+            decoder: Decoder::new(push_limits()),
+            handshake: Handshake::default(),
+            reading: Reading::Start,
+            has_notified_all: false,
+            failures: 0,
+            wanted_at: Timestamp::default(),
+        }
+    }
+
+    /// Forgets everything that belonged to the last connection.
+    pub(super) fn reset_connection(&mut self) {
+        self.pipeline = Pipeline::new();
+        self.inbox.clear();
+        self.decoder = Decoder::new(push_limits());
+        self.handshake = Handshake::default();
+        self.reading = Reading::Start;
+        self.tracking = Tracking::Off;
+    }
+
+    /// Another server process is there, which may tell although the last one did not.
+    pub(crate) fn forget_failures(&mut self, now: Timestamp) {
+        self.failures = 0;
+        if let Stage::Off { retry_at } = &mut self.stage {
+            *retry_at = now;
+        }
+    }
+
+    /// Whether somebody may wait for its word.
+    pub(crate) fn is_wanted(&self) -> bool {
+        !matches!(self.stage, Stage::Off { .. }) || self.wanted_at != Timestamp::default()
+    }
+
+    /// Whether the node tells of changes to what the command link reads from now on.
+    pub(crate) fn notifies(&self) -> bool {
+        self.stage == Stage::Subscribed && self.tracking == Tracking::On
+    }
+
+    /// The first flight.
+    pub(super) fn handshake(&mut self, node: &NodeSettings, settings: &Settings, now: Timestamp) {
+        let auth = node.credentials.as_ref().map(|_| Step::Auth);
+        for step in auth.into_iter().chain([Step::SetName, Step::ClientId, Step::InfoServer]) {
+            self.pipeline
+                .push(PushStep::Handshake(step), now, |out| step.encode(out, node, settings));
+        }
+        self.pipeline.push(PushStep::Subscribe, now, |out| {
+            let _ = command(out, 2).arg(b"SUBSCRIBE").arg(CHANNEL);
+        });
+    }
+
+    /// Takes one token of what the node says.
+    pub(super) fn read<'b>(
+        &mut self,
+        token: Token<'b>,
+        node: &NodeSettings,
+        settings: &Settings,
+    ) -> Result<Option<News<'b>>, Mistyped> {
+        let (next, news) = match (self.reading, token) {
+            (Reading::Start, Token::Array(3)) => (Reading::Kind, None),
+            (Reading::Start, answer) => {
+                return self.answer(answer, node, settings);
+            }
+            (Reading::Kind, Token::Bulk(b"subscribe")) => (Reading::Confirmed, None),
+            (Reading::Kind, Token::Bulk(b"message")) => (Reading::Channel, None),
+            (Reading::Confirmed, Token::Bulk(CHANNEL)) => (Reading::Count, None),
+            (Reading::Count, Token::Int(_)) => {
+                let Some(due) = self.pipeline.answered() else { return Err(Mistyped) };
+                if due.pending != PushStep::Subscribe {
+                    return Err(Mistyped);
+                }
+                (Reading::Start, Some(News::Subscribed(self.outcome())))
+            }
+            (Reading::Channel, Token::Bulk(CHANNEL)) => (Reading::Body, None),
+            (Reading::Body, Token::NilArray | Token::NilBulk) => (Reading::Start, Some(News::All)),
+            (Reading::Body, Token::Array(0)) => (Reading::Start, None),
+            (Reading::Body, Token::Array(keys)) => (Reading::Keys(keys), None),
+            (Reading::Keys(1), Token::Bulk(key)) => (Reading::Start, Some(News::Key(key))),
+            (Reading::Keys(keys), Token::Bulk(key)) => {
+                (Reading::Keys(keys - 1), Some(News::Key(key)))
+            }
+            _ => return Err(Mistyped),
+        };
+        self.reading = next;
+        Ok(news)
+    }
+
+    /// An answer to a command of the first flight, other than the confirmation.
+    fn answer<'b>(
+        &mut self,
+        answer: Token<'b>,
+        node: &NodeSettings,
+        settings: &Settings,
+    ) -> Result<Option<News<'b>>, Mistyped> {
+        match (self.pipeline.answered().map(|due| due.pending), answer) {
+            // Without its own number the command link cannot be told to send anything here. One that the
+            // node does not know, or forbids.
+            (
+                Some(PushStep::Handshake(Step::ClientId) | PushStep::Subscribe),
+                Token::Error(text),
+            ) => {
+                self.handshake.refused_by(text);
+                let is_last = self.pipeline.len() == 0;
+                Ok(is_last.then(|| News::Subscribed(self.outcome())))
+            }
+            (Some(PushStep::Handshake(step)), answer) => {
+                self.handshake.answer(step, answer, node, settings)?;
+                Ok(None)
+            }
+            _ => Err(Mistyped),
+        }
+    }
+
+    fn outcome(&self) -> Result<(), Cause> {
+        match (self.handshake.refused, self.handshake.client_id) {
+            (Some(cause), _) => Err(cause),
+            (None, None) => Err(Cause::UnexpectedReply),
+            (None, Some(_)) => Ok(()),
+        }
+    }
+}
+
+/// A message names one key as a rule; how many it may name is not said anywhere.
+fn push_limits() -> Limits {
+    Limits { bulk: 64 << 10, depth: 2, elements: 1 << 16, line: 64 << 10, reply: 1 << 20 }
+}
+
+/// The channel on which servers tell of changes.
+pub(crate) const CHANNEL: &[u8] = b"__redis__:invalidate";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::config::NodeSettings;
+
+    const FLIGHT: &[u8] = b"+OK\r\n:9\r\n\
+        $47\r\nrun_id:0123456789012345678901234567890123456789\r\n\
+        *3\r\n$9\r\nsubscribe\r\n$20\r\n__redis__:invalidate\r\n:1\r\n";
+
+    /// What a push link makes of a stream, `*` for all keys.
+    fn told(stream: &[u8]) -> Result<Vec<String>, Mistyped> {
+        let (node, settings) = (NodeSettings::default(), Settings::default());
+        let mut push = Push::new();
+        push.handshake(&node, &settings, Timestamp(0));
+        let (mut at, mut told) = (0, Vec::new());
+        while let Some((token, len)) = push.decoder.next(&stream[at..]).unwrap() {
+            told.extend(push.read(token, &node, &settings)?.map(|news| match news {
+                News::All => "*".to_owned(),
+                News::Key(key) => String::from_utf8_lossy(key).into_owned(),
+                News::Subscribed(outcome) => format!("{outcome:?}"),
+            }));
+            at += len;
+        }
+        Ok(told)
+    }
+
+    #[test]
+    fn changes_are_told_behind_the_confirmation() {
+        let messages: &[u8] =
+            b"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$3\r\njob\r\n\
+            *3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n\
+            *3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*-1\r\n";
+        let told = told(&[FLIGHT, messages].concat()).unwrap();
+        assert_eq!(told, ["Ok(())", "job", "a", "b", "*"]);
+    }
+
+    #[test]
+    fn whoever_may_not_subscribe_is_told_why() {
+        let flight = b"+OK\r\n:9\r\n$47\r\nrun_id:0123456789012345678901234567890123456789\r\n\
+            -NOPERM this user has no permissions to access one of the channels used as arguments\r\n";
+        assert_eq!(told(flight).unwrap(), ["Err(NoPermission)"]);
+    }
+
+    #[test]
+    fn what_nobody_asked_for_ends_it() {
+        for nonsense in [
+            &b":1\r\n"[..],
+            b"*3\r\n$7\r\nmessage\r\n$5\r\nother\r\n",
+            b"*3\r\n$8\r\npmessage\r\n",
+            b"*2\r\n$4\r\npong\r\n$0\r\n\r\n",
+            b"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n:1\r\n",
+        ] {
+            assert_eq!(told(&[FLIGHT, nonsense].concat()), Err(Mistyped));
+        }
+    }
+}

@@ -1,0 +1,604 @@
+//! A lock outside of every process: what it takes to go on with it in another one.
+//!
+//! The core writes and reads it, see the folder's `mod.rs`; here is what it holds, and its text. The text
+//! is the lock: whoever has it can extend and release. So nothing but [`DetachedLock::to_text`] shows
+//! the token, and no error repeats what it has read. Not here: addresses and the machine's boot are
+//! words that an API gives and compares; and no file is written here.
+
+use std::error::Error;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::proto::config::{Config, MAX_LABEL};
+use crate::proto::core::claims::{RANDOM_DIGITS, hex};
+use crate::proto::fence::{FencingToken, MAX_TOKEN};
+use crate::proto::lease::Lease;
+use crate::proto::names::{MAX_NODES, NodeId, NodeSet};
+use crate::proto::request::{LockRequest, MAX_KEYS, MAX_RESOURCE};
+use crate::proto::time::{ClockReading, Timestamp};
+
+/// A lock that was detached, to be attached by another process on the same machine.
+///
+/// One process at a time may go on with it: two that attach the same one hold the same lock, and
+/// what one of them releases the other one has lost. Nobody keeps it alive meanwhile, and a
+/// [`AutoExtend`](crate::proto::AutoExtend) does not go along.
+///
+/// Its lease is on both clocks of the machine that it was taken on. The boot clock is the same for all
+/// processes there, and never steps back before the next boot. So a record is over
+///
+/// * when either clock says so, as any lease;
+/// * when the boot clock is behind the record's: the machine was started anew since;
+/// * when the machine's boot has another name than the record's (APIs on Linux compare it), which
+///   sees a start that took less time than the record is old, and a record that was copied to another
+///   machine. Where boots have no name, the time of day is what ends a record after a start: it goes
+///   on while a machine is off. Without a battery for it, trust no record from before a start.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DetachedLock {
+    pub(crate) nodes: Vec<DetachedNode>,
+    pub(crate) quorum: u8,
+    pub(crate) keys: Vec<Vec<u8>>,
+    pub(crate) ttl: Duration,
+    pub(crate) lease: Lease,
+    pub(crate) held_since: Timestamp,
+    /// No node can hold the keys any longer than this.
+    pub(crate) keys_until: Timestamp,
+    pub(crate) fencing_token: Option<FencingToken>,
+    pub(crate) random: [u8; 16],
+    pub(crate) label: Vec<u8>,
+    /// The name of the machine's boot, as far as an API knew it.
+    pub(crate) boot: String,
+}
+
+/// A node's part in a lock that was detached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DetachedNode {
+    /// As an API calls it; empty as the core hands it out.
+    pub(crate) name: String,
+    pub(crate) part: Part,
+}
+
+/// What a node may hold of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// It was asked, and its answer is in: a denial, or a grant that does not count.
+    Asked,
+    /// Its grant counted, and it may not keep the key for as long as the lease: it has missed an extension.
+    Behind,
+    /// Its grant counted, and so may its extensions.
+    Counted,
+    /// It was asked and has not answered: the ask may yet run, and its grant stays uncounted.
+    Open,
+    /// It was never asked.
+    Untouched,
+}
+
+impl DetachedLock {
+    /// The resources that it locks.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter().map(Vec::as_slice)
+    }
+
+    /// The TTL that was asked for.
+    #[must_use]
+    pub fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// Its lease, as it was when it was detached.
+    #[must_use]
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// Its fencing token; `None` unless it was asked for.
+    #[must_use]
+    pub fn fencing_token(&self) -> Option<FencingToken> {
+        self.fencing_token
+    }
+
+    /// The label behind its token; printable, and maybe empty.
+    #[must_use]
+    pub fn label(&self) -> String {
+        String::from_utf8_lossy(&self.label).into_owned()
+    }
+
+    /// What an API calls the nodes, in order.
+    pub fn node_names(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().map(|node| node.name.as_str())
+    }
+
+    /// The name of the boot of the machine that it was detached on; empty if an API knew none.
+    #[must_use]
+    pub fn boot(&self) -> &str {
+        &self.boot
+    }
+
+    /// Gives it the words that only an API knows: what the nodes are called, in order, and the name
+    /// of the machine's boot.
+    pub fn name(&mut self, nodes: impl IntoIterator<Item = String>, boot: String) {
+        for (node, name) in self.nodes.iter_mut().zip(nodes) {
+            node.name = name;
+        }
+        self.boot = boot;
+    }
+
+    /// The same with a lease that is over: of another boot, where its clock means nothing.
+    #[must_use]
+    pub fn outlived(&self) -> Self {
+        Self { lease: Lease::default(), keys_until: Timestamp::NEVER, ..self.clone() }
+    }
+
+    /// The validity that is left at `now`.
+    #[must_use]
+    pub fn remaining(&self, now: ClockReading) -> Duration {
+        match self.lease.is_of_boot(now) {
+            true => self.lease.remaining(now),
+            false => Duration::ZERO,
+        }
+    }
+
+    /// The ask that it answers.
+    pub(crate) fn request(&self) -> LockRequest<'_> {
+        let mut keys = self.keys();
+        let first = LockRequest::new(keys.next().unwrap_or_default()).ttl(self.ttl);
+        let request = keys.fold(first, LockRequest::and_resource);
+        if self.fencing_token.is_some() { request.fenced() } else { request }
+    }
+
+    /// Whether it can be of a lock on the nodes of this configuration.
+    pub(super) fn fits(&self, config: &Config) -> bool {
+        self.nodes.len() == config.node_count() && self.quorum == config.quorum
+    }
+
+    /// The nodes with one of these parts.
+    pub(super) fn with(&self, wanted: &[Part]) -> NodeSet {
+        let mut nodes = NodeSet::default();
+        for (at, node) in self.nodes.iter().enumerate() {
+            if wanted.contains(&node.part) {
+                // At most MAX_NODES.
+                nodes.insert(NodeId(at as u8));
+            }
+        }
+        nodes
+    }
+
+    /// All of it, **the token too**: keep it where nobody else can read it.
+    ///
+    /// TextLines of printable ASCII: a name, a blank, a value. Bytes that are not graphic are written as
+    /// in URLs, `%0A`. The first line says which form it is.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut text = format!("{FIRST_LINE}\n");
+        let mut line = |name: &str, value: &str| {
+            text.push_str(name);
+            text.push(' ');
+            text.push_str(value);
+            text.push('\n');
+        };
+        line("boot", &escaped(self.boot.as_bytes()));
+        line("quorum", &self.quorum.to_string());
+        for node in &self.nodes {
+            line("node", &format!("{} {}", node.part.word(), escaped(node.name.as_bytes())));
+        }
+        line("kind", self.kind());
+        for key in &self.keys {
+            line("key", &escaped(key));
+        }
+        let (since, span_ns) = self.lease.parts();
+        line("ttl_ms", &self.ttl.as_millis().to_string());
+        line("boot_ns", &since.boot.0.to_string());
+        line("wall_ns", &since.wall.0.to_string());
+        line("span_ns", &span_ns.to_string());
+        line("held_since_ns", &self.held_since.0.to_string());
+        line("keys_until_ns", &self.keys_until.0.to_string());
+        if let Some(token) = self.fencing_token {
+            line("fencing_token", &token.to_string());
+        }
+        let digits: String = self.random.into_iter().flat_map(hex).map(char::from).collect();
+        line("token", &digits);
+        line("label", &escaped(&self.label));
+        text.push_str(LAST_LINE);
+        text.push('\n');
+        text
+    }
+
+    fn kind(&self) -> &'static str {
+        match (self.fencing_token, self.keys.len()) {
+            (Some(_), _) => "fenced",
+            (None, 1) => "plain",
+            (None, _) => "many",
+        }
+    }
+
+    /// The first field that no lock could have had, each in its form.
+    fn contradiction(&self) -> Option<DetachedLockError> {
+        let quorum = usize::from(self.quorum);
+        let is_printable = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';
+        let twice = |(at, key): (usize, &Vec<u8>)| self.keys[..at].contains(key);
+        let token = self.fencing_token.map_or(1, FencingToken::get);
+        let of = if quorum <= self.nodes.len() / 2 || quorum > self.nodes.len() {
+            "quorum"
+        } else if self.with(&[Part::Counted]).len() < quorum {
+            "node"
+        } else if self.keys.iter().any(Vec::is_empty) || self.keys.iter().enumerate().any(twice) {
+            "key"
+        } else if self.ttl.is_zero() || self.ttl > LONGEST {
+            "ttl_ms"
+        } else if self.lease.parts().1 > LONGEST.as_nanos() as u64 {
+            "span_ns"
+        } else if !(1..=MAX_TOKEN).contains(&token) {
+            "fencing_token"
+        } else if !self.label.iter().all(is_printable) {
+            "label"
+        } else {
+            return None;
+        };
+        Some(DetachedLockError::Contradiction { of })
+    }
+}
+
+impl FromStr for DetachedLock {
+    type Err = DetachedLockError;
+
+    /// Reads what [`to_text`](DetachedLock::to_text) has written, and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// The first line that is not as it must be. The error repeats nothing of the text.
+    fn from_str(text: &str) -> Result<Self, DetachedLockError> {
+        let mut lines = TextLines::new(text)?;
+        let boot = lines.words("boot", MAX_NAME)?;
+        let quorum = lines.number("quorum")?;
+        let nodes = lines.all("node", MAX_NODES, node)?;
+        let kind = lines.field("kind")?;
+        let keys = lines.all("key", MAX_KEYS, |value| unescaped(value, MAX_RESOURCE))?;
+        let ttl = Duration::from_millis(lines.number("ttl_ms")?);
+        let boot_ns = Timestamp(lines.number("boot_ns")?);
+        let since = ClockReading { boot: boot_ns, wall: Timestamp(lines.number("wall_ns")?) };
+        let lease = Lease::from_parts(since, lines.number("span_ns")?);
+        let held_since = Timestamp(lines.number("held_since_ns")?);
+        let keys_until = Timestamp(lines.number("keys_until_ns")?);
+        let fencing_token = match kind {
+            "fenced" => Some(lines.number("fencing_token")?),
+            _ => None,
+        };
+        let random = lines.field("token")?;
+        let random = digits(random).ok_or_else(|| lines.wrong("token"))?;
+        let label = lines.field("label")?;
+        let label = unescaped(label, MAX_LABEL).ok_or_else(|| lines.wrong("label"))?;
+        lines.end()?;
+        let detached = Self {
+            nodes,
+            quorum,
+            keys,
+            ttl,
+            lease,
+            held_since,
+            keys_until,
+            fencing_token: fencing_token.map(FencingToken::new),
+            random,
+            label,
+            boot,
+        };
+        let is_kind = detached.kind() == kind;
+        detached.contradiction().map_or(Ok(()), Err)?;
+        if is_kind { Ok(detached) } else { Err(DetachedLockError::Contradiction { of: "kind" }) }
+    }
+}
+
+impl fmt::Debug for DetachedLock {
+    /// Without the token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: Vec<_> = self.keys().map(|key| key.escape_ascii().to_string()).collect();
+        f.debug_struct("DetachedLock")
+            .field("keys", &keys)
+            .field("label", &self.label())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Part {
+    const ALL: [Self; 5] = [Self::Asked, Self::Behind, Self::Counted, Self::Open, Self::Untouched];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Behind => "behind",
+            Self::Counted => "counted",
+            Self::Open => "open",
+            Self::Untouched => "untouched",
+        }
+    }
+}
+
+/// The lines of a text, and which of them was read last.
+struct TextLines<'t> {
+    rest: std::iter::Peekable<std::str::Split<'t, char>>,
+    at: usize,
+}
+
+impl<'t> TextLines<'t> {
+    fn new(text: &'t str) -> Result<Self, DetachedLockError> {
+        let whole = text.strip_suffix('\n');
+        let mut rest = whole.unwrap_or(text).split('\n').peekable();
+        let first = rest.next().unwrap_or_default();
+        let form = first.strip_prefix(ANY_FORM);
+        if first == FIRST_LINE && whole.is_some() {
+            Ok(Self { rest, at: 1 })
+        } else if first == FIRST_LINE {
+            Err(DetachedLockError::CutOff)
+        } else if form.is_some_and(|form| form.parse::<u32>().is_ok()) {
+            Err(DetachedLockError::OtherForm)
+        } else {
+            Err(DetachedLockError::NoRecord)
+        }
+    }
+
+    /// The value of the next line, which must have this name.
+    fn field(&mut self, name: &'static str) -> Result<&'t str, DetachedLockError> {
+        self.at += 1;
+        let line = self.rest.next().ok_or(DetachedLockError::CutOff)?;
+        let value = line.strip_prefix(name).and_then(|rest| rest.strip_prefix(' '));
+        value.ok_or_else(|| self.wrong(name))
+    }
+
+    fn number<T: FromStr + ToString>(
+        &mut self,
+        name: &'static str,
+    ) -> Result<T, DetachedLockError> {
+        let value = self.field(name)?;
+        // Not +7, and not 007.
+        let number = value.parse::<T>().ok().filter(|number| number.to_string() == value);
+        number.ok_or_else(|| self.wrong(name))
+    }
+
+    fn words(&mut self, name: &'static str, most: usize) -> Result<String, DetachedLockError> {
+        let value = self.field(name)?;
+        let bytes = unescaped(value, most).ok_or_else(|| self.wrong(name))?;
+        String::from_utf8(bytes).map_err(|_| self.wrong(name))
+    }
+
+    /// One line of this name or more.
+    fn all<T>(
+        &mut self,
+        name: &'static str,
+        most: usize,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<Vec<T>, DetachedLockError> {
+        let is_next = |line: &&str| line.split(' ').next() == Some(name);
+        let mut found = Vec::new();
+        while found.is_empty() || self.rest.peek().is_some_and(is_next) {
+            let value = self.field(name)?;
+            let one = read(value).filter(|_| found.len() < most);
+            found.push(one.ok_or_else(|| self.wrong(name))?);
+        }
+        Ok(found)
+    }
+
+    fn end(mut self) -> Result<(), DetachedLockError> {
+        match (self.rest.next(), self.rest.next()) {
+            (Some(LAST_LINE), None) => Ok(()),
+            (None, _) => Err(DetachedLockError::CutOff),
+            _ => Err(DetachedLockError::Line { number: self.at + 1, expected: LAST_LINE }),
+        }
+    }
+
+    fn wrong(&self, name: &'static str) -> DetachedLockError {
+        DetachedLockError::Line { number: self.at, expected: name }
+    }
+}
+
+fn node(value: &str) -> Option<DetachedNode> {
+    let (word, name) = value.split_once(' ')?;
+    let part = Part::ALL.into_iter().find(|part| part.word() == word)?;
+    let name = String::from_utf8(unescaped(name, MAX_NAME)?).ok()?;
+    Some(DetachedNode { name, part })
+}
+
+fn digits(text: &str) -> Option<[u8; 16]> {
+    let mut random = [0; 16];
+    if text.len() != RANDOM_DIGITS {
+        return None;
+    }
+    for (byte, pair) in random.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        *byte = from_hex(pair, b'a')?;
+    }
+    Some(random)
+}
+
+/// Two hexadecimal digits, of which letters begin with `ten`.
+fn from_hex(pair: &[u8], ten: u8) -> Option<u8> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        _ if (ten..ten + 6).contains(&byte) => Some(byte - ten + 10),
+        _ => None,
+    };
+    Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?)
+}
+
+fn escaped(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        if is_plain(byte) {
+            text.push(char::from(byte));
+        } else {
+            text.push('%');
+            text.extend(hex(byte).map(|digit| char::from(digit.to_ascii_uppercase())));
+        }
+    }
+    text
+}
+
+/// Each text is that of one byte string at the most: what need not be escaped must not be.
+fn unescaped(text: &str, most: usize) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len().min(most));
+    let mut rest = text.as_bytes();
+    while let [first, behind @ ..] = rest {
+        let (byte, left) = match first {
+            b'%' => (from_hex(behind, b'A').filter(|&byte| !is_plain(byte))?, &behind[2..]),
+            &byte => (Some(byte).filter(|&byte| is_plain(byte))?, behind),
+        };
+        bytes.push(byte);
+        rest = left;
+    }
+    (bytes.len() <= most).then_some(bytes)
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_graphic() && byte != b'%'
+}
+
+/// Why a text is no [`DetachedLock`]. It repeats nothing of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DetachedLockError {
+    /// A field says what no lock could have had.
+    Contradiction {
+        /// Which.
+        of: &'static str,
+    },
+    /// The text ends too soon.
+    CutOff,
+    /// A line is not what it must be.
+    Line {
+        /// The line's number, from one.
+        number: usize,
+        /// What it has to say.
+        expected: &'static str,
+    },
+    /// It does not begin as a record does.
+    NoRecord,
+    /// It is a record of a form that this version does not know.
+    OtherForm,
+}
+
+impl fmt::Display for DetachedLockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Contradiction { of } => write!(f, "the lock record's `{of}` cannot be"),
+            Self::CutOff => f.write_str("the lock record is cut off"),
+            Self::Line { number, expected } => {
+                write!(f, "line {number} of the lock record is no `{expected}` as it must be")
+            }
+            Self::NoRecord => f.write_str("it is no lock record of redbolt's"),
+            Self::OtherForm => f.write_str("a lock record of another version of redbolt"),
+        }
+    }
+}
+
+impl Error for DetachedLockError {}
+
+const ANY_FORM: &str = "redbolt lock record ";
+const FIRST_LINE: &str = "redbolt lock record 1";
+const LAST_LINE: &str = "end";
+
+/// The most bytes in the name of a node, or of a boot.
+const MAX_NAME: usize = 1 << 10;
+
+/// No TTL is longer.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> DetachedLock {
+        let parts = [Part::Counted, Part::Open, Part::Counted];
+        let since = ClockReading { boot: Timestamp(5), wall: Timestamp(7) };
+        let mut detached = DetachedLock {
+            nodes: parts.map(|part| DetachedNode { name: String::new(), part }).into(),
+            quorum: 2,
+            keys: vec![b"job".to_vec(), b" 100%\n\xff".to_vec()],
+            ttl: Duration::from_secs(10),
+            lease: Lease::from_parts(since, 9_898_000_000),
+            held_since: Timestamp(5),
+            keys_until: Timestamp(10_000),
+            fencing_token: Some(FencingToken::new(7)),
+            random: [0xa7; 16],
+            label: b"web 1:77".to_vec(),
+            boot: String::new(),
+        };
+        detached.name(["a:1/0", "b:1/0", "/c d/2"].map(str::to_owned), "b-1".to_owned());
+        detached
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let detached = record();
+        let text = detached.to_text();
+        assert_eq!(DetachedLock::from_str(&text), Ok(detached.clone()));
+        assert!(text.contains("\nkey %20100%25%0A%FF\n"), "{text}");
+        assert!(text.contains("\nnode counted /c%20d/2\n"), "{text}");
+        let plain = DetachedLock { keys: vec![b"job".to_vec()], fencing_token: None, ..detached };
+        assert_eq!(DetachedLock::from_str(&plain.to_text()), Ok(plain));
+    }
+
+    #[test]
+    fn nothing_but_the_text_shows_the_token() {
+        let secret = "a7a7a7a7";
+        let detached = record();
+        assert!(detached.to_text().contains(secret));
+        assert!(!format!("{detached:?}").contains(secret));
+        for from in 0..detached.to_text().len() {
+            let mut text = detached.to_text();
+            text.remove(from);
+            if let Err(error) = DetachedLock::from_str(&text) {
+                assert!(!format!("{error} {error:?}").contains(secret));
+            }
+        }
+    }
+
+    /// Whatever byte is lost, the text is refused, or a record whose text it is.
+    #[test]
+    fn each_text_is_that_of_one_record() {
+        let whole = record().to_text();
+        for at in 0..whole.len() {
+            let cut = DetachedLock::from_str(&whole[..at]);
+            assert!(cut.is_err(), "cut off at {at}");
+            for byte in ["", "0", "%", "\n", "\r\n", " ", "A", "\u{fc}"] {
+                let text = [&whole[..at], byte, &whole[at + 1..]].concat();
+                if let Ok(read) = DetachedLock::from_str(&text) {
+                    assert_eq!(read.to_text(), text);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_lock_could_have_had_is_refused() {
+        let text = record().to_text();
+        let refused = |from: &str, to: &str| {
+            assert!(text.contains(from), "{from}");
+            DetachedLock::from_str(&text.replacen(from, to, 1)).unwrap_err()
+        };
+        let of = |of| DetachedLockError::Contradiction { of };
+        assert_eq!(refused("quorum 2", "quorum 1"), of("quorum"));
+        assert_eq!(refused("quorum 2", "quorum 4"), of("quorum"));
+        assert_eq!(refused("node counted a", "node asked a"), of("node"));
+        assert_eq!(refused("key %20100%25%0A%FF", "key job"), of("key"));
+        assert_eq!(refused("key job", "key "), of("key"));
+        assert_eq!(refused("ttl_ms 10000", "ttl_ms 0"), of("ttl_ms"));
+        assert_eq!(refused("span_ns 9898000000", "span_ns 86400000000001"), of("span_ns"));
+        assert_eq!(refused("fencing_token 7", "fencing_token 0"), of("fencing_token"));
+        assert_eq!(refused("label web", "label %0Aweb"), of("label"));
+        assert_eq!(
+            refused("kind fenced", "kind many"),
+            DetachedLockError::Line { number: 16, expected: "token" }
+        );
+        assert_eq!(refused("record 1", "record 2"), DetachedLockError::OtherForm);
+        assert_eq!(refused("redbolt", "rotbolt"), DetachedLockError::NoRecord);
+        let words = refused("quorum 2", "quorum 02").to_string();
+        assert_eq!(words, "line 3 of the lock record is no `quorum` as it must be");
+    }
+
+    #[test]
+    fn a_machine_that_was_started_anew_has_outlived_it() {
+        let detached = record();
+        let at = |boot, wall| ClockReading { boot: Timestamp(boot), wall: Timestamp(wall) };
+        assert_eq!(detached.remaining(at(5, 7)).as_millis(), 9_898);
+        // Its clock of day was set back as well.
+        assert_eq!(detached.remaining(at(4, 0)), Duration::ZERO);
+        assert_eq!(detached.outlived().remaining(at(5, 7)), Duration::ZERO);
+    }
+}

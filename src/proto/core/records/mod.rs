@@ -1,0 +1,170 @@
+//! A lock leaves this core for another process, or comes from one. The rules are in docs/protocol.md.
+//!
+//! A *detached* lock is no longer this core's: it is forgotten, and nothing more is asked or undone. An *attached* lock
+//! is held from then on, as any other. Not here: the record itself, see `detached`.
+
+mod detached;
+
+use self::detached::{DetachedNode, Part};
+use super::Core;
+use crate::proto::core::claims::Claim;
+use crate::proto::core::links::Pending;
+use crate::proto::core::locks::Phase;
+use crate::proto::event::LossCause;
+use crate::proto::names::{ClaimId, LockId, NodeId};
+use crate::proto::request::{LockRequest, RequestError};
+use crate::proto::time::{ClockReading, ttl_ms};
+use crate::proto::vote::Vote;
+
+pub use self::detached::{DetachedLock, DetachedLockError};
+
+impl Core {
+    /// Hands a held lock out: it leaves this core, which sends nothing about it any more, and lives on
+    /// in the record until somebody takes it in. `None` if it is not held.
+    ///
+    /// There is no event. Nodes that have not answered yet will not count for it, and may not hear of
+    /// an extension: wait while it [awaits answers](Self::awaits_answers) if you can.
+    pub fn detach(&mut self, id: LockId, now: ClockReading) -> Option<DetachedLock> {
+        let now = self.clamp(now);
+        let lock = self.locks.find(id).filter(|lock| lock.phase.is_held())?;
+        let claim_id = lock.claim;
+        for node in self.config.node_ids() {
+            self.withdraw(node, claim_id);
+        }
+        if let Some((lock, active)) = self.locks.at_work_mut(id) {
+            let quorum = usize::from(self.config.quorum);
+            // The nodes that support it have to be a quorum on both clocks, see `Backing::lease`.
+            lock.lease = lock.lease.and(active.backing.lease(quorum, now).unwrap_or(lock.lease));
+        }
+        let detached = self.record(id)?;
+        self.leave_queues(id, now);
+        self.locks.free(id);
+        self.free_claim(claim_id);
+        self.metrics.detached += 1;
+        self.run_scheduled(now);
+        Some(detached)
+    }
+
+    /// What there is to know of a lock to go on with it.
+    fn record(&self, id: LockId) -> Option<DetachedLock> {
+        let lock = self.locks.find(id)?;
+        let claim = self.claims.find(lock.claim.0)?;
+        // All that count support one that is idle.
+        let active = self.locks.active(id);
+        let counted = claim.counted();
+        let backed = active.map_or(counted, |active| active.backing.of(counted, &lock.lease));
+        let part = |node| match self.part(node, lock.claim, claim) {
+            Part::Counted if !backed.contains(node) => Part::Behind,
+            part => part,
+        };
+        let parts = self.config.node_ids().map(part);
+        Some(DetachedLock {
+            nodes: parts.map(|part| DetachedNode { name: String::new(), part }).collect(),
+            quorum: self.config.quorum,
+            keys: claim.keys().iter().map(<[u8]>::to_vec).collect(),
+            ttl: lock.ttl(),
+            lease: lock.lease,
+            held_since: lock.held_since,
+            keys_until: claim.forget_at(),
+            fencing_token: active.and_then(|active| active.fencing.token()),
+            random: claim.random(),
+            label: claim.label(&self.config).to_vec(),
+            boot: String::new(),
+        })
+    }
+
+    /// Whether a node has not answered to all that it was asked about this lock, or is about to be.
+    #[must_use]
+    pub fn awaits_answers(&self, id: LockId) -> bool {
+        let Some(lock) = self.locks.find(id) else { return false };
+        let of_it = |pending: &Pending| match *pending {
+            Pending::Ask { claim, .. } | Pending::Check { claim, .. } => claim == lock.claim,
+            Pending::Extend { claim, .. } | Pending::WriteBack { claim, .. } => claim == lock.claim,
+            _ => false,
+        };
+        let is_queued = self.claims.find(lock.claim.0).is_some_and(Claim::has_queued);
+        is_queued || self.nodes.iter().any(|node| node.pipeline.pending().any(of_it))
+    }
+
+    fn part(&self, node: NodeId, id: ClaimId, claim: &Claim) -> Part {
+        let asks =
+            |pending: &Pending| matches!(pending, Pending::Ask { claim, .. } if *claim == id);
+        if claim.counted().contains(node) {
+            Part::Counted
+        } else if !claim.seen().contains(node) {
+            Part::Untouched
+        } else if claim.has_ghost(node) || self.node(node).pipeline.pending().any(asks) {
+            Part::Open
+        } else {
+            Part::Asked
+        }
+    }
+
+    /// Attaches a lock that was detached, by this process or another one on the same machine. It is
+    /// held from here on, with the lease that it had, and is to be released as any other. A record is to be
+    /// attached once: two who attach it are two holders of one lock.
+    ///
+    /// If its lease is over, or of an earlier boot of the machine, it is lost:
+    /// [`Event::Lost`](crate::proto::Event::Lost) follows, and releasing it undoes what is left of it.
+    ///
+    /// # Errors
+    ///
+    /// This core has other nodes or limits, so that the lock cannot be one of its own.
+    pub fn attach(
+        &mut self,
+        detached: &DetachedLock,
+        now: ClockReading,
+    ) -> Result<LockId, RequestError> {
+        let request = detached.request();
+        request.check(&self.config)?;
+        if !detached.fits(&self.config) {
+            return Err(RequestError::OtherNodes);
+        }
+        if self.locks.len().max(self.claims.len()) >= super::MAX_LOCKS {
+            return Err(RequestError::TooManyLocks);
+        }
+        let now = self.clamp(now);
+        self.metrics.attached += 1;
+        let id = self.hold_again(detached, &request, now);
+        self.note_holding(id);
+        if detached.remaining(now).is_zero() {
+            self.lose(id, LossCause::Expired, now);
+        } else {
+            self.lease_due(id, now);
+        }
+        Ok(id)
+    }
+
+    /// Makes a lock and its claim of a record.
+    fn hold_again(
+        &mut self,
+        detached: &DetachedLock,
+        request: &LockRequest<'_>,
+        now: ClockReading,
+    ) -> LockId {
+        let mut votes = self.ballot();
+        let counted = detached.with(&[Part::Counted]);
+        counted.iter().for_each(|node| votes.cast(node, Vote::Grant));
+        let (claim_key, claim) = self.claims.occupy(Claim::new);
+        let (id, lock, active) = self.locks.begin(request, now, votes);
+        lock.begin_round(active, Phase::Held, now, votes);
+        lock.claim = ClaimId(claim_key);
+        active.round.lasts_until(now.boot);
+        lock.lease = detached.lease;
+        lock.held_since = detached.held_since;
+        lock.granted_at = now.boot;
+        active.fencing.attached(detached.fencing_token);
+        // It asks nobody any more, and so proposes nothing.
+        let fenced = detached.fencing_token.map(|_| 0);
+        claim.begin(id, &active.keys, fenced, ttl_ms(detached.ttl), detached.random);
+        claim.set_label(&detached.label, &self.config);
+        let behind = detached.with(&[Part::Behind]);
+        if !behind.is_empty() {
+            active.backing.begin(counted, detached.lease, self.nodes.len());
+        }
+        let seen = detached.with(&[Part::Counted, Part::Behind, Part::Asked, Part::Open]);
+        claim.attached(counted.or(behind), seen, detached.with(&[Part::Open]));
+        claim.lives_until(detached.keys_until.min(now.boot + self.config.settings.max_ttl));
+        id
+    }
+}

@@ -1,0 +1,54 @@
+//! Whether a node's clock was set forward, as the TTL of its restart guard tells.
+//!
+//! The restart guard's TTL, which is read behind every plain ask, goes down by the node's clock: where it
+//! went down by more than the time that has passed here, that clock was set. What follows, and what goes
+//! unseen, is in docs/restart-guard.md. Nothing is written: what one client thinks of a clock must not take a
+//! node from all others.
+
+use crate::proto::core::Core;
+use crate::proto::core::links::Link;
+use crate::proto::names::NodeId;
+use crate::proto::time::{ClockReading, Timestamp};
+
+impl Core {
+    /// A restart guard that is ours was asked for its TTL at `asked_at`, and has so many ms.
+    #[inline]
+    pub(super) fn clock_seen(
+        &mut self,
+        id: NodeId,
+        asked_at: Timestamp,
+        pttl: i64,
+        now: ClockReading,
+    ) {
+        let watch = &mut self.nodes[id.index()].restart_guard;
+        if watch.ttl_read(asked_at, pttl, self.config.drift, now.boot) {
+            watch.is_doubted_until(now.boot + self.config.settings.max_ttl);
+            self.doubt_our_own(now);
+        }
+    }
+
+    /// Whether its clock was set forward not long ago.
+    #[inline]
+    pub(super) fn is_doubted(&self, id: NodeId, now: ClockReading) -> bool {
+        self.node(id).restart_guard.is_doubted(now.boot)
+    }
+
+    /// A quorum of clocks is not set forward at once: ours has stood still, and the next looks compare with
+    /// nothing that was seen before.
+    fn doubt_our_own(&mut self, now: ClockReading) {
+        let doubted = self.config.node_ids().filter(|&id| self.is_doubted(id, now)).count();
+        if doubted < usize::from(self.config.quorum) {
+            return;
+        }
+        for id in self.config.node_ids() {
+            let was_doubted = self.is_doubted(id, now);
+            self.node_mut(id).restart_guard.is_believed();
+            if let Link::Quarantined { until } = self.node(id).link.state()
+                && was_doubted
+                && until != Timestamp::NEVER
+            {
+                self.look_again(id, now);
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! What is known of one node's restart guard, on its present connection and before: whether it lets the node vote,
+//! and what its TTL says of the node's clock.
+//!
+//! What a value and a TTL mean is decided in `proto::restart_guard`, which the models share. Apart from the folder's
+//! `mod.rs`, which asks the nodes and counts their votes.
+
+use crate::proto::lease::Drift;
+use crate::proto::restart_guard::{BIG_MS, Found, Setup};
+use crate::proto::time::Timestamp;
+
+/// What was last seen of a node's restart guard.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watch {
+    /// On this connection the value was read and is ours.
+    is_ours: bool,
+    /// What the value said before it was enrolled, or says.
+    found: Option<Found>,
+    /// When the quarantine should be over.
+    free_at: Timestamp,
+    /// It was enrolled just now, so that the next look should find it ours.
+    is_enrolled: bool,
+    /// Whether it votes is known in a round trip or two, and worth a wait.
+    is_settling: bool,
+    /// All other connections were dropped since the restart guard was moved to our limits.
+    is_alone: bool,
+    /// The value that is to be replaced, empty for none, once all nodes have been looked at.
+    seen: Option<Vec<u8>>,
+    /// When value and TTL were last asked for by themselves.
+    asked_at: Timestamp,
+    /// What its TTL said last.
+    reading: Reading,
+    /// Its clock was set forward, so that locks which it granted may live until then.
+    doubted_until: Timestamp,
+}
+
+/// When a restart guard ends at the earliest on our clock, and when it was asked for that; without one, long
+/// ago.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reading {
+    asked_at: Timestamp,
+    ends: Timestamp,
+}
+
+impl Watch {
+    /// The connection is gone. What was found last still says why the node does not vote.
+    pub(crate) fn connection_lost(&mut self) {
+        self.is_ours = false;
+        self.seen = None;
+        self.is_settling = false;
+        self.is_enrolled = false;
+    }
+
+    /// Value and TTL are asked for: what is read then decides, not what was seen before.
+    pub(crate) fn is_asked_for(&mut self, now: Timestamp) {
+        self.asked_at = now;
+        self.seen = None;
+    }
+
+    /// When value and TTL were last asked for by themselves.
+    pub(super) fn asked_at(&self) -> Timestamp {
+        self.asked_at
+    }
+
+    /// The value was read. Whether it was enrolled just before.
+    pub(super) fn value_read(&mut self, found: Found) -> bool {
+        self.is_ours = found == Found::Ours;
+        self.seen = None;
+        self.is_settling = false;
+        // Once it was enrolled, what it was before says more.
+        if !self.is_ours || self.found.is_none() {
+            self.found = Some(found);
+        }
+        self.is_alone &= self.is_ours;
+        if !self.is_ours {
+            self.reading = Reading::default();
+        }
+        std::mem::take(&mut self.is_enrolled)
+    }
+
+    /// Whether the value was read on this connection and is ours.
+    #[inline]
+    pub(crate) fn is_ours(&self) -> bool {
+        self.is_ours
+    }
+
+    /// The value has to be read once more before it is believed.
+    pub(super) fn is_in_question(&mut self) {
+        self.is_ours = false;
+    }
+
+    /// What the value said before it was enrolled, or says.
+    pub(super) fn found(&self) -> Option<Found> {
+        self.found
+    }
+
+    /// The TTL that was read behind an ask does not let the node vote: what it says, and until when.
+    pub(super) fn forbids_vote(&mut self, found: Option<Found>, free_at: Timestamp) {
+        self.is_ours = false;
+        self.found = found;
+        self.free_at = free_at;
+    }
+
+    /// When the quarantine should be over.
+    pub(super) fn free_at(&self) -> Timestamp {
+        self.free_at
+    }
+
+    pub(super) fn is_free_at(&mut self, at: Timestamp) {
+        self.free_at = at;
+    }
+
+    /// Whether it is known soon if the node votes, so that this is worth a wait.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.is_settling
+    }
+
+    /// This value is to be replaced once all nodes have been looked at.
+    pub(super) fn awaits_set_up(&mut self, seen: Vec<u8>, is_settling: bool) {
+        self.seen = Some(seen);
+        self.is_settling = is_settling;
+    }
+
+    pub(super) fn is_awaiting_set_up(&self) -> bool {
+        self.seen.is_some()
+    }
+
+    /// The value that is replaced now.
+    pub(super) fn take_seen(&mut self) -> Option<Vec<u8>> {
+        self.seen.take()
+    }
+
+    /// Our value is being written; the node votes from `free_at` on, or at once.
+    pub(super) fn is_being_enrolled(&mut self, free_at: Timestamp, at_once: bool) {
+        self.is_ours = false;
+        self.is_settling = at_once;
+        self.free_at = free_at;
+    }
+
+    /// Our value was written, so that the next look should find it.
+    pub(super) fn enrolled(&mut self) {
+        self.is_enrolled = true;
+    }
+
+    /// Nobody else is connected who has read the old value.
+    pub(super) fn others_dropped(&mut self) {
+        self.is_alone = true;
+    }
+
+    pub(super) fn is_alone(&self) -> bool {
+        self.is_alone
+    }
+}
+
+/// The node's clock.
+impl Watch {
+    /// A restart guard that is ours was asked for its TTL at `asked_at`, and has so many ms: whether that went down
+    /// by more than the time that has passed here.
+    #[inline]
+    pub(super) fn ttl_read(
+        &mut self,
+        asked_at: Timestamp,
+        pttl: i64,
+        drift: Drift,
+        now: Timestamp,
+    ) -> bool {
+        // An operator may end a quarantine, and sets just the longest that is told apart here. Without a TTL
+        // there is nothing to compare.
+        let Ok(pttl) = u64::try_from(pttl) else { return false };
+        let span = pttl.min(BIG_MS) * MS;
+        let ends = |at: Timestamp| Timestamp(at.0.wrapping_add(span));
+        let last = std::mem::replace(&mut self.reading, Reading { asked_at, ends: ends(asked_at) });
+        // What whole milliseconds hide is no step, and needs no closer look.
+        ends(now).0.wrapping_add(2 * MS) < last.ends.0
+            && ends(now) + drift.of(now.since(last.asked_at)) < last.ends
+    }
+
+    /// Its clock was set forward, so that locks which it granted may live until then.
+    pub(super) fn is_doubted_until(&mut self, until: Timestamp) {
+        self.doubted_until = until;
+    }
+
+    #[inline]
+    pub(super) fn doubted_until(&self) -> Timestamp {
+        self.doubted_until
+    }
+
+    #[inline]
+    pub(super) fn is_doubted(&self, now: Timestamp) -> bool {
+        self.doubted_until > now
+    }
+
+    /// It was our clock that stood still: the next look compares with nothing that was seen before.
+    pub(super) fn is_believed(&mut self) {
+        (self.reading, self.doubted_until) = (Reading::default(), Timestamp::default());
+    }
+}
+
+impl Watch {
+    /// Why the node does not vote.
+    pub(super) fn in_words(&self, setup: Setup, now: Timestamp) -> String {
+        let left = self.free_at.since(now).as_secs_f64().ceil();
+        let reason = match self.found {
+            Some(Found::Ours) | None if self.is_doubted(now) => "its clock was set forward",
+            Some(Found::Missing) => "it has no restart guard: it is new, or has lost its memory",
+            Some(Found::OtherRun) => "restarted: its run id changed",
+            Some(Found::OtherDatabase) => "its database was swapped",
+            _ => "others saw it new, restarted or emptied",
+        };
+        if setup == Setup::ReadOnly {
+            return reason.to_owned();
+        }
+        if self.is_awaiting_set_up() {
+            return format!("{reason}; another node is not new, or not reached");
+        }
+        format!("{left} s, {reason}")
+    }
+}
+
+/// A millisecond.
+const MS: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp(ms * MS)
+    }
+
+    #[test]
+    fn what_it_was_before_it_was_enrolled_is_remembered() {
+        let mut watch = Watch::default();
+        assert!(!watch.value_read(Found::OtherRun));
+        watch.is_being_enrolled(at(30_000), false);
+        watch.enrolled();
+        assert!(watch.value_read(Found::Ours), "it was enrolled");
+        assert!(watch.is_ours() && !watch.value_read(Found::Ours), "once");
+        assert_eq!(watch.found(), Some(Found::OtherRun));
+        watch.connection_lost();
+        assert!(!watch.is_ours() && watch.found() == Some(Found::OtherRun));
+        assert_eq!(watch.in_words(Setup::Enrol, at(27_500)), "3 s, restarted: its run id changed");
+    }
+
+    #[test]
+    fn a_ttl_that_falls_faster_than_time_is_a_clock_that_was_set() {
+        let drift = Drift { parts_per_million: 10_000 };
+        let mut watch = Watch::default();
+        let mut read = |ms: u64, pttl| watch.ttl_read(at(ms), pttl, drift, at(ms));
+        assert!(!read(100_000, 1_000_000), "nothing to compare with");
+        assert!(!read(101_000, 999_000));
+        assert!(!read(102_000, 997_995), "within the drift of clocks, and a rounding");
+        assert!(read(103_000, 900_000));
+        assert!(!read(104_000, -1), "no TTL");
+        assert!(!read(105_000, 898_000), "it goes on from where it was set to");
+    }
+
+    #[test]
+    fn only_a_new_value_is_believed_after_a_question() {
+        let mut watch = Watch::default();
+        watch.value_read(Found::Ours);
+        watch.others_dropped();
+        watch.is_in_question();
+        assert!(!watch.is_ours() && watch.is_alone());
+        watch.value_read(Found::Missing);
+        assert!(!watch.is_alone(), "others may have read it since");
+    }
+}

@@ -1,0 +1,474 @@
+//! Waiting: which lock of this core asks first, the pauses between two attempts, and what ends them early.
+//!
+//! Every pause ends by a timer, at the latest when the keys in the way have run out of TTL. A notification (`push`)
+//! is a hint that ends a pause early. It says that a key has *changed*, not that it is *free*: nodes also report an
+//! extension by the holder, and the grant of another waiter. So a notification leads to one ask, to the node that
+//! sent it, and the other nodes are asked once that one has granted. After asks that win nothing, a lock ignores
+//! notifications for a growing interval; otherwise two waiters could wake each other for as long as a third holds the
+//! lock.
+//!
+//! The locks of one core need no notification of one another: they stand in a queue, see `wait_queue`. What follows for
+//! one pause from a notification is in `pause`. Not here: the attempt itself, see `acquiring`.
+
+mod pause;
+mod wait_queue;
+
+use std::time::Duration;
+
+use super::Core;
+use crate::proto::config::WakeStrategy;
+use crate::proto::core::claims::Claim;
+use crate::proto::core::links::Pending;
+use crate::proto::core::locks::Phase;
+use crate::proto::event::RefusalReason;
+use crate::proto::mutants::mutant;
+use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
+use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::vote::Vote;
+
+pub(super) use self::pause::Pause;
+pub(super) use self::wait_queue::{QueueKey, QueuePosition, WaitQueues};
+
+impl Core {
+    /// Puts a lock that waits into the lines of its resources, and lets it ask if it is the first in all.
+    pub(super) fn join_queues(&mut self, id: LockId, now: ClockReading) {
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        lock.phase = Phase::Queued;
+        active.position = self.queues.next_position();
+        for key in active.keys.iter() {
+            let key = self.queues.key(key);
+            self.queues.join(key, active.position, id, now.boot);
+            active.queues.push(key);
+        }
+        let deadline = active.deadline;
+        self.arm_lock(id, deadline);
+        if self.is_first(id) {
+            self.first_attempt(id, now);
+        }
+    }
+
+    fn is_first(&self, id: LockId) -> bool {
+        let first = |&key: &_| self.queues.front(key) == Some(id);
+        self.locks.active(id).is_some_and(|active| active.queues.iter().all(first))
+    }
+
+    /// Leaves the lines behind a release.
+    pub(super) fn leave_queues_released(&mut self, id: LockId, now: ClockReading) {
+        let Some(active) = self.locks.active(id) else { return };
+        for &key in &active.queues {
+            self.queues.released(key, now.boot);
+        }
+        self.leave_queues(id, now);
+    }
+
+    /// Leaves the lines. Those who are first now ask when turns are taken.
+    pub(super) fn leave_queues(&mut self, id: LockId, now: ClockReading) {
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let position = active.position;
+        for key in active.queues.drain(..) {
+            self.queues.leave(key, position, now.boot);
+            // Whoever is next in several lines of many need not be looked at for each.
+            let first = self.queues.front(key).filter(|first| self.scheduled.back() != Some(first));
+            self.scheduled.extend(first);
+        }
+        let purge_at = self.queues.purge_at();
+        self.arm(purge_at);
+    }
+
+    /// Lets those ask whose turn has come. One that is refused at once makes room for the next: they are
+    /// taken one after the other, not one inside the other.
+    pub(super) fn run_scheduled(&mut self, now: ClockReading) {
+        if std::mem::replace(&mut self.runs_scheduled, true) {
+            return;
+        }
+        while let Some(id) = self.scheduled.pop_front() {
+            match self.locks.find(id).map(|lock| lock.phase) {
+                Some(Phase::Queued) if self.is_first(id) => self.first_attempt(id, now),
+                Some(Phase::Pausing) => self.pause_due(id, now),
+                _ => {}
+            }
+        }
+        self.runs_scheduled = false;
+    }
+
+    /// The first ask of a lock that waits.
+    fn first_attempt(&mut self, id: LockId, now: ClockReading) {
+        let Some(active) = self.locks.active(id) else { return };
+        if now.boot >= active.deadline {
+            return self.refuse(id, RefusalReason::OutOfTime, now);
+        }
+        let released =
+            active.queues.iter().filter_map(|&key| self.queues.yields_from(key, now.boot));
+        let hand_off = self.round_trip * HAND_OFF_ROUND_TRIPS;
+        match released.max().map(|released| released + hand_off + self.entropy.below(hand_off)) {
+            Some(until) if until > now.boot => self.yield_to_others(id, until, now),
+            _ => self.attempt(id, None, now),
+        }
+    }
+
+    /// This core has just let go of what others want too: they get until `until` to take it. Then the lock
+    /// looks whether they have, if there is a node that will tell, and waits as they do.
+    fn yield_to_others(&mut self, id: LockId, until: Timestamp, now: ClockReading) {
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        let first = active.queues.first();
+        let leads = first.map_or_else(NodeSet::default, |&key| self.queues.leads(key));
+        let leads = leads.without(self.suspected);
+        let waited = first.map_or(Duration::ZERO, |&key| self.queues.waited(key));
+        lock.phase = Phase::Pausing;
+        active.pause.lasts_until(until.min(active.deadline));
+        if leads.iter().all(|node| self.nodes[node.index()].push.notifies()) {
+            active.pause.leaves_turn(leads, (waited / 2).min(LONGEST_SIT_OUT));
+            leads.iter().for_each(|node| self.want_push(node, now));
+        }
+        self.arm_lock(id, until);
+    }
+
+    /// A lock that waits in line has a deadline as well.
+    pub(super) fn queue_due(&mut self, id: LockId, now: ClockReading) {
+        match self.locks.active(id).map(|active| active.deadline) {
+            Some(deadline) if now.boot >= deadline => {
+                self.refuse(id, RefusalReason::OutOfTime, now)
+            }
+            Some(deadline) => self.arm_lock(id, deadline),
+            None => {}
+        }
+    }
+
+    /// What this core has just let go of is free for the first of those who wait here, when turns are taken:
+    /// no node tells a connection of what it changed itself.
+    pub(super) fn hand_on(&mut self, claim: ClaimId, now: ClockReading) {
+        if self.queues.is_empty() {
+            return;
+        }
+        let Some(claim) = self.claims.find(claim.0).filter(|claim| !claim.counted().is_empty())
+        else {
+            return;
+        };
+        for key in claim.keys().iter() {
+            let Some(next) = self.queues.front(self.queues.key(key)) else { continue };
+            let Some((lock, active)) = self.locks.at_work_mut(next) else { continue };
+            if claim.lock() != Some(next) && lock.phase == Phase::Pausing {
+                active.pause.handed_on(now.boot);
+                self.scheduled.push_back(next);
+            }
+        }
+    }
+
+    /// Sets the time of the next attempt, at random, so that waiters spread out.
+    pub(super) fn pause(&mut self, id: LockId, now: ClockReading) {
+        self.look_for_leads(id, now);
+        self.back_off_wakes(id, now);
+        let will_be_notified = self.will_be_notified(id);
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        let led = active.lead.take().is_some();
+        let votes = &active.votes;
+        let is_split = !led && !votes.grants().is_empty() && votes.is_contended();
+        let needed = match led {
+            true => 1,
+            false => votes.quorum().saturating_sub(votes.grants().len()),
+        };
+        let took = active.round.took(now.boot);
+        active.pause.refused(is_split, needed);
+        let (floor, bound) =
+            active.pause.span(took, will_be_notified, self.config.settings.retry_backoff);
+        lock.phase = Phase::Pausing;
+        let until = now.boot + floor + self.entropy.below(bound.saturating_sub(floor));
+        let mut until = until.min(active.deadline);
+        if mutant!(PauseWithoutEnd) {
+            until = Timestamp::NEVER;
+        }
+        active.pause.lasts_until(until);
+        self.arm_lock(id, until);
+        self.shorten_pause(id);
+    }
+
+    /// Chooses whose word is waited for: the first node in order that denied, so that all who wait for
+    /// one holder listen to the same one.
+    fn look_for_leads(&mut self, id: LockId, now: ClockReading) {
+        let (wake, quorum) = (self.config.settings.wake, self.config.quorum());
+        let suspected = self.suspected;
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let denied = active.votes.denies().without(suspected);
+        if active.lead.is_none() {
+            let count = match wake {
+                WakeStrategy::Lead | WakeStrategy::All => 1,
+                WakeStrategy::Quorum => quorum,
+                WakeStrategy::Timer => 0,
+            };
+            let mut leads = NodeSet::default();
+            denied.iter().take(count).for_each(|node| leads.insert(node));
+            active.pause.listen_to(leads);
+        }
+        if !denied.is_empty() {
+            for &key in &active.queues {
+                self.queues.contended(key, active.pause.leads(), now.boot);
+            }
+        }
+    }
+
+    /// A verdict need not wait for all votes. Those that come later can still show whose word to wait for.
+    pub(super) fn hear_late_denials(&mut self, id: LockId, claim: ClaimId) {
+        let Some(round) = self.locks.find(id).map(|lock| lock.round) else { return };
+        if let Some(claim) = self.claims.find_mut(claim.0) {
+            claim.is_heard_by(id, round);
+        }
+    }
+
+    /// A node denied after the verdict. If it comes before the lead in the order, all who wait for this
+    /// holder wait for its word, once it tells.
+    pub(super) fn denied_late(&mut self, node: NodeId, claim: ClaimId, now: ClockReading) {
+        let waiter = self.claims.find(claim.0).and_then(Claim::waiter);
+        let Some((id, round)) = waiter else { return };
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        let is_alone = matches!(self.config.settings.wake, WakeStrategy::Lead | WakeStrategy::All);
+        let mut leads = active.pause.leads();
+        let is_earlier = leads.iter().next().is_some_and(|lead| node < lead);
+        if lock.phase != Phase::Pausing || lock.round != round || !is_alone || !is_earlier {
+            return;
+        }
+        active.votes.cast(node, Vote::Deny);
+        leads.insert(node);
+        if self.nodes[node.index()].push.notifies() {
+            leads = node.into();
+        }
+        active.pause.listen_to(leads);
+        for &key in &active.queues {
+            self.queues.contended(key, active.pause.leads(), now.boot);
+        }
+        if active.keys.len() == 1 {
+            self.ask_remaining(node, id, now);
+        }
+        self.want_push(node, now);
+        self.wake(id, now);
+    }
+
+    /// Of two leads the first is enough, as soon as it tells.
+    fn follow_the_first(&mut self, id: LockId) {
+        let Some(active) = self.locks.active_mut(id) else { return };
+        if self.config.settings.wake != WakeStrategy::Quorum
+            && let Some(first) = active.pause.leads().iter().next()
+            && self.nodes[first.index()].push.notifies()
+        {
+            active.pause.listen_to(first.into());
+        }
+    }
+
+    /// An ask that came of what a node told, in vain, makes the lock deaf for a while, longer each time:
+    /// so that of many waiters not all ask at each change. It may be long only where the lead granted and
+    /// the others did not. Such an ask is told to other waiters in its turn, and they could wake each other
+    /// for as long as the lock is held elsewhere; where the lead denied, nobody else hears of it.
+    fn back_off_wakes(&mut self, id: LockId, now: ClockReading) {
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let waited = now.boot.since(active.asked_at);
+        let most = match active.lead {
+            Some(_) if waited < OLD => MUTED_AFTER_DENIAL.0,
+            Some(_) => MUTED_AFTER_DENIAL.1,
+            None => MUTED_AFTER_SPLIT,
+        };
+        let since = active.round.since();
+        let Some(backoff) = active.pause.was_woken_in_vain(since, most) else { return };
+        let half = backoff / 2;
+        active.pause.mute_until(now.boot + half + self.entropy.below(half));
+    }
+
+    /// Remembers how long a lock had to wait that was granted now.
+    pub(super) fn note_wait(&mut self, id: LockId, now: ClockReading) {
+        let Some(active) = self.locks.active(id) else { return };
+        let waited = now.boot.since(active.asked_at);
+        active.queues.iter().for_each(|&key| self.queues.granted(key, waited));
+    }
+
+    /// Whether the nodes whose word is waited for denied, and will tell.
+    fn will_be_notified(&self, id: LockId) -> bool {
+        let Some(active) = self.locks.active(id) else { return false };
+        let (leads, denied) = (active.pause.leads(), active.votes.denies());
+        let will_notify = |node| denied.contains(node) && self.node(node).push.notifies();
+        !leads.is_empty() && leads.iter().all(will_notify)
+    }
+
+    /// A pause has begun and the undo is on its way: asks the nodes that denied this attempt how long the
+    /// key in the way will live, which also makes them tell when it changes, and acts on what was told
+    /// meanwhile. Behind the undo, so that an attempt that is granted never pays for it.
+    pub(super) fn settle_in(&mut self, id: LockId, denied: NodeSet, now: ClockReading) {
+        let Some((lock, active)) = self.locks.at_work(id) else { return };
+        if lock.phase != Phase::Pausing {
+            return;
+        }
+        let leads = active.pause.leads();
+        // A script has told, and has read all keys.
+        if active.keys.len() == 1 {
+            for node in denied.iter() {
+                self.ask_remaining(node, id, now);
+            }
+        }
+        for node in leads.iter() {
+            self.want_push(node, now);
+        }
+        self.wake(id, now);
+    }
+
+    /// Asks a node for how long the key in the way will live.
+    pub(super) fn ask_remaining(&mut self, node: NodeId, id: LockId, now: ClockReading) {
+        let Some((lock, active)) = self.locks.at_work(id) else { return };
+        let node = &mut self.nodes[node.index()];
+        // A full pipeline has no room for what the timer can do without.
+        if !node.link.takes_asks() || node.pipeline.len() >= super::MAX_PIPELINE {
+            return;
+        }
+        let pending = Pending::Remaining { lock: id, round: lock.round };
+        node.pipeline.push(pending, now.boot, |out| {
+            let _ = crate::resp::command(out, 2).arg(b"PTTL").arg(active.keys.first());
+        });
+        self.arm(now.boot + self.config.settings.dead_peer_timeout);
+    }
+
+    /// A node told for how long the key in the way will live: -2 it is gone, -1 for ever.
+    pub(super) fn way_blocked(
+        &mut self,
+        node: NodeId,
+        id: LockId,
+        round: u32,
+        ms: i64,
+        now: ClockReading,
+    ) {
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        let is_asking = matches!(lock.phase, Phase::Asking | Phase::Pausing);
+        if ms == -1 || !is_asking || lock.round != round {
+            return;
+        }
+        let pause = &mut active.pause;
+        let (is_pausing, leads) = (lock.phase == Phase::Pausing, pause.leads());
+        let notifies = leads.contains(node)
+            && leads.iter().all(|lead| self.nodes[lead.index()].push.notifies());
+        // What has been told comes by another connection, and may be later than this answer.
+        let rests = is_pausing && !pause.follows_split() && pause.is_quiet();
+        let left = u64::try_from(ms).ok().map(Duration::from_millis);
+        if left.is_none() && leads.contains(node) {
+            return self.changed_at(id, node, now);
+        }
+        pause.key_lives(node, left, now.boot);
+        if left.is_some() && notifies && rests {
+            self.rest(id, now);
+        }
+        if is_pausing {
+            self.shorten_pause(id);
+            self.pause_due(id, now);
+        }
+    }
+
+    /// The key in the way is still there, and a node will tell of its next change. Whoever has had its turn lets
+    /// some others have theirs.
+    fn rest(&mut self, id: LockId, now: ClockReading) {
+        let Some(active) = self.locks.active_mut(id) else { return };
+        active.pause.waits_for_word(now.boot, active.deadline);
+        let sit_out = active.pause.take_sit_out();
+        active.pause.sits_out_until(now.boot + self.entropy.below(sit_out));
+        for &key in &active.queues {
+            self.queues.contended(key, active.pause.leads(), now.boot);
+        }
+    }
+
+    /// The pause need not outlast the keys that stand in the way.
+    fn shorten_pause(&mut self, id: LockId) {
+        let now = self.boot;
+        let Some(active) = self.locks.active_mut(id) else { return };
+        if let Some(until) = active.pause.shorten(now) {
+            self.arm_lock(id, until);
+        }
+    }
+
+    /// The nodes will tell from now on, so that the pause can be long.
+    pub(super) fn lengthen_pause(&mut self, id: LockId, now: ClockReading) {
+        self.follow_the_first(id);
+        if !self.will_be_notified(id) {
+            return;
+        }
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        if lock.phase == Phase::Pausing && !active.pause.follows_split() {
+            active.pause.waits_for_word(now.boot, active.deadline);
+            let until = active.pause.until();
+            self.arm_lock(id, until);
+            self.shorten_pause(id);
+        }
+    }
+
+    /// A node has told that a key in the way of this lock has changed, or cannot tell any longer.
+    pub(super) fn changed_at(&mut self, id: LockId, node: NodeId, now: ClockReading) {
+        let Some(active) = self.locks.active_mut(id) else { return };
+        active.pause.notified(node);
+        self.wake(id, now);
+    }
+
+    /// Ends a pause by what has been told, as soon as that may be.
+    fn wake(&mut self, id: LockId, now: ClockReading) {
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        let is_enough = active.pause.has_heard_enough(self.config.settings.wake);
+        if lock.phase != Phase::Pausing || !is_enough {
+            return;
+        }
+        self.metrics.wakes += u64::from(active.pause.wake(now.boot));
+        self.pause_due(id, now);
+    }
+
+    /// What was told while the lock was deaf is old: the key is looked at, which also makes its next change
+    /// be told. So whoever was deaf asks when the lock is let go of, and not in the middle of somebody's turn.
+    fn look_first(&mut self, id: LockId, lead: NodeId, now: ClockReading) {
+        let patience = self.config.settings.response_timeout.min(self.allowance(lead));
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let until = (now.boot + patience).min(active.deadline);
+        active.pause.looks_until(until);
+        self.arm_lock(id, until);
+        self.ask_remaining(lead, id, now);
+    }
+
+    pub(super) fn pause_due(&mut self, id: LockId, now: ClockReading) {
+        let Some(active) = self.locks.active(id) else { return };
+        if now.boot >= active.deadline {
+            self.refuse(id, RefusalReason::OutOfTime, now);
+        } else if now.boot < active.pause.until() {
+            let until = active.pause.until();
+            self.arm_lock(id, until);
+        } else {
+            match self.lead_to_ask(id) {
+                Some(lead) if active.pause.is_late() && active.keys.len() == 1 => {
+                    self.look_first(id, lead, now);
+                }
+                lead => self.attempt(id, lead, now),
+            }
+        }
+    }
+
+    /// The node that is asked before the others, if what it told ended the pause.
+    fn lead_to_ask(&self, id: LockId) -> Option<NodeId> {
+        let active = self.locks.active(id)?;
+        let leads = self.config.settings.wake == WakeStrategy::Lead && active.pause.is_woken();
+        let notified = active.pause.heard().without(self.suspected);
+        let lead = notified.iter().next().filter(|_| leads)?;
+        self.node(lead).link.takes_asks().then_some(lead)
+    }
+
+    /// An attempt begins.
+    pub(super) fn end_pause(&mut self, id: LockId) {
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let (least, most) = EXPIRY_JITTER;
+        active.pause.attempt_begins(least + self.entropy.below(most - least));
+    }
+}
+
+/// Waiters do not meet an expiry all at the same moment, and a key lives to the end of its last
+/// millisecond.
+const EXPIRY_JITTER: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(5));
+
+/// How long at the most, where the lead denied, and for those who have waited for `OLD`.
+const MUTED_AFTER_DENIAL: (Duration, Duration) =
+    (Duration::from_millis(16), Duration::from_millis(4));
+const OLD: Duration = Duration::from_millis(250);
+
+/// How long at the most, where the lead granted and others did not.
+const MUTED_AFTER_SPLIT: Duration = Duration::from_millis(50);
+
+/// Whoever has had its turn sits out for up to half of what it had to wait, but not for longer.
+const LONGEST_SIT_OUT: Duration = Duration::from_millis(100);
+
+/// A waiter elsewhere is told, asks the lead, and then the others: with something to spare.
+const HAND_OFF_ROUND_TRIPS: u32 = 3;

@@ -1,0 +1,371 @@
+//! The pause of one lock between two attempts: until when it lasts, whose notification ends it sooner, and for how long
+//! notifications are ignored.
+//!
+//! Apart from the folder's `mod.rs`, which asks the nodes and looks whether the pause is over, so that what follows from
+//! a notification for one lock can be read, and tested, without them. Randomness is an argument. Not here: the order
+//! among the locks of one core, see `wait_queue`.
+
+use std::time::Duration;
+
+use crate::proto::config::WakeStrategy;
+use crate::proto::names::{NodeId, NodeSet};
+use crate::proto::time::Timestamp;
+
+/// The time between two attempts, and what is remembered of those before.
+#[derive(Debug)]
+pub(crate) struct Pause {
+    until: Timestamp,
+    /// Refusals so far, which the cap grows with.
+    refusals: u32,
+    /// The last refusal won a grant.
+    is_after_split: bool,
+    /// Such refusals since a holder was seen, or since none came for a while.
+    splits: u32,
+    jitter: Duration,
+    /// When the keys that stand in the way are over, as far as it is known.
+    expiries: Vec<(NodeId, Timestamp)>,
+    /// How many of these keys have to go before a quorum is possible.
+    needed: usize,
+    /// The nodes whose word ends it.
+    leads: NodeSet,
+    /// Those that have told of a change since the last attempt began.
+    notified: NodeSet,
+    /// It ends, or the attempt after it began, by what a node has told.
+    is_woken: bool,
+    /// For how long at the most it does not listen once others have taken the turn that was left to them.
+    sit_out: Duration,
+    /// It was told when the lock did not listen.
+    is_late: bool,
+    /// How long what a node tells is not acted upon, after asks that came of it in vain.
+    wake_backoff: Duration,
+    /// Until when.
+    muted_until: Timestamp,
+}
+
+impl Pause {
+    pub(crate) const fn new() -> Self {
+        Self {
+            until: Timestamp(0),
+            refusals: 0,
+            is_after_split: false,
+            splits: 0,
+            jitter: Duration::ZERO,
+            expiries: Vec::new(),
+            needed: 0,
+            leads: NodeSet::EMPTY,
+            notified: NodeSet::EMPTY,
+            is_woken: false,
+            sit_out: Duration::ZERO,
+            is_late: false,
+            wake_backoff: Duration::ZERO,
+            muted_until: Timestamp(0),
+        }
+    }
+
+    /// Of a new acquisition.
+    pub(crate) fn begin(&mut self) {
+        let mut expiries = std::mem::take(&mut self.expiries);
+        expiries.clear();
+        *self = Self { expiries, ..Self::new() };
+    }
+
+    pub(crate) fn until(&self) -> Timestamp {
+        self.until
+    }
+
+    pub(super) fn lasts_until(&mut self, until: Timestamp) {
+        self.until = until;
+    }
+
+    /// An attempt begins, and with it what is told anew. A key that it meets is taken to live longer by `jitter`.
+    pub(super) fn attempt_begins(&mut self, jitter: Duration) {
+        self.expiries.clear();
+        self.notified = NodeSet::default();
+        self.jitter = jitter;
+    }
+
+    /// An attempt was refused: whether the vote was split, and how many keys have to go.
+    pub(super) fn refused(&mut self, is_split: bool, needed: usize) {
+        self.is_after_split = is_split;
+        self.splits += u32::from(is_split);
+        self.needed = needed;
+    }
+
+    /// How long it is to last, at least and at most, behind an attempt that took so long. After a split vote it is
+    /// short, since nobody holds the resource then; where the nodes tell of changes it can be long; otherwise
+    /// it grows with each refusal from `least` to `most`.
+    pub(super) fn span(
+        &mut self,
+        took: Duration,
+        will_be_notified: bool,
+        (least, most): (Duration, Duration),
+    ) -> (Duration, Duration) {
+        if self.is_of_split() {
+            (Duration::ZERO, took * SPLIT_ROUND_TRIPS)
+        } else if will_be_notified {
+            (AT_LEAST_NOTIFIED, CAP_NOTIFIED)
+        } else {
+            if !self.is_after_split {
+                self.splits = 0;
+            }
+            let cap = most.min(least * (1 << self.refusals.min(16)));
+            self.refusals += 1;
+            (least / 8, cap)
+        }
+    }
+
+    /// Whether it keeps the parties of a split vote apart. Many splits end that, for a holder of a bare quorum, or a
+    /// key left over on one node, looks like a split for its whole TTL. A refusal by all nodes does not begin the
+    /// count anew by itself: others who ask in vain as well are met at the nodes that are free.
+    fn is_of_split(&self) -> bool {
+        self.is_after_split && self.splits <= SPLITS
+    }
+
+    /// The nodes whose word ends it.
+    pub(crate) fn leads(&self) -> NodeSet {
+        self.leads
+    }
+
+    pub(super) fn listen_to(&mut self, leads: NodeSet) {
+        self.leads = leads;
+    }
+
+    /// Those of the leads that have told of a change.
+    pub(super) fn heard(&self) -> NodeSet {
+        self.notified.and(self.leads)
+    }
+
+    /// A node has told of a change. Whose word counts can be known later than it has come.
+    pub(super) fn notified(&mut self, node: NodeId) {
+        self.notified.insert(node);
+    }
+
+    /// Whether so many leads have told that the pause can end.
+    pub(super) fn has_heard_enough(&self, wake: WakeStrategy) -> bool {
+        let enough = match wake {
+            WakeStrategy::Quorum => self.leads.len().max(1),
+            _ => 1,
+        };
+        self.heard().len() >= enough
+    }
+
+    /// Whether nothing was told that it could end by.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.heard().is_empty() && !self.is_woken
+    }
+
+    /// Ends by what was told, as soon as the lock listens. Whether nothing had ended it before.
+    pub(super) fn wake(&mut self, now: Timestamp) -> bool {
+        self.is_late = now < self.muted_until;
+        self.ends_when_it_listens(now);
+        !std::mem::replace(&mut self.is_woken, true)
+    }
+
+    /// Whether what was told ended it, or the one before the present attempt.
+    pub(super) fn is_woken(&self) -> bool {
+        self.is_woken
+    }
+
+    /// Whether that was told when the lock did not listen, so that it is old.
+    pub(super) fn is_late(&self) -> bool {
+        self.is_late
+    }
+
+    /// A lock of this core has let go of what is waited for, which no node tells.
+    pub(super) fn handed_on(&mut self, now: Timestamp) {
+        self.is_woken = false;
+        self.is_late = false;
+        self.ends_when_it_listens(now);
+    }
+
+    fn ends_when_it_listens(&mut self, now: Timestamp) {
+        self.until = self.until.min(self.muted_until.max(now));
+    }
+
+    /// Others have the turn until it is over: then it is as if these nodes had told of them, and the lock may sit
+    /// out for so long.
+    pub(super) fn leaves_turn(&mut self, leads: NodeSet, sit_out: Duration) {
+        (self.leads, self.notified, self.needed) = (leads, leads, 1);
+        self.is_woken = !leads.is_empty();
+        self.is_late = self.is_woken;
+        self.sit_out = sit_out;
+    }
+
+    /// The key is looked at, which is answered by `until`: what was told before is forgotten.
+    pub(super) fn looks_until(&mut self, until: Timestamp) {
+        self.is_late = false;
+        self.is_woken = false;
+        self.notified = NodeSet::default();
+        self.until = until;
+    }
+
+    /// The attempt that began at `since` came to nothing. If it came of what a node had told, such words are not
+    /// to be acted upon for a while, longer each time up to `most`, in half at random: how long.
+    pub(super) fn was_woken_in_vain(
+        &mut self,
+        since: Timestamp,
+        most: Duration,
+    ) -> Option<Duration> {
+        if !std::mem::take(&mut self.is_woken) {
+            return None;
+        }
+        let has_rested = since > self.muted_until + RESTED;
+        self.is_late = false;
+        self.wake_backoff = match has_rested {
+            true => MUTED_AT_FIRST,
+            false => (self.wake_backoff * 2).min(most).max(MUTED_AT_FIRST),
+        };
+        Some(self.wake_backoff)
+    }
+
+    pub(super) fn mute_until(&mut self, until: Timestamp) {
+        self.muted_until = until;
+    }
+
+    /// Whether the last attempt was refused although nobody may hold the resource.
+    pub(super) fn follows_split(&self) -> bool {
+        self.is_after_split
+    }
+
+    /// There is a holder, and the nodes will tell, so that it can be long.
+    pub(super) fn waits_for_word(&mut self, now: Timestamp, deadline: Timestamp) {
+        self.splits = 0;
+        self.until = (now + AT_LEAST_NOTIFIED).min(deadline);
+    }
+
+    /// For how long at the most it may sit out, once: whoever has had its turn lets some others have theirs.
+    pub(super) fn take_sit_out(&mut self) -> Duration {
+        std::mem::take(&mut self.sit_out)
+    }
+
+    pub(super) fn sits_out_until(&mut self, until: Timestamp) {
+        self.muted_until = self.muted_until.max(until);
+    }
+
+    /// A node has told that the key in the way will live for so long, or that it has gone already.
+    pub(super) fn key_lives(&mut self, node: NodeId, left: Option<Duration>, now: Timestamp) {
+        let at = match left {
+            Some(left) => now + left + self.jitter,
+            // Only as late as it takes two waiters not to ask in step for ever.
+            None => now + self.jitter / 8,
+        };
+        self.expiries.retain(|&(of, _)| of != node);
+        self.expiries.push((node, at));
+    }
+
+    /// It need not outlast the keys that stand in the way; until when, if that is known. One that keeps the parties
+    /// of a split vote apart is random, and stays so.
+    pub(super) fn shorten(&mut self, now: Timestamp) -> Option<Timestamp> {
+        if self.is_of_split() {
+            return None;
+        }
+        // A key can be over before the attempt that met it is known to have failed.
+        let free_at = self.way_free_at(self.needed)?.max(now);
+        self.until = self.until.min(free_at);
+        Some(self.until)
+    }
+
+    /// When the `needed`-th of the keys that stand in the way is over, if that is known.
+    pub(crate) fn way_free_at(&mut self, needed: usize) -> Option<Timestamp> {
+        self.expiries.sort_unstable_by_key(|&(_, at)| at);
+        self.expiries.get(needed.checked_sub(1)?).map(|&(_, at)| at)
+    }
+}
+
+/// So many split votes are answered without a pause.
+const SPLITS: u32 = 4;
+
+/// A pause after a split vote is shorter than this many round trips.
+const SPLIT_ROUND_TRIPS: u32 = 4;
+
+/// The longest pause where nodes tell of changes: what a lost message costs at the most. And the shortest.
+const CAP_NOTIFIED: Duration = Duration::from_secs(2);
+const AT_LEAST_NOTIFIED: Duration = Duration::from_millis(1_500);
+
+/// Vain asks that are further apart are not of a crowd.
+const RESTED: Duration = Duration::from_millis(500);
+
+/// How long a lock is deaf after the first ask in vain.
+const MUTED_AT_FIRST: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp(ms * 1_000_000)
+    }
+
+    #[test]
+    fn it_ends_with_the_keys_in_the_way_unless_it_keeps_a_split_apart() {
+        let mut pause = Pause::new();
+        pause.attempt_begins(2 * MS);
+        pause.refused(false, 2);
+        pause.lasts_until(at(1_000));
+        pause.key_lives(NodeId(0), Some(100 * MS), at(0));
+        assert_eq!(pause.shorten(at(0)), None, "two keys have to go");
+        pause.key_lives(NodeId(1), Some(50 * MS), at(0));
+        pause.key_lives(NodeId(1), Some(60 * MS), at(0));
+        assert_eq!(pause.shorten(at(0)), Some(at(102)));
+        pause.refused(true, 2);
+        pause.key_lives(NodeId(0), None, at(0));
+        assert_eq!(pause.shorten(at(0)), None);
+        (0..SPLITS).for_each(|_| pause.refused(true, 2));
+        assert_eq!(pause.shorten(at(0)), Some(at(62)), "a key left over looks like a split");
+    }
+
+    #[test]
+    fn refusals_between_split_votes_do_not_keep_the_pauses_short_unless_a_holder_is_seen() {
+        let round_trips = |pause: &mut Pause| pause.span(MS, true, (MS, MS)).1 / SPLIT_ROUND_TRIPS;
+        let mut pause = Pause::new();
+        for _ in 0..SPLITS {
+            pause.refused(true, 1);
+            assert_eq!(round_trips(&mut pause), MS);
+            pause.refused(false, 2);
+            assert!(round_trips(&mut pause) > MS);
+        }
+        pause.refused(true, 1);
+        assert!(round_trips(&mut pause) > MS, "as often as that it is no split");
+        pause.refused(false, 2);
+        pause.waits_for_word(at(1), at(9_000));
+        pause.refused(true, 1);
+        assert_eq!(round_trips(&mut pause), MS, "behind a holder it can be one again");
+    }
+
+    #[test]
+    fn words_in_vain_are_heard_ever_later() {
+        let mut pause = Pause::new();
+        let mut backoffs = Vec::new();
+        pause.listen_to(NodeId(1).into());
+        assert_eq!(pause.was_woken_in_vain(at(1), 4 * MS), None, "nobody told");
+        for ms in 2..6 {
+            pause.attempt_begins(MS);
+            pause.lasts_until(at(1_000));
+            pause.notified(NodeId(1));
+            assert!(pause.has_heard_enough(WakeStrategy::Lead) && pause.wake(at(ms)));
+            backoffs.extend(pause.was_woken_in_vain(at(ms), 4 * MS));
+            pause.mute_until(at(ms + 2));
+        }
+        assert_eq!(backoffs, [MS, 2 * MS, 4 * MS, 4 * MS]);
+        pause.lasts_until(at(1_000));
+        pause.wake(at(6));
+        assert!(pause.is_late());
+        assert_eq!(pause.until(), at(7), "told too early");
+        assert_eq!(pause.was_woken_in_vain(at(900), 4 * MS), Some(MS), "it has rested");
+    }
+
+    #[test]
+    fn a_quorum_of_words_is_waited_for_where_that_is_wanted() {
+        let mut pause = Pause::new();
+        pause.listen_to(NodeSet::first(2));
+        pause.notified(NodeId(2));
+        assert!(!pause.has_heard_enough(WakeStrategy::All), "not one whose word counts");
+        pause.notified(NodeId(0));
+        assert!(pause.has_heard_enough(WakeStrategy::All));
+        assert!(!pause.has_heard_enough(WakeStrategy::Quorum));
+        pause.notified(NodeId(1));
+        assert!(pause.has_heard_enough(WakeStrategy::Quorum));
+    }
+}
