@@ -1,7 +1,7 @@
-//! What clients want, and what they are told: holders, waiters, keepers, those who cancel and those
-//! who never let go, and holders that write after a pause.
+//! The jobs of clients: holders, waiters, keepers, jobs that cancel, jobs that never release, and
+//! holders that write after a pause.
 //!
-//! What a caller may rely on is checked here, at the moment at which it is told.
+//! The promises to callers are checked here, at the moment of each outcome.
 
 use std::time::Duration;
 
@@ -19,38 +19,38 @@ use crate::register::Writer;
 use crate::world::World;
 use crate::world::queue::{Event, Time};
 
-/// What a job does next.
+/// A job's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Asks for the lock.
+    /// Requests the lock.
     Start,
-    /// Looks at the lease, and means to write if it is valid.
+    /// Checks the lease, and will write if it is valid.
     Look,
-    /// Writes, without another look.
+    /// Writes, without another check.
     Write,
     Extend,
     Release,
-    /// Lets go, whatever has come of it.
+    /// Releases, whatever the outcome was.
     Cancel,
     /// The same, after the faults.
     LetGo,
-    /// Looks at the lease when next to nothing of it is left.
+    /// Checks the lease just before it ends.
     Last,
-    /// The lock leaves its client.
+    /// The lock is detached from its client.
     Detach,
-    /// Somebody takes it in.
+    /// A client attaches it.
     Attach,
 }
 
-/// A job under way.
+/// The state of a job.
 #[derive(Default)]
 pub(crate) struct Running {
     pub(crate) id: Option<LockId>,
-    /// Nobody has it in hand.
+    /// The lock while it is detached.
     detached: Option<DetachedLock>,
-    /// It has left the client that asked for it.
+    /// It has been detached from the client that requested it.
     pub(crate) was_detached: bool,
-    /// How many ends it was told.
+    /// How many final outcomes it got.
     ends: u8,
     acquire: Option<Call>,
     release: Option<Call>,
@@ -58,34 +58,34 @@ pub(crate) struct Running {
     extensions: u64,
     pub(crate) extend_ttl: u64,
     granted: Option<Time>,
-    /// Its attempt that was granted.
+    /// The index of its attempt that was granted.
     pub(crate) attempt: usize,
     /// When it was granted, on its client's clocks.
     held_since: ClockReading,
-    /// Its lease, as it was last told.
+    /// Its lease, as last reported.
     lease: Option<Lease>,
-    /// There will be another look at its end.
+    /// A check just before the end of the lease is scheduled.
     looks: bool,
     token: Option<u64>,
-    /// When its validity ends at the latest, in true time, as far as it is known.
+    /// When its validity ends at the latest, in true time, as far as is known.
     valid_until: Time,
-    /// The client takes it for held.
+    /// Whether the client considers it held.
     is_held: bool,
-    /// As it was last seen, while it is asked for.
+    /// The last observed state of the acquisition.
     seen: Seen,
     paused_at: Time,
     /// How many pauses in a row were next to none.
     hasty: u32,
     pub(crate) released: Option<Marks>,
-    /// Since when no other lock of its client has stood before it.
+    /// Since when it is first in its client's wait queue.
     pub(crate) turn_at: Time,
-    /// By nodes.
+    /// By node.
     pub(crate) asked: [Asked; MAX_NODES],
-    /// Who has been granted what it waits for, again and again, and since when.
+    /// The client that acquires this job's resource again and again, and since when.
     pub(crate) passed_by: Option<(u8, Time)>,
 }
 
-/// Where an acquisition is.
+/// The state of an acquisition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Seen {
     #[default]
@@ -95,30 +95,30 @@ enum Seen {
     Queued,
 }
 
-/// A call that has not come back.
+/// A call that has not returned.
 #[derive(Clone, Copy)]
 struct Call {
     at: Time,
-    /// How long the client had stood still by then.
+    /// For how long the client had been stopped before the call.
     stalled: Time,
     bound: Time,
 }
 
 /// How far the client had written when it called release.
 pub(crate) struct Marks {
-    /// Later wires have higher numbers.
+    /// Wires that are opened later have numbers from here on.
     pub(crate) wires: usize,
-    /// The wire of each link, and where in its stream the release begins.
+    /// The wire of each link, and the offset at which the release begins.
     pub(crate) offsets: [Option<(usize, usize)>; MAX_NODES],
 }
 
 impl Running {
-    /// It was told its end.
+    /// Whether it got its final outcome.
     pub(crate) fn is_over(&self) -> bool {
         self.ends > 0
     }
 
-    /// Nobody has to let go of it any more.
+    /// Whether nothing is left to release.
     pub(crate) fn is_let_go(&self) -> bool {
         self.id.is_none() || self.released.is_some()
     }
@@ -135,12 +135,12 @@ impl Running {
         self.is_held
     }
 
-    /// When it was asked for, if that has not come back.
+    /// When it was requested, if that call has not returned.
     pub(crate) fn called_at(&self) -> Option<Time> {
         self.acquire.map(|call| call.at)
     }
 
-    /// A call that should have come back by now.
+    /// A call that should have returned by now.
     pub(crate) fn open_call(&self) -> Option<&'static str> {
         let name = |call: Option<Call>, name| call.map(|_| name);
         name(self.acquire, "acquire")
@@ -150,7 +150,7 @@ impl Running {
 }
 
 impl World {
-    /// Puts a job's first steps where they belong.
+    /// Schedules a job's first steps.
     pub(crate) fn begin(&mut self, at: usize, job: &Job) {
         if matches!(job.kind, Kind::Probe | Kind::Again) {
             return;
@@ -191,7 +191,7 @@ impl World {
         Some(Call { at: self.now, stalled: self.clients[client].stalled, bound })
     }
 
-    /// I6: a call is back in time, less what the client stood still.
+    /// I6: a call returns in time, not counting the client's pauses.
     fn came_back(&mut self, at: usize, call: Option<Call>, name: &'static str) {
         let Some(call) = call else { return };
         let client = &self.clients[usize::from(self.plan.jobs[at].client)];
@@ -218,11 +218,11 @@ impl World {
         let request = if job.fenced { request.fenced() } else { request };
         let asked = self.clients[client].core.acquire(&request.wait(wait), now);
         let Ok(id) = asked else {
-            return self.violated(Violation::Outcome { job: at, what: "that its input is wrong" });
+            return self.violated(Violation::Outcome { job: at, what: "a request error" });
         };
         let settings = self.clients[client].core.config().settings();
         let round = settings.connect_timeout.max(settings.response_timeout).as_nanos() as Time;
-        // A fenced one may be asked for once more with a clock set right, and be written back.
+        // A fenced acquisition may take a second round with a corrected clock, and a write-back.
         let rounds = if job.fenced { 3 } else { 1 };
         let bound = if patient { job.patience } else { rounds * round };
         let (call, now_at) = (self.call(client, bound), self.now);
@@ -234,7 +234,7 @@ impl World {
         self.reached(client, Phase::Asked);
     }
 
-    /// The holder looks at its lease and, if that is valid, goes on to write.
+    /// The holder checks its lease and, if it is valid, goes on to write.
     fn look(&mut self, at: usize, job: &Job) {
         if self.remaining(at).is_zero() {
             return;
@@ -245,7 +245,7 @@ impl World {
         self.queue.push(self.now + gap, Event::Act(at as u16, Step::Write));
     }
 
-    /// A lease is as good at its end as at its beginning.
+    /// The checks hold at the end of a lease as well as at its beginning.
     fn look_last(&mut self, at: usize, job: &Job) {
         let left = self.remaining(at);
         self.jobs[at].looks = false;
@@ -294,8 +294,8 @@ impl World {
         let Some(id) = running.id.filter(|_| running.is_held && running.extend.is_none()) else {
             return;
         };
-        // Each has a TTL of its own, so that the world knows which one a reply is for; some are
-        // shorter than what the lock still has.
+        // Each extension has a TTL of its own, which tells the world whose reply it sees. Some are
+        // shorter than the time that the lock has left.
         running.extensions += 1;
         let longer = job.ttl_ms + running.extensions;
         let ttl = if running.extensions % 3 == 2 { longer / 2 } else { longer };
@@ -343,7 +343,7 @@ impl World {
         }
     }
 
-    /// The lock leaves its client, as text. It stays taken, and its lease goes on.
+    /// Detaches the lock as text. The keys stay, and the lease runs on.
     fn detach(&mut self, at: usize, job: &Job) {
         let client = usize::from(job.client);
         let Some(id) = self.jobs[at].id.filter(|_| self.jobs[at].is_held) else { return };
@@ -363,15 +363,21 @@ impl World {
         self.queue.push(self.now + hand_on.gap, Event::Act(at as u16, Step::Attach));
     }
 
-    /// From here on the lock is another client's, with the lease and the token that it had.
+    /// Attaches the lock to another client, with the same lease and token.
     fn attach(&mut self, at: usize, client: usize) {
         let Some(detached) = self.jobs[at].detached.take() else {
-            return self.violated(Violation::Outcome { job: at, what: "that its record is none" });
+            return self.violated(Violation::Outcome {
+                job: at,
+                what: "that the detached lock is malformed",
+            });
         };
         let now = self.clocks(client);
         self.note(0x150 + at as u64);
         let Ok(id) = self.core(client).attach(&detached, now) else {
-            return self.violated(Violation::Outcome { job: at, what: "that it is of others" });
+            return self.violated(Violation::Outcome {
+                job: at,
+                what: "that the detached lock is of other nodes",
+            });
         };
         self.plan.jobs[at].client = client as u8;
         self.jobs[at].id = Some(id);
@@ -380,7 +386,10 @@ impl World {
         let has_changed = core.lease(id).is_some_and(|lease| lease != detached.lease())
             || core.fencing_token(id) != detached.fencing_token().filter(|_| is_held);
         if has_changed {
-            self.violated(Violation::Outcome { job: at, what: "another lock than it was" });
+            self.violated(Violation::Outcome {
+                job: at,
+                what: "another lease or token than the detached lock had",
+            });
         }
         self.coverage.edge(if is_held { Edge::DetachedHeld } else { Edge::DetachedLost });
         self.settle(client);
@@ -395,7 +404,7 @@ impl World {
         }
     }
 
-    /// What was due while nobody had the lock in hand is due now.
+    /// Schedules the steps that fell due while the lock was detached.
     fn work_on(&mut self, at: usize, job: &Job) {
         let until = self.jobs[at].granted.unwrap_or(self.now) + job.work;
         let until = until.max(self.now + AT_ONCE);
@@ -419,7 +428,7 @@ impl World {
         Marks { wires: self.sockets_used(), offsets: std::array::from_fn(offset) }
     }
 
-    /// Notices when an acquisition begins to pause or to be written back, and when it goes on.
+    /// Notices when an acquisition begins or ends a pause or a write-back.
     pub(crate) fn notice(&mut self, client: usize) {
         for at in 0..self.jobs.len() {
             let (plan, job) = (&self.plan.jobs[at], &self.jobs[at]);
@@ -460,7 +469,7 @@ impl World {
         }
     }
 
-    /// A waiter may ask again at once, but not again and again.
+    /// A waiter may retry at once, but not again and again.
     fn is_patient(&mut self, at: usize) {
         let job = &mut self.jobs[at];
         let is_hasty = self.now - job.paused_at < 50_000;
@@ -470,7 +479,7 @@ impl World {
         }
     }
 
-    // What callers are told.
+    // The outcomes that callers get.
 
     pub(crate) fn told(&mut self, client: usize, event: Told) {
         self.story(|| format!("c{client} is told {event:?}"));
@@ -497,7 +506,10 @@ impl World {
         };
         let at = self.plan.jobs.iter().zip(&self.jobs).position(is_its);
         let Some(at) = at else {
-            return self.violated(Violation::Outcome { job: usize::MAX, what: "of a stranger" });
+            return self.violated(Violation::Outcome {
+                job: usize::MAX,
+                what: "an outcome of an unknown lock",
+            });
         };
         self.note(0x200 + (number << 4) + at as u64);
         match event {
@@ -521,7 +533,8 @@ impl World {
         let client = usize::from(job.client);
         let call = self.jobs[at].acquire.take();
         if call.is_none() || self.jobs[at].was_granted() {
-            return self.violated(Violation::Outcome { job: at, what: "a grant that is none" });
+            return self
+                .violated(Violation::Outcome { job: at, what: "a grant without a request" });
         }
         self.came_back(at, call, "acquire");
         self.tally.grants += 1;
@@ -552,7 +565,7 @@ impl World {
         self.reached(client, Phase::Granted);
     }
 
-    /// What a holder does from now on.
+    /// Schedules the steps of a new holder.
     fn go_on(&mut self, at: usize, job: &Job) {
         let name = at as u16;
         self.queue.push(self.now + job.work / 2, Event::Act(name, Step::Look));
@@ -576,8 +589,8 @@ impl World {
         }
     }
 
-    /// I4 and I10: each grant that is counted was said to the attempt, and the last one it took to
-    /// decide was read just now.
+    /// I4 and I10: every counted grant was an answer to the attempt, and the one that completed the
+    /// quorum was read just now.
     fn attempt_granted(&mut self, at: usize) -> Option<usize> {
         let client = usize::from(self.plan.jobs[at].client);
         let votes = self.jobs[at].id.map(|id| self.clients[client].core.votes(id))?;
@@ -597,7 +610,7 @@ impl World {
         }
         read.sort_unstable();
         let decided = read[self.plan.quorum() - 1];
-        // One that is written back is decided by that.
+        // A fenced lock is decided by its write-back.
         if decided < self.now && self.jobs[at].seen != Seen::Fencing {
             let by_us = (self.now - decided) / 1_000;
             self.violated(Violation::Stalled { job: at, by_us });
@@ -605,7 +618,7 @@ impl World {
         Some(number)
     }
 
-    /// I4: a quorum has said that its counter is the token, which is one of somebody who holds alone.
+    /// I4: a quorum's counters equal the token, and the token belongs to an exclusive lock.
     fn has_token(&mut self, at: usize, job: &Job) {
         let core = &self.clients[usize::from(job.client)].core;
         let token = self.jobs[at].id.and_then(|id| core.fencing_token(id)).map(|token| token.get());
@@ -618,7 +631,7 @@ impl World {
         }
     }
 
-    /// I2: larger than every token of a holder that was told before this one's first node granted.
+    /// I2: it is larger than every token that was returned before this lock's first node granted.
     fn token_grows(&mut self, at: usize, job: &Job) {
         let Some(token) = self.jobs[at].token else { return };
         self.tally.fenced += 1;
@@ -634,7 +647,7 @@ impl World {
         }
     }
 
-    /// I1: nobody else holds any of its resources validly.
+    /// I1: no other job holds any of its resources validly.
     fn is_alone(&mut self, at: usize) {
         if self.remaining(at).is_zero() {
             return;
@@ -649,7 +662,7 @@ impl World {
         }
     }
 
-    /// I1, on the nodes' side: a quorum keeps the key of a lock that is valid.
+    /// I1, on the nodes: a quorum keeps the key of a valid lock.
     fn a_quorum_keeps(&mut self, at: usize, job: &Job) {
         if self.keys_may_be_gone {
             return;
@@ -666,14 +679,14 @@ impl World {
         }
     }
 
-    /// When the lease ends, for the history.
+    /// Notes when the lease ends, for the history.
     fn note_validity(&mut self, at: usize) {
         let left = self.remaining(at).as_nanos() as Time;
         // The client's clock may be a little fast.
         self.jobs[at].valid_until = self.now + left - left / 50;
     }
 
-    /// A client's wall clock was set: leases may have ended, or seem to be valid again.
+    /// A client's wall clock was set: leases may have ended, or look valid again.
     pub(crate) fn wall_stepped(&mut self, client: usize) {
         for at in 0..self.jobs.len() {
             if usize::from(self.plan.jobs[at].client) == client && self.jobs[at].is_held {
@@ -690,7 +703,7 @@ impl World {
         let call = self.jobs[at].extend.take();
         if call.is_none() || !self.jobs[at].is_held {
             return self
-                .violated(Violation::Outcome { job: at, what: "an extension that is none" });
+                .violated(Violation::Outcome { job: at, what: "an extension without a call" });
         }
         self.came_back(at, call, "extend");
         self.coverage.edge(Edge::ExtendingExtended);
@@ -716,7 +729,10 @@ impl World {
 
     fn shortened(&mut self, at: usize) {
         if !self.jobs[at].is_held {
-            return self.violated(Violation::Outcome { job: at, what: "less of what it has not" });
+            return self.violated(Violation::Outcome {
+                job: at,
+                what: "a shorter lease without holding the lock",
+            });
         }
         let left = self.remaining(at);
         self.is_backed(at, left);
@@ -735,7 +751,8 @@ impl World {
 
     fn lost(&mut self, at: usize, cause: LossCause) {
         if !self.jobs[at].is_held {
-            return self.violated(Violation::Outcome { job: at, what: "the loss of nothing" });
+            return self
+                .violated(Violation::Outcome { job: at, what: "a loss without holding the lock" });
         }
         self.tally.losses += 1;
         if let Some(id) = self.jobs[at].id.filter(|_| cause == LossCause::Gone) {
@@ -761,7 +778,7 @@ impl World {
     fn was_released(&mut self, at: usize, confirmed: usize) {
         let call = self.jobs[at].release.take();
         if call.is_none() || !self.jobs[at].is_held {
-            return self.violated(Violation::Outcome { job: at, what: "a release of nothing" });
+            return self.violated(Violation::Outcome { job: at, what: "a release without a call" });
         }
         self.came_back(at, call, "release");
         self.coverage.edge(Edge::ReleasingReleased);
@@ -775,7 +792,8 @@ impl World {
     fn refused_with(&mut self, at: usize, reason: RefusalReason) {
         let call = self.jobs[at].acquire.take();
         if call.is_none() {
-            return self.violated(Violation::Outcome { job: at, what: "a refusal of nothing" });
+            return self
+                .violated(Violation::Outcome { job: at, what: "a refusal without a request" });
         }
         self.came_back(at, call, "acquire");
         self.tally.refusals += 1;
@@ -789,7 +807,7 @@ impl World {
             _ => Edge::AskingRefused,
         });
         self.end(at);
-        // A node that was misconfigured is looked at again only after its backoff.
+        // A misconfigured node is tried again only after its backoff.
         if self.plan.jobs[at].kind == Kind::Probe && self.probe_again(at) {
             self.jobs[at] = Running::default();
         }
@@ -804,19 +822,18 @@ impl World {
         self.end(at);
     }
 
-    /// Each lock ends once.
     fn end(&mut self, at: usize) {
         self.jobs[at].ends += 1;
         if self.jobs[at].ends > 1 {
-            self.violated(Violation::Outcome { job: at, what: "its end twice" });
+            self.violated(Violation::Outcome { job: at, what: "its final outcome twice" });
         }
     }
 }
 
-/// From a release to the next ask of who wants it again.
+/// From a release to the next request of a job that wants the lock again.
 const AT_ONCE: Time = 20_000;
 
-/// A random pause is short now and then. So many in a row are no accident.
+/// A random pause is short now and then. This many in a row are no accident.
 const MAX_HASTY: u32 = 12;
 
 #[cfg(test)]
@@ -825,7 +842,7 @@ mod tests {
     use crate::Class;
     use crate::plan::Plan;
 
-    /// The world of a schedule in which the first job has just been granted.
+    /// A world in which the first job has just been granted the lock.
     fn held() -> (World, usize) {
         for seed in 0..100 {
             let mut world = World::new();
@@ -845,7 +862,7 @@ mod tests {
                 }
             }
         }
-        panic!("somebody gets a lock, and extends it");
+        panic!("no job was granted a lock and extended it");
     }
 
     #[test]
@@ -867,9 +884,9 @@ mod tests {
         let job = world.plan.jobs[at];
         world.extend(at, &job);
         while world.violation.is_none() {
-            let (at, event) = world.queue.pop().expect("it is found before the end");
+            let (at, event) = world.queue.pop().expect("the violation comes before the end");
             world.now = at;
-            assert!(world.happens(event), "it is found before the end");
+            assert!(world.happens(event), "the violation comes before the end");
         }
         assert_eq!(world.violation.map(|it| it.name()), Some("I8 extended-after-release"));
     }

@@ -1,4 +1,4 @@
-//! The program: many schedules on several threads, and the one that fails made small.
+//! The program: runs many schedules on several threads, and shrinks the first that fails.
 
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -15,67 +15,67 @@ use crate::{
     Class, Coverage, Cut, Lab, Outcome, Plan, Totals, Violation, hung, hunt, mutants, shrink,
 };
 
-/// Deterministic simulation of many clients and nodes over the shipping core.
+/// Deterministic simulation of many clients and nodes on the shipping core.
 #[derive(Parser)]
 #[command(name = "cargo xtask sim", bin_name = "cargo xtask sim")]
 struct Arguments {
     /// How many schedules to run
     #[arg(long, default_value_t = 20_000)]
     schedules: u64,
-    /// The seed of the first one; the others follow
+    /// The seed of the first schedule; the others follow
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Begin with a seed that nobody has run before, and say which
+    /// Begin with a random seed, and print it
     #[arg(long, conflicts_with_all = ["seed", "replay"])]
     fresh: bool,
-    /// safe, clock-step, memory-loss-unguarded, waiting; all of them if not given
+    /// safe, clock-step, memory-loss-unguarded or waiting; all of them if not given
     #[arg(long)]
     class: Option<Class>,
-    /// Run the schedule of this seed, and show it
+    /// Run the schedule of this seed, and print it
     #[arg(long)]
     replay: Option<u64>,
-    /// What to leave out of the replayed schedule, such as c1,j2,f0,n3,calm
+    /// Elements to leave out of the replayed schedule, such as c1,j2,f0,n3,calm
     #[arg(long, default_value = "")]
     drop: Cut,
-    /// Print everything that happens in the replayed schedule
+    /// Print every event of the replayed schedule
     #[arg(long)]
     story: bool,
     /// Leave out all faults with these numbers, such as 15,18
     #[arg(long, value_delimiter = ',')]
     skip: Vec<u32>,
-    /// How many threads
+    /// The number of threads
     #[arg(long)]
     jobs: Option<usize>,
-    /// Stop after so many seconds
+    /// Stop after this many seconds
     #[arg(long)]
     seconds: Option<u64>,
-    /// Append what was run to crates/sim/RECORD.md
+    /// Append the run and its results to crates/sim/RECORD.md
     #[arg(long)]
     record: bool,
-    /// Run so many seeds twice, and compare
+    /// Run this many seeds twice, and compare the traces
     #[arg(long)]
     determinism: Option<u64>,
-    /// Show every cell of the coverage
+    /// Print every cell of the coverage
     #[arg(long)]
     coverage: bool,
-    /// Measure what ends a pause best, with many waiters and nothing that goes wrong
+    /// Compare the wake strategies, with many waiters and no faults
     #[arg(long)]
     waiting: bool,
-    /// Measure the crowd beside nodes that hang in which planted bugs are looked for, with this seed
+    /// Measure the crowd beside hanging nodes, with this seed
     #[arg(long)]
     crowd: Option<u64>,
-    /// Plant bugs in the core, one at a time, and see that each is found
+    /// Plant bugs in the core, one at a time, and check that each is found
     #[arg(long)]
     mutants: bool,
     /// How many schedules a planted bug may survive
     #[arg(long, default_value_t = 100_000)]
     limit: u64,
-    /// Plant this bug, and show how it is found; or how it fares with --replay
+    /// Plant this bug, and show what finds it; with --replay, run that schedule with it
     #[arg(long)]
     mutant: Option<String>,
 }
 
-/// Runs what the command line asks for.
+/// Runs the command line.
 #[must_use]
 pub fn main() -> ExitCode {
     let mut arguments = Arguments::parse();
@@ -84,7 +84,7 @@ pub fn main() -> ExitCode {
         println!("seeds that nobody has run, again with --seed {}", arguments.seed);
     }
     if arguments.replay.is_none() {
-        // A panic is a finding, and told as one.
+        // A panic is a violation, and reported as one.
         std::panic::set_hook(Box::new(|_| {}));
     }
     if let Some(name) = &arguments.mutant
@@ -113,15 +113,15 @@ pub fn main() -> ExitCode {
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A seed that is far from all that were ever run, by chance.
+/// A random seed, far from all earlier ones with high probability.
 fn fresh() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let nanos = since.map_or(0, |since| since.as_nanos() as u64);
-    // Fewer digits to copy, and room for many runs.
+    // Short enough to copy, with room for many runs.
     mix(nanos ^ mix(std::process::id().into())) >> 20
 }
 
-/// Bugs are planted and looked for. Whether each was found.
+/// Runs the mutation gate. Whether each bug was found.
 fn gate(arguments: &Arguments) -> bool {
     let Arguments { limit, seed: first, .. } = *arguments;
     let report = mutants::Gate::run(mutants::Extent { limit, first, jobs: jobs(arguments) });
@@ -130,8 +130,8 @@ fn gate(arguments: &Arguments) -> bool {
     report.is_well && is_auto_extended
 }
 
-/// A table of all that can end a pause, and one of what nodes cost that hang. It is well when those cost
-/// next to nothing.
+/// Prints a table of the wake strategies, and one of hanging nodes. Whether hanging nodes cost next
+/// to nothing.
 fn compare(seed: u64) -> bool {
     println!("{HEAD}");
     for crowd in Crowd::all() {
@@ -145,7 +145,7 @@ fn compare(seed: u64) -> bool {
     is_well
 }
 
-/// A line of the second table. Whether nodes that hang cost next to nothing.
+/// Prints a row of the second table. Whether these hanging nodes cost next to nothing.
 fn costs_little(crowd: hung::Pair, seed: u64) -> bool {
     let compared = crowd.measure(seed);
     println!("{compared}");
@@ -161,7 +161,8 @@ fn jobs(arguments: &Arguments) -> usize {
     arguments.jobs.unwrap_or(cores).clamp(1, 256)
 }
 
-/// The first schedule that finds the bug which is planted on this thread, or else the crowd. Whether one does.
+/// Runs schedules, and then the crowd, until one finds the bug planted on this thread. Whether one
+/// does.
 fn hunt_one(name: &str, arguments: &Arguments) -> bool {
     let class = arguments.class.unwrap_or(Class::Safe);
     let found = hunt(class, arguments.seed, arguments.limit);
@@ -176,7 +177,7 @@ fn hunt_one(name: &str, arguments: &Arguments) -> bool {
     found.is_some() || drags(name, arguments.seed)
 }
 
-/// The crowd beside nodes that hang finds what no single schedule can.
+/// Runs the crowd beside hanging nodes, for bugs that no single schedule can show.
 fn drags(name: &str, seed: u64) -> bool {
     println!("\n{}", hung::HEAD);
     let is_found = !costs_little(hung::Pair::QUICK, seed);
@@ -186,7 +187,7 @@ fn drags(name: &str, seed: u64) -> bool {
     is_found
 }
 
-/// One schedule, with what it is made of.
+/// Runs one schedule and prints its elements.
 fn replay(class: Class, seed: u64, cut: &Cut, story: bool) -> bool {
     let plan = Plan::draw(class, seed).without(cut);
     println!("{plan}\n");
@@ -214,12 +215,12 @@ fn replay(class: Class, seed: u64, cut: &Cut, story: bool) -> bool {
     outcome.violation.is_none()
 }
 
-/// I11: the same seed gives the same run, also in a world that has seen others.
+/// I11: the same seed gives the same run, also in a world that has run other schedules.
 fn determinism(first: u64, seeds: u64) -> bool {
     let (mut one, mut other) = (Lab::new(), Lab::new());
     for seed in first..first + seeds {
         let class = Class::ALL[(seed % 4) as usize];
-        // The other world has played another schedule before.
+        // The other world has already run another schedule.
         let _ = other.run(Class::Safe, seed.wrapping_mul(31));
         let (here, there) = (one.run(class, seed), other.run(class, seed));
         if here != there {
@@ -232,10 +233,10 @@ fn determinism(first: u64, seeds: u64) -> bool {
     true
 }
 
-/// Many schedules of each class.
+/// Runs many schedules of each class.
 fn search(arguments: &Arguments) -> bool {
     let classes = arguments.class.map_or_else(|| Class::ALL.to_vec(), |class| vec![class]);
-    // The classes that expect violations are controls: a twentieth will do.
+    // The classes that expect violations are controls: a twentieth is enough.
     let share = |class: Class| match class {
         Class::Safe => arguments.schedules,
         _ if arguments.class.is_some() => arguments.schedules,
@@ -272,7 +273,7 @@ struct Found {
     totals: Totals,
     coverage: Coverage,
     took: Duration,
-    /// Of the processors.
+    /// Processor time.
     spent: Duration,
     jobs: usize,
     failed: Option<(u64, Violation)>,
@@ -307,7 +308,7 @@ fn run_class(class: Class, schedules: u64, arguments: &Arguments) -> Found {
                 }
             }
         }
-        let mut sum = sum.lock().expect("no thread panics while it adds");
+        let mut sum = sum.lock().expect("no thread panics while it holds the lock");
         sum.0.add(&totals);
         sum.1.add(lab.coverage());
         let earliest = sum.2.take().into_iter().chain(first).min_by_key(|(seed, _)| *seed);
@@ -318,17 +319,18 @@ fn run_class(class: Class, schedules: u64, arguments: &Arguments) -> Found {
             scope.spawn(work);
         }
     });
-    let (totals, coverage, failed) = sum.into_inner().expect("no thread panics while it adds");
+    let (totals, coverage, failed) =
+        sum.into_inner().expect("no thread panics while it holds the lock");
     let spent = self::spent().saturating_sub(spent);
     Found { totals, coverage, took: start.elapsed(), spent, jobs, failed }
 }
 
-/// What this process has had of the processors so far.
+/// The processor time of this process so far.
 fn spent() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
 }
 
-/// Whether a class gave what it has to.
+/// Whether a class gave the expected result.
 fn judged(class: Class, found: &Found, is_partial: bool) -> bool {
     if let Some((seed, violation)) = &found.failed {
         println!("\nVIOLATION {violation}");
@@ -350,7 +352,7 @@ fn judged(class: Class, found: &Found, is_partial: bool) -> bool {
     true
 }
 
-/// What it takes to break it, and how to see it again.
+/// Prints the smallest failing cut, and the command that replays it.
 fn show_smallest(class: Class, seed: u64, options: &str) {
     let again = format!("cargo xtask sim{options} --class {class} --replay {seed}");
     match shrink(class, seed, TRIES) {
@@ -366,7 +368,7 @@ fn show_smallest(class: Class, seed: u64, options: &str) {
     }
 }
 
-/// Adds a run to the record.
+/// Appends a run to the record.
 fn append(record: &str, is_well: bool) -> bool {
     use std::io::Write as _;
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/RECORD.md");
@@ -386,7 +388,7 @@ fn append(record: &str, is_well: bool) -> bool {
     }
 }
 
-/// The civil date of a day since 1970.
+/// The civil date of a day since 1970-01-01.
 fn date(days: u64) -> String {
     let z = days + 719_468;
     let (era, day) = (z / 146_097, z % 146_097);
@@ -401,8 +403,8 @@ fn date(days: u64) -> String {
 
 const BATCH: u64 = 256;
 
-/// From so many schedules on, no cell of the coverage may be empty.
+/// From this many schedules on, no cell of the coverage may be empty.
 const FULL: u64 = 20_000;
 
-/// So many runs may go into making a failure small.
+/// The most runs for shrinking a failure.
 const TRIES: usize = 400;

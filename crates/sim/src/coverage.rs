@@ -1,15 +1,14 @@
-//! What was met: faults by the phase that they met a client in, error replies, and the edges of a
-//! lock's life.
+//! Coverage: the phases in which faults met a client, the error replies that were given, and the
+//! edges of a lock's life that were taken.
 //!
-//! A fault that never met a phase is a promise that was never tested, so a long run with an empty
-//! cell fails.
+//! A fault that never met a phase is an untested promise, so a long run with an empty cell fails.
 
 use std::fmt::{self, Write as _};
 
 use crate::fault::errors::PREFIXES;
 
-/// Where a client is when a fault meets it. It can be in several at once, for it has several links
-/// and locks.
+/// Where a client is when a fault meets it. A client has several links and locks, and so can be in
+/// several phases at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Phase {
@@ -21,9 +20,9 @@ pub(crate) enum Phase {
     Extending,
     Releasing,
     Waiting,
-    /// A push link is being opened, or has not been told of changes yet.
+    /// A push link is being opened, or does not notify yet.
     Subscribing,
-    /// A node tells of changes.
+    /// A node notifies.
     Told,
 }
 
@@ -57,7 +56,6 @@ impl Phase {
     }
 }
 
-/// Several phases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Phases(u16);
 
@@ -67,7 +65,7 @@ impl Phases {
     }
 }
 
-/// A step of a lock's life, as the diagram in ARCHITECTURE.md has them.
+/// A step of a lock's life, as in the diagram in ARCHITECTURE.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Edge {
@@ -135,7 +133,7 @@ impl Edge {
 const EDGES: usize = 27;
 const FAULTS: usize = 20;
 
-/// Counts of everything that was met.
+/// Counts of everything that was covered.
 #[derive(Clone)]
 pub struct Coverage {
     faults: [[u64; Phase::ALL.len()]; FAULTS],
@@ -154,7 +152,7 @@ impl Default for Coverage {
 }
 
 impl Coverage {
-    /// A fault, by its number from 1, met a client in these phases.
+    /// Counts a fault, numbered from 1, that met a client in these phases.
     pub(crate) fn fault(&mut self, number: usize, phases: Phases) {
         for phase in Phase::ALL {
             let bit = phases.0 >> phase as u8 & 1;
@@ -195,13 +193,13 @@ impl Coverage {
         cells
     }
 
-    /// The names of the cells that nothing has met.
+    /// The names of the empty cells.
     #[must_use]
     pub fn empty(&self) -> Vec<String> {
         self.cells().into_iter().filter(|(count, _)| *count == 0).map(|(_, name)| name).collect()
     }
 
-    /// The cells that the least has met, with their counts.
+    /// The cells with the smallest counts.
     #[must_use]
     pub fn least(&self, how_many: usize) -> Vec<(u64, String)> {
         let mut cells = self.cells();
@@ -210,7 +208,7 @@ impl Coverage {
         cells
     }
 
-    /// One line: how many cells there are, how many are empty, and the smallest.
+    /// One line: the number of cells, of empty cells, and the smallest counts.
     #[must_use]
     pub fn summary(&self) -> String {
         let (cells, empty) = (self.cells().len(), self.empty().len());

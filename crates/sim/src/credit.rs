@@ -1,8 +1,8 @@
-//! I4 beyond grants: extensions, denials and losses count only what was said, and a lease says no more
-//! than the nodes do, to its last moment.
+//! I4 beyond grants: extensions, denials and losses count only real answers, and a lease promises
+//! no more than the nodes do, to its last moment.
 //!
-//! Apart from `actor` because nothing here does anything: it looks at what a caller was told, and at
-//! what its client had read by then.
+//! Apart from `actor` because nothing here acts on the world: it compares outcomes with the answers
+//! that the client had read by then.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::world::wire::Wire;
 use crate::world::{Attempt, World};
 
 impl World {
-    /// An extension counts nodes that had granted, and a quorum of them.
+    /// An extension counts only nodes that had granted, and a quorum of them.
     pub(crate) fn extension_is_earned(&mut self, at: usize, votes: &Votes, ttl: u64) {
         let attempt = &self.attempts[self.jobs[at].attempt];
         let earned = |node: &NodeId| {
@@ -32,8 +32,8 @@ impl World {
         }
     }
 
-    /// A lease lasts for no longer than a quorum of the nodes keeps the key, by what they have said: one that
-    /// says that its key is gone takes back all that it said before.
+    /// A lease ends no later than a quorum of nodes keeps the key, according to their answers. An
+    /// answer that the key is gone cancels all earlier ones.
     pub(crate) fn is_backed(&mut self, at: usize, left: Duration) {
         let mut until = self.attempts[self.jobs[at].attempt].until;
         until.sort_unstable_by_key(|&until| Reverse(until));
@@ -45,15 +45,15 @@ impl World {
         }
     }
 
-    /// A lease that was over is not valid again.
+    /// An expired lease does not become valid again.
     pub(crate) fn is_no_revival(&mut self, at: usize, before: Option<Lease>) {
         let clocks = self.clients[usize::from(self.plan.jobs[at].client)].clocks(self.now);
         if before.is_some_and(|lease| lease.remaining(clocks).is_zero()) {
-            self.violated(Violation::Outcome { job: at, what: "an extension of what was over" });
+            self.violated(Violation::Outcome { job: at, what: "an extension of an expired lease" });
         }
     }
 
-    /// Nobody extends a lock past the longest hold.
+    /// No lock is extended past `max_hold`.
     pub(crate) fn is_within_hold(&mut self, at: usize, granted: ClockReading, left: Duration) {
         let client = &self.clients[usize::from(self.plan.jobs[at].client)];
         let Some(longest) = client.core.config().settings().max_hold else { return };
@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    /// A refusal blames nobody for a denial who has not denied.
+    /// A refusal names a node for a denial only if that node denied.
     pub(crate) fn denials_were_said(&mut self, at: usize, votes: &Votes) {
         let own = |attempt: &&Attempt| usize::from(attempt.job) == at;
         let said = |node: &NodeId| {
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// A lock is gone only where nodes have said so.
+    /// A lock is reported gone only where nodes have answered so.
     pub(crate) fn is_gone_for_sure(&mut self, at: usize, gone: NodeSet) {
         let attempt = &self.attempts[self.jobs[at].attempt];
         let unsaid = gone.iter().find(|node| !attempt.gone[node.index()]);
@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    /// Clients that were told other limits get nothing from nodes that keep to theirs.
+    /// A client with other limits is granted nothing by nodes that keep theirs.
     pub(crate) fn limits_are_shared(&mut self, at: usize) {
         let client = self.plan.jobs[at].client;
         let misled =
@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    /// Nothing is asked of a node before that has let the client in, in its database.
+    /// A client sends lock requests only after the node has accepted its password and database.
     pub(crate) fn is_let_in(&mut self, wire: usize) {
         let Wire { client, slot, .. } = self.wires[wire];
         if self.plan.setup.proven && !self.clients[client].let_in[slot] {
@@ -107,19 +107,19 @@ impl World {
         }
     }
 
-    /// Another look at a lease when next to nothing of it is left.
+    /// Schedules a check of the lease just before it ends.
     pub(crate) fn look_at_the_end(&mut self, at: usize, left: Duration) {
         let left = left.as_nanos() as Time;
-        // The client's clock may be 1 % off; a later look is of no use.
+        // The client's clock may be 1 % off; a check after the end is useless.
         self.queue.push(self.now + left - left / 50, Event::Act(at as u16, Step::Last));
     }
 
-    /// Whether that was close enough.
+    /// Whether the check came close enough to the end.
     pub(crate) fn is_at_the_end(&self, left: Duration) -> bool {
         left < Duration::from_nanos(MS / 10)
     }
 
-    /// What a refusal can show of nodes' words.
+    /// Checks the node errors that a refusal can show.
     pub(crate) fn refusal_is_safe(&mut self, client: usize, votes: &Votes) {
         for node in votes.fails().iter() {
             if let Some(Vote::Fail(cause)) = votes.of(node) {
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// What a client shows of a node's words says nothing that only the client may know.
+    /// The text of a node's error must contain nothing that only the client may know.
     pub(crate) fn words_are_safe(&mut self, client: usize, node: NodeId, cause: Cause) {
         if self.plan.faults.iter().any(|fault| matches!(fault.what, What::Errors(_))) {
             let words = self.clients[client].core.detail(node, cause).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Each check must be able to fail: histories are doctored, and it has to say so.
+//! Each check must be able to fail: these tests falsify a running world, and expect the check to
+//! report it.
 
 use redbolt::proto::{Event as Told, Lease, LockId};
 
@@ -8,7 +9,7 @@ use crate::plan::{Class, KEYS, Kind, MAX_NODES, MS, Plan};
 use crate::world::World;
 use crate::world::node::EPOCH_US;
 
-/// A holder, a rival who waits for it, and nothing that goes wrong.
+/// One holder, one rival that waits for it, and no faults.
 fn plan() -> Plan {
     let mut plan = Plan::draw(Class::Safe, 1);
     plan.nodes = 3;
@@ -43,7 +44,7 @@ fn plan() -> Plan {
     plan
 }
 
-/// Plays until `now` is true, lets `doctor` do its work, and plays on. What was found.
+/// Plays until `now` is true, lets `doctor` falsify the world, and plays on. Returns the violation.
 fn found(
     plan: Plan,
     now: impl Fn(&World) -> bool,
@@ -65,7 +66,7 @@ fn found(
             doctor(&mut world);
         }
     }
-    assert!(doctor.is_none(), "the moment came");
+    assert!(doctor.is_none(), "the moment for the doctor came");
     world.violation
 }
 
@@ -233,7 +234,7 @@ fn a_key_that_survives_is_found() {
 }
 
 #[test]
-fn what_is_kept_for_ever_is_found() {
+fn memory_that_is_never_freed_is_found() {
     let mut plan = plan();
     plan.jobs[0].ttl_ms = 10_000;
     let doctored = found(plan, is_held, |world| {
@@ -272,7 +273,7 @@ fn a_lock_that_nobody_gets_is_found() {
 }
 
 #[test]
-fn a_grant_that_is_told_late_is_found() {
+fn a_grant_that_is_reported_late_is_found() {
     let is_decided = |world: &World| {
         let granted = world.attempts.first().map(|attempt| attempt.granted);
         granted.is_some_and(|granted| granted.iter().flatten().count() == 1)
@@ -302,7 +303,7 @@ fn secrets_in_texts_are_found() {
 }
 
 #[test]
-fn an_end_that_is_told_twice_is_found() {
+fn a_lock_that_ends_twice_is_found() {
     let doctored = found(plan(), is_held, |world| {
         let id = id(world);
         world.told(0, Told::Granted(id));
@@ -311,7 +312,7 @@ fn an_end_that_is_told_twice_is_found() {
 }
 
 #[test]
-fn a_stranger_s_death_is_found() {
+fn a_killed_connection_of_another_client_is_found() {
     let doctored = found(plan(), is_held, |world| {
         let other = world.clients[1].wires[0].unwrap() as usize;
         let (killer, killed) = (wire(world), world.wires[other].conn.unwrap());
@@ -356,7 +357,7 @@ fn a_panic_is_found() {
     assert_eq!(name(outcome.violation), "panicked");
 }
 
-/// The rival waits, and a node tells it of changes.
+/// The rival waits, and a node notifies it.
 fn is_told(world: &World) -> bool {
     world.clients[1].told_by != 0
 }
@@ -364,7 +365,7 @@ fn is_told(world: &World) -> bool {
 #[test]
 fn a_waiter_that_sleeps_is_found() {
     let mut plan = plan();
-    // Nothing ends by itself.
+    // No lease ends by itself.
     plan.jobs[0].ttl_ms = 11_000;
     (plan.jobs[1].patience, plan.heal_at) = (5_000 * MS, 6_000 * MS);
     let doctored = found(plan, is_told, |world| {
@@ -375,7 +376,7 @@ fn a_waiter_that_sleeps_is_found() {
 }
 
 #[test]
-fn asks_without_a_pause_are_found() {
+fn retries_without_a_pause_are_found() {
     let doctored = found(plan(), is_told, |world| {
         for _ in 0..100 {
             world.is_asked(1, 0);
@@ -401,7 +402,7 @@ fn a_push_link_that_is_left_is_found() {
 }
 
 #[test]
-fn outcomes_that_nobody_earned_are_found() {
+fn outcomes_without_a_cause_are_found() {
     let found = |doctor: fn(&mut World)| name(found(plan(), is_held, doctor));
     let gone = found(|world| {
         let grants = world.clients[0].core.votes(id(world)).grants();

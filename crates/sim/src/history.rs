@@ -1,8 +1,8 @@
 //! The histories of resources, checked offline against the model of a mutex with owners.
 //!
-//! The online checks look at validities. This one knows nothing of them: it asks whether some order
-//! of the operations, each at an instant between its call and its return, explains what every caller
-//! was told. It is here to find an oracle that is wrong.
+//! The online checks look at validities. This check knows nothing of them: it asks whether some
+//! order of the operations, each at an instant between its call and its return, explains the
+//! results that callers got. It would expose an online check that is wrong.
 
 use crate::world::queue::Time;
 
@@ -10,7 +10,7 @@ use crate::world::queue::Time;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operation {
     pub(crate) called: Time,
-    /// Later than everything, if nobody was told.
+    /// Later than everything, if no caller got a result.
     pub(crate) returned: Time,
     pub(crate) owner: u16,
     pub(crate) does: Does,
@@ -18,9 +18,9 @@ pub(crate) struct Operation {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Does {
-    /// The owner was told that it holds the lock, with this fencing token.
+    /// The owner was granted the lock, with this fencing token.
     Lock { token: u64 },
-    /// The owner let go, or its lease was over.
+    /// The owner released, or its lease ended.
     Unlock,
 }
 
@@ -43,9 +43,10 @@ impl History {
         self.operations.push(operation);
     }
 
-    /// Whether some order explains it; with `fenced` also why each token is larger than the one before.
+    /// Whether some order of the operations explains the history; with `fenced`, also why each
+    /// token is larger than the one before.
     ///
-    /// Depth first, with the sets of operations that led nowhere kept. Histories of more than 60
+    /// A depth-first search that remembers failed sets of operations. Histories of more than 60
     /// operations are not judged.
     pub(crate) fn is_linearizable(&self, fenced: bool) -> bool {
         if self.operations.len() > 60 {
@@ -71,14 +72,14 @@ impl Search<'_> {
     fn explains(&self, done: u64, mutex: Mutex, dead: &mut Vec<(u64, Mutex)>) -> bool {
         let is_open = |at: usize| done >> at & 1 == 0;
         let open = || (0..self.operations.len()).filter(|&at| is_open(at));
-        // What nobody was told need not have happened.
+        // An operation without a result need not have happened.
         if open().all(|at| self.operations[at].returned == Time::MAX) {
             return true;
         }
         if dead.contains(&(done, mutex)) {
             return false;
         }
-        // An operation that returned before another was called comes before it.
+        // An operation that returned before another was called precedes it.
         let first = open().map(|at| self.operations[at].returned).min().unwrap_or(Time::MAX);
         for at in open().filter(|&at| self.operations[at].called <= first) {
             if let Some(next) = self.step(mutex, &self.operations[at])

@@ -1,10 +1,10 @@
-//! What nodes cost that hang: those who want one lock take turns, with all nodes alive and with a minority
-//! that hangs, in virtual time and with the library's own timeouts.
+//! The cost of hanging nodes: a crowd takes turns on one lock, first with all nodes alive and then
+//! with a minority that hangs, in virtual time and with the library's default timeouts.
 //!
-//! It must cost next to nothing. Nothing is late in this network by more than some jitter: where all nodes that
-//! are left have to grant, whatever is late counts, which no client can help. No single schedule can show
-//! that, so it is measured, beside `waiting` and with its means. Not here: that nothing unsafe comes of it,
-//! which the schedules see to.
+//! The cost must be next to nothing. Nothing is late in this network beyond some jitter: where all
+//! remaining nodes have to grant, every late message counts, and no client can help that. No single
+//! schedule can show this cost, so it is measured, by the means of `waiting`. Not here: safety
+//! beside hanging nodes, which the schedules check.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use redbolt::proto::WakeStrategy;
 use crate::invariant::Violation;
 use crate::waiting::{Crowd, Hang, Measured, Shown};
 
-/// The same crowd twice.
+/// The same crowd, with and without hanging nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
     wake: WakeStrategy,
@@ -23,7 +23,7 @@ pub(crate) struct Pair {
     how: Hang,
 }
 
-/// What came of both.
+/// Both results.
 #[derive(Clone, Debug)]
 pub(crate) struct Compared {
     alive: Measured,
@@ -31,13 +31,13 @@ pub(crate) struct Compared {
 }
 
 impl Pair {
-    /// Enough to see what a bug costs: they all ask at once, and so there are many split votes. Whoever
-    /// listens to a node when it begins to hang finds out at a timer, seconds later, and until then one
-    /// process has the lock to itself. So most of the grants have to be later.
+    /// Large enough to show the cost of a bug: all processes request at once, so many votes are
+    /// split. A process whose lead begins to hang notices that only at a timer, seconds later, and
+    /// until then one process has the lock to itself. So most grants have to come after that.
     pub(crate) const QUICK: Self =
         Self { wake: WakeStrategy::All, nodes: 3, waiters: 8, grants: 1_500, how: Hang::Stopped };
 
-    /// All that are shown.
+    /// All pairs of the comparison.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         let crowds = [
             (WakeStrategy::Lead, 2),
@@ -57,7 +57,7 @@ impl Pair {
         })
     }
 
-    /// Lets them take turns.
+    /// Runs both measurements.
     pub(crate) fn measure(self, seed: u64) -> Compared {
         let Self { wake, nodes, waiters, grants, how } = self;
         let crowd = |hung| Crowd { wake, nodes, waiters, grants, hung, how, tail: 0 };
@@ -66,13 +66,13 @@ impl Pair {
 }
 
 impl Compared {
-    /// That it costs too much, or that the nodes which hang are asked in vain again and again.
+    /// The violation, if hanging nodes cost too much or get request after request.
     pub(crate) fn violation(&self) -> Option<Violation> {
         self.dragged().or_else(|| self.piled())
     }
 
-    /// Where all ask at once, votes are split more often when fewer nodes are left, so that single hand-offs
-    /// may take longer.
+    /// With [`WakeStrategy::All`] votes are split more often when fewer nodes are left, so single
+    /// hand-offs may take longer.
     fn dragged(&self) -> Option<Violation> {
         let (all, hand_off) = self.ratios();
         let is_slow = self.hung.crowd.wake == WakeStrategy::Lead && hand_off > TARGET;
@@ -89,7 +89,7 @@ impl Compared {
         (asks > hung as u64 * OPEN_ASKS).then_some(Violation::Piled { hung, asks })
     }
 
-    /// Of the time that all turns took, and of the slowest hundredth of hand-offs.
+    /// The ratio of the time per grant, and of the slowest hundredth of hand-offs.
     fn ratios(&self) -> (f64, f64) {
         let each = |of: &Measured| of.took as f64 / of.grants.max(1) as f64;
         let p99 = |of: &Measured| Shown(&of.hand_offs).share(990);
@@ -97,12 +97,12 @@ impl Compared {
     }
 }
 
-/// The head of a table of [`Compared`].
+/// The header of a table of [`Compared`].
 pub(crate) const HEAD: &str = "\
 | N | waiters | wake | nodes that hang | granted beside them | hand-off p50 / p99 with all alive, ms | the same with them, ms | p99 | time |
 |---|---|---|---|---|---|---|--:|--:|";
 
-/// A line of a table.
+/// A row of the table.
 impl fmt::Display for Compared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Crowd { wake, nodes, waiters, hung, how, .. } = self.hung.crowd;
@@ -120,13 +120,14 @@ impl fmt::Display for Compared {
     }
 }
 
-/// So many times as long it may take.
+/// The largest allowed ratio.
 const TARGET: f64 = 1.2;
 
-/// So many asks a lock may send to a node that hangs: one at a time, and some before it is suspected.
+/// The most requests of one lock to a hanging node: one at a time, and some before the node is
+/// suspected.
 const OPEN_ASKS: u64 = 4;
 
-/// So many times the lock is had in each measurement.
+/// The number of grants in each measurement.
 const GRANTS: usize = 3_000;
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! What must hold, and what is said when it does not.
+//! The invariants, and the report of each violation.
 //!
-//! Each invariant has a variant of its own with what is needed to understand the failure. Most are
-//! watched online, where the event happens that can break them; the checks are beside these events.
+//! Each invariant has its own variant, with the data needed to understand a failure. Most are
+//! checked online, next to the event that can break them.
 
 use std::fmt;
 
-/// A rule that was broken. Numbers of clients, nodes and jobs begin with zero, as in a plan.
+/// A broken invariant. Clients, nodes and jobs are numbered from zero, as in a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
     /// I1: two locks on one resource are valid at the same instant.
@@ -14,16 +14,16 @@ pub enum Violation {
         key: usize,
         /// The job that held it.
         holder: usize,
-        /// The job that was told that it holds it.
+        /// The job that was granted the lock as well.
         rival: usize,
     },
     /// I1: a lock is valid, and fewer than a quorum of nodes keep its key.
     NoQuorumBehind {
         /// The resource.
         key: usize,
-        /// The job that relies on it.
+        /// The job that holds the lock.
         job: usize,
-        /// How many nodes keep it.
+        /// How many nodes keep its key.
         nodes: usize,
     },
     /// I1, checked offline: no order of the operations explains the history.
@@ -32,7 +32,7 @@ pub enum Violation {
         key: usize,
         /// The operations of its history.
         operations: usize,
-        /// Whether the fencing tokens are part of the history.
+        /// Whether the history includes fencing tokens.
         fenced: bool,
     },
     /// I2: a later holder has no larger token.
@@ -44,48 +44,49 @@ pub enum Violation {
         /// The token of the later one.
         later: u64,
     },
-    /// I2: a fencing counter is of a clock that only a minority of the nodes has.
+    /// I2: a fencing counter shows the time of a clock that only a minority of the nodes has.
     WildCounter {
         /// The resource.
         key: usize,
         /// The node.
         node: usize,
-        /// What it has counted.
+        /// Its counter.
         counter: u64,
     },
-    /// I3: a resource that checks tokens took the write of an earlier holder behind that of a later.
+    /// I3: a register that checks tokens took the write of an earlier holder behind that of a later
+    /// one.
     StaleWrite {
         /// The resource.
         key: usize,
         /// The job whose write was taken.
         job: usize,
-        /// The token that it showed.
+        /// The token of the write.
         token: u64,
     },
-    /// I4: an outcome counts a node that had not said so to this request.
+    /// I4: an outcome counts a node whose answer to this request did not say so.
     Miscredited {
         /// The job.
         job: usize,
         /// What was counted.
         what: &'static str,
-        /// The node as the client names it.
+        /// The node, by the client's number.
         node: usize,
     },
-    /// I4: a link was closed for nonsense that the node had not said.
+    /// I4: a client closed a link for garbage that the node had not sent.
     BlamedWrongly {
         /// The client.
         client: usize,
         /// The node.
         node: usize,
     },
-    /// A node was asked before it had let the client in, in its database.
+    /// A client sent a request before the node had accepted its password and database.
     AskedAtTheDoor {
         /// The client.
         client: usize,
-        /// The node as the client names it.
+        /// The node, by the client's number.
         node: usize,
     },
-    /// I5: faults are over, everybody let go, and a key is left.
+    /// I5: faults have ended, all jobs have released, and a key is left.
     KeySurvives {
         /// The resource.
         key: usize,
@@ -94,14 +95,14 @@ pub enum Violation {
         /// The job whose key it is.
         job: usize,
     },
-    /// I5: a node that could not let go of it again was asked for a lock, and granted it.
+    /// I5: a node that could not undo was asked for a lock, and granted it.
     KeptForGood {
         /// The client.
         client: usize,
         /// The node.
         node: usize,
     },
-    /// I6: a call came back too late, or not at all.
+    /// I6: a call returned too late, or not at all.
     Late {
         /// The job.
         job: usize,
@@ -110,13 +111,13 @@ pub enum Violation {
         /// By how many microseconds.
         by_us: u64,
     },
-    /// I7: more than the cap is kept.
+    /// I7: memory use exceeds its limit.
     Unbounded {
         /// The client.
         client: usize,
-        /// What is kept.
+        /// What exceeds it.
         what: &'static str,
-        /// How much.
+        /// Its size.
         amount: usize,
     },
     /// I8: a lock was extended after its release began.
@@ -124,78 +125,78 @@ pub enum Violation {
         /// The job.
         job: usize,
     },
-    /// I9: faults are over, and still nobody gets the lock.
+    /// I9: faults have ended, and still the lock cannot be acquired.
     NotLive {
-        /// The job that asked.
+        /// The job that tried.
         job: usize,
-        /// What became of it.
+        /// Its outcome.
         end: &'static str,
     },
-    /// I10: a grant was told later than the answer that decided it.
+    /// I10: a grant was reported later than the answer that decided it.
     Stalled {
         /// The job.
         job: usize,
         /// By how many microseconds.
         by_us: u64,
     },
-    /// I11: the same seed gave another run.
+    /// I11: the same seed gave a different run.
     NotDeterministic,
-    /// I12: a text for people shows a token or a password.
+    /// I12: a text for people contains a token or a password.
     Leaked {
         /// Which text.
         place: &'static str,
     },
-    /// A lock ended twice, or an outcome came that its state cannot have.
+    /// A lock ended twice, or got an outcome that its state does not allow.
     Outcome {
         /// The job.
         job: usize,
         /// The outcome.
         what: &'static str,
     },
-    /// `CLIENT KILL` met a connection that was not the client's own.
+    /// `CLIENT KILL` hit a connection of another client.
     KilledStranger {
         /// The client.
         client: usize,
         /// The node.
         node: usize,
     },
-    /// A client wrote what is no request.
+    /// A client wrote bytes that are no request.
     Malformed {
         /// The client.
         client: usize,
     },
     /// The core panicked.
     Panicked {
-        /// What it said.
+        /// The panic message.
         message: String,
     },
-    /// A timer is due again and again although no time passes.
+    /// A timer fires again and again although no time passes.
     Spins {
         /// The client.
         client: usize,
     },
-    /// A waiter asks again and again without a pause.
+    /// A waiter retries again and again without a pause.
     Hasty {
         /// The job.
         job: usize,
     },
-    /// Somebody waits for long although nobody has what it wants.
+    /// A waiter sleeps for long beside a free resource.
     Slept {
         /// The job.
         job: usize,
         /// How many microseconds too long.
         by_us: u64,
     },
-    /// A waiter asks a node over and over while another holds the lock.
+    /// A waiter sends a node request after request while another job holds the lock.
     Frenzy {
         /// The job.
         job: usize,
         /// How many times.
         times: u64,
-        /// Within so many microseconds.
+        /// Within how many microseconds.
         within_us: u64,
     },
-    /// One client has the lock again and again, and another waits for it.
+    /// One client acquires the lock again and again, and another waits for it.
     Greedy {
         /// The job that waits.
         job: usize,
@@ -209,27 +210,27 @@ pub enum Violation {
         /// The job that had come earlier.
         before: usize,
     },
-    /// With a minority of nodes that hang, those who want one lock get it far slower than with all alive.
+    /// With a minority of hanging nodes, locks take far longer than with all nodes alive.
     Dragged {
         /// How many nodes there are.
         nodes: usize,
-        /// What it takes of what it takes with all alive, in percent: the whole, and the slowest hundredth
-        /// of hand-offs.
+        /// Percent of the time with all nodes alive: for the whole run, and for the slowest
+        /// hundredth of hand-offs.
         percent: (u64, u64),
     },
-    /// A lock that waits asks nodes that hang again and again.
+    /// A waiting lock sends request after request to hanging nodes.
     Piled {
         /// How many nodes hang.
         hung: usize,
-        /// How many times it asked them.
+        /// How many requests it sent them.
         asks: u64,
     },
-    /// More happens than can be meant.
+    /// The schedule has more events than any schedule needs.
     Endless,
 }
 
 impl Violation {
-    /// Its name: the invariant's, where it has one.
+    /// Its name, with the number of the invariant if it has one.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -267,7 +268,7 @@ impl Violation {
         }
     }
 
-    /// Whether it says that exclusion failed, which some classes expect.
+    /// Whether mutual exclusion failed, which some classes expect.
     #[must_use]
     pub fn is_exclusion(&self) -> bool {
         matches!(
@@ -295,13 +296,10 @@ impl fmt::Display for Violation {
                 if *fenced { " and their tokens" } else { "" }
             ),
             Self::TokenOrder { key, earlier, later } => {
-                write!(f, "on resource {key} the token {later} came after {earlier}")
+                write!(f, "on resource {key} the token {later} followed {earlier}")
             }
             Self::WildCounter { key, node, counter } => {
-                write!(
-                    f,
-                    "node {node} has counted to {counter} for resource {key}, by a wild clock"
-                )
+                write!(f, "node {node} counts {counter} for resource {key}, from a wild clock")
             }
             Self::StaleWrite { key, job, token } => write!(
                 f,
@@ -309,23 +307,29 @@ impl fmt::Display for Violation {
                  although a later holder had written"
             ),
             Self::Miscredited { job, what, node } => {
-                write!(f, "{what} of job {job} counts node {node}, which had not said so")
+                write!(f, "{what} of job {job} counts node {node}, whose answer did not say so")
             }
             Self::BlamedWrongly { client, node } => {
-                write!(f, "client {client} hung up on node {node} for nonsense it had not said")
+                write!(
+                    f,
+                    "client {client} hung up on node {node} for garbage that the node had not sent"
+                )
             }
             Self::AskedAtTheDoor { client, node } => {
-                write!(f, "client {client} asked node {node}, which had not let it in before")
+                write!(
+                    f,
+                    "client {client} sent node {node} a request before the node had let it in"
+                )
             }
             Self::KeySurvives { key, node, job } => {
                 write!(f, "a key of job {job} for resource {key} is left on node {node}")
             }
             Self::KeptForGood { client, node } => write!(
                 f,
-                "node {node} granted client {client} what it could not undo since before it was handshake_done"
+                "node {node} granted client {client} a lock, and could not undo already before the handshake"
             ),
             Self::Late { job, call, by_us } => {
-                write!(f, "{call} of job {job} came back {by_us} us too late")
+                write!(f, "{call} of job {job} returned {by_us} us too late")
             }
             Self::Unbounded { client, what, amount } => {
                 write!(f, "client {client} keeps {amount} {what}")
@@ -334,47 +338,52 @@ impl fmt::Display for Violation {
                 write!(f, "job {job} was extended after its release had begun")
             }
             Self::NotLive { job, end } => {
-                write!(f, "all is well again, and job {job} {end}")
+                write!(f, "all faults are healed, and job {job} {end}")
             }
             Self::Stalled { job, by_us } => {
-                write!(f, "the grant of job {job} was told {by_us} us after its quorum answered")
+                write!(
+                    f,
+                    "the grant of job {job} was reported {by_us} us after its quorum had answered"
+                )
             }
-            Self::NotDeterministic => f.write_str("the same seed gave another run"),
+            Self::NotDeterministic => f.write_str("the same seed gave a different run"),
             Self::Leaked { place } => write!(f, "{place} shows a token or a password"),
             Self::Outcome { job, what } => write!(f, "job {job} was told {what}"),
             Self::KilledStranger { client, node } => {
-                write!(f, "client {client} killed a stranger's connection on node {node}")
+                write!(f, "client {client} killed another client's connection on node {node}")
             }
-            Self::Malformed { client } => write!(f, "client {client} wrote what is no request"),
+            Self::Malformed { client } => {
+                write!(f, "client {client} wrote bytes that are no request")
+            }
             Self::Panicked { message } => f.write_str(message),
             Self::Spins { client } => {
-                write!(f, "a timer of client {client} is due again and again at one instant")
+                write!(f, "a timer of client {client} fires again and again at one instant")
             }
-            Self::Hasty { job } => write!(f, "job {job} asks again and again without a pause"),
+            Self::Hasty { job } => write!(f, "job {job} retries again and again without a pause"),
             Self::Slept { job, by_us } => {
-                write!(f, "job {job} waited {by_us} us too long for what nobody had")
+                write!(f, "job {job} slept {by_us} us too long beside a free resource")
             }
             Self::Frenzy { job, times, within_us } => {
                 write!(
                     f,
-                    "job {job} asked a node {times} times within {within_us} us of another's hold"
+                    "job {job} sent a node {times} requests within {within_us} us while another held the lock"
                 )
             }
             Self::Greedy { job, client } => {
-                write!(f, "client {client} has the lock again and again while job {job} waits")
+                write!(f, "client {client} acquires the lock again and again while job {job} waits")
             }
             Self::OutOfTurn { job, before } => {
                 write!(f, "job {job} overtook job {before} of the same client")
             }
             Self::Dragged { nodes, percent: (all, hand_off) } => write!(
                 f,
-                "with a minority of {nodes} nodes that hangs it takes {all} % of what it takes with all \
-                 alive, and the p99 of hand-offs {hand_off} %"
+                "with a minority of {nodes} nodes hanging, the run takes {all} % of the time with all nodes \
+                 alive, and the p99 of hand-offs is {hand_off} %"
             ),
             Self::Piled { hung, asks } => {
-                write!(f, "a lock that waited asked nodes that hang, {hung} of them, {asks} times")
+                write!(f, "a waiting lock sent {asks} requests to {hung} hanging nodes")
             }
-            Self::Endless => f.write_str("it never comes to rest"),
+            Self::Endless => f.write_str("the schedule never ends"),
         }
     }
 }

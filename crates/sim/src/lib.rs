@@ -1,13 +1,13 @@
-//! Deterministic simulation of redbolt: many clients and nodes in virtual time, over the shipping core.
+//! Deterministic simulation of redbolt: many clients and nodes in virtual time, on the shipping
+//! core.
 //!
-//! A schedule is drawn from a seed: who wants which lock, on how many nodes, through which network,
-//! and what goes wrong. It is played as fast as the machine can, and everything that a caller
-//! may rely on is checked at the moment at which the caller is told. What the faults are and what must
-//! hold is in README.md.
+//! A schedule is drawn from a seed: the jobs, the nodes, the network, and the faults. It is played
+//! as fast as the machine can, and each promise to a caller is checked at the moment of the
+//! outcome. README.md lists the faults and the invariants.
 //!
-//! Apart from the library because it is a user of it: it sees `redbolt::proto` and the model of a node,
-//! and nothing behind them. Not here: sockets, threads and clocks of the machine, but for the program
-//! that runs many schedules and measures how long that takes.
+//! Apart from the library because it is a user of it: it sees `redbolt::proto` and the model of a
+//! node, and nothing else. Not here: the machine's sockets, threads and clocks, except in the
+//! program that runs many schedules and measures their speed.
 
 #![deny(unsafe_code)]
 
@@ -40,12 +40,12 @@ pub use shrink::shrink;
 
 use world::World;
 
-/// What came of a schedule.
+/// The result of a schedule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The trace of everything that happened, as a number: the same for the same seed.
+    /// A hash of the whole trace: the same for the same seed.
     pub hash: u64,
-    /// Things that happened.
+    /// The number of events.
     pub events: u32,
     /// Virtual time that passed, in nanoseconds.
     pub nanos: u64,
@@ -53,7 +53,7 @@ pub struct Outcome {
     pub grants: u64,
     /// Of these, those with a fencing token.
     pub fenced: u64,
-    /// Asks that were refused.
+    /// Requests that were refused.
     pub refusals: u64,
     /// Locks that were lost.
     pub losses: u64,
@@ -63,14 +63,14 @@ pub struct Outcome {
     pub writes_refused: u64,
     /// Violations that the class expects.
     pub expected: u64,
-    /// What broke.
+    /// The violation that ended the schedule, if any.
     pub violation: Option<Violation>,
 }
 
-/// The memory for running schedules, one after the other.
+/// The memory for running schedules, one after another.
 pub struct Lab {
     world: World,
-    /// Faults that do not happen, by their numbers.
+    /// Faults that are left out, by their numbers.
     skipped: u32,
 }
 
@@ -81,7 +81,7 @@ impl Default for Lab {
 }
 
 impl Lab {
-    /// Room for one schedule at a time.
+    /// Allocates the memory for one schedule at a time.
     #[must_use]
     pub fn new() -> Self {
         Self { world: World::new(), skipped: 0 }
@@ -95,24 +95,24 @@ impl Lab {
         self.play()
     }
 
-    /// Leaves out all faults with these numbers, to see what is found behind one that is known.
+    /// Leaves out all faults with these numbers, to search behind a known failure.
     pub fn skip(&mut self, numbers: &[u32]) {
         self.skipped =
             numbers.iter().filter(|number| **number < 32).fold(0, |mask, n| mask | 1 << n);
     }
 
-    /// Runs a schedule that was drawn before, and perhaps cut.
+    /// Runs a plan that was drawn before, and perhaps cut.
     pub fn run_plan(&mut self, plan: &Plan) -> Outcome {
         self.world.plan.clone_from(plan);
         self.play()
     }
 
-    /// Prints the story of the schedules to come.
+    /// Prints the story of the following schedules.
     pub fn tell(&mut self) {
         self.world.is_told = true;
     }
 
-    /// What the schedules so far have met.
+    /// The coverage of the schedules so far.
     #[must_use]
     pub fn coverage(&self) -> &Coverage {
         &self.world.coverage
@@ -120,7 +120,8 @@ impl Lab {
 
     fn play(&mut self) -> Outcome {
         let world = &mut self.world;
-        // A panic is a finding like any other. The world is made anew, for this one is half way.
+        // A panic is a violation like any other. The world is rebuilt, because its state is
+        // inconsistent.
         let played = catch_unwind(AssertUnwindSafe(|| world.run()));
         if let Err(panic) = played {
             let message = panic
@@ -158,8 +159,8 @@ pub fn run(class: Class, seed: u64) -> Outcome {
     Lab::new().run(class, seed)
 }
 
-/// Runs the schedules of up to `limit` seeds from the first one on, until one breaks something. How
-/// many that took, and what broke.
+/// Runs the schedules of up to `limit` seeds from `first` on, until one fails. Returns how many
+/// that took, and the violation.
 #[must_use]
 pub fn hunt(class: Class, first: u64, limit: u64) -> Option<(u64, Violation)> {
     let mut lab = Lab::new();

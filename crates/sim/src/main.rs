@@ -1,4 +1,4 @@
-//! `sim`: runs schedules and says what came of them. `cargo xtask sim` builds and runs it.
+//! `sim`: runs schedules and reports the results. `cargo xtask sim` builds and runs it.
 
 use std::process::ExitCode;
 

@@ -1,32 +1,32 @@
-//! The mutation gate: bugs that others shipped, planted in the core one at a time, and how many
-//! schedules it takes to find each. This is the number that makes the others believable.
+//! The mutation gate: bugs that others shipped are planted in the core one at a time, and the gate
+//! counts how many schedules find each. This count is the evidence that the other figures mean
+//! something.
 //!
-//! A build with bugs in it is a build of its own, `cargo xtask sim --mutants`; an ordinary one has none
-//! and says so. Not here: what the bugs are, which is in `redbolt::proto::mutants`, and where they are
-//! planted.
+//! Bugs are compiled only into a build of their own, `cargo xtask sim --mutants`. Not here: the
+//! list of bugs, which is in `redbolt::proto::mutants`, and the places where they are planted.
 
 #[cfg(not(redbolt_mutants))]
 pub use self::none::{Gate, plant};
 #[cfg(redbolt_mutants)]
 pub use self::planted::{Gate, plant};
 
-/// What the gate is to do.
+/// The limits of a run of the gate.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     /// How many schedules a bug may survive.
     pub limit: u64,
-    /// The seed of the first one.
+    /// The seed of the first schedule.
     pub first: u64,
-    /// On how many threads.
+    /// The number of threads.
     pub jobs: usize,
 }
 
-/// What came of the gate.
+/// The result of a run of the gate.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Every bug is found, and nothing without one.
+    /// Whether every bug was found, and nothing without a bug.
     pub is_well: bool,
-    /// How, for the record.
+    /// The table, for the record.
     pub text: String,
 }
 
@@ -34,7 +34,7 @@ pub struct Report {
 mod none {
     use super::{Extent, Report};
 
-    /// Nothing can be planted in this build: of these two names only one exists.
+    /// Nothing can be planted in this build: of these two names only the first exists.
     ///
     /// ```
     /// use redbolt::proto::Core;
@@ -47,7 +47,7 @@ mod none {
     pub struct Gate;
 
     impl Gate {
-        /// Says how to get a build with bugs.
+        /// Prints how to get a build with bugs.
         #[must_use]
         pub fn run(_: Extent) -> Report {
             println!("no bug is compiled into this program: cargo xtask sim --mutants");
@@ -82,7 +82,7 @@ mod planted {
     ///
     /// # Errors
     ///
-    /// There is none of this name.
+    /// No bug has this name.
     pub fn plant(name: &str) -> Result<(), String> {
         let known = Mutant::ALL.iter().find(|mutant| format!("{mutant:?}") == name);
         let known =
@@ -95,32 +95,31 @@ mod planted {
     #[derive(Clone, Copy, Debug)]
     pub struct Gate;
 
-    /// What became of a bug.
     struct Fate {
         mutant: Mutant,
         took: Duration,
         killed: Option<Kill>,
     }
 
-    /// What every bug has to survive.
+    /// One run that a bug may survive.
     #[derive(Clone, Copy)]
     enum Trial {
         Schedule(Class, u64),
-        /// A crowd beside nodes that hang, with this seed: what they cost is no fault in a single schedule.
+        /// A crowd beside hanging nodes, drawn from this seed: slowness is no violation in a single
+        /// schedule.
         Crowd(u64),
     }
 
-    /// What found it.
     struct Kill {
         schedules: u64,
         trial: Trial,
         by: Violation,
-        /// It fails without the bug as well, which proves nothing.
+        /// The run fails without the bug as well, which proves nothing.
         is_hollow: bool,
     }
 
     impl Gate {
-        /// Looks for every bug, and for nothing without one.
+        /// Runs the gate: first without any bug, then with each.
         #[must_use]
         pub fn run(extent: Extent) -> Report {
             let Some(clean) = clean(extent) else { return Report::default() };
@@ -140,7 +139,7 @@ mod planted {
         }
     }
 
-    /// The same schedules find nothing in the core as it is, or else what they find is no bug of ours.
+    /// Runs the same schedules on the unchanged core. A violation there would not be the bug's.
     fn clean(extent: Extent) -> Option<String> {
         let schedules = extent.limit.min(CLEAN);
         let (next, found) = (AtomicU64::new(0), Mutex::new(None));
@@ -155,13 +154,13 @@ mod planted {
                 let (class, seed) = schedule(extent.first, at);
                 if let Some(violation) = lab.run(class, seed).violation {
                     failed.store(true, Ordering::Relaxed);
-                    let mut found = found.lock().expect("no thread panics while it tells");
+                    let mut found = found.lock().expect("no thread panics while it holds the lock");
                     found.get_or_insert((class, seed, violation));
                 }
             }
         });
         let Some((class, seed, violation)) =
-            found.into_inner().expect("no thread panics while it tells")
+            found.into_inner().expect("no thread panics while it holds the lock")
         else {
             return Some(format!("{schedules} schedules without a bug: 0 violations"));
         };
@@ -172,7 +171,7 @@ mod planted {
         None
     }
 
-    /// Each bug on one thread, so that its count is the same on any machine.
+    /// Each bug runs on one thread, so that its count is the same on any machine.
     fn hunt_all(extent: Extent) -> Vec<Fate> {
         let next = AtomicUsize::new(0);
         let fates = Mutex::new(Vec::new());
@@ -180,10 +179,10 @@ mod planted {
             while let Some(&mutant) = Mutant::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let fate = hunt(mutant, extent);
                 println!("{}", fate.row());
-                fates.lock().expect("no thread panics while it adds").push(fate);
+                fates.lock().expect("no thread panics while it holds the lock").push(fate);
             }
         });
-        let mut fates = fates.into_inner().expect("no thread panics while it adds");
+        let mut fates = fates.into_inner().expect("no thread panics while it holds the lock");
         fates.sort_by_key(|fate: &Fate| fate.mutant as usize);
         fates
     }
@@ -209,9 +208,9 @@ mod planted {
         Fate { mutant, took, killed }
     }
 
-    /// The schedules that every bug has to survive, in turn.
+    /// The schedules that each bug has to survive, in order.
     fn schedule(first: u64, at: u64) -> (Class, u64) {
-        // What makes waiters sleep or hurry is found by those that are about waiting.
+        // The class `waiting` finds bugs that make waiters sleep or spin.
         let class = if at % 4 == 3 { Class::Waiting } else { Class::Safe };
         (class, first.wrapping_add(at))
     }
@@ -266,7 +265,7 @@ mod planted {
         }
     }
 
-    /// The invariant, and what is not in its name.
+    /// The name of the invariant, with the details that the name leaves out.
     fn in_short(violation: &Violation) -> String {
         match violation {
             Violation::Panicked { message } => format!("assertion: {message}"),
@@ -276,7 +275,7 @@ mod planted {
         }
     }
 
-    /// A bug that has survived so many schedules may be one that costs time where nodes hang.
+    /// A bug that survives this many schedules may be one that costs time beside hanging nodes.
     const SURVIVED: u64 = 2_000;
 
     /// Schedules without a bug, before any with one.

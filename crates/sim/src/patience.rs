@@ -1,7 +1,8 @@
-//! What those who wait may rely on: nobody sleeps beside a free resource, nobody asks in a frenzy while
-//! another holds it, and among the locks of one client the first to come is the first to be served.
+//! Checks for waiters: none sleeps beside a free resource, none sends requests in a frenzy while
+//! another client holds the resource, and one client's locks are served in the order of their
+//! requests.
 //!
-//! Apart from `actor` because nothing here does anything.
+//! Apart from `actor` because nothing here acts on the world.
 
 use redbolt::proto::{LockState, WakeStrategy};
 
@@ -11,16 +12,16 @@ use crate::plan::{Class, Job, KEYS, MAX_NODES, MS, Plan};
 use crate::world::World;
 use crate::world::queue::Time;
 
-/// What is known of a resource.
+/// The observed state of a resource.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Watch {
-    /// No node has its key since then.
+    /// Since when no node has its key.
     free_since: Option<Time>,
-    /// Somebody began or ceased to hold it then.
+    /// When a job last began or ceased to hold it.
     changed_at: Time,
 }
 
-/// How often a job has asked a node while somebody else held what it wants.
+/// How often a job has requested a lock from a node while another job held it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
     since: Time,
@@ -28,7 +29,7 @@ pub(crate) struct Asked {
 }
 
 impl World {
-    /// Before something happens: it has taken too long since the last time.
+    /// Before each event: no waiter may have slept too long beside a free resource.
     pub(crate) fn nobody_sleeps(&mut self) {
         if self.plan.class != Class::Waiting || self.is_healed {
             return;
@@ -43,7 +44,7 @@ impl World {
         }
     }
 
-    /// Since when a job waits for what nobody has.
+    /// Since when a job has waited for a resource that nobody holds.
     fn could_have_since(&self, at: usize) -> Option<Time> {
         let (job, running) = (&self.plan.jobs[at], &self.jobs[at]);
         let id = running.id.filter(|_| job.patience > 0 && running.is_acquiring())?;
@@ -58,7 +59,7 @@ impl World {
         Some(since)
     }
 
-    /// After something has happened: which resources nobody has.
+    /// After each event: notes which resources are free.
     pub(crate) fn watch(&mut self) {
         if self.plan.class != Class::Waiting || self.is_healed {
             return;
@@ -70,14 +71,13 @@ impl World {
         }
     }
 
-    /// A job began or ceased to be a holder.
     pub(crate) fn holder_changed(&mut self, at: usize) {
         for key in keys_of(&self.plan.jobs[at]) {
             self.watches[key].changed_at = self.now;
         }
     }
 
-    /// A node is asked for a lock. While another holds it that must not be often.
+    /// Counts a lock request to a node. While another job holds the lock there may be few.
     pub(crate) fn is_asked(&mut self, at: usize, node: usize) {
         let job = self.plan.jobs[at];
         let is_rival = |other: &usize| {
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// Nobody of the same client has waited longer for any of it.
+    /// No job of the same client may have waited longer for any of its resources.
     pub(crate) fn is_in_turn(&mut self, at: usize, called: Time) {
         let job = self.plan.jobs[at];
         let is_before = |&other: &usize| {
@@ -114,8 +114,8 @@ impl World {
         }
     }
 
-    /// Others get their turn while one client asks again and again. Only where the lead is asked first: the
-    /// other ways are for comparison, and leave too little time to those who need it.
+    /// Others get their turn while one client acquires again and again. Checked only for
+    /// `WakeStrategy::Lead`: the other strategies exist for comparison, and are not fair enough.
     pub(crate) fn leaves_turns(&mut self, at: usize) {
         if self.plan.class != Class::Waiting || self.plan.setup.wake != WakeStrategy::Lead {
             return;
@@ -139,7 +139,7 @@ impl World {
         }
     }
 
-    /// Who waits for nothing listens to nothing.
+    /// A client without waiters has no push link.
     pub(crate) fn nobody_listens(&mut self) {
         for client in 0..self.clients.len() {
             let pushes = &self.clients[client].wires[MAX_NODES..];
@@ -151,13 +151,13 @@ impl World {
     }
 }
 
-/// How long somebody may wait for what is free, by what goes wrong.
+/// How long a waiter may sleep beside a free resource, given the schedule's faults.
 pub(crate) fn longest_sleep(plan: &Plan) -> Time {
     let is_muted = |what: What| matches!(what, What::PushLost | What::PushBroken);
     let deaf = plan.faults.iter().any(|fault| is_muted(fault.what));
     let others = plan.faults.iter().filter(|fault| !is_muted(fault.what)).count() as Time;
     let round_trip = 2 * (plan.net.delay + plan.net.jitter) * plan.net.pieces as Time;
-    // Pauses without a word from the nodes, then deafness and a few rounds.
+    // Pauses without notifications, then muted notifications, and a few rounds.
     let told = 300 * MS + 8 * round_trip;
     told + if deaf { CAP } else { 0 } + others * 600 * MS
 }
@@ -167,15 +167,15 @@ fn keys_of(job: &Job) -> impl Iterator<Item = usize> + use<> {
     (0..KEYS.len()).filter(move |key| keys >> key & 1 == 1)
 }
 
-/// The longest pause of who relies on being told.
+/// The longest pause of a waiter that relies on notifications.
 const CAP: Time = 2_000 * MS;
 
-/// One client may have a resource again and again for so long while others wait: at first it does not
-/// know of them, and then they may not be listening.
+/// For this long one client may have a resource again and again while others wait: at first it does
+/// not know of them, and later their notifications may be muted.
 const GREED: Time = 1_500 * MS;
 
-/// So many asks of a node are no frenzy, however fast.
+/// This many requests to a node are no frenzy, however fast.
 const FEW: u64 = 25;
 
-/// And one more after so long.
+/// One more request is allowed per period.
 const REST: Time = 10 * MS;

@@ -1,5 +1,5 @@
-//! A schedule as data: who does what, and what goes wrong. Drawn from a seed, so that it can be drawn
-//! again, and made of elements that can be left out, so that it can shrink.
+//! A schedule as data: jobs, nodes, network and faults. It is drawn from a seed, so that it can be
+//! repeated, and consists of elements that can be left out, so that it can shrink.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use crate::fault::{Fault, What, guided, swarm};
 use crate::world::node::EPOCH_US;
 use crate::world::queue::Time;
 
-/// What a schedule may be hit by, and what must come of it.
+/// A class of schedules: which faults occur, and what must come of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Everything that the algorithm and the restart guard must survive: no violation at all.
@@ -20,17 +20,17 @@ pub enum Class {
     ClockStep,
     /// Nodes lose their memory with the restart guard off. Exclusion fails.
     MemoryLossUnguarded,
-    /// Many wait for one resource, and little goes wrong but what tells them of changes: nobody waits for
-    /// long beside a free resource.
+    /// Many jobs wait for one resource, and few faults occur except lost notifications: no job
+    /// sleeps for long beside a free resource.
     Waiting,
 }
 
 impl Class {
-    /// All of them.
+    /// All classes.
     pub const ALL: [Self; 4] =
         [Self::Safe, Self::ClockStep, Self::MemoryLossUnguarded, Self::Waiting];
 
-    /// As it is written on the command line.
+    /// Its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl Class {
         }
     }
 
-    /// Whether exclusion must be found broken now and then, or the checker is blind.
+    /// Whether exclusion must break now and then; if it never does, the checker is blind.
     #[must_use]
     pub fn breaks_exclusion(self) -> bool {
         matches!(self, Self::ClockStep | Self::MemoryLossUnguarded)
@@ -67,7 +67,7 @@ impl fmt::Display for Class {
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub(crate) class: Class,
-    /// What is not part of the plan, such as each delay, comes from here.
+    /// The source of everything that is not part of the plan, such as each delay.
     pub(crate) seed: u64,
     pub(crate) nodes: usize,
     pub(crate) keys: usize,
@@ -76,107 +76,107 @@ pub struct Plan {
     pub(crate) clients: Vec<ClientPlan>,
     /// Each node's clock: microseconds ahead, and parts per million too fast.
     pub(crate) node_clocks: [(i64, i64); MAX_NODES],
-    /// A set of nodes whose clocks are wild.
+    /// The nodes whose clocks are wild, as a bit set.
     pub(crate) wild: u8,
-    /// The fencing counter that each node has kept from before; 0: none.
+    /// The fencing counter that each node has from before; 0: none.
     pub(crate) counters: [u64; MAX_NODES],
     pub(crate) jobs: Vec<Job>,
     pub(crate) faults: Vec<Fault>,
-    /// Everything else is over by then.
+    /// All other faults have ended by then.
     pub(crate) heal_at: Time,
-    /// How long somebody may wait for what is free, in the class that is about that.
+    /// How long a waiter may sleep beside a free resource, in the class `Waiting`.
     pub(crate) longest_sleep: Time,
 }
 
-/// What all clients are told.
+/// The configuration of all clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Setup {
     pub(crate) max_ttl_ms: u64,
-    /// What some are told instead.
+    /// The `max_ttl` of clients with other limits.
     pub(crate) other_ttl_ms: u64,
     pub(crate) restart_guard: bool,
     pub(crate) start: Start,
-    /// Nodes sync every write, so that their restart guards hold for any run.
+    /// Nodes sync every write, so that their restart guards survive restarts.
     pub(crate) durable: bool,
-    /// The nodes want a password, and the locks are in another database.
+    /// The nodes need a password, and the locks are in another database.
     pub(crate) proven: bool,
     /// Tokens carry a label.
     pub(crate) labelled: bool,
-    /// Whose word ends a pause.
+    /// The wake strategy.
     pub(crate) wake: WakeStrategy,
 }
 
-/// What the nodes' restart guards are when it begins.
+/// The nodes' restart guards at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// The nodes have been set up long ago.
+    /// The nodes were set up long ago.
     Ready,
     /// The nodes are new, and the clients know it.
     New,
-    /// The nodes are new, and the first client to come enrols them.
+    /// The nodes are new, and the first client enrols them.
     Bare,
-    /// An operator changes the limits of nodes that have been set up long ago.
+    /// An operator changes the limits of nodes that were set up long ago.
     Changed,
 }
 
-/// How the network is when nothing is wrong with it.
+/// The network without faults.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Net {
     /// One way.
     pub(crate) delay: Time,
     pub(crate) jitter: Time,
-    /// F1: so many of a thousand writes take up to `tail` longer.
+    /// F1: this many of a thousand writes take up to `tail` longer.
     pub(crate) tail_per_mille: u64,
     pub(crate) tail: Time,
-    /// F2: so many of a thousand writes are sent again after a while.
+    /// F2: this many of a thousand writes are retransmitted after a while.
     pub(crate) loss_per_mille: u64,
-    /// F3: a write is cut into as many pieces at the most.
+    /// F3: the most pieces into which a write is cut.
     pub(crate) pieces: usize,
-    /// F3: a read takes so many bytes at the most.
+    /// F3: the most bytes that a read returns.
     pub(crate) read: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientPlan {
-    /// Parts per million that its clocks are too fast.
+    /// Parts per million by which its clocks are too fast.
     pub(crate) ppm: i64,
-    /// Microseconds that its wall clock is ahead.
+    /// Microseconds by which its wall clock is ahead.
     pub(crate) wall_ahead: i64,
-    /// Timers are handled so much later.
+    /// The delay of its timers.
     pub(crate) late: Time,
 }
 
-/// What a holder wants.
+/// One acquisition, and what its holder does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
     pub(crate) at: Time,
     pub(crate) client: u8,
-    /// A set of resources.
+    /// The resources, as a bit set.
     pub(crate) keys: u8,
-    /// Different for each job of a schedule, so that the world knows whose ask it is.
+    /// Different for each job of a schedule: it identifies the job in requests.
     pub(crate) ttl_ms: u64,
     pub(crate) kind: Kind,
     /// How long it waits; zero: one attempt.
     pub(crate) patience: Time,
     pub(crate) work: Time,
     pub(crate) fenced: bool,
-    /// While it works, the lock goes to another process, or leaves this one for a while.
+    /// While the job works, its lock moves to another process, or is detached for a while.
     pub(crate) hand_on: Option<HandOn>,
 }
 
-/// A lock leaves a client as a record, and a client takes it in.
+/// A lock is detached from one client and attached to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HandOn {
-    /// How long after its grant.
+    /// How long after its grant it is detached.
     pub(crate) after: Time,
-    /// How long nobody has it in hand.
+    /// How long it stays detached.
     pub(crate) gap: Time,
-    /// Who takes it in.
+    /// The client that attaches it.
     pub(crate) to: u8,
 }
 
 impl Job {
-    /// When it is over at the latest, if nothing goes wrong.
+    /// When it ends at the latest, without faults.
     fn end(&self) -> Time {
         let fades = if self.kind == Kind::Fade { self.ttl_ms * MS } else { 0 };
         self.at + self.patience + self.work + fades
@@ -189,20 +189,20 @@ pub(crate) enum Kind {
     Hold,
     /// Extends at a third of the TTL, as long as the work lasts.
     AutoExtend,
-    /// Never lets go.
+    /// Never releases.
     Forget,
-    /// Extends once, at the end of the work, and never lets go.
+    /// Extends once, at the end of the work, and never releases.
     Fade,
-    /// Lets go at some time, whatever has come of it.
+    /// Releases at some time, whatever the outcome was.
     Cancel { after: Time },
-    /// Acquires as soon as the job before it has let go, works, releases.
+    /// Acquires as soon as the job before it has released, works, releases.
     Again,
-    /// Comes when all is well again.
+    /// Comes after the healing.
     Probe,
 }
 
 impl Kind {
-    /// Whether whoever has the lock works for a while and then ends by itself.
+    /// Whether the holder works for a while and then ends by itself.
     fn works(self) -> bool {
         matches!(self, Self::Hold | Self::AutoExtend | Self::Forget | Self::Fade)
     }
@@ -232,7 +232,7 @@ impl Setup {
 }
 
 impl Plan {
-    /// The schedule of a seed.
+    /// Draws the schedule of a seed.
     #[must_use]
     pub fn draw(class: Class, seed: u64) -> Self {
         let mut plan = Self::empty(class);
@@ -267,7 +267,7 @@ impl Plan {
         }
     }
 
-    /// As [`draw`](Self::draw), with the memory of an old plan.
+    /// As [`draw`](Self::draw), reusing the memory of an old plan.
     pub(crate) fn redraw(&mut self, class: Class, seed: u64) {
         let mut random = Random::of(seed, class as u64);
         let draw = &mut random;
@@ -295,14 +295,13 @@ impl Plan {
             Class::Safe => {
                 swarm::draw(self, draw, span);
                 guided::draw(self, draw, span);
-                // Of its own numbers, so that every other schedule stays the one that it was.
+                // From a stream of its own, so that all other schedules stay the same.
                 guided::draw_broken(self, &mut Random::of(seed, BROKEN));
             }
             Class::ClockStep => guided::draw_clock_step(self, draw),
             Class::MemoryLossUnguarded => guided::draw_memory_loss(self, draw),
             Class::Waiting => guided::draw_waiting(self, draw),
         }
-        // As above.
         self.draw_wild_clocks(&mut Random::of(seed, WILD));
         self.draw_denials(&mut Random::of(seed, DENIED), span);
         self.draw_hand_ons(&mut Random::of(seed, HAND_ON));
@@ -313,8 +312,8 @@ impl Plan {
         self.heal_at = end.min(MAX_SPAN) + 50 * MS;
     }
 
-    /// Nodes that have missed locks of one another, and clocks behind what they have counted: no quorum
-    /// of counters is equal then, and the token has to be written back.
+    /// Counters of nodes that have missed locks of one another, and clocks behind these counters:
+    /// no quorum of counters is equal then, and the token has to be written back.
     fn draw_counters(&mut self, draw: &mut Random) {
         self.counters = [0; MAX_NODES];
         if self.jobs.iter().any(|job| job.fenced) && draw.chance(400) {
@@ -323,8 +322,8 @@ impl Plan {
         }
     }
 
-    /// A minority of the nodes has no idea of the time, which is no matter but for fencing tokens. No
-    /// client's clock is ever as far off.
+    /// A minority of the nodes has a wild clock, which matters for fencing tokens only. No client's
+    /// clock is ever as far off.
     fn draw_wild_clocks(&mut self, draw: &mut Random) {
         self.wild = 0;
         if self.class != Class::Safe || !self.can_fence() || !draw.chance(300) {
@@ -351,8 +350,8 @@ impl Plan {
         }
     }
 
-    /// Locks that leave their process while they are held. A record is for other processes of the same
-    /// machine: where clients have clocks of their own, a lock comes back to where it was.
+    /// Locks that leave their process while they are held. A detached lock is for processes of the
+    /// same machine: where clients have clocks of their own, a lock returns to its first client.
     fn draw_hand_ons(&mut self, draw: &mut Random) {
         if self.class != Class::Safe || !draw.chance(100) {
             return;
@@ -380,7 +379,7 @@ impl Plan {
         }
     }
 
-    /// The jobs, and the time within which something happens.
+    /// Draws the jobs, and the time within which they act.
     fn draw_jobs(&mut self, draw: &mut Random, count: usize) -> Time {
         let ttl_ms = match draw.below(8) {
             0..=4 => draw.between(60, 400),
@@ -390,14 +389,14 @@ impl Plan {
         let long = ttl_ms >= 10_000;
         self.draw_setup(draw, ttl_ms);
         let ttl = ttl_ms * MS;
-        // Of a long TTL no schedule waits for the end.
+        // No schedule lasts until the end of a long TTL.
         let span = if long { draw.between(100, 600) * MS } else { ttl };
         let start = if draw.chance(600) { 8 * self.net.delay + 10 * MS } else { 0 };
         for at in 0..count {
             let job = self.draw_job(draw, at, ttl_ms, span, start);
             self.jobs.push(job);
         }
-        // It comes after everything else.
+        // It comes after all other jobs.
         self.jobs.push(Job {
             at: 0,
             client: draw.below(self.clients.len() as u64) as u8,
@@ -412,8 +411,8 @@ impl Plan {
         start + 2 * span
     }
 
-    /// What clients agree on. The longest TTL is little more than those that are used, because a
-    /// quarantine lasts that long; locks can be fenced only where it is long.
+    /// What all clients share. `max_ttl` is little more than the TTLs in use, because a quarantine
+    /// lasts that long. Locks can be fenced only where it is long.
     fn draw_setup(&mut self, draw: &mut Random, ttl_ms: u64) {
         let restart_guard = self.class != Class::MemoryLossUnguarded && draw.chance(900);
         let fenced =
@@ -444,7 +443,7 @@ impl Plan {
         }
     }
 
-    /// Whether nodes may forget what they were told, and the restart guard makes up for it.
+    /// Whether nodes may lose their memory, because the restart guard covers it.
     pub(crate) fn may_forget(&self) -> bool {
         self.setup.restart_guard && self.setup.start != Start::New && !self.setup.durable
     }
@@ -487,7 +486,7 @@ impl Plan {
         }
     }
 
-    /// Leaves out what `cut` says.
+    /// Leaves out the elements of `cut`.
     #[must_use]
     pub fn without(mut self, cut: &Cut) -> Self {
         let keep = |list: &[u16], at: usize| !list.contains(&(at as u16));
@@ -529,11 +528,12 @@ impl fmt::Display for Plan {
         for (at, fault) in self.faults.iter().enumerate() {
             writeln!(f, "f{at} {fault:?}")?;
         }
-        write!(f, "all is well from {} ms", self.heal_at / MS)
+        write!(f, "healed at {} ms", self.heal_at / MS)
     }
 }
 
-/// What is left out of a schedule: `f0,f3,j1,c2`, `n3` for three nodes, `calm` for a quiet network.
+/// The elements to leave out of a schedule: `f0,f3,j1,c2`, `n3` for three nodes, `calm` for a quiet
+/// network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
     pub(crate) faults: Vec<u16>,
@@ -594,8 +594,8 @@ fn net(draw: &mut Random) -> Net {
     }
 }
 
-/// Rates within what validity makes up for: 1 % between a client and a node. What the nodes leave
-/// over of it is the clients'.
+/// Clock rates within what validity covers: 1 % between a client and a node. The clients' rates use
+/// what the nodes leave of it.
 fn clocks(draw: &mut Random, clocks: &mut [(i64, i64); MAX_NODES]) -> i64 {
     let rate = if draw.chance(300) { draw.between(0, 9_900) as i64 } else { 0 };
     for clock in clocks.iter_mut() {
@@ -608,20 +608,21 @@ fn clocks(draw: &mut Random, clocks: &mut [(i64, i64); MAX_NODES]) -> i64 {
 fn client(draw: &mut Random, budget: i64) -> ClientPlan {
     let ppm = if draw.chance(200) { draw.below(2 * budget as u64 + 1) as i64 - budget } else { 0 };
     let late = if draw.chance(100) { draw.between(1, 30) * MS } else { 0 };
-    // Some are so far apart that one proposes fencing tokens which another has passed.
+    // Some clocks are so far apart that one proposes fencing tokens which another has already
+    // passed.
     let apart = draw.pick(&[100_000, 3_000_000]);
     ClientPlan { ppm, wall_ahead: draw.below(2 * apart) as i64 - apart as i64, late }
 }
 
-/// The streams of random numbers that later faults are drawn from.
+/// The random streams of faults that were added later.
 const BROKEN: u64 = 0x78;
 const WILD: u64 = 0x77;
 const DENIED: u64 = 0x64;
 
-/// And the one for locks that leave their process.
+/// The stream of locks that are detached.
 const HAND_ON: u64 = 0x78;
 
-/// Mostly as by default.
+/// Mostly the default.
 const WAKES: [WakeStrategy; 8] = [
     WakeStrategy::Lead,
     WakeStrategy::Lead,
@@ -635,5 +636,5 @@ const WAKES: [WakeStrategy; 8] = [
 
 const SIZES: [usize; 16] = [3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 5, 5, 5, 5, 1, 1];
 
-/// No schedule goes on for longer before it is healed.
+/// No schedule runs longer than this before it is healed.
 const MAX_SPAN: Time = 8_000 * MS;

@@ -1,32 +1,30 @@
-//! What the locks protect: a register that checks fencing tokens, and one that takes every write.
+//! What the locks protect: one register that checks fencing tokens, and one that takes every write.
 //!
-//! The first one refuses a token smaller than the largest it has seen. The second one is what most
-//! resources are: a holder that was paused past its lease overwrites what came after it.
+//! The first refuses a token smaller than the largest it has seen. The second is what most
+//! resources are: a holder that was paused past its lease overwrites the value of its successor.
 
 use crate::world::queue::Time;
 
-/// A write that was taken.
+/// A write that a register took.
 #[derive(Clone, Copy, Debug)]
 struct Written {
     job: u16,
     token: u64,
-    /// When the first node gave it the lock.
+    /// When the writer's first node granted the lock.
     begun: Time,
 }
 
-/// Both registers of one resource.
 #[derive(Default)]
 pub(crate) struct Register {
     largest: u64,
     fenced: Vec<Written>,
     unfenced: Vec<Written>,
-    /// Writes that the unfenced register took behind those of a later holder.
+    /// Stale writes that the unfenced register took: writes behind those of a later holder.
     pub(crate) stale: u64,
-    /// Writes that the fenced one refused.
+    /// Writes that the fenced register refused.
     pub(crate) refused: u64,
 }
 
-/// Who writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Writer {
     pub(crate) job: u16,
@@ -43,8 +41,8 @@ impl Register {
         (self.stale, self.refused) = (0, 0);
     }
 
-    /// A write to both. Fails with the token if the checking register took it although a later holder
-    /// has written already.
+    /// Writes to both registers. Fails with the token if the fenced register took the write
+    /// although a later holder had already written.
     pub(crate) fn write(&mut self, writer: Writer) -> Result<(), u64> {
         let Writer { job, token, granted, begun } = writer;
         let is_later = |other: &Written| other.job != job && other.begun > granted;
@@ -85,7 +83,7 @@ mod tests {
     fn tokens_that_do_not_grow_are_found() {
         let mut register = Register::default();
         assert_eq!(register.write(writer(1, 7, 100)), Ok(()));
-        assert_eq!(register.write(writer(0, 7, 0)), Err(7), "taken, behind a later holder's");
+        assert_eq!(register.write(writer(0, 7, 0)), Err(7), "the register took a stale write");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What many schedules amount to.
+//! The sums over many schedules.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use redbolt_testkit::mix;
 
 use crate::Outcome;
 
-/// Sums over schedules. The order in which they were run does not show.
+/// Sums over schedules, independent of the order in which they ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Schedules.
     pub schedules: u64,
-    /// Things that happened.
+    /// Events.
     pub events: u64,
     /// Virtual time, in nanoseconds.
     pub nanos: u128,
@@ -20,7 +20,7 @@ pub struct Totals {
     pub grants: u64,
     /// Of these, those with a fencing token.
     pub fenced: u64,
-    /// Asks that were refused.
+    /// Requests that were refused.
     pub refusals: u64,
     /// Locks that were lost.
     pub losses: u64,
@@ -30,14 +30,14 @@ pub struct Totals {
     pub writes_refused: u64,
     /// Violations that the class expects.
     pub expected: u64,
-    /// Schedules that broke something.
+    /// Schedules with a violation.
     pub violations: u64,
-    /// The traces of all schedules.
+    /// A hash of all traces.
     pub hash: u64,
 }
 
 impl Totals {
-    /// Counts a schedule.
+    /// Adds a schedule.
     pub fn count(&mut self, seed: u64, outcome: &Outcome) {
         self.schedules += 1;
         self.events += u64::from(outcome.events);
@@ -53,7 +53,7 @@ impl Totals {
         self.hash = self.hash.wrapping_add(mix(outcome.hash ^ mix(seed)));
     }
 
-    /// Adds what another thread has counted.
+    /// Adds the sums of another thread.
     pub fn add(&mut self, other: &Self) {
         self.schedules += other.schedules;
         self.events += other.events;
@@ -75,14 +75,14 @@ impl Totals {
         self.nanos as f64 / 3.6e12
     }
 
-    /// The summary of a run on so many threads that took so long, and so much of their processors.
+    /// The summary of a run on `jobs` threads that took this long, and this much processor time.
     #[must_use]
     pub fn summary(&self, took: Duration, spent: Duration, jobs: usize) -> Summary {
         Summary { totals: *self, took, spent, jobs }
     }
 }
 
-/// [`Totals`] and what they took, for people.
+/// [`Totals`] and their cost, for people.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary {
     totals: Totals,

@@ -1,11 +1,11 @@
-//! A schedule that fails is cut until nothing can be left out of it: clients, jobs, faults, nodes, and
-//! the roughness of the network. What is left is what it takes.
+//! Shrinks a failing schedule until nothing can be left out of it: clients, jobs, faults, nodes,
+//! network delays.
 
 use crate::plan::{Cut, Plan};
 use crate::{Class, Lab, Violation};
 
-/// The largest cut of a seed's schedule, as far as `tries` runs go, that still breaks the same
-/// invariant; and what it breaks then.
+/// The largest cut of a seed's schedule, found within `tries` runs, that still breaks the same
+/// invariant; and the violation of the cut schedule.
 #[must_use]
 pub fn shrink(class: Class, seed: u64, tries: usize) -> Option<(Cut, Violation)> {
     shrink_plan(&Plan::draw(class, seed), tries)
@@ -37,7 +37,7 @@ fn shrink_plan(plan: &Plan, tries: usize) -> Option<(Cut, Violation)> {
     }
 }
 
-/// Cuts by one element more.
+/// The cuts with one element more.
 fn candidates(plan: &Plan, cut: &Cut) -> Vec<Cut> {
     let more = |change: &dyn Fn(&mut Cut)| {
         let mut more = cut.clone();
@@ -71,7 +71,7 @@ fn candidates(plan: &Plan, cut: &Cut) -> Vec<Cut> {
 mod tests {
     use super::*;
 
-    /// Memory is lost without a restart guard, and this time nobody expects what comes of it.
+    /// Memory is lost without a restart guard, but the class does not expect a violation.
     fn doctored(seed: u64) -> Plan {
         let mut plan = Plan::draw(Class::MemoryLossUnguarded, seed);
         plan.class = Class::Safe;
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_still_fails_and_nothing_of_it_can_go() {
+    fn a_shrunk_schedule_still_fails_and_cannot_be_cut_further() {
         let mut lab = Lab::new();
         let fails = |lab: &mut Lab, plan: &Plan| lab.run_plan(plan).violation.is_some();
         let seed = (0..200).find(|&seed| fails(&mut lab, &doctored(seed))).expect("one fails");

@@ -1,13 +1,14 @@
-//! What ends a pause best: many processes want one resource again and again, in virtual time, with each
-//! [`WakeStrategy`] in turn.
+//! Compares the wake strategies: many processes acquire one resource again and again, in virtual
+//! time, with each [`WakeStrategy`] in turn.
 //!
-//! It measures, and checks nothing. The cores and the stores are the real ones; delays are those of machines in one
-//! data centre, and a server runs one command after the other.
+//! This measures and checks nothing. The cores and the stores are the real ones. Delays are those
+//! of machines in one data centre, and a server runs one command after another.
 //!
-//! Apart from the schedules, and not a plan without faults for their world: there a server's commands take no time,
-//! so that 32 who ask at once would cost nothing; jitter has no tail of its own, and a schedule has room for 16 clients and
-//! 65 535 attempts. All that is in the hot loop of the safety gate, which is to stay as small as it is. Common to both
-//! is what drives a core and what reads its requests. Not here: what a client's own processor costs.
+//! Apart from the schedules. In their world a server's commands take no time, so that 32 requests
+//! at once would cost nothing; jitter has no tail of its own; and a schedule has room for 16
+//! clients and 65 535 attempts. Adding all that would slow down the hot loop of the safety gate.
+//! Both share the code that drives a core and reads its requests. Not here: the cost of a client's
+//! own processor.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -27,59 +28,59 @@ use crate::world::client::settings;
 use crate::world::node::{EPOCH_US, tag};
 use crate::world::queue::Time;
 
-/// Who waits for what, and how.
+/// One measurement: who waits, for how many nodes, and with which strategy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crowd {
-    /// What ends a pause.
+    /// The wake strategy.
     pub(crate) wake: WakeStrategy,
-    /// Nodes of the lock.
+    /// The number of nodes.
     pub(crate) nodes: usize,
-    /// Processes, each of which wants the lock again as soon as it has let go of it.
+    /// The number of processes. Each wants the lock again as soon as it has released it.
     pub(crate) waiters: usize,
-    /// How many times the lock is had, by all together.
+    /// The number of grants, of all processes together.
     pub(crate) grants: usize,
-    /// So many nodes, the first ones, hang after a while and for good.
+    /// How many nodes, the first ones, hang after a while and for good.
     pub(crate) hung: usize,
     /// How they hang.
     pub(crate) how: Hang,
-    /// By how much a few bytes in a thousand are late at the most.
+    /// The largest extra delay of a few messages in a thousand.
     pub(crate) tail: Time,
 }
 
 /// How a node hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hang {
-    /// Its process stands still; the kernel goes on to take connections and bytes.
+    /// Its process is stopped; the kernel still accepts connections and bytes.
     Stopped,
-    /// Nothing reaches it.
+    /// No packet reaches it.
     Blackholed,
 }
 
-/// What came of it.
+/// The result of a measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     pub(crate) crowd: Crowd,
     /// Attempts that asked more than one node, or the only one.
     full: usize,
-    /// Asks that went to the lead alone.
+    /// Requests that went to the lead alone.
     leads: usize,
-    /// From the begin of a release to the next grant, in order of their length.
+    /// The times from the begin of a release to the next grant, sorted.
     pub(crate) hand_offs: Vec<Time>,
-    /// From an ask to its grant, or to the end for those who were not granted, in order of their length.
+    /// The times from a request to its grant, or to the end for requests without a grant, sorted.
     waits: Vec<Time>,
     pub(crate) grants: usize,
-    /// The fewest and the most grants that a process had.
+    /// The smallest and the largest number of grants of one process.
     shares: (usize, usize),
-    /// So many processes asked and were granted when nodes hung, if any did.
+    /// How many processes requested the lock and got it while nodes hung, if any did.
     pub(crate) rivals: usize,
-    /// The most asks that a lock which was wanted then sent to nodes that hung.
+    /// The most requests that one lock, requested then, sent to hanging nodes.
     pub(crate) piled: u64,
     /// From the first grant to the last release.
     pub(crate) took: Time,
 }
 
 impl Crowd {
-    /// All that are compared.
+    /// All measurements of the comparison.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         let sizes =
             [1, 3, 5].into_iter().flat_map(|nodes| [2, 8, 32].map(|waiters| (nodes, waiters)));
@@ -98,7 +99,7 @@ impl Crowd {
         })
     }
 
-    /// Lets them wait.
+    /// Runs the measurement.
     #[must_use]
     pub(crate) fn measure(self, seed: u64) -> Measured {
         let mut bench = Bench::new(self, seed);
@@ -107,12 +108,12 @@ impl Crowd {
     }
 }
 
-/// The head of a table of [`Measured`].
+/// The header of a table of [`Measured`].
 pub(crate) const HEAD: &str = "\
 | N | waiters | wake | full attempts per grant | lead asks per grant | hand-off p50 / p99, ms | wait p50 / p99 / longest, ms | grants of one, fewest / most | time / sections |
 |---|---|---|---|---|---|---|---|---|";
 
-/// A line of a table.
+/// A row of the table.
 impl fmt::Display for Measured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { crowd: Crowd { wake, nodes, waiters, .. }, .. } = self;
@@ -134,18 +135,18 @@ impl fmt::Display for Measured {
     }
 }
 
-/// Times in order of their length, in milliseconds.
+/// Sorted times, shown in milliseconds.
 pub(crate) struct Shown<'a>(pub(crate) &'a [Time]);
 
 impl Shown<'_> {
-    /// The time that so many of a thousand do not exceed.
+    /// The quantile, in thousandths.
     pub(crate) fn share(&self, per_mille: usize) -> f64 {
         let last = self.0.len().saturating_sub(1);
         self.0.get(last * per_mille / 1_000).map_or(0.0, |&time| time as f64 / MS as f64)
     }
 }
 
-/// Processes and nodes, and what is under way between them.
+/// Processes, nodes, and the messages between them.
 struct Bench {
     crowd: Crowd,
     now: Time,
@@ -156,9 +157,9 @@ struct Bench {
     nodes: Vec<Node>,
     /// The nodes that hang after a while.
     hung: Vec<NodeId>,
-    /// By what the tokens of one attempt have in common: the nodes that were asked.
+    /// The nodes that each attempt asked, by the common part of its tokens.
     asked: BTreeMap<u128, BTreeSet<usize>>,
-    /// When the holder let go.
+    /// When the last holder released.
     released: Option<Time>,
     first_grant: Option<Time>,
     last_release: Time,
@@ -169,24 +170,24 @@ struct Bench {
 
 struct Process {
     core: Core,
-    /// When the event of its timer is.
+    /// When its timer event is due.
     armed: Time,
     lock: Option<LockId>,
     asked: Time,
     is_waiting: bool,
-    /// Asks at nodes that hang, before those of this lock.
+    /// Its requests to hanging nodes before those of the present lock.
     asks_before: u64,
     is_rival: bool,
     grants: usize,
-    /// When the last bytes arrive, by links: at the node, and here.
+    /// When the last bytes of each link arrive: at the node, and here.
     last: BTreeMap<LinkId, (Time, Time)>,
 }
 
 struct Node {
     store: Store,
-    /// Connections, and whose they are.
+    /// Connections, and their clients.
     peers: BTreeMap<ConnId, (usize, LinkId)>,
-    /// Bytes that it has not read.
+    /// Unread bytes.
     inbox: VecDeque<(usize, LinkId, Vec<u8>)>,
     is_busy: bool,
 }
@@ -198,7 +199,7 @@ enum Event {
     Connected(usize, LinkId),
     /// Bytes reach a node.
     Up(usize, LinkId, Vec<u8>),
-    /// A node has time.
+    /// A node is idle again.
     Serve(usize),
     /// Bytes reach a process.
     Down(usize, LinkId, Vec<u8>),
@@ -208,7 +209,7 @@ impl Bench {
     fn new(crowd: Crowd, seed: u64) -> Self {
         let setup = Setup { wake: crowd.wake, ..Setup::unguarded(30_000) };
         let settings = settings(crowd.nodes, &setup);
-        let config = Arc::new(Config::new(settings).expect("a crowd wants what is possible"));
+        let config = Arc::new(Config::new(settings).expect("the crowd's settings are valid"));
         let process = |name| Process::new(&config, Random::of(seed, 10 + name as u64));
         let mut bench = Self {
             crowd,
@@ -291,8 +292,7 @@ impl Bench {
         let process = &mut self.processes[at];
         (process.asked, process.is_waiting) = (self.now, true);
         process.asks_before = process.asks_at(&self.hung);
-        process.lock =
-            Some(process.core.acquire(&ask, now).expect("the ask is one that may be made"));
+        process.lock = Some(process.core.acquire(&ask, now).expect("the crowd's request is valid"));
         self.settle(at);
     }
 
@@ -338,7 +338,7 @@ impl Bench {
         self.settle(at);
     }
 
-    /// Carries a core's outputs away until there are none.
+    /// Carries out a core's outputs until there are none.
     fn settle(&mut self, at: usize) {
         while let Some(op) = self.processes[at].core.poll_link() {
             match op {
@@ -458,7 +458,7 @@ impl Bench {
         }
     }
 
-    /// One way: most are close to the shortest, and a few take far longer.
+    /// A one-way delay: most are close to the minimum, and a few are far longer.
     fn delay(&mut self) -> Time {
         let share = (1 + self.random.below(1 << 20)) as f64 / (1 << 20) as f64;
         let jitter = (-share.ln() * JITTER as f64) as Time;
@@ -507,30 +507,30 @@ fn clocks(now: Time) -> ClockReading {
 
 const BOOT: Time = 1_000_000_000_000;
 
-/// So many times the lock is had in each measurement.
+/// The number of grants in each measurement.
 const GRANTS: usize = 3_000;
 
-/// For how long it is held, on average.
+/// The average hold time.
 const SECTION: Time = 5 * MS;
 
-/// From a release to the next ask of the same process.
+/// From a release to the next request of the same process.
 const THINK: Time = 20 * US;
 
-/// When nodes hang that do, so that they have been known.
+/// When nodes begin to hang. By then clients know their round trips.
 const HANG_AT: Time = 1_000 * MS;
 
-/// Nobody gives up.
+/// Long enough that nobody gives up.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// A measurement ends, whatever has come of it.
+/// A measurement ends here at the latest.
 const LONGEST: Time = 3_600_000 * MS;
 
-/// The shortest way between two machines, what comes on top on average, and at worst.
+/// The shortest one-way delay, the average jitter on top, and the longest tail.
 const DELAY: Time = 60 * US;
 const JITTER: Time = 15 * US;
 const TAIL: Time = 2 * MS;
 
-/// What a server takes to turn to a connection, and for each command.
+/// A server's time for turning to a connection, and for each command.
 const WAKE_UP: Time = 8 * US;
 const COMMAND: Time = 2 * US;
 
@@ -539,7 +539,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_get_their_turn_with_every_wake() {
+    fn every_process_is_granted_with_every_wake_strategy() {
         for wake in
             [WakeStrategy::Lead, WakeStrategy::All, WakeStrategy::Quorum, WakeStrategy::Timer]
         {
@@ -554,7 +554,11 @@ mod tests {
                 "{wake:?}: {}",
                 measured.leads
             );
-            assert_eq!(crowd.measure(1).waits, measured.waits, "the same again");
+            assert_eq!(
+                crowd.measure(1).waits,
+                measured.waits,
+                "the same seed gives the same waits"
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Planted bugs stay where they belong: in a build of their own that is no release. Whether each is
-//! found is for `cargo xtask sim --mutants` to show.
+//! Bugs can be planted only in a build of their own, which is never a release. `cargo xtask sim
+//! --mutants` shows whether each bug is found.
 #![cfg(not(redbolt_mutants))]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -13,14 +13,14 @@ use redbolt_sim::mutants::{Extent, Gate, plant};
 #[test]
 fn an_ordinary_build_has_no_bug_to_plant() {
     let error = plant("FailIsDeny").unwrap_err();
-    assert!(error.contains("cargo xtask sim --mutant"), "it says how: {error}");
+    assert!(error.contains("cargo xtask sim --mutant"), "the error says how: {error}");
     let report = Gate::run(Extent { limit: 1, first: 1, jobs: 1 });
-    assert!(!report.is_well, "a gate that did not run is shut");
+    assert!(!report.is_well, "a gate that did not run has failed");
 }
 
-/// Asked of the compiler and that one file, for a whole build would take a minute.
+/// Checks only that one file with the compiler, because a whole build would take a minute.
 #[test]
-fn no_release_takes_one() {
+fn no_release_build_can_plant_a_bug() {
     let refused = |flags: &[&str]| {
         let compiler = Path::new(env!("CARGO")).with_file_name("rustc");
         let output = Command::new(compiler)
@@ -38,7 +38,7 @@ fn no_release_takes_one() {
     assert!(!refused(&["-C", "debug-assertions=no"]));
 }
 
-/// Without the flag the compiler does not look at the names.
+/// Without the flag the compiler does not check the names.
 #[test]
 fn each_bug_is_planted_somewhere() {
     let list = fs::read_to_string(root().join(LIST)).unwrap();
@@ -55,11 +55,14 @@ fn each_bug_is_planted_somewhere() {
     assert_eq!(planted, listed);
 }
 
-/// The rules read as if there were no bugs: each is a block of its own before them.
+/// Rules read as if there were no bugs: each bug is a block of its own before them.
 #[test]
 fn no_bug_is_part_of_a_rule() {
     let text = core();
-    assert!(text.matches("mutant!(").count() <= 30, "the core is to be read without them");
+    assert!(
+        text.matches("mutant!(").count() <= 30,
+        "more than 30 planted bugs make the core hard to read"
+    );
     let faults = planted_in_rules(&text);
     assert!(faults.is_empty(), "not a statement of its own:\n{}", faults.join("\n"));
     for rule in [
@@ -73,7 +76,7 @@ fn no_bug_is_part_of_a_rule() {
     assert!(planted_in_rules("if mutant!(Half) && is_odd {\n    return;\n}\n").is_empty());
 }
 
-/// Lines that plant a bug, and are not the head of an `if` without an `else`.
+/// Lines that plant a bug other than in the head of an `if` without an `else`.
 fn planted_in_rules(text: &str) -> Vec<&str> {
     let lines: Vec<_> = text.lines().collect();
     let is_in_rule = |&at: &usize| {
@@ -86,7 +89,7 @@ fn planted_in_rules(text: &str) -> Vec<&str> {
     sites.filter(is_in_rule).map(|at| lines[at]).collect()
 }
 
-/// The sources of the core, without the list.
+/// The sources of the core, without the list of bugs.
 fn core() -> String {
     let mut sources = Vec::new();
     read_all(&root().join("src/proto"), &mut sources);
@@ -104,7 +107,8 @@ fn read_all(folder: &Path, sources: &mut Vec<String>) {
     }
 }
 
-/// Asked of cargo as it runs us, for two clones with one target directory also share this program.
+/// Reads the path that cargo sets at run time: two clones with one target directory share this
+/// program.
 fn root() -> PathBuf {
     let ours =
         env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());

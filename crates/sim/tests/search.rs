@@ -1,4 +1,4 @@
-//! The simulator as `cargo test` runs it: a few schedules of each class, without optimisation.
+//! The simulator under `cargo test`: a few schedules of each class, without optimisation.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use redbolt_sim::{Class, Cut, Lab, Outcome, Plan, Totals, hunt, run};
@@ -16,16 +16,16 @@ fn totals(class: Class, seeds: std::ops::Range<u64>) -> Totals {
 }
 
 #[test]
-fn what_can_be_survived_is_survived() {
+fn safe_schedules_have_no_violation() {
     let totals = totals(Class::Safe, 1_000_000..1_000_400);
     assert!(totals.grants > 400 && totals.refusals > 100 && totals.losses > 10, "{totals:?}");
     assert_eq!(totals.expected, 0);
 }
 
-/// Schedules that found something once. What they are made of changes with the generator of plans; so that
-/// they find it again is not promised, and each has a test of its own in the core's.
+/// Schedules that found a bug once. A change of the generator changes what these seeds mean, so
+/// they may no longer reach that bug. Therefore each bug also has a test in `tests/core`.
 #[test]
-fn what_was_found_once_is_not_found_again() {
+fn schedules_that_found_a_bug_find_none_again() {
     let mut lab = Lab::new();
     for (class, seed) in FOUND {
         let found = lab.run(class, seed).violation.map(|violation| violation.to_string());
@@ -34,49 +34,50 @@ fn what_was_found_once_is_not_found_again() {
 }
 
 const FOUND: [(Class, u64); 16] = [
-    // A second undo that was due while its lock was held (core/owed.rs).
+    // A second undo that fell due while its lock was held (core/owed.rs).
     (Class::Safe, 9_200_030_994),
     (Class::Safe, 9_400_490_500),
     (Class::Safe, 9_500_270_670),
-    // Asks that piled up at a node that hung, and ran there all at once.
+    // Requests that piled up at a hanging node, and all ran there at once.
     (Class::Safe, 9_100_173_786),
-    // A client whose clock suits one of two nodes (core/fence.rs).
+    // A client whose clock agrees with one of two nodes (core/fence.rs).
     (Class::Safe, 9_300_900_541),
-    // A node that is found to have forgotten, when only it and one with a wild clock are left.
+    // A node that is found to have lost its memory when only it and one with a wild clock are left.
     (Class::Safe, 21_000_782_537),
-    // Nobody can have the lock, for lack of an operator, and the bound of the wait had grown with it.
+    // Nobody can be granted the lock until an operator helps, and the bound of the wait had grown
+    // with that.
     (Class::Safe, 22_001_943_749),
-    // A node is suspected while a token is written back to another one (core/fence.rs).
+    // A node is suspected while a token is written back to another node (core/fence.rs).
     (Class::Safe, 24_000_233_988),
-    // A late denial was taken for an extension's (core/hold.rs).
+    // A late denial was taken for the answer to an extension (core/hold.rs).
     (Class::Safe, 25_000_067_852),
-    // What a node said behind nonsense, which nobody understands.
+    // An answer behind garbage, which no client can understand.
     (Class::Safe, 25_000_817_030),
-    // A lock that was handed on by a client whose addresses led elsewhere.
+    // A lock that was detached by a client whose addresses led to other servers.
     (Class::Safe, 28_000_337_377),
     (Class::Safe, 28_001_003_376),
-    // Whoever handed a lock on reads the answer to an extension of its own.
+    // The client that detached a lock reads the answer to an extension of its own.
     (Class::Safe, 7_625_579_813_928),
-    // A server with a wild clock that stood in for another one, too (core/fence.rs).
+    // A server with a wild clock that also answered at another server's address (core/fence.rs).
     (Class::Safe, 60_017_955_556),
-    // A reply that nobody asked for came behind an empty piece, and answered what was sent meanwhile.
+    // An unsolicited reply behind an empty piece answered a request that was sent meanwhile.
     (Class::Safe, 60_023_344_104),
-    // Those who wait meet each other at the one node that the holder has not (pause.rs).
+    // Waiters deny each other the one node that the holder does not have (pause.rs).
     (Class::Waiting, 70_010_042_056),
 ];
 
-/// The positive control: where exclusion cannot hold, it is seen to break.
+/// The positive control: where exclusion cannot hold, the checker reports violations.
 #[test]
-fn where_the_assumptions_fail_the_checker_sees_it() {
+fn broken_assumptions_break_exclusion() {
     for class in [Class::ClockStep, Class::MemoryLossUnguarded] {
         let totals = totals(class, 0..100);
         assert!(totals.expected > 0, "{class}: {totals:?}");
     }
 }
 
-/// One clock is enough where the holder has a bare quorum: it needs no majority of them.
+/// The clock of one node is enough where the holder has a bare quorum.
 #[test]
-fn where_one_clock_is_set_forward_the_checker_sees_it() {
+fn one_clock_set_forward_breaks_exclusion() {
     let mut lab = Lab::new();
     let mut totals = Totals::default();
     for seed in 0..400 {
@@ -93,7 +94,8 @@ fn where_one_clock_is_set_forward_the_checker_sees_it() {
     assert!(totals.expected > 0, "{totals:?}");
 }
 
-/// Tokens contain what clocks break: the checked register refuses what the other one takes.
+/// Fencing contains what clock steps break: the fenced register refuses what the unfenced one
+/// takes.
 #[test]
 fn fencing_contains_a_clock_step() {
     let totals = totals(Class::ClockStep, 500..650);
@@ -110,11 +112,11 @@ fn the_same_seed_gives_the_same_run() {
     }
     let hashes: std::collections::BTreeSet<_> =
         (0..30).map(|seed| used.run(Class::Safe, seed).hash).collect();
-    assert_eq!(hashes.len(), 30, "and another one another");
+    assert_eq!(hashes.len(), 30, "different seeds give different traces");
 }
 
 #[test]
-fn a_plan_replays_as_its_seed_does_and_can_be_cut() {
+fn a_plan_replays_like_its_seed_and_can_be_cut() {
     let mut lab = Lab::new();
     let plan = Plan::draw(Class::Safe, 7);
     let whole: Outcome = lab.run(Class::Safe, 7);
@@ -126,6 +128,6 @@ fn a_plan_replays_as_its_seed_does_and_can_be_cut() {
 }
 
 #[test]
-fn a_hunt_without_prey_ends() {
+fn a_search_without_a_violation_ends() {
     assert_eq!(hunt(Class::Safe, 2_000_000, 20), None);
 }

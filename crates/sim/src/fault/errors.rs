@@ -1,6 +1,6 @@
-//! F13: every error reply that the core tells apart, in the words of redis 7.0.
+//! F13: every error reply that the core distinguishes, worded as Redis 7.0 words it.
 
-/// An error reply, and what may be answered with it.
+/// An error reply, and the requests that it may answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prefix {
     pub(crate) text: &'static str,
@@ -11,15 +11,15 @@ pub(crate) struct Prefix {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fits {
     Any,
-    /// Said at once to whoever connects, before the connection is closed.
+    /// Sent to a new connection, which is then closed.
     Accept,
-    /// What runs a script by its digest.
+    /// Commands that run a script by its digest.
     Digest,
-    /// What writes.
+    /// Commands that write.
     Write,
-    /// Anything, and it may have run all the same: something between us and the server answers.
+    /// Any command. It may have run all the same: something between client and server answers.
     Unknown,
-    /// What is about a key. No script of ours answers with it, but a proxy might: an error as any other.
+    /// Commands on a key. None of our scripts answers with this error, but a proxy might.
     Typed,
     /// The handshake.
     Handshake,
@@ -42,7 +42,7 @@ const fn prefix(text: &'static str, fits: Fits) -> Prefix {
     Prefix { text, fits }
 }
 
-/// As `src/proto/classify.rs` has them.
+/// The same errors as in `src/proto/classify.rs`.
 pub(crate) const PREFIXES: [Prefix; 32] = [
     prefix("LOADING Redis is loading the dataset in memory", Fits::Any),
     prefix("BUSY Redis is busy running a script.", Fits::Any),

@@ -1,5 +1,5 @@
-//! Faults aimed where they hurt: at the nodes where two quorums meet, at the moment of a commit, at
-//! the moment before use. Random walks find these only by accident.
+//! Faults aimed at weak points: the nodes where two quorums meet, the moment of a commit, the
+//! moment before use. Random faults reach these only by accident.
 
 use redbolt::proto::WakeStrategy;
 use redbolt_testkit::Random;
@@ -41,7 +41,7 @@ fn fault(what: What, when: When, client: u8) -> Fault {
     Fault { at: 0, when, what, client, node: 0, span: 0, amount: 0 }
 }
 
-/// The connection is lost when the SET was written; the SET runs later.
+/// The connection is lost when the SET has been written; the SET runs later.
 fn ghost_at_commit(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
     let phase = draw.pick(&[Phase::Asked, Phase::Asked, Phase::Partly, Phase::Extending]);
     let ghost = |node| Fault { node, ..fault(What::Ghost, When::Reached(phase, 0), 0) };
@@ -53,14 +53,14 @@ fn ghost_at_commit(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
     ghosts
 }
 
-/// The holder has looked at its lease, and stands still before it writes.
+/// The holder checks its lease, and stops before it writes.
 fn pause_before_use(_: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
     let span = draw.between(ttl / 10, 3 * ttl);
     let what = draw.pick(&[What::PauseClient, What::PauseClient, What::Freeze]);
     vec![Fault { span, ..fault(what, When::Reached(Phase::Granted, 0), 0) }]
 }
 
-/// Some of the nodes that granted forget it, one after the other.
+/// Some of the nodes that granted the lock lose their memory, one after another.
 fn wipe_intersection(plan: &Plan, draw: &mut Random) -> Vec<Fault> {
     let loss = swarm::loss(plan, draw);
     let lag = draw.below(20 * MS);
@@ -75,14 +75,14 @@ fn wipe_intersection(plan: &Plan, draw: &mut Random) -> Vec<Fault> {
     faults
 }
 
-/// One node does not hear the holder, so that it has no more than it needs.
+/// One node does not receive the holder's request, so that the holder has a bare quorum.
 fn behind_a_hole(plan: &Plan, draw: &mut Random) -> Fault {
     let node = draw.below(plan.nodes as u64) as u8;
     let span = draw.between(50 * MS, 400 * MS);
     Fault { node, span, ..fault(What::HoleUp, When::Time, 0) }
 }
 
-/// A server is restarted, and while it is quarantined a client finds it under a second name.
+/// A server restarts, and while it is quarantined a client reaches it under a second name.
 fn one_server_twice(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
     let node = draw.below(plan.nodes as u64) as u8;
     let restarted = (node + 1) % plan.nodes as u8;
@@ -98,8 +98,8 @@ fn one_server_twice(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
     ]
 }
 
-/// A node answers with errors, so that it owes an undo; then its name leads to a server that has granted
-/// the same lock, which must not pay the debt.
+/// A node answers with errors, so that the client owes it an undo. Then its name leads to a server
+/// that granted the same lock, on which that undo must not run.
 fn debtor_strays(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
     let node = draw.below(plan.nodes as u64) as u8;
     let errors = What::Errors(draw.below(PREFIXES.len() as u64) as u8);
@@ -109,7 +109,7 @@ fn debtor_strays(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
         Fault { node, span: draw.between(ttl / 4, ttl), ..fault(errors, asked, 0) },
         Fault { node, span: ttl, ..fault(What::Twin, granted, 0) },
     ];
-    // That server may not even say who it is.
+    // That server may not even tell its run id.
     if draw.chance(300) {
         let other = (node + 1) % plan.nodes as u8;
         let errors = What::Errors(draw.below(PREFIXES.len() as u64) as u8);
@@ -118,8 +118,8 @@ fn debtor_strays(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
     faults
 }
 
-/// Somebody holds a lock for longer than the new limits allow, and others wait for it under these. A
-/// loss of memory at the same time is more than the restart guard promises to survive.
+/// A holder's lock lasts longer than the new limits allow, and others wait for it under the new
+/// limits. The restart guard does not promise to survive a loss of memory at the same time.
 fn change_of_limits(plan: &mut Plan, draw: &mut Random) {
     plan.faults.retain(|it| !it.what.loses_memory() && it.what != What::OtherLimits);
     plan.setup.other_ttl_ms = plan.setup.max_ttl_ms;
@@ -159,8 +159,8 @@ fn hole_while_asking(plan: &Plan, draw: &mut Random, ttl: Time) -> Vec<Fault> {
     (0..(plan.nodes / 2) as u8).map(hole).collect()
 }
 
-/// A holder extends; one node misses that, and another one loses the key behind it. So the lease rests on a
-/// node that is gone, until the holder extends again.
+/// A holder extends; one node misses the extension, and another one loses the key after it. Until
+/// the next extension the lease rests on a node that is gone.
 pub(crate) fn draw_broken(plan: &mut Plan, draw: &mut Random) {
     let first = plan.jobs[0];
     if !plan.may_forget() || plan.nodes == 1 || first.ttl_ms > 2_000 || !draw.chance(40) {
@@ -170,7 +170,7 @@ pub(crate) fn draw_broken(plan: &mut Plan, draw: &mut Random) {
     (plan.jobs[0].kind, plan.jobs[0].work) = (Kind::AutoExtend, 2 * ttl);
     let misses = draw.below(plan.nodes as u64) as u8;
     let loses = (misses + 1 + draw.below(plan.nodes as u64 - 1) as u8) % plan.nodes as u8;
-    // A third of the TTL behind the grant it is extended.
+    // The first extension is a third of the TTL after the grant.
     let extended = When::Reached(Phase::Granted, ttl / 4);
     let broken = When::Reached(Phase::Granted, ttl / 2);
     let misconf = PREFIXES.iter().position(|prefix| prefix.name() == "MISCONF").unwrap_or_default();
@@ -181,8 +181,8 @@ pub(crate) fn draw_broken(plan: &mut Plan, draw: &mut Random) {
     ]);
 }
 
-/// The first holder's clock is ahead, and one node does not hear of it; then the second holder hears of
-/// a quorum that disagrees. While its token is being written back, that fails, or does not.
+/// The first holder's clock is ahead, and one node does not receive its token. The second holder
+/// then finds a quorum of counters that disagree, and its write-back fails or not.
 fn diverged_counters(plan: &mut Plan, draw: &mut Random) {
     let ttl = (plan.jobs[0].ttl_ms * MS).min(400 * MS);
     let span = draw.between(ttl / 4, ttl);
@@ -208,7 +208,7 @@ fn diverged_counters(plan: &mut Plan, draw: &mut Random) {
     }
 }
 
-/// Others want what the first one has, at once and for long.
+/// Others want the first job's resources, at the same time and for long.
 fn rivals(plan: &mut Plan, draw: &mut Random) {
     let Job { ttl_ms, at, .. } = plan.jobs[0];
     let ttl = (ttl_ms * MS).min(2_000 * MS);
@@ -229,8 +229,8 @@ fn rivals(plan: &mut Plan, draw: &mut Random) {
     }
 }
 
-/// The clocks of a quorum jump over a TTL while somebody holds the lock; or that of one node, where the
-/// holder has no more than a quorum.
+/// While a client holds the lock, the clocks of a quorum jump over the TTL; or the clock of one
+/// node, where the holder has a bare quorum.
 pub(crate) fn draw_clock_step(plan: &mut Plan, draw: &mut Random) {
     settle(plan, draw);
     let ttl_us = plan.jobs[0].ttl_ms * 1_000;
@@ -256,7 +256,7 @@ pub(crate) fn draw_clock_step(plan: &mut Plan, draw: &mut Random) {
     }
 }
 
-/// Nodes that granted come back without their memory, with nobody to stop them from voting.
+/// Nodes that granted come back without their memory, and no restart guard stops them from voting.
 pub(crate) fn draw_memory_loss(plan: &mut Plan, draw: &mut Random) {
     settle(plan, draw);
     plan.faults.push(Fault {
@@ -274,7 +274,7 @@ pub(crate) fn draw_memory_loss(plan: &mut Plan, draw: &mut Random) {
     }
 }
 
-/// Many who wait for the same, on machines that are well, and who are not told of every change.
+/// Many wait for one resource. Machines are healthy, but some notifications are lost.
 pub(crate) fn draw_waiting(plan: &mut Plan, draw: &mut Random) {
     (plan.net.tail_per_mille, plan.net.loss_per_mille) = (0, 0);
     plan.net.read = usize::MAX;
@@ -303,7 +303,7 @@ pub(crate) fn draw_waiting(plan: &mut Plan, draw: &mut Random) {
             ..first
         });
     }
-    // Somebody may never let go, so that its key has to end by itself.
+    // One holder may never release, so that its key has to expire.
     if draw.chance(200) {
         (plan.jobs[0].kind, plan.jobs[0].ttl_ms) = (Kind::Forget, 300);
     }
@@ -332,8 +332,8 @@ pub(crate) fn draw_waiting(plan: &mut Plan, draw: &mut Random) {
     }
 }
 
-/// The first node is away when the first one asks, and so grants to all others what they cannot have: each
-/// ask and each undo there is a change.
+/// The first node is down while the first job acquires, so it grants the later jobs what they
+/// cannot have: each request and each undo there is a change.
 fn held_elsewhere(plan: &mut Plan, draw: &mut Random) {
     while plan.clients.len() < 4 {
         plan.clients.push(plan.clients[0]);
@@ -350,8 +350,8 @@ fn held_elsewhere(plan: &mut Plan, draw: &mut Random) {
     plan.faults.push(away);
 }
 
-/// One asks again whenever it has let go, and others wait. They have to be told of it: against
-/// pauses alone whoever is always there wins.
+/// One job acquires again as soon as it has released, and others wait. They need notifications:
+/// against mere pauses, the one that is always there wins.
 fn again_and_again(plan: &mut Plan, draw: &mut Random) {
     while plan.clients.len() < 3 {
         plan.clients.push(plan.clients[0]);
@@ -375,7 +375,7 @@ fn again_and_again(plan: &mut Plan, draw: &mut Random) {
     plan.jobs.extend(probe);
 }
 
-/// A schedule in which the first lock can be taken away: not too short, and wanted by others.
+/// A schedule in which the first lock can be taken away: long enough, and wanted by others.
 fn settle(plan: &mut Plan, draw: &mut Random) {
     plan.setup.max_ttl_ms = if plan.setup.max_ttl_ms < 12_000 { 1_700 } else { 12_000 };
     for (at, job) in plan.jobs.iter_mut().filter(|job| job.kind != Kind::Probe).enumerate() {

@@ -1,7 +1,7 @@
-//! What can go wrong, as data: F1 to F20, when, to whom, and for how long.
+//! The faults F1 to F20 as data: what happens, when, to whom, and for how long.
 //!
-//! `swarm` draws faults anywhere; `guided` aims them where they hurt; `errors` are the error replies.
-//! Not here: what a fault does to the world, which is in `world`.
+//! `swarm` draws faults at random; `guided` aims them at weak points; `errors` lists the error
+//! replies. Not here: the effect of a fault on the world, which is in `world`.
 
 pub(crate) mod errors;
 pub(crate) mod guided;
@@ -10,26 +10,25 @@ pub(crate) mod swarm;
 use crate::coverage::Phase;
 use crate::world::queue::Time;
 
-/// One fault of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// Not before this.
+    /// The earliest time of the fault.
     pub(crate) at: Time,
     pub(crate) when: When,
     pub(crate) what: What,
     pub(crate) client: u8,
     pub(crate) node: u8,
-    /// For how long, where it lasts.
+    /// The duration, for faults that last.
     pub(crate) span: Time,
-    /// How much, whatever that is.
+    /// The magnitude. Its unit depends on the kind of fault.
     pub(crate) amount: u64,
 }
 
-/// What sets a fault off.
+/// What triggers a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     Time,
-    /// The client has just come into this phase; so much later.
+    /// The given time after the client has entered this phase.
     Reached(Phase, Time),
 }
 
@@ -38,101 +37,102 @@ pub(crate) enum When {
 pub(crate) enum Loss {
     Kept,
     Lost,
-    /// It comes back as it was some time ago.
+    /// The node comes back with the memory of an earlier moment.
     Stale,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// F2: what is under way to and from a node stands still, as for a lost packet.
+    /// F2: traffic to and from a node stalls, as after a lost packet.
     Stall,
-    /// F4: the client's end is gone; what was written runs later.
+    /// F4: the client's end is gone; the server runs what was written, later.
     Ghost,
-    /// F4: both ends are gone, and what was under way.
+    /// F4: both ends are gone, with everything in flight.
     Reset,
-    /// F4: the server ends the connection behind what it has answered.
+    /// F4: the server closes the connection after its answers.
     Finish,
-    /// F4: the connection ends at some byte of an answer.
+    /// F4: the connection ends within an answer.
     CutReply,
     /// F5: nothing arrives in one direction.
     HoleUp,
     HoleDown,
-    /// F5: something between forgets the connection; what is written to it is lost without a word.
+    /// F5: a middlebox drops its state for the connection; later writes vanish silently.
     Mute,
     /// F6: the client is cut off from a set of nodes.
     Partition,
-    /// F6: a node is cut off from everybody.
+    /// F6: a node is cut off from all clients.
     Isolate,
     /// F7.
     PauseNode,
-    /// F8, F9 with `loading`. Without a word, if `amount` is odd.
+    /// F8, F9 with `loading`. If `amount` is odd, the peer gets no FIN or RST.
     Crash {
         loss: Loss,
         loading: bool,
     },
-    /// F8 aimed: nodes of the grant set of the client, in turn, as many as `amount` says.
+    /// F8, guided: crashes `amount` of the nodes that granted the client's lock, one after another.
     CrashGrants {
         loss: Loss,
     },
     /// F10.
     FlushAll,
     FlushScripts,
-    /// F10 aimed: right behind the next SET that the node grants.
+    /// F10, guided: right behind the next SET that the node grants.
     FlushBehindSet,
     /// F11: by `amount` microseconds.
     StepNode {
         back: bool,
     },
-    /// F11 aimed: the clocks of a quorum that granted.
+    /// F11, guided: the clocks of a quorum that granted.
     StepGrants,
-    /// F12: the process stands still. A suspend is the same: the boot clock runs on.
+    /// F12: the process stops. This also models a suspend, since the boot clock runs on.
     PauseClient,
-    /// F12: the whole machine stands still, and its boot clock with it; the wall clock is put right.
+    /// F12: the whole machine stops, and its boot clock with it; the wall clock is corrected
+    /// afterwards.
     Freeze,
     /// F12: by `amount` microseconds.
     StepWall {
         back: bool,
     },
-    /// F13: by its place among the prefixes.
+    /// F13: the error at this index of `PREFIXES`.
     Errors(u8),
     /// F14.
     Garbage,
-    /// F15: nobody listens.
+    /// F15: connections are refused.
     Refuse,
-    /// F15: connections are not answered.
+    /// F15: connection attempts are not answered.
     Silent,
-    /// F15: no file descriptor, no buffer, or no such name.
+    /// F15: no file descriptor, no buffer, or an unknown host name.
     OpenFails,
-    /// F15: the socket takes nothing for a while.
+    /// F15: the socket accepts no bytes for a while.
     Choke,
-    /// F15: the socket takes a few bytes at a time.
+    /// F15: the socket accepts a few bytes at a time.
     ShortWrites,
     /// F16.
     Cancel,
-    /// F17: the clock that fencing tokens are proposed from.
+    /// F17: the clock from which fencing tokens are proposed is wrong.
     Skew {
         back: bool,
     },
     /// F18: two addresses of the client lead to one server.
     Twin,
-    /// F18: the client was told another `max_ttl`.
+    /// F18: the client is configured with another `max_ttl`.
     OtherLimits,
-    /// F18: an operator tells the nodes the same.
+    /// F18: an operator sets that `max_ttl` on the nodes.
     Change,
-    /// F19: what the node tells next does not arrive.
+    /// F19: the node's next notification is lost.
     PushLost,
-    /// F19: the node has forgotten whom to tell, and says nothing.
+    /// F19: the node has lost its tracking table and sends no notification.
     PushBroken,
-    /// F19: the node does not let clients subscribe, or track if `amount` is odd.
+    /// F19: the node forbids subscribing, or tracking if `amount` is odd.
     PushForbidden,
-    /// F19: the push link ends, and the command link does not.
+    /// F19: the push link ends, the command link stays.
     PushReset,
-    /// F20: an operator takes commands away from everybody; which and how, `amount` says.
+    /// F20: an operator takes commands away from all users; `amount` selects which, and how.
     Denied,
 }
 
 impl What {
-    /// Whether a node forgets something by it.
+    /// Whether a node loses memory by this fault.
     pub(crate) fn loses_memory(self) -> bool {
         match self {
             Self::Crash { loss, .. } | Self::CrashGrants { loss } => loss != Loss::Kept,
@@ -141,7 +141,7 @@ impl What {
         }
     }
 
-    /// The number of the fault it is a kind of. F1 and F3 are in the network all the time.
+    /// The number of its fault class. F1 and F3 act in the network all the time.
     pub(crate) fn number(self) -> usize {
         match self {
             Self::Stall => 2,

@@ -1,5 +1,5 @@
-//! Faults drawn from a random share of all kinds, anywhere. A schedule with few kinds in it reaches
-//! states that one with all of them never does.
+//! Swarm testing: each schedule draws its faults from a random subset of all kinds. A schedule with
+//! few kinds of fault reaches states that one with all of them never reaches.
 
 use redbolt_testkit::Random;
 
@@ -15,7 +15,7 @@ pub(crate) fn draw(plan: &mut Plan, draw: &mut Random, span: Time) {
     let count = draw.pick(&[0, 1, 1, 2, 2, 3, 4]);
     for _ in 0..count {
         let what = kind(plan, draw);
-        // Outside of this schedule's share of kinds there is another chance, no more.
+        // A kind outside of this schedule's subset is drawn once more, and then kept.
         let number = what.number();
         let what = if kinds >> number & 1 == 1 { what } else { kind(plan, draw) };
         let fault = fault(plan, draw, what, span);
@@ -41,7 +41,7 @@ pub(crate) fn fault(plan: &Plan, draw: &mut Random, what: What, span: Time) -> F
         _ => draw.below(span),
     };
     let clients = plan.clients.len() as u64;
-    // Whoever comes when all is well again has been told the right limits.
+    // The client that probes at the end keeps the right limits.
     let probe = plan.jobs.iter().find(|job| job.kind == Kind::Probe).map_or(0, |job| job.client);
     let client = match what {
         What::OtherLimits => (u64::from(probe) + 1) % clients,
@@ -83,7 +83,7 @@ fn kind(plan: &Plan, draw: &mut Random) -> What {
             draw.pick(&[What::FlushAll, What::FlushBehindSet])
         }
         10 => What::FlushScripts,
-        // A step forward shortens locks: that is outside of what can be promised.
+        // Only backwards: a step forward shortens locks, which no promise covers.
         11 => What::StepNode { back: true },
         12 => draw.pick(&[What::PauseClient, What::Freeze, What::StepWall { back }]),
         13 => What::Errors(draw.below(PREFIXES.len() as u64) as u8),

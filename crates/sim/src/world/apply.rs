@@ -1,4 +1,4 @@
-//! What faults do to the world.
+//! The effects of faults on the world.
 
 use redbolt::proto::LockState;
 
@@ -107,7 +107,7 @@ impl World {
                     self.queue.push(until, Event::FaultEnds(at as u16));
                 }
             }
-            // The client was made with them.
+            // The client was created with them.
             What::OtherLimits => {}
             What::Change => {
                 self.is_changed = true;
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    /// Who is met by it, and in which phase.
+    /// Counts the client that a fault meets, and in which phase.
     fn count(&mut self, fault: &Fault, client: usize) {
         let everybody = matches!(
             fault.what,
@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    /// A fault that lasts is over.
+    /// A fault that lasts ends.
     pub(super) fn ends(&mut self, at: usize) {
         let fault = self.plan.faults[at];
         let (client, node) = (usize::from(fault.client), usize::from(fault.node) % self.plan.nodes);
@@ -158,14 +158,14 @@ impl World {
         }
     }
 
-    /// The link that a fault of a connection hits: now and then the push link, if there is one.
+    /// The link that a connection fault hits: sometimes the push link, if there is one.
     fn hurt_slot(&self, fault: &Fault, client: usize, node: usize) -> usize {
         let push = MAX_NODES + node;
         let hits_push = fault.amount >> 28 & 3 == 3 && self.clients[client].wires[push].is_some();
         if hits_push { push } else { node }
     }
 
-    /// The server tells the client's push link nothing any more.
+    /// The server stops notifying the client's push link.
     fn forget_tracking(&mut self, client: usize, node: usize) {
         let Some(at) = self.clients[client].wires[node] else { return };
         let Wire { node, conn, .. } = self.wires[at as usize];
@@ -212,7 +212,7 @@ impl World {
         }
     }
 
-    /// Both ends are gone, and what was under way.
+    /// Both ends are gone, with everything in flight.
     fn reset(&mut self, client: usize, slot: usize) {
         let Some(at) = self.clients[client].wires[slot] else { return };
         self.forget(at as usize);
@@ -221,7 +221,7 @@ impl World {
         self.queue.push(self.now, Event::Reset(at));
     }
 
-    /// A server's process ends. Without a word: its machine does.
+    /// A server's process ends, or silently its whole machine.
     pub(crate) fn crash(&mut self, node: usize, silently: bool) {
         if !self.nodes[node].is_up {
             return;
@@ -241,7 +241,7 @@ impl World {
         }
     }
 
-    /// The server comes back. Whoever sent it something meanwhile is told that the connection is gone.
+    /// The server comes back. Clients that have sent something meanwhile get a reset.
     pub(super) fn restart(&mut self, node: usize, loss: Loss) {
         self.keys_may_be_gone |= loss != Loss::Kept;
         self.is_quarantined |= self.plan.setup.restart_guard;
@@ -256,7 +256,7 @@ impl World {
         }
     }
 
-    /// Nodes that granted come back without what they granted, one after the other.
+    /// Nodes that granted the lock come back without it, one after another.
     fn wipe_grants(&mut self, fault: &Fault, client: usize, loss: Loss) {
         let grants = self.grants_of(client);
         for (turn, node) in grants.into_iter().take(fault.amount as usize).enumerate() {
@@ -299,7 +299,7 @@ impl World {
         self.clients[client].pause(now, span, with_boot_clock);
     }
 
-    /// Bytes that are no reply, or a reply to nothing.
+    /// Injects bytes that are no reply, or an unsolicited reply.
     fn poison(&mut self, client: usize, slot: usize, amount: u64) {
         let Some(at) = self.clients[client].wires[slot] else { return };
         let at = at as usize;
@@ -338,7 +338,7 @@ impl World {
         }
     }
 
-    /// All faults are over, and everybody lets go. Somebody comes afterwards and wants the lock.
+    /// All faults end, and all jobs release. Afterwards newcomers want the locks.
     pub(super) fn heal(&mut self) {
         let holes = |client: &super::Client| client.holes.map(|(up, down)| up.max(down));
         let clients =
@@ -349,7 +349,7 @@ impl World {
             return self.queue.push(latest, Event::Heal);
         }
         self.is_healed = true;
-        self.story(|| "all is well again".to_owned());
+        self.story(|| "all faults are healed".to_owned());
         for node in 0..self.plan.nodes {
             self.heal_node(node);
         }
@@ -403,11 +403,11 @@ impl World {
     }
 }
 
-/// Replies that come unasked.
+/// Unsolicited replies.
 const UNASKED: [&[u8]; 5] =
     [b"+OK\r\n", b":1\r\n", b"$-1\r\n", b"-ERR of nothing\r\n", b"+OK\r\n+OK\r\n"];
 
-/// What no server says.
+/// Bytes that no server sends.
 const NONSENSE: [&[u8]; 8] = [
     b"_\r\n",
     b"$99999999\r\n",

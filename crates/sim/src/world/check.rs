@@ -1,4 +1,4 @@
-//! What is looked at when all is over: leftovers, memory, calls that never came back, histories.
+//! The final checks: leftover keys, memory, calls that never returned, histories.
 
 use super::World;
 use super::node::EPOCH_US;
@@ -9,7 +9,7 @@ use crate::invariant::Violation;
 use crate::plan::{KEYS, Kind, MS, Start};
 
 impl World {
-    /// Somebody wants the locks after everybody let go.
+    /// Newcomers want the locks after all jobs have released.
     pub(super) fn come_afterwards(&mut self) {
         self.healed_at = self.now;
         let wires = self.wires[..self.sockets_used].iter().filter(|wire| wire.server_alive);
@@ -23,8 +23,9 @@ impl World {
         self.queue.push(self.now + self.bound() + 2 * GRACE, Event::Final);
     }
 
-    /// Asks so long after everything was healed. A node that has forgotten something is quarantined
-    /// from the first ask on, so while that may be nobody waits.
+    /// Requests the lock this long after the healing. A node that has lost its memory is
+    /// quarantined from the first request on, so the newcomer waits only once no quarantine can be
+    /// left.
     fn probe(&mut self, job: usize, after: Time) {
         let is_last = !self.is_quarantined || after >= self.bound();
         self.plan.jobs[job].patience = match is_last {
@@ -34,11 +35,12 @@ impl World {
         self.queue.push(self.healed_at + after, Event::Probe(job as u16));
     }
 
-    /// The one who came afterwards was refused. Whether there is another chance.
+    /// The newcomer was refused. Whether it gets another chance.
     pub(crate) fn probe_again(&mut self, job: usize) -> bool {
         let passed = self.now - self.healed_at;
-        // While too many are quarantined nobody is asked. What the others have forgotten is found when that
-        // is over, and may matter: a node with a wild clock is of no use to a fenced lock either.
+        // While too many nodes are quarantined no request is sent. So a second loss of memory is
+        // found only afterwards, and it may matter: a node with a wild clock does not help a fenced
+        // lock either.
         let (over_once, over_twice) = (self.bound_with(1), self.bound());
         let next = match passed {
             _ if !self.is_quarantined => passed + 100 * MS,
@@ -53,15 +55,16 @@ impl World {
         true
     }
 
-    /// I9: how long it can take until the lock is free, with all nodes well: until they have been found
-    /// again, and then what a ghost has left lives for a TTL, and a node that forgot something is
-    /// quarantined for the longest of them.
+    /// I9: how long it can take until the lock is free, with all nodes healthy. Clients reconnect;
+    /// then a ghost's key lives for a TTL, and a node that lost its memory is quarantined for the
+    /// longest TTL.
     fn bound(&self) -> Time {
-        // Who is quarantined is not looked at before the end: what is forgotten meanwhile is found then.
+        // A loss of memory may be found only after the first quarantine, and then costs another
+        // one.
         self.bound_with(if self.is_quarantined { 2 } else { 1 })
     }
 
-    /// The same with so many TTLs or quarantines one after the other.
+    /// The same with this many TTLs or quarantines in sequence.
     fn bound_with(&self, times: Time) -> Time {
         let longest = times * self.plan.setup.max_ttl_ms * MS;
         let nodes = &self.nodes[..self.plan.nodes];
@@ -69,7 +72,7 @@ impl World {
         GRACE + longest + longest / 50 + stepped + self.quiet_at.saturating_sub(self.healed_at)
     }
 
-    /// I5: everybody has let go a while ago. What a ghost has set may live for its TTL.
+    /// I5: all jobs have released a while ago. A key that a ghost has set may live for its TTL.
     pub(super) fn leftovers(&mut self) {
         for node in 0..self.plan.nodes {
             for (key, name) in KEYS.iter().enumerate().take(self.plan.keys) {
@@ -78,8 +81,8 @@ impl World {
                 let Some(attempt) = known else { continue };
                 let job = usize::from(attempt.job);
                 let is_over = self.jobs[job].is_over() && self.plan.jobs[job].kind != Kind::Probe;
-                // An undo may have gone where the address led to meanwhile, or the ask of whoever had
-                // the lock before.
+                // The undo may have gone to the server that the address led to meanwhile, as may
+                // the request of the client that had the lock before.
                 let client = usize::from(self.plan.jobs[job].client);
                 let mut had_it = (0..self.clients.len())
                     .filter(|&other| other == client || self.jobs[job].was_detached);
@@ -93,9 +96,9 @@ impl World {
         }
     }
 
-    /// I2: what a minority of the nodes takes for the time is in no token, and in no counter that may
-    /// become one when that clock is mended. The other clocks, and what was counted before, are within
-    /// seconds of the time.
+    /// I2: no token holds the time of a minority's clock, and neither does a counter that may
+    /// become a token once that clock is corrected. All other clocks and all earlier counters are
+    /// within seconds of the true time.
     fn no_counter_is_wild(&mut self) {
         if self.plan.wild == 0 {
             return;
@@ -111,7 +114,7 @@ impl World {
         }
     }
 
-    /// The end of a schedule.
+    /// The checks at the end of a schedule.
     pub(super) fn look_back(&mut self) {
         self.no_counter_is_wild();
         for job in 0..self.jobs.len() {
@@ -134,8 +137,9 @@ impl World {
         }
     }
 
-    /// Whoever was told other limits may have been the first to come to a node that had forgotten its
-    /// guard, and nobody gets anything under limits that the nodes do not keep. That takes an operator.
+    /// A client with other limits may have been the first to reach a node without a restart guard.
+    /// No client is granted a lock under limits that the nodes do not have, and only an operator
+    /// can correct that.
     fn may_be_misled(&self, job: usize) -> bool {
         let is_open = self.is_quarantined || self.plan.setup.start != Start::Ready;
         let client = self.plan.jobs[job].client;
@@ -161,7 +165,7 @@ impl World {
         }
     }
 
-    /// I1 and I2 once more, from what callers were told alone.
+    /// I1 and I2 once more, from the callers' results alone.
     fn histories_hold(&mut self) {
         for key in 0..self.plan.keys {
             let operations = self.histories[key].len();
@@ -183,7 +187,7 @@ impl World {
         }
     }
 
-    /// I12.
+    /// I12: no text contains a token or the password.
     pub(crate) fn shows_no_secret(&mut self, place: &'static str, text: &str) {
         let shows = |tag: u128| {
             let digits = tag.to_le_bytes();
@@ -203,9 +207,9 @@ fn count(text: &str, name: &str) -> usize {
     rest[..digits].parse().unwrap_or(usize::MAX)
 }
 
-/// Less than any wild clock is off, and more than all others are.
+/// Wild clocks are off by more than this, all others by less.
 const WILDEST_US: u64 = 60_000_000;
 
-/// The longest that a core may take to find its nodes again and to have everything undone that it
-/// owes: the dead-peer limit, a backoff, a connection, a pause of undos, and some.
+/// The longest that a core may take to reconnect to its nodes and to have every owed undo
+/// confirmed: the dead-peer limit, a backoff, a connect, a pause between undos, and a margin.
 const GRACE: Time = 6_000 * MS;

@@ -1,4 +1,4 @@
-//! A process that uses the core: its clocks, its sockets, and the times at which it stands still.
+//! A process that uses the core: its clocks, its sockets, and its pauses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,43 +16,42 @@ use crate::plan::{ClientPlan, MAX_LINKS, MAX_NODES, Setup, Start};
 pub(crate) struct Client {
     pub(crate) core: Core,
     plan: ClientPlan,
-    /// Boot time that was lost while the whole machine stood still.
+    /// Boot time lost while the whole machine was stopped.
     frozen: Time,
-    /// Microseconds that the wall clock was set ahead.
+    /// Microseconds by which the wall clock was set ahead.
     wall_steps: i64,
     pub(crate) paused_until: Time,
-    /// All the time that it stood still.
+    /// The total time for which it was stopped.
     pub(crate) stalled: Time,
-    /// When the event of its timer is, in true time.
+    /// When its timer event is due, in true time.
     pub(crate) armed: Time,
     /// The wire of each link.
     pub(crate) wires: [Option<u32>; MAX_LINKS],
-    /// The server that each address leads to.
+    /// The server behind each address.
     pub(crate) routes: [usize; MAX_NODES],
-    /// Nothing arrives before this: to each server, and from it.
+    /// Nothing arrives before these times: at each server, and from it.
     pub(crate) holes: [(Time, Time); MAX_NODES],
-    /// The sockets take nothing before this.
+    /// The sockets accept no bytes before this.
     pub(crate) choked_until: Time,
-    /// Sockets take a few bytes at a time before this.
+    /// The sockets accept a few bytes at a time before this.
     pub(crate) short_until: Time,
-    /// Opening fails before this.
+    /// Opening a connection fails before this.
     pub(crate) opens_fail_until: Time,
-    /// When its timer was handled last, and how many times at that instant.
+    /// When its timer was last handled, and how many times at that instant.
     fires: (Time, u32),
-    /// Its core has been driven.
     pub(crate) is_started: bool,
-    /// Its wall clock was set back.
     was_set_back: bool,
-    /// Nodes that have let it in once, in its database, as it has read.
+    /// The nodes that have, as far as it has read, let it in and selected its database.
     pub(crate) let_in: [bool; MAX_NODES],
-    /// Nodes that tell it of changes, as it was last seen.
+    /// The nodes that notify it, when last checked.
     pub(crate) told_by: u8,
-    /// Addresses that led to another server for a while.
+    /// The addresses that led to another server for a while.
     pub(crate) strayed: [bool; MAX_NODES],
 }
 
 impl Client {
-    /// Its entropy counts, in its lower half, so that tokens tell in which order they were drawn.
+    /// Its entropy is a counter in the lower half, so that tokens show the order in which they were
+    /// drawn.
     pub(crate) fn new(
         config: &Arc<Config>,
         name: usize,
@@ -104,7 +103,7 @@ impl Client {
         }
     }
 
-    /// The true time of a moment on its boot clock; never too early by more than a rounding.
+    /// The true time of a boot-clock reading, at most a rounding error early.
     #[inline]
     pub(crate) fn when(&self, boot: Timestamp) -> Time {
         let elapsed = boot.0.saturating_sub(BOOT);
@@ -127,7 +126,7 @@ impl Client {
         self.plan.late
     }
 
-    /// Somebody sets its wall clock. Not back, where that would hide that the machine stood still.
+    /// Sets its wall clock. It is not set back where that would hide a stop of the machine.
     pub(crate) fn set_wall(&mut self, micros: i64) {
         if micros >= 0 || self.frozen == 0 {
             self.wall_steps += micros;
@@ -135,8 +134,8 @@ impl Client {
         }
     }
 
-    /// It stands still; with its boot clock, if the whole machine does. That is safe because the wall
-    /// clock is put right afterwards, so it does not happen to one that was set back.
+    /// Stops it; with `with_boot_clock`, the whole machine. That is safe because the wall clock is
+    /// corrected afterwards, so it is not done to a client whose wall clock was set back.
     pub(crate) fn pause(&mut self, now: Time, span: Time, with_boot_clock: bool) {
         let until = (now + span).max(self.paused_until);
         let longer = until - self.paused_until.max(now);
@@ -148,7 +147,7 @@ impl Client {
     }
 }
 
-/// When a token was drawn, compared with others of its client, by its first half in hexadecimal.
+/// The order in which a client drew a token, from the token's first half in hexadecimal.
 pub(crate) fn serial(tag: u128) -> u64 {
     let digits = tag.to_le_bytes();
     let word = std::str::from_utf8(&digits).ok().and_then(|hex| u64::from_str_radix(hex, 16).ok());
@@ -157,11 +156,10 @@ pub(crate) fn serial(tag: u128) -> u64 {
 
 const NAME_BITS: u32 = 4;
 
-/// Origin of the boot clock.
+/// The origin of the boot clock.
 const BOOT: Time = 1_000_000_000_000;
 
-/// The configuration for a setup.
-/// Its timeouts are short, so that faults outlast them.
+/// The configuration for a setup. Its timeouts are short, so that faults outlast them.
 pub(crate) fn config(nodes: usize, setup: &Setup) -> Config {
     let mut settings = settings(nodes, setup);
     settings.response_timeout = Duration::from_millis(50);

@@ -1,13 +1,14 @@
-//! A world in virtual time: clients over the shipping core, model nodes, and the wires between them.
+//! A world in virtual time: clients on the shipping core, model nodes, and the wires between them.
 //!
 //! Deterministic: everything is drawn from the plan's seed, each part from a stream of its own. A
-//! world is used for one schedule after the other and keeps its memory.
+//! world runs one schedule after another and reuses its memory.
 //!
-//! The cores are driven here call by call, and not by the test kit: what a reply will tell is noted between its bytes
-//! and the core, and this is the loop that decides how much is searched.
+//! The cores are driven here call by call, and not by the test kit, for two reasons: the meaning of
+//! each reply is recorded before the core reads it, and this loop's speed limits how many schedules
+//! are searched.
 //!
-//! The loop and the clients' side of the wires are here; `serve` is the servers' side, `apply` is what
-//! faults do, `check` what is looked at when all is over. What clients want is in `actor`.
+//! The loop and the clients' side of the wires are here. `serve` is the servers' side, `apply` the
+//! effects of faults, `check` the final checks, `actor` what clients do.
 
 mod apply;
 mod check;
@@ -38,7 +39,7 @@ use crate::patience::Watch;
 use crate::plan::{KEYS, MAX_NODES, MS, Plan, Setup, Start};
 use crate::register::Register;
 
-/// One schedule's world, and the memory for many.
+/// The world of one schedule, and the memory for many.
 pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) now: Time,
@@ -52,23 +53,23 @@ pub(crate) struct World {
     pub(crate) watches: [Watch; KEYS.len()],
     pub(crate) registers: [Register; KEYS.len()],
     pub(crate) histories: [History; KEYS.len()],
-    /// Of each resource, the largest token that was returned, and when.
+    /// For each resource, the tokens that were returned, and when.
     pub(crate) tokens: [Vec<(Time, u64)>; KEYS.len()],
     /// Faults that wait for a phase.
     armed: Vec<u16>,
     pub(crate) is_healed: bool,
-    /// A node may not vote for a while.
+    /// A node may be quarantined.
     is_quarantined: bool,
-    /// The nodes may have been told other limits.
+    /// The nodes may have been given other limits.
     pub(crate) is_changed: bool,
     healed_at: Time,
-    /// When the last bytes arrive that were under way then, out of dead connections too.
+    /// When the last bytes arrive that were in flight at the healing, from dead connections too.
     quiet_at: Time,
-    /// A node has forgotten something, or its clock stepped forward: keys may be gone.
+    /// A node has lost memory, or its clock stepped forward: keys may be gone.
     pub(crate) keys_may_be_gone: bool,
-    /// The story of the schedule is printed.
+    /// Whether the story of the schedule is printed.
     pub(crate) is_told: bool,
-    /// Whether this schedule is one of those that are looked at more closely.
+    /// Whether the more expensive checks run in this schedule.
     pub(crate) is_sampled: bool,
     pub(crate) coverage: Coverage,
     pub(crate) tally: Tally,
@@ -76,39 +77,40 @@ pub(crate) struct World {
     hash: u64,
     events: u32,
     random: Random,
-    /// By their slots.
+    /// By slot.
     links: Vec<LinkId>,
     configs: Vec<(usize, Setup, Arc<Config>)>,
     scratch: Vec<u8>,
 }
 
-/// What was asked under one token, and what nodes have said to it.
+/// The requests under one token, and the nodes' answers to them.
 pub(crate) struct Attempt {
     pub(crate) tag: u128,
     pub(crate) job: u16,
-    /// Later attempts of a client have larger ones.
+    /// A later attempt of the same client has a larger one.
     pub(crate) serial: u64,
-    /// When the first node gave it the lock; later than everything before.
+    /// When the first node granted; `Time::MAX` before.
     pub(crate) begun: Time,
-    /// By the client's names of nodes: when the client read the grant.
+    /// By the client's node numbers: when the client read the grant.
     pub(crate) granted: [Option<Time>; MAX_NODES],
-    /// With which counter.
+    /// The counter of each grant.
     pub(crate) counters: [u64; MAX_NODES],
-    /// The TTL of the last extension that was done, as the client read it.
+    /// The TTL of the last successful extension, as the client read it.
     pub(crate) extended: [u64; MAX_NODES],
-    /// Until when a node keeps the key at the most, by what the client read; 0 once it is gone.
+    /// Until when a node keeps the key at most, according to what the client read; 0 once it is
+    /// gone.
     pub(crate) until: [Time; MAX_NODES],
-    /// Whether the client read that another has the lock.
+    /// Whether the client read a denial.
     pub(crate) denied: [bool; MAX_NODES],
-    /// Whether the client read that there was nothing to extend.
+    /// Whether the client read that there was no key to extend.
     pub(crate) gone: [bool; MAX_NODES],
-    /// Whether the client read that it was undone.
+    /// Whether the client read that the undo succeeded.
     pub(crate) undone: [bool; MAX_NODES],
-    /// The servers on which the ask ran out of a dead connection.
+    /// The servers that ran a request from a dead connection.
     pub(crate) has_ghosts: [bool; MAX_NODES],
 }
 
-/// What happened in a schedule.
+/// The counts of a schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) grants: u64,
@@ -152,7 +154,7 @@ impl World {
             hash: 0,
             events: 0,
             random: Random::new(0),
-            // Push links are known once they have been opened.
+            // Push links are added when they are opened.
             links: command_links(MAX_NODES).repeat(2),
             configs: Vec::new(),
             scratch: Vec::new(),
@@ -164,7 +166,7 @@ impl World {
         self.set_up();
         while self.violation.is_none() {
             let Some((at, event)) = self.queue.pop() else { break };
-            debug_assert!(at >= self.now, "time runs forward");
+            debug_assert!(at >= self.now, "time does not run backwards");
             self.now = at;
             self.events += 1;
             if self.events > MANY {
@@ -176,7 +178,7 @@ impl World {
         }
     }
 
-    /// The trace of everything that happened, as a number.
+    /// A hash of the whole trace.
     pub(crate) fn hash(&self) -> u64 {
         self.hash
     }
@@ -243,13 +245,13 @@ impl World {
         }
     }
 
-    /// Whether anybody on it wants anything.
+    /// Whether any job runs on this client.
     fn is_used(&self, client: usize) -> bool {
         let wants = self.plan.jobs.iter().any(|job| usize::from(job.client) == client);
         wants || self.clients[client].is_started
     }
 
-    /// Somebody who will change the limits of the nodes, and wants no lock.
+    /// Adds a client that changes the limits of the nodes, and wants no lock.
     fn call_operator(&mut self) {
         let setup = self.plan.setup;
         let (max_ttl_ms, start) = (setup.other_ttl_ms, Start::Changed);
@@ -274,7 +276,7 @@ impl World {
         }
     }
 
-    /// Made once for each setup.
+    /// The configuration of a setup, built once for each.
     fn config(&mut self, setup: Setup) -> Arc<Config> {
         let nodes = self.plan.nodes;
         let known = self.configs.iter().find(|known| known.0 == nodes && known.1 == setup);
@@ -286,7 +288,7 @@ impl World {
         config
     }
 
-    /// Whether anything happens after this.
+    /// Handles an event. Whether the schedule goes on.
     pub(crate) fn happens(&mut self, event: Event) -> bool {
         self.nobody_sleeps();
         let goes_on = self.takes_place(event);
@@ -321,14 +323,14 @@ impl World {
         true
     }
 
-    /// Part of the trace.
+    /// Adds to the trace.
     #[inline]
     pub(crate) fn note(&mut self, what: u64) {
         let mixed = self.hash.rotate_left(5) ^ what ^ self.now;
         self.hash = mixed.wrapping_mul(0x517c_c1b7_2722_0a95);
     }
 
-    /// A line of the story, for a replay.
+    /// Prints a line of the story, in a replay.
     pub(crate) fn story(&self, line: impl FnOnce() -> String) {
         if self.is_told {
             println!("{:>12.3} ms  {}", self.now as f64 / 1e6, line());
@@ -352,7 +354,7 @@ impl World {
         self.links[slot]
     }
 
-    /// Later wires have higher numbers than this, or the same.
+    /// Wires that are opened later have numbers from here on.
     pub(crate) fn sockets_used(&self) -> usize {
         self.sockets_used
     }
@@ -363,7 +365,7 @@ impl World {
 
     // Phases, and the faults that wait for them.
 
-    /// A client has come into a phase: what waited for that happens.
+    /// A client has entered a phase: the faults that waited for it happen.
     pub(crate) fn reached(&mut self, client: usize, phase: Phase) {
         if self.armed.is_empty() || self.is_healed {
             return;
@@ -385,7 +387,7 @@ impl World {
         }
     }
 
-    /// Where a client is.
+    /// The phases of a client.
     pub(crate) fn phases(&self, client: usize) -> Phases {
         let mut phases = Phases::default();
         let it = &self.clients[client];
@@ -419,7 +421,7 @@ impl World {
         phases
     }
 
-    /// A fault met a client.
+    /// Counts a fault that met a client.
     pub(crate) fn met(&mut self, fault: usize, client: usize) {
         let phases = self.phases(client);
         self.coverage.fault(fault, phases);
@@ -427,7 +429,7 @@ impl World {
 
     // A client's side of its wires.
 
-    /// Carries a core's outputs away until there are none.
+    /// Carries out a core's outputs until there are none.
     pub(crate) fn settle(&mut self, client: usize) {
         self.clients[client].is_started = true;
         loop {
@@ -452,7 +454,7 @@ impl World {
         self.arm(client);
     }
 
-    /// Puts the event of a core's timer where it is due.
+    /// Schedules the event of a core's timer.
     fn arm(&mut self, client: usize) {
         let it = &mut self.clients[client];
         let Some(due) = it.core.poll_timeout() else { return };
@@ -473,7 +475,7 @@ impl World {
             return self.queue.push(until, Event::Timer(client as u16));
         }
         self.clients[client].armed = Time::MAX;
-        // A driver reads what its sockets have before it looks at its timers.
+        // A driver reads its sockets before it fires its timers.
         for slot in self.slots() {
             if let Some(wire) = self.clients[client].wires[slot] {
                 self.read(wire as usize);
@@ -529,7 +531,7 @@ impl World {
         }
     }
 
-    /// A link that is closed for nonsense must have had some.
+    /// A client may close a link for garbage only if there was some.
     fn blame(&mut self, wire: usize) {
         let Wire { client, slot, poisoned, .. } = self.wires[wire];
         let (core, node) = (&self.clients[client].core, self.links[slot].node());
@@ -543,20 +545,20 @@ impl World {
         }
     }
 
-    /// The client's end is gone. What it wrote goes on its way.
+    /// The client's end is gone. The bytes that it has written stay in flight.
     fn hang_up(&mut self, wire: usize) {
         let it = &mut self.wires[wire];
         it.client_alive = false;
         it.down.lose();
         it.tags.clear();
         if it.server_alive && it.up.unread() == 0 {
-            let conn = it.conn.expect("a server that is alive has accepted");
+            let conn = it.conn.expect("a live server has accepted the connection");
             it.server_alive = false;
             self.nodes[it.node].store.disconnect(conn);
         }
     }
 
-    /// The client learns that a connection is over.
+    /// The client learns that a connection has ended.
     fn ended(&mut self, wire: usize, cause: Cause) {
         let it = &self.wires[wire];
         let (client, slot) = (it.client, it.slot);
@@ -593,7 +595,7 @@ impl World {
         }
     }
 
-    /// Whether a client is awake; the event comes again when it is.
+    /// Whether a client is awake; if not, the event is repeated when it is.
     pub(crate) fn wait_for(&mut self, client: usize, event: Event) -> bool {
         let until = self.clients[client].paused_until;
         if until > self.now {
@@ -602,7 +604,7 @@ impl World {
         until <= self.now
     }
 
-    /// Gives the socket what it takes.
+    /// Writes as much as the socket accepts.
     fn write(&mut self, client: usize, slot: usize) {
         let it = &mut self.clients[client];
         let Some(at) = it.wires[slot] else { return };
@@ -642,7 +644,7 @@ impl World {
         }
     }
 
-    /// Puts what was just written on its way.
+    /// Sends the newly written bytes.
     pub(crate) fn send(&mut self, at: usize, up: bool) {
         let net = self.plan.net;
         let wire = &mut self.wires[at];
@@ -725,7 +727,7 @@ impl World {
         }
     }
 
-    /// Remembers what the replies that are being read will tell the client.
+    /// Records the meaning of the replies that the client is about to read.
     fn credit(&mut self, at: usize) {
         let Wire { client, slot, poisoned, .. } = self.wires[at];
         let mut partly = false;
@@ -741,7 +743,8 @@ impl World {
             let Some(attempt) = self.attempts.get_mut(usize::from(tag.attempt)) else { continue };
             let job = usize::from(attempt.job);
             let (job, plan) = (&self.jobs[job], self.plan.jobs[job]);
-            // Whoever let the lock go elsewhere may still read what it has asked, of which nobody hears there.
+            // A client that has detached the lock may still read replies to its requests, which the
+            // new client never learns of.
             let has_it = usize::from(plan.client) == client;
             let is_asked = |ttl| has_it && (!job.was_detached || job.extend_ttl == ttl);
             match tag.says {
@@ -761,7 +764,7 @@ impl World {
                 Says::Denied => attempt.denied[slot] = true,
                 Says::Gone { ttl } => {
                     attempt.gone[slot] = true;
-                    // Behind nonsense nobody understands anything.
+                    // No reply counts behind garbage.
                     if is_asked(ttl) && !poisoned {
                         attempt.until[slot] = 0;
                     }
@@ -776,7 +779,7 @@ impl World {
     }
 }
 
-/// The place of a link, the same for any number of nodes.
+/// The index of a link, the same for any number of nodes.
 fn slot_of(link: LinkId) -> usize {
     link.node().index() + if link.is_push() { MAX_NODES } else { 0 }
 }
@@ -784,10 +787,10 @@ fn slot_of(link: LinkId) -> usize {
 /// More events than any schedule needs.
 const MANY: u32 = 200_000;
 
-/// I7: the bytes that wait for a socket. A few locks' worth of scripts.
+/// I7: the most unsent bytes of a link, a few locks' worth of scripts.
 const MAX_OUTBOX: usize = 128 << 10;
 
-/// A timer that is due again and again at one instant keeps a machine busy.
+/// A timer that fires more often at one instant spins.
 const MAX_FIRES: u32 = 20;
 
 const RETRANSMISSION: Time = 200 * MS;

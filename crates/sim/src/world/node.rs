@@ -1,4 +1,4 @@
-//! A server: a model store behind a clock of its own, and what can be wrong with it.
+//! A server: a model store with a clock of its own, and its present faults.
 
 use redbolt::proto::restart_guard::BIG_MS;
 use redbolt_node::{
@@ -13,33 +13,33 @@ use crate::plan::{KEYS, Setup, Start};
 
 pub(crate) struct Node {
     pub(crate) store: Store,
-    /// A connection of the world's own, to look at keys.
+    /// A connection of the simulator, for reading keys.
     observer: ConnId,
-    /// Processes that ran here so far.
+    /// How many processes have run here so far.
     run: usize,
-    /// Microseconds that its clock is ahead of true time, steps included.
+    /// Microseconds by which its clock is ahead of true time, steps included.
     ahead: i64,
-    /// Parts per million that its clock is too fast.
+    /// Parts per million by which its clock is too fast.
     ppm: i64,
     pub(crate) is_up: bool,
     pub(crate) paused_until: Time,
-    /// Connections are not answered.
+    /// Connection attempts are not answered before this.
     pub(crate) silent_until: Time,
-    /// Nobody listens.
+    /// Connections are refused before this.
     pub(crate) refuses_until: Time,
     pub(crate) loading_until: Time,
-    /// Which error is answered, and until when.
+    /// Which error it answers with, and until when.
     pub(crate) errors: (u8, Time),
     pub(crate) flush_behind_set: bool,
     /// Clients may not subscribe before this.
     pub(crate) no_subscribing_until: Time,
     /// Clients may not track before this.
     pub(crate) no_tracking_until: Time,
-    /// What was taken away, if anything, and since when.
+    /// The commands that were taken away, if any, and since when.
     denied: Option<(&'static [&'static str], Time)>,
-    /// It will look for keys that are over.
+    /// An expiry cycle is scheduled.
     pub(crate) is_expiring: bool,
-    /// A backward step at most so far, in microseconds: keys live so much longer.
+    /// The largest backward step so far, in microseconds: keys live longer by this much.
     pub(crate) stepped_back: u64,
     in_database: bool,
     snapshot: Option<Snapshot>,
@@ -77,7 +77,7 @@ impl Node {
         }
     }
 
-    /// As new: what a schedule before did to it is forgotten.
+    /// Resets it for a new schedule.
     pub(crate) fn reset(
         &mut self,
         name: usize,
@@ -101,7 +101,7 @@ impl Node {
         }
     }
 
-    /// As it was set up long ago.
+    /// Writes the restart guard of a node that was set up long ago.
     fn restart_guard(&mut self, name: usize, nodes: usize, setup: &Setup) {
         let (run, max_ttl) = (RUNS[name][0], setup.max_ttl_ms);
         let database = if setup.proven { DATABASE } else { 0 };
@@ -110,13 +110,13 @@ impl Node {
         self.observe(&[b"SET", GUARD, value.as_bytes(), b"PX", big.as_bytes()], 0);
     }
 
-    /// An operator takes commands away from everybody. One thing at a time: says whether it was done.
+    /// An operator takes commands away from all users, once at a time. Whether it was done.
     pub(crate) fn deny(&mut self, amount: u64, now: Time) -> bool {
         if self.denied.is_some() {
             return false;
         }
         let commands = DENIALS[amount as usize % DENIALS.len()];
-        // An ACL that forbids DEL alone is found out about by an undo, and not before.
+        // Not through an ACL: only an undo discovers that an ACL forbids DEL alone.
         let is_forbidden = amount >> 8 & 1 == 1 && commands != ["del"];
         let denial = if is_forbidden { Denial::Forbidden } else { Denial::RenamedAway };
         commands.iter().for_each(|command| self.store.deny(command, Some(denial)));
@@ -124,19 +124,19 @@ impl Node {
         true
     }
 
-    /// Everything is allowed again.
     pub(crate) fn allow(&mut self) {
         let (commands, _) = self.denied.take().unwrap_or_default();
         commands.iter().for_each(|command| self.store.deny(command, None));
     }
 
-    /// Whether nothing could be undone here, for so long that whoever connected `at` knew it.
+    /// Whether undos have been impossible here for so long that a client which connected at `at`
+    /// knew it.
     pub(crate) fn cannot_undo(&self, at: Time) -> bool {
         let needs = |command: &&str| ["eval", "del"].contains(command);
         self.denied.is_some_and(|(commands, since)| since <= at && commands.iter().any(needs))
     }
 
-    /// The fencing counters that it has kept from before.
+    /// Sets the fencing counters to this earlier value.
     pub(crate) fn count_from(&mut self, counter: u64) {
         let digits = counter.to_string();
         for key in KEYS.iter().filter(|_| counter > 0) {
@@ -145,12 +145,12 @@ impl Node {
         }
     }
 
-    /// What a restart with stale memory will bring back.
+    /// Saves the memory that a restart with stale memory brings back.
     pub(crate) fn take_snapshot(&mut self) {
         self.snapshot = Some(self.store.snapshot());
     }
 
-    /// Another process of the same server.
+    /// Starts another process of the same server.
     pub(crate) fn restart(&mut self, name: usize, loss: Loss, now: Time) {
         self.run += 1;
         self.is_stale |= loss == Loss::Stale;
@@ -169,7 +169,7 @@ impl Node {
         self.observe_anew(now);
     }
 
-    /// Connects the world's own observer again, if it is the one that was killed.
+    /// Reconnects the observer if its connection was the one killed.
     pub(crate) fn reconnect(&mut self, killed: ConnId, now: Time) -> bool {
         let is_it = killed == self.observer;
         if is_it {
@@ -197,7 +197,7 @@ impl Node {
         self.stepped_back += (-micros).max(0).cast_unsigned();
     }
 
-    /// What a command of the world's own is answered.
+    /// Runs a command of the simulator and returns the reply.
     pub(crate) fn observe(&mut self, args: &[&[u8]], now: Time) -> &[u8] {
         let clock = self.clock(now);
         self.scratch.clear();
@@ -205,7 +205,7 @@ impl Node {
         &self.scratch
     }
 
-    /// Whether a key is there, without a look that a server would notice.
+    /// Whether a key exists, without a lookup that the server would notice.
     pub(crate) fn holds(&self, key: &[u8], now: Time) -> bool {
         let database = if self.in_database { DATABASE as usize } else { 0 };
         self.store.holds(database, key, self.clock(now))
@@ -218,7 +218,7 @@ impl Node {
         digits.parse().unwrap_or_default()
     }
 
-    /// The first half of a token under a key; `None` if there is none.
+    /// The first half of the token under a key; `None` if there is no key.
     pub(crate) fn owner(&mut self, key: &[u8], now: Time) -> Option<u128> {
         let reply = self.observe(&[b"GET", key], now);
         let start = reply.iter().position(|&byte| byte == b'\n')? + 1;
@@ -226,7 +226,7 @@ impl Node {
     }
 }
 
-/// The first half of a token, by which attempts are told apart.
+/// The first half of a token, which identifies its attempt.
 #[inline]
 pub(crate) fn tag(token: &[u8]) -> Option<u128> {
     token.get(..16)?.try_into().ok().map(u128::from_le_bytes)
@@ -237,7 +237,7 @@ pub(crate) const PASSWORD: &str = "open-sesame-4711";
 pub(crate) const DATABASE: u32 = 3;
 const DATABASE_TEXT: &[u8] = b"3";
 
-/// The run ids of the processes of each server.
+/// The run ids of each server's processes.
 const RUNS: [[&str; 6]; 5] = [
     [
         "00000000000000000000000000000000000000a0",
@@ -281,5 +281,5 @@ const RUNS: [[&str; 6]; 5] = [
     ],
 ];
 
-/// What an operator may take away.
+/// The sets of commands that an operator may take away.
 const DENIALS: [&[&str]; 5] = [&["eval", "evalsha"], &["eval"], &["evalsha"], &["set"], &["del"]];

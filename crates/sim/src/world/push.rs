@@ -1,4 +1,4 @@
-//! Push links in the world: what servers tell, and how late they notice that a key is over.
+//! Push links: the servers' notifications, and how late servers expire keys.
 
 use redbolt::proto::PushState;
 use redbolt_node::model::ConnId;
@@ -10,12 +10,12 @@ use crate::coverage::Phase;
 use crate::plan::{MAX_NODES, MS};
 
 impl World {
-    /// The places of all links of a client.
+    /// The indices of all links of a client.
     pub(super) fn slots(&self) -> impl Iterator<Item = usize> + use<> {
         (0..self.plan.nodes).chain(MAX_NODES..MAX_NODES + self.plan.nodes)
     }
 
-    /// What servers have to tell since the last event goes on its way.
+    /// Sends the notifications that servers have queued since the last event.
     pub(super) fn spread(&mut self) {
         for node in 0..self.plan.nodes {
             while let Some((conn, message)) = self.nodes[node].store.poll_push() {
@@ -47,7 +47,7 @@ impl World {
         self.send(at, false);
     }
 
-    /// A server looks for keys that are over, as long as somebody is to be told.
+    /// A server expires keys, as long as any client is to be notified.
     pub(super) fn expire(&mut self, node: usize) {
         let clock = self.nodes[node].clock(self.now);
         let it = &mut self.nodes[node];
@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// Where a client is with a push link that is open.
+    /// The phase that an open push link puts a client in.
     pub(super) fn push_phase(&self, client: usize, slot: usize) -> Phase {
         let core = &self.clients[client].core;
         match core.push_state(self.links[slot].node()) {
@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    /// Notices when a node begins to tell of changes.
+    /// Notes when a node begins to notify.
     pub(super) fn notice_pushes(&mut self, client: usize) {
         let core = &self.clients[client].core;
         let tells = |&node: &usize| core.push_state(self.links[node].node()) == PushState::Active;
@@ -78,5 +78,5 @@ impl World {
     }
 }
 
-/// A server looks for keys that are over so often.
+/// The period of a server's expiry cycle.
 const EXPIRY_PERIOD: u64 = 100 * MS;

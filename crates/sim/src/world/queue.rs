@@ -1,28 +1,27 @@
-//! What happens when, in virtual time. Events at the same instant happen in the order in which they
-//! were put in.
+//! The events to come, in virtual time. Events at the same instant happen in the order in which
+//! they were pushed.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Nanoseconds of true time, which no machine's clock shows exactly.
+/// Nanoseconds of true time. Every machine's clock differs from it a little.
 pub(crate) type Time = u64;
 
-/// Something that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A job takes a step.
     Act(u16, crate::actor::Step),
-    /// The next thing that a reached phase has set off.
+    /// A fault that was armed for a phase happens.
     Fault(u16),
-    /// A fault that lasts is over.
+    /// A fault that lasts ends.
     FaultEnds(u16),
-    /// A server sees a connection.
+    /// A server sees a new connection.
     Connect(u32),
     /// Bytes reach a server.
     Up(u32),
     /// Bytes reach a client.
     Down(u32),
-    /// A client's socket takes bytes again.
+    /// A client's socket becomes writable again.
     Writable(u32),
     /// A client learns that a connection has ended.
     Eof(u32),
@@ -30,23 +29,23 @@ pub(crate) enum Event {
     Reset(u32),
     /// A core's timer.
     Timer(u16),
-    /// All faults are over, and everybody lets go.
+    /// All faults end, and all jobs release their locks.
     Heal,
-    /// Somebody who comes afterwards wants the lock.
+    /// A newcomer wants the lock.
     Probe(u16),
-    /// A server removes the keys that are over, and tells of it.
+    /// A server removes expired keys, and notifies.
     Expire(u8),
-    /// A node that granted crashes, and comes back with such a memory.
+    /// A node that granted crashes, and comes back with this memory.
     Wipe(u8, u8),
-    /// A node's memory is kept for a restart that brings it back.
+    /// Saves a node's memory for a restart that brings it back.
     Snapshot(u8),
-    /// Nobody's key may be left.
+    /// Checks that no key is left.
     Leftovers,
-    /// Everything is over.
+    /// The end of the schedule.
     Final,
 }
 
-/// The earliest is the greatest, for the heap gives that first.
+/// The earliest entry is the greatest, because `BinaryHeap` pops the greatest.
 #[derive(PartialEq, Eq)]
 struct Entry {
     at: Time,
@@ -81,7 +80,7 @@ impl Queue {
         (self.seq, self.now) = (0, 0);
     }
 
-    /// What would be in the past happens now.
+    /// An event in the past happens now.
     #[inline]
     pub(crate) fn push(&mut self, at: Time, event: Event) {
         self.seq += 1;

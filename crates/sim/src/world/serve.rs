@@ -1,4 +1,5 @@
-//! The servers' side of the wires: accepting, running requests, and remembering what was answered.
+//! The servers' side of the wires: accepting connections, running requests, and recording the
+//! meaning of replies.
 
 use std::mem;
 
@@ -19,7 +20,7 @@ use crate::invariant::Violation;
 use crate::plan::{MAX_NODES, MS};
 
 impl World {
-    /// A server sees a connection.
+    /// A server sees a new connection.
     pub(super) fn connect(&mut self, at: usize) {
         let Wire { client, slot, node, client_alive, .. } = self.wires[at];
         if !client_alive || !self.wait_for(client, Event::Connect(at as u32)) {
@@ -50,7 +51,7 @@ impl World {
         self.reached(client, if is_push { Phase::Subscribing } else { Phase::Handshaking });
     }
 
-    /// Some errors are said at once, and the connection is closed behind them.
+    /// Some errors are sent on accept, before the connection is closed.
     fn turn_away(&mut self, at: usize) {
         let Wire { client, node, .. } = self.wires[at];
         let (error, until) = self.nodes[node].errors;
@@ -68,14 +69,14 @@ impl World {
         self.finish(at);
     }
 
-    /// The server ends a connection behind what it has answered.
+    /// The server closes a connection after its pending answers.
     pub(super) fn finish(&mut self, at: usize) {
         self.forget(at);
         let eof = self.wires[at].down.last_at().max(self.now + 1);
         self.queue.push(eof, Event::Eof(at as u32));
     }
 
-    /// The server's end of a connection is gone, with everything that it has not read.
+    /// The server's end of a connection is gone, with everything unread.
     pub(super) fn forget(&mut self, at: usize) {
         let wire = &mut self.wires[at];
         if let Some(conn) = wire.conn.filter(|_| wire.server_alive) {
@@ -85,7 +86,7 @@ impl World {
         wire.up.lose();
     }
 
-    /// A server runs what has arrived.
+    /// A server runs the requests that have arrived.
     pub(super) fn serve(&mut self, at: usize) {
         let Wire { client, node, server_alive, .. } = self.wires[at];
         if !server_alive {
@@ -148,7 +149,7 @@ impl World {
         }
         self.wires[at].asked += 1;
         let start = out.len();
-        let conn = conn.expect("a server that is alive has accepted");
+        let conn = conn.expect("a live server has accepted the connection");
         if !self.refused(at, conn, words, &request, out) {
             let clock = self.nodes[node].clock(self.now);
             self.nodes[node].store.command(conn, words, clock, out);
@@ -182,7 +183,7 @@ impl World {
         }
     }
 
-    /// The attempt that a request belongs to; an ask may be the first that is heard of it.
+    /// The attempt that a request belongs to. A lock request may begin a new one.
     fn attempt(&mut self, client: usize, request: &Command<'_>) -> Option<u16> {
         let tag = tag(request.token)?;
         let known = self.attempts.iter().rposition(|attempt| attempt.tag == tag);
@@ -210,7 +211,7 @@ impl World {
         Some(self.attempts.len() as u16 - 1)
     }
 
-    /// I8: nothing extends a lock whose release has begun before this was written.
+    /// I8: no extension of a lock may be written behind its release.
     fn extension_is_due(&mut self, at: usize, offset: usize, attempt: Option<u16>) {
         let Some(attempt) = attempt else { return };
         let job = usize::from(self.attempts[usize::from(attempt)].job);
@@ -224,7 +225,7 @@ impl World {
         }
     }
 
-    /// Answers with an error, if that is what goes wrong now.
+    /// Answers with an error, if a fault asks for that now.
     fn refused(
         &mut self,
         at: usize,
@@ -262,7 +263,7 @@ impl World {
         true
     }
 
-    /// What a client is told who may not be told of changes.
+    /// The error for a client that may not subscribe or track.
     fn forbidden(&self, node: usize, kind: Kind) -> Option<&'static [u8]> {
         let node = &self.nodes[node];
         match kind {
@@ -272,7 +273,7 @@ impl World {
         }
     }
 
-    /// What a reply will tell the client, once it has read it.
+    /// The meaning of a reply for the client that will read it.
     fn meaning(&mut self, at: usize, attempt: u16, request: &Command<'_>, reply: &[u8]) -> Says {
         let Wire { node, client_alive, .. } = self.wires[at];
         let until = self.now.saturating_add(request.number.saturating_mul(MS));
@@ -281,12 +282,12 @@ impl World {
                 let guarded = self.is_guarded();
                 let known = &mut self.attempts[usize::from(attempt)];
                 known.begun = known.begun.min(self.now);
-                // One that was detached may be undone over another connection, before this.
+                // A detached lock may be undone over another connection before this request runs.
                 let has_left = self.jobs[usize::from(known.job)].was_detached;
                 known.has_ghosts[node] |= !client_alive || has_left;
                 let counter = if reply.len() > 5 { number(&reply[4..reply.len() - 2]) } else { 0 };
                 let granted = Says::Granted { counter, until };
-                // A script has looked at the restart guard itself.
+                // The script has checked the restart guard itself.
                 if request.script.is_some() || !guarded {
                     return granted;
                 }
@@ -303,7 +304,7 @@ impl World {
         }
     }
 
-    /// A grant counts with the look at the restart guard behind it, and that reply tells it.
+    /// A grant counts only with the restart-guard check behind it. This is that check's reply.
     fn restart_guard_says(&mut self, at: usize, reply: &[u8]) -> Option<(u16, Says)> {
         let pending = self.wires[at].pending.take()?;
         let votes = reply.first() == Some(&b':')
@@ -312,10 +313,11 @@ impl World {
         votes.then_some(pending)
     }
 
-    /// The connections that a client has had killed are its own.
+    /// A client may have only its own connections killed.
     pub(crate) fn killed(&mut self, node: usize, client: usize) {
         while let Some(conn) = self.nodes[node].store.poll_close() {
-            // An operator who changes the limits means everybody, and so also the world's own.
+            // An operator who changes the limits disconnects everybody, including the simulator's
+            // observer.
             let is_operator = client >= self.plan.clients.len();
             if is_operator && self.nodes[node].reconnect(conn, self.now) {
                 continue;
@@ -340,13 +342,13 @@ impl World {
         self.nodes[node].observe(&[b"FLUSHALL"], self.now);
     }
 
-    /// Whether the clients look at guards.
+    /// Whether clients check restart guards.
     fn is_guarded(&self) -> bool {
         self.plan.setup.restart_guard
     }
 }
 
-/// What a request is, in the trace.
+/// The kind of a request, as a number for the trace.
 fn number_of(request: &Command<'_>) -> u64 {
     match request.kind {
         Kind::Ask => u64::from(request.script.is_some()),
@@ -364,7 +366,7 @@ fn number_of(request: &Command<'_>) -> u64 {
     }
 }
 
-/// Everything else is a part of a handshake.
+/// Every other request is a part of a handshake.
 const HANDSHAKE: u64 = 4;
 
 /// Whether a server could answer this request with such an error.
@@ -387,8 +389,8 @@ fn fits(fits: Fits, request: &Command<'_>) -> bool {
     }
 }
 
-/// A server repeats the arguments of a command that it does not know, up to a length; so may whatever
-/// answers in its place.
+/// A server repeats the arguments of a command that it does not know, up to a length; an unknown
+/// error may do the same.
 fn repeat(words: &[&[u8]], out: &mut Vec<u8>) {
     if !out.ends_with(b"with args beginning with:") && !out.ends_with(b"something new") {
         return;
@@ -402,11 +404,11 @@ fn repeat(words: &[&[u8]], out: &mut Vec<u8>) {
     out.truncate(end);
 }
 
-/// In the words of redis 7.0.
+/// As Redis 7.0 words it.
 const NO_CHANNEL: &[u8] =
     b"-NOPERM this user has no permissions to access one of the channels used as arguments\r\n";
 const NO_TRACKING: &[u8] =
     b"-NOPERM this user has no permissions to run the 'client|tracking' command\r\n";
 
-/// As many words as a request of ours can have here.
+/// The largest number of arguments of a request.
 const MAX_WORDS: usize = 32;

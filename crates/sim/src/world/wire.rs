@@ -1,8 +1,8 @@
 //! One connection, from a client's socket to a server's: a stream of bytes in each direction, cut
 //! and delayed anywhere.
 //!
-//! The two ends live and die apart. A wire whose client has gone is a ghost: what was written to it
-//! may still run.
+//! Each end lives and dies on its own. A wire whose client end is gone is a ghost: the server may
+//! still run what was written to it.
 
 use std::collections::VecDeque;
 
@@ -12,44 +12,44 @@ use redbolt_testkit::Random;
 use super::queue::Time;
 use crate::plan::MAX_NODES;
 
-/// A connection that was opened at some time. It stays for the rest of the schedule.
+/// A connection. Its entry stays for the rest of the schedule.
 pub(crate) struct Wire {
     pub(crate) client: usize,
-    /// The place of its link at the client: the client's name for the node, if it is a command link.
+    /// The index of its link at the client. For a command link this is also the client's number of
+    /// the node.
     pub(crate) slot: usize,
-    /// The server that it really leads to.
+    /// The server that the wire really leads to.
     pub(crate) node: usize,
-    /// The server's connection, once it accepted.
+    /// The server's connection, once accepted.
     pub(crate) conn: Option<ConnId>,
-    /// When that was.
     pub(crate) accepted_at: Time,
     /// Open at the client's end.
     pub(crate) client_alive: bool,
     /// Open at the server's end.
     pub(crate) server_alive: bool,
-    /// The server's machine is gone without a word.
+    /// The server's machine went away without FIN or RST.
     pub(crate) lost: bool,
-    /// Something between has forgotten it, and says nothing either.
+    /// A middlebox has dropped its state for this connection, and sends no RST either.
     pub(crate) mute: bool,
-    /// Bytes were written since, and nobody has acknowledged them.
+    /// Bytes were written after that, and nobody acknowledged them.
     pub(crate) unacknowledged: bool,
     pub(crate) up: Stream,
     pub(crate) down: Stream,
-    /// What replies in `down` will tell the client, by where they end.
+    /// The meaning of the replies in `down`, by the offset at which each ends.
     pub(crate) tags: VecDeque<Tag>,
-    /// Requests that the server read, and replies that the client has read.
+    /// How many requests the server has read.
     pub(crate) asked: u32,
     pub(crate) answered: u32,
-    /// A SET that was just granted here waits for the look at the restart guard behind it.
+    /// A SET that was just granted here counts only with the restart-guard check that follows it.
     pub(crate) pending: Option<(u16, Says)>,
-    /// So many messages of the server do not arrive.
+    /// This many of the server's messages will be lost.
     pub(crate) drops: u64,
-    /// Nonsense was put into it, so that the client is right to hang up.
+    /// Garbage was injected, so the client is right to hang up.
     pub(crate) poisoned: bool,
     pub(crate) random: Random,
 }
 
-/// What a reply means.
+/// The meaning of a reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tag {
     pub(crate) end: usize,
@@ -59,21 +59,30 @@ pub(crate) struct Tag {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Says {
-    /// An ask was granted, in full, and no key lives for longer.
-    Granted { counter: u64, until: Time },
-    /// The counter has reached this, and the key is the attempt's.
-    Raised { counter: u64 },
-    /// An extension by so many ms was done, and the key may live for so long.
-    Extended { ttl: u64, until: Time },
-    /// Another has the lock.
+    /// A request was granted on this server, and the key lives until then at most.
+    Granted {
+        counter: u64,
+        until: Time,
+    },
+    /// The counter has reached this value, and the key still belongs to the attempt.
+    Raised {
+        counter: u64,
+    },
+    /// An extension of `ttl` ms succeeded, and the key lives until then at most.
+    Extended {
+        ttl: u64,
+        until: Time,
+    },
+    /// Another owner has the lock.
     Denied,
-    /// There was nothing to extend.
-    Gone { ttl: u64 },
-    /// The connection is in the client's database.
+    /// There was no key to extend.
+    Gone {
+        ttl: u64,
+    },
+    /// The handshake selected the client's database.
     LetIn,
-    /// An undo was done.
     Undone,
-    /// Anything else.
+    /// Any other reply.
     Other,
 }
 
@@ -102,7 +111,7 @@ impl Wire {
         }
     }
 
-    /// Makes a used wire a new connection on its way.
+    /// Reuses this wire for a new connection.
     pub(crate) fn open(&mut self, client: usize, slot: usize, node: usize, random: Random) {
         (self.client, self.slot, self.node) = (client, slot, node);
         self.conn = None;
@@ -117,33 +126,32 @@ impl Wire {
         self.random = random;
     }
 
-    /// The server's machine is back, and answers what it does not know with a reset.
+    /// The server's machine is back, and answers data for unknown connections with RST.
     pub(crate) fn is_told_of_its_end(&self) -> bool {
         self.lost && !self.mute && self.unacknowledged && self.client_alive
     }
 
-    /// Whether it leads from a push link.
+    /// Whether the client end is a push link.
     pub(crate) fn is_push(&self) -> bool {
         self.slot >= MAX_NODES
     }
 
-    /// Both ends are open.
     pub(crate) fn is_open(&self) -> bool {
         self.client_alive && self.server_alive
     }
 }
 
-/// Bytes in one direction, with the moments at which they arrive. Bytes do not overtake one another.
+/// Bytes in one direction, and their arrival times. Bytes are never reordered.
 #[derive(Default)]
 pub(crate) struct Stream {
     pub(crate) bytes: Vec<u8>,
-    /// How many have been put on their way.
+    /// How many bytes have been sent.
     pub(crate) sent: usize,
-    /// How many have been read.
+    /// How many bytes have been read.
     pub(crate) read: usize,
-    /// How many have arrived.
+    /// How many bytes have arrived.
     pub(crate) arrived: usize,
-    /// When what arrives, by where it ends.
+    /// The pieces in flight: arrival time, and end offset.
     pieces: VecDeque<(Time, usize)>,
 }
 
@@ -154,25 +162,24 @@ impl Stream {
         self.pieces.clear();
     }
 
-    /// Loses what has not been read.
+    /// Drops the unread bytes.
     pub(crate) fn lose(&mut self) {
         self.bytes.truncate(self.read);
         (self.sent, self.arrived) = (self.read, self.read);
         self.pieces.clear();
     }
 
-    /// Where the last piece ends.
+    /// The end offset of the last piece.
     pub(crate) fn last_end(&self) -> usize {
         self.pieces.back().map_or(self.arrived, |&(_, end)| end)
     }
 
-    /// When the last byte arrives.
     pub(crate) fn last_at(&self) -> Time {
         self.pieces.back().map_or(0, |&(at, _)| at)
     }
 
-    /// All bytes up to `end` of the stream arrive at `at`, or behind those before them. Whether that
-    /// is a moment at which nothing else arrives.
+    /// Schedules all bytes up to `end` to arrive at `at`, or with the piece before them if that is
+    /// later. Returns the time if nothing else arrives then.
     #[inline]
     pub(crate) fn piece(&mut self, at: Time, end: usize) -> Option<Time> {
         if let Some((last, last_end)) = self.pieces.back_mut()
@@ -185,7 +192,7 @@ impl Stream {
         Some(at)
     }
 
-    /// Takes note of what has arrived by `now`.
+    /// Counts what has arrived by `now`.
     #[inline]
     pub(crate) fn arrive(&mut self, now: Time) {
         while let Some(&(at, end)) = self.pieces.front() {
@@ -197,15 +204,16 @@ impl Stream {
         }
     }
 
-    /// These bytes are here at once, behind others that all have been read. A last piece without a byte may
-    /// still be under way: it must not carry them, or a request that is sent meanwhile is answered by them.
+    /// Appends bytes that have arrived already, behind bytes that have all been read. An empty last
+    /// piece may still be in flight; its end offset must not cover these bytes, or a reply from
+    /// here would answer a request that is sent meanwhile.
     pub(crate) fn push_arrived(&mut self, bytes: &[u8]) {
         self.pieces.clear();
         self.bytes.extend_from_slice(bytes);
         (self.sent, self.arrived) = (self.bytes.len(), self.bytes.len());
     }
 
-    /// Everything that is under way stands still for a while longer. The times at which it arrives.
+    /// Delays everything in flight. Returns the new arrival times.
     pub(crate) fn delay(&mut self, by: Time) -> impl Iterator<Item = Time> {
         for (at, _) in &mut self.pieces {
             *at += by;
@@ -213,7 +221,7 @@ impl Stream {
         self.pieces.iter().map(|&(at, _)| at)
     }
 
-    /// Of what is under way, only the first `bytes` will arrive.
+    /// Of the bytes in flight, only the first `bytes` will arrive.
     pub(crate) fn cut(&mut self, bytes: usize) {
         let end = (self.read + bytes).min(self.bytes.len());
         self.bytes.truncate(end.max(self.arrived));
