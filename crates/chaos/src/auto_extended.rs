@@ -1,6 +1,6 @@
 //! A process whose engine auto-extends a lock until it is lost.
 //!
-//! Not here: judging what happens; a process that extends by itself, see `work`.
+//! Not here: checking the results; a process that calls extend itself, see `work`.
 
 use std::io::{self, BufRead};
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::wire::{Order, Report};
 use crate::work::{BETWEEN_LOOKS, Part, say};
 use crate::{Failure, RESOURCE};
 
-/// Carries out orders with an engine that keeps each lock alive, until it is lost. With `careless`, another
-/// keeper beside it extends and in the end deletes the key whosever it is.
+/// Carries out orders with an engine that auto-extends each lock until it is lost. With `careless`,
+/// a second extender beside it extends the key and finally deletes it, whoever owns it.
 pub(crate) fn hold(part: &Part, careless: bool) -> Result<(), Failure> {
     let engine = Engine::start(part.config()?, EngineLimits::default())?;
     for line in io::stdin().lock().lines() {
@@ -41,8 +41,8 @@ pub(crate) fn hold(part: &Part, careless: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Looks again and again, until a look says that the lock is lost, and then for a while whether that is
-/// told, and once.
+/// Checks the guard again and again until it reports the loss, and then waits a while for the loss
+/// callback, which must come once.
 fn stay(guard: OwnedGuard, order: &Order) -> Result<(), Failure> {
     let told = Arc::new(AtomicUsize::new(0));
     let callbacks = Arc::clone(&told);
@@ -51,7 +51,7 @@ fn stay(guard: OwnedGuard, order: &Order) -> Result<(), Failure> {
     });
     let mut last = now();
     if !guard.is_valid() {
-        return say(&Report::Refused("over before the first look".to_owned()));
+        return say(&Report::Refused("the lease ended before the first check".to_owned()));
     }
     say(&Report::Entered { at: last, token: None })?;
     let looked = loop {
@@ -73,7 +73,7 @@ fn stay(guard: OwnedGuard, order: &Order) -> Result<(), Failure> {
     say(&Report::Told(told.load(Ordering::SeqCst)))
 }
 
-/// A keeper that goes by the key's name: it looks at no token and at no clock.
+/// An extender that uses the key's name only, and ignores token and clock.
 struct Careless {
     over: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,

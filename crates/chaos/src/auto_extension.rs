@@ -1,9 +1,9 @@
-//! Processes that auto-extend a lock, and are stopped for longer than it lives without them.
+//! Processes that auto-extend a lock, and are stopped for longer than the TTL.
 //!
-//! What is shown: when such a process goes on, its first look at the lock's guard says that the lock is
-//! lost, its callback comes once, and whoever has the lock by now keeps it as it was: the same value on every
-//! node, and no more and no less time. In the control a keeper beside it extends and deletes by the key's name
-//! alone, as some do, and the same check has to find that.
+//! When such a process continues, the first check of its guard must report the loss, its callback
+//! must come once, and the lock's next holder must keep it unchanged: the same value on every node,
+//! and the same expiry. In the control, another extender beside it extends and deletes by the key's
+//! name alone, as some libraries do, and the same check has to find that.
 
 use std::fmt;
 use std::thread;
@@ -21,45 +21,45 @@ use crate::work::Role;
 use crate::worker::Worker;
 use crate::{Failure, RESOURCE, Stage};
 
-/// Stops processes that auto-extends a lock.
+/// Stops processes that auto-extend a lock.
 #[derive(Clone, Debug)]
 pub struct AutoExtension {
     /// How many pauses have to count.
     pub reps: usize,
-    /// Numbers of nodes, one after the other.
+    /// The numbers of nodes, one run for each.
     pub nodes: Vec<usize>,
-    /// With a rival beside it that looks at no token: the run has to find what it does.
+    /// With an extender beside it that ignores tokens: the run has to find what it breaks.
     pub careless: bool,
 }
 
-/// What the pauses came to.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct AutoExtensionResult {
-    /// Holders stopped.
+    /// Holders that were stopped.
     pub pauses: usize,
-    /// Holders stopped while they held the lock.
+    /// Holders that were stopped while they held the lock.
     pub counted: usize,
-    /// Of these, holders that were told after the pause that they still held it.
+    /// Of these, holders whose check after the pause still reported the lock as held.
     pub looks_fooled: usize,
     /// Of these, holders whose callback came once.
     pub told_once: usize,
-    /// Of these, next holders whose keys were changed, on any node.
+    /// Of these, cases in which the next holder's key changed on any node.
     pub touched: usize,
-    /// Extensions of all holders before they were stopped, as far as they are known: TTLs that they
-    /// outlived.
+    /// For how many TTLs all holders together kept their locks before they were stopped.
     pub outlived: f64,
-    /// Moments at which two held the lock.
+    /// Pairs of overlapping claims.
     pub double_holders: usize,
     /// The shortest and the longest pause.
     pub lengths: Option<(Duration, Duration)>,
-    /// How long it took.
+    /// The duration of the run.
     pub took: Duration,
     wanted: usize,
     careless: bool,
 }
 
 impl AutoExtensionResult {
-    /// Whether the keeper kept what it promises, or the control has found what it had to.
+    /// Whether auto-extension kept its promises; in the control, whether the check found
+    /// violations.
     #[must_use]
     pub fn holds(&self) -> bool {
         let told = self.looks_fooled == 0 && self.told_once == self.counted;
@@ -75,8 +75,12 @@ impl fmt::Display for AutoExtensionResult {
         let beside = if self.careless { ", each with a careless one beside it" } else { "" };
         write!(f, "auto-extension: {} holders{beside} kept locks for ", self.pauses)?;
         write!(f, "{:.1} TTLs on average and were stopped ", self.outlived / self.pauses as f64)?;
-        write!(f, "for {shortest:.0?} to {longest:.0?}, {} of them inside, ", self.counted)?;
-        write!(f, "{} told afterwards that they still hold the lock, ", self.looks_fooled)?;
+        write!(
+            f,
+            "for {shortest:.0?} to {longest:.0?}, {} of them while they held it, ",
+            self.counted
+        )?;
+        write!(f, "{} wrongly saw it as held afterwards, ", self.looks_fooled)?;
         write!(f, "{} called back once, {} next holders' ", self.told_once, self.touched)?;
         write!(f, "keys changed, {} double holders, ", self.double_holders)?;
         write!(f, "{:.1} s", self.took.as_secs_f64())
@@ -84,7 +88,7 @@ impl fmt::Display for AutoExtensionResult {
 }
 
 impl AutoExtension {
-    /// Stops holders until enough of them were stopped inside.
+    /// Stops holders until enough of them held the lock when they were stopped.
     ///
     /// # Errors
     ///
@@ -114,7 +118,7 @@ struct Play {
     servers: Vec<Server>,
 }
 
-/// What a holder told at its end.
+/// A holder's reports.
 struct Stay {
     from: Moment,
     to: Moment,
@@ -122,10 +126,10 @@ struct Stay {
     told: usize,
 }
 
-/// What a node keeps for the next holder.
+/// The next holder's key on a node.
 struct Found {
     value: Reply,
-    /// When it would end on this node: now, and what is left.
+    /// When it expires on this node: now, and the remaining TTL.
     ends: Duration,
 }
 
@@ -159,9 +163,9 @@ impl Play {
         let rival = acquire(&self.rival)?;
         let rival_from = now();
         if !rival.is_valid() {
-            return Err("the rival has lost the lock before its first look".into());
+            return Err("the rival's lease ended before its first check".into());
         }
-        // One that still had the holder's last key denied.
+        // A node that still had the holder's last key denied the rival.
         let is_theirs = |server: &&Server| nodes::keeps_for(server, "rival");
         let quorum = self.servers.len() / 2 + 1;
         nodes::eventually("a quorum has the rival's key", || {
@@ -179,7 +183,7 @@ impl Play {
         if rival.is_valid() {
             self.ledger.add(Claim { holder: RIVAL, from: rival_from, to: rival_to, token: None });
         }
-        // What a careless keeper has let others take is theirs.
+        // A lock that the careless extender let others take is theirs.
         let _ = rival.release();
         self.result.outlived += stopped.since(from).as_secs_f64() / ttl.as_secs_f64();
         self.judge(stopped, resumed, &holder, touched);
@@ -206,7 +210,7 @@ impl Play {
 }
 
 impl Found {
-    /// Whether it is the same key, with the same end.
+    /// Whether it is the same key, with the same expiry.
     fn is_as(&self, other: &Self) -> bool {
         self.value == other.value && self.ends.abs_diff(other.ends) <= READING
     }
@@ -228,7 +232,7 @@ fn acquire(rival: &Client) -> Result<LockGuard<'_>, Failure> {
     Ok(rival.acquire(request)?)
 }
 
-/// Hears what the holder did until it has let go.
+/// Reads the holder's reports until it has released.
 fn stay(holder: &Worker, from: Moment) -> Result<Stay, Failure> {
     let (mut stay, mut callbacks) = (None, None);
     loop {
@@ -236,12 +240,12 @@ fn stay(holder: &Worker, from: Moment) -> Result<Stay, Failure> {
             Report::Left { at, looked } => stay = Some((at, looked)),
             Report::Told(times) => callbacks = Some(times),
             Report::Done => {
-                let (to, looked) = stay.ok_or("it has not left")?;
-                let told = callbacks.ok_or("it was not asked whether it was told")?;
+                let (to, looked) = stay.ok_or("the holder has not left")?;
+                let told = callbacks.ok_or("the holder did not report its callbacks")?;
                 return Ok(Stay { from, to, looked, told });
             }
             Report::Refused(reason) => return Err(reason.into()),
-            other => return Err(format!("a keeper does not say {other:?}").into()),
+            other => return Err(format!("unexpected report of a holder: {other:?}").into()),
         }
     }
 }
@@ -254,10 +258,10 @@ fn order(ttl: Duration) -> Order {
 const HOLDER: usize = 1;
 const RIVAL: usize = 2;
 
-/// The rival's lock outlasts the holder's stay, and an extension by the holder's TTL would shorten it.
+/// The rival's lock outlasts the holder's. An extension by the holder's TTL would shorten it.
 const RIVAL_TTL: Duration = Duration::from_secs(9);
 
 const MAX_TTL: Duration = Duration::from_secs(10);
 
-/// What lies between a reading of our clock and the node's answer, on a machine that is busy.
+/// The most time between reading our clock and the node's answer, on a busy machine.
 const READING: Duration = Duration::from_millis(500);

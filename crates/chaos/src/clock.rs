@@ -1,24 +1,24 @@
 //! The clock that all processes of a machine share, by which claims are compared.
 //!
-//! Read here and not through redbolt: the judge has a watch of its own. Not here: what follows from it.
+//! It is read here and not through redbolt, so that the judge does not depend on the library. Not
+//! here: what the judge concludes.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A moment, in nanoseconds since the machine was started.
+/// Nanoseconds since the machine was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub u64);
 
 impl Moment {
-    /// How long ago `earlier` was; zero if it was later.
+    /// The time since `earlier`; zero if that was later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// This moment.
 pub(crate) fn now() -> Moment {
     let time = clock_gettime(CLOCK);
     let (seconds, nanos) = (time.tv_sec.cast_unsigned(), time.tv_nsec.cast_unsigned());

@@ -1,12 +1,12 @@
-//! Fencing tokens of four processes, while everything is done to the counters that may happen to them.
+//! Fencing tokens of four processes, under every disturbance of the counters.
 //!
-//! Counters start far apart and are driven apart again and again, each process reaches other nodes than
-//! the next, some leases run out, and the node with the largest counter loses its memory. When it votes
-//! again, the processes are kept from the nodes that remember the largest ones.
+//! Counters start far apart and are driven apart again and again, each process reaches other nodes
+//! than the next, some leases expire, and the node with the largest counter loses its memory. When
+//! that node votes again, the processes cannot reach the nodes with the largest counters.
 //!
-//! Counters are never ahead of the clock for more than the 4 s that a client with a bad clock could
-//! bring about. A counter that is further ahead than the quarantine lasts would be lost with its node's
-//! memory; that is said in the documentation, and not disputed here.
+//! Counters are at most 4 s ahead of the clock, as far as a client with a wrong clock could push
+//! them. A counter that is further ahead than the quarantine lasts would be lost with its node's
+//! memory. The documentation says so, and this program does not test it.
 
 use std::fmt;
 use std::thread;
@@ -24,46 +24,47 @@ use crate::witness::Witness;
 use crate::worker::Worker;
 use crate::{Failure, RESOURCE, Stage};
 
-/// Lets processes be granted fenced locks.
+/// Lets processes acquire fenced locks.
 #[derive(Clone, Debug)]
 pub struct Fencing {
-    /// How many grants.
+    /// The number of grants.
     pub grants: usize,
-    /// All counters are lost where no restart guard sees it: the run has to find tokens that do not grow.
+    /// All counters are lost behind the restart guard's back: the run has to find tokens that do
+    /// not grow.
     pub forget: bool,
 }
 
-/// What the grants came to.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct FencingResult {
-    /// How often a holder was inside.
+    /// The number of grants.
     pub grants: usize,
-    /// Asks that were refused.
+    /// Requests that were refused.
     pub refused: usize,
-    /// Tokens given twice, and tokens that are not larger than those of stays which had ended.
+    /// Pairs of equal tokens, and tokens that are not larger than those of claims that had ended.
     pub disorders: usize,
     /// The first of them.
     pub example: Option<(Claim, Claim)>,
-    /// Moments at which two held the lock.
+    /// Pairs of overlapping claims.
     pub double_holders: usize,
-    /// Tokens ahead of every clock, and so made of counters.
+    /// Tokens ahead of every clock, which must come from counters.
     pub counted_on: usize,
-    /// Write-backs that one of the nodes has seen.
+    /// Write-backs that one of the nodes received.
     pub write_backs: u64,
-    /// Counters that were driven apart.
+    /// How often a counter was raised.
     pub raises: usize,
-    /// How long the wiped node did not vote.
+    /// For how long the wiped node did not vote.
     pub quarantine: Option<Duration>,
-    /// Grants since it did again.
+    /// Grants since it votes again.
     pub after_return: usize,
-    /// How long it took.
+    /// The duration of the run.
     pub took: Duration,
     wanted: usize,
     forget: bool,
 }
 
 impl FencingResult {
-    /// Whether tokens only grew; if all counters were lost, whether the check has found that they did
+    /// Whether all tokens grew; if all counters were lost, whether the check found that they did
     /// not.
     #[must_use]
     pub fn holds(&self) -> bool {
@@ -80,7 +81,7 @@ impl fmt::Display for FencingResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lost = if self.forget { ", all counters lost" } else { "" };
         write!(f, "fencing, {NODES} nodes, {PROCESSES} processes{lost}: {} grants, ", self.grants)?;
-        write!(f, "{} refusals, {} tokens made of counters, ", self.refused, self.counted_on)?;
+        write!(f, "{} refusals, {} tokens from counters, ", self.refused, self.counted_on)?;
         write!(f, "{} write-backs on one node, ", self.write_backs)?;
         write!(f, "{} counters driven apart, ", self.raises)?;
         if let Some(span) = self.quarantine {
@@ -98,7 +99,7 @@ impl fmt::Display for FencingResult {
 }
 
 impl Fencing {
-    /// Runs until there were enough grants, also with the node that came back.
+    /// Runs until there were enough grants, also with the wiped node back.
     ///
     /// # Errors
     ///
@@ -112,7 +113,7 @@ impl Fencing {
             play.disturb();
             play.go_on()?;
             if start.elapsed() > limit {
-                return Err(format!("not over after {limit:?}: {}", play.result).into());
+                return Err(format!("not finished within {limit:?}: {}", play.result).into());
             }
             thread::sleep(Duration::from_millis(1));
         }
@@ -122,20 +123,20 @@ impl Fencing {
     }
 }
 
-/// How far the run has come.
+/// The stage of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scene {
     /// Counters are driven apart.
     Apart,
-    /// This node was wiped then, and does not vote yet.
+    /// This node was wiped at this time, and does not vote yet.
     Wiped { node: usize, at: Instant },
-    /// It votes again, since there were so many grants.
+    /// The node votes again, since this many grants.
     Back { node: usize, grants: usize },
-    /// All counters are ahead of the clock, since there were so many grants.
+    /// All counters are ahead of the clock, since this many grants.
     Ahead { grants: usize },
-    /// The processes come to rest: an acquisition on its way would write its token back.
+    /// The processes finish: an acquisition in progress would write its token back.
     Quiet,
-    /// All are lost, since there were so many grants.
+    /// All counters are lost, since this many grants.
     Forgotten { grants: usize },
 }
 
@@ -163,7 +164,7 @@ impl Play {
         let servers = servers(NODES);
         let addresses = servers.iter().map(Server::address).collect();
         nodes::init(&nodes::part(addresses, MAX_TTL, true, "operator"))?;
-        // The first has none.
+        // The first server has no counter.
         let now = wall_us();
         for (server, value) in servers[1..].iter().zip([7, now, now + AHEAD_US / 2, now + AHEAD_US])
         {
@@ -203,7 +204,7 @@ impl Play {
         enough && grants >= self.plan.grants
     }
 
-    /// Hears what the processes did, and keeps them busy.
+    /// Reads the processes' reports, and gives idle ones new orders.
     fn hear_all(&mut self, keep_busy: bool) -> Result<(), Failure> {
         for number in 0..self.processes.len() {
             while let Some(report) = self.processes[number].worker.overhear()? {
@@ -223,12 +224,13 @@ impl Play {
         let process = &mut self.processes[number];
         match report {
             Report::Entered { at, token } => {
-                let token = token.ok_or("a fenced lock without a token")?;
+                let token = token.ok_or("a fenced lock has no token")?;
                 self.result.counted_on += usize::from(token > wall_us());
                 process.entered = Some((at, token));
             }
             Report::Left { at: to, .. } => {
-                let (from, token) = process.entered.take().ok_or("left without having entered")?;
+                let (from, token) =
+                    process.entered.take().ok_or("a worker left without having entered")?;
                 self.ledger.add(Claim { holder: number, from, to, token: Some(token) });
             }
             Report::Refused(_) => self.result.refused += 1,
@@ -238,7 +240,7 @@ impl Play {
         Ok(())
     }
 
-    /// Mostly many short stays; now and then one whose lease runs out.
+    /// Many short holds; now and then one whose lease expires.
     fn next_order(&mut self) -> Order {
         let (keep, ttl, times) = match self.rng.u8(0..8) {
             0 => (None, 60, 1),
@@ -267,8 +269,8 @@ impl Play {
         self.drive_apart(absent);
     }
 
-    /// Raises a counter, mostly by little and now and then by as much as it may be ahead, so that some
-    /// tokens are made of counters and some of clocks.
+    /// Raises a counter: mostly a little, now and then to the limit, so that some tokens come from
+    /// counters and some from clocks.
     fn drive_apart(&mut self, absent: Option<usize>) {
         let node = self.rng.usize(0..NODES);
         let drives = matches!(self.scene, Scene::Apart | Scene::Wiped { .. } | Scene::Back { .. });
@@ -279,7 +281,7 @@ impl Play {
         }
     }
 
-    /// From one scene to the next.
+    /// Moves on to the next stage when the present one is done.
     fn go_on(&mut self) -> Result<(), Failure> {
         let grants = self.ledger.len();
         match self.scene {
@@ -309,7 +311,7 @@ impl Play {
         Ok(())
     }
 
-    /// The node with the largest counter loses its memory. It is another than the witness's.
+    /// The node with the largest counter loses its memory, but never the witness.
     fn wipe(&mut self) {
         let others = (0..NODES).filter(|&node| node != WITNESS);
         let largest = others.max_by_key(|&node| counter(&self.servers[node]));
@@ -319,8 +321,8 @@ impl Play {
         }
     }
 
-    /// For a while nobody reaches the two nodes that remember the largest counters, so that every
-    /// quorum needs the node that has forgotten its own.
+    /// For a while no process reaches the two nodes with the largest counters, so that every quorum
+    /// needs the wiped node.
     fn hide_the_largest(&mut self, back: usize) {
         let mut others: Vec<usize> = (0..NODES).filter(|&node| node != back).collect();
         others.sort_by_key(|&node| std::cmp::Reverse(counter(&self.servers[node])));
@@ -335,13 +337,13 @@ impl Play {
         self.processes.iter().any(|process| process.busy)
     }
 
-    /// Lets the processes come to an end, and judges.
+    /// Lets the processes finish, and checks the claims.
     fn end(mut self) -> Result<FencingResult, Failure> {
         let until = Instant::now() + LIMIT * 2;
         while self.is_busy() {
             self.hear_all(false)?;
             if Instant::now() > until {
-                return Err("a process does not come to an end".into());
+                return Err("a worker does not finish".into());
             }
             thread::sleep(Duration::from_millis(1));
         }
@@ -363,7 +365,9 @@ impl Play {
 
 fn witness_of_write_backs(server: &Server) -> Result<Witness, Failure> {
     let digest = server.run(&[b"SCRIPT", b"LOAD", script::WRITE_BACK.as_bytes()]);
-    let Reply::Bulk(digest) = digest else { return Err("the script is not taken".into()) };
+    let Reply::Bulk(digest) = digest else {
+        return Err("the server did not load the script".into());
+    };
     let digest = String::from_utf8(digest)?;
     let text = format!("\"EVAL\" \"{}", &script::WRITE_BACK[..script::WRITE_BACK.len() / 2]);
     Witness::of(server, move |line| line.contains(&digest) || line.contains(&text))
@@ -400,8 +404,8 @@ const QUORUM: usize = 3;
 const PROCESSES: usize = 4;
 const WITNESS: usize = 0;
 
-/// How far counters are ahead of the clock at the most.
+/// The most that counters are ahead of the clock, in microseconds.
 const AHEAD_US: u64 = 4_000_000;
 
-/// The shortest with which locks can be fenced.
+/// The shortest `max_ttl` with which locks can be fenced.
 const MAX_TTL: Duration = Duration::from_secs(11);

@@ -1,10 +1,11 @@
-//! Asks that run behind their own undo, out of connections that the client has lost.
+//! Requests that run after their own undo, from connections that the client has lost.
 //!
-//! The ask is on its way when the client loses the connection; it comes back on a new one and undoes
-//! what it asked for; then the ask arrives. A stopped server puts that into a sure order: the undo is in
-//! its sockets first, the ask comes behind it, and then it goes on. With the right to end its old
-//! connection the client leaves nothing behind. Without it the ask runs, is seen, and is undone at half
-//! of the TTL. After a restart the old connection's number is a stranger's, who must be left alone.
+//! A lock request is in flight when the client loses the connection; the client reconnects and
+//! undoes the request; then the request arrives. Stopping the server makes that order certain:
+//! first the undo is in its sockets, then the request arrives, then the server continues. A client
+//! that may kill its old connection leaves nothing behind. Otherwise the request runs, becomes
+//! visible, and is undone at half of the TTL. After a restart the old connection's id belongs to
+//! another client, which must not be killed.
 
 use std::fmt;
 use std::thread;
@@ -16,52 +17,53 @@ use redbolt_test_servers::{Connection, Mode, Proxy, Reply, Server};
 use crate::Failure;
 use crate::nodes::{self, LIMIT, calls};
 
-/// Lets asks run late.
+/// Lets requests run late.
 #[derive(Clone, Debug)]
 pub struct Ghosts {
-    /// Repetitions with the right to end connections.
+    /// Repetitions in which the client may kill its old connection.
     pub reps: usize,
-    /// Repetitions without it.
+    /// Repetitions in which it may not.
     pub controls: usize,
     /// Repetitions in which the server is restarted.
     pub restarts: usize,
 }
 
-/// What the repetitions came to.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct GhostsResult {
-    /// Repetitions with the right to end connections, on the same run of the server.
+    /// Repetitions in which the client may kill its old connection, without a restart of the
+    /// server.
     pub reps: usize,
-    /// Of these, those in which the old connection was ended.
+    /// Of these, those in which the old connection was killed.
     pub kills: usize,
-    /// Of these, those in which the end and the undo ran before the server was stopped.
+    /// Of these, those in which kill and undo ran before the server was stopped.
     pub early: usize,
     /// Keys that were left.
     pub residual: usize,
-    /// Repetitions without that right.
+    /// Repetitions in which the client may not kill.
     pub controls: usize,
-    /// Of these, those in which the ask ran behind its undo.
+    /// Of these, those in which the request ran after its undo.
     pub seen: usize,
-    /// Of these, those in which its key was still there after the undo at half of the TTL.
+    /// Of these, those in which its key still existed after the undo at half of the TTL.
     pub kept: usize,
     /// Repetitions in which the server was restarted.
     pub restarts: usize,
-    /// Connections of strangers with the number of the lost one, which a kill would have hit.
+    /// Connections of other clients with the id of the lost one, which a kill would have hit.
     pub strangers: usize,
-    /// Strangers' connections that were ended.
+    /// Connections of other clients that were killed.
     pub strangers_killed: usize,
-    /// How long it took.
+    /// The duration of the run.
     pub took: Duration,
     wanted: (usize, usize, usize),
 }
 
 impl GhostsResult {
-    /// Whether nothing was left and no stranger was hit, and the controls saw the ghosts.
+    /// Whether no key was left, no other client was hit, and the controls saw ghosts.
     #[must_use]
     pub fn holds(&self) -> bool {
         let (reps, controls, restarts) = self.wanted;
         let laid = self.residual == 0 && self.kills == self.reps && self.kept == 0;
-        // The order of the bytes and the numbers of connections are likely, not certain.
+        // The order of the bytes and the connection ids are likely, not certain.
         let controlled = 2 * self.seen >= controls && 2 * self.strangers >= restarts;
         let all = (self.reps, self.controls, self.restarts) == (reps, controls, restarts);
         laid && controlled && self.strangers_killed == 0 && all
@@ -72,14 +74,14 @@ impl fmt::Display for GhostsResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ghosts: {} repetitions, {} old connections ended ", self.reps, self.kills)?;
         write!(f, "({} before the server was stopped), {} keys left; ", self.early, self.residual)?;
-        write!(f, "without the right to end them: {} repetitions, ", self.controls)?;
+        write!(f, "without the right to kill them: {} repetitions, ", self.controls)?;
         write!(
             f,
-            "{} asks ran behind their undo, {} keys left at half time; ",
+            "{} requests ran after their undo, {} keys left at half time; ",
             self.seen, self.kept
         )?;
-        write!(f, "{} restarts, {} strangers with the ", self.restarts, self.strangers)?;
-        write!(f, "old number, {} of them ended; ", self.strangers_killed)?;
+        write!(f, "{} restarts, {} other clients with the ", self.restarts, self.strangers)?;
+        write!(f, "old id, {} of them killed; ", self.strangers_killed)?;
         write!(f, "{:.1} s", self.took.as_secs_f64())
     }
 }
@@ -101,7 +103,7 @@ impl Ghosts {
         Ok(result)
     }
 
-    /// With the right to end connections.
+    /// The client may kill its old connection.
     fn lay(&self, result: &mut GhostsResult) -> Result<(), Failure> {
         let server = new_server()?;
         let mut last = None;
@@ -116,7 +118,7 @@ impl Ghosts {
             result.reps += 1;
             result.kills += usize::from(calls(&server, KILL) > killed);
             result.early += usize::from(early);
-            // What comes later than that is seen the next time.
+            // A key that appears later is counted in the next repetition.
             let left = exists(&server, &resource);
             result.residual += usize::from(left);
             let before: Option<String> = std::mem::replace(&mut last, (!left).then_some(resource));
@@ -125,7 +127,7 @@ impl Ghosts {
         Ok(())
     }
 
-    /// Without it.
+    /// The client may not kill it.
     fn let_run(&self, result: &mut GhostsResult) -> Result<(), Failure> {
         let server = new_server()?;
         server.cmd("ACL SETUSER default -client|kill");
@@ -146,7 +148,8 @@ impl Ghosts {
             ghost_client
                 .process_until("the undo at half time", |driver| !driver.has_pending_releases())?;
             let kept = exists(&server, &resource);
-            // A machine that stood still for so long proves nothing: the key would be gone anyway.
+            // A machine that stalled for that long proves nothing: the key would have expired
+            // anyway.
             if asked.elapsed() < SHORT {
                 result.controls += 1;
                 result.seen += usize::from(seen);
@@ -156,13 +159,13 @@ impl Ghosts {
         Ok(())
     }
 
-    /// On another run of the server.
+    /// The server restarts.
     fn restart(&self, result: &mut GhostsResult) -> Result<(), Failure> {
         let mut server = new_server()?;
         for _ in 0..self.restarts {
             server.cmd("DEL redbolt:guard");
             nodes::init(&nodes::part(vec![server.address()], MAX_TTL, true, "operator"))?;
-            // The numbers of the next run must not be past the one that is lost.
+            // Connection ids of the next run must not exceed the lost one.
             let crowd: Vec<Connection> = (0..CROWD).map(|_| server.connect()).collect();
             let mut ghost_client = GhostClient::new(&server, "job", LONG)?;
             drop(crowd);
@@ -172,13 +175,13 @@ impl Ghosts {
             let mut strangers = strangers(&server, old);
             ghost_client.proxy.set(Mode::Pass);
             let scripts = |server: &Server| calls(server, "eval") + calls(server, "evalsha");
-            // The first gives the node a restart guard again.
+            // The first run of the script restores the node's restart guard.
             ghost_client.process_until("the undo", |_| scripts(&server) >= 2)?;
             ghost_client.process_for(MOMENT);
             result.restarts += 1;
             result.strangers_killed += strangers.iter_mut().filter_map(is_dead).count();
             result.strangers_killed += usize::from(calls(&server, KILL) > 0);
-            // Had it been said, it would have hit: it hits now.
+            // Had the client sent the kill, it would have hit, because it hits now.
             let hit = server.cmd(&format!("CLIENT KILL ID {old}")) == Reply::Int(1);
             let dead = strangers.iter_mut().filter_map(is_dead).count();
             result.strangers += usize::from(hit && dead == 1);
@@ -187,7 +190,7 @@ impl Ghosts {
     }
 }
 
-/// Connections to a server that was just started, the last of which has this number.
+/// Connections to a server that was just started, up to the one with this id.
 fn strangers(server: &Server, last: i64) -> Vec<Connection> {
     let mut strangers = Vec::new();
     loop {
@@ -204,16 +207,17 @@ fn is_dead(stranger: &mut Connection) -> Option<()> {
     stranger.try_run(&[b"PING"]).err().map(drop)
 }
 
-/// A client that has lost the connection in which its ask is on its way.
+/// A client that has lost the connection on which its request is in flight.
 struct GhostClient {
     driver: Driver,
     proxy: Proxy,
-    /// The number of the lost connection.
+    /// The id of the lost connection.
     connection: i64,
 }
 
 impl GhostClient {
-    /// The client is refused; its ask is held in the proxy, its connection to the server is open.
+    /// The client sees the connection refused; the proxy holds its request back and keeps the
+    /// connection to the server open.
     fn new(server: &Server, resource: &str, ttl: Duration) -> Result<Self, Failure> {
         let proxy = Proxy::before(&server.address());
         let config = Config::builder()
@@ -231,14 +235,14 @@ impl GhostClient {
         ghost_client.connection = newest_connection(server)?;
         ghost_client.proxy.set(Mode::Stall);
         ghost_client.driver.acquire(LockRequest::new(resource.as_bytes()).ttl(ttl))?;
-        // Until the proxy has taken it.
+        // Until the proxy has the request.
         ghost_client.process_for(MOMENT);
         ghost_client.proxy.set(Mode::Orphan);
         Ok(ghost_client)
     }
 
-    /// The client connects again, up to where it would end its old connection: the answer to its
-    /// handshake is there, and was not read yet.
+    /// Reconnects the client, up to the point at which it would kill its old connection: the answer
+    /// to its handshake has arrived, but was not read yet.
     fn connect_again(&mut self, server: &Server) -> Result<(), Failure> {
         let handshake_done = calls(server, "client|id");
         let driver = &mut self.driver;
@@ -252,7 +256,7 @@ impl GhostClient {
         })
     }
 
-    /// The server reads end and undo first, and behind them the ask.
+    /// The server reads kill and undo first, and then the request.
     fn run_behind_the_undo(&mut self, server: &Server) -> Result<(), Failure> {
         server.pause();
         self.process_for(MOMENT);
@@ -262,7 +266,8 @@ impl GhostClient {
         Ok(())
     }
 
-    /// Until nothing is owed. A client that cannot end its connection would wait for half of the TTL.
+    /// Waits until nothing is owed, for at most a second: a client that may not kill would wait for
+    /// half of the TTL.
     fn settle(&mut self) {
         let until = Instant::now() + Duration::from_secs(1);
         while self.driver.has_pending_releases() && Instant::now() < until {
@@ -299,15 +304,15 @@ fn new_server() -> Result<Server, Failure> {
     Ok(server)
 }
 
-/// The largest number among redbolt's connections.
+/// The largest id among redbolt's connections.
 fn newest_connection(server: &Server) -> Result<i64, Failure> {
     let Reply::Bulk(list) = server.cmd("CLIENT LIST") else {
-        return Err("no list of clients".into());
+        return Err("CLIENT LIST gave no list".into());
     };
     let list = String::from_utf8(list)?;
     let ours = list.lines().filter(|line| line.contains(" name=redbolt "));
     let id = ours.filter_map(|line| line.strip_prefix("id=")?.split(' ').next()?.parse().ok());
-    id.max().ok_or_else(|| "the client has no connection".into())
+    id.max().ok_or_else(|| "the server has no connection of redbolt".into())
 }
 
 fn exists(server: &Server, key: &str) -> bool {
@@ -317,14 +322,14 @@ fn exists(server: &Server, key: &str) -> bool {
 const KILL: &str = "client|kill";
 const MAX_TTL: Duration = Duration::from_secs(30);
 
-/// More connections than a server sees while it starts.
+/// More connections than a server accepts while it starts.
 const CROWD: usize = 60;
 
-/// Outlasts every check.
+/// Longer than every check.
 const LONG: Duration = Duration::from_secs(25);
 
-/// Is waited out, by half.
+/// Short, because half of it is waited for.
 const SHORT: Duration = Duration::from_millis(1500);
 
-/// In which bytes get from one process to another, mostly.
+/// Usually long enough for bytes to get from one process to another.
 const MOMENT: Duration = Duration::from_millis(4);

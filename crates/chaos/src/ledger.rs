@@ -1,49 +1,50 @@
-//! The judge: who was inside when, and with which token.
+//! The judge: who held the lock when, and with which token.
 //!
-//! A claim begins and ends at moments at which its holder was told that it holds the lock, so that it
-//! never says more than the holder may rely on: an overlap is always a fault of the lock. It may say
-//! less, by the time between two looks. Not here: anything about locks; this is arithmetic.
+//! A claim begins and ends at moments at which redbolt told its holder that the lock is held. So a
+//! claim never exceeds what the holder may rely on, and an overlap is always a fault of the lock. A
+//! claim may be shorter than the lease, by the time between two checks. Not here: anything about
+//! locks; this is arithmetic.
 
 use crate::clock::Moment;
 
-/// One holder's stay inside, both ends included.
+/// The time for which one holder held the lock, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Which process.
+    /// The number of the process.
     pub holder: usize,
-    /// When it first looked and was told that the lock is held.
+    /// The first check that reported the lock as held.
     pub from: Moment,
-    /// When it last did.
+    /// The last such check.
     pub to: Moment,
-    /// What it got to show to the resource.
+    /// Its fencing token.
     pub token: Option<u64>,
 }
 
-/// All claims to one resource.
+/// The claims on one resource.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     claims: Vec<Claim>,
 }
 
 impl Ledger {
-    /// Takes note of a stay that is over.
+    /// Adds a claim that has ended.
     pub fn add(&mut self, claim: Claim) {
         self.claims.push(claim);
     }
 
-    /// How many stays there were.
+    /// The number of claims.
     #[must_use]
     pub fn len(&self) -> usize {
         self.claims.len()
     }
 
-    /// Whether nobody was ever inside.
+    /// Whether there is no claim.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.claims.is_empty()
     }
 
-    /// Stays that began while another one lasted, each with that other one.
+    /// Claims that began during another one, each with that other one.
     #[must_use]
     pub fn double_holders(&self) -> Vec<(Claim, Claim)> {
         let mut claims = self.claims.clone();
@@ -59,8 +60,8 @@ impl Ledger {
         doubles
     }
 
-    /// Tokens that were given twice, and stays that began after another had ended and have no larger
-    /// token than that one. A stay without a token is not looked at.
+    /// Pairs of claims with the same token, and claims that began after another had ended without
+    /// having a larger token. Claims without a token are ignored.
     #[must_use]
     pub fn disorders(&self) -> Vec<(Claim, Claim)> {
         let mut disorders = self.twice();
@@ -86,7 +87,7 @@ impl Ledger {
             while let Some(earlier) = ended.next_if(|earlier| earlier.to < claim.from) {
                 largest = largest.filter(|other| other.token >= earlier.token).or(Some(earlier));
             }
-            // Equal ones have been found already.
+            // Equal tokens have been reported already.
             if let Some(earlier) = largest.filter(|earlier| earlier.token > claim.token) {
                 disorders.push((earlier, claim));
             }
@@ -123,18 +124,18 @@ mod tests {
     }
 
     #[test]
-    fn stays_that_follow_each_other_are_fine() {
+    fn claims_that_follow_each_other_do_not_overlap() {
         assert_eq!(doubles(&[(5, 9, 2), (1, 4, 1), (10, 10, 3)]), []);
     }
 
     #[test]
-    fn a_moment_in_common_is_one_too_many() {
+    fn claims_that_share_a_moment_overlap() {
         assert_eq!(doubles(&[(1, 4, 1), (4, 9, 2)]), [(0, 1)]);
     }
 
-    /// The long one is still inside when the third comes, though the second is between them.
+    /// The long claim is still active when the third begins, though the second lies between them.
     #[test]
-    fn a_long_stay_is_compared_with_all_that_begin_in_it() {
+    fn a_long_claim_is_compared_with_all_that_begin_in_it() {
         assert_eq!(doubles(&[(1, 20, 1), (2, 3, 2), (15, 16, 3)]), [(0, 1), (0, 2)]);
     }
 
@@ -143,7 +144,7 @@ mod tests {
         assert_eq!(disorders(&[(5, 9, 7), (1, 4, 3), (10, 12, 8)]), []);
     }
 
-    /// Of stays that overlap, either may have the larger one.
+    /// Of overlapping claims, either may have the larger token.
     #[test]
     fn a_smaller_token_later_is_a_disorder() {
         assert_eq!(disorders(&[(1, 4, 8), (5, 9, 7)]), [(0, 1)]);

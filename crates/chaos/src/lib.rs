@@ -1,13 +1,13 @@
-//! Proofs on real servers: what redbolt promises, while servers are killed, connections are lost and
-//! processes are stopped.
+//! Chaos tests on real servers: redbolt's promises are checked while servers are killed,
+//! connections are lost and processes are stopped.
 //!
 //! Apart from the tests of the library because each of these programs runs for minutes, in several
-//! processes, and ends with numbers; `cargo test` runs a bounded share of each. Whether a promise was
-//! kept is decided by a [`ledger`](crate::Ledger) that has never heard of redbolt: it compares moments and
-//! numbers that processes report. Each program has a control, a run in which the protection is
-//! switched off and the same check has to find what goes wrong.
+//! processes, and ends with figures; `cargo test` runs a bounded share of each. A
+//! [`ledger`](crate::Ledger) that does not use redbolt decides whether a promise was kept: it
+//! compares the moments and numbers that processes report. Each program has a control, a run
+//! without the protection, in which the same check has to find violations.
 //!
-//! Not here: schedules in virtual time, see the simulator; how servers are started and broken, see
+//! Not here: schedules in virtual time, see the simulator; starting and breaking servers, see
 //! `redbolt-test-servers`.
 
 #![deny(missing_docs, unsafe_code)]
@@ -42,18 +42,18 @@ pub use restarts::{Restarts, RestartsResult};
 pub use storm::{Storm, StormResult};
 pub use work::{Part, Role, serve};
 
-/// Why a program could not be run to its end. Nothing was proven then, and nothing refuted.
+/// Why a program could not run to its end. Such a run proves nothing and refutes nothing.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// What every program needs to know.
+/// What every program needs.
 #[derive(Clone, Debug)]
 pub struct Stage {
-    /// The program `chaos`, which is started again for each of the processes that take locks.
+    /// The program `chaos`, which runs again as each of the worker processes.
     pub program: PathBuf,
-    /// Where all random choices come from. The same seed makes the same choices, but processes and
-    /// servers run as they like.
+    /// The seed of all random choices. The same seed makes the same choices, but processes and
+    /// servers are not deterministic.
     pub seed: u64,
 }
 
-/// The one resource that everybody wants.
+/// The one resource that all processes compete for.
 pub(crate) const RESOURCE: &str = "job";

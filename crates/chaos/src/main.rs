@@ -1,4 +1,4 @@
-//! `chaos`: runs the programs, and says what they came to.
+//! `chaos`: runs the programs, and prints their results.
 
 use std::env;
 use std::fmt::Display;
@@ -12,32 +12,32 @@ use redbolt_chaos::{
     serve,
 };
 
-/// Proves redbolt's promises on real servers. Without a program: all of them, at full size, and their
-/// controls.
+/// Checks redbolt's promises on real servers. Without a program: all of them, at full size, and
+/// their controls.
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask chaos")]
 struct Arguments {
     #[command(subcommand)]
     program: Option<Program>,
-    /// Where random choices come from
+    /// The seed of all random choices
     #[arg(long, global = true)]
     seed: Option<u64>,
 }
 
 #[derive(Subcommand)]
 enum Program {
-    /// Kill nodes in the middle of held locks and start them again without their memory
+    /// Kill nodes of held locks and restart them without their memory
     Restarts {
         /// Cycles that have to count, for each number of nodes
         #[arg(long, default_value_t = 500)]
         cycles: usize,
-        /// Without it the run has to find double holders
+        /// The restart guard. With it off, the run has to find double holders
         #[arg(long, default_value = "on")]
         restart_guard: Switch,
         /// Numbers of nodes
         #[arg(long, value_delimiter = ',', default_value = "3,5")]
         nodes: Vec<usize>,
-        /// Sets of servers side by side, for each number of nodes
+        /// Sets of servers in parallel, for each number of nodes
         #[arg(long, default_value_t = 2)]
         lanes: usize,
         #[arg(long, default_value_t = 400)]
@@ -46,23 +46,24 @@ enum Program {
         #[arg(long)]
         stale: bool,
     },
-    /// Let four processes be granted fenced locks while counters diverge and a node is wiped
+    /// Let four processes acquire fenced locks while counters diverge and a node is wiped
     Fencing {
         #[arg(long, default_value_t = 10_000)]
         grants: usize,
-        /// Lose all counters behind the restart guard's back: the run has to find tokens that do not grow
+        /// Lose all counters behind the restart guard's back: the run has to find tokens that do
+        /// not grow
         #[arg(long)]
         forget: bool,
     },
-    /// Let asks run behind their undo, out of connections that were lost
+    /// Let requests from lost connections run after their undo
     Ghosts {
-        /// Repetitions with the right to end connections
+        /// Repetitions in which the client may kill its old connection
         #[arg(long, default_value_t = 1000)]
         reps: usize,
-        /// Repetitions without it, in which the ghosts have to be seen
+        /// Repetitions in which it may not, and ghosts have to appear
         #[arg(long, default_value_t = 50)]
         controls: usize,
-        /// Repetitions with a restarted server and strangers on it
+        /// Repetitions with a restarted server that has other clients
         #[arg(long, default_value_t = 100)]
         restarts: usize,
     },
@@ -71,7 +72,7 @@ enum Program {
         #[arg(long, default_value_t = 500)]
         reps: usize,
     },
-    /// Stop a process that auto-extends a lock, for longer than the lock lives without it
+    /// Stop a process that auto-extends a lock, for longer than the TTL
     AutoExtension {
         /// Pauses that have to count, for each number of nodes
         #[arg(long, default_value_t = 100)]
@@ -79,7 +80,7 @@ enum Program {
         /// Numbers of nodes
         #[arg(long, value_delimiter = ',', default_value = "1,3,5")]
         nodes: Vec<usize>,
-        /// With a rival beside it that looks at no token: the run has to find what it does
+        /// Add an extender that ignores tokens: the run has to find what it breaks
         #[arg(long)]
         careless: bool,
     },
@@ -87,18 +88,18 @@ enum Program {
     Storm {
         #[arg(long, default_value_t = 60)]
         seconds: u64,
-        /// Without it the run has to find double holders
+        /// The restart guard. With it off, the run has to find double holders
         #[arg(long, default_value = "on")]
         restart_guard: Switch,
         /// Number of nodes
         #[arg(long, default_value_t = 5)]
         nodes: usize,
     },
-    /// Kill and stop the processes of `redbolt lock`, its command and what that has started
+    /// Kill and stop the processes of `redbolt lock`, its command and the command's children
     Commands {
         #[arg(long, default_value_t = 600)]
         seconds: u64,
-        /// How many want the lock at a time
+        /// How many callers compete for the lock
         #[arg(long, default_value_t = 4)]
         lanes: usize,
         /// Kill both processes of redbolt at once: the run has to find commands that go on
@@ -108,7 +109,7 @@ enum Program {
         #[arg(long)]
         redbolt: Option<PathBuf>,
     },
-    /// What the programs start
+    /// Run as a worker process
     #[command(hide = true)]
     Worker {
         #[arg(long)]
@@ -143,7 +144,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether every promise was kept, and every control has found what it had to find.
+/// Runs a program. Whether every promise was kept, and every control found violations.
 fn run(arguments: Arguments) -> Result<bool, Failure> {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let seed = arguments.seed.unwrap_or(since_epoch.as_nanos() as u64);
@@ -201,7 +202,7 @@ fn one(program: Program, stage: &Stage) -> Result<bool, Failure> {
             let result = Commands { redbolt, lasts, lanes, both }.run(stage)?;
             Ok(tell(&result, result.holds(), stage))
         }
-        Program::Worker { .. } => Err("a worker is started by a program".into()),
+        Program::Worker { .. } => Err("only a program starts a worker".into()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A set of servers, and what their keys say when a program asks them itself.
+//! A set of servers, and direct queries of their keys, without redbolt.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use redbolt_test_servers::{Mode, Proxy, Reply, Server};
 use crate::work::Part;
 use crate::{Failure, RESOURCE};
 
-/// Says that these nodes are new, as an operator would.
+/// Declares these nodes new, as an operator does with `redbolt init`.
 pub(crate) fn init(part: &Part) -> Result<(), Failure> {
     if part.guarded {
         redbolt::init(&part.config()?, LIMIT)?;
@@ -17,7 +17,7 @@ pub(crate) fn init(part: &Part) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A part in the play on these nodes.
+/// The arguments of a worker on these nodes.
 pub(crate) fn part(nodes: Vec<String>, max_ttl: Duration, guarded: bool, label: &str) -> Part {
     let director = std::process::id();
     Part { director, nodes, max_ttl, guarded, label: label.to_owned() }
@@ -31,7 +31,7 @@ pub(crate) fn votes(server: &Server) -> bool {
     )
 }
 
-/// Whether a node keeps the resource for the holder with this label.
+/// Whether a node has the resource's key with this label.
 pub(crate) fn keeps_for(server: &Server, label: &str) -> bool {
     let end = format!(":{label}");
     let value = server.cmd(&format!("GET {RESOURCE}"));
@@ -47,19 +47,19 @@ pub(crate) fn calls(server: &Server, command: &str) -> u64 {
     count.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
-/// Waits until it holds.
+/// Waits until the condition holds, up to [`LIMIT`].
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) -> Result<(), Failure> {
     let until = Instant::now() + LIMIT;
     while !holds() {
         if Instant::now() > until {
-            return Err(format!("still not after {LIMIT:?}: {what}").into());
+            return Err(format!("not within {LIMIT:?}: {what}").into());
         }
         thread::sleep(Duration::from_millis(2));
     }
     Ok(())
 }
 
-/// One client's ways to the nodes, each of which can be cut.
+/// One client's proxies to the nodes. Each of them can be cut.
 pub(crate) struct Ways(Vec<Proxy>);
 
 impl Ways {
@@ -71,7 +71,7 @@ impl Ways {
         self.0.iter().map(Proxy::address).collect()
     }
 
-    /// Lets these ways have a mode, and all others pass.
+    /// Sets the mode of these proxies; all others pass everything.
     pub(crate) fn set(&self, cut: &[usize], mode: Mode) {
         for (at, way) in self.0.iter().enumerate() {
             way.set(if cut.contains(&at) { mode } else { Mode::Pass });
@@ -79,5 +79,5 @@ impl Ways {
     }
 }
 
-/// Within this, everything that shall happen has happened.
+/// The longest that any wait of a run may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(15);

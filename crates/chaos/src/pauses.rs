@@ -1,8 +1,9 @@
-//! Holders that are stopped for longer than their lease lasts, and then write.
+//! Holders that are stopped for longer than their lease, and then write.
 //!
-//! No lease can prevent that: the process was inside when it was stopped, and does not know. What is
-//! shown is that its first look afterwards tells it, and that a resource which looks at fencing tokens
-//! refuses what it writes without having looked, while one that does not look loses the rival's value.
+//! No lease can prevent that: the process held the lock when it was stopped, and does not know that
+//! time has passed. The program shows that the first check afterwards reports the loss, and that a
+//! resource which checks fencing tokens refuses an unchecked write, while one that does not loses
+//! the rival's value.
 
 use std::fmt;
 use std::thread;
@@ -26,32 +27,32 @@ pub struct Pauses {
     pub reps: usize,
 }
 
-/// What the pauses came to.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct PausesResult {
-    /// Holders stopped.
+    /// Holders that were stopped.
     pub pauses: usize,
-    /// Holders stopped while they held the lock.
+    /// Holders that were stopped while they held the lock.
     pub counted: usize,
-    /// Of these, holders that were told after the pause that they still held it.
+    /// Of these, holders whose check after the pause still reported the lock as held.
     pub looks_fooled: usize,
-    /// Of these, late writes that the fence refused.
+    /// Of these, late writes that the fenced register refused.
     pub refused: usize,
-    /// Of these, late writes that replaced the rival's value where nothing looks at tokens.
+    /// Of these, late writes that replaced the rival's value in the plain register.
     pub overwritten: usize,
-    /// Rivals' writes that the fence refused.
+    /// Rivals' writes that the fenced register refused.
     pub rivals_refused: usize,
-    /// Moments at which two held the lock.
+    /// Pairs of overlapping claims.
     pub double_holders: usize,
     /// The shortest and the longest pause.
     pub lengths: Option<(Duration, Duration)>,
-    /// How long it took.
+    /// The duration of the run.
     pub took: Duration,
     wanted: usize,
 }
 
 impl PausesResult {
-    /// Whether the fence kept what it promises, and was needed.
+    /// Whether the fence kept its promise, and was needed.
     #[must_use]
     pub fn holds(&self) -> bool {
         let kept = self.looks_fooled == 0 && self.double_holders == 0 && self.rivals_refused == 0;
@@ -64,16 +65,24 @@ impl fmt::Display for PausesResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (shortest, longest) = self.lengths.unwrap_or_default();
         write!(f, "pauses: {} holders stopped for {shortest:.0?} to {longest:.0?}, ", self.pauses)?;
-        write!(f, "{} of them inside, {} told afterwards that ", self.counted, self.looks_fooled)?;
-        write!(f, "they still hold the lock, {} late writes refused by the fence, ", self.refused)?;
-        write!(f, "{} taken where nothing looks at tokens, ", self.overwritten)?;
+        write!(
+            f,
+            "{} of them while they held the lock, {} wrongly ",
+            self.counted, self.looks_fooled
+        )?;
+        write!(
+            f,
+            "saw it as held afterwards, {} late writes refused by the fence, ",
+            self.refused
+        )?;
+        write!(f, "{} taken without a fence, ", self.overwritten)?;
         write!(f, "{} rivals refused, ", self.rivals_refused)?;
         write!(f, "{} double holders, {:.1} s", self.double_holders, self.took.as_secs_f64())
     }
 }
 
 impl Pauses {
-    /// Stops holders until enough of them were stopped inside.
+    /// Stops holders until enough of them held the lock when they were stopped.
     ///
     /// # Errors
     ///
@@ -100,12 +109,12 @@ struct Play {
     _servers: Vec<Server>,
 }
 
-/// One process's stay, as it told it.
+/// One process's claim, as it reported it.
 struct Stay {
     token: u64,
     to: Moment,
     looked: Option<Moment>,
-    /// Whether the fence let it write.
+    /// Whether the fenced register took its write.
     fresh: bool,
 }
 
@@ -153,7 +162,7 @@ impl Play {
         result.pauses += 1;
         result.rivals_refused += usize::from(!rival.fresh || rival.token <= holder.token);
         if holder.looked.is_some_and(|looked| looked < stopped) {
-            // The lease was over before the holder was stopped.
+            // The lease ended before the holder was stopped.
             return;
         }
         result.counted += 1;
@@ -163,7 +172,7 @@ impl Play {
         result.overwritten += usize::from(self.register.plain() == HOLDER);
     }
 
-    /// Hears what a process did until its order was carried out.
+    /// Reads a process's reports until its order is done.
     fn stay(&mut self, who: usize, mut from: Option<(Moment, u64)>) -> Result<Stay, Failure> {
         let (mut stay, mut fresh) = (None, false);
         let worker = if who == HOLDER { &self.holder } else { &self.rival };
@@ -172,11 +181,13 @@ impl Play {
                 Report::Entered { at, token } => from = token.map(|token| (at, token)),
                 Report::Writes { token } => fresh = self.register.write(token, who),
                 Report::Left { at: to, looked } => {
-                    let (from, token) = from.ok_or("left without having entered")?;
+                    let (from, token) = from.ok_or("a worker left without having entered")?;
                     self.ledger.add(Claim { holder: who, from, to, token: Some(token) });
                     stay = Some(Stay { token, to, looked, fresh });
                 }
-                Report::Done => return stay.ok_or_else(|| "nobody was inside".into()),
+                Report::Done => {
+                    return stay.ok_or_else(|| "the worker did not hold the lock".into());
+                }
                 Report::Extended(_) | Report::Told(_) => {}
                 Report::Refused(reason) => return Err(reason.into()),
             }
@@ -192,5 +203,5 @@ fn order(ttl: Duration, keep: Option<Duration>) -> Order {
 const HOLDER: usize = 1;
 const RIVAL: usize = 2;
 
-/// The shortest with which locks can be fenced, and a little.
+/// The shortest `max_ttl` with which locks can be fenced, and a margin.
 const MAX_TTL: Duration = Duration::from_secs(11);

@@ -1,16 +1,16 @@
-//! What a lock protects, twice: a value that looks at tokens, and one that believes everybody.
+//! The protected resource, twice: a value that checks fencing tokens, and one that takes every
+//! write.
 
-/// A value, with and without a look at fencing tokens.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Register {
-    /// The largest token that it has seen.
+    /// The largest token seen.
     seen: u64,
     fenced: usize,
     plain: usize,
 }
 
 impl Register {
-    /// A holder writes its number; `false` if the fence refuses it. The plain value takes it anyway.
+    /// Writes the holder's number to both values; `false` if the fenced one refuses it.
     pub(crate) fn write(&mut self, token: u64, holder: usize) -> bool {
         self.plain = holder;
         let fresh = token >= self.seen;
@@ -20,12 +20,12 @@ impl Register {
         fresh
     }
 
-    /// Who wrote last, by the value behind the fence.
+    /// The last writer, by the fenced value.
     pub(crate) fn fenced(&self) -> usize {
         self.fenced
     }
 
-    /// Who wrote last, by the value without a fence.
+    /// The last writer, by the plain value.
     pub(crate) fn plain(&self) -> usize {
         self.plain
     }

@@ -1,11 +1,11 @@
-//! Nodes that lose their memory in the middle of held locks.
+//! Nodes that lose their memory while locks are held.
 //!
-//! A cycle: the holder is granted the lock by a quorum, often by no more than that, because the ways to
-//! the other nodes are cut for it. Then nodes that granted it are killed and started again, without
-//! their memory, and rivals ask at once. Without the restart guard the nodes that forgot the lock and those
-//! that never knew it are a quorum for a rival.
+//! In each cycle a quorum grants the holder the lock, often a bare quorum, because the holder's
+//! connections to the other nodes are cut. Then nodes that granted it are killed and restarted
+//! without their memory, and rivals request the lock at once. Without the restart guard the nodes
+//! that forgot the lock and those that never knew it are a quorum for a rival.
 //!
-//! Not here: why the restart guard is enough, see the models.
+//! Not here: why the restart guard is sufficient; see the models.
 
 use std::fmt;
 use std::thread;
@@ -29,51 +29,51 @@ pub struct Restarts {
     pub cycles: usize,
     /// The numbers of nodes.
     pub nodes: Vec<usize>,
-    /// How many sets of each number of nodes there are side by side.
+    /// How many sets of nodes run in parallel, for each number of nodes.
     pub lanes: usize,
-    /// The longest TTL, and that of the holder's lock.
+    /// `max_ttl`, and the TTL of the holder's lock.
     pub max_ttl: Duration,
-    /// Without the restart guard the run has to find double holders.
+    /// Whether the restart guard is on. Without it the run has to find double holders.
     pub guarded: bool,
-    /// Nodes come back with what they knew before the lock was granted, not with nothing.
+    /// Restarted nodes load a snapshot from before the grant, instead of nothing.
     pub stale: bool,
 }
 
-/// What the runs of one number of nodes came to.
+/// The results for one number of nodes.
 #[derive(Clone, Debug)]
 pub struct RestartsResult {
-    /// How many nodes there were.
+    /// The number of nodes.
     pub nodes: usize,
-    /// Whether they were guarded.
+    /// Whether the restart guard was on.
     pub guarded: bool,
-    /// Whether they came back with stale data.
+    /// Whether nodes came back with stale data.
     pub stale: bool,
     /// The TTL of the holder's locks.
     pub max_ttl: Duration,
-    /// How many cycles were run.
+    /// The number of cycles.
     pub cycles: usize,
-    /// Cycles in which a wiped node was asked while the holder's lease lived.
+    /// Cycles in which a wiped node received a request while the holder's lease was valid.
     pub asked: usize,
     /// Cycles in which the resource was granted again after the wipe.
     pub granted_again: usize,
     /// Cycles with both.
     pub counted: usize,
-    /// Processes killed and started again.
+    /// Processes killed and restarted.
     pub wipes: usize,
-    /// How often a holder was inside.
+    /// The number of grants.
     pub grants: usize,
-    /// Moments at which there were two.
+    /// Pairs of overlapping claims.
     pub double_holders: usize,
     /// The first of them.
     pub example: Option<(Claim, Claim)>,
-    /// How long it took.
+    /// The duration of the run.
     pub took: Duration,
     /// How many cycles had to count.
     wanted: usize,
 }
 
 impl RestartsResult {
-    /// Whether the promise was kept; without the restart guard, whether the check has found that it was not.
+    /// Whether exclusion held; without the restart guard, whether the check found that it did not.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.counted >= self.wanted && self.guarded == (self.double_holders == 0)
@@ -81,7 +81,7 @@ impl RestartsResult {
 }
 
 impl Restarts {
-    /// Runs the cycles, for each number of nodes side by side.
+    /// Runs the cycles, in parallel for each number of nodes.
     ///
     /// # Errors
     ///
@@ -95,7 +95,8 @@ impl Restarts {
                 .enumerate()
                 .map(|(at, &n)| scope.spawn(move || self.lane(stage, n, at)))
                 .collect();
-            let joined = lanes.into_iter().map(|lane| lane.join().map_err(|_| "a lane has failed"));
+            let joined =
+                lanes.into_iter().map(|lane| lane.join().map_err(|_| "a lane has panicked"));
             joined.map(|lane| lane?).collect::<Result<_, Failure>>()
         })?;
         let of = |n: usize| lanes.iter().filter(move |lane: &&RestartsResult| lane.nodes == n);
@@ -146,7 +147,7 @@ impl Restarts {
 }
 
 impl RestartsResult {
-    /// Both lanes of the same kind together.
+    /// The sum of two lanes of the same kind.
     fn and(self, other: Self) -> Self {
         Self {
             cycles: self.cycles + other.cycles,
@@ -172,25 +173,29 @@ impl fmt::Display for RestartsResult {
         write!(f, "max_ttl {:?}: ", self.max_ttl)?;
         write!(f, "{} cycles run, {} nodes wiped, ", self.cycles, self.wipes)?;
         write!(f, "{} cycles in which a wiped node was asked while ", self.asked)?;
-        write!(f, "the lease lived, {} in which the lock was granted again, ", self.granted_again)?;
+        write!(
+            f,
+            "the lease was valid, {} in which the lock was granted again, ",
+            self.granted_again
+        )?;
         write!(f, "{} counted (both), {} grants, ", self.counted, self.grants)?;
         write!(f, "{} double holders, {:.1} s", self.double_holders, self.took.as_secs_f64())?;
         if let Some((one, other)) = self.example {
             let common = one.to.min(other.to).since(other.from);
-            write!(f, "; the first two were both inside for {common:?}")?;
+            write!(f, "; the first two both held the lock for {common:?}")?;
         }
         Ok(())
     }
 }
 
-/// One set of servers, and the processes that want its lock.
+/// One set of servers, and the processes that compete for its lock.
 struct Lane {
     servers: Vec<Server>,
     ways: Ways,
     holder: Worker,
-    /// With connections that outlive the cycles.
+    /// Keeps its connections over the cycles.
     steady: Worker,
-    /// With new ones for each cycle.
+    /// Opens new connections in each cycle.
     fresh: Worker,
     ledger: Ledger,
     rng: Rng,
@@ -199,7 +204,7 @@ struct Lane {
     stale: bool,
 }
 
-/// What one cycle came to.
+/// The result of one cycle.
 #[derive(Default)]
 struct Cycle {
     wipes: usize,
@@ -237,7 +242,7 @@ impl Lane {
             nodes::eventually("every node votes", all_vote)?;
         }
         if self.stale {
-            // A server that is started again reads the file.
+            // A restarted server loads this file.
             self.servers.iter().for_each(|server| drop(server.cmd("SAVE")));
         }
         let cut = self.cut_the_holder_off();
@@ -267,13 +272,13 @@ impl Lane {
         Ok(cycle)
     }
 
-    /// Cuts ways of the holder, mostly so many that a quorum is left and no node more.
+    /// Cuts connections of the holder, in most cycles so many that a bare quorum is left.
     fn cut_the_holder_off(&mut self) -> Vec<usize> {
         let n = self.servers.len();
         let spare = n - (n / 2 + 1);
         let cuts = if self.rng.u8(0..4) > 0 { spare } else { self.rng.usize(0..=spare) };
         let cut = self.rng.choose_multiple(0..n, cuts);
-        // What a stalled way holds comes late.
+        // A stalled connection delivers its bytes late.
         let mode = if self.rng.u8(0..4) > 0 { Mode::Refuse } else { Mode::Stall };
         self.ways.set(&cut, mode);
         cut
@@ -291,7 +296,8 @@ impl Lane {
         Order { keep, extend_after: None, wait: self.max_ttl * 10, ..self.holding() }
     }
 
-    /// Mostly one of the nodes that keep the holder's lock, else all of them.
+    /// The nodes to wipe: in most cycles one of those that keep the holder's lock, otherwise all of
+    /// them.
     fn victims(&mut self, cut: &[usize]) -> Vec<usize> {
         let keeps = |&at: &usize| nodes::keeps_for(&self.servers[at], HOLDER);
         let kept = (0..self.servers.len()).filter(|at| !cut.contains(at)).filter(keeps);
@@ -299,14 +305,14 @@ impl Lane {
         if self.rng.u8(0..4) > 0 { self.rng.choice(kept).into_iter().collect() } else { kept }
     }
 
-    /// Kills nodes and starts them again, and watches the first of them from its first moment.
+    /// Kills nodes and restarts them, and watches the first of them from its first moment.
     fn wipe(&mut self, victims: &[usize]) -> Result<Option<Witness>, Failure> {
         victims.iter().for_each(|&at| self.servers[at].kill());
         victims.iter().for_each(|&at| self.servers[at].restart());
         victims.first().map(|&at| Witness::of_asks(&self.servers[at])).transpose()
     }
 
-    /// Hears what a process did until its order was carried out, and adds its stay to the ledger.
+    /// Reads a process's reports until its order is done, and adds its claim to the ledger.
     fn stays(
         &mut self,
         holder: usize,
@@ -318,7 +324,7 @@ impl Lane {
             match worker.hear(LIMIT)? {
                 Report::Entered { at, .. } => from = Some(at),
                 Report::Left { at: to, .. } => {
-                    let from = from.take().ok_or("left without having entered")?;
+                    let from = from.take().ok_or("a worker left without having entered")?;
                     stay = Some((from, to));
                     self.ledger.add(Claim { holder, from, to, token: None });
                 }
@@ -332,7 +338,7 @@ impl Lane {
     }
 }
 
-/// Hears the end of an order that came to nothing.
+/// Reads the reports of an order that was refused.
 fn finish(worker: &Worker, mut report: Report) -> Result<(), Failure> {
     while report != Report::Done {
         report = worker.hear(LIMIT)?;

@@ -1,7 +1,8 @@
-//! Everything at once, at random: nodes are killed, emptied and stopped, ways are cut, processes are
-//! stopped, while five of them want one lock, extend it, and let it run out.
+//! All faults at once, at random: nodes are killed, flushed and stopped, connections are cut,
+//! processes are stopped, while five processes compete for one lock, extend it, and let it expire.
 //!
-//! The aimed programs beside this one find what somebody has thought of. Not here: clocks that are set.
+//! The other programs find what somebody has thought of; this one also finds the rest. Not here:
+//! clocks that are set.
 
 use std::fmt;
 use std::thread;
@@ -17,50 +18,50 @@ use crate::wire::{Order, Report};
 use crate::worker::Worker;
 use crate::{Failure, Stage};
 
-/// Lets a storm loose.
+/// Runs a storm of faults.
 #[derive(Clone, Debug)]
 pub struct Storm {
-    /// For how long.
+    /// The duration.
     pub lasts: Duration,
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: usize,
-    /// Without the restart guard the run has to find double holders.
+    /// Whether the restart guard is on. Without it the run has to find double holders.
     pub guarded: bool,
 }
 
-/// What a storm came to.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct StormResult {
-    /// How many nodes there were.
+    /// The number of nodes.
     pub nodes: usize,
-    /// Whether they were guarded.
+    /// Whether the restart guard was on.
     pub guarded: bool,
-    /// How often a holder was inside.
+    /// The number of grants.
     pub grants: usize,
-    /// Asks that were refused.
+    /// Requests that were refused.
     pub refused: usize,
     /// Extensions that succeeded.
     pub extended: usize,
-    /// Leases that ended before their holders left.
+    /// Leases that ended before their holders released.
     pub lost: usize,
-    /// Nodes killed and started again, with no memory or with an old one.
+    /// Nodes killed and restarted, with no memory or with a stale one.
     pub wipes: usize,
-    /// Nodes emptied.
+    /// Nodes flushed.
     pub flushes: usize,
     /// Nodes and processes that were stopped for a while.
     pub stops: usize,
-    /// Changes to the ways of a process.
+    /// Changes of a process's connections.
     pub cuts: usize,
-    /// Moments at which there were two holders.
+    /// Pairs of overlapping claims.
     pub double_holders: usize,
     /// The first of them.
     pub example: Option<(Claim, Claim)>,
-    /// How long it took.
+    /// The duration of the run.
     pub took: Duration,
 }
 
 impl StormResult {
-    /// Whether the promise was kept; without the restart guard, whether the check has found that it was not.
+    /// Whether exclusion held; without the restart guard, whether the check found that it did not.
     #[must_use]
     pub fn holds(&self) -> bool {
         let lively = self.grants > 0 && self.wipes > 0;
@@ -84,7 +85,7 @@ impl fmt::Display for StormResult {
 }
 
 impl Storm {
-    /// Runs it.
+    /// Runs the storm.
     ///
     /// # Errors
     ///
@@ -115,7 +116,7 @@ impl Storm {
 struct Play {
     servers: Vec<Server>,
     processes: Vec<Process>,
-    /// Until when nodes are stopped.
+    /// Until when each node is stopped.
     stopped: Vec<Option<Instant>>,
     ledger: Ledger,
     result: StormResult,
@@ -174,7 +175,7 @@ impl Play {
         match *report {
             Report::Entered { at, .. } => process.entered = Some(at),
             Report::Left { at: to, looked } => {
-                let from = process.entered.take().ok_or("left without having entered")?;
+                let from = process.entered.take().ok_or("a worker left without having entered")?;
                 self.ledger.add(Claim { holder: number, from, to, token: None });
                 self.result.lost += usize::from(looked.is_some());
             }
@@ -195,7 +196,7 @@ impl Play {
         Order { ttl, wait, keep, extend_after, fenced: false, fresh, times: 1 }
     }
 
-    /// One fault.
+    /// Injects one fault.
     fn strike(&mut self) -> Result<(), Failure> {
         let node = self.rng.usize(0..self.servers.len());
         let process = self.rng.usize(0..PROCESSES);
@@ -245,7 +246,7 @@ impl Play {
         self.result.cuts += 1;
     }
 
-    /// Lets go on what was stopped for long enough.
+    /// Continues whatever was stopped for long enough.
     fn end_stops(&mut self) -> Result<(), Failure> {
         let now = Instant::now();
         for (server, stopped) in self.servers.iter().zip(&mut self.stopped) {
@@ -261,7 +262,7 @@ impl Play {
         Ok(())
     }
 
-    /// Mends everything, and lets the processes come to an end.
+    /// Ends all faults, and lets the processes finish.
     fn calm_down(&mut self) -> Result<(), Failure> {
         let until = Instant::now() + LIMIT;
         self.processes.iter().for_each(|process| process.ways.set(&[], Mode::Pass));
@@ -269,7 +270,7 @@ impl Play {
             self.end_stops()?;
             self.hear_all(false)?;
             if Instant::now() > until {
-                return Err("a process does not come to an end".into());
+                return Err("a worker does not finish".into());
             }
             thread::sleep(Duration::from_millis(1));
         }

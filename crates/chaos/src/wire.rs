@@ -1,25 +1,24 @@
-//! What the director and the processes that take locks say to each other: a line of words for each
-//! order and each report.
+//! The protocol between the director and its workers: one line for each order and each report.
 
 use std::time::Duration;
 
 use crate::Failure;
 use crate::clock::Moment;
 
-/// Take the lock and stay inside.
+/// Take the lock and hold it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order {
     pub(crate) ttl: Duration,
-    /// For how long to try.
+    /// How long to try.
     pub(crate) wait: Duration,
-    /// How long to stay; `None`: until the lease is over.
+    /// How long to hold it; `None`: until the lease ends.
     pub(crate) keep: Option<Duration>,
-    /// Extend once, so long after the lock was granted.
+    /// Extend once, this long after the grant.
     pub(crate) extend_after: Option<Duration>,
     pub(crate) fenced: bool,
-    /// With connections that are opened for this order and closed behind it.
+    /// With connections that are opened for this order and closed after it.
     pub(crate) fresh: bool,
-    /// How often.
+    /// How many times.
     pub(crate) times: u64,
 }
 
@@ -35,7 +34,7 @@ impl Order {
     pub(crate) fn parse(line: &str) -> Result<Self, Failure> {
         let words: Vec<&str> = line.split(' ').collect();
         let [ttl, wait, keep, extend, fenced, fresh, times] = words[..] else {
-            return Err(format!("no order: {line:?}").into());
+            return Err(format!("not an order: {line:?}").into());
         };
         let ms = |word: &str| word.parse().map(Duration::from_millis);
         let perhaps = |word| if word == "-" { Ok(None) } else { ms(word).map(Some) };
@@ -51,23 +50,23 @@ impl Order {
     }
 }
 
-/// What a process tells.
+/// A worker's report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// The order is carried out.
+    /// The order is done.
     Done,
-    /// At this moment it was granted the lock, looked, and held it.
+    /// The lock was granted, and a check at this moment found it held.
     Entered { at: Moment, token: Option<u64> },
-    /// It has extended the lock, or tried to.
+    /// An extension was tried, and whether it succeeded.
     Extended(bool),
-    /// At this moment it looked for the last time and held it. `looked`: when it saw that the lease was
-    /// over; `None` if it left of its own.
+    /// The last check that found the lock held. `looked`: the check that found the lease over;
+    /// `None` if the worker left on its own.
     Left { at: Moment, looked: Option<Moment> },
-    /// It was not granted the lock.
+    /// The lock was not granted.
     Refused(String),
-    /// So often it was told that its lock is lost.
+    /// How often the loss callback was called.
     Told(usize),
-    /// It writes to what the lock protects, whether it still holds the lock or not.
+    /// The worker writes to the protected resource, whether it still holds the lock or not.
     Writes { token: u64 },
 }
 
@@ -90,7 +89,7 @@ impl Report {
     pub(crate) fn parse(line: &str) -> Result<Self, Failure> {
         let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
         let perhaps = |word: &str| if word == "-" { Ok(None) } else { word.parse().map(Some) };
-        let pair = || rest.split_once(' ').ok_or_else(|| format!("half a report: {line:?}"));
+        let pair = || rest.split_once(' ').ok_or_else(|| format!("an incomplete report: {line:?}"));
         Ok(match kind {
             "done" => Self::Done,
             "entered" => {
@@ -105,7 +104,7 @@ impl Report {
             "refused" => Self::Refused(rest.to_owned()),
             "told" => Self::Told(rest.parse()?),
             "writes" => Self::Writes { token: rest.parse()? },
-            _ => return Err(format!("no report: {line:?}").into()),
+            _ => return Err(format!("not a report: {line:?}").into()),
         })
     }
 }
@@ -115,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn reports_and_orders_parse_back() {
         let reports = [
             Report::Done,
             Report::Entered { at: Moment(7), token: None },

@@ -1,7 +1,7 @@
-//! What a node was asked, by its own word.
+//! Evidence from a node itself that a request reached it.
 //!
-//! `MONITOR` shows every command that a server executes. Whoever says that a node was asked says it
-//! from here, not from what a client believes.
+//! `MONITOR` shows every command that a server executes. The chaos programs count requests from
+//! this output, not from what a client believes it has sent.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,30 +13,30 @@ use redbolt_test_servers::{Reply, Server};
 use crate::clock::{Moment, now};
 use crate::{Failure, RESOURCE};
 
-/// Watches one node for commands of a kind. It ends with [`dismiss`](Self::dismiss), or with the node.
+/// Watches one node for commands of a kind, until [`dismiss`](Self::dismiss) or the node's end.
 pub(crate) struct Witness {
     seen: Arc<Mutex<Seen>>,
     connection: i64,
     thread: JoinHandle<()>,
 }
 
-/// What a witness saw.
+/// The commands that a witness saw.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) count: u64,
-    /// When the first of them had certainly been executed.
+    /// A moment by which the first of them had been executed.
     pub(crate) first: Option<Moment>,
 }
 
 impl Witness {
-    /// Watches for lines of `MONITOR`.
+    /// Watches for matching lines of `MONITOR`.
     pub(crate) fn of(
         server: &Server,
         matters: impl Fn(&str) -> bool + Send + 'static,
     ) -> Result<Self, Failure> {
         let mut monitor = server.connect();
         let Reply::Int(connection) = monitor.cmd("CLIENT ID") else {
-            return Err("a connection without a number".into());
+            return Err("the server gave the connection no id".into());
         };
         monitor.cmd("MONITOR");
         let seen = Arc::new(Mutex::new(Seen::default()));
@@ -59,7 +59,7 @@ impl Witness {
         Ok(Self { seen, connection, thread })
     }
 
-    /// Watches for asks, from a server's first moment.
+    /// Watches for lock requests, from a server's first moment on.
     pub(crate) fn of_asks(server: &Server) -> Result<Self, Failure> {
         Self::of(server, is_ask)
     }
@@ -67,13 +67,13 @@ impl Witness {
     /// Ends the watch.
     pub(crate) fn dismiss(self, server: &Server) -> Result<Seen, Failure> {
         server.cmd(&format!("CLIENT KILL ID {}", self.connection));
-        self.thread.join().map_err(|_| "the witness has failed")?;
+        self.thread.join().map_err(|_| "the witness thread has panicked")?;
         Ok(*self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Whether a line of `MONITOR` is a client's ask for the resource: a command, or on a new connection a script.
-/// What a script runs is shown as of `lua`.
+/// Whether a line of `MONITOR` is a client's request for the resource: a command, or on a new
+/// connection a script. Commands inside of a script have the source `lua` and do not count.
 fn is_ask(line: &str) -> bool {
     let command = format!("\"SET\" \"{RESOURCE}\" ");
     let script = format!("\"EVAL\" \"{ACQUIRE_MANY}\" ");
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ask_is_known_from_what_scripts_do() {
+    fn a_request_is_distinguished_from_what_scripts_do() {
         let ask = r#"1.2 [0 127.0.0.1:5] "SET" "job" "00:rival" "NX" "PX" "400""#;
         assert!(is_ask(ask));
         assert!(!is_ask(&ask.replace("127.0.0.1:5]", "lua]")));

@@ -1,7 +1,7 @@
-//! A process that takes locks as it is told to: the one side of these programs that uses redbolt as a
-//! user would.
+//! A worker process that takes locks as it is ordered to. It uses redbolt as a user's program
+//! would.
 //!
-//! Not here: judging what happens, which is done where this process's reports are read.
+//! Not here: checking the results, which the director does from the reports.
 
 use std::io::{self, BufRead, Write};
 use std::str::FromStr;
@@ -15,37 +15,37 @@ use crate::clock::now;
 use crate::wire::{Order, Report};
 use crate::{Failure, RESOURCE, auto_extended};
 
-/// What a process is given on its way.
+/// The arguments of a worker process.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// The process that gives the orders.
+    /// The process id of the director, which gives the orders.
     pub director: u32,
-    /// Where the nodes listen.
+    /// The addresses of the nodes.
     pub nodes: Vec<String>,
-    /// The longest TTL.
+    /// `max_ttl`.
     pub max_ttl: Duration,
-    /// Whether nodes are guarded.
+    /// Whether the restart guard is on.
     pub guarded: bool,
-    /// Who it is, for those who look at a lock on a node.
+    /// The label of its tokens, by which nodes show the owner of a lock.
     pub label: String,
 }
 
-/// What a process does with the locks that it is told to take.
+/// How a worker handles its locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Takes them, and extends as it is told.
+    /// Extends them when ordered.
     Takes,
     /// Auto-extends them.
     AutoExtends,
-    /// Auto-extends them, with a rival beside it that does it without care.
+    /// Auto-extends them, with a careless extender beside it.
     AutoExtendsCarelessly,
 }
 
 impl Role {
-    /// All of them.
+    /// All roles.
     pub const ALL: [Self; 3] = [Self::Takes, Self::AutoExtends, Self::AutoExtendsCarelessly];
 
-    /// Its name in a command line.
+    /// Its name on the command line.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -81,8 +81,8 @@ impl Part {
     }
 }
 
-/// Carries out the orders on standard input in its role, one in each line, until there are no more, and reports on
-/// standard output.
+/// Carries out the orders on standard input, one per line, in its role, and reports on standard
+/// output.
 ///
 /// # Errors
 ///
@@ -115,7 +115,7 @@ fn take(part: &Part) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A stopped process would not notice the end of its orders.
+/// Ends this process with the director: a stopped process would not notice the end of its input.
 pub(crate) fn die_with(director: u32) -> Result<(), Failure> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -123,7 +123,7 @@ pub(crate) fn die_with(director: u32) -> Result<(), Failure> {
     if i64::from(parent) == i64::from(director) {
         Ok(())
     } else {
-        Err("the director is gone".into())
+        Err("the director has ended".into())
     }
 }
 
@@ -143,12 +143,12 @@ fn carry_out(client: &Client, order: &Order) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Stays inside, and looks again and again. The clock is read before each look: at that moment the lock
-/// was held if the look says so.
+/// Holds the lock and checks it again and again. The clock is read before each check: if the check
+/// succeeds, the lock was held at that moment.
 fn stay(mut guard: LockGuard<'_>, order: &Order) -> Result<(), Failure> {
     let from = now();
     if guard.remaining().is_zero() {
-        return say(&Report::Refused("over before the first look".to_owned()));
+        return say(&Report::Refused("the lease ended before the first check".to_owned()));
     }
     let token = guard.fencing_token().map(redbolt::FencingToken::get);
     say(&Report::Entered { at: from, token })?;
@@ -169,7 +169,8 @@ fn stay(mut guard: LockGuard<'_>, order: &Order) -> Result<(), Failure> {
         thread::sleep(BETWEEN_LOOKS);
     };
     if let Some(token) = token {
-        // Also after the loss: so does whoever is stopped between the look and the write.
+        // Writes also after the loss, like a process that was stopped between the check and the
+        // write.
         say(&Report::Writes { token })?;
     }
     say(&Report::Left { at: last, looked })?;

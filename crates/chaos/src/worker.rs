@@ -1,4 +1,4 @@
-//! The director's end of a process that takes locks.
+//! The director's handle of a worker process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::Failure;
 use crate::wire::{Order, Report};
 use crate::work::{Part, Role};
 
-/// A process that was started for this run. Dropping it kills it.
+/// A worker process. Dropping the handle kills it.
 ///
 /// It also dies with the thread that started it.
 pub(crate) struct Worker {
@@ -42,7 +42,7 @@ impl Worker {
             .map_err(|error| format!("{} does not start: {error}", program.display()))?;
         let (orders, output) = (child.stdin.take(), child.stdout.take());
         let (Some(orders), Some(output)) = (orders, output) else {
-            return Err("a process without the pipes that it was started with".into());
+            return Err("the worker has no pipes".into());
         };
         let (sender, reports) = mpsc::channel();
         let reader = thread::spawn(move || {
@@ -65,16 +65,16 @@ impl Worker {
         report.map_err(|error| format!("no report in {within:?}: {error}"))?
     }
 
-    /// The next report, if there is one.
+    /// The next report, if one has arrived.
     pub(crate) fn overhear(&self) -> Result<Option<Report>, Failure> {
         match self.reports.try_recv() {
             Ok(report) => report.map(Some),
             Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => Err("a process has ended".into()),
+            Err(TryRecvError::Disconnected) => Err("a worker has ended".into()),
         }
     }
 
-    /// Stops it where it is.
+    /// Stops it with `SIGSTOP`.
     pub(crate) fn pause(&self) -> Result<(), Failure> {
         Ok(kill_process(Pid::from_child(&self.child), Signal::STOP)?)
     }
@@ -86,7 +86,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It is ours and not reaped yet; if it has ended already, so much the better.
+        // It is our child and not reaped yet; if it has ended already, the signal does nothing.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if let Some(reader) = self.reader.take() {

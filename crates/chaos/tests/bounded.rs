@@ -1,4 +1,5 @@
-//! A bounded share of every program, and of every control. `cargo xtask chaos` runs them at full size.
+//! A bounded share of every program, and of every control. `cargo xtask chaos` runs them at full
+//! size.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::path::PathBuf;
@@ -20,12 +21,12 @@ fn restarts(cycles: usize, guarded: bool, stale: bool) {
 }
 
 #[test]
-fn nobody_shares_a_lock_that_nodes_have_forgotten() {
+fn no_two_holders_when_nodes_forget_a_lock() {
     restarts(20, true, false);
 }
 
 #[test]
-fn nor_one_that_is_not_in_their_snapshots() {
+fn no_two_holders_when_nodes_restart_from_old_snapshots() {
     restarts(5, true, true);
 }
 
@@ -50,14 +51,14 @@ fn when_all_counters_are_lost_the_check_finds_tokens_that_do_not_grow() {
 }
 
 #[test]
-fn an_ask_behind_its_undo_leaves_no_key_and_ends_no_stranger() {
+fn a_request_behind_its_undo_leaves_no_key_and_kills_no_other_client() {
     let result = Ghosts { reps: 30, controls: 3, restarts: 5 }.run().unwrap();
     println!("{result}");
     assert!(result.holds(), "{result}");
 }
 
 #[test]
-fn a_holder_that_was_stopped_is_told_and_fenced() {
+fn a_stopped_holder_sees_the_loss_and_is_fenced() {
     let result = Pauses { reps: 10 }.run(&stage()).unwrap();
     println!("{result}");
     assert!(result.holds(), "{result}");
@@ -76,12 +77,12 @@ fn an_auto_extending_holder_that_was_stopped_is_notified_once_and_touches_nothin
 }
 
 #[test]
-fn what_a_careless_holder_touches_is_found() {
+fn a_careless_extender_is_found() {
     auto_extension(3, true);
 }
 
 #[test]
-fn nobody_shares_a_lock_in_a_storm() {
+fn no_two_holders_in_a_storm() {
     let storm = Storm { lasts: Duration::from_secs(10), nodes: 3, guarded: true };
     let result = storm.run(&stage()).unwrap();
     println!("{result}");

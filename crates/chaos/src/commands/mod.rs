@@ -1,9 +1,9 @@
-//! `redbolt lock` over and over, while its processes, the command and what that has started are killed, stopped and
-//! asked to end.
+//! `redbolt lock` over and over, while its processes, the command and the command's children are
+//! killed, stopped and terminated.
 //!
-//! What is shown: as long as one of redbolt's two processes runs, nobody is inside together with a command, or
-//! with anything that it has started. In the control both are stopped and killed at once, and the same check has
-//! to find that. Who meets whom is said by the kernel ([`section.sh`](self)), not by a clock.
+//! As long as one of redbolt's two processes runs, no section may overlap with another command or
+//! anything that it has started. In the control both are stopped and killed at once, and the same
+//! check has to find overlaps. The kernel detects overlaps ([`section.sh`](self)), not a clock.
 
 mod processes;
 mod stalls;
@@ -35,40 +35,40 @@ use crate::{Failure, RESOURCE, Stage};
 pub struct Commands {
     /// The program `redbolt`.
     pub redbolt: PathBuf,
-    /// For how long.
+    /// The duration.
     pub lasts: Duration,
-    /// How many want the lock at a time.
+    /// How many callers compete for the lock.
     pub lanes: usize,
     /// Stop and kill both processes of redbolt at once: the run has to find commands that go on.
     pub both: bool,
 }
 
-/// What they came to.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct CommandsResult {
     /// Calls of `redbolt lock`.
     pub calls: usize,
-    /// How often a command was inside.
+    /// How often a command held the lock.
     pub sections: usize,
-    /// How often each of the things that can happen to a process happened.
+    /// How often each fault was injected.
     pub strikes: BTreeMap<&'static str, usize>,
-    /// How `redbolt` ended: its exit status, or minus the signal.
+    /// How `redbolt` ended: its exit status, or minus the signal; and how often.
     pub ends: BTreeMap<i32, usize>,
-    /// Who met whom.
+    /// Overlapping sections.
     pub overlaps: Vec<String>,
-    /// Who met whom right behind a stall: none of redbolt's processes can have run in time.
+    /// Overlaps right after a stall: none of redbolt's processes can have run in time.
     pub excused: Vec<String>,
-    /// The longest time for which a thread that wanted to run did not.
+    /// The longest time for which a runnable thread did not run.
     pub longest_stall: Duration,
-    /// Processes that were still there at the end.
+    /// Processes that were left at the end.
     pub left_behind: usize,
-    /// How long it took.
+    /// The duration of the run.
     pub took: Duration,
     both: bool,
 }
 
 impl CommandsResult {
-    /// Whether nobody met anybody, or the control has found that somebody did.
+    /// Whether no sections overlapped; in the control, whether the check found that some did.
     #[must_use]
     pub fn holds(&self) -> bool {
         let alone = self.overlaps.is_empty() && self.left_behind == 0;
@@ -104,7 +104,7 @@ impl fmt::Display for CommandsResult {
             write!(f, "{end} ({times}), ")?;
         }
         write!(f, "{} overlaps, {} left behind, ", self.overlaps.len(), self.left_behind)?;
-        write!(f, "{} more behind a stall of the machine (", self.excused.len())?;
+        write!(f, "{} more right after a stall of the machine (", self.excused.len())?;
         write!(f, "the longest was {:.0?}), ", self.longest_stall)?;
         write!(f, "{:.1} s", self.took.as_secs_f64())?;
         let all = self.overlaps.iter().chain(&self.excused);
@@ -113,7 +113,7 @@ impl fmt::Display for CommandsResult {
 }
 
 impl Commands {
-    /// Runs them.
+    /// Runs the commands.
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ struct Scene<'a> {
     servers: Vec<Server>,
     home: TempDir,
     numbers: AtomicUsize,
-    /// What has happened to each call.
+    /// The faults of each call.
     stories: Mutex<BTreeMap<usize, String>>,
 }
 
@@ -171,7 +171,7 @@ impl<'a> Scene<'a> {
         Ok(Self { of, servers, home, numbers: AtomicUsize::new(0), stories: Mutex::default() })
     }
 
-    /// One after the other, until the time is over.
+    /// Runs one call after another, until the time is over.
     fn lane(&self, mut rng: Rng, until: Instant) -> Result<CommandsResult, Failure> {
         let mut result = CommandsResult::default();
         while Instant::now() < until {
@@ -189,7 +189,7 @@ impl<'a> Scene<'a> {
                 }
                 strikes.strike(&mut result.strikes);
                 if Instant::now() > give_up {
-                    return Err(format!("call {number} of redbolt lock does not end").into());
+                    return Err(format!("call {number} of redbolt lock does not finish").into());
                 }
                 thread::sleep(TICK);
             };
@@ -226,7 +226,7 @@ impl<'a> Scene<'a> {
         command
     }
 
-    /// The line of a section that has met somebody, with what has happened to both.
+    /// The report of a section that overlapped, with the faults of both calls.
     fn told(&self, line: &str) -> String {
         let stories = self.stories.lock().unwrap_or_else(PoisonError::into_inner);
         let numbers = line.split(' ').skip(1).filter_map(|word| word.parse().ok());
@@ -235,7 +235,7 @@ impl<'a> Scene<'a> {
         format!("{line} ({})", both.collect::<Vec<_>>().join("; "))
     }
 
-    /// How many processes do not end. They are ended.
+    /// How many processes are left. They are killed.
     fn left_behind(&self) -> usize {
         let Ok(folder) = self.home.path().canonicalize() else { return 0 };
         let until = Instant::now() + LIMIT;
@@ -259,8 +259,8 @@ const SECTION: &str = include_str!("section.sh");
 
 const MAX_TTL: Duration = Duration::from_secs(5);
 
-/// So many overlaps tell enough.
+/// The most overlaps that a report shows.
 const SHOWN: usize = 10;
 
-/// Others may be inside before, each for some seconds.
+/// Others may hold the lock before, each for some seconds.
 const LONGEST_CALL: Duration = Duration::from_secs(120);

@@ -1,4 +1,5 @@
-//! Moments at which the machine itself stood still. Then none of redbolt's processes runs, and nothing is promised.
+//! Moments at which the machine itself stalled. None of redbolt's processes runs then, so exclusion
+//! is not promised.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -6,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::TICK;
 use crate::clock::{Moment, now};
 
-/// When the machine stood still, as a thread sees it that does nothing but sleep: from and to.
+/// The stalls of the machine, from and to, as a thread notices them that only sleeps.
 #[derive(Default)]
 pub(super) struct Stalls(Vec<(Moment, Moment)>);
 
@@ -29,7 +30,7 @@ impl Stalls {
         self.0.iter().map(|&(from, to)| to.since(from)).max().unwrap_or_default()
     }
 
-    /// Whether what a section has noted, after the seconds since the start of the machine, came right behind one.
+    /// Whether an overlap noted by a section, at its time since boot, came right after a stall.
     pub(super) fn excuse(&self, line: &str) -> bool {
         let seconds = line.split(':').next().and_then(|seconds| seconds.parse().ok());
         let Some(at) = seconds.map(Duration::from_secs_f64) else { return false };
@@ -39,10 +40,11 @@ impl Stalls {
     }
 }
 
-/// What redbolt leaves unused of these leases: who is later than that can be too late.
+/// The part of these leases that redbolt leaves unused: a process that is later than this can be
+/// too late.
 const UNUSED: Duration = Duration::from_millis(250);
 
-/// What comes so soon behind a stall may come of it.
+/// An overlap this soon after a stall may be its consequence.
 const BEHIND: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
@@ -50,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_comes_right_behind_a_stall_is_excused() {
+    fn only_overlaps_right_after_a_stall_are_excused() {
         let moment = |ms: u64| Moment(ms * 1_000_000);
         let stalls = Stalls(vec![(moment(10_000), moment(13_000))]);
         let is_excused = |at: &str| stalls.excuse(&format!("{at}: 75 meets the command of 65"));

@@ -1,4 +1,4 @@
-//! What happens to the processes of one call of `redbolt lock`.
+//! The faults that hit the processes of one `redbolt lock`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,17 +11,17 @@ use rustix::process::Signal;
 
 use super::processes::{inner_of, lives, send};
 
-/// Blows that are still to come, and stops that are to end.
+/// Faults to come, and stops to end.
 pub(super) struct Strikes {
     outer: i32,
     ready: PathBuf,
-    /// To be dealt so long after the command is inside.
+    /// To be injected this long after the command holds the lock.
     inside: Vec<(Duration, Target, Blow)>,
-    /// To be dealt then.
+    /// To be injected at this time.
     planned: Vec<(Instant, Target, Blow)>,
     stopped: Vec<(Instant, i32)>,
     began: Instant,
-    /// What was done, and when.
+    /// The faults so far, and when.
     story: String,
 }
 
@@ -42,7 +42,8 @@ enum Blow {
 }
 
 impl Strikes {
-    /// Some at random, if any. Of redbolt's two processes one is left alone, unless `both` are to be struck at once.
+    /// Plans some faults at random, or none. One of redbolt's two processes is spared, unless
+    /// `both` are to be killed at once.
     pub(super) fn plan(rng: &mut Rng, outer: i32, ready: PathBuf, both: bool) -> Self {
         let victim = if rng.bool() { Target::Outer } else { Target::Inner };
         let moment = |rng: &mut Rng| Duration::from_millis(rng.u64(0..600));
@@ -61,7 +62,7 @@ impl Strikes {
         Self { outer, ready, inside, planned, stopped: Vec::new(), began, story }
     }
 
-    /// Does what is due, and counts it.
+    /// Injects the faults that are due, and counts them.
     pub(super) fn strike(&mut self, counts: &mut BTreeMap<&'static str, usize>) {
         let now = Instant::now();
         self.stopped.retain(|&(until, pid)| {
@@ -85,13 +86,13 @@ impl Strikes {
         }
     }
 
-    /// Nobody stays stopped. What has happened.
+    /// Continues all stopped processes. Returns the faults so far.
     pub(super) fn end(self) -> String {
         self.stopped.iter().for_each(|&(_, pid)| send(pid, Signal::CONT));
         format!("{}ended after {} ms", self.story, self.began.elapsed().as_millis())
     }
 
-    /// What was done, if its target was there.
+    /// Injects a fault. Returns its name, if its target existed.
     fn deal(&mut self, target: Target, blow: Blow) -> Option<&'static str> {
         if target == Target::Both {
             return self.kill_both();
@@ -104,7 +105,8 @@ impl Strikes {
             Target::Started => *started.first()?,
         };
         if target == Target::Command && matches!(blow, Blow::Kill) {
-            // It ends by itself then, and would leave what it started, which is its right.
+            // `redbolt` ends by itself when the command ends, and may leave the command's children
+            // running. So these are killed first.
             started.iter().for_each(|&pid| send(pid, Signal::KILL));
             let until = Instant::now() + Duration::from_secs(5);
             while started.iter().any(|&pid| lives(pid)) && Instant::now() < until {
@@ -122,8 +124,8 @@ impl Strikes {
         Some(name(target, blow))
     }
 
-    /// Both are stopped before the first is killed: neither sees the other's end. Only from inside there is
-    /// somebody who can go on.
+    /// Stops both before it kills the first, so that neither sees the other's end. Only while the
+    /// command holds the lock can a process outlive them.
     fn kill_both(&self) -> Option<&'static str> {
         self.inside().0?;
         let both = [self.outer, inner_of(self.outer)?];
@@ -133,7 +135,7 @@ impl Strikes {
         Some(name(Target::Both, Blow::Kill))
     }
 
-    /// The command, and what it has started, once they are there.
+    /// The command, and its children, once they exist.
     fn inside(&self) -> (Option<i32>, Vec<i32>) {
         let pids = fs::read_to_string(&self.ready).unwrap_or_default();
         let mut pids = pids.split_ascii_whitespace().filter_map(|pid| pid.parse().ok());
