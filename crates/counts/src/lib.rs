@@ -1,14 +1,14 @@
-//! Work whose instructions are counted, one scenario at a time, by a program around it (callgrind).
+//! Scenarios whose instructions are counted, one at a time, by callgrind.
 //!
-//! A scenario is prepared and run a few times without being counted, so that memory which is used again is
-//! there; then it is counted so often that what happens now and then (a refill of random bytes, a timer)
-//! has its share. The counter watches for two functions here by their names: in one it counts, and in the
-//! other, inside of it, it does not ([`aside`]).
+//! A scenario is prepared and run a few times uncounted, so that reused memory is allocated. Then
+//! it is counted often enough that rare work (a refill of random bytes, a timer) has its share. The
+//! counter finds two functions here by their names: it counts inside of one, and pauses inside of
+//! the other ([`aside`]).
 //!
-//! A crate of its own, with one program for each layer, because what the compiler makes of a function
-//! depends on who else calls it: a driver or a runtime beside it, even another benchmark, would move the
-//! counts. The counter's part is `src/bin/measure`; not here: the comparison with `baseline.txt`, which
-//! is that of `cargo xtask bench --counts`.
+//! A crate of its own, with one program for each layer, because a function's machine code depends
+//! on its other callers: a driver or a runtime beside it, even another benchmark, would change the
+//! counts. `src/bin/measure` runs the counter. Not here: the comparison with `baseline.txt`, which
+//! `cargo xtask bench --counts` makes.
 
 #![deny(unsafe_code)]
 
@@ -16,15 +16,15 @@ use std::env;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Something that is done again and again.
+/// A repeatable piece of work.
 pub struct Scenario {
     /// Its name in the baseline.
     pub name: &'static str,
-    /// Makes ready what it needs, and returns one repetition of it.
+    /// Prepares the scenario, and returns one repetition of it.
     pub prepare: fn() -> Box<dyn FnMut()>,
 }
 
-/// Names the scenarios, or runs the one that the command line names.
+/// Lists the scenarios, or runs the one that the command line names.
 #[must_use]
 pub fn run(scenarios: &[Scenario]) -> ExitCode {
     let Some(wanted) = env::args().nth(1) else {
@@ -32,7 +32,7 @@ pub fn run(scenarios: &[Scenario]) -> ExitCode {
         return ExitCode::SUCCESS;
     };
     let Some(scenario) = scenarios.iter().find(|scenario| scenario.name == wanted) else {
-        eprintln!("no scenario is called {wanted}");
+        eprintln!("no scenario has the name {wanted}");
         return ExitCode::FAILURE;
     };
     let mut repetition = (scenario.prepare)();
@@ -42,12 +42,12 @@ pub fn run(scenarios: &[Scenario]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The other side of a conversation, or another thing that is not counted although it happens inside.
+/// Runs uncounted work inside of counted work, such as the other side of a conversation.
 pub fn aside(mut work: impl FnMut()) {
     if IS_COUNTED.load(Ordering::Relaxed) { uncounted(&mut work) } else { work() }
 }
 
-/// The counter begins and ends here; it knows this by its name.
+/// Counting begins and ends here; the counter finds this function by its name.
 #[inline(never)]
 fn counted(repetition: &mut dyn FnMut(), times: usize) {
     for _ in 0..times {
@@ -55,7 +55,8 @@ fn counted(repetition: &mut dyn FnMut(), times: usize) {
     }
 }
 
-/// The counter pauses here; it knows this by its name. Outside of `counted` it would begin.
+/// Counting pauses here; the counter finds this function by its name. Outside of `counted` it would
+/// start counting.
 #[inline(never)]
 fn uncounted(work: &mut dyn FnMut()) {
     work();
@@ -63,8 +64,8 @@ fn uncounted(work: &mut dyn FnMut()) {
 
 static IS_COUNTED: AtomicBool = AtomicBool::new(false);
 
-/// How often a scenario is counted. What the counter finds is divided by it.
+/// How often a scenario is counted. The counter's result is divided by it.
 pub const REPETITIONS: usize = 2_048;
 
-/// All rings and buffers have had their largest size by then.
+/// Enough repetitions for all rings and buffers to reach their largest size.
 const WARM: usize = 256;

@@ -1,7 +1,7 @@
 //! Accepts connections in a thread and serves each in a thread of its own, until dropped.
 //!
-//! The common ground of proxy and impostors, and the one place that knows how to end blocking
-//! threads: their sockets are shut down under them.
+//! Proxy and impostors share this code. It is the one place that ends blocking threads: it shuts
+//! down their sockets.
 
 use std::{
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
@@ -17,7 +17,7 @@ pub(crate) struct Acceptor {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The sockets that are open, so that others can end them.
+/// The open sockets, so that other threads can shut them down.
 #[derive(Debug, Default)]
 pub(crate) struct Open {
     sockets: Mutex<Sockets>,
@@ -26,7 +26,7 @@ pub(crate) struct Open {
 #[derive(Debug, Default)]
 struct Sockets {
     alive: Vec<Weak<TcpStream>>,
-    /// Those of them that were accepted here.
+    /// The sockets that were accepted here.
     accepted: Vec<Weak<TcpStream>>,
     stopped: bool,
 }
@@ -49,12 +49,12 @@ impl Acceptor {
         self.address.to_string()
     }
 
-    /// Ends all connections of the moment; new ones are accepted.
+    /// Ends all present connections; new ones are accepted.
     pub(crate) fn cut_all(&self) {
         self.open.cut_all();
     }
 
-    /// Ends the sockets that were accepted, and leaves alone what was opened for them.
+    /// Ends the accepted sockets, but not the connections opened for them.
     pub(crate) fn cut_accepted(&self) {
         let sockets = self.open.sockets.lock().unwrap();
         sockets.accepted.iter().filter_map(Weak::upgrade).for_each(|socket| cut(&socket));
@@ -64,7 +64,7 @@ impl Acceptor {
 impl Drop for Acceptor {
     fn drop(&mut self) {
         self.open.stop();
-        // A connection of our own wakes the thread from `accept`.
+        // A connection from here wakes the thread from `accept`.
         let _ = TcpStream::connect(self.address);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -73,7 +73,7 @@ impl Drop for Acceptor {
 }
 
 impl Open {
-    /// Takes note of a socket, or says that it is too late.
+    /// Registers a socket; `false` if the acceptor has been dropped.
     pub(crate) fn note(&self, socket: &Arc<TcpStream>) -> bool {
         let mut sockets = self.sockets.lock().unwrap();
         sockets.alive.retain(|socket| socket.strong_count() > 0);
@@ -100,7 +100,7 @@ impl Open {
     }
 }
 
-/// Ends a connection in both directions. One that has ended already is as good.
+/// Shuts a socket down in both directions. An error means that it was closed already.
 pub(crate) fn cut(socket: &TcpStream) {
     let _ = socket.shutdown(Shutdown::Both);
 }

@@ -1,8 +1,8 @@
 //! A small blocking RESP2 client.
 //!
 //! It shares no line with the codec under test, on purpose: two parsers with the same mistake would
-//! agree. It reads with the simplest code that is right, and recursion is fine for replies of a
-//! server that we started ourselves.
+//! agree. Its code is the simplest that is correct. Recursion is safe, because the replies come
+//! from servers that the tests have started.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// A reply, as the server worded it.
+/// A decoded reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// A nil bulk string or a nil array.
@@ -39,7 +39,7 @@ impl Connection {
     /// Connects to a TCP address.
     ///
     /// # Panics
-    /// When nobody listens there.
+    /// If the connection fails.
     pub fn open(address: &str) -> Self {
         let stream = TcpStream::connect(address)
             .unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"));
@@ -55,12 +55,12 @@ impl Connection {
     /// Sends one command and returns the reply.
     ///
     /// # Panics
-    /// When there is no well-formed reply in time.
+    /// If no well-formed reply arrives in time.
     pub fn run(&mut self, args: &[&[u8]]) -> Reply {
         self.try_run(args).unwrap_or_else(|error| panic!("no reply to a command: {error}"))
     }
 
-    /// Like [`run`](Self::run), with the words of `line`, split at spaces.
+    /// Like [`run`](Self::run), with the arguments in `line`, split at spaces.
     pub fn cmd(&mut self, line: &str) -> Reply {
         let args: Vec<&[u8]> = line.split_whitespace().map(str::as_bytes).collect();
         self.run(&args)
@@ -75,7 +75,7 @@ impl Connection {
     /// Sends bytes as they are.
     ///
     /// # Panics
-    /// When the peer does not take them.
+    /// If the peer does not accept them.
     pub fn send(&mut self, bytes: &[u8]) {
         self.stream.get_mut().write_all(bytes).unwrap();
     }
@@ -83,7 +83,7 @@ impl Connection {
     /// Reads one reply.
     ///
     /// # Panics
-    /// When none comes in time, or it is malformed.
+    /// If none arrives in time, or it is malformed.
     pub fn reply(&mut self) -> Reply {
         self.try_reply().unwrap_or_else(|error| panic!("no reply: {error}"))
     }
@@ -96,14 +96,14 @@ impl Connection {
     /// Reads everything up to the end of the stream.
     ///
     /// # Panics
-    /// When the peer does not close in time.
+    /// If the peer does not close in time.
     pub fn rest(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.stream.read_to_end(&mut bytes).unwrap();
         bytes
     }
 
-    /// Waits for `span` and says whether neither a byte nor the end of the stream came meanwhile.
+    /// Waits for `span`. Whether neither a byte nor the end of the stream arrived.
     pub fn is_silent_for(&mut self, span: Duration) -> bool {
         self.stream.get_ref().set_read_timeout(span).unwrap();
         let waited = self.stream.fill_buf().map(|_| ());
@@ -118,7 +118,7 @@ impl Connection {
     }
 }
 
-/// The two kinds of socket on which a server listens.
+/// A TCP or a Unix socket.
 #[derive(Debug)]
 enum Stream {
     Tcp(TcpStream),
@@ -197,7 +197,7 @@ fn read_reply(source: &mut impl BufRead) -> io::Result<Reply> {
     }
 }
 
-/// A line without its CR LF, which must be there.
+/// Reads a line, and removes its CR LF, which must be there.
 pub(crate) fn read_line(source: &mut impl BufRead) -> io::Result<String> {
     let mut line = String::new();
     source.read_line(&mut line)?;
@@ -208,7 +208,7 @@ pub(crate) fn read_line(source: &mut impl BufRead) -> io::Result<String> {
     }
 }
 
-/// A payload of `length` bytes and its CR LF.
+/// Reads a payload of `length` bytes and its CR LF.
 pub(crate) fn read_bulk(source: &mut impl BufRead, length: i64) -> io::Result<Vec<u8>> {
     let length = usize::try_from(length).map_err(|_| malformed("negative length"))?;
     let mut bytes = vec![0; length + 2];

@@ -1,4 +1,4 @@
-//! Peers that are no usable Redis server: each plays one part, for every connection.
+//! Peers that are no usable Redis server: each behaves in one way, on every connection.
 
 use std::{
     io::{self, BufRead, BufReader, Write},
@@ -10,7 +10,7 @@ use crate::{
     client::{number, read_bulk, read_line},
 };
 
-/// The part that an [`Impostor`] plays.
+/// The behaviour of an [`Impostor`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act {
     /// Accepts, reads and never answers.
@@ -21,26 +21,26 @@ pub enum Act {
     Http,
     /// Sends bytes that are no RESP as soon as it accepts.
     Garbage,
-    /// Turns the client away as a server in protected mode does, and closes.
+    /// Refuses the client as a server in protected mode does, and closes.
     Denied,
-    /// Answers the first bytes as a server of TLS would that takes them for the end of a handshake, and closes.
+    /// Answers the first bytes as a TLS server answers bytes that are no TLS handshake, and closes.
     Tls,
-    /// Answers as Redis 4.0.14 does, as far as that is asked before it is known.
+    /// Answers a handshake as Redis 4.0.14 does, up to the version check.
     Redis4,
     /// Answers every command with this line (`-LOADING …`, `-OOM …`), given without its CR LF.
     Always(String),
 }
 
-/// A hostile or unfit peer on a loopback port. Dropping it ends its connections and threads.
+/// A hostile or unusable peer on a loopback port. Dropping it ends its connections and threads.
 #[derive(Debug)]
 pub struct Impostor {
     acceptor: Acceptor,
 }
 
 impl Impostor {
-    /// Starts to play a part.
+    /// Starts an impostor.
     pub fn start(act: Act) -> Self {
-        // A client that leaves in the middle ends the play; there is nobody to tell.
+        // An error only means that the client has disconnected.
         Self { acceptor: Acceptor::start(move |client, _| drop(play(&act, client))) }
     }
 
@@ -80,8 +80,8 @@ fn play(act: &Act, mut client: &TcpStream) -> io::Result<()> {
     }
 }
 
-/// Says a last word. Closing with unread bytes would reset the connection and could lose the word,
-/// so it reads on until the client closes as well.
+/// Sends the last bytes. Closing a socket with unread bytes would send a reset, which could lose
+/// them, so it reads on until the client closes as well.
 fn farewell(mut client: &TcpStream, word: &[u8]) -> io::Result<()> {
     client.write_all(word)?;
     client.shutdown(Shutdown::Write)?;
@@ -96,7 +96,7 @@ fn answer_all(client: &TcpStream, line: &str) -> io::Result<()> {
     answer_as(client, |_| format!("{line}\r\n"))
 }
 
-/// Answers every command as it is told, until the client leaves.
+/// Answers every command with `answer`, until the client disconnects.
 fn answer_as(mut client: &TcpStream, answer: impl Fn(&[Vec<u8>]) -> String) -> io::Result<()> {
     let mut requests = BufReader::new(client);
     loop {
@@ -117,7 +117,7 @@ fn read_request(source: &mut BufReader<&TcpStream>) -> io::Result<Vec<Vec<u8>>> 
 const HTTP: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
                     Connection: close\r\n\r\n400 Bad Request";
 const GARBAGE: &[u8] = b"\x00\xff\x17garbage\r\n\x80\x81$12*\r\n";
-/// `protocol_version`, as OpenSSL has it for what is no TLS at all.
+/// `protocol_version`, as OpenSSL answers bytes that are no TLS at all.
 const ALERT: &[u8] = b"\x15\x03\x01\x00\x02\x02\x46";
 const INFO: &str = "# Server\r\nredis_version:4.0.14\r\nredis_mode:standalone\r\n\
                     run_id:0123456789012345678901234567890123456789\r\n\

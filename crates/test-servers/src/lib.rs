@@ -1,9 +1,9 @@
-//! Real `redis-server` processes, a proxy that misbehaves and peers that only pretend, for tests.
+//! Real `redis-server` processes, a faulty proxy and fake servers, for tests.
 //!
-//! This crate knows nothing of redbolt, and that is why it is apart: what it sees on a node is the
-//! word of an independent checker, with a RESP client of its own. It is made for tests only, so
-//! every failure is a panic with a sentence that says what to do. Every wait is bounded, and
-//! everything that was started ends with the value that stands for it.
+//! This crate is apart because it knows nothing of redbolt: it reads a node's state as an
+//! independent checker, with a RESP client of its own. It is for tests only, so every failure is a
+//! panic whose message says what to do. Every wait is bounded. Dropping a value ends whatever it
+//! has started.
 //!
 //! ```
 //! use redbolt_test_servers::{Reply, Server};

@@ -1,8 +1,8 @@
-//! Programs for tests, started as if nobody ignored a signal.
+//! Programs for tests, started with default signal dispositions.
 //!
-//! A job in the background of a script inherits that SIGINT and SIGQUIT are ignored, one under `nohup`
-//! SIGHUP, and every program keeps what it inherits. Tests send these signals, so what they start gets
-//! the default dispositions back. Not here: waiting for a program, and ending it.
+//! A background job of a script inherits that SIGINT and SIGQUIT are ignored, a program under
+//! `nohup` that SIGHUP is. Tests send these signals, so the programs that they start get the
+//! default dispositions back. Not here: waiting for a program, and ending it.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
@@ -10,10 +10,11 @@ use std::sync::OnceLock;
 
 const DEFAULTS: &str = "--default-signal=HUP,INT,QUIT,TERM";
 
-/// A command whose program ignores none of the signals that end it, whoever runs the test.
+/// A command whose program ignores none of the signals that end it, no matter how the test was
+/// started.
 ///
-/// It goes through `env`, which leaves it the process id. Where `env` cannot do that (only that of GNU
-/// can), the program inherits what the test has.
+/// It goes through `env`, which keeps the process id. Where `env` lacks the option (only GNU has
+/// it), the program inherits the test's dispositions.
 pub fn program(name: impl AsRef<OsStr>) -> Command {
     static CAN_RESET: OnceLock<bool> = OnceLock::new();
     let can_reset = || {
@@ -33,7 +34,7 @@ pub fn program(name: impl AsRef<OsStr>) -> Command {
 mod tests {
     use super::*;
 
-    /// The signals of `DEFAULTS` that a command ignores whose caller ignores all of them.
+    /// The signals of `DEFAULTS` that a command ignores if its caller ignores all of them.
     fn ignored(command: &Command) -> u64 {
         let mut sh = Command::new("sh");
         sh.args(["-c", "trap '' HUP INT QUIT TERM; exec \"$@\"", "sh"]);
@@ -44,7 +45,7 @@ mod tests {
         u64::from_str_radix(&mask, 16).unwrap() & ALL
     }
 
-    /// Their bits, as Linux counts them.
+    /// The bits of these signals, as Linux numbers them.
     const ALL: u64 = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14;
 
     #[test]

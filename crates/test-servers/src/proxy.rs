@@ -1,6 +1,6 @@
-//! A TCP proxy before a server that delays, splits, joins and cuts what passes through it.
+//! A TCP proxy in front of a server that delays, splits, joins and cuts the byte streams.
 //!
-//! It looks at no byte: faults at the level of the protocol are the business of `impostor`.
+//! It does not parse the bytes: `impostor` has the faults of the protocol.
 
 use std::{
     io::{self, Read, Write},
@@ -15,18 +15,18 @@ use crate::acceptor::{Acceptor, Open, cut};
 /// What a [`Proxy`] does with the bytes of each connection, in both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Passes everything on as it comes.
+    /// Forwards bytes as they arrive.
     Pass,
-    /// Writes every byte by itself.
+    /// Writes every byte separately.
     Bytes,
-    /// Holds what came for this long, and passes all that came meanwhile on in one write.
+    /// Holds bytes for this long, and forwards all that arrived meanwhile in one write.
     Coalesce(Duration),
     /// Ends a connection after this many more bytes toward the client.
     CutAfter(usize),
-    /// Accepts connections and passes nothing on. What it held is passed on when the mode changes.
+    /// Accepts connections and forwards nothing. Held bytes are forwarded when the mode changes.
     Stall,
-    /// Ends the clients' side of the connections of the moment, and holds what they had sent for the
-    /// server until the mode changes. New connections pass.
+    /// Ends the clients' side of all present connections, and holds what they had sent until the
+    /// mode changes. New connections pass.
     Orphan,
     /// Ends all connections, and each new one as soon as it is accepted.
     Refuse,
@@ -40,7 +40,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy before the server at `target`, in [`Mode::Pass`].
+    /// Starts a proxy in front of the server at `target`, in [`Mode::Pass`].
     pub fn before(target: &str) -> Self {
         let switch = Arc::new(Switch::default());
         let (ours, target) = (Arc::clone(&switch), target.to_owned());
@@ -53,7 +53,7 @@ impl Proxy {
         self.acceptor.address()
     }
 
-    /// Changes the mode, for open connections too. Counts start again.
+    /// Changes the mode, also for open connections. Byte counts restart.
     pub fn set(&self, mode: Mode) {
         self.switch.set(mode);
         match mode {
@@ -66,12 +66,12 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // Threads that wait for the end of a stall see a changed mode and then a dead socket.
+        // Threads that wait for the end of a stall find a changed mode and then a dead socket.
         self.set(Mode::Refuse);
     }
 }
 
-/// The mode of the moment, and how often it has changed.
+/// The present mode, and how often it has changed.
 #[derive(Debug)]
 struct Switch {
     setting: Mutex<(Mode, u64)>,
@@ -91,7 +91,7 @@ impl Switch {
         self.changed.notify_all();
     }
 
-    /// The mode, once it is not one that holds a connection as old as `born`.
+    /// Waits for a mode that does not hold back a connection as old as `born`.
     fn awaited(&self, born: u64) -> (Mode, u64) {
         let holds = |(mode, epoch): &mut (Mode, u64)| match mode {
             Mode::Stall => true,
@@ -131,7 +131,7 @@ enum Direction {
     ToClient,
 }
 
-/// Passes bytes on in one direction until a side ends; then both sides end.
+/// Forwards bytes in one direction until one side ends; then ends both sides.
 fn pump(from: &TcpStream, to: &TcpStream, switch: &Switch, born: u64, direction: Direction) {
     let mut passage = Passage { from, to, direction, epoch: 0, passed: 0 };
     let mut buffer = vec![0; BUFFER];
@@ -155,13 +155,13 @@ struct Passage<'a> {
 }
 
 impl Passage<'_> {
-    /// Passes on the first `length` bytes of the buffer. An error ends the connection.
+    /// Forwards the first `length` bytes of the buffer. An error ends the connection.
     fn pass(&mut self, buffer: &mut [u8], length: usize, mode: Mode, epoch: u64) -> io::Result<()> {
         let mut to = self.to;
         match mode {
             Mode::Bytes => buffer[..length].chunks(1).enumerate().try_for_each(|(at, byte)| {
                 to.write_all(byte)?;
-                // Gives the reader a chance to see the byte before the next one.
+                // Lets the reader see this byte before the next one.
                 if at < YIELDS {
                     thread::yield_now();
                 }
@@ -199,8 +199,8 @@ impl Passage<'_> {
 
 /// Reads what has arrived, without waiting.
 ///
-/// The flag belongs to the socket, which the other direction writes to. That write may then find it
-/// full and fail, which ends the connection; the test's few bytes never fill a socket.
+/// The non-blocking flag also affects the other direction's writes to this socket. Such a write
+/// fails if the socket is full, which ends the connection; a test's few bytes never fill it.
 fn read_ready(mut from: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     if buffer.is_empty() {
         return Ok(0);
@@ -216,5 +216,5 @@ fn read_ready(mut from: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
 
 const BUFFER: usize = 64 * 1024;
 
-/// On a busy machine each costs a time slice, and a long text would take minutes.
+/// On a busy machine each yield costs a time slice, so a long text would take minutes.
 const YIELDS: usize = 64;

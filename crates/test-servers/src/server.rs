@@ -1,6 +1,6 @@
-//! One `redis-server` process: started on a free port, stopped, frozen, killed and started again.
+//! One `redis-server` process: started on a free port, stopped, frozen, killed and restarted.
 //!
-//! Not here: how to talk to it (`client`), and faults of the network before it (`proxy`).
+//! Not here: sending it commands (`client`), and faults of the network (`proxy`).
 
 use std::{
     ffi::{OsStr, OsString},
@@ -20,10 +20,10 @@ use tempfile::TempDir;
 
 use crate::client::{Connection, Reply};
 
-/// A running `redis-server` on a loopback port, with nothing on disk but its own directory.
+/// A running `redis-server` on a loopback port, with its files in a directory of its own.
 ///
 /// Dropping it kills the process and removes the directory. On Linux the process also dies with the
-/// test, however that ends.
+/// test process, however that ends.
 #[derive(Debug)]
 pub struct Server {
     program: OsString,
@@ -33,24 +33,24 @@ pub struct Server {
     home: TempDir,
 }
 
-/// A port that is ours.
+/// A reserved port.
 #[derive(Debug)]
 struct Port {
     number: u16,
-    /// Bound and not listening, which keeps the kernel from giving the port to others, also while
+    /// Bound and not listening. This keeps the kernel from giving the port to others, also while
     /// the server is dead: an outgoing connection could take it, or even connect to itself.
     _reserved: Option<Socket>,
 }
 
-/// Starts `n` servers side by side, each as [`Server::start`] does.
+/// Starts `n` servers in parallel, each as [`Server::start`] does.
 pub fn servers(n: usize) -> Vec<Server> {
     let mut all: Vec<Server> = (0..n).map(|_| Server::launch(program(), &[])).collect();
     all.iter_mut().for_each(Server::settle);
     all
 }
 
-/// The kinds of servers that are at hand: the programs that the environment variable `REDIS_SERVERS` names,
-/// separated as in `PATH`; else the usual one, and `valkey-server` if it runs here as well.
+/// The installed server programs: those that the environment variable `REDIS_SERVERS` names,
+/// separated as in `PATH`; otherwise the usual one, and `valkey-server` if it runs here as well.
 pub fn programs() -> Vec<OsString> {
     let Some(named) = std::env::var_os("REDIS_SERVERS") else {
         let valkey = OsString::from("valkey-server");
@@ -63,10 +63,10 @@ pub fn programs() -> Vec<OsString> {
 impl Server {
     /// Starts a server and waits until it answers.
     ///
-    /// The program is `redis-server`, or what the environment variable `REDIS_SERVER` names.
+    /// The program is `redis-server`, or the one named by the environment variable `REDIS_SERVER`.
     ///
     /// # Panics
-    /// When the program is missing, or does not answer within ten seconds.
+    /// If the program is missing, or does not answer within ten seconds.
     pub fn start() -> Self {
         Self::with(&[])
     }
@@ -74,7 +74,7 @@ impl Server {
     /// Starts a server with more arguments for the program, such as `["--requirepass", "x"]`.
     ///
     /// # Panics
-    /// As [`start`](Self::start), and when the program refuses the arguments.
+    /// As [`start`](Self::start), and if the program refuses the arguments.
     pub fn with(args: &[&str]) -> Self {
         Self::of(&program(), args)
     }
@@ -107,7 +107,7 @@ impl Server {
     /// The process id.
     ///
     /// # Panics
-    /// When the server was killed and not restarted.
+    /// If the server was killed and not restarted.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().expect("the server was killed: restart it first").id()
     }
@@ -117,12 +117,13 @@ impl Server {
         self.signal(Signal::STOP);
     }
 
-    /// Lets a frozen process go on (SIGCONT).
+    /// Continues a frozen process (SIGCONT).
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// Kills the process (SIGKILL) and reaps it. Its data is gone; the port stays ours to restart on.
+    /// Kills the process (SIGKILL) and reaps it. Its data is gone; its port stays reserved for a
+    /// restart.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
@@ -130,11 +131,11 @@ impl Server {
         }
     }
 
-    /// Starts the server again, on the same port and with the same arguments, killing it first if
-    /// it still runs.
+    /// Restarts the server on the same port and with the same arguments. Kills it first if it still
+    /// runs.
     ///
     /// # Panics
-    /// When it does not answer within ten seconds, or somebody took the port meanwhile.
+    /// If it does not answer within ten seconds, or another process took the port meanwhile.
     pub fn restart(&mut self) {
         self.kill();
         self.child = Some(self.spawn());
@@ -146,12 +147,12 @@ impl Server {
     /// Sends one command on a connection of its own and returns the reply.
     ///
     /// # Panics
-    /// When there is no well-formed reply within five seconds.
+    /// If no well-formed reply arrives within five seconds.
     pub fn run(&self, args: &[&[u8]]) -> Reply {
         self.connect().run(args)
     }
 
-    /// Like [`run`](Self::run), with the words of `line`, split at spaces.
+    /// Like [`run`](Self::run), with the arguments in `line`, split at spaces.
     pub fn cmd(&self, line: &str) -> Reply {
         self.connect().cmd(line)
     }
@@ -170,8 +171,8 @@ impl Server {
         server
     }
 
-    /// Waits until the server answers. Where a port cannot be reserved, a bind that lost a race for
-    /// it is tried again elsewhere.
+    /// Waits until the server answers. Where a port cannot be reserved, a start that lost the race
+    /// for it is repeated on another port.
     fn settle(&mut self) {
         for _ in 0..BIND_TRIES {
             match self.wait_until_up() {
@@ -200,15 +201,16 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(File::create(self.log()).unwrap())
             .stderr(Stdio::null());
-        spawn_on_lasting_thread(command).expect("the program was found a moment ago")
+        spawn_on_lasting_thread(command).expect("the program ran a moment ago")
     }
 
-    /// Ready when it answers on its Unix socket: that one is in our own directory, while the port
-    /// may belong to a stranger. The server listens on the port before it makes the socket.
+    /// Waits until the server answers on its Unix socket. That socket is in our own directory,
+    /// while another process may have the port. The server binds the port before it creates the
+    /// socket.
     fn wait_until_up(&mut self) -> Result<(), String> {
         let deadline = Instant::now() + START_LIMIT;
         while Instant::now() < deadline {
-            let child = self.child.as_mut().expect("waited for only after a start");
+            let child = self.child.as_mut().expect("the server was started");
             if child.try_wait().unwrap().is_some() {
                 return Err(self.read_log());
             }
@@ -237,7 +239,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(child) = self.child.as_mut() {
-            // Nothing to be done about a failure here, and a panic would hide the test's own.
+            // A failure here cannot be handled, and a panic would hide the test's own.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -247,16 +249,17 @@ impl Drop for Server {
 impl Port {
     fn free() -> Self {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        // With this, and nobody listening, the server can bind the same port. So it is on Linux;
-        // elsewhere the port is free again as soon as it is known.
+        // With this option, and as nobody listens, the server can bind the same port on Linux.
+        // Elsewhere the port is released once its number is known.
         socket.set_reuse_address(true).unwrap();
         socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
-        let number = socket.local_addr().unwrap().as_socket().expect("bound to IPv4").port();
+        let number =
+            socket.local_addr().unwrap().as_socket().expect("the socket is bound to IPv4").port();
         Self { number, _reserved: cfg!(target_os = "linux").then_some(socket) }
     }
 }
 
-/// Any reply will do: NOAUTH and LOADING come from a server that is up.
+/// Any reply will do: NOAUTH and LOADING come from a running server, too.
 fn answers(socket: &Path) -> bool {
     Connection::open_unix(socket).and_then(|mut connection| connection.try_run(&[b"PING"])).is_ok()
 }
@@ -285,8 +288,8 @@ fn runs(program: &OsStr) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The parent-death signal is set between fork and exec, which takes unsafe code here; util-linux
-/// has a program that does it. Without that program a killed test leaves its servers behind.
+/// Setting the parent-death signal between fork and exec would take unsafe code here, so `setpriv`
+/// of util-linux does it. Without that program a killed test leaves its servers behind.
 fn dying_with_us(program: OsString) -> Command {
     static SETPRIV: OnceLock<bool> = OnceLock::new();
     if !*SETPRIV.get_or_init(|| runs(OsStr::new("setpriv"))) {
@@ -295,8 +298,8 @@ fn dying_with_us(program: OsString) -> Command {
     dying_with(std::process::id(), program)
 }
 
-/// Nothing is told to a process whose parent was gone before it asked to be told. So it looks, once it
-/// has asked, whether its parent is still the one that started it.
+/// A process whose parent dies before it has requested the signal never gets it. So the shell
+/// checks afterwards that its parent is still the one that started it.
 fn dying_with(parent: u32, program: OsString) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--", "sh", "-c", r#"[ "$PPID" = "$0" ] && exec "$@""#]);
@@ -304,8 +307,8 @@ fn dying_with(parent: u32, program: OsString) -> Command {
     command
 }
 
-/// The kernel sends the parent-death signal when the *thread* that forked ends. Test threads come
-/// and go, and a server may outlive the one that made it, so one thread that never ends forks all.
+/// The kernel sends the parent-death signal when the *thread* that forked ends. A server may
+/// outlive the test thread that started it, so one thread that never ends forks them all.
 fn spawn_on_lasting_thread(command: Command) -> io::Result<Child> {
     type Job = (Command, mpsc::Sender<io::Result<Child>>);
     static SPAWNER: OnceLock<Mutex<mpsc::Sender<Job>>> = OnceLock::new();
@@ -358,7 +361,10 @@ mod tests {
     fn a_server_does_not_start_whose_starter_was_gone_before_it() {
         let starts = |parent| dying_with(parent, "true".into()).status().unwrap().success();
         assert!(starts(std::process::id()));
-        assert!(!starts(std::process::id() + 1), "that one would not be heard of when it ends");
+        assert!(
+            !starts(std::process::id() + 1),
+            "a server whose parent is gone would never be killed"
+        );
     }
 
     #[test]

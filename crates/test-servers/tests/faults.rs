@@ -1,4 +1,4 @@
-//! The proxy and the impostors do what they say, against a real server.
+//! The proxy and the impostors behave as documented, against a real server.
 
 use std::{
     io::{Read, Write},
@@ -31,7 +31,7 @@ fn coalescing_joins_replies_that_came_apart() {
     proxy.set(Mode::Coalesce(Duration::from_millis(200)));
     let mut stream = TcpStream::connect(proxy.address()).unwrap();
     stream.set_nodelay(true).unwrap();
-    // Two writes that a plain proxy would pass on one by one.
+    // A proxy in `Mode::Pass` would forward these two writes separately.
     stream.write_all(b"PING\r\n").unwrap();
     stream.write_all(b"PING\r\n").unwrap();
     let mut buffer = [0; 64];
@@ -142,7 +142,7 @@ fn what_an_orphan_had_sent_arrives_when_it_is_let_go() {
     proxy.set(Mode::Pass);
     let deadline = std::time::Instant::now() + Duration::from_secs(5);
     while server.cmd("GET key") != Reply::Bulk(b"ghost".to_vec()) {
-        assert!(std::time::Instant::now() < deadline, "what was held never came");
+        assert!(std::time::Instant::now() < deadline, "the held bytes never arrived");
     }
     assert_eq!(new.cmd("PING"), pong());
 }

@@ -1,6 +1,6 @@
-//! A test that is killed leaves no server behind.
+//! A killed test leaves no server behind.
 //!
-//! Without the usual harness: the program starts itself as the test to be killed.
+//! This test has no harness: the program starts itself as the test to be killed.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -30,7 +30,7 @@ fn be_the_victim() {
 }
 
 fn a_killed_test_takes_its_servers_with_it() {
-    // The directory of its server stays behind: nobody is left to remove it.
+    // The directory of its server stays behind, because nobody is left to remove it.
     let remains = tempfile::tempdir().unwrap();
     let mut victim = Command::new(env::current_exe().unwrap())
         .arg(VICTIM)
@@ -41,7 +41,7 @@ fn a_killed_test_takes_its_servers_with_it() {
     let mut address = String::new();
     BufReader::new(victim.stdout.take().unwrap()).read_line(&mut address).unwrap();
     let listens = || TcpStream::connect(address.trim()).is_ok();
-    assert!(listens(), "the server of the victim is up");
+    assert!(listens(), "the victim's server is not up");
 
     victim.kill().unwrap();
     victim.wait().unwrap();
@@ -50,7 +50,7 @@ fn a_killed_test_takes_its_servers_with_it() {
         assert!(Instant::now() < deadline, "the server outlives its test");
         thread::sleep(Duration::from_millis(5));
     }
-    println!("a killed test takes its servers with it: ok");
+    println!("a killed test leaves no server behind: ok");
 }
 
 const VICTIM: &str = "--victim";

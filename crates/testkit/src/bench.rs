@@ -1,7 +1,7 @@
-//! One core, and nodes that are answered for by hand.
+//! One core, with nodes that a test answers for by hand.
 //!
-//! Bytes take no time here, and time passes only when a test says so. Where bytes are under way, get lost or cut,
-//! a world is wanted instead.
+//! Bytes take no time here, and time passes only when a test says so. A test of delayed, lost or
+//! cut bytes needs a world instead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,27 +13,27 @@ use redbolt::proto::{
 use crate::request::Words;
 use crate::{Command, Handshake, Host, Kind, Random, Scripted};
 
-/// A core on a bench.
+/// A core on a test bench.
 pub struct Bench {
-    /// The core. It is open, for tests to turn every screw.
+    /// The core, open to every call of a test.
     pub core: Core,
-    /// The time.
+    /// The present time.
     pub now: ClockReading,
-    /// By nodes.
+    /// By node.
     links: Vec<LinkId>,
     nodes: Vec<Scripted>,
 }
 
 impl Bench {
-    /// All links are open, and nothing is answered.
+    /// Opens all links, and answers nothing.
     ///
     /// # Panics
     ///
-    /// If the settings are not ones that may be made.
+    /// If the settings are not valid.
     #[must_use]
     pub fn new(settings: Settings, now: ClockReading) -> Self {
         let nodes = vec![Scripted::default(); settings.nodes.len()];
-        let config = Config::new(settings).expect("settings that may be made");
+        let config = Config::new(settings).expect("the test's settings are valid");
         let core = Core::new(Arc::new(config), Random::new(0).entropy());
         let mut bench = Self { core, now, links: Vec::new(), nodes };
         bench.core.open_all(now);
@@ -44,43 +44,43 @@ impl Bench {
         bench
     }
 
-    /// Connects a link if the core wants one.
+    /// Connects a link if the core asks for one.
     pub fn connect(&mut self) -> Option<LinkId> {
         let Some(LinkOp::Open(link)) = self.core.poll_link() else { return None };
         self.core.connected(link, self.now);
         Some(link)
     }
 
-    /// The core's name for a node.
+    /// The core's id of a node.
     #[must_use]
     pub fn node(&self, node: usize) -> NodeId {
         self.links[node].node()
     }
 
-    /// Time passes on both clocks, and timers are handled.
+    /// Advances both clocks, and fires the timers.
     pub fn wait(&mut self, span: Duration) {
         self.now.boot = self.now.boot + span;
         self.now.wall = self.now.wall + span;
         self.core.timeout(self.now);
     }
 
-    /// Asks for a lock.
+    /// Requests a lock.
     ///
     /// # Panics
     ///
-    /// If it may not be asked for.
+    /// If the request is not valid.
     pub fn lock(&mut self, request: &LockRequest<'_>) -> LockId {
-        self.core.acquire(request, self.now).expect("a request that may be made")
+        self.core.acquire(request, self.now).expect("the test's request is valid")
     }
 
-    /// A connection is lost, with everything that was written to it.
+    /// Loses a connection, with everything written to it.
     pub fn cut(&mut self, node: usize) {
         self.listen(node);
         self.nodes[node] = Scripted::default();
         self.core.disconnected(self.links[node], Cause::ConnectionReset, self.now);
     }
 
-    /// Answers everything that a handshake asks, and nothing behind it.
+    /// Answers all requests of a handshake, and nothing behind it.
     pub fn handshake(&mut self, node: usize, handshake: &Handshake) {
         while let Some(words) = self.next(node)
             && let Some(answer) = handshake.answer(&words)
@@ -92,13 +92,13 @@ impl Bench {
         }
     }
 
-    /// The oldest request that is not answered.
+    /// The oldest unanswered request.
     pub fn next(&mut self, node: usize) -> Option<Words> {
         self.listen(node);
         self.nodes[node].oldest().cloned()
     }
 
-    /// What all requests are that are not answered.
+    /// The kinds of all unanswered requests.
     pub fn waiting(&mut self, node: usize) -> Vec<&'static str> {
         self.listen(node);
         self.nodes[node].kinds()
@@ -111,12 +111,12 @@ impl Bench {
         self.core.hear(self.links[node], answer.as_bytes(), self.now);
     }
 
-    /// What was told about locks since the last time.
+    /// The events since the last call.
     pub fn told(&mut self) -> Vec<Event> {
         self.core.events().filter(|event| !matches!(event, Event::Node(..))).collect()
     }
 
-    /// The node gets what the core has written.
+    /// Passes what the core has written on to the node.
     fn listen(&mut self, node: usize) {
         let scripted = &mut self.nodes[node];
         self.core.write(self.links[node], |bytes| scripted.hear(bytes));

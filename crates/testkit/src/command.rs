@@ -1,7 +1,7 @@
-//! Which request is which: what each is to the protocol, by its words alone.
+//! Classifies requests: what each one is to the protocol, from its arguments alone.
 //!
-//! The one table of the commands and scripts for all tests. Not here: whether a request may be sent where it is,
-//! and what an answer to it means.
+//! This is the one table of commands and scripts for all tests. Not here: whether a request may be
+//! sent at that point, and what its reply means.
 
 use std::sync::LazyLock;
 
@@ -26,7 +26,7 @@ pub enum Script {
 }
 
 impl Script {
-    /// All of them, each at the place of its number.
+    /// All scripts, each at the index of its number.
     pub const ALL: [Self; 7] = [
         Self::Undo,
         Self::Extend,
@@ -37,7 +37,7 @@ impl Script {
         Self::ForceUnlock,
     ];
 
-    /// What `EVAL` is given.
+    /// The text that `EVAL` runs.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ impl Script {
         Self::ALL.into_iter().find(|script| script.text().as_bytes() == text)
     }
 
-    /// The script with this digest, which `EVALSHA` is given.
+    /// The script with this digest, as given to `EVALSHA`.
     #[must_use]
     pub fn of_digest(digest: &[u8]) -> Option<Self> {
         let at = DIGESTS.iter().position(|known| known == digest)?;
@@ -87,62 +87,62 @@ static DIGESTS: LazyLock<[[u8; 40]; Script::ALL.len()]> = LazyLock::new(|| {
 /// What a request is to the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It asks for a lock.
+    /// Requests a lock.
     Ask,
-    /// Who is it?
+    /// Authenticates.
     Auth,
-    /// The restart guard's TTL, behind an ask or in a handshake.
+    /// Reads the restart guard's TTL, behind a lock request or in a handshake.
     Check,
-    /// Something else about the connection.
+    /// Another subcommand of `CLIENT`.
     Client,
-    /// It writes a restart guard.
+    /// Writes a restart guard.
     Enrol,
-    /// It extends a lock.
+    /// Extends a lock.
     Extend,
-    /// An operator breaks a lock.
+    /// An operator force-unlocks a resource.
     ForceUnlock,
-    /// What is under a key, for an inspection.
+    /// Reads the value of a key, for an inspection.
     Getrange,
-    /// What kind of server is it?
+    /// Asks for sections of `INFO`.
     Info,
-    /// It ends a dead connection of ours.
+    /// Kills a dead connection of our own.
     Kill,
-    /// It ends everybody else's connections.
+    /// Kills all other connections.
     KillOthers,
-    /// The restart guard's value.
+    /// Reads the restart guard's value.
     Look,
-    /// Nothing is called, to find out whether it could be.
+    /// A script command without a script: tests whether scripts could be called.
     ProbeCall,
-    /// A write in vain, to find out whether it would be done.
+    /// A write that has no effect: tests whether writes would succeed.
     ProbeWrite,
-    /// The TTL of a key.
+    /// Reads the TTL of a key.
     Pttl,
-    /// Which database?
+    /// Selects the database.
     Select,
-    /// It listens to what is told.
+    /// Subscribes to invalidation messages.
     Subscribe,
-    /// It wants to be told of changes.
+    /// Turns tracking on.
     Track,
-    /// The type of a key, for an inspection.
+    /// Reads the type of a key, for an inspection.
     Type,
-    /// It takes back what was asked.
+    /// Undoes a lock request.
     Undo,
-    /// It is none of the library's.
+    /// No request of the library.
     Unknown,
-    /// It wants to be told no more.
+    /// Turns tracking off.
     Untrack,
-    /// It raises counters to a token.
+    /// Raises counters to a token.
     WriteBack,
 }
 
 impl Kind {
-    /// As it is written in tests.
+    /// Its name in tests.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.names().0
     }
 
-    /// And where a script is called by its digest.
+    /// Its name, and its name where a script is called by digest.
     fn names(self) -> (&'static str, &'static str) {
         let one = |name| (name, name);
         match self {
@@ -172,23 +172,24 @@ impl Kind {
     }
 }
 
-/// A request, understood.
+/// A classified request.
 #[derive(Clone, Copy, Debug)]
 pub struct Command<'w> {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// The script that it calls, if it does.
+    /// The script that it calls, if any.
     pub script: Option<Script>,
-    /// Whether it calls the script by its digest.
+    /// Whether it calls the script by digest.
     pub by_digest: bool,
-    /// The token of the lock that it is about; empty if it is about none.
+    /// The token of its lock; empty if there is none.
     pub token: &'w [u8],
-    /// The TTL of an ask or an extension in ms, or the counter that a write-back raises to; 0 for others.
+    /// The TTL of a lock request or an extension in ms, or the counter of a write-back; 0 for
+    /// others.
     pub number: u64,
 }
 
 impl<'w> Command<'w> {
-    /// Understands a request.
+    /// Classifies a request.
     #[inline]
     #[must_use]
     pub fn new<W: AsRef<[u8]>>(words: &'w [W]) -> Self {
@@ -219,7 +220,8 @@ impl<'w> Command<'w> {
         Self { kind, script: None, by_digest: false, token, number }
     }
 
-    /// Behind the text or the digest stand the number of keys, the keys, and the token of a lock's script.
+    /// The text or the digest is followed by the number of keys, the keys, and for a lock's script
+    /// the token.
     fn call<W: AsRef<[u8]>>(script: Option<Script>, by_digest: bool, words: &'w [W]) -> Self {
         let word = |at: usize| words.get(at).map_or(&[][..], AsRef::as_ref);
         let kind = script.map_or(Kind::Unknown, Script::kind);
@@ -233,7 +235,7 @@ impl<'w> Command<'w> {
         Self { kind, script, by_digest, token, number }
     }
 
-    /// As it is written in tests, with the way in which it calls its script.
+    /// Its name in tests, which says how it calls its script.
     #[must_use]
     pub fn name(&self) -> &'static str {
         let (by_text, by_digest) = self.kind.names();
@@ -251,7 +253,7 @@ fn of_client(what: &[u8], how: &[u8]) -> Kind {
     }
 }
 
-/// A number in decimal digits, however many.
+/// A decimal number of any length.
 #[must_use]
 pub fn number(digits: &[u8]) -> u64 {
     digits.iter().fold(0, |number: u64, digit| {

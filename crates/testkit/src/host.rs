@@ -1,8 +1,8 @@
-//! How a core is driven: what a driver does with each of its outputs and inputs, in one place.
+//! Drives a core: carries out its outputs and delivers its inputs, as a driver does.
 //!
-//! Only the parts that everybody does alike. When they are done, where bytes go and how late they come is
-//! what worlds differ in. The hot loop of the simulator and drivers that do as they like (`tests/core/random`,
-//! `fuzz`) call the core themselves.
+//! Only what all drivers have in common is here. When it happens, where bytes go and how late they
+//! arrive differs between worlds. The hot loop of the simulator and the drivers with random
+//! behaviour (`tests/core/random`, `fuzz`) call the core directly.
 
 use std::iter::from_fn;
 use std::sync::Arc;
@@ -11,18 +11,19 @@ use redbolt::proto::{
     ClockReading, Config, Core, Event, LinkId, LinkOp, NodeSettings, Settings, Timestamp,
 };
 
-/// A driver's part, for a core in memory.
+/// A driver for a core in memory.
 pub trait Host {
-    /// What is to be done with links, oldest first.
+    /// The core's operations on links, oldest first.
     fn link_ops(&mut self) -> impl Iterator<Item = LinkOp>;
 
-    /// What the caller is told.
+    /// The core's events.
     fn events(&mut self) -> impl Iterator<Item = Event>;
 
-    /// Gives the socket what there is to write, if anything; it says how much it takes. Returns how much.
+    /// Passes the bytes to write, if any, to the socket, which returns how many it accepts. Returns
+    /// that number.
     fn write(&mut self, link: LinkId, socket: impl FnOnce(&[u8]) -> usize) -> usize;
 
-    /// The socket takes so many bytes at the most of what there is to write.
+    /// Takes at most this many of the bytes to write.
     fn take(&mut self, link: LinkId, most: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.write(link, |unsent| {
@@ -32,7 +33,8 @@ pub trait Host {
         bytes
     }
 
-    /// Lets the socket put what has arrived into the buffer; it says how much that is. Returns how much.
+    /// Lets the socket fill the buffer with what has arrived; it returns how much that is. Returns
+    /// that number.
     fn read(
         &mut self,
         link: LinkId,
@@ -40,14 +42,14 @@ pub trait Host {
         socket: impl FnOnce(&mut [u8]) -> usize,
     ) -> usize;
 
-    /// All of these have arrived, and are read in as many pieces as there is room for.
+    /// Delivers all of these bytes, in as many reads as the buffer's room requires.
     fn hear(&mut self, link: LinkId, bytes: &[u8], now: ClockReading);
 
     /// Handles the timers.
     ///
     /// # Panics
     ///
-    /// If one is then due in the past, for a machine would be kept busy by it.
+    /// If a timer is then due in the past: a real driver would spin.
     fn fire(&mut self, now: ClockReading);
 }
 
@@ -90,7 +92,7 @@ impl Host for Core {
     fn hear(&mut self, link: LinkId, mut bytes: &[u8], now: ClockReading) {
         while !bytes.is_empty() {
             let read = self.read(link, now, |space| fill(space, bytes));
-            assert!(read > 0, "there is always room to read into");
+            assert!(read > 0, "the read buffer always has room");
             bytes = &bytes[read..];
         }
     }
@@ -102,18 +104,18 @@ impl Host for Core {
     }
 }
 
-/// Puts as many of these bytes into a buffer as there is room for; returns how many.
+/// Copies as many of these bytes as there is room for; returns how many.
 pub fn fill(space: &mut [u8], bytes: &[u8]) -> usize {
     let taken = bytes.len().min(space.len());
     space[..taken].copy_from_slice(&bytes[..taken]);
     taken
 }
 
-/// The command links of so many nodes. A core names links itself, so one is asked how.
+/// The command links of this many nodes. A core assigns link ids itself, so this asks a new one.
 #[must_use]
 pub fn command_links(nodes: usize) -> Vec<LinkId> {
     let settings = Settings::new(vec![NodeSettings::default(); nodes]);
-    let config = Config::new(settings).expect("as by default");
+    let config = Config::new(settings).expect("the default settings are valid");
     let mut core = Core::new(Arc::new(config), |bytes| bytes.fill(0));
     core.timeout(ClockReading { boot: Timestamp(0), wall: Timestamp(0) });
     let mut links: Vec<_> =

@@ -1,14 +1,14 @@
-//! What the tests of a core have in common: how a core is driven, how its requests are read, which request is
-//! which, nodes that answer, and random numbers from a seed. A change of the protocol is told to all of them
-//! here, and nowhere else.
+//! The parts that all tests of a core share: driving a core, reading and classifying its requests,
+//! nodes that answer, and random numbers from a seed. A change of the protocol edits this crate
+//! only.
 //!
-//! Apart from the library because it is a user of it, and apart from each user because they would drift. It reads
-//! requests without the library's decoder and knows commands by the words of the protocol alone, so that the
-//! library is not checked with itself.
+//! Apart from the library because it is a user of it, and apart from the tests because copies would
+//! drift. It parses requests without the library's decoder and classifies them by the protocol's
+//! words alone, so that the library is not checked against itself.
 //!
-//! Not here: what must hold (that is each test's own), worlds with wires and faults (`tests/core/world`,
-//! `crates/sim`), the states of the models and the ledger of the fuzzer, which have to be independent of all this
-//! to be worth anything.
+//! Not here: what must hold, which is each test's own; worlds with connections and faults
+//! (`tests/core/world`, `crates/sim`); the states of the models and the ledger of the fuzzer, which
+//! prove something only if they are independent of this crate.
 
 #![deny(unsafe_code)]
 

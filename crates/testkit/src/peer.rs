@@ -1,8 +1,8 @@
-//! The other end of a connection: a model node that answers what it was really asked.
+//! The other end of a connection: a model node that runs the requests it receives.
 //!
-//! So a change to the protocol is answered as it is, and no answer has to be kept in step with it. It knows nothing
-//! of the library's core, so that the library's own unit tests can use it as well. Not here: how the bytes get
-//! there.
+//! It follows changes of the protocol by itself, so no list of replies has to be kept in step. It
+//! does not use the library's core, so the library's own unit tests can use it as well. Not here:
+//! how the bytes get there.
 
 use redbolt_node::model::{ClockReading, ConnId, Store};
 
@@ -17,7 +17,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// A node that is new, and known by its number.
+    /// A new node, with a run id made from its number.
     #[must_use]
     pub fn new(number: usize, now: ClockReading) -> Self {
         let mut store = Store::new(&format!("{number:040}"), now);
@@ -25,11 +25,11 @@ impl Peer {
         Self { store, conn, asked: Requests::default(), replies: Vec::new() }
     }
 
-    /// Somebody else locks a resource for a day.
+    /// Another client locks a resource for a day.
     ///
     /// # Panics
     ///
-    /// If somebody has it.
+    /// If the resource is locked already.
     pub fn is_held_by_others(&mut self, resource: &[u8], now: ClockReading) {
         let conn = self.store.connect();
         self.replies.clear();
@@ -38,13 +38,13 @@ impl Peer {
         assert_eq!(self.replies, b"+OK\r\n");
     }
 
-    /// Its connection is over, and another one leads to the same process.
+    /// Ends its connection, and opens another one to the same process.
     pub fn reconnect(&mut self) {
         self.conn = self.store.connect();
         self.asked.clear();
     }
 
-    /// What a request is answered, without a detour through bytes.
+    /// Runs a request directly, and returns the reply.
     pub fn run<W: AsRef<[u8]>>(&mut self, words: &[W], now: ClockReading) -> String {
         let words: Vec<_> = words.iter().map(AsRef::as_ref).collect();
         self.replies.clear();
@@ -52,12 +52,12 @@ impl Peer {
         String::from_utf8_lossy(&self.replies).into_owned()
     }
 
-    /// Takes what was written to it.
+    /// Receives written bytes.
     pub fn hear(&mut self, bytes: &[u8]) {
         self.asked.hear(bytes);
     }
 
-    /// Runs the requests that it has heard, as far as they are complete, and returns its replies.
+    /// Runs the complete requests that it has received, and returns the replies.
     pub fn answer(&mut self, now: ClockReading) -> &[u8] {
         let Self { store, conn, asked, replies } = self;
         replies.clear();

@@ -1,6 +1,6 @@
-//! Random numbers that are the same everywhere, from one seed.
+//! Random numbers from a seed, the same on every machine.
 //!
-//! What a world draws must not depend on how much its cores draw: give each a stream of its own.
+//! A world's draws must not depend on how much its cores draw: give each a stream of its own.
 
 /// SplitMix64: small, fast, and good for any seed, also for small ones.
 #[derive(Clone, Copy, Debug)]
@@ -13,14 +13,14 @@ impl Random {
         Self(seed)
     }
 
-    /// A stream of its own for a part of the world, so that a part that is left out of a schedule
-    /// does not change what the others draw.
+    /// The stream of one part of the world. Leaving a part out of a schedule then does not change
+    /// what the others draw.
     #[must_use]
     pub fn of(seed: u64, part: u64) -> Self {
         Self(mix(seed ^ mix(part.wrapping_add(GOLDEN))))
     }
 
-    /// Any number.
+    /// The next number.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "a stream without an end is no iterator")]
     pub fn next(&mut self) -> u64 {
@@ -28,30 +28,30 @@ impl Random {
         mix(self.0)
     }
 
-    /// From zero up to, not including, `bound`; zero if that is zero.
+    /// A number from zero up to, but not including, `bound`; zero if that is zero.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Both ends can be drawn.
+    /// A number between both ends, inclusive.
     #[inline]
     pub fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least + 1)
     }
 
-    /// Whether something happens that does in so many of a thousand cases.
+    /// True in this many of a thousand cases.
     #[inline]
     pub fn chance(&mut self, per_mille: u64) -> bool {
         per_mille > 0 && self.below(1000) < per_mille
     }
 
-    /// One of these.
+    /// One of these values.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }
 
-    /// What a core draws from, as long as nothing but randomness is wanted of it.
+    /// The entropy of a core, in tests that need nothing else of it.
     pub fn entropy(mut self) -> impl FnMut(&mut [u8]) + Send + 'static {
         move |bytes| {
             let (words, rest) = bytes.as_chunks_mut::<8>();
@@ -65,7 +65,7 @@ impl Random {
     }
 }
 
-/// Mixes the bits of a number, so that numbers which are close are so no more.
+/// Mixes the bits of a number, so that close numbers give distant results.
 #[inline]
 #[must_use]
 pub fn mix(mut z: u64) -> u64 {
@@ -80,10 +80,10 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 mod tests {
     use super::*;
 
-    /// Plans are drawn from seeds that are written down: of a seed the same must come for ever.
+    /// Plans are drawn from recorded seeds, so a seed must give the same numbers for ever.
     #[test]
     fn a_seed_means_the_same_for_ever() {
-        // The first numbers of SplitMix64, as its authors give them for this seed.
+        // The first numbers of SplitMix64 for this seed, as published by its authors.
         let mut random = Random::new(1_234_567);
         let first = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973];
         assert_eq!([random.next(), random.next()], first);

@@ -1,29 +1,30 @@
-//! Requests in a stream of bytes, as a server finds them, read without the library's decoder: what one of its
-//! parts writes is not checked with another.
+//! Finds requests in a byte stream, as a server does, without the library's decoder: one part of
+//! the library must not check another.
 //!
-//! Strict: an array of bulk strings in its one canonical form, because the core writes nothing else. A model of a
-//! server for others, which has to take what anybody sends, reads for itself (`crates/node`).
+//! The parser is strict: an array of bulk strings in its one canonical form, because the core
+//! writes nothing else. The embedded node has to accept any client's bytes, and so has a parser of
+//! its own (`crates/node`).
 
-/// The words of a request, kept.
+/// The arguments of a request, owned.
 pub type Words = Vec<Vec<u8>>;
 
-/// A request at the front of some bytes.
+/// The result of parsing the front of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// All of it is there.
+    /// The request is complete.
     Complete {
-        /// How many words it has.
+        /// The number of its arguments.
         words: usize,
-        /// How many bytes.
+        /// Its length in bytes.
         length: usize,
     },
-    /// Some of it is still to come.
+    /// More bytes are needed.
     Incomplete,
-    /// It is none, or has more words than there is room for.
+    /// The bytes are no request, or one with more arguments than there is room for.
     Malformed,
 }
 
-/// Reads the request at the front of `bytes` into `words`.
+/// Parses the request at the front of `bytes` into `words`.
 #[inline]
 pub fn request<'b>(bytes: &'b [u8], words: &mut [&'b [u8]]) -> Request {
     read(bytes, words.len(), |at, word| words[at] = word)
@@ -59,7 +60,7 @@ fn unfinished(bytes: &[u8], kind: u8) -> Request {
     }
 }
 
-/// The number of a header, without leading zeros, and where it ends.
+/// The number of a header, without leading zeros. Advances `at` behind the header.
 #[inline]
 fn header(bytes: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
     if *bytes.first()? != kind {
@@ -77,11 +78,11 @@ fn header(bytes: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
     (place > 1 && bytes.get(place..place + 2)? == b"\r\n").then_some(number)
 }
 
-/// The request at the front of some bytes, and its length; `None` if it is not complete.
+/// The request at the front of some bytes, and its length; `None` if it is incomplete.
 ///
 /// # Panics
 ///
-/// Where it is none.
+/// If the bytes are no request.
 #[must_use]
 pub fn first(bytes: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
     let mut words = Vec::new();
@@ -97,16 +98,16 @@ pub fn first(bytes: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
 pub struct Requests(Vec<u8>);
 
 impl Requests {
-    /// Bytes arrive.
+    /// Receives bytes.
     pub fn hear(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
 
-    /// Takes all requests that are complete, in order.
+    /// Takes all complete requests, in order.
     ///
     /// # Panics
     ///
-    /// Where there are bytes that are none.
+    /// If the bytes are no request.
     pub fn each(&mut self, mut run: impl FnMut(&[&[u8]])) {
         let mut at = 0;
         while let Some((words, length)) = first(&self.0[at..]) {
@@ -116,20 +117,21 @@ impl Requests {
         self.0.drain(..at);
     }
 
-    /// As [`each`](Self::each), kept.
+    /// As [`each`](Self::each), with owned requests.
     pub fn complete(&mut self) -> Vec<Words> {
         let mut found = Vec::new();
         self.each(|words| found.push(words.iter().map(|word| word.to_vec()).collect()));
         found
     }
 
-    /// Forgets what was not complete: another connection begins.
+    /// Drops an incomplete request, for a new connection.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 }
 
-/// As many words as any request of a core can have: the keys of a fenced lock, their counters, and a few.
+/// More than the arguments of any request of a core: the keys of a fenced lock, their counters, and
+/// a few.
 const MAX_WORDS: usize = 2 * redbolt::proto::MAX_KEYS + 16;
 
 #[cfg(test)]

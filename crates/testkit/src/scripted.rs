@@ -1,4 +1,4 @@
-//! A node on paper: what it is asked is read as requests, and each is answered by hand.
+//! A scripted node: its requests are parsed, and the test answers each by hand.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use redbolt::proto::restart_guard::BIG_MS;
 use crate::request::{Requests, Words};
 use crate::{Command, Kind};
 
-/// What a node was asked and has not answered, in order.
+/// The unanswered requests of a node, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Scripted {
     requests: Requests,
@@ -15,26 +15,26 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// Takes what is written to it, which is all; returns how much that was.
+    /// Takes all written bytes; returns how many there were.
     pub fn hear(&mut self, bytes: &[u8]) -> usize {
         self.requests.hear(bytes);
         self.asked.extend(self.requests.complete());
         bytes.len()
     }
 
-    /// The oldest request that is not answered.
+    /// The oldest unanswered request.
     #[must_use]
     pub fn oldest(&self) -> Option<&Words> {
         self.asked.front()
     }
 
-    /// What all of them are, however their scripts are called.
+    /// The kinds of all unanswered requests, no matter how they call their scripts.
     #[must_use]
     pub fn kinds(&self) -> Vec<&'static str> {
         self.asked.iter().map(|words| Command::new(words).kind.name()).collect()
     }
 
-    /// The oldest request has its answer.
+    /// Removes the oldest request, which has been answered.
     ///
     /// # Panics
     ///
@@ -44,21 +44,21 @@ impl Scripted {
     }
 }
 
-/// How a node handshakes.
+/// A node's answers to a handshake.
 #[derive(Clone, Debug)]
 pub struct Handshake {
-    /// Of the server's process: 40 characters.
+    /// The run id of the server's process: 40 characters.
     pub run_id: String,
-    /// The server's name for the connection.
+    /// The connection's id, as `CLIENT ID` returns it.
     pub client_id: u64,
     /// The restart guard's value.
     pub restart_guard: Option<Vec<u8>>,
-    /// The restart guard's TTL, as `PTTL` tells it.
+    /// The restart guard's TTL, as `PTTL` returns it.
     pub pttl: i64,
 }
 
 impl Handshake {
-    /// A restart guard's TTL with no quarantine left.
+    /// The TTL of a restart guard whose quarantine is over.
     pub const VOTES: i64 = BIG_MS as i64;
 
     /// A node that votes, without a restart guard.
@@ -67,7 +67,8 @@ impl Handshake {
         Self { run_id, client_id: 7, restart_guard: None, pttl: -2 }
     }
 
-    /// What a master that keeps everything answers to a request of a handshake; `None` to any other.
+    /// The reply of a master without eviction to a handshake's request; `None` to any other
+    /// request.
     #[must_use]
     pub fn answer<W: AsRef<[u8]>>(&self, words: &[W]) -> Option<String> {
         let word = |at: usize| words.get(at).map_or(&[][..], AsRef::as_ref);

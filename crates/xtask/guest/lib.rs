@@ -1,8 +1,8 @@
-//! A program as a user would write it: `cargo xtask package` builds it from the packages.
+//! A user's program: `cargo xtask package` builds it from the packages.
 
 use redbolt::{AcquireError, Client, LockRequest};
 
-/// Does the work if nobody else does.
+/// Does the work unless another client holds the lock.
 pub fn work(client: &Client, resource: &[u8], work: impl FnOnce()) -> Result<bool, AcquireError> {
     match client.acquire(LockRequest::new(resource)) {
         Ok(_lock) => {

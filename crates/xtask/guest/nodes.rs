@@ -1,4 +1,4 @@
-//! The library, the embedded node and the installed command line, from their packages.
+//! Uses the library, the embedded node and the installed command line, all from their packages.
 
 use std::{env, process::Command};
 

@@ -1,7 +1,8 @@
-//! `cargo xtask dist`: one archive for a release, with the program, its manual pages and its completions.
+//! `cargo xtask dist`: one archive for a release, with the program, its manual pages and its
+//! completions.
 //!
-//! The program is static where the standard library for musl is at hand, and otherwise linked with the C library of
-//! this machine, which the archive's name says.
+//! The program is static if the standard library for musl is installed. Otherwise it uses this
+//! machine's C library, and the archive's name says so.
 
 use std::{
     fs,
@@ -14,12 +15,12 @@ use crate::{
     step::{self, Failure, cargo, root},
 };
 
-/// Builds the archive, tries what is in it, and says how large it is.
+/// Builds the archive, tries its contents, and prints its size.
 pub(crate) fn build() -> Result<(), Failure> {
     let platform = platform()?;
     if !platform.ends_with("-musl") {
         println!(
-            "xtask: no Rust for musl here: the program needs the C library of a system like this one"
+            "xtask: Rust for musl is not installed: the program will need this system's C library"
         );
     }
     let program = build_program(&platform)?;
@@ -36,7 +37,7 @@ pub(crate) fn build() -> Result<(), Failure> {
     Ok(())
 }
 
-/// What to build for: this machine, statically if that is possible.
+/// The target: this machine, static if possible.
 fn platform() -> Result<String, Failure> {
     let said = said_by(Command::new(RUSTC).arg("-vV"))?;
     let host = said.lines().find_map(|line| line.strip_prefix("host: "));
@@ -58,7 +59,7 @@ fn build_program(platform: &str) -> Result<PathBuf, Failure> {
     Ok(target().join(platform).join("dist/redbolt"))
 }
 
-/// Lays out what a user unpacks. The pages and the completions are what this very program says.
+/// Fills the archive's folder. The program itself prints the pages and the completions.
 fn fill(folder: &Path, program: &Path) -> Result<(), Failure> {
     if folder.exists() {
         fs::remove_dir_all(folder).map_err(|error| of_file(folder, &error))?;
@@ -99,7 +100,7 @@ fn said_by(command: &mut Command) -> Result<String, Failure> {
 
 const RUSTC: &str = "rustc";
 
-/// Bytes of the archive.
+/// The most bytes of an archive.
 const LIMIT: u64 = 4_000_000;
 
 #[cfg(test)]

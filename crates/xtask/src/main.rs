@@ -2,8 +2,8 @@
 //! `cargo xtask fuzz`, `cargo xtask chaos`, `cargo xtask sim`, `cargo xtask mutants`, `cargo xtask coupling`; for
 //! releases `cargo xtask package`, `cargo xtask dist`, `cargo xtask deny`, `cargo xtask msrv`.
 //!
-//! Apart from the other crates because it needs none of them: a machine with Rust and a shell must be
-//! able to build it and be told what else is missing. Not here: what the tests test.
+//! Apart from the other crates because it needs none of them: it must build on any machine with
+//! Rust and a shell, and tell what else is missing. Not here: the tests themselves.
 
 mod counts;
 mod dist;
@@ -35,17 +35,17 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Measure redbolt beside other clients; `cargo xtask bench --help` shows the options. With --counts
-    /// first: count the instructions of the hot path
+    /// Measure redbolt beside other clients; `cargo xtask bench --help` shows the options. With
+    /// --counts as the first option: count the instructions of the hot path
     #[command(disable_help_flag = true)]
     Bench {
-        /// What the bench program takes; --help shows it
+        /// Options of the bench program; --help shows them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Count how entangled the protocol's parts are: calls between files, open fields, long functions
+    /// Count how coupled the protocol's parts are: calls between files, open fields, long functions
     Coupling {
-        /// Another tree of this repository than the one at hand
+        /// Another tree of this repository, instead of this one
         tree: Option<PathBuf>,
     },
     /// Check licences, sources, advisories and duplicates of all dependencies, with cargo-deny
@@ -58,40 +58,41 @@ enum Task {
     Demo,
     /// Build the archive of a release: program, manual pages, completions
     Dist,
-    /// Run the fuzz targets for real; `cargo xtask fuzz --help` shows the options
+    /// Run the fuzz targets; `cargo xtask fuzz --help` shows the options
     #[command(disable_help_flag = true)]
     Fuzz {
-        /// What the fuzz program takes; --help shows it
+        /// Options of the fuzz program; --help shows them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Check that the published crates build with the oldest Rust that they promise
+    /// Check that the published crates build with the oldest Rust that their manifests promise
     Msrv,
-    /// Change single tokens in the files that hold safety rules, and see which changes the tests do not notice;
-    /// hours in all, with `--shard k/n` a part of them. It installs cargo-mutants where that is missing
+    /// Change single tokens in the files that hold safety rules, and list the changes that the
+    /// tests do not notice. This takes hours; `--shard k/n` runs a part. It installs cargo-mutants
+    /// if that is missing
     #[command(disable_help_flag = true)]
     Mutants {
-        /// What cargo-mutants takes; --help shows it
+        /// Options of cargo-mutants; --help shows them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
     /// Pack the published crates, and build and use them from the packages in an empty directory
     Package,
-    /// Prove promises on real servers; `cargo xtask chaos --help` shows the programs
+    /// Check promises on real servers; `cargo xtask chaos --help` shows the programs
     #[command(disable_help_flag = true)]
     Chaos {
-        /// What the chaos program takes; --help shows it
+        /// Options of the chaos program; --help shows them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Search for a broken promise in simulated worlds; `cargo xtask sim --help` shows the options
+    /// Search simulated worlds for broken promises; `cargo xtask sim --help` shows the options
     #[command(disable_help_flag = true)]
     Sim {
-        /// What the simulator takes; --help shows it
+        /// Options of the simulator; --help shows them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Run every check and every test, and install the programs that they need
+    /// Run all checks and tests, and install the programs that they need
     Test,
 }
 
@@ -119,7 +120,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// All benchmarks, built as they are compared. Building is quiet unless it fails.
+/// Runs the benchmarks, all built with one profile. Building is quiet unless it fails.
 fn bench(arguments: &[String]) -> Result<(), Failure> {
     if let [first, options @ ..] = arguments
         && first == "--counts"
@@ -127,27 +128,27 @@ fn bench(arguments: &[String]) -> Result<(), Failure> {
         return counts::run(options);
     }
     eprintln!("xtask: building the benchmarks; the first time takes minutes");
-    // It runs other programs of the same package, which `cargo run` would not build.
+    // The bench program runs other programs of its package, which `cargo run` would not build.
     let mut build = cargo("build");
     step::run("bench", build.args(SUITE).arg("--bins"))?;
     let mut bench = cargo("run");
     step::run("bench", bench.args(SUITE).args(["--bin", "bench", "--"]).args(arguments))
 }
 
-/// The counts, by the test that guards them.
+/// Prints the coupling counts, through the test that checks them.
 fn coupling(tree: Option<&Path>) -> Result<(), Failure> {
     let mut count = cargo("test");
     count.args(["--quiet", "--package", "redbolt", "--test", "house"]);
     count.args(["the_parts_of_the_core_do_not_grow_together", "--", "--nocapture"]);
     if let Some(tree) = tree {
-        // A relative path is meant from here.
+        // A relative path refers to the present directory.
         let tree = path::absolute(tree).map_err(|error| Failure(error.to_string()))?;
         count.env("COUPLING_OF", tree);
     }
     step::run("coupling", &mut count)
 }
 
-/// The demo of the command line, as fast as it really is. Building is quiet unless it fails.
+/// Runs the demo of the command line, as a release build. Building is quiet unless it fails.
 fn demo() -> Result<(), Failure> {
     eprintln!("xtask: building redbolt; the first time takes a minute");
     let mut demo = cargo("run");
@@ -155,16 +156,16 @@ fn demo() -> Result<(), Failure> {
     step::run("demo", demo.args(["--", "demo"]))
 }
 
-/// The targets over and over, with inputs that a fuzzer makes up. It needs a C++ compiler.
+/// Runs the targets over and over with generated inputs. It needs a C++ compiler.
 fn fuzz(arguments: &[String]) -> Result<(), Failure> {
     let mut fuzz = cargo("run");
     fuzz.args(["--quiet", "--package", "redbolt-fuzz", "--bin", "fuzz", "--"]);
     step::run("fuzz", fuzz.args(arguments))
 }
 
-/// Real servers, processes and faults, at full size and with every assertion of the core.
+/// Runs real servers, processes and faults, at full size and with all assertions of the core.
 fn chaos(arguments: &[String]) -> Result<(), Failure> {
-    // One of the programs is about the command line, and finds it beside itself.
+    // One of the programs tests the command line, and expects it beside itself.
     let mut build = cargo("build");
     step::run("chaos", build.args(["--quiet", "--package", "redbolt-cli", "--bin", "redbolt"]))?;
     let mut chaos = cargo("run");
@@ -176,8 +177,8 @@ fn sim(arguments: &[String]) -> Result<(), Failure> {
     step::run("sim", &mut simulator(arguments))
 }
 
-/// The simulator, as fast as it is and with every assertion of the core. Where the arguments ask for bugs
-/// in the core, it is built with them.
+/// The simulator, as a release build with all assertions of the core; with planted bugs, if the
+/// arguments ask for them.
 fn simulator(arguments: &[impl AsRef<str>]) -> Command {
     let mut sim = cargo("run");
     sim.args(["--quiet", "--package", "redbolt-sim", "--profile", "sim", "--bin", "sim"]);
@@ -189,7 +190,8 @@ fn simulator(arguments: &[impl AsRef<str>]) -> Command {
     sim
 }
 
-/// Builds it with bugs in the core, next to all other builds, and with the flags that are set already.
+/// Builds it with bugs in the core, in a target directory of its own, and with the flags that are
+/// set already.
 fn plant(command: &mut Command) {
     let target = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     command.arg("--target-dir").arg(Path::new(&target).join("mutants"));
@@ -205,10 +207,10 @@ fn plant(command: &mut Command) {
     command.env(name, flags);
 }
 
-/// The benchmarks as they are compared: one profile for all contenders.
+/// The benchmarks' package and profile, the same for all contenders.
 const SUITE: [&str; 5] = ["--quiet", "--package", "redbolt-benches", "--profile", "bench-suite"];
 
-/// Options of the simulator, and how they begin, that need bugs in the core.
+/// The prefixes of simulator options that need bugs in the core.
 const PLANTED: [&str; 1] = ["--mutant"];
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
-//! `cargo xtask mutants`: the source with one token changed, in the files that hold safety rules, and whether
-//! the unit tests and `tests/core` notice.
+//! `cargo xtask mutants`: changes one token of the source at a time, in the files that hold safety
+//! rules, and checks whether the unit tests and `tests/core` notice.
 //!
-//! cargo-mutants makes the mutants and runs the tests, as `.cargo/mutants.toml` says. Added here is what a project
-//! must know that relies on it: a mutant may survive for a written reason only, and the mutants that are bugs
-//! which others shipped are still made after the code has moved. A run takes hours; with `--shard k/n` it is a part.
-//! Not here: bugs that are more than a token. They are planted, see `cargo xtask sim --mutants`.
+//! cargo-mutants makes the mutants and runs the tests, as `.cargo/mutants.toml` says. This module
+//! adds two checks: a mutant may survive only for a written reason, and mutants that are bugs which
+//! others shipped must still be made after the code has moved. A run takes hours; `--shard k/n`
+//! runs a part. Not here: bugs that are more than one token. They are planted, see `cargo xtask sim
+//! --mutants`.
 
 use std::{collections::BTreeMap, fs};
 
@@ -14,7 +15,7 @@ use crate::{
     step::{self, Failure, cargo, root},
 };
 
-/// Makes mutants and has them tested: all, or what cargo-mutants' own options choose.
+/// Makes mutants and tests them: all, or those that cargo-mutants' own options choose.
 pub(crate) fn run(options: &[String]) -> Result<(), Failure> {
     programs::provide_mutants()?;
     let survivors = Notes::read(SURVIVORS)?;
@@ -26,7 +27,7 @@ pub(crate) fn run(options: &[String]) -> Result<(), Failure> {
     if !gone.is_empty() {
         let list = gone.join("\n  ");
         return Err(Failure(format!(
-            "mutants: not made any more; find what has become of them:\n  {list}"
+            "mutants: listed, but not made any more; update the list:\n  {list}"
         )));
     }
     let folder = target().join("mutants.out");
@@ -40,12 +41,12 @@ pub(crate) fn run(options: &[String]) -> Result<(), Failure> {
     }
     match fs::read_to_string(folder.join("missed.txt")) {
         Ok(missed) => survivors.judge(&missed),
-        // It was asked for a list, or for help.
+        // The options asked for a list, or for help.
         Err(_) => Ok(()),
     }
 }
 
-/// The names of all mutants that are made, without the places in the files.
+/// The names of all mutants, without their positions in the files.
 fn made() -> Result<Vec<String>, Failure> {
     let mut list = cargo("mutants");
     list.args(["--list", "--colors=never"]);
@@ -58,7 +59,7 @@ fn made() -> Result<Vec<String>, Failure> {
     Ok(names(&String::from_utf8_lossy(&output.stdout)).collect())
 }
 
-/// Mutants as cargo-mutants tells them, one in a line, without line and column.
+/// The mutants of cargo-mutants' output, one in a line, without line and column.
 fn names(told: &str) -> impl Iterator<Item = String> {
     told.lines().filter_map(|line| {
         let (place, change) = line.split_once(": ")?;
@@ -67,11 +68,11 @@ fn names(told: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Mutants with a note each, from a committed file: the name, and behind it indented lines of words.
+/// Mutants with a note each, from a committed file: the name, followed by indented lines of text.
 #[derive(Debug)]
 struct Notes {
     file: &'static str,
-    /// How often each is there. Two places of one function can have mutants of the same name.
+    /// How often each is listed. Two positions in one function can have mutants of the same name.
     mutants: BTreeMap<String, usize>,
 }
 
@@ -91,21 +92,21 @@ impl Notes {
                 continue;
             }
             if !lines.peek().is_some_and(|next| next.starts_with(' ')) {
-                return Err(Failure(format!("{file}: nothing is said of: {name}")));
+                return Err(Failure(format!("{file}: no note for: {name}")));
             }
             *mutants.entry(name.to_owned()).or_default() += 1;
         }
         Ok(Self { file, mutants })
     }
 
-    /// Those that are not among the ones that are made.
+    /// Listed mutants that are not made any more.
     fn beyond(&self, made: &[String]) -> Vec<String> {
         let is_made = |name: &String, count| made.iter().filter(|it| *it == name).count() >= count;
         let beyond = self.mutants.iter().filter(|&(name, &count)| !is_made(name, count));
         beyond.map(|(name, _)| format!("{name} ({})", self.file)).collect()
     }
 
-    /// Whether only those survive that are listed.
+    /// Fails if a mutant survives that is not listed.
     fn judge(&self, missed: &str) -> Result<(), Failure> {
         let mut allowed = self.mutants.clone();
         let mut unlisted = Vec::new();
@@ -116,21 +117,25 @@ impl Notes {
             }
         }
         if unlisted.is_empty() {
-            println!("xtask: no mutant survives that is not in {}", self.file);
+            println!("xtask: all surviving mutants are listed in {}", self.file);
             return Ok(());
         }
         let list = unlisted.join("\n  ");
-        Err(Failure(format!("mutants: survive without a reason in {}:\n  {list}", self.file)))
+        Err(Failure(format!(
+            "mutants: surviving, and without a reason in {}:\n  {list}",
+            self.file
+        )))
     }
 }
 
-/// Mutants that the tests do not notice, and why that is right.
+/// Mutants that the tests do not notice, with the reason why that is right.
 const SURVIVORS: &str = ".cargo/mutants-survivors.txt";
 
-/// Mutants that are bugs which a client has shipped, a draft of this library had, or a rule left out.
+/// Mutants that are shipped bugs of other clients, bugs of this library's drafts, or omitted rules.
 const SHIPPED: &str = ".cargo/mutants-shipped.txt";
 
-/// How cargo-mutants ends where some mutants survive, and where some run into their time limit.
+/// The exit statuses of cargo-mutants for surviving mutants, and for mutants that ran into their
+/// time limit.
 const MEASURED: [i32; 2] = [2, 3];
 
 #[cfg(test)]
@@ -158,7 +163,7 @@ mod tests {
     #[test]
     fn a_survivor_without_a_reason_is_refused() {
         let failure = Notes::parse(SURVIVORS, "src/a.rs: x\nsrc/b.rs: y\n    Why.\n").unwrap_err();
-        assert_eq!(failure.to_string(), format!("{SURVIVORS}: nothing is said of: src/a.rs: x"));
+        assert_eq!(failure.to_string(), format!("{SURVIVORS}: no note for: src/a.rs: x"));
     }
 
     #[test]

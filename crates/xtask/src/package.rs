@@ -1,8 +1,9 @@
-//! `cargo xtask package`: what a registry would hand out, proved by those who would take it.
+//! `cargo xtask package`: packs what a registry would distribute, and uses it as its users would.
 //!
-//! The published crates are packed, laid into an empty directory beside the third-party crates that they need, and
-//! built there by version alone: an empty cargo home, no network, nothing of this repository. Two users try
-//! them: `cargo install redbolt-cli`, and a program that depends on the other two.
+//! The published crates are packed, put into an empty directory beside the third-party crates that
+//! they need, and built there by version: an empty cargo home, no network, nothing of this
+//! repository. Two users try them: `cargo install redbolt-cli`, and a program that depends on the
+//! other two.
 
 use std::{
     env, fs, io,
@@ -12,10 +13,10 @@ use std::{
 
 use crate::step::{self, Failure, cargo, root};
 
-/// The crates for users, each behind those that it needs.
+/// The published crates, in the order of their dependencies.
 pub(crate) const PUBLISHED: [&str; 3] = ["redbolt", "redbolt-node", "redbolt-cli"];
 
-/// Packs and proves.
+/// Packs the crates and builds their users.
 pub(crate) fn prove() -> Result<(), Failure> {
     let room = Room::new()?;
     let packages = pack()?;
@@ -37,7 +38,7 @@ pub(crate) fn prove() -> Result<(), Failure> {
 /// Makes the files that a registry would get.
 pub(crate) fn pack() -> Result<Vec<PathBuf>, Failure> {
     let mut pack = cargo("package");
-    // What is not committed is packed as well: this proves, and does not publish.
+    // Uncommitted changes are packed as well: this is a check, and publishes nothing.
     pack.args(["--quiet", "--no-verify", "--allow-dirty"]);
     pack.args(PUBLISHED.iter().flat_map(|name| ["--package", name]));
     step::run("package", &mut pack)?;
@@ -45,7 +46,7 @@ pub(crate) fn pack() -> Result<Vec<PathBuf>, Failure> {
     Ok(PUBLISHED.iter().map(|name| folder.join(format!("{}.crate", versioned(name)))).collect())
 }
 
-/// Vendors what the packages need and does not come from here, in the versions of our lock file.
+/// Vendors the third-party dependencies of the packages, in the versions of our lock file.
 fn provide_third_parties(room: &Room) -> Result<(), Failure> {
     let folders = PUBLISHED.map(versioned);
     let patches = PUBLISHED.map(|name| format!("{name} = {{ path = {:?} }}\n", versioned(name)));
@@ -58,11 +59,11 @@ fn provide_third_parties(room: &Room) -> Result<(), Failure> {
     copy(&root().join("Cargo.lock"), &packages.join("Cargo.lock"))?;
     let mut vendor = cargo("vendor");
     vendor.current_dir(&packages).args(["--quiet", "--versioned-dirs"]).arg(room.vendored());
-    // How to use it is printed, and known here.
+    // `cargo vendor` prints how to use the directory, which is known here.
     step::run("vendor", vendor.stdout(process::Stdio::null()))
 }
 
-/// The packages become part of the directory source, as if a registry had handed them out.
+/// Adds the packages to the directory source, as if a registry had delivered them.
 fn move_in(room: &Room) -> Result<(), Failure> {
     for name in PUBLISHED.map(versioned) {
         let place = room.vendored().join(&name);
@@ -77,7 +78,7 @@ fn move_in(room: &Room) -> Result<(), Failure> {
     write(&room.0.join(".cargo/config.toml"), &source)
 }
 
-/// A program by version, and the command line as anybody installs it.
+/// Builds a program that uses the crates by version, and installs the command line as a user does.
 fn use_them(room: &Room) -> Result<(), Failure> {
     let version = env!("CARGO_PKG_VERSION");
     let mut install = room.cargo("install");
@@ -95,13 +96,13 @@ fn use_them(room: &Room) -> Result<(), Failure> {
     test.current_dir(room.0.join("guest")).arg("--quiet");
     test.env("REDBOLT_PROGRAM", room.installed().join("bin/redbolt"));
     step::run("guest", &mut test)?;
-    // Its pages are files of the package as well.
+    // The documentation pages are files of the package, too.
     let mut docs = room.cargo("doc");
     docs.current_dir(room.0.join("guest")).env("RUSTDOCFLAGS", "-D warnings");
     step::run("docs", docs.args(["--quiet", "--no-deps", "--package", "redbolt"]))
 }
 
-/// An empty directory outside the repository, for as long as it is needed.
+/// An empty temporary directory outside of the repository.
 struct Room(PathBuf);
 
 impl Room {
@@ -124,7 +125,7 @@ impl Room {
         self.0.join("installed")
     }
 
-    /// A cargo that knows this directory only.
+    /// A cargo that knows only this directory.
     fn cargo(&self, subcommand: &str) -> Command {
         let mut command = cargo(subcommand);
         command.current_dir(&self.0);
@@ -137,18 +138,18 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // What cannot be removed is in the directory for temporary files.
+        // A leftover is in the directory for temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Where cargo builds.
+/// Cargo's target directory.
 pub(crate) fn target() -> PathBuf {
     let folder = root().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
     folder.canonicalize().unwrap_or(folder)
 }
 
-/// How large a file is, for people.
+/// A file's size, for people.
 pub(crate) fn shown_size(file: &Path) -> Result<String, Failure> {
     let bytes = fs::metadata(file).map_err(|error| of_file(file, &error))?.len();
     Ok(if bytes < 1_000_000 {
@@ -158,18 +159,17 @@ pub(crate) fn shown_size(file: &Path) -> Result<String, Failure> {
     })
 }
 
-/// Writes a file, and the folders above it.
+/// Writes a file, and creates its directories.
 pub(crate) fn write(file: &Path, text: &str) -> Result<(), Failure> {
     let made = file.parent().map_or(Ok(()), fs::create_dir_all);
     made.and_then(|()| fs::write(file, text)).map_err(|error| of_file(file, &error))
 }
 
-/// Copies a file.
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     fs::copy(from, to).map(drop).map_err(|error| of_file(from, &error))
 }
 
-/// What the operating system said about a file.
+/// The error of an operation on a file.
 pub(crate) fn of_file(file: &Path, error: &io::Error) -> Failure {
     Failure(format!("{}: {error}", file.display()))
 }

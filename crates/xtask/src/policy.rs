@@ -1,6 +1,8 @@
-//! `cargo xtask deny` and `cargo xtask msrv`: what stands behind redbolt, and the oldest Rust that builds it.
+//! `cargo xtask deny` and `cargo xtask msrv`: the dependencies of redbolt, and the oldest Rust that
+//! builds it.
 //!
-//! Both need something that cannot be installed on the side: they fail where it is missing, and say how to get it.
+//! Both need something that only a user can install. They fail where it is missing, and say how to
+//! get it.
 
 use std::process::{Command, Stdio};
 
@@ -9,7 +11,7 @@ use crate::{
     step::{self, Failure, cargo, root},
 };
 
-/// Licences, sources and advisories of everything that is built here; duplicates where a user would build them.
+/// Checks licences, sources and advisories of all dependencies, and duplicates in what users build.
 /// Advisories need the network.
 pub(crate) fn deny(advisories: bool) -> Result<(), Failure> {
     if !runs(cargo("deny").arg("--version")) {
@@ -21,17 +23,17 @@ pub(crate) fn deny(advisories: bool) -> Result<(), Failure> {
         all.arg("advisories");
     }
     step::run("deny", &mut all)?;
-    // The command line has the library and the node behind it.
+    // The command line depends on the library and the node.
     let mut shipped = cargo("deny");
     shipped.args(["--exclude-dev", "--manifest-path", "crates/cli/Cargo.toml", "--config"]);
     step::run("deny", shipped.arg(root().join("deny.toml")).args(["check", "bans"]))?;
     if !advisories {
-        println!("xtask: advisories were NOT looked at");
+        println!("xtask: advisories were NOT checked");
     }
     Ok(())
 }
 
-/// The crates for users, with the Rust that their manifests promise.
+/// Builds the published crates with the Rust that their manifests promise.
 pub(crate) fn msrv() -> Result<(), Failure> {
     let rust = env!("CARGO_PKG_RUST_VERSION");
     let with = || {

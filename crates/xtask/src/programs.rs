@@ -1,8 +1,9 @@
-//! The programs that tests and counts need, installed with the system's package manager where they are
-//! missing.
+//! The programs that tests and counts need. Missing ones are installed with the system's package
+//! manager.
 //!
-//! Nothing is installed without saying so, and where it fails the commands to run by hand are said.
-//! Not here: starting anything; a package may start a service of its own, the tests use none.
+//! Every installation is announced, and if one fails, its commands are printed for running them by
+//! hand. Not here: starting the programs. A package may start a service of its own; the tests use
+//! none.
 
 use std::{
     env,
@@ -16,7 +17,7 @@ pub(crate) fn provide() -> Result<(), Failure> {
     provide_component("rustfmt", "fmt")?;
     provide_component("clippy", "clippy")?;
     if install_missing(&PROGRAMS, "tests run it")? {
-        println!("xtask: all there");
+        println!("xtask: nothing is missing");
     }
     Ok(())
 }
@@ -36,7 +37,7 @@ pub(crate) fn provide_mutants() -> Result<(), Failure> {
     install(&[MUTANTS.to_owned()])
 }
 
-/// Whether none of them was missing.
+/// Installs the missing ones of these programs. Whether none was missing.
 fn install_missing(programs: &[Program], use_of_it: &str) -> Result<bool, Failure> {
     let missing: Vec<&Program> = programs.iter().filter(|program| program.is_missing()).collect();
     if missing.is_empty() {
@@ -46,7 +47,7 @@ fn install_missing(programs: &[Program], use_of_it: &str) -> Result<bool, Failur
     let Some(manager) = MANAGERS.iter().find(|manager| on_path(manager.name)) else {
         return Err(Failure(format!("no known package manager: install {names} by hand")));
     };
-    println!("xtask: missing, and {use_of_it}: {names}");
+    println!("xtask: missing ({use_of_it}): {names}");
     install(&manager.commands(&missing, !is_root() && on_path("sudo")))?;
     match missing.iter().find(|program| program.is_missing()) {
         Some(program) => Err(Failure(format!("{} is still not in PATH", program.name))),
@@ -54,7 +55,7 @@ fn install_missing(programs: &[Program], use_of_it: &str) -> Result<bool, Failur
     }
 }
 
-/// A minimal toolchain has neither `cargo fmt` nor `cargo clippy`.
+/// Installs a component of the toolchain: a minimal one has neither `cargo fmt` nor `cargo clippy`.
 fn provide_component(component: &str, subcommand: &str) -> Result<(), Failure> {
     let mut version = cargo(subcommand);
     version.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
@@ -80,10 +81,10 @@ fn install(commands: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A program that is run.
+/// A required program.
 struct Program {
     name: &'static str,
-    /// The variable that names another binary for it, to the tests as to us.
+    /// The environment variable that names another binary, for the tests and for this check.
     stand_in: Option<&'static str>,
     linux_only: bool,
 }
@@ -96,14 +97,13 @@ impl Program {
     }
 }
 
-/// A package manager.
 struct Manager {
     name: &'static str,
-    /// What to run in turn; the names of the packages are added to the last.
+    /// The commands, in order; the package names are appended to the last.
     commands: &'static [&'static str],
-    /// The package with `redis-server`. Other packages are named as their programs.
+    /// The package with `redis-server`. Other packages have the names of their programs.
     redis: &'static str,
-    /// It installs for the whole machine.
+    /// Whether it needs root, because it installs for the whole machine.
     needs_root: bool,
 }
 
@@ -141,12 +141,12 @@ const PROGRAMS: [Program; 2] = [
     Program { name: "strace", stand_in: None, linux_only: true },
 ];
 
-/// The version with whose names for mutants the committed lists are written.
+/// The committed lists use this version's names of mutants.
 const MUTANTS: &str = "cargo install --locked cargo-mutants@27.1.0";
 
 const COUNTER: Program = Program { name: "valgrind", stand_in: None, linux_only: true };
 
-/// Brew last: it may also be on a Linux system that has a manager of its own.
+/// Brew is last: a Linux system with another package manager may have it as well.
 const MANAGERS: [Manager; 7] = [
     Manager {
         name: "apt-get",

@@ -1,4 +1,5 @@
-//! What `cargo test` says, shown as it comes and kept for the end, where a reader looks first.
+//! The output of `cargo test`, shown as it comes, and its results, kept for the end, where a reader
+//! looks first.
 //!
 //! Not here: running it.
 
@@ -7,16 +8,16 @@ use std::{
     io::{self, BufRead, BufReader, Read, Write},
 };
 
-/// The last line of each program that had tests to run, behind the names of those that failed.
+/// The result line of each program that had tests to run, with the names of failed tests.
 #[derive(Default)]
 pub(crate) struct Results {
-    /// The program that runs now, as cargo names it.
+    /// The running program, as cargo names it.
     running: String,
     lines: Vec<(String, String)>,
 }
 
 impl Results {
-    /// Copies the output to its end. It is bytes and not text, for a test may print anything.
+    /// Copies the output to its end. It works on bytes, because a test may print anything.
     pub(crate) fn read(&mut self, output: impl Read, shown: &mut impl Write) -> io::Result<()> {
         let mut output = BufReader::new(output);
         let mut line = Vec::new();
@@ -41,7 +42,7 @@ impl Results {
     }
 }
 
-/// The results as cargo's tests said them, each below the program that it belongs to.
+/// The result lines of cargo's tests, each below its program.
 impl fmt::Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "xtask: results, by program:")?;
@@ -52,7 +53,7 @@ impl fmt::Display for Results {
     }
 }
 
-/// In the line of a program without tests.
+/// Part of the result line of a program without tests.
 const NOTHING: &str = " 0 passed; 0 failed; 0 ignored;";
 
 #[cfg(test)]

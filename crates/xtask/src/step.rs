@@ -1,4 +1,4 @@
-//! One step: a command that is run, and what is said when it fails.
+//! One step: a command, and its failure.
 
 use std::{
     env, fmt, io,
@@ -33,14 +33,15 @@ pub(crate) fn cargo(subcommand: &str) -> Command {
     command
 }
 
-/// Asked of cargo as it runs us, for two clones with one target directory also share this program.
+/// Reads the path that cargo sets at run time: two clones with one target directory share this
+/// program.
 pub(crate) fn root() -> PathBuf {
     let ours =
         env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     Path::new(&ours).join("../..")
 }
 
-/// Runs a command whose output is ours.
+/// Runs a command with our own input and output.
 pub(crate) fn run(step: &str, command: &mut Command) -> Result<(), Failure> {
     match command.status() {
         Ok(status) if status.success() => Ok(()),
@@ -49,7 +50,7 @@ pub(crate) fn run(step: &str, command: &mut Command) -> Result<(), Failure> {
     }
 }
 
-/// The same command, for what is left of the processor by others.
+/// The same command at the lowest priority.
 pub(crate) fn in_the_background(command: &Command) -> Command {
     let mut niced = Command::new("nice");
     niced.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
@@ -58,7 +59,7 @@ pub(crate) fn in_the_background(command: &Command) -> Command {
     niced
 }
 
-/// A command as it would be typed.
+/// A command as a user would type it.
 pub(crate) fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: everything that must hold before a change is done, the cheapest first. It
-//! goes on after a failure, and ends with a list of all of them.
+//! `cargo xtask test`: all checks that a change must pass, the cheapest first. It continues after a
+//! failure, and ends with a list of all failures.
 
 use std::{
     io::{self, PipeReader, Read},
@@ -15,7 +15,7 @@ use crate::{
     step::{self, Failure, cargo},
 };
 
-/// Runs it all and ends with a summary.
+/// Runs all steps and ends with a summary.
 pub(crate) fn everything() -> Result<(), Failure> {
     let mut steps = Steps::new();
     let mut results = Results::default();
@@ -23,12 +23,13 @@ pub(crate) fn everything() -> Result<(), Failure> {
     steps.take("format", || step::run("format", &mut format()));
     steps.take("clippy", || step::run("clippy", &mut clippy()));
     steps.take("docs", || step::run("docs", &mut docs()));
-    // What is in them; that they build alone is `cargo xtask package`.
+    // Checks the contents of the packages; `cargo xtask package` checks that they build alone.
     steps.take("packages", || package::pack().map(drop));
-    // Most of the time tests wait for leases to end: the simulator takes what they leave of the processor.
+    // Tests mostly wait for leases to end, so the simulator uses the processor time that they
+    // leave.
     let searches = thread::spawn(|| SEARCHES.map(Search::run));
     steps.take("tests", || run_tests(tests(), &mut results));
-    let searches = searches.join().expect("what a search meets is its outcome");
+    let searches = searches.join().expect("a search returns its failures");
     searches.into_iter().for_each(|search| steps.add(search));
     println!("\n{steps}\n\n{results}");
     steps.end()
@@ -52,7 +53,7 @@ fn docs() -> Command {
     command
 }
 
-/// Libraries, programs, and the examples in the documentation; the examples in files are built.
+/// Libraries, programs, and the documentation's examples; the examples in files are built.
 fn tests() -> Command {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let threads = (TESTS_FOR_EACH_CORE * cores).min(MAX_TEST_THREADS);
@@ -62,13 +63,13 @@ fn tests() -> Command {
     command
 }
 
-/// Shows what the tests print as it comes, and keeps their results.
+/// Shows the tests' output as it comes, and keeps their results.
 fn run_tests(command: Command, results: &mut Results) -> Result<(), Failure> {
     listen("tests", command, |output| results.read(output, &mut io::stdout()))
 }
 
-/// Runs a command whose output goes to a reader, to its end. One pipe for both streams: on one cargo says
-/// which program it runs, on the other the program says how it went.
+/// Runs a command to its end and passes its output to `read`. Both streams share one pipe: cargo
+/// names the running program on one, and the program prints its result on the other.
 fn listen(
     step: &str,
     mut command: Command,
@@ -79,14 +80,14 @@ fn listen(
     let (output, writer) = io::pipe().map_err(failure)?;
     command.stdout(writer.try_clone().map_err(failure)?).stderr(writer);
     let mut child = command.spawn().map_err(failure)?;
-    // It holds the pipe's other end, and so the output would never end.
+    // The command holds the pipe's other end, which would keep the output open.
     drop(command);
     read(output).map_err(failure)?;
     let status = child.wait().map_err(failure)?;
     if status.success() { Ok(()) } else { Err(Failure::of(step, &shown, status)) }
 }
 
-/// A run of the simulator beside the tests. What it says is shown when they are over.
+/// A run of the simulator beside the tests. Its output is printed after theirs.
 struct Search {
     name: &'static str,
     said: Vec<u8>,
@@ -104,7 +105,7 @@ impl Search {
     }
 }
 
-/// Steps that were taken, how long each took, and what failed.
+/// The steps so far, how long each took, and the failures.
 struct Steps {
     start: Instant,
     taken: Vec<(&'static str, Duration)>,
@@ -123,7 +124,7 @@ impl Steps {
         self.taken(name, start.elapsed(), outcome);
     }
 
-    /// A step that ran beside the one before.
+    /// Adds a step that ran beside the one before.
     fn add(&mut self, Search { name, said, outcome, took }: Search) {
         println!("\nxtask: {name}\n{}", String::from_utf8_lossy(&said).trim_end());
         self.taken(name, took, outcome);
@@ -136,7 +137,7 @@ impl Steps {
         self.failures.extend(outcome.err().map(|failure| failure.to_string()));
     }
 
-    /// All that failed is one failure, with a line for each.
+    /// Joins all failures into one, with a line for each.
     fn end(self) -> Result<(), Failure> {
         match self.failures[..] {
             [] => Ok(()),
@@ -154,16 +155,17 @@ impl std::fmt::Display for Steps {
     }
 }
 
-/// What the simulator is asked for. The first is the same in every run, and enough that an empty cell of the
-/// coverage fails. The second is another one in every run, so that whoever runs the tests searches on: a
-/// violation there is one of the core or of the checker, also where the change under test has no part in it.
+/// The simulator's runs: the same schedules in every run, enough that an empty cell of the coverage
+/// is a failure; then new schedules, so that each run of the tests searches further; then planted
+/// bugs. New schedules may find a bug of the core or the checker that the tested change did not
+/// cause.
 const SEARCHES: [(&str, &[&str]); 3] = [
     ("simulator", &["--schedules", "300000"]),
     ("fresh", &["--fresh", "--schedules", "700000"]),
     ("mutants", &["--mutants"]),
 ];
 
-/// A test takes a tenth of a core, as a rule: it waits for leases to end.
+/// A test mostly waits for leases to end, and uses about a tenth of a core.
 const TESTS_FOR_EACH_CORE: usize = 2;
 
 /// One test may start five servers: a machine with many cores must not start hundreds at once.
@@ -174,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_behind_a_failure_is_run_and_every_failure_is_told() {
+    fn later_steps_run_after_a_failure_and_all_failures_are_reported() {
         let mut steps = Steps::new();
         let mut ran = 0;
         for outcome in [Err("clippy: warned"), Ok(()), Err("tests: 1 failed")] {

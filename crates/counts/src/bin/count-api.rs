@@ -1,9 +1,9 @@
-//! The APIs on real sockets, which are unix sockets: what is written to one is there at once.
+//! The APIs on Unix sockets, where written bytes are readable at once.
 //!
-//! Instructions of the kernel are not counted, and those of a program depend on how often it looks before
-//! everything has come. So the nodes answer in the same thread before the driver turns, and each turn finds
-//! all replies. The client waits by itself, for one node that answers from a thread of its own: for one
-//! reply it waits once, whenever that comes.
+//! The kernel's instructions are not counted. A program's count depends on how often it polls
+//! before everything has arrived. So the nodes answer on the driver's thread before it polls, and
+//! each poll finds all replies. The client has a loop of its own, so it gets one node that answers
+//! on another thread: it waits once for one reply, whenever that arrives.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -36,7 +36,7 @@ fn driver_pairs(nodes: usize) -> Box<dyn FnMut()> {
         driver.process();
     }
     Box::new(move || {
-        let id = driver.acquire(LockRequest::new(b"orders:4711")).expect("a valid ask");
+        let id = driver.acquire(LockRequest::new(b"orders:4711")).expect("the request is valid");
         aside(|| nodes.iter_mut().for_each(Served::answer));
         driver.process();
         assert!(happened(&mut driver, |event| event == Event::Granted(id)));
@@ -65,18 +65,20 @@ fn client_pairs() -> Box<dyn FnMut()> {
     let client = Client::new(config).expect("a client");
     assert_eq!(client.warm_up(PATIENCE).ready(), 1);
     Box::new(move || {
-        let lock = client.acquire(LockRequest::new(b"orders:4711")).expect("nobody else wants it");
+        let lock = client
+            .acquire(LockRequest::new(b"orders:4711"))
+            .expect("no other client wants the lock");
         assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
     })
 }
 
-/// Sockets to which nobody has connected yet.
+/// Listening sockets without connections.
 struct Listening {
     folder: TempDir,
     listeners: Vec<UnixListener>,
 }
 
-/// A node, at its end of a connection.
+/// A node's end of a connection.
 struct Served {
     peer: Peer,
     stream: UnixStream,
@@ -85,13 +87,13 @@ struct Served {
 
 impl Listening {
     fn new(nodes: usize) -> Self {
-        let folder = tempfile::tempdir().expect("a folder for sockets");
+        let folder = tempfile::tempdir().expect("the sockets need a folder");
         let bind = |node| UnixListener::bind(folder.path().join(format!("{node}")));
         let listeners = (0..nodes).map(bind).collect::<Result<_, _>>().expect("free names");
         Self { folder, listeners }
     }
 
-    /// Patient, so that a busy machine changes nothing.
+    /// Long timeouts, so that a busy machine changes nothing.
     fn config(&self) -> Config {
         let builder = Config::builder().response_timeout(PATIENCE).connect_timeout(PATIENCE);
         let builder =
@@ -114,7 +116,7 @@ impl Listening {
 }
 
 impl Served {
-    /// Answers what has been asked, if anything has.
+    /// Answers the requests that have arrived, if any.
     fn answer(&mut self) {
         self.stream.set_nonblocking(true).expect("a socket");
         match self.stream.read(&mut self.buffer) {
@@ -123,7 +125,7 @@ impl Served {
         }
     }
 
-    /// Until the client hangs up.
+    /// Answers until the client disconnects.
     fn answer_for_ever(&mut self) {
         while let Ok(read @ 1..) = self.stream.read(&mut self.buffer) {
             self.reply(read);
@@ -132,12 +134,12 @@ impl Served {
 
     fn reply(&mut self, read: usize) {
         self.peer.hear(&self.buffer[..read]);
-        self.stream.write_all(self.peer.answer(now())).expect("a client that reads");
+        self.stream.write_all(self.peer.answer(now())).expect("the client reads");
     }
 }
 
 fn now() -> ClockReading {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that was set");
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is set after 1970");
     ClockReading::from_micros(since.as_micros() as u64)
 }
 

@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     ])
 }
 
-/// Appends a command to a buffer that is used again. The compiler must not know what varies.
+/// Appends a command to a reused buffer. `black_box` hides the arguments from the optimiser.
 fn encoding(encode: fn(&mut Vec<u8>, &Inputs)) -> Box<dyn FnMut()> {
     let mut out = Vec::with_capacity(4096);
     let inputs = Inputs {
@@ -42,7 +42,7 @@ struct Inputs {
     ttl: u64,
 }
 
-/// With the question for the restart guard behind it.
+/// A lock request with the restart-guard check behind it.
 fn ask(out: &mut Vec<u8>, inputs: &Inputs) {
     let set = command(out, 6).arg(b"SET").arg(inputs.key).arg(inputs.token);
     drop(set.arg(b"NX").arg(b"PX").int(inputs.ttl));
@@ -54,12 +54,12 @@ fn undo(out: &mut Vec<u8>, inputs: &Inputs) {
     drop(call.arg(inputs.key).arg(inputs.token));
 }
 
-/// Takes one whole reply apart.
+/// Decodes one whole reply.
 fn decoding(reply: &'static [u8]) -> Box<dyn FnMut()> {
     let mut decoder = Decoder::new(Limits::default());
     Box::new(move || {
         let (reply, mut at) = (black_box(reply), 0);
-        while let Some((token, len)) = decoder.next(&reply[at..]).expect("a valid reply") {
+        while let Some((token, len)) = decoder.next(&reply[at..]).expect("the reply is valid") {
             black_box::<Token<'_>>(token);
             at += len;
         }

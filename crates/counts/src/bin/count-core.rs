@@ -1,9 +1,9 @@
-//! The core, with nodes in memory: an attempt without its input and output.
+//! The core, with nodes in memory: an attempt without its I/O.
 //!
-//! The calls are those of a driver that hears all replies in one turn. The nodes are models that answer
-//! what they were really asked, uncounted. Time is an argument: each turn takes 100 µs, so that timers are
-//! due as often as in a local network. The core is driven here, and not by the test kit: what else is called of a core
-//! moves what the compiler makes of it, and so the counts.
+//! The calls are those of a driver that reads all replies in one iteration of its loop. The nodes
+//! are models that run the real requests, uncounted. Time is an argument: each iteration takes 100
+//! µs, so timers fire as often as in a local network. The core is driven here, and not by the test
+//! kit, because other callers of the core would change its machine code, and so the counts.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn pairs(nodes: usize, idle: usize) -> Box<dyn FnMut()> {
     for lock in 0..idle {
         world.acquire(&LockRequest::new(format!("idle {lock}").as_bytes()).ttl(LONG));
     }
-    // They are at rest only when the time of their rounds is over.
+    // A lock is idle only when the time of its round is over.
     world.sit_out(ROUND);
     Box::new(move || {
         let id = world.acquire(&LockRequest::new(b"orders:4711"));
@@ -42,7 +42,7 @@ fn pairs(nodes: usize, idle: usize) -> Box<dyn FnMut()> {
     })
 }
 
-/// What is said to a node goes out together, and all of its replies are heard together.
+/// All requests to a node are written together, and all of its replies are read together.
 fn pairs_at_once() -> Box<dyn FnMut()> {
     let mut world = World::new(3);
     let names: Vec<_> = (0..64).map(|shard| format!("orders:{shard}")).collect();
@@ -53,7 +53,7 @@ fn pairs_at_once() -> Box<dyn FnMut()> {
                 world
                     .core
                     .acquire(&LockRequest::new(name.as_bytes()), world.now)
-                    .expect("a valid ask"),
+                    .expect("the request is valid"),
             );
         }
         world.process();
@@ -82,21 +82,23 @@ fn extensions() -> Box<dyn FnMut()> {
     let mut world = World::new(3);
     let id = world.acquire(&LockRequest::new(b"orders:4711"));
     Box::new(move || {
-        world.core.extend(id, SHORT, world.now).expect("it is held");
+        world.core.extend(id, SHORT, world.now).expect("the lock is held");
         world.process();
         assert_eq!(world.event(), Some(Event::Extended(id)));
     })
 }
 
-/// Each is denied by all nodes, and undone.
+/// All nodes deny each request, and it is undone.
 fn refusals() -> Box<dyn FnMut()> {
     let mut world = World::new(3);
     for node in &mut world.nodes {
         node.is_held_by_others(b"orders:4711", time_of_nodes(world.now));
     }
     Box::new(move || {
-        let id =
-            world.core.acquire(&LockRequest::new(b"orders:4711"), world.now).expect("a valid ask");
+        let id = world
+            .core
+            .acquire(&LockRequest::new(b"orders:4711"), world.now)
+            .expect("the request is valid");
         world.process();
         assert!(matches!(world.event(), Some(Event::Refused(of, _)) if of == id));
         // The undos.
@@ -104,7 +106,7 @@ fn refusals() -> Box<dyn FnMut()> {
     })
 }
 
-/// One core, its links and the nodes at their other ends.
+/// One core, its links, and the nodes at their other ends.
 struct World {
     core: Core,
     links: Vec<LinkId>,
@@ -113,11 +115,11 @@ struct World {
 }
 
 impl World {
-    /// All nodes are ready to vote.
+    /// All nodes have voted in their handshake.
     fn new(nodes: usize) -> Self {
         let mut settings = Settings::new(vec![NodeSettings::default(); nodes]);
         settings.setup = Setup::IfNew;
-        let config = Arc::new(Config::new(settings).expect("settings that hold"));
+        let config = Arc::new(Config::new(settings).expect("the settings are valid"));
         let now = ClockReading {
             boot: Timestamp(1_000 * SECOND),
             wall: Timestamp(1_700_000_000 * SECOND),
@@ -139,7 +141,7 @@ impl World {
     }
 
     fn acquire(&mut self, ask: &LockRequest<'_>) -> LockId {
-        let id = self.core.acquire(ask, self.now).expect("a valid ask");
+        let id = self.core.acquire(ask, self.now).expect("the request is valid");
         self.process();
         assert_eq!(self.event(), Some(Event::Granted(id)));
         id
@@ -155,7 +157,7 @@ impl World {
         self.core.poll_event()
     }
 
-    /// Writes what there is to say, lets all nodes answer, and hears it.
+    /// Writes the pending bytes, lets all nodes answer, and reads the replies.
     fn process(&mut self) {
         while self.core.poll_link().is_some() {}
         for (link, node) in self.links.iter().zip(&mut self.nodes) {
@@ -184,7 +186,7 @@ impl World {
         }
     }
 
-    /// Nothing happens for this long.
+    /// Waits for this long without any event.
     fn sit_out(&mut self, span: Duration) {
         self.pass(span.as_nanos() as u64);
         self.core.timeout(self.now);
@@ -204,5 +206,5 @@ const SECOND: u64 = 1_000_000_000;
 const STEP: u64 = 100_000;
 const SHORT: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(30);
-/// More than a round of the default settings lasts.
+/// Longer than a round with the default settings.
 const ROUND: Duration = Duration::from_secs(2);

@@ -1,12 +1,12 @@
-//! What has changed since the baseline, and which functions it was.
+//! The comparison with the baseline, and the functions that changed.
 
 use std::{collections::BTreeSet, fmt};
 
 use super::figures::{Figures, Scenario};
 
-/// Two counts, scenario by scenario.
+/// Two counts, compared by scenario.
 pub(crate) struct Comparison {
-    /// Why the figures do not compare, in words.
+    /// Why the figures are not comparable, if so.
     strange: Option<String>,
     rows: Vec<Row>,
 }
@@ -15,21 +15,21 @@ struct Row {
     scenario: String,
     before: Option<u64>,
     after: Option<u64>,
-    /// The functions behind a change that is more than chance, the largest change first.
+    /// The functions of a significant change, the largest change first.
     functions: Vec<Change>,
 }
 
 struct Change {
     function: String,
-    /// At least one of them is known; a small function has none in a baseline.
+    /// At least one of the two is known; a baseline leaves out small functions.
     before: Option<u64>,
     after: u64,
-    /// What is certain of it.
+    /// The least that the count must have changed.
     difference: i64,
 }
 
 impl Comparison {
-    /// Of the scenarios that are wanted.
+    /// Compares the wanted scenarios.
     pub(crate) fn of(before: &Figures, after: &Figures, wanted: impl Fn(&str) -> bool) -> Self {
         let names: BTreeSet<_> = before.scenarios.keys().chain(after.scenarios.keys()).collect();
         let row = |name: &String| {
@@ -47,7 +47,7 @@ impl Comparison {
         Self { strange: strange(before, after), rows }
     }
 
-    /// Why this is a failure, if it is one.
+    /// The reason for a failure, if any.
     pub(crate) fn complaint(&self, strict: bool) -> Option<String> {
         if self.rows.is_empty() {
             return Some("counts: no scenario has such a name".to_owned());
@@ -67,14 +67,14 @@ impl Comparison {
             return Some(format!("counts: grown by more than {PERCENT} %: {grown}. {IF_MEANT}"));
         }
         if let Some(gone) = those(|row| row.after.is_none()) {
-            return Some(format!("counts: not counted any more: {gone}. {IF_MEANT}"));
+            return Some(format!("counts: no longer counted: {gone}. {IF_MEANT}"));
         }
         let differs = those(|row| row.before != row.after)?;
-        strict.then(|| format!("counts: not as in the baseline: {differs}. {IF_MEANT}"))
+        strict.then(|| format!("counts: different from the baseline: {differs}. {IF_MEANT}"))
     }
 }
 
-/// Whether the figures are of two kinds. Without a baseline there is nothing to be strange to.
+/// Why the figures are not comparable, if so. An empty baseline has no compiler to compare.
 fn strange(before: &Figures, after: &Figures) -> Option<String> {
     let differs = |name: &str, before: &str, after: &str| {
         let is_other = !before.is_empty() && before != after;
@@ -86,13 +86,13 @@ fn strange(before: &Figures, after: &Figures) -> Option<String> {
     (!both.is_empty()).then(|| both.join("\n"))
 }
 
-/// By what the functions have of their own, for that is where the change is.
+/// Changes of the functions' own counts, which show where the change is.
 fn changes(before: &Scenario, after: &Scenario) -> Vec<Change> {
     let names: BTreeSet<_> = before.functions.keys().chain(after.functions.keys()).collect();
     let change = |name: &String| {
         let [before_own, after_own] =
             [before, after].map(|scenario| scenario.functions.get(name).map(|cost| cost.own));
-        // A function without a line had less than the least.
+        // A function without a line was smaller than the threshold.
         let from = before_own.unwrap_or_else(|| before.least().min(after_own.unwrap_or_default()));
         let now = after_own.unwrap_or_default();
         let difference = now.cast_signed() - from.cast_signed();
@@ -120,7 +120,7 @@ impl Row {
         matches!((self.before, self.after), (Some(before), Some(after)) if by(before, after))
     }
 
-    /// What is to be said of the change, beside the figures.
+    /// The remark beside the figures.
     fn remark(&self) -> String {
         let (Some(before), Some(after)) = (self.before, self.after) else {
             return if self.before.is_none() { "new".to_owned() } else { "gone".to_owned() };
@@ -153,7 +153,7 @@ impl fmt::Display for Comparison {
             writeln!(f, "\nLess than the baseline by more than {PERCENT} %: {BETTER}")?;
         }
         if let Some(strange) = &self.strange {
-            writeln!(f, "\nTHESE FIGURES DO NOT COMPARE, the compiler is another one:\n{strange}")?;
+            writeln!(f, "\nTHESE FIGURES ARE NOT COMPARABLE, the compilers differ:\n{strange}")?;
         }
         Ok(())
     }
@@ -167,10 +167,10 @@ impl fmt::Display for Change {
     }
 }
 
-/// Instructions are counted exactly, but a change anywhere moves what the compiler does elsewhere.
+/// Counts are exact, but a change anywhere can change the machine code elsewhere.
 const PERCENT: u64 = 3;
 const MOST_NAMED: usize = 6;
-/// A function whose change is less than one of so many parts of the whole is not named.
+/// A function is not named if its change is less than one part in this many of the total change.
 const WORTH_NAMING: i64 = 20;
 const IF_MEANT: &str =
     "If that is meant, cargo xtask bench --counts --bless and commit the baseline";
@@ -222,7 +222,7 @@ core/pair-3 3000
             .replace("3000\n", "3100\n")
             .replace("core/pair-3 3100\n", "core/pair-3 3100\n  90 90 hash\n");
         let text = compared(&after).to_string();
-        // At the most 15 of the 3000 were its own before.
+        // At most 15 of the 3000 instructions were its own before.
         assert!(text.contains("+75    little -> 90        hash\n"), "{text}");
     }
 
@@ -249,7 +249,7 @@ core/pair-3 3000
         let after = BASELINE.replace("1.95.0", "1.96.0").replace("1000", "2000");
         let other = compared(&after);
         let text = other.to_string();
-        assert!(text.contains("DO NOT COMPARE"), "{text}");
+        assert!(text.contains("ARE NOT COMPARABLE"), "{text}");
         assert!(
             text.contains("the baseline's compiler: rustc 1.95.0\nthe compiler here: rustc 1.96.0")
         );
@@ -262,7 +262,7 @@ core/pair-3 3000
     #[test]
     fn a_scenario_that_is_gone_is_a_failure_and_a_new_one_is_not() {
         let gone = compared(BASELINE.split("core/pair-3").next().unwrap());
-        assert!(gone.complaint(false).unwrap().contains("not counted any more: core/pair-3."));
+        assert!(gone.complaint(false).unwrap().contains("no longer counted: core/pair-3."));
         let new = compared(&format!("{BASELINE}core/pair-5 5000\n"));
         assert_eq!(new.complaint(false), None);
         assert!(new.to_string().contains("core/pair-5                          -      5000 new\n"));

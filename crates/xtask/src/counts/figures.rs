@@ -1,43 +1,43 @@
-//! Counts, as text that people and git can compare: each scenario with its largest functions.
+//! Counts as text that people and git can compare: each scenario with its largest functions.
 //!
-//! Not here: how two of them are compared.
+//! Not here: the comparison.
 
 use std::{collections::BTreeMap, fmt};
 
-/// What was counted, and with what.
+/// The counts, with the compiler and the counter that made them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
     pub(crate) compiler: String,
-    /// What it compiled for.
+    /// The compiler's target.
     pub(crate) target: String,
     pub(crate) counter: String,
     pub(crate) scenarios: BTreeMap<String, Scenario>,
 }
 
-/// Instructions of one repetition.
+/// The instructions of one repetition.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scenario {
     pub(crate) total: u64,
-    /// By the function's path. Small ones are not in a baseline.
+    /// By the function's path. A baseline leaves out small functions.
     pub(crate) functions: BTreeMap<String, Cost>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cost {
     pub(crate) own: u64,
-    /// With everything that it calls.
+    /// Including its callees.
     pub(crate) all: u64,
 }
 
 impl Scenario {
-    /// What a function must have of its own to be in a baseline.
+    /// The smallest own count with which a function is in a baseline.
     pub(crate) fn least(&self) -> u64 {
         (self.total / SMALL).max(1)
     }
 }
 
 impl Figures {
-    /// Reads what [`Display`](fmt::Display) has written, or the counting program.
+    /// Parses the output of [`Display`](fmt::Display), or of the counting program.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut figures = Self::default();
         let mut last = None;
@@ -77,7 +77,7 @@ fn function(line: &str) -> Option<(String, Cost)> {
     Some((name.trim().to_owned(), cost))
 }
 
-/// A baseline.
+/// The text of a baseline.
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{HEADER}")?;
@@ -89,7 +89,7 @@ impl fmt::Display for Figures {
             let least = scenario.least();
             let large = scenario.functions.iter().filter(|(_, cost)| cost.own >= least);
             let mut sorted: Vec<_> = large.collect();
-            // Those of the same size stay in the order of their names.
+            // Functions of the same size stay in the order of their names.
             sorted.sort_by_key(|(_, cost)| std::cmp::Reverse(cost.own));
             for (name, Cost { own, all }) in sorted {
                 writeln!(f, "  {own:>6} {all:>6} {name}")?;
@@ -99,7 +99,7 @@ impl fmt::Display for Figures {
     }
 }
 
-/// The share of a total that makes a function worth a line: one of so many.
+/// A function has a line in the baseline if it has at least one part in this many of the total.
 const SMALL: u64 = 200;
 
 const HEADER: &str = "\

@@ -1,7 +1,9 @@
-//! `cargo xtask bench --counts`: instructions of the hot path, beside the committed baseline.
+//! `cargo xtask bench --counts`: the instructions of the hot path, compared with the committed
+//! baseline.
 //!
-//! For whoever changes the hot path, and not part of `cargo xtask test`: the figures are those of one
-//! compiler. The counting is `crates/counts`; here is what it is compared with and what is said about it.
+//! For people who change the hot path. It is not part of `cargo xtask test`, because the figures
+//! depend on the compiler. `crates/counts` does the counting; the comparison and the report are
+//! here.
 
 mod comparison;
 mod figures;
@@ -24,18 +26,18 @@ use crate::{
 
 /// Count the instructions of the hot path and compare them with the baseline
 ///
-/// Fails where a count has grown by more than 3 %, and names the functions that grew. Counts of another
-/// compiler do not compare: that is said, and fails only with --strict.
+/// Fails where a count has grown by more than 3 %, and names the functions that grew. Counts of
+/// another compiler are not comparable: the report says so, and fails only with --strict.
 #[derive(Parser)]
 #[command(name = "cargo xtask bench --counts", no_binary_name = true)]
 struct Options {
-    /// Make what is counted now the new baseline
+    /// Write the present counts as the new baseline
     #[arg(long, conflicts_with = "scenarios")]
     bless: bool,
-    /// Fail if the compiler is not the baseline's, and wherever anything differs from the baseline
+    /// Fail if the compiler is not the baseline's, and if anything differs from the baseline
     #[arg(long)]
     strict: bool,
-    /// Only scenarios with one of these parts in their names, such as core/
+    /// Only scenarios whose names contain one of these parts, such as core/
     scenarios: Vec<String>,
 }
 
@@ -75,9 +77,10 @@ fn unreadable(what: &str) -> impl Fn(String) -> Failure {
     move |fault| Failure(format!("counts: {what} cannot be read: {fault}"))
 }
 
-/// What the counting program prints. Flags of whoever runs us would be counted along.
+/// The output of the counting program, built without the caller's compiler flags, which would
+/// change the counts.
 fn measured(scenarios: &[String]) -> Result<String, Failure> {
-    eprintln!("xtask: building what is counted; the first time takes a minute");
+    eprintln!("xtask: building the counted programs; the first time takes a minute");
     let mut build = cargo("build");
     build.args(["--quiet", "--package", "redbolt-counts", "--profile", "counts", "--bins"]);
     let mut measure = cargo("run");
@@ -92,7 +95,7 @@ fn measured(scenarios: &[String]) -> Result<String, Failure> {
     output(&mut measure)
 }
 
-/// The compiler, and what it compiles for.
+/// The compiler and its target.
 fn compiler() -> Result<(String, String), Failure> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
     let said = output(Command::new(rustc).current_dir(root()).arg("-vV"))?;
@@ -102,7 +105,7 @@ fn compiler() -> Result<(String, String), Failure> {
     Ok((compiler, field("host: ").unwrap_or("unknown").to_owned()))
 }
 
-/// What a command prints. What it says about its work is shown.
+/// The standard output of a command. Its standard error is shown.
 fn output(command: &mut Command) -> Result<String, Failure> {
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| Failure::not_run(&shown(command), &error))?;

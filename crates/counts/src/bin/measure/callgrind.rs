@@ -1,9 +1,9 @@
-//! The counter: how it is run, and what it writes.
+//! Running callgrind, and parsing its output.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Counts one scenario of a program, between the two functions of this crate that mark it.
+/// Counts one scenario of a program, between this crate's two marker functions.
 pub(crate) fn count(program: &Path, scenario: &str, file: &Path) -> Command {
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=callgrind", "--collect-atstart=no", "--dump-instr=yes"]);
@@ -16,19 +16,19 @@ pub(crate) fn count(program: &Path, scenario: &str, file: &Path) -> Command {
     valgrind
 }
 
-/// One instruction that ran, or the calls that it made.
+/// Instructions at one address, or those of the calls made there.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'f> {
-    /// Where it is in the program; `None` in a library.
+    /// The address in the program; `None` in a shared library.
     pub(crate) address: Option<u64>,
-    /// The function that callgrind takes it to be in.
+    /// The function that callgrind attributes the address to.
     pub(crate) function: &'f str,
     pub(crate) instructions: u64,
-    /// They are those of what it called.
+    /// The instructions are those of a callee.
     pub(crate) is_call: bool,
 }
 
-/// Reads what callgrind has written, with addresses and without any compression.
+/// Parses callgrind's output, with addresses and without any compression.
 pub(crate) fn entries<'f>(text: &'f str, program: &Path) -> Vec<Entry<'f>> {
     let mut entries = Vec::new();
     let (mut is_program, mut function, mut is_call) = (false, "", false);
@@ -48,7 +48,7 @@ pub(crate) fn entries<'f>(text: &'f str, program: &Path) -> Vec<Entry<'f>> {
     entries
 }
 
-/// An address, a line of the source, and how many instructions.
+/// Parses an address, a source line and a number of instructions.
 fn counted(line: &str) -> Option<(u64, u64)> {
     let (address, rest) = line.strip_prefix("0x")?.split_once(' ')?;
     let (_, instructions) = rest.split_once(' ')?;

@@ -1,11 +1,12 @@
-//! Counts the instructions of every scenario and prints them by the functions of the source.
+//! Counts the instructions of every scenario and prints them by source function.
 //!
-//! `measure [PART-OF-A-NAME…]`. For each scenario a line with its name and the instructions of one
-//! repetition, and below it one for each function: its own instructions, those with everything that it
-//! calls, and its path. It runs the other programs of this crate, which lie beside it, in valgrind.
+//! `measure [PART-OF-A-NAME…]`. The output has for each scenario a line with its name and the
+//! instructions of one repetition, followed by a line for each function: its own instructions,
+//! those including its callees, and its path. This program runs the other programs of this crate,
+//! which are beside it, in valgrind.
 //!
-//! The functions of this crate play the caller and are not part of a total. Not here: what the figures are
-//! compared with.
+//! This crate's own functions play the caller and do not count in the total. Not here: the
+//! comparison with a baseline.
 
 mod callgrind;
 mod names;
@@ -41,15 +42,15 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Instructions of all repetitions.
+/// The instructions of all repetitions.
 #[derive(Clone, Copy, Default)]
 struct Cost {
     own: u64,
-    /// With everything that it calls.
+    /// Including its callees.
     all: u64,
 }
 
-/// By the path of the function.
+/// By the function's path.
 type Costs = HashMap<String, Cost>;
 
 fn costs(program: &Path, scenario: &str, stacks: &mut Stacks<'_>) -> Outcome<Costs> {
@@ -80,13 +81,13 @@ fn print(scenario: &str, costs: Costs) {
     }
 }
 
-/// Rounded: what happens now and then has its share.
+/// Rounded: rare work contributes a fraction.
 fn per_repetition(instructions: u64) -> u64 {
     let times = REPETITIONS as u64;
     (instructions + times / 2) / times
 }
 
-/// What a program prints, if it ends well.
+/// The output of a program that must succeed.
 fn output(command: &mut Command) -> Outcome<String> {
     let name = Path::new(command.get_program()).display().to_string();
     let output = command.output().map_err(|error| format!("{name} could not be run: {error}"))?;
@@ -97,8 +98,8 @@ fn output(command: &mut Command) -> Outcome<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// From the bottom up.
+/// From the lowest layer to the highest.
 const PROGRAMS: [&str; 3] = ["count-codec", "count-core", "count-api"];
 
-/// How the functions of this crate begin, and those of what drives the core for it and answers it.
+/// The prefixes of this crate's functions, and of those that drive the core and answer it.
 const CALLERS: [&str; 4] = ["count_", "redbolt_counts::", "redbolt_testkit::", "redbolt_node::"];

@@ -1,7 +1,7 @@
-//! What a function is called: its path, without what the compiler adds to it.
+//! The name of a function: its path, without what the compiler adds.
 //!
-//! Names must stay the same when a type gets a parameter or a closure another number, or a library is that
-//! for another processor.
+//! A name must not change when a type gets a parameter, a closure another number, or a C library a
+//! variant for another processor.
 
 /// A path without types, hashes and closures.
 pub(crate) fn plain(name: &str) -> String {
@@ -14,7 +14,7 @@ fn is_hex(digits: &str) -> bool {
     digits.bytes().all(|digit| digit.is_ascii_hexdigit())
 }
 
-/// The parts of a path. What is between angle brackets belongs to one of them.
+/// The parts of a path. A part includes its angle brackets.
 fn parts(name: &str) -> Vec<&str> {
     let (mut parts, mut depth, mut from) = (Vec::new(), 0, 0);
     let bytes = name.as_bytes();
@@ -22,7 +22,7 @@ fn parts(name: &str) -> Vec<&str> {
         let before = at.checked_sub(1).map(|before| bytes[before]);
         match bytes[at] {
             b'<' | b'{' => depth += 1,
-            // Of the type of a function.
+            // The arrow of a function type.
             b'>' if before == Some(b'-') => {}
             b'>' | b'}' => depth -= 1,
             b':' if depth == 0 && before == Some(b':') => {
@@ -36,7 +36,8 @@ fn parts(name: &str) -> Vec<&str> {
     parts
 }
 
-/// Of `<T as Trait>` the `T`, of `f<T>` the `f`, of `<impl T>` nothing: where it stands says enough.
+/// The `T` of `<T as Trait>`, the `f` of `f<T>`, and nothing of `<impl T>`, whose module is in the
+/// path.
 fn implementor(part: &str) -> &str {
     let Some(inside) = part.strip_prefix('<') else { return before(part, '<') };
     if inside.starts_with("impl ") {
@@ -50,7 +51,7 @@ fn before(text: &str, end: char) -> &str {
     text.split(end).next().unwrap_or_default()
 }
 
-/// A function of a library in C, without the kind of processor that this variant of it is for.
+/// A function of a C library, without the suffix of its processor variant.
 pub(crate) fn of_library(name: &str) -> String {
     let name = before(name, '\'').trim_start_matches('_');
     let end = VARIANTS.iter().filter_map(|variant| name.find(variant)).min();

@@ -1,7 +1,7 @@
-//! Which functions of the source an instruction is in.
+//! Finds the source functions that an instruction belongs to.
 //!
-//! The compiler puts most functions into their callers, and callgrind sees what is left. The debug
-//! information knows from which function an instruction came, and into which it was put.
+//! The compiler inlines most functions, and callgrind sees only the rest. The debug information
+//! knows the function that an instruction comes from, and the callers into which it was inlined.
 
 use std::collections::HashMap;
 
@@ -33,8 +33,8 @@ impl<'p> Stacks<'p> {
         Ok(Self { context, known: HashMap::new() })
     }
 
-    /// The functions of this repository that an instruction is in, the innermost first; if it is in none
-    /// of them, the function that was called.
+    /// This repository's functions that an instruction belongs to, the innermost first; if there is
+    /// none, the function that was called.
     pub(crate) fn at(&mut self, entry: &Entry<'_>) -> Vec<String> {
         let Some(address) = entry.address else { return vec![of_library(entry.function)] };
         let context = &self.context;
@@ -56,5 +56,5 @@ fn ours(context: &Context<Bytes<'_>>, address: u64) -> Vec<String> {
     stack
 }
 
-/// How the functions of this repository begin.
+/// The prefixes of this repository's functions.
 const OURS: [&str; 2] = ["count_", "redbolt"];
