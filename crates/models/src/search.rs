@@ -2,7 +2,8 @@
 //!
 //! The first state found wrong is as near as any to a beginning, so the way to it is a shortest
 //! counterexample. Two states that differ in names only may be taken for one, see
-//! [`Model::canonical`]. Not here: what a state is.
+//! [`Model::canonical`]. [`search_for_progress`] also looks for states that nothing leads out of. Not
+//! here: what a state is.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -35,6 +36,15 @@ pub trait Model {
     }
 }
 
+/// A model in which something must always be possible, not only nothing wrong happen.
+pub trait Progress: Model {
+    /// Whether everybody has what they came for, or has gone, and nothing is left behind.
+    fn is_settled(&self, state: &Self::State) -> bool;
+
+    /// Whether progress may rely on the step: not on one that is a fault or somebody's giving up.
+    fn helps(&self, step: &Self::Step) -> bool;
+}
+
 /// What a search has found.
 #[derive(Debug)]
 pub struct Outcome {
@@ -44,6 +54,8 @@ pub struct Outcome {
     pub depth: u32,
     /// How long it took.
     pub took: Duration,
+    /// How many states no longer lead to a settled one; 0 where nobody asked.
+    pub stuck: usize,
     /// The way to a wrong state; `None` if there is none.
     pub violation: Option<Violation>,
 }
@@ -59,10 +71,13 @@ pub struct Violation {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { states, depth, took, .. } = self;
+        let Self { states, depth, took, stuck, .. } = self;
         write!(f, "{states} states, depth {depth}, {:.1} s: ", took.as_secs_f64())?;
         let Some(violation) = &self.violation else { return f.write_str("no violation") };
         write!(f, "VIOLATION, {}", violation.what)?;
+        if *stuck > 0 {
+            write!(f, " from {stuck} states")?;
+        }
         violation
             .steps
             .iter()
@@ -78,32 +93,112 @@ impl fmt::Display for Outcome {
 /// If the model has more than [`MOST`] states: then it is not small.
 pub fn search<M: Model>(model: &M) -> Outcome {
     let begun = Instant::now();
-    let mut seen = Seen::new();
-    let mut wrong = None;
-    for state in model.begins() {
-        let state = model.canonical(&model.thin(&state));
-        if seen.insert(state, NO_PARENT) && wrong.is_none() {
-            wrong = model.wrong(&state).map(|what| (what, seen.states.len() - 1));
-        }
+    let found = Explored::new(model, |_, _| ());
+    found.outcome(model, begun, 0, found.wrong)
+}
+
+/// Visits every state of a model, and tells whether each of them leads to a settled one.
+///
+/// # Panics
+///
+/// If the model has more than [`MOST`] states: then it is not small.
+pub fn search_for_progress<M: Progress>(model: &M) -> Outcome {
+    let begun = Instant::now();
+    let mut helping = Vec::new();
+    let mut ends = Vec::new();
+    let found = Explored::new(model, |step, edge| match edge {
+        Edge::To(next) if step.is_some_and(|step| model.helps(step)) => helping.push(next),
+        Edge::To(_) => {}
+        Edge::NoMore => ends.push(helping.len()),
+    });
+    if found.wrong.is_some() {
+        return found.outcome(model, begun, 0, found.wrong);
     }
-    let (mut depth, mut level_ends, mut at) = (0, seen.states.len(), 0);
-    while at < seen.states.len() && wrong.is_none() {
-        if at == level_ends {
-            depth += 1;
-            level_ends = seen.states.len();
-        }
-        let state = seen.states[at];
-        model.steps(&state, &mut |_, next| {
-            let next = model.canonical(&model.thin(&next));
-            if wrong.is_none() && seen.insert(next, at as u32) {
-                wrong = model.wrong(&next).map(|what| (what, seen.states.len() - 1));
+    let states = &found.seen.states;
+    let mut settles: Vec<bool> = states.iter().map(|state| model.is_settled(state)).collect();
+    loop {
+        let mut more = false;
+        for at in (0..states.len()).rev().filter(|&at| ends[at] > 0) {
+            let from = if at == 0 { 0 } else { ends[at - 1] };
+            let leads = || helping[from..ends[at]].iter().any(|&next| settles[next as usize]);
+            if !settles[at] && leads() {
+                (settles[at], more) = (true, true);
             }
-        });
-        at += 1;
+        }
+        if !more {
+            break;
+        }
     }
-    let violation = wrong.map(|(what, end)| Violation { what, steps: retrace(model, &seen, end) });
-    let depth = violation.as_ref().map_or(depth, |violation| violation.steps.len() as u32);
-    Outcome { states: seen.states.len(), depth, took: begun.elapsed(), violation }
+    let stuck = settles.iter().filter(|settles| !**settles).count();
+    let first = settles.iter().position(|settles| !settles);
+    found.outcome(model, begun, stuck, first.map(|at| (STUCK, at)))
+}
+
+/// What [`search_for_progress`] says of a state from which no way leads to a settled one.
+pub const STUCK: &str = "nobody gets any further";
+
+/// What comes of a step, or that a state has no more of them.
+enum Edge {
+    To(u32),
+    NoMore,
+}
+
+/// All states, or those up to the first wrong one.
+struct Explored<S> {
+    seen: Seen<S>,
+    depth: u32,
+    wrong: Option<(&'static str, usize)>,
+}
+
+impl<S: Copy + Eq + Hash> Explored<S> {
+    fn new<M: Model<State = S>>(model: &M, mut edge: impl FnMut(Option<&M::Step>, Edge)) -> Self {
+        let mut seen = Seen::new();
+        let mut wrong = None;
+        for state in model.begins() {
+            let state = model.canonical(&model.thin(&state));
+            if let (at, true) = seen.insert(state, NO_PARENT)
+                && wrong.is_none()
+            {
+                wrong = model.wrong(&state).map(|what| (what, at));
+            }
+        }
+        let (mut depth, mut level_ends, mut at) = (0, seen.states.len(), 0);
+        while at < seen.states.len() && wrong.is_none() {
+            if at == level_ends {
+                depth += 1;
+                level_ends = seen.states.len();
+            }
+            let state = seen.states[at];
+            model.steps(&state, &mut |step, next| {
+                if wrong.is_some() {
+                    return;
+                }
+                let next = model.canonical(&model.thin(&next));
+                let (to, is_new) = seen.insert(next, at as u32);
+                edge(Some(&step), Edge::To(to as u32));
+                if is_new {
+                    wrong = model.wrong(&next).map(|what| (what, to));
+                }
+            });
+            edge(None, Edge::NoMore);
+            at += 1;
+        }
+        Self { seen, depth, wrong }
+    }
+
+    fn outcome<M: Model<State = S>>(
+        &self,
+        model: &M,
+        begun: Instant,
+        stuck: usize,
+        wrong: Option<(&'static str, usize)>,
+    ) -> Outcome {
+        let retraced = |(what, end)| Violation { what, steps: retrace(model, &self.seen, end) };
+        let violation = wrong.map(retraced);
+        let depth = violation.as_ref().map_or(self.depth, |found| found.steps.len() as u32);
+        let states = self.seen.states.len();
+        Outcome { states, depth, took: begun.elapsed(), stuck, violation }
+    }
 }
 
 /// The most states that a model may have.
@@ -151,8 +246,8 @@ impl<S: Copy + Eq + Hash> Seen<S> {
         Self { states: Vec::new(), parents: Vec::new(), table: vec![0; 1 << 16] }
     }
 
-    /// Whether the state is new.
-    fn insert(&mut self, state: S, parent: u32) -> bool {
+    /// Where the state is, and whether it is new.
+    fn insert(&mut self, state: S, parent: u32) -> (usize, bool) {
         if (self.states.len() + 1) * 2 > self.table.len() {
             self.grow();
         }
@@ -161,8 +256,9 @@ impl<S: Copy + Eq + Hash> Seen<S> {
         let mut slot = hash as usize & mask;
         while self.table[slot] != 0 {
             let entry = self.table[slot];
-            if entry >> 32 == hash >> 32 && self.states[(entry as u32 - 1) as usize] == state {
-                return false;
+            let at = (entry as u32 - 1) as usize;
+            if entry >> 32 == hash >> 32 && self.states[at] == state {
+                return (at, false);
             }
             slot = (slot + 1) & mask;
         }
@@ -170,7 +266,7 @@ impl<S: Copy + Eq + Hash> Seen<S> {
         self.states.push(state);
         self.parents.push(parent);
         self.table[slot] = hash >> 32 << 32 | self.states.len() as u64;
-        true
+        (self.states.len() - 1, true)
     }
 
     fn grow(&mut self) {
@@ -282,6 +378,63 @@ mod tests {
                 state.sort_unstable();
             }
             state
+        }
+    }
+
+    impl Progress for Counters {
+        fn is_settled(&self, state: &[u8; 2]) -> bool {
+            state[0] == self.top
+        }
+
+        /// The second counter is one of bad luck.
+        fn helps(&self, step: &usize) -> bool {
+            *step == 0
+        }
+    }
+
+    #[test]
+    fn it_finds_what_nothing_leads_out_of() {
+        let counters = Counters { top: 4, forbidden: 255, alike: false };
+        let all = search_for_progress(&counters);
+        assert_eq!((all.states, all.stuck, all.violation.is_none()), (25, 0, true));
+        let walled = search_for_progress(&Walled(counters));
+        assert_eq!((walled.states, walled.stuck), (5 * 5, 2 * 2), "behind the wall");
+        let violation = walled.violation.expect("some are stuck");
+        assert_eq!((violation.what, violation.steps), (STUCK, vec!["1".to_string(); 3]));
+    }
+
+    /// Once the second counter is beyond 2, the first may not pass from 1 to 2.
+    struct Walled(Counters);
+
+    impl Model for Walled {
+        type State = [u8; 2];
+        type Step = usize;
+
+        fn begins(&self) -> Vec<[u8; 2]> {
+            self.0.begins()
+        }
+
+        fn steps(&self, state: &[u8; 2], found: &mut impl FnMut(usize, [u8; 2])) {
+            let wall = |next: [u8; 2]| next[1] > 2 && (state[0], next[0]) == (1, 2);
+            self.0.steps(state, &mut |step, next| {
+                if !wall(next) {
+                    found(step, next);
+                }
+            });
+        }
+
+        fn wrong(&self, _: &[u8; 2]) -> Option<&'static str> {
+            None
+        }
+    }
+
+    impl Progress for Walled {
+        fn is_settled(&self, state: &[u8; 2]) -> bool {
+            self.0.is_settled(state)
+        }
+
+        fn helps(&self, step: &usize) -> bool {
+            self.0.helps(step)
         }
     }
 
