@@ -1,6 +1,6 @@
 //! The project's own commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask demo`,
-//! `cargo xtask fuzz`, `cargo xtask chaos`, `cargo xtask sim`, `cargo xtask mutants`, `cargo xtask coupling`; for
-//! releases `cargo xtask package`, `cargo xtask dist`, `cargo xtask deny`, `cargo xtask msrv`.
+//! `cargo xtask fuzz`, `cargo xtask chaos`, `cargo xtask sim`, `cargo xtask models`, `cargo xtask mutants`,
+//! `cargo xtask coupling`; for releases `cargo xtask package`, `cargo xtask dist`, `cargo xtask deny`, `cargo xtask msrv`.
 //!
 //! Apart from the other crates because it needs none of them: it must build on any machine with
 //! Rust and a shell, and tell what else is missing. Not here: the tests themselves.
@@ -65,6 +65,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Search the small models of the protocol exhaustively, and print how many states each has
+    Models {
+        /// Also run the searches that take minutes
+        #[arg(long)]
+        all: bool,
+    },
     /// Check that the published crates build with the oldest Rust that their manifests promise
     Msrv,
     /// Change single tokens in the files that hold safety rules, and list the changes that the
@@ -104,6 +110,7 @@ fn main() -> ExitCode {
         Task::Deny { without_advisories } => policy::deny(!without_advisories),
         Task::Dist => dist::build(),
         Task::Fuzz { arguments } => fuzz(&arguments),
+        Task::Models { all } => models(all),
         Task::Msrv => policy::msrv(),
         Task::Mutants { arguments } => mutants::run(&arguments),
         Task::Package => package::prove(),
@@ -171,6 +178,17 @@ fn chaos(arguments: &[String]) -> Result<(), Failure> {
     let mut chaos = cargo("run");
     chaos.args(["--quiet", "--package", "redbolt-chaos", "--bin", "chaos", "--"]);
     step::run("chaos", chaos.args(arguments))
+}
+
+/// The models by their tests, one after the other, since each may take gigabytes.
+fn models(all: bool) -> Result<(), Failure> {
+    let mut models = cargo("test");
+    models.args(["--quiet", "--package", "redbolt-models", "--"]);
+    models.args(["--nocapture", "--test-threads", "1"]);
+    if all {
+        models.arg("--include-ignored");
+    }
+    step::run("models", &mut models)
 }
 
 fn sim(arguments: &[String]) -> Result<(), Failure> {
