@@ -12,5 +12,6 @@
 pub mod extend;
 pub mod fencing;
 pub mod ghosts;
+pub mod read_write;
 pub mod restart_guard;
 pub mod search;
