@@ -7,7 +7,7 @@ use redbolt::proto::{
     Settings, Vote,
 };
 
-use crate::world::{GUARD, World, Written, error, ms, secs};
+use crate::world::{Accept, GUARD, World, Written, error, ms, secs};
 
 /// Two clients of the same nodes: the first hands out, the second takes in.
 fn pair(nodes: usize) -> World {
@@ -433,5 +433,20 @@ fn answers_are_awaited_until_all_are_in() {
     world.resume(1);
     assert!(!world.core().awaits_answers(id));
     world.release(id);
+    assert!(!world.core().awaits_answers(id));
+}
+
+/// It was granted by the others while a connection was opened, and that node is still to be asked.
+#[test]
+fn a_lock_awaits_the_answer_of_a_node_that_is_not_connected_yet() {
+    let mut world = World::new(3).warm();
+    world.servers[2].accept = Accept::Silent;
+    world.hang_up(2);
+    world.run(ms(100));
+    let id = world.lock(b"job", secs(10));
+    assert!(world.is_granted(id) && world.core().awaits_answers(id));
+    world.servers[2].accept = Accept::Yes;
+    world.run(ms(40));
+    assert_eq!(world.holders(b"job"), [true; 3]);
     assert!(!world.core().awaits_answers(id));
 }

@@ -377,3 +377,21 @@ fn a_ghost_of_an_extension_revives_nothing() {
     assert_eq!(world.holders(b"job"), [false; 3]);
     assert_eq!(world.kept(0), (0, 0));
 }
+
+/// What is kept of another lock is forgotten before, and the ghost runs behind that.
+#[test]
+fn a_second_undo_is_not_hastened_by_the_end_of_another_lock() {
+    let mut world = with_ghost(|world| refuse_kills(world, 2));
+    world.run(ms(100));
+    world.pause(1);
+    let other = world.lock(b"other", secs(1));
+    world.release(other);
+    world.run(secs(2));
+    assert_eq!(world.kept(0), (0, 1), "the ghost is not laid, and the other lock is forgotten");
+    world.resume(1);
+    world.free_ghosts();
+    assert_eq!(world.holders(b"job"), [true; 3], "it runs");
+    world.run(secs(9));
+    assert_eq!(world.holders(b"job"), [true, true, false]);
+    assert_eq!(world.kept(0), (0, 0));
+}

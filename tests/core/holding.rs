@@ -3,7 +3,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use redbolt::proto::{Event, LockState, LossCause, RefusalReason, RequestError, Settings, Vote};
+use redbolt::proto::{
+    Cause, Event, LockState, LossCause, RefusalReason, RequestError, Settings, Vote,
+};
 use redbolt_node::Memory;
 
 use crate::world::{Accept, World, Written, ms, secs};
@@ -384,4 +386,55 @@ fn an_extension_waits_for_connections_that_come_back() {
     world.run(secs(1));
     assert_eq!(world.outcomes(id)[1..], [Event::Extended(id)]);
     assert!(world.pttl(0, b"job") > 18_000);
+}
+
+/// Nobody waits for the time of an extension that cannot come about.
+#[test]
+fn an_extension_fails_at_once_where_no_connection_comes_back() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(10));
+    world.run(secs(1));
+    let begun = world.boot;
+    [1, 2].iter().for_each(|&node| world.stop(node));
+    world.extend(id, secs(20));
+    world.run(secs(1));
+    let told = world.clients[0].events.iter().find(|(at, _)| *at >= begun);
+    match told {
+        Some(&(at, Event::NotExtended(_, refusal))) => {
+            assert!(at - begun < 20_000_000, "{} ns", at - begun);
+            let refused = Some(Vote::Fail(Cause::ConnectionRefused));
+            assert_eq!([1, 2].map(|node| refusal.votes.of(world.node(node))), [refused; 2]);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The node has closed its connection meanwhile, and a new one is not opened by itself for long.
+#[test]
+fn a_release_opens_the_connection_that_it_needs() {
+    let backoff = |settings: &mut Settings| settings.reconnect_backoff = (secs(5), secs(5));
+    let mut world = World::with(3, 1, backoff).warm();
+    let id = world.lock(b"job", secs(10));
+    world.run(secs(1));
+    world.hang_up(2);
+    world.release(id);
+    world.run(ms(1));
+    assert_eq!(world.holders(b"job"), [false; 3]);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+#[test]
+fn whoever_lets_go_of_everything_keeps_nothing() {
+    let mut world = World::new(3).warm();
+    let [held, other] = [&b"job"[..], b"other"].map(|key| world.lock(key, secs(10)));
+    let waiting = world.wait_for(b"job", secs(10));
+    let now = world.now();
+    world.core().release_all(now);
+    world.flow();
+    for id in [held, other] {
+        assert!(matches!(world.outcomes(id)[1..], [Event::Released(..)]));
+    }
+    assert_eq!(world.refusal(waiting).reason, RefusalReason::Cancelled);
+    assert_eq!([world.holders(b"job"), world.holders(b"other")], [[false; 3]; 2]);
+    assert_eq!(world.kept(0), (0, 0));
 }

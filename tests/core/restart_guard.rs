@@ -936,6 +936,54 @@ fn a_restart_guard_can_be_asked_about() {
     assert_eq!(restart_guard_state(&world), RestartGuardState::Found(limits));
 }
 
+/// There, nothing ends with time.
+#[test]
+fn whoever_only_looks_is_told_what_was_found_and_of_no_quarantine() {
+    let mut world = World::with(1, 1, setting_up(Setup::ReadOnly)).unguarded();
+    world.run(ms(1));
+    let (node, found) = (world.node(0), redbolt::proto::restart_guard::Found::Missing);
+    assert_eq!(world.core().restart_guard_state(node), RestartGuardState::Found(found));
+}
+
+/// The enrolment of the last node is answered like this. A lock is held there.
+fn not_enrolled(answer: &'static str) -> (World, LockId) {
+    let mut world = World::new(3).warm().forgetful();
+    let held = world.lock(b"held", secs(20));
+    world.answer(2, move |args| {
+        (args[0] == b"EVAL" && args.get(3) == Some(&GUARD)).then(|| error(answer)).flatten()
+    });
+    world.delete(2, GUARD);
+    let id = world.lock(b"job", secs(1));
+    world.release(id);
+    (world, held)
+}
+
+#[test]
+fn a_node_that_cannot_be_enrolled_for_now_goes_on_with_what_needs_no_vote() {
+    let (mut world, held) = not_enrolled("MISCONF Redis is configured to save RDB snapshots");
+    assert_eq!(world.state(2), NodeState::Down(Cause::DiskTrouble));
+    world.extend(held, secs(20));
+    assert_eq!(world.core().votes(held).of(world.node(2)), Some(Vote::Grant));
+    world.servers[2].answer = None;
+    world.run(ms(1_100));
+    assert_eq!(world.restart_guard(2).0, world.own_restart_guard(2, 0));
+    assert_eq!(world.count("client"), 0, "on the connection that it has");
+}
+
+#[test]
+fn a_node_that_became_a_replica_before_it_was_enrolled_says_so() {
+    let (mut world, _) = not_enrolled("READONLY You can't write against a read only replica.");
+    world.answer(2, |args| match args {
+        [b"EVAL", _, _, GUARD, ..] => {
+            error("READONLY You can't write against a read only replica.")
+        }
+        [b"INFO", b"replication"] => bulk("role:slave\r\n"),
+        _ => None,
+    });
+    world.run(secs(3));
+    assert_eq!(world.state(2), NodeState::Down(Cause::Replica));
+}
+
 /// The connection is lost between the answer to an ask and the one to its check.
 #[test]
 fn a_grant_whose_check_is_lost_does_not_count_and_is_undone() {
@@ -1171,4 +1219,21 @@ fn a_quarantine_does_not_end_by_a_step_of_the_clock() {
     assert_eq!(world.state(0), NodeState::Down(Cause::Quarantined), "30 s are not over");
     world.run(secs(20));
     assert_eq!(world.state(0), NodeState::Ready);
+}
+
+/// Until the doubt is over: not as fast as it answers.
+#[test]
+fn a_node_whose_clock_was_set_forward_is_looked_at_once_a_second() {
+    let mut world = World::new(3).warm().forgetful();
+    let id = world.lock(b"job", secs(1));
+    world.release(id);
+    step(&mut world, 0, 10);
+    let id = world.lock(b"job", secs(1));
+    world.release(id);
+    assert_eq!(world.state(0), NodeState::Down(Cause::Quarantined));
+    assert!(words(&world, 0).starts_with("30 s, its clock was set forward"));
+    world.log.clear();
+    world.run(secs(10));
+    let looks = world.ran(0).iter().filter(|&&kind| kind == "look").count();
+    assert!((9..=11).contains(&looks), "{looks} in 10 s");
 }
