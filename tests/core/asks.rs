@@ -1,4 +1,4 @@
-//! Asking and undoing: which nodes count, and which have to hear that it is over.
+//! Lock requests and undos: which grants count, and which nodes must get the undo.
 
 use redbolt::proto::{Event, LockRequest, RefusalReason, Verdict, Vote, Wait, WakeStrategy};
 
@@ -10,7 +10,7 @@ fn a_majority_grants_and_late_grants_take_part() {
     world.servers[3].delay = ms(40).as_nanos() as u64;
     world.servers[4].delay = ms(200).as_nanos() as u64;
     let id = world.lock(b"job", secs(10));
-    assert!(world.is_granted(id), "without waiting for the slow ones");
+    assert!(world.is_granted(id), "the grant does not wait for the slow nodes");
     assert_eq!(world.holders(b"job"), [true, true, true, false, false]);
     world.run(ms(500));
     assert_eq!(world.core().votes(id).grants().len(), 5);
@@ -19,7 +19,7 @@ fn a_majority_grants_and_late_grants_take_part() {
     world.stop(1);
     world.extend(id, secs(20));
     world.run(ms(500));
-    assert!(!world.outcomes(id).contains(&Event::Extended(id)), "two answer too late");
+    assert!(!world.outcomes(id).contains(&Event::Extended(id)), "two nodes answer too late");
     for node in [3, 4] {
         world.servers[node].delay = 0;
     }
@@ -46,7 +46,7 @@ fn a_release_reaches_a_grant_that_is_still_to_come() {
 }
 
 #[test]
-fn the_undo_reaches_whoever_denied_or_was_late() {
+fn the_undo_reaches_nodes_that_denied_or_were_late() {
     let mut world = World::new(5).warm();
     for node in [0, 1] {
         world.set(node, b"job", b"theirs", 60_000);
@@ -69,10 +69,14 @@ fn the_undo_reaches_whoever_denied_or_was_late() {
     for node in [0, 1, 3, 4] {
         assert_eq!(world.ran(node), ["ask", "check", "undo"], "node {node}");
     }
-    assert_eq!(world.kept(0), (0, 1), "the silent one owes");
+    assert_eq!(world.kept(0), (0, 1), "the silent node owes an undo");
     world.resume(2);
     assert_eq!(world.ran(2), ["ask", "check", "undo"]);
-    assert_eq!(world.holders(b"job"), [true, true, false, false, false], "theirs alone is left");
+    assert_eq!(
+        world.holders(b"job"),
+        [true, true, false, false, false],
+        "only the foreign key is left"
+    );
     assert_eq!(world.kept(0), (0, 0));
 }
 
@@ -148,7 +152,10 @@ fn every_attempt_has_a_token_of_its_own() {
     assert_eq!(tokens.len(), requests, "no node saw a token twice");
     tokens.dedup_by_key(|&mut (_, token)| token);
     let numbered = |ran: &Ran| ran.whole_token().ends_with(format!("{:02x}", ran.node).as_bytes());
-    assert!(world.log.iter().filter(|ran| ran.is_ask()).all(numbered), "each is a node's own");
+    assert!(
+        world.log.iter().filter(|ran| ran.is_ask()).all(numbered),
+        "each token ends with its node's number"
+    );
 }
 
 #[test]
@@ -165,7 +172,7 @@ fn a_lock_on_many_keys_is_all_or_nothing() {
     };
     assert_eq!((refusal.reason, refusal.remaining), (RefusalReason::Contended, Some(ms(400))));
     assert_eq!((world.holders(b"a"), world.holders(b"c")), (vec![false; 3], vec![false; 3]));
-    assert_eq!(world.count("pttl"), 0, "the denial has told it");
+    assert_eq!(world.count("pttl"), 0, "the denial already contains the TTL");
 
     let id = world.acquire(0, &request.wait(Wait::Forever), &[b"a", b"b", b"c"]);
     world.run(secs(1));
@@ -194,9 +201,9 @@ fn grants_that_come_when_nothing_is_left_are_refused_and_undone() {
     }
 }
 
-/// However the bytes are cut, the same things happen.
+/// The outcome does not depend on where the byte stream is cut.
 #[test]
-fn cuts_change_nothing() {
+fn byte_boundaries_do_not_matter() {
     for chunk in 1..60 {
         let mut world = World::new(3).warm();
         world.cut_bytes(chunk, chunk as u64);
@@ -212,7 +219,8 @@ fn cuts_change_nothing() {
     }
 }
 
-/// A node that becomes a replica is left; what was not written to it by then needs no undo.
+/// The client closes its link to a node that becomes a replica. A request that was not written by
+/// then needs no undo.
 #[test]
 fn an_ask_is_withdrawn_from_a_node_that_is_left() {
     let mut world = World::new(3).warm();
@@ -230,5 +238,8 @@ fn an_ask_is_withdrawn_from_a_node_that_is_left() {
     world.run(ms(15));
     let told = world.log.iter().filter(|ran| ran.node == 2 && (ran.is_ask() || ran.is_undo()));
     assert!(told.clone().count() >= 1);
-    assert!(told.into_iter().all(|ran| ran.token() != others), "nothing was written about it");
+    assert!(
+        told.into_iter().all(|ran| ran.token() != others),
+        "the node never received the request"
+    );
 }

@@ -1,4 +1,4 @@
-//! Locks that are auto-extended: when they are extended, when not any longer, and what is told.
+//! Auto-extended locks: when they are extended, when no longer, and which events report it.
 
 use std::time::Duration;
 
@@ -32,14 +32,14 @@ fn keep(world: &mut World, key: &[u8]) -> LockId {
     id
 }
 
-/// When a node was told to extend, in ms after `since`.
+/// When a node received extensions, in ms after `since`.
 fn extended(world: &World, node: usize, since: u64) -> Vec<u64> {
     let extends =
         world.log.iter().filter(|ran| ran.node == node && ran.kind().starts_with("extend"));
     extends.map(|ran| (ran.at - since) / 1_000_000).collect()
 }
 
-/// How often that was on all nodes.
+/// The number of extensions on all nodes.
 fn extensions(world: &World) -> usize {
     (0..3).map(|node| extended(world, node, 0).len()).sum()
 }
@@ -64,13 +64,13 @@ fn is_not_auto_extended(event: &Event) -> bool {
     matches!(event, Event::AutoExtendFailed(..))
 }
 
-/// When the validity is over, if nothing happens any longer.
+/// When the validity ends if no more extensions follow.
 fn ends(world: &mut World, id: LockId) -> u64 {
     let by_boot = ClockReading { boot: Timestamp(world.boot), wall: Timestamp(0) };
     world.boot + world.core().lease(id).unwrap().remaining(by_boot).as_nanos() as u64
 }
 
-// While all is well.
+// Without failures.
 
 #[test]
 fn a_lock_whose_ttl_is_a_few_round_trips_is_kept() {
@@ -90,7 +90,7 @@ fn a_lock_whose_ttl_is_a_few_round_trips_is_kept() {
 }
 
 #[test]
-fn it_is_extended_each_third_of_its_ttl_or_a_little_earlier() {
+fn a_lock_is_extended_each_third_of_its_ttl_or_a_little_earlier() {
     let mut world = world();
     let begun = world.boot;
     let id = keep(&mut world, b"job");
@@ -101,11 +101,11 @@ fn it_is_extended_each_third_of_its_ttl_or_a_little_earlier() {
     assert!(gaps.iter().all(|gap| (870..=1_002).contains(gap)), "{gaps:?}");
     assert!(gaps.iter().max().unwrap() - gaps.iter().min().unwrap() > 50, "jittered: {gaps:?}");
     assert_eq!(told(&world, id, is_auto_extended), times.len() - 1);
-    assert_eq!(world.outcomes(id).len(), times.len(), "and nothing else was told");
+    assert_eq!(world.outcomes(id).len(), times.len(), "there is no other event");
 }
 
 #[test]
-fn or_as_often_as_it_is_said() {
+fn a_lock_is_extended_at_the_interval_that_was_set() {
     let mut world = world();
     let request = LockRequest::new(b"job")
         .ttl(secs(3))
@@ -116,7 +116,7 @@ fn or_as_often_as_it_is_said() {
 }
 
 #[test]
-fn an_interval_that_could_not_keep_it_is_refused() {
+fn an_interval_too_long_for_the_ttl_is_refused() {
     let mut world = world();
     let now = world.now();
     for every in [Duration::ZERO, ms(1_501), secs(3)] {
@@ -138,7 +138,7 @@ fn without_auto_extend_it_is_a_lease() {
 }
 
 #[test]
-fn one_that_waited_is_extended_from_its_grant_on() {
+fn a_lock_that_waited_is_extended_from_its_grant_on() {
     let mut world = world();
     world.foreign(b"job", &[5_000; 3]);
     let id = world.acquire(0, &kept(b"job").wait(Wait::Forever), &[b"job"]);
@@ -158,7 +158,7 @@ fn many_keys_are_extended_together() {
     assert!(world.pttl(0, b"a") > 1_900 && world.pttl(0, b"b") > 1_900);
 }
 
-/// Granted at different times, they are extended at the same.
+/// Locks granted at different times are extended at the same time.
 #[test]
 fn many_locks_are_extended_in_one_write_to_each_node() {
     let mut world = world();
@@ -190,7 +190,7 @@ fn a_key_is_not_brought_back() {
 
 // After the release.
 
-/// On no node does an extension follow the undo.
+/// No node receives an extension after the undo.
 fn nothing_follows_the_undo(world: &World) {
     for node in 0..3 {
         let ran = world.ran(node);
@@ -219,9 +219,9 @@ fn nothing_is_extended_after_the_release() {
     nothing_follows_the_undo(&world);
 }
 
-/// At each moment of the round.
+/// Released at each moment of a round.
 #[test]
-fn nor_if_an_extension_is_under_way() {
+fn nothing_follows_a_release_during_an_extension() {
     for at in 0..8 {
         let mut world = world();
         world.delay(ms(5));
@@ -235,7 +235,7 @@ fn nor_if_an_extension_is_under_way() {
 }
 
 #[test]
-fn nor_if_the_node_has_forgotten_the_script() {
+fn nothing_follows_a_release_if_the_node_has_forgotten_the_script() {
     for at in 0..8 {
         let mut world = world();
         world.delay(ms(5));
@@ -259,7 +259,7 @@ fn nor_if_the_node_has_forgotten_the_script() {
 }
 
 #[test]
-fn nor_if_connections_are_lost_with_it() {
+fn nothing_follows_a_release_if_connections_are_lost_with_it() {
     for written in [Written::Runs, Written::Vanishes] {
         let mut world = world();
         world.delay(ms(5));
@@ -276,16 +276,16 @@ fn nor_if_connections_are_lost_with_it() {
 }
 
 #[test]
-fn nor_if_it_is_due_at_that_moment() {
+fn nothing_follows_a_release_if_an_extension_is_due_at_that_moment() {
     let mut world = world();
     let id = keep(&mut world, b"job");
-    // The host calls late: no timer has run.
+    // The driver calls late: no timer has fired.
     world.boot += 1_100_000_000;
     let_go(&mut world, id);
     assert_eq!(extensions(&world), 0);
 }
 
-// When it fails.
+// Failures.
 
 #[test]
 fn a_loss_is_told_before_the_validity_is_over() {
@@ -316,13 +316,13 @@ fn a_failure_is_told_once_in_a_row() {
         world.run(secs(3));
         assert!(
             matches!(world.outcomes(id).last(), Some(Event::AutoExtended(_))),
-            "and it goes on"
+            "auto-extension goes on"
         );
     }
 }
 
 #[test]
-fn it_is_tried_several_times_before_it_is_lost() {
+fn an_extension_is_tried_several_times_before_the_lock_is_lost() {
     let mut world = world();
     let id = keep(&mut world, b"job");
     for node in 0..2 {
@@ -352,7 +352,7 @@ fn a_key_that_is_gone_is_a_loss_at_once() {
 }
 
 #[test]
-fn it_is_extended_for_no_longer_than_it_may_be_held() {
+fn extensions_end_at_the_longest_hold() {
     let of_the_lock = |world: &mut World| {
         let keep = AutoExtend::until_released().max_hold(secs(8));
         world.acquire(0, &LockRequest::new(b"job").ttl(secs(3)).auto_extend(keep), &[b"job"])
@@ -375,7 +375,7 @@ fn it_is_extended_for_no_longer_than_it_may_be_held() {
 }
 
 #[test]
-fn who_lets_go_of_a_lost_one_is_told_nothing_more() {
+fn the_release_of_a_lost_lock_reports_nothing_more() {
     let mut world = world();
     let id = keep(&mut world, b"job");
     (0..3).for_each(|node| world.pause(node));
@@ -389,7 +389,7 @@ fn who_lets_go_of_a_lost_one_is_told_nothing_more() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-// Beside the caller's own extensions.
+// Together with the caller's own extensions.
 
 #[test]
 fn the_callers_extension_replaces_the_automatic_one() {
@@ -405,12 +405,12 @@ fn the_callers_extension_replaces_the_automatic_one() {
     assert_eq!(world.outcomes(id), [Event::Granted(id), Event::Extended(id)]);
     assert!(world.remaining(id) > secs(19));
     world.run(secs(5));
-    assert!(told(&world, id, is_auto_extended) >= 4, "and it goes on");
-    assert!(world.remaining(id) > secs(14), "which shortens nothing");
+    assert!(told(&world, id, is_auto_extended) >= 4, "auto-extension goes on");
+    assert!(world.remaining(id) > secs(14), "an automatic extension shortens nothing");
 }
 
 #[test]
-fn a_failure_of_the_callers_is_told_each_time() {
+fn a_failure_of_the_callers_extension_is_reported_each_time() {
     let mut world = world();
     let id = keep(&mut world, b"job");
     (0..2).for_each(|node| world.pause(node));
@@ -429,12 +429,12 @@ fn a_failure_of_the_callers_is_told_each_time() {
     assert!(world.core().lease(id).is_some());
 }
 
-// When the process stops.
+// Stopped processes.
 
-/// Past the lease: whoever looks first sees that it is over, the loss is told once, nothing is sent, and
-/// the key of the next holder stays as it is.
+/// Stopped past the lease: the first check sees that the lease is over, one event reports the loss,
+/// no request is sent, and the key of the next holder stays unchanged.
 #[test]
-fn one_that_was_stopped_past_its_lease_has_lost_it() {
+fn a_process_stopped_past_its_lease_has_lost_the_lock() {
     let mut world = with(2, |_| {});
     let id = keep(&mut world, b"job");
     world.run(ms(1_500));
@@ -459,9 +459,9 @@ fn one_that_was_stopped_past_its_lease_has_lost_it() {
     assert_eq!(losses(&world, id).len(), 1);
 }
 
-/// With the answers of an extension waiting in the sockets.
+/// The answers to an extension wait in the sockets.
 #[test]
-fn nor_do_answers_that_waited_revive_it() {
+fn answers_that_waited_do_not_revive_a_lost_lock() {
     let mut world = with(2, |_| {});
     let id = keep(&mut world, b"job");
     world.run_until(secs(2), |world| world.core().state(id) == LockState::Extending);
@@ -475,7 +475,7 @@ fn nor_do_answers_that_waited_revive_it() {
 }
 
 #[test]
-fn one_that_was_stopped_for_less_goes_on() {
+fn a_process_stopped_for_less_than_its_lease_goes_on() {
     let mut world = world();
     let id = keep(&mut world, b"job");
     world.clients[0].is_stopped = true;

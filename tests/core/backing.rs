@@ -1,4 +1,4 @@
-//! What a lease rests on: nodes that missed an extension, and nodes that lost the key behind it.
+//! What a lease rests on: nodes that missed an extension, and nodes that lost the key after it.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::world::{World, error, ms, secs};
 
 const JOB: &[u8] = b"job";
 
-/// 1 % of a TTL and 2 ms: what clocks are not trusted with.
+/// The drift of a TTL: 1 % and 2 ms.
 fn drift(ttl: Duration) -> Duration {
     ttl / 100 + ms(2)
 }
@@ -24,7 +24,7 @@ fn uneven() -> (World, LockId) {
     (world.forgetful(), id)
 }
 
-/// One node cannot write, and its key lives on as it did.
+/// One node refuses the extension, and its key expires as before.
 fn extend_without(world: &mut World, node: usize, id: LockId, ttl: Duration) {
     let refuse = |args: &[&[u8]]| (args[0] != b"PTTL").then(|| error("MISCONF disk")).flatten();
     world.answer(node, refuse);
@@ -32,7 +32,8 @@ fn extend_without(world: &mut World, node: usize, id: LockId, ttl: Duration) {
     world.servers[node].answer = None;
 }
 
-/// Nobody else has it for as long as the first client says that it is held; then somebody gets it.
+/// Nobody else can have the lock while the first client reports it as held; afterwards somebody
+/// gets it.
 fn is_honest(world: &mut World, id: LockId) {
     let mut others = None;
     while others.is_none() {
@@ -40,7 +41,7 @@ fn is_honest(world: &mut World, id: LockId) {
         let request = LockRequest::new(JOB).ttl(secs(1));
         let theirs = world.acquire(1, &request, &[JOB]);
         others = world.clients[1].is_granted(theirs).then_some(theirs);
-        assert!(others.is_none() || world.remaining(id).is_zero(), "two hold it");
+        assert!(others.is_none() || world.remaining(id).is_zero(), "two clients hold it");
         assert!(world.boot < 2_000_000_000_000, "nobody ever gets it");
     }
 }
@@ -52,15 +53,15 @@ fn an_extension_counts_on_nothing_that_a_node_said_before_it_lost_the_key() {
     world.extend(id, secs(5));
     let told = [Event::Granted(id), Event::Extended(id), Event::Shortened(id), Event::Extended(id)];
     assert_eq!(world.outcomes(id), told);
-    // The second node keeps it for 30 s, the third for the 10 s that it had.
+    // The second node keeps the key for 30 s, the third for the 10 s that it had.
     assert_eq!(world.remaining(id), secs(10) - drift(secs(10)));
     is_honest(&mut world, id);
     assert_eq!(world.core().state(id), LockState::Lost(LossCause::Expired));
 }
 
 #[test]
-fn what_too_few_nodes_still_keep_is_lost_at_once() {
-    // The key of the third node is over by then.
+fn a_lock_that_too_few_nodes_keep_is_lost_at_once() {
+    // The third node's key has expired by then.
     let (mut world, id) = uneven();
     world.run(secs(12));
     assert!(!world.remaining(id).is_zero());
@@ -71,7 +72,7 @@ fn what_too_few_nodes_still_keep_is_lost_at_once() {
     is_honest(&mut world, id);
 }
 
-/// One node never granted, so that the lock is gone with the first of the others.
+/// One node never granted, so the lock is gone with the first of the others.
 #[test]
 fn a_bare_quorum_that_loses_a_node_is_no_quorum() {
     let mut world = World::with(3, 2, |_| {}).warm();
@@ -86,7 +87,7 @@ fn a_bare_quorum_that_loses_a_node_is_no_quorum() {
     is_honest(&mut world, id);
 }
 
-/// The quorum is told before the node that has lost the key is heard.
+/// The quorum answers before the node that has lost the key.
 #[test]
 fn a_loss_that_is_heard_behind_the_verdict_shortens_the_lease() {
     let (mut world, id) = uneven();
@@ -94,15 +95,15 @@ fn a_loss_that_is_heard_behind_the_verdict_shortens_the_lease() {
     world.servers[0].delay = ms(20).as_nanos() as u64;
     world.extend(id, secs(5));
     assert_eq!(world.outcomes(id)[2..], [Event::Extended(id)]);
-    assert_eq!(world.remaining(id), secs(30) - drift(secs(30)), "nobody has said anything yet");
+    assert_eq!(world.remaining(id), secs(30) - drift(secs(30)), "the loss is not known yet");
     world.run(ms(40));
     assert_eq!(world.outcomes(id)[3..], [Event::Shortened(id)]);
     assert_eq!(world.remaining(id), secs(10) - drift(secs(10)) - ms(40));
     is_honest(&mut world, id);
 }
 
-/// An answer to an extension that was given up says nothing about the present one, but that a key is gone is
-/// true whatever was asked.
+/// The answer to a given-up extension says nothing about the present one. But a missing key is a
+/// fact, whatever request discovered it.
 #[test]
 fn a_loss_that_is_heard_in_a_later_round_shortens_the_lease() {
     let (mut world, id) = uneven();
@@ -118,7 +119,7 @@ fn a_loss_that_is_heard_in_a_later_round_shortens_the_lease() {
     is_honest(&mut world, id);
 }
 
-/// A node that extends behind the verdict keeps the lock for as long as the others.
+/// A node that extends after the verdict keeps the lock for as long as the others.
 #[test]
 fn a_node_that_was_only_slow_is_counted_on() {
     let mut world = World::with(3, 2, |_| {}).warm();
@@ -134,10 +135,11 @@ fn a_node_that_was_only_slow_is_counted_on() {
     is_honest(&mut world, id);
 }
 
-/// Of five nodes each has heard of other extensions: the third longest of those that are left counts.
+/// Each of five nodes has received other extensions: the third longest of the remaining ones
+/// counts.
 #[test]
 fn extensions_of_different_lengths_leave_each_node_with_its_own() {
-    // The nodes keep it for 30, 30, 20, 15 and 30 s; two neighbours lose it.
+    // The nodes keep the key for 30, 30, 20, 15 and 30 s; two neighbours lose it.
     for (gone, left) in [15, 15, 30, 20, 15].into_iter().enumerate() {
         let mut world = World::with(5, 2, |_| {}).warm();
         let id = world.lock(JOB, secs(10));
@@ -157,7 +159,7 @@ fn extensions_of_different_lengths_leave_each_node_with_its_own() {
     }
 }
 
-/// Several extensions that no quorum heard do not add up to more than each node keeps.
+/// Several extensions without a quorum do not add up to more than each node keeps.
 #[test]
 fn an_extension_without_a_quorum_leaves_the_lease_alone() {
     let mut world = World::with(3, 2, |_| {}).warm();
@@ -176,11 +178,16 @@ fn an_extension_without_a_quorum_leaves_the_lease_alone() {
     world.delete(0, JOB);
     world.extend(id, secs(20));
     assert!(matches!(world.outcomes(id)[2..], [Event::NotExtended(..)]));
-    assert_eq!(world.remaining(id), secs(10) - drift(secs(10)), "two nodes still have that");
+    assert_eq!(
+        world.remaining(id),
+        secs(10) - drift(secs(10)),
+        "two nodes still keep the key for that long"
+    );
     is_honest(&mut world, id);
 }
 
-/// What is auto-extended is extended soon when its validity gets shorter, and outlives the node's loss.
+/// When the validity of an auto-extended lock shrinks, the lock is extended soon, and outlives the
+/// node's loss.
 #[test]
 fn an_auto_extended_lock_whose_lease_gets_shorter_is_extended_in_time() {
     let mut world = World::new(3).warm();
@@ -189,7 +196,7 @@ fn an_auto_extended_lock_whose_lease_gets_shorter_is_extended_in_time() {
     world.run(secs(1));
     extend_without(&mut world, 2, id, secs(30));
     let mut world = world.forgetful();
-    // The next extension by itself would come at about 4 s; a caller hears of the loss before.
+    // The next regular extension would come at about 4 s; a caller hears of the loss before.
     world.delete(0, JOB);
     world.answer(2, |args| (args[0] != b"PTTL").then(|| error("MISCONF")).flatten());
     world.extend(id, ms(50));
@@ -199,9 +206,10 @@ fn an_auto_extended_lock_whose_lease_gets_shorter_is_extended_in_time() {
     assert!(!world.remaining(id).is_zero(), "{:?}", world.outcomes(id));
 }
 
-/// The process that takes it in knows which nodes have missed an extension, and can count on them again.
+/// The process that attaches the lock knows which nodes missed an extension, and can count on them
+/// again.
 #[test]
-fn what_a_lease_rests_on_goes_along_with_a_detached_lock() {
+fn a_detached_lock_carries_what_its_lease_rests_on() {
     for gone in [true, false] {
         let (mut world, id) = uneven();
         let now = world.now();
@@ -219,7 +227,7 @@ fn what_a_lease_rests_on_goes_along_with_a_detached_lock() {
             assert_eq!(
                 told[..],
                 [Event::Lost(taken, LossCause::Gone)],
-                "one node is left for sure"
+                "only one node certainly keeps the key"
             );
         } else {
             world.extend(taken, secs(30));

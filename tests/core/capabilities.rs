@@ -1,5 +1,5 @@
-//! What a node can and may do: where something is missing that locks need, the node is no voter, says why,
-//! and keeps nothing of ours.
+//! What a node supports and permits: a node that lacks something which locks need is no voter, says
+//! why, and keeps no key of ours.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::world::{World, Written, error, ms, secs};
 
 const DENIALS: [Denial; 2] = [Denial::Forbidden, Denial::RenamedAway];
 
-/// A node on which these commands were taken away before anybody came.
+/// A node on which these commands were taken away before any client connected.
 fn lacking(mut world: World, node: usize, commands: &[&str], denial: Denial) -> World {
     for command in commands {
         world.servers[node].store.deny(command, Some(denial));
@@ -34,7 +34,7 @@ fn detail(world: &World, node: usize, cause: Cause) -> String {
     world.clients[0].core.detail(world.node(node), cause).unwrap_or_default()
 }
 
-/// What may be missing, with the cause that it has.
+/// What may be missing, and the cause that reports it.
 fn table(denial: Denial) -> [(&'static [&'static str], Cause); 4] {
     let missing = match denial {
         Denial::Forbidden => Cause::NoPermission,
@@ -48,7 +48,7 @@ fn table(denial: Denial) -> [(&'static [&'static str], Cause); 4] {
     ]
 }
 
-// Nothing is left there.
+// No key is left.
 
 #[test]
 fn a_refused_try_leaves_no_key_where_scripts_or_set_are_forbidden() {
@@ -80,7 +80,7 @@ fn in_a_set_of_three_a_lock_leaves_no_key_on_a_node_that_could_not_let_go_of_it(
             for _ in 0..3 {
                 let id = world.lock(b"job", secs(20));
                 world.run(ms(30));
-                assert!(world.is_granted(id), "{commands:?}: the others decide");
+                assert!(world.is_granted(id), "{commands:?}: the other nodes decide");
                 assert_eq!(world.holders(b"job"), [true, true, false], "{commands:?}");
                 assert_eq!(world.state(2), NodeState::Down(cause));
                 world.release(id);
@@ -92,12 +92,12 @@ fn in_a_set_of_three_a_lock_leaves_no_key_on_a_node_that_could_not_let_go_of_it(
     }
 }
 
-/// The scripts run, and the undo may not look or not delete.
+/// The scripts run, but their undo may not read or not delete.
 #[test]
 fn a_node_on_which_nothing_may_be_read_or_deleted_is_no_voter_and_keeps_nothing() {
     let causes = [Cause::NoPermission, Cause::UnknownCommand];
     for (denial, cause) in DENIALS.into_iter().zip(causes) {
-        // Without a restart guard nothing is fenced.
+        // Without a restart guard no lock is fenced.
         for (restart_guard, kinds) in
             [(RestartGuard::On, &asks()[..]), (RestartGuard::Off, &asks()[..2])]
         {
@@ -110,7 +110,7 @@ fn a_node_on_which_nothing_may_be_read_or_deleted_is_no_voter_and_keeps_nothing(
                 world.run(ms(100));
                 let shown = format!("{denial:?} {command} {restart_guard:?}");
                 assert_eq!(world.vote(id, 0), Some(Vote::Fail(cause)), "{shown}");
-                // So that we may look ourselves.
+                // Allow the test's own lookup.
                 world.servers[0].store.deny(command, None);
                 assert_eq!(
                     (world.holders(b"job"), world.kept(0)),
@@ -122,13 +122,14 @@ fn a_node_on_which_nothing_may_be_read_or_deleted_is_no_voter_and_keeps_nothing(
     }
 }
 
-/// What is forbidden while a plain lock is held stays behind with that one lock, and with none that follows.
+/// A command that is forbidden while a plain lock is held leaves that lock's key, but no later one.
 #[test]
 fn a_node_that_has_refused_an_undo_is_asked_for_nothing_that_it_could_keep() {
     let mut world = lacking(World::new(1).warm(), 0, &["del"], Denial::Forbidden);
     let id = world.lock(b"job", secs(20));
     world.release(id);
-    // What is denied is undone as well, and finds nothing to delete: that proves nothing.
+    // A denied request is undone as well and finds nothing to delete, which does not prove that
+    // undos work.
     let _ = world.lock(b"job", secs(20));
     for _ in 0..20 {
         let id = world.lock(b"another", secs(20));
@@ -143,8 +144,8 @@ fn a_node_that_has_refused_an_undo_is_asked_for_nothing_that_it_could_keep() {
     assert!(world.is_granted(id));
 }
 
-/// A user with a password may be one with few permissions, and only a script can show it before it leaves a
-/// key behind that nobody could delete.
+/// A user with a password may have few permissions. A script shows that before it could leave a key
+/// that nobody can delete.
 #[test]
 fn with_a_password_the_first_lock_leaves_no_key_on_a_node_that_could_not_let_go_of_it() {
     for request in asks() {
@@ -165,7 +166,7 @@ fn with_a_password_the_first_lock_leaves_no_key_on_a_node_that_could_not_let_go_
     }
 }
 
-/// Then it is known, and plain commands are cheaper.
+/// Then the permissions are known, and plain commands are cheaper.
 #[test]
 fn with_a_password_the_second_lock_is_asked_for_with_set() {
     let mut world = World::with(1, 1, |settings| {
@@ -193,9 +194,9 @@ fn with_a_password_the_first_ask_waits_and_nothing_is_asked_of_such_a_node() {
     assert!(!world.log.iter().any(|ran| ran.is_ask()));
 }
 
-/// Without a restart guard nothing else would stop it.
+/// Without a restart guard nothing else would stop the request.
 #[test]
-fn nor_without_a_restart_guard() {
+fn without_a_restart_guard_a_node_without_scripts_keeps_no_key() {
     let world = World::with(1, 1, |settings| settings.restart_guard = RestartGuard::Off);
     let mut world = lacking(world, 0, &["eval"], Denial::Forbidden);
     let id = world.lock(b"job", secs(20));
@@ -204,7 +205,7 @@ fn nor_without_a_restart_guard() {
     assert_eq!((world.holders(b"job"), world.kept(0)), (vec![false], (0, 0)));
 }
 
-/// Whatever the node was like when it was last seen: permissions change while nobody is connected.
+/// The last connection proves nothing: permissions change while no client is connected.
 #[test]
 fn scripts_that_were_forbidden_between_two_connections_leave_no_key() {
     let mut world = World::new(1).warm();
@@ -219,10 +220,10 @@ fn scripts_that_were_forbidden_between_two_connections_leave_no_key() {
     assert_eq!(world.holders(b"job"), [false]);
 }
 
-// It is named, and nothing is written.
+// The missing command is named, and nothing is written.
 
 #[test]
-fn such_a_node_is_neither_enrolled_nor_quarantined_and_names_the_command() {
+fn a_node_without_a_needed_command_is_not_enrolled_and_its_cause_names_the_command() {
     for setup in [Setup::Enrol, Setup::IfNew, Setup::Init, Setup::ReadOnly] {
         let world = World::with(1, 1, |settings| settings.setup = setup).unguarded();
         let mut world = lacking(world, 0, &["eval", "evalsha"], Denial::Forbidden);
@@ -236,7 +237,7 @@ fn such_a_node_is_neither_enrolled_nor_quarantined_and_names_the_command() {
 }
 
 #[test]
-fn it_votes_again_when_scripts_are_allowed_again() {
+fn a_node_votes_again_when_scripts_are_allowed_again() {
     let mut world = lacking(World::new(1), 0, &["eval"], Denial::Forbidden);
     world.run(secs(3));
     world.servers[0].store.deny("eval", None);
@@ -245,9 +246,9 @@ fn it_votes_again_when_scripts_are_allowed_again() {
     assert!(world.is_granted(id));
 }
 
-/// What is asked in vain changes nothing, not even where the restart guard is missing.
+/// Probes change nothing, even where the restart guard is missing.
 #[test]
-fn finding_out_writes_nothing() {
+fn probing_a_node_writes_nothing() {
     let mut world = World::with(1, 1, |settings| settings.setup = Setup::ReadOnly).unguarded();
     let keys = |world: &World| {
         let text = format!("{:?}", world.servers[0].store);
@@ -255,7 +256,7 @@ fn finding_out_writes_nothing() {
     };
     let before = keys(&world);
     world.run(secs(3));
-    assert_eq!(world.count("probe"), 4, "once for the connection");
+    assert_eq!(world.count("probe"), 4, "probes run once per connection");
     assert_eq!(keys(&world), before);
 }
 
@@ -277,7 +278,7 @@ fn where_evalsha_is_forbidden_scripts_go_by_their_text() {
             }
             assert_eq!(world.state(2), NodeState::Ready);
             assert!(world.ran(2).iter().all(|kind| !kind.ends_with("sha")), "{denial:?}");
-            assert!(world.ran(0).contains(&"undo sha"), "as ever on the others");
+            assert!(world.ran(0).contains(&"undo sha"), "the other nodes still get digests");
         }
     }
 }
@@ -286,7 +287,7 @@ fn where_evalsha_is_forbidden_scripts_go_by_their_text() {
 
 const NOREPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 
-/// The node takes no writes from now on: what writes is refused before it is looked at.
+/// From now on the node refuses every write before it runs.
 fn take_no_writes(world: &mut World, node: usize, words: &'static str) {
     world.answer(node, move |args| {
         let text = args.get(1).copied().unwrap_or_default();
@@ -310,14 +311,18 @@ fn a_node_without_enough_replicas_is_no_voter_until_it_would_write_again() {
         for _ in 0..10 {
             let id = world.lock(b"job", secs(20));
             let vote = world.core().votes(id).of(world.node(2));
-            assert_eq!(vote, Some(Vote::Fail(Cause::NoReplicas)), "known without asking");
+            assert_eq!(
+                vote,
+                Some(Vote::Fail(Cause::NoReplicas)),
+                "the state is known without a request"
+            );
             world.release(id);
             world.run(ms(290));
         }
         let asked = world.log.iter().filter(|ran| ran.node == 2 && ran.is_ask()).count();
         assert_eq!(asked, 0, "{restart_guard:?}");
-        assert!((2..=3).contains(&world.count("probe")), "it is looked at once a second");
-        assert_eq!(world.count("client"), 0, "on the connection that it has");
+        assert!((2..=3).contains(&world.count("probe")), "the node is probed once a second");
+        assert_eq!(world.count("client"), 0, "the connection is reused");
 
         world.servers[2].answer = None;
         world.run(ms(1_010));
@@ -331,7 +336,7 @@ fn a_node_without_enough_replicas_is_no_voter_until_it_would_write_again() {
     }
 }
 
-/// Before 7.0 scripts may write on such a node. What is held there goes on, and what was granted in the
+/// Before 7.0 scripts may write on such a node. A held lock goes on there, but a grant in the
 /// handshake's flight does not count.
 #[test]
 fn a_server_that_refuses_only_direct_writes_extends_and_does_not_vote() {
@@ -362,7 +367,11 @@ fn a_node_that_takes_no_writes_is_named_at_first_contact() {
         let mut world = World::new(1);
         take_no_writes(&mut world, 0, words);
         world.run(ms(10));
-        assert_eq!(world.state(0), NodeState::Down(cause), "nobody has asked for a lock");
+        assert_eq!(
+            world.state(0),
+            NodeState::Down(cause),
+            "the cause is known before any lock request"
+        );
         let id = world.lock(b"job", secs(10));
         assert_eq!(world.vote(id, 0), Some(Vote::Fail(cause)));
         world.servers[0].answer = None;
@@ -372,7 +381,7 @@ fn a_node_that_takes_no_writes_is_named_at_first_contact() {
     }
 }
 
-// What else may be wrong with it.
+// Other unusable peers.
 
 #[test]
 fn a_port_for_tls_says_so() {
@@ -382,7 +391,7 @@ fn a_port_for_tls_says_so() {
     assert_eq!(world.state(0), NodeState::Down(Cause::TlsPort));
 }
 
-/// It may as well close the connection without a word, as others do for other reasons.
+/// Such a server may also just close the connection, as others do for other reasons.
 #[test]
 fn a_server_that_closes_before_it_answers_may_expect_tls() {
     let mut world = World::new(1);
@@ -396,7 +405,7 @@ fn a_server_that_closes_before_it_answers_may_expect_tls() {
 
     let mut world = World::new(1).warm();
     world.hang_up(0);
-    assert_eq!(detail(&world, 0, Cause::ConnectionClosed), "", "it had answered");
+    assert_eq!(detail(&world, 0, Cause::ConnectionClosed), "", "the server had answered before");
 }
 
 #[test]
@@ -427,7 +436,7 @@ fn a_password_for_a_server_without_one_says_so() {
     assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::NoPasswordSet)));
 }
 
-/// A batch at first contact is as good as one lock.
+/// A batch at first contact works like a single lock.
 #[test]
 fn many_first_asks_are_granted_in_one_flight() {
     const LOCKS: usize = 50;

@@ -1,5 +1,5 @@
-//! Time: validity ends by whichever clock says so first, every timer is on the boot clock, and a
-//! driver may call early, late and often.
+//! Time: the first clock to say so ends a validity, every timer is on the boot clock, and a driver
+//! may call early, late and often.
 
 use redbolt::proto::{
     Cause, ClockReading, Event, LockRequest, LossCause, NodeState, RefusalReason, Timestamp, Wait,
@@ -9,10 +9,10 @@ use crate::world::{Accept, HOUR, SECOND, World, Written, error, ms, secs};
 
 const STEPS: [i64; 2] = [HOUR, -HOUR];
 
-/// What a lease of ten seconds is worth.
+/// The validity of a lease of ten seconds.
 const VALID: u64 = 9_898_000_000;
 
-/// Takes a lock of ten seconds and waits for its end, which must be on time by boot.
+/// Takes a lock of ten seconds and waits for its end, which must be on time by the boot clock.
 fn lease_ends_by_boot(world: &mut World, key: &[u8]) {
     let begun = world.boot;
     let id = world.lock(key, secs(10));
@@ -85,7 +85,7 @@ fn a_step_while_held() {
         world.run(secs(1));
         world.wall_ahead += step;
         if step > 0 {
-            assert!(world.remaining(id).is_zero(), "at once, though nobody was called");
+            assert!(world.remaining(id).is_zero(), "the lease is over before any timer fires");
             world.release(id);
             assert_eq!(world.outcomes(id)[1..], [Event::Lost(id, LossCause::Expired)]);
         } else {
@@ -112,10 +112,10 @@ fn a_small_step_takes_what_it_is_worth() {
     world.run(secs(10));
     let (at, event) = *world.clients[0].events.last().unwrap();
     assert_eq!(event, Event::Lost(id, LossCause::Expired));
-    assert!(at - begun <= VALID, "by boot at the latest");
+    assert!(at - begun <= VALID, "the boot clock ends it at the latest");
 }
 
-/// The next timer that fires for whatever reason sees it, though nothing is due for the lock until then.
+/// The next timer of any kind notices the step, though no timer of this lock is due until then.
 #[test]
 fn a_step_that_ends_a_lease_is_told_by_the_next_timeout() {
     let mut world = World::new(3).warm();
@@ -167,7 +167,7 @@ fn a_step_while_releasing_pausing_or_owing() {
         world.resume(1);
         assert!(matches!(world.outcomes(id)[1], Event::Released(_, c) if c.nodes == 2));
         world.run(secs(1));
-        assert_eq!(world.kept(0), (0, 1), "the third owes, whatever time of day it is");
+        assert_eq!(world.kept(0), (0, 1), "the third node owes an undo on any wall clock");
 
         world.wall_ahead -= 2 * step;
         world.set(0, b"other", b"theirs", 2_000);
@@ -184,7 +184,7 @@ fn a_step_while_releasing_pausing_or_owing() {
     }
 }
 
-/// A way to set a timer and to wait for it; it returns with the timer's instant in `boot`.
+/// Sets a timer and waits for it; returns the boot time at which the timer fired.
 type Timer = (&'static str, fn(&mut World));
 
 const TIMERS: [Timer; 12] = [
@@ -302,7 +302,7 @@ fn every_timer_is_on_the_boot_clock() {
     }
 }
 
-/// These three begin with a lock that is held: the clock begins to jump when it is let go.
+/// These three begin with a held lock: the clock begins to jump at the release.
 #[test]
 fn what_follows_a_release_is_on_the_boot_clock() {
     for jumping in [false, true] {
@@ -331,7 +331,11 @@ fn a_boot_clock_that_steps_back_is_ignored() {
     world.core().timeout(past);
     let second = world.core().acquire(&LockRequest::new(b"other").ttl(secs(10)), past).unwrap();
     world.flow();
-    assert_eq!(world.remaining(second).as_nanos() as u64, VALID, "counted from the latest");
+    assert_eq!(
+        world.remaining(second).as_nanos() as u64,
+        VALID,
+        "time is counted from the latest reading"
+    );
     world.core().extend(id, secs(1), past).unwrap();
     world.flow();
     world.run(secs(10));
@@ -341,7 +345,7 @@ fn a_boot_clock_that_steps_back_is_ignored() {
     assert!(told.contains(&(5 * SECOND + VALID, lost(second))), "{told:?}");
 }
 
-/// A driver that sleeps for too long finds everything as it must be, without spinning.
+/// A driver that sleeps too long finds a correct state, and does not spin.
 #[test]
 fn late_timeouts_are_harmless() {
     for late in [1, 1_000_000, 30_000_000, 700_000_000] {
@@ -381,8 +385,8 @@ fn early_and_repeated_timeouts_change_nothing() {
     }
 }
 
-/// One node answers while the wall clock is ahead, and the other one when it is back: what the first had said
-/// before counts as well.
+/// One node answers while the wall clock is ahead, and the other one when it is back: what the
+/// first had answered before counts as well.
 #[test]
 fn an_extension_across_a_step_shortens_nothing() {
     let mut world = World::new(3).warm();

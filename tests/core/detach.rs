@@ -1,4 +1,4 @@
-//! Locks that leave a core, and go on in another one.
+//! Locks that are detached from one core and attached to another.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use redbolt::proto::{
 
 use crate::world::{Accept, GUARD, World, Written, error, ms, secs};
 
-/// Two clients of the same nodes: the first hands out, the second takes in.
+/// Two clients of the same nodes: the first detaches, the second attaches.
 fn pair(nodes: usize) -> World {
     World::with(nodes, 2, |_| {}).warm()
 }
 
-/// Through its text, as between two processes.
+/// Detaches a lock and passes it on as text, as between two processes.
 fn detach(world: &mut World, id: LockId) -> DetachedLock {
     let now = world.now();
-    let detached = world.core().detach(id, now).expect("it is held");
+    let detached = world.core().detach(id, now).expect("the lock is held");
     detached.to_text().parse().unwrap()
 }
 
@@ -34,7 +34,7 @@ fn extend_by(world: &mut World, client: usize, id: LockId, ttl: Duration) {
 }
 
 #[test]
-fn it_leaves_one_core_without_a_word_and_goes_on_in_another() {
+fn detaching_sends_nothing_and_the_lock_goes_on_in_another_core() {
     let mut world = pair(3);
     let id = world.lock(b"job", secs(10));
     let before = world.remaining(id);
@@ -44,7 +44,7 @@ fn it_leaves_one_core_without_a_word_and_goes_on_in_another() {
     assert_eq!(world.core().state(id), LockState::Unknown);
     world.release(id);
     world.run(secs(4));
-    assert_eq!(world.log.len(), 0, "nothing is sent: {:?}", world.ran(0));
+    assert_eq!(world.log.len(), 0, "no request is sent: {:?}", world.ran(0));
     assert_eq!(world.outcomes(id), [Event::Granted(id)]);
 
     let taken = world.attach(1, &detached);
@@ -81,7 +81,7 @@ fn all_of_a_lock_goes_along() {
     assert_eq!(detached.label(), "web 1:77");
     let taken = world.attach(1, &detached);
     assert_eq!(world.clients[1].core.fencing_token(taken), token);
-    // Detached once more it is the same, but for what was learned of the nodes.
+    // Detached again it is the same, except for what was learned of the nodes.
     let now = world.now();
     let again = world.clients[1].core.detach(taken, now).unwrap();
     assert_eq!(again, detached);
@@ -94,7 +94,7 @@ fn all_of_a_lock_goes_along() {
     }
 }
 
-/// A grant that comes after the lock has left: nobody undoes it, and nobody counts it.
+/// A grant that arrives after the lock was detached is not undone, and not counted.
 #[test]
 fn a_late_grant_is_kept_and_never_counts() {
     let mut world = pair(3);
@@ -123,11 +123,11 @@ fn a_late_grant_is_kept_and_never_counts() {
     world.resume(0);
     release_by(&mut world, 1, taken);
     world.run(ms(100));
-    assert_eq!(world.holders(b"job"), [false; 3], "but it is undone with the others");
+    assert_eq!(world.holders(b"job"), [false; 3], "the late grant is undone with the others");
 }
 
-/// The restart guard does not let the node vote, and the claim that would be undone has left: the key stays
-/// with the lock.
+/// The restart guard keeps the node from voting. The claim that would undo this grant was detached:
+/// the key stays with the lock.
 #[test]
 fn a_late_grant_that_would_not_have_counted_stays_as_well() {
     let mut world = pair(3);
@@ -146,7 +146,7 @@ fn a_late_grant_that_would_not_have_counted_stays_as_well() {
 
 /// The label is a part of the token by which the nodes know the lock.
 #[test]
-fn a_lock_of_another_label_is_let_go_of_by_whoever_takes_it_in() {
+fn a_lock_attached_under_another_label_is_released() {
     let mut world = World::new(3).warm();
     let other = world.join(|settings| settings.label = b"web-2".to_vec());
     let id = world.lock(b"job", secs(10));
@@ -170,12 +170,12 @@ fn an_ask_that_was_not_sent_never_is() {
     assert_eq!(world.log.len(), 0);
     let taken = world.attach(1, &detached);
     release_by(&mut world, 1, taken);
-    assert_eq!(world.count("undo"), 2, "there is nothing to undo");
+    assert_eq!(world.count("undo"), 2, "the third node has nothing to undo");
     assert_eq!(world.kept(1), (0, 0));
 }
 
-/// The ask is still in a connection when the lock is released over another one, and runs behind the
-/// undo.
+/// The request is still in one connection when the lock is released over another one, and runs
+/// after the undo.
 #[test]
 fn an_open_ask_that_runs_behind_the_undo_is_undone_at_half_of_the_ttl() {
     let mut world = pair(3);
@@ -194,7 +194,7 @@ fn an_open_ask_that_runs_behind_the_undo_is_undone_at_half_of_the_ttl() {
     assert_eq!(world.kept(1), (0, 0));
 }
 
-/// As before, but that connection has been lost when the lock leaves.
+/// As before, but that connection was lost before the lock was detached.
 #[test]
 fn an_ask_in_a_connection_that_was_lost_before_is_undone_at_half_of_the_ttl_as_well() {
     let mut world = pair(3);
@@ -212,7 +212,8 @@ fn an_ask_in_a_connection_that_was_lost_before_is_undone_at_half_of_the_ttl_as_w
     assert_eq!(world.kept(1), (0, 0));
 }
 
-/// A node granted when it was no voter, and has refused the undo: whoever releases the lock undoes that too.
+/// A node granted the lock while it was no voter, and refused the undo: the client that releases
+/// the lock undoes that too.
 #[test]
 fn a_grant_that_did_not_count_is_undone_by_whoever_attaches_the_lock() {
     let mut world = pair(3);
@@ -228,7 +229,7 @@ fn a_grant_that_did_not_count_is_undone_by_whoever_attaches_the_lock() {
     assert_eq!(world.kept(1), (0, 0));
 }
 
-/// A node may keep the key for longer than the TTL that was asked for.
+/// A node may keep the key for longer than the requested TTL.
 #[test]
 fn what_is_owed_of_a_lock_that_was_extended_is_owed_for_as_long_as_that() {
     let mut world = pair(3);
@@ -239,7 +240,8 @@ fn what_is_owed_of_a_lock_that_was_extended_is_owed_for_as_long_as_that() {
     assert_eq!(owed_for(&mut world, taken), secs(20));
 }
 
-/// Its clock means nothing, so its keys may live for as long as any may; but no longer.
+/// The other boot clock means nothing here, so the keys may live as long as any lock's, but no
+/// longer.
 #[test]
 fn what_is_owed_of_a_lock_of_another_boot_is_forgotten_after_the_longest_ttl() {
     let mut world = pair(3);
@@ -264,11 +266,11 @@ fn scripts_fail(world: &mut World, node: usize) {
 }
 
 #[test]
-fn one_that_is_over_is_lost_and_its_release_clears_up() {
+fn an_expired_detached_lock_is_lost_and_its_release_undoes_it() {
     let mut world = pair(3);
     let id = world.lock(b"job", secs(10));
     let detached = detach(&mut world, id);
-    // The validity is over, and the keys live for the drift.
+    // The validity is over, and the keys live on for the drift.
     world.run(ms(9_950));
     assert_eq!(world.holders(b"job"), [true; 3]);
     let taken = world.attach(1, &detached);
@@ -278,15 +280,15 @@ fn one_that_is_over_is_lost_and_its_release_clears_up() {
     assert_eq!(extended, Err(RequestError::NotHeld));
     let now = world.now();
     assert!(world.clients[1].core.detach(taken, now).is_none());
-    assert_eq!(world.holders(b"job"), [true; 3], "nothing is sent at a loss");
+    assert_eq!(world.holders(b"job"), [true; 3], "a loss sends no request");
     release_by(&mut world, 1, taken);
     assert_eq!(world.holders(b"job"), [false; 3]);
-    assert_eq!(world.clients[1].outcomes(taken).len(), 1, "it ends once");
+    assert_eq!(world.clients[1].outcomes(taken).len(), 1, "the lock ends once");
     assert_eq!(world.kept(1), (0, 0));
 }
 
 #[test]
-fn one_that_is_long_over_leaves_nothing_to_do() {
+fn a_long_expired_detached_lock_leaves_nothing_to_do() {
     let mut world = pair(3);
     let id = world.lock(b"job", secs(10));
     let detached = detach(&mut world, id);
@@ -299,7 +301,7 @@ fn one_that_is_long_over_leaves_nothing_to_do() {
 }
 
 #[test]
-fn either_clock_ends_it() {
+fn either_clock_ends_a_detached_lock() {
     let mut world = pair(3);
     let id = world.lock(b"job", secs(10));
     let detached = detach(&mut world, id);
@@ -310,15 +312,15 @@ fn either_clock_ends_it() {
         lost
     };
     world.wall_ahead = 20_000_000_000;
-    assert!(lost(&mut world), "the time of day");
+    assert!(lost(&mut world), "the wall clock is ahead");
     world.wall_ahead = -20_000_000_000;
-    assert!(!lost(&mut world), "a time of day that was set back gives nothing");
+    assert!(!lost(&mut world), "a wall clock that was set back prolongs nothing");
 }
 
-/// The machine was started anew, and its time of day is that of the day before: the boot clock is
-/// behind the record's.
+/// The machine was restarted, and its wall clock shows the day before: the boot clock is behind the
+/// detached lock's.
 #[test]
-fn a_boot_clock_that_began_anew_ends_it() {
+fn a_boot_clock_that_restarted_ends_a_detached_lock() {
     let mut old = World::new(3).warm();
     old.run(secs(100));
     let id = old.lock(b"job", secs(10));
@@ -327,7 +329,7 @@ fn a_boot_clock_that_began_anew_ends_it() {
     world.wall_ahead = -86_400_000_000_000;
     let taken = world.attach(0, &detached);
     assert_eq!(world.outcomes(taken), [Event::Lost(taken, LossCause::Expired)]);
-    // What the nodes still keep, nobody knows for how long: it is undone.
+    // How long the nodes keep the keys is not known, so they are undone.
     world.release(taken);
     assert_eq!(world.count("undo"), 3);
     assert_eq!(world.kept(0), (0, 0));
@@ -358,14 +360,14 @@ fn a_lock_of_other_nodes_is_refused() {
 }
 
 #[test]
-fn what_is_not_held_is_not_detached() {
+fn only_a_held_lock_can_be_detached() {
     let mut world = World::new(3).warm();
     for node in 0..3 {
         world.pause(node);
     }
     let id = world.lock(b"job", secs(10));
     let now = world.now();
-    assert!(world.core().detach(id, now).is_none(), "not granted yet");
+    assert!(world.core().detach(id, now).is_none(), "the lock is not granted yet");
     for node in 0..3 {
         world.resume(node);
     }
@@ -390,7 +392,7 @@ fn the_maximum_hold_is_counted_from_the_first_grant() {
 }
 
 #[test]
-fn whoever_holds_it_now_knows_it_for_its_own() {
+fn an_inspection_recognises_the_lock_where_it_is_attached() {
     let mut world = pair(3);
     let id = world.lock(b"job", secs(10));
     let now = world.now();
@@ -409,7 +411,7 @@ fn whoever_holds_it_now_knows_it_for_its_own() {
     assert_eq!(whose(&mut world), [None, None]);
     let taken = world.attach(1, &detached);
     assert_eq!(whose(&mut world), [None, mine]);
-    // No timer has told it yet.
+    // No timer has noticed the end yet.
     world.wall_ahead = 20_000_000_000;
     assert_eq!(whose(&mut world), [None, None]);
     world.wall_ahead = 0;
@@ -417,7 +419,7 @@ fn whoever_holds_it_now_knows_it_for_its_own() {
     assert_eq!(whose(&mut world), [None, None]);
 }
 
-/// A quorum decides; the others answer later, or never.
+/// A quorum decides; the other nodes answer later, or never.
 #[test]
 fn answers_are_awaited_until_all_are_in() {
     let mut world = pair(3);

@@ -1,4 +1,4 @@
-//! What is turned away at the door, and what nobody is shown.
+//! What a core refuses at once, and what it never shows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ fn ttls_have_bounds() {
     assert!(world.core().lease(held).is_some());
 }
 
-/// Redis counts whole milliseconds: what is cut off must not be relied on.
+/// Redis counts whole milliseconds: a lease must not rely on the rest.
 #[test]
 fn a_ttl_is_worth_whole_milliseconds() {
     let mut world = World::new(1).warm();
@@ -73,7 +73,7 @@ fn resources_have_bounds() {
     assert_eq!(request(&ask_many(keys)), Some(RequestError::TooManyKeys { keys }));
     assert_eq!(request(&ask_many(MAX_KEYS)), None);
     world.flow();
-    assert_eq!(world.count("ask"), 2, "nothing was sent for the others");
+    assert_eq!(world.count("ask"), 2, "nothing was sent for the refused requests");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn no_token_and_no_password_is_ever_shown() {
     });
     world.servers[2].store.require_password("sesame");
     world.set(0, b"other", b"theirs", 60_000);
-    // A server that repeats what it was told, as servers do with commands they do not know.
+    // A server that echoes its arguments, as servers do for unknown commands.
     world.answer(1, |args| {
         let echo: String = args.iter().map(|arg| format!("'{}' ", arg.escape_ascii())).collect();
         let text = format!("ERR unknown command, {echo}");
@@ -143,7 +143,7 @@ fn no_token_and_no_password_is_ever_shown() {
     ];
     let causes = [redbolt::proto::Cause::UnknownCommand, redbolt::proto::Cause::ServerError];
     shown.extend(causes.iter().filter_map(|&cause| core.detail(node, cause)));
-    assert_eq!(shown.len(), 5, "the echo is among them");
+    assert_eq!(shown.len(), 5, "the echo is among the texts");
     let asked = world.log.iter().filter(|ran| ran.is_ask()).map(|ran| ran.token().to_vec());
     let secrets: BTreeSet<_> = asked.map(|token| String::from_utf8(token).unwrap()).collect();
     assert_eq!((secrets.len(), secrets.contains(&digits[..32])), (2, true));
@@ -152,7 +152,7 @@ fn no_token_and_no_password_is_ever_shown() {
         let mut parts = (0..=secret.len() - 8).map(|at| &secret[at..at + 8]);
         assert!(!parts.any(|part| text.contains(part)), "{text}");
     }
-    assert!(shown[1].contains("web-1"), "the label is meant to be");
+    assert!(shown[1].contains("web-1"), "the label may be shown");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn entropy_is_drawn_in_large_portions() {
         bytes.fill(7);
         counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     });
-    // With what the core itself was given.
+    // Together with the entropy that the core drew for itself.
     for at in 0..63u8 {
         core.acquire(&LockRequest::new(&[at]), Default::default()).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Fencing tokens: what nodes count, when a quorum of them makes a token, and whose clock is wrong.
+//! Fencing tokens: the nodes' counters, when a quorum of them makes a token, and wrong clocks.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn token(world: &World, id: LockId) -> Option<u64> {
     world.clients[0].core.fencing_token(id).map(|token| token.get())
 }
 
-/// What the client proposes now.
+/// The client's present proposal.
 fn wall_us(world: &World) -> u64 {
     world.now().wall.0 / 1_000
 }
@@ -53,8 +53,8 @@ fn is_gone(world: &mut World) {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// Nodes whose counters are so far past all clocks; asks and answers take 10 ms each, those of the
-/// last node 30 ms. The first two are a quorum that disagrees.
+/// Nodes whose counters are this far ahead of all clocks. Requests and answers take 10 ms each,
+/// those of the last node 30 ms. The first two nodes are a quorum that disagrees.
 fn diverged(counted: [u64; 3]) -> (World, u64) {
     diverged_with(counted, |_| {})
 }
@@ -69,7 +69,7 @@ fn diverged_with(counted: [u64; 3], set: impl Fn(&mut Settings)) -> (World, u64)
     (world, future)
 }
 
-/// A lock that is asked for, up to the moment at which its write-back begins.
+/// Requests a lock and runs until its write-back begins.
 fn fencing(world: &mut World) -> LockId {
     let id = lock(world);
     world.run(ms(20));
@@ -88,7 +88,7 @@ fn a_quorum_of_equal_counters_is_the_token_in_one_round_trip() {
     }
     let proposed = wall_us(&world);
     let id = lock(&mut world);
-    assert_eq!(token(&world, id), None, "not yet held");
+    assert_eq!(token(&world, id), None, "the lock is not held yet");
     world.run(ms(20));
     assert!(world.is_granted(id));
     assert_eq!(token(&world, id), Some(proposed));
@@ -98,7 +98,7 @@ fn a_quorum_of_equal_counters_is_the_token_in_one_round_trip() {
     assert_eq!(world.pttl(0, &counter_key(JOB)), week - 10, "the default");
 }
 
-/// Odd ones are kept for holders who share a resource.
+/// Odd tokens are reserved for holders who share a resource.
 #[test]
 fn tokens_are_even_whatever_the_clock_and_the_counters() {
     for (counted, ahead) in [(None, 0), (None, 1), (Some("6"), 1), (Some("7"), 0), (Some("8.5"), 1)]
@@ -119,7 +119,7 @@ fn tokens_are_even_whatever_the_clock_and_the_counters() {
     }
 }
 
-/// Counters that are alike need no clock: the next even number on each node.
+/// Equal counters need no clock: each node takes the next even number.
 #[test]
 fn counters_ahead_of_the_clock_count_on() {
     let (mut world, future) = diverged([7, 7, 7]);
@@ -154,11 +154,11 @@ fn many_keys_have_one_token() {
 fn a_lock_has_its_token_while_it_is_held() {
     let mut world = World::new(3).warm();
     let plain = world.lock(b"plain", secs(10));
-    assert_eq!(token(&world, plain), None, "it was not asked for");
+    assert_eq!(token(&world, plain), None, "the request was not fenced");
     let id = lock(&mut world);
     let first = token(&world, id);
     world.extend(id, secs(20));
-    assert!(first.is_some() && token(&world, id) == first, "an extension keeps it");
+    assert!(first.is_some() && token(&world, id) == first, "an extension keeps the token");
     world.release(id);
     assert_eq!(token(&world, id), None);
     let id = lock(&mut world);
@@ -168,7 +168,7 @@ fn a_lock_has_its_token_while_it_is_held() {
 }
 
 #[test]
-fn the_door_is_closed_without_restart_guard_or_with_a_short_limit() {
+fn fenced_locks_need_the_restart_guard_and_a_long_limit() {
     let refused = |set: fn(&mut Settings)| {
         let mut world = World::with(3, 1, set);
         let now = world.now();
@@ -184,7 +184,7 @@ fn the_door_is_closed_without_restart_guard_or_with_a_short_limit() {
     );
 }
 
-/// A lock on a counter would take it for a resource that somebody holds, or write its token over it.
+/// A lock on a counter's key would make the counter look held, or write its token over it.
 #[test]
 fn a_counter_is_no_resource() {
     let mut world = World::new(3).warm();
@@ -200,29 +200,29 @@ fn a_counter_is_no_resource() {
     world.flow();
     assert_eq!(world.log.len(), 0);
     let id = world.lock(b"redbolt:fence", secs(10));
-    assert!(world.is_granted(id), "whose name only begins like one");
+    assert!(world.is_granted(id), "only the begin of the name is a counter's");
 }
 
 // The write-back.
 
 #[test]
-fn a_quorum_that_disagrees_is_told_the_largest_counter() {
+fn the_largest_counter_is_written_back_to_a_quorum_that_disagrees() {
     let (mut world, future) = diverged([10, 20, 40]);
     let id = fencing(&mut world);
     world.run(ms(20));
-    assert!(world.is_granted(id), "after two round trips");
+    assert!(world.is_granted(id), "the grant takes two round trips");
     assert_eq!(token(&world, id), Some(future + 22));
     assert_eq!(world.ran(0), ["ask", "write back"]);
-    assert_eq!(world.ran(1), ["ask"], "it has the value already");
+    assert_eq!(world.ran(1), ["ask"], "the node has the value already");
     world.run(ms(100));
     assert_eq!(counters(&mut world, JOB), [future + 22, future + 22, future + 42]);
-    assert_eq!(world.ran(2), ["ask"], "a grant that comes later takes part in the lock only");
+    assert_eq!(world.ran(2), ["ask"], "a late grant counts for the lock, not for the token");
     world.release(id);
     is_gone(&mut world);
 }
 
 #[test]
-fn nobody_who_denied_is_told() {
+fn nodes_that_denied_get_no_write_back() {
     let (mut world, future) = diverged([10, 20, 40]);
     world.servers[2].delay = 0;
     world.set(2, JOB, b"theirs", 60_000);
@@ -233,8 +233,8 @@ fn nobody_who_denied_is_told() {
     assert_eq!(world.ran(2), ["ask"]);
 }
 
-/// The write-back must not help whoever has lost the lock in between, nor raise the counter of another
-/// holder.
+/// The write-back must not count for a client that has lost the lock in between, nor raise the
+/// counter of another holder.
 #[test]
 fn a_write_back_finds_that_the_lock_is_lost() {
     for next in [None, Some(&b"theirs"[..])] {
@@ -257,8 +257,8 @@ fn a_write_back_finds_that_the_lock_is_lost() {
     }
 }
 
-/// Two nodes agree on the token, and the third says to the write-back that the key is gone. The lease does not
-/// rest on it, so the next loss leaves too few.
+/// Two nodes agree on the token, and the third answers the write-back that the key is gone. The
+/// lease does not rest on the third, so the next loss leaves too few.
 #[test]
 fn a_node_that_says_to_the_write_back_that_the_key_is_gone_is_not_counted() {
     let (mut world, _) = diverged([10, 20, 20]);
@@ -278,8 +278,9 @@ fn a_node_that_says_to_the_write_back_that_the_key_is_gone_is_not_counted() {
     assert_eq!(world.core().state(id), LockState::Lost(LossCause::Gone));
 }
 
-/// A node that grants while others are written back counts if it has just the token, or once it does.
-/// One that is past it may have granted to another holder of the same token before.
+/// A node that grants while others are written back counts if its counter equals the token, or once
+/// it does. A node whose counter is past the token may have granted the same token to another
+/// holder before.
 #[test]
 fn a_late_grant_confirms_the_token_only_if_it_is_not_past_it() {
     for (counted, granted, written) in [(20, true, false), (0, true, true), (40, false, false)] {
@@ -324,7 +325,8 @@ fn a_write_back_is_sent_again_by_its_text() {
     assert_eq!(world.ran(0), ["ask sha", "write back sha", "write back"]);
 }
 
-/// Whatever becomes of the write-back but a confirmation: refused, and undone everywhere.
+/// Any outcome of the write-back other than a confirmation: the lock is refused, and undone
+/// everywhere.
 #[test]
 fn without_confirmation_there_is_no_lock() {
     type Spoil = fn(&mut World);
@@ -356,7 +358,7 @@ fn without_confirmation_there_is_no_lock() {
     }
 }
 
-/// A quorum needs not all of them.
+/// A quorum of confirmations is enough.
 #[test]
 fn a_write_back_that_fails_on_a_minority_does_no_harm() {
     let mut world = World::new(5).warm();
@@ -397,7 +399,7 @@ fn the_validity_counts_on_while_the_token_is_written_back() {
 }
 
 #[test]
-fn it_can_be_cancelled_while_its_token_is_written_back() {
+fn a_lock_can_be_cancelled_during_the_write_back() {
     let (mut world, _) = diverged([10, 20, 40]);
     let id = fencing(&mut world);
     world.release(id);
@@ -422,7 +424,7 @@ fn a_deadline_ends_a_write_back() {
     is_gone(&mut world);
 }
 
-/// A node that forgets everything while the token is written back confirms nothing.
+/// A node that loses its memory during the write-back confirms nothing.
 #[test]
 fn a_flush_during_the_write_back_is_no_confirmation() {
     let (world, _) = diverged([10, 20, 40]);
@@ -435,8 +437,8 @@ fn a_flush_during_the_write_back_is_no_confirmation() {
     is_gone(&mut world);
 }
 
-/// A node that is refused as a voter grants all the same. Its counter is no vote either: with it the two
-/// that are counted would seem to agree.
+/// A node that is refused as a voter may still grant. Its counter is no vote either: with it, the
+/// two that count would seem to agree.
 #[test]
 fn a_counter_that_came_with_no_vote_makes_no_token() {
     let (mut world, future) = diverged([10, 20, 20]);
@@ -444,13 +446,21 @@ fn a_counter_that_came_with_no_vote_makes_no_token() {
     world.answer(2, |args| (args[0] == b"SET").then(|| error("READONLY no")).flatten());
     world.begin(0, &LockRequest::new(b"other"), &[b"other"]);
     let id = fencing(&mut world);
-    assert!(world.ran(2).contains(&"ask"), "it was asked behind the other, and has granted");
+    assert!(
+        world.ran(2).contains(&"ask"),
+        "the node got the request behind its handshake, and granted it"
+    );
     world.run(ms(20));
     assert_eq!(token(&world, id), Some(future + 22));
-    assert_eq!(counters(&mut world, JOB)[..2], [future + 22; 2], "on a quorum of voters");
+    assert_eq!(
+        counters(&mut world, JOB)[..2],
+        [future + 22; 2],
+        "a quorum of voters has the token"
+    );
 }
 
-/// A node that hangs is suspected while the token is written back to another one, which is waited for.
+/// A node that hangs is suspected while the token is written back to another node, for which the
+/// client still waits.
 #[test]
 fn a_write_back_outlasts_the_suspicion_of_a_node() {
     let mut world = World::new(5).warm().forgetful();
@@ -460,14 +470,14 @@ fn a_write_back_outlasts_the_suspicion_of_a_node() {
     world.servers[2].delay = ms(4).as_nanos() as u64;
     world.pause(4);
     let id = lock(&mut world);
-    // Three have granted, one of them behind the others, and loses the key.
+    // Three nodes have granted, one of them later than the others, and that one loses the key.
     world.run(Duration::from_micros(2_500));
     world.delete(1, JOB);
     world.run(ms(6));
     assert_eq!(world.core().state(id), LockState::Fencing);
     world.run(ms(2));
     assert_eq!(world.state(4), NodeState::Suspected);
-    assert_eq!(world.core().state(id), LockState::Fencing, "one confirmation is under way");
+    assert_eq!(world.core().state(id), LockState::Fencing, "one confirmation is still in flight");
     world.run(ms(8));
     assert!(world.is_granted(id), "{:?}", world.outcomes(id));
 }
@@ -481,14 +491,17 @@ fn a_client_with_a_wrong_clock_is_set_right_at_once() {
         let right = wall_us(&world);
         world.wall_ahead = hours * crate::world::HOUR;
         let id = lock(&mut world);
-        assert!(world.is_granted(id), "without a pause, also for one that does not wait");
+        assert!(
+            world.is_granted(id),
+            "the second attempt follows without a pause, even with Wait::No"
+        );
         assert!(token(&world, id).unwrap().abs_diff(right) < 100_000);
         assert_eq!(world.ran(0), ["ask", "undo", "ask sha"]);
         world.release(id);
         world.log.clear();
         let id = lock(&mut world);
         assert!(token(&world, id).is_some());
-        assert_eq!(world.ran(0), ["ask sha"], "and stays right");
+        assert_eq!(world.ran(0), ["ask sha"], "the client keeps the correction");
     }
 }
 
@@ -497,7 +510,7 @@ fn a_clock_is_set_right_once_in_a_call() {
     let mut world = World::new(3).warm();
     for node in 0..3 {
         world.answer(node, |args| {
-            // An undo has fewer words.
+            // The condition skips the undo, which has fewer arguments.
             (args.len() == 11).then(|| b"+CLOCK 12345678\r\n".to_vec())
         });
     }
@@ -507,8 +520,8 @@ fn a_clock_is_set_right_once_in_a_call() {
     assert_eq!(world.ran(0).iter().filter(|kind| kind.starts_with("ask")).count(), 2);
 }
 
-/// One of them takes its proposal and the other does not, and the third is away: with the same proposal that
-/// would be so for ever.
+/// One node accepts the client's proposal, the other refuses it, and the third is down. With the
+/// same proposal every attempt would end like that.
 #[test]
 fn a_client_whose_clock_suits_one_of_two_nodes_is_set_right_for_both() {
     for (own, taker) in [(5, 0), (5, 2), (-5, 0), (-5, 2)] {
@@ -517,7 +530,7 @@ fn a_client_whose_clock_suits_one_of_two_nodes_is_set_right_for_both() {
         world.set_clock(taker, nearer);
         world.set_clock(2 - taker, -nearer);
         let mut world = world.warm();
-        // It has taken proposals before, which says nothing any more.
+        // The node accepted proposals before, which means nothing after the step.
         let id = lock(&mut world);
         world.release(id);
         world.stop(1);
@@ -527,10 +540,11 @@ fn a_client_whose_clock_suits_one_of_two_nodes_is_set_right_for_both() {
     }
 }
 
-/// Its clock is not believed, whichever node answers first: the others' tokens go on as before.
+/// The wild clock is not believed, whichever node answers first: tokens continue to follow the
+/// other clocks.
 #[test]
 fn one_node_with_a_wild_clock_does_not_spoil_the_others() {
-    // At 10 s a proposal between the clocks would suit all of them.
+    // With 10 s, a proposal between the clocks would suit all of them.
     for (seconds, own_hours) in [(-3_600, 0), (11, 0), (YEAR, 0), (-3_600, 1), (11, 1), (YEAR, 1)] {
         for (wild, order) in (0..3).flat_map(|wild| ORDERS.map(|order| (wild, order))) {
             let mut world = World::new(3);
@@ -557,7 +571,7 @@ fn one_node_with_a_wild_clock_does_not_spoil_the_others() {
     }
 }
 
-/// A minority of five that agrees on a wrong time, in whichever places, answers before the others.
+/// Two of five nodes agree on a wrong time, and answer before the others, in any position.
 #[test]
 fn two_of_five_clocks_that_are_wild_do_not_spoil_the_others() {
     for (first, second) in (0..5).flat_map(|a| (0..a).map(move |b| (a, b))) {
@@ -586,8 +600,8 @@ fn two_of_five_clocks_that_are_wild_do_not_spoil_the_others() {
     }
 }
 
-/// What its clock said is in no counter that outlives the clock, so that no token is followed by a smaller
-/// one when counters have expired.
+/// No counter that outlives the wild clock shows its time, so no token is followed by a smaller one
+/// after counters have expired.
 #[test]
 fn tokens_do_not_go_backwards_after_a_wild_clock_is_mended() {
     for (wild, order) in (0..3).flat_map(|wild| ORDERS.map(|order| (wild, order))) {
@@ -618,7 +632,7 @@ fn tokens_do_not_go_backwards_after_a_wild_clock_is_mended() {
     }
 }
 
-/// The nodes answer one after the other, in this order.
+/// The nodes answer one after another, in this order.
 fn answer_in(world: &mut World, order: &[usize]) {
     for (turn, &node) in order.iter().enumerate() {
         world.servers[node].delay = ms(1 + turn as u64).as_nanos() as u64;
@@ -663,7 +677,7 @@ fn a_counter_that_cannot_be_raised_is_that_nodes_failure() {
         let mut world = World::new(3).warm();
         set_counter(&mut world, 0, JOB, counter);
         let id = lock(&mut world);
-        assert!(world.is_granted(id), "by the others");
+        assert!(world.is_granted(id), "the other nodes grant it");
         let node = world.node(0);
         assert_eq!(world.core().votes(id).of(node), Some(Vote::Fail(Cause::ServerError)));
         let words = world.core().detail(node, Cause::ServerError).unwrap();
@@ -691,8 +705,8 @@ fn the_largest_token_is_the_last() {
 
 // Order.
 
-/// With counters that diverge, clocks that jump by seconds, nodes that are slow, absent, or restarted
-/// with their memory: each holder's token is larger than all before it.
+/// Counters diverge, clocks jump by seconds, nodes are slow, down, or restarted with their memory:
+/// each holder's token is larger than all earlier ones.
 #[test]
 fn tokens_grow_from_holder_to_holder() {
     for seed in 1..=20 {
@@ -747,7 +761,7 @@ fn disturb(world: &mut World, random: &mut Random) {
     world.free_ghosts();
 }
 
-/// No two holders ever have the same one, whoever is first.
+/// No two holders ever have the same token, in any order.
 #[test]
 fn tokens_of_rivals_differ() {
     let mut world = World::with(3, 3, |_| {}).warm();
@@ -776,7 +790,7 @@ fn tokens_of_rivals_differ() {
     assert!(seen.len() > 50, "{} grants", seen.len());
 }
 
-/// Its counter is gone with its memory, and the clocks have gone on since.
+/// Its counter is lost with its memory, and the clocks have advanced since.
 #[test]
 fn a_node_that_lost_its_counter_does_not_set_tokens_back() {
     let mut world = World::new(3).warm().forgetful();
@@ -792,7 +806,7 @@ fn a_node_that_lost_its_counter_does_not_set_tokens_back() {
     assert!(token(&world, id).unwrap() > before);
 }
 
-/// Whatever a node says: what is no token is no grant.
+/// An answer whose counter is no valid token is no grant.
 #[test]
 fn a_counter_out_of_bounds_is_no_answer() {
     for counter in [0, 7, MAX_TOKEN, MAX_TOKEN + 1, u64::MAX] {

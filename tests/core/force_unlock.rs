@@ -1,4 +1,4 @@
-//! An operator breaks locks.
+//! An operator force-unlocks resources.
 
 use redbolt::proto::{
     Cause, ClockReading, Core, DataKind, Event, Fate, KeyState, LossCause, NodeState, RequestError,
@@ -9,7 +9,7 @@ use crate::world::{GUARD, World, Written, error, ms, secs};
 
 const STRANGER: &[u8] = b"somebody else";
 
-/// What the first client's order did.
+/// The result of the first client's force-unlock.
 fn broken(world: &mut World, key: &[u8]) -> View {
     broken_by(world, |core, now| core.force_unlock(key, now))
 }
@@ -22,7 +22,7 @@ fn broken_by(
     let id = order(world.core(), now).unwrap();
     world.run(secs(3));
     assert_eq!(world.clients[0].events.iter().filter(|(_, e)| *e == Event::Viewed(id)).count(), 1);
-    world.core().take_view(id).expect("its time is over")
+    world.core().take_view(id).expect("the force-unlock has finished")
 }
 
 fn was_held(view: &View) -> Vec<bool> {
@@ -55,7 +55,7 @@ fn the_key_is_gone_and_whose_it_was_is_told() {
     assert_eq!(world.holders(b"job"), [false; 3]);
     assert_eq!(world.value(0, b"jo"), b"another");
     assert!(!world.value(0, GUARD).is_empty());
-    // The holder learns of it as of any other loss.
+    // The holder learns of it like of any other loss.
     let now = world.now();
     world.clients[1].core.extend(held, secs(10), now).unwrap();
     world.flow();
@@ -73,13 +73,13 @@ fn neither_restart_guards_nor_counters_are_locks() {
         assert_eq!(
             refused(GUARD),
             RequestError::RestartGuardKey,
-            "also of a client that minds none"
+            "even for a client without a restart guard"
         );
         assert_eq!(refused(b"redbolt:fence:job"), RequestError::CounterKey);
         assert_eq!(refused(b""), RequestError::EmptyResource);
         assert_eq!(refused(&[0; 70_000]), RequestError::ResourceTooLong { len: 70_000 });
         world.flow();
-        assert_eq!(world.log.len(), 0, "nothing is sent");
+        assert_eq!(world.log.len(), 0, "no request is sent");
     }
 }
 
@@ -95,7 +95,7 @@ fn what_is_no_lock_of_ours_is_left_alone_unless_that_is_asked_for() {
         assert!(matches!(&node.state, Ok(KeyState::Foreign(data)) if data.remaining.is_some()));
         assert_eq!(node.fate, Some(Fate::Kept));
     }
-    assert_eq!(world.count("force unlock"), 0, "no order is sent");
+    assert_eq!(world.count("force unlock"), 0, "no force-unlock is sent");
     assert_eq!(world.value(0, b"job"), STRANGER);
     let view = broken_by(&mut world, |core, now| core.force_unlock_foreign(b"job", now));
     assert!(view.nodes.iter().all(|node| node.fate == Some(Fate::Deleted)), "{view:?}");
@@ -119,7 +119,7 @@ fn data_of_another_kind_is_told_by_its_type_and_left_alone() {
         let view = broken(&mut world, b"job");
         let Ok(KeyState::Foreign(data)) = &view.nodes[0].state else { panic!("{view:?}") };
         assert_eq!((&data.kind, view.nodes[0].fate), (&kind, Some(Fate::Kept)));
-        // Where the node does not tell its type, nothing could be compared.
+        // Where the node does not tell the type, there is nothing to compare.
         let view = broken_by(&mut world, |core, now| core.force_unlock_foreign(b"job", now));
         let is_told = kind == DataKind::SortedSet;
         assert_eq!(world.count("force unlock"), usize::from(is_told));
@@ -128,8 +128,8 @@ fn data_of_another_kind_is_told_by_its_type_and_left_alone() {
     }
 }
 
-/// The holder lets go between the look and the order, or the order is late because the node was stopped,
-/// and by then somebody else has the lock.
+/// The holder releases between the look and the force-unlock, or the force-unlock is late because
+/// the node was stopped. By then another client has the lock.
 #[test]
 fn the_next_holder_s_lock_is_not_force_unlocked() {
     let mut world = World::new(1).warm();
@@ -152,7 +152,7 @@ fn the_next_holder_s_lock_is_not_force_unlocked() {
 }
 
 #[test]
-fn a_node_that_does_not_vote_is_told_all_the_same() {
+fn a_force_unlock_also_reaches_nodes_that_do_not_vote() {
     let mut world = World::new(3).warm();
     world.lock(b"job", secs(10));
     let mut world = world.forgetful();
@@ -167,7 +167,7 @@ fn a_node_that_does_not_vote_is_told_all_the_same() {
 }
 
 #[test]
-fn each_node_says_for_itself_why_not() {
+fn each_node_reports_why_it_did_not_force_unlock() {
     let mut world = World::new(3).warm();
     world.lock(b"job", secs(10));
     let mut world = world.forgetful();
@@ -179,9 +179,9 @@ fn each_node_says_for_itself_why_not() {
     assert!(matches!(view.nodes[2].state, Ok(KeyState::Held(_))));
 }
 
-/// Whether it ran is not known; and if it did, who is broken by a second one is anybody's guess.
+/// It is not known whether the first one ran. If it did, a second one could hit another holder.
 #[test]
-fn it_is_never_sent_twice() {
+fn a_force_unlock_is_never_sent_twice() {
     let mut world = World::new(1).warm();
     world.lock(b"job", secs(20));
     let mut world = world.forgetful();
@@ -200,7 +200,7 @@ fn it_is_never_sent_twice() {
 }
 
 #[test]
-fn a_script_that_the_node_forbids_is_said() {
+fn a_node_that_forbids_the_force_unlock_script_says_so() {
     let mut world = World::new(1).warm();
     world.lock(b"job", secs(20));
     let mut world = world.forgetful();
@@ -209,5 +209,5 @@ fn a_script_that_the_node_forbids_is_said() {
     assert_eq!(view.nodes[0].state, Err(Cause::NoPermission));
     world.servers[0].answer = None;
     world.run(ms(1));
-    assert_eq!(world.state(0), NodeState::Ready, "it votes on");
+    assert_eq!(world.state(0), NodeState::Ready, "the node remains a voter");
 }

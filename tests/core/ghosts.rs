@@ -1,4 +1,4 @@
-//! Ghosts: bytes in a connection that has died may still run, behind an undo on a newer one.
+//! Ghosts: bytes of a dead connection that may still run, behind an undo on a newer connection.
 
 use redbolt::proto::{Cause, Event, LockRequest, NodeState, RestartTrust};
 use redbolt_node::Memory;
@@ -7,8 +7,8 @@ use crate::world::{World, Written, error, ms, secs};
 
 const TTL: std::time::Duration = secs(20);
 
-/// The others will deny; the last node has the ask alone, without its undo, in a connection that
-/// died.
+/// The other nodes will deny. The last node has the request alone, without its undo, in a dead
+/// connection.
 fn with_ghost(spoil: impl FnOnce(&mut World)) -> World {
     leave_ghost(World::new(3).warm(), spoil)
 }
@@ -43,7 +43,7 @@ fn the_old_connection_is_killed_before_the_undo() {
     let place = |kind| ran.iter().position(|&other| other == kind);
     assert!(place("kill").is_some() && place("kill") < place("undo"), "{ran:?}");
     world.free_ghosts();
-    assert_eq!(world.holders(b"job"), [true, true, false], "the ghost was laid");
+    assert_eq!(world.holders(b"job"), [true, true, false], "the ghost cannot run any more");
     assert_eq!(world.kept(0), (0, 0));
 }
 
@@ -73,7 +73,7 @@ fn nobody_is_killed_when_every_ask_was_answered() {
     assert_eq!(world.holders(b"job"), [false; 3]);
 }
 
-/// The ids of another process are those of strangers.
+/// The connection ids of another process belong to other clients.
 #[test]
 fn nobody_is_killed_in_another_process() {
     let mut world = with_ghost(|world| {
@@ -89,10 +89,10 @@ fn nobody_is_killed_in_another_process() {
 fn without_a_kill_the_undo_is_sent_again_at_half_of_the_ttl() {
     let mut world = with_ghost(|world| refuse_kills(world, 2));
     world.run(ms(100));
-    assert_eq!(world.kept(0), (0, 1), "the ghost is not laid");
+    assert_eq!(world.kept(0), (0, 1), "the ghost may still run");
     let undone = world.log.iter().rfind(|ran| ran.is_undo() && ran.node == 2).unwrap().at;
     world.free_ghosts();
-    assert_eq!(world.holders(b"job"), [true; 3], "and it runs");
+    assert_eq!(world.holders(b"job"), [true; 3], "the ghost runs");
     world.run(secs(11));
     let undos: Vec<_> = world.log.iter().filter(|r| r.is_undo() && r.node == 2).collect();
     assert_eq!(undos.len(), 2);
@@ -102,7 +102,7 @@ fn without_a_kill_the_undo_is_sent_again_at_half_of_the_ttl() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// One of two connections is known by name; to kill that one would lay half of the ghosts.
+/// The id of only one of two connections is known; killing that one would leave the other ghost.
 #[test]
 fn ghosts_in_two_connections_are_not_laid_by_one_kill() {
     let mut world = World::new(3).warm();
@@ -152,7 +152,7 @@ fn the_second_undo_keeps_its_timer() {
     world.run(ms(20));
     world.release(id);
     world.run(ms(35));
-    assert_eq!(world.kept(0).0, 1, "a timer of the other lock fired, the release goes on");
+    assert_eq!(world.kept(0).0, 1, "a timer of the other lock has fired, and the release goes on");
     world.resume(0);
     world.resume(1);
     assert_eq!(world.kept(0), (0, 1));
@@ -163,8 +163,8 @@ fn the_second_undo_keeps_its_timer() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// The lock had the claim when the time of the second undo came. Whoever lets go of it has a connection
-/// fail at the same moment, before any timer is looked at.
+/// The lock still had its claim when the second undo fell due. When it is released, a connection
+/// fails at the same moment, before any timer is checked.
 #[test]
 fn a_second_undo_that_was_due_while_the_lock_was_held_is_due_at_its_end() {
     let mut world = World::new(3);
@@ -172,12 +172,12 @@ fn a_second_undo_that_was_due_while_the_lock_was_held_is_due_at_its_end() {
     let id = world.lock(b"job", TTL);
     world.run(secs(2));
     world.resume(2);
-    // Its validity ends a little before its keys.
+    // Its validity ends a little before its keys do.
     world.run(ms(17_850));
     assert!(matches!(world.outcomes(id)[..], [Event::Granted(_), Event::Lost(..)]));
     let undos = |world: &World| world.log.iter().filter(|r| r.is_undo() && r.node == 2).count();
     let before = undos(&world);
-    assert!(before > 0, "the node was refused while it was asked");
+    assert!(before > 0, "the node is no voter, so its request is undone");
     world.let_go(0, id);
     let (now, link) = (world.now(), world.link(1));
     world.core().disconnected(link, Cause::ConnectionReset, now);
@@ -187,8 +187,7 @@ fn a_second_undo_that_was_due_while_the_lock_was_held_is_due_at_its_end() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// The kill must name the connection that the ghost is in: here that is one which died before its
-/// handshake told its id.
+/// The kill must name the ghost's connection. Here that one died before its handshake told its id.
 #[test]
 fn a_kill_of_another_connection_lays_no_ghost() {
     let mut world = World::new(3).warm();
@@ -206,7 +205,7 @@ fn a_kill_of_another_connection_lays_no_ghost() {
         world.resume(node);
     }
     world.run(secs(2));
-    assert_eq!(world.kept(0), (0, 1), "the undo will be sent again");
+    assert_eq!(world.kept(0), (0, 1), "a second undo will follow");
     world.free_ghosts();
     assert_eq!(world.holders(b"job"), [true; 3]);
     world.run(secs(9));
@@ -214,7 +213,7 @@ fn a_kill_of_another_connection_lays_no_ghost() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// Ids start again with each process: the number that our connection had is a stranger's now.
+/// Ids start again with each process: another client has our old connection's id now.
 #[test]
 fn a_restarted_node_loses_no_strangers_connection() {
     for memory in [Memory::Kept, Memory::Lost] {
@@ -231,7 +230,7 @@ fn a_restarted_node_loses_no_strangers_connection() {
     }
 }
 
-/// Whatever forbids the kill: the undo is sent after the reconnect, and once more at TTL/2.
+/// Whatever prevents the kill: the undo is sent after the reconnect, and again at half of the TTL.
 #[test]
 fn where_nobody_can_be_killed_the_undo_is_sent_twice() {
     let no = |world: &mut World, word: &'static [u8]| {
@@ -247,7 +246,7 @@ fn where_nobody_can_be_killed_the_undo_is_sent_twice() {
         ("restart", |world, _| world.restart(2, Memory::Kept), 0),
     ];
     for (what, forbid, kills) in table {
-        // Nothing is known of the first connection either.
+        // The first connection's id is unknown as well.
         let early = matches!(what, "id" | "run id");
         let mut world = World::with(3, 1, |settings| {
             settings.nodes[2].restart_trust = RestartTrust::MarkerOnly;
@@ -275,12 +274,12 @@ fn where_nobody_can_be_killed_the_undo_is_sent_twice() {
     }
 }
 
-/// After the second undo only the TTL is left.
+/// After the second undo only the TTL bounds the ghost.
 #[test]
 fn the_ttl_bounds_a_ghost() {
     let mut world = with_ghost(|world| refuse_kills(world, 2));
     world.run(secs(15));
-    assert_eq!(world.kept(0), (0, 0), "nothing is owed any longer");
+    assert_eq!(world.kept(0), (0, 0), "nothing is owed any more");
     world.free_ghosts();
     assert_eq!(world.holders(b"job"), [true; 3]);
     world.run(TTL - ms(1));
@@ -289,7 +288,7 @@ fn the_ttl_bounds_a_ghost() {
     assert_eq!(world.holders(b"job"), [true, true, false]);
 }
 
-/// A node that refuses every undo is not asked for longer than a key can live.
+/// A node that refuses every undo gets undos only as long as a key can live.
 #[test]
 fn nothing_is_owed_for_longer_than_the_ttl() {
     let mut world = with_ghost(|world| {
@@ -308,7 +307,7 @@ fn nothing_is_owed_for_longer_than_the_ttl() {
     assert_eq!(world.count("undo") + world.count("undo sha"), 0);
 }
 
-/// A node that is quarantined by then has ghosts as well.
+/// A node that is quarantined by then may have ghosts as well.
 #[test]
 fn a_ghost_is_laid_on_a_node_that_does_not_vote() {
     let mut world = with_ghost(|world| world.flush(2));
@@ -322,7 +321,7 @@ fn a_ghost_is_laid_on_a_node_that_does_not_vote() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// The write-back of an attempt that has failed can come late as well: by then the lock is undone.
+/// The write-back of a failed attempt can also arrive late: by then the lock is undone.
 #[test]
 fn a_ghost_of_a_fenced_ask_is_laid() {
     let mut world = World::new(3).warm();
@@ -344,7 +343,7 @@ fn a_ghost_of_a_fenced_ask_is_laid() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// An extension out of a dead connection, behind a later one.
+/// An extension from a dead connection, behind a later one.
 #[test]
 fn a_ghost_of_an_extension_shortens_nothing() {
     let mut world = World::new(3).warm();
@@ -361,7 +360,7 @@ fn a_ghost_of_an_extension_shortens_nothing() {
     assert_eq!(world.pttl(2, b"job"), before);
 }
 
-/// Nor does it bring back what was released.
+/// It does not bring back a released lock either.
 #[test]
 fn a_ghost_of_an_extension_revives_nothing() {
     let mut world = World::new(3).warm();

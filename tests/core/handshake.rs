@@ -1,4 +1,4 @@
-//! What has to be known of a node before it votes.
+//! What a client has to know about a node before the node votes.
 
 use redbolt::proto::{Cause, Credentials, Event, NodeState, RefusalReason, Secret, Settings};
 use redbolt_node::Memory;
@@ -24,7 +24,7 @@ fn protected(nodes: usize) -> World {
     world
 }
 
-/// When the asks reached a node, in ms after `since`.
+/// When lock requests reached a node, in ms after `since`.
 fn ask_times(world: &World, since: u64) -> Vec<u64> {
     world.log.iter().filter(|ran| ran.is_ask()).map(|ran| (ran.at - since) / 1_000_000).collect()
 }
@@ -46,7 +46,7 @@ fn the_first_ask_waits_for_auth_and_select_until_they_are_proven() {
     let begun = world.boot;
     let id = world.lock(b"job", secs(10));
     world.run(ms(200));
-    assert_eq!(ask_times(&world, begun), [50], "connect, greet, ask");
+    assert_eq!(ask_times(&world, begun), [50], "connect, handshake, request");
     assert!(world.is_granted(id));
     world.release(id);
     world.run(ms(100));
@@ -56,7 +56,7 @@ fn the_first_ask_waits_for_auth_and_select_until_they_are_proven() {
     let begun = world.boot;
     let id = world.lock(b"job", secs(10));
     world.run(ms(49));
-    assert_eq!(ask_times(&world, begun), [30], "proven: one flight less");
+    assert_eq!(ask_times(&world, begun), [30], "proven credentials save a flight");
     assert!(world.is_granted(id));
 }
 
@@ -121,14 +121,14 @@ fn a_password_that_stops_working_has_to_be_proven_again() {
     assert_eq!(world.log.iter().filter(|ran| ran.is_ask()).count(), 0);
 }
 
-/// A node that answers one section of INFO in its own way.
+/// A node that answers one section of INFO differently.
 fn spoil(world: &mut World, node: usize, section: &'static [u8], reply: Option<Vec<u8>>) {
     world
         .answer(node, move |args| (args.get(1) == Some(&section)).then(|| reply.clone()).flatten());
 }
 
 #[test]
-fn those_that_are_no_voters_are_named() {
+fn nodes_that_cannot_vote_are_named_with_their_cause() {
     type Answer = Option<Vec<u8>>;
     let table: [(&[u8], Answer, Cause); 9] = [
         (b"replication", bulk("role:slave\r\n"), Cause::Replica),
@@ -157,11 +157,11 @@ fn those_that_are_no_voters_are_named() {
         world.run(ms(30));
         let node = world.node(2);
         assert_eq!(world.core().node_state(node), NodeState::Down(cause));
-        assert!(world.is_granted(id), "{cause}: the others decide");
+        assert!(world.is_granted(id), "{cause}: the other nodes decide");
         assert_eq!(
             world.holders(b"job"),
             [true, true, false],
-            "{cause}: what rode along is undone"
+            "{cause}: the request in the handshake's flight is undone"
         );
         world.release(id);
         world.run(secs(2));
@@ -195,9 +195,9 @@ fn an_evicting_node_votes_where_that_is_accepted() {
     assert!(world.is_granted(id));
 }
 
-/// A vote in the handshake's own flight counts only once the handshake is known to be good.
+/// A vote in the handshake's flight counts only once the handshake has succeeded.
 #[test]
-fn a_grant_that_overtakes_no_handshake_is_no_grant() {
+fn a_grant_counts_only_after_its_handshake() {
     let mut world = World::new(1);
     spoil(&mut world, 0, b"replication", bulk("role:slave\r\n"));
     let id = world.lock(b"job", secs(10));
@@ -234,14 +234,14 @@ fn an_extension_in_the_flight_of_a_refused_handshake_is_no_vote() {
     world.run_until(secs(1), |world| world.count("info") > 0);
     world.extend(id, secs(20));
     world.run(ms(100));
-    assert!(world.ran(1).contains(&"extend"), "it rode along");
+    assert!(world.ran(1).contains(&"extend"), "the extension was in the handshake's flight");
     assert!(!world.outcomes(id).contains(&Event::Extended(id)), "one of three is no quorum");
     assert!(matches!(world.outcomes(id)[..], [Event::Granted(_), Event::NotExtended(..)]));
 }
 
-/// Its asks are being undone behind that handshake, so none of their grants may count.
+/// Its requests are undone behind that handshake, so none of their grants may count.
 #[test]
-fn a_handshake_that_comes_after_its_time_makes_no_voter() {
+fn a_late_handshake_makes_no_voter() {
     let mut world = World::with(3, 1, |settings| settings.response_timeout = ms(300));
     world.pause(1);
     world.run(ms(300));
@@ -249,21 +249,22 @@ fn a_handshake_that_comes_after_its_time_makes_no_voter() {
     let id = world.lock(b"job", secs(10));
     let node = world.node(1);
     world.run_until(secs(1), |world| world.core().node_state(node) != NodeState::Connecting);
-    assert_eq!(world.outcomes(id), [], "one grant, and the time is not over");
+    assert_eq!(world.outcomes(id), [], "one node has granted, and the round is not over");
     world.resume(1);
-    assert!(world.ran(1).contains(&"ask"), "it rode along");
+    assert!(world.ran(1).contains(&"ask"), "the request was in the handshake's flight");
     assert_eq!(world.core().node_state(node), NodeState::Down(Cause::NoAnswer));
     assert!(!world.is_granted(id), "its grant is being undone");
     assert!(!world.holders(b"job")[1]);
     world.resume(2);
     world.release(id);
     world.run(secs(3));
-    assert_eq!(world.core().node_state(node), NodeState::Ready, "by another handshake");
+    assert_eq!(world.core().node_state(node), NodeState::Ready, "a second handshake succeeded");
     assert_eq!(world.holders(b"job"), [false; 3]);
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// Each is known to be the other as long as its address was not asked again.
+/// Each address is known to lead to the other's server, until that address completes a new
+/// handshake.
 #[test]
 fn nodes_that_swapped_their_addresses_vote_again() {
     let mut world = World::new(3).warm();
@@ -283,5 +284,5 @@ fn nodes_that_swapped_their_addresses_vote_again() {
     }
     world.stop(2);
     let id = world.lock(b"job", secs(10));
-    assert!(world.is_granted(id), "the two count as two");
+    assert!(world.is_granted(id), "both nodes count");
 }

@@ -1,4 +1,5 @@
-//! Nodes that hang: connected, silent, and not waited for. What is slow is waited for all the same.
+//! Nodes that hang: connected and silent, so clients do not wait for them. Clients still wait for
+//! slow nodes.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use redbolt::proto::{
 
 use crate::world::{Accept, World, ms, secs};
 
-/// Three nodes, each 1 ms away, on the second of which somebody else has the key; the third hangs.
+/// Three nodes, each 1 ms away. Another client has the key on the second; the third hangs.
 fn split() -> World {
     let mut world = World::new(3).warm();
     world.delay(ms(1));
@@ -18,7 +19,7 @@ fn split() -> World {
     world
 }
 
-/// As far away as a node was a few times makes it known.
+/// A few round trips teach the client how far away a node is.
 fn get_to_know(world: &mut World, client: usize) {
     for _ in 0..8 {
         let id = world.acquire(client, &LockRequest::new(b"other"), &[b"other"]);
@@ -48,15 +49,15 @@ fn a_split_vote_is_decided_without_a_node_that_hangs() {
         (refusal.reason, refusal.votes.verdict()),
         (RefusalReason::Contended, Verdict::Contended)
     );
-    assert_eq!(refusal.votes.of(world.node(2)), None, "it is no failure");
+    assert_eq!(refusal.votes.of(world.node(2)), None, "suspicion is no failed vote");
     assert!(refusal.votes.suspected().contains(world.node(2)));
-    // From then on it costs nothing.
+    // From then on the node costs nothing.
     let id = world.lock(b"job", secs(10));
     assert!(until_refused(&mut world, id) <= ms(2));
 }
 
 #[test]
-fn it_is_reported_and_any_answer_ends_it() {
+fn suspicion_is_reported_and_any_answer_ends_it() {
     let mut world = split();
     let id = world.lock(b"job", secs(10));
     until_refused(&mut world, id);
@@ -65,11 +66,11 @@ fn it_is_reported_and_any_answer_ends_it() {
     world.resume(2);
     world.run(ms(5));
     assert_eq!(world.state(2), NodeState::Ready);
-    assert_eq!(world.holders(b"job"), [false, true, false], "what it granted late is undone");
+    assert_eq!(world.holders(b"job"), [false, true, false], "its late grant is undone");
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// Nobody has a key on the third node, so whoever has the first and that one has the lock.
+/// Nobody has a key on the third node, so a client with the first node and that one has the lock.
 #[test]
 fn a_node_that_is_far_away_is_waited_for_where_its_answer_helps() {
     for far in [ms(40), ms(300)] {
@@ -85,7 +86,7 @@ fn a_node_that_is_far_away_is_waited_for_where_its_answer_helps() {
         assert!(world.is_granted(id), "{far:?}: {:?}", world.outcomes(id));
         assert_eq!(world.state(2), NodeState::Ready);
         world.release(id);
-        // So it is where most are far away.
+        // The same where most nodes are far away.
         world.servers[0].delay = far.as_nanos() as u64;
         get_to_know(&mut world, 0);
         let id = world.lock(b"job", secs(10));
@@ -112,18 +113,18 @@ fn suspicion_alone_is_no_failure_and_ends_no_try() {
     let id = world.lock(b"job", secs(10));
     until_refused(&mut world, id);
     assert_eq!(world.state(2), NodeState::Suspected);
-    // Without the second there is no quorum but with the one that is suspected.
+    // Without the second node there is no quorum except with the suspected one.
     world.stop(1);
     let id = world.lock(b"job", secs(10));
     world.run(ms(45));
-    assert_eq!(world.outcomes(id), [], "it is waited for");
+    assert_eq!(world.outcomes(id), [], "the client waits for the suspected node");
     world.resume(2);
     world.run(ms(3));
     assert!(world.is_granted(id), "{:?}", world.outcomes(id));
 }
 
 #[test]
-fn one_node_or_two_are_waited_for_as_long_as_they_may_take() {
+fn one_node_or_two_are_waited_for_until_their_timeout() {
     for nodes in [1, 2] {
         let mut world = World::new(nodes).warm();
         world.delay(ms(1));
@@ -149,10 +150,10 @@ fn a_lock_that_waits_has_one_ask_open_at_a_node_that_hangs() {
     assert_eq!(world.state(2), NodeState::Suspected);
     let asked = counted(&world, 2).asks;
     let others = counted(&world, 0).asks;
-    assert!(asked <= 4 && others > 8, "{asked} asks, {others} of another node");
+    assert!(asked <= 4 && others > 8, "{asked} asks, {others} at another node");
     world.run(ms(400));
-    assert_eq!(counted(&world, 2).asks, asked, "no more of them");
-    // What was held back is asked as soon as it answers, and counts.
+    assert_eq!(counted(&world, 2).asks, asked, "no request was added");
+    // Once the node answers, it gets the request that was held back, and its grant counts.
     world.set(0, b"job", b"theirs", 1);
     world.run(ms(1_000));
     let id_is_out = !world.is_granted(id);
@@ -162,7 +163,7 @@ fn a_lock_that_waits_has_one_ask_open_at_a_node_that_hangs() {
     assert_eq!(world.holders(b"job"), [true, true, true]);
 }
 
-/// A late grant takes part, as that of any node.
+/// Its late grant counts, as that of any node.
 #[test]
 fn a_suspected_node_is_asked_once_for_each_lock_and_its_late_grant_counts() {
     let mut world = split();
@@ -177,7 +178,7 @@ fn a_suspected_node_is_asked_once_for_each_lock_and_its_late_grant_counts() {
     assert_eq!(world.core().votes(id).grants().len(), 3);
 }
 
-/// The others are asked without the lead's word, which has told and hangs then.
+/// When the lead has notified and then hangs, the others are asked without its answer.
 #[test]
 fn a_lead_that_hangs_is_not_waited_for() {
     let far = |settings: &mut Settings| settings.retry_backoff = (secs(10), secs(10));
@@ -194,13 +195,13 @@ fn a_lead_that_hangs_is_not_waited_for() {
     world.pause(0);
     let took = world.time_until(secs(10), |world| world.is_granted(id));
     assert!(took <= ms(15), "{took:?}");
-    // The next one waits for the word of another node.
+    // The next waiter listens to another node.
     world.release(id);
     world.run(ms(50));
     let theirs = world.acquire(1, &LockRequest::new(b"job").ttl(secs(20)), &[b"job"]);
     world.run(ms(20));
     let id = world.wait_for(b"job", secs(10));
-    // Longer than it sits out, having had its turn.
+    // Longer than a client that has just had the lock waits for others.
     world.run(ms(200));
     assert_eq!(world.push_state(0, 1), PushState::Active);
     world.let_go(1, theirs);
@@ -209,7 +210,7 @@ fn a_lead_that_hangs_is_not_waited_for() {
     assert!(took <= ms(15), "{took:?}");
 }
 
-/// It was suspected, so that its confirmation cannot be what makes the quorum of the release.
+/// The node was suspected, so its confirmation cannot complete the release's quorum.
 #[test]
 fn a_release_does_not_wait_for_a_node_that_hangs() {
     let mut world = World::new(3).warm();
@@ -228,9 +229,9 @@ fn a_release_does_not_wait_for_a_node_that_hangs() {
     assert!(took <= ms(3), "{took:?}");
 }
 
-/// A node that hangs is noticed although every lock is granted without it.
+/// A hanging node is noticed although every lock is granted without it.
 #[test]
-fn it_is_noticed_where_nothing_is_contended() {
+fn a_hanging_node_is_noticed_without_contention() {
     let mut world = World::new(3).warm();
     world.delay(ms(1));
     world.pause(2);
@@ -244,14 +245,14 @@ fn it_is_noticed_where_nothing_is_contended() {
     assert_eq!(world.state(2), NodeState::Suspected);
 }
 
-/// It has not answered since long before, and stays suspected while its link is opened again and again.
+/// The node has long been silent, and stays suspected while its link is reopened again and again.
 #[test]
 fn a_node_behind_a_black_hole_stays_suspected() {
     let mut world = split();
     let id = world.lock(b"job", secs(10));
     until_refused(&mut world, id);
     world.servers[2].accept = Accept::Silent;
-    // It is given up and opened again, in vain.
+    // The link is given up and reopened, in vain.
     for _ in 0..8 {
         world.run(ms(400));
         let id = world.lock(b"job", secs(10));
@@ -287,9 +288,9 @@ fn seen(world: &mut World, id: ViewId) -> (Duration, Vec<Result<KeyState, Cause>
     (took, view.nodes.into_iter().map(|node| node.state).collect())
 }
 
-/// As it is taken for as long as it has not failed to answer anything.
+/// As long as a node has not failed to answer anything, it is taken for alive.
 #[test]
-fn whoever_looks_waits_for_a_node_that_hangs_for_a_moment_only() {
+fn an_inspection_waits_only_briefly_for_a_hanging_node() {
     let mut world = split();
     let now = world.now();
     let id = world.core().inspect(b"job", now).unwrap();
@@ -299,13 +300,13 @@ fn whoever_looks_waits_for_a_node_that_hangs_for_a_moment_only() {
     assert!(seen[0].is_ok() && seen[1].is_ok());
     assert_eq!(seen[2], Err(Cause::NoAnswer));
     assert_eq!(counted(&world, 2).timeouts, 1);
-    // What it says later is nobody's.
+    // A later answer belongs to no inspection.
     world.resume(2);
     world.run(secs(1));
 }
 
 #[test]
-fn whoever_looks_or_breaks_a_lock_does_not_wait_for_a_suspected_node() {
+fn inspections_and_force_unlocks_do_not_wait_for_a_suspected_node() {
     let mut world = split();
     let id = world.lock(b"job", secs(10));
     until_refused(&mut world, id);
@@ -324,7 +325,7 @@ fn whoever_looks_or_breaks_a_lock_does_not_wait_for_a_suspected_node() {
 }
 
 #[test]
-fn whoever_looks_sees_what_a_slow_node_has_to_say() {
+fn an_inspection_includes_a_slow_node() {
     let mut world = World::new(3).warm();
     world.set(2, b"job", b"theirs", 60_000);
     world.servers[2].delay = ms(100).as_nanos() as u64;
@@ -335,9 +336,9 @@ fn whoever_looks_sees_what_a_slow_node_has_to_say() {
     assert!(matches!(seen[2], Ok(KeyState::Foreign(_))), "{seen:?}");
 }
 
-/// Nobody can say anything without them.
+/// Without them there is no quorum.
 #[test]
-fn without_a_quorum_whoever_looks_waits_for_nodes_that_hang() {
+fn without_a_quorum_an_inspection_waits_for_hanging_nodes() {
     let mut world = split();
     world.pause(1);
     let now = world.now();

@@ -1,4 +1,4 @@
-//! While a lock is held: extension, loss, release.
+//! Held locks: extension, loss, release.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -40,8 +40,8 @@ fn an_extension_never_shortens() {
     assert!(world.pttl(0, b"job") > 19_000);
 }
 
-/// A round of an extension is short, so that one that fails leaves time for others. Where the nodes are farther
-/// away than that, none would succeed.
+/// A round of an extension is short, so that a failed one leaves time for others. With nodes
+/// farther away than such a round, none would succeed.
 #[test]
 fn a_lock_whose_ttl_is_a_few_round_trips_is_extended() {
     for (ttl, round_trip) in [(ms(3_000), ms(600)), (ms(900), ms(200)), (ms(900), ms(400))] {
@@ -122,14 +122,14 @@ fn gone_on_a_minority_is_no_loss() {
     }
     world.extend(id, secs(20));
     assert_eq!(world.outcomes(id)[1..], [Event::Extended(id)]);
-    assert_eq!(world.holders(b"job"), [true, false, false, true, true], "none is brought back");
+    assert_eq!(world.holders(b"job"), [true, false, false, true, true], "no key is recreated");
 }
 
 #[test]
 fn a_lock_that_has_ended_is_not_extended() {
     let mut world = World::new(3).warm();
     let id = world.lock(b"job", ms(500));
-    // The host calls late: no timer has told it yet.
+    // The driver calls late: no timer has noticed the end yet.
     world.boot += 493_000_000;
     let now = world.now();
     assert_eq!(world.core().extend(id, secs(20), now), Err(RequestError::NotHeld));
@@ -147,15 +147,15 @@ fn answers_after_the_end_extend_nothing() {
     world.extend(id, secs(20));
     world.run(ms(100));
     assert_eq!(world.outcomes(id)[1..], [Event::Lost(id, LossCause::Expired)]);
-    assert_eq!(world.holders(b"job"), [true; 3], "protected until let go");
+    assert_eq!(world.holders(b"job"), [true; 3], "the keys protect the holder until it releases");
     world.release(id);
     world.run(ms(100));
     assert_eq!(world.holders(b"job"), [false; 3]);
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// The nodes' answers to the first extension come during the second, and say yes; those to the
-/// second say no.
+/// The answers to the first extension come during the second, and confirm. The answers to the
+/// second say that the key is gone.
 #[test]
 fn an_answer_counts_for_its_own_round_only() {
     let mut world = World::new(3).warm();
@@ -288,8 +288,8 @@ fn an_extension_whose_links_are_lost_and_stay_silent_fails_in_its_time() {
     assert!(world.core().lease(id).is_some());
 }
 
-/// The process was stopped between the answer and the timers, for longer than the TTL: its host takes
-/// both events at once, and asks about a lock that is known no more.
+/// The process was stopped between the answer and the timers, for longer than the TTL. Its driver
+/// takes both events at once, and queries a lock that no longer exists.
 #[test]
 fn a_lock_granted_and_lost_in_one_turn_can_be_asked_about() {
     let mut world = World::new(1).warm();
@@ -312,7 +312,7 @@ fn a_lock_granted_and_lost_in_one_turn_can_be_asked_about() {
     assert_eq!(core.poll_event(), Some(Event::Lost(id, LossCause::Expired)));
 }
 
-/// A day at the most, unless somebody wants it without end.
+/// At most a day, unless the caller wants no limit.
 #[test]
 fn a_hold_has_a_maximum_by_default_and_can_have_none() {
     let (hour, day) = (secs(60 * 60), secs(24 * 60 * 60));
@@ -334,11 +334,12 @@ fn a_hold_has_a_maximum_by_default_and_can_have_none() {
         let extended = world.core().extend(id, hour, now);
         let refused = RequestError::HeldTooLong { max_hold: day };
         assert_eq!(extended.err(), (!endless).then_some(refused));
-        assert!(world.core().lease(id).is_some(), "the lock is as it was");
+        assert!(world.core().lease(id).is_some(), "the lock is unchanged");
     }
 }
 
-/// It waited for a link when its lock was let go. The next lock in the same place has its own TTL.
+/// The extension waited for a link when its lock was released. The next lock in the same slot has
+/// its own TTL.
 #[test]
 fn an_extension_that_waited_for_a_link_ends_with_its_lock() {
     let mut world = World::new(3).warm();
@@ -359,7 +360,7 @@ fn an_extension_that_waited_for_a_link_ends_with_its_lock() {
     assert!(world.pttl(2, b"other") <= 10_000);
 }
 
-/// The ask went before the extension, and what comes of it says nothing of the extension.
+/// The request was sent before the extension, so its answer says nothing about the extension.
 #[test]
 fn a_late_answer_to_the_ask_is_no_vote_of_an_extension() {
     let mut world = World::new(3).warm();
@@ -371,7 +372,7 @@ fn a_late_answer_to_the_ask_is_no_vote_of_an_extension() {
     world.resume(2);
     assert!(world.holders(b"job")[2]);
     let node = world.node(2);
-    assert_eq!(world.core().votes(id).of(node), None, "the extension is not on its way yet");
+    assert_eq!(world.core().votes(id).of(node), None, "the extension is not sent yet");
     world.servers[2].window = usize::MAX;
     world.flow();
     assert_eq!(world.core().votes(id).of(node), Some(Vote::Grant));

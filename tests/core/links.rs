@@ -14,7 +14,7 @@ fn a_silent_peer_is_given_up_after_the_limit() {
     let id = world.lock(b"job", secs(10));
     world.run(ms(1_999));
     let node = world.node(2);
-    assert_eq!(world.core().node_state(node), NodeState::Ready, "slow is not dead");
+    assert_eq!(world.core().node_state(node), NodeState::Ready, "a slow node is not dead");
     world.run(ms(1));
     assert_eq!(world.core().node_state(node), NodeState::Down(Cause::DeadPeer));
     assert_eq!(world.boot - begun, 2_000_000_000);
@@ -35,7 +35,7 @@ fn a_peer_that_says_something_is_alive() {
     }
     let node = world.node(0);
     assert_eq!(world.core().node_state(node), NodeState::Ready);
-    assert_eq!(world.count("info"), 0, "it was never opened anew");
+    assert_eq!(world.count("info"), 0, "the link was never reopened");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_late_answer_is_consumed_and_shifts_nothing() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// What no answer of ours can look like ends that link and no other.
+/// Bytes that cannot be a reply end the link they came on, and no other.
 #[test]
 fn nonsense_ends_the_link_that_it_came_on() {
     let nonsense: [(&[u8], Cause); 12] = [
@@ -99,7 +99,7 @@ fn nonsense_ends_the_link_that_it_came_on() {
     }
 }
 
-/// An answer that the request at its turn cannot have: nothing behind it may be believed.
+/// A reply of a type that its request cannot have: no later reply can be matched.
 #[test]
 fn a_mistyped_answer_ends_the_link() {
     for answer in [&b":1\r\n"[..], b"$2\r\nOK\r\n", b"*1\r\n+OK\r\n", b"*0\r\n", b"+QUEUED\r\n"] {
@@ -116,7 +116,7 @@ fn a_mistyped_answer_ends_the_link() {
     }
 }
 
-/// The undo that got no proper answer is sent again on the next link.
+/// The undo without a proper reply is sent again on the next link.
 #[test]
 fn a_mistyped_answer_confirms_no_undo() {
     let mut world = World::new(3).warm();
@@ -146,12 +146,12 @@ fn a_mistyped_answer_fails_what_it_was_for_at_once() {
     let now = world.now();
     let view = world.core().inspect(b"job", now).unwrap();
     world.flow();
-    let view = world.core().take_view(view).expect("it failed at once");
+    let view = world.core().take_view(view).expect("the view failed at once");
     assert_eq!(view.nodes[0].state, Err(Cause::UnexpectedReply));
 }
 
-/// The elements of an array are not answers to the requests behind it, not even where nobody cares
-/// for the answer any more.
+/// The elements of an array are not replies to the requests behind it, even where nobody waits for
+/// the reply any more.
 #[test]
 fn an_array_for_a_forgotten_ask_ends_the_link() {
     let mut world = World::new(1).warm();
@@ -159,7 +159,7 @@ fn an_array_for_a_forgotten_ask_ends_the_link() {
     world.answer(0, |args| (args[0] == b"SET").then(|| b"*2\r\n:0\r\n+OK\r\n".to_vec()));
     world.lock(b"job", ms(60));
     world.run(ms(150));
-    assert_eq!(world.kept(0), (0, 0), "it is forgotten");
+    assert_eq!(world.kept(0), (0, 0), "the request is forgotten");
     world.lock(b"other", secs(20));
     world.run(ms(60));
     let node = world.node(0);
@@ -180,7 +180,7 @@ fn an_array_for_a_kill_ends_the_link() {
 }
 
 #[test]
-fn who_is_turned_away_at_the_door_is_told_why() {
+fn a_connection_refused_by_the_server_reports_its_reason() {
     for (words, cause) in [
         ("-DENIED Redis is running in protected mode\r\n", Cause::ProtectedMode),
         ("-ERR max number of clients reached\r\n", Cause::MaxClients),
@@ -202,7 +202,7 @@ fn who_is_turned_away_at_the_door_is_told_why() {
 }
 
 #[test]
-fn those_that_cannot_be_reached_fail_with_their_cause() {
+fn unreachable_nodes_fail_with_their_cause() {
     let mut world = World::new(4);
     world.servers[2].accept = Accept::No;
     world.servers[3].accept = Accept::Silent;
@@ -220,7 +220,7 @@ fn those_that_cannot_be_reached_fail_with_their_cause() {
     assert_eq!(world.holders(b"job"), [false; 4]);
 }
 
-/// The limit is for asks; what gives room back is always taken.
+/// The limit is for lock requests; releases, which free room, are always accepted.
 #[test]
 fn a_full_pipeline_refuses_asks_and_takes_releases() {
     let mut world = World::new(1).warm();
@@ -275,7 +275,7 @@ fn spurious_calls_are_harmless() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// The lock stays as it is: a silent peer does not make us keep extensions without end.
+/// The lock stays as it is: a silent peer does not make the client keep extensions without end.
 #[test]
 fn a_full_pipeline_refuses_extensions() {
     let mut world = World::new(1).warm();
@@ -300,7 +300,7 @@ fn a_full_pipeline_refuses_extensions() {
     assert_eq!(world.holders(b"held"), [false]);
 }
 
-/// Whoever waits asks for how long it may take only where there is room: its timer does without.
+/// A waiter asks for the remaining TTL only where there is room; without it, its timer is enough.
 #[test]
 fn a_full_pipeline_is_not_asked_for_remaining_times() {
     for room in [0, 1] {
@@ -309,7 +309,7 @@ fn a_full_pipeline_is_not_asked_for_remaining_times() {
         world.pause(0);
         let now = world.now();
         world.core().acquire(&LockRequest::new(b"job").wait(Wait::Forever), now).unwrap();
-        // The place of its own ask goes to the undo.
+        // The slot of its own request goes to the undo.
         for at in 1 + room..MAX_PIPELINE {
             world.core().acquire(&LockRequest::new(&at.to_be_bytes()), now).unwrap();
         }
@@ -318,7 +318,7 @@ fn a_full_pipeline_is_not_asked_for_remaining_times() {
     }
 }
 
-/// Each try may open the link ahead of its backoff, but not as often as there are tries.
+/// Each attempt may open the link ahead of its backoff, but not once per attempt.
 #[test]
 fn a_dead_node_is_not_probed_by_every_try() {
     let mut world = World::new(3).warm();

@@ -1,5 +1,5 @@
-//! The protocol core against model nodes in virtual time, through its public face only. No socket,
-//! no thread and no clock: a failure is the same on every machine.
+//! The protocol core against model nodes in virtual time, through its public interface only. There
+//! is no socket, no thread and no clock, so a failure is the same on every machine.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod asks;

@@ -1,4 +1,4 @@
-//! What is counted, exactly: each history is short enough to count along by hand.
+//! Metrics, exactly: each history is short enough to count by hand.
 
 use std::time::Duration;
 
@@ -22,12 +22,12 @@ fn counted(world: &World) -> &Metrics {
     world.clients[0].core.metrics()
 }
 
-/// One number of each node.
+/// A counter of each node.
 fn each(world: &World, of: impl Fn(&NodeMetrics) -> u64) -> [u64; 3] {
     std::array::from_fn(|node| of(&counted(world).nodes[node]))
 }
 
-/// What of a kind happened at all.
+/// The kinds that were counted at all.
 fn happened<K: Kind>(counts: By<K>) -> Vec<(K, u64)> {
     counts.iter().filter(|&(_, count)| count > 0).collect()
 }
@@ -43,7 +43,7 @@ fn a_new_core_has_counted_nothing_but_its_connections() {
     assert_eq!(each(&world, |node| node.connections), [1; 3]);
     assert_eq!(each(&world, NodeMetrics::reconnects), [0; 3]);
     assert_eq!(each(&world, |node| node.asks + node.undos + node.timeouts), [0; 3]);
-    assert_eq!(each(&world, |node| node.round_trip.count()), [0; 3], "handshakes are left out");
+    assert_eq!(each(&world, |node| node.round_trip.count()), [0; 3], "handshakes are not counted");
 }
 
 #[test]
@@ -54,10 +54,10 @@ fn a_lock_that_is_taken_and_released() {
     let metrics = counted(&world);
     assert_eq!((metrics.acquisitions, metrics.attempts, metrics.grants), (1, 1, 1));
     assert_eq!((metrics.wait_granted.count(), metrics.wait_granted.sum()), (1, ms(2)));
-    assert_eq!((metrics.hold.count(), metrics.releases), (0, 0), "it is held");
+    assert_eq!((metrics.hold.count(), metrics.releases), (0, 0), "the lock is still held");
     assert_eq!(each(&world, |node| node.asks), [1; 3]);
-    assert_eq!(each(&world, |node| node.grants), [1; 3], "the third was late and counts");
-    // The ask and the restart guard behind it are one request.
+    assert_eq!(each(&world, |node| node.grants), [1; 3], "the third grant was late, and counts");
+    // The request and the restart-guard check behind it count as one.
     assert_eq!(each(&world, |node| node.round_trip.count()), [1; 3]);
     assert_eq!(each(&world, |node| node.undos), [0; 3]);
 
@@ -65,7 +65,7 @@ fn a_lock_that_is_taken_and_released() {
     world.run(ms(10));
     let metrics = counted(&world);
     assert_eq!((metrics.releases, metrics.unconfirmed, metrics.losses.total()), (1, 0, 0));
-    // Granted after 2 ms, let go after 10.
+    // Granted after 2 ms, released after 10.
     assert_eq!((metrics.hold.count(), metrics.hold.sum()), (1, ms(8)));
     assert_eq!(each(&world, |node| node.undos), [1; 3]);
     assert_eq!(each(&world, |node| node.undos_confirmed), [1; 3]);
@@ -74,7 +74,7 @@ fn a_lock_that_is_taken_and_released() {
     assert_eq!(each(&world, |node| node.round_trip.sum().as_millis() as u64), [4; 3]);
     assert_eq!(each(&world, |node| node.late_replies + node.timeouts), [0; 3]);
 
-    // The next lock is in the place of the first.
+    // The next lock reuses the slot of the first.
     let id = world.lock(b"job", secs(20));
     world.run(ms(10));
     world.release(id);
@@ -100,7 +100,7 @@ fn a_lock_that_somebody_holds() {
     assert_eq!(
         each(&world, |node| node.denies),
         [1; 3],
-        "the third was not needed and said so too"
+        "the third node was not needed, and denied as well"
     );
     assert_eq!(each(&world, |node| node.undos_confirmed), [1; 3]);
 }
@@ -122,7 +122,10 @@ fn each_attempt_of_a_waiter() {
     assert_eq!(metrics.refusals.total(), 0);
     assert_eq!(metrics.wait_granted.count(), 1);
     let waited = metrics.wait_granted.sum();
-    assert!(waited >= ms(999) && waited < ms(1_300), "from the acquire on: {waited:?}");
+    assert!(
+        waited >= ms(999) && waited < ms(1_300),
+        "counted from the call of acquire: {waited:?}"
+    );
 }
 
 #[test]
@@ -154,18 +157,18 @@ fn a_node_that_does_not_answer_in_time() {
     assert_eq!(happened(counted(&world).refusals), [(RefusalReason::NoQuorum, 1)]);
     assert_eq!(each(&world, |node| node.timeouts), [0, 1, 1]);
     assert_eq!(fails(&world, 1), [(Cause::NoAnswer, 1)]);
-    assert_eq!(each(&world, |node| node.late_replies), [0; 3], "nothing has come");
+    assert_eq!(each(&world, |node| node.late_replies), [0; 3], "no reply has come");
     world.resume(1);
     world.resume(2);
     world.run(ms(10));
-    // The undo was sent when the 50 ms of the ask were over, and has waited for 20 itself.
+    // The undo was sent when the 50 ms of the request were over, and has itself waited for 20.
     assert_eq!(each(&world, |node| node.late_replies), [0, 1, 1]);
-    assert_eq!(each(&world, |node| node.grants), [1; 3], "too late, and said all the same");
+    assert_eq!(each(&world, |node| node.grants), [1; 3], "late grants are counted, too");
     assert_eq!(each(&world, |node| node.undos_confirmed), [1; 3]);
     assert_eq!(counted(&world).nodes[1].round_trip.sum(), ms(71) + ms(21));
 }
 
-/// A quorum that has granted waits for nobody else, so that this is no timeout.
+/// A quorum that has granted waits for nobody else, so this is no timeout.
 #[test]
 fn a_slow_minority_is_late_and_no_timeout() {
     let mut world = world();
@@ -211,10 +214,10 @@ fn a_node_that_cannot_vote() {
     world.run(ms(100));
     assert!(!world.is_granted(id));
     assert_eq!(fails(&world, 2), [(Cause::ConnectionClosed, 1)]);
-    assert_eq!(each(&world, |node| node.asks), [2, 2, 1], "the last was not asked");
+    assert_eq!(each(&world, |node| node.asks), [2, 2, 1], "the last node got no request");
 }
 
-/// Each ask that was lost with its connection is a vote that failed, if somebody waited for it.
+/// Each request lost with its connection is a failed vote, if the attempt still waited for it.
 #[test]
 fn an_ask_that_is_lost_with_its_connection() {
     let mut world = world();
@@ -225,7 +228,7 @@ fn an_ask_that_is_lost_with_its_connection() {
     world.cut(0, 1, Written::Vanishes);
     assert_eq!(fails(&world, 1), [(Cause::ConnectionReset, 1)]);
     world.run(ms(100));
-    // The attempt is over: this one is missed by nobody.
+    // The attempt is over: it does not wait for this node.
     world.cut(0, 2, Written::Vanishes);
     assert_eq!(fails(&world, 2), [(Cause::NoAnswer, 1)]);
 }
@@ -245,7 +248,7 @@ fn connections_that_end_and_come_back() {
     world.run(secs(5));
     let node = &counted(&world).nodes[1];
     assert!(node.link_failures.of(Cause::ConnectionRefused) > 3, "{node:?}");
-    assert_eq!(node.reconnects(), 2, "none was made");
+    assert_eq!(node.reconnects(), 2, "no reconnect has succeeded");
     world.start(1, Memory::Kept);
     world.run(secs(2));
     assert_eq!(each(&world, NodeMetrics::reconnects), [0, 3, 0]);
@@ -284,7 +287,7 @@ fn an_undo_that_is_sent_again() {
     world.run(ms(10));
     assert_eq!(each(&world, |node| node.undos), [1; 3]);
     assert_eq!(each(&world, |node| node.undos_confirmed), [1, 1, 0]);
-    // It was lost with its connection, and goes with the next.
+    // The undo was lost with its connection, and is sent on the next one.
     world.cut(0, 2, Written::Vanishes);
     world.resume(2);
     world.run(ms(200));
@@ -294,7 +297,7 @@ fn an_undo_that_is_sent_again() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// The first undo of a node that was away is not one more.
+/// The first undo of a node that was down is no repetition.
 #[test]
 fn an_undo_that_had_to_wait_is_the_first() {
     let mut world = world();
@@ -338,7 +341,7 @@ fn extensions() {
     world.run(ms(100));
     assert_eq!((counted(&world).extended, counted(&world).not_extended), (1, 1));
     assert_eq!(each(&world, |node| node.timeouts), [0, 1, 1]);
-    assert_eq!(each(&world, |node| node.grants), [1; 3], "extensions are no votes");
+    assert_eq!(each(&world, |node| node.grants), [1; 3], "extensions are no grants");
     assert_eq!(counted(&world).refusals.total(), 0, "nor acquisitions");
 }
 
@@ -349,7 +352,7 @@ fn losses() {
     world.run(secs(2));
     assert_eq!(world.outcomes(id)[1], Event::Lost(id, LossCause::Expired));
     assert_eq!(happened(counted(&world).losses), [(LossCause::Expired, 1)]);
-    // The validity is 1 s less 12 ms from the ask, 2 ms before the grant.
+    // The validity is 1 s less 12 ms from the request, which was sent 2 ms before the grant.
     assert_eq!(counted(&world).hold.sum(), ms(1_000 - 12 - 2));
 
     let id = world.lock(b"job", secs(20));
@@ -364,7 +367,7 @@ fn losses() {
     let losses = [(LossCause::Expired, 1), (LossCause::Gone, 1)];
     assert_eq!(happened(counted(&world).losses), losses);
     world.release(id);
-    assert_eq!(happened(counted(&world).losses), losses, "it has ended once");
+    assert_eq!(happened(counted(&world).losses), losses, "the lock has ended once");
     assert_eq!((counted(&world).releases, counted(&world).hold.count()), (0, 2));
 }
 
@@ -408,7 +411,7 @@ fn a_failure_of_the_caller_s_is_none_of_auto_extend() {
 #[test]
 fn a_lock_that_goes_on_in_another_core() {
     let mut world = World::with(3, 2, |_| {}).warm();
-    // The slot that the lock will take has had another.
+    // Another lock has used the slot before.
     let id = world.acquire(1, &LockRequest::new(b"other"), &[b"other"]);
     let now = world.now();
     world.clients[1].core.release(id, now);
@@ -427,12 +430,12 @@ fn a_lock_that_goes_on_in_another_core() {
     world.clients[1].core.release(taken, now);
     world.run(ms(10));
     let came = world.clients[1].core.metrics();
-    assert_eq!((came.acquisitions, came.grants), (1, 1), "of the other lock");
+    assert_eq!((came.acquisitions, came.grants), (1, 1), "they are the other lock's");
     assert_eq!((came.detached, came.attached, came.releases), (0, 1, 2));
-    assert_eq!(came.hold.sum(), ms(7), "since it was attached");
+    assert_eq!(came.hold.sum(), ms(7), "the hold is counted from attaching");
 }
 
-/// A repetition because of the clock is an attempt of the same acquisition.
+/// A second attempt because of the clock belongs to the same acquisition.
 #[test]
 fn a_wrong_clock_costs_an_attempt() {
     let mut world = world();
@@ -461,7 +464,7 @@ fn spans_are_those_of_boot() {
     let mut world = world();
     let id = world.lock(b"job", secs(20));
     world.run(ms(10));
-    // The time of day is set back by an hour.
+    // The wall clock is set back by an hour.
     world.wall_ahead -= 3_600_000_000_000;
     world.release(id);
     assert_eq!(counted(&world).hold.sum(), Duration::from_millis(8));

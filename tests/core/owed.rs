@@ -1,4 +1,5 @@
-//! What is owed: a release or an undo goes on until the node has confirmed it, or its key is over.
+//! Owed undos: a release or an undo is repeated until the node has confirmed it, or its key has
+//! expired.
 
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ fn an_error_is_no_confirmation() {
     }
 }
 
-/// A node that grants what it will not let go of again is no voter.
+/// A node that grants locks which it would not undo is no voter.
 #[test]
 fn a_node_that_forbids_the_undo_does_not_vote() {
     let mut world = World::new(1).warm();
@@ -79,7 +80,7 @@ fn a_node_that_forbids_the_undo_does_not_vote() {
 }
 
 #[test]
-fn it_survives_lost_connections() {
+fn an_owed_undo_survives_lost_connections() {
     let mut world = owing();
     for _ in 0..5 {
         world.cut(0, 2, Written::Vanishes);
@@ -94,7 +95,7 @@ fn it_survives_lost_connections() {
 }
 
 #[test]
-fn it_survives_a_restart_with_the_keys() {
+fn an_owed_undo_survives_a_restart_with_the_keys() {
     let mut world = World::new(3).warm();
     let id = world.lock(b"job", secs(20));
     world.stop(2);
@@ -126,7 +127,7 @@ fn a_failed_handshake_still_sends_what_is_owed() {
 }
 
 #[test]
-fn it_is_forgotten_one_ttl_later() {
+fn an_owed_undo_is_forgotten_one_ttl_later() {
     let mut world = owing();
     world.run(ms(19_900));
     assert_eq!(world.kept(0), (0, 1));
@@ -135,7 +136,7 @@ fn it_is_forgotten_one_ttl_later() {
     world.log.clear();
     world.servers[2].answer = None;
     world.run(secs(5));
-    assert_eq!(world.ran(2), [""; 0], "nothing more is sent");
+    assert_eq!(world.ran(2), [""; 0], "no more undos are sent");
 }
 
 #[test]
@@ -191,7 +192,7 @@ fn a_node_that_is_away_is_undone_when_it_is_back() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// There it finds nothing, and says so: that is no confirmation.
+/// In another database the undo finds no key; that answer is no confirmation.
 #[test]
 fn an_undo_is_not_sent_to_the_wrong_database() {
     let mut world = World::with(3, 1, |settings| {
@@ -208,20 +209,20 @@ fn an_undo_is_not_sent_to_the_wrong_database() {
     world.cut(0, 2, Written::Runs);
     world.release(id);
     world.run(secs(1));
-    assert!(world.ran(2).contains(&"select"), "it was reached");
+    assert!(world.ran(2).contains(&"select"), "the node was reached");
     assert_eq!(world.holders(b"job"), [false, false, true]);
-    assert_eq!(world.kept(0), (0, 1), "it is still owed");
+    assert_eq!(world.kept(0), (0, 1), "the undo is still owed");
     world.servers[2].answer = None;
     world.run(ms(1_500));
     assert_eq!(world.holders(b"job"), [false; 3]);
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// A handshake that stands behind a proven one is not waited for. The undo of what was asked for on an earlier
-/// connection rides with it, finds nothing in the wrong database, and says so.
+/// Requests may follow a handshake at once if an earlier one has succeeded. The undo of a request
+/// from an earlier connection is sent with it. In the wrong database it finds no key, and says so.
 #[test]
 fn an_undo_behind_a_handshake_that_fails_is_no_confirmation() {
-    // The handshake is answered with an error, or not to its end within its time.
+    // The handshake is answered with an error, or incompletely within its time.
     for is_answered in [true, false] {
         let mut world = World::with(3, 1, |settings| {
             settings.nodes.iter_mut().for_each(|node| node.database = 3);
@@ -242,9 +243,9 @@ fn an_undo_behind_a_handshake_that_fails_is_no_confirmation() {
         world.run(if is_answered { ms(1) } else { ms(510) });
         world.resume(2);
         world.run(ms(20));
-        assert!(world.ran(2).contains(&"undo"), "it was sent behind the handshake");
+        assert!(world.ran(2).contains(&"undo"), "the undo was sent behind the handshake");
         assert_eq!(world.holders(b"job"), [false, false, true]);
-        assert_eq!(world.kept(0), (0, 1), "it is still owed");
+        assert_eq!(world.kept(0), (0, 1), "the undo is still owed");
         world.servers[2].answer = None;
         world.run(secs(3));
         assert_eq!(world.holders(b"job"), [false; 3]);
@@ -252,8 +253,8 @@ fn an_undo_behind_a_handshake_that_fails_is_no_confirmation() {
     }
 }
 
-/// An address leads to another node's server for a while. The undo would find nothing of ours there, and
-/// that would be taken for a confirmation.
+/// An address leads to another node's server for a while. The undo would find no key there, and
+/// that answer would count as a confirmation.
 #[test]
 fn an_undo_is_not_sent_to_the_server_of_another_node() {
     let mut world = World::new(3).warm();
@@ -266,16 +267,17 @@ fn an_undo_is_not_sent_to_the_server_of_another_node() {
     world.cut(0, 2, Written::Runs);
     world.release(id);
     world.run(secs(1));
-    assert_eq!(world.state(2), NodeState::Down(Cause::SameServer), "it was reached");
+    assert_eq!(world.state(2), NodeState::Down(Cause::SameServer), "the server was reached");
     assert_eq!(world.holders(b"job"), [false, false, true]);
-    assert_eq!(world.kept(0), (0, 1), "it is still owed");
+    assert_eq!(world.kept(0), (0, 1), "the undo is still owed");
     world.servers[2].answer = None;
     world.run(secs(3));
     assert_eq!(world.holders(b"job"), [false; 3]);
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// Its error does not say how far it came. So the undo is owed, also where that is refused as well.
+/// The error does not say how far the script came. So the undo is owed, even if the node refuses
+/// undos as well.
 #[test]
 fn a_script_that_failed_may_have_set_a_key() {
     let mut world = World::new(3).warm();
@@ -295,7 +297,7 @@ fn a_script_that_failed_may_have_set_a_key() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// A node that takes neither asks nor undos has nothing to undo.
+/// A node that refuses both lock requests and undos has nothing to undo.
 #[test]
 fn a_sick_minority_is_not_hammered() {
     const LOCKS: usize = 500;
@@ -313,12 +315,12 @@ fn a_sick_minority_is_not_hammered() {
     assert_eq!(world.kept(0), (0, 0), "claims do not pile up");
     let on_sick = |is: fn(&Ran) -> bool| world.log.iter().filter(|r| r.node == 2 && is(r)).count();
     assert_eq!(on_sick(Ran::is_ask), LOCKS);
-    // Each ask has its undo in the same flight; no undo is for a lock of the past.
+    // Each request has its undo in the same flight; no undo is for an earlier lock.
     let undos = on_sick(Ran::is_undo);
     assert!(undos <= LOCKS + LOCKS / 10, "{undos} undos for {LOCKS} asks");
 }
 
-/// Where a hundred undos were refused, one asks whether the node takes them again.
+/// After a hundred refused undos, a single one probes whether the node accepts them again.
 #[test]
 fn many_refused_undos_are_probed_by_one() {
     let mut world = World::new(3).warm();
@@ -335,6 +337,6 @@ fn many_refused_undos_are_probed_by_one() {
     assert!((8..25).contains(&probes), "{probes} in 10 s");
     world.servers[2].answer = None;
     world.run(ms(1_100));
-    assert_eq!(world.kept(0), (0, 0), "the others follow the one that was confirmed");
+    assert_eq!(world.kept(0), (0, 0), "the others are sent once that one is confirmed");
     assert!((0..100).all(|at| world.value(2, &[at]).is_empty()));
 }

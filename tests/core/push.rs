@@ -1,5 +1,5 @@
-//! Waiting for a node's word: what is said on which link and in which order, what wakes whom, and what
-//! it costs when the word does not come.
+//! Waiting with notifications: the messages on each link and their order, which messages wake which
+//! waiters, and the cost of a lost message.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use redbolt::proto::{
 
 use crate::world::{Accept, Ran, World, Written, bulk, error, ms, secs};
 
-/// Pauses so long that only what ends them early is seen.
+/// Pauses so long that a test sees only what ends them early.
 fn patient(settings: &mut Settings) {
     settings.retry_backoff = (secs(10), secs(10));
 }
 
-/// Three nodes, each 1 ms away, on which somebody else has the key for a minute.
+/// Three nodes, each 1 ms away. Another client has the key for a minute.
 fn world() -> World {
     with(1, patient)
 }
@@ -28,7 +28,7 @@ fn with(clients: usize, set: impl Fn(&mut Settings)) -> World {
     world
 }
 
-/// One whose first client waits, and is told by the first node.
+/// A world whose first client waits, notified by the first node.
 fn told() -> (World, LockId) {
     let mut world = world();
     let id = told_in(&mut world);
@@ -43,7 +43,7 @@ fn told_in(world: &mut World) -> LockId {
     id
 }
 
-/// What ran on a node, as what it is and when.
+/// The kinds of commands that ran on a node, and when, in ms.
 fn history(world: &World, node: usize) -> Vec<(&'static str, u64)> {
     let here = world.log.iter().filter(|ran| ran.node == node);
     here.map(|ran| (ran.kind(), ran.at / 1_000_000)).collect()
@@ -58,12 +58,12 @@ fn until_granted(world: &mut World, id: LockId, within: Duration) -> Duration {
     world.time_until(within, |world| world.is_granted(id))
 }
 
-/// Where nodes answer at the same time, any of them may have denied first.
+/// Where nodes answer at the same time, any of them may be the first to deny.
 fn somebody_tells(world: &World) -> bool {
     (0..world.servers.len()).any(|node| world.push_state(0, node) == PushState::Active)
 }
 
-/// A hand-off: the message, the ask of the lead, and that of the others.
+/// The longest hand-off: the message, the request to the lead, and the requests to the others.
 const HAND_OFF: Duration = ms(5);
 
 fn forbid(world: &mut World, node: usize, command: &'static [&'static [u8]], text: &'static str) {
@@ -86,7 +86,7 @@ fn the_subscription_is_confirmed_before_tracking_and_tracking_before_the_key_is_
 }
 
 #[test]
-fn nothing_is_to_be_told_before_the_confirmation_has_come() {
+fn a_node_does_not_count_as_notifying_before_its_confirmation() {
     let mut world = world();
     world.answer(0, |args| (args[0] == b"SUBSCRIBE").then(Vec::new));
     world.wait_for(b"job", secs(10));
@@ -99,7 +99,7 @@ fn nothing_is_to_be_told_before_the_confirmation_has_come() {
 }
 
 #[test]
-fn changes_are_told_on_the_push_link_and_not_those_of_our_own() {
+fn the_push_link_gets_the_changes_of_others_only() {
     let (mut world, _) = told();
     world.cut(0, 0, Written::Runs);
     world.run(ms(100));
@@ -129,7 +129,7 @@ fn the_lead_is_the_first_node_in_order_that_denied() {
 }
 
 #[test]
-fn nobody_is_told_who_does_not_wait() {
+fn a_lock_that_does_not_wait_opens_no_push_link() {
     let mut world = world();
     world.lock(b"job", secs(10));
     world.lock(b"other", secs(10));
@@ -156,13 +156,14 @@ fn a_release_by_redbolt_wakes() {
     assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF + ms(1));
 }
 
-/// The first node was somebody's whose attempt came to nothing 50 ms later.
+/// The first node was held by another client, whose attempt fails 50 ms later.
 #[test]
 fn the_undo_of_another_waiter_wakes() {
     let mut world = World::with(3, 2, patient).warm();
     world.delay(ms(1));
     world.servers[2].delay = ms(40).as_nanos() as u64;
-    // So far away, which the other has seen, or its attempt would be over sooner.
+    // The other client has to know that the third node is far away, or its attempt would end
+    // sooner.
     for _ in 0..3 {
         let seen = world.acquire(1, &LockRequest::new(b"other"), &[b"other"]);
         world.run(ms(100));
@@ -182,7 +183,7 @@ fn the_undo_of_another_waiter_wakes() {
     assert!(until_granted(&mut world, id, secs(3)) <= ms(40));
 }
 
-/// Servers tell that a key is over when they look for that, ten times a second.
+/// Servers notify of expired keys only in their expiry cycle, ten times a second.
 #[test]
 fn the_end_of_a_key_is_met_by_the_timer() {
     let mut world = with(1, patient);
@@ -201,7 +202,7 @@ fn the_lead_is_asked_alone_and_the_others_when_it_has_granted() {
     world.run(ms(10));
     let asked: Vec<_> = (0..3).map(|node| asks(&world, node)[0]).collect();
     let at: Vec<_> = asked.iter().map(|ran| (ran.at - begun) / 1_000_000).collect();
-    assert_eq!(at, [2, 4, 4], "the message and the ask, and then a round trip later");
+    assert_eq!(at, [2, 4, 4], "first message and request, then a round trip later");
     assert!(asked.iter().all(|ran| ran.token() == asked[0].token()));
     assert_eq!(world.count("ask"), 3);
 }
@@ -223,7 +224,10 @@ fn a_change_that_is_no_release_costs_one_ask() {
     assert_eq!((0..3).map(|node| asks(&world, node).len()).collect::<Vec<_>>(), [1, 0, 0]);
     assert!(!world.is_granted(id));
     world.delete_everywhere(b"job");
-    assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF, "the refused ask listens again");
+    assert!(
+        until_granted(&mut world, id, secs(3)) <= HAND_OFF,
+        "the waiter listens again after the refused request"
+    );
 }
 
 #[test]
@@ -233,7 +237,7 @@ fn the_lead_alone_is_not_enough() {
     world.run(ms(100));
     assert!(!world.is_granted(id));
     assert_eq!(world.holders(b"job"), [false, true, true], "undone");
-    assert_eq!(world.push_state(0, 1), PushState::Active, "the next in order is listened to");
+    assert_eq!(world.push_state(0, 1), PushState::Active, "the waiter listens to the next node");
     world.delete_everywhere(b"job");
     assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
 }
@@ -244,7 +248,7 @@ fn a_lost_message_costs_at_most_the_cap() {
     world.servers[0].loses_messages = true;
     world.delete_everywhere(b"job");
     let waited = until_granted(&mut world, id, secs(2));
-    assert!(waited > secs(1), "nobody polls: {waited:?}");
+    assert!(waited > secs(1), "the waiter does not poll: {waited:?}");
 }
 
 #[test]
@@ -270,11 +274,11 @@ fn a_lost_command_link_counts_as_a_message() {
     world.servers[0].loses_messages = true;
     world.delete_everywhere(b"job");
     world.cut(0, 0, Written::Runs);
-    assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF, "by the others");
+    assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF, "the other nodes grant it");
 }
 
 #[test]
-fn after_the_loss_of_either_link_it_is_told_again() {
+fn after_the_loss_of_either_link_notifications_resume() {
     for lose in
         [World::cut_push, |world: &mut World, client, node| world.cut(client, node, Written::Runs)]
     {
@@ -302,7 +306,7 @@ fn a_restarted_lead_is_listened_to_again() {
     assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
 }
 
-/// The node's word that it tells on a push link which is gone is none about the link that follows.
+/// A confirmation of tracking for a push link that is gone says nothing about the next push link.
 #[test]
 fn a_confirmation_for_a_lost_push_link_is_none_for_the_next() {
     let mut world = world();
@@ -319,9 +323,9 @@ fn a_confirmation_for_a_lost_push_link_is_none_for_the_next() {
     assert!(waited <= ms(50), "{waited:?}");
 }
 
-/// It changes after the node was told to report changes, and before it was asked for this key.
+/// The key changes after the node turned tracking on, and before it reads this key.
 #[test]
-fn what_changes_before_the_node_tells_is_found_by_the_second_look() {
+fn a_change_before_the_first_notification_is_found_by_the_second_read() {
     let mut world = world();
     world.delay(ms(5));
     let id = world.wait_for(b"job", secs(10));
@@ -331,7 +335,7 @@ fn what_changes_before_the_node_tells_is_found_by_the_second_look() {
     assert!(waited <= ms(5 + 10 + 20), "{waited:?}");
 }
 
-/// The same at each of the moments on the way to there.
+/// The same, released at each moment of the beginning.
 #[test]
 fn a_release_at_any_moment_of_the_beginning_is_noticed() {
     for at in 0..80 {
@@ -345,9 +349,9 @@ fn a_release_at_any_moment_of_the_beginning_is_noticed() {
     }
 }
 
-/// As before, with several keys, of which only the script can say whether they stand in the way.
+/// As before, with several keys: only the script tells whether one is held.
 #[test]
-fn so_it_is_of_several_keys() {
+fn a_release_of_several_keys_at_any_moment_of_the_beginning_is_noticed() {
     for at in 0..80 {
         let mut world = world();
         world.delay(ms(5));
@@ -378,11 +382,14 @@ fn any_of_many_keys_wakes() {
         assert!(keys.iter().all(|key| world.pttl(0, key) > 1_000), "kept together");
         world.release(id);
         world.run(ms(10));
-        assert!(keys.iter().all(|key| world.holders(key) == [false; 3]), "and let go of");
+        assert!(
+            keys.iter().all(|key| world.holders(key) == [false; 3]),
+            "and all keys are released"
+        );
     }
 }
 
-/// Where the node tells already, because somebody else waits for something else.
+/// The node notifies already, because of another waiter for another key.
 #[test]
 fn a_message_that_comes_while_several_keys_are_asked_for_is_not_lost() {
     for at in 0..60 {
@@ -424,7 +431,7 @@ fn messages_may_come_in_pieces() {
 }
 
 #[test]
-fn where_telling_is_forbidden_or_unknown_the_timer_goes_on_alone() {
+fn without_notifications_the_timer_is_enough() {
     let cases: [(&[&[u8]], &str, Cause); 3] = [
         (&[b"SUBSCRIBE"], "NOPERM no permission to access the channel", Cause::NoPermission),
         (&[b"CLIENT", b"TRACKING"], "ERR unknown command 'CLIENT'", Cause::UnknownCommand),
@@ -441,7 +448,7 @@ fn where_telling_is_forbidden_or_unknown_the_timer_goes_on_alone() {
         world.run(secs(30));
         assert_eq!(world.push_state(0, 0), PushState::Unavailable(cause), "{text}");
         assert_eq!(world.connections(0), 3, "the push link is closed");
-        assert_eq!(world.count("subscribe"), 1, "it is not tried all the time");
+        assert_eq!(world.count("subscribe"), 1, "subscribing is not retried all the time");
         assert!(asks(&world, 0).len() > 150, "{} asks", asks(&world, 0).len());
         world.delete_everywhere(b"job");
         until_granted(&mut world, id, ms(210));
@@ -465,14 +472,14 @@ fn what_was_forbidden_is_tried_again_after_a_minute() {
     assert_eq!(world.push_state(0, 0), PushState::Active);
 }
 
-/// A report said "waiters are not told: connection closed" of nodes that were well, for ever.
+/// Regression: a report said "waiters are not told: connection closed" of healthy nodes, for ever.
 #[test]
 fn a_push_link_that_was_lost_is_no_matter_when_nobody_waits() {
     let (mut world, id) = told();
     let now = world.now();
     world.core().release(id, now);
     world.flow();
-    assert_eq!(world.push_state(0, 0), PushState::Active, "for those who may come");
+    assert_eq!(world.push_state(0, 0), PushState::Active, "the push link stays for later waiters");
     world.cut_push(0, 0);
     assert_eq!(world.push_state(0, 0), PushState::Off);
     world.run(secs(10));
@@ -483,14 +490,18 @@ fn a_push_link_that_was_lost_is_no_matter_when_nobody_waits() {
     world.servers[0].accept = Accept::No;
     world.cut_push(0, 0);
     let told = world.push_state(0, 0);
-    assert_eq!(told, PushState::Unavailable(Cause::ConnectionReset), "somebody waits for it");
+    assert_eq!(
+        told,
+        PushState::Unavailable(Cause::ConnectionReset),
+        "a waiter needs the push link"
+    );
     let now = world.now();
     world.core().release(waiter, now);
     world.flow();
     assert_eq!(world.push_state(0, 0), PushState::Off);
 }
 
-/// The next server process may be a newer one, or let us.
+/// The next server process may be a newer one, or permit it.
 #[test]
 fn what_was_forbidden_is_tried_again_at_a_restart() {
     let mut world = with(1, |settings| settings.restart_guard = RestartGuard::Off);
@@ -518,7 +529,7 @@ fn a_push_link_that_cannot_be_opened_costs_no_more_than_the_timer() {
     }
 }
 
-/// Its number would be that of a stranger.
+/// The redirect id would name another client's connection.
 #[test]
 fn a_push_link_to_another_process_is_not_used() {
     let mut world = with(1, |_| {});
@@ -566,14 +577,14 @@ fn nonsense_on_a_push_link_ends_it_and_nothing_else() {
         world.run(secs(3));
         assert_eq!(world.push_state(0, 0), PushState::Active, "again, after {nonsense:?}");
     }
-    assert_eq!(world.count("info"), 5, "of the push links alone");
+    assert_eq!(world.count("info"), 5, "only handshakes of push links");
     world.delete_everywhere(b"job");
     assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
 }
 
-// What must not happen: waking for ever.
+// Waiters must not wake one another for ever.
 
-/// A key of somebody else's that changes a thousand times a second.
+/// Another client's key changes a thousand times a second.
 #[test]
 fn changes_at_wire_speed_are_not_answered_at_wire_speed() {
     let (mut world, _) = told();
@@ -582,11 +593,11 @@ fn changes_at_wire_speed_are_not_answered_at_wire_speed() {
         world.run(ms(1));
     }
     let asked = asks(&world, 0).len();
-    assert!((60..4 * 150).contains(&asked), "{asked} asks in 4 s");
+    assert!((60..4 * 150).contains(&asked), "{asked} requests in 4 s");
     assert_eq!(asks(&world, 1).len(), 0);
 }
 
-/// The lock is held on two nodes, and on the third many waiters get in one another's way.
+/// The lock is held on two nodes, and on the third many waiters deny one another.
 #[test]
 fn waiters_do_not_wake_one_another_while_it_is_held_elsewhere() {
     for wake in [WakeStrategy::Lead, WakeStrategy::All, WakeStrategy::Quorum, WakeStrategy::Timer] {
@@ -634,13 +645,13 @@ fn a_holder_that_extends_is_not_answered_by_hammering() {
         world.log.iter().filter(|ran| ran.node == 0 && ran.kind().starts_with("extend"));
     let extensions = extensions.count();
     assert!((9..=11).contains(&extensions), "{extensions}");
-    // Each waiter asks once for each message and once when the cap is over.
+    // Each waiter sends one request per message, and one when the longest pause is over.
     let asked = asks(&world, 0).len();
     assert!(asked <= ids.len() * (extensions + 9), "{asked} asks for {extensions} extensions");
     assert!(world.clients[1].core.lease(holder).is_some());
 }
 
-// Which nodes wake.
+// The wake strategies.
 
 #[test]
 fn all_are_asked_at_once_where_that_is_wanted() {
@@ -685,7 +696,7 @@ fn with_the_timer_alone_there_are_no_push_links() {
     until_granted(&mut world, id, ms(210));
 }
 
-// And nothing stays.
+// Nothing is left.
 
 #[test]
 fn a_push_link_is_closed_when_nobody_has_waited_for_a_while() {
@@ -697,16 +708,16 @@ fn a_push_link_is_closed_when_nobody_has_waited_for_a_while() {
     assert_eq!((world.connections(0), world.push_state(0, 0)), (3, PushState::Off));
     assert_eq!(world.count("untrack"), 1);
     world.run(secs(3));
-    assert_eq!(world.core().poll_timeout(), None, "and nothing is due any longer");
+    assert_eq!(world.core().poll_timeout(), None, "no timer is left");
     let id = world.wait_for(b"job", secs(10));
     world.run(ms(100));
-    assert_eq!(world.push_state(0, 0), PushState::Active, "as before");
+    assert_eq!(world.push_state(0, 0), PushState::Active, "the new waiter opens it again");
     world.delete_everywhere(b"job");
     assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
 }
 
 #[test]
-fn it_stays_while_somebody_waits() {
+fn a_push_link_stays_while_a_lock_waits() {
     let (mut world, id) = told();
     world.run(secs(30));
     assert_eq!(world.core().state(id), LockState::Pausing);

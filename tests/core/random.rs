@@ -1,5 +1,5 @@
-//! Random histories: clients, faults and bytes in any order. Each failure is shown shrunk, and
-//! replays from its seed.
+//! Random histories: clients, faults and bytes in any order. Each failure is shrunk, and replays
+//! from its seed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ enum Step {
     Window { node: usize, bytes: usize },
 }
 
-/// What kind of lock is asked for.
+/// The kind of lock that a step requests.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     long: bool,
@@ -65,12 +65,12 @@ struct Kind {
 const ERRORS: [&str; 5] =
     ["LOADING wait", "MISCONF disk", "READONLY replica", "NOSCRIPT none", "OOM full"];
 
-/// What can happen where nodes keep their memory.
+/// Steps with nodes that keep their memory.
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step(), 1..40)
 }
 
-/// And where they forget all that they were asked.
+/// Steps with nodes that lose their memory.
 fn steps_that_forget() -> impl Strategy<Value = Vec<Step>> {
     let node = 0..NODES;
     let step = prop_oneof![
@@ -81,7 +81,7 @@ fn steps_that_forget() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// And where locks move from client to client.
+/// Steps with locks that move from client to client.
 fn steps_that_hand_on() -> impl Strategy<Value = Vec<Step>> {
     let client = 0..CLIENTS;
     let step = prop_oneof![
@@ -196,7 +196,7 @@ fn apply(world: &mut World, step: &Step) {
             world.clients[client].core.inspect(KEYS[0], now).unwrap();
         }
         Step::Mute { node } => {
-            // Deaf as well, but connections are accepted.
+            // The node does not answer either, but accepts connections.
             world.servers[node].paused = true;
             world.servers[node].accept = Accept::Yes;
         }
@@ -242,7 +242,7 @@ fn acquire(world: &mut World, client: usize, keys: usize, kind: Kind, wait: u64)
     let request =
         keys[1..].iter().fold(LockRequest::new(keys[0]), |request, key| request.and_resource(key));
     let request = if fenced && longest(world) > secs(11) { request.fenced() } else { request };
-    // Often enough to be seen in short histories.
+    // Often enough to appear in short histories.
     let keep = AutoExtend::until_released().every(ms(100));
     let request = if kept { request.auto_extend(keep) } else { request };
     world.acquire(client, &request.ttl(ttl).wait(wait), &keys);
@@ -266,7 +266,7 @@ fn heal(world: &mut World, node: usize) {
     world.resume(node);
 }
 
-/// Everybody lets go, every node is well, and time enough passes for all that is owed.
+/// All clients release, every node is healthy, and enough time passes for all owed undos.
 fn quiesce(world: &mut World) {
     for node in 0..NODES {
         heal(world, node);
@@ -289,7 +289,7 @@ fn is_over(world: &World) {
     is_counted(world);
 }
 
-/// All that was counted fits together: each acquisition and each grant ended once.
+/// The counts are consistent: each acquisition and each grant ended once.
 fn is_counted(world: &World) {
     for client in &world.clients {
         let counted = client.core.metrics();
@@ -308,7 +308,7 @@ fn is_counted(world: &World) {
     }
 }
 
-/// Moreover each ask that may have left a key is followed by its undo.
+/// In addition, each request that may have left a key is followed by its undo.
 fn is_settled(world: &World) {
     is_over(world);
     let place = |wanted: &dyn Fn(&Ran) -> bool| {
@@ -319,7 +319,7 @@ fn is_settled(world: &World) {
         last
     };
     let undone = place(&|ran| ran.is_undo());
-    // Of a short TTL there may be nothing left to undo.
+    // A short TTL may leave nothing to undo.
     let longest = longest(world).as_millis() as u64;
     let is_long = |ran: &Ran| ran.ttl() == longest;
     let asked = place(&|ran| ran.is_ask() && is_long(ran) && !ran.is_ghost && !ran.is_unknown);
@@ -332,7 +332,7 @@ fn is_settled(world: &World) {
     }
 }
 
-/// No key of ours, nothing to remember, and no push link.
+/// No key of ours is left, no state, and no push link.
 fn is_empty(world: &mut World) {
     for key in KEYS {
         assert_eq!(world.holders(key), [false; NODES]);
@@ -345,10 +345,11 @@ fn is_empty(world: &mut World) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, max_shrink_iters: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// With nodes that keep their memory: one holder at most at every instant, a quorum behind each
-    /// (both watched by the world), one end for each lock, an undo for each ask, and nothing left.
+    /// With nodes that keep their memory: at most one holder at every instant and a quorum behind
+    /// it (both watched by the world), one end for each lock, an undo for each request, and nothing
+    /// left.
     #[test]
-    fn whatever_happens_it_is_safe_and_leaves_nothing(
+    fn random_histories_are_safe_and_leave_nothing(
         steps in steps(), chunk in 0..40usize, seed: u64,
     ) {
         let mut world = world(seed, chunk);
@@ -362,10 +363,10 @@ proptest! {
         is_empty(&mut world);
     }
 
-    /// However often nodes forget, one after the other or all at once: nobody gets what somebody still
-    /// holds.
+    /// However often nodes lose their memory, one after another or all at once: no client gets a
+    /// lock that another still holds.
     #[test]
-    fn whatever_is_forgotten_has_one_holder(steps in steps_that_forget()) {
+    fn there_is_one_holder_whatever_nodes_forget(steps in steps_that_forget()) {
         let mut world = World::with(NODES, CLIENTS, |settings| settings.max_ttl = secs(1)).forgetful();
         for step in &steps {
             apply(&mut world, step);
@@ -377,10 +378,10 @@ proptest! {
         is_empty(&mut world);
     }
 
-    /// Whoever has a lock in hand, or nobody at all for a while: one holder at most, and a quorum that
-    /// keeps its key. Each lock ends once, wherever it is by then, and leaves nothing.
+    /// Locks are attached to any client, or to none for a while: at most one holder, and a quorum
+    /// that keeps its key. Each lock ends once, wherever it is by then, and leaves nothing.
     #[test]
-    fn whoever_attaches_it_it_is_the_same_lock(
+    fn a_detached_lock_is_the_same_lock_wherever_it_is_attached(
         steps in steps_that_hand_on(), chunk in 0..40usize, seed: u64,
     ) {
         let mut world = world(seed, chunk);
@@ -399,7 +400,7 @@ proptest! {
         is_empty(&mut world);
     }
 
-    /// The wall clock and the calls to `timeout` in between decide nothing but leases.
+    /// The wall clock and extra calls of `timeout` change nothing but leases.
     #[test]
     fn calls_in_between_change_nothing(steps in steps(), seed: u64) {
         let trace = |nagging| {
@@ -415,7 +416,7 @@ proptest! {
         prop_assert_eq!(trace(false), trace(true));
     }
 
-    /// However late a driver calls, it is safe, ends, and leaves nothing.
+    /// However late a driver calls, the core is safe, ends, and leaves nothing.
     #[test]
     fn a_late_driver_is_safe(steps in steps(), late in 1..2_000u64, seed: u64) {
         let mut world = world(seed, 0);
@@ -432,7 +433,7 @@ proptest! {
     }
 }
 
-/// What a driver may call, in any order, with any bytes.
+/// The calls that a driver can make, in any order, with any bytes.
 #[derive(Clone, Debug)]
 enum Call {
     Acquire {
@@ -460,7 +461,7 @@ enum Call {
     Detach {
         which: usize,
     },
-    /// As a node does that is well.
+    /// A handshake, as a healthy node answers it.
     Handshake {
         link: usize,
         bytes: Vec<u8>,
@@ -485,7 +486,7 @@ enum Call {
     },
 }
 
-/// Whole handshakes, of a few servers.
+/// Whole handshakes of a few servers.
 fn handshakes(restart_guard: RestartGuard) -> impl Strategy<Value = Vec<u8>> {
     let flights: Vec<_> = (1..=NODES).map(|run| Abused::flight(restart_guard, run)).collect();
     prop::sample::select(flights)
@@ -552,7 +553,7 @@ fn seldom() -> impl Strategy<Value = bool> {
     prop::bool::weighted(0.2)
 }
 
-/// What a node says that grants an ask by `SET`, and votes.
+/// The replies of a node that grants a `SET` request, and votes.
 const GRANT: &[u8] = b"+OK\r\n:60000\r\n";
 
 fn calls(restart_guard: RestartGuard) -> impl Strategy<Value = Vec<Call>> {
@@ -582,7 +583,7 @@ fn calls(restart_guard: RestartGuard) -> impl Strategy<Value = Vec<Call>> {
     prop::collection::vec(call, 1..80)
 }
 
-/// A core in the hands of a driver that does as it likes, and so calls it by itself wherever order matters.
+/// A core with a random driver. It calls the core directly wherever the order matters.
 struct Abused {
     core: Core,
     links: Vec<LinkId>,
@@ -609,7 +610,7 @@ impl Abused {
         Self { core, links, now, locks, records, ends, valid }
     }
 
-    /// All nodes are there, and can vote.
+    /// All nodes are connected, and can vote.
     fn warm(restart_guard: RestartGuard) -> Self {
         let mut warm = Self::with(restart_guard);
         warm.call(&Call::OpenAll);
@@ -620,7 +621,7 @@ impl Abused {
         warm
     }
 
-    /// One that waits, and is told by a node.
+    /// A lock waits, and a node notifies it.
     fn told() -> Self {
         let mut told = Self::warm(RestartGuard::Off);
         let first = Call::Acquire { key: 1, many: false, fenced: false, ttl: 9_000, wait: true };
@@ -638,7 +639,7 @@ impl Abused {
         told
     }
 
-    /// What a server's process answers to the whole handshake of a command link.
+    /// The replies of a server process to the whole handshake of a command link.
     fn flight(restart_guard: RestartGuard, run: usize) -> Vec<u8> {
         let mut cold = Self::with(restart_guard);
         cold.call(&Call::OpenAll);
@@ -651,7 +652,7 @@ impl Abused {
         self.call(&Call::Bytes { link, bytes });
     }
 
-    /// What it answers to all that it was asked until now, which is a handshake.
+    /// The replies to all requests so far, which are a handshake.
     fn answers(&mut self, link: usize, run: usize) -> Vec<u8> {
         let run_id = format!("{run:040}");
         let restart_guard = Some(format!("{run_id}:30000:3:0").into_bytes());
@@ -715,7 +716,7 @@ impl Abused {
         self.look();
     }
 
-    /// What was told of it before it leaves is heard before.
+    /// Earlier events of the lock are handled first.
     fn detach(&mut self, which: usize) {
         self.drain();
         let Some(&id) = self.locks.iter().rev().nth(which) else { return };
@@ -731,7 +732,7 @@ impl Abused {
         self.locks.extend(self.core.attach(&detached, self.now));
     }
 
-    /// Of so many as it has named.
+    /// One of the links known so far.
     fn link(&self, at: usize) -> LinkId {
         self.links[at % self.links.len()]
     }
@@ -743,7 +744,7 @@ impl Abused {
     fn drain(&mut self) {
         for op in self.core.link_ops() {
             let (LinkOp::Open(link) | LinkOp::Close(link)) = op;
-            // Push links have no other name than the one that they are opened by.
+            // A push link's id is known only from the operation that opens it.
             if !self.links.contains(&link) {
                 self.links.push(link);
             }
@@ -760,7 +761,7 @@ impl Abused {
         }
     }
 
-    /// No reply makes a validity longer, but an extension that was told.
+    /// No reply prolongs a validity, except in a reported extension.
     fn look(&mut self) {
         let by_boot = ClockReading { boot: self.now.boot, wall: Timestamp(0) };
         let leases: Vec<_> = self
@@ -782,20 +783,21 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, max_shrink_iters: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_driver_and_no_bytes_can_break_it(calls in calls(RestartGuard::On), is_warm: bool) {
+    fn no_driver_and_no_bytes_can_break_the_core(calls in calls(RestartGuard::On), is_warm: bool) {
         let begin = if is_warm { Abused::warm } else { Abused::with };
         survives(begin(RestartGuard::On), &calls)?;
     }
 
     #[test]
-    fn nor_where_somebody_waits_for_the_word_of_a_node(calls in calls(RestartGuard::Off)) {
+    fn no_driver_and_no_bytes_can_break_a_waiting_core(calls in calls(RestartGuard::Off)) {
         survives(Abused::told(), &calls)?;
     }
 }
 
-/// What is never reached is never tested: a handshake has changed before, and the replies here had not.
+/// Random input proves nothing if it never gets far: once the handshake had changed and these
+/// replies had not.
 #[test]
-fn such_drivers_and_bytes_get_as_far_as_a_grant() {
+fn random_drivers_and_bytes_get_as_far_as_a_grant() {
     let (mut runner, calls) = (TestRunner::deterministic(), calls(RestartGuard::On));
     let is_granted = |_: &u32| {
         let mut abused = Abused::warm(RestartGuard::On);
@@ -806,7 +808,8 @@ fn such_drivers_and_bytes_get_as_far_as_a_grant() {
     assert!(granted >= 10, "{granted} of 200");
 }
 
-/// Found by chance: a pause was to end with a key that was over when the attempt was seen to have failed.
+/// Found by chance: a pause was to end with a key that had already expired when the attempt was
+/// seen to have failed.
 #[test]
 fn an_attempt_that_is_noticed_late_leaves_no_timer_in_the_past() {
     let mut abused = Abused::told();

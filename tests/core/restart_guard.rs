@@ -1,5 +1,5 @@
-//! The restart guard: which nodes vote, when those that may have forgotten locks do again, and what
-//! an operator is told.
+//! The restart guard: which nodes vote, when nodes that may have forgotten locks vote again, and
+//! what an operator learns.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::world::{Accept, GUARD, World, Written, bulk, error, ms, secs};
 const QUARANTINED: Option<Vote> = Some(Vote::Fail(Cause::Quarantined));
 const MAX_TTL: Duration = secs(30);
 
-/// One node, that answers after a while and whose restart guard was altered before anybody came.
+/// One node with a delay, whose restart guard was altered before the client connected.
 fn met(spoil: impl FnOnce(&mut World)) -> World {
     let mut world = World::with(1, 1, |_| {}).forgetful();
     spoil(&mut world);
@@ -27,22 +27,23 @@ fn many() -> LockRequest<'static> {
     LockRequest::new(b"job").and_resource(b"other")
 }
 
-/// Every kind of ask; the restart guard is checked behind the first, and by the scripts of the others.
+/// Every kind of lock request. The restart guard is checked behind the first, and inside the
+/// scripts of the others.
 fn asks() -> [LockRequest<'static>; 4] {
     [LockRequest::new(b"job"), many(), LockRequest::new(b"job").fenced(), many().fenced()]
 }
 
-/// Takes a lock, and says how it ended.
+/// Requests a lock and runs to its outcome.
 fn request(world: &mut World, request: &LockRequest<'_>) -> LockId {
     world.acquire(0, request, &[b"job"])
 }
 
 fn words(world: &World, node: usize) -> String {
     let words = world.clients[0].core.detail(world.node(node), Cause::Quarantined);
-    words.expect("why it does not vote")
+    words.expect("the refusal says why the node does not vote")
 }
 
-/// No ask is granted by this node, and nothing is left there.
+/// This node grants no request, and no key is left there.
 fn does_not_vote(world: &mut World) {
     for kind in asks() {
         let id = request(world, &kind);
@@ -51,7 +52,7 @@ fn does_not_vote(world: &mut World) {
     }
 }
 
-/// When a node votes after all, in ms from now.
+/// When a node votes again, in ms from now.
 fn votes_after(world: &mut World) -> u64 {
     let (begun, node) = (world.boot, world.node(0));
     world.run_until(secs(100), |world| world.core().node_state(node) == NodeState::Ready);
@@ -95,7 +96,11 @@ fn a_node_without_a_restart_guard_is_enrolled_once_and_votes_after_the_longest_t
         let mut world = World::new(1).unguarded();
         let id = request(&mut world, &kind);
         assert_eq!(world.vote(id, 0), QUARANTINED);
-        assert_eq!(world.holders(b"job"), [false], "undone at once, on the same connection");
+        assert_eq!(
+            world.holders(b"job"),
+            [false],
+            "the grant is undone at once, on the same connection"
+        );
         assert_eq!(world.restart_guard(0), (world.own_restart_guard(0, 0), 30_000));
         world.log.clear();
         for _ in 0..29 {
@@ -103,7 +108,7 @@ fn a_node_without_a_restart_guard_is_enrolled_once_and_votes_after_the_longest_t
             world.run(secs(1));
         }
         let looks = ["look", "check"].repeat(29);
-        assert_eq!(world.ran(0), looks, "it is looked at, and not asked");
+        assert_eq!(world.ran(0), looks, "the guard is read, and no lock is requested");
         world.log.clear();
         let after = votes_after(&mut world);
         assert!((1_000..=1_010).contains(&after), "{after} ms");
@@ -113,9 +118,9 @@ fn a_node_without_a_restart_guard_is_enrolled_once_and_votes_after_the_longest_t
     }
 }
 
-/// An operator calls the nodes new while somebody waits: he need not wait any longer.
+/// An operator declares the nodes new while a client waits: the wait ends early.
 #[test]
-fn whoever_waits_sees_that_the_nodes_were_called_new() {
+fn a_waiter_notices_that_nodes_were_declared_new() {
     let mut world = World::new(1).unguarded();
     let id = world.wait_for(b"job", secs(20));
     world.run(secs(3));
@@ -125,7 +130,7 @@ fn whoever_waits_sees_that_the_nodes_were_called_new() {
     world.run_until(secs(2), |world| world.is_granted(id));
 }
 
-/// Whoever is second finds a restart guard that is quarantined, and waits for the rest.
+/// The second client finds a quarantine in progress, and waits for the rest of it.
 #[test]
 fn a_quarantine_is_not_begun_again() {
     let mut world = World::new(1).unguarded();
@@ -147,7 +152,7 @@ fn a_quarantine_is_not_begun_again() {
     }
 }
 
-// What a restart guard can say.
+// The values of a restart guard.
 
 fn other_run(world: &mut World) {
     let stale = world.own_restart_guard(0, 7);
@@ -159,7 +164,7 @@ fn other_database(world: &mut World) {
     world.set_restart_guard(0, &value, BIG_MS);
 }
 
-/// Its PTTL alone would let it vote.
+/// Its PTTL alone would let the node vote.
 #[test]
 fn a_restart_guard_of_another_run_or_database_is_enrolled_anew() {
     for spoil in [other_run, other_database, |world: &mut World| world.flush(0)] {
@@ -253,7 +258,7 @@ fn the_last_moment_of_a_quarantine_is_part_of_it() {
     }
 }
 
-/// In a race to enrol a node nobody writes over what another has written.
+/// In a race to enrol a node, no client overwrites the value of another.
 #[test]
 fn a_restart_guard_that_changed_since_it_was_read_is_read_again() {
     let table =
@@ -265,7 +270,7 @@ fn a_restart_guard_that_changed_since_it_was_read_is_read_again() {
         assert_eq!(
             world.ran(0).last(),
             Some(&"check"),
-            "it was read, and the enrolment is on its way"
+            "the guard was read, and the enrolment is in flight"
         );
         let value = world.own_restart_guard(0, 0).replace(":30000:1:0", limits);
         world.set_restart_guard(0, &value, BIG_MS + max_ttl / 2);
@@ -276,15 +281,15 @@ fn a_restart_guard_that_changed_since_it_was_read_is_read_again() {
     }
 }
 
-// Memory that is lost on a connection that lives.
+// Memory lost without losing the connection.
 
-/// The first client's flight to the only node, as far as the socket takes it: up to the command that
-/// begins like this.
+/// Writes the first client's flight to the only node, up to the command that begins with these
+/// bytes.
 fn write_up_to(world: &mut World, command: &[u8]) {
     let link = world.link(0);
     let flight = world.core().transmit(link).to_vec();
     let at = flight.windows(command.len()).rposition(|window| window == command);
-    world.servers[0].window = at.expect("it is part of the flight");
+    world.servers[0].window = at.expect("the command is part of the flight");
     world.flow();
 }
 
@@ -305,8 +310,8 @@ fn grant_is_undone(world: &mut World, id: LockId) {
     assert_eq!(world.holders(b"job"), [false]);
     let asked = world.log.iter().filter(|ran| ran.is_ask()).count();
     let undone = world.log.iter().filter(|ran| ran.is_undo()).count();
-    assert_eq!((asked, undone), (1, 1), "on the same connection, and once");
-    assert_eq!(world.restart_guard(0).1, 30_000, "from now on");
+    assert_eq!((asked, undone), (1, 1), "one request and one undo, on the same connection");
+    assert_eq!(world.restart_guard(0).1, 30_000, "the quarantine begins now");
     assert_eq!(world.kept(0), (0, 0));
 }
 
@@ -317,10 +322,14 @@ fn a_flush_between_two_asks_is_seen_behind_the_second() {
         let held = world.lock(b"held", secs(20));
         world.flush(0);
         let id = world.acquire(0, &kind, &[b"job"]);
-        assert!(world.is_granted(id), "by the others");
+        assert!(world.is_granted(id), "the other nodes grant it");
         let votes = world.core().votes(id);
         assert_eq!(votes.of(world.node(0)), QUARANTINED);
-        assert_eq!(world.holders(b"job"), [false, true, true], "it never joins the lease");
+        assert_eq!(
+            world.holders(b"job"),
+            [false, true, true],
+            "the flushed node never joins the lease"
+        );
         assert_eq!(world.restart_guard(0), (world.own_restart_guard(0, 0), 30_000));
         world.release(held);
         world.release(id);
@@ -344,13 +353,13 @@ fn a_flush_before_the_ask_is_seen_behind_it() {
     world.flush(0);
     let id = set_job(&mut world);
     write_up_to(&mut world, BEHIND);
-    assert_eq!(world.holders(b"job"), [true], "granted, by a node without memory");
+    assert_eq!(world.holders(b"job"), [true], "a node without memory has granted it");
     write_the_rest(&mut world);
     grant_is_undone(&mut world, id);
 }
 
-/// At first contact the value is read before the ask, and the TTL once more behind it: even if others
-/// enrol the node in between, the check says that it is quarantined.
+/// At first contact the guard's value is read before the request, and its TTL once more behind it:
+/// even if another client enrols the node in between, the check shows the quarantine.
 #[test]
 fn a_flush_behind_the_value_that_was_read_is_seen() {
     for others_enrol in [false, true] {
@@ -375,8 +384,8 @@ fn a_flush_behind_the_value_that_was_read_is_seen() {
     }
 }
 
-/// Row 49 of the model: a late ask brings a key to a node that was emptied. The key is there, and
-/// extended there, but the grant never counted.
+/// Row 49 of the model: a late request sets a key on a flushed node. The key is extended there, but
+/// the grant never counted.
 #[test]
 fn an_extension_counts_only_where_the_grant_did() {
     let mut world = World::new(3).warm().forgetful();
@@ -388,7 +397,7 @@ fn an_extension_counts_only_where_the_grant_did() {
     world.run(ms(10));
     world.extend(id, secs(20));
     world.run(ms(45));
-    assert_eq!(world.ran(2)[..3], ["ask", "check", "extend"], "it found the key");
+    assert_eq!(world.ran(2)[..3], ["ask", "check", "extend"], "the extension found the key");
     assert!(!world.outcomes(id).contains(&Event::Extended(id)), "one of three is no quorum");
     world.run(ms(100));
     assert!(matches!(world.outcomes(id)[..], [Event::Granted(_), Event::NotExtended(..)]));
@@ -404,7 +413,7 @@ fn a_lock_held_while_its_node_is_quarantined_is_extended_and_released() {
     assert_eq!(world.state(0), NodeState::Down(Cause::Quarantined));
     world.pause(2);
     world.extend(id, secs(20));
-    assert!(world.outcomes(id).contains(&Event::Extended(id)), "by the quarantined one, too");
+    assert!(world.outcomes(id).contains(&Event::Extended(id)), "the quarantined node extends, too");
     assert!(world.pttl(0, b"job") > 19_000);
     world.resume(2);
     world.release(id);
@@ -413,7 +422,7 @@ fn a_lock_held_while_its_node_is_quarantined_is_extended_and_released() {
     assert_eq!(world.state(0), NodeState::Down(Cause::Quarantined));
 }
 
-/// For as long as the forgotten lock can live, and not longer than that.
+/// For exactly as long as the forgotten lock can live.
 #[test]
 fn what_two_nodes_forgot_is_granted_to_nobody_else() {
     for memory in ["lost", "kept", "stale"] {
@@ -433,7 +442,7 @@ fn what_two_nodes_forgot_is_granted_to_nobody_else() {
         let rival = world.acquire(1, &request, &[b"job"]);
         let is_granted = |world: &World| !world.clients[1].outcomes(rival).is_empty();
         world.run(world.remaining(held));
-        assert!(!is_granted(&world), "the holder may rely on it until now");
+        assert!(!is_granted(&world), "the holder may rely on its lock until now");
         world.run_until(secs(5), |world| is_granted(world));
         let after = (world.boot - begun) / 1_000_000;
         assert!((30_000..31_500).contains(&after), "{after} ms");
@@ -448,7 +457,11 @@ fn a_waiting_acquisition_gets_the_lock_when_the_quarantines_end() {
     world.run_until(secs(40), |world| world.is_granted(id));
     let after = (world.boot - begun) / 1_000_000;
     assert!((30_000..=30_210).contains(&after), "{after} ms");
-    assert!(world.log.len() < 3 * 31 * 2 + 60, "and asks nobody in vain: {}", world.log.len());
+    assert!(
+        world.log.len() < 3 * 31 * 2 + 60,
+        "the waiter sends no useless requests: {}",
+        world.log.len()
+    );
 }
 
 // Errors.
@@ -464,12 +477,12 @@ fn a_grant_whose_check_fails_is_undone() {
         let id = world.lock(b"job", secs(10));
         assert_eq!(world.vote(id, 0), QUARANTINED, "{words}");
         assert_eq!(world.holders(b"job"), [false], "{words}");
-        assert_eq!(world.state(0), NodeState::Down(state), "by the look that followed");
+        assert_eq!(world.state(0), NodeState::Down(state), "the following read of the guard fails");
         assert_eq!(world.kept(0), (0, 0));
     }
 }
 
-/// The restart guard is well: the node votes again once it can be read.
+/// The restart guard is intact: the node votes again once the guard can be read.
 #[test]
 fn a_check_that_fails_once_costs_one_vote() {
     let mut world = World::new(1).warm();
@@ -486,7 +499,7 @@ fn a_check_that_fails_once_costs_one_vote() {
 }
 
 #[test]
-fn what_an_acl_forbids_makes_no_voter() {
+fn a_node_whose_acl_forbids_a_check_is_no_voter() {
     for command in [&b"GET"[..], b"PTTL", b"INFO", b"EVAL"] {
         let mut world = World::new(1).unguarded();
         world.answer(0, move |args| {
@@ -503,7 +516,7 @@ fn what_an_acl_forbids_makes_no_voter() {
     }
 }
 
-// How much is believed.
+// Levels of trust.
 
 fn trusting(restart_trust: RestartTrust) -> impl Fn(&mut Settings) {
     move |settings| settings.nodes.iter_mut().for_each(|node| node.restart_trust = restart_trust)
@@ -569,7 +582,7 @@ fn without_the_restart_guard_nobody_looks_at_one() {
     assert_eq!(world.core().restart_guard_state(node), RestartGuardState::Off);
 }
 
-/// Not even where a node talks of it.
+/// Even if a node sends an answer about it.
 #[test]
 fn without_the_restart_guard_nobody_answers_about_one() {
     let mut world = World::with(1, 1, |settings| settings.restart_guard = RestartGuard::Off).warm();
@@ -581,7 +594,7 @@ fn without_the_restart_guard_nobody_answers_about_one() {
 }
 
 #[test]
-fn the_key_has_the_name_that_was_chosen() {
+fn the_restart_guard_key_has_the_configured_name() {
     let mut world = World::with(1, 1, |settings| settings.restart_guard_key = b"ours".to_vec());
     let now = world.server_now();
     world.servers[0].observe(&[b"DEL", b"ours"], now);
@@ -592,7 +605,7 @@ fn the_key_has_the_name_that_was_chosen() {
     assert_eq!(
         asked,
         Err(redbolt::proto::RequestError::RestartGuardKey),
-        "nobody locks it by mistake"
+        "the guard's key cannot be locked by mistake"
     );
 }
 
@@ -670,7 +683,7 @@ fn init_writes_nothing_unless_all_are_new() {
     }
 }
 
-/// Whoever came first has quarantined the nodes; none of them has voted since.
+/// The first client has quarantined the nodes; none of them has voted since.
 #[test]
 fn init_can_follow_a_first_contact() {
     let mut world = World::new(3).unguarded();
@@ -685,7 +698,7 @@ fn init_can_follow_a_first_contact() {
     assert!(world.clients[init].outcomes(id).contains(&Event::Granted(id)));
 }
 
-/// With one that votes, locks may be alive that the others have forgotten.
+/// While one of them votes, locks may be held that the others have forgotten.
 #[test]
 fn init_does_not_end_the_quarantine_of_a_set_in_use() {
     let mut world = World::new(3).warm().forgetful();
@@ -701,7 +714,7 @@ fn init_does_not_end_the_quarantine_of_a_set_in_use() {
 }
 
 #[test]
-fn whoever_only_looks_writes_nothing() {
+fn a_read_only_client_writes_nothing() {
     type Spoil = fn(&mut World);
     let table: [(Spoil, Cause); 3] = [
         (|world| world.flush(0), Cause::Quarantined),
@@ -723,7 +736,7 @@ fn whoever_only_looks_writes_nothing() {
     }
 }
 
-/// The last one may be slow to answer.
+/// The last node may be slow to answer.
 #[test]
 fn a_set_is_new_only_once_all_have_been_looked_at() {
     for setup in [Setup::Init, Setup::IfNew] {
@@ -763,7 +776,7 @@ fn unless_all_are_new_the_others_are_quarantined() {
     }
 }
 
-/// What is lost later was not new.
+/// Memory that is lost later was not new.
 #[test]
 fn a_set_is_new_once() {
     let mut world = fresh(Setup::IfNew).warm();
@@ -782,8 +795,8 @@ fn a_set_is_new_once() {
     }
 }
 
-/// It moves a set to other limits: nobody votes before every lock of either kind is over, and nobody
-/// goes on with what it has read before.
+/// A change gives the set other limits: no node votes before every lock under either limit is over,
+/// and no client continues with a guard that it has read before.
 #[test]
 fn a_change_quarantines_for_the_larger_limit_and_drops_the_others() {
     for (old, new) in [(60, 30), (20, 30)] {
@@ -797,7 +810,11 @@ fn a_change_quarantines_for_the_larger_limit_and_drops_the_others() {
         world.run(ms(1));
         assert!(world.clients[change].core.has_set_up());
         assert_eq!((world.count("enrol"), world.count("kill others")), (3, 3));
-        assert_eq!(world.count("look"), 2 * 3, "before, and once behind it");
+        assert_eq!(
+            world.count("look"),
+            2 * 3,
+            "every node is read before the change, and once after it"
+        );
         for node in 0..3 {
             let (value, left) = world.restart_guard(node);
             assert!(value.ends_with(&format!(":{}:3:0", new * 1_000)), "{value}");
@@ -806,7 +823,11 @@ fn a_change_quarantines_for_the_larger_limit_and_drops_the_others() {
             assert!(world.clients[0].states.contains(&dropped));
         }
         world.run(secs(1));
-        assert_eq!(world.state(0), NodeState::Down(Cause::OtherLimits), "the old limits are over");
+        assert_eq!(
+            world.state(0),
+            NodeState::Down(Cause::OtherLimits),
+            "the old limits are not valid any more"
+        );
     }
 }
 
@@ -823,8 +844,12 @@ fn a_change_that_was_made_already_does_no_harm() {
     world.join(change);
     world.run(secs(1));
     assert_eq!(world.count("enrol"), enrols);
-    assert_eq!(world.count("kill others"), kills + 3, "the first one may have got no further");
-    assert_eq!(world.restart_guard(0).1, 9_000, "the quarantine goes on, and is not begun again");
+    assert_eq!(
+        world.count("kill others"),
+        kills + 3,
+        "the first change may have stopped before the kill"
+    );
+    assert_eq!(world.restart_guard(0).1, 9_000, "the quarantine continues, and does not restart");
 }
 
 #[test]
@@ -836,7 +861,7 @@ fn a_change_waits_for_all_nodes() {
         settings.setup = Setup::Change;
     });
     world.run(secs(5));
-    assert_eq!(world.count("enrol"), 0, "the larger limit may be the one of the third");
+    assert_eq!(world.count("enrol"), 0, "the third node may have the larger limit");
     assert!(!world.clients[change].core.has_set_up());
     world.start(2, Memory::Kept);
     world.run(secs(5));
@@ -844,7 +869,7 @@ fn a_change_waits_for_all_nodes() {
     assert!(restart_guards(&mut world).iter().all(|(value, _)| value.ends_with(":30000:3:0")));
 }
 
-// What is told.
+// Reports.
 
 #[test]
 fn a_refusal_names_the_cause_and_the_seconds_left() {
@@ -876,7 +901,7 @@ fn a_refusal_names_the_cause_and_the_seconds_left() {
 }
 
 #[test]
-fn a_restart_of_a_node_that_voted_is_told() {
+fn a_restart_of_a_voter_is_reported() {
     for (memory, reason) in [
         (Memory::Kept, "restarted: its run id changed"),
         (Memory::Lost, "it has no restart guard: it is new, or has lost its memory"),
@@ -894,7 +919,7 @@ fn a_restart_of_a_node_that_voted_is_told() {
 
 /// No token and no run id is shown.
 #[test]
-fn what_is_told_of_a_restart_guard_has_no_secrets() {
+fn reports_of_a_restart_guard_contain_no_secrets() {
     let mut world = World::new(3).warm();
     world.flush(0);
     let id = world.lock(b"job", secs(10));
@@ -984,24 +1009,28 @@ fn a_node_that_became_a_replica_before_it_was_enrolled_says_so() {
     assert_eq!(world.state(2), NodeState::Down(Cause::Replica));
 }
 
-/// The connection is lost between the answer to an ask and the one to its check.
+/// The connection is lost between the reply to a request and the reply to its check.
 #[test]
 fn a_grant_whose_check_is_lost_does_not_count_and_is_undone() {
     let mut world = World::new(1).warm();
     let id = set_job(&mut world);
     write_up_to(&mut world, BEHIND);
     assert_eq!(world.holders(b"job"), [true]);
-    assert_eq!(world.outcomes(id), [], "half of an answer is none");
+    assert_eq!(world.outcomes(id), [], "half of an answer is no answer");
     world.cut(0, 0, Written::Runs);
     assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::ConnectionReset)));
     world.servers[0].window = usize::MAX;
     world.run(secs(1));
     assert_eq!(world.holders(b"job"), [false]);
-    assert_eq!((world.count("undo"), world.count("kill")), (1, 0), "its ask is known to have run");
+    assert_eq!(
+        (world.count("undo"), world.count("kill")),
+        (1, 0),
+        "the request is known to have run"
+    );
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// A node behind something that leads every other command elsewhere.
+/// A node behind a proxy that sends every other command to another server.
 #[test]
 fn a_restart_guard_that_is_never_ours_is_not_enrolled_at_wire_speed() {
     let mut world = World::new(1);
@@ -1015,7 +1044,7 @@ fn a_restart_guard_that_is_never_ours_is_not_enrolled_at_wire_speed() {
     assert!((1..=100).contains(&enrols), "{enrols} enrolments in a second");
 }
 
-/// Nor does a key count that is there because an answer was lost: nobody knows what the restart guard said.
+/// A key does not count whose grant was lost: nobody knows what the restart guard said.
 #[test]
 fn an_extension_does_not_count_where_the_grant_was_not_heard() {
     let mut world = World::new(3).warm();
@@ -1023,7 +1052,7 @@ fn an_extension_does_not_count_where_the_grant_was_not_heard() {
     let id = world.lock(b"job", secs(10));
     assert!(world.is_granted(id));
     world.run(ms(20));
-    assert!(world.holders(b"job")[2], "and its answer is on its way");
+    assert!(world.holders(b"job")[2], "the key is set, and the reply is in flight");
     world.cut(0, 2, Written::Runs);
     world.servers[2].delay = 0;
     world.run(secs(1));
@@ -1044,8 +1073,8 @@ fn an_extension_does_not_count_where_the_grant_was_not_heard() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// No script says that the restart guard is in the way, with a TTL that lets the node vote; and nobody holds
-/// anything there.
+/// No script answers that the restart guard refuses the vote, together with a TTL that lets the
+/// node vote.
 #[test]
 fn a_restart_guard_in_the_way_that_is_not_is_no_answer() {
     for pttl in ["5", "126144000000", "many", ""] {
@@ -1058,8 +1087,8 @@ fn a_restart_guard_in_the_way_that_is_not_is_no_answer() {
     }
 }
 
-/// One that is looked at again while the last of the set is awaited is written to by what that look
-/// says, and once.
+/// A guard that is read again while the client waits for the last node of the set is written once,
+/// according to the newer read.
 #[test]
 fn a_node_is_not_enrolled_while_it_is_looked_at() {
     let mut world = World::with(3, 1, setting_up(Setup::Change));
@@ -1085,8 +1114,8 @@ fn a_node_is_not_enrolled_while_it_is_looked_at() {
     }
 }
 
-/// What another has written there since it was seen to be gone was not read on this connection, whatever
-/// its TTL says.
+/// Once a check has missed the guard, no later value counts on this connection, whatever its TTL,
+/// until the guard has been read again.
 #[test]
 fn after_a_miss_nothing_counts_on_this_connection_until_the_restart_guard_was_read_again() {
     for replies in [["+OK", ":-2", "+OK", ":60000"], ["+OK", ":126144000001", "+OK", ":60000"]] {
@@ -1110,13 +1139,13 @@ fn after_a_miss_nothing_counts_on_this_connection_until_the_restart_guard_was_re
 
 // Clocks.
 
-/// A node's clock is set forward by so much, with all its keys.
+/// A node's clock is set forward by this much, with all its keys.
 fn step(world: &mut World, node: usize, seconds: i64) {
     world.servers[node].ahead += seconds * 1_000_000;
 }
 
-/// A holder on the first two nodes of three, and a second client that knows the nodes and cannot reach the
-/// second one.
+/// A holder on the first two nodes of three, and a second client that knows the nodes and cannot
+/// reach the second one.
 fn bare_quorum() -> (World, LockId) {
     let mut world = World::with(3, 2, |_| {}).warm().forgetful();
     world.set(2, b"job", b"theirs", 100);
@@ -1132,21 +1161,21 @@ fn a_node_whose_clock_was_set_forward_does_not_vote_for_whoever_knows_it() {
     step(&mut world, 0, 10);
     let request = LockRequest::new(b"job").ttl(secs(1));
     let theirs = world.acquire(1, &request, &[b"job"]);
-    assert!(!world.clients[1].is_granted(theirs), "the first client holds it");
+    assert!(!world.clients[1].is_granted(theirs), "the first client holds the lock");
     let node = world.node(0);
     let words = world.clients[1].core.detail(node, Cause::Quarantined).unwrap();
     assert!(words.contains("its clock was set forward"), "{words}");
-    // Until every lock that it may have ended early is over.
+    // Until every lock that the node may have ended early is over.
     world.run(secs(12));
     assert!(world.remaining(id).is_zero());
     let theirs = world.acquire(1, &request, &[b"job"]);
-    assert!(world.clients[1].is_granted(theirs), "by the other two");
+    assert!(world.clients[1].is_granted(theirs), "the other two nodes grant it");
     assert_eq!(world.clients[1].core.node_state(node), NodeState::Down(Cause::Quarantined));
     world.run(secs(20));
     assert_eq!(world.clients[1].core.node_state(node), NodeState::Ready);
 }
 
-/// The control: whoever has never looked at the node cannot know.
+/// The control: a client that has never read the node's guard cannot notice.
 #[test]
 fn a_clock_that_was_set_before_the_first_look_goes_unseen() {
     let (mut world, id) = bare_quorum();
@@ -1169,7 +1198,7 @@ fn a_clock_that_was_set_before_the_first_look_goes_unseen() {
     panic!("{:?}", world.clients[newcomer].core.votes(theirs));
 }
 
-/// Our own clock stood still, and all nodes are ahead: nobody is kept from voting.
+/// The client's own clock stood still, so all nodes seem ahead: none may be kept from voting.
 #[test]
 fn a_client_whose_clock_stood_still_doubts_no_node() {
     for nodes in [1, 3, 5] {
@@ -1187,7 +1216,8 @@ fn a_client_whose_clock_stood_still_doubts_no_node() {
     }
 }
 
-/// What drift allows is no step, and neither is a step back or an end of a quarantine.
+/// A difference within the drift is no step. A backward step and the end of a quarantine do not
+/// count either.
 #[test]
 fn what_is_no_step_forward_is_not_taken_for_one() {
     let mut world = World::new(3).warm();
@@ -1207,7 +1237,8 @@ fn what_is_no_step_forward_is_not_taken_for_one() {
     }
 }
 
-/// The quarantine of a node ends by its clock, and is as long as it was for whoever saw it begin.
+/// A quarantine ends by the node's clock. For a client that saw it begin, it still has its full
+/// length.
 #[test]
 fn a_quarantine_does_not_end_by_a_step_of_the_clock() {
     let mut world = World::new(3).warm().forgetful();
@@ -1216,7 +1247,7 @@ fn a_quarantine_does_not_end_by_a_step_of_the_clock() {
     assert_eq!(world.state(0), NodeState::Down(Cause::Quarantined));
     step(&mut world, 0, 3_600);
     world.run(secs(20));
-    assert_eq!(world.state(0), NodeState::Down(Cause::Quarantined), "30 s are not over");
+    assert_eq!(world.state(0), NodeState::Down(Cause::Quarantined), "the 30 s are not over");
     world.run(secs(20));
     assert_eq!(world.state(0), NodeState::Ready);
 }

@@ -4,7 +4,7 @@ use redbolt::proto::{Event, LockRequest};
 
 use crate::world::{World, Written, error, ms, secs};
 
-/// All scripts have run once on all connections, and then every node forgot them.
+/// All scripts have run once on all connections; then every node forgot them.
 fn flushed(nodes: usize) -> World {
     let mut world = World::new(nodes).warm();
     let many = LockRequest::new(b"warm").and_resource(b"up").ttl(secs(10));
@@ -111,7 +111,7 @@ fn several_requests_under_way_are_all_mended() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// A node that does not know a script by its text either is not asked at wire speed.
+/// A node that does not even accept a script's text must not be asked at wire speed.
 #[test]
 fn a_node_that_never_knows_a_script_is_asked_with_pauses() {
     let mut world = World::new(1).warm();

@@ -1,4 +1,5 @@
-//! Locks of one core that wait for the same: in line, one at a time, and handed on from one to the next.
+//! Locks of one core that wait for the same resource: they form a queue, one sends requests at a
+//! time, and a release hands on to the next.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use redbolt::proto::{
 
 use crate::world::{World, Written, error, ms, secs};
 
-/// Pauses so long that only what ends them early is seen.
+/// Pauses so long that a test sees only what ends them early.
 fn patient(settings: &mut Settings) {
     settings.retry_backoff = (secs(10), secs(10));
 }
@@ -43,7 +44,7 @@ fn is_queued(world: &World, id: LockId) -> bool {
     world.clients[0].core.state(id) == LockState::Queued
 }
 
-/// Who is granted next, when it holds whoever lets go now.
+/// The next lock to be granted, after the present holder releases.
 fn next(world: &mut World, ids: &[LockId]) -> LockId {
     let held = |world: &World| {
         ids.iter().copied().find(|&id| world.clients[0].core.state(id) == LockState::Held)
@@ -52,7 +53,7 @@ fn next(world: &mut World, ids: &[LockId]) -> LockId {
     held(world).unwrap()
 }
 
-/// When which kind of thing ran on a node, in ms after `since`.
+/// The kinds of commands that ran on a node, and when, in ms after `since`.
 fn history(world: &World, node: usize, since: u64) -> Vec<(&'static str, u64)> {
     let here = world.log.iter().filter(|ran| ran.node == node && ran.kind() != "check");
     let kind = |kind: &'static str| kind.trim_end_matches(" sha");
@@ -60,7 +61,7 @@ fn history(world: &World, node: usize, since: u64) -> Vec<(&'static str, u64)> {
 }
 
 #[test]
-fn they_are_granted_in_the_order_in_which_they_came() {
+fn locks_of_one_core_are_granted_in_order() {
     let mut world = world();
     let ids = line(&mut world, 6);
     for &id in &ids {
@@ -73,7 +74,7 @@ fn they_are_granted_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn one_of_them_asks_at_a_time() {
+fn one_lock_of_a_queue_asks_at_a_time() {
     let mut world = world();
     world.foreign(b"job", &[60_000; 3]);
     let ids = line(&mut world, 50);
@@ -91,7 +92,7 @@ fn another_resource_is_another_queue() {
 }
 
 #[test]
-fn who_does_not_wait_does_not_join_the_queue() {
+fn a_lock_that_does_not_wait_does_not_join_the_queue() {
     let mut world = world();
     world.foreign(b"job", &[60_000; 3]);
     line(&mut world, 3);
@@ -100,7 +101,7 @@ fn who_does_not_wait_does_not_join_the_queue() {
     assert_eq!(world.refusal(id).reason, RefusalReason::Contended);
 }
 
-/// The undo and the next ask go out together.
+/// The undo and the next request are written together.
 #[test]
 fn a_release_hands_on_in_one_flight() {
     let mut world = world();
@@ -124,9 +125,9 @@ fn a_release_hands_on_in_one_flight() {
     }
 }
 
-/// It did not stand in line, and the first in line pauses because of it.
+/// The holder was not in the queue, and the first in the queue pauses because of it.
 #[test]
-fn so_does_the_release_of_one_that_did_not_wait() {
+fn the_release_of_a_lock_that_did_not_wait_hands_on_in_one_flight() {
     let mut world = world();
     let holder = world.lock(b"job", secs(10));
     world.run(ms(5));
@@ -142,7 +143,7 @@ fn so_does_the_release_of_one_that_did_not_wait() {
 }
 
 #[test]
-fn and_the_cancellation_of_one_that_was_being_granted() {
+fn a_cancellation_during_the_grant_hands_on_in_one_flight() {
     let mut world = world();
     world.delay(ms(10));
     let ids = line(&mut world, 2);
@@ -169,14 +170,15 @@ fn a_loss_makes_room() {
     assert!(world.is_granted(second));
 }
 
-/// The lost lock's keys are still there, and go when its holder lets go: no node tells us of that.
+/// The lost lock's keys still exist, and are deleted when its holder releases: no node notifies us
+/// of our own changes.
 #[test]
 fn letting_go_of_a_lost_lock_makes_room_at_once() {
     let mut world = world();
     let first = world.acquire(0, &waits(&[b"job"]).ttl(secs(20)), &[b"job"]);
     let second = join(&mut world, 0, &[b"job"]);
     world.run(ms(100));
-    // The time of day takes the rest of the lease.
+    // The wall clock ends the rest of the lease.
     world.wall_ahead += 30_000_000_000;
     world.let_go(0, first);
     world.flow();
@@ -201,7 +203,7 @@ fn crossed_orders_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn nobody_overtakes_one_that_stands_in_several_queues() {
+fn no_lock_overtakes_one_that_is_in_several_queues() {
     let mut world = world();
     let a = join(&mut world, 0, &[b"a"]);
     world.run(ms(5));
@@ -218,7 +220,7 @@ fn nobody_overtakes_one_that_stands_in_several_queues() {
 }
 
 #[test]
-fn all_its_queues_move_on_when_it_leaves() {
+fn all_queues_of_a_leaving_lock_move_on() {
     let mut world = world();
     world.foreign(b"b", &[60_000; 3]);
     let keys: [&[u8]; 3] = [b"a", b"b", b"c"];
@@ -235,7 +237,7 @@ fn all_its_queues_move_on_when_it_leaves() {
 // Leaving.
 
 #[test]
-fn it_can_be_cancelled_anywhere_in_the_queue() {
+fn a_lock_can_be_cancelled_anywhere_in_the_queue() {
     for leaves in 0..4 {
         let mut world = world();
         world.foreign(b"job", &[60_000; 3]);
@@ -256,7 +258,7 @@ fn it_can_be_cancelled_anywhere_in_the_queue() {
 }
 
 #[test]
-fn the_next_in_the_queue_listens_in_its_place() {
+fn the_next_in_the_queue_takes_over_the_notifications() {
     let mut world = world();
     world.foreign(b"job", &[60_000; 3]);
     let ids = line(&mut world, 2);
@@ -270,7 +272,7 @@ fn the_next_in_the_queue_listens_in_its_place() {
 }
 
 #[test]
-fn deadlines_end_it_in_the_queue_as_well() {
+fn a_deadline_also_ends_a_wait_in_the_queue() {
     let mut world = world();
     world.foreign(b"job", &[60_000; 3]);
     let begun = world.boot;
@@ -291,14 +293,14 @@ fn deadlines_end_it_in_the_queue_as_well() {
 }
 
 #[test]
-fn a_turn_that_comes_at_the_deadline_is_none() {
+fn a_turn_at_the_deadline_comes_too_late() {
     let mut world = world();
     let holder = join(&mut world, 0, &[b"job"]);
     world.run(ms(5));
     let late = world.acquire(0, &LockRequest::new(b"job").wait(Wait::UpTo(ms(50))), &[b"job"]);
     let next = join(&mut world, 0, &[b"job"]);
     world.log.clear();
-    // The host calls late: no timer has run.
+    // The driver calls late: no timer has fired.
     world.boot += 50_000_000;
     world.release(holder);
     assert_eq!(world.refusal(late).reason, RefusalReason::OutOfTime);
@@ -307,7 +309,7 @@ fn a_turn_that_comes_at_the_deadline_is_none() {
     assert_eq!(world.count("ask"), 3);
 }
 
-/// On a stack that a call for each of them would not fit.
+/// On a stack that is too small for a call per lock.
 #[test]
 fn thousands_are_refused_one_after_the_other() {
     let refused = || {
@@ -344,9 +346,9 @@ fn thousands_run_out_of_time_at_once() {
     assert!(world.count("ask") <= 3 * 8, "{} asks", world.count("ask"));
 }
 
-// Others want it as well.
+// Competition with other processes.
 
-/// Two of the first client want it, and one of another since the first of them got it.
+/// Two locks of the first client, and one of another client that came after the first was granted.
 fn contended() -> (World, [LockId; 2], LockId) {
     let mut world = with(3);
     let before = world.acquire(1, &LockRequest::new(b"job"), &[b"job"]);
@@ -362,7 +364,7 @@ fn contended() -> (World, [LockId; 2], LockId) {
 }
 
 #[test]
-fn what_others_want_is_left_to_them_for_a_moment() {
+fn a_released_lock_is_left_to_other_processes_for_a_moment() {
     let (mut world, ids, theirs) = contended();
     world.log.clear();
     world.release(ids[0]);
@@ -371,12 +373,12 @@ fn what_others_want_is_left_to_them_for_a_moment() {
     assert!(!world.is_granted(ids[1]));
     world.let_go(2, theirs);
     world.run(ms(50));
-    assert!(world.is_granted(ids[1]), "and then it is ours again");
+    assert!(world.is_granted(ids[1]), "afterwards the first client gets it again");
 }
 
-/// The moment is as long as others need to be told and to ask: no longer.
+/// This pause is only as long as others need to be notified and to send a request.
 #[test]
-fn what_they_do_not_take_is_ours_soon() {
+fn a_lock_that_others_do_not_take_is_ours_soon() {
     let (mut world, ids, theirs) = contended();
     world.let_go(2, theirs);
     world.run(ms(10));
@@ -387,9 +389,10 @@ fn what_they_do_not_take_is_ours_soon() {
     assert!(waited >= ms(3 * 2) && waited <= ms(100 + 6 * 2 + 2), "{waited:?}");
 }
 
-/// Whoever asks again at once is faster than those who wait, and would never see them.
+/// A client that requests again at once is faster than the waiters of other clients, and would
+/// never notice them.
 #[test]
-fn what_nobody_else_wants_is_left_to_them_once_a_second() {
+fn an_uncontended_queue_pauses_for_others_once_a_second() {
     let mut world = world();
     let ids = line(&mut world, 250);
     let begun = world.boot;
@@ -408,7 +411,7 @@ fn what_nobody_else_wants_is_left_to_them_once_a_second() {
 }
 
 #[test]
-fn what_nobody_wanted_for_a_second_is_not_left_to_anybody_again() {
+fn after_a_second_without_rivals_there_is_no_pause_for_others() {
     let (mut world, ids, theirs) = contended();
     let last = join(&mut world, 0, &[b"job"]);
     world.let_go(2, theirs);
@@ -420,7 +423,7 @@ fn what_nobody_wanted_for_a_second_is_not_left_to_anybody_again() {
     assert!(world.is_granted(last));
 }
 
-/// Lets the lock go round among all who wait, and tells which client had it when.
+/// Hands the lock round among all waiters, and returns the order of their clients.
 fn rounds(world: &mut World, mut waiting: Vec<(usize, LockId)>) -> Vec<usize> {
     let mut order = Vec::new();
     while !waiting.is_empty() {
@@ -458,7 +461,7 @@ fn many_processes_with_many_waiters_leave_nothing() {
     }
 }
 
-/// The first one does not know: it was never denied.
+/// The first client does not know of the others, because it was never denied.
 #[test]
 fn processes_that_know_of_one_another_take_turns() {
     let (mut world, waiting) = three_processes(15);
@@ -470,7 +473,7 @@ fn processes_that_know_of_one_another_take_turns() {
 }
 
 #[test]
-fn a_process_does_not_keep_it_for_ever() {
+fn a_process_with_a_long_queue_lets_others_in() {
     let mut world = World::with(3, 2, |_| {}).warm();
     world.delay(Duration::from_micros(200));
     let ours = (0..3_000).map(|_| (0, join(&mut world, 0, &[b"job"])));
@@ -478,5 +481,5 @@ fn a_process_does_not_keep_it_for_ever() {
     waiting.push((1, join(&mut world, 1, &[b"job"])));
     let order = rounds(&mut world, waiting);
     let waited = order.iter().position(|&client| client == 1).unwrap();
-    assert!(waited < 300, "{waited} turns of 10 ms");
+    assert!(waited < 300, "{waited} holds of 10 ms");
 }

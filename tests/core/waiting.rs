@@ -1,15 +1,15 @@
-//! Waiting: never blindly, never at wire speed, and always to an end.
+//! Waiting: retries follow what the nodes say, never come at wire speed, and always end.
 
 use redbolt::proto::{Event, LockId, LockRequest, RefusalReason, Settings, Wait, WakeStrategy};
 
 use crate::world::{Accept, World, Written, error, ms, secs};
 
-/// Pauses so long that only what ends them early is seen.
+/// Pauses so long that a test sees only what ends them early.
 fn patient(settings: &mut Settings) {
     settings.retry_backoff = (secs(10), secs(10));
 }
 
-/// When a node was asked, in ms since `since`.
+/// When a node received requests, in ms since `since`.
 fn asked(world: &World, node: usize, since: u64) -> Vec<u64> {
     let requests = world.log.iter().filter(|ran| ran.node == node && ran.is_ask());
     requests.map(|ran| (ran.at - since) / 1_000_000).collect()
@@ -38,9 +38,12 @@ fn a_key_without_end_is_asked_for_with_pauses_under_the_cap() {
     let asked = asked(&world, 0, begun);
     let gaps: Vec<_> = asked.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(gaps.iter().all(|&gap| gap <= 200), "{gaps:?}");
-    assert!(gaps[..5].iter().sum::<u64>() < 5 + 10 + 20 + 40 + 80, "they begin short: {gaps:?}");
-    assert!((60..200).contains(&asked.len()), "{} asks in 10 s", asked.len());
-    assert!(gaps[10..].iter().any(|&gap| gap > 100), "they are spread under the cap: {gaps:?}");
+    assert!(
+        gaps[..5].iter().sum::<u64>() < 5 + 10 + 20 + 40 + 80,
+        "the first pauses are short: {gaps:?}"
+    );
+    assert!((60..200).contains(&asked.len()), "{} requests in 10 s", asked.len());
+    assert!(gaps[10..].iter().any(|&gap| gap > 100), "pauses spread up to the cap: {gaps:?}");
 }
 
 #[test]
@@ -55,16 +58,16 @@ fn the_end_of_the_key_in_the_way_ends_the_pause() {
     assert!(asked.len() == 2 && (300..=306).contains(&asked[1]), "{asked:?}");
 }
 
-/// Three of five denials decide, and those are asked.
+/// Three of five denials decide, and only those nodes are asked for the remaining TTL.
 #[test]
-fn so_many_keys_have_to_end_as_grants_are_missing() {
+fn as_many_keys_have_to_expire_as_grants_are_missing() {
     let cases: [(&[u64], u64); 3] =
         [(&[500, 300, 100], 100), (&[500, 100, 300, 900], 300), (&[300, 200, 100, 900, 900], 300)];
     for (ttls, end) in cases {
         let mut world = World::with(5, 1, patient).warm();
         foreign(&mut world, ttls);
         for node in 0..ttls.len() {
-            // The grants come first.
+            // The grants arrive first.
             world.servers[node].delay = 100_000;
         }
         let begun = world.boot;
@@ -89,7 +92,7 @@ fn a_key_that_is_gone_already_is_asked_for_now() {
     assert!(asked.len() >= 2, "{asked:?}");
 }
 
-/// A key left over on one node looks like a split vote for as long as it lives.
+/// A leftover key on one node looks like a split vote for as long as it lives.
 #[test]
 fn split_votes_in_a_row_are_not_answered_at_wire_speed() {
     let mut world = World::with(3, 1, |settings| settings.wake = WakeStrategy::Timer).warm();
@@ -105,7 +108,7 @@ fn split_votes_in_a_row_are_not_answered_at_wire_speed() {
     let asked = asked(&world, 0, begun);
     for second in 0..10 {
         let in_it = asked.iter().filter(|&&at| at / 1_000 == second).count();
-        assert!((1..=40).contains(&in_it), "{in_it} asks in second {second}");
+        assert!((1..=40).contains(&in_it), "{in_it} requests in second {second}");
     }
 }
 
@@ -137,7 +140,7 @@ fn a_deadline_ends_it_on_time() {
     assert_eq!(world.clients[0].events.last().unwrap().0 - begun, 300_000_000);
     match world.outcomes(id)[..] {
         [Event::Refused(_, refusal)] => {
-            let left = refusal.remaining.expect("a waiter learns it");
+            let left = refusal.remaining.expect("a waiter learns the remaining TTL");
             assert!(left > secs(59) && left <= secs(60), "{left:?}");
         }
         ref other => panic!("{other:?}"),
@@ -224,7 +227,7 @@ fn it_can_be_cancelled_while_connecting() {
 }
 
 #[test]
-fn what_an_operator_must_mend_ends_a_wait() {
+fn a_fault_that_needs_an_operator_ends_a_wait() {
     let mut world = World::new(3).warm();
     for node in [0, 1] {
         world.answer(node, |args| (args[0] == b"SET").then(|| error("NOPERM no")).flatten());
@@ -236,7 +239,7 @@ fn what_an_operator_must_mend_ends_a_wait() {
 }
 
 #[test]
-fn what_may_pass_does_not() {
+fn a_temporary_fault_does_not_end_a_wait() {
     let mut world = World::new(3);
     for node in [0, 1] {
         world.servers[node].accept = Accept::No;
@@ -255,7 +258,7 @@ fn what_may_pass_does_not() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
-/// Many that want the same: each gets it in the end, and one at a time.
+/// Many clients want the same resource: each is granted it in the end, and one at a time.
 #[test]
 fn waiters_of_several_clients_take_turns() {
     let mut world = World::with(3, 3, |_| {}).warm();

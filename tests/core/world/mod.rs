@@ -1,8 +1,8 @@
 //! A world in virtual time: cores, model nodes, and the wires between them.
 //!
 //! Deterministic: the same calls and the same seed give the same run. Each step delivers what has
-//! arrived, then lets timers run, as a driver has to. At every instant it watches what must hold at
-//! every instant, see [`World::watch`]. Not here: choosing faults at random, see `random`.
+//! arrived, and then fires timers, as a driver has to. At every instant the world checks the
+//! invariants of [`World::watch`]. Not here: random faults, see `random`.
 
 mod server;
 mod wire;
@@ -24,28 +24,28 @@ pub(crate) use self::server::{Accept, Server, bulk, error};
 use self::wire::{State, Wire};
 
 pub(crate) struct World {
-    /// Nanoseconds on the boot clock of all machines.
+    /// The boot clock of all machines, in nanoseconds.
     pub(crate) boot: u64,
-    /// What the clients' wall clock is ahead of boot.
+    /// How far the clients' wall clock is ahead of the boot clock.
     pub(crate) wall_ahead: i64,
     pub(crate) servers: Vec<Server>,
     pub(crate) clients: Vec<Client>,
-    /// Locks that nobody has in hand.
+    /// Locks that are detached.
     pub(crate) records: Vec<DetachedLock>,
     wires: Vec<Wire>,
-    /// Everything that ran on a server, in order.
+    /// All commands that ran on servers, in order.
     pub(crate) log: Vec<Ran>,
-    /// Pieces that bytes are cut into are no longer than this.
+    /// The longest piece into which bytes are cut.
     pub(crate) chunk: usize,
-    /// The wall clock is set to anything, all the time.
+    /// The wall clock is set at random, all the time.
     pub(crate) jumping: bool,
-    /// Timers are handled so many nanoseconds after they are due.
+    /// Timers fire this many nanoseconds late.
     pub(crate) late: u64,
-    /// Timers are handled again and again although none is due.
+    /// Timers are also handled when none is due.
     pub(crate) nagging: bool,
-    /// Who was ever seen with which fencing token of a key.
+    /// The owner of each fencing token of a key that was ever seen.
     fenced: BTreeMap<(Vec<u8>, u64), (usize, LockId)>,
-    /// Whether a lock's keys must be there, see [`watch`](Self::watch).
+    /// Whether a lock's keys must exist, see [`watch`](Self::watch).
     watched: bool,
     random: Random,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Client {
     pub(crate) core: Core,
     /// The wire of each link: the nodes' command links, then their push links.
     links: Vec<Option<usize>>,
-    /// Outcomes of locks, with the moment they were told.
+    /// Events of locks, and when they were polled.
     pub(crate) events: Vec<(u64, Event)>,
     pub(crate) states: Vec<(NodeId, NodeState)>,
     pub(crate) locks: Vec<Known>,
@@ -62,49 +62,48 @@ pub(crate) struct Client {
     pub(crate) is_stopped: bool,
 }
 
-/// A lock that was asked for.
+/// A requested lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) id: LockId,
     pub(crate) keys: Vec<Vec<u8>>,
-    /// The largest fencing token that anybody had of these when it was asked for.
+    /// The largest fencing token of its keys when it was requested.
     floor: u64,
     /// When its validity ends on the boot clock, as last seen.
     ends: Option<u64>,
     pub(crate) ended: u32,
-    /// Its holder called release.
+    /// Its holder has called release.
     let_go: bool,
 }
 
-/// A command that ran.
 #[derive(Clone, Debug)]
 pub(crate) struct Ran {
     pub(crate) at: u64,
     pub(crate) node: usize,
     /// The client had left the connection by then.
     pub(crate) is_ghost: bool,
-    /// The node did not know the script, so that nothing ran.
+    /// The node did not know the script, so nothing ran.
     pub(crate) is_unknown: bool,
     pub(crate) words: Vec<Vec<u8>>,
 }
 
-/// What happens to bytes that were written before a connection was lost.
+/// What becomes of bytes that were written before their connection was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     /// They still run, now.
     Runs,
-    /// They run when [`World::free_ghosts`] lets them.
+    /// They run when [`World::free_ghosts`] releases them.
     LeavesGhost,
     Vanishes,
 }
 
 impl World {
-    /// One client and `nodes` nodes, with the defaults.
+    /// One client and `nodes` nodes, with default settings.
     pub(crate) fn new(nodes: usize) -> Self {
         Self::with(nodes, 1, |_| {})
     }
 
-    /// Its timeouts are short, so that tests which wait for them take little virtual time.
+    /// Timeouts are short, so that tests which wait for them take little virtual time.
     pub(crate) fn with(nodes: usize, clients: usize, set: impl Fn(&mut Settings)) -> Self {
         let mut settings = Settings::new(vec![NodeSettings::default(); nodes]);
         settings.response_timeout = ms(50);
@@ -137,7 +136,7 @@ impl World {
         world
     }
 
-    /// Nodes that were never told of any lock.
+    /// Removes the restart guards, as on new nodes.
     pub(crate) fn unguarded(mut self) -> Self {
         let now = self.server_now();
         for server in &mut self.servers {
@@ -146,7 +145,7 @@ impl World {
         self
     }
 
-    /// One more client, with settings of its own for the same nodes; returns its place.
+    /// Adds a client of the same nodes, with settings of its own; returns its index.
     pub(crate) fn join(&mut self, set: impl Fn(&mut Settings)) -> usize {
         let mut settings = self.clients[0].core.config().settings().clone();
         set(&mut settings);
@@ -155,19 +154,20 @@ impl World {
         self.clients.len() - 1
     }
 
-    /// Nodes may forget keys that are held from now on; that nobody else gets them is still watched.
+    /// From now on nodes may lose keys of held locks. The world still checks that no other client
+    /// gets them.
     pub(crate) fn forgetful(mut self) -> Self {
         self.watched = false;
         self
     }
 
-    /// Bytes are cut anywhere from now on, as the seed says.
+    /// From now on bytes are cut at random places.
     pub(crate) fn cut_bytes(&mut self, chunk: usize, seed: u64) {
         self.chunk = chunk.max(1);
         self.random = Random::new(seed);
     }
 
-    /// Opens all links and handshakes, so that a test begins with voters.
+    /// Opens all links and completes the handshakes, so that a test begins with voters.
     pub(crate) fn warm(mut self) -> Self {
         self.run(ms(1));
         for client in &self.clients {
@@ -184,7 +184,7 @@ impl World {
         ClockReading { boot: Timestamp(self.boot), wall: Timestamp(wall) }
     }
 
-    /// What a server's clock says unless it is wrong.
+    /// The correct time of a server's clock.
     pub(crate) fn server_now(&self) -> redbolt_node::model::ClockReading {
         redbolt_node::model::ClockReading::from_micros((self.boot + EPOCH) / 1_000)
     }
@@ -197,7 +197,7 @@ impl World {
         link_of(node).node()
     }
 
-    // Commands. Each runs what can run at once.
+    // Commands. Each runs everything that can run without time passing.
 
     pub(crate) fn acquire(
         &mut self,
@@ -210,7 +210,7 @@ impl World {
         id
     }
 
-    /// As [`acquire`](Self::acquire), with nothing written yet.
+    /// As [`acquire`](Self::acquire), but writes nothing yet.
     pub(crate) fn begin(
         &mut self,
         client: usize,
@@ -228,23 +228,23 @@ impl World {
         id
     }
 
-    /// Takes a lock from a client, if it holds it.
+    /// Detaches a lock from a client, if the client holds it.
     pub(crate) fn detach(&mut self, client: usize, id: LockId) -> Option<DetachedLock> {
         let now = self.now();
         let detached = self.clients[client].core.detach(id, now)?;
-        // What was told before it left is of no other lock.
+        // Earlier events belong to this lock.
         self.flow();
         self.clients[client].locks.retain(|known| known.id != id);
         Some(detached)
     }
 
-    /// Gives a client a lock that was detached.
+    /// Attaches a detached lock to a client.
     pub(crate) fn attach(&mut self, client: usize, detached: &DetachedLock) -> LockId {
         let now = self.now();
         let id = self.clients[client].core.attach(detached, now).unwrap();
         let keys: Vec<_> = detached.keys().map(<[u8]>::to_vec).collect();
         if let Some(token) = detached.fencing_token() {
-            // The token goes along with the lock.
+            // The token moves with the lock.
             let owned = keys.iter().map(|key| ((key.clone(), token.get()), (client, id)));
             self.fenced.extend(owned);
         }
@@ -258,7 +258,7 @@ impl World {
         self.acquire(0, &LockRequest::new(key).ttl(ttl), &[key])
     }
 
-    /// One that waits for ever.
+    /// Requests a lock with `Wait::Forever`.
     pub(crate) fn wait_for(&mut self, key: &[u8], ttl: Duration) -> LockId {
         self.acquire(0, &LockRequest::new(key).ttl(ttl).wait(Wait::Forever), &[key])
     }
@@ -269,7 +269,7 @@ impl World {
         self.flow();
     }
 
-    /// As [`extend`](Self::extend), where keys were taken away behind the holder's back.
+    /// As [`extend`](Self::extend), where keys were deleted without the holder's knowledge.
     pub(crate) fn extend_unwatched(&mut self, id: LockId, ttl: Duration) {
         self.watched = false;
         self.extend(id, ttl);
@@ -280,7 +280,7 @@ impl World {
         self.flow();
     }
 
-    /// As [`release`](Self::release), by any client, with nothing written yet.
+    /// As [`release`](Self::release), for any client; writes nothing yet.
     pub(crate) fn let_go(&mut self, client: usize, id: LockId) {
         let now = self.now();
         let client = &mut self.clients[client];
@@ -290,14 +290,14 @@ impl World {
         });
     }
 
-    /// The first client's core, for a test with one.
+    /// The first client's core, for a test with one client.
     pub(crate) fn core(&mut self) -> &mut Core {
         &mut self.clients[0].core
     }
 
-    // What can be seen.
+    // Observations.
 
-    /// What the first client was told of a lock.
+    /// The first client's events of a lock.
     pub(crate) fn outcomes(&self, id: LockId) -> Vec<Event> {
         self.clients[0].outcomes(id)
     }
@@ -306,7 +306,7 @@ impl World {
         self.clients[0].is_granted(id)
     }
 
-    /// The refusal that was all that the first client was told of a lock.
+    /// The refusal that is the first client's only event of a lock.
     pub(crate) fn refusal(&self, id: LockId) -> Refusal {
         match self.outcomes(id)[..] {
             [Event::Refused(_, refusal)] => refusal,
@@ -314,7 +314,7 @@ impl World {
         }
     }
 
-    /// How a node voted in that refusal.
+    /// A node's vote in that refusal.
     pub(crate) fn vote(&self, id: LockId, node: usize) -> Option<Vote> {
         self.refusal(id).votes.of(self.node(node))
     }
@@ -323,12 +323,12 @@ impl World {
         self.clients[0].core.node_state(self.node(node))
     }
 
-    /// Whether a node tells a client of changes.
+    /// Whether a node notifies a client of changes.
     pub(crate) fn push_state(&self, client: usize, node: usize) -> PushState {
         self.clients[client].core.push_state(self.node(node))
     }
 
-    /// A client's connections that are open or being opened, push links among them.
+    /// A client's open or opening connections, including push links.
     pub(crate) fn connections(&self, client: usize) -> usize {
         self.clients[client].links.iter().flatten().count()
     }
@@ -337,7 +337,7 @@ impl World {
         self.clients[0].remaining(id, self.now())
     }
 
-    /// Locks and claims that a client's core still knows.
+    /// The locks and claims that a client's core still knows.
     pub(crate) fn kept(&self, client: usize) -> (usize, usize) {
         let text = format!("{:?}", self.clients[client].core);
         let count = |name: &str| {
@@ -357,14 +357,14 @@ impl World {
         self.servers[node].observe(&[b"SET", key, value, b"PX", ttl.as_bytes()], now);
     }
 
-    /// Somebody else's key, on the first nodes, for so many ms each.
+    /// Sets another client's key on the first nodes, for these many ms each.
     pub(crate) fn foreign(&mut self, key: &[u8], ttls: &[u64]) {
         for (node, &ttl) in ttls.iter().enumerate() {
             self.set(node, key, b"theirs", ttl);
         }
     }
 
-    /// Somebody deletes a key, as one does by hand.
+    /// Deletes a key, as an operator does by hand.
     pub(crate) fn delete(&mut self, node: usize, key: &[u8]) {
         let now = self.server_now();
         self.servers[node].observe(&[b"DEL", key], now);
@@ -375,14 +375,14 @@ impl World {
         (0..self.servers.len()).for_each(|node| self.delete(node, key));
     }
 
-    /// Each node is so far away, one way.
+    /// Sets the one-way delay of all nodes.
     pub(crate) fn delay(&mut self, span: Duration) {
         for server in &mut self.servers {
             server.delay = span.as_nanos() as u64;
         }
     }
 
-    /// How long it took until `done`, which it is within `span`.
+    /// How long it takes until `done`, which must be within `span`.
     pub(crate) fn time_until(
         &mut self,
         span: Duration,
@@ -399,12 +399,12 @@ impl World {
         std::str::from_utf8(&reply[1..reply.len() - 2]).unwrap().parse().unwrap()
     }
 
-    /// Whether each node has a key.
+    /// Whether each node has the key.
     pub(crate) fn holders(&mut self, key: &[u8]) -> Vec<bool> {
         (0..self.servers.len()).map(|node| !self.value(node, key).is_empty()).collect()
     }
 
-    /// The commands that ran on a node, each as the kind of thing it is.
+    /// The kinds of the commands that ran on a node.
     pub(crate) fn ran(&self, node: usize) -> Vec<&'static str> {
         self.log.iter().filter(|ran| ran.node == node).map(Ran::kind).collect()
     }
@@ -413,16 +413,17 @@ impl World {
         self.log.iter().filter(|ran| ran.kind() == kind).count()
     }
 
-    /// A server's clock was always so many µs ahead.
+    /// Sets how many µs a server's clock was ahead from the start.
     pub(crate) fn set_clock(&mut self, node: usize, ahead: i64) {
         self.servers[node].ahead = ahead;
         let (value, big) = (self.own_restart_guard(node, 0), BIG_MS);
         self.set_restart_guard(node, &value, big);
     }
 
-    // RestartGuards.
+    // Restart guards.
 
-    /// The value of a node's restart guard, and how many ms are left of its quarantine; none is negative.
+    /// The value of a node's restart guard, and the rest of its quarantine in ms; no rest is
+    /// negative.
     pub(crate) fn restart_guard(&mut self, node: usize) -> (String, i64) {
         let value = String::from_utf8(self.value(node, GUARD)).unwrap();
         (value, self.pttl(node, GUARD) - BIG_MS as i64)
@@ -432,7 +433,7 @@ impl World {
         self.set(node, GUARD, value.as_bytes(), ttl_ms);
     }
 
-    /// The restart guard that all clients expect, where a node was not restarted so often.
+    /// The restart guard that all clients expect after this many restarts.
     pub(crate) fn own_restart_guard(&self, node: usize, restarts: u32) -> String {
         let settings = self.clients[0].core.config().settings();
         let expected = self.servers[node].expected(settings, &settings.nodes[node], restarts);
@@ -444,7 +445,7 @@ impl World {
         assert_eq!(self.servers[node].observe(&[b"FLUSHALL"], now), b"+OK\r\n");
     }
 
-    /// All connections are lost, between two commands.
+    /// Loses all connections, between two commands.
     pub(crate) fn restart_connections(&mut self) {
         for client in 0..self.clients.len() {
             for node in 0..self.servers.len() {
@@ -454,7 +455,7 @@ impl World {
         }
     }
 
-    /// A server's process is killed and started again.
+    /// Kills and restarts a server's process.
     pub(crate) fn restart(&mut self, node: usize, memory: Memory) {
         self.stop(node);
         self.start(node, memory);
@@ -462,12 +463,12 @@ impl World {
 
     // Faults.
 
-    /// The connection to a node is lost; the client learns of it at once.
+    /// Loses the connection to a node; the client notices at once.
     pub(crate) fn cut(&mut self, client: usize, node: usize, written: Written) {
         self.cut_link(client, node, written);
     }
 
-    /// The push link to a node is lost; the client learns of it at once.
+    /// Loses the push link to a node; the client notices at once.
     pub(crate) fn cut_push(&mut self, client: usize, node: usize) {
         self.cut_link(client, self.servers.len() + node, Written::Runs);
     }
@@ -480,7 +481,7 @@ impl World {
         self.flow();
     }
 
-    /// The server has forgotten the push link, and its client does not know: nothing says that its
+    /// The server has lost the push link, and its client does not notice: nothing shows that the
     /// messages go nowhere.
     pub(crate) fn break_redirect(&mut self, client: usize, node: usize) {
         let Some(wire) = self.clients[client].links[self.servers.len() + node] else { return };
@@ -503,7 +504,7 @@ impl World {
         }
     }
 
-    /// What was written to lost connections runs now, on all nodes.
+    /// Runs everything that was written to lost connections, on all nodes.
     pub(crate) fn free_ghosts(&mut self) {
         for wire in &mut self.wires {
             wire.held = false;
@@ -511,7 +512,7 @@ impl World {
         self.flow();
     }
 
-    /// A server goes away: its process is killed.
+    /// Kills a server's process.
     pub(crate) fn stop(&mut self, node: usize) {
         self.servers[node].accept = Accept::No;
         for wire in self.wires.iter_mut().filter(|wire| wire.node == node) {
@@ -528,7 +529,7 @@ impl World {
         server.restart(node, memory, now);
     }
 
-    /// A server closes its connections and lives on.
+    /// A server closes its connections, and keeps running.
     pub(crate) fn hang_up(&mut self, node: usize) {
         for wire in self.wires.iter_mut().filter(|wire| wire.node == node) {
             wire.state = State::Ended;
@@ -546,7 +547,7 @@ impl World {
         self.flow();
     }
 
-    /// The server answers something by itself.
+    /// The server sends unsolicited bytes.
     pub(crate) fn say(&mut self, client: usize, node: usize, bytes: &[u8]) {
         if let Some(wire) = self.clients[client].links[node] {
             self.wires[wire].down.push(self.boot, bytes.to_vec());
@@ -562,7 +563,7 @@ impl World {
         self.flow();
     }
 
-    /// Every answer of a node is made by `answer`, where it makes one.
+    /// From now on `answer` makes a node's replies where it returns one.
     pub(crate) fn answer(
         &mut self,
         node: usize,
@@ -588,7 +589,7 @@ impl World {
                 }
             }
         }
-        panic!("more happens than can be meant, at {} with {:?}", self.boot, self.next_at());
+        panic!("too many events, at {} with {:?}", self.boot, self.next_at());
     }
 
     /// Runs until `done`, for at most `span`.
@@ -596,12 +597,12 @@ impl World {
         let end = self.boot + span.as_nanos() as u64;
         while !done(self) {
             let next = self.next_at().filter(|&next| next <= end);
-            self.boot = self.boot.max(next.expect("it happens within the span"));
+            self.boot = self.boot.max(next.expect("the condition holds within the span"));
             self.flow();
         }
     }
 
-    /// When something happens next.
+    /// The time of the next event.
     fn next_at(&self) -> Option<u64> {
         let running = self.clients.iter().filter(|client| !client.is_stopped);
         let timers = running.filter_map(|client| client.core.poll_timeout());
@@ -623,13 +624,13 @@ impl World {
         [up, down, open].into_iter().flatten().min()
     }
 
-    /// Whether somebody can hear what a server tells without being asked.
+    /// Whether any client listens to a server's notifications.
     fn tells(&self, node: usize) -> bool {
         let is_push = |wire: &Wire| wire.node == node && wire.link.is_push() && wire.alive;
         !self.servers[node].paused && self.wires.iter().any(is_push)
     }
 
-    /// What the servers tell without being asked: of keys that are over only now and then.
+    /// Sends the servers' notifications; those of expired keys only in an expiry cycle.
     fn tell(&mut self, node: usize) -> bool {
         let now = self.server_now();
         let server = &mut self.servers[node];
@@ -649,7 +650,7 @@ impl World {
         moved
     }
 
-    /// Everything that happens now, without time passing.
+    /// Runs everything that can happen without time passing.
     pub(crate) fn flow(&mut self) {
         if self.jumping {
             self.wall_ahead = self.random.below(2 * HOUR as u64) as i64 - HOUR;
@@ -669,10 +670,10 @@ impl World {
                 return self.watch();
             }
         }
-        panic!("it never comes to rest: {:?}", self.log.last());
+        panic!("the world never comes to rest: {:?}", self.log.last());
     }
 
-    /// A core's outputs.
+    /// Carries out a core's outputs.
     fn drain(&mut self, client: usize) -> bool {
         let mut moved = false;
         if self.clients[client].is_stopped {
@@ -748,7 +749,7 @@ impl World {
         true
     }
 
-    /// The server runs what has arrived on a wire.
+    /// The server runs the requests that have arrived on a wire.
     fn serve(&mut self, at: usize) -> bool {
         let wire = &mut self.wires[at];
         let server = &mut self.servers[wire.node];
@@ -787,7 +788,7 @@ impl World {
         moved
     }
 
-    /// A client reads what has arrived, or learns that the server is gone.
+    /// A client reads what has arrived, or notices that the server is gone.
     fn deliver(&mut self, at: usize) -> bool {
         let now = self.now();
         let wire = &mut self.wires[at];
@@ -812,14 +813,14 @@ impl World {
         false
     }
 
-    /// Timers that are due. A handled one is never due again in the past.
+    /// Fires the timers that are due. Afterwards none may be due in the past.
     fn fire(&mut self) -> bool {
         let now = self.now();
         let mut fired = false;
         for client in self.clients.iter_mut().filter(|client| !client.is_stopped) {
             let due = client.core.poll_timeout().map(|at| at.0.saturating_add(self.late));
             let is_due = due.is_some_and(|at| at <= now.boot.0);
-            // What comes of one that is due is written before the next.
+            // The output of one timer is written before the next timer fires.
             if is_due {
                 client.core.fire(now);
                 fired = true;
@@ -830,16 +831,16 @@ impl World {
         fired
     }
 
-    /// What must hold at every instant, while nodes keep what they have: at most one client holds a
-    /// key validly, and a quorum of nodes keeps one value for as long as that is so. A validity
-    /// grows by an extension only, and each lock ends once.
+    /// Checks the invariants of every instant, while nodes keep their memory: at most one client
+    /// holds a key validly, and meanwhile a quorum of nodes keeps one value. Only an extension
+    /// prolongs a validity, and each lock ends once.
     fn watch(&mut self) {
         let mut held: Vec<(usize, Vec<u8>)> = Vec::new();
         for client in 0..self.clients.len() {
             for at in 0..self.clients[client].locks.len() {
                 let id = self.clients[client].locks[at].id;
                 let left = self.clients[client].remaining(id, self.now()).as_nanos() as u64;
-                // By boot alone: the wall clock may take from a validity and give it back.
+                // By the boot clock alone: the wall clock may shorten a validity and restore it.
                 let lease = self.clients[client].core.lease(id);
                 let ends = lease.map(|l| {
                     l.remaining(ClockReading {
@@ -850,7 +851,7 @@ impl World {
                 let ends = ends.map(|left| self.boot + left.as_nanos() as u64);
                 let known = &mut self.clients[client].locks[at];
                 if let (Some(before), Some(ends)) = (known.ends, ends) {
-                    assert!(ends <= before.max(self.boot), "a validity grew by itself");
+                    assert!(ends <= before.max(self.boot), "a validity grew without an extension");
                 }
                 known.ends = ends.or(known.ends);
                 assert!(known.ended <= 1, "a lock ends once");
@@ -863,22 +864,27 @@ impl World {
         }
         held.sort();
         for pair in held.windows(2) {
-            assert_ne!(pair[0].1, pair[1].1, "two hold {:?}", pair[0].1.escape_ascii().to_string());
+            assert_ne!(
+                pair[0].1,
+                pair[1].1,
+                "two clients hold {:?}",
+                pair[0].1.escape_ascii().to_string()
+            );
         }
         if self.watched {
             held.iter().for_each(|(client, key)| self.watch_key(*client, key));
         }
     }
 
-    /// No two locks on a key have the same token, and each has a larger one than all that were known
-    /// when it was asked for.
+    /// No two locks on a key have the same token, and each token is larger than all that were known
+    /// when its lock was requested.
     fn watch_token(&mut self, client: usize, at: usize) {
         let Known { id, keys, floor, .. } = &self.clients[client].locks[at];
         let Some(token) = self.clients[client].core.fencing_token(*id) else { return };
         assert!(token.get() > *floor, "{token} after {floor}");
         for key in keys {
             let owner = self.fenced.entry((key.clone(), token.get())).or_insert((client, *id));
-            assert_eq!(*owner, (client, *id), "{token} was given twice");
+            assert_eq!(*owner, (client, *id), "{token} was returned twice");
         }
     }
 
@@ -886,11 +892,14 @@ impl World {
         let quorum = self.clients[client].core.config().quorum();
         let mut values: Vec<Vec<u8>> =
             (0..self.servers.len()).map(|n| self.value(n, key)).collect();
-        // The node's number follows the 32 digits that are the holder's.
+        // The node's number follows the holder's 32 digits.
         values.iter_mut().for_each(|value| value.truncate(32));
         let same = |value: &Vec<u8>| values.iter().filter(|other| *other == value).count();
         let most = values.iter().filter(|value| !value.is_empty()).map(same).max();
-        assert!(most >= Some(quorum), "valid, but {most:?} nodes of {quorum} keep the key");
+        assert!(
+            most >= Some(quorum),
+            "the lock is valid, but {most:?} nodes keep the key, and {quorum} are a quorum"
+        );
     }
 }
 
@@ -929,7 +938,7 @@ impl Client {
         match (known, event) {
             (Some(known), Event::Shortened(_)) => known.ends = None,
             (Some(known), Event::Extended(_) | Event::AutoExtended(_)) => {
-                assert!(!known.let_go, "nothing is extended after its release");
+                assert!(!known.let_go, "a lock is extended after its release");
                 known.ends = None;
             }
             (Some(known), Event::Refused(..) | Event::Released(..) | Event::Lost(..)) => {
@@ -942,7 +951,7 @@ impl Client {
 }
 
 impl Ran {
-    /// What this command is to the protocol.
+    /// The kind of this command in the protocol.
     pub(crate) fn kind(&self) -> &'static str {
         self.command().name()
     }
@@ -959,7 +968,7 @@ impl Ran {
         self.command().kind == Kind::Undo
     }
 
-    /// The token that a command of a lock carries, without the node's number.
+    /// The token of a lock's command, without the node's number.
     pub(crate) fn token(&self) -> &[u8] {
         &self.whole_token()[..32]
     }
@@ -968,18 +977,18 @@ impl Ran {
         self.command().token
     }
 
-    /// The TTL that an ask carries, in ms.
+    /// The TTL of a lock request, in ms.
     pub(crate) fn ttl(&self) -> u64 {
         self.command().number
     }
 }
 
-/// The longest piece that bytes are cut into next, where they are cut at all.
+/// The length of the next piece, where bytes are cut.
 fn piece(random: &mut Random, longest: usize) -> usize {
     if longest == usize::MAX { longest } else { random.between(1, longest as u64) as usize }
 }
 
-/// The lock that an event is about.
+/// The lock of an event.
 pub(crate) fn lock_of(event: &Event) -> Option<LockId> {
     match *event {
         Event::Granted(id)
@@ -1012,7 +1021,7 @@ pub(crate) const fn secs(seconds: u64) -> Duration {
 pub(crate) const SECOND: u64 = 1_000_000_000;
 pub(crate) const HOUR: i64 = 3_600 * 1_000_000_000;
 const EPOCH: u64 = 1_700_000_000 * SECOND;
-/// Servers look for keys that are over ten times a second.
+/// Servers run their expiry cycle ten times a second.
 const TENTH: u64 = SECOND / 10;
-/// More than any test needs.
+/// More steps than any test needs.
 const MANY: usize = 40_000;

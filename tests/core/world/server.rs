@@ -1,4 +1,4 @@
-//! A node of the world: a model store, and what can be wrong with it.
+//! A node of the world: a model store, and its present faults.
 
 use redbolt::proto::restart_guard::{BIG_MS, Expected};
 use redbolt::proto::{NodeSettings, Settings};
@@ -8,37 +8,37 @@ use redbolt_node::{
     model::{ClockReading, ConnId, Store},
 };
 
-/// What a server does with those who connect.
+/// How a server treats connection attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Accept {
-    /// Lets them in.
+    /// It accepts them.
     Yes,
     /// Nothing listens.
     No,
-    /// Nothing is heard from it, ever.
+    /// It never answers.
     Silent,
 }
 
 pub(crate) struct Server {
     pub(crate) store: Store,
     pub(crate) accept: Accept,
-    /// Stopped: bytes wait, nothing runs.
+    /// Stopped: bytes queue up, and nothing runs.
     pub(crate) paused: bool,
-    /// One way.
+    /// One-way delay in ns.
     pub(crate) delay: u64,
-    /// How many bytes more clients' sockets take.
+    /// How many more bytes clients' sockets accept.
     pub(crate) window: usize,
-    /// Messages to push links get lost.
+    /// Messages to push links are lost.
     pub(crate) loses_messages: bool,
-    /// When it next looks for keys that are over.
+    /// When the next expiry cycle runs.
     pub(crate) expires_at: u64,
     /// How far its clock is ahead, in µs.
     pub(crate) ahead: i64,
-    /// Answers in place of the store, where it has something to say.
+    /// Makes replies instead of the store, where it returns one.
     pub(crate) answer: Option<Box<Answer>>,
-    /// A connection of ours, to look at keys.
+    /// A connection of the world, for reading keys.
     observer: ConnId,
-    /// Where that one looks.
+    /// The database that this connection reads.
     database: String,
     name: usize,
     runs: u32,
@@ -68,7 +68,7 @@ impl Server {
         }
     }
 
-    /// Runs one command and appends what is answered.
+    /// Runs one command and appends the reply.
     pub(crate) fn run(
         &mut self,
         conn: ConnId,
@@ -82,7 +82,7 @@ impl Server {
         }
     }
 
-    /// Looks for keys that are over.
+    /// Runs the expiry cycle.
     pub(crate) fn expire(&mut self, now: ClockReading) {
         self.store.expire(self.clock(now));
     }
@@ -97,7 +97,7 @@ impl Server {
         self.observer = self.store.connect();
     }
 
-    /// A connection was killed; if it was ours we come back.
+    /// A connection was killed; if it was the world's own, opens another.
     pub(crate) fn killed(&mut self, conn: ConnId, now: ClockReading) {
         if conn == self.observer {
             self.observer = self.store.connect();
@@ -105,7 +105,7 @@ impl Server {
         }
     }
 
-    /// The restart guard says that the node remembers every lock.
+    /// Writes a restart guard by which the node votes.
     pub(crate) fn remember(&mut self, settings: &Settings, node: &NodeSettings, now: ClockReading) {
         let expected = self.expected(settings, node, self.runs);
         self.look_into(&node.database.to_string(), now);
@@ -116,7 +116,7 @@ impl Server {
         self.look_into("0", now);
     }
 
-    /// What a client with these settings expects of the restart guard after so many restarts.
+    /// The restart guard that a client with these settings expects after this many restarts.
     pub(crate) fn expected(&self, settings: &Settings, node: &NodeSettings, runs: u32) -> Expected {
         Expected {
             run_id: run_id(self.name, runs).as_bytes().try_into().ok(),
@@ -127,13 +127,13 @@ impl Server {
         }
     }
 
-    /// Keys are looked for in this database from now on.
+    /// From now on keys are read from this database.
     pub(crate) fn look_into(&mut self, database: &str, now: ClockReading) {
         assert_eq!(self.observe(&[b"SELECT", database.as_bytes()], now), b"+OK\r\n");
         database.clone_into(&mut self.database);
     }
 
-    /// What a command of ours is answered.
+    /// Runs a command of the world and returns the reply.
     pub(crate) fn observe(&mut self, args: &[&[u8]], now: ClockReading) -> Vec<u8> {
         let mut out = Vec::new();
         self.store.command(self.observer, args, self.clock(now), &mut out);

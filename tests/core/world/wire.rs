@@ -1,4 +1,4 @@
-//! One connection, from a client's socket to a server's: bytes under way in both directions.
+//! One connection, from a client's socket to a server's: bytes in flight in both directions.
 
 use std::collections::VecDeque;
 
@@ -6,8 +6,8 @@ use redbolt::proto::LinkId;
 use redbolt_node::model::ConnId;
 use redbolt_testkit::request::{Requests, Words};
 
-/// A connection that was opened at some time. It stays when its client has gone: what it wrote may
-/// still run.
+/// A connection. It outlives the client's socket, because the server may still run what was
+/// written.
 pub(crate) struct Wire {
     pub(crate) client: usize,
     pub(crate) node: usize,
@@ -17,7 +17,7 @@ pub(crate) struct Wire {
     pub(crate) state: State,
     /// The client's socket exists.
     pub(crate) alive: bool,
-    /// Bytes to the server stand still until somebody lets them go.
+    /// Bytes to the server are held back until a test releases them.
     pub(crate) held: bool,
     pub(crate) up: Stream,
     pub(crate) down: Stream,
@@ -28,9 +28,9 @@ pub(crate) struct Wire {
 pub(crate) enum State {
     Connecting,
     Open(ConnId),
-    /// The server's side is gone, and nobody has told the client's.
+    /// The server's end is gone, and the client has not noticed.
     Forgotten,
-    /// The server's side is closed.
+    /// The server's end is closed.
     Ended,
 }
 
@@ -50,7 +50,7 @@ impl Wire {
         }
     }
 
-    /// Complete requests among the bytes that have arrived.
+    /// The complete requests among the bytes that have arrived.
     pub(crate) fn arrived(&mut self, now: u64) -> Vec<Words> {
         while let Some(bytes) = self.up.arrived(now) {
             self.requests.hear(&bytes);
@@ -59,13 +59,13 @@ impl Wire {
     }
 }
 
-/// Bytes with the moment at which they arrive.
+/// Bytes with their arrival times.
 #[derive(Default)]
 pub(crate) struct Stream(VecDeque<(u64, Vec<u8>)>);
 
 impl Stream {
     pub(crate) fn push(&mut self, at: u64, bytes: Vec<u8>) {
-        // Bytes do not overtake one another.
+        // Bytes are not reordered.
         let at = self.0.back().map_or(at, |&(last, _)| last.max(at));
         if !bytes.is_empty() {
             self.0.push_back((at, bytes));
@@ -77,7 +77,7 @@ impl Stream {
         self.0.pop_front().map(|(_, bytes)| bytes)
     }
 
-    /// Puts back what was not taken.
+    /// Puts back the bytes that were not read.
     pub(crate) fn unread(&mut self, now: u64, bytes: Vec<u8>) {
         if !bytes.is_empty() {
             self.0.push_front((now, bytes));
