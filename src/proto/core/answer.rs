@@ -209,7 +209,7 @@ impl Core {
         now: ClockReading,
     ) -> Result<(), Mistyped> {
         let answer = ask.vote(token).ok_or(Mistyped)?;
-        if self.claims.find(claim_id.0).is_none() {
+        if self.claims.find(claim_id).is_none() {
             return Ok(());
         }
         match answer {
@@ -243,7 +243,7 @@ impl Core {
 
     /// Whether answers to this claim's ask still decide something.
     fn is_asking(&self, claim: ClaimId) -> bool {
-        let lock = self.claims.find(claim.0).and_then(|claim| self.locks.find(claim.lock()?));
+        let lock = self.claims.find(claim).and_then(|claim| self.locks.find(claim.lock()?));
         lock.is_some_and(|lock| matches!(lock.phase, Phase::Asking | Phase::Fencing))
     }
 
@@ -251,7 +251,7 @@ impl Core {
     fn vote_in(&mut self, answer: Answer, id: NodeId, claim: ClaimId, now: ClockReading) -> Vote {
         match answer {
             Answer::DenyFor(ms) => {
-                if let Some(lock) = self.claims.find(claim.0).and_then(Claim::lock)
+                if let Some(lock) = self.claims.find(claim).and_then(Claim::lock)
                     && let Some(round) = self.locks.find(lock).map(|lock| lock.round)
                 {
                     self.way_blocked(id, lock, round, ms, now);
@@ -264,7 +264,7 @@ impl Core {
             }
             Answer::Guarded(pttl) => self.guarded_vote(id, claim, Vote::Deny, pttl, now),
             Answer::Skewed(server_us) => {
-                let proposed = self.claims.find(claim.0).map(Claim::counter);
+                let proposed = self.claims.find(claim).map(Claim::counter);
                 self.clock_told(id, server_us, proposed.unwrap_or_default(), now);
                 Vote::Fail(Cause::ClockSkew)
             }
@@ -286,7 +286,7 @@ impl Core {
         if self.node(id).link.is_leaving() {
             return;
         }
-        if let Some(claim) = self.claims.find_mut(claim_id.0) {
+        if let Some(claim) = self.claims.find_mut(claim_id) {
             match (vote, claim.lock()) {
                 // What is being undone counts for nothing, and so does what has been refused.
                 (Vote::Grant, _) if claim.is_owed(id) => {}
@@ -324,7 +324,7 @@ impl Core {
             self.node_mut(id).capabilities.undo = Ability::Refused(cause);
         }
         if cause != Cause::ServerError
-            && let Some(claim) = self.claims.find_mut(claim.0)
+            && let Some(claim) = self.claims.find_mut(claim)
             && (claim.kind().ask == Command::SetIfAbsent || cause.is_forbidden())
         {
             claim.refused(id);
@@ -353,16 +353,11 @@ impl Core {
             Count::Of(0) => Vote::Deny,
             Count::Fail(cause) => Vote::Fail(cause),
             // The key is still there, but it was given up and its undo is on the way.
-            Count::Of(_) if self.owes_undo(id, claim) => Vote::Fail(self.node(id).link.cause()),
-            Count::Of(_) if !self.has_counted(id, claim) => Vote::Fail(Cause::NotCounted),
+            Count::Of(_) if self.claims.is_owed(claim, id) => Vote::Fail(self.node(id).link.cause()),
+            Count::Of(_) if !self.claims.is_counted(claim, id) => Vote::Fail(Cause::NotCounted),
             Count::Of(_) => Vote::Grant,
         };
         self.extension_vote(id, claim, round, vote, now);
-    }
-
-    /// Whether the node's grant was counted, so that its extension may be.
-    fn has_counted(&self, node: NodeId, claim: ClaimId) -> bool {
-        self.claims.find(claim.0).is_some_and(|claim| claim.counted().contains(node))
     }
 
     fn forget_scripts_on(&mut self, id: NodeId, answer: Count) {

@@ -42,7 +42,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::claims::Claim;
+use self::claims::Claims;
 use self::inspecting::{Holdings, Viewing};
 use self::links::{Link, Node};
 use self::locks::{Locks, Phase};
@@ -86,7 +86,7 @@ pub struct Core {
     ahead_us: i64,
     nodes: Vec<Node>,
     locks: Locks,
-    claims: Slab<Claim>,
+    claims: Claims,
     views: Slab<Viewing>,
     holdings: Holdings,
     events: VecDeque<Event>,
@@ -139,7 +139,7 @@ impl Core {
             ahead_us: 0,
             nodes,
             locks: Locks::new(),
-            claims: Slab::new(),
+            claims: Claims::new(),
             views: Slab::new(),
             holdings: Holdings::default(),
             events: VecDeque::new(),
@@ -316,8 +316,8 @@ impl Core {
             self.lock_due(id, now);
         }
         let mut at = 0;
-        while let Some(key) = self.claims.next_due(&mut at, now.boot) {
-            self.claim_due(ClaimId(key), now);
+        while let Some(id) = self.claims.next_due(&mut at, now.boot) {
+            self.claim_due(id, now);
         }
         let mut at = 0;
         while let Some(key) = self.views.next_due(&mut at, now.boot) {
@@ -377,7 +377,7 @@ impl Core {
 
     #[inline]
     fn arm_claim(&mut self, id: ClaimId, at: Timestamp) {
-        self.claims.arm(id.0, at);
+        self.claims.arm(id, at);
         self.arm(at);
     }
 
@@ -405,7 +405,7 @@ impl Core {
 
     /// The claims that are alive, for a walk during which they may come and go.
     fn claim_ids(&self) -> Vec<ClaimId> {
-        (0..self.claims.capacity()).filter_map(|at| self.claims.at(at)).map(ClaimId).collect()
+        self.claims.ids().collect()
     }
 }
 

@@ -6,7 +6,6 @@
 use std::time::Duration;
 
 use super::Core;
-use crate::proto::core::claims::Claim;
 use crate::proto::core::links::{FEW, Link, Pending};
 use crate::proto::core::locks::Phase;
 use crate::proto::event::{Event, Refusal, RefusalReason};
@@ -46,8 +45,7 @@ impl Core {
 
     /// One round of asks, under a token of its own: to all nodes, or to one of them first.
     pub(super) fn attempt(&mut self, id: LockId, lead: Option<NodeId>, now: ClockReading) {
-        let (claim, _) = self.claims.occupy(Claim::new);
-        let claim_id = ClaimId(claim);
+        let (claim_id, _) = self.claims.occupy();
         self.metrics.attempts += 1;
         self.metrics.lead_asks += u64::from(lead.is_some());
         let votes = self.ballot();
@@ -57,7 +55,7 @@ impl Core {
         let proposal = fenced.then(|| self.proposal(now));
         let (lock, active) =
             self.locks.at_work_mut(id).expect("only a living lock makes an attempt");
-        let claim = self.claims.find_mut(claim_id.0).expect("it was made here");
+        let claim = self.claims.find_mut(claim_id).expect("it was made here");
         claim.begin(id, &active.keys, proposal, lock.ttl_ms, random);
         lock.begin_round(active, Phase::Asking, now, votes);
         active.fencing.attempt_begins(self.ahead_us);
@@ -152,14 +150,14 @@ impl Core {
 
     fn hold_back(&mut self, node: NodeId, claim: ClaimId) {
         let alive = self.claims.len();
-        let Some(it) = self.claims.find_mut(claim.0) else { return };
+        let Some(it) = self.claims.find_mut(claim) else { return };
         it.queue(node);
         let held_back = &mut self.nodes[node.index()].held_back;
         held_back.push(claim);
         // Attempts end, and a node may hang for long.
         if held_back.len() > 2 * alive.max(FEW) {
             let claims = &self.claims;
-            let waits = |it: &ClaimId| claims.find(it.0).is_some_and(|it| it.is_queued(node));
+            let waits = |it: &ClaimId| claims.find(*it).is_some_and(|it| it.is_queued(node));
             held_back.retain(waits);
         }
     }
@@ -167,7 +165,7 @@ impl Core {
     /// A first contact is given the time that it needs; a node that was lost before is not waited
     /// for longer than one that answers.
     fn queue(&mut self, node: NodeId, claim: ClaimId) -> Duration {
-        if let Some(claim) = self.claims.find_mut(claim.0) {
+        if let Some(claim) = self.claims.find_mut(claim) {
             claim.queue(node);
         }
         match self.node(node).link.has_not_failed() {
@@ -178,7 +176,7 @@ impl Core {
 
     pub(super) fn send_ask(&mut self, node_id: NodeId, id: ClaimId, now: ClockReading) {
         debug_assert!(self.node(node_id).link.takes_asks(), "only a voter is asked");
-        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        let Some(claim) = self.claims.find_mut(id) else { return };
         claim.sent(node_id, now.boot + Duration::from_millis(claim.ttl_ms()));
         self.metrics.of(node_id).asks += 1;
         let can_undo = self.nodes[node_id.index()].capabilities.can_undo();
@@ -197,7 +195,7 @@ impl Core {
     /// Sends the asks that waited for this node's link.
     pub(super) fn send_queued(&mut self, node: NodeId, now: ClockReading) {
         for id in self.claim_ids() {
-            if self.claims.find(id.0).is_some_and(|claim| claim.is_queued(node)) {
+            if self.claims.find(id).is_some_and(|claim| claim.is_queued(node)) {
                 self.send_ask(node, id, now);
             }
         }
@@ -206,7 +204,7 @@ impl Core {
     /// Counts a vote for the attempt that it belongs to. A grant that comes late to a lock that is
     /// held is kept; one that comes after the attempt has ended finds its undo behind it.
     pub(super) fn cast(&mut self, node: NodeId, claim: ClaimId, vote: Vote) -> Option<LockId> {
-        let id = self.claims.find(claim.0)?.lock()?;
+        let id = self.claims.find(claim)?.lock()?;
         self.count(node, id, vote).map(|_| id)
     }
 

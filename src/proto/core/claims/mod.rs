@@ -9,6 +9,7 @@
 
 mod claim;
 mod debt;
+mod set;
 
 use super::Core;
 use crate::proto::core::links::{Ability, Pending};
@@ -20,6 +21,7 @@ use crate::proto::vote::{Cause, Vote};
 
 pub(super) use self::claim::{Claim, RANDOM_DIGITS, TOKEN_DIGITS, hex};
 pub(super) use self::debt::Debt;
+pub(super) use self::set::Claims;
 
 impl Core {
     /// Ends a claim's attempt: nobody waits for it any longer, and its keys have to go.
@@ -30,12 +32,12 @@ impl Core {
 
     /// The claim no longer belongs to a lock. It stays for as long as something is owed.
     pub(super) fn part_from_lock(&mut self, id: ClaimId, now: ClockReading) {
-        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        let Some(claim) = self.claims.find_mut(id) else { return };
         claim.part_from_lock();
         let (forget_at, settled) = (claim.forget_at(), claim.is_settled());
         let due = claim.due().max(now.boot);
         if settled {
-            self.claims.free(id.0);
+            self.claims.free(id);
         } else if now.boot >= forget_at {
             self.free_claim(id);
         } else {
@@ -45,7 +47,7 @@ impl Core {
 
     /// Undoes a claim on every node that may have seen it.
     pub(super) fn undo(&mut self, id: ClaimId, now: ClockReading) {
-        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        let Some(claim) = self.claims.find_mut(id) else { return };
         claim.unqueue_all();
         let (mut seen, counted) = (claim.seen(), claim.counted());
         if mutant!(UndoOfGrantsOnly) {
@@ -72,7 +74,7 @@ impl Core {
         let asks =
             |pending: &Pending| matches!(pending, Pending::Ask { claim, .. } if *claim == id);
         let Some(taken) = node.pipeline.withdraw(asks) else { return false };
-        let Some(claim) = self.claims.find_mut(id.0) else { return true };
+        let Some(claim) = self.claims.find_mut(id) else { return true };
         claim.never_ran(node_id);
         if let Pending::Ask { ask: Command::Run(script), by_digest: false, .. } = taken {
             node.loaded.forget(script);
@@ -88,7 +90,7 @@ impl Core {
 
     /// Sends the undo on this connection, whatever that is.
     pub(super) fn push_undo(&mut self, node_id: NodeId, id: ClaimId, now: ClockReading) {
-        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        let Some(claim) = self.claims.find_mut(id) else { return };
         let node = &mut self.nodes[node_id.index()];
         if !node.link.takes_undos() || claim.undoing().contains(node_id) {
             return;
@@ -102,7 +104,7 @@ impl Core {
     /// Sends everything that this node owes the confirmation of and that is not under way.
     pub(super) fn send_owed(&mut self, node: NodeId, now: ClockReading) {
         for id in self.claim_ids() {
-            if self.claims.find(id.0).is_some_and(|claim| claim.is_owed(node)) {
+            if self.claims.find(id).is_some_and(|claim| claim.is_owed(node)) {
                 self.send_undo(node, id, now);
             }
         }
@@ -115,7 +117,7 @@ impl Core {
         count: Count,
         now: ClockReading,
     ) {
-        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        let Some(claim) = self.claims.find_mut(id) else { return };
         if !claim.undo_over(node_id) {
             return;
         }
@@ -134,7 +136,7 @@ impl Core {
 
     /// The node has undone the claim. It found so many of the keys.
     fn undo_confirmed(&mut self, node_id: NodeId, id: ClaimId, found: i64, now: ClockReading) {
-        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        let Some(claim) = self.claims.find_mut(id) else { return };
         self.metrics.of(node_id).undos_confirmed += 1;
         match claim.confirmed(node_id, now.boot) {
             Some(again_at) => self.arm_claim(id, again_at),
@@ -156,7 +158,7 @@ impl Core {
     pub(super) fn disbelieve_undos(&mut self, node: NodeId, due: &[Pending], now: ClockReading) {
         for pending in due {
             if let Pending::Undo { claim: id, .. } = *pending
-                && let Some(claim) = self.claims.find_mut(id.0)
+                && let Some(claim) = self.claims.find_mut(id)
             {
                 claim.undo_over(node);
                 let cause = self.node(node).link.cause();
@@ -169,7 +171,7 @@ impl Core {
     /// forbids the undo altogether would keep every lock for its TTL: it is no voter until it
     /// confirms.
     fn undo_refused(&mut self, node_id: NodeId, id: ClaimId, cause: Cause, now: ClockReading) {
-        if let Some(claim) = self.claims.find_mut(id.0)
+        if let Some(claim) = self.claims.find_mut(id)
             && claim.is_refused(node_id)
         {
             // It answered the ask with an error as well: there is nothing to undo.
@@ -195,64 +197,44 @@ impl Core {
         vote: Vote,
         now: ClockReading,
     ) {
-        match self.claims.find(id.0).map(|claim| (claim.lock(), claim.is_settled())) {
+        match self.claims.find(id).map(|claim| (claim.lock(), claim.is_settled())) {
             Some((Some(lock), _)) => self.release_vote(node, lock, vote, now),
-            Some((None, true)) => self.claims.free(id.0),
+            Some((None, true)) => self.claims.free(id),
             _ => {}
         }
     }
 
     /// The node is to confirm that it keeps no key for this claim.
     pub(super) fn owe(&mut self, node: NodeId, id: ClaimId) {
-        if self.claims.find_mut(id.0).is_some_and(|claim| claim.owe(node)) {
+        if self.claims.find_mut(id).is_some_and(|claim| claim.owe(node)) {
             self.nodes[node.index()].debt.grows();
         }
     }
 
     pub(super) fn owes_no_more(&mut self, node: NodeId, id: ClaimId) {
-        if self.claims.find_mut(id.0).is_some_and(|claim| claim.owe_no_more(node)) {
+        if self.claims.find_mut(id).is_some_and(|claim| claim.owe_no_more(node)) {
             self.nodes[node.index()].debt.shrinks();
         }
     }
 
     /// Nothing is left of a claim, or nobody waits for it any longer.
     pub(super) fn free_claim(&mut self, id: ClaimId) {
-        let owed = self.claims.find(id.0).map_or_else(NodeSet::default, Claim::owed);
+        let owed = self.claims.find(id).map_or_else(NodeSet::default, Claim::owed);
         owed.iter().for_each(|node| self.nodes[node.index()].debt.shrinks());
-        self.claims.free(id.0);
-    }
-
-    /// Whether this claim is to be undone on this node, also while its lock is held: the node was
-    /// refused as a voter while it was asked.
-    pub(super) fn owes_undo(&self, node: NodeId, claim: ClaimId) -> bool {
-        self.claims.find(claim.0).is_some_and(|claim| claim.is_owed(node))
-    }
-
-    /// Whether this node may keep a key that an undo has to follow before new asks do.
-    pub(super) fn is_burdened(&self, node: NodeId) -> bool {
-        let owes = |claim: &Claim| claim.is_owed(node) || claim.has_ghost(node);
-        (0..self.claims.capacity()).filter_map(|at| self.claims.find(self.claims.at(at)?)).any(owes)
-    }
-
-    /// How many asks may still run out of connections to this node that have died.
-    pub(super) fn ghosts(&self, node: NodeId) -> usize {
-        (0..self.claims.capacity())
-            .filter_map(|at| self.claims.find(self.claims.at(at)?))
-            .filter(|claim| claim.has_ghost(node))
-            .count()
+        self.claims.free(id);
     }
 
     /// The node has closed the dead connection: what it had not read will never run.
     pub(super) fn lay_ghosts(&mut self, node: NodeId) {
         for id in self.claim_ids() {
-            if let Some(claim) = self.claims.find_mut(id.0) {
+            if let Some(claim) = self.claims.find_mut(id) {
                 claim.lay_ghost(node);
             }
         }
     }
 
     pub(super) fn claim_due(&mut self, id: ClaimId, now: ClockReading) {
-        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        let Some(claim) = self.claims.find_mut(id) else { return };
         if claim.lock().is_some() {
             return;
         }
@@ -265,7 +247,7 @@ impl Core {
     }
 
     fn again_due(&mut self, id: ClaimId, now: ClockReading) {
-        let Some(claim) = self.claims.find_mut(id.0) else { return };
+        let Some(claim) = self.claims.find_mut(id) else { return };
         let again_at = claim.again_at();
         if now.boot < again_at {
             return self.arm_claim(id, again_at);
@@ -290,12 +272,12 @@ impl Core {
 
     /// One undo asks whether the node takes them again; when it is confirmed, the others follow.
     fn send_one_owed(&mut self, node: NodeId, now: ClockReading) {
-        let idle = (0..self.claims.capacity()).filter_map(|at| self.claims.at(at)).find(|&key| {
-            let claim = self.claims.find(key);
+        let idle = self.claims.ids().find(|&id| {
+            let claim = self.claims.find(id);
             claim.is_some_and(|claim| claim.to_undo().contains(node))
         });
-        if let Some(key) = idle {
-            self.send_undo(node, ClaimId(key), now);
+        if let Some(id) = idle {
+            self.send_undo(node, id, now);
         }
     }
 }

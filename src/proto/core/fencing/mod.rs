@@ -100,7 +100,7 @@ impl Core {
 
     /// A node granted with this counter.
     pub(super) fn counter_told(&mut self, node_id: NodeId, claim_id: ClaimId, counter: u64) {
-        let Some(id) = self.claims.find(claim_id.0).and_then(|claim| claim.lock()) else { return };
+        let Some(id) = self.claims.find(claim_id).and_then(|claim| claim.lock()) else { return };
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         if matches!(lock.phase, Phase::Asking | Phase::Fencing) {
             active.fencing.counted(node_id, counter);
@@ -255,7 +255,7 @@ impl Core {
 
     /// The lock whose write-back this still is.
     fn fencing(&self, claim: ClaimId, round: u32) -> Option<LockId> {
-        let id = self.claims.find(claim.0)?.lock()?;
+        let id = self.claims.find(claim)?.lock()?;
         let lock = self.locks.find(id)?;
         (lock.phase == Phase::Fencing && lock.round == round).then_some(id)
     }

@@ -72,7 +72,7 @@ impl Core {
         let votes = self.ballot();
         let until = now.boot + self.extension_patience(ttl);
         let Some((lock, active)) = self.locks.activate(id, votes.granted()) else { return };
-        if let Some(claim) = self.claims.find(lock.claim.0) {
+        if let Some(claim) = self.claims.find(lock.claim) {
             active.backing.begin(claim.counted(), lock.lease, self.nodes.len());
         }
         lock.begin_round(active, Phase::Extending, now, votes);
@@ -82,7 +82,7 @@ impl Core {
         active.round.lasts_until(until);
         self.arm_lock(id, until);
         // Asks that still wait for a link have missed the lease that they were for.
-        if let Some(claim) = self.claims.find_mut(claim.0) {
+        if let Some(claim) = self.claims.find_mut(claim) {
             claim.unqueue_all();
         }
         for node in self.config.node_ids() {
@@ -166,7 +166,7 @@ impl Core {
         id: LockId,
         now: ClockReading,
     ) {
-        let Some(claim) = self.claims.find_mut(claim_id.0) else { return };
+        let Some(claim) = self.claims.find_mut(claim_id) else { return };
         let Some((lock, active)) = self.locks.at_work(id) else { return };
         let ttl = active.extension.ttl();
         claim.lives_until(now.boot + ttl);
@@ -184,7 +184,7 @@ impl Core {
         round: u32,
         now: ClockReading,
     ) {
-        let Some(id) = self.claims.find(claim.0).and_then(Claim::lock) else { return };
+        let Some(id) = self.claims.find(claim).and_then(Claim::lock) else { return };
         let Some((lock, active)) = self.locks.at_work(id) else { return };
         let votes = &active.votes;
         let succeeds = lock.phase == Phase::Extending || votes.grants().len() >= votes.quorum();
@@ -204,7 +204,7 @@ impl Core {
         vote: Vote,
         now: ClockReading,
     ) {
-        let Some(id) = self.claims.find(claim.0).and_then(Claim::lock) else { return };
+        let Some(id) = self.claims.find(claim).and_then(Claim::lock) else { return };
         if vote == Vote::Deny {
             self.key_gone(node, claim, now);
         }
@@ -230,10 +230,10 @@ impl Core {
     /// A node no longer has the key of a lock: what was counted on it ends. The lease of one that is held is
     /// what the others support, or the lock is lost.
     pub(super) fn key_gone(&mut self, node: NodeId, claim: ClaimId, now: ClockReading) {
-        let Some(id) = self.claims.find(claim.0).and_then(Claim::lock) else { return };
+        let Some(id) = self.claims.find(claim).and_then(Claim::lock) else { return };
         let quorum = usize::from(self.config.quorum);
         let Some(lock) = self.locks.find(id) else { return };
-        let Some(claim) = self.claims.find_mut(lock.claim.0) else { return };
+        let Some(claim) = self.claims.find_mut(lock.claim) else { return };
         if lock.phase == Phase::Fencing {
             // It is not granted yet, and its lease will not rest on this node.
             return claim.gone(node);
@@ -264,7 +264,7 @@ impl Core {
 
     /// The lock whose extension is still under way.
     fn extending(&self, claim: ClaimId, round: u32) -> Option<LockId> {
-        let id = self.claims.find(claim.0)?.lock()?;
+        let id = self.claims.find(claim)?.lock()?;
         let lock = self.locks.find(id)?;
         (lock.phase == Phase::Extending && lock.round == round).then_some(id)
     }
@@ -278,7 +278,7 @@ impl Core {
         }
         let quorum = active.votes.quorum();
         let (grants, missing) = (active.votes.grants(), active.votes.missing());
-        let counted = self.claims.find(lock.claim.0).map_or(grants, Claim::counted);
+        let counted = self.claims.find(lock.claim).map_or(grants, Claim::counted);
         if mutant!(ExtendWithOne) && !grants.is_empty() {
             return self.prolong(id, 1, now);
         }
@@ -355,7 +355,7 @@ impl Core {
     /// sent long after; and a lock about which nothing is left to be known takes less memory.
     fn round_over(&mut self, id: LockId) {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
-        let Some(claim) = self.claims.find_mut(lock.claim.0) else { return };
+        let Some(claim) = self.claims.find_mut(lock.claim) else { return };
         claim.unqueue_all();
         let backed = active.backing.of(claim.counted(), &lock.lease);
         if lock.phase == Phase::Held && active.is_done() && backed == claim.counted() {
@@ -381,7 +381,7 @@ impl Core {
         let is_auto_extended = |active: &Active| active.auto_extension.is_on();
         let is_auto_extended = self.locks.active(id).is_some_and(is_auto_extended);
         self.metrics.auto_extend_losses += u64::from(is_auto_extended);
-        if let Some(claim) = self.claims.find_mut(claim.0) {
+        if let Some(claim) = self.claims.find_mut(claim) {
             claim.unqueue_all();
         }
         self.events.push_back(Event::Lost(id, cause));
@@ -394,7 +394,7 @@ impl Core {
     pub(super) fn lost_due(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find(id) else { return };
         let claim = lock.claim;
-        match self.claims.find(claim.0).map(Claim::forget_at) {
+        match self.claims.find(claim).map(Claim::forget_at) {
             Some(forget_at) if now.boot < forget_at => self.arm_lock(id, forget_at),
             Some(_) => {
                 self.free_claim(claim);
@@ -449,7 +449,7 @@ impl Core {
         let claim = lock.claim;
         self.arm_lock(id, until);
         self.undo(claim, now);
-        let owed = self.claims.find(claim.0).map_or_else(NodeSet::default, Claim::owed);
+        let owed = self.claims.find(claim).map_or_else(NodeSet::default, Claim::owed);
         for node in owed.iter() {
             if !self.node(node).link.takes_undos() {
                 self.reopen(node, now);
@@ -473,7 +473,7 @@ impl Core {
     /// hang, or when its time is. What is not confirmed stays owed.
     pub(super) fn settle_release(&mut self, id: LockId, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
-        let Some(claim) = self.claims.find(lock.claim.0) else { return };
+        let Some(claim) = self.claims.find(lock.claim) else { return };
         let confirmed = active.votes.grants().len();
         let awaited =
             |node: NodeId| claim.undoing().contains(node) || self.node(node).link.may_return();

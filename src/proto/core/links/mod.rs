@@ -55,7 +55,7 @@ impl Core {
         self.node_mut(id).pace.connected(opened, now.boot);
         // Behind an ask, an undo that is still owed would come too late; before it, a kill must be
         // known to be right.
-        let fused = self.node(id).proven && !self.is_burdened(id) && !self.awaits_set_up();
+        let fused = self.node(id).proven && !self.claims.is_burdened(id) && !self.awaits_set_up();
         let settings = self.config.node(id);
         let node = &mut self.nodes[id.index()];
         node.heard = now.boot;
@@ -146,13 +146,13 @@ impl Core {
         node.reset_connection();
         self.changed.insert(id);
         self.arm(retry_at);
-        let ghosts = self.ghosts(id);
+        let ghosts = self.claims.ghosts(id);
         // What waits for the link waited in vain; what was under way may wait for the next.
         self.fail_queued(id, now);
         self.unanswered(id, pipeline, now);
         if ghosts == 0 {
             self.node_mut(id).ghost_connection = identity;
-        } else if self.ghosts(id) > ghosts {
+        } else if self.claims.ghosts(id) > ghosts {
             self.node_mut(id).ghost_connection = None;
         }
         self.settle_releases(now);
@@ -169,7 +169,7 @@ impl Core {
                     self.extension_unanswered(node, claim, round, now);
                 }
                 Pending::Undo { claim, .. } => {
-                    if let Some(claim) = self.claims.find_mut(claim.0) {
+                    if let Some(claim) = self.claims.find_mut(claim) {
                         claim.undo_over(node);
                     }
                     self.undo_settled(node, claim, Vote::Fail(cause), now);
@@ -199,7 +199,7 @@ impl Core {
         if untouched {
             self.owes_no_more(node, id);
         }
-        if let Some(claim) = self.claims.find_mut(id.0) {
+        if let Some(claim) = self.claims.find_mut(id) {
             claim.connection_lost(node, untouched);
             if mutant!(AskSentAgain) && claim.lock().is_some() {
                 return claim.queue(node);
@@ -225,7 +225,7 @@ impl Core {
 
     pub(super) fn fail_queued_asks(&mut self, node: NodeId, now: ClockReading) {
         for id in self.claim_ids() {
-            if self.claims.find_mut(id.0).is_some_and(|claim| claim.unqueue(node)) {
+            if self.claims.find_mut(id).is_some_and(|claim| claim.unqueue(node)) {
                 self.vote_failed(node, id, now);
             }
         }
@@ -325,7 +325,7 @@ impl Core {
     /// the same process, it is told to drop that connection first; ids of another process would be
     /// those of strangers.
     fn lay_old_connection(&mut self, id: NodeId, run_id: RunId, now: ClockReading) {
-        let ghost_connection = self.ghosts(id) > 0;
+        let ghost_connection = self.claims.ghosts(id) > 0;
         let node = &mut self.nodes[id.index()];
         let same = |old: &Identity| old.run_id == run_id;
         if let Some(old) = node.ghost_connection.filter(|old| ghost_connection && same(old)) {

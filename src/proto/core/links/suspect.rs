@@ -123,7 +123,7 @@ impl Core {
         }
         for at in 0..self.node(id).pipeline.len() {
             if let Some(&Pending::Undo { claim, .. }) = self.node(id).pipeline.at(at)
-                && let Some(lock) = self.claims.find(claim.0).and_then(Claim::lock)
+                && let Some(lock) = self.claims.find(claim).and_then(Claim::lock)
                 && self.locks.find(lock).is_some_and(|lock| lock.phase == Phase::Releasing)
             {
                 self.settle_release(lock, now);
@@ -141,7 +141,7 @@ impl Core {
             return;
         }
         for &claim in &held_back {
-            if self.claims.find(claim.0).is_some_and(|claim| claim.is_queued(id)) {
+            if self.claims.find(claim).is_some_and(|claim| claim.is_queued(id)) {
                 self.send_ask(id, claim, now);
             }
         }
@@ -160,7 +160,7 @@ impl Core {
             return NodeSet::default();
         }
         let Some((lock, active)) = self.locks.at_work(id) else { return NodeSet::default() };
-        let last = self.claims.find(lock.claim.0);
+        let last = self.claims.find(lock.claim);
         let last = last.map_or_else(NodeSet::default, Claim::undoing);
         active.open.or(last).and(self.suspected)
     }

@@ -48,7 +48,7 @@ impl Core {
     /// What there is to know of a lock to go on with it.
     fn record(&self, id: LockId) -> Option<DetachedLock> {
         let lock = self.locks.find(id)?;
-        let claim = self.claims.find(lock.claim.0)?;
+        let claim = self.claims.find(lock.claim)?;
         // All that count support one that is idle.
         let active = self.locks.active(id);
         let counted = claim.counted();
@@ -82,7 +82,7 @@ impl Core {
             Pending::Extend { claim, .. } | Pending::WriteBack { claim, .. } => claim == lock.claim,
             _ => false,
         };
-        let is_queued = self.claims.find(lock.claim.0).is_some_and(Claim::has_queued);
+        let is_queued = self.claims.find(lock.claim).is_some_and(Claim::has_queued);
         is_queued || self.nodes.iter().any(|node| node.pipeline.pending().any(of_it))
     }
 
@@ -145,10 +145,10 @@ impl Core {
         let mut votes = self.ballot();
         let counted = detached.with(&[Part::Counted]);
         counted.iter().for_each(|node| votes.cast(node, Vote::Grant));
-        let (claim_key, claim) = self.claims.occupy(Claim::new);
+        let (claim_id, claim) = self.claims.occupy();
         let (id, lock, active) = self.locks.begin(request, now, votes);
         lock.begin_round(active, Phase::Held, now, votes);
-        lock.claim = ClaimId(claim_key);
+        lock.claim = claim_id;
         active.round.lasts_until(now.boot);
         lock.lease = detached.lease;
         lock.held_since = detached.held_since;

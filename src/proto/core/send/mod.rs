@@ -27,7 +27,7 @@ impl Core {
         now: ClockReading,
         pending: impl FnOnce(bool) -> Pending,
     ) {
-        let Some(claim) = self.claims.find(id.0) else { return };
+        let Some(claim) = self.claims.find(id) else { return };
         let node = &mut self.nodes[to.index()];
         let is_known = command.goes_by_digest(&mut node.loaded);
         let by_digest = is_known && node.capabilities.digests.is_given();

@@ -140,7 +140,7 @@ impl Core {
         if self.queues.is_empty() {
             return;
         }
-        let Some(claim) = self.claims.find(claim.0).filter(|claim| !claim.counted().is_empty())
+        let Some(claim) = self.claims.find(claim).filter(|claim| !claim.counted().is_empty())
         else {
             return;
         };
@@ -209,7 +209,7 @@ impl Core {
     /// A verdict need not wait for all votes. Those that come later can still show whose word to wait for.
     pub(super) fn hear_late_denials(&mut self, id: LockId, claim: ClaimId) {
         let Some(round) = self.locks.find(id).map(|lock| lock.round) else { return };
-        if let Some(claim) = self.claims.find_mut(claim.0) {
+        if let Some(claim) = self.claims.find_mut(claim) {
             claim.is_heard_by(id, round);
         }
     }
@@ -217,7 +217,7 @@ impl Core {
     /// A node denied after the verdict. If it comes before the lead in the order, all who wait for this
     /// holder wait for its word, once it tells.
     pub(super) fn denied_late(&mut self, node: NodeId, claim: ClaimId, now: ClockReading) {
-        let waiter = self.claims.find(claim.0).and_then(Claim::waiter);
+        let waiter = self.claims.find(claim).and_then(Claim::waiter);
         let Some((id, round)) = waiter else { return };
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         let is_alone = matches!(self.config.settings.wake, WakeStrategy::Lead | WakeStrategy::All);
