@@ -21,8 +21,7 @@ pub(crate) struct Coupling {
     /// Calls of the core's methods from one of its files to another, by the two files. The hub is left out: it
     /// routes, and has what all of them use.
     pub(crate) calls: BTreeMap<(String, String), usize>,
-    /// Functions that a subject of the core shows to the others, by subject: `pub(super)` in its `mod.rs`, and
-    /// `pub(crate)` in its other files.
+    /// Functions that a subject of the core shows to the others, by subject.
     pub(crate) shown: BTreeMap<String, usize>,
     /// `.active.`: what a lock works with, reached through the lock.
     pub(crate) reaches: usize,
@@ -50,10 +49,10 @@ impl Coupling {
                     *coupling.open_fields.entry(name).or_default() += fields;
                 }
             }
-            if let Some(name) = file.strip_prefix(CORE).filter(|name| *name != "mod.rs") {
+            if let Some(name) = file.strip_prefix(CORE).filter(|name| !HUB.contains(name)) {
                 if let Some((subject, rest)) = name.split_once('/') {
-                    let view = if rest == "mod.rs" { "super" } else { "crate" };
-                    *coupling.shown.entry(subject.to_owned()).or_default() += code.shown(view);
+                    let shown = code.shown(rest == "mod.rs");
+                    *coupling.shown.entry(subject.to_owned()).or_default() += shown;
                 }
                 core.push((name.trim_end_matches(".rs").to_owned(), code));
             }
@@ -89,6 +88,21 @@ impl Coupling {
         both.collect()
     }
 
+    /// Subjects from which calls lead back to themselves.
+    pub(crate) fn in_circles(&self) -> BTreeSet<&str> {
+        let calls = self.subject_calls();
+        let mut left: BTreeSet<(&str, &str)> = calls.into_keys().collect();
+        loop {
+            let before = left.len();
+            let called: BTreeSet<&str> = left.iter().map(|&(_, to)| to).collect();
+            let calling: BTreeSet<&str> = left.iter().map(|&(from, _)| from).collect();
+            left.retain(|(from, to)| called.contains(from) && calling.contains(to));
+            if left.len() == before {
+                return left.into_iter().map(|(from, _)| from).collect();
+            }
+        }
+    }
+
     pub(crate) fn shown_count(&self) -> usize {
         self.shown.values().sum()
     }
@@ -112,6 +126,7 @@ impl fmt::Display for Coupling {
         for (one, other, [there, back]) in mutual {
             row(there + back, &format!("  {one} and {other}: {there} calls there, {back} back"))?;
         }
+        row(self.in_circles().len(), "subjects in circles of calls")?;
         row(self.shown_count(), "functions that subjects show to one another")?;
         for (subject, shown) in &self.shown {
             row(*shown, &format!("  {subject}"))?;
@@ -281,12 +296,17 @@ impl Code {
         calls
     }
 
-    /// How many functions have this restricted view.
-    fn shown(&self, view: &str) -> usize {
-        self.count(|it| {
-            let rest = it.strip_prefix(&["pub", "(", view, ")"]);
-            rest.is_some_and(|rest| matches!(rest, ["fn", ..] | ["const", "fn", ..]))
-        })
+    /// How many functions others can call: from the `mod.rs` of a folder what `super` sees, from its other files what
+    /// more than the folder sees.
+    fn shown(&self, in_mod: bool) -> usize {
+        let view = |at: usize| match self.from(at) {
+            ["pub", "(", view, ..] => Some(view),
+            _ => None,
+        };
+        let is_fn = |at: usize| matches!(self.word(self.closed(at + 1) + 1), "fn" | "const");
+        let is_shown = |view| if in_mod { view == "super" } else { matches!(view, "crate" | "in") };
+        let all = 0..self.words.len();
+        all.filter(|&at| view(at).is_some_and(is_shown) && is_fn(at)).count()
     }
 
     fn look_ups(&self) -> usize {
@@ -323,6 +343,9 @@ const SCREEN: usize = 40;
 
 const CORE: &str = "src/proto/core/";
 
+/// The files that route between subjects.
+const HUB: [&str; 3] = ["mod.rs", "answer.rs", "routes.rs"];
+
 mod tests {
     use super::*;
 
@@ -341,17 +364,32 @@ mod tests {
         let coupling = Coupling::of(files.iter().map(String::as_str).zip([one, two, hub]));
         assert_eq!(coupling.call_count(), 3, "{:?}", coupling.calls);
         assert_eq!((coupling.calls.len(), coupling.mutual().len()), (2, 1));
+        assert_eq!(coupling.in_circles(), ["one", "two"].into());
+    }
+
+    #[test]
+    fn a_circle_of_calls_may_have_more_than_two_in_it() {
+        let calls =
+            |of: &str, called: &str| format!("impl Core {{ fn {of}() {{ self.{called}() }} }}");
+        let files = ["a", "b", "c", "before", "behind"].map(|name| format!("{CORE}{name}.rs"));
+        let texts = [("a", "b"), ("b", "c"), ("c", "a"), ("before", "a"), ("behind", "none")];
+        let texts = texts.map(|(of, called)| calls(of, called));
+        let coupling =
+            Coupling::of(files.iter().zip(&texts).map(|(f, t)| (f.as_str(), t.as_str())));
+        assert_eq!((coupling.mutual().len(), coupling.in_circles()), (0, ["a", "b", "c"].into()));
     }
 
     #[test]
     fn a_folder_is_one_subject_with_one_face() {
         let one = "impl Core { fn a(&self) { self.b() } pub(super) fn c() { self.d() } }";
-        let rest = "impl Core { pub(super) fn b(&self) { self.d() } pub(crate) const fn e() {} }";
+        let rest =
+            "impl Core { pub(super) fn b(&self) { self.d() } pub(in crate::proto) fn e() {} }";
         let other = "impl Core { pub fn d(&self) {} }";
         let files = ["one/mod", "one/rest", "two/mod"].map(|name| format!("{CORE}{name}.rs"));
         let coupling = Coupling::of(files.iter().map(String::as_str).zip([one, rest, other]));
         assert_eq!((coupling.call_count(), coupling.calls.len()), (3, 3));
         assert_eq!(coupling.subject_calls(), [(("one", "two"), 2)].into());
+        assert!(coupling.in_circles().is_empty());
         assert_eq!((coupling.shown["one"], coupling.shown["two"]), (2, 0));
     }
 

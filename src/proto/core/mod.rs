@@ -1,4 +1,4 @@
-//! The state machine itself: what it holds, its four families of methods, and the routes between its subjects.
+//! The state machine itself: what it holds, and its four families of methods.
 //!
 //! Each subject is a folder with its data and its transitions. What is `pub(super)` in its `mod.rs` and
 //! `pub(crate)` in its other files is its face; the fields are private:
@@ -14,8 +14,10 @@
 //! - `restart_guard`: whether a node remembers every lock, and whether its clock was set forward.
 //!
 //! They share `locks` and `claims`, which keep what is known of each lock and of what nodes may hold for it, and
-//! `send`, which sends one command to one node. `answer` finds the request that a reply belongs to. `check` asserts
-//! what must hold at every moment.
+//! `send`, which sends one command to one node. `check` asserts what must hold at every moment.
+//!
+//! A subject calls another one for what it needs of it, and never in a circle. What has happened in it, it announces in
+//! `routes`, where it is written who else hears of it; replies of nodes go through `answer` to whoever asked.
 //!
 //! Nothing here returns an error because of a node: a node's failure is its vote, and there is no
 //! `?` across nodes.
@@ -34,6 +36,7 @@ mod locks;
 mod push;
 mod records;
 mod restart_guard;
+mod routes;
 mod send;
 mod waiting;
 
@@ -46,6 +49,7 @@ use self::claims::Claims;
 use self::inspecting::{Holdings, Viewing};
 use self::links::{Link, Node};
 use self::locks::{Locks, Phase};
+use self::restart_guard::SetUp;
 use self::send::EncodedCommand;
 use self::waiting::WaitQueues;
 use super::config::Config;
@@ -108,8 +112,7 @@ pub struct Core {
     metrics: Metrics,
     /// The command that was sent last.
     encoded: EncodedCommand,
-    /// The restart guards of a set that was new, or is to be changed, have been written.
-    is_set_up: bool,
+    set_up: SetUp,
     /// Nothing is due before this. It may be too early, never too late.
     next_timeout: Timestamp,
 }
@@ -146,7 +149,7 @@ impl Core {
             suspected: NodeSet::default(),
             changed: NodeSet::default(),
             ops: VecDeque::new(),
-            is_set_up: false,
+            set_up: SetUp::default(),
             next_timeout: Timestamp::default(),
         }
     }

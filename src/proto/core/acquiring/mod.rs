@@ -3,46 +3,23 @@
 //! Apart from `waiting`, which decides when a lock may ask: here is one attempt at a time. Not here: what counts as a
 //! grant or a denial, see `proto::vote`; what a node may hold for an attempt that failed, see `claims`.
 
+mod asking;
+mod patience;
+mod voting;
+
 use std::time::Duration;
 
 use super::Core;
-use crate::proto::core::links::{FEW, Link, Pending};
+use crate::proto::core::links::Link;
 use crate::proto::core::locks::Phase;
 use crate::proto::event::{Event, Refusal, RefusalReason};
 use crate::proto::lease::Lease;
 use crate::proto::mutants::mutant;
-use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
-use crate::proto::request::{LockRequest, RequestError};
+use crate::proto::names::{LockId, NodeId, NodeSet};
 use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Verdict, Vote};
 
 impl Core {
-    /// Asks all nodes for a lock. The outcome is [`Event::Granted`] or [`Event::Refused`].
-    ///
-    /// # Errors
-    ///
-    /// The ask is refused at the door, and nothing is sent.
-    pub fn acquire(
-        &mut self,
-        request: &LockRequest<'_>,
-        now: ClockReading,
-    ) -> Result<LockId, RequestError> {
-        request.check(&self.config)?;
-        if self.locks.len().max(self.claims.len()) >= super::MAX_LOCKS {
-            return Err(RequestError::TooManyLocks);
-        }
-        let now = self.clamp(now);
-        let votes = self.ballot();
-        let (id, _, active) = self.locks.begin(request, now, votes);
-        self.metrics.acquisitions += 1;
-        if active.waits() {
-            self.join_queues(id, now);
-        } else {
-            self.attempt(id, None, now);
-        }
-        Ok(id)
-    }
-
     /// One round of asks, under a token of its own: to all nodes, or to one of them first.
     pub(super) fn attempt(&mut self, id: LockId, lead: Option<NodeId>, now: ClockReading) {
         let (claim_id, _) = self.claims.occupy();
@@ -63,40 +40,10 @@ impl Core {
         active.lead = lead;
         active.open = open;
         lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
-        if active.waits() {
-            self.end_pause(id);
-        }
+        self.attempt_begins(id);
         match lead {
             Some(lead) => self.offer_to(id, lead.into(), now),
             None => self.offer_to(id, self.all_nodes(), now),
-        }
-    }
-
-    /// Asks these nodes, and gives them their time.
-    fn offer_to(&mut self, id: LockId, nodes: NodeSet, now: ClockReading) {
-        let Some((lock, active)) = self.locks.at_work(id) else { return };
-        let (claim, open, lead) = (lock.claim, active.open, active.lead);
-        let lead_until = lead.map(|lead| now.boot + self.allowance(lead));
-        let mut patience = self.config.settings.response_timeout;
-        for node in nodes.iter() {
-            patience = patience.max(self.offer(node, claim, open, now));
-        }
-        if let Some((lock, active)) = self.locks.at_work_mut(id) {
-            let until = (now.boot + patience).min(lock.lease.ends()).min(active.deadline);
-            active.round.asks(lead_until);
-            active.round.lasts_until(until);
-            let until = active.round.due();
-            self.arm_lock(id, until);
-        }
-        self.decide(id, now);
-    }
-
-    /// The lead of a wait takes longer than usual: the others are asked without its word, under the same
-    /// token, and with the validity counted from the lead's ask.
-    pub(super) fn ask_the_others(&mut self, id: LockId, now: ClockReading) {
-        let Some(active) = self.locks.active_mut(id) else { return };
-        if let Some(lead) = active.lead.take() {
-            self.offer_to(id, self.all_nodes().without(lead.into()), now);
         }
     }
 
@@ -118,121 +65,12 @@ impl Core {
         self.attempt_failed(id, reason, now);
     }
 
-    /// Asks one node, now or as soon as its link is there; returns how long that may take. At a suspected
-    /// node one ask of a lock is open at a time: where an earlier one is, it waits until that has an answer.
-    fn offer(
-        &mut self,
-        node_id: NodeId,
-        claim: ClaimId,
-        open: NodeSet,
-        now: ClockReading,
-    ) -> Duration {
-        let node = self.node(node_id);
-        let takes_asks = node.link.takes_asks();
-        let is_due = || node.pipeline.oldest().is_some();
-        let cause = if takes_asks && open.contains(node_id) && is_due() {
-            self.hold_back(node_id, claim);
-            return Duration::ZERO;
-        } else if takes_asks && node.pipeline.len() < super::MAX_PIPELINE {
-            self.send_ask(node_id, claim, now);
-            return Duration::ZERO;
-        } else if takes_asks {
-            Cause::Backlog
-        } else if self.reopen(node_id, now) {
-            return self.queue(node_id, claim);
-        } else {
-            self.node(node_id).link.cause()
-        };
-        self.metrics.of(node_id).voted(Vote::Fail(cause));
-        self.cast(node_id, claim, Vote::Fail(cause));
-        Duration::ZERO
-    }
-
-    fn hold_back(&mut self, node: NodeId, claim: ClaimId) {
-        let alive = self.claims.len();
-        let Some(it) = self.claims.find_mut(claim) else { return };
-        it.queue(node);
-        let held_back = &mut self.nodes[node.index()].held_back;
-        held_back.push(claim);
-        // Attempts end, and a node may hang for long.
-        if held_back.len() > 2 * alive.max(FEW) {
-            let claims = &self.claims;
-            let waits = |it: &ClaimId| claims.find(*it).is_some_and(|it| it.is_queued(node));
-            held_back.retain(waits);
-        }
-    }
-
-    /// A first contact is given the time that it needs; a node that was lost before is not waited
-    /// for longer than one that answers.
-    fn queue(&mut self, node: NodeId, claim: ClaimId) -> Duration {
-        if let Some(claim) = self.claims.find_mut(claim) {
-            claim.queue(node);
-        }
-        match self.node(node).link.has_not_failed() {
-            true => self.config.settings.connect_timeout,
-            false => Duration::ZERO,
-        }
-    }
-
-    pub(super) fn send_ask(&mut self, node_id: NodeId, id: ClaimId, now: ClockReading) {
-        debug_assert!(self.node(node_id).link.takes_asks(), "only a voter is asked");
-        let Some(claim) = self.claims.find_mut(id) else { return };
-        claim.sent(node_id, now.boot + Duration::from_millis(claim.ttl_ms()));
-        self.metrics.of(node_id).asks += 1;
-        let can_undo = self.nodes[node_id.index()].capabilities.can_undo();
-        let ask = claim.kind().ask;
-        let ask = if can_undo { ask } else { ask.as_script() };
-        let checked = ask.is_checked_behind() && self.config.restart_guard_key().is_some();
-        let (ttl_ms, counter) = (claim.ttl_ms(), claim.counter());
-        self.send(node_id, id, ask, (ttl_ms, counter), now, |by_digest| Pending::Ask {
-            claim: id,
-            ask,
-            by_digest,
-            checked,
-        });
-    }
-
-    /// Sends the asks that waited for this node's link.
-    pub(super) fn send_queued(&mut self, node: NodeId, now: ClockReading) {
-        for id in self.claim_ids() {
-            if self.claims.find(id).is_some_and(|claim| claim.is_queued(node)) {
-                self.send_ask(node, id, now);
-            }
-        }
-    }
-
-    /// Counts a vote for the attempt that it belongs to. A grant that comes late to a lock that is
-    /// held is kept; one that comes after the attempt has ended finds its undo behind it.
-    pub(super) fn cast(&mut self, node: NodeId, claim: ClaimId, vote: Vote) -> Option<LockId> {
-        let id = self.claims.find(claim)?.lock()?;
-        self.count(node, id, vote).map(|_| id)
-    }
-
-    /// Counts a vote, and returns the phase of the lock that it is for. One that comes when the lock was
-    /// extended is none of the extension's.
-    #[inline]
-    pub(super) fn count(&mut self, node: NodeId, id: LockId, vote: Vote) -> Option<Phase> {
-        let Some((lock, active)) = self.locks.at_work_mut(id) else {
-            // An idle lock has all votes.
-            return self.locks.find(id).map(|lock| lock.phase);
-        };
-        let counts = match lock.phase {
-            Phase::Asking | Phase::Fencing => true,
-            Phase::Held => active.backing.is_as_granted(),
-            _ => false,
-        };
-        if counts {
-            active.votes.cast(node, vote);
-        }
-        Some(lock.phase)
-    }
-
     /// What the votes of an attempt have come to.
     pub(super) fn decide(&mut self, id: LockId, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         match lock.phase {
             Phase::Asking => {}
-            Phase::Fencing => return self.settle_write_back(id, now),
+            Phase::Fencing => return self.decide_write_back(id, now),
             _ => return,
         }
         if let Some(lead) = active.lead {
@@ -275,14 +113,31 @@ impl Core {
     fn quorum_granted(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active(id) else { return };
         if active.fencing.is_wanted() && !self.agree(id, now) {
-            self.settle_write_back(id, now);
+            self.decide_write_back(id, now);
         } else {
             self.grant(id, now);
         }
     }
 
+    /// What has come of the write-back, while the lock is on its way to its token.
+    fn decide_write_back(&mut self, id: LockId, now: ClockReading) {
+        let verdict = match self.locks.find(id) {
+            Some(lock) if lock.lease.remaining(now).is_zero() => {
+                return self.attempt_failed(id, RefusalReason::Expired, now);
+            }
+            _ => self.write_back_verdict(id),
+        };
+        match verdict {
+            None => {}
+            Some(Verdict::Undecided) => self.limit_wait(id, now),
+            Some(Verdict::Contended) => self.attempt_failed(id, RefusalReason::Contended, now),
+            Some(Verdict::NoQuorum) => self.attempt_failed(id, RefusalReason::NoQuorum, now),
+            Some(Verdict::Granted) => self.grant(id, now),
+        }
+    }
+
     /// The one place where a lock is granted.
-    pub(super) fn grant(&mut self, id: LockId, now: ClockReading) {
+    fn grant(&mut self, id: LockId, now: ClockReading) {
         self.check_grant(id, now);
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         lock.phase = Phase::Held;
@@ -292,9 +147,7 @@ impl Core {
         let (due, until) = (active.loss_due(lock, now), active.round.until());
         self.arm_lock(id, due.min(until));
         self.events.push_back(Event::Granted(id));
-        self.note_holding(id);
-        self.auto_extend_from_now(id, now);
-        self.note_wait(id, now);
+        self.lock_granted(id, now);
     }
 
     /// The time of an attempt is over, unless it goes on.
@@ -350,16 +203,14 @@ impl Core {
         }
     }
 
-    pub(super) fn attempt_failed(&mut self, id: LockId, reason: RefusalReason, now: ClockReading) {
+    fn attempt_failed(&mut self, id: LockId, reason: RefusalReason, now: ClockReading) {
         let is_set_right = reason == RefusalReason::NoQuorum && self.set_clock_right(id);
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         let claim = lock.claim;
         let out_of_time = now.boot >= active.deadline;
         // The nodes have told how wrong our clock is: that is no verdict about the lock.
         if is_set_right && !out_of_time && active.fencing.is_repeated() {
-            self.abandon(claim, now);
-            self.attempt(id, None, now);
-            return self.run_scheduled(now);
+            return self.attempt_repeated(id, claim, now);
         }
         let denied = active.votes.denies();
         if let Some(lead) = active.lead
@@ -373,16 +224,19 @@ impl Core {
         let retry = active.waits() && !out_of_time && !active.votes.is_misconfigured();
         if retry {
             active.decided = Some(active.votes);
-            self.pause(id, now);
+            return self.attempt_over(id, claim, denied, now);
         }
         self.abandon(claim, now);
-        if retry {
-            self.hear_late_denials(id, claim);
-            self.settle_in(id, denied, now);
-            self.run_scheduled(now);
-        } else {
-            self.refuse(id, if out_of_time { RefusalReason::OutOfTime } else { reason }, now);
+        self.refuse(id, if out_of_time { RefusalReason::OutOfTime } else { reason }, now);
+    }
+
+    /// An acquisition is cancelled before it came to a grant.
+    pub(super) fn cancel(&mut self, id: LockId, now: ClockReading) {
+        let Some(lock) = self.locks.find(id) else { return };
+        if matches!(lock.phase, Phase::Asking | Phase::Fencing) {
+            self.abandon(lock.claim, now);
         }
+        self.refuse(id, RefusalReason::Cancelled, now);
     }
 
     pub(super) fn refuse(&mut self, id: LockId, reason: RefusalReason, now: ClockReading) {
@@ -392,8 +246,6 @@ impl Core {
         let refusal = Refusal { reason, votes: active.votes, remaining };
         self.metrics.refused(reason, active.asked_at, now.boot);
         self.events.push_back(Event::Refused(id, refusal));
-        self.leave_queues(id, now);
-        self.locks.free(id);
-        self.run_scheduled(now);
+        self.lock_refused(id, now);
     }
 }

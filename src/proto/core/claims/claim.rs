@@ -56,7 +56,7 @@ enum ClaimUser {
 
 /// What it is, and whose.
 impl Claim {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         let none = NodeSet::default();
         Self {
             user: ClaimUser::Nobody,
@@ -367,7 +367,7 @@ impl Claim {
     }
 
     /// Nobody waits for it, and nothing is owed.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         self.lock().is_none() && self.owed.is_empty()
     }
 

@@ -64,7 +64,7 @@ impl Core {
             self.owe(node, id);
             self.send_undo(node, id, now);
         }
-        self.hand_on(id, now);
+        self.claim_undone(id, now);
     }
 
     /// Takes back an ask of which no byte reached the socket. If it was to bring a script, the next
@@ -187,20 +187,6 @@ impl Core {
             if self.node(node_id).link.is_ready() {
                 self.retire(node_id, cause, now);
             }
-        }
-    }
-
-    pub(super) fn undo_settled(
-        &mut self,
-        node: NodeId,
-        id: ClaimId,
-        vote: Vote,
-        now: ClockReading,
-    ) {
-        match self.claims.find(id).map(|claim| (claim.lock(), claim.is_settled())) {
-            Some((Some(lock), _)) => self.release_vote(node, lock, vote, now),
-            Some((None, true)) => self.claims.free(id),
-            _ => {}
         }
     }
 

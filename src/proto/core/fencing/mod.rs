@@ -10,7 +10,6 @@ use std::time::Duration;
 use super::Core;
 use crate::proto::core::links::Pending;
 use crate::proto::core::locks::{Active, Phase};
-use crate::proto::event::RefusalReason;
 use crate::proto::fence::{Agreement, FencingToken, MAX_TOKEN, clock_of_most};
 use crate::proto::lock_kind::{Command, Count};
 use crate::proto::mutants::mutant;
@@ -147,7 +146,7 @@ impl Core {
     /// Confirms the token on a node that granted: its counter is there already, or is raised. One that
     /// is past it may have granted to another holder of the same token in between, and confirms
     /// nothing.
-    fn raise_counter(&mut self, node: NodeId, id: LockId, now: ClockReading) {
+    pub(super) fn raise_counter(&mut self, node: NodeId, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
         let target = active.fencing.target();
         match active.fencing.counter_of(node) {
@@ -172,6 +171,7 @@ impl Core {
         self.send(node_id, claim, write_back, (0, target), now, pending);
     }
 
+    /// A node's answer to a write-back. The lock that there is something to decide about, if there is.
     pub(super) fn write_back_answered(
         &mut self,
         node: NodeId,
@@ -179,78 +179,53 @@ impl Core {
         round: u32,
         answer: Count,
         now: ClockReading,
-    ) {
+    ) -> Option<LockId> {
+        let id = self.fencing(claim, round)?;
         let is_gone = answer == Count::Of(0);
-        if is_gone {
-            self.key_gone(node, claim, now);
-        }
-        let Some(id) = self.fencing(claim, round) else { return };
         // One that is being left has failed already.
         if self.node(node).link.is_leaving() {
-            return;
+            return None;
         }
-        let Some(active) = self.locks.active_mut(id) else { return };
+        let active = self.locks.active_mut(id)?;
         match answer {
             Count::NoScript => self.send_write_back(node, id, now),
             Count::Of(_) if is_gone => active.votes.cast(node, Vote::Deny),
             Count::Of(_) => active.fencing.confirmed(node),
             Count::Fail(cause) => active.votes.cast(node, Vote::Fail(cause)),
         }
-        self.settle_write_back(id, now);
+        Some(id)
     }
 
-    /// The write-back will not be answered.
+    /// The write-back will not be answered. The lock that there is something to decide about, if there is.
     pub(super) fn write_back_failed(
         &mut self,
         node: NodeId,
         claim: ClaimId,
         round: u32,
         cause: Cause,
-        now: ClockReading,
-    ) {
-        let Some(id) = self.fencing(claim, round) else { return };
-        if let Some(active) = self.locks.active_mut(id) {
-            active.votes.cast(node, Vote::Fail(cause));
-        }
-        self.settle_write_back(id, now);
+    ) -> Option<LockId> {
+        let id = self.fencing(claim, round)?;
+        self.locks.active_mut(id)?.votes.cast(node, Vote::Fail(cause));
+        Some(id)
     }
 
-    /// A vote that came while the token was being written back.
-    pub(super) fn voted_late(&mut self, node: NodeId, id: LockId, vote: Vote, now: ClockReading) {
-        if vote == Vote::Grant {
-            self.raise_counter(node, id, now);
-        }
-        self.settle_write_back(id, now);
-    }
-
-    /// The token is the lock's once a quorum has it, each while it kept the lock for us.
-    pub(super) fn settle_write_back(&mut self, id: LockId, now: ClockReading) {
-        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+    /// The token is the lock's once a quorum has it, each while it kept the lock for us. `None` as long as nodes that
+    /// granted have to confirm it.
+    pub(super) fn write_back_verdict(&mut self, id: LockId) -> Option<Verdict> {
+        let (lock, active) = self.locks.at_work_mut(id)?;
         if lock.phase != Phase::Fencing {
-            return;
+            return None;
         }
         let grants = active.votes.grants();
         if mutant!(FenceWithOne) && !active.fencing.confirmed_by(grants).is_empty() {
             grants.iter().for_each(|node| active.fencing.confirmed(node));
         }
-        match active.fencing.confirmed_by(grants).len() {
-            _ if lock.lease.remaining(now).is_zero() => {
-                self.attempt_failed(id, RefusalReason::Expired, now);
-            }
-            confirmed if confirmed >= active.votes.quorum() => {
-                active.fencing.reached(active.fencing.target());
-                self.grant(id, now);
-            }
-            _ => {
-                active.votes.suspect(self.suspected);
-                match active.votes.verdict() {
-                    Verdict::Granted => {}
-                    Verdict::Undecided => self.limit_wait(id, now),
-                    Verdict::Contended => self.attempt_failed(id, RefusalReason::Contended, now),
-                    Verdict::NoQuorum => self.attempt_failed(id, RefusalReason::NoQuorum, now),
-                }
-            }
+        if active.fencing.confirmed_by(grants).len() >= active.votes.quorum() {
+            active.fencing.reached(active.fencing.target());
+            return Some(Verdict::Granted);
         }
+        active.votes.suspect(self.suspected);
+        Some(active.votes.verdict()).filter(|verdict| *verdict != Verdict::Granted)
     }
 
     /// The lock whose write-back this still is.

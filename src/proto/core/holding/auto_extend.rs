@@ -17,7 +17,7 @@ use crate::proto::time::{ClockReading, Timestamp};
 
 impl Core {
     /// Sets the time of the next extension, from the beginning of the round that was granted.
-    pub(crate) fn auto_extend_from_now(&mut self, id: LockId, now: ClockReading) {
+    pub(in crate::proto::core) fn auto_extend_from_now(&mut self, id: LockId, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         let Some(every) = active.auto_extension.every(lock.ttl()) else { return };
         let early = self.entropy.below(every / AUTO_EXTEND_JITTER);
@@ -51,7 +51,7 @@ impl Core {
     }
 
     /// Whether locks have to be extended now; then those that would be due soon are extended as well.
-    pub(crate) fn begin_auto_extend(&mut self, now: ClockReading) {
+    pub(in crate::proto::core) fn begin_auto_extend(&mut self, now: ClockReading) {
         self.is_auto_extending = now.boot >= self.auto_extend_at;
         if self.is_auto_extending {
             self.auto_extend_at = Timestamp::NEVER;
@@ -59,7 +59,7 @@ impl Core {
     }
 
     /// Extends a lock whose time has come.
-    pub(crate) fn auto_extend_due(&mut self, id: LockId, now: ClockReading) {
+    pub(in crate::proto::core) fn auto_extend_due(&mut self, id: LockId, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         let Some(every) = active.auto_extension.every(lock.ttl()) else { return };
         let at = active.auto_extension.at();

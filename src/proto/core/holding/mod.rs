@@ -16,6 +16,7 @@ use crate::proto::core::links::Pending;
 use crate::proto::core::locks::{Active, Phase};
 use crate::proto::event::{Confirmed, Event, LossCause, Refusal, RefusalReason};
 use crate::proto::lease::Lease;
+use crate::proto::lock_kind::Count;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::request::{RequestError, check_ttl};
@@ -177,13 +178,7 @@ impl Core {
 
     /// Sends an extension once more, after the node forgot its script: also where a quorum has extended
     /// meanwhile, since the key there is to live as long.
-    pub(super) fn resend_extension(
-        &mut self,
-        node: NodeId,
-        claim: ClaimId,
-        round: u32,
-        now: ClockReading,
-    ) {
+    fn resend_extension(&mut self, node: NodeId, claim: ClaimId, round: u32, now: ClockReading) {
         let Some(id) = self.claims.find(claim).and_then(Claim::lock) else { return };
         let Some((lock, active)) = self.locks.at_work(id) else { return };
         let votes = &active.votes;
@@ -404,32 +399,6 @@ impl Core {
         }
     }
 
-    /// Lets go of a lock, or cancels its acquisition. An unknown id is ignored.
-    ///
-    /// The outcome is [`Event::Released`]; [`Event::Refused`] with [`RefusalReason::Cancelled`] if it was not
-    /// granted yet; [`Event::Lost`] if its validity ended before; none if its end was told already.
-    /// In every case the undo reaches each node that may keep a key for it.
-    pub fn release(&mut self, id: LockId, now: ClockReading) {
-        let now = self.clamp(now);
-        self.lease_due(id, now);
-        let Some(lock) = self.locks.find_mut(id) else { return };
-        let claim = lock.claim;
-        match lock.phase {
-            Phase::Asking | Phase::Fencing => {
-                self.abandon(claim, now);
-                self.refuse(id, RefusalReason::Cancelled, now);
-            }
-            Phase::Pausing | Phase::Queued => self.refuse(id, RefusalReason::Cancelled, now),
-            Phase::Extending | Phase::Held => self.begin_release(id, now),
-            Phase::Lost(_) => {
-                self.locks.free(id);
-                self.abandon(claim, now);
-                self.run_scheduled(now);
-            }
-            Phase::Releasing => {}
-        }
-    }
-
     /// Lets go of every lock, and cancels every acquisition.
     pub fn release_all(&mut self, now: ClockReading) {
         for at in 0..self.locks.capacity() {
@@ -439,7 +408,7 @@ impl Core {
         }
     }
 
-    fn begin_release(&mut self, id: LockId, now: ClockReading) {
+    pub(super) fn begin_release(&mut self, id: LockId, now: ClockReading) {
         let votes = self.ballot();
         let until = now.boot + self.config.settings.response_timeout;
         let Some((lock, active)) = self.locks.activate(id, votes.granted()) else { return };
@@ -471,7 +440,7 @@ impl Core {
 
     /// A release is over when a quorum confirmed it, when nobody is left to answer but nodes that seem to
     /// hang, or when its time is. What is not confirmed stays owed.
-    pub(super) fn settle_release(&mut self, id: LockId, now: ClockReading) {
+    fn settle_release(&mut self, id: LockId, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
         let Some(claim) = self.claims.find(lock.claim) else { return };
         let confirmed = active.votes.grants().len();
@@ -507,6 +476,51 @@ impl Core {
         match self.locks.active(id).map(|active| active.round.until()) {
             Some(until) if now.boot < until => self.arm_lock(id, until),
             _ => self.settle_release(id, now),
+        }
+    }
+
+    pub(super) fn extension_answered(
+        &mut self,
+        id: NodeId,
+        claim: ClaimId,
+        round: u32,
+        answer: Count,
+        now: ClockReading,
+    ) {
+        // Those that were under way when the node was refused have failed already. What it has lost is news
+        // all the same, also where it may be another node's server that says so.
+        if self.node(id).link.is_leaving() {
+            if answer == Count::Of(0) {
+                self.key_gone(id, claim, now);
+            }
+            return;
+        }
+        let vote = match answer {
+            Count::NoScript => return self.resend_extension(id, claim, round, now),
+            Count::Of(0) => Vote::Deny,
+            Count::Fail(cause) => Vote::Fail(cause),
+            // The key is still there, but it was given up and its undo is on the way.
+            Count::Of(_) if self.claims.is_owed(claim, id) => {
+                Vote::Fail(self.node(id).link.cause())
+            }
+            Count::Of(_) if !self.claims.is_counted(claim, id) => Vote::Fail(Cause::NotCounted),
+            Count::Of(_) => Vote::Grant,
+        };
+        self.extension_vote(id, claim, round, vote, now);
+    }
+
+    /// Releases that waited for this node only: their undos are under way there, unless its link is not open.
+    pub(super) fn releases_go_on_without(&mut self, id: NodeId, now: ClockReading) {
+        if !self.node(id).link.takes_undos() {
+            return self.settle_releases(now);
+        }
+        for at in 0..self.node(id).pipeline.len() {
+            if let Some(&Pending::Undo { claim, .. }) = self.node(id).pipeline.at(at)
+                && let Some(lock) = self.claims.find(claim).and_then(Claim::lock)
+                && self.locks.find(lock).is_some_and(|lock| lock.phase == Phase::Releasing)
+            {
+                self.settle_release(lock, now);
+            }
         }
     }
 }

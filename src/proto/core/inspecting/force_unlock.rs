@@ -113,7 +113,7 @@ impl Core {
         self.arm(now.boot + self.config.settings.dead_peer_timeout);
     }
 
-    pub(crate) fn force_unlock_answered(
+    pub(in crate::proto::core) fn force_unlock_answered(
         &mut self,
         id: ViewId,
         node: NodeId,

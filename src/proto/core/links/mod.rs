@@ -12,15 +12,17 @@ mod node;
 mod pace;
 mod pipeline;
 mod suspect;
+mod words;
 
 use self::node::Identity;
 use super::Core;
 use crate::proto::event::LinkOp;
 use crate::proto::mutants::mutant;
-use crate::proto::names::{ClaimId, LinkId, NodeId};
-use crate::proto::restart_guard::{RestartGuard, RunId};
+use crate::proto::names::{LinkId, NodeId};
+use crate::proto::restart_guard::RunId;
 use crate::proto::time::{ClockReading, Timestamp, saturating_nanos};
-use crate::proto::vote::{Cause, Vote};
+use crate::proto::vote::Cause;
+use crate::resp::Token;
 
 pub(super) use self::capability::{Ability, Version};
 pub(super) use self::command_link::Link;
@@ -39,46 +41,6 @@ impl Core {
                 self.open(node, now);
             }
         }
-    }
-
-    /// The link's socket is connected.
-    pub fn connected(&mut self, link: LinkId, now: ClockReading) {
-        let (now, id) = (self.clamp(now), link.node());
-        if link.is_push() {
-            return self.push_connected(id, now);
-        }
-        let Link::Opening { until } = self.node(id).link.state() else { return };
-        self.metrics.of(id).connections += 1;
-        let opened = Timestamp(
-            until.0.saturating_sub(saturating_nanos(self.config.settings.connect_timeout)),
-        );
-        self.node_mut(id).pace.connected(opened, now.boot);
-        // Behind an ask, an undo that is still owed would come too late; before it, a kill must be
-        // known to be right.
-        let fused = self.node(id).proven && !self.claims.is_burdened(id) && !self.awaits_set_up();
-        let settings = self.config.node(id);
-        let node = &mut self.nodes[id.index()];
-        node.heard = now.boot;
-        node.restart_guard.is_asked_for(now.boot);
-        node.link.connected(until, fused);
-        for step in Step::needed(settings, &self.config.settings) {
-            node.pipeline.push(Pending::Handshake(step), now.boot, |out| {
-                step.encode(out, settings, &self.config.settings);
-            });
-        }
-        if fused {
-            self.send_queued(id, now);
-        }
-    }
-
-    /// The link could not be opened, or its connection ended.
-    pub fn disconnected(&mut self, link: LinkId, cause: Cause, now: ClockReading) {
-        let now = self.clamp(now);
-        match link.is_push() {
-            true => self.push_severed(link.node(), cause, now),
-            false => self.sever(link.node(), cause, now),
-        }
-        self.check();
     }
 
     /// Keeps words about a cause that the driver knows more of.
@@ -118,6 +80,32 @@ impl Core {
         self.arm(until);
     }
 
+    /// The socket is connected, and the handshake begins. Whether asks may follow it before it is answered.
+    pub(super) fn link_connected(&mut self, id: NodeId, now: ClockReading) -> bool {
+        let Link::Opening { until } = self.node(id).link.state() else { return false };
+        self.metrics.of(id).connections += 1;
+        let opened = Timestamp(
+            until.0.saturating_sub(saturating_nanos(self.config.settings.connect_timeout)),
+        );
+        self.node_mut(id).pace.connected(opened, now.boot);
+        // Behind an ask, an undo that is still owed would come too late; before it, a kill must be
+        // known to be right.
+        let fused = self.node(id).proven
+            && !self.claims.is_burdened(id)
+            && !self.set_up.is_awaited(self.config.settings.setup);
+        let settings = self.config.node(id);
+        let node = &mut self.nodes[id.index()];
+        node.heard = now.boot;
+        node.restart_guard.is_asked_for(now.boot);
+        node.link.connected(until, fused);
+        for step in Step::needed(settings, &self.config.settings) {
+            node.pipeline.push(Pending::Handshake(step), now.boot, |out| {
+                step.encode(out, settings, &self.config.settings);
+            });
+        }
+        fused
+    }
+
     /// Closes a link from our side.
     pub(super) fn close(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
         self.ops.push_back(LinkOp::Close(LinkId::command(id)));
@@ -125,7 +113,7 @@ impl Core {
     }
 
     /// The connection is over: everything under way on it is answered by that.
-    fn sever(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
+    pub(super) fn sever(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
         let cap = self.node(id).link.backoff(self.config.settings.reconnect_backoff);
         let retry_at = now.boot + cap / 2 + self.entropy.below(cap / 2);
         let node = &mut self.nodes[id.index()];
@@ -147,129 +135,75 @@ impl Core {
         self.changed.insert(id);
         self.arm(retry_at);
         let ghosts = self.claims.ghosts(id);
-        // What waits for the link waited in vain; what was under way may wait for the next.
-        self.fail_queued(id, now);
-        self.unanswered(id, pipeline, now);
+        self.connection_lost(id, pipeline, now);
         if ghosts == 0 {
             self.node_mut(id).ghost_connection = identity;
         } else if self.claims.ghosts(id) > ghosts {
             self.node_mut(id).ghost_connection = None;
         }
-        self.settle_releases(now);
-        self.set_up(now);
-        self.reports_lost(id, now);
+        self.link_down(id, now);
     }
 
-    fn unanswered(&mut self, node: NodeId, pipeline: Pipeline<Pending>, now: ClockReading) {
-        let cause = self.node(node).link.cause();
-        for (pending, untouched) in pipeline.into_requests() {
-            match pending {
-                Pending::Ask { claim, .. } => self.ask_unanswered(node, claim, untouched, now),
-                Pending::Extend { claim, round, .. } => {
-                    self.extension_unanswered(node, claim, round, now);
-                }
-                Pending::Undo { claim, .. } => {
-                    if let Some(claim) = self.claims.find_mut(claim) {
-                        claim.undo_over(node);
-                    }
-                    self.undo_settled(node, claim, Vote::Fail(cause), now);
-                }
-                // Its ask has run.
-                Pending::Check { claim, .. } => self.vote_failed(node, claim, now),
-                Pending::WriteBack { claim, round, .. } => {
-                    self.write_back_failed(node, claim, round, cause, now);
-                }
-                Pending::ForceUnlock(view)
-                | Pending::ViewTtl(view)
-                | Pending::ViewType(view)
-                | Pending::ViewValue(view) => {
-                    self.view_failed(view, node, cause);
-                }
-                Pending::DropOthers
-                | Pending::Enrol
-                | Pending::Handshake(_)
-                | Pending::Kill
-                | Pending::Remaining { .. }
-                | Pending::Track { .. } => {}
-            }
-        }
-    }
-
-    fn ask_unanswered(&mut self, node: NodeId, id: ClaimId, untouched: bool, now: ClockReading) {
-        if untouched {
-            self.owes_no_more(node, id);
-        }
-        if let Some(claim) = self.claims.find_mut(id) {
-            claim.connection_lost(node, untouched);
-            if mutant!(AskSentAgain) && claim.lock().is_some() {
-                return claim.queue(node);
-            }
-        }
-        self.vote_failed(node, id, now);
-    }
-
-    fn vote_failed(&mut self, node: NodeId, claim: ClaimId, now: ClockReading) {
-        let cause = self.node(node).link.cause();
-        if let Some(lock) = self.cast(node, claim, Vote::Fail(cause)) {
-            self.metrics.of(node).voted(Vote::Fail(cause));
-            self.decide(lock, now);
-        }
-    }
-
-    /// What waited for this link.
-    fn fail_queued(&mut self, node: NodeId, now: ClockReading) {
-        self.fail_queued_asks(node, now);
-        self.fail_queued_extensions(node, now);
-        self.fail_queued_views(node);
-    }
-
-    pub(super) fn fail_queued_asks(&mut self, node: NodeId, now: ClockReading) {
-        for id in self.claim_ids() {
-            if self.claims.find_mut(id).is_some_and(|claim| claim.unqueue(node)) {
-                self.vote_failed(node, id, now);
-            }
-        }
-    }
-
-    pub(super) fn handshake_answered(&mut self, id: NodeId, step: Step, now: ClockReading) {
+    /// A step of the handshake was answered. What all of them have told is returned when they are complete and nothing
+    /// speaks against the node but what may change while the connection lasts.
+    pub(super) fn handshake_answered(
+        &mut self,
+        id: NodeId,
+        step: Step,
+        token: Token<'_>,
+        now: ClockReading,
+    ) -> Result<Option<Handshake>, Mistyped> {
+        self.handshake_step(id, step, token)?;
         if step != Step::last(&self.config.settings) {
-            return;
+            return Ok(None);
         }
         let handshake = std::mem::take(&mut self.node_mut(id).handshake);
-        match self.node(id).link.state() {
-            Link::Handshake { .. } => self.handshake_done(id, handshake, now),
-            Link::Quarantined { .. } => self.looked(id, handshake, now),
+        let refused = match self.node(id).link.state() {
+            Link::Handshake { .. } => self.handshake_done(id, &handshake, now),
+            // A node that did not vote has been looked at again.
+            Link::Quarantined { .. } => handshake.refused,
             // One whose time is over has been refused, and what it granted is being undone.
+            _ => return Ok(None),
+        };
+        match refused {
+            Some(cause) => {
+                self.retire(id, cause, now);
+                Ok(None)
+            }
+            None => Ok(Some(handshake)),
+        }
+    }
+
+    /// Takes the answer to one step, and keeps the words of a refusal.
+    fn handshake_step(&mut self, id: NodeId, step: Step, token: Token<'_>) -> Result<(), Mistyped> {
+        let node = &mut self.nodes[id.index()];
+        let settings = self.config.node(id);
+        let told = node.handshake.answer(step, token, settings, &self.config.settings)?;
+        let refused = node.handshake.refused;
+        match token {
+            // The words of the server belong to the cause that stands.
+            Token::Error(text) if told.is_some() && told == refused && step != Step::Auth => {
+                self.note_of(id, refused, text);
+            }
+            _ if refused == Some(Cause::TooOld) => {
+                let version = node.handshake.capabilities.version;
+                let words =
+                    version.map(|version| format!("{version}, {} is needed", Version::OLDEST));
+                node.detail = words.map(|words| (Cause::TooOld, words));
+            }
             _ => {}
         }
+        Ok(())
     }
 
-    /// A node that did not vote has been looked at again.
-    fn looked(&mut self, id: NodeId, handshake: Handshake, now: ClockReading) {
-        match handshake.refused {
-            Some(cause) => self.retire(id, cause, now),
-            None => self.let_in(id, handshake, now),
-        }
-    }
-
-    /// Nothing speaks against this node but what may change while the connection lasts.
-    fn let_in(&mut self, id: NodeId, handshake: Handshake, now: ClockReading) {
-        let writes = handshake.capabilities.writes;
-        if writes != Ability::Unknown {
-            self.node_mut(id).capabilities.writes = writes;
-        }
-        match self.node(id).capabilities.writes {
-            Ability::Refused(cause) => {
-                self.suspend(id, cause, now);
-                self.set_up(now);
-            }
-            _ if self.config.settings.restart_guard == RestartGuard::Off => self.ready(id, now),
-            _ => self.restart_guard_read(id, handshake, now),
-        }
-    }
-
-    fn handshake_done(&mut self, id: NodeId, handshake: Handshake, now: ClockReading) {
-        let twin = self.twin(id, &handshake);
+    /// The handshake is complete: why the node is no voter, if it is none.
+    fn handshake_done(
+        &mut self,
+        id: NodeId,
+        handshake: &Handshake,
+        now: ClockReading,
+    ) -> Option<Cause> {
+        let twin = self.twin(id, handshake);
         self.node_mut(id).capabilities.learn(handshake.capabilities);
         self.node_mut(id).wrong_server = handshake.wrong_server || twin.is_some();
         if let Some(twin) = twin {
@@ -291,28 +225,12 @@ impl Core {
             node.run_id = Some(run_id);
             node.identity = handshake.client_id.map(|client_id| Identity { run_id, client_id });
         }
-        match handshake.refused.or_else(|| twin.map(|_| Cause::SameServer)) {
-            Some(cause) => {
-                if cause.is_configuration() {
-                    let must_be_proven = self.config.node(id).must_be_proven();
-                    self.node_mut(id).proven = !must_be_proven && cause != Cause::SameServer;
-                }
-                self.retire(id, cause, now);
-            }
-            None => self.let_in(id, handshake, now),
+        let refused = handshake.refused.or_else(|| twin.map(|_| Cause::SameServer));
+        if let Some(cause) = refused.filter(|cause| cause.is_configuration()) {
+            let must_be_proven = self.config.node(id).must_be_proven();
+            self.node_mut(id).proven = !must_be_proven && cause != Cause::SameServer;
         }
-    }
-
-    pub(super) fn ready(&mut self, id: NodeId, now: ClockReading) {
-        let node = self.node_mut(id);
-        node.link.ready();
-        node.handshake_done();
-        self.changed.insert(id);
-        self.send_owed(id, now);
-        self.send_queued(id, now);
-        self.send_queued_extensions(id, now);
-        self.send_queued_views(id, now);
-        self.track(id, now);
+        refused
     }
 
     /// Another node that turned out to be the same server process.
@@ -336,6 +254,14 @@ impl Core {
         }
     }
 
+    /// The node votes from now on.
+    pub(super) fn ready(&mut self, id: NodeId) {
+        let node = self.node_mut(id);
+        node.link.ready();
+        node.handshake_done();
+        self.changed.insert(id);
+    }
+
     /// The node is no voter. What it may have granted on this connection is undone, what it owes is
     /// sent once more, and then the link is closed.
     pub(super) fn retire(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
@@ -345,37 +271,8 @@ impl Core {
         let due: Vec<_> = node.pipeline.pending().copied().collect();
         self.changed.insert(id);
         self.arm(until);
-        if self.node(id).wrong_server {
-            self.disbelieve_undos(id, &due, now);
-        }
-        for pending in due {
-            match pending {
-                Pending::Ask { claim, .. } | Pending::Check { claim, .. } => {
-                    self.disown(id, claim, now);
-                }
-                Pending::WriteBack { claim, round, .. } => {
-                    self.write_back_failed(id, claim, round, cause, now);
-                }
-                Pending::Extend { claim, round, .. } => {
-                    self.extension_vote(id, claim, round, Vote::Fail(cause), now);
-                }
-                _ => {}
-            }
-        }
-        self.fail_queued(id, now);
-        self.send_owed(id, now);
-        self.set_up(now);
+        self.node_retired(id, cause, &due, now);
         self.leave_if_idle(id, now);
-    }
-
-    /// An ask that is under way to a node which is no voter. It is undone on this connection even where
-    /// that is in the wrong database, or leads to another node's server, for so was the ask.
-    fn disown(&mut self, node: NodeId, id: ClaimId, now: ClockReading) {
-        if !self.withdraw(node, id) {
-            self.owe(node, id);
-            self.push_undo(node, id, now);
-        }
-        self.vote_failed(node, id, now);
     }
 
     /// Closes a link that is being left once nothing is due on it.
@@ -386,44 +283,49 @@ impl Core {
         }
     }
 
-    pub(super) fn node_due(&mut self, id: NodeId, now: ClockReading) {
-        let node = self.node(id);
-        match node.link.state() {
-            Link::Down { retry_at } if now.boot >= retry_at => return self.open(id, now),
-            Link::Down { retry_at } => return self.arm(retry_at),
+    /// The time of what the link waits for may be over. Whether the connection goes on.
+    pub(super) fn link_due(&mut self, id: NodeId, now: ClockReading) -> bool {
+        let state = self.node(id).link.state();
+        match state {
+            Link::Down { retry_at } if now.boot >= retry_at => self.open(id, now),
+            Link::Down { retry_at } => self.arm(retry_at),
             Link::Opening { until } if now.boot >= until => {
-                return self.close(id, Cause::ConnectTimeout, now);
+                self.close(id, Cause::ConnectTimeout, now);
             }
-            // What was asked behind the handshake may run yet, so its undo follows it.
-            Link::Handshake { until, .. } if now.boot >= until => {
-                let span = self.config.settings.connect_timeout;
-                let words = format!("connected, but no answer to the handshake in {span:?}");
-                self.node_mut(id).detail = Some((Cause::NoAnswer, words));
-                self.metrics.of(id).timeouts += 1;
-                // Nobody knows where it leads.
-                self.node_mut(id).wrong_server = true;
-                return self.retire(id, Cause::NoAnswer, now);
-            }
-            Link::Leaving { until } if now.boot >= until => {
-                return self.close(id, Cause::NoAnswer, now);
-            }
+            Link::Handshake { until, .. } if now.boot >= until => self.handshake_late(id, now),
+            Link::Leaving { until } if now.boot >= until => self.close(id, Cause::NoAnswer, now),
             Link::Opening { until } | Link::Handshake { until, .. } | Link::Leaving { until } => {
                 self.arm(until);
+                return true;
             }
-            Link::Quarantined { until } => self.quarantine_due(id, until, now),
-            Link::Ready => {}
+            Link::Quarantined { .. } | Link::Ready => return true,
         }
+        false
+    }
+
+    /// What was asked behind the handshake may run yet, so its undo follows it.
+    fn handshake_late(&mut self, id: NodeId, now: ClockReading) {
+        let span = self.config.settings.connect_timeout;
+        let words = format!("connected, but no answer to the handshake in {span:?}");
+        self.node_mut(id).detail = Some((Cause::NoAnswer, words));
+        self.metrics.of(id).timeouts += 1;
+        // Nobody knows where it leads.
+        self.node_mut(id).wrong_server = true;
+        self.retire(id, Cause::NoAnswer, now);
+    }
+
+    /// A node that owes answers is silent: it may seem to hang, or be dead. Whether the connection goes on.
+    pub(super) fn silence_due(&mut self, id: NodeId, now: ClockReading) -> bool {
         self.suspect_if_silent(id, now);
         match self.node(id).dead_at(self.config.settings.dead_peer_timeout) {
             Some(dead_at) if now.boot >= dead_at => {
-                return self.close(id, Cause::DeadPeer, now);
+                self.close(id, Cause::DeadPeer, now);
+                return false;
             }
             Some(dead_at) => self.arm(dead_at),
             None => {}
         }
-        if self.node(id).debt.again_at() != Timestamp::NEVER {
-            self.owed_due(id, now);
-        }
+        true
     }
 }
 

@@ -67,7 +67,7 @@ impl<R> Pipeline<R> {
         self.due.len()
     }
 
-    pub(super) fn at(&self, at: usize) -> Option<&R> {
+    pub(crate) fn at(&self, at: usize) -> Option<&R> {
         self.due.get(at).map(|due| &due.pending)
     }
 
@@ -109,7 +109,7 @@ impl<R> Pipeline<R> {
     }
 
     /// The requests without an answer, and whether no byte of them reached the socket.
-    pub(super) fn into_requests(self) -> impl Iterator<Item = (R, bool)> {
+    pub(crate) fn into_requests(self) -> impl Iterator<Item = (R, bool)> {
         self.due.into_iter().map(move |due| (due.pending, due.start >= self.sent))
     }
 

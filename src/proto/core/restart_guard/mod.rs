@@ -49,22 +49,37 @@ impl Core {
     /// Whether the restart guards of a set that was new, or that was to be changed, have been written.
     #[must_use]
     pub fn has_set_up(&self) -> bool {
-        self.is_set_up
+        self.set_up.is_done()
+    }
+
+    /// Nothing speaks against this node but what may change while the connection lasts.
+    pub(super) fn let_in(&mut self, id: NodeId, handshake: Handshake, now: ClockReading) {
+        let writes = handshake.capabilities.writes;
+        if writes != Ability::Unknown {
+            self.node_mut(id).capabilities.writes = writes;
+        }
+        match self.node(id).capabilities.writes {
+            Ability::Refused(cause) => {
+                self.suspend(id, cause, now);
+                self.set_up(now);
+            }
+            _ if self.config.settings.restart_guard == RestartGuard::Off => {
+                self.node_votes(id, now)
+            }
+            _ => self.restart_guard_read(id, handshake, now),
+        }
     }
 
     /// Value and TTL have been read on this link.
-    pub(super) fn restart_guard_read(
-        &mut self,
-        id: NodeId,
-        handshake: Handshake,
-        now: ClockReading,
-    ) {
+    fn restart_guard_read(&mut self, id: NodeId, handshake: Handshake, now: ClockReading) {
         let found = self.expected(id).judge(handshake.restart_guard.as_deref());
         let (value, pttl) =
             (handshake.restart_guard.unwrap_or_default(), handshake.restart_guard_pttl);
         // A set that has a restart guard is not new, and will not be when all of them are gone.
         let setup = self.config.settings.setup;
-        self.is_set_up |= setup == Setup::IfNew && found != Found::Missing;
+        if setup == Setup::IfNew && found != Found::Missing {
+            self.set_up.is_over();
+        }
         let watch = &mut self.node_mut(id).restart_guard;
         let (was_enrolled, asked_at) = (watch.value_read(found), watch.asked_at());
         if found == Found::Ours {
@@ -89,8 +104,8 @@ impl Core {
                 let left = self.node(id).restart_guard.doubted_until().since(now.boot);
                 self.quarantine_for(id, left, now);
             }
-            Standing::Votes => self.ready(id, now),
-            Standing::Quarantined { left_ms } if setup == Setup::Init && !self.is_set_up => {
+            Standing::Votes => self.node_votes(id, now),
+            Standing::Quarantined { left_ms } if setup == Setup::Init && !self.set_up.is_done() => {
                 let free_at = now.boot + Duration::from_millis(left_ms);
                 self.node_mut(id).restart_guard.is_free_at(free_at);
                 self.enrol_when_due(id, Found::Ours, value, now);
@@ -139,7 +154,7 @@ impl Core {
     fn enrol_when_due(&mut self, id: NodeId, found: Found, seen: Vec<u8>, now: ClockReading) {
         let waits = match self.config.settings.setup {
             Setup::Enrol => false,
-            Setup::IfNew => !self.is_set_up && found == Found::Missing,
+            Setup::IfNew => !self.set_up.is_done() && found == Found::Missing,
             Setup::Change | Setup::Init | Setup::ReadOnly => true,
         };
         if waits {
@@ -179,17 +194,12 @@ impl Core {
             Setup::Change if all_known => self.longest_ttl(),
             _ => return,
         };
-        self.is_set_up = true;
+        self.set_up.is_over();
         for id in self.config.node_ids() {
             if let Some(seen) = self.node_mut(id).restart_guard.take_seen() {
                 self.enrol(id, &seen, quarantine, now);
             }
         }
-    }
-
-    /// Whether a node that is taken for new would be found without a restart guard by the first ask.
-    pub(super) fn awaits_set_up(&self) -> bool {
-        self.config.settings.setup == Setup::IfNew && !self.is_set_up
     }
 
     /// The larger of our `max_ttl` and all that the nodes were set up for.
@@ -338,12 +348,7 @@ impl Core {
         node.handshake_done();
         self.changed.insert(id);
         self.arm(until);
-        if !self.node(id).restart_guard.is_settling() {
-            self.fail_queued_asks(id, now);
-        }
-        self.send_owed(id, now);
-        self.send_queued_extensions(id, now);
-        self.send_queued_views(id, now);
+        self.node_kept_out(id, now);
     }
 
     pub(super) fn quarantine_due(&mut self, id: NodeId, until: Timestamp, now: ClockReading) {
@@ -363,7 +368,7 @@ impl Core {
         answer: Token<'_>,
         asked_at: Timestamp,
         now: ClockReading,
-    ) -> Result<(), Mistyped> {
+    ) -> Result<Vote, Mistyped> {
         let pttl = match answer {
             Token::Int(pttl) => pttl,
             // Whatever forbids it is found by the look that follows.
@@ -373,9 +378,7 @@ impl Core {
         if self.node(id).restart_guard.is_ours() {
             self.clock_seen(id, asked_at, pttl, now);
         }
-        let vote = self.guarded_vote(id, claim, vote, pttl, now);
-        self.count_vote(id, claim, vote, now);
-        Ok(())
+        Ok(self.guarded_vote(id, claim, vote, pttl, now))
     }
 
     /// A vote stands if this connection has read the value that is ours, and the TTL behind the ask
@@ -455,6 +458,27 @@ impl Core {
             self.nodes.len(),
             ours.max_ttl
         )
+    }
+}
+
+/// Whether the restart guards of a set that was new, or is to be changed, have been written.
+#[derive(Debug, Default)]
+pub(super) struct SetUp {
+    is_done: bool,
+}
+
+impl SetUp {
+    fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    fn is_over(&mut self) {
+        self.is_done = true;
+    }
+
+    /// Whether a node that is taken for new would be found without a restart guard by the first ask.
+    pub(super) fn is_awaited(&self, setup: Setup) -> bool {
+        setup == Setup::IfNew && !self.is_done
     }
 }
 

@@ -118,7 +118,7 @@ impl Core {
         active.pause.lasts_until(until.min(active.deadline));
         if leads.iter().all(|node| self.nodes[node.index()].push.notifies()) {
             active.pause.leaves_turn(leads, (waited / 2).min(LONGEST_SIT_OUT));
-            leads.iter().for_each(|node| self.want_push(node, now));
+            self.wants_notifications(leads, now);
         }
         self.arm_lock(id, until);
     }
@@ -238,7 +238,7 @@ impl Core {
         if active.keys.len() == 1 {
             self.ask_remaining(node, id, now);
         }
-        self.want_push(node, now);
+        self.wants_notifications(node.into(), now);
         self.wake(id, now);
     }
 
@@ -301,9 +301,7 @@ impl Core {
                 self.ask_remaining(node, id, now);
             }
         }
-        for node in leads.iter() {
-            self.want_push(node, now);
-        }
+        self.wants_notifications(leads, now);
         self.wake(id, now);
     }
 

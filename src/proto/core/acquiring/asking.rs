@@ -1,0 +1,209 @@
+//! Asking: which nodes are sent an attempt's ask, now or once their link is there, and what becomes of it.
+//!
+//! Apart from the folder's `mod.rs`, which decides by votes, because here it is only known how a node is reached. Not
+//! here: what an answer says, see `voting`.
+
+use std::time::Duration;
+
+use crate::proto::core::claims::Claim;
+use crate::proto::core::links::{FEW, Pending};
+use crate::proto::core::{Core, MAX_PIPELINE};
+use crate::proto::mutants::mutant;
+use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
+use crate::proto::time::ClockReading;
+use crate::proto::vote::{Cause, Vote};
+
+impl Core {
+    /// Asks these nodes, and gives them their time.
+    pub(super) fn offer_to(&mut self, id: LockId, nodes: NodeSet, now: ClockReading) {
+        let Some((lock, active)) = self.locks.at_work(id) else { return };
+        let (claim, open, lead) = (lock.claim, active.open, active.lead);
+        let lead_until = lead.map(|lead| now.boot + self.allowance(lead));
+        let mut patience = self.config.settings.response_timeout;
+        for node in nodes.iter() {
+            patience = patience.max(self.offer(node, claim, open, now));
+        }
+        if let Some((lock, active)) = self.locks.at_work_mut(id) {
+            let until = (now.boot + patience).min(lock.lease.ends()).min(active.deadline);
+            active.round.asks(lead_until);
+            active.round.lasts_until(until);
+            let until = active.round.due();
+            self.arm_lock(id, until);
+        }
+        self.decide(id, now);
+    }
+
+    /// The lead of a wait takes longer than usual: the others are asked without its word, under the same
+    /// token, and with the validity counted from the lead's ask.
+    pub(super) fn ask_the_others(&mut self, id: LockId, now: ClockReading) {
+        let Some(active) = self.locks.active_mut(id) else { return };
+        if let Some(lead) = active.lead.take() {
+            self.offer_to(id, self.all_nodes().without(lead.into()), now);
+        }
+    }
+
+    /// Asks one node, now or as soon as its link is there; returns how long that may take. At a suspected
+    /// node one ask of a lock is open at a time: where an earlier one is, it waits until that has an answer.
+    fn offer(
+        &mut self,
+        node_id: NodeId,
+        claim: ClaimId,
+        open: NodeSet,
+        now: ClockReading,
+    ) -> Duration {
+        let node = self.node(node_id);
+        let takes_asks = node.link.takes_asks();
+        let is_due = || node.pipeline.oldest().is_some();
+        let cause = if takes_asks && open.contains(node_id) && is_due() {
+            self.hold_back(node_id, claim);
+            return Duration::ZERO;
+        } else if takes_asks && node.pipeline.len() < MAX_PIPELINE {
+            self.send_ask(node_id, claim, now);
+            return Duration::ZERO;
+        } else if takes_asks {
+            Cause::Backlog
+        } else if self.reopen(node_id, now) {
+            return self.queue(node_id, claim);
+        } else {
+            self.node(node_id).link.cause()
+        };
+        self.metrics.of(node_id).voted(Vote::Fail(cause));
+        self.cast(node_id, claim, Vote::Fail(cause));
+        Duration::ZERO
+    }
+
+    fn hold_back(&mut self, node: NodeId, claim: ClaimId) {
+        let alive = self.claims.len();
+        let Some(it) = self.claims.find_mut(claim) else { return };
+        it.queue(node);
+        let held_back = &mut self.nodes[node.index()].held_back;
+        held_back.push(claim);
+        // Attempts end, and a node may hang for long.
+        if held_back.len() > 2 * alive.max(FEW) {
+            let claims = &self.claims;
+            let waits = |it: &ClaimId| claims.find(*it).is_some_and(|it| it.is_queued(node));
+            held_back.retain(waits);
+        }
+    }
+
+    /// A first contact is given the time that it needs; a node that was lost before is not waited
+    /// for longer than one that answers.
+    fn queue(&mut self, node: NodeId, claim: ClaimId) -> Duration {
+        if let Some(claim) = self.claims.find_mut(claim) {
+            claim.queue(node);
+        }
+        match self.node(node).link.has_not_failed() {
+            true => self.config.settings.connect_timeout,
+            false => Duration::ZERO,
+        }
+    }
+
+    pub(super) fn send_ask(&mut self, node_id: NodeId, id: ClaimId, now: ClockReading) {
+        debug_assert!(self.node(node_id).link.takes_asks(), "only a voter is asked");
+        let Some(claim) = self.claims.find_mut(id) else { return };
+        claim.sent(node_id, now.boot + Duration::from_millis(claim.ttl_ms()));
+        self.metrics.of(node_id).asks += 1;
+        let can_undo = self.nodes[node_id.index()].capabilities.can_undo();
+        let ask = claim.kind().ask;
+        let ask = if can_undo { ask } else { ask.as_script() };
+        let checked = ask.is_checked_behind() && self.config.restart_guard_key().is_some();
+        let (ttl_ms, counter) = (claim.ttl_ms(), claim.counter());
+        self.send(node_id, id, ask, (ttl_ms, counter), now, |by_digest| Pending::Ask {
+            claim: id,
+            ask,
+            by_digest,
+            checked,
+        });
+    }
+
+    /// Sends the asks that waited for this node's link.
+    pub(in crate::proto::core) fn send_queued(&mut self, node: NodeId, now: ClockReading) {
+        for id in self.claim_ids() {
+            if self.claims.find(id).is_some_and(|claim| claim.is_queued(node)) {
+                self.send_ask(node, id, now);
+            }
+        }
+    }
+
+    pub(in crate::proto::core) fn fail_queued_asks(&mut self, node: NodeId, now: ClockReading) {
+        for id in self.claim_ids() {
+            if self.claims.find_mut(id).is_some_and(|claim| claim.unqueue(node)) {
+                self.vote_failed(node, id, now);
+            }
+        }
+    }
+
+    pub(in crate::proto::core) fn ask_unanswered(
+        &mut self,
+        node: NodeId,
+        id: ClaimId,
+        untouched: bool,
+        now: ClockReading,
+    ) {
+        if untouched {
+            self.owes_no_more(node, id);
+        }
+        if let Some(claim) = self.claims.find_mut(id) {
+            claim.connection_lost(node, untouched);
+            if mutant!(AskSentAgain) && claim.lock().is_some() {
+                return claim.queue(node);
+            }
+        }
+        self.vote_failed(node, id, now);
+    }
+
+    pub(in crate::proto::core) fn vote_failed(
+        &mut self,
+        node: NodeId,
+        claim: ClaimId,
+        now: ClockReading,
+    ) {
+        let cause = self.node(node).link.cause();
+        if let Some(lock) = self.cast(node, claim, Vote::Fail(cause)) {
+            self.metrics.of(node).voted(Vote::Fail(cause));
+            self.decide(lock, now);
+        }
+    }
+
+    /// An ask that is under way to a node which is no voter. It is undone on this connection even where
+    /// that is in the wrong database, or leads to another node's server, for so was the ask.
+    pub(in crate::proto::core) fn disown(&mut self, node: NodeId, id: ClaimId, now: ClockReading) {
+        if !self.withdraw(node, id) {
+            self.owe(node, id);
+            self.push_undo(node, id, now);
+        }
+        self.vote_failed(node, id, now);
+    }
+
+    /// The suspected nodes at which an ask of this lock is open from an earlier attempt.
+    pub(super) fn open_asks(&self, id: LockId) -> NodeSet {
+        if mutant!(SuspectAskedAgain) {
+            return NodeSet::default();
+        }
+        if self.suspected.is_empty() {
+            return NodeSet::default();
+        }
+        let Some((lock, active)) = self.locks.at_work(id) else { return NodeSet::default() };
+        let last = self.claims.find(lock.claim);
+        let last = last.map_or_else(NodeSet::default, Claim::undoing);
+        active.open.or(last).and(self.suspected)
+    }
+
+    /// A node that was suspected has answered: what was held back is asked now.
+    #[cold]
+    pub(in crate::proto::core) fn send_held_back(&mut self, id: NodeId, now: ClockReading) {
+        let held_back = std::mem::take(&mut self.node_mut(id).held_back);
+        if !self.node(id).link.takes_asks() {
+            return;
+        }
+        for &claim in &held_back {
+            if self.claims.find(claim).is_some_and(|claim| claim.is_queued(id)) {
+                self.send_ask(id, claim, now);
+            }
+        }
+        // Its memory is used again.
+        let mut empty = held_back;
+        empty.clear();
+        self.node_mut(id).held_back = empty;
+    }
+}

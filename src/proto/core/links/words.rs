@@ -1,0 +1,74 @@
+//! What a node has said about its failures, in words that are safe to show.
+//!
+//! Apart from the causes, which are one byte each and travel with votes: words stay with their node. Servers repeat what
+//! they were sent, so that nothing is shown that could be a token.
+
+use crate::proto::classify::{ServerError, classify};
+use crate::proto::core::Core;
+use crate::proto::core::claims::TOKEN_DIGITS;
+use crate::proto::mutants::mutant;
+use crate::proto::names::NodeId;
+use crate::proto::vote::Cause;
+
+impl Core {
+    /// Keeps an error's words for the refusal. What comes while a node is being left is no news.
+    pub(in crate::proto::core) fn note(&mut self, id: NodeId, text: &[u8]) {
+        if let ServerError::Cause(cause) = classify(text)
+            && !self.node(id).link.is_leaving()
+        {
+            self.note_of(id, Some(cause), text);
+        }
+    }
+
+    /// Keeps an error's words where they say more than its cause does.
+    pub(super) fn note_of(&mut self, id: NodeId, cause: Option<Cause>, text: &[u8]) {
+        let notifies = |cause: &Cause| {
+            let is_vague = matches!(cause, Cause::ServerError | Cause::Unavailable);
+            is_vague || cause.is_forbidden() || *cause == Cause::ScriptsForbidden
+        };
+        if let Some(cause) = cause.filter(notifies) {
+            self.node_mut(id).detail = Some((cause, presentable(text)));
+        }
+    }
+}
+
+/// An error's text without anything that we sent: servers repeat the arguments of commands that
+/// they do not know, and one of ours is the token.
+fn presentable(text: &[u8]) -> String {
+    if mutant!(TokenInWords) {
+        return String::from_utf8_lossy(text).into_owned();
+    }
+    let quoted = memchr::memmem::find(text, b", with args beginning with");
+    let text = &text[..quoted.unwrap_or(text.len()).min(LONGEST_NOTE)];
+    let mut words = String::with_capacity(text.len());
+    for run in text.chunk_by(|a, b| a.is_ascii_hexdigit() == b.is_ascii_hexdigit()) {
+        if run[0].is_ascii_hexdigit() && run.len() >= TOKEN_DIGITS / 2 {
+            words.push_str("(hidden)");
+        } else {
+            words.extend(run.iter().map(|&b| match b {
+                b' '..=b'~' => char::from(b),
+                _ => '?',
+            }));
+        }
+    }
+    words
+}
+
+/// A token cut off here still has half of its digits, and is hidden.
+const LONGEST_NOTE: usize = 160;
+
+#[cfg(test)]
+mod tests {
+    use super::presentable;
+
+    #[test]
+    fn arguments_and_tokens_are_not_shown() {
+        let text = b"ERR unknown command 'SET', with args beginning with: 'job' '00112233445566778899aabbccddeeff' ";
+        assert_eq!(presentable(text), "ERR unknown command 'SET'");
+        let text = b"ERR no 00112233445566778899aabbccddeeff:host here\r";
+        assert_eq!(presentable(text), "ERR no (hidden):host here?");
+        let mut long = vec![b' '; 140];
+        long.extend_from_slice(b"00112233445566778899aabbccddeeff");
+        assert_eq!(presentable(&long).trim(), "(hidden)");
+    }
+}

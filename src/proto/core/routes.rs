@@ -1,0 +1,303 @@
+//! The routes between subjects: the commands that concern several of them, and what follows for the others when something
+//! has happened in one.
+//!
+//! A subject calls the others only downwards, for what it needs of them. What it has to announce it announces here, and
+//! here is who hears of it, and in which order. Not here: what each of them does about it; and answers, which `answer`
+//! routes.
+
+use super::links::{Link, Pending, Pipeline};
+use super::locks::Phase;
+use super::{Core, MAX_LOCKS};
+use crate::proto::names::{ClaimId, LinkId, LockId, NodeId, NodeSet};
+use crate::proto::request::{LockRequest, RequestError};
+use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::vote::{Cause, Vote};
+
+/// Commands.
+impl Core {
+    /// Asks all nodes for a lock. The outcome is [`Event::Granted`] or [`Event::Refused`].
+    ///
+    /// # Errors
+    ///
+    /// The ask is refused at the door, and nothing is sent.
+    pub fn acquire(
+        &mut self,
+        request: &LockRequest<'_>,
+        now: ClockReading,
+    ) -> Result<LockId, RequestError> {
+        request.check(&self.config)?;
+        if self.locks.len().max(self.claims.len()) >= MAX_LOCKS {
+            return Err(RequestError::TooManyLocks);
+        }
+        let now = self.clamp(now);
+        let votes = self.ballot();
+        let (id, _, active) = self.locks.begin(request, now, votes);
+        self.metrics.acquisitions += 1;
+        if active.waits() {
+            self.join_queues(id, now);
+        } else {
+            self.attempt(id, None, now);
+        }
+        Ok(id)
+    }
+
+    /// Lets go of a lock, or cancels its acquisition. An unknown id is ignored.
+    ///
+    /// The outcome is [`Event::Released`]; [`Event::Refused`] with [`RefusalReason::Cancelled`] if it was not
+    /// granted yet; [`Event::Lost`] if its validity ended before; none if its end was told already.
+    /// In every case the undo reaches each node that may keep a key for it.
+    pub fn release(&mut self, id: LockId, now: ClockReading) {
+        let now = self.clamp(now);
+        self.lease_due(id, now);
+        let Some(lock) = self.locks.find_mut(id) else { return };
+        let claim = lock.claim;
+        match lock.phase {
+            Phase::Asking | Phase::Fencing | Phase::Pausing | Phase::Queued => {
+                self.cancel(id, now);
+            }
+            Phase::Extending | Phase::Held => self.begin_release(id, now),
+            Phase::Lost(_) => {
+                self.locks.free(id);
+                self.abandon(claim, now);
+                self.run_scheduled(now);
+            }
+            Phase::Releasing => {}
+        }
+    }
+}
+
+/// A lock's life.
+impl Core {
+    pub(super) fn attempt_begins(&mut self, id: LockId) {
+        if self.locks.active(id).is_some_and(|active| active.waits()) {
+            self.end_pause(id);
+        }
+    }
+
+    /// An attempt has failed because our clock was wrong, which is set right: it is repeated at once.
+    pub(super) fn attempt_repeated(&mut self, id: LockId, claim: ClaimId, now: ClockReading) {
+        self.abandon(claim, now);
+        self.attempt(id, None, now);
+        self.run_scheduled(now);
+    }
+
+    /// An attempt has failed, and the lock goes on waiting. `denied` are the nodes that denied.
+    pub(super) fn attempt_over(
+        &mut self,
+        id: LockId,
+        claim: ClaimId,
+        denied: NodeSet,
+        now: ClockReading,
+    ) {
+        self.pause(id, now);
+        self.abandon(claim, now);
+        self.hear_late_denials(id, claim);
+        self.settle_in(id, denied, now);
+        self.run_scheduled(now);
+    }
+
+    /// A pause begins, or its leads have changed: these nodes are to send notifications.
+    pub(super) fn wants_notifications(&mut self, leads: NodeSet, now: ClockReading) {
+        leads.iter().for_each(|node| self.want_push(node, now));
+    }
+
+    pub(super) fn lock_granted(&mut self, id: LockId, now: ClockReading) {
+        self.note_holding(id);
+        self.auto_extend_from_now(id, now);
+        self.note_wait(id, now);
+    }
+
+    pub(super) fn lock_refused(&mut self, id: LockId, now: ClockReading) {
+        self.leave_queues(id, now);
+        self.locks.free(id);
+        self.run_scheduled(now);
+    }
+
+    /// A claim is being undone: what it let go of is free for others of this core.
+    pub(super) fn claim_undone(&mut self, id: ClaimId, now: ClockReading) {
+        self.hand_on(id, now);
+    }
+
+    /// An undo was confirmed, or this connection will not confirm it.
+    pub(super) fn undo_settled(
+        &mut self,
+        node: NodeId,
+        id: ClaimId,
+        vote: Vote,
+        now: ClockReading,
+    ) {
+        match self.claims.find(id).map(|claim| (claim.lock(), claim.is_settled())) {
+            Some((Some(lock), _)) => self.release_vote(node, lock, vote, now),
+            Some((None, true)) => self.claims.free(id),
+            _ => {}
+        }
+    }
+}
+
+/// A node's life.
+impl Core {
+    /// The link's socket is connected.
+    pub fn connected(&mut self, link: LinkId, now: ClockReading) {
+        let (now, id) = (self.clamp(now), link.node());
+        if link.is_push() {
+            self.push_connected(id, now);
+        } else if self.link_connected(id, now) {
+            self.send_queued(id, now);
+        }
+    }
+
+    /// The link could not be opened, or its connection ended.
+    pub fn disconnected(&mut self, link: LinkId, cause: Cause, now: ClockReading) {
+        let now = self.clamp(now);
+        match link.is_push() {
+            true => self.push_severed(link.node(), cause, now),
+            false => self.sever(link.node(), cause, now),
+        }
+        self.check();
+    }
+
+    /// The node votes from now on.
+    pub(super) fn node_votes(&mut self, id: NodeId, now: ClockReading) {
+        self.ready(id);
+        self.send_owed(id, now);
+        self.send_queued(id, now);
+        self.send_queued_extensions(id, now);
+        self.send_queued_views(id, now);
+        self.track(id, now);
+    }
+
+    /// The node does not vote for now; what needs no vote goes on.
+    pub(super) fn node_kept_out(&mut self, id: NodeId, now: ClockReading) {
+        if !self.node(id).restart_guard.is_settling() {
+            self.fail_queued_asks(id, now);
+        }
+        self.send_owed(id, now);
+        self.send_queued_extensions(id, now);
+        self.send_queued_views(id, now);
+    }
+
+    /// The node is no voter any more. What it may have granted on this connection, where `due` was under way, is undone,
+    /// and what it owes is sent once more.
+    pub(super) fn node_retired(
+        &mut self,
+        id: NodeId,
+        cause: Cause,
+        due: &[Pending],
+        now: ClockReading,
+    ) {
+        if self.node(id).wrong_server {
+            self.disbelieve_undos(id, due, now);
+        }
+        for pending in due {
+            match *pending {
+                Pending::Ask { claim, .. } | Pending::Check { claim, .. } => {
+                    self.disown(id, claim, now);
+                }
+                Pending::WriteBack { claim, round, .. } => {
+                    self.write_back_lost(id, claim, round, cause, now);
+                }
+                Pending::Extend { claim, round, .. } => {
+                    self.extension_vote(id, claim, round, Vote::Fail(cause), now);
+                }
+                _ => {}
+            }
+        }
+        self.fail_queued(id, now);
+        self.send_owed(id, now);
+        self.set_up(now);
+    }
+
+    /// The node seems to hang, and is not waited for.
+    pub(super) fn node_hangs(&mut self, id: NodeId, now: ClockReading) {
+        // It may not tell those who wait for its notifications.
+        if self.node(id).push.is_wanted() {
+            self.reports_lost(id, now);
+        }
+        self.releases_go_on_without(id, now);
+    }
+
+    /// A connection is gone. What waited for it waited in vain; what was under way may wait for the next one.
+    pub(super) fn connection_lost(
+        &mut self,
+        id: NodeId,
+        pipeline: Pipeline<Pending>,
+        now: ClockReading,
+    ) {
+        self.fail_queued(id, now);
+        self.unanswered(id, pipeline, now);
+    }
+
+    /// A link is down, and all that was under way on it is over.
+    pub(super) fn link_down(&mut self, id: NodeId, now: ClockReading) {
+        self.settle_releases(now);
+        self.set_up(now);
+        self.reports_lost(id, now);
+    }
+
+    fn unanswered(&mut self, node: NodeId, pipeline: Pipeline<Pending>, now: ClockReading) {
+        let cause = self.node(node).link.cause();
+        for (pending, untouched) in pipeline.into_requests() {
+            match pending {
+                Pending::Ask { claim, .. } => self.ask_unanswered(node, claim, untouched, now),
+                Pending::Extend { claim, round, .. } => {
+                    self.extension_unanswered(node, claim, round, now);
+                }
+                Pending::Undo { claim, .. } => {
+                    if let Some(claim) = self.claims.find_mut(claim) {
+                        claim.undo_over(node);
+                    }
+                    self.undo_settled(node, claim, Vote::Fail(cause), now);
+                }
+                // Its ask has run.
+                Pending::Check { claim, .. } => self.vote_failed(node, claim, now),
+                Pending::WriteBack { claim, round, .. } => {
+                    self.write_back_lost(node, claim, round, cause, now);
+                }
+                Pending::ForceUnlock(view)
+                | Pending::ViewTtl(view)
+                | Pending::ViewType(view)
+                | Pending::ViewValue(view) => {
+                    self.view_failed(view, node, cause);
+                }
+                Pending::DropOthers
+                | Pending::Enrol
+                | Pending::Handshake(_)
+                | Pending::Kill
+                | Pending::Remaining { .. }
+                | Pending::Track { .. } => {}
+            }
+        }
+    }
+
+    fn write_back_lost(
+        &mut self,
+        node: NodeId,
+        claim: ClaimId,
+        round: u32,
+        cause: Cause,
+        now: ClockReading,
+    ) {
+        let lock = self.write_back_failed(node, claim, round, cause);
+        lock.into_iter().for_each(|lock| self.decide(lock, now));
+    }
+
+    /// What waited for this link.
+    fn fail_queued(&mut self, node: NodeId, now: ClockReading) {
+        self.fail_queued_asks(node, now);
+        self.fail_queued_extensions(node, now);
+        self.fail_queued_views(node);
+    }
+
+    /// Something may be due for this node.
+    pub(super) fn node_due(&mut self, id: NodeId, now: ClockReading) {
+        if !self.link_due(id, now) {
+            return;
+        }
+        if let Link::Quarantined { until } = self.node(id).link.state() {
+            self.quarantine_due(id, until, now);
+        }
+        if self.silence_due(id, now) && self.node(id).debt.again_at() != Timestamp::NEVER {
+            self.owed_due(id, now);
+        }
+    }
+}
