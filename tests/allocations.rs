@@ -1,5 +1,5 @@
-//! In steady state nothing is allocated: taking, extending and releasing locks reuses what earlier
-//! locks left behind.
+//! Nothing is allocated in steady state: taking, extending and releasing locks reuses the memory of
+//! earlier locks.
 //!
 //! A test binary of its own, because the counting allocator is that of the whole program. It counts
 //! per thread, so the servers' helper threads and other tests do not disturb. The counts are exact:
@@ -21,7 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 #[test]
 fn the_counter_counts() {
     let counted = allocation_counter::measure(|| drop(LockRequest::new(b"a").and_resource(b"b")));
-    assert_eq!(counted.count_total, 1, "the list of further resources");
+    assert_eq!(counted.count_total, 1, "the list of further resources is allocated");
 }
 
 #[test]
@@ -82,9 +82,9 @@ fn a_driver_beside_its_hosts_own_sockets_does_not_allocate() {
     }
 }
 
-/// Two drivers in one loop, of which each waits for what the other has, until a node tells it.
+/// Two drivers in one loop. Each waits for the lock that the other holds, until a node notifies it.
 #[test]
-fn waiters_that_are_told_do_not_allocate() {
+fn notified_waiters_do_not_allocate() {
     for n in SIZES {
         let servers = servers(n);
         let config = initialised(&servers);
@@ -95,7 +95,7 @@ fn waiters_that_are_told_do_not_allocate() {
         });
         let mut both = Both { hosts: [one, other], holder: None };
         both.hand_offs(LAG);
-        // As many as one batch may be behind.
+        // As many nodes as a quorum can spare.
         for server in &servers[n / 2 + 1..] {
             server.pause();
             both.hand_offs(2 * BATCH);
@@ -110,15 +110,17 @@ fn waiters_that_are_told_do_not_allocate() {
         };
         let counts: Vec<u64> = std::iter::repeat_with(batch).take(BATCHES).collect();
         println!("{n} nodes: allocations in batches of {BATCH} hand-offs: {counts:?}");
-        // A node that is a lead for the first time opens a push link, and one that is slower than ever
-        // before has more under way. What each hand-off allocates would be in all of them.
+        // A node that becomes a lead for the first time opens a push link, and one that is slower
+        // than ever before has more requests in flight. An allocation per hand-off would appear in
+        // every batch.
         let growing = counts.iter().filter(|&&count| count > 0).count();
         assert!(growing <= BATCHES / 5, "{n} nodes: {counts:?}");
     }
 }
 
-/// Whoever calls an engine allocates what outlives the call: the lock's slot and the name of its
-/// resource, and a reply for each extension. What is handed over costs nothing more.
+/// A caller of an engine allocates what outlives the call: the lock's slot and the name of its
+/// resource, and a reply for each extension. Passing the request to the engine allocates nothing
+/// more.
 #[test]
 fn an_engine_s_caller_allocates_slots_only() {
     let servers = servers(3);
@@ -149,7 +151,7 @@ fn an_engine_s_caller_allocates_slots_only() {
 fn client_does_not_allocate(servers: &[Server], config: Config) {
     let mut client = Client::new(config).unwrap();
     assert_eq!(client.warm_up(PATIENCE).ready(), servers.len());
-    // Every node answers in order, so an inspection that is complete has all earlier answers.
+    // Every node answers in order, so a complete inspection comes after all earlier answers.
     let catch_up = |client: &mut Client| {
         let until = Instant::now() + PATIENCE;
         while !client.inspect(b"job").unwrap().nodes.iter().all(|node| node.state.is_ok()) {
@@ -166,11 +168,12 @@ fn driver_does_not_allocate(servers: &[Server], host: &mut Host) {
     none_in_steady_state(servers, host, Host::catch_up, &kinds);
 }
 
-/// Counts allocations in each kind of work, which is given how often to do it.
+/// Counts the allocations of each kind of work; the argument is the number of repetitions.
 ///
-/// On a busy machine a node falls behind now and then, and then more is under way than ever before.
-/// That is growth, not steady state. So each node that a quorum can spare is silent once before
-/// anything is counted, and while it is counted, all nodes catch up before as much is under way.
+/// On a busy machine a node falls behind now and then, and then more requests are in flight than
+/// ever before. That is growth, not steady state. So each node that a quorum can spare is silent
+/// once before the count, and during the count all nodes catch up before as much is in flight
+/// again.
 fn none_in_steady_state<T>(
     servers: &[Server],
     holder: &mut T,
@@ -225,13 +228,13 @@ fn acquired<T>(outcome: Result<T, AcquireError>) -> T {
 /// A program with a loop of its own, and a driver in it.
 struct Host {
     driver: Driver,
-    /// `None`: the driver has an epoll of its own, of which the host sees the descriptor.
+    /// `None`: the driver has an epoll of its own, and the host sees its file descriptor.
     poll: Option<(mio::Poll, mio::Events)>,
-    /// What else the host does.
+    /// The host's other work.
     own: Option<Own>,
 }
 
-/// A service of the host's own: it sends back what it is sent, and has a client in the same loop.
+/// An echo service of the host, and its client, in the same loop.
 struct Own {
     service: TcpStream,
     client: TcpStream,
@@ -271,12 +274,12 @@ impl Own {
                     self.answers += length;
                 }
             }
-            other => panic!("{other:?} is nobody's"),
+            other => panic!("{other:?} belongs to neither the driver nor the host"),
         }
     }
 }
 
-/// Two hosts that wait for each other.
+/// Two hosts that wait for each other's lock.
 struct Both {
     hosts: [Host; 2],
     /// Which of them has the lock.
@@ -288,7 +291,7 @@ impl Both {
         self.hosts.iter_mut().for_each(Host::catch_up);
     }
 
-    /// Each lets go only when the other waits.
+    /// Each releases only when the other waits.
     fn hand_offs(&mut self, times: usize) {
         let request = LockRequest::new(b"job").wait(Wait::UpTo(PATIENCE));
         for _ in 0..times {
@@ -328,11 +331,11 @@ fn a_lock_that_is_held_and_idle_takes_at_most_256_bytes_and_its_key() {
                 assert!(matches!(event, Event::Granted(_)), "{event:?}");
                 granted += 1;
             }
-            // What the attempt needed is given back when nobody waits for late answers any longer.
+            // The memory of an attempt is freed when no late answers are expected any more.
             host.step_until(|driver| driver.deadline().is_none_or(|left| left > 2 * soon));
         }
     };
-    // What has been given back is used again.
+    // The freed memory is reused.
     hold(&mut host, 0..PORTION);
     let counted = allocation_counter::measure(|| hold(&mut host, PORTION..PORTION + HELD));
     let each = counted.bytes_current as f64 / HELD as f64;
@@ -344,7 +347,7 @@ impl Host {
         Self { driver, poll: None, own: None }
     }
 
-    /// Under each lock the host's own service is asked once.
+    /// The host's own service is called once under each lock.
     fn served_pairs(&mut self, pairs: usize) {
         let own = |host: &mut Self| host.own.as_mut().map(|own| own.request());
         for pair in 0..pairs {
@@ -359,7 +362,7 @@ impl Host {
         }
     }
 
-    /// Two locks that are auto-extended, one of them without anybody waiting for its extensions.
+    /// Two auto-extended locks; no caller waits for the extensions of one of them.
     fn auto_extensions(&mut self, extensions: usize) {
         let keep = AutoExtend::until_released().every(Duration::from_micros(200));
         let ids = [b"one", b"two"].map(|name| {
@@ -405,7 +408,7 @@ impl Host {
         self.release(id);
     }
 
-    /// Attempts on a resource that is held, each with its undo.
+    /// Attempts on a held resource, each with its undo.
     fn denials(&mut self, denials: usize) {
         let held = self.acquire();
         for _ in 0..denials {
@@ -452,7 +455,7 @@ impl Host {
         }
     }
 
-    /// Waits until there is something to do, and has the driver do it.
+    /// Waits for work, and lets the driver do it.
     fn step(&mut self) {
         let timeout = self.driver.deadline().unwrap_or(PATIENCE);
         match &mut self.poll {
@@ -460,7 +463,7 @@ impl Host {
                 poll.poll(events, Some(timeout)).unwrap();
                 for event in &*events {
                     if !self.driver.on_event(event) {
-                        self.own.as_mut().expect("it is the driver's").on_event(event);
+                        self.own.as_mut().expect("the event is the driver's").on_event(event);
                     }
                 }
             }
@@ -473,7 +476,7 @@ impl Host {
     }
 }
 
-/// A configuration of nodes that have just been made.
+/// A configuration of nodes that were just initialised.
 fn initialised(servers: &[Server]) -> Config {
     let config = config(servers);
     redbolt::init(&config, PATIENCE).unwrap();
@@ -499,17 +502,18 @@ const CLIENT: mio::Token = mio::Token(1);
 
 const SIZES: [usize; 3] = [1, 3, 5];
 
-/// How often each kind of work is done on each number of nodes: ten thousand times and more in all.
+/// How often each kind of work is done on each number of nodes: more than ten thousand times in
+/// all.
 const TIMES: usize = 4_000;
 
-/// How often one waiter hands on to the other, and how often that is counted.
+/// How many hand-offs a batch has, and how many batches are counted.
 const BATCH: usize = 25;
 const BATCHES: usize = 60;
 
-/// The most locks that a node can be behind with.
+/// The most locks by which a node can be behind.
 const LAG: usize = 100;
 
-/// So many locks are held at once, and so many of them are asked for together.
+/// How many locks are held at once, and how many of them are requested together.
 const LONG: Duration = Duration::from_secs(30);
 const HELD: usize = 8 * PORTION;
 const PORTION: usize = 256;

@@ -1,6 +1,7 @@
-//! The examples as a newcomer runs them: as processes, that end by themselves and say what they did.
+//! Runs the examples as a newcomer does: as processes that end by themselves and print what they
+//! did.
 //!
-//! Not here: `resp_dump`, which `resp-tests` runs over its vectors.
+//! Not here: `resp_dump`, which `resp-tests` runs on its vectors.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{
@@ -16,18 +17,18 @@ use std::{
 use redbolt_test_servers::{Reply, Server, servers};
 
 #[test]
-fn blocking_tells_its_story_on_embedded_nodes() {
+fn blocking_runs_on_embedded_nodes() {
     tells_of_blocking(&run("blocking", &[]));
 }
 
 #[test]
-fn blocking_tells_its_story_on_real_nodes() {
+fn blocking_runs_on_real_nodes() {
     tells_of_blocking(&run("blocking", &arguments(&servers(3))));
 }
 
 #[test]
 fn blocking_says_why_there_is_no_lock() {
-    // It tries for the five seconds that it is willing to wait.
+    // The example waits five seconds for the lock.
     let end = run("blocking", &["--node".to_owned(), NOBODY.to_owned()]);
     assert_eq!(end.status, Some(1), "{end:?}");
     assert!(end.errors.contains("no quorum: 0 of 1 granted"), "{end:?}");
@@ -43,19 +44,19 @@ fn a_host_s_own_loop_serves_on_embedded_nodes() {
 fn a_host_s_own_loop_serves_on_real_nodes() {
     let servers = servers(3);
     tells_of_the_loop(&run("own_mio_loop", &arguments(&servers)));
-    // What was held at the end is let go.
+    // The locks held at the end are released.
     for server in &servers {
         assert_eq!(server.cmd("EXISTS redbolt-example"), Reply::Int(0));
     }
 }
 
 #[test]
-fn a_loop_that_knows_nothing_of_redbolt_runs_jobs_on_embedded_nodes() {
+fn a_foreign_epoll_loop_runs_jobs_on_embedded_nodes() {
     tells_of_the_jobs(&run("own_epoll_fd", &[]));
 }
 
 #[test]
-fn a_loop_that_knows_nothing_of_redbolt_runs_jobs_on_real_nodes() {
+fn a_foreign_epoll_loop_runs_jobs_on_real_nodes() {
     let servers = servers(3);
     tells_of_the_jobs(&run("own_epoll_fd", &arguments(&servers)));
     for server in &servers {
@@ -78,12 +79,12 @@ fn a_leader_is_followed_by_another_on_real_nodes() {
 }
 
 #[test]
-fn a_late_write_is_refused_where_tokens_are_looked_at_on_embedded_nodes() {
+fn a_late_write_is_fenced_on_embedded_nodes() {
     tells_of_the_late_write(&run("fenced_write", &[]));
 }
 
 #[test]
-fn a_late_write_is_refused_where_tokens_are_looked_at_on_real_nodes() {
+fn a_late_write_is_fenced_on_real_nodes() {
     let servers = servers(3);
     tells_of_the_late_write(&run("fenced_write", &arguments(&servers)));
     for server in &servers {
@@ -115,13 +116,13 @@ fn tasks_await_locks_on_real_nodes() {
     let servers = servers(3);
     tells_of_futures(&run("futures", &arguments(&servers)));
     for server in &servers {
-        // Nothing but the restart guard of the node.
+        // Only the restart guard of the node is left.
         assert_eq!(server.cmd("DBSIZE"), Reply::Int(1));
     }
 }
 
 #[test]
-fn metrics_are_told_on_embedded_nodes() {
+fn metrics_are_served_on_embedded_nodes() {
     let end = run("metrics", &[]);
     tells_of_metrics(&end);
     let stopped = "Warning: node 1 127.0.0.1:";
@@ -129,7 +130,7 @@ fn metrics_are_told_on_embedded_nodes() {
 }
 
 #[test]
-fn metrics_are_told_on_real_nodes() {
+fn metrics_are_served_on_real_nodes() {
     tells_of_metrics(&run("metrics", &arguments(&servers(3))));
 }
 
@@ -157,7 +158,7 @@ fn tells_of_blocking(end: &End) {
     says_in_order(end, &[&lines[..], &["step 3 done, ", "released, ", "worked with "]].concat());
 }
 
-/// Twice the same story, and the store makes the difference.
+/// The same story twice; only the store differs.
 fn tells_of_the_late_write(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     let hand_over = [
@@ -203,7 +204,7 @@ fn tells_of_the_loop(end: &End) {
     says_in_order(end, &[&lines[..], &["ben leaves", "ann < GRANTED"], &told].concat());
 }
 
-/// Each job runs past the TTL of its lock, and the second one of a name behind the first.
+/// Each job outlasts the TTL of its lock, and the second job of a name follows the first.
 fn tells_of_the_jobs(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     let (first, second) =
@@ -217,7 +218,7 @@ fn tells_of_the_leaders(end: &End) {
     let lines = ["first leads", "first stops: ", "first steps down: lost: "];
     says_in_order(end, &[&lines[..], &["second steps down: released"]].concat());
     let second = end.output.find("second leads");
-    assert!(second > end.output.find("first stops"), "two lead at once: {end:?}");
+    assert!(second > end.output.find("first stops"), "two leaders at once: {end:?}");
 }
 
 fn tells_of_metrics(end: &End) {
@@ -227,7 +228,7 @@ fn tells_of_metrics(end: &End) {
     assert!(end.errors.contains("Debug: lock refused: held by another"), "{end:?}");
 }
 
-/// Lines that begin so, with others between them.
+/// Checks for lines with these beginnings, in order, with others between them.
 fn says_in_order(end: &End, beginnings: &[&str]) {
     let mut lines = end.output.lines();
     for beginning in beginnings {
@@ -239,7 +240,7 @@ fn arguments(servers: &[Server]) -> Vec<String> {
     servers.iter().flat_map(|server| ["--node".to_owned(), server.address()]).collect()
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug)]
 struct End {
     status: Option<i32>,
@@ -258,14 +259,14 @@ fn run(example: &str, arguments: &[String]) -> End {
         .spawn()
         .unwrap();
     let ended = wait(&mut child);
-    // What the examples say is less than a pipe holds, so that nobody has waited for us to read.
+    // The examples print less than a pipe holds, so none of them blocked on writing.
     let output = read(child.stdout.take().unwrap());
     let errors = read(child.stderr.take().unwrap());
     assert!(ended, "{example} did not end in {PATIENCE:?}:\n{output}\n{errors}");
     End { status: child.wait().unwrap().code(), output, errors }
 }
 
-/// Whether it ended by itself. It has ended in any case.
+/// Whether the process ended by itself; otherwise it is killed.
 fn wait(child: &mut Child) -> bool {
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
@@ -285,9 +286,9 @@ fn read(mut stream: impl Read) -> String {
     text
 }
 
-/// Builds the examples in the profile and target directory of this test, and says where they are.
-/// `cargo test` has done so already, unless it was asked for this test alone;
-/// it runs tests in the folder of their package.
+/// Builds the examples in this test's profile and target directory, and returns their directory.
+/// `cargo test` has built them already, unless it ran this test alone. It runs tests in their
+/// package's directory.
 fn build() -> PathBuf {
     let test = env::current_exe().unwrap();
     let target = test.parent().and_then(Path::parent).unwrap();
@@ -306,5 +307,5 @@ fn build() -> PathBuf {
 /// Far longer than any example takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A port below 1024 that no service has had for decades.
+/// A port below 1024 that no service has used for decades.
 const NOBODY: &str = "127.0.0.1:1";

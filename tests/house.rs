@@ -1,8 +1,8 @@
-//! The rules of the house, checked on its sources: which way dependencies run, what the core may
-//! touch, what things are called. ARCHITECTURE.md says why.
+//! The house rules, checked on the sources: the direction of dependencies, what the core may use,
+//! and names. ARCHITECTURE.md gives the reasons.
 //!
-//! Each rule is a function from a source to its faults, so that it is tried on small bad examples as
-//! well as on the repository.
+//! Each rule is a function from a source to its faults, so that it is tested on small bad examples
+//! as well as on the repository.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 #[path = "house/coupling.rs"]
@@ -54,7 +54,7 @@ fn unsafe_code_is_in_one_file() {
 
 #[test]
 fn models_and_provers_see_codec_and_protocol_only() {
-    // The tests of the node put the whole library against it.
+    // The tests of the node may use the whole library.
     check(
         &["crates/models", "crates/node/src", "crates/sim", "crates/testkit", "resp-tests", "fuzz"],
         rules::behind_the_protocol,
@@ -66,7 +66,7 @@ fn one_word_has_one_meaning() {
     check(&["src", "crates", "examples"], rules::words);
 }
 
-/// The words of the field took their place, in the code and on the pages for people.
+/// Vocabulary: the field's terms are used in the code and in the public pages.
 #[test]
 fn no_old_name_comes_back() {
     check(&["src", "crates", "tests", "examples", "benches", "fuzz"], rules::old_names);
@@ -83,10 +83,10 @@ fn no_old_name_comes_back() {
 
 #[test]
 fn functions_fit_a_screen() {
-    assert_eq!(coupling_of(root()).long, [""; 0], "of more than 40 lines");
+    assert_eq!(coupling_of(root()).long, [""; 0], "functions of more than 40 lines");
 }
 
-/// `cargo xtask coupling` shows what is counted, also of another tree.
+/// `cargo xtask coupling` prints the counts, also of another tree.
 #[test]
 fn the_parts_of_the_core_do_not_grow_together() {
     if let Some(tree) = env::var_os("COUPLING_OF") {
@@ -120,16 +120,16 @@ fn few_crates_stand_behind_the_library() {
     let crates = dependencies(&[]);
     assert!(crates.len() <= MAX_CRATES, "{} crates: {crates:?}", crates.len());
     let names: BTreeSet<_> = crates.iter().map(|(name, _)| name.as_str()).collect();
-    assert!(names.is_superset(&["mio", "redbolt"].into()), "that is no tree of ours: {crates:?}");
+    assert!(names.is_superset(&["mio", "redbolt"].into()), "not the library's tree: {crates:?}");
     let heavy: Vec<_> = HEAVY.iter().filter(|name| names.contains(**name)).collect();
-    assert!(heavy.is_empty(), "an async runtime or a driver: {heavy:?}");
+    assert!(heavy.is_empty(), "async runtimes or Redis drivers: {heavy:?}");
 }
 
 #[test]
 fn the_code_map_shows_every_file_and_no_other() {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
     let reading = map::read(&text, &files_below(root(), &FOLDERS));
-    assert!(reading.unknown.is_empty(), "on the code map, but no files: {:?}", reading.unknown);
+    assert!(reading.unknown.is_empty(), "on the code map, but missing: {:?}", reading.unknown);
     let files = files_below(root(), &["src"]);
     let missing: Vec<_> = files.difference(&reading.shown).collect();
     assert!(missing.is_empty(), "not on the code map of ARCHITECTURE.md: {missing:?}");
@@ -140,13 +140,13 @@ fn every_test_behind_a_promise_exists() {
     let read = |page| fs::read_to_string(root().join(page)).expect(page);
     let promises = read("docs/PROMISES.md");
     let named = names_of_tests(&promises);
-    assert!(named.len() > 80, "that is no page of tests: {named:?}");
+    assert!(named.len() > 80, "the page names too few tests: {named:?}");
     let (guarantees, performance) = (read("docs/guarantees.md"), read("docs/performance.md"));
     let more = [names_of_tests(&guarantees), names_of_tests(&performance)].concat();
     let files = files_below(root(), &["src", "tests", "crates", "fuzz", "resp-tests"]);
     let texts = files.iter().map(|file| fs::read_to_string(root().join(file)).expect(file));
     let all = texts.collect::<Vec<_>>().concat();
-    // A scenario is generic over the APIs that go through it.
+    // A scenario is generic over APIs.
     let names = all.split("fn ").skip(1).filter_map(|rest| rest.split_once(['(', '<']));
     let tests: BTreeSet<&str> = names.map(|(name, _)| name).collect();
     let missing: Vec<_> =
@@ -162,12 +162,12 @@ fn source_files_that_the_manual_names_exist() {
     let texts = pages.map(|page| fs::read_to_string(root().join(page)).unwrap());
     let text = texts.collect::<Vec<_>>().join(" ");
     let named = manual::files_named(&text, ".rs");
-    assert!(named.len() > 40, "that is no manual: {named:?}");
+    assert!(named.len() > 40, "the manual names too few files: {named:?}");
     let missing: Vec<_> = named.into_iter().filter(|name| !is_there(name)).collect();
-    assert!(missing.is_empty(), "named, but no files: {missing:?}");
+    assert!(missing.is_empty(), "named, but missing: {missing:?}");
 }
 
-/// Long names with underscores; what is in capitals is no test.
+/// Long names with underscores; names in capitals are no tests.
 fn names_of_tests(page: &str) -> Vec<&str> {
     let words = page.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     let is_name = |word: &&str| word.matches('_').count() >= 2 && *word == word.to_lowercase();
@@ -182,7 +182,7 @@ fn every_page_of_the_manual_is_listed_and_compiled() {
     let files = files_ending(&[".md"]);
     let pages: Vec<&str> =
         files.iter().filter_map(|file| file.strip_prefix("docs/")).filter(is_page).collect();
-    assert!(pages.len() > 10, "that is no manual: {pages:?}");
+    assert!(pages.len() > 10, "the manual has too few pages: {pages:?}");
     let unlisted = pages.iter().filter(|page| !summary.contains(&format!("]({page})")));
     assert_eq!(unlisted.collect::<Vec<_>>(), [&""; 0], "not in docs/SUMMARY.md");
     let uncompiled = pages.iter().filter(|page| !library.contains(&format!("\"{page}\"")));
@@ -200,13 +200,13 @@ fn every_snippet_of_the_manual_is_compiled_or_run() {
             assert!(KINDS.contains(&kind), "{page}: nothing compiles or runs ```{kind}");
             let is_command = |line: &&str| line.starts_with("$ ");
             assert!(kind != "text" || !lines.iter().any(is_command), "{page}: say console");
-            // A forge shows what rustdoc hides.
+            // A forge shows the lines that rustdoc hides.
             let is_hidden = |line: &&str| line.starts_with("# ");
             assert!(!kind.starts_with("rust") || !lines.iter().any(is_hidden), "{page}: # lines");
             snippets += usize::from(kind != "text");
         }
     }
-    assert!(snippets > 30, "{snippets} snippets: is that the manual?");
+    assert!(snippets > 30, "the manual has only {snippets} snippets");
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn items_of_the_library_that_the_manual_names_exist() {
         let wrong = items.into_iter().filter(|item| !manual::is_item(item, &source));
         unknown.extend(wrong.map(|item| format!("{}: {item}", page.file)));
     }
-    assert!(count > 40, "{count} names: is that the manual?");
+    assert!(count > 40, "the manual has only {count} names");
     assert!(unknown.is_empty(), "not in the library:\n{}", unknown.join("\n"));
 }
 
@@ -253,7 +253,7 @@ fn links_lead_somewhere() {
     let broken: Vec<String> = pages.iter().flat_map(|page| page.broken(&pages, is_there)).collect();
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 
-    // What leads from page to page in the repository does so in rustdoc.
+    // A link between pages in the repository must also work in rustdoc.
     let manual = pages.iter().filter(|page| page.file.starts_with("docs/"));
     let labels = manual.flat_map(|page| page.definitions()).filter(|(_, to)| !to.contains("://"));
     let expected: BTreeSet<String> = labels.map(|(label, _)| manual::for_rustdoc(label)).collect();
@@ -312,12 +312,12 @@ fn files_ending(endings: &[&str]) -> Vec<String> {
     files
 }
 
-/// A newcomer reads the root first: what is wanted daily is there, the rest in modules that say what for.
+/// A newcomer reads the root first: it has the names for daily use, and modules have the rest.
 #[test]
 fn few_names_are_at_the_root_of_the_library() {
     let library = fs::read_to_string(root().join("src/lib.rs")).expect("src/lib.rs");
     let names = rules::root_names(&library);
-    assert!(names.len() > 20, "that is no library: {names:?}");
+    assert!(names.len() > 20, "too few names at the root: {names:?}");
     assert!(names.len() <= MAX_ROOT_NAMES, "{} names: {names:?}", names.len());
 }
 
@@ -337,7 +337,7 @@ fn check(folders: &[&str], rule: impl Fn(&Source) -> Vec<Fault>) {
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
 
-/// The crates that a user of the library builds, with their versions, by the names that code uses.
+/// The crates that a user of the library builds, by the names that code uses, with their versions.
 fn dependencies(options: &[&str]) -> BTreeSet<(String, String)> {
     let output = Command::new(env!("CARGO"))
         .args(["tree", "--edges", "normal", "--package", "redbolt", "--prefix", "none"])
@@ -352,7 +352,8 @@ fn dependencies(options: &[&str]) -> BTreeSet<(String, String)> {
     crates.map(|(name, rest)| (name.replace('-', "_"), version(rest))).collect()
 }
 
-/// Asked of cargo as it runs us, for two clones with one target directory also share this program.
+/// Reads the path that cargo sets at run time: two clones with one target directory share this
+/// program.
 fn root() -> &'static Path {
     static ROOT: LazyLock<PathBuf> = LazyLock::new(|| {
         let ours = env::var_os("CARGO_MANIFEST_DIR");
@@ -362,12 +363,12 @@ fn root() -> &'static Path {
 }
 
 const FOLDERS: [&str; 7] = ["src", "crates", "examples", "tests", "resp-tests", "benches", "fuzz"];
-/// Kinds of blocks: of Rust for the doctests, of commands for the tests of `redbolt-cli`, and `toml` for the line
-/// that is checked here.
+/// The kinds of code blocks: Rust for the doctests, commands for the tests of `redbolt-cli`, and
+/// `toml` for the line that is checked here.
 const KINDS: [&str; 8] = ["rust", "rust,no_run", "sh", "console", "crontab", "ini", "toml", "text"];
 const RUSTDOC_LINKS: &str = "docs/rustdoc-links.md";
 const HEAVY: [&str; 5] = ["async_std", "fred", "redis", "smol", "tokio"];
 const MAX_CRATES: usize = 12;
 const MAX_ROOT_NAMES: usize = 40;
-/// How entangled the parts of the core may be. Whoever gets it lower lowers this.
+/// The most coupling that is allowed. A change that reduces it also lowers these numbers.
 const MOST: [usize; 7] = [97, 63, 0, 0, 304, 8, 117];

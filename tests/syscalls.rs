@@ -1,9 +1,9 @@
-//! How many system calls an acquire and a release make.
+//! Counts the system calls of an acquire and a release.
 //!
-//! The test binary runs itself again under `strace`, in the role of the program that takes locks. It
-//! writes the name of what it does next to /dev/null, which divides the trace into phases, and the
-//! calls of each phase are counted. Reads of the clock do not appear: they are no system calls
-//! where the kernel offers them through the vDSO.
+//! The test binary runs itself again under `strace`, as the program that takes locks. Before each
+//! phase the program writes the phase's name to /dev/null, which divides the trace, and the test
+//! counts the calls of each phase. Reads of the clock do not appear, because they are no system
+//! calls where the vDSO provides them.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -36,7 +36,7 @@ fn a_driver_makes_n_writes_one_poll_and_at_most_n_reads() {
     });
 }
 
-/// It need not be told of readiness, and does not look for answers that are not due.
+/// It needs no readiness events, and does not poll for answers that are not due.
 #[test]
 fn a_driver_that_spins_polls_only_where_nothing_is_due() {
     let test = "a_driver_that_spins_polls_only_where_nothing_is_due";
@@ -54,17 +54,17 @@ fn a_driver_that_spins_polls_only_where_nothing_is_due() {
     });
 }
 
-/// Whoever spins is not woken if the nodes are fast, and sleeps as ever if they are not.
+/// A spinning client never sleeps if the nodes are fast, and sleeps as usual if they are not.
 #[test]
 fn a_client_that_spins_sleeps_only_where_nodes_are_slow() {
     let test = "a_client_that_spins_sleeps_only_where_nodes_are_slow";
     in_both_roles(test, block_busily, |phases, n| {
         let pairs = phases.iter().filter(|(what, _)| what == "pair");
-        // On a busy machine, and under trace, a node is not always fast.
+        // On a busy machine, and under strace, a node is not always fast.
         assert!(pairs.into_iter().any(|(_, calls)| calls.of(&POLLS) == 0), "{n} nodes");
         let (_, silent) = phases.iter().find(|(what, _)| what == "silent").unwrap();
         let polls = silent.of(&POLLS);
-        // It is silent for long enough to read from it many times as often.
+        // It spins long enough to read from each node many times.
         let most = READS_IN_A_SPIN * n * (polls + 1);
         silent
             .expect(2 * n..=2 * n, 1..=usize::MAX, 1..=most)
@@ -78,7 +78,7 @@ fn a_client_polls_at_most_once_for_each_vote_that_it_needs() {
     in_both_roles(test, block, |phases, n| {
         let quorum = n / 2 + 1;
         for (what, calls) in phases {
-            // A client that has not heard anything for a while looks for news first.
+            // After a pause, a client first checks for news.
             let calls = calls.since_the_first_write();
             match what.as_str() {
                 "acquire" | "release" => calls.expect(n..=n, 1..=quorum, quorum..=n),
@@ -90,8 +90,8 @@ fn a_client_polls_at_most_once_for_each_vote_that_it_needs() {
     });
 }
 
-/// Handshake, guard and ask are one write to each node, so that a first contact has no second round
-/// trip.
+/// Handshake, restart guard and request are one write to each node, so that a first contact needs
+/// no second round trip.
 #[test]
 fn a_first_contact_is_one_write_to_each_node() {
     let test = "a_first_contact_is_one_write_to_each_node";
@@ -104,7 +104,7 @@ fn a_first_contact_is_one_write_to_each_node() {
     });
 }
 
-/// Many locks that are asked for or let go of together cost what one costs.
+/// Many locks that are requested or released together cost as much as one.
 #[test]
 fn a_batch_is_one_write_to_each_node() {
     let test = "a_batch_is_one_write_to_each_node";
@@ -126,16 +126,16 @@ fn a_client_s_batch_is_one_write_to_each_node() {
     let test = "a_client_s_batch_is_one_write_to_each_node";
     in_both_roles(test, gather_blocking, |phases, n| {
         for (_, calls) in phases.iter().filter(|(what, _)| what == "batch") {
-            // How many polls and reads it takes depends on how fast the nodes are. What it returns is
-            // allocated, which may take a call as well.
+            // The number of polls and reads depends on how fast the nodes are. Allocating the
+            // result may take a system call as well.
             assert_eq!(calls.of(&WRITES), n, "{n} nodes: {calls:?}");
         }
         assert_eq!(count(phases, "batch"), BATCHES);
     });
 }
 
-/// Automatic extension is one write to each node for all locks that are due, and a turn in which none is due
-/// writes nothing.
+/// Auto-extension is one write to each node for all locks that are due, and an iteration in which
+/// none is due writes nothing.
 #[test]
 fn auto_extended_locks_cost_one_write_to_each_node() {
     let test = "auto_extended_locks_cost_one_write_to_each_node";
@@ -144,13 +144,13 @@ fn auto_extended_locks_cost_one_write_to_each_node() {
         let writes: Vec<usize> = turns.map(|(_, calls)| calls.of(&WRITES)).collect();
         assert!(writes.iter().all(|&writes| writes == 0 || writes == n), "{n} nodes: {writes:?}");
         let rounds = writes.iter().filter(|&&writes| writes == n).count();
-        // The program ends when each of its locks was extended so often.
+        // The program ends when each of its locks was extended this often.
         assert!((EXTENSIONS..=2 * EXTENSIONS).contains(&rounds), "{n} nodes: {rounds} rounds");
     });
 }
 
-/// Without a moment to catch up, the replies that a call did not wait for are read by the next one.
-/// Even so nothing is polled or read in vain.
+/// Without a pause between calls, each call reads the replies that the previous one did not wait
+/// for. Even so, no poll and no read is in vain.
 #[test]
 fn a_client_back_to_back_reads_at_most_once_for_each_reply() {
     let test = "a_client_back_to_back_reads_at_most_once_for_each_reply";
@@ -165,7 +165,7 @@ fn a_client_back_to_back_reads_at_most_once_for_each_reply() {
     });
 }
 
-/// Room to write is watched for only while there is none, and then it must be.
+/// Writability is watched only while a socket is full, and then it must be.
 #[test]
 fn a_full_socket_is_written_to_again_once_it_has_room() {
     let servers = servers(3);
@@ -187,12 +187,12 @@ fn a_full_socket_is_written_to_again_once_it_has_room() {
     drop(lock);
 }
 
-/// The program under trace: a driver that turns once all replies are there.
+/// The traced program: a driver that is called once all replies have arrived.
 fn drive(nodes: &[String]) {
     drive_by(nodes, Duration::ZERO, Driver::process);
 }
 
-/// The program under trace: the same, with turns that do not wait for readiness.
+/// The traced program: the same, with calls that do not wait for readiness.
 fn drive_busily(nodes: &[String]) {
     drive_by(nodes, BUSY, |driver| assert!(driver.process_busy(), "everything has been answered"));
 }
@@ -210,7 +210,7 @@ fn drive_by(nodes: &[String], busy_poll: Duration, turn: fn(&mut Driver)) {
     };
     let mut tell = teller();
     for (round, request) in (0..=ROUNDS).flat_map(|round| asks().map(|request| (round, request))) {
-        // The first time a script is sent by its text.
+        // The first use of a script sends its text.
         let warm = round > 0;
         tell(if warm { "ask" } else { "first" });
         let id = driver.acquire(request).unwrap();
@@ -234,7 +234,7 @@ fn is_release(event: Event, id: LockId) -> bool {
     matches!(event, Event::Released(of, _) if of == id)
 }
 
-/// The program under trace: a client that has seen all replies before each call.
+/// The traced program: a client that has read all replies before each call.
 fn block(nodes: &[String]) {
     let client = warm_client(nodes, Duration::ZERO);
     let mut tell = teller();
@@ -250,7 +250,7 @@ fn block(nodes: &[String]) {
     }
 }
 
-/// The program under trace: a client that never pauses.
+/// The traced program: a client without pauses between calls.
 fn block_back_to_back(nodes: &[String]) {
     let client = warm_client(nodes, Duration::ZERO);
     let mut tell = teller();
@@ -261,7 +261,7 @@ fn block_back_to_back(nodes: &[String]) {
     tell("other");
 }
 
-/// The program under trace: a client that spins, while the nodes answer and while they do not.
+/// The traced program: a client that spins, while the nodes answer and while they do not.
 fn block_busily(nodes: &[String]) {
     let client = warm_client(nodes, BUSY);
     let mut witnesses: Vec<_> = nodes.iter().map(|node| witness(node)).collect();
@@ -281,7 +281,7 @@ fn block_busily(nodes: &[String]) {
     tell("other");
 }
 
-/// The program under trace: drivers that are new to nodes which are not.
+/// The traced program: new drivers on nodes that have been in use.
 fn meet(nodes: &[String]) {
     let mut tell = teller();
     for request in (0..CONTACTS).flat_map(|_| asks()) {
@@ -302,13 +302,13 @@ fn meet(nodes: &[String]) {
     }
 }
 
-/// The program under trace: a driver with many locks at once.
+/// The traced program: a driver with many locks at once.
 fn gather(nodes: &[String]) {
     let mut driver = warm_driver(nodes, Duration::ZERO);
     let mut witnesses: Vec<_> = nodes.iter().map(|node| witness(node)).collect();
     let mut tell = teller();
     for batch in 0..=BATCHES {
-        // The first time scripts are sent by their texts.
+        // The first use of the scripts sends their texts.
         let name = |what: &'static str| if batch > 0 { what } else { "first" };
         let mut answered = |driver: &mut Driver, what: &str| {
             witnesses.iter_mut().for_each(all_is_answered);
@@ -340,7 +340,7 @@ fn gather(nodes: &[String]) {
     }
 }
 
-/// The program under trace: a client with many locks at once.
+/// The traced program: a client with many locks at once.
 fn gather_blocking(nodes: &[String]) {
     let client = warm_client(nodes, Duration::ZERO);
     let mut tell = teller();
@@ -355,7 +355,7 @@ fn gather_blocking(nodes: &[String]) {
     }
 }
 
-/// The program under trace: a driver that keeps many locks, and turns when its deadline has come.
+/// The traced program: a driver that auto-extends many locks, and is called at its deadline.
 fn keep(nodes: &[String]) {
     let mut driver = warm_driver(nodes, Duration::ZERO);
     let every = AutoExtend::until_released().every(Duration::from_millis(60));
@@ -378,7 +378,7 @@ fn keep(nodes: &[String]) {
     assert!(ids.iter().all(|&id| !driver.remaining(id).is_zero()));
 }
 
-/// So many locks, each auto-extended if there is a way to keep it.
+/// Acquires this many locks, auto-extended if `keep` says how.
 fn acquire_many(driver: &mut Driver, keep: Option<AutoExtend>) -> Vec<LockId> {
     let names = (0..LOCKS).map(|at| format!("job{at}"));
     let acquire = |name: String| {
@@ -410,7 +410,7 @@ fn warm_client(nodes: &[String], busy_poll: Duration) -> Client {
     client
 }
 
-/// Nodes answer in order, so an inspection that is complete has all earlier replies before it.
+/// Nodes answer in order, so a complete inspection comes after all earlier replies.
 fn has_heard_all(client: &Client) {
     let until = Instant::now() + PATIENCE;
     while !client.inspect(b"nobody").unwrap().nodes.iter().all(|node| node.state.is_ok()) {
@@ -425,14 +425,15 @@ fn witness(node: &str) -> Connection {
     }
 }
 
-/// A server writes the replies of a turn of its loop before the next turn. The first PING came
-/// behind the commands, so before the second is answered their replies are in our socket.
+/// A server writes the replies of a loop iteration before the next one. The first PING follows the
+/// commands, so before the second is answered their replies are in our socket.
 fn all_is_answered(witness: &mut Connection) {
     witness.cmd("PING");
     witness.cmd("PING");
 }
 
-/// Every kind of ask: the guard is checked behind the first, and by the script of the second.
+/// Every kind of request: the restart guard is checked behind the first, and by the script of the
+/// second.
 fn asks() -> [LockRequest<'static>; 2] {
     let request = LockRequest::new(b"job").ttl(PATIENCE);
     [request.clone(), request.fenced()]
@@ -449,13 +450,13 @@ fn builder(nodes: &[String]) -> ConfigBuilder {
     nodes.iter().try_fold(builder, |builder, node| builder.node(node)).unwrap()
 }
 
-/// Names the phase that begins.
+/// Marks the begin of a phase.
 fn teller() -> impl FnMut(&str) {
     let mut nowhere = OpenOptions::new().write(true).open("/dev/null").unwrap();
     move |phase| nowhere.write_all(format!("{PHASE}{phase}").as_bytes()).unwrap()
 }
 
-/// Runs a test's program under trace, and in the test itself judges the trace, for each number of
+/// Runs a test's program under strace, and judges its trace in the test itself, for each number of
 /// nodes and each kind of socket.
 fn in_both_roles(test: &str, program: fn(&[String]), judge: fn(&[(String, Calls)], usize)) {
     if let Ok(nodes) = env::var(NODES) {
@@ -483,8 +484,8 @@ fn traced(test: &str, nodes: &[String]) -> Vec<(String, Calls)> {
         .arg(env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(NODES, nodes.join(" "))
-        // A node that lags further than before makes the heap grow, which is not what is counted: it is
-        // made large enough at once.
+        // A node that lags further than before makes the heap grow, which is not to be counted: so
+        // the heap starts large enough.
         .env("MALLOC_ARENA_MAX", "1")
         .env("MALLOC_TOP_PAD_", (16 << 20).to_string())
         .output();
@@ -505,8 +506,8 @@ fn traced(test: &str, nodes: &[String]) -> Vec<(String, Calls)> {
     phases
 }
 
-/// Cuts a trace into its phases. The lines of other threads than the one that names them are left
-/// out.
+/// Splits a trace into its phases. Lines of threads other than the one that names the phases are
+/// left out.
 fn phases(trace: &str) -> Vec<(String, Calls)> {
     let named = trace.lines().find(|line| line.contains(PHASE)).expect("the program has phases");
     let thread = format!("{} ", named.split_whitespace().next().unwrap());
@@ -544,7 +545,8 @@ impl Calls {
         Self(self.0[before..].to_vec())
     }
 
-    /// These and no others, but for randomness, of which a draw lasts for many attempts.
+    /// Checks for these calls and no others, except draws of randomness, each of which lasts for
+    /// many attempts.
     fn expect(&self, writes: Bounds, polls: Bounds, reads: Bounds) -> Result<(), String> {
         for (kind, found, bounds) in [
             ("writes", self.of(&WRITES), writes),
@@ -562,7 +564,7 @@ impl Calls {
                 "{clock} is a system call on this machine: its clock source cannot be read through \
                  the vDSO (see /sys/devices/system/clocksource/clocksource0/current_clocksource)"
             )),
-            Some(other) => Err(format!("{other} has no business here: {:?}", self.0)),
+            Some(other) => Err(format!("unexpected {other}: {:?}", self.0)),
         }
     }
 }
@@ -573,35 +575,35 @@ const WRITES: [&str; 4] = ["write", "writev", "sendto", "sendmsg"];
 const POLLS: [&str; 3] = ["epoll_wait", "epoll_pwait", "epoll_pwait2"];
 const READS: [&str; 4] = ["read", "readv", "recvfrom", "recvmsg"];
 
-/// More than one draw of randomness lasts for.
+/// More rounds than one draw of randomness lasts for.
 const ROUNDS: usize = 100;
 
 /// A few are enough: each opens its own connections.
 const CONTACTS: usize = 5;
 
-/// Batches, and the locks in each: their replies are less than a read takes.
+/// The batches, and the locks in each: their replies fit into one read.
 const BATCHES: usize = 10;
 const LOCKS: usize = 50;
 
 /// How often each lock is extended.
 const EXTENSIONS: usize = 8;
 
-/// Polls of a client that looks for news because the machine stood still between two calls.
+/// Polls of a client that checks for news because the machine stalled between two calls.
 const STALLS: usize = 2;
 
-/// The longest that there is.
+/// The longest spin that a configuration permits.
 const BUSY: Duration = Duration::from_micros(200);
 
-/// One takes far more than a µs, under trace.
+/// A read takes far more than a µs under strace.
 const READS_IN_A_SPIN: usize = 200;
 
 /// A token takes 16 of the 1024 bytes of a draw.
 const ATTEMPTS_PER_DRAW: usize = 64;
 
-/// The environment variable that makes the test binary the program under trace.
+/// The environment variable that makes the test binary the traced program.
 const NODES: &str = "REDBOLT_TRACED_NODES";
 
-/// What a line of the trace that names a phase has in it.
+/// The text that marks a line of the trace as a phase's name.
 const PHASE: &str = "phase: ";
 
 const PATIENCE: Duration = Duration::from_secs(60);

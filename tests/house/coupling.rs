@@ -1,8 +1,8 @@
-//! How entangled the protocol is, in numbers: what its parts ask of one another, which of their fields stand
-//! open, and how long functions are.
+//! Measures how coupled the protocol's parts are: calls between them, fields open to other modules,
+//! and the lengths of functions.
 //!
-//! `cargo xtask coupling` prints them, of this tree or of another one. Counted from tokens, so that formatting
-//! changes little, and without what is built for tests only. Not here: how many are allowed, see
+//! `cargo xtask coupling` prints the counts, of this tree or of another one. They are computed from
+//! tokens, so that formatting changes little, and without test code. Not here: the limits, see
 //! `tests/house.rs`.
 
 use std::{
@@ -13,21 +13,21 @@ use std::{
 
 use proc_macro2::{TokenStream, TokenTree};
 
-/// What was counted in the files of `src`.
+/// The counts of the files of `src`.
 #[derive(Debug, Default)]
 pub(crate) struct Coupling {
     /// Functions that do not fit a screen, as `file: name, lines`.
     pub(crate) long: Vec<String>,
-    /// Calls of the core's methods from one of its files to another, by the two files. The hub is left out: it
-    /// routes, and has what all of them use.
+    /// Calls of the core's methods from one of its files to another, by pair of files. The hub is
+    /// left out: it routes calls, and has the helpers that all of them use.
     pub(crate) calls: BTreeMap<(String, String), usize>,
     /// Functions that a subject of the core shows to the others, by subject.
     pub(crate) shown: BTreeMap<String, usize>,
-    /// `.active.`: what a lock works with, reached through the lock.
+    /// `.active.`: accesses to a lock's active state through the lock.
     pub(crate) reaches: usize,
     /// `let Some(..) = .. else`.
     pub(crate) look_ups: usize,
-    /// Fields that are open to a module above, by type.
+    /// Fields that are visible in a module above, by type.
     pub(crate) open_fields: BTreeMap<String, usize>,
     pub(crate) lines: BTreeMap<String, usize>,
 }
@@ -65,7 +65,7 @@ impl Coupling {
         self.calls.values().sum()
     }
 
-    /// Calls from one subject to another, by the two: a subject is a folder of the core, or a file beside them.
+    /// Calls between subjects, by pair: a subject is a folder of the core, or a file beside them.
     pub(crate) fn subject_calls(&self) -> BTreeMap<(&str, &str), usize> {
         let mut calls = BTreeMap::new();
         for ((from, to), count) in &self.calls {
@@ -77,7 +77,7 @@ impl Coupling {
         calls
     }
 
-    /// Pairs of subjects that call each other, and how often each way.
+    /// Pairs of subjects that call each other, with the calls in each direction.
     pub(crate) fn mutual(&self) -> Vec<(&str, &str, [usize; 2])> {
         let calls = self.subject_calls();
         let pairs = calls.iter().filter(|((from, to), _)| from < to);
@@ -144,7 +144,7 @@ impl fmt::Display for Coupling {
     }
 }
 
-/// Who calls whom among these files, by the methods of `Core` that each has.
+/// The calls between these files, found by the names of the methods of `Core` that each defines.
 fn calls(files: &[(String, Code)]) -> BTreeMap<(String, String), usize> {
     let mut homes = BTreeMap::new();
     for (file, code) in files {
@@ -161,7 +161,7 @@ fn calls(files: &[(String, Code)]) -> BTreeMap<(String, String), usize> {
     calls
 }
 
-/// The tokens of a file with their lines, one after the other, but for those of tests.
+/// The tokens of a file with their lines, without test code.
 struct Code {
     words: Vec<String>,
     lines: Vec<usize>,
@@ -195,7 +195,7 @@ impl Code {
         self.lines.push(line);
     }
 
-    /// Leaves out each item under `#[cfg(test)]`: to the end of its block, or to its semicolon.
+    /// Removes each item under `#[cfg(test)]`, up to the end of its block, or to its semicolon.
     fn without_tests(self) -> Self {
         let mut shipped = Self { words: Vec::new(), lines: Vec::new() };
         let mut at = 0;
@@ -216,7 +216,7 @@ impl Code {
         self.words.get(at).map_or("", String::as_str)
     }
 
-    /// A few words from here on.
+    /// The next few tokens.
     fn from(&self, at: usize) -> [&str; 7] {
         std::array::from_fn(|next| self.word(at + next))
     }
@@ -225,7 +225,7 @@ impl Code {
         (0..self.words.len()).filter(|&at| is(&self.from(at))).count()
     }
 
-    /// Where the bracket at `open` is closed; there, if it is none.
+    /// The closing bracket of the one at `open`; `open` itself, if it is none.
     fn closed(&self, open: usize) -> usize {
         let mut depth = 0;
         for at in open..self.words.len() {
@@ -241,7 +241,7 @@ impl Code {
         self.words.len() - 1
     }
 
-    /// The first of these words from `at` on that is in no bracket.
+    /// The first of these tokens from `at` on that is outside of brackets.
     fn next(&self, mut at: usize, wanted: &[&str]) -> Option<usize> {
         while at < self.words.len() && !wanted.contains(&self.word(at)) {
             at = self.closed(at) + 1;
@@ -249,7 +249,7 @@ impl Code {
         (at < self.words.len()).then_some(at)
     }
 
-    /// Names of functions in these words, with the places where they begin.
+    /// The names of functions in these tokens, and where they begin.
     fn functions(&self, within: Range<usize>) -> impl Iterator<Item = (usize, &str)> {
         let is_name = |name: &str| name.starts_with(|c: char| c.is_alphabetic() || c == '_');
         let all = within.filter(|&at| self.word(at) == "fn").map(|at| (at, self.word(at + 1)));
@@ -282,7 +282,7 @@ impl Code {
         all.map(|(_, name)| name.to_owned()).collect()
     }
 
-    /// Names of what is called on a core.
+    /// The names of the methods called on a core.
     fn core_calls(&self) -> Vec<String> {
         let mut calls = Vec::new();
         for at in self.blocks_of_core().flatten() {
@@ -296,8 +296,8 @@ impl Code {
         calls
     }
 
-    /// How many functions others can call: from the `mod.rs` of a folder what `super` sees, from its other files what
-    /// more than the folder sees.
+    /// How many functions others can call: in the `mod.rs` of a folder those that `super` sees, in
+    /// its other files those that are visible outside of the folder.
     fn shown(&self, in_mod: bool) -> usize {
         let view = |at: usize| match self.from(at) {
             ["pub", "(", view, ..] => Some(view),
@@ -319,7 +319,7 @@ impl Code {
         all.filter(|&at| ends(at).is_some_and(|end| self.word(end) == "else")).count()
     }
 
-    /// Types with fields that a module above may touch, and how many.
+    /// Types with fields that a module above may access, and how many.
     fn open_fields(&self) -> Vec<(String, usize)> {
         let mut found = Vec::new();
         for at in (0..self.words.len()).filter(|&at| self.word(at) == "struct") {
@@ -338,7 +338,7 @@ impl Code {
     }
 }
 
-/// Lines of a function that can be seen at once.
+/// The most lines of a function that fit a screen.
 const SCREEN: usize = 40;
 
 const CORE: &str = "src/proto/core/";

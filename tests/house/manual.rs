@@ -1,17 +1,16 @@
-//! The manual and the other pages for people: that links lead somewhere, and that names are those of files.
+//! Checks the manual and the other pages for people: links, and names of files and items.
 //!
-//! Not here: that snippets compile, which the library's doctests see to, and that commands run, see the tests of
-//! `redbolt-cli`.
+//! Not here: the doctests compile the snippets, and the tests of `redbolt-cli` run the commands.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A Markdown page, without its blocks of code.
+/// A Markdown page, without its code blocks.
 #[derive(Debug)]
 pub(crate) struct Page<'a> {
     /// Its path from the root.
     pub(crate) file: &'a str,
     prose: String,
-    /// Without what stands between backticks.
+    /// The text without its code spans.
     words: String,
 }
 
@@ -28,7 +27,7 @@ impl<'a> Page<'a> {
         Self { file, prose, words }
     }
 
-    /// Where a link to one of its headings leads, as forges and rustdoc name it.
+    /// The anchors of its headings, as forges and rustdoc form them.
     pub(crate) fn anchors(&self) -> BTreeSet<String> {
         let headings = self.prose.lines().filter(|line| line.starts_with('#'));
         headings.map(|line| slug(line.trim_start_matches('#'))).collect()
@@ -41,20 +40,20 @@ impl<'a> Page<'a> {
         all.filter(|target| !target.contains("://")).collect()
     }
 
-    /// What labels of links stand for.
+    /// The targets of link labels.
     pub(crate) fn definitions(&self) -> BTreeMap<&str, &str> {
         let lines = self.prose.lines().filter_map(|line| line.strip_prefix('[')?.split_once("]: "));
         lines.collect()
     }
 
-    /// Labels that are used, `[text][label]`, and stand for nothing.
+    /// Labels that are used, `[text][label]`, but not defined.
     pub(crate) fn undefined(&self) -> Vec<&str> {
         let known = self.definitions();
         let used = self.words.split("][").skip(1).filter_map(|rest| rest.split_once(']'));
         used.map(|(label, _)| label).filter(|label| !known.contains_key(label)).collect()
     }
 
-    /// What stands between backticks and names an item of Rust: `Type::item`, `item()` or `LongType`.
+    /// Code spans that name an item of Rust: `Type::item`, `item()` or `LongType`.
     pub(crate) fn items(&self) -> Vec<&str> {
         let code = self.prose.split('`').skip(1).step_by(2);
         let is_path = |span: &&str| {
@@ -70,7 +69,7 @@ impl<'a> Page<'a> {
         code.filter(is_path).collect()
     }
 
-    /// The links that lead nowhere. `pages` are all pages, `is_there` knows the other files.
+    /// Broken links. `pages` are all pages, `is_there` knows the other files.
     pub(crate) fn broken(
         &self,
         pages: &[Page<'_>],
@@ -91,7 +90,8 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Whether the last part of such a name is a function, a field or a type or variant of these sources.
+/// Whether the last part of such a name is a function, a field or a type or variant of these
+/// sources.
 pub(crate) fn is_item(span: &str, source: &str) -> bool {
     let path = span.split('(').next().unwrap_or_default();
     let name = path.rsplit("::").next().unwrap_or_default();
@@ -106,7 +106,7 @@ pub(crate) fn is_item(span: &str, source: &str) -> bool {
     }
 }
 
-/// A path that is given relative to a file, from the root.
+/// A path relative to a file, converted to one from the root.
 fn resolved(file: &str, path: &str) -> String {
     let mut parts: Vec<&str> = file.split('/').collect();
     parts.pop();
@@ -126,7 +126,7 @@ fn slug(heading: &str) -> String {
     letters.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// The blocks of code of a page, each with what it says that it is.
+/// The code blocks of a page, each with its info string.
 pub(crate) fn blocks(text: &str) -> Vec<(&str, Vec<&str>)> {
     let blocks = text.split("\n```").skip(1).step_by(2);
     blocks
@@ -144,7 +144,7 @@ pub(crate) fn files_named<'t>(text: &'t str, ending: &str) -> BTreeSet<&'t str> 
     words.filter(|word| word.len() > ending.len() && word.ends_with(ending)).collect()
 }
 
-/// Whether a name such as `models/extend.rs` is that of a file in these folders, with others between.
+/// Whether a name such as `models/extend.rs` means this file, possibly with folders left out.
 pub(crate) fn is_way_to(name: &str, file: &str) -> bool {
     let mut folders: Vec<&str> = file.split('/').collect();
     let is_same = folders.pop() == name.rsplit('/').next();
@@ -153,7 +153,7 @@ pub(crate) fn is_way_to(name: &str, file: &str) -> bool {
     is_same && wanted.all(|wanted| folders.any(|folder| folder == wanted))
 }
 
-/// The definition under which rustdoc finds what a definition of the manual leads to.
+/// The link definition for rustdoc that has the same target as a label of the manual.
 pub(crate) fn for_rustdoc(label: &str) -> String {
     let (page, anchor) = label.split_once('#').map_or((label, None), |(page, at)| (page, Some(at)));
     let page = page.replace('-', "_").to_lowercase();

@@ -1,20 +1,20 @@
-//! The code map of ARCHITECTURE.md, compared with the files that there are.
+//! Compares the code map of ARCHITECTURE.md with the files that exist.
 //!
-//! A map may be a tree, a list or a table. A name counts with the folder of its heading or of the
-//! tree above it; standing alone it counts if only one file has it. A folder stands for its `mod.rs`.
+//! A map may be a tree, a list or a table. A name belongs to the folder of its heading or of the
+//! tree above it; a name alone counts if only one file has it. A folder stands for its `mod.rs`.
 
 use std::collections::BTreeSet;
 
-/// What a map says.
+/// The content of a map.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reading {
     /// Files that it shows.
     pub(crate) shown: BTreeSet<String>,
-    /// Names that no file has.
+    /// Names without a file.
     pub(crate) unknown: Vec<String>,
 }
 
-/// Reads the section named so, or the whole text if none is.
+/// Reads the section called code map, or the whole text if there is none.
 pub(crate) fn read(text: &str, files: &BTreeSet<String>) -> Reading {
     let mut reading = Reading::default();
     let mut folders: Vec<(usize, &str)> = Vec::new();
@@ -38,7 +38,7 @@ impl Reading {
     fn take(&mut self, name: &str, above: &[&str], files: &BTreeSet<String>) {
         let folder = name.ends_with('/');
         let file = if folder { format!("{name}mod.rs") } else { name.to_owned() };
-        // The folder's own line is part of the way to it.
+        // The folder's own line is part of its path.
         let above = if folder { &above[..above.len().saturating_sub(1)] } else { above };
         let ends = format!("/{file}");
         let mut same: Vec<&String> = files.iter().filter(|known| known.ends_with(&ends)).collect();
@@ -54,7 +54,7 @@ impl Reading {
     }
 }
 
-/// From the heading that says "code map" to the next one that is not below it.
+/// From the heading with "code map" to the next one on its level.
 fn section(text: &str) -> Vec<&str> {
     let level = |line: &str| line.chars().take_while(|c| *c == '#').count();
     let lines: Vec<&str> = text.lines().collect();
@@ -65,7 +65,7 @@ fn section(text: &str) -> Vec<&str> {
     rest[..rest.iter().position(over).unwrap_or(rest.len())].to_vec()
 }
 
-/// How far a line is indented, past the strokes of a tree; `None` for one without names.
+/// The indentation of a line, including the strokes of a tree; `None` for a line without names.
 fn depth(line: &str) -> Option<usize> {
     let column = line.chars().position(|c| c.is_ascii_alphanumeric() || c == '_')?;
     Some(if line.starts_with('#') { HEADING } else { column + 1 })

@@ -1,12 +1,12 @@
-//! The rules, each from one source to what is wrong with it.
+//! The rules: functions from a source to its faults.
 //!
-//! Not here: which files a rule is for, see `tests/house.rs`.
+//! Not here: which files a rule applies to, see `tests/house.rs`.
 
 use std::collections::BTreeSet;
 
 use crate::source::{Place, Source};
 
-/// One place where a rule is broken.
+/// A place where a rule is broken.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     line: usize,
@@ -25,13 +25,13 @@ impl Fault {
 
 /// Paths into a layer above, and crates that are not for this layer.
 ///
-/// `crates` are the dependencies of the library. What only tests use is the compiler's concern.
+/// `crates` are the dependencies of the library. The compiler checks those that only tests use.
 pub(crate) fn arrows(source: &Source, crates: &BTreeSet<String>) -> Vec<Fault> {
     if source.file == "src/lib.rs" {
         return Vec::new();
     }
     let Some(layer) = LAYERS.iter().find(|layer| layer.has(&source.file)) else {
-        return vec![Fault { line: 1, text: "it belongs to no layer".to_owned() }];
+        return vec![Fault { line: 1, text: "the file belongs to no layer".to_owned() }];
     };
     let mut faults = Vec::new();
     for named in &source.paths {
@@ -79,7 +79,7 @@ pub(crate) fn unsafe_code(source: &Source) -> Vec<Fault> {
     words.map(|word| Fault::at(word.place, "unsafe code".to_owned())).collect()
 }
 
-/// Use of the library past `redbolt::resp` and `redbolt::proto`.
+/// Uses of the library other than `redbolt::resp` and `redbolt::proto`.
 pub(crate) fn behind_the_protocol(source: &Source) -> Vec<Fault> {
     let paths = source.paths.iter().filter(|named| {
         let mut parts = named.path.split("::");
@@ -87,14 +87,16 @@ pub(crate) fn behind_the_protocol(source: &Source) -> Vec<Fault> {
             && !matches!(parts.next(), Some("proto" | "resp"))
             && !PARSED_ADDRESSES.contains(&named.path.as_str())
     });
-    paths.map(|named| Fault::at(named.place, format!("{} is out of sight", named.path))).collect()
+    paths
+        .map(|named| Fault::at(named.place, format!("{} is beyond the protocol", named.path)))
+        .collect()
 }
 
-/// Reading an address is a function of its text, and a fuzz target of its own.
+/// Parsing an address is a pure function, and has a fuzz target.
 const PARSED_ADDRESSES: [&str; 2] = ["redbolt::net::Address", "redbolt::net::AddressError"];
 
-/// Words that have a better one, in code, comments and messages, and the one name that means two
-/// things unless it is qualified.
+/// Words that have a better one, in code, comments and messages, and the one name that must be
+/// qualified because it means two things.
 pub(crate) fn words(source: &Source) -> Vec<Fault> {
     let mut faults = Vec::new();
     for (at, line) in source.text.lines().enumerate() {
@@ -107,13 +109,13 @@ pub(crate) fn words(source: &Source) -> Vec<Fault> {
     faults.extend(imports.map(|named| {
         Fault::at(
             named.place,
-            "mio::Token is imported: write it out, tokens are a lock's".to_owned(),
+            "mio::Token is imported: qualify it, a token belongs to a lock".to_owned(),
         )
     }));
     faults
 }
 
-/// Names that the code once had: each has a better one, which others use as well.
+/// Former names of the code: each has a better one, which the field uses as well.
 pub(crate) fn old_names(source: &Source) -> Vec<Fault> {
     let words = source.words.iter();
     let old = words.filter_map(|word| Some((word, better_name(&word.name, &source.file)?)));
@@ -121,14 +123,14 @@ pub(crate) fn old_names(source: &Source) -> Vec<Fault> {
         .collect()
 }
 
-/// What `name` is called by now, if it is an old one.
+/// The present name for a former one.
 pub(crate) fn better_name(name: &str, file: &str) -> Option<&'static str> {
     let of_library: &[_] = if file.starts_with("src/") { &OLD_NAMES_OF_THE_LIBRARY } else { &[] };
     let all = OLD_NAMES.iter().chain(of_library);
     all.copied().find(|(old, _)| *old == name).map(|(_, better)| better)
 }
 
-/// What a user finds at the root of the library: its modules, and the names that are exported there.
+/// The names at the root of the library: its modules, and what is exported there.
 pub(crate) fn root_names(library: &str) -> Vec<&str> {
     let modules = library.lines().filter_map(|line| line.strip_prefix("pub mod "));
     let modules = modules.map(|rest| rest.trim_end_matches([';', '{', ' ']));
@@ -146,14 +148,14 @@ pub(crate) fn denies_missing_docs(source: &Source) -> bool {
     words.by_ref().any(|word| word == "deny") && words.next() == Some("missing_docs")
 }
 
-/// A part of the library, in a folder of `src` with this name.
+/// A part of the library, in the folder of `src` with this name.
 struct Layer {
     name: &'static str,
     /// The other layers that it may use.
     below: &'static [&'static str],
     /// The crates that it may use.
     crates: &'static [&'static str],
-    /// It decides: time, entropy and bytes are arguments.
+    /// Whether it decides: it gets time, entropy and bytes as arguments.
     decides: bool,
 }
 
@@ -184,8 +186,8 @@ const LAYERS: [Layer; 4] = [
     Layer { name: "resp", below: &[], crates: &["bytes", "memchr"], decides: true },
 ];
 
-/// What of the standard library is more than memory. The maps take their order from the system's
-/// entropy, so that two runs of the same inputs would differ.
+/// The parts of the standard library that reach beyond memory. Maps take their order from the
+/// system's entropy, so that two runs with the same input would differ.
 const MACHINE: [&str; 13] = [
     "std::collections::HashMap",
     "std::collections::HashSet",
@@ -202,19 +204,19 @@ const MACHINE: [&str; 13] = [
     "std::time",
 ];
 
-/// What of it is memory all the same. A core shares its configuration with its API.
+/// Exceptions that are only memory. A core shares its configuration with its API.
 const INERT: [&str; 2] = ["std::sync::Arc", "std::time::Duration"];
 
 const PRINTS: [&str; 5] = ["dbg", "eprint", "eprintln", "print", "println"];
 
-/// A path that one file may use although it reaches out.
+/// A path that one file may use against the rule.
 pub(crate) struct Exception {
     pub(crate) file: &'static str,
     pub(crate) path: &'static str,
 }
 
-/// An assertion in `drop` must be silent during a panic, or the second panic would end the process
-/// before the first one is told. It exists in debug builds only, and starts no thread.
+/// An assertion in `drop` must be silent during a panic, or a second panic would abort the process
+/// before the first one is reported. It exists in debug builds only, and starts no thread.
 pub(crate) const EXCEPTIONS: [Exception; 1] =
     [Exception { file: "src/resp/encode.rs", path: "std::thread::panicking" }];
 
@@ -226,7 +228,7 @@ const WORDS: [(&str, &str); 5] = [
     ("rollback", "undo"),
 ];
 
-/// Old names that mean nothing else anywhere.
+/// Former names that mean nothing else anywhere.
 const OLD_NAMES: [(&str, &str); 40] = [
     ("BreakReport", "ForceUnlockReport"),
     ("Ending", "ReleaseOutcome"),
@@ -270,7 +272,7 @@ const OLD_NAMES: [(&str, &str); 40] = [
     ("Keeper", "AutoExtension, or Watchdog in the program"),
 ];
 
-/// Old names of the library that are words of others elsewhere.
+/// Former names of the library that other code may use.
 const OLD_NAMES_OF_THE_LIBRARY: [(&str, &str); 14] = [
     ("Desk", "Activity"),
     ("Draft", "EncodedCommand"),
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn the_public_door_is_no_way_round() {
+    fn re_exports_do_not_hide_a_layer() {
         assert_eq!(arrows_of("src/proto/vote.rs", "use crate::Client;").len(), 1);
         assert_eq!(arrows_of("src/proto/vote.rs", "use crate::*;").len(), 1);
         assert_eq!(arrows_of("src/proto/vote.rs", "use crate as all;").len(), 1);
@@ -409,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_that_denies_is_looked_for() {
+    fn the_lint_against_missing_docs_is_required() {
         let denies = |text: &str| denies_missing_docs(&Source::parse("src/lib.rs", text));
         assert!(denies("#![deny(missing_docs, unsafe_code)]"));
         assert!(!denies("#![warn(missing_docs)]") && !denies("#![deny(unsafe_code)]"));

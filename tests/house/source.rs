@@ -1,8 +1,9 @@
-//! A source file as the rules see it: the words it uses and the paths it names, wherever they stand,
-//! also inside macros. Comments and literals are not code and give neither.
+//! A source file as the rules see it: the identifiers it uses and the paths it names, also inside
+//! macros. Comments and literals are not code and contain neither.
 //!
-//! Apart from the rules because finding a path is work, and judging it is not. Not here: what names
-//! mean. An alias for a module hides nothing, since the path that makes it is seen.
+//! Apart from the rules, because finding paths is work, and judging them is not. Not here: the
+//! meaning of names. An alias for a module hides nothing, because the path that defines the alias
+//! is found.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -17,8 +18,8 @@ pub(crate) struct Source {
     pub(crate) words: Vec<Word>,
 }
 
-/// A path. Those into our own crate begin with `crate`, however they were written; those into `core`
-/// and `alloc` begin with `std`, where the same things are.
+/// A path. Paths into our own crate begin with `crate`, however they were written; those into
+/// `core` and `alloc` begin with `std`, which has the same items.
 pub(crate) struct Named {
     pub(crate) path: String,
     pub(crate) place: Place,
@@ -29,14 +30,14 @@ pub(crate) struct Named {
 pub(crate) struct Word {
     pub(crate) name: String,
     pub(crate) place: Place,
-    /// It is the name in a call of a macro.
+    /// It is the name of a called macro.
     pub(crate) called: bool,
 }
 
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) line: usize,
-    /// Built for tests only.
+    /// Compiled for tests only.
     pub(crate) in_tests: bool,
 }
 
@@ -60,7 +61,7 @@ impl Source {
     }
 }
 
-/// All `.rs` files below these folders, which must be there.
+/// All `.rs` files below these folders, which must exist.
 pub(crate) fn files_below(root: &Path, folders: &[&str]) -> BTreeSet<String> {
     let mut files = BTreeSet::new();
     for folder in folders {
@@ -109,7 +110,7 @@ impl Reader {
         }
     }
 
-    /// An item under `#[cfg(test)]`: to the end of its block, or to its semicolon.
+    /// An item under `#[cfg(test)]`: up to the end of its block, or to its semicolon.
     fn tests<'t>(&mut self, item: &'t [TokenTree]) -> &'t [TokenTree] {
         let last = item.iter().position(|token| is_block(token) || is_punct(Some(token), ';'));
         let (item, rest) = item.split_at(last.map_or(item.len(), |last| last + 1));
@@ -119,11 +120,11 @@ impl Reader {
         rest
     }
 
-    /// What begins with an identifier: an import, a module, a path, or a word.
+    /// Reads what begins with an identifier: an import, a module, a path, or a word.
     fn ident<'t>(&mut self, tokens: &'t [TokenTree]) -> &'t [TokenTree] {
         let name = tokens[0].to_string();
         match (name.as_str(), tokens) {
-            // `use<'a>` in a signature imports nothing.
+            // `use<'a>` in a signature is no import.
             ("use", [_, after @ ..]) if !is_punct(after.first(), '<') => {
                 let end = after.iter().position(|token| is_punct(Some(token), ';'));
                 let (tree, rest) = after.split_at(end.unwrap_or(after.len()));

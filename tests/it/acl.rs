@@ -1,4 +1,5 @@
-//! A user who may do what the manual says, and no more: on every kind of server that is at hand.
+//! The permissions of the manual are sufficient, and none is superfluous: checked on every
+//! installed kind of server.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use redbolt_test_servers::{Reply, Server, programs};
 
 use crate::support::{LIMIT, client_of, driver_of, eventually, patient, patiently, process_until};
 
-/// The rules of the manual, without the names of the locks.
+/// The rules of the manual, without the key patterns of locks.
 fn rules() -> Vec<&'static str> {
     let text = include_str!("../../docs/operations.md");
     let (_, rest) = text.split_once("```text\n~redbolt:guard").expect("the manual lists them");
@@ -16,7 +17,8 @@ fn rules() -> Vec<&'static str> {
     ["~redbolt:guard"].into_iter().chain(list.split_whitespace().filter(is_rule)).collect()
 }
 
-/// Each kind of server with such a user, as strict or as open to new users as it comes, and the reverse.
+/// Each kind of server with such a user: once as strict, once as permissive to new users as the
+/// server can be.
 fn servers() -> Vec<(String, Server)> {
     let mut all = Vec::new();
     for program in programs() {
@@ -24,7 +26,7 @@ fn servers() -> Vec<(String, Server)> {
             let server = Server::of(&program, &[]);
             let name = format!("{} {channels}", program.display());
             if !channels.is_empty() {
-                // Before 6.2 there are none.
+                // Servers before 6.2 have no such setting.
                 let _ = server.cmd(&format!("CONFIG SET acl-pubsub-default {channels}"));
             }
             if let Reply::Error(text) = server.cmd("ACL WHOAMI") {
@@ -52,7 +54,7 @@ fn set_up(builder: ConfigBuilder) -> Config {
     config
 }
 
-/// What the server has forbidden, by its own log.
+/// The denials in the server's own log.
 fn denials(server: &Server) -> Vec<String> {
     let Reply::Array(entries) = server.cmd("ACL LOG") else { panic!("no ACL LOG") };
     entries.iter().map(|entry| format!("{entry:?}")).collect()
@@ -78,7 +80,7 @@ fn the_manual_s_acl_is_enough_for_every_kind_of_lock() {
 }
 
 #[test]
-fn it_is_enough_to_set_nodes_up_and_to_change_them() {
+fn the_manual_s_acl_is_enough_to_set_nodes_up_and_to_change_them() {
     for (name, server) in servers() {
         let _ = set_up(as_user(&server, 0));
         let changed = as_user(&server, 0).max_ttl(Duration::from_secs(40)).build().unwrap();
@@ -88,7 +90,7 @@ fn it_is_enough_to_set_nodes_up_and_to_change_them() {
 }
 
 #[test]
-fn it_is_enough_to_be_told_while_one_waits() {
+fn the_manual_s_acl_is_enough_for_notifications() {
     for (name, server) in servers() {
         let _ = set_up(as_user(&server, 0));
         server.cmd("SET jobs:a theirs PX 60000");

@@ -1,4 +1,4 @@
-//! The ways to name a node, and what becomes of names that lead nowhere.
+//! The forms of a node's address, and host names that do not resolve.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ fn databases_do_not_see_each_other() {
     let lock = one.acquire(patiently(b"job")).unwrap();
     taken_and_released(&two, &servers, 2);
     assert!(lock.is_valid());
-    assert_eq!(held_on(&servers, "job"), 0, "database 0 was never meant");
+    assert_eq!(held_on(&servers, "job"), 0, "no key is in database 0");
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn an_acl_user() {
     let fenced = client.acquire(patiently(b"job").fenced()).unwrap();
     assert!(fenced.fencing_token().is_some());
     assert!(matches!(fenced.release(), ReleaseOutcome::Released(_)));
-    assert_eq!(admin.cmd("ACL LOG"), Reply::Array(vec![]), "nothing was tried in vain");
+    assert_eq!(admin.cmd("ACL LOG"), Reply::Array(vec![]), "no command was denied");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn version_6_of_the_internet_protocol() {
     let address = format!("[::1]:{}", server.port());
     let client = client_of(patient([address.clone()]));
     taken_and_released(&client, std::slice::from_ref(&server), 0);
-    // The same server under its other address has no second vote.
+    // The same server under another address has no second vote.
     let client = client_of(patient([address, server.address()]));
     let report = client.warm_up(Duration::from_secs(5));
     let twins = report.nodes.iter().filter(|node| node.state == NodeState::Down(Cause::SameServer));

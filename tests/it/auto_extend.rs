@@ -1,4 +1,4 @@
-//! Locks that are auto-extended, and how they end.
+//! Auto-extended locks, and how they end.
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};
@@ -21,14 +21,14 @@ use crate::support::{
     patiently, process_until, servers, warm_client,
 };
 
-/// Short, and with room for a machine that is busy: a process that gets no core for two thirds of it loses
-/// its lock.
+/// Short, but long enough for a busy machine: a process that gets no core for two thirds of it
+/// loses its lock.
 const TTL: Duration = Duration::from_millis(1_500);
 
-/// Many of them.
+/// Many TTLs.
 const LONG_TIME: Duration = Duration::from_secs(8);
 
-/// These tests wait for time to pass, so that one takes no longer for all cases than for one.
+/// Runs all cases in parallel, because these tests mostly wait for time to pass.
 fn side_by_side<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
     let test = &test;
     thread::scope(|scope| {
@@ -44,7 +44,7 @@ fn kept_by(resource: &[u8], keep: AutoExtend) -> LockRequest<'_> {
     LockRequest::new(resource).ttl(TTL).wait(Wait::UpTo(LIMIT)).auto_extend(keep)
 }
 
-/// Takes turns for a while, in which nothing may happen but extensions. Returns how many there were.
+/// Drives the driver for a while, in which only extensions may happen. Returns their number.
 fn keeps(driver: &mut Driver, ids: &[LockId], span: Duration) -> usize {
     let (until, mut extensions) = (Instant::now() + span, 0);
     while Instant::now() < until {
@@ -76,7 +76,7 @@ fn a_driver_extends_a_lock_for_many_ttls() {
         let before = values(&servers, "job");
         let extensions = keeps(&mut driver, &[id], LONG_TIME);
         assert!(extensions >= 8, "{extensions} extensions");
-        assert_eq!(values(&servers, "job"), before, "it was held without a gap");
+        assert_eq!(values(&servers, "job"), before, "the lock was held without a gap");
         driver.release(id);
         process_until(&mut driver, "it is released", |driver| !driver.has_pending_releases());
         assert_eq!(held_on(&servers, "job"), 0);
@@ -121,7 +121,7 @@ fn count_losses(guard: &OwnedGuard) -> Arc<AtomicUsize> {
     told
 }
 
-/// The other form: a lease of fixed length, that nobody extends.
+/// Without auto-extend, a lock is a lease of fixed length.
 #[test]
 fn without_auto_extend_a_lease_has_a_fixed_length() {
     let servers = servers(3);
@@ -147,7 +147,7 @@ fn without_auto_extend_a_lease_has_a_fixed_length() {
     assert_eq!(held_on(&servers, "long"), 3);
 }
 
-/// Between two calls of a blocking client nobody is there.
+/// Nothing runs between two calls of a blocking client.
 #[test]
 fn a_blocking_client_refuses_to_auto_extend() {
     let servers = servers(1);
@@ -160,7 +160,7 @@ fn a_blocking_client_refuses_to_auto_extend() {
     assert_eq!(refused, AcquireError::Request(RequestError::AutoExtendUnsupported));
 }
 
-/// A hundred locks that are due at about the same time are one write to each node, not a hundred.
+/// A hundred locks that are due at about the same time take one write to each node, not a hundred.
 #[test]
 fn many_locks_are_auto_extended_together() {
     const LOCKS: usize = 60;
@@ -177,7 +177,7 @@ fn many_locks_are_auto_extended_together() {
         ids.iter().all(|&id| !driver.remaining(id).is_zero())
     });
     while driver.poll_event().is_some() {}
-    // The script goes as a text the first time.
+    // The first use of a script sends its text.
     keeps(&mut driver, &ids, Duration::from_millis(300));
     let count = |server: &Server| (reads(server), calls(server, "evalsha"));
     let before: Vec<_> = servers.iter().map(count).collect();
@@ -185,7 +185,7 @@ fn many_locks_are_auto_extended_together() {
     assert!(kept >= 10 * LOCKS, "{kept} extensions of {LOCKS} locks");
     for (server, (reads_before, extensions_before)) in servers.iter().zip(before) {
         let (reads, extensions) = count(server);
-        // The question is a read as well.
+        // The inspection is a read as well.
         let (reads, extensions) = (reads - reads_before, extensions - extensions_before);
         println!("{extensions} extensions in {reads} reads of the node");
         assert!(extensions >= 10 * LOCKS as u64);
@@ -212,16 +212,16 @@ fn a_killed_minority_does_no_harm() {
         let extensions = keeps(&mut driver, &[id], 4 * TTL);
         assert!(extensions >= 5, "{extensions} extensions");
         assert_eq!(held_on(&servers[minority..], "job"), n - minority);
-        // They come back without it, and take no part in it again.
+        // The restarted nodes have no key, and do not take part in the lock again.
         servers[..minority].iter_mut().for_each(Server::restart);
         keeps(&mut driver, &[id], 2 * TTL);
         assert_eq!(held_on(&servers[..minority], "job"), 0);
     });
 }
 
-/// The loss is reported before the validity is over, so that the holder has a moment to stop.
+/// The loss is reported before the validity ends, so that the holder has a moment to stop.
 #[test]
-fn a_majority_that_is_gone_is_told_in_time() {
+fn the_loss_of_a_majority_is_reported_in_time() {
     side_by_side([false, true], |stopped| {
         let mut servers = servers(3);
         let mut driver = driver_of(default(servers.iter().map(Server::address)));
@@ -235,27 +235,27 @@ fn a_majority_that_is_gone_is_told_in_time() {
         }
         let told = outcome(&mut driver, id);
         assert_eq!(told.cause, LossCause::Unextended);
-        assert_eq!(told.warnings, 1, "one warning before, and no more");
-        assert!(told.in_time, "told when nothing of it was left");
+        assert_eq!(told.warnings, 1, "one warning before the loss");
+        assert!(told.in_time, "the loss was reported after the validity had ended");
         if stopped {
             servers[1..].iter().for_each(Server::resume);
         }
-        // Nothing was sent at the loss: what is there protects what the holder may be doing.
+        // The loss sent nothing: the remaining keys still protect the holder's work.
         driver.release(id);
         process_until(&mut driver, "it owes nothing", |driver| !driver.has_pending_releases());
     });
 }
 
-/// How a kept lock ended.
+/// The end of an auto-extended lock.
 struct Told {
     cause: LossCause,
     warnings: usize,
-    /// By the validity that was seen just before, some of it was left.
+    /// The loss came while some validity was left, according to the check just before.
     in_time: bool,
     extensions: usize,
 }
 
-/// Takes turns until a lock is lost, and a while longer.
+/// Drives the driver until a lock is lost, and a while longer.
 fn outcome(driver: &mut Driver, id: LockId) -> Told {
     let (mut warnings, mut extensions, mut losses) = (0, 0, Vec::new());
     let (limit, mut until) = (Instant::now() + LIMIT, None);
@@ -280,12 +280,12 @@ fn outcome(driver: &mut Driver, id: LockId) -> Told {
             }
         }
     }
-    let [(cause, in_time)] = losses[..] else { panic!("told more than once: {losses:?}") };
+    let [(cause, in_time)] = losses[..] else { panic!("reported more than once: {losses:?}") };
     Told { cause, warnings, in_time, extensions }
 }
 
 #[test]
-fn an_engine_tells_of_the_loss_in_time_and_once() {
+fn an_engine_reports_a_loss_in_time_and_once() {
     let mut servers = servers(3);
     let config = default(servers.iter().map(Server::address)).build().unwrap();
     let engine = Engine::start(config, EngineLimits::default()).unwrap();
@@ -307,7 +307,7 @@ fn a_key_that_an_operator_deletes_is_noticed_by_the_next_extension() {
     let mut driver = driver_of(builder(&servers));
     let id = held_by(&mut driver, kept(b"job"));
     keeps(&mut driver, &[id], TTL);
-    // One of three is no loss, and is not brought back.
+    // A missing key on one of three nodes is no loss, and is not recreated.
     assert_eq!(servers[0].cmd("DEL job"), Reply::Int(1));
     keeps(&mut driver, &[id], 2 * TTL);
     assert_eq!(held_on(&servers, "job"), 2);
@@ -315,14 +315,14 @@ fn a_key_that_an_operator_deletes_is_noticed_by_the_next_extension() {
     let told = outcome(&mut driver, id);
     assert_eq!(told.cause, LossCause::Gone);
     assert!(told.in_time && told.warnings == 0);
-    // What is left on the third is the holder's to give back.
+    // The holder releases the key that is left on the third node.
     driver.release(id);
     process_until(&mut driver, "it owes nothing", |driver| !driver.has_pending_releases());
     assert_eq!(held_on(&servers, "job"), 0);
 }
 
 #[test]
-fn no_lock_is_extended_for_longer_than_it_may_be_held() {
+fn no_lock_is_extended_past_the_longest_hold() {
     let most = 3 * TTL;
     side_by_side([true, false], |by_ask| {
         let servers = servers(3);
@@ -337,15 +337,15 @@ fn no_lock_is_extended_for_longer_than_it_may_be_held() {
         assert_eq!(told.cause, LossCause::HeldTooLong);
         assert!(told.in_time && told.warnings == 0);
         assert!(told.extensions >= 3, "{} extensions", told.extensions);
-        // `outcome` looks on for one TTL after the loss.
+        // `outcome` continues for one TTL after the loss.
         assert!(began.elapsed() <= most + TTL + TTL / 2, "{:?}", began.elapsed());
         driver.release(id);
         process_until(&mut driver, "it owes nothing", |driver| !driver.has_pending_releases());
     });
 }
 
-/// By the word of the nodes: behind the first undo of a lock, none of them sees an extension of it, however
-/// the two meet.
+/// According to the nodes' own logs: no node sees an extension after the first undo of a lock,
+/// however the two coincide.
 #[test]
 fn a_released_lock_is_not_extended() {
     let servers = servers(3);
@@ -395,8 +395,8 @@ enum Step {
     Undo,
 }
 
-/// What a line of `MONITOR` says about a lock's token. An undo ends with it, an extension has the TTL
-/// behind it.
+/// The token and the kind of command in a line of `MONITOR`. An undo ends with the token, an
+/// extension has the TTL behind it.
 fn about(line: &str) -> Option<(String, Step)> {
     if !line.contains(r#""EVAL"#) || line.contains("redbolt:guard") {
         return None;
@@ -408,22 +408,23 @@ fn about(line: &str) -> Option<(String, Step)> {
     }
 }
 
-/// The holder is stopped for longer than its lease, and somebody else takes the lock. When it goes on, its
-/// first look says that the lock is lost, it is told once, and the next holder's key is as it was.
+/// The holder is stopped for longer than its lease, and another client takes the lock. When it
+/// continues, its first check reports the loss, one callback comes, and the next holder's key is
+/// unchanged.
 #[test]
-fn a_stopped_process_knows_at_once_that_its_auto_extended_lock_is_lost() {
+fn a_stopped_process_notices_at_once_that_its_auto_extended_lock_is_lost() {
     side_by_side([1, 3, 5], |n| {
         let servers = servers(n);
         let mut holder = Holder::start(&servers);
         assert_eq!(holder.hear(), "held");
         thread::sleep(2 * TTL);
-        assert_eq!(holder.asked("look"), "held true, told 0", "it is extended");
+        assert_eq!(holder.asked("look"), "held true, told 0", "the lock is extended");
         holder.signal(Signal::STOP);
         let client = warm_client(builder(&servers));
         let lock = client.acquire(patiently(b"job")).unwrap();
         eventually("all nodes have it", || held_on(&servers, "job") == n);
         let before = values(&servers, "job");
-        // It is the first thing that it finds to do.
+        // The holder finds this command first.
         holder.request("look");
         holder.signal(Signal::CONT);
         assert!(holder.hear().starts_with("held false, told "));
@@ -434,14 +435,14 @@ fn a_stopped_process_knows_at_once_that_its_auto_extended_lock_is_lost() {
         assert_eq!(values(&servers, "job"), before);
         assert!(lock.is_valid());
         let pttl = crate::support::pttl(&servers[0], "job");
-        assert!(pttl > 2 * TTL.as_millis() as i64, "{pttl}: it was not shortened either");
+        assert!(pttl > 2 * TTL.as_millis() as i64, "{pttl}: the next holder's TTL was shortened");
         assert!(
             matches!(lock.release(), ReleaseOutcome::Released(confirmed) if confirmed.nodes >= 1)
         );
     });
 }
 
-/// This test binary once more, with an engine that keeps a lock, and does as it is told.
+/// This test binary as a child process: it auto-extends a lock with an engine, and obeys commands.
 struct Holder {
     child: Child,
     said: BufReader<ChildStdout>,
@@ -471,7 +472,7 @@ impl Holder {
         self.hear()
     }
 
-    /// The next line that is no word of the test harness.
+    /// The next line of the child, without those of the test harness.
     fn hear(&mut self) -> String {
         loop {
             let mut line = String::new();
@@ -489,14 +490,14 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // It is ours and not reaped yet.
+        // It is our child and not reaped yet.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 #[test]
-#[ignore = "the process of a_stopped_process_knows_at_once_that_its_auto_extended_lock_is_lost"]
+#[ignore = "the process of a_stopped_process_notices_at_once_that_its_auto_extended_lock_is_lost"]
 fn holder_process() {
     let Ok(nodes) = env::var(NODES) else { return };
     let config = patient(nodes.split(',')).build().unwrap();

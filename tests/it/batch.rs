@@ -21,12 +21,12 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|at| format!("job{at}")).collect()
 }
 
-/// One lock on all of these.
+/// One request for all of these resources.
 fn on_all<'a>(names: &'a [String], request: LockRequest<'a>) -> LockRequest<'a> {
     names.iter().fold(request, |request, name| request.and_resource(name.as_bytes()))
 }
 
-/// How many keys there are, but for the restart guard.
+/// The number of keys, without the restart guard.
 fn keys(server: &Server) -> i64 {
     match server.cmd("DBSIZE") {
         Reply::Int(keys) => keys - 1,
@@ -81,7 +81,7 @@ fn outcomes_are_in_the_order_of_the_asks() {
         assert!(held.is_valid());
         assert!(matches!(held.release(), ReleaseOutcome::Released(_)));
         drop((holder, client));
-        // The fencing counter lives on.
+        // The fencing counter remains.
         eventually("nothing stays", || servers.iter().all(|server| keys(server) == 1));
     }
 }
@@ -93,7 +93,7 @@ fn a_batch_of_nothing_is_nothing() {
 }
 
 #[test]
-fn a_batch_whose_time_is_over_says_so_of_each() {
+fn a_batch_out_of_time_reports_it_for_each_request() {
     let servers = servers(3);
     let (holder, client) = (client(&servers), client(&servers));
     let _held = holder.acquire(patiently(b"held")).unwrap();
@@ -116,9 +116,10 @@ fn a_batch_without_a_quorum_is_refused_as_a_whole() {
     eventually("nothing stays", || keys(&servers[0]) == 0);
 }
 
-/// It could only wait for itself: nobody has the first one's guard in hand before the call returns.
+/// The second request could only wait for the first, whose guard no caller has before the call
+/// returns.
 #[test]
-fn the_same_resource_twice_is_turned_away_the_second_time() {
+fn a_resource_twice_in_one_batch_is_refused_the_second_time() {
     let servers = servers(3);
     let client = client(&servers);
     let requests = [
@@ -136,9 +137,9 @@ fn the_same_resource_twice_is_turned_away_the_second_time() {
     eventually("nothing stays", || servers.iter().all(|server| keys(server) == 0));
 }
 
-/// A driver gives control back, so there the second waits for the first.
+/// A driver returns control, so there the second request waits for the first.
 #[test]
-fn a_driver_s_second_ask_for_a_resource_stands_behind_the_first() {
+fn a_driver_s_second_ask_for_a_resource_waits_for_the_first() {
     let servers = servers(3);
     let mut driver = driver_of(builder(&servers));
     let [first, second] = driver.batch(|driver| {
@@ -170,7 +171,7 @@ fn a_driver_gathers_commands_of_every_kind() {
         }
     }
     assert_eq!(granted, ids);
-    // Some are let go of while others are extended and taken, and one is called off again.
+    // Some are released while others are extended and acquired, and one request is cancelled.
     let (new, called_off) = driver.batch(|driver| {
         ids[..50].iter().for_each(|&id| driver.release(id));
         ids[50..].iter().for_each(|&id| driver.extend(id, Duration::from_secs(20)).unwrap());
@@ -190,7 +191,7 @@ fn a_driver_gathers_commands_of_every_kind() {
 }
 
 #[test]
-fn an_ask_in_a_batch_that_is_turned_away_stops_no_other() {
+fn an_invalid_ask_in_a_batch_stops_no_other() {
     let servers = servers(3);
     let mut driver = driver_of(builder(&servers));
     let asked = driver.batch(|driver| {
@@ -213,13 +214,13 @@ fn sixty_four_resources_are_one_lock() {
         let request = || on_all(&names[1..], patiently(names[0].as_bytes()).ttl(LIMIT));
         let before: Vec<_> = servers.iter().map(scripts).collect();
         let mut lock = client.acquire(request()).unwrap();
-        eventually("each node keeps them all", || {
+        eventually("each node has all keys", || {
             servers.iter().all(|server| keys(server) == MOST as i64)
         });
         for (server, before) in servers.iter().zip(before) {
             assert_eq!(scripts(server) - before, 1, "one script for all of them");
         }
-        // One token, and one end.
+        // One token, and one expiry.
         for server in &servers {
             let values = names.iter().map(|name| server.cmd(&format!("GET {name}")));
             let values: Vec<Reply> = values.collect();
@@ -239,13 +240,13 @@ fn sixty_four_resources_are_one_lock() {
     }
 }
 
-/// Scripts that were run: asks for many resources, extensions and undos alike.
+/// Scripts that were run: requests for many resources, extensions and undos alike.
 fn scripts(server: &Server) -> u64 {
     calls(server, "eval") + calls(server, "evalsha")
 }
 
 #[test]
-fn one_resource_too_many_is_turned_away() {
+fn one_resource_too_many_is_refused() {
     let servers = servers(1);
     let client = client(&servers);
     let names = names(MOST + 1);
@@ -253,9 +254,10 @@ fn one_resource_too_many_is_turned_away() {
     assert_eq!(refused, AcquireError::Request(RequestError::TooManyKeys { keys: MOST + 1 }));
 }
 
-/// Whichever of them is in the way, no node keeps one of the others, and none of what is there is touched.
+/// No matter which resource is held, no node keeps a key of the others, and the foreign key stays
+/// unchanged.
 #[test]
-fn all_of_them_or_none() {
+fn many_resources_are_granted_together_or_not_at_all() {
     let servers = servers(3);
     let client = client(&servers);
     let names = names(MOST);
@@ -266,7 +268,7 @@ fn all_of_them_or_none() {
         }
         let report = refusal(client.acquire(request()));
         assert_eq!(report.reason(), RefusalReason::Contended, "{report}");
-        let remaining = report.remaining().expect("the script has looked");
+        let remaining = report.remaining().expect("the script's denial contains the TTL");
         assert!((15..=20).contains(&remaining.as_secs()), "{remaining:?}");
         eventually("nothing stays", || {
             keys(&servers[0]) == 0 && servers[1..].iter().all(|server| keys(server) == 1)
@@ -275,7 +277,7 @@ fn all_of_them_or_none() {
             .iter()
             .for_each(|server| drop(server.cmd(&format!("DEL {}", names[in_the_way]))));
     }
-    // On one of three nodes it is in nobody's way.
+    // A foreign key on one of three nodes does not prevent the grant.
     servers[0].cmd("SET job5 theirs");
     let lock = client.acquire(request().wait(Wait::UpTo(LIMIT))).unwrap();
     assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
@@ -284,9 +286,9 @@ fn all_of_them_or_none() {
     });
 }
 
-/// If one key of many is gone on a majority, the lock is.
+/// If one key of many is missing on a majority, the lock is lost.
 #[test]
-fn one_of_them_that_is_gone_is_the_loss_of_all() {
+fn one_missing_key_loses_the_whole_lock() {
     let servers = servers(3);
     let engine = engine(&servers);
     let names = names(MOST);
@@ -298,7 +300,7 @@ fn one_of_them_that_is_gone_is_the_loss_of_all() {
     eventually("the rest is given back", || servers.iter().all(|server| keys(server) == 0));
 }
 
-/// Whoever waits for many is woken by the last of them.
+/// A request for many resources is woken by the last release.
 #[test]
 fn a_lock_on_many_waits_for_each_of_them() {
     let servers = servers(3);
@@ -313,7 +315,7 @@ fn a_lock_on_many_waits_for_each_of_them() {
         while Instant::now() < until {
             waiter.process();
             while let Some(event) = waiter.poll_event() {
-                assert!(!matches!(event, Event::Granted(_)), "{left} were let go");
+                assert!(!matches!(event, Event::Granted(_)), "only {left} were released");
             }
         }
         holder.release(lock);

@@ -1,4 +1,4 @@
-//! Letting go without a word: whatever is dropped, and whenever, leaves nothing behind.
+//! Dropping without a release: whatever is dropped, and whenever, leaves nothing behind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::support::{
 };
 
 #[test]
-fn a_dropped_guard_lets_go_without_waiting() {
+fn a_dropped_guard_releases_without_waiting() {
     let servers = servers(3);
     let client = client(&servers);
     drop(client.acquire(patiently(b"job")).unwrap());
@@ -54,13 +54,13 @@ fn a_panic_under_the_lock_releases_it() {
     let panic = outcome.unwrap_err();
     assert_eq!(panic.downcast_ref(), Some(&"in the middle of the work"));
     eventually("nothing stays", || held_on(&servers, "job") == 0);
-    // The client is as good as before.
+    // The client still works.
     let held = client.with(patiently(b"job"), |_| 7).unwrap();
     assert_eq!(held.value, 7);
     assert!(matches!(held.outcome, ReleaseOutcome::Released(_)));
 }
 
-/// Cold: the ask is cancelled while connections are opened and handshake_done. Warm: while it is sent.
+/// Cold: cancelled during connects and handshakes. Warm: cancelled while the request is sent.
 #[test]
 fn an_acquisition_is_cancelled_after_any_number_of_turns() {
     let servers = servers(3);
@@ -74,7 +74,7 @@ fn an_acquisition_is_cancelled_after_any_number_of_turns() {
             let id = driver.acquire(patiently(b"job")).unwrap();
             (0..turns).for_each(|_| driver.process());
             driver.release(id);
-            // It may have been granted just before.
+            // The lock may have been granted just before.
             let end = match outcome(&mut driver, id) {
                 Event::Granted(_) => outcome(&mut driver, id),
                 end => end,
@@ -98,7 +98,8 @@ fn a_driver_is_dropped_after_any_number_of_turns() {
         driver.acquire(patiently(b"job")).unwrap();
         (0..turns).for_each(|_| driver.process());
         drop(driver);
-        // The servers have run what was in the sockets once they have seen their end.
+        // Once the servers have seen the end of our connections, they have run everything in the
+        // sockets.
         eventually("our connections are gone", || servers.iter().all(|server| !connected(server)));
         assert_eq!(held_on(&servers, "job"), 0, "{turns} turns");
     }
@@ -126,7 +127,7 @@ fn a_waiter_that_gives_up_leaves_the_holder_alone() {
         other => panic!("{other:?}"),
     }
     process_until(&mut driver, "nothing is owed", |driver| !driver.has_pending_releases());
-    assert!(held_on(&servers, "job") >= 2, "the holder's keys");
+    assert!(held_on(&servers, "job") >= 2, "the holder's keys remain");
     assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
 }
 

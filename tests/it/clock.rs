@@ -1,5 +1,5 @@
-//! Every API under clocks that a test moves: the machine sleeps, its time of day is set, the process is
-//! stopped at a bad moment. What follows of it in the core is in `tests/core/clock.rs`.
+//! Every API with clocks that a test controls: the machine suspends, its wall clock is set, the
+//! process is stopped at a bad moment. `tests/core/clock.rs` checks the consequences in the core.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -24,7 +24,7 @@ use crate::support::{
     process_until, server, servers,
 };
 
-/// By how much the clocks are ahead of the machine's, in ns.
+/// How far the clocks are ahead of the machine's, in ns.
 #[derive(Default)]
 struct Ahead {
     boot: AtomicU64,
@@ -42,13 +42,13 @@ impl Ahead {
         ClockReading { boot: Timestamp(now.boot.0 + self.boot.load(SeqCst)), wall: Timestamp(wall) }
     }
 
-    /// The machine sleeps for an hour.
+    /// The machine suspends for an hour.
     fn sleep(&self) {
         self.boot.fetch_add(HOUR, SeqCst);
         self.step_forward();
     }
 
-    /// Its time of day is set an hour ahead.
+    /// Its wall clock is set an hour ahead.
     fn step_forward(&self) {
         self.wall.fetch_add(HOUR.cast_signed(), SeqCst);
     }
@@ -58,14 +58,14 @@ const HOUR: u64 = 3_600_000_000_000;
 
 type Move = fn(&Ahead);
 
-/// What can happen to the clocks that ends every lease, and a name for a lock that sees it.
+/// Clock changes that end every lease, with a name for the lock that sees each.
 const ENDS: [(&str, Move); 3] = [
     ("slept", Ahead::sleep),
     ("stopped", |ahead| _ = ahead.boot.fetch_add(HOUR, SeqCst)),
     ("set forward", Ahead::step_forward),
 ];
 
-/// A configuration for these servers, with its clocks in the hands of a test.
+/// A configuration for these servers with clocks that the test controls.
 fn bent(servers: &[Server]) -> (ConfigBuilder, Arc<Ahead>) {
     let ahead = Arc::<Ahead>::default();
     (ahead.bend(builder(servers)), ahead)
@@ -87,7 +87,7 @@ fn a_client_s_lock_is_over_at_once_by_either_clock() {
         assert_eq!(lock.remaining(), Duration::ZERO, "{what}");
         assert_eq!(lock.release(), ReleaseOutcome::Lost(LossCause::Expired), "{what}");
     }
-    eventually("where the nodes' clocks went on, it is undone", || {
+    eventually("the undo reaches the nodes, whose clocks went on", || {
         held_on(&servers, "set forward") == 0
     });
 }
@@ -105,7 +105,7 @@ fn a_driver_s_lock_is_over_at_once_by_either_clock() {
         driver.release(id);
         assert_eq!(outcome(&mut driver, id), Event::Lost(id, LossCause::Expired), "{what}");
     }
-    eventually("where the nodes' clocks went on, it is undone", || {
+    eventually("the undo reaches the nodes, whose clocks went on", || {
         held_on(&servers, "set forward") == 0
     });
 }
@@ -119,17 +119,17 @@ fn an_engine_s_lock_is_over_at_once_by_either_clock() {
         let guard = engine.acquire_timeout(long(what.as_bytes()), LIMIT).wait().unwrap();
         assert!(guard.is_valid());
         end(&ahead);
-        // Whatever the thread has heard of by now.
+        // Whether or not the engine's thread has noticed.
         assert_eq!(guard.remaining(), Duration::ZERO, "{what}");
         assert_eq!(guard.release().wait(), ReleaseOutcome::Lost(LossCause::Expired), "{what}");
     }
-    eventually("where the nodes' clocks went on, it is undone", || {
+    eventually("the undo reaches the nodes, whose clocks went on", || {
         held_on(&servers, "set forward") == 0
     });
 }
 
 #[test]
-fn a_time_of_day_that_is_set_back_gives_no_api_more() {
+fn a_wall_clock_set_back_prolongs_no_lease() {
     let servers = servers(3);
     let (builder, ahead) = bent(&servers);
     let (client, mut driver) = (client_of(builder.clone()), driver_of(builder.clone()));
@@ -146,9 +146,10 @@ fn a_time_of_day_that_is_set_back_gives_no_api_more() {
     }
 }
 
-/// A host that sleeps until a driver's deadline sleeps no longer than the machine's sleep lets it.
+/// A host that sleeps until a driver's deadline wakes right after a suspend that passed the
+/// deadline.
 #[test]
-fn what_became_due_in_a_sleep_is_due_at_once() {
+fn deadlines_that_pass_in_a_suspend_are_due_at_once() {
     let server = server();
     let (builder, ahead) = bent(std::slice::from_ref(&server));
     let mut driver = driver_of(builder);
@@ -160,7 +161,7 @@ fn what_became_due_in_a_sleep_is_due_at_once() {
     assert!(told.any(|event| event == Event::Lost(id, LossCause::Expired)));
 }
 
-/// Ends every lease when a lock is granted, before whoever asked for it can look.
+/// Ends every lease at the moment of its grant, before the caller can check it.
 struct StepsWhenGranted(Arc<Ahead>);
 
 impl Log for StepsWhenGranted {
@@ -176,13 +177,13 @@ fn is_too_late<T: std::fmt::Debug>(outcome: Result<T, AcquireError>) {
         Err(AcquireError::Refused(report)) => {
             assert_eq!(report.reason(), RefusalReason::Expired, "{report}")
         }
-        other => panic!("it is over: {other:?}"),
+        other => panic!("the lock is over: {other:?}"),
     }
 }
 
-/// The process was stopped behind the answer that decided.
+/// The process was stopped after the deciding answer.
 #[test]
-fn a_lock_that_is_over_when_it_is_handed_to_its_caller_is_refused() {
+fn a_lock_that_expires_before_its_caller_gets_it_is_refused() {
     let servers = servers(3);
     let (builder, ahead) = bent(&servers);
     let builder = builder.log(Arc::new(StepsWhenGranted(ahead)));
@@ -191,7 +192,7 @@ fn a_lock_that_is_over_when_it_is_handed_to_its_caller_is_refused() {
     for outcome in client.acquire_all([long(b"a"), long(b"b")]) {
         is_too_late(outcome);
     }
-    is_too_late(client.with(long(b"job"), |_| unreachable!("it is over")));
+    is_too_late(client.with(long(b"job"), |_| unreachable!("the lock is over")));
     let engine = engine_of(builder);
     is_too_late(engine.acquire_timeout(long(b"other"), LIMIT).wait());
     drop((client, engine));
@@ -200,10 +201,10 @@ fn a_lock_that_is_over_when_it_is_handed_to_its_caller_is_refused() {
     });
 }
 
-/// The time that passes before an answer is read counts. Here more than the TTL passes behind one reading of
-/// the clock, and the answer comes with it: whichever reading that is, the lock is over.
+/// The time before an answer is read counts. Here more than the TTL passes behind one reading of
+/// the clock, and the answer arrives with it: whichever reading that is, the lock is over.
 #[test]
-fn an_answer_has_the_time_of_after_it_was_read() {
+fn an_answer_is_timed_after_it_was_read() {
     let server = server();
     let relay = Relay::before(&server);
     const PASSED: u64 = 2_500_000_000;
@@ -241,13 +242,13 @@ fn an_answer_has_the_time_of_after_it_was_read() {
     }
 }
 
-/// A Unix socket before a server. It passes everything on, but for answers that are held.
+/// A Unix socket in front of a server. It forwards everything except held answers.
 struct Relay {
     held: Arc<Held>,
     path: PathBuf,
 }
 
-/// Answers on their way to the client that connected last.
+/// Answers to the client that connected last.
 #[derive(Default)]
 struct Held(Mutex<Answers>);
 
@@ -280,7 +281,7 @@ impl Held {
         if answers.is_holding {
             answers.bytes.extend_from_slice(bytes);
         } else if let Some(client) = &mut answers.client {
-            // It may be gone.
+            // The client may have disconnected.
             let _ = client.write_all(bytes);
         }
     }
@@ -321,8 +322,8 @@ fn relay_both(mut client: UnixStream, mut server: TcpStream, held: &Arc<Held>) {
     });
 }
 
-/// `CLOCK_MONOTONIC` stands still while the machine sleeps. A time namespace has a boot clock of its own,
-/// as if the machine had slept for longer, and leaves the other one as it is.
+/// `CLOCK_MONOTONIC` stands still while the machine sleeps. A time namespace has its own boot
+/// clock, as if the machine had slept longer, and leaves the monotonic clock alone.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_boot_clock_counts_the_machine_s_sleep() {
@@ -347,6 +348,6 @@ fn boot_clock_of_a_machine_that_slept() {
     assert!(slept >= 1_000_000_000_000_000, "{slept} ns");
 }
 
-/// What the boot clock says outside.
+/// The boot clock outside of the namespace.
 #[cfg(target_os = "linux")]
 const AWAKE: &str = "REDBOLT_TEST_AWAKE_NS";

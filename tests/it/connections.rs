@@ -1,4 +1,4 @@
-//! Connections and scripts that go away under a client whose servers are all well.
+//! Connections and scripts that are lost while all servers are healthy.
 
 use std::io::Write;
 use std::os::unix::net::UnixListener;
@@ -23,7 +23,7 @@ fn a_flush_of_scripts_between_any_two_steps_is_not_noticed() {
         let client = client(&servers);
         let flush = || servers.iter().for_each(flush_scripts);
         for round in 0..4 {
-            // One resource asks with SET, several ask with a script.
+            // One resource is requested with SET, several with a script.
             let request = if round % 2 == 0 {
                 patiently(b"job")
             } else {
@@ -39,7 +39,7 @@ fn a_flush_of_scripts_between_any_two_steps_is_not_noticed() {
             assert!(refusal(client.acquire(long(b"job"))).is_contended());
             flush();
             released_by_quorum(lock.release(), n);
-            // The round is over with a quorum; the others have the undo in their sockets.
+            // The call returns with a quorum; the undos of the other nodes are in their sockets.
             eventually("released everywhere", || {
                 let _ = client.warm_up(Duration::ZERO);
                 held_on(&servers, "job") + held_on(&servers, "b") == 0
@@ -70,15 +70,15 @@ fn a_held_lock_survives_the_loss_of_every_connection() {
     }
 }
 
-/// A write into a Unix socket whose peer is gone fails at once, and with it the link; the extension
-/// waits for the next one, which must not be taken for the one that failed.
+/// A write into a Unix socket whose peer is gone fails at once, and ends the link. The extension
+/// waits for the next link, which must not be taken for the failed one.
 #[test]
 fn an_extension_survives_the_loss_of_every_unix_socket() {
     let servers = servers(3);
     let client = client_of(patient(servers.iter().map(unix)));
     let mut lock = client.acquire(patiently(b"job")).unwrap();
-    // A link that was just opened is not opened anew at once; one that was not heard of for long is
-    // read before it is written to. Between the two, the write is what fails.
+    // A link that was just opened is not reopened at once, and one that was silent for long is read
+    // before it is written. Between the two, the write fails.
     for pause in [0, 40, 50, 60, 150] {
         thread::sleep(Duration::from_millis(pause));
         cut_all(&servers);
@@ -91,8 +91,8 @@ fn unix(server: &Server) -> String {
     format!("unix://{}", server.socket().display())
 }
 
-/// The refusal comes out of the write that failed; by then the others have been written to, and
-/// nobody may call the client again.
+/// The failed write itself causes the refusal. By then the other nodes have the request, and the
+/// caller may never call the client again.
 #[test]
 fn a_refusal_by_a_failed_write_leaves_no_undo_unwritten() {
     let mut servers = servers(2);
@@ -106,7 +106,7 @@ fn a_refusal_by_a_failed_write_leaves_no_undo_unwritten() {
     eventually("the healthy node's key is undone without another call", || {
         calls(&servers[0], "eval") > 0 && !exists(&servers[0], "job")
     });
-    assert_eq!(calls(&servers[0], "set"), 1, "it was asked");
+    assert_eq!(calls(&servers[0], "set"), 1, "the node got the request");
 }
 
 #[test]
@@ -114,7 +114,8 @@ fn a_release_written_into_dead_connections_still_arrives() {
     for n in [1, 3] {
         let servers = servers(n);
         let mut driver = driver_of(builder(&servers));
-        // A connection cut before its handshake has no name by which a ghost could be laid.
+        // A connection that is cut before its handshake has no known id, so no ghost could be
+        // killed.
         process_until(&mut driver, "all are ready", |driver| driver.node_report().ready() == n);
         let id = held_by(&mut driver, patiently(b"job"));
         cut_all(&servers);
@@ -125,13 +126,13 @@ fn a_release_written_into_dead_connections_still_arrives() {
 }
 
 #[test]
-fn a_client_that_was_idle_notices_what_died_meanwhile() {
+fn an_idle_client_notices_dead_connections() {
     let servers = servers(3);
     let client = client(&servers);
     released_by_quorum(client.acquire(patiently(b"job")).unwrap().release(), 3);
     cut_all(&servers);
     thread::sleep(Duration::from_millis(1_200));
-    // One attempt, and no excuse.
+    // One attempt must be enough.
     released_by_quorum(client.acquire(long(b"job")).unwrap().release(), 3);
 }
 
@@ -149,7 +150,7 @@ fn a_cut_at_any_moment_loses_no_lock_and_leaves_no_key() {
         let until = Instant::now() + Duration::from_secs(2);
         while Instant::now() < until {
             let mut lock = client.acquire(patiently(b"job")).unwrap();
-            // What is refused here is tried again: it is held meanwhile.
+            // A refused extension is repeated: the lock is held meanwhile.
             extend_in_the_end(&mut lock);
             assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
         }
@@ -164,10 +165,10 @@ fn extend_in_the_end(lock: &mut LockGuard<'_>) {
     eventually("an extension", || lock.extend(Duration::from_secs(25)).is_ok());
 }
 
-/// A node that was refused for its configuration is asked again once that is mended, also by a
+/// A node that was refused for its configuration is tried again once that is corrected, also by a
 /// client that never waits.
 #[test]
-fn a_mended_node_votes_again_for_a_client_that_only_tries() {
+fn a_corrected_node_votes_again_for_a_client_that_never_waits() {
     let server =
         vouched(Server::with(&["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]));
     let client = client_of(builder(std::slice::from_ref(&server)));
@@ -178,10 +179,10 @@ fn a_mended_node_votes_again_for_a_client_that_only_tries() {
     eventually("a grant", || client.acquire(long(b"job")).is_ok());
 }
 
-/// A server that is full says so to whoever connects, and hangs up. The handshake cannot be written any more,
-/// and that is not what went wrong.
+/// A full server says so on connect, and closes. The handshake can then not be written, but that is
+/// not the reported cause.
 #[test]
-fn what_a_server_said_before_it_hung_up_is_heard() {
+fn an_error_before_a_hang_up_is_reported() {
     let dir = vouched(Server::start());
     let path = dir.socket().with_file_name("full.sock");
     let listener = UnixListener::bind(&path).unwrap();
@@ -195,7 +196,7 @@ fn what_a_server_said_before_it_hung_up_is_heard() {
     assert_eq!(driver.node_report().nodes[0].state, NodeState::Down(Cause::MaxClients));
 }
 
-/// Ends every connection but the one that says so.
+/// Ends every connection except the one that sends the command.
 fn cut_all(servers: &[Server]) {
     for server in servers {
         let reply = server.cmd("CLIENT KILL TYPE normal SKIPME yes");
@@ -203,7 +204,7 @@ fn cut_all(servers: &[Server]) {
     }
 }
 
-/// Lets the client see what its sockets have.
+/// Lets the client read its sockets.
 fn settle(client: &Client) {
     let _ = client.warm_up(Duration::from_secs(1));
 }

@@ -1,4 +1,4 @@
-//! Locks that outlive their client, and locks that an operator breaks.
+//! Locks that outlive their client, and locks that an operator force-unlocks.
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ fn a_lock_outlives_its_client_and_ends_with_another_one() {
     let text = {
         let first = client(&servers);
         let lock = first.acquire(patiently(b"job")).unwrap();
-        lock.detach().expect("it is held").to_text()
+        lock.detach().expect("the lock is held").to_text()
     };
-    assert_eq!(held_on(&servers, "job"), 3, "its client has gone, and all nodes had counted");
+    assert_eq!(held_on(&servers, "job"), 3, "the client is gone, and all nodes keep the key");
     let second = client(&servers);
     assert!(refusal(second.acquire(long(b"job"))).is_contended());
 
@@ -32,14 +32,14 @@ fn a_lock_outlives_its_client_and_ends_with_another_one() {
     lock.extend(Duration::from_secs(20)).unwrap();
     let detached = lock.detach().unwrap();
     let third = client(&servers);
-    // Nobody works on what it still owes to a node that it has not reached.
+    // An undo that is owed to an unreachable node runs only while a client exists.
     assert_eq!(third.warm_up(LIMIT).ready(), 3);
     assert!(matches!(third.attach(&detached).unwrap().release(), ReleaseOutcome::Released(_)));
     eventually("all nodes are free", || held_on(&servers, "job") == 0);
 }
 
-/// A node that is slow to grant is waited for, or the lock would have one node less to count on for the
-/// rest of its life.
+/// Detaching waits for a node that is slow to grant. Otherwise the lock would have one node less
+/// for the rest of its life.
 #[test]
 fn a_grant_that_is_under_way_is_waited_for() {
     let servers = servers(3);
@@ -57,9 +57,9 @@ fn a_grant_that_is_under_way_is_waited_for() {
     assert_eq!(detached.to_text().matches("\nnode counted ").count(), 3);
 }
 
-/// A node that hangs is not waited for until nothing is left to be detached.
+/// Detaching does not wait for a hanging node until the lease ends.
 #[test]
-fn a_short_lock_can_be_handed_out_beside_a_node_that_hangs() {
+fn a_short_lock_can_be_detached_beside_a_hanging_node() {
     let servers = servers(3);
     let client = client(&servers);
     assert_eq!(client.warm_up(Duration::from_secs(5)).ready(), 3);
@@ -67,13 +67,13 @@ fn a_short_lock_can_be_handed_out_beside_a_node_that_hangs() {
     let brief = patiently(b"job").ttl(Duration::from_millis(900));
     let detached = client.acquire(brief).unwrap().detach();
     servers[2].resume();
-    assert!(detached.is_some(), "it was lost meanwhile");
+    assert!(detached.is_some(), "the lock was lost meanwhile");
 }
 
-/// Three processes one after the other; the lock is extended by the second although a node that
-/// counted is down.
+/// Three processes, one after another. The second extends the lock although a node that counted is
+/// down.
 #[test]
-fn all_nodes_that_granted_count_for_the_next_one() {
+fn a_detached_lock_counts_on_all_nodes_that_granted() {
     let mut servers = servers(3);
     let detached = client(&servers).acquire(patiently(b"job")).unwrap().detach().unwrap();
     servers[0].kill();
@@ -94,7 +94,7 @@ fn dropping_a_guard_that_was_attached_releases_it() {
 }
 
 #[test]
-fn a_record_that_is_over_is_a_lock_that_is_lost() {
+fn an_expired_detached_lock_is_lost() {
     let servers = servers(3);
     let brief = LockRequest::new(b"job").ttl(Duration::from_millis(500)).wait(Wait::Forever);
     let detached = client(&servers).acquire(brief).unwrap().detach().unwrap();
@@ -105,7 +105,7 @@ fn a_record_that_is_over_is_a_lock_that_is_lost() {
     let lost = ExtendError::Lost(LossCause::Expired);
     assert_eq!(lock.extend(Duration::from_secs(20)), Err(lost));
     assert_eq!(lock.release(), ReleaseOutcome::Lost(LossCause::Expired));
-    // It is no way to somebody else's lock.
+    // The old text gives no access to another client's lock.
     let other = second.acquire(patiently(b"job")).unwrap();
     eventually("all nodes grant", || held_on(&servers, "job") == 3);
     let late = client(&servers);
@@ -115,10 +115,10 @@ fn a_record_that_is_over_is_a_lock_that_is_lost() {
     assert!(matches!(other.release(), ReleaseOutcome::Released(_)));
 }
 
-/// Linux names each boot of a machine; the clocks of another one mean nothing here.
+/// Linux has an id for each boot of a machine; the clock of another boot means nothing here.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_record_of_another_boot_is_lost() {
+fn a_detached_lock_of_another_boot_is_lost() {
     let servers = servers(1);
     let detached = client(&servers).acquire(patiently(b"job")).unwrap().detach().unwrap();
     let boot = detached.boot().to_owned();
@@ -150,7 +150,7 @@ fn other_nodes_and_other_orders_are_refused() {
 }
 
 #[test]
-fn a_driver_hands_out_and_takes_in() {
+fn a_driver_detaches_and_attaches() {
     let servers = servers(3);
     let mut first = driver_of(builder(&servers));
     let request = patiently(b"job").fenced();
@@ -184,7 +184,11 @@ fn an_inspection_knows_whose_lock_it_is() {
     assert!(left <= Duration::from_secs(30) && left + Duration::from_secs(15) > lock.remaining());
     assert_eq!(onlooker.inspect(b"job").unwrap().owner(), Some(Owner::Other));
     let detached = lock.detach().unwrap();
-    assert_eq!(holder.inspect(b"job").unwrap().owner(), Some(Owner::Other), "it has left");
+    assert_eq!(
+        holder.inspect(b"job").unwrap().owner(),
+        Some(Owner::Other),
+        "the lock was detached"
+    );
     let lock = onlooker.attach(&detached).unwrap();
     assert_eq!(onlooker.inspect(b"job").unwrap().owner(), Some(Owner::Mine));
     servers[0].cmd("SET job 00112233445566778899aabbccddeeff00 PX 30000");
@@ -195,7 +199,7 @@ fn an_inspection_knows_whose_lock_it_is() {
 }
 
 #[test]
-fn a_broken_lock_is_told_by_label_and_hash_and_its_holder_loses_it() {
+fn a_force_unlock_reports_label_and_hash_and_the_holder_loses_the_lock() {
     let servers = servers(3);
     let holder = warm_client(builder(&servers).label(b"web-1:77"));
     let mut lock = holder.acquire(patiently(b"job")).unwrap();
@@ -223,7 +227,7 @@ fn a_broken_lock_is_told_by_label_and_hash_and_its_holder_loses_it() {
 }
 
 #[test]
-fn what_is_no_lock_is_not_broken() {
+fn a_key_that_is_no_lock_is_not_force_unlocked() {
     let servers = servers(1);
     servers[0].cmd("RPUSH list 1 2 3");
     servers[0].cmd("SET session {\"user\":1}");
@@ -253,9 +257,9 @@ fn what_is_no_lock_is_not_broken() {
     }
 }
 
-/// The script that breaks, on a real server, at its edges.
+/// The force-unlock script on a real server, with edge cases.
 #[test]
-fn only_what_was_seen_is_deleted() {
+fn a_force_unlock_deletes_only_the_value_that_was_seen() {
     let server = &servers(1)[0];
     let order = |kind: &str, seen: &[u8]| {
         server.run(&[
@@ -273,7 +277,7 @@ fn only_what_was_seen_is_deleted() {
         ("SET k abcd", "string", b"abc", 0),
         ("SET k ab", "string", b"abc", 0),
         ("SET k abc", "hash", b"", 0),
-        ("SET k abcdefgh", "string", b"abcd", 1), // of what is longer the beginning
+        ("SET k abcdefgh", "string", b"abcd", 1), // a long value is compared by its beginning
         ("RPUSH k a", "string", b"abc", 0),       // no WRONGTYPE
         ("RPUSH k a", "hash", b"", 0),
         ("RPUSH k a", "list", b"", 1),

@@ -1,4 +1,4 @@
-//! Nodes near and far, with the library's own timeouts: nobody has to tune them to a network.
+//! Nodes near and far with the default timeouts: nobody has to tune them to a network.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use redbolt_test_servers::{Mode, Proxy, Server};
 
 use crate::support::{client_of, default, servers};
 
-/// Proxies that add so much to each round trip.
+/// Proxies that add this to each round trip.
 fn far(servers: &[Server], round_trip: Duration) -> Vec<Proxy> {
     let before = |server: &Server| {
         let proxy = Proxy::before(&server.address());
@@ -26,7 +26,7 @@ fn a_lock_is_taken_extended_and_released_over_any_distance() {
         let servers = servers(3);
         let proxies = far(&servers, distance);
         let client = client_of(default(proxies.iter().map(Proxy::address)));
-        // From the first contact on, and by a try.
+        // From the first contact on, with `Wait::No`.
         for _ in 0..2 {
             let mut lock = client.acquire(LockRequest::new(b"job")).unwrap();
             lock.extend(Duration::from_secs(20)).unwrap();
@@ -39,7 +39,7 @@ fn a_lock_is_taken_extended_and_released_over_any_distance() {
 }
 
 #[test]
-fn whoever_waits_gets_the_lock_over_any_distance() {
+fn a_waiter_gets_the_lock_over_any_distance() {
     for distance in DISTANCES {
         let servers = servers(3);
         let proxies = far(&servers, distance);
@@ -57,9 +57,9 @@ fn whoever_waits_gets_the_lock_over_any_distance() {
     }
 }
 
-/// A far node is no reason to refuse what the near ones grant, and it is told of the end all the same.
+/// A far node does not delay a lock that the near ones grant, and still gets the undo.
 #[test]
-fn one_far_node_is_not_waited_for_and_hears_of_the_end() {
+fn a_far_node_delays_nothing_and_still_gets_the_undo() {
     let servers = servers(3);
     let proxies = far(&servers[2..], Duration::from_millis(600));
     let addresses = [servers[0].address(), servers[1].address(), proxies[0].address()];
@@ -67,9 +67,9 @@ fn one_far_node_is_not_waited_for_and_hears_of_the_end() {
     for _ in 0..3 {
         let lock = client.acquire(LockRequest::new(b"job")).unwrap();
         assert!(lock.remaining() > Duration::from_secs(9));
-        let ReleaseOutcome::Released(_) = lock.release() else { panic!("it was not lost") };
+        let ReleaseOutcome::Released(_) = lock.release() else { panic!("the lock was not lost") };
     }
-    crate::support::eventually("the far node has heard it", || {
+    crate::support::eventually("the far node has the undo", || {
         let _ = client.warm_up(Duration::ZERO);
         crate::support::held_on(&servers, "job") == 0
     });

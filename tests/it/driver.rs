@@ -1,4 +1,4 @@
-//! The driver as a guest: in a loop that has sockets of its own, and behind one file descriptor.
+//! The driver in a host's loop that has other sockets, and behind one file descriptor.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -14,7 +14,7 @@ use crate::support::{
     vouch_for,
 };
 
-/// A host with a socket to itself in the same loop, its token right behind the driver's.
+/// A host with another socket in the same loop, whose token follows the driver's.
 struct Host {
     poll: Poll,
     events: Events,
@@ -33,12 +33,12 @@ impl Host {
         socket.set_nonblocking(true).unwrap();
         let mut socket = TcpStream::from_std(socket);
         poll.registry().register(&mut socket, token, Interest::READABLE).unwrap();
-        // Few events at a time, so that a turn often sees only some of them.
+        // Few events at a time, so that an iteration often sees only some of them.
         let events = Events::with_capacity(2);
         Self { poll, events, driver, socket, token, heard: Vec::new() }
     }
 
-    /// One round of the loop, as a host writes it.
+    /// One iteration of the host's loop.
     fn round(&mut self) {
         let patience = Duration::from_millis(50);
         let span = self.driver.deadline().map_or(patience, |deadline| deadline.min(patience));
@@ -59,14 +59,14 @@ impl Host {
     fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
         let until = Instant::now() + LIMIT;
         while !holds(self) {
-            assert!(Instant::now() < until, "still not: {what}");
+            assert!(Instant::now() < until, "not in time: {what}");
             self.round();
         }
     }
 }
 
 #[test]
-fn in_a_loop_that_has_sockets_of_its_own() {
+fn a_driver_in_a_loop_with_other_sockets() {
     let servers = servers(3);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -106,17 +106,17 @@ fn servers_that_come_and_go_under_a_host() {
         let id = host.driver.acquire(patiently(b"job")).unwrap();
         host.until("granted", |host| next_is(host, Event::Granted(id)));
         servers[round % 3].restart();
-        // Nobody asks for the lock that it has forgotten before that is released.
+        // Nobody requests the forgotten lock before it is released.
         vouch_for(&servers[round % 3..][..1], 3);
         host.driver.release(id);
-        // An undo is owed for longer where its ask may have been in a connection that died.
+        // An undo is owed longer if its request may be in a dead connection.
         host.until("nothing is held", |_| held_on(&servers, "job") == 0);
     }
     host.until("all are ready", |host| host.driver.node_report().ready() == 3);
 }
 
 #[test]
-fn behind_one_file_descriptor() {
+fn a_driver_behind_one_file_descriptor() {
     let servers = servers(3);
     let mut driver = driver_of(builder(&servers));
     for _ in 0..20 {
@@ -128,7 +128,7 @@ fn behind_one_file_descriptor() {
     assert_eq!(held_on(&servers, "job"), 0);
 }
 
-/// Nothing but the descriptor wakes this host up, so nothing may be left in the driver.
+/// Only the descriptor wakes this host, so the driver must not hold back any work.
 #[test]
 fn readiness_and_deadline_are_all_that_a_host_needs() {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -151,7 +151,7 @@ fn readiness_and_deadline_are_all_that_a_host_needs() {
 }
 
 #[test]
-fn several_locks_at_once() {
+fn a_driver_holds_several_locks_at_once() {
     let servers = servers(3);
     let mut driver = driver_of(builder(&servers));
     let names: Vec<String> = (0..50).map(|at| format!("job{at}")).collect();

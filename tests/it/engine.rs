@@ -1,4 +1,4 @@
-//! The engine from threads: its limits, its losses, its end, and that nothing is left behind.
+//! The engine from threads: its limits, losses, shutdown, and that it leaves nothing behind.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -42,7 +42,7 @@ fn limited(servers: &[Server], in_flight: usize) -> Engine {
     start(builder(servers).build().unwrap(), limits)
 }
 
-/// As `wait`, but a bug has no test wait for ever.
+/// As `wait`, but bounded, so that a bug fails the test instead of hanging it.
 trait Soon: Future + Sized {
     fn soon(self) -> Self::Output {
         let (told, heard) = mpsc::channel();
@@ -55,7 +55,7 @@ trait Soon: Future + Sized {
                 return output;
             }
             let left = until.saturating_duration_since(Instant::now());
-            heard.recv_timeout(left).expect("it waits without end");
+            heard.recv_timeout(left).expect("the future never completes");
         }
     }
 }
@@ -66,12 +66,12 @@ struct Bell(mpsc::Sender<()>);
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
-        // Nobody may be waiting any longer.
+        // The receiver may be gone.
         let _ = self.0.send(());
     }
 }
 
-/// A lease that a test waits out.
+/// A lease whose end a test waits for.
 const SHORT: Duration = Duration::from_millis(300);
 
 #[test]
@@ -94,7 +94,7 @@ fn a_lock_from_its_ask_to_its_end() {
     assert!(engine.shutdown(LIMIT).is_clean());
 }
 
-/// Longer than the lease of a client: nobody but the engine does anything meanwhile.
+/// Longer than a client's lease: only the engine can extend it.
 #[test]
 fn a_lock_by_its_name_alone_is_extended() {
     let servers = servers(3);
@@ -106,7 +106,7 @@ fn a_lock_by_its_name_alone_is_extended() {
 }
 
 #[test]
-fn the_time_to_wait_and_the_time_to_hold_are_two_things() {
+fn wait_and_ttl_are_independent_in_an_engine() {
     let servers = servers(1);
     let engine = engine(&servers);
     let holder = engine.acquire(patiently(b"job")).soon().unwrap();
@@ -122,7 +122,7 @@ fn the_time_to_wait_and_the_time_to_hold_are_two_things() {
 }
 
 #[test]
-fn bad_input_is_turned_away() {
+fn an_engine_refuses_invalid_requests() {
     let servers = servers(1);
     let engine = engine(&servers);
     let refused = |request| match engine.acquire(request).soon() {
@@ -157,7 +157,7 @@ fn one_extension_at_a_time() {
     assert_eq!(second.soon(), Err(ExtendError::Request(RequestError::ExtensionUnderWay)));
     servers[0].resume();
     first.soon().unwrap();
-    // What nobody waits for any longer is no hindrance.
+    // An extension that nobody waits for does not block the next.
     drop(guard.extend(Duration::from_secs(20)));
     eventually("the next one is taken", || guard.extend(Duration::from_secs(20)).soon().is_ok());
     let last = guard.extend(Duration::from_secs(20));
@@ -176,12 +176,12 @@ fn more_than_the_limit_is_refused_and_releases_never_are() {
     let busy = AcquireError::Engine(EngineError::Busy { limit: 2 });
     assert_eq!(engine.acquire(patiently(b"free")).soon().unwrap_err(), busy);
     assert_eq!(busy.to_string(), "2 calls are in flight, which is the engine's limit");
-    // The engine is full, and every release goes through.
+    // The engine is at its limit, and still takes every release.
     for guard in guards {
         assert!(matches!(guard.release().soon(), ReleaseOutcome::Released(_)));
     }
     let both = (first.soon().unwrap(), second.soon().unwrap());
-    // Cancelled ones make room as well.
+    // Cancelled requests make room as well.
     drop([engine.acquire(patiently(b"held0")), engine.acquire(patiently(b"held1"))]);
     eventually("there is room", || engine.in_flight() == 0);
     drop(engine.acquire(patiently(b"free")).soon().unwrap());
@@ -206,7 +206,7 @@ fn five_thousand_at_once() {
         Reply::Int(keys) => keys,
         other => panic!("{other:?}"),
     };
-    // And the guard of the node.
+    // The restart guard of the node is a key, too.
     eventually("all are there", || servers.iter().all(|server| keys(server) == 5_001));
     let extended: Vec<_> =
         guards.iter().map(|guard| guard.extend(Duration::from_secs(29))).collect();
@@ -217,9 +217,9 @@ fn five_thousand_at_once() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// While the thread sleeps in a callback, everything that is asked for comes together.
+/// While the thread sleeps in a callback, all requests queue up.
 #[test]
-fn what_is_asked_for_in_one_turn_is_one_write_to_each_node() {
+fn calls_queued_in_one_iteration_are_one_write_to_each_node() {
     let servers = servers(3);
     let engine = engine(&servers);
     let stop = stopped(&engine);
@@ -231,7 +231,7 @@ fn what_is_asked_for_in_one_turn_is_one_write_to_each_node() {
     drop(stop);
     let guards: Vec<_> = asked.into_iter().map(|asked| asked.soon().unwrap()).collect();
     for (now, before) in reads().zip(before) {
-        // A server reads at most 16 KiB at once, and our own questions are reads as well.
+        // A server reads at most 16 KiB at once, and our own queries are reads as well.
         assert!(now - before <= 20, "{} reads for 200 asks", now - before);
     }
     drop(guards);
@@ -244,7 +244,7 @@ fn stat(server: &Server, name: &str) -> u64 {
     line.unwrap().parse().unwrap()
 }
 
-/// Stops the engine's thread, in a callback, until what this returns is dropped.
+/// Stops the engine's thread in a callback until the returned sender is dropped.
 fn stopped(engine: &Engine) -> mpsc::Sender<()> {
     let (stop, until) = mpsc::channel::<()>();
     let (began, begun) = mpsc::channel();
@@ -254,15 +254,15 @@ fn stopped(engine: &Engine) -> mpsc::Sender<()> {
         .unwrap();
     guard.on_loss(move |_| {
         began.send(()).unwrap();
-        // It ends when the sender is dropped.
+        // The wait ends when the sender is dropped.
         let _ = until.recv_timeout(LIMIT);
     });
     begun.recv_timeout(LIMIT).unwrap();
     stop
 }
 
-/// Nothing but a push wakes the thread here: no timer is due before the test has failed, and there are
-/// no other locks whose answers would do it.
+/// Only a push wakes the thread here: no timer is due before the test fails, and there are no
+/// answers of other locks.
 #[test]
 fn no_wake_up_is_lost() {
     let servers = servers(1);
@@ -270,7 +270,7 @@ fn no_wake_up_is_lost() {
         engine_of(builder(&servers).response_timeout(2 * LIMIT).dead_peer_timeout(4 * LIMIT));
     let began = Instant::now();
     for round in (0..3_000).take_while(|_| began.elapsed() < LIMIT) {
-        // The thread has just told an outcome and is about to fall asleep when the next push comes.
+        // The thread has just reported an outcome and is about to sleep when the next push comes.
         let guard = ready(engine.acquire(patiently(b"job"))).unwrap();
         // Or it sleeps already.
         for _ in 0..round % 50 * 20 {
@@ -281,12 +281,12 @@ fn no_wake_up_is_lost() {
     assert!(engine.shutdown(LIMIT).is_clean());
 }
 
-/// The output of a future that is polled without a pause.
+/// The output of a future that is polled in a busy loop.
 fn ready<F: Future + Unpin>(mut future: F) -> F::Output {
     let until = Instant::now() + LIMIT;
     let mut context = Context::from_waker(Waker::noop());
     loop {
-        assert!(Instant::now() < until, "it waits without end");
+        assert!(Instant::now() < until, "the future never completes");
         if let Poll::Ready(output) = Pin::new(&mut future).poll(&mut context) {
             return output;
         }
@@ -316,16 +316,16 @@ fn many_threads_push_at_once() {
         })
         .collect();
     for _ in &threads {
-        finished.recv_timeout(4 * LIMIT).expect("a thread waits without end");
+        finished.recv_timeout(4 * LIMIT).expect("a thread never finishes");
     }
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     assert!(engine.shutdown(LIMIT).is_clean());
     assert!(servers.iter().all(|server| server.cmd("DBSIZE") == Reply::Int(1)));
 }
 
-/// Dropped before, while and after it is granted, at moments that move through its life.
+/// Dropped before, during and after its grant, at moments that move through its life.
 #[test]
-fn what_is_dropped_is_cancelled_wherever_it_is() {
+fn dropped_acquisitions_are_cancelled_at_any_point() {
     let servers = servers(3);
     let engine = engine(&servers);
     drop(held(&engine, "warm"));
@@ -339,7 +339,7 @@ fn what_is_dropped_is_cancelled_wherever_it_is() {
     }
     eventually("all have ended", || engine.in_flight() == 0);
     eventually("nothing stays", || held_on(&servers, "job") == 0);
-    // Whoever comes next is not in the way of a ghost.
+    // No ghost is in the way of the next lock.
     drop(engine.try_acquire(long(b"job")).soon().unwrap());
     let report = engine.shutdown(LIMIT);
     assert!(report.is_clean() && report.unreleased.is_empty(), "{report}");
@@ -360,7 +360,7 @@ fn a_thread_that_waits_for_what_another_holds() {
 }
 
 #[test]
-fn a_lock_whose_keys_are_gone_is_lost_and_told_once() {
+fn a_lock_whose_keys_are_gone_is_lost_and_reported_once() {
     let servers = servers(3);
     let engine = engine(&servers);
     let guard = held(&engine, "job");
@@ -375,7 +375,7 @@ fn a_lock_whose_keys_are_gone_is_lost_and_told_once() {
     eventually("the callback came", || told.load(Ordering::SeqCst) == 1);
     let again = guard.extend(Duration::from_secs(20)).soon().unwrap_err();
     assert_eq!(again, ExtendError::Lost(LossCause::Gone));
-    // Whoever asks late is called at once.
+    // A callback that is registered after the loss is called at once.
     let late = count_losses(&guard);
     assert_eq!(late.load(Ordering::SeqCst), 1);
     assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::Gone));
@@ -392,7 +392,7 @@ fn count_losses(guard: &OwnedGuard) -> Arc<AtomicUsize> {
 }
 
 #[test]
-fn a_lock_that_is_not_extended_expires_and_is_told() {
+fn a_lock_that_is_not_extended_expires_with_a_callback() {
     let servers = servers(3);
     let engine = engine(&servers);
     let request = LockRequest::new(b"job").ttl(SHORT).wait(Wait::UpTo(LIMIT));
@@ -405,7 +405,7 @@ fn a_lock_that_is_not_extended_expires_and_is_told() {
 }
 
 #[test]
-fn nothing_is_told_after_a_release() {
+fn no_callback_comes_after_a_release() {
     let servers = servers(3);
     let engine = engine(&servers);
     let request = LockRequest::new(b"job").ttl(SHORT).wait(Wait::UpTo(LIMIT));
@@ -421,7 +421,7 @@ fn nothing_is_told_after_a_release() {
         }
     }
     watchers.into_iter().for_each(|watcher| assert_eq!(watcher.soon(), None));
-    // Their leases are over, and so is a lock that was taken later.
+    // Their leases have ended, and so has a lock that was taken later.
     let last = engine.acquire(request).soon().unwrap();
     assert_eq!(last.lost().soon(), Some(LossCause::Expired));
     assert!(told.iter().all(|told| told.load(Ordering::SeqCst) == 0));
@@ -440,7 +440,7 @@ fn a_panic_in_a_callback_is_counted_and_goes_no_further() {
     eventually("the others are called", || told.load(Ordering::SeqCst) == 1);
     assert_eq!(engine.panics(), 1);
     assert!(matches!(held(&engine, "next").release().soon(), ReleaseOutcome::Released(_)));
-    // One that would wait for itself is such a panic.
+    // A callback that waits for the engine's own thread panics as well.
     let request = LockRequest::new(b"again").ttl(SHORT).wait(Wait::UpTo(LIMIT));
     let second = engine.acquire(request).soon().unwrap();
     let own = engine.clone();
@@ -451,7 +451,7 @@ fn a_panic_in_a_callback_is_counted_and_goes_no_further() {
     assert_eq!((report.ended, report.panics), (true, 2));
 }
 
-/// What panics wherever it is dropped.
+/// A value that panics when it is dropped.
 pub(crate) struct Bad;
 
 impl Drop for Bad {
@@ -461,7 +461,7 @@ impl Drop for Bad {
 }
 
 #[test]
-fn a_panic_with_what_panics_once_more_goes_no_further() {
+fn a_panic_payload_that_panics_goes_no_further() {
     let servers = servers(3);
     let engine = engine(&servers);
     let request = LockRequest::new(b"job").ttl(SHORT).wait(Wait::UpTo(LIMIT));
@@ -489,7 +489,7 @@ fn callbacks_that_panic_when_they_are_dropped_do_not_stop_the_release() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Such as the last handle, whose drop waits for the end of the engine.
+/// For example the last handle, whose drop waits for the end of the engine.
 #[test]
 fn a_callback_that_waits_for_the_release_when_it_is_dropped_does_not_stop_it() {
     struct Waits(Option<LossFuture>, mpsc::Sender<Option<LossCause>>);
@@ -505,11 +505,11 @@ fn a_callback_that_waits_for_the_release_when_it_is_dropped_does_not_stop_it() {
     let waits = Waits(Some(guard.lost()), told);
     guard.on_loss(move |_| drop(waits));
     drop(guard);
-    assert_eq!(heard.try_recv(), Ok(None), "it was released");
+    assert_eq!(heard.try_recv(), Ok(None), "the lock was released");
 }
 
-/// The thread is held up past the end of a lease: the guard says so all the same, and the loss is told
-/// when the thread goes on.
+/// The thread is blocked past the end of a lease: the guard reports the end anyway, and the loss is
+/// reported when the thread continues.
 #[test]
 fn a_guard_knows_its_end_while_the_thread_is_late() {
     let servers = servers(3);
@@ -526,7 +526,7 @@ fn a_guard_knows_its_end_while_the_thread_is_late() {
     assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::Expired));
 }
 
-/// Its lease is over when it is released, and the thread has told neither.
+/// Its lease ends before the release, and the thread has noticed neither.
 #[test]
 fn a_release_behind_an_unseen_loss_says_lost_and_calls_nobody() {
     let servers = servers(3);
@@ -545,7 +545,7 @@ fn a_release_behind_an_unseen_loss_says_lost_and_calls_nobody() {
     assert_eq!(told.load(Ordering::SeqCst), 0);
 }
 
-/// Granted by the nodes, and nobody looked before it was over.
+/// The nodes granted it, and nobody polled before it ended.
 #[test]
 fn a_grant_that_is_looked_at_too_late_is_refused() {
     let servers = servers(3);
@@ -564,7 +564,7 @@ fn a_grant_that_is_looked_at_too_late_is_refused() {
 }
 
 #[test]
-fn a_shutdown_lets_go_of_everything() {
+fn a_shutdown_releases_everything() {
     let servers = servers(3);
     let engine = engine(&servers);
     let guards: Vec<_> = (0..5).map(|at| held(&engine, &format!("job{at}"))).collect();
@@ -595,8 +595,8 @@ fn a_shutdown_lets_go_of_everything() {
     }
 }
 
-/// Those who wait in line are gone before what they wait for is let go of. There is so much to say that an ask
-/// of theirs could not be taken back.
+/// Waiters in the queue are removed before the lock they wait for is released. So many bytes are to
+/// be written that their requests could not be withdrawn.
 #[test]
 fn no_lock_is_handed_on_to_a_waiter_when_the_engine_ends() {
     const LOCKS: usize = 400;
@@ -612,18 +612,18 @@ fn no_lock_is_handed_on_to_a_waiter_when_the_engine_ends() {
         .map(|it| it.soon().unwrap())
         .collect();
     let waiters: Vec<_> = names.iter().map(request).collect();
-    // Behind the last of them.
+    // This query is answered after the last of them.
     engine.node_report().soon().unwrap();
     let report = engine.shutdown(LIMIT);
     assert_eq!((report.cancelled, report.released), (LOCKS, LOCKS), "{report}");
-    assert_eq!(calls(&servers[0], "set"), LOCKS as u64, "no waiter has asked");
+    assert_eq!(calls(&servers[0], "set"), LOCKS as u64, "no waiter has sent a request");
     drop((guards, waiters));
 }
 
 #[test]
 fn a_shutdown_reports_what_it_could_not_release() {
     let servers = servers(3);
-    // It would wait for these nodes for longer than the shutdown does.
+    // The engine would wait for these nodes longer than the shutdown does.
     let engine = engine_of(builder(&servers).response_timeout(LIMIT).dead_peer_timeout(2 * LIMIT));
     let guard = engine.acquire(patiently(b"job").and_resource(b"other")).soon().unwrap();
     servers[..2].iter().for_each(Server::pause);
@@ -638,7 +638,7 @@ fn a_shutdown_reports_what_it_could_not_release() {
     assert_eq!((lock.confirmed.nodes, lock.confirmed.of), (1, 3));
     assert!(report.to_string().contains("not released: job, other (1 of 3 confirmed)"));
     assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::ShutDown));
-    // It was written all the same.
+    // The undo was written nevertheless.
     eventually("nothing stays", || held_on(&servers, "job") == 0);
 }
 
@@ -657,7 +657,7 @@ fn a_release_that_the_shutdown_overtakes_says_how_far_it_got() {
         ReleaseOutcome::Released(confirmed) => assert_eq!((confirmed.nodes, confirmed.of), (1, 3)),
         other => panic!("{other:?}"),
     }
-    assert_eq!(watcher.soon(), None, "its holder had let go");
+    assert_eq!(watcher.soon(), None, "its holder had released it");
 }
 
 #[test]
@@ -704,13 +704,13 @@ fn a_callback_that_hangs_is_left_behind() {
 }
 
 #[test]
-fn the_last_handle_ends_it() {
+fn dropping_the_last_handle_ends_the_engine() {
     let servers = servers(3);
     let engine = engine(&servers);
     let second = engine.clone();
     let guard = held(&engine, "job");
     drop(engine);
-    assert!(guard.is_valid(), "there is another handle");
+    assert!(guard.is_valid(), "another handle exists");
     drop(held(&second, "next"));
     drop(second);
     assert!(!guard.is_valid());
@@ -735,7 +735,7 @@ fn a_dead_minority_is_not_missed_and_a_dead_majority_is_named() {
 }
 
 #[test]
-fn questions_are_answered() {
+fn an_engine_answers_inspections_and_reports() {
     let servers = servers(3);
     let engine = limited(&servers, 1);
     let request = patiently(b"job");
@@ -747,7 +747,7 @@ fn questions_are_answered() {
     assert_eq!(error, AcquireError::Request(RequestError::EmptyResource));
     assert_eq!(engine.node_report().soon().unwrap().nodes.len(), 3);
     assert_eq!(engine.metrics().soon().unwrap().metrics.grants, 1);
-    // Inspections are in flight like anything else. What a busy engine is about is not.
+    // Inspections count as calls in flight. Reports that a busy engine can make itself do not.
     let waiter = engine.acquire(request);
     let busy = AcquireError::Engine(EngineError::Busy { limit: 1 });
     assert_eq!(engine.inspect(b"job").soon().unwrap_err(), busy);
@@ -757,7 +757,7 @@ fn questions_are_answered() {
     drop(waiter);
     eventually("there is room", || engine.inspect(b"job").soon().is_ok());
     assert!(matches!(guard.release().soon(), ReleaseOutcome::Released(_)));
-    // One that nobody waits for leaves nothing behind.
+    // An inspection that nobody waits for leaves nothing behind.
     drop(engine.inspect(b"job"));
     eventually("all is answered", || engine.in_flight() == 0);
 }
@@ -828,9 +828,9 @@ fn an_auto_extended_lock_is_held_for_no_longer_than_it_may() {
     assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::HeldTooLong));
 }
 
-/// A client in another API is kept out by the engine's lock, and the other way round.
+/// The engine's lock keeps out a client of another API, and vice versa.
 #[test]
-fn it_shares_the_nodes_with_other_apis() {
+fn an_engine_shares_the_nodes_with_other_apis() {
     let servers = servers(3);
     let (engine, client) = (engine(&servers), client(&servers));
     let guard = held(&engine, "job");
@@ -848,7 +848,7 @@ fn a_lock_that_is_over_when_it_is_attached_is_lost() {
     let servers = servers(3);
     let engine = engine(&servers);
     let guard = engine.acquire(patiently(b"job").ttl(SHORT)).soon().unwrap();
-    let detached = guard.detach().soon().unwrap().expect("it is held");
+    let detached = guard.detach().soon().unwrap().expect("the lock is held");
     eventually("its time is over", || detached.remaining(redbolt::net::now()).is_zero());
     let guard = engine.attach(&detached).soon().unwrap();
     assert!(!guard.is_valid());
@@ -861,17 +861,17 @@ fn a_lock_that_is_over_when_it_is_attached_is_lost() {
     assert_eq!(engine.in_flight(), 0);
 }
 
-/// To whoever watches it, it was held to its end here.
+/// For its watchers it was held to its end here.
 #[test]
 fn a_lock_that_is_detached_is_not_lost() {
     let servers = servers(3);
     let engine = engine(&servers);
     let guard = engine.acquire(patiently(b"job")).soon().unwrap();
     let lost = guard.lost();
-    guard.on_loss(|cause| panic!("it is not lost: {cause}"));
-    let detached = guard.detach().soon().unwrap().expect("it is held");
+    guard.on_loss(|cause| panic!("the lock is not lost: {cause}"));
+    let detached = guard.detach().soon().unwrap().expect("the lock is held");
     assert_eq!(lost.soon(), None);
-    // A future that nobody waits for releases what it attaches.
+    // A dropped future releases what it attaches.
     drop(engine.attach(&detached));
     eventually("nothing stays", || held_on(&servers, "job") == 0);
     let report = engine.shutdown(LIMIT);
@@ -885,7 +885,7 @@ fn a_lock_that_is_detached_is_not_lost() {
 }
 
 #[test]
-fn an_engine_tells_when_its_nodes_are_ready() {
+fn an_engine_reports_when_its_nodes_are_ready() {
     let servers = servers(3);
     let engine = engine(&servers);
     let report = engine.warm_up(LIMIT).soon().unwrap();
@@ -914,7 +914,7 @@ fn locks_that_are_asked_for_together_have_their_outcomes_in_order() {
     assert!(a.is_valid() && c.is_valid() && outcomes.next().is_none());
     drop((a, c));
 
-    // Dropping it cancels what is under way, and releases what was granted.
+    // Dropping it cancels its requests, and releases what was granted.
     let waiting = engine.acquire_all([patiently(b"d"), patiently(b"b")]);
     eventually("the first of them is granted", || held_on(&servers, "d") >= 2);
     drop(waiting);

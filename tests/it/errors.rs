@@ -1,4 +1,4 @@
-//! Errors as a program takes them apart: each has a type, and names the one behind it.
+//! Errors as a program handles them: each has a type, and its source.
 
 use std::error::Error;
 use std::io;
@@ -11,7 +11,7 @@ use redbolt::{
 
 use crate::support::{client, default, long, refusal, servers};
 
-/// The error behind this one, if it is of this type.
+/// The source of this error, if it is of this type.
 fn behind<E: Error + 'static>(error: &dyn Error) -> Option<&E> {
     error.source().and_then(<dyn Error>::downcast_ref)
 }
@@ -29,7 +29,7 @@ fn a_configuration_error_has_a_type_and_not_only_a_text() {
     limits.in_flight = 0;
     let error = Engine::start(config, limits).unwrap_err();
     assert!(matches!(error, StartError::InFlight { limit: 0 }), "{error:?}");
-    // For whoever has nothing but io::Error, with the same words.
+    // For callers that only have io::Error, with the same text.
     let words = error.to_string();
     let error = io::Error::from(error);
     assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::InvalidInput, words));

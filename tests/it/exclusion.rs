@@ -1,4 +1,4 @@
-//! At most one holder: processes that compete for one counter which nothing else protects.
+//! At most one holder: processes compete for one counter that nothing else protects.
 
 use std::env;
 use std::fs::{self, File};
@@ -20,7 +20,7 @@ fn eight_processes_count_without_losing_one() {
     }
 }
 
-/// The counter and the marker of whoever is inside are files that know no locks.
+/// The counter and the holder's marker are plain files.
 fn compete(servers: &[Server], processes: usize, rounds: usize) {
     let directory = Scratch::new();
     fs::write(directory.0.join("counter"), "0").unwrap();
@@ -35,7 +35,7 @@ fn compete(servers: &[Server], processes: usize, rounds: usize) {
     assert_eq!(counter, (processes * rounds).to_string(), "{} nodes", servers.len());
 }
 
-/// This test binary once more, told to be a competitor and nothing else.
+/// This test binary as a child process that only competes.
 fn competitor(directory: &Path, nodes: &str, rounds: usize) -> Child {
     Command::new(env::current_exe().unwrap())
         .args(["--exact", "--ignored", "--nocapture", "exclusion::competitor_process"])
@@ -57,22 +57,22 @@ fn competitor_process() {
     for _ in 0..rounds.parse().unwrap() {
         let held = client.with(patiently(b"counter"), |guard| {
             count_alone();
-            assert!(guard.is_valid(), "slower than the TTL: this proves nothing");
+            assert!(guard.is_valid(), "the round took longer than the TTL and proves nothing");
         });
         let _ = held.unwrap();
     }
 }
 
-/// Reads, lingers, writes. Two at once would lose a count, and would both want the marker.
+/// Reads, waits, writes. Two at once would lose a count, and would both create the marker.
 fn count_alone() {
-    File::create_new("inside").expect("nobody else is inside");
+    File::create_new("inside").expect("no other process holds the lock");
     let count: u64 = fs::read_to_string("counter").unwrap().parse().unwrap();
     thread::sleep(Duration::from_millis(1));
     fs::write("counter", (count + 1).to_string()).unwrap();
     fs::remove_file("inside").unwrap();
 }
 
-/// A directory that goes with the test.
+/// A directory that is removed with the test.
 struct Scratch(std::path::PathBuf);
 
 impl Scratch {

@@ -1,5 +1,6 @@
-//! A strict reader of the text exposition format, version 0.0.4: what Prometheus would take, and
-//! nothing that it only bears with. No crate for it is strict, kept up, and under a licence of ours.
+//! A strict parser of the text exposition format, version 0.0.4: it accepts what Prometheus
+//! specifies, and nothing that Prometheus merely tolerates. No crate for it is strict, maintained,
+//! and under a suitable licence.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +29,7 @@ impl Family {
     }
 }
 
-/// Reads a whole text, or says what is wrong with it.
+/// Parses a whole text, or returns what is wrong with it.
 pub(crate) fn read(text: &str) -> Result<Scrape, String> {
     let mut scrape = Scrape::new();
     let mut present: Option<(String, Family)> = None;
@@ -85,7 +86,7 @@ fn finish(scrape: &mut Scrape, family: Option<(String, Family)>) -> Result<(), S
     }
 }
 
-/// Buckets grow with their bounds and end in all; sum and count are there.
+/// Buckets grow with their bounds and end with +Inf; sum and count exist.
 fn histogram(name: &str, family: &Family) -> Result<(), String> {
     let part = |end: &str| {
         let part = format!("{name}{end}");
@@ -136,7 +137,7 @@ fn sample(line: &str, family: &str, kind: &str) -> Result<Sample, String> {
     Ok(Sample { name: name.to_owned(), labels, value })
 }
 
-/// Labels up to the brace, and what stands behind it.
+/// Labels up to the brace, and the rest of the line.
 fn labels(mut rest: &str) -> Result<(BTreeMap<String, String>, &str), String> {
     let mut labels = BTreeMap::new();
     loop {
@@ -167,7 +168,7 @@ fn labels(mut rest: &str) -> Result<(BTreeMap<String, String>, &str), String> {
 fn number(text: &str) -> Result<f64, String> {
     match text {
         "+Inf" => Ok(f64::INFINITY),
-        // What `parse` takes beyond digits, a point and an exponent.
+        // Forms that `parse` accepts beyond digits, a point and an exponent.
         _ if text.contains(|c: char| c.is_ascii_alphabetic() && c != 'e') => {
             Err("no number".into())
         }

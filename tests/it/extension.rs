@@ -1,4 +1,4 @@
-//! Keeping a lock: it gets longer or stays as it is, and a lost one stays lost.
+//! Extending a lock: its TTL grows or stays, and a lost lock stays lost.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn an_extension_counts_from_its_own_beginning() {
     let mut lock = client.acquire(patiently(b"job").ttl(Duration::from_secs(10))).unwrap();
     assert!(lock.remaining() <= Duration::from_secs(10));
     lock.extend(Duration::from_secs(30)).unwrap();
-    // 1 % of drift and 2 ms are not promised.
+    // The drift of 1 % and 2 ms is not promised.
     assert!(lock.remaining() <= Duration::from_millis(29_698));
     assert!(lock.remaining() > Duration::from_secs(20));
     eventually("all nodes extended", || servers.iter().all(|server| pttl(server, "job") > 20_000));
@@ -89,11 +89,12 @@ fn a_minority_without_the_key_changes_nothing() {
     eventually("all nodes grant", || held_on(&servers, "job") == 5);
     servers[..2].iter().for_each(|server| drop(server.cmd("DEL job")));
     lock.extend(Duration::from_secs(25)).unwrap();
-    assert_eq!(held_on(&servers, "job"), 3, "nothing is set again");
+    assert_eq!(held_on(&servers, "job"), 3, "no key is recreated");
     assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
 }
 
-/// The second node keeps the lock for 20 s, the third for 2 s, and the first says that it does not any more.
+/// The second node keeps the lock for 20 s, the third for 2 s, and the first answers that its key
+/// is gone.
 #[test]
 fn an_extension_that_hears_of_a_lost_key_counts_on_the_other_nodes_only() {
     let servers = servers(3);
@@ -102,7 +103,7 @@ fn an_extension_that_hears_of_a_lost_key_counts_on_the_other_nodes_only() {
     eventually("all nodes grant", || held_on(&servers, "job") == 3);
     servers[2].cmd("ACL SETUSER default -pexpire");
     lock.extend(Duration::from_secs(20)).unwrap();
-    assert!(lock.remaining() > Duration::from_secs(10), "by a quorum");
+    assert!(lock.remaining() > Duration::from_secs(10), "a quorum keeps it");
     eventually("two nodes extend", || {
         pttl(&servers[0], "job").min(pttl(&servers[1], "job")) > 10_000
     });
@@ -111,12 +112,12 @@ fn an_extension_that_hears_of_a_lost_key_counts_on_the_other_nodes_only() {
     servers[0].cmd("DEL job");
     match lock.extend(Duration::from_millis(500)) {
         Ok(()) => assert!(lock.remaining() < Duration::from_secs(2), "{:?}", lock.remaining()),
-        // It took longer than the third node kept it.
+        // The call took longer than the third node keeps the key.
         Err(error) => assert!(matches!(error, ExtendError::Lost(_)), "{error}"),
     }
     eventually("another gets it", || {
         let theirs = others.acquire(patiently(b"job").wait(Wait::No));
-        assert!(theirs.is_err() || !lock.is_valid(), "two hold it");
+        assert!(theirs.is_err() || !lock.is_valid(), "two clients hold the lock");
         theirs.is_ok()
     });
 }
@@ -136,7 +137,7 @@ fn a_lock_that_nobody_extends_ends_by_itself() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_at_the_door() {
+fn invalid_extensions_are_refused_at_once() {
     let servers = servers(1);
     let client = client_of(builder(&servers).max_hold(Some(Duration::from_secs(40))));
     let mut lock = client.acquire(patiently(b"job")).unwrap();

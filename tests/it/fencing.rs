@@ -1,6 +1,7 @@
-//! Fencing tokens: larger for each later holder, whatever became of the counters.
+//! Fencing tokens: larger for each later holder, whatever happened to the counters.
 //!
-//! Not here: clocks that disagree. A real server's clock is the machine's; see `tests/core/fence.rs`.
+//! Not here: clocks that disagree. All real servers use the machine's clock; see
+//! `tests/core/fence.rs`.
 
 use std::sync::Mutex;
 use std::thread;
@@ -59,7 +60,7 @@ fn counters_that_diverged_are_brought_together() {
         assert!(there >= 2, "{there} nodes have {token}");
         assert!(
             servers.iter().all(|server| counter(server, "job") != Some(near)),
-            "none goes back"
+            "no counter goes back"
         );
         assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
         let next = client.acquire(fenced(b"job")).unwrap().fencing_token().unwrap().get();
@@ -82,7 +83,7 @@ fn a_minority_that_is_ahead_costs_nothing_but_order_is_kept() {
     }
 }
 
-/// Nobody's counters are left, and the operator was wrong about the nodes: the clocks go on.
+/// No counters are left, and the operator's `init` was wrong: the clocks still make tokens grow.
 #[test]
 fn tokens_grow_over_nodes_that_were_wiped() {
     let mut servers = servers(3);
@@ -95,7 +96,7 @@ fn tokens_grow_over_nodes_that_were_wiped() {
         last = token;
         assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
         match round % 2 {
-            // A minority, while it is quarantined.
+            // A minority loses its memory, and is quarantined.
             0 => assert_eq!(servers[0].cmd("FLUSHALL"), Reply::Status("OK".into())),
             _ => {
                 servers.iter_mut().for_each(Server::restart);
@@ -116,7 +117,7 @@ fn several_resources_have_one_token() {
     let together = all.fencing_token().unwrap().get();
     assert!(a < together);
     let next = (ahead + 1).next_multiple_of(2);
-    assert_eq!(together, next, "the next even number after the largest of them");
+    assert_eq!(together, next, "the token is the next even number after the largest counter");
     eventually("all nodes grant", || held_on(&servers, "c") == 3);
     for key in ["a", "b", "c"] {
         assert!(servers.iter().all(|server| counter(server, key) == Some(together)), "{key}");
@@ -139,7 +140,8 @@ fn tokens_grow_from_holder_to_holder_of_four_clients() {
                     let lock = client.acquire(fenced(b"job")).unwrap();
                     let token = lock.fencing_token().unwrap();
                     seen.lock().unwrap().push(token);
-                    // Others will find the counters apart, and some of them ahead of the clocks.
+                    // Later holders will find the counters apart, and some of them ahead of the
+                    // clocks.
                     if round % 5 == 0 {
                         let ahead = seen.lock().unwrap().len() as u64 % 5;
                         set_counter(&servers[ahead as usize], "job", token.get() + 50 * ahead);
@@ -165,7 +167,11 @@ fn a_lock_that_is_lost_has_no_token_and_an_extended_one_keeps_it() {
     servers.iter().for_each(|server| drop(server.cmd("DEL job")));
     assert!(lock.extend(Duration::from_secs(25)).is_err());
     assert_eq!(lock.fencing_token(), None);
-    assert_eq!(client.acquire(patiently(b"other")).unwrap().fencing_token(), None, "not asked for");
+    assert_eq!(
+        client.acquire(patiently(b"other")).unwrap().fencing_token(),
+        None,
+        "the request was not fenced"
+    );
 }
 
 #[test]
@@ -174,7 +180,7 @@ fn a_counter_that_cannot_be_raised_is_its_node_s_failure() {
         let servers = servers(3);
         let client = client(&servers);
         set(&servers[0], "job", spoilt);
-        assert!(token(&client, fenced(b"job")) > 0, "the others decide");
+        assert!(token(&client, fenced(b"job")) > 0, "the other nodes decide");
         set(&servers[1], "job", spoilt);
         let report = refusal(client.acquire(long(b"job").fenced()));
         assert_eq!(report.node_votes()[1].vote, Some(Vote::Fail(Cause::ServerError)), "{report}");
@@ -187,7 +193,7 @@ fn a_counter_that_cannot_be_raised_is_its_node_s_failure() {
 }
 
 #[test]
-fn a_counter_lives_as_long_as_it_was_told() {
+fn a_counter_lives_for_the_configured_ttl() {
     let server = server();
     let day = Duration::from_secs(24 * 60 * 60);
     for (life, expected) in [(None, 7 * day), (Some(day), day)] {
@@ -202,7 +208,7 @@ fn a_counter_lives_as_long_as_it_was_told() {
 }
 
 #[test]
-fn what_cannot_be_fenced_is_refused_at_the_door() {
+fn requests_that_cannot_be_fenced_are_refused_at_once() {
     let servers = servers(1);
     let unguarded = builder(&servers).restart_guard(RestartGuard::Off);
     let brief = builder(&servers).max_ttl(Duration::from_millis(10_999));
@@ -218,7 +224,7 @@ fn fenced(resource: &[u8]) -> LockRequest<'_> {
     patiently(resource).fenced()
 }
 
-/// The token of a lock that is let go at once.
+/// The token of a lock that is released at once.
 fn token(client: &Client, request: LockRequest<'_>) -> u64 {
     let held = client.with(request, |lock| lock.fencing_token().unwrap().get()).unwrap();
     assert!(matches!(held.outcome, ReleaseOutcome::Released(_)));

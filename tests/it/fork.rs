@@ -1,8 +1,8 @@
-//! A forked child holds nothing of its parent's and sends nothing on its connections: real forks, through
-//! every API.
+//! A forked child holds none of its parent's locks and writes nothing to its connections: real
+//! forks, through every API.
 //!
-//! Each test runs this binary once more, so that nobody else's threads are in the process that forks. Its
-//! child ends without a word to anybody but its exit status.
+//! Each test runs this binary as a child process, so that no other threads exist in the process
+//! that forks. The forked child reports only through its exit status.
 
 use std::env;
 use std::os::unix::process::ExitStatusExt;
@@ -33,7 +33,7 @@ fn client_process() {
     let mut lock = client.acquire(long(b"job")).unwrap();
     let other = client.acquire(long(b"other")).unwrap();
     let fenced = client.acquire(long(b"fenced").fenced()).unwrap();
-    // Nothing of ours is under way.
+    // No request of ours is in flight.
     assert!(client.inspect(b"nobody").unwrap().nodes.iter().all(|node| node.state.is_ok()));
 
     if let Some(child) = nodes.fork_in_silence() {
@@ -61,7 +61,7 @@ fn client_process() {
     }
     nodes.have_heard_nothing();
 
-    // Its own clients are as good as anybody's, and are not its child's.
+    // A child's own clients work, and are not its child's.
     if let Some(child) = forked() {
         let own = nodes.client();
         assert!(refusal(own.acquire(LockRequest::new(b"job"))).is_contended());
@@ -98,7 +98,8 @@ fn driver_process() {
     let held = held_by(&mut driver, long(b"job"));
     let mut witnesses: Vec<_> = nodes.addresses.iter().map(|it| Connection::open(it)).collect();
     let asked = driver.acquire(long(b"asked")).unwrap();
-    // A server answers in a turn of its loop, so behind the second answer is everything of before.
+    // A server answers in iterations of its loop, so the second answer comes after everything
+    // earlier.
     for witness in &mut witnesses {
         (0..2).for_each(|_| assert_eq!(witness.cmd("PING"), Reply::Status("PONG".into())));
     }
@@ -129,7 +130,7 @@ fn driver_process() {
     }
     nodes.have_heard_nothing();
 
-    // What the parent is about to write is not for the child to write.
+    // The child must not write the bytes that the parent is about to write.
     let child = driver.batch(|driver| {
         driver.acquire(long(b"gathered")).unwrap();
         let child = nodes.fork_in_silence();
@@ -143,7 +144,7 @@ fn driver_process() {
         child.ends();
     }
 
-    // The answers and the readiness of their sockets are still there.
+    // The answers and the readiness of their sockets are still available to the parent.
     assert_eq!(outcome(&mut driver, asked), Event::Granted(asked));
     assert!(!driver.remaining(held).is_zero());
     driver.release(held);
@@ -163,10 +164,10 @@ fn engine_process() {
     let Some(mut nodes) = Nodes::given() else { return };
     let config = patient(&nodes.addresses).build().unwrap();
     let engine = Engine::start(config, EngineLimits::default()).unwrap();
-    // It stands in line, so that the one behind it asks nobody.
+    // It waits in the queue, so the lock behind it sends no request.
     let guard = engine.acquire(patiently(b"job")).wait().unwrap();
     let other = engine.acquire(long(b"other")).wait().unwrap();
-    // Extended when the child has had its time.
+    // Its extension is due after the child has ended.
     let kept = LockRequest::new(b"kept").ttl(LONG / 2).auto_extend(AutoExtend::until_released());
     let kept = engine.acquire(kept).wait().unwrap();
     let waiting = engine.acquire(long(b"job").wait(redbolt::Wait::Forever));
@@ -210,10 +211,10 @@ fn in_its_own_process(role: &str) {
     let (told, said) =
         [&outcome.stdout, &outcome.stderr].map(|it| String::from_utf8_lossy(it)).into();
     assert!(outcome.status.success(), "{told}\n{said}");
-    assert!(told.contains("1 passed"), "{role} is no test: {told}");
+    assert!(told.contains("1 passed"), "{role} did not run: {told}");
 }
 
-/// The nodes of a process that forks, and somebody who sees what they are asked.
+/// The nodes of a process that forks, and witnesses that count their commands.
 struct Nodes {
     addresses: Vec<String>,
     witnesses: Vec<Connection>,
@@ -236,17 +237,17 @@ impl Nodes {
         Driver::new(patient(&self.addresses).build().unwrap()).unwrap()
     }
 
-    /// Forks, and in the parent waits for the child's end.
+    /// Forks; the parent waits for the child's end.
     fn fork_in_silence(&mut self) -> Option<Forked> {
         self.heard = self.commands();
         forked()
     }
 
-    /// Since the fork.
+    /// No command has reached the nodes since the fork.
     fn have_heard_nothing(&mut self) {
-        // This question is one more.
+        // This query is one more command.
         let expected: Vec<u64> = self.heard.iter().map(|count| count + 1).collect();
-        assert_eq!(self.commands(), expected, "the child has spoken to the nodes");
+        assert_eq!(self.commands(), expected, "the child has sent commands to the nodes");
     }
 
     /// How many commands each node has executed.
@@ -262,7 +263,7 @@ impl Nodes {
     }
 }
 
-/// Forks. The child gets a value to end with; the parent waits until it has.
+/// Forks. The child gets a value to end with; the parent waits until it has ended.
 fn forked() -> Option<Forked> {
     let Fork::Parent(pid) = fork::fork().unwrap() else { return Some(Forked) };
     let until = Instant::now() + LIMIT;
@@ -271,7 +272,7 @@ fn forked() -> Option<Forked> {
             break ExitStatus::from_raw(status);
         }
         if Instant::now() >= until {
-            // It is ours and not reaped yet.
+            // It is our child and not reaped yet.
             kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
         }
         std::thread::sleep(Duration::from_millis(3));
@@ -280,18 +281,19 @@ fn forked() -> Option<Forked> {
     None
 }
 
-/// A child that has done nothing wrong yet.
+/// A child that has not failed yet.
 struct Forked;
 
 impl Forked {
-    /// Runs no destructor: what is left of the parent's is not the child's to clear up.
+    /// Exits without destructors: the parent's state is not the child's to clean up.
     fn ends(self) -> ! {
         std::process::exit(0)
     }
 }
 
 impl Drop for Forked {
-    /// Only a panic gets here, and the thread that waits for the test's outcome is not in the child.
+    /// Only a panic drops this value, and the thread that waits for the test's outcome does not
+    /// exist in the child.
     fn drop(&mut self) {
         std::process::exit(1)
     }

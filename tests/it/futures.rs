@@ -1,4 +1,5 @@
-//! The engine's futures on several executors: the same scenarios on each, and one of twenty lines.
+//! The engine's futures on several executors, one of them of twenty lines: the same scenarios on
+//! each.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -65,7 +66,7 @@ async fn a_pending_future_that_is_dropped_is_cancelled() {
     let servers = servers(3);
     let engine = engine(&servers);
     let guard = engine.acquire(patiently(b"job")).await.unwrap();
-    // Polled once, and not at all.
+    // One future is polled once, the other never.
     let mut polled = engine.acquire(patiently(b"job"));
     assert!(once(&mut polled).await.is_none());
     let unpolled = engine.acquire(patiently(b"job"));
@@ -74,7 +75,7 @@ async fn a_pending_future_that_is_dropped_is_cancelled() {
     eventually("both have ended", || engine.in_flight() == 0);
     assert!(guard.is_valid());
     assert!(matches!(guard.release().await, ReleaseOutcome::Released(_)));
-    // Granted, and dropped before anybody looked.
+    // Granted, and dropped before it was polled.
     let granted = engine.acquire(patiently(b"job"));
     eventually("it was granted", || engine.in_flight() == 0);
     drop(granted);
@@ -86,7 +87,7 @@ async fn a_watcher_is_told_of_the_loss() {
     let engine = engine(&servers);
     let request = LockRequest::new(b"job").ttl(Duration::from_secs(1)).wait(Wait::UpTo(LIMIT));
     let guard = engine.acquire(request).await.unwrap();
-    // One that is dropped leaves no waker behind that another one needs.
+    // A dropped future does not remove a waker that another one needs.
     let mut dropped = guard.lost();
     assert!(once(&mut dropped).await.is_none());
     let watcher = guard.lost();
@@ -122,7 +123,7 @@ async fn many_at_once() {
     }
 }
 
-/// Two take turns: each waits for the lock that the other one holds.
+/// Two tasks take turns: each waits for the lock that the other one holds.
 async fn tasks_wait_for_one_another() {
     let servers = servers(3);
     let engine = engine(&servers);
@@ -136,16 +137,20 @@ async fn tasks_wait_for_one_another() {
     assert!(matches!(guard.release().await, ReleaseOutcome::Released(_)));
 }
 
-/// Runs a scenario, and fails if it waits without end.
+/// Runs a scenario, and fails if it takes too long.
 fn bounded(scenario: impl FnOnce() + Send + 'static) {
     let (done, finished) = mpsc::channel();
     let thread = thread::spawn(move || {
-        // The sender goes with the scenario, however that ends.
+        // The sender is dropped with the scenario, however that ends.
         let _done = done;
         scenario();
     });
     let ended = finished.recv_timeout(4 * LIMIT);
-    assert_eq!(ended, Err::<(), _>(mpsc::RecvTimeoutError::Disconnected), "it waits without end");
+    assert_eq!(
+        ended,
+        Err::<(), _>(mpsc::RecvTimeoutError::Disconnected),
+        "the scenario never ends"
+    );
     if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);
     }
@@ -179,7 +184,7 @@ fn the_task_that_polled_last_is_woken() {
     assert_eq!(watching.join().unwrap(), None);
 }
 
-/// A waker that panics is not the engine's concern.
+/// The engine survives a waker that panics.
 #[test]
 fn a_panic_in_a_waker_does_not_end_the_engine() {
     struct Bad;
@@ -200,7 +205,7 @@ fn a_panic_in_a_waker_does_not_end_the_engine() {
     drop(block_on(engine.acquire(patiently(b"job"))).unwrap());
 }
 
-/// The waker of a task that owns something, which goes with the last of its wakers.
+/// The waker of a task that owns a value; the last waker drops it.
 struct Owner<T>(Mutex<T>);
 
 impl<T: Send + 'static> Wake for Owner<T> {
@@ -237,7 +242,7 @@ fn a_watcher_can_be_polled_by_another_task_than_the_one_that_owns_the_guard() {
         let guard = block_on(engine.acquire(patiently(b"job"))).unwrap();
         let mut watcher = guard.lost();
         pend(&mut watcher, owner(guard));
-        // The guard goes with the waker that this replaces.
+        // The guard is dropped with the waker that this poll replaces.
         let _ = Pin::new(&mut watcher).poll(&mut Context::from_waker(Waker::noop()));
         assert_eq!(block_on(watcher), None);
     });
@@ -251,7 +256,7 @@ fn a_release_can_be_polled_by_another_task_than_the_one_that_owns_a_watcher() {
         let guard = block_on(engine.acquire(patiently(b"job"))).unwrap();
         let mut watcher = guard.lost();
         pend(&mut watcher, Waker::noop().clone());
-        // So that it is not released before it is polled.
+        // Keeps the lock from being released before the poll.
         servers.iter().for_each(Server::pause);
         let mut release = guard.release();
         pend(&mut release, owner(watcher));
@@ -261,7 +266,7 @@ fn a_release_can_be_polled_by_another_task_than_the_one_that_owns_a_watcher() {
     });
 }
 
-/// Whoever drops a future drops its waker, so that a panic in that is not the engine's concern.
+/// Dropping a future drops its waker. The engine survives a panic there.
 #[test]
 fn a_waker_that_panics_when_it_is_dropped_does_not_end_the_engine() {
     let servers = servers(3);
@@ -277,9 +282,9 @@ fn a_waker_that_panics_when_it_is_dropped_does_not_end_the_engine() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// It would wait for ever.
+/// Otherwise it would wait for ever.
 #[test]
-fn what_is_polled_after_it_was_ready_says_so() {
+fn polling_a_finished_future_panics_with_its_name() {
     fn again<F: Future + Unpin>(mut future: F) -> String {
         let mut context = Context::from_waker(Waker::noop());
         let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut future).poll(&mut context)));
@@ -305,7 +310,7 @@ fn everything_can_be_sent_and_shared() {
     shared::<(Engine, OwnedGuard, AcquireFuture, ExtendFuture, ReleaseFuture, LossFuture)>();
 }
 
-/// An executor of twenty lines, the bound included.
+/// An executor of twenty lines, including its bound.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let until = Instant::now() + 4 * LIMIT;
     struct Unpark(Thread);
@@ -321,7 +326,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(output) => return output,
             Poll::Pending => {
-                assert!(Instant::now() < until, "it waits without end");
+                assert!(Instant::now() < until, "the future never completes");
                 thread::park_timeout(LIMIT);
             }
         }

@@ -1,4 +1,4 @@
-//! Looking at nodes and locks without taking part.
+//! Inspecting nodes and locks without taking part.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::support::{
 };
 
 #[test]
-fn it_shows_who_holds_a_lock_and_for_how_long() {
+fn an_inspection_shows_the_holder_and_the_remaining_time() {
     let servers = servers(3);
     let holder = warm_client(builder(&servers).label(b"web-1:77"));
     let lock = holder.acquire(patiently(b"job")).unwrap();
@@ -44,7 +44,7 @@ fn it_shows_who_holds_a_lock_and_for_how_long() {
 }
 
 #[test]
-fn it_writes_nothing_and_neither_does_a_warm_up() {
+fn an_inspection_and_a_warm_up_write_nothing() {
     let servers = servers(3);
     let writes = || servers.iter().map(changes).sum::<u64>();
     let before = writes();
@@ -62,7 +62,7 @@ fn it_writes_nothing_and_neither_does_a_warm_up() {
 }
 
 #[test]
-fn what_is_no_lock_is_told_for_what_it_is() {
+fn a_key_that_is_no_lock_is_shown_with_its_type() {
     let servers = servers(1);
     for (write, kind, words) in [
         ("RPUSH job 1 2 3", DataKind::List, "other data, a list without end"),
@@ -88,9 +88,9 @@ fn what_is_no_lock_is_told_for_what_it_is() {
     assert!(inspection.remaining().is_some());
 }
 
-/// Whoever may look at values and not at types learns that it is no string.
+/// A user who may read values but not types only learns that the value is no string.
 #[test]
-fn a_user_who_may_not_ask_for_types_is_told_less() {
+fn a_user_who_may_not_read_types_sees_less() {
     let servers = servers(1);
     servers[0].cmd("ACL SETUSER looker on >pw ~* +@all -type");
     servers[0].cmd("RPUSH list 1");
@@ -114,9 +114,9 @@ fn holders_without_a_quorum_are_undecided() {
     assert_eq!(inspection.verdict, InspectionVerdict::Undecided);
 }
 
-/// Nodes that do not answer are shown with their cause and their part of the verdict is open.
+/// Nodes that do not answer are shown with their cause, and their part of the verdict stays open.
 #[test]
-fn those_that_do_not_answer_say_why() {
+fn silent_nodes_are_shown_with_their_cause() {
     let servers = servers(1);
     vouch_for(&servers, 3);
     let (dead, web) = (Server::start(), Impostor::start(Act::Http));
@@ -140,7 +140,7 @@ fn those_that_do_not_answer_say_why() {
 }
 
 #[test]
-fn a_silent_node_does_not_hold_the_others_up() {
+fn a_silent_node_does_not_delay_an_inspection() {
     let servers = servers(3);
     let client = client_of(builder(&servers).connect_timeout(Duration::from_millis(300)));
     assert_eq!(client.warm_up(Duration::from_secs(5)).ready(), 3);

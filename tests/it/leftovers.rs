@@ -1,5 +1,5 @@
-//! What is left behind by waits that were cancelled: nothing. In a process of its own, because other tests
-//! come and go with threads and descriptors.
+//! Cancelled waits leave nothing behind. Each test runs in a process of its own, because other
+//! tests change the number of threads and descriptors.
 
 use std::env;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::support::{
 
 const WAITS: usize = 10_000;
 
-/// As many of them at a time.
+/// How many wait at the same time.
 const AT_ONCE: usize = 100;
 
 const NODES: &str = "REDBOLT_LEFTOVERS_NODES";
@@ -30,7 +30,7 @@ fn ten_thousand_dropped_waits_of_an_engine_leave_nothing() {
     leave_nothing("leftovers::engine_process");
 }
 
-/// Runs the process while somebody else holds every second of the resources that it waits for.
+/// Runs the process while another client holds every second resource that it waits for.
 fn leave_nothing(process: &str) {
     let servers = servers(3);
     let mut holder = driver_of(builder(&servers));
@@ -48,14 +48,14 @@ fn leave_nothing(process: &str) {
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && told.contains(ALL_IS_WELL), "{told}");
     println!("{told}");
-    // The process is gone. What it left on the nodes would be here.
+    // The process has ended. Its leftovers on the nodes would be visible here.
     holder.process();
     for server in &servers {
         let keys = server.cmd("DBSIZE");
         assert_eq!(
             keys,
             Reply::Int(1 + held.len() as i64),
-            "the guard, and what is held by others"
+            "only the restart guard and the other client's keys are left"
         );
     }
     holder.batch(|holder| held.iter().for_each(|&id| holder.release(id)));
@@ -86,7 +86,8 @@ fn driver_process() {
             .map(|at| driver.acquire(forever(&names[at % names.len()])).unwrap())
             .collect();
         process_for(&mut driver, round);
-        // Those in front let the next ones ask, and those behind are still in line.
+        // Releasing the first ones lets the next ones send requests; the last ones are still
+        // queued.
         if round % 2 == 0 {
             waits.into_iter().for_each(|id| driver.release(id));
         } else {
@@ -104,7 +105,8 @@ fn driver_process() {
     println!("{ALL_IS_WELL}");
 }
 
-/// A moment that moves from none, over the refusals and the push links, to pauses.
+/// Runs for a while that depends on the round: from nothing, through refusals and push links, to
+/// pauses.
 fn process_for(driver: &mut Driver, round: usize) {
     let span = Duration::from_micros(200 * round as u64);
     let until = std::time::Instant::now() + span;
@@ -123,7 +125,7 @@ fn engine_process() {
     let ready = || engine.node_report().wait().unwrap().ready() == nodes.len();
     eventually("all are ready", ready);
     let start = Trace::of_this_process();
-    assert_eq!(start.threads, before.threads + 1, "an engine has one");
+    assert_eq!(start.threads, before.threads + 1, "an engine has one thread");
     for round in 0..WAITS / AT_ONCE {
         let names = resources();
         let requests = (0..AT_ONCE).map(|at| engine.acquire(forever(&names[at % names.len()])));
@@ -135,7 +137,7 @@ fn engine_process() {
     eventually("everything is as it was", || Trace::of_this_process() == start && is_quiet(&nodes));
     let report = engine.shutdown(Duration::from_secs(5));
     assert!(report.is_clean(), "{report}");
-    // It can be woken for as long as somebody has a handle.
+    // The engine can be woken as long as a handle exists.
     drop(engine);
     eventually("the engine is gone", || Trace::of_this_process() == before);
     println!("{start:?}");
@@ -150,7 +152,7 @@ fn nodes() -> Option<Vec<String>> {
     Some(env::var(NODES).ok()?.split(',').map(str::to_owned).collect())
 }
 
-/// What a process has open.
+/// The open resources of a process.
 #[derive(Debug, PartialEq, Eq)]
 struct Trace {
     threads: usize,
@@ -164,7 +166,7 @@ impl Trace {
     }
 }
 
-/// Whether no connection of ours is subscribed or tracked, and none is left but one for each node.
+/// Whether none of our connections is subscribed or tracked, and each node has only one of them.
 fn is_quiet(nodes: &[String]) -> bool {
     nodes.iter().all(|node| {
         let mut connection = redbolt_test_servers::Connection::open(node);
@@ -172,7 +174,7 @@ fn is_quiet(nodes: &[String]) -> bool {
         let Reply::Array(subscribers) = subscribers else { panic!("{subscribers:?}") };
         let Reply::Bulk(info) = connection.cmd("INFO clients") else { panic!("no INFO") };
         let info = String::from_utf8(info).unwrap();
-        // The holder's, ours, and the one that asks.
+        // The holder's connection, ours, and the one that asks.
         let has = |line: &str| info.lines().any(|other| other == line);
         subscribers[1] == Reply::Int(0) && has("tracking_clients:0") && has("connected_clients:3")
     })

@@ -1,4 +1,4 @@
-//! Taking, holding and letting go, with all nodes well.
+//! Acquiring, holding and releasing, with all nodes healthy.
 
 use std::time::Duration;
 
@@ -57,9 +57,9 @@ fn several_resources_are_granted_together_or_not_at_all() {
     eventually("all nodes grant", || held(&["b"]) == 3);
     let report = refusal(ours.acquire(all().wait(Wait::No)));
     assert_eq!(report.reason(), RefusalReason::Contended, "{report}");
-    let left = report.remaining().expect("a script's denial says it");
+    let left = report.remaining().expect("a script's denial contains the TTL");
     assert!((20..=30).contains(&left.as_secs()), "{left:?}");
-    assert_eq!(held(&["a", "c"]), 0, "nothing of a part");
+    assert_eq!(held(&["a", "c"]), 0, "no partial lock is left");
     let _ = theirs.release();
 
     let lock = ours.acquire(all()).unwrap();
@@ -75,7 +75,7 @@ fn several_resources_are_granted_together_or_not_at_all() {
 }
 
 #[test]
-fn thirty_two_nodes_and_no_more() {
+fn at_most_thirty_two_nodes_are_accepted() {
     let servers = servers(32);
     let client = client(&servers);
     let lock = client.acquire(patiently(b"job")).unwrap();

@@ -1,4 +1,4 @@
-//! What is told to a log, and what never is.
+//! What a log gets, and what it never gets.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -22,7 +22,7 @@ use crate::support::{
     process_until, refusal, servers, vouch_for, vouched,
 };
 
-/// Keeps everything that it is told.
+/// Keeps all notes.
 #[derive(Default)]
 struct Heard(Mutex<Vec<Line>>);
 
@@ -51,7 +51,7 @@ impl Heard {
         self.0.lock().unwrap().clone()
     }
 
-    /// The lines that begin so.
+    /// The lines with this beginning.
     fn of(&self, beginning: &str) -> Vec<Line> {
         let lines = self.lines().into_iter();
         lines.filter(|line| line.text.starts_with(beginning)).collect()
@@ -95,9 +95,9 @@ fn a_lock_that_is_lost() {
     assert_eq!((lost[0].level, &lost[0].text[..]), (Level::Error, "lock lost: its validity ended"));
 }
 
-/// It is tried again all the time, which is no news.
+/// Further attempts to reconnect are not reported.
 #[test]
-fn a_node_that_goes_away_and_comes_back_is_told_of_once_each() {
+fn a_node_that_goes_away_and_comes_back_is_logged_once_each() {
     let mut servers = servers(3);
     let (heard, builder) = Heard::with(builder(&servers));
     let mut driver = driver_of(builder);
@@ -121,7 +121,8 @@ fn a_node_that_goes_away_and_comes_back_is_told_of_once_each() {
     drained(&mut driver);
     let told: Vec<_> =
         heard.of("node 3 ").into_iter().map(|line| (line.level, line.text)).collect();
-    // A quarantine may lie between, where the client was faster than our word for the server.
+    // A quarantine may come in between, if the client is faster than the test's set-up of the
+    // server.
     assert!(told.len() <= 5, "{told:?}");
     let downs = told
         .iter()
@@ -150,7 +151,7 @@ fn nodes_that_do_not_vote() {
     assert!(told[0].text.contains("set up for") && told[0].level == Level::Error, "{told:?}");
 }
 
-/// The attempt is repeated without a word to the caller, so the log is all that tells of it.
+/// The attempt is repeated without an event for the caller, so only the log shows it.
 #[test]
 fn a_clock_that_is_wrong() {
     let address = node_with_a_clock_ahead(Duration::from_secs(60));
@@ -162,10 +163,14 @@ fn a_clock_that_is_wrong() {
     assert_eq!(told.level, Level::Warning);
     let words = ["its clock is too far from ours (60", "s ahead of the proposed fencing token)"];
     assert!(words.iter().all(|words| told.text.contains(words)), "{}", told.text);
-    assert_eq!(heard.of("node 1 ").len(), 2, "told once, and that it is ready");
+    assert_eq!(
+        heard.of("node 1 ").len(),
+        2,
+        "two notes: the wrong clock once, and that the node is ready"
+    );
 }
 
-/// A node whose time of day is wrong, for one connection.
+/// A node whose clock is wrong on one connection.
 fn node_with_a_clock_ahead(ahead: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -191,7 +196,7 @@ fn no_note_has_a_password_or_a_token_in_it() {
     let mut all = Vec::new();
     let mut secrets = vec![PASSWORD.to_owned(), "ann-oracle".to_owned()];
 
-    // Servers with the password, one of them with another.
+    // Servers with the password; the last one has another.
     let servers: Vec<_> = [PASSWORD, PASSWORD, "another"]
         .iter()
         .map(|password| Server::with(&["--requirepass", password]))
@@ -219,7 +224,7 @@ fn no_note_has_a_password_or_a_token_in_it() {
     });
     all.extend(heard.lines());
 
-    // A server that repeats what it was sent: the name of the user, and a token.
+    // A server that echoes its arguments: the user's name, and a token.
     let echo = Server::with(&["--rename-command", "SET", "NOSET"]);
     let (heard, config) =
         Heard::with(builder(std::slice::from_ref(&echo)).restart_guard(RestartGuard::Off));
@@ -240,19 +245,19 @@ fn no_note_has_a_password_or_a_token_in_it() {
         for secret in &secrets {
             assert!(!shown.contains(secret), "{secret}: {shown}");
         }
-        // No part of any token either, known to us or not.
+        // No part of any token either, whether the test knows that token or not.
         let digits = shown.split(|c: char| !c.is_ascii_hexdigit()).map(str::len).max();
         assert!(digits < Some(12), "{shown}");
     }
 }
 
-/// Whoever made the call gets it, and the locks go on.
+/// The caller gets the panic, and the locks go on.
 #[test]
 fn a_panic_of_the_log_is_the_caller_s() {
     struct Fragile;
     impl Log for Fragile {
         fn note(&self, note: &Note<'_>) {
-            assert!(!matches!(note, Note::Refused { .. }), "no refusals here");
+            assert!(!matches!(note, Note::Refused { .. }), "the log panics at refusals");
         }
     }
     let servers = servers(1);
@@ -268,7 +273,7 @@ fn a_panic_of_the_log_is_the_caller_s() {
     ));
 }
 
-/// No thread of ours dies of it.
+/// The engine's thread survives it.
 #[test]
 fn a_panic_of_the_log_on_the_thread_of_an_engine_is_counted() {
     struct Broken;
@@ -287,7 +292,7 @@ fn a_panic_of_the_log_on_the_thread_of_an_engine_is_counted() {
 }
 
 #[test]
-fn a_node_that_does_not_tell_waiters() {
+fn a_node_that_cannot_notify_waiters_is_logged() {
     let server = vouched(Server::start());
     server.cmd("ACL SETUSER default -client|tracking");
     let servers = std::slice::from_ref(&server);

@@ -1,4 +1,4 @@
-//! Behaviour against real `redis-server` processes, one file per subject.
+//! Behaviour on real `redis-server` processes, one file per subject.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod acl;

@@ -1,4 +1,4 @@
-//! What is counted over real servers, and the text that a scraper gets.
+//! Metrics from real servers, and the text that a scraper gets.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::support::{
     process_until, refusal, server, servers, vouch_for,
 };
 
-/// The text of a report, read back.
+/// The text of a report, parsed.
 fn scrape(report: &MetricsReport) -> Scrape {
     let text = report.to_prometheus();
     assert_eq!(text, report.to_string());
@@ -68,7 +68,7 @@ fn locks_of_a_client() {
         assert_eq!((node.asks, node.grants, node.denies), (7, 6, 1), "node {number}");
         assert_eq!((node.connections, node.reconnects(), node.timeouts), (1, 0, 0));
         assert_eq!(node.undos_confirmed, 6, "node {number}");
-        // Asks, extensions, undos, and the three questions of six inspections.
+        // Requests, extensions, undos, and the three commands of six inspections.
         assert_eq!(node.round_trip.count(), 7 + 5 + 6 + 3 * 6);
         assert!(node.round_trip.quantile(0.5) <= node.round_trip.quantile(0.99));
         assert!(node.round_trip.sum() < LIMIT && !node.round_trip.sum().is_zero());
@@ -162,12 +162,17 @@ fn a_server_that_is_stopped() {
         let _ = client.inspect(b"job");
         client.metrics().metrics.nodes[0].late_replies > 0
     });
-    assert_eq!(client.metrics().metrics.nodes[0].grants, 1, "too late for anybody");
+    assert_eq!(
+        client.metrics().metrics.nodes[0].grants,
+        1,
+        "a grant that came too late is counted"
+    );
 }
 
-/// A holder that lets go is told of, and the waiter asks the one that told before the others.
+/// The holder's release causes a notification, and the waiter asks the node that sent it before the
+/// others.
 #[test]
-fn a_waiter_that_is_told() {
+fn a_notified_waiter_is_counted() {
     let servers = servers(3);
     let holder = client(&servers);
     let mut waiter = driver_of(builder(&servers));
@@ -190,18 +195,21 @@ fn a_waiter_that_is_told() {
     assert_eq!((metrics.acquisitions, metrics.grants, metrics.lead_grants), (1, 1, 1));
     assert!(metrics.lead_asks >= 1 && metrics.lead_asks <= metrics.wakes, "{metrics:?}");
     assert!(metrics.attempts > metrics.lead_asks, "{metrics:?}");
-    // As a rule it is the first; another, if that one was late to deny.
+    // Usually the first node, or another, if the first was late to deny.
     let told = metrics.nodes.iter().position(|node| node.pushes > 0).unwrap();
-    assert!(metrics.nodes.iter().all(|node| node.connections == 1), "of push links there is none");
+    assert!(
+        metrics.nodes.iter().all(|node| node.connections == 1),
+        "push links are not counted as connections"
+    );
     let scrape = scrape(&waiter.metrics());
     assert_eq!(value(&scrape, "redbolt_lead_grants_total", &[]), 1.0);
     assert_eq!(value(&scrape, "redbolt_wakes_total", &[]), metrics.wakes as f64);
     assert!(of_node(&scrape, &servers, told, "redbolt_node_pushes_total") >= 1.0);
 }
 
-/// All keys at once are one thing that is told.
+/// Flushing all keys is one notification.
 #[test]
-fn a_waiter_whose_lead_was_emptied() {
+fn a_flushed_lead_is_one_notification() {
     let servers = servers(1);
     let holder = client(&servers);
     let mut waiter = driver_of(builder(&servers));
@@ -232,7 +240,7 @@ fn locks_of_an_engine() {
     assert_eq!(value(&scrape(&report), "redbolt_grants_total", &[]), 1.0);
 }
 
-/// An address is what the user gave, quotes and all, without the password.
+/// An address is shown as the user wrote it, quotes included, without the password.
 #[test]
 fn labels_are_escaped_and_show_no_password() {
     let config = Config::builder()

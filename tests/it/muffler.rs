@@ -1,5 +1,5 @@
-//! A proxy before a server that can lose what the server says on push links, and their end, without either
-//! side noticing: what a middlebox does that has forgotten a connection.
+//! A proxy that can lose what a server sends on push links, and their end, without either side
+//! noticing: like a middlebox that has dropped a connection from its table.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -32,7 +32,7 @@ impl Muffler {
         &self.address
     }
 
-    /// From now on nothing that the server says on a push link arrives, nor that it has closed one.
+    /// From now on the server's messages and end of stream on push links are lost.
     pub(crate) fn muffle(&self) {
         self.muffled.store(true, Ordering::SeqCst);
     }

@@ -1,4 +1,4 @@
-//! Servers that are killed, stopped and started again, fewer than a quorum and more.
+//! Servers that are killed, stopped and restarted: minorities and majorities.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::support::{
 };
 
 #[test]
-fn a_killed_minority_is_not_missed() {
+fn a_killed_minority_delays_nothing() {
     for n in [3, 5] {
         let mut servers = servers(n);
         let client = client(&servers);
@@ -47,13 +47,13 @@ fn a_killed_majority_refuses_and_a_restarted_one_grants() {
         assert_eq!(held_on(&servers[dead..], "job"), 0, "nothing stays behind a refusal");
 
         servers[..dead].iter_mut().for_each(Server::restart);
-        // Nothing was held when they lost their memory.
+        // No lock was held when they lost their memory.
         vouch_for(&servers, n);
         released_by_quorum(client.acquire(patiently(b"job")).unwrap().release(), n);
     }
 }
 
-/// With the library's own timeouts, which are long: nobody waits one out.
+/// With the default timeouts, which are long: no acquisition waits for one.
 #[test]
 fn a_minority_that_hangs_is_not_waited_for_by_many_who_want_one_lock() {
     for stopped in [0, 2] {
@@ -68,7 +68,9 @@ fn a_minority_that_hangs_is_not_waited_for_by_many_who_want_one_lock() {
             begun.wait();
             for _ in 0..50 {
                 let lock = client.acquire(patiently(b"job")).unwrap();
-                let ReleaseOutcome::Released(_) = lock.release() else { panic!("it was not lost") };
+                let ReleaseOutcome::Released(_) = lock.release() else {
+                    panic!("the lock was not lost")
+                };
             }
             let metrics = client.metrics().metrics;
             metrics.nodes.iter().map(|node| node.timeouts).sum::<u64>()
@@ -91,7 +93,7 @@ fn a_stopped_minority_is_not_waited_for() {
     let began = Instant::now();
     let lock = client.acquire(long(b"job")).unwrap();
     released_by_quorum(lock.release(), 5);
-    // Two seconds is what this client would wait for an answer.
+    // This client would wait two seconds for an answer.
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     servers[..2].iter().for_each(Server::resume);
     eventually("the late grants are undone", || held_on(&servers, "job") == 0);
@@ -116,7 +118,7 @@ fn a_stopped_majority_refuses_in_time_and_keeps_nothing() {
             assert!(report.to_string().contains(&silent), "{report}");
         }
         servers[..stopped].iter().for_each(Server::resume);
-        // The ask and its undo are in the sockets: the servers run them, whatever the client does.
+        // The request and its undo are in the sockets: the servers run them without the client.
         drop(client);
         eventually("the servers have heard us", || {
             servers[..stopped].iter().all(|server| crate::support::calls(server, "set") > 0)
@@ -153,7 +155,7 @@ fn a_lock_outlives_a_stop_of_its_majority_that_is_shorter_than_it() {
     let refused = lock.extend(Duration::from_secs(25)).unwrap_err().to_string();
     assert!(refused.starts_with("no quorum: 1 of 3 granted, 2 needed"), "{refused}");
     assert!(refused.contains("no answer in 100ms"), "{refused}");
-    assert!(lock.is_valid(), "it is held until its validity ends");
+    assert!(lock.is_valid(), "the lock is held until its validity ends");
     servers[1..].iter().for_each(Server::resume);
     let lock = extended(lock);
     assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
@@ -172,7 +174,7 @@ fn rolling_restarts_never_stop_the_service() {
         released_by_quorum(client.acquire(request()).unwrap().release(), 3);
         servers[round % 3].restart();
         released_by_quorum(client.acquire(request()).unwrap().release(), 3);
-        // One quarantine is waited out before the next restart.
+        // The quarantine ends before the next restart.
         eventually("all vote again", || client.warm_up(LIMIT).ready() == 3);
     }
 }
@@ -191,7 +193,7 @@ fn ttl_and_wait_decide_how_long_a_dead_set_of_nodes_is_asked() {
     assert!(began.elapsed() >= Duration::from_secs(1));
 }
 
-/// A refusal that comes long before a hang would.
+/// A refusal long before a timeout would cause one.
 fn refused_soon(client: &Client, request: LockRequest<'_>) -> RefusalReport {
     let began = Instant::now();
     let report = refusal(client.acquire(request));

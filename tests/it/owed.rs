@@ -1,4 +1,4 @@
-//! Releases and undos that are owed: they reach the key before its TTL does, whatever happens.
+//! Owed releases and undos: they delete the key before its TTL does, whatever happens.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::support::{
     process_until, server, servers, warm_client,
 };
 
-/// A driver that holds `job` on one server, for 30 s if nobody releases it.
+/// A driver that holds `job` on one server, for 30 s without a release.
 fn holding(server: &Server) -> (Driver, LockId) {
     let mut driver = driver_of(patient([server.address()]));
     let id = held_by(&mut driver, long(b"job"));
@@ -25,7 +25,7 @@ fn release(driver: &mut Driver, id: LockId) -> u32 {
     }
 }
 
-/// Drives until the key is gone, long before it would go by itself.
+/// Drives until the key is deleted, long before it would expire.
 fn gone(driver: &mut Driver, server: &Server) {
     process_until(driver, "the key is gone", |_| !exists(server, "job"));
     process_until(driver, "nothing is owed", |driver| !driver.has_pending_releases());
@@ -89,37 +89,37 @@ fn a_stop_delays_a_release() {
     let id = held_by(&mut driver, long(b"job").wait(redbolt::Wait::UpTo(crate::support::LIMIT)));
     server.pause();
     assert_eq!(release(&mut driver, id), 0);
-    // The connection is given up, and others that find a server as silent.
+    // The connection is given up, and so are later ones to the silent server.
     let until = Instant::now() + Duration::from_millis(500);
     process_until(&mut driver, "a moment", |_| Instant::now() > until);
     server.resume();
     gone(&mut driver, &server);
 }
 
-/// An ask in a connection that dies runs behind the undo that went by the next one, unless that one
-/// has the server drop the old connection first.
+/// A request in a dead connection runs after the undo on the next one, unless that one first kills
+/// the old connection.
 #[test]
 fn an_ask_from_a_dead_connection_leaves_no_key() {
     for _ in 0..3 {
         let server = server();
         let proxy = Proxy::before(&server.address());
         let mut driver = leave_ghost(&proxy);
-        // Everything about the undo is over before the ask arrives.
+        // The undo is complete before the request arrives.
         process_until(&mut driver, "the undo is confirmed", |driver| {
             calls(&server, "eval") > 0 && !driver.has_pending_releases()
         });
         proxy.set(Mode::Pass);
-        // What the server has read by now, it has run.
+        // The server runs what it has read by now.
         let until = Instant::now() + Duration::from_millis(200);
         process_until(&mut driver, "the ghost's time", |_| Instant::now() > until);
         assert!(calls(&server, "client|kill") > 0);
-        assert!(!exists(&server, "job"), "the ask ran behind its undo");
+        assert!(!exists(&server, "job"), "the request ran after its undo");
     }
 }
 
-/// Without the right to end connections, the undo is sent once more when half of the TTL is over.
+/// Without permission to kill connections, the undo is repeated at half of the TTL.
 #[test]
-fn a_ghost_that_nobody_may_lay_is_undone_at_half_time() {
+fn a_ghost_without_a_kill_is_undone_at_half_of_the_ttl() {
     let server = server();
     server.cmd("ACL SETUSER default -client|kill");
     let proxy = Proxy::before(&server.address());
@@ -131,7 +131,8 @@ fn a_ghost_that_nobody_may_lay_is_undone_at_half_time() {
     assert!(calls(&server, "eval") + calls(&server, "evalsha") > 1);
 }
 
-/// Refused, with the ask in a connection that the client has lost and the server has not.
+/// A refused acquisition whose request is in a connection that the client has lost and the server
+/// has not.
 fn leave_ghost(proxy: &Proxy) -> Driver {
     let mut driver = driver_of(patient([proxy.address()]));
     let ready = |driver: &mut Driver| driver.node_report().ready() == 1;
@@ -167,7 +168,7 @@ fn a_connection_cut_before_a_stopped_server_leaves_no_key() {
     gone(&mut driver, &server);
 }
 
-/// A node that grants when the lock is long held takes part in everything that follows.
+/// A node that grants long after the quorum takes part in everything that follows.
 #[test]
 fn a_late_grant_is_kept_and_released() {
     let servers = servers(3);
@@ -199,8 +200,8 @@ fn a_grant_that_comes_behind_the_release_is_undone() {
     assert_eq!(held_on(&servers, "job"), 0);
 }
 
-/// Holds locks whose asks the last server has read in turns of its loop that it has not ended: one's answer
-/// has come and is not read, and the server is about the next one when the holder ends.
+/// Holds locks whose requests the last server reads in loop iterations that do not end: one answer
+/// has arrived unread, and the server works on the next request, when the holder ends.
 fn end_before_an_answer<H>(
     mut holder: H,
     servers: &[Server],
@@ -215,7 +216,7 @@ fn end_before_an_answer<H>(
     hold(&mut holder, b"two");
     be_busy(&mut busy[0]);
     last.resume();
-    // It reads the second ask, is busy, and has not answered yet.
+    // The server reads the second request, is busy, and has not answered yet.
     std::thread::sleep(MOMENT);
     hold(&mut holder, b"three");
     be_busy(&mut busy[1]);
@@ -228,11 +229,11 @@ fn end_before_an_answer<H>(
     }
 }
 
-/// Were the server not there yet after this, it would read more in one turn, and lose nothing.
+/// If the server took longer than this, it would read more at once, and the test would prove less.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// Keeps a server busy for half a second. What it read in the same turn of its loop before that is
-/// answered behind it.
+/// Keeps a server busy for half a second. Requests that it read in the same loop iteration are
+/// answered afterwards.
 fn be_busy(connection: &mut Connection) {
     let script = "local function now() local t = redis.call('TIME') return t[1] + t[2] / 1e6 end \
                   local over = now() + 0.5 local n = 0 \
@@ -241,8 +242,8 @@ fn be_busy(connection: &mut Connection) {
     connection.send(words.as_bytes());
 }
 
-/// A socket that is closed with unread answers is reset, and a server that cannot answer drops what it
-/// has not read by then, as the undo.
+/// Closing a socket with unread answers sends a reset, and a server that cannot answer drops unread
+/// requests, such as the undo.
 #[test]
 fn answers_that_nobody_reads_do_not_cost_the_undo_of_a_client() {
     let servers = servers(3);

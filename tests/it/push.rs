@@ -1,7 +1,8 @@
-//! Waiting by push: what wakes a waiter, and what happens where nothing can.
+//! Waiting with notifications: what wakes a waiter, and what happens without notifications.
 //!
-//! That it was the push is judged by the driver's own deadline: its timers are set so late that whoever
-//! turns only when the descriptor is readable, and before that deadline, sees nothing but what nodes say.
+//! The driver's own deadline shows that a notification caused the wake-up: its timers are so late
+//! that a host which calls it only when the descriptor is readable, and before the deadline, sees
+//! only the nodes' messages.
 
 use std::process::Command;
 use std::sync::mpsc;
@@ -22,13 +23,13 @@ use crate::support::{
     held_on, long, patient, patiently, process_until, server, servers, vouched,
 };
 
-/// Without a push nobody asks again for at least an eighth of this.
+/// Without a notification, no waiter retries for at least an eighth of this.
 const LATE: Duration = Duration::from_secs(20);
 
-/// By their timers, waiters that are told ask again after 1.5 s at the earliest, and others later.
+/// By their timers, waiters with notifications retry after 1.5 s at the earliest, and others later.
 const BEFORE_ANY_TIMER: Duration = Duration::from_secs(1);
 
-/// Nothing but a push ends a pause of such a client soon.
+/// Only a notification ends a pause of such a client soon.
 fn late(servers: &[Server]) -> ConfigBuilder {
     builder(servers).retry_backoff(LATE, LATE)
 }
@@ -40,7 +41,7 @@ struct Waiter {
 }
 
 impl Waiter {
-    /// Waits, and is told of changes by the first of these servers, which is its lead.
+    /// Waits, notified by the first of these servers, which is its lead.
     fn told_by(servers: &[Server], builder: ConfigBuilder, resource: &[u8]) -> Self {
         Self::told(servers, builder, patiently(resource))
     }
@@ -51,7 +52,7 @@ impl Waiter {
             driver.node_report().nodes[0].push == PushState::Active
         });
         waiter.process_until("the key is watched", |_| is_watched(&servers[0]));
-        // A node that denied sooner may have been listened to at first.
+        // A node that denied earlier may have been the lead at first.
         waiter.process_until("its timers are far off", |driver| {
             driver.deadline().is_some_and(|deadline| deadline > BEFORE_ANY_TIMER)
         });
@@ -76,7 +77,8 @@ impl Waiter {
         process_until(&mut self.driver, what, |driver| holds(driver));
     }
 
-    /// Until it pauses again, and for longer than an ask in vain makes it deaf.
+    /// Runs until it pauses again, and for longer than notifications are muted after a useless
+    /// request.
     fn settle(&mut self) {
         let id = self.id;
         self.process_until("it pauses", |driver| driver.state(id) == LockState::Pausing);
@@ -85,8 +87,8 @@ impl Waiter {
         assert!(self.driver.deadline().unwrap() > BEFORE_ANY_TIMER, "its timers are far off");
     }
 
-    /// Turns until the lock is granted, and never ends a pause by its timer: a node has said something.
-    /// While it asks, the timers are those of the answers.
+    /// Runs until the lock is granted, and checks that no timer ends a pause. While a request is in
+    /// flight, the timers are those of its answers.
     fn is_granted_by_push(&mut self) {
         while !self.is_granted() {
             let pauses = self.driver.state(self.id) == LockState::Pausing;
@@ -94,12 +96,12 @@ impl Waiter {
             let span = Timespec::try_from(left).unwrap();
             let ready = poll(&mut [PollFd::new(&self.driver, PollFlags::IN)], Some(&span)).unwrap();
             let due = self.driver.deadline().is_some_and(|left| left.is_zero());
-            assert!(!pauses || ready > 0 && !due, "no push came: its timer is due");
+            assert!(!pauses || ready > 0 && !due, "no notification came, and the timer is due");
             self.driver.process();
         }
     }
 
-    /// Whether nothing comes to wake it, up to half of the time until its timer is due.
+    /// Whether nothing wakes it up to half of the time until its timer is due.
     fn hears_nothing(&mut self) -> bool {
         let until = Instant::now() + BEFORE_ANY_TIMER / 2;
         while Instant::now() < until {
@@ -134,7 +136,7 @@ impl Waiter {
     }
 }
 
-/// Whether a server has noted, for anybody, that a key was read and its next change is to be told.
+/// Whether a server tracks any key for any client.
 fn is_watched(server: &Server) -> bool {
     info(server, "stats", "tracking_total_keys") > 0
 }
@@ -146,7 +148,7 @@ fn info(server: &Server, section: &str, name: &str) -> u64 {
     line.unwrap().parse().unwrap()
 }
 
-/// Somebody in another language has the lock.
+/// A program in another language has the lock.
 fn taken(servers: &[Server], resource: &str) {
     for server in servers {
         let set = server.cmd(&format!("SET {resource} theirs NX PX {}", LONG.as_millis()));
@@ -154,7 +156,7 @@ fn taken(servers: &[Server], resource: &str) {
     }
 }
 
-/// What another program does that knows nothing of redbolt.
+/// Another program that knows nothing of redbolt.
 fn redis_cli(server: &Server, words: &[&str]) {
     let port = server.port().to_string();
     let output = Command::new("redis-cli").args(["-p", &port]).args(words).output();
@@ -169,7 +171,7 @@ fn on_each_number_of_nodes(run: impl Fn(&[Server])) {
 }
 
 #[test]
-fn a_release_by_redbolt_is_told() {
+fn a_release_by_redbolt_is_notified() {
     on_each_number_of_nodes(|servers| {
         let holder = client(servers);
         let lock = holder.acquire(patiently(b"job")).unwrap();
@@ -180,19 +182,19 @@ fn a_release_by_redbolt_is_told() {
 }
 
 #[test]
-fn a_del_by_another_program_is_told() {
+fn a_del_by_another_program_is_notified() {
     on_each_number_of_nodes(|servers| {
         taken(servers, "job");
         let mut waiter = Waiter::told_by(servers, late(servers), b"job");
-        // The lead comes last, for a push that comes while the others still have the key is in vain.
+        // The lead comes last, because a notification before the others are free is useless.
         servers.iter().rev().for_each(|server| redis_cli(server, &["DEL", "job"]));
         waiter.is_granted_by_push();
     });
 }
 
-/// What is asked for by a script is read by that script.
+/// A lock that is requested by a script is read by that script.
 #[test]
-fn locks_of_other_kinds_are_told_as_well() {
+fn waits_for_other_kinds_of_locks_are_notified() {
     on_each_number_of_nodes(|servers| {
         for request in [
             patiently(b"free").and_resource(b"job").and_resource(b"other"),
@@ -201,7 +203,7 @@ fn locks_of_other_kinds_are_told_as_well() {
         ] {
             taken(servers, "job");
             let mut waiter = Waiter::told(servers, late(servers), request.clone());
-            // The keys are read by the ask that follows the confirmation.
+            // The request that follows the confirmation reads the keys.
             waiter.process_until("it has asked again", |driver| {
                 driver.metrics().metrics.attempts >= 2 || request.resources().count() == 1
             });
@@ -216,9 +218,9 @@ fn locks_of_other_kinds_are_told_as_well() {
     });
 }
 
-/// The same without anything that could be done to a key by chance: a rename away from it.
+/// The same with a change that is no deletion: renaming the key.
 #[test]
-fn a_rename_is_told() {
+fn a_rename_is_notified() {
     let servers = servers(3);
     taken(&servers, "job");
     let mut waiter = Waiter::told_by(&servers, late(&servers), b"job");
@@ -226,10 +228,10 @@ fn a_rename_is_told() {
     waiter.is_granted_by_push();
 }
 
-/// It takes the restart guards as well, and a node without its restart guard does not vote for a while: so
-/// without.
+/// FLUSHALL also deletes the restart guards, and a node without one is quarantined. So this test
+/// runs without restart guards.
 #[test]
-fn a_flushall_is_told() {
+fn a_flushall_is_notified() {
     on_each_number_of_nodes(|servers| {
         taken(servers, "job");
         let builder = late(servers).restart_guard(RestartGuard::Off);
@@ -239,7 +241,7 @@ fn a_flushall_is_told() {
     });
 }
 
-/// One waiter's release is the next one's push.
+/// Each release notifies the next waiter.
 #[test]
 fn waiters_hand_the_lock_on() {
     on_each_number_of_nodes(|servers| {
@@ -251,13 +253,14 @@ fn waiters_hand_the_lock_on() {
         first.is_granted_by_push();
         first.driver.release(first.id);
         process_until(&mut first.driver, "it is released", |driver| !driver.has_pending_releases());
-        // Whoever of them comes first lets the other one in.
+        // Whichever of them is first lets the other one in.
         hand_on(rest);
         assert_eq!(held_on(servers, "job"), 0);
     });
 }
 
-/// Each on a thread of its own, until all have had it. Their timers would make this seconds each.
+/// Each waiter on its own thread, until all have been granted. Timers alone would take seconds for
+/// each.
 fn hand_on(waiters: Vec<Waiter>) {
     thread::scope(|scope| {
         for mut waiter in waiters {
@@ -277,7 +280,8 @@ fn hand_on(waiters: Vec<Waiter>) {
     });
 }
 
-/// Two that want it again at once, for as long as it takes a rare order of answers and pushes to come up.
+/// Two processes that request the lock again at once, often enough for a rare order of answers and
+/// notifications.
 #[test]
 fn no_hand_off_between_two_processes_waits_for_a_timer() {
     for n in [1, 3] {
@@ -309,9 +313,9 @@ fn no_hand_off_between_two_processes_waits_for_a_timer() {
     }
 }
 
-/// Threads that want it again and again, each with a client of its own.
+/// Threads that request the lock again and again, each with its own client.
 #[test]
-fn nobody_in_a_crowd_waits_for_a_timer() {
+fn no_waiter_in_a_crowd_waits_for_a_timer() {
     for (n, threads) in [(1, 2), (3, 2), (5, 4)] {
         let servers = servers(n);
         let work = || {
@@ -334,9 +338,9 @@ fn nobody_in_a_crowd_waits_for_a_timer() {
     }
 }
 
-/// Nobody removes the key: that its time is over is known by the timer, whatever else it is set to.
+/// Nobody deletes the key: only the timer knows that it expires.
 #[test]
-fn an_expiry_is_met_by_the_timer() {
+fn an_expiry_is_noticed_by_the_timer() {
     on_each_number_of_nodes(|servers| {
         for builder in [late(servers), late(servers).wake(WakeStrategy::Timer)] {
             for server in servers {
@@ -355,7 +359,7 @@ fn an_expiry_is_met_by_the_timer() {
 
 /// The blocking client waits in `acquire`, on its own thread.
 #[test]
-fn a_blocking_client_is_told() {
+fn a_blocking_client_is_notified() {
     for n in [1, 3, 5] {
         for by_redbolt in [true, false] {
             let servers = servers(n);
@@ -370,19 +374,19 @@ fn a_blocking_client_is_told() {
                     assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
                 });
                 eventually("the node will tell", || is_watched(&servers[0]));
-                assert!(granted.try_recv().is_err(), "it is held");
+                assert!(granted.try_recv().is_err(), "the lock is held");
                 if by_redbolt {
                     assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
                 } else {
                     servers.iter().rev().for_each(|server| redis_cli(server, &["DEL", "job"]));
                 }
-                granted.recv_timeout(BEFORE_ANY_TIMER).expect("the push woke it");
+                granted.recv_timeout(BEFORE_ANY_TIMER).expect("the notification wakes the waiter");
             });
         }
     }
 }
 
-/// What is told to others that have nothing to do with it is not told to this one.
+/// Changes of other keys do not wake this waiter.
 #[test]
 fn changes_of_other_keys_wake_nobody() {
     let servers = servers(3);
@@ -405,7 +409,7 @@ fn a_change_that_frees_nothing_costs_one_ask_at_the_lead() {
     assert!(waiter.hears_nothing());
     let after: Vec<_> = servers.iter().map(|server| calls(server, "set")).collect();
     assert_eq!(after, [before[0] + 1, before[1], before[2]]);
-    // And it is told of the next change.
+    // The next change is notified as well.
     servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
     waiter.is_granted_by_push();
 }
@@ -422,7 +426,7 @@ fn by_timers_alone_nothing_is_subscribed() {
     }
     assert!((0..3).all(|node| waiter.push(node) == PushState::Off));
     servers.iter().for_each(|server| drop(server.cmd("DEL job")));
-    assert!(waiter.hears_nothing(), "it goes by its timer alone");
+    assert!(waiter.hears_nothing(), "only its timer wakes it");
 }
 
 fn subscribers(server: &Server) -> i64 {
@@ -435,7 +439,7 @@ fn subscribers(server: &Server) -> i64 {
     }
 }
 
-/// Its loss may have swallowed a message, and counts as one; a new one is made.
+/// A lost push link may have lost a message, and counts as one; a new link is opened.
 #[test]
 fn a_push_link_that_is_killed_is_replaced() {
     let servers = servers(3);
@@ -453,13 +457,13 @@ fn a_push_link_that_is_killed_is_replaced() {
     waiter.is_granted_by_push();
 }
 
-/// The same for the command link, which is the one that reads the keys.
+/// The same for the command link, which reads the keys.
 #[test]
 fn a_command_link_that_is_killed_is_replaced() {
     let servers = servers(3);
     taken(&servers, "job");
     let mut waiter = Waiter::told_by(&servers, late(&servers), b"job");
-    // The server forgets what it has noted for it when the key changes.
+    // The server drops its tracking entries for a closed connection when their key changes.
     assert_eq!(servers[0].cmd("CLIENT KILL TYPE normal"), Reply::Int(1));
     assert_eq!(info(&servers[0], "clients", "tracking_clients"), 0);
     let before = calls(&servers[0], "client|tracking");
@@ -473,8 +477,8 @@ fn a_command_link_that_is_killed_is_replaced() {
     waiter.comes_to_a_grant();
 }
 
-/// The push link is dead, and neither this side nor the server's tracking says so. What was to be told
-/// is lost, and the wait ends by the timer, which is at most 2 s.
+/// The push link is dead, and neither the client nor the server's tracking notices. The message is
+/// lost, and the timer ends the wait after at most 2 s.
 #[test]
 fn a_push_link_that_is_silently_gone_costs_a_timer() {
     let servers = servers(3);
@@ -495,9 +499,9 @@ fn a_push_link_that_is_silently_gone_costs_a_timer() {
     assert!(calls(&servers[1], "set") - before <= 2);
 }
 
-/// What a user needs who may wait by push, and nothing else.
+/// The permissions that waiting with notifications needs, and no others.
 const RULES: [&str; 15] = [
-    // Asking, with the restart guard behind it, extending and undoing.
+    // Requests with the restart-guard check behind them, extensions and undos.
     "~job",
     "~redbolt:guard",
     "+get",
@@ -505,7 +509,7 @@ const RULES: [&str; 15] = [
     "+pttl",
     "+eval",
     "+evalsha",
-    // What the scripts use: `+get` above, and these.
+    // Commands inside of the scripts: `+get` above, and these.
     "+del",
     "+pexpire",
     // The handshake.
@@ -513,7 +517,7 @@ const RULES: [&str; 15] = [
     "+client|setname",
     "+client|id",
     "+client|kill",
-    // Being told: how, and where. The channel is named apart.
+    // Notifications: the commands. The channel is a separate rule.
     "+client|tracking",
     "+subscribe",
 ];
@@ -534,7 +538,7 @@ fn as_user(server: &Server) -> ConfigBuilder {
 }
 
 #[test]
-fn a_user_with_just_these_permissions_is_told() {
+fn a_user_with_just_these_permissions_is_notified() {
     let server = server_with_user(&[&RULES[..], &[CHANNEL]].concat());
     taken(std::slice::from_ref(&server), "job");
     let mut waiter = Waiter::told_by(std::slice::from_ref(&server), as_user(&server), b"job");
@@ -543,14 +547,14 @@ fn a_user_with_just_these_permissions_is_told() {
     assert_eq!(denials(&server), Vec::<String>::new());
 }
 
-/// What a server has forbidden, by its own log.
+/// The denials in the server's own log.
 fn denials(server: &Server) -> Vec<String> {
     let Reply::Array(entries) = server.cmd("ACL LOG") else { panic!("no ACL LOG") };
     entries.iter().map(|entry| format!("{entry:?}")).collect()
 }
 
 #[test]
-fn whoever_may_not_be_told_goes_by_the_timer_and_says_why() {
+fn a_user_who_may_not_be_notified_uses_the_timer_and_reports_why() {
     let without = |dropped: &str, added: &[&'static str]| {
         let rules = RULES.iter().chain([&CHANNEL]).copied().filter(|rule| *rule != dropped);
         rules.chain(added.iter().copied()).collect::<Vec<_>>()
@@ -564,7 +568,7 @@ fn whoever_may_not_be_told_goes_by_the_timer_and_says_why() {
 }
 
 #[test]
-fn where_the_commands_are_renamed_the_timer_is_all_there_is() {
+fn with_renamed_commands_only_the_timer_ends_a_wait() {
     for command in ["SUBSCRIBE", "CLIENT"] {
         let server = vouched(Server::with(&["--rename-command", command, "no-longer"]));
         let builder = patient([server.address()]).retry_backoff(LATE, LATE);
@@ -572,15 +576,15 @@ fn where_the_commands_are_renamed_the_timer_is_all_there_is() {
     }
 }
 
-/// A push link is found by its number. That it is missing is all that is known then.
+/// The redirect names the push link by its id. Only the missing id is known then.
 #[test]
-fn whoever_may_not_know_its_number_goes_by_the_timer() {
+fn a_user_who_may_not_read_client_ids_uses_the_timer() {
     let rules = [&RULES[..], &[CHANNEL, "-client|id"]].concat();
     let server = server_with_user(&rules);
     is_not_told(&server, as_user(&server), Cause::NoPermission);
 }
 
-/// The node says that it cannot tell, and the wait ends by the timer: here that of the key's own end.
+/// The node cannot notify, and the timer ends the wait: here when the key expires.
 fn is_not_told(server: &Server, builder: ConfigBuilder, cause: Cause) {
     let set = server.cmd("SET job theirs NX PX 1500");
     assert_eq!(set, Reply::Status("OK".into()));
@@ -589,26 +593,26 @@ fn is_not_told(server: &Server, builder: ConfigBuilder, cause: Cause) {
         driver.node_report().nodes[0].push == PushState::Unavailable(cause)
     });
     let nodes = waiter.driver.node_report();
-    assert_eq!(nodes.ready(), 1, "it votes all the same: {nodes}");
+    assert_eq!(nodes.ready(), 1, "the node still votes: {nodes}");
     assert!(nodes.to_string().contains(&format!("waiters are not told: {cause}")), "{nodes}");
     let requests = calls(server, "set");
     waiter.comes_to_a_grant();
-    assert!(calls(server, "set") - requests <= 3, "it does not poll");
+    assert!(calls(server, "set") - requests <= 3, "the waiter does not poll");
 }
 
-/// Two that wait for what a third holds must not wake each other for as long as that lasts.
+/// Two waiters must not wake each other for as long as a third client holds the lock.
 mod damping {
     use super::*;
 
-    /// How long asks are counted.
+    /// For how long requests are counted.
     const SPAN: Duration = Duration::from_secs(2);
 
-    /// Where nobody but the waiters changes anything, or the lead grants and the others deny, asks in vain
-    /// are at least 25 ms apart in the end.
+    /// Where only the waiters change anything, or the lead grants and the others deny, useless
+    /// requests are at least 25 ms apart in the end.
     const PER_WAITER: u64 = 60;
 
-    /// Where the lead denies, whoever has waited for long is deaf for half a millisecond at the least.
-    /// Undamped it would be ten thousand.
+    /// Where the lead denies, a waiter's notifications are muted for at least half a millisecond
+    /// after a while. Without backoff there would be ten thousand requests.
     const PER_WAITER_DENIED: u64 = 1000;
 
     #[test]
@@ -641,7 +645,7 @@ mod damping {
         assert!(requests <= 2 * PER_WAITER);
     }
 
-    /// The most asks in a second at any node, of two waiters, while something is done again and again.
+    /// The most requests per second at any node, by two waiters, while `again` changes something.
     fn asks_per_second(servers: &[Server], mut again: impl FnMut()) -> u64 {
         let sets = || servers.iter().map(|server| calls(server, "set")).collect::<Vec<_>>();
         let mut waiters: Vec<_> = (0..2).map(|_| Waiter::of(builder(servers), b"job")).collect();
@@ -663,10 +667,10 @@ mod damping {
     }
 }
 
-/// A resource that is freed between the refusal and the moment from which the node tells is found by the
-/// second look at it.
+/// A resource that is released between the refusal and the first notification is found by the
+/// second read.
 #[test]
-fn a_release_before_the_node_tells_is_not_missed() {
+fn a_release_before_the_first_notification_is_not_missed() {
     let servers = servers(1);
     for round in 0..40u32 {
         taken(&servers, "job");
@@ -686,13 +690,13 @@ fn a_release_before_the_node_tells_is_not_missed() {
     }
 }
 
-/// No node tells a connection of what it has changed itself: the lock is handed on without it.
+/// A node does not notify a connection of its own changes, so the driver hands the lock on itself.
 #[test]
 fn a_lock_of_the_same_driver_is_handed_on() {
     on_each_number_of_nodes(|servers| {
         for wake in [WakeStrategy::Lead, WakeStrategy::Timer] {
             let mut driver = driver_of(late(servers).wake(wake));
-            // One that did not wait is in no line, so that the next one asks, and is denied.
+            // The holder did not wait and is in no queue, so the next request is sent, and denied.
             process_until(&mut driver, "all are ready", |driver| {
                 driver.node_report().ready() == servers.len()
             });
@@ -708,14 +712,14 @@ fn a_lock_of_the_same_driver_is_handed_on() {
     });
 }
 
-/// Nobody waits any longer: the second connection and the subscription are put away.
+/// Without waiters, the second connection and the subscription are closed.
 #[test]
-fn after_a_wait_the_push_link_is_put_away() {
+fn the_push_link_is_closed_after_the_last_wait() {
     let servers = servers(3);
     taken(&servers, "job");
     let mut waiter = Waiter::told_by(&servers, late(&servers), b"job");
     waiter.driver.release(waiter.id);
-    assert_eq!(subscribers(&servers[0]), 1, "it lingers for the next wait");
+    assert_eq!(subscribers(&servers[0]), 1, "the push link stays for the next wait");
     waiter.process_until("it is closed", |_| subscribers(&servers[0]) == 0);
     waiter.process_until("and nothing is tracked", |_| {
         info(&servers[0], "clients", "tracking_clients") == 0
@@ -746,15 +750,18 @@ fn one_push_link_serves_all_waits_of_a_driver() {
         info(&servers[0], "stats", "tracking_total_keys") >= 20
     });
     assert_eq!(subscribers(&servers[0]), 1);
-    // One that denied sooner than the first may have been listened to before.
-    assert!(subscribers(&servers[1]) <= 1 && subscribers(&servers[2]) <= 1, "one link for a node");
+    // A node that denied earlier than the first may have been the lead before.
+    assert!(
+        subscribers(&servers[1]) <= 1 && subscribers(&servers[2]) <= 1,
+        "one push link for each node"
+    );
     holder.batch(|holder| held.iter().for_each(|&id| holder.release(id)));
     let mut open = waits.len();
     while open > 0 {
         let left = driver.deadline().unwrap();
         let span = Timespec::try_from(left).unwrap();
         let ready = poll(&mut [PollFd::new(&driver, PollFlags::IN)], Some(&span)).unwrap();
-        assert!(ready > 0, "no push came for {open} of them");
+        assert!(ready > 0, "no notification came for {open} of them");
         driver.process();
         while let Some(event) = driver.poll_event() {
             open -= usize::from(matches!(event, Event::Granted(_)));
@@ -763,7 +770,7 @@ fn one_push_link_serves_all_waits_of_a_driver() {
     }
 }
 
-/// `Wait` and the lock's own time are two things.
+/// `Wait` and the TTL are independent.
 #[test]
 fn a_wait_can_be_shorter_and_longer_than_the_lease() {
     let servers = servers(1);

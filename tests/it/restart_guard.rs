@@ -1,5 +1,5 @@
-//! Nodes that forget: killed without a disk, flushed, swapped, and their restart guards altered, moved or
-//! forbidden.
+//! Nodes that lose their memory: killed without persistence, flushed, swapped; and restart guards
+//! that are altered, moved or forbidden.
 
 use std::time::{Duration, Instant};
 
@@ -18,10 +18,10 @@ use crate::support::{
     patiently, pttl, refusal, server, servers, vouched,
 };
 
-// Memory that is lost while a lock is held.
+// Memory lost while a lock is held.
 
-/// The holder's lease is still valid when the nodes are back, so that a single vote of theirs could
-/// make a second holder.
+/// The holder's lease is still valid when the nodes are back, so a single vote of theirs could make
+/// a second holder.
 #[test]
 fn a_node_that_lost_its_memory_does_not_vote() {
     for n in [1, 3, 5] {
@@ -49,7 +49,7 @@ fn a_node_that_lost_its_memory_does_not_vote() {
     }
 }
 
-/// Without the restart guard the same story has two holders: this is what it is for.
+/// The control: without the restart guard there are two holders.
 #[test]
 fn without_the_restart_guard_two_hold_the_same_lock() {
     for n in [1, 3, 5] {
@@ -61,7 +61,7 @@ fn without_the_restart_guard_two_hold_the_same_lock() {
         let other = second.acquire(patiently(b"job")).unwrap();
         assert!(other.is_valid() && lock.is_valid());
         let guarded = servers.iter().filter(|server| value(server).is_some());
-        assert_eq!(guarded.count(), 0, "nobody wrote a restart guard");
+        assert_eq!(guarded.count(), 0, "no restart guard was written");
         let report = second.warm_up(LIMIT);
         assert!(report.nodes.iter().all(|node| node.restart_guard == RestartGuardState::Off));
     }
@@ -82,7 +82,8 @@ fn the_next_holder_comes_when_the_forgotten_lock_is_over() {
     }
 }
 
-/// The connection lives on, and so does the run: only the TTL read behind each ask can tell.
+/// The connection and the process stay the same: only the TTL read behind each request shows the
+/// flush.
 #[test]
 fn a_node_that_was_flushed_does_not_vote() {
     type Loss = fn(&Server);
@@ -157,7 +158,7 @@ fn one_server_under_two_names_has_one_vote_after_a_quarantine() {
 
 // What a server keeps.
 
-/// A server that syncs every write has forgotten nothing. That it does is the operator's word.
+/// A server that syncs every write loses nothing. The operator vouches for that.
 #[test]
 fn a_durable_node_votes_after_a_restart_and_a_strict_one_does_not() {
     let mut server = vouched(Server::with(&["--appendonly", "yes", "--appendfsync", "always"]));
@@ -172,7 +173,10 @@ fn a_durable_node_votes_after_a_restart_and_a_strict_one_does_not() {
     let durable = of(&server, RestartTrust::Durable);
     let report = refusal(durable.acquire(long(b"job")));
     assert_eq!(report.reason(), RefusalReason::Contended, "{report}");
-    assert!(durable.acquire(long(b"another")).unwrap().is_valid(), "and votes at once");
+    assert!(
+        durable.acquire(long(b"another")).unwrap().is_valid(),
+        "the durable node votes at once"
+    );
     assert!(lock.is_valid());
 
     let strict = of(&server, RestartTrust::Strict);
@@ -180,7 +184,7 @@ fn a_durable_node_votes_after_a_restart_and_a_strict_one_does_not() {
         let report = refusal(strict.acquire(long(b"third")));
         quarantined(&report) == 1 && report.to_string().contains("restarted: its run id changed")
     });
-    // A missing restart guard is no word of anybody's.
+    // The operator does not vouch for a missing restart guard.
     ok(&server, "FLUSHALL");
     eventually("the durable one too", || {
         quarantined(&refusal(durable.acquire(long(b"another")))) == 1
@@ -201,7 +205,7 @@ fn a_user_without_info_can_be_accepted() {
         client.acquire(patiently(b"job")).unwrap().release(),
         ReleaseOutcome::Released(_)
     ));
-    // What it cannot see it does not claim to know, and what it can see it minds.
+    // Without INFO the client assumes nothing, and what it can check, it checks.
     ok(&server, "FLUSHALL");
     assert_eq!(quarantined(&refusal(client.acquire(long(b"job")))), 1);
     eventually("it is enrolled", || {
@@ -210,10 +214,10 @@ fn a_user_without_info_can_be_accepted() {
     });
 }
 
-// RestartGuards that somebody altered, and limits that differ.
+// Altered restart guards, and differing limits.
 
 #[test]
-fn a_restart_guard_that_was_altered_is_an_operator_s_matter() {
+fn an_altered_restart_guard_needs_an_operator() {
     type Harm = fn(&Server);
     let harms: [(&str, Harm); 3] = [
         ("no TTL", |server| assert_eq!(server.cmd("PERSIST redbolt:guard"), Reply::Int(1))),
@@ -228,7 +232,7 @@ fn a_restart_guard_that_was_altered_is_an_operator_s_matter() {
         harm(&server);
         let before = server.cmd("DUMP redbolt:guard");
         let client = client(std::slice::from_ref(&server));
-        // It ends a wait, for nothing but an operator can mend it.
+        // It ends a wait, because only an operator can correct it.
         let report = refusal(client.acquire(patiently(b"job")));
         assert_eq!(
             report.node_votes()[0].vote,
@@ -278,7 +282,7 @@ fn clients_with_other_limits_are_refused_and_write_nothing() {
     assert_eq!(held_on(&servers, "job"), 0);
     assert!(
         client(&servers).acquire(request()).unwrap().is_valid(),
-        "the others' set is as it was"
+        "the others' set is unchanged"
     );
 }
 
@@ -296,7 +300,7 @@ fn restart_guard_and_counters_are_no_resources() {
     assert!(servers[0].cmd("GET g") != Reply::Nil);
 }
 
-// An operator's acts.
+// An operator's commands.
 
 #[test]
 fn new_nodes_vote_at_once_after_init_and_are_not_new_twice() {
@@ -319,9 +323,10 @@ fn new_nodes_vote_at_once_after_init_and_are_not_new_twice() {
     assert!(lock.is_valid());
 }
 
-/// The first node to answer is enough to refuse. It is the last that something has to be done about.
+/// The first node's answer is enough to refuse. The error must name the last node, which needs a
+/// correction.
 #[test]
-fn a_set_that_is_not_new_is_told_with_the_node_that_answers_last() {
+fn an_init_of_a_set_in_use_names_the_node_that_answers_last() {
     let servers = servers(3);
     ok(&servers[2], "ACL SETUSER default -eval -evalsha");
     let far = Proxy::before(&servers[2].address());
@@ -332,10 +337,10 @@ fn a_set_that_is_not_new_is_told_with_the_node_that_answers_last() {
     assert!(error.to_string().contains("scripts are forbidden"), "{error}");
 }
 
-/// The order in which people find out: the first lock waits, and says how long and why.
-/// "quarantined" said what was the matter, and not what to do.
+/// What a newcomer meets: the first lock waits, and the refusal says how long, why, and what to do.
+/// "quarantined" alone did not say what to do.
 #[test]
-fn a_refusal_by_new_nodes_says_what_to_call() {
+fn a_refusal_by_new_nodes_suggests_init() {
     let mut servers = redbolt_test_servers::servers(3);
     let config = builder(&servers).build().unwrap();
     let first = Client::new(config.clone()).unwrap();
@@ -348,7 +353,7 @@ fn a_refusal_by_new_nodes_says_what_to_call() {
     init(&config, LIMIT).unwrap();
     let report = Client::new(config.clone()).unwrap().warm_up(LIMIT);
     assert!(!report.is_new() && report.ready() == 3, "{report}");
-    // Nobody is told so of nodes of which one remembers.
+    // The advice is missing if one of the nodes remembers.
     servers[..2].iter_mut().for_each(Server::restart);
     let second = Client::new(config).unwrap();
     assert_eq!(second.warm_up(LIMIT).ready(), 1);
@@ -360,7 +365,7 @@ fn a_refusal_by_new_nodes_says_what_to_call() {
 }
 
 #[test]
-fn init_ends_the_wait_of_whoever_came_before_it() {
+fn init_ends_the_wait_of_earlier_clients() {
     let servers = redbolt_test_servers::servers(3);
     let config = builder(&servers).build().unwrap();
     let client = Client::new(config.clone()).unwrap();
@@ -371,7 +376,7 @@ fn init_ends_the_wait_of_whoever_came_before_it() {
     init(&config, LIMIT).unwrap();
     let fresh = Client::new(config).unwrap();
     let _ = fresh.acquire(long(b"job")).unwrap().release();
-    // Long before the quarantine that it has read would be over.
+    // Long before the end of the quarantine that the client knows of.
     assert!(client.acquire(patiently(b"job")).unwrap().is_valid());
 }
 
@@ -398,8 +403,8 @@ fn without_a_restart_guard_there_is_nothing_to_set_up() {
     assert_eq!(value(&servers[0]), None);
 }
 
-/// Nobody votes by the new limits before every lock of the old ones is over, and nobody goes on with
-/// what he has read before.
+/// No node votes by the new limits before every lock under the old ones is over, and no client
+/// continues with a guard that it has read before.
 #[test]
 fn a_change_of_max_ttl_drops_the_others_and_quarantines() {
     let servers = redbolt_test_servers::servers(3);
@@ -430,7 +435,7 @@ fn a_change_of_max_ttl_drops_the_others_and_quarantines() {
     let report = refusal(old.acquire(briefly(b"job"))).to_string();
     assert!(report.contains("set up for 3 nodes and a max_ttl of 350ms"), "{report}");
 
-    // Once more changes nothing.
+    // Repeating the change has no effect.
     let before: Vec<_> = servers.iter().map(value).collect();
     init_change(&new, LIMIT).unwrap();
     assert_eq!(servers.iter().map(value).collect::<Vec<_>>(), before);
@@ -444,7 +449,7 @@ fn a_set_grows_by_two_nodes() {
     assert!(old.acquire(briefly(b"job")).unwrap().is_valid());
     servers.extend(redbolt_test_servers::servers(2));
     let config = brief(&servers).build().unwrap();
-    assert!(matches!(init(&config, LIMIT), Err(SetupError::Guarded(_))), "it is not new");
+    assert!(matches!(init(&config, LIMIT), Err(SetupError::Guarded(_))), "the set is not new");
     init_change(&config, LIMIT).unwrap();
     assert!(servers.iter().all(|server| value(server).unwrap().ends_with(":700:5:0")));
     let report = refusal(old.acquire(briefly(b"job"))).to_string();
@@ -452,7 +457,8 @@ fn a_set_grows_by_two_nodes() {
     assert!(Client::new(config).unwrap().acquire(briefly(b"job")).unwrap().is_valid());
 }
 
-/// Who may not end the others' connections cannot move a set: they would vote by what they have read.
+/// A user who may not kill the other connections cannot change a set: these connections would vote
+/// by the guards that they have read.
 #[test]
 fn a_change_that_cannot_drop_the_others_is_not_complete() {
     let servers = redbolt_test_servers::servers(1);
@@ -466,9 +472,10 @@ fn a_change_that_cannot_drop_the_others_is_not_complete() {
     init_change(&config, LIMIT).unwrap();
 }
 
-/// Whoever has seen the restart guards of a set does not take it for new when all of them are gone.
+/// A client that has seen a set's restart guards does not take the set for new when all of them are
+/// gone.
 #[test]
-fn nodes_are_not_new_to_whom_they_were_not() {
+fn a_client_that_knew_the_nodes_never_takes_them_for_new() {
     let mut servers = servers(3);
     let client = client_of(builder(&servers).new_nodes());
     assert_eq!(client.warm_up(LIMIT).ready(), 3);
@@ -485,9 +492,9 @@ fn nodes_are_not_new_to_whom_they_were_not() {
     });
 }
 
-/// A client that only looks leaves nodes as they are.
+/// A read-only client changes nothing on the nodes.
 #[test]
-fn who_only_looks_writes_nothing() {
+fn a_read_only_client_changes_nothing() {
     let servers = redbolt_test_servers::servers(3);
     let client = client_of(builder(&servers).read_only());
     let report = client.warm_up(LIMIT);
@@ -495,13 +502,13 @@ fn who_only_looks_writes_nothing() {
     assert!(client.inspect(b"job").unwrap().nodes.iter().all(|node| node.state.is_ok()));
     assert!(servers.iter().all(|server| value(server).is_none()));
     for server in &servers {
-        assert_eq!(changes(server), 0, "not even for a moment");
+        assert_eq!(changes(server), 0, "not even temporarily");
     }
     let down = NodeState::Down(Cause::Quarantined);
     assert!(report.nodes.iter().all(|node| node.state == down), "{report}");
 }
 
-/// Nothing is asked of a guarded node that would have to be awaited before the ask.
+/// The first request to a guarded node waits for no earlier round trip.
 #[test]
 fn a_first_contact_reads_the_restart_guard_in_the_flight_of_the_ask() {
     let servers = servers(3);
@@ -513,8 +520,8 @@ fn a_first_contact_reads_the_restart_guard_in_the_flight_of_the_ask() {
         assert_eq!(
             counts,
             [2, 1, 3, 2],
-            "one flight: whether scripts run, the restart guard's value and TTL, and the ask that checks it, \
-             and looks as its undo will"
+            "one flight: a probe for scripts, the restart guard's value and TTL, the request that checks it, \
+             and the commands of its undo"
         );
     }
     drop(lock);
@@ -539,7 +546,7 @@ fn quarantined(report: &RefusalReport) -> usize {
     report.node_votes().iter().filter(|node| node.vote == quarantined).count()
 }
 
-/// Node, reason, and the seconds left.
+/// Checks for the node, the reason, and the seconds left.
 #[track_caller]
 fn tells_of_quarantine(report: &RefusalReport, server: &Server, reason: &str) {
     let text = report.to_string();
@@ -564,7 +571,7 @@ fn ok(server: &Server, line: &str) {
     assert_eq!(server.cmd(line), Reply::Status("OK".into()), "{line}");
 }
 
-/// A set whose quarantines can be waited out.
+/// A set with quarantines short enough to wait for.
 fn brief(servers: &[Server]) -> ConfigBuilder {
     builder(servers).max_ttl(BRIEF)
 }

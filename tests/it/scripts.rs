@@ -1,5 +1,5 @@
-//! The scripts where a key holds data of another type, on a real server: what is no string of ours is
-//! *not ours*, and never an error that stops a script half-way.
+//! The scripts on a real server where a key holds data of another type: a value that is no string
+//! is *not ours*, and never an error that stops a script half-way.
 
 use redbolt::proto::script::{ACQUIRE_FENCED, EXTEND, UNDO, WRITE_BACK};
 use redbolt::{ExtendError, LossCause, ReleaseOutcome};
@@ -67,7 +67,7 @@ fn a_token_is_not_written_back_where_the_key_is_of_another_type() {
     }
 }
 
-/// As one that is no number.
+/// Like a counter that is no number.
 #[test]
 fn a_counter_of_another_type_cannot_be_raised() {
     let server = Server::start();
@@ -77,7 +77,7 @@ fn a_counter_of_another_type_cannot_be_raised() {
         let now = micros().to_string();
         let request = ["token", "1000", "1", &now, "60000"];
         assert_eq!(eval(&server, ACQUIRE_FENCED, &["job", "other"], &request), cannot, "{other}");
-        assert!(!exists(&server, "job"), "nothing is half done");
+        assert!(!exists(&server, "job"), "the script has changed nothing");
         server.cmd("SET job token");
         let raise = ["token", "1", "8", "60000"];
         assert_eq!(eval(&server, WRITE_BACK, &["job", "other"], &raise), cannot, "{other}");
@@ -85,7 +85,7 @@ fn a_counter_of_another_type_cannot_be_raised() {
     }
 }
 
-/// Whoever may not look does not know that the key is not ours.
+/// A script that may not read the key does not know that the key is not ours.
 #[test]
 fn a_key_that_may_not_be_read_is_an_error_and_not_somebody_elses() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! What the tests share: clients for servers, questions to the servers themselves, and bounded waits.
+//! What the tests share: clients for servers, queries to the servers themselves, and bounded waits.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use redbolt::{
 use redbolt_test_servers::{Reply, Server};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Starts `n` servers as the nodes of a set for which an operator has run `init`.
+/// Starts `n` servers as the nodes of a set that an operator has initialised.
 pub(crate) fn servers(n: usize) -> Vec<Server> {
     let servers = redbolt_test_servers::servers(n);
     vouch_for(&servers, n);
     servers
 }
 
-/// A server as the only node of a set for which an operator has run `init`.
+/// A server as the only node of a set that an operator has initialised.
 pub(crate) fn server() -> Server {
     vouched(Server::start())
 }
@@ -28,9 +28,9 @@ pub(crate) fn vouched(server: Server) -> Server {
     server
 }
 
-/// Says that these servers keep every lock that they ever granted as nodes of a set of `nodes`, with
-/// the default `max_ttl`: what an operator's `init` says of new ones, while all nodes can be reached.
-/// Statistics begin behind it.
+/// Marks these servers as initialised nodes of a set of `nodes`, with the default `max_ttl`: the
+/// effect of an operator's `init`, which needs all nodes to be reachable. Afterwards resets the
+/// servers' statistics.
 pub(crate) fn vouch_for(servers: &[Server], nodes: usize) {
     for server in servers {
         let mut connection = server.connect();
@@ -45,12 +45,12 @@ pub(crate) fn vouch_for(servers: &[Server], nodes: usize) {
     }
 }
 
-/// A builder with one node for each server. Answers may take long, for a test machine is busy.
+/// A builder with one node for each server. Timeouts are long, because a test machine is busy.
 pub(crate) fn builder(servers: &[Server]) -> ConfigBuilder {
     patient(servers.iter().map(Server::address))
 }
 
-/// A builder for these addresses, as patient as [`builder`].
+/// A builder for these addresses, with timeouts as long as those of [`builder`].
 pub(crate) fn patient<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> ConfigBuilder {
     with_nodes(
         Config::builder()
@@ -61,7 +61,7 @@ pub(crate) fn patient<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> 
     )
 }
 
-/// A builder for these addresses that has the library's own defaults.
+/// A builder for these addresses with the default settings.
 pub(crate) fn default<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> ConfigBuilder {
     with_nodes(Config::builder(), addresses)
 }
@@ -85,8 +85,8 @@ pub(crate) fn driver_of(builder: ConfigBuilder) -> Driver {
     Driver::new(builder.build().unwrap()).unwrap()
 }
 
-/// A client all of whose connections stand, so that every node hears its first ask: one that waits for a
-/// connection when the call is over is sent by nobody.
+/// A client whose connections are all open, so that every node receives its first request. A
+/// request that still waits for a connection when the call returns may never be sent.
 pub(crate) fn warm_client(builder: ConfigBuilder) -> Client {
     let client = client_of(builder);
     let report = client.warm_up(LIMIT);
@@ -94,12 +94,12 @@ pub(crate) fn warm_client(builder: ConfigBuilder) -> Client {
     client
 }
 
-/// An ask whose key would outlast every test if nobody removed it.
+/// A request whose key would outlast every test unless it is removed.
 pub(crate) fn long(resource: &[u8]) -> LockRequest<'_> {
     LockRequest::new(resource).ttl(LONG)
 }
 
-/// As [`long`], trying again for as long as a condition is waited for.
+/// As [`long`], retrying for up to [`LIMIT`].
 pub(crate) fn patiently(resource: &[u8]) -> LockRequest<'_> {
     long(resource).wait(Wait::UpTo(LIMIT))
 }
@@ -122,7 +122,7 @@ pub(crate) fn held_on(servers: &[Server], key: &str) -> usize {
     servers.iter().filter(|server| exists(server, key)).count()
 }
 
-/// The key's remaining TTL, by the server.
+/// The key's remaining TTL on the server.
 pub(crate) fn pttl(server: &Server, key: &str) -> i64 {
     match server.cmd(&format!("PTTL {key}")) {
         Reply::Int(ms) => ms,
@@ -135,7 +135,7 @@ pub(crate) fn calls(server: &Server, command: &str) -> u64 {
     calls_by(server.cmd("INFO commandstats"), command)
 }
 
-/// How often a command was executed and did what it was told, by an `INFO commandstats`.
+/// How often a command was executed successfully, from `INFO commandstats`.
 pub(crate) fn calls_by(stats: Reply, command: &str) -> u64 {
     let Reply::Bulk(stats) = stats else { panic!("{stats:?}") };
     let start = format!("cmdstat_{command}:calls=");
@@ -146,7 +146,7 @@ pub(crate) fn calls_by(stats: Reply, command: &str) -> u64 {
     number(line) - failed
 }
 
-/// How many changes a server has made to its data since it was started.
+/// How many changes a server has made to its data since its start.
 pub(crate) fn changes(server: &Server) -> u64 {
     let Reply::Bulk(info) = server.cmd("INFO persistence") else { panic!("no INFO") };
     let info = String::from_utf8(info).unwrap();
@@ -154,16 +154,16 @@ pub(crate) fn changes(server: &Server) -> u64 {
     count.unwrap().trim().parse().unwrap()
 }
 
-/// Waits until it holds; what takes longer than [`LIMIT`] never comes.
+/// Waits until the condition holds. After [`LIMIT`] it never will.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let until = Instant::now() + LIMIT;
     while !holds() {
-        assert!(Instant::now() < until, "still not after {LIMIT:?}: {what}");
+        assert!(Instant::now() < until, "not within {LIMIT:?}: {what}");
         std::thread::sleep(Duration::from_millis(3));
     }
 }
 
-/// Drives a driver through its file descriptor, as a host would, until it holds.
+/// Drives a driver through its file descriptor, as a host would, until the condition holds.
 pub(crate) fn process_until(
     driver: &mut Driver,
     what: &str,
@@ -171,13 +171,13 @@ pub(crate) fn process_until(
 ) {
     let until = Instant::now() + LIMIT;
     while !holds(driver) {
-        assert!(Instant::now() < until, "still not after {LIMIT:?}: {what}");
+        assert!(Instant::now() < until, "not within {LIMIT:?}: {what}");
         wait_readable(driver);
         driver.process();
     }
 }
 
-/// Sleeps until the driver has something to do, or for a moment.
+/// Sleeps until the driver has work, or for a moment.
 fn wait_readable(driver: &Driver) {
     let moment = Duration::from_millis(3);
     let span = driver.deadline().map_or(moment, |deadline| deadline.min(moment));
@@ -212,14 +212,14 @@ pub(crate) fn held_by(driver: &mut Driver, request: LockRequest<'_>) -> LockId {
     id
 }
 
-/// Far longer than any answer takes; only tests that wait it out see it.
+/// Far longer than any answer takes; only tests of timeouts wait for it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Silence that ends a connection, behind every answer that is waited for.
+/// The silence that ends a connection; longer than any timeout of an answer.
 const DEAD: Duration = Duration::from_secs(4);
 
-/// Within this, everything that shall happen has happened. Well below [`LONG`].
+/// The longest that a test waits for anything. Well below [`LONG`].
 pub(crate) const LIMIT: Duration = Duration::from_secs(15);
 
-/// The longest TTL that the default configuration takes.
+/// The longest TTL that the default configuration permits.
 pub(crate) const LONG: Duration = Duration::from_secs(30);

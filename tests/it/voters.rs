@@ -1,4 +1,4 @@
-//! Nodes that are no voters: each says why, word for word, and the others decide.
+//! Nodes that cannot vote: each reports its cause, word for word, and the other nodes decide.
 
 use std::time::{Duration, Instant};
 
@@ -14,17 +14,17 @@ use crate::support::{
     refusal, server, servers, vouch_for, vouched,
 };
 
-/// What is expected of a node that must not vote.
+/// A node that must not vote, and its expected report.
 struct Unfit<'a> {
-    /// How it is written in the configuration, and how it is shown.
+    /// Its address in the configuration, and as shown.
     url: &'a str,
     shown: &'a str,
-    /// The words behind its address in a refusal.
+    /// The text after its address in a refusal.
     words: &'a str,
 }
 
 impl Unfit<'_> {
-    /// Alone it refuses with its cause, and soon; beside two good nodes it is not missed.
+    /// Alone it refuses soon, with its cause; beside two good nodes the lock is granted.
     fn check(&self) {
         let client = client_of(patient([self.url]));
         let began = Instant::now();
@@ -41,7 +41,7 @@ impl Unfit<'_> {
         let client = client_of(patient([self.url.to_owned()].into_iter().chain(addresses)));
         let lock = client.acquire(patiently(b"job")).unwrap();
         let _ = lock.release();
-        // With one of the good ones gone there is no quorum, so the unfit one has no vote.
+        // Without one of the good nodes there is no quorum, so the unfit node has no vote.
         drop(good.pop());
         let report = refusal(client.acquire(long(b"job")));
         assert!(
@@ -78,7 +78,7 @@ fn a_wrong_password() {
     assert_eq!(admin(&server, "KEYS *"), Reply::Array(vec![]));
 }
 
-/// Whatever follows a failed AUTH runs as the default user, who may do everything here.
+/// After a failed AUTH commands run as the default user, who may do everything here.
 #[test]
 fn a_wrong_password_where_everybody_may_come_in() {
     let server = Server::start();
@@ -104,7 +104,8 @@ fn a_database_that_is_not_there() {
     assert_eq!(server.cmd("KEYS *"), Reply::Array(vec![]));
 }
 
-/// The password was right once, so the ask follows AUTH unasked; then it runs as another user.
+/// The password was right once, so the request follows AUTH in the same flight; then it runs as
+/// another user.
 #[test]
 fn a_password_that_was_right_once() {
     let server = server();
@@ -164,7 +165,7 @@ fn a_user_whose_keys_are_others() {
     );
 }
 
-/// A name and an id are a convenience, not a condition.
+/// The client's name and id are a convenience, not a requirement.
 #[test]
 fn a_user_without_client_commands_votes() {
     let server = server();
@@ -174,7 +175,7 @@ fn a_user_without_client_commands_votes() {
     assert!(!exists(&server, "job"));
 }
 
-/// Who may not run scripts could not release what he was granted.
+/// A user who may not run scripts could not release a granted lock.
 #[test]
 fn a_user_without_scripts() {
     let words =
@@ -206,8 +207,8 @@ fn a_server_without_set_or_del() {
     }
 }
 
-/// Scripts run, and what they delete with is forbidden. That shows at the first undo, and then nothing is
-/// left there any more.
+/// Scripts run, but their DEL is forbidden. The first undo shows that, and afterwards no key is
+/// left there.
 #[test]
 fn a_user_without_del() {
     let server = server();
@@ -247,7 +248,7 @@ fn scripts_that_are_forbidden_while_connected_and_allowed_again() {
     eventually("it votes again", || client.acquire(long(b"another")).is_ok());
 }
 
-/// The text of each script goes along with each use.
+/// Every call sends the script's text.
 #[test]
 fn a_user_without_evalsha_votes() {
     let server = server();
@@ -374,10 +375,10 @@ fn a_server_that_reads_its_data() {
         .for_each(|at| drop(connection.run(&[b"SET", format!("old{at}").as_bytes(), &[0; 600]])));
     assert_eq!(server.cmd("SAVE"), Reply::Status("OK".into()));
     server.restart();
-    // The proof that it still loads, or this test would prove nothing.
+    // This check proves that the server is still loading.
     let loading = |server: &Server| matches!(server.cmd("GET x"), Reply::Error(e) if e.starts_with("LOADING"));
     assert!(loading(&server));
-    // It has saved its restart guard with the rest.
+    // Its restart guard is saved with the rest.
     let client =
         client_of(patient([""; 0]).node_with(&server.address(), RestartTrust::Durable).unwrap());
     let report = refusal(client.acquire(long(b"job"))).to_string();
@@ -404,8 +405,8 @@ fn a_server_that_may_evict() {
     assert!(client.acquire(patiently(b"job")).unwrap().is_valid());
 }
 
-/// The first ask follows the handshake unasked: what it got from a node that turns out to be no voter
-/// goes at once, not with the lock.
+/// The first request follows the handshake in the same flight. If the node then turns out to be no
+/// voter, its grant is undone at once, not with the lock.
 #[test]
 fn what_a_refused_node_granted_is_undone_while_the_lock_is_held() {
     let unfit = Server::with(&["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]);
@@ -495,7 +496,7 @@ fn one_server_under_two_names() {
         let client = client_of(patient([servers[0].address(), url, servers[1].address()]));
         for _ in 0..5 {
             let mut lock = client.acquire(patiently(b"job")).unwrap();
-            // The key is there once for both names, and must not go while it counts for one.
+            // The key exists once for both names, and must stay while it counts for one.
             for _ in 0..5 {
                 let _ = client.warm_up(Duration::from_millis(50));
                 lock.extend(Duration::from_secs(20)).unwrap();
@@ -514,7 +515,7 @@ fn one_server_under_two_names() {
     }
 }
 
-/// The words that a refusal has for the only node.
+/// The text of a refusal about the only node.
 fn refusal_of(address: &str) -> String {
     let report = refusal(client_of(patient([address])).acquire(long(b"job"))).to_string();
     let (_, words) = report.split_once(&format!("node 1 {address}: ")).unwrap();
@@ -529,7 +530,7 @@ fn allow(server: &Server, rules: &str) {
     forbid(server, rules);
 }
 
-/// A command to a server whose password is `secret`.
+/// Sends a command to a server whose password is `secret`.
 fn admin(server: &Server, line: &str) -> Reply {
     let mut connection = server.connect();
     connection.cmd("AUTH secret");

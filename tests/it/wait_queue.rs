@@ -1,4 +1,4 @@
-//! Many that wait in one process: they stand in line, and disturb neither one another nor the nodes.
+//! Many waiters in one process: they form a queue, and disturb neither one another nor the nodes.
 
 use std::sync::{Barrier, Mutex};
 use std::thread;
@@ -14,7 +14,7 @@ use crate::support::{
 /// How many wait for one resource.
 const CROWD: usize = 200;
 
-/// Asks for one grant and a few more: somebody who is not in the line would make it twice as many.
+/// One request for each grant, and a few more. A waiter outside of the queue would double them.
 const ASKS: u64 = CROWD as u64 + CROWD as u64 / 20;
 
 fn sets(servers: &[Server]) -> Vec<u64> {
@@ -48,7 +48,7 @@ fn a_driver_s_waiters_are_granted_in_the_order_of_their_asks() {
         });
         assert_eq!(order, ids);
         for (requests, before) in sets(&servers).into_iter().zip(before) {
-            assert!(requests - before <= ASKS, "{} asks for {CROWD} grants", requests - before);
+            assert!(requests - before <= ASKS, "{} requests for {CROWD} grants", requests - before);
         }
         assert_eq!(held_on(&servers, "job"), 0);
     }
@@ -69,7 +69,7 @@ fn an_engine_s_threads_are_granted_in_the_order_of_their_asks() {
             scope.spawn(move || {
                 begin.wait();
                 let guard = asked.wait().unwrap();
-                // Nobody else is inside, so the order of these is the order of the grants.
+                // Nobody else holds the lock here, so this records the order of the grants.
                 order.lock().unwrap().push(number);
                 assert!(matches!(guard.release().wait(), ReleaseOutcome::Released(_)));
             });
@@ -79,14 +79,14 @@ fn an_engine_s_threads_are_granted_in_the_order_of_their_asks() {
     });
     assert_eq!(order.into_inner().unwrap(), (0..CROWD).collect::<Vec<_>>());
     for (requests, before) in sets(&servers).into_iter().zip(before) {
-        assert!(requests - before <= ASKS, "{} asks for {CROWD} grants", requests - before);
+        assert!(requests - before <= ASKS, "{} requests for {CROWD} grants", requests - before);
     }
     eventually("nothing stays", || held_on(&servers, "job") == 0);
 }
 
-/// One that is cancelled, one whose time is over and one that was granted leave the line alike.
+/// A cancelled waiter, one that ran out of time and one that was granted leave the queue alike.
 #[test]
-fn whoever_leaves_the_queue_lets_the_next_one_forward() {
+fn every_way_out_of_the_queue_lets_the_next_one_forward() {
     let servers = servers(3);
     let mut other = driver_of(builder(&servers));
     let held = crate::support::held_by(&mut other, long(b"job"));
@@ -119,7 +119,7 @@ fn whoever_leaves_the_queue_lets_the_next_one_forward() {
     process_until(&mut driver, "and the last", |driver| driver.state(both) == LockState::Held);
 }
 
-/// Locks on two resources, named in either order, do not wait for each other for ever.
+/// Locks on two resources, in either order, do not deadlock.
 #[test]
 fn locks_on_the_same_two_resources_follow_one_another() {
     let servers = servers(3);

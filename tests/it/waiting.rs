@@ -1,4 +1,4 @@
-//! Waiting for a lock that somebody holds.
+//! Waiting for a lock that another client holds.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use redbolt_test_servers::{Reply, Server};
 use crate::support::{LIMIT, client, held_on, long, patiently, refusal, servers};
 
 #[test]
-fn a_release_lets_the_next_one_in() {
+fn a_release_lets_the_next_waiter_in() {
     let servers = servers(3);
     let holder = client(&servers);
     let lock = holder.acquire(patiently(b"job")).unwrap();
@@ -51,7 +51,7 @@ fn a_foreign_key_without_a_ttl_stays_in_the_way() {
         assert!(began.elapsed() >= span, "{:?}", began.elapsed());
         assert_eq!(report.reason(), RefusalReason::OutOfTime, "{report}");
         assert!(report.is_contended(), "{report}");
-        assert_eq!(report.remaining(), None, "nobody knows when it ends");
+        assert_eq!(report.remaining(), None, "the remaining time is unknown");
         assert!(report.to_string().starts_with("out of time, held by another"), "{report}");
     }
     for server in &servers[..2] {
@@ -62,7 +62,7 @@ fn a_foreign_key_without_a_ttl_stays_in_the_way() {
 }
 
 #[test]
-fn out_of_time_says_how_long_it_would_have_been() {
+fn out_of_time_reports_the_remaining_ttl() {
     let servers = servers(3);
     let holder = client(&servers);
     let lock = holder.acquire(patiently(b"job")).unwrap();
@@ -70,13 +70,13 @@ fn out_of_time_says_how_long_it_would_have_been() {
     let report = refusal(waiter.acquire(long(b"job").wait(Wait::UpTo(Duration::from_millis(500)))));
     assert_eq!(report.reason(), RefusalReason::OutOfTime, "{report}");
     assert!(report.is_contended(), "{report}");
-    let remaining = report.remaining().expect("whoever waits asks for it");
+    let remaining = report.remaining().expect("a waiter asks for the remaining TTL");
     assert!((20..=30).contains(&remaining.as_secs()), "{remaining:?}");
-    assert!(lock.is_valid(), "the waiter's undos are not the holder's");
+    assert!(lock.is_valid(), "the waiter's undos do not affect the holder");
 }
 
 #[test]
-fn one_attempt_is_one_attempt() {
+fn wait_no_makes_one_attempt() {
     let servers = servers(1);
     let holder = client(&servers);
     let _lock = holder.acquire(patiently(b"job")).unwrap();

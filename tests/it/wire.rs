@@ -1,4 +1,4 @@
-//! The same bytes in other pieces, and connections that end in the middle of a reply.
+//! The same bytes split differently, and connections that end within a reply.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::support::{patiently, refusal};
 fn split_and_coalesced_bytes_change_nothing() {
     for n in [1, 3] {
         let (servers, proxies) = proxied(n);
-        // On a busy machine a byte can cost a time slice.
+        // On a busy machine every byte can cost a time slice.
         let patient =
             |addresses| patient(addresses).response_timeout(LIMIT / 2).connect_timeout(LIMIT);
         let client = client_of(patient(proxies.iter().map(Proxy::address)));
@@ -50,8 +50,8 @@ fn all_that_a_client_does(client: &Client, servers: &[Server]) {
     });
 }
 
-/// The reply to an ask has 5 bytes, the restart guard's behind it 15, that to an undo 4: a warm connection is
-/// cut before, within and behind each of them.
+/// The reply to a request has 5 bytes, that of the restart-guard check 15, that of an undo 4: a
+/// warm connection is cut before, within and after each of them.
 #[test]
 fn a_cut_reply_leaves_nothing_locked() {
     let (servers, proxies) = proxied(1);
@@ -64,7 +64,7 @@ fn a_cut_reply_leaves_nothing_locked() {
             Err(error) => assert!(error.to_string().contains("connection"), "{limit}: {error}"),
         }
         proxies[0].set(Mode::Pass);
-        // The key that may be there has a TTL beyond every patience.
+        // If the key exists, its TTL is longer than the test waits.
         eventually("the key is gone", || {
             let _ = client.warm_up(Duration::from_millis(20));
             !exists(&servers[0], "job")
@@ -89,7 +89,7 @@ fn a_cut_handshake_leaves_nothing_locked() {
     }
 }
 
-/// Roughly how many bytes a server answers to a handshake.
+/// About how many bytes a server answers to a handshake.
 fn handshake_length(server: &Server) -> usize {
     let length = |section| match server.cmd(&format!("INFO {section}")) {
         Reply::Bulk(text) => text.len(),
@@ -99,7 +99,7 @@ fn handshake_length(server: &Server) -> usize {
 }
 
 #[test]
-fn every_node_cut_somewhere_else() {
+fn every_node_s_connection_cut_at_another_byte() {
     let (servers, proxies) = proxied(3);
     let client = client_of(patient(proxies.iter().map(Proxy::address)));
     for round in 0..12 {
@@ -118,8 +118,8 @@ fn every_node_cut_somewhere_else() {
     }
 }
 
-/// The end of a connection that comes together with its last reply is seen at once, not when the
-/// silence has become too long.
+/// The end of a connection that arrives together with its last reply is noticed at once, not after
+/// the dead-peer timeout.
 #[test]
 fn an_end_behind_a_reply_is_seen_at_once() {
     let (_servers, proxies) = proxied(1);
@@ -127,7 +127,7 @@ fn an_end_behind_a_reply_is_seen_at_once() {
     for _ in 0..20 {
         proxies[0].set(Mode::Pass);
         let _ = client.acquire(patiently(b"job")).unwrap().release();
-        // The replies to the ask and its check pass whole, and the connection ends behind them.
+        // The replies to the request and its check pass completely; then the connection ends.
         proxies[0].set(Mode::CutAfter(20));
         let lock = client.acquire(long(b"job"));
         eventually("the end is seen", || {
@@ -144,5 +144,5 @@ fn proxied(n: usize) -> (Vec<Server>, Vec<Proxy>) {
     (servers, proxies)
 }
 
-/// The restart guard's value and TTL on the wire.
+/// The replies with the restart guard's value and TTL, in bytes.
 const GUARD: usize = 70;

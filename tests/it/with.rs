@@ -1,4 +1,5 @@
-//! Work under a lock of an engine, as a future and on a thread: it ends with its lock, and the lock with it.
+//! Work under a lock of an engine, as a future and on a thread: the work ends with its lock, and
+//! the lock with the work.
 
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +16,7 @@ use redbolt_test_servers::Server;
 use crate::engine::engine;
 use crate::support::{LIMIT, eventually, held_on, long, servers};
 
-/// Extended often, so that a loss is soon noticed.
+/// Extended often, so that a loss is noticed soon.
 fn kept() -> LockRequest<'static> {
     let often = AutoExtend::until_released().every(Duration::from_millis(40));
     LockRequest::new(b"job").ttl(Duration::from_secs(10)).auto_extend(often)
@@ -25,7 +26,7 @@ fn forget(servers: &[Server]) {
     servers.iter().for_each(|server| drop(server.cmd("DEL job")));
 }
 
-/// What a bug would have wait for ever.
+/// Bounds a future that a bug could make wait for ever.
 fn soon<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(LIMIT, future).await }).expect("it ends")
@@ -56,7 +57,10 @@ fn the_lock_is_held_while_the_work_runs_and_not_behind_it() {
         "{held}, {}",
         done.outcome
     );
-    assert!(!lock.is_valid() && lock.fencing_token().is_none(), "whoever keeps it");
+    assert!(
+        !lock.is_valid() && lock.fencing_token().is_none(),
+        "the lock has ended for everyone who keeps it"
+    );
     assert!(soon(lock.extend(Duration::from_secs(29))).is_err());
     eventually("nothing stays", || held_on(&servers, "job") == 0);
 
@@ -70,11 +74,13 @@ fn work_is_not_run_without_the_lock() {
     let servers = servers(1);
     let engine = engine(&servers);
     let _held = engine.acquire(long(b"job")).wait().unwrap();
-    let refused =
-        soon(engine.with(LockRequest::new(b"job"), async |_| unreachable!("somebody has it")));
+    let refused = soon(
+        engine
+            .with(LockRequest::new(b"job"), async |_| unreachable!("the lock is held by another")),
+    );
     assert!(matches!(refused, Err(WithError::Acquire(AcquireError::Refused(_)))), "{refused:?}");
-    let refused =
-        engine.with_blocking(LockRequest::new(b"job"), |_| unreachable!("somebody has it"));
+    let refused = engine
+        .with_blocking(LockRequest::new(b"job"), |_| unreachable!("the lock is held by another"));
     assert!(matches!(refused, Err(AcquireError::Refused(_))));
 }
 
@@ -92,14 +98,14 @@ fn work_is_cancelled_when_its_lock_is_lost() {
     assert_eq!(lost.unwrap_err(), WithError::Lost(LossCause::Gone));
     assert!(dropped.load(Ordering::SeqCst));
 
-    // A lease that nobody extends ends as well.
+    // A lease without auto-extension ends as well.
     let short = LockRequest::new(b"short").ttl(Duration::from_millis(200));
     let lost = soon(engine.with(short, |_| pending::<()>()));
     assert_eq!(lost.unwrap_err(), WithError::Lost(LossCause::Expired));
 }
 
 #[test]
-fn work_on_a_thread_is_told_when_its_lock_is_lost() {
+fn work_on_a_thread_is_notified_when_its_lock_is_lost() {
     let servers = servers(3);
     let engine = engine(&servers);
     let told = Arc::new(Mutex::new(None));
@@ -140,7 +146,7 @@ fn the_lock_is_released_behind_a_panic_and_a_future_that_is_dropped() {
     });
     soon(async {
         tokio::select! {
-            _ = work => unreachable!("it has no end"),
+            _ = work => unreachable!("the work never ends"),
             () = async {
                 while !begun.load(Ordering::SeqCst) {
                     tokio::time::sleep(Duration::from_millis(3)).await;

@@ -1,4 +1,4 @@
-//! What a scenario needs of a way to hold locks.
+//! What a scenario needs of an API.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ use redbolt_test_servers::Server;
 
 use crate::support::builder;
 
-/// A way to hold locks, as one party of a scenario.
+/// One party of a scenario, using one of the APIs.
 pub(super) trait Api: Sized {
-    /// A lock that is asked for.
+    /// A requested lock.
     type Asked;
-    /// A lock that is held.
+    /// A held lock.
     type Held;
 
-    /// Whether it tries reads for a moment before it sleeps, which changes nothing but time.
+    /// Whether it spins on reads before it sleeps, which changes nothing but time.
     const SPINS: bool = false;
 
     fn start(config: Config) -> Self;
 
-    /// Begins to ask, and returns at once.
+    /// Sends a request, and returns at once.
     fn request(&mut self, request: LockRequest<'static>) -> Self::Asked;
 
     fn outcome(&mut self, asked: Self::Asked) -> Result<Self::Held, AcquireError>;
 
-    /// All outcomes of asks that go out together.
+    /// The outcomes of requests that are sent together.
     fn batch(
         &mut self,
         requests: Vec<LockRequest<'static>>,
@@ -42,10 +42,10 @@ pub(super) trait Api: Sized {
 
     fn release(&mut self, held: Self::Held) -> ReleaseOutcome;
 
-    /// Panics while it holds a lock, as its user's code would; gives it back if it outlives that.
+    /// Panics while it holds a lock, as its user's code would; returns the API if it survives that.
     fn panic_holding(self, request: LockRequest<'static>) -> Option<Self>;
 
-    /// Its last moment. Whoever holds a lock of it does not let go before.
+    /// Ends the API, without releasing its locks first.
     fn end(self);
 
     fn hold(&mut self, request: LockRequest<'static>) -> Self::Held {
@@ -81,33 +81,33 @@ pub(super) trait Cancels: Api {
     fn cancel(&mut self, asked: Self::Asked);
 }
 
-/// Says by itself that a lock is lost.
+/// Reports a loss by itself.
 pub(super) trait Notifies: Api {
-    /// Waits until a loss is told, and gives all that were.
+    /// Waits for a reported loss, and returns all reports.
     fn losses(&mut self, held: &mut Self::Held) -> Vec<LossCause>;
 }
 
-/// Has the short forms that take the name of a resource and nothing else.
+/// Has the short forms that take only the name of a resource.
 pub(super) trait Locks: Api {
-    /// Begins to wait until it is granted.
+    /// Begins to wait until the lock is granted.
     fn lock(&mut self, resource: &'static str) -> Self::Asked;
 
     fn try_lock(&mut self, resource: &'static str) -> Result<Option<Self::Held>, AcquireError>;
 }
 
-/// Has a value for each lock that releases it when it is dropped.
+/// Has a guard for each lock, which releases it when dropped.
 pub(super) trait Guards: Api {
     fn drop_guard(&mut self, held: Self::Held);
 }
 
-/// Shows who holds what, and breaks it.
+/// Inspects locks and force-unlocks them.
 pub(super) trait Inspects: Api {
     fn inspect(&mut self, resource: &'static [u8]) -> Inspection;
 
     fn force_unlock(&mut self, resource: &'static [u8]) -> ForceUnlockReport;
 }
 
-/// Lets locks leave for other processes.
+/// Detaches locks for other processes.
 pub(super) trait Detaches: Api {
     fn detach(&mut self, held: Self::Held) -> Option<DetachedLock>;
 

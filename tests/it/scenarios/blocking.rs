@@ -1,4 +1,4 @@
-//! The blocking client, on a thread of its own as every caller of it has one.
+//! The blocking client, on a thread of its own like that of any caller.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -15,7 +15,7 @@ use redbolt::{
 use crate::scenarios::api::{Api, Detaches, Guards, Inspects, Locks};
 use crate::support::LIMIT;
 
-/// It spins before it sleeps, or not.
+/// With and without spinning before it sleeps.
 pub(super) struct Blocking<const SPINS: bool = false> {
     jobs: Sender<Job>,
     thread: JoinHandle<()>,
@@ -26,7 +26,7 @@ type Job = Box<dyn for<'c> FnOnce(&'c Client, &mut Guarded<'c>) + Send>;
 type Guarded<'c> = HashMap<u32, LockGuard<'c>>;
 
 impl<const SPINS: bool> Blocking<SPINS> {
-    /// Has the thread do something, and does not wait for it.
+    /// Runs something on the thread, without waiting for it.
     fn begin<T: Send + 'static>(
         &self,
         job: impl for<'c> FnOnce(&'c Client, &mut Guarded<'c>) -> T + Send + 'static,
@@ -49,7 +49,7 @@ impl<const SPINS: bool> Blocking<SPINS> {
     }
 }
 
-/// Says of a closure for how long its client lives: for any time.
+/// Annotates a closure's lifetime: it works for a client of any lifetime.
 fn as_job(job: impl for<'c> FnOnce(&'c Client, &mut Guarded<'c>) + Send + 'static) -> Job {
     Box::new(job)
 }
@@ -127,7 +127,7 @@ impl<const SPINS: bool> Api for Blocking<SPINS> {
         Some(self)
     }
 
-    /// A guard borrows its client, so it can only be left without being dropped.
+    /// A guard borrows its client, so both can only be leaked together.
     fn end(self) {
         self.call(|_, locks| locks.drain().for_each(|(_, guard)| std::mem::forget(guard)));
         drop(self.jobs);

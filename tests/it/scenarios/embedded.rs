@@ -1,7 +1,7 @@
 //! The driver in a host's loop: behind its one file descriptor, and in the host's registry.
 //!
-//! The host has a thread for its loop, and something else to listen to: whoever wants something of it
-//! writes to a socket that is in the loop as well. It keeps a book of the outcomes.
+//! The host has a thread for its loop. The test sends it jobs, and wakes it through a socket in the
+//! same loop. The host records all outcomes in a book.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -37,15 +37,15 @@ pub(super) struct Embedded<L> {
 
 type Job = Box<dyn FnOnce(&mut Driver) + Send>;
 
-/// A loop to be a guest of.
+/// A host's loop.
 pub(super) trait Loop: Sized + 'static {
     fn start(config: Config, bell: &UnixStream) -> (Self, Driver);
 
-    /// Sleeps until the driver or the bell is ready, or the driver's deadline passed.
+    /// Sleeps until the driver or the bell is ready, or the driver's deadline has passed.
     fn sleep(&mut self, driver: &mut Driver, bell: &UnixStream);
 }
 
-/// `poll(2)` with two descriptors: one is the driver's.
+/// `poll(2)` with two descriptors, one of them the driver's.
 pub(super) struct OneDescriptor;
 
 impl Loop for OneDescriptor {
@@ -63,7 +63,7 @@ impl Loop for OneDescriptor {
     }
 }
 
-/// A `mio::Poll` whose tokens are shared out between the bell and the driver.
+/// A `mio::Poll` with tokens for the bell and the driver.
 pub(super) struct HostsPoll {
     poll: Poll,
     events: Events,
@@ -90,7 +90,7 @@ impl Loop for HostsPoll {
 
 const BELL: mio::Token = mio::Token(7);
 
-/// The host, until nobody can want anything of it any more.
+/// Runs the host until no more jobs can come.
 fn serve<L: Loop>(config: Config, mut bell: UnixStream, jobs: Receiver<Job>, book: &Book) {
     let (mut own, mut driver) = L::start(config, &bell);
     loop {
@@ -110,7 +110,7 @@ fn serve<L: Loop>(config: Config, mut bell: UnixStream, jobs: Receiver<Job>, boo
     }
 }
 
-/// What the driver told of each lock.
+/// The driver's outcomes of each lock.
 #[derive(Default)]
 struct Book {
     pages: Mutex<Pages>,
@@ -121,7 +121,7 @@ struct Book {
 struct Pages {
     locks: HashMap<LockId, Page>,
     inspections: Vec<Inspection>,
-    /// What an operator breaks, and what came of it.
+    /// A force-unlock, and its result.
     breaking: Option<ViewId>,
     broken: Option<ForceUnlockReport>,
 }
@@ -170,7 +170,7 @@ impl Book {
         self.written.notify_all();
     }
 
-    /// Waits until it has been written.
+    /// Waits until an entry is found.
     fn read<T>(&self, mut find: impl FnMut(&mut Pages) -> Option<T>) -> T {
         let until = Instant::now() + 2 * LIMIT;
         let mut pages = self.pages.lock().unwrap();
@@ -178,7 +178,8 @@ impl Book {
             if let Some(found) = find(&mut pages) {
                 return found;
             }
-            let left = until.checked_duration_since(Instant::now()).expect("written in time");
+            let left =
+                until.checked_duration_since(Instant::now()).expect("the entry is written in time");
             pages = self.written.wait_timeout(pages, left).unwrap().0;
         }
     }
@@ -197,7 +198,7 @@ impl<L> Embedded<L> {
     }
 
     fn ring(&self) {
-        // A bell that is full has been heard by nobody yet.
+        // A full socket already wakes the host.
         let _ = (&self.wake).write(&[0]);
     }
 }
@@ -257,7 +258,7 @@ impl<L: Loop> Api for Embedded<L> {
         self.book.read_of(held, |page| page.outcome)
     }
 
-    /// It has no guards: the panic takes the host's loop with it, and that the driver.
+    /// It has no guards: the panic ends the host's loop, and drops the driver.
     fn panic_holding(mut self, request: LockRequest<'static>) -> Option<Self> {
         self.hold(request);
         self.jobs.send(Box::new(|_| resume_unwind(Box::new("on purpose")))).unwrap();

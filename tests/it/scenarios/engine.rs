@@ -1,4 +1,4 @@
-//! The engine from threads: its futures are waited for by blocking.
+//! The engine from threads: blocking on its futures.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
@@ -14,14 +14,14 @@ use redbolt::{
 use crate::scenarios::api::{Api, Cancels, Detaches, Guards, Inspects, Locks, Notifies};
 use crate::support::{LIMIT, eventually};
 
-/// Its thread spins before it sleeps, or not.
+/// With and without a thread that spins before it sleeps.
 pub(super) struct Threaded<const SPINS: bool = false> {
     engine: Engine,
 }
 
 pub(super) struct Held {
     guard: OwnedGuard,
-    /// What the callback was told.
+    /// The arguments of the callback.
     told: Arc<Mutex<Vec<LossCause>>>,
 }
 

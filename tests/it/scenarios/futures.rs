@@ -133,7 +133,7 @@ impl<E: Executor> Api for Awaited<E> {
 }
 
 impl<E: Executor> Cancels for Awaited<E> {
-    /// As a `select!` drops the branch that lost.
+    /// Like a `select!` that drops the other branch.
     fn cancel(&mut self, mut asked: AcquireFuture) {
         let polled_once = poll_fn(|context| {
             assert!(Pin::new(&mut asked).poll(context).is_pending());

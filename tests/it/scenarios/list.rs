@@ -1,8 +1,8 @@
 //! The scenarios, each from top to bottom.
 //!
-//! A party is a front of its own, with connections of its own, so that two of them are two processes as far
-//! as the nodes can tell. That one waits is seen on a node, which has heard its ask and keeps the key of the
-//! other one.
+//! A party is an instance of an API with its own connections, so two parties are two processes to
+//! the nodes. A scenario sees on a node that a party waits: the node has received its request and
+//! still keeps the other's key.
 
 use std::collections::HashSet;
 use std::thread;
@@ -21,7 +21,7 @@ use crate::support::{LIMIT, builder, calls, eventually, held_on, long, patiently
 
 // Waiting.
 
-/// "Held by another", by the nodes that deny it, and the holder notices nothing.
+/// The refusal says "held by another", and the holder notices nothing.
 pub(super) fn refused_while_it_is_held<F: Api>() {
     let servers = servers(3);
     let (mut holder, mut other) = (on::<F>(&servers), on::<F>(&servers));
@@ -48,7 +48,7 @@ pub(super) fn waits_until_it_is_released<F: Api>() {
     free_again(&servers, &["job"]);
 }
 
-/// The time to wait is one thing and the time to hold another, and what stood in the way is told.
+/// The time to wait and the TTL are independent, and the refusal says what stood in the way.
 pub(super) fn refused_when_its_time_is_over<F: Api>() {
     let servers = servers(3);
     let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
@@ -65,14 +65,14 @@ pub(super) fn refused_when_its_time_is_over<F: Api>() {
     free_again(&servers, &["job"]);
 }
 
-/// The short form waits until it is granted.
+/// The short form waits until the lock is granted.
 pub(super) fn locked_by_name_alone<F: Locks>() {
     let servers = servers(3);
     let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
     let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
     let before = asks(&servers);
     let asked = waiter.lock("job");
-    eventually("it has asked", || asks(&servers) > before);
+    eventually("the request has arrived", || asks(&servers) > before);
     assert!(holder.is_valid(&lock));
     assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
     let next = waiter.outcome(asked).unwrap();
@@ -82,17 +82,20 @@ pub(super) fn locked_by_name_alone<F: Locks>() {
     free_again(&servers, &["job"]);
 }
 
-/// One attempt: nothing if somebody else has it, and an error where nobody can know.
+/// One attempt: `None` if another client has the lock, and an error if too few nodes answer.
 pub(super) fn tried_by_name_alone<F: Locks>() {
     let mut servers = servers(3);
     let (mut holder, mut other) = (on::<F>(&servers), on::<F>(&servers));
     let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
-    let tried = other.try_lock("job").unwrap_or_else(|error| panic!("it is taken: {error}"));
+    let tried = other
+        .try_lock("job")
+        .unwrap_or_else(|error| panic!("the lock is held by another: {error}"));
     assert!(tried.is_none());
     assert!(holder.is_valid(&lock));
     assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
     free_again(&servers, &["job"]);
-    let lock = other.try_lock("job").unwrap_or_else(|error| panic!("it is free: {error}")).unwrap();
+    let lock =
+        other.try_lock("job").unwrap_or_else(|error| panic!("the lock is free: {error}")).unwrap();
     assert!(other.is_valid(&lock) && other.remaining(&lock) <= DEFAULT_TTL);
     assert!(matches!(other.release(lock), ReleaseOutcome::Released(_)));
     free_again(&servers, &["job"]);
@@ -104,12 +107,12 @@ pub(super) fn tried_by_name_alone<F: Locks>() {
             assert_eq!(report.reason(), RefusalReason::NoQuorum, "{report}");
         }
         Err(error) => panic!("the nodes cannot vote: {error}"),
-        Ok(tried) => panic!("nobody can know: {:?}", tried.map(drop)),
+        Ok(tried) => panic!("too few nodes answer: {:?}", tried.map(drop)),
     }
     free_again(&servers[..1], &["job"]);
 }
 
-/// Whoever gives up leaves nothing, whether the lock was out of reach or just granted.
+/// A cancelled wait leaves nothing, whether the lock was held by another or just granted.
 pub(super) fn cancelled_while_it_waits<F: Cancels>() {
     let servers = servers(3);
     let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
@@ -120,7 +123,7 @@ pub(super) fn cancelled_while_it_waits<F: Cancels>() {
     assert_eq!(owners(&servers, "job"), before);
     assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
     free_again(&servers, &["job"]);
-    // It is of further use, and its cancelled ask does not come back.
+    // It can be used again, and its cancelled request does not come back.
     let lock = waiter.hold(patiently(b"job"));
     assert!(matches!(waiter.release(lock), ReleaseOutcome::Released(_)));
     free_again(&servers, &["job"]);
@@ -135,13 +138,13 @@ pub(super) fn ended_by_its_deadline<F: Api>() {
         Err(AcquireError::Refused(report)) => {
             assert_eq!(report.reason(), RefusalReason::OutOfTime, "{report}")
         }
-        _ => panic!("it has a deadline"),
+        _ => panic!("the wait has a deadline"),
     }
     assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
     free_again(&servers, &["job"]);
 }
 
-/// Those who wait in one process get the lock in the order in which they came.
+/// The waiters of one process get the lock in the order of their requests.
 pub(super) fn waiters_take_turns<F: Cancels>() {
     let servers = servers(3);
     let (mut holder, mut waiters) = (on::<F>(&servers), on::<F>(&servers));
@@ -149,7 +152,8 @@ pub(super) fn waiters_take_turns<F: Cancels>() {
     let first = ask_in_vain(&mut waiters, &servers, patiently(b"job"));
     let behind = [0; 4].map(|_| waiters.request(patiently(b"job")));
     assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
-    // Would one of those behind have it, the first one would not get it: nobody releases it meanwhile.
+    // If a later waiter had the lock, the first one would never get it, because nobody releases it
+    // meanwhile.
     for asked in [first].into_iter().chain(behind) {
         let lock = waiters.outcome(asked).unwrap();
         assert!(waiters.is_valid(&lock));
@@ -165,13 +169,13 @@ pub(super) fn is_for_one_thread<F: Api>() {
     struct Ambiguous;
     impl<T> NotSync<()> for T {}
     impl<T: Sync> NotSync<Ambiguous> for T {}
-    // It does not compile for what is `Sync`.
+    // This does not compile for a type that is `Sync`.
     <Client as NotSync<_>>::is_not_sync();
 }
 
 // Holding.
 
-/// On the nodes as in the holder's hand.
+/// On the nodes as well as for the holder.
 pub(super) fn extended_and_never_shortened<F: Api>() {
     let servers = servers(3);
     let mut api = on::<F>(&servers);
@@ -190,7 +194,7 @@ pub(super) fn extended_and_never_shortened<F: Api>() {
     free_again(&servers, &["job"]);
 }
 
-/// Its keys are deleted behind its back: the next extension finds it, and brings nothing back.
+/// Another program deletes its keys: the next extension notices the loss, and recreates nothing.
 pub(super) fn lost_to_a_stranger<F: Notifies>() {
     let servers = servers(3);
     let mut api = on::<F>(&servers);
@@ -223,7 +227,8 @@ pub(super) fn finds_its_loss<F: Api>() {
     assert_eq!(owners(&servers, "job"), before, "the stranger's keys are not ours to undo");
 }
 
-/// A lease that nobody extends ends by the clock, and its late release does not touch the next holder.
+/// A lease without an extension ends by the clock, and its late release does not affect the next
+/// holder.
 pub(super) fn lost_by_its_end<F: Notifies>() {
     let servers = servers(3);
     let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
@@ -252,7 +257,7 @@ fn released_too_late<F: Api>(
     next: F::Held,
     servers: &[Server],
 ) {
-    // The late one's key may live on for a moment on the node that the next one can do without.
+    // The old key may live a moment longer on the node that the next holder does not need.
     eventually("one owner", || {
         let keys = owners(servers, "job").into_iter().filter_map(|key| match key {
             Reply::Bulk(token) => Some(token[..RANDOM].to_vec()),
@@ -269,14 +274,14 @@ fn released_too_late<F: Api>(
     free_again(servers, &["job"]);
 }
 
-/// A lock that is kept outlives its TTL, and its release ends the keeping.
+/// An auto-extended lock outlives its TTL, and its release ends auto-extension.
 pub(super) fn auto_extended<F: Notifies>() {
     let servers = servers(3);
     let (mut holder, mut other) = (on::<F>(&servers), on::<F>(&servers));
     let keep = AutoExtend::until_released().every(KEPT / 20);
     let request = || patiently(b"job").ttl(KEPT).auto_extend(keep);
     let mut lock = holder.hold(request());
-    // A machine that stood still for as long as the TTL proves nothing: it is tried again.
+    // A machine that stalled for a whole TTL proves nothing, so the scenario is repeated.
     for _ in 0..TRIES {
         if outlives_its_ttl(&mut holder, &lock) {
             break;
@@ -292,7 +297,7 @@ pub(super) fn auto_extended<F: Notifies>() {
     assert!(matches!(other.release(lock), ReleaseOutcome::Released(_)));
 }
 
-/// Whether it is still held when its TTL is over; not known where we were stopped ourselves meanwhile.
+/// Whether it is still held after its TTL; `None` if the test itself was stopped meanwhile.
 fn outlives_its_ttl<F: Api>(holder: &mut F, lock: &F::Held) -> bool {
     let (granted, mut looked) = (Instant::now(), Instant::now());
     while granted.elapsed() < KEPT * 5 / 4 {
@@ -300,14 +305,14 @@ fn outlives_its_ttl<F: Api>(holder: &mut F, lock: &F::Held) -> bool {
         if looked.elapsed() > KEPT / 4 {
             return false;
         }
-        assert!(is_valid, "lost after {:?}", granted.elapsed());
+        assert!(is_valid, "the lock was lost after {:?}", granted.elapsed());
         looked = Instant::now();
         thread::sleep(Duration::from_millis(3));
     }
     true
 }
 
-/// It is refused at the door, and no node hears of it.
+/// The request is refused at once, and reaches no node.
 pub(super) fn refused_auto_extend<F: Api>() {
     let servers = servers(3);
     let mut api = on::<F>(&servers);
@@ -321,7 +326,7 @@ pub(super) fn refused_auto_extend<F: Api>() {
     assert_eq!(asks(&servers), 0);
 }
 
-/// Nobody asks for an extension, so auto-extend finds the loss, and reports it.
+/// Nobody calls extend, so auto-extension discovers the loss, and reports it.
 pub(super) fn auto_extended_until_a_stranger_deletes_it<F: Notifies>() {
     let servers = servers(3);
     let mut api = on::<F>(&servers);
@@ -350,10 +355,11 @@ pub(super) fn fenced<F: Api>() {
         }
     }
     let lock = one.hold(patiently(b"job"));
-    assert_eq!(one.fencing_token(&lock), None, "nobody asked for it");
+    assert_eq!(one.fencing_token(&lock), None, "the request was not fenced");
 }
 
-/// One of three is held: nothing is taken. Free, they are one lock, extended and released together.
+/// One of three resources is held: none is taken. When all are free, they are one lock, extended
+/// and released together.
 pub(super) fn all_of_many_keys_or_none<F: Api>() {
     let servers = servers(3);
     let (mut holder, mut api) = (on::<F>(&servers), on::<F>(&servers));
@@ -373,14 +379,14 @@ pub(super) fn all_of_many_keys_or_none<F: Api>() {
     free_again(&servers, &["a", "b", "c"]);
 }
 
-/// They go out together, and each has an outcome of its own.
+/// They are sent together, and each has its own outcome.
 pub(super) fn many_locks_at_once<F: Api>() {
     let servers = servers(3);
     let (mut holder, mut api) = (on::<F>(&servers), on::<F>(&servers));
     let held = hold_everywhere(&mut holder, &servers, patiently(b"shard 1"));
     let names: [&[u8]; 4] = [b"shard 0", b"shard 1", b"shard 2", b"shard 3"];
     let mut outcomes = api.batch(names.map(long).into());
-    let refused = outcomes.remove(1).err().expect("somebody else has that one");
+    let refused = outcomes.remove(1).err().expect("another client has that lock");
     assert!(
         matches!(&refused, AcquireError::Refused(report) if report.reason() == RefusalReason::Contended)
     );
@@ -394,7 +400,7 @@ pub(super) fn many_locks_at_once<F: Api>() {
     eventually("nothing stays", || servers.iter().all(|server| keys(server) == 1));
 }
 
-/// By one that takes no part.
+/// An onlooker that holds nothing inspects the lock.
 pub(super) fn looked_at<F: Inspects>() {
     let servers = servers(3);
     let (mut holder, mut onlooker) = (on::<F>(&servers), on::<F>(&servers));
@@ -408,11 +414,11 @@ pub(super) fn looked_at<F: Inspects>() {
     eventually("it is free", || onlooker.inspect(b"job").verdict == InspectionVerdict::Free);
 }
 
-/// What its holder does later harms nobody who has it by then.
+/// What the former holder does later does not affect the next holder.
 pub(super) fn broken_by_an_operator<F: Inspects>() {
     let servers = servers(3);
     let (mut holder, mut operator) = (on::<F>(&servers), on::<F>(&servers));
-    assert_eq!(operator.force_unlock(b"job").broken(), 0, "nobody has it");
+    assert_eq!(operator.force_unlock(b"job").broken(), 0, "nobody holds the lock");
     let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
     let report = operator.force_unlock(b"job");
     assert!(report.is_confirmed() && report.broken() == 3, "{report}");
@@ -424,13 +430,13 @@ pub(super) fn broken_by_an_operator<F: Inspects>() {
     free_again(&servers, &["job"]);
 }
 
-/// Its end leaves the lock alone, and whoever has the record goes on with it.
+/// The process ends without releasing the lock, and another attaches it.
 pub(super) fn leaves_for_another_process<F: Detaches>() {
     let servers = servers(3);
     let (mut first, mut second) = (on::<F>(&servers), on::<F>(&servers));
     let lock = hold_everywhere(&mut first, &servers, patiently(b"job").fenced());
     let token = first.fencing_token(&lock);
-    let detached = first.detach(lock).expect("it is held");
+    let detached = first.detach(lock).expect("the lock is held");
     first.end();
     assert_eq!(held_on(&servers, "job"), 3);
     let mut lock = second.attach(detached);
@@ -456,7 +462,7 @@ pub(super) fn without_a_minority<F: Api>() {
     free_again(&servers[..2], &["before", "after"]);
 }
 
-/// "No quorum", with the name of each node that is no voter, and the grant of the third is undone.
+/// "No quorum", with the name of each node that cannot vote; the third node's grant is undone.
 pub(super) fn without_a_majority<F: Api>() {
     let mut servers = servers(3);
     let mut api = on::<F>(&servers);
@@ -473,8 +479,8 @@ pub(super) fn without_a_majority<F: Api>() {
     free_again(&servers[..1], &["job"]);
 }
 
-/// Two of three nodes restart without their data while a lock is held. They would grant it again; the
-/// quarantine keeps it from the next one until the first one's time is over.
+/// Two of three nodes restart without their data while a lock is held. They would grant it again;
+/// the quarantine prevents that until the first holder's lease has ended.
 pub(super) fn nodes_that_forgot_it<F: Api>() {
     let mut servers = redbolt_test_servers::servers(3);
     let config = builder(&servers).max_ttl(FORGOTTEN).build().unwrap();
@@ -486,7 +492,7 @@ pub(super) fn nodes_that_forgot_it<F: Api>() {
     let report = other.refused(LockRequest::new(b"job").ttl(FORGOTTEN));
     assert_eq!(quarantined(&report), 2, "{report}");
     let next = other.hold(patiently(b"job").ttl(FORGOTTEN));
-    assert!(!holder.is_valid(&lock), "two hold the same lock");
+    assert!(!holder.is_valid(&lock), "two clients hold the same lock");
     assert!(matches!(holder.release(lock), ReleaseOutcome::Lost(_)));
     assert!(matches!(other.release(next), ReleaseOutcome::Released(_)));
 }
@@ -514,7 +520,7 @@ pub(super) fn forgotten_name<F: Api<Held: Copy>>() {
     free_again(&servers, &["job"]);
 }
 
-/// The lock is released at once, and not when its TTL is over.
+/// The lock is released at once, not when its TTL ends.
 pub(super) fn panic_while_it_is_held<F: Api>() {
     let servers = servers(3);
     let api = on::<F>(&servers);
@@ -536,7 +542,7 @@ pub(super) fn end_of_an_api_that_holds<F: Api>() {
     assert!(matches!(other.release(lock), ReleaseOutcome::Released(_)));
 }
 
-/// Its wait ends with it: what it waited for is not taken later.
+/// Its wait ends with it: the lock is not taken later.
 pub(super) fn end_of_an_api_that_waits<F: Cancels>() {
     let servers = servers(3);
     let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
@@ -551,10 +557,10 @@ pub(super) fn end_of_an_api_that_waits<F: Cancels>() {
     drop(asked);
 }
 
-// What they have in common.
+// Shared helpers.
 
-/// Holds a lock with the grants of all nodes, so that there is none that votes later. What waited for a
-/// connection when the lock was granted may be sent by nobody: then it is taken once more.
+/// Holds a lock with the grants of all nodes, so that none grants later. A request that still
+/// waited for a connection at the grant may never be sent: then the lock is taken again.
 fn hold_everywhere<F: Api>(
     api: &mut F,
     servers: &[Server],
@@ -572,22 +578,23 @@ fn hold_everywhere<F: Api>(
             }
             thread::sleep(Duration::from_millis(3));
         }
-        assert!(Instant::now() < until, "still not: all nodes grant");
+        assert!(Instant::now() < until, "not in time: all nodes grant");
         assert!(matches!(api.release(lock), ReleaseOutcome::Released(_)));
     }
 }
 
-/// Asks for a lock that somebody holds, and returns when a node has heard of it and kept the holder's key.
+/// Requests a held lock, and returns when a node has received the request and kept the holder's
+/// key.
 fn ask_in_vain<F: Api>(api: &mut F, servers: &[Server], request: LockRequest<'static>) -> F::Asked {
     let (before, owned) = (asks(servers), owners(servers, "job"));
     let asked = api.request(request);
-    eventually("it has asked", || asks(servers) > before);
-    assert_eq!(owners(servers, "job"), owned, "it is another's");
+    eventually("the request has arrived", || asks(servers) > before);
+    assert_eq!(owners(servers, "job"), owned, "the key is still the other's");
     asked
 }
 
-/// How often nodes were asked for a lock on one resource: with a script in the flight that begins a
-/// connection, which has one script of its own.
+/// How many requests for a lock on one resource the nodes have received. The flight that opens a
+/// connection uses a script, and has one script of its own.
 fn asks(servers: &[Server]) -> i64 {
     let of = |server| {
         let [set, eval, handshake_done] =
@@ -597,17 +604,17 @@ fn asks(servers: &[Server]) -> i64 {
     servers.iter().map(of).sum()
 }
 
-/// Whose the key is, on each node.
+/// The key's value on each node.
 fn owners(servers: &[Server], key: &str) -> Vec<Reply> {
     servers.iter().map(|server| server.cmd(&format!("GET {key}"))).collect()
 }
 
-/// A stranger takes a key from its holder on two nodes.
+/// Another program takes a key from its holder on two nodes.
 fn take_away(servers: &[Server], key: &str) {
     for server in &servers[..2] {
         server.cmd(&format!("SET {key} theirs"));
     }
-    // What is left of it goes as well, so that nothing of ours may change from here on.
+    // The third node changes too, so that no key of ours may change from here on.
     servers[2].cmd(&format!("SET {key} theirs"));
 }
 
@@ -629,23 +636,23 @@ fn quarantined(report: &RefusalReport) -> usize {
     report.node_votes().iter().filter(|node| node.vote == cause).count()
 }
 
-/// What the tokens of one lock have in common: the rest is the number of the node.
+/// The part that all tokens of a lock share; the rest is the number of the node.
 const RANDOM: usize = 32;
 
-/// Of whoever says nothing about it.
+/// The TTL of a request that does not set one.
 const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
-/// The TTL of a lock that is meant to end.
+/// The TTL of a lock that is meant to expire.
 const BRIEF: Duration = Duration::from_millis(800);
 
-/// The TTL of a lock that is kept, on a machine that may stop it for a while.
+/// The TTL of an auto-extended lock, on a machine that may stop the test for a while.
 const KEPT: Duration = Duration::from_secs(2);
 
-/// So often a scenario is played that needs a machine which runs.
+/// How often a scenario is repeated that needs a machine without stalls.
 const TRIES: usize = 4;
 
-/// A wait that is meant to be in vain.
+/// A wait that is meant to fail.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// The longest TTL of a set whose quarantine is waited for.
+/// The `max_ttl` of a set whose quarantine the test waits for.
 const FORGOTTEN: Duration = Duration::from_secs(2);

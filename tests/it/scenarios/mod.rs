@@ -1,11 +1,11 @@
-//! One list of scenarios, and every way to hold a lock goes through it, on real servers.
+//! One list of scenarios that every API runs through, on real servers.
 //!
-//! A scenario (`list`) is a function that is generic over a [`Api`]; here is the table which says who
-//! plays it. `same` is the scenario as it is written. Another name is what happens instead where an API
-//! cannot do that, and `none` is nothing at all: the comment says why. What a scenario asks for beyond the
-//! plain front is a trait of its own, so the compiler sees to it that the table tells the truth.
+//! A scenario (`list`) is a function that is generic over an [`Api`]; the table below says which
+//! API runs which scenario. `same` runs the scenario as written. Another name runs that scenario
+//! instead, where an API cannot do it, and `none` runs nothing: a comment says why. Features that
+//! not every API has are traits of their own, so the compiler checks the table.
 //!
-//! Not here: what belongs to one front alone, see `driver`, `engine` and `futures` beside this.
+//! Not here: what only one API has, see `driver`, `engine` and `futures` beside this module.
 
 mod api;
 mod blocking;
@@ -54,18 +54,18 @@ scenarios! {
     refused_while_it_is_held:           same    same    same    same;
     waits_until_it_is_released:         same    same    same    same;
     refused_when_its_time_is_over:      same    same    same    same;
-    // A driver has events in their place: it is asked by a request, and never waits.
+    // A driver has events instead: it takes requests, and never waits.
     locked_by_name_alone:               same    none    same    same;
     tried_by_name_alone:                same    none    same    same;
-    // Nobody can call a client while it waits on its caller's thread: its deadline ends the wait.
+    // A client cannot be called while it waits on its caller's thread: its deadline ends the wait.
     cancelled_while_it_waits:           ended_by_its_deadline same same same;
     // And nobody else can wait with it: it is not `Sync`.
     waiters_take_turns:                 is_for_one_thread same same same;
     extended_and_never_shortened:       same    same    same    same;
-    // Between two calls a client hears nothing: it is told by what it calls.
+    // Between two calls a client learns nothing: the next call reports the loss.
     lost_to_a_stranger:                 finds_its_loss same same same;
     lost_by_its_end:                    finds_its_end same same same;
-    // And has nobody who could extend a lock meanwhile.
+    // And nothing could extend its locks meanwhile.
     auto_extended:                         refused_auto_extend same same same;
     auto_extended_until_a_stranger_deletes_it:   none    same    same    same;
     without_a_minority:                 same    same    same    same;
@@ -77,15 +77,15 @@ scenarios! {
     looked_at:                          same    same    same    same;
     broken_by_an_operator:              same    same    same    same;
     leaves_for_another_process:         same    same    same    same;
-    // A driver's lock is a name, and to forget that releases nothing.
+    // A driver's lock is an id, and forgetting an id releases nothing.
     dropped_guard:                      same    forgotten_name same same;
     panic_while_it_is_held:             same    same    same    same;
     end_of_an_api_that_holds:          same    same    same    same;
-    // A client that waits is borrowed, so that nobody can end it.
+    // A waiting client is borrowed, so nobody can drop it.
     end_of_an_api_that_waits:          none    same    same    same;
 }
 
-/// Plays a scenario, for so long at the most.
+/// Runs a scenario, with a time limit.
 fn bounded(scenario: fn()) {
     let (over, ended) = channel();
     let player = thread::spawn(move || {
@@ -93,11 +93,11 @@ fn bounded(scenario: fn()) {
         over.send(()).unwrap();
     });
     let outcome = ended.recv_timeout(BOUND);
-    assert_ne!(outcome, Err(RecvTimeoutError::Timeout), "not over in {BOUND:?}");
+    assert_ne!(outcome, Err(RecvTimeoutError::Timeout), "not finished within {BOUND:?}");
     if let Err(panic) = player.join() {
         resume_unwind(panic);
     }
 }
 
-/// Every single wait of a scenario is shorter.
+/// Longer than any single wait of a scenario.
 const BOUND: Duration = Duration::from_secs(60);
