@@ -1,8 +1,8 @@
-//! What commands cost in a [`Store`], in nanoseconds: `cargo run --release -p redbolt-node --example speed`.
+//! The cost of commands in a [`Store`], in nanoseconds: `cargo run --release -p redbolt-node
+//! --example speed`.
 //!
-//! A simulator pays for little else on the nodes' side, so this is where its schedules per second
-//! come from. Each line is the best of many short rounds, so that a busy
-//! machine shows little.
+//! A simulator's nodes do little else, so this cost determines its schedules per second. Each line
+//! is the best of many short rounds, so that a busy machine matters little.
 
 use std::{hint::black_box, time::Instant};
 
@@ -75,7 +75,7 @@ impl Bench {
         black_box(&self.out);
     }
 
-    /// Loads a script and says by which name to call it.
+    /// Loads a script and returns its digest.
     fn load(&mut self, text: &str) -> String {
         self.say(&["SCRIPT", "LOAD", text]);
         let reply = String::from_utf8_lossy(&self.out);
@@ -100,7 +100,7 @@ impl Bench {
         }
     }
 
-    /// The least nanoseconds that one call took in several rounds.
+    /// The shortest time of one call in several rounds, in nanoseconds.
     fn time(&mut self, mut call: impl FnMut(&mut Self)) -> f64 {
         let mut round = || {
             let start = Instant::now();

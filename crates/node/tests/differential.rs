@@ -1,9 +1,10 @@
-//! The embedded node beside a real `redis-server`: the same commands, the same bytes in reply.
+//! The embedded node compared with a real `redis-server`: the same commands must give the same
+//! bytes in reply.
 //!
-//! Random sequences of commands run over TCP on several connections of both, in one piece, pipelined
-//! and byte by byte. What cannot be equal is compared by shape: TTLs within a tolerance, the clock,
-//! connection numbers, INFO. The lock scripts run here as Lua on one side and as Rust on the other,
-//! among all kinds of commands, and in histories of nothing but locks.
+//! Random sequences of commands run over TCP on several connections of both: one at a time,
+//! pipelined, and byte by byte. Replies that cannot be equal are compared by shape: TTLs within a
+//! tolerance, the clock, connection ids, INFO. The lock scripts run here as Lua on one side and as
+//! Rust on the other, among all kinds of commands, and in histories of nothing but locks.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -54,7 +55,7 @@ fn random_histories_of_locks_get_the_replies_of_a_real_server() {
     }
 }
 
-/// Plays random sequences on both sides, so many of them with a password set.
+/// Runs random sequences on both sides, this many of them with a password set.
 fn compare(cases: u32, guarded: f64, steps: impl Strategy<Value = Vec<Step>>) -> Pair {
     let pair = RefCell::new(Pair::start());
     let variable = |name| std::env::var(name).ok().and_then(|value| value.parse().ok());
@@ -76,9 +77,9 @@ fn compare(cases: u32, guarded: f64, steps: impl Strategy<Value = Vec<Step>>) ->
     pair.into_inner()
 }
 
-/// In the same words, at the same point, and with the same left behind.
+/// With the same text, at the same point, and with the same keys left behind.
 #[test]
-fn a_command_that_was_taken_away_is_refused_on_both_sides() {
+fn a_removed_command_is_refused_on_both_sides() {
     let digest = |text: &str| sha1_smol::Sha1::from(text).digest().to_string();
     for command in ["eval", "evalsha", "set", "del", "pexpire", "pttl"] {
         for denial in [Denial::Forbidden, Denial::RenamedAway] {
@@ -106,7 +107,7 @@ fn a_command_that_was_taken_away_is_refused_on_both_sides() {
 }
 
 #[test]
-fn keys_end_on_both_sides() {
+fn keys_expire_on_both_sides() {
     let mut pair = Pair::start();
     pair.same(0, &["SET", "k", "v", "PX", "30"]);
     pair.same(0, &["SET", "kept", "v"]);
@@ -128,7 +129,7 @@ fn keys_end_on_both_sides() {
 }
 
 #[test]
-fn a_password_that_comes_and_goes_is_asked_of_the_same_connections() {
+fn a_changing_password_is_required_of_the_same_connections() {
     let mut pair = Pair::start();
     pair.same(0, &["CONFIG", "SET", "requirepass", "sesame"]);
     for slot in 0..SLOTS {
@@ -161,7 +162,7 @@ fn a_proposal_that_is_far_off_is_answered_by_the_clock() {
     pair.same(0, &["EXISTS", "r1", "c1"]);
 }
 
-/// The real server loads while it reads its own dump again, with a pause behind each key.
+/// The real server loads its own dump again, with a pause after each key.
 #[test]
 fn the_same_commands_are_refused_while_the_keys_are_loaded() {
     let server = Server::with(&[
@@ -246,11 +247,11 @@ fn the_same_commands_are_refused_while_the_keys_are_loaded() {
 /// How the bytes of a sequence are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Delivery {
-    /// A command, then its reply.
+    /// One command, then its reply.
     InTurn,
-    /// Commands in a row on one connection in one write, then all their replies.
+    /// Consecutive commands of one connection in one write, then all their replies.
     Pipelined,
-    /// In turn, and each byte in a write of its own.
+    /// One command at a time, with each byte in a write of its own.
     ByteByByte,
 }
 
@@ -264,18 +265,19 @@ struct Step {
 #[derive(Clone)]
 enum Word {
     Bytes(Vec<u8>),
-    /// A long time, another one in every step, in units of so many milliseconds. Long: nothing ends
-    /// while a sequence runs. Another: a comparison of two ends never hangs on a millisecond.
+    /// A long time in units of this many milliseconds, different in every step. Long, so that no
+    /// key expires while a sequence runs. Different, so that comparing two expiries never depends
+    /// on a millisecond.
     Span(u64),
-    /// As long, and so many milliseconds more.
+    /// The same, and this many milliseconds more.
     SpanAnd(u64),
-    /// So many microseconds after the start of the sequence, in Unix time.
+    /// This many microseconds after the start of the sequence, in Unix time.
     Instant(i64),
-    /// The number of the connection in this slot.
+    /// The id of the connection in this slot.
     IdOf(usize),
 }
 
-/// Readable in the report of a failure.
+/// Readable in a failure report.
 impl fmt::Debug for Word {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -324,7 +326,8 @@ fn expire_command() -> impl Strategy<Value = Vec<Word>> {
     let any_condition = vec(select(vec!["NX", "xx", "GT", "lt", "FOO"]), 0..2);
     let odd = (select(vec!["EXPIRE", "PEXPIRE"]), odd_number())
         .prop_map(|(name, number)| [text(name), text(number)]);
-    // The same odd number twice differs by the time between, which is not the same on both sides.
+    // The same odd number in two steps differs by the time between them, which is not the same on
+    // both sides.
     let blind_condition = vec(select(vec!["NX", "xx", "FOO"]), 0..2);
     let call = prop_oneof![4 => (spans, any_condition), 1 => (odd, blind_condition)];
     (call, key()).prop_map(|(([name, time], conditions), key)| {
@@ -377,7 +380,7 @@ fn script_call(name: &str, script: &str, keys: Vec<Word>, token: Word) -> Vec<Wo
     [head, keys, vec![token], arguments].concat()
 }
 
-/// What clients do to the keys of a lock, and what others may have done to them.
+/// Commands of clients on the keys of a lock, and of others on the same keys.
 fn lock_step() -> impl Strategy<Value = Step> {
     let look = (select(vec!["GET", "PTTL", "DEL"]), select(LOCK_KEYS.to_vec()))
         .prop_map(|(name, key)| vec![text(name), text(key)]);
@@ -463,7 +466,7 @@ fn count(words: &[Word]) -> Word {
     text(&words.len().to_string())
 }
 
-/// Well within the 5 s that a proposal may be off, or far out of them.
+/// Well within the 5 s that a proposal may be off, or far outside.
 fn proposal() -> impl Strategy<Value = Word> {
     let near = select(vec![-1_000_000, -1, 0, 700_000]);
     let far = select(vec![-600_000_000, 400_000_000]);
@@ -478,7 +481,7 @@ fn restart_guard_value() -> impl Strategy<Value = Word> {
     select(vec!["run-1:30000:3:0", "run-2:30000:3:0", ""]).prop_map(text)
 }
 
-/// In a quarantine, past it, or of a length that no client gives.
+/// Within a quarantine, past it, or a length that no client sets.
 fn restart_guard_ttl() -> impl Strategy<Value = Word> {
     prop_oneof![
         4 => select(vec![Word::Span(1), text(&(BIG_MS - SHORTEST_SPAN).to_string())]),
@@ -496,7 +499,7 @@ fn restart_guard_write() -> impl Strategy<Value = Vec<Word>> {
         .prop_map(|(value, ttl)| [vec![text("SET"), text("guard"), value], ttl].concat())
 }
 
-/// Numbers behind and ahead of the clock, about the largest one, odd ones, and none.
+/// Numbers behind and ahead of the clock, around the largest one, odd ones, and invalid ones.
 fn counter_write() -> impl Strategy<Value = Vec<Word>> {
     let numbers = select(vec![
         "1",
@@ -637,7 +640,7 @@ fn server_command() -> impl Strategy<Value = Vec<Word>> {
     prop_oneof![5 => lines, 1 => no_password, 3 => info]
 }
 
-/// A command that exists, with any number of arguments that make little sense.
+/// An existing command with any number of arguments that make little sense.
 fn wrong_command() -> impl Strategy<Value = Vec<Word>> {
     let names = select(vec![
         "SET",
@@ -682,7 +685,7 @@ fn wrong_command() -> impl Strategy<Value = Vec<Word>> {
     })
 }
 
-/// A name that no server knows, with any bytes behind it.
+/// An unknown command name, with arbitrary bytes behind it.
 fn unknown_command() -> impl Strategy<Value = Vec<Word>> {
     (vec(any::<u8>(), 0..150), vec(vec(any::<u8>(), 0..150), 0..4)).prop_map(|(tail, arguments)| {
         let name = [&b"FOO"[..], &tail].concat();
@@ -740,9 +743,9 @@ fn line(words: &str) -> Vec<Word> {
 struct Pair {
     embedded: Side,
     real: Side,
-    /// Unix microseconds.
+    /// Unix time in microseconds.
     start: i64,
-    /// Scripts that were sent by their texts, and the replies.
+    /// Scripts that were sent as text, and the replies.
     scripts: Vec<(Vec<u8>, Vec<u8>)>,
     _node: Node,
     _server: Server,
@@ -753,7 +756,7 @@ impl Pair {
         Self::of(Server::with(&["--user", "bob", "on", ">pw", "~*", "&*", "+@all"]), |_| {})
     }
 
-    /// An operator has taken a command away.
+    /// A pair on which an operator has taken a command away.
     fn without(command: &str, denial: Denial) -> Self {
         let minus = format!("-{command}");
         let args = match denial {
@@ -782,7 +785,7 @@ impl Pair {
         assert_eq!(embedded, real, "{words:?}");
     }
 
-    /// Brings both back to the start: no keys, no scripts, and with a password if `guarded`.
+    /// Resets both: no keys, no scripts, and a password if `guarded`.
     fn clear(&mut self, guarded: bool) {
         let password = if guarded { "sesame" } else { "" };
         self.embedded.clear(password);
@@ -790,7 +793,7 @@ impl Pair {
         self.start = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros() as i64;
     }
 
-    /// How often a script got a reply that begins like this.
+    /// How often a script got a reply with this beginning.
     fn answered(&self, script: &str, reply: &str) -> usize {
         let answered = |(sent, got): &&(Vec<u8>, Vec<u8>)| {
             sent == script.as_bytes() && got.starts_with(reply.as_bytes())
@@ -798,7 +801,7 @@ impl Pair {
         self.scripts.iter().filter(answered).count()
     }
 
-    /// Compares all keys that a sequence may have left behind.
+    /// Compares all keys that a sequence may have left.
     fn same_keys(&mut self) -> Result<(), TestCaseError> {
         let mut steps = vec![line("AUTH default sesame")];
         for database in ["0", "1", "15"] {
@@ -826,7 +829,8 @@ impl Pair {
         Ok(())
     }
 
-    /// Sends some steps of one connection, whose first has the number `at`, and compares the replies.
+    /// Sends some steps of one connection, the first of which has the index `at`, and compares the
+    /// replies.
     fn fly(&mut self, delivery: Delivery, at: usize, steps: &[Step]) -> Result<(), TestCaseError> {
         let embedded = self.embedded.exchange(delivery, self.start, at, steps);
         let real = self.real.exchange(delivery, self.start, at, steps);
@@ -851,7 +855,8 @@ impl Pair {
     }
 }
 
-/// How many steps from the first on go in one write: on one connection, up to one that ends any.
+/// How many steps from the first on go into one write: those of one connection, up to one that ends
+/// a connection.
 fn flight(steps: &[Step]) -> usize {
     let together = steps.iter().take_while(|step| step.slot == steps[0].slot).count();
     let ending = steps[..together].iter().position(Step::may_end_connections);
@@ -870,7 +875,7 @@ impl Step {
         self.word(0) == "QUIT" || (self.word(0) == "CLIENT" && self.word(1) == "KILL")
     }
 
-    /// The connections that this command has ended, if it got this reply.
+    /// The connections that this command ended, if it got this reply.
     fn ended_slots(&self, reply: &[u8]) -> Vec<usize> {
         let killed_some = reply.starts_with(b":") && reply != b":0\r\n";
         match self.word(0).as_str() {
@@ -901,8 +906,8 @@ impl Side {
         Self { address: address.into(), slots }
     }
 
-    /// Brings the server and all connections back to the start, the last one in a database of its
-    /// own. The password, if there is one now, is the only one that the sequences set.
+    /// Resets the server and all connections; the last connection uses another database. The
+    /// present password, if any, is the only one that the sequences set.
     fn clear(&mut self, password: &str) {
         self.ask(0, &["AUTH", "default", "sesame"]);
         self.ask(0, &["CONFIG", "SET", "maxmemory", "0", "maxmemory-policy", "noeviction"]);
@@ -948,7 +953,7 @@ impl Side {
         }
     }
 
-    /// Whether the connection is at its end; opens another in its place.
+    /// Whether the connection has ended; opens another in its place.
     fn has_ended(&mut self, slot: usize) -> bool {
         let ended = self.slots[slot].stream.fill_buf().is_ok_and(<[u8]>::is_empty);
         self.slots[slot] = Slot::open(&self.address);
@@ -963,7 +968,7 @@ impl Slot {
         stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let mut slot = Self { stream: BufReader::new(stream), id: 0 };
         slot.send(&encode(vec![b"CLIENT".to_vec(), b"ID".to_vec()]), Delivery::InTurn);
-        // Where a password is set by now, the number stays unknown, and 0 finds nobody.
+        // With a password set by now, the id stays unknown, and 0 matches no connection.
         slot.id = integer(&slot.reply()).unwrap_or(0) as u64;
         slot
     }
@@ -973,7 +978,7 @@ impl Slot {
         bytes.chunks(size).for_each(|piece| self.stream.get_mut().write_all(piece).unwrap());
     }
 
-    /// One reply as it stands on the wire; a word of its own where there is none.
+    /// One reply as its bytes; a text of the test where there is none.
     fn reply(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         match copy_reply(&mut self.stream, &mut bytes) {
@@ -1007,25 +1012,26 @@ fn encode(words: Vec<Vec<u8>>) -> Vec<u8> {
     bytes
 }
 
-/// Milliseconds, no two steps alike and not in the order of the steps.
+/// Milliseconds, different for each step and not in the order of the steps.
 fn span(step: usize) -> u64 {
     SHORTEST_SPAN * (1 + (step as u64 * 17) % 41)
 }
 
-/// Equal, or of the same shape where equality cannot be.
+/// Equal, or of the same shape where the replies cannot be equal.
 fn is_same(name: &str, second: &str, embedded: &[u8], real: &[u8]) -> bool {
     match (name, second) {
         ("TTL", _) => embedded == real || is_close(embedded, real, 1_000),
         ("PTTL" | "EVAL" | "EVALSHA", _) if is_close(embedded, real, 1) => true,
         ("EVAL" | "EVALSHA", _) if is_same_refusal(embedded, real) => true,
-        // A script that grants needs a key. Lua says so in its own words, with the script's name.
+        // A script that grants needs a key. Lua reports the missing key in its own words, with the
+        // script's name.
         ("EVAL" | "EVALSHA", _) if is_lua_s_own(real) => is_error(embedded),
         ("CLIENT", "ID") => {
             embedded == real || [embedded, real].iter().all(|r| integer(r) > Some(0))
         }
         ("TIME", _) => embedded == real || are_times(embedded, real),
         ("INFO", _) => embedded == real || is_info_part(embedded, real),
-        // Texts that are no lock script fail on both sides, for reasons of their own.
+        // Scripts that are no lock scripts fail on both sides, for different reasons.
         ("EVAL", text) if !text.starts_with("LOCAL") && !text.starts_with("FOR") => {
             embedded == real || is_error(embedded) && is_error(real)
         }
@@ -1034,7 +1040,7 @@ fn is_same(name: &str, second: &str, embedded: &[u8], real: &[u8]) -> bool {
     }
 }
 
-/// Both a time left, of a key that was given a span.
+/// Both are remaining times of a key with a TTL.
 fn is_close(embedded: &[u8], real: &[u8], unit: u64) -> bool {
     let span = |reply| integer(reply).and_then(|n| u64::try_from(n).ok());
     match (span(embedded), span(real)) {
@@ -1045,7 +1051,7 @@ fn is_close(embedded: &[u8], real: &[u8], unit: u64) -> bool {
     }
 }
 
-/// Both the same reason why a script did nothing, with a number close to the other.
+/// Both name the same reason why a script did nothing, with close numbers.
 fn is_same_refusal(embedded: &[u8], real: &[u8]) -> bool {
     let number =
         |reply: &[u8], reason: &[u8]| integer(&[b":", reply.strip_prefix(reason)?].concat());
@@ -1077,8 +1083,8 @@ fn micros(reply: &[u8]) -> Option<u64> {
     Some(seconds.parse::<u64>().ok()? * 1_000_000 + micros)
 }
 
-/// The embedded node has some of the sections and some of their lines, in a form and with values
-/// that a client cannot tell from the real ones.
+/// The embedded node has some of the sections and some of their lines. A client cannot distinguish
+/// their form and values from the real ones.
 fn is_info_part(embedded: &[u8], real: &[u8]) -> bool {
     let (embedded, real) = (String::from_utf8_lossy(embedded), String::from_utf8_lossy(real));
     let (embedded, real) = (info_lines(&embedded), info_lines(&real));
@@ -1113,7 +1119,7 @@ const KEYS: [&[u8]; 4] = [b"k1", b"k2", b"", b"\r\n\0\xff"];
 /// Two resources, their counters, and the restart guard.
 const LOCK_KEYS: [&str; 5] = ["r1", "r2", "c1", "c2", "guard"];
 const SLOTS: usize = 3;
-/// Milliseconds. Far above the tolerance, so that no wrong span passes for a right one.
+/// Milliseconds. Far above the tolerance, so that no wrong time passes for a right one.
 const SHORTEST_SPAN: u64 = 200_000;
 const TOLERANCE: u64 = 30_000;
 const INFO_THAT_DIFFERS: [&str; 5] =

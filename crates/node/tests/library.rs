@@ -1,4 +1,4 @@
-//! The library takes its locks on embedded nodes as it does on real ones.
+//! The library takes locks on embedded nodes as on real ones.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -63,7 +63,8 @@ fn a_minority_that_stops_does_no_harm_and_a_majority_refuses() {
     let report = refusal(client.acquire(request(b"job").ttl(max_ttl).wait(Wait::No)));
     assert!(!report.is_contended(), "{report}");
 
-    // It comes back without its memory, and votes again when no lock can be left that it forgot.
+    // The node comes back without its memory, and votes again when every lock that it may have
+    // forgotten is over.
     nodes[0].start_again().unwrap();
     client.acquire(request(b"job").ttl(max_ttl)).unwrap().release();
 }

@@ -1,4 +1,4 @@
-//! The server around the store: its life, its bounds, and bytes that come in pieces.
+//! The server around the store: start and stop, limits, and bytes that arrive in pieces.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -63,7 +63,7 @@ fn a_dropped_node_closes_its_socket() {
 }
 
 #[test]
-fn it_serves_a_prepared_store() {
+fn a_node_serves_a_prepared_store() {
     let mut store = Store::new("mine", ClockReading::from_millis(0));
     store.require_password("sesame");
     let node = Node::serving(store, SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
@@ -86,7 +86,7 @@ fn a_killed_client_reads_the_end_and_a_killer_of_itself_its_reply_first() {
 }
 
 #[test]
-fn a_request_that_is_none_gets_an_error_and_the_end() {
+fn an_invalid_request_gets_an_error_and_ends_the_connection() {
     let node = Node::start().unwrap();
     let mut client = connect(&node);
     client.send(b"*1\r\n$4\r\nPING\r\nGET / HTTP/1.1\r\n\r\n");
@@ -97,8 +97,8 @@ fn a_request_that_is_none_gets_an_error_and_the_end() {
     assert_eq!(connect(&node).cmd("PING"), Reply::Status("PONG".into()));
 }
 
-/// Far more replies than the node and the kernel hold for one client: the node must stop reading,
-/// serve others all the while, and still answer everything once the client reads.
+/// Far more replies than the node and the kernel buffer for one client: the node must stop reading,
+/// serve others meanwhile, and still answer everything once the client reads.
 #[test]
 fn a_client_that_does_not_read_stalls_itself_alone() {
     let node = Node::start().unwrap();
@@ -116,7 +116,10 @@ fn a_client_that_does_not_read_stalls_itself_alone() {
             counter.fetch_add(1, Relaxed);
         }
     });
-    assert!(where_it_rests(&written) < count, "the node reads on although nobody reads it");
+    assert!(
+        where_it_rests(&written) < count,
+        "the node reads on although its replies are not read"
+    );
     assert_eq!(connect(&node).cmd("PING"), Reply::Status("PONG".into()));
 
     let mut replies = vec![0; count * (payload.len() + "$100000\r\n\r\n".len())];
@@ -125,7 +128,8 @@ fn a_client_that_does_not_read_stalls_itself_alone() {
     assert!(replies.ends_with(b"xx\r\n"));
 }
 
-/// There is no other way to slow down those who change keys: as a real server does, the node ends it.
+/// The node cannot slow down the clients that change keys, so it ends the subscriber, as a real
+/// server does.
 #[test]
 fn a_subscriber_that_does_not_read_is_ended() {
     let node = Node::start().unwrap();
@@ -140,13 +144,13 @@ fn a_subscriber_that_does_not_read_is_ended() {
         tracker.cmd(&format!("GET {key}"));
         assert_eq!(tracker.cmd(&format!("SET {key} v")), ok());
         told += 1;
-        assert!(told < 200, "100 MB wait for one that does not read");
+        assert!(told < 200, "100 MB are buffered for a subscriber that does not read");
     }
-    assert!(told > 10, "a little is kept for it");
+    assert!(told > 10, "a little is buffered for it");
     assert_eq!(connect(&node).cmd("PING"), Reply::Status("PONG".into()));
 }
 
-/// The count once it has not moved for a while.
+/// The count once it has stopped changing for a while.
 fn where_it_rests(count: &AtomicUsize) -> usize {
     let mut last = usize::MAX;
     for _ in 0..100 {
@@ -157,7 +161,7 @@ fn where_it_rests(count: &AtomicUsize) -> usize {
         last = now;
         thread::sleep(Duration::from_millis(200));
     }
-    panic!("a count to {last} still moves after 20 seconds");
+    panic!("the count still grows after 20 seconds, at {last}");
 }
 
 fn run_id(client: &mut Connection) -> String {

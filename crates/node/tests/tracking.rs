@@ -1,10 +1,10 @@
-//! The embedded node beside a real `redis-server`: who is told of which changes, and what is left to
-//! do for a connection that is subscribed.
+//! The embedded node compared with a real `redis-server`: which connections get which invalidation
+//! messages, and which commands a subscribed connection may send.
 //!
 //! Random commands run on several connections of both, which track, redirect to one another, read,
-//! write, subscribe, and end. All that a connection reads is compared byte for byte, messages that it
-//! did not ask for among its replies. What has no order on the server (all channels left at once) is
-//! compared without one.
+//! write, subscribe, and end. Everything that a connection reads is compared byte for byte,
+//! including messages among its replies. Replies without a defined order (unsubscribing from all
+//! channels at once) are compared without order.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -27,7 +27,7 @@ use redbolt_node::Node;
 use redbolt_test_servers::Server;
 
 #[test]
-fn trackers_are_told_what_a_real_server_tells() {
+fn trackers_get_the_messages_of_a_real_server() {
     let pair = RefCell::new(Pair::start());
     let variable = |name| std::env::var(name).ok().and_then(|value| value.parse().ok());
     let config = ProptestConfig {
@@ -54,7 +54,7 @@ fn trackers_are_told_what_a_real_server_tells() {
     }
 }
 
-/// The random commands find the rules by chance; here each stands alone.
+/// The random commands cover the rules by chance; here each rule is tested alone.
 #[test]
 fn each_rule_of_tracking_alone() {
     let told = |lines: &[&str]| {
@@ -67,16 +67,24 @@ fn each_rule_of_tracking_alone() {
     };
     let on = "1 CLIENT TRACKING ON REDIRECT {4}";
     assert_eq!(told(&["1 GET k1", "0 DEL k1"]), 0);
-    assert_eq!(told(&[on, "0 DEL k1"]), 0, "nobody has read it");
-    assert_eq!(told(&["1 GET k1", on, "0 DEL k1"]), 0, "it was read before");
-    assert_eq!(told(&[on, "1 PTTL k1", "0 DEL k1", "0 SET k1 v", "0 DEL k1"]), 1, "once");
-    assert_eq!(told(&[on, "1 PTTL k2", "0 SET k2 v"]), 1, "it was not there");
+    assert_eq!(told(&[on, "0 DEL k1"]), 0, "no tracker has read the key");
+    assert_eq!(told(&["1 GET k1", on, "0 DEL k1"]), 0, "the key was read before tracking was on");
+    assert_eq!(told(&[on, "1 PTTL k1", "0 DEL k1", "0 SET k1 v", "0 DEL k1"]), 1, "one message");
+    assert_eq!(told(&[on, "1 PTTL k2", "0 SET k2 v"]), 1, "a missing key is tracked, too");
     assert_eq!(told(&[on, "1 GET k1", "0 SET k1 w NX", "0 PEXPIRE k2 9", "0 DEL k2"]), 0);
     assert_eq!(told(&[on, "1 GET k1", "0 SELECT 1", "0 SET k1 v"]), 1, "in another database");
     assert_eq!(told(&[on, "1 GETRANGE k1 x y", "0 SET k1 v"]), 1, "the command failed");
-    assert_eq!(told(&[on, "1 GET k1", "1 DEL k1"]), 1, "by its own hand");
+    assert_eq!(
+        told(&[on, "1 GET k1", "1 DEL k1"]),
+        1,
+        "changes by the tracker itself are reported"
+    );
     let silent = "1 CLIENT TRACKING ON REDIRECT {4} NOLOOP";
-    assert_eq!(told(&[silent, "1 GET k1", "1 SET k1 w", "0 DEL k1"]), 0, "and forgotten by it");
+    assert_eq!(
+        told(&[silent, "1 GET k1", "1 SET k1 w", "0 DEL k1"]),
+        0,
+        "a change by the tracker drops the entry"
+    );
     assert_eq!(told(&[silent, "1 GET k1", "1 FLUSHALL"]), 1);
     assert_eq!(told(&[on, "0 FLUSHDB"]), 1);
     assert_eq!(told(&[on, "1 GET k1", "0 SWAPDB 0 1"]), 0);
@@ -93,14 +101,14 @@ fn each_rule_of_tracking_alone() {
     );
     let both = ["2 CLIENT TRACKING ON REDIRECT {4}", "1 EXISTS k1 k2", "2 EXISTS k1 k2"];
     let changed = ["0 SET k2 v", on, both[0], both[1], both[2], "1 DEL k1 k2"];
-    assert_eq!(told(&changed), 4, "what it changed itself is told last");
+    assert_eq!(told(&changed), 4, "the tracker's own changes are reported last");
     assert_eq!(told(&[on, "1 GET k1", "0 CLIENT KILL ID {1}", "0 DEL k1"]), 0);
     assert_eq!(told(&[on, "1 GET k1", "1 QUIT", "0 DEL k1"]), 0);
 }
 
-/// Nothing else says so in RESP2.
+/// RESP2 has no other way to learn this.
 #[test]
-fn who_redirects_to_nobody_can_ask_for_it() {
+fn a_broken_redirect_shows_in_trackinginfo() {
     let mut pair = Pair::start();
     pair.clear();
     pair.same("4 SUBSCRIBE __redis__:invalidate");
@@ -110,7 +118,7 @@ fn who_redirects_to_nobody_can_ask_for_it() {
     pair.same(redirect);
     pair.same("1 GET k1");
     pair.same("4 QUIT");
-    assert!(!is_broken(&mut pair), "nobody has been looked for yet");
+    assert!(!is_broken(&mut pair), "the redirect has not been used yet");
     pair.same("0 SET k1 v");
     assert!(is_broken(&mut pair));
     pair.same(redirect);
@@ -132,22 +140,22 @@ fn a_script_reads_all_its_keys_if_it_reads_one() {
 }
 
 #[test]
-fn a_key_that_ends_is_told_though_nobody_touches_it() {
+fn an_expired_key_is_reported_without_an_access() {
     let mut pair = Pair::start();
     pair.clear();
     pair.same("4 SUBSCRIBE __redis__:invalidate");
     pair.same("1 CLIENT TRACKING ON REDIRECT {4} NOLOOP");
     pair.read_before_it_ends("k1");
     let [embedded, real] = [&mut pair.embedded, &mut pair.real].map(|side| {
-        side.slots[4].reply().unwrap_or_else(|error| panic!("nothing is told: {error}"))
+        side.slots[4].reply().unwrap_or_else(|error| panic!("no message arrived: {error}"))
     });
     assert_eq!(embedded, real);
     assert!(real.ends_with("*1\r\n$2\r\nk1\r\n"), "{real}");
 }
 
-/// By the tracker itself, which NOLOOP does not hide it from unless it touches the key first.
+/// The tracker itself touches the key, and NOLOOP does not hide the message.
 #[test]
-fn a_key_that_ended_is_told_when_it_is_touched() {
+fn an_expired_key_is_reported_on_access() {
     let mut pair = Pair::start();
     pair.clear();
     pair.same("4 SUBSCRIBE __redis__:invalidate");
@@ -161,7 +169,7 @@ fn a_key_that_ended_is_told_when_it_is_touched() {
     }
     assert!(pair.same("4 PING")[0].contains("k1"));
     pair.same("0 SET k1 v");
-    assert!(pair.same("4 PING")[0].contains("k1"), "the read that ended it is remembered");
+    assert!(pair.same("4 PING")[0].contains("k1"), "the read that expired the key is tracked");
 }
 
 #[test]
@@ -226,7 +234,7 @@ fn a_connection_that_subscribes_is_refused_what_a_real_server_refuses() {
     }
 }
 
-/// A password is asked for before anything else.
+/// The password is required before anything else.
 #[test]
 fn nobody_subscribes_or_tracks_without_the_password() {
     let mut pair = Pair::start();
@@ -254,14 +262,14 @@ struct Flight {
 
 #[derive(Clone)]
 enum Line {
-    /// `{3}` stands for the number of the connection in slot 3.
+    /// `{3}` stands for the id of the connection in slot 3.
     Plain(String),
     Script(&'static str, Vec<&'static str>),
-    /// The connection ends, without a word.
+    /// The connection ends without QUIT.
     End,
 }
 
-/// Readable in the report of a failure.
+/// Readable in a failure report.
 impl fmt::Debug for Flight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {:?}", self.slot, self.lines)
@@ -421,7 +429,7 @@ fn plain(line: &str) -> Line {
 struct Pair {
     embedded: Side,
     real: Side,
-    /// All that the real one has sent.
+    /// Everything that the real server has sent.
     seen: Vec<String>,
     _node: Node,
     _server: Server,
@@ -432,7 +440,7 @@ impl Pair {
         let (node, server) = (Node::start().unwrap(), Server::start());
         let real = Slot::open(&server.address());
         let address = node.address().to_string();
-        // From here on, connections have the same numbers on both sides.
+        // From here on, connections have the same ids on both sides.
         let mut before = Slot::open(&address);
         while before.id < real.id {
             before = Slot::open(&address);
@@ -441,7 +449,7 @@ impl Pair {
         Self { embedded, real, seen: Vec::new(), _node: node, _server: server }
     }
 
-    /// Brings both back to the start.
+    /// Resets both.
     fn clear(&mut self) {
         for side in [&mut self.embedded, &mut self.real] {
             (0..SLOTS).for_each(|slot| drop(side.run(slot, &["RESET"])));
@@ -450,7 +458,7 @@ impl Pair {
         }
     }
 
-    /// Runs a line that begins with its slot, and returns what both sides replied.
+    /// Runs a line that begins with its slot, and returns the replies of both sides.
     fn same(&mut self, line: &str) -> Vec<String> {
         let (slot, line) = line.split_once(' ').unwrap();
         let flight = Flight { slot: slot.parse().unwrap(), lines: vec![plain(line)] };
@@ -459,8 +467,8 @@ impl Pair {
         self.seen[before..].to_vec()
     }
 
-    /// A key that lives for so long that both sides have read it before it is over, also while the machine
-    /// is busy.
+    /// A key that lives long enough for both sides to read it before it expires, also on a busy
+    /// machine.
     fn read_before_it_ends(&mut self, key: &str) {
         self.same(&format!("0 SET {key} v PX 1000"));
         assert_eq!(self.same(&format!("1 EXISTS {key}")), [":1\r\n"]);
@@ -472,7 +480,7 @@ impl Pair {
 
     fn fly(&mut self, flight: &Flight) -> Result<(), TestCaseError> {
         if flight.may_end_any() {
-            // What is on its way to a connection that ends may or may not arrive.
+            // Messages in flight to a connection that ends may or may not arrive.
             self.all_the_rest()?;
         }
         let (embedded, real) = (self.embedded.fly(flight), self.real.fly(flight));
@@ -484,11 +492,11 @@ impl Pair {
         Ok(())
     }
 
-    /// Compares what the connections have been told since they last spoke.
+    /// Compares the messages that the connections have received since their last reply.
     fn all_the_rest(&mut self) -> Result<(), TestCaseError> {
         for slot in 0..SLOTS {
             let (embedded, real) = (self.embedded.rest(slot), self.real.rest(slot));
-            prop_assert_eq!(embedded, &real[..], "what is told {}", slot);
+            prop_assert_eq!(embedded, &real[..], "messages to slot {}", slot);
             self.seen.extend(real);
         }
         Ok(())
@@ -505,7 +513,8 @@ impl Flight {
     }
 }
 
-/// All channels are left in any order: then their names and the numbers count, each for themselves.
+/// Unsubscribing from all channels has no defined order: the names and the numbers are sorted
+/// separately.
 fn in_order(flight: &Flight, replies: &[String]) -> Vec<String> {
     let leaves_all = |line: &Line| matches!(line, Line::Plain(line) if line == "UNSUBSCRIBE");
     if !flight.lines.iter().any(leaves_all) {
@@ -521,9 +530,9 @@ fn in_order(flight: &Flight, replies: &[String]) -> Vec<String> {
 struct Side {
     address: String,
     slots: Vec<Slot>,
-    /// Of the last barrier.
+    /// The number of the last barrier.
     marker: u64,
-    /// Of the last barrier before everything was deleted.
+    /// The number of the last barrier before everything was deleted.
     cleared: u64,
 }
 
@@ -583,8 +592,8 @@ impl Side {
         }
     }
 
-    /// Sends commands and a PING, and returns all that comes up to its reply. A connection that has
-    /// ended says so, and another one takes its place.
+    /// Sends commands and a PING, and returns everything up to the PING's reply. A connection that
+    /// has ended is reported, and replaced.
     fn exchange(&mut self, slot: usize, mut bytes: Vec<u8>) -> Vec<String> {
         self.marker += 1;
         let marker = format!("marker-{}", self.marker);
@@ -613,13 +622,13 @@ impl Slot {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut slot = Self { stream: BufReader::new(stream), id: 0 };
         slot.send(&encode(&["CLIENT", "ID"]));
-        // Where a password is set, the number stays unknown.
+        // With a password set, the id stays unknown.
         let reply = slot.reply().unwrap();
         slot.id = reply.trim_start_matches(':').trim_end().parse().unwrap_or(0);
         slot
     }
 
-    /// A peer that is gone is noticed when its reply is read.
+    /// A closed peer is noticed when its reply is read.
     fn send(&mut self, bytes: &[u8]) {
         let _ = self.stream.get_mut().write_all(bytes);
     }
@@ -630,7 +639,7 @@ impl Slot {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Ends it, and waits until the server has seen it.
+    /// Ends the connection, and waits until the server has noticed.
     fn end(&mut self) {
         self.stream.get_mut().shutdown(Shutdown::Write).unwrap();
         self.stream.read_to_end(&mut Vec::new()).unwrap();
@@ -651,7 +660,8 @@ fn copy_reply(from: &mut BufReader<TcpStream>, to: &mut Vec<u8>) -> io::Result<(
     }
 }
 
-/// All times left that are given here are long, and no number else is; a clock is told, too.
+/// All remaining times in these tests are long, and no other number is; the clock of a reply is
+/// replaced, too.
 fn without_times(reply: String) -> String {
     match reply.strip_prefix(':').and_then(|number| number.trim_end().parse::<u64>().ok()) {
         Some(990..) => "a time".into(),
@@ -665,22 +675,23 @@ fn encode(words: &[&str]) -> Vec<u8> {
     format!("*{}\r\n{}", words.len(), words.iter().map(word).collect::<String>()).into_bytes()
 }
 
-/// For as long as a busy machine may need.
+/// As long as a busy machine may need.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The slots from this one on listen to what the others change.
+/// The slots from this one on listen for messages.
 const LISTENERS: usize = 3;
 const SLOTS: usize = 5;
-/// Most of what follows it is to be told to somebody.
+/// After this opening most changes cause messages.
 const OPENING: [&str; 4] = [
     "3 SUBSCRIBE __redis__:invalidate",
     "4 SUBSCRIBE __redis__:invalidate",
     "1 CLIENT TRACKING ON REDIRECT {3}",
     "2 CLIENT TRACKING ON REDIRECT {4} NOLOOP",
 ];
-/// In a script: a time longer than all before, so that no comparison hangs on a millisecond.
+/// In a script: a TTL longer than all before, so that no comparison depends on a millisecond.
 const LONGER: &str = "longer";
 const FIRST_LONG: u64 = 2_000_000;
-/// One longer than those like it before, and shorter than all others. No key ends by it in a test.
+/// A TTL longer than earlier ones of this kind, and shorter than all others. No key expires by it
+/// in a test.
 const SHORTER: &str = "shorter";
 const FIRST_SHORT: u64 = 100_000;
 const SCRIPTS: [&str; 6] = [ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, UNDO, WRITE_BACK];

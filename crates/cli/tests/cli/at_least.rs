@@ -1,4 +1,4 @@
-//! `lock --at-least`: a job that is started on many hosts runs on one of them.
+//! `lock --at-least`: a job that is started on many hosts runs on only one of them.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn pttl(node: &Server) -> i64 {
 }
 
 #[test]
-fn whoever_comes_after_a_short_job_finds_the_lock_taken() {
+fn at_least_keeps_the_lock_taken_after_a_short_job() {
     let world = World::of(3);
     let job = |file| {
         let line = format!("echo ran > {file}; exit 3");
@@ -23,7 +23,7 @@ fn whoever_comes_after_a_short_job_finds_the_lock_taken() {
     };
     let first = job("first").expect(3);
     assert_eq!(first.stderr, "");
-    assert!(first.took < Duration::from_secs(20), "the status is told at once: {first:?}");
+    assert!(first.took < Duration::from_secs(20), "redbolt ends at once: {first:?}");
     job("second").expect(75);
     assert!(world.path("first").exists() && !world.path("second").exists());
     for node in &world.nodes {
@@ -32,7 +32,7 @@ fn whoever_comes_after_a_short_job_finds_the_lock_taken() {
 }
 
 #[test]
-fn it_is_free_when_the_time_is_over() {
+fn the_lock_is_free_when_at_least_is_over() {
     let world = World::of(3);
     let words = ["lock", "--ttl", "500ms", "--at-least", "2s", "job", "--", "true"];
     world.run(&words).expect(0);
@@ -50,7 +50,7 @@ fn a_command_that_cannot_be_run_keeps_nothing() {
     }
 }
 
-/// It has run, whatever its status looks like.
+/// The command did run, whatever its status suggests.
 #[test]
 fn a_command_that_ends_with_127_keeps_the_lock() {
     let world = World::of(3);
@@ -61,16 +61,16 @@ fn a_command_that_ends_with_127_keeps_the_lock() {
 }
 
 #[test]
-fn a_job_that_takes_longer_lets_go_at_once() {
+fn a_job_longer_than_at_least_releases_at_once() {
     let world = World::of(3);
     let words = ["lock", "--ttl", "25s", "--at-least", "100ms", "job", "--", "sleep", "0.2"];
     world.run(&words).expect(0);
     assert_eq!(world.held_on("job"), 0);
 }
 
-/// Of a time that no TTL can cover, redbolt sits the first part out.
+/// No TTL covers that time, so redbolt itself keeps the lock for the first part of it.
 #[test]
-fn what_is_longer_than_the_longest_ttl_is_waited_for() {
+fn redbolt_itself_waits_where_no_ttl_is_long_enough() {
     let world = World::with_max_ttl(3, "2s");
     let words = ["lock", "--ttl", "1s", "--at-least", "5s", "job", "-c", "echo $$ > pid; exit 4"];
     let running = world.start(&words);
@@ -84,14 +84,14 @@ fn what_is_longer_than_the_longest_ttl_is_waited_for() {
 }
 
 #[test]
-fn no_note_is_made_of_a_lock_that_is_kept_if_quiet() {
+fn quiet_hides_the_note_of_at_least() {
     let world = World::with_max_ttl(3, "1s");
     let words = ["lock", "-q", "--ttl", "1s", "--at-least", "2s", "job", "--", "true"];
     assert_eq!(world.run(&words).expect(0).stderr, "");
 }
 
 #[test]
-fn who_is_told_to_stop_meanwhile_leaves_the_lock_to_its_ttl() {
+fn a_signal_during_at_least_leaves_the_lock_to_its_ttl() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let world = World::with_max_ttl(3, "3s");
         let words =
@@ -107,7 +107,7 @@ fn who_is_told_to_stop_meanwhile_leaves_the_lock_to_its_ttl() {
 }
 
 #[test]
-fn a_command_that_is_interrupted_keeps_it_taken_as_well() {
+fn an_interrupted_command_keeps_the_lock_for_at_least() {
     let world = World::of(3);
     let words =
         ["lock", "--ttl", "1s", "--at-least", "25s", "job", "-c", "echo $$ > pid; exec sleep 600"];
@@ -118,9 +118,9 @@ fn a_command_that_is_interrupted_keeps_it_taken_as_well() {
     world.run(&["lock", "-n", "job", "--", "true"]).expect(75);
 }
 
-/// Said in the help: while the command runs nothing but redbolt keeps the lock.
+/// The help says so: while the command runs, only redbolt keeps the lock.
 #[test]
-fn a_redbolt_that_is_killed_keeps_it_for_a_ttl_only() {
+fn a_killed_redbolt_keeps_the_lock_for_a_ttl_only() {
     let world = World::of(3);
     let words =
         ["lock", "--ttl", "1s", "--at-least", "25s", "job", "-c", "echo $$ > pid; exec sleep 600"];
@@ -142,9 +142,9 @@ fn a_lock_that_is_lost_is_not_extended() {
     assert_eq!(world.held_on("job"), 0);
 }
 
-/// The quorum went away while the command ran: its status is told all the same, with a warning.
+/// The quorum was lost while the command ran: its status is passed on, with a warning.
 #[test]
-fn a_rest_that_cannot_be_kept_is_a_warning() {
+fn an_at_least_that_cannot_be_kept_is_a_warning() {
     let world = World::of(3);
     let pids: Vec<_> = world.nodes.iter().map(|node| node.pid().to_string()).collect();
     let line = format!("kill -STOP {}; exit 5", pids[..2].join(" "));

@@ -1,4 +1,4 @@
-//! `bench`: what it tells is consistent, and it leaves nothing behind.
+//! `bench`: its output is consistent, and it leaves nothing behind.
 
 use std::thread;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("no number: {value}"))
 }
 
-/// The keys of a node, in order.
+/// The keys of a node, sorted.
 fn keys(node: &Server) -> Vec<String> {
     let Reply::Array(keys) = node.cmd("KEYS *") else { panic!("no keys") };
     let text = |key| match key {
@@ -42,7 +42,7 @@ fn expect_nothing_left(world: &World) {
     }
 }
 
-/// Bench keys are there, so that a test that looks for none later means something.
+/// Waits for keys of the bench, so that a later check for none means something.
 fn until_it_runs(world: &World) {
     eventually("locks are taken", || {
         keys(&world.nodes[0]).iter().any(|key| key.starts_with("redbolt:bench:"))
@@ -101,7 +101,7 @@ fn check_histogram(of: &Value, count: u64) {
     assert_eq!(figures[5], raw[raw.len() - 1].0);
 }
 
-/// Each grant was made by a quorum, and is told of for each of its nodes.
+/// A quorum made each grant, and the report counts it for each of its nodes.
 fn check_quorums(json: &Value, grants: u64) {
     let (mut all, mut of_nodes) = (0, [0; 3]);
     for set in json["quorums"].as_array().unwrap() {
@@ -117,7 +117,7 @@ fn check_quorums(json: &Value, grants: u64) {
 }
 
 #[test]
-fn for_people_it_fits_a_terminal() {
+fn the_report_for_people_fits_a_terminal() {
     let world = World::of(3);
     let told = bench(&world, &["-c", "4"]).expect(0).stdout;
     for words in
@@ -157,13 +157,13 @@ fn a_node_that_is_down_is_named_with_its_reason() {
 }
 
 #[test]
-fn nodes_that_stop_meanwhile_cost_refusals_that_are_counted() {
+fn nodes_that_stop_during_a_bench_cause_counted_refusals() {
     let mut world = World::of(1);
     let running = world.start(&["bench", "--duration", "2s", "--json", "--concurrency", "2"]);
     until_it_runs(&world);
     world.nodes[0].kill();
     let ran = running.end();
-    // It may not have come to a single pair before.
+    // The run may have ended before the first pair.
     assert!(matches!(ran.status, Some(0 | 69)), "{ran:?}");
     let json = as_json(&ran);
     assert!(number(&json["refusals"]["no_quorum"]) > 0, "{json}");
@@ -171,7 +171,7 @@ fn nodes_that_stop_meanwhile_cost_refusals_that_are_counted() {
 }
 
 #[test]
-fn ctrl_c_ends_it_with_what_there_is() {
+fn ctrl_c_ends_a_bench_with_a_partial_report() {
     let world = World::of(3);
     for (signal, status) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
         let running =
@@ -187,7 +187,7 @@ fn ctrl_c_ends_it_with_what_there_is() {
 }
 
 #[test]
-fn after_a_kill_its_keys_end_with_their_ttl() {
+fn the_keys_of_a_killed_bench_expire() {
     let world = World::of(3);
     let running = world.start(&["bench", "--duration", "1h", "--ttl", "2s", "-c", "32"]);
     until_it_runs(&world);
@@ -197,7 +197,7 @@ fn after_a_kill_its_keys_end_with_their_ttl() {
         for key in keys(node).iter().filter(|key| *key != "redbolt:guard") {
             assert!(key.starts_with("redbolt:bench:"), "{key}");
             let Reply::Int(left) = node.run(&[b"PTTL", key.as_bytes()]) else { panic!("no TTL") };
-            // It may have ended in between.
+            // The key may have expired in between.
             assert!((0..=2_000).contains(&left) || left == -2, "{left}");
         }
     }
@@ -205,7 +205,7 @@ fn after_a_kill_its_keys_end_with_their_ttl() {
 }
 
 #[test]
-fn nodes_with_keys_are_left_alone_unless_it_is_said() {
+fn a_bench_refuses_nodes_with_keys_without_yes() {
     let world = World::of(3);
     world.nodes[1].cmd("SET session:1 theirs");
     world.nodes[1].cmd("SET session:2 theirs");
@@ -243,7 +243,7 @@ fn clients_and_replicas_are_signs_of_use_too() {
 }
 
 #[test]
-fn a_node_that_does_not_tell_is_taken_for_one_in_use() {
+fn a_node_that_hides_its_state_counts_as_in_use() {
     let world = World::of(1);
     let allowed = "+auth +set +get +del +pttl +pexpire +eval +evalsha +client|setname +client|id";
     world.nodes[0].cmd(&format!("ACL SETUSER few on >p%40ss ~* -@all {allowed}"));
@@ -280,7 +280,7 @@ fn a_password_and_a_database_are_those_of_the_address() {
 }
 
 #[test]
-fn it_writes_no_restart_guard() {
+fn a_bench_writes_no_restart_guard() {
     let world = World::fresh(3);
     bench(&world, &[]).expect(69).expect_says("never held a lock: redbolt init");
     for node in &world.nodes {
@@ -293,22 +293,22 @@ fn it_writes_no_restart_guard() {
 }
 
 #[test]
-fn a_ttl_that_is_shorter_than_the_nodes_take_says_so() {
+fn a_ttl_shorter_than_the_answers_take_is_reported() {
     let world = World::of(1);
     let proxy = redbolt_test_servers::Proxy::before(&world.nodes[0].address());
     proxy.set(redbolt_test_servers::Mode::Coalesce(Duration::from_millis(30)));
-    // What is held back for long enough is not told in time either.
+    // Answers that are held back this long come too late for the TTL.
     let words = ["--yes", "--ttl", "20ms", "--node", &proxy.address()];
     let ran = run(redbolt(&[&SHORT[..], &words].concat()));
     assert!(ran.stdout.contains("try a longer --ttl"), "{ran:?}");
-    // What comes at the end of a delay passes soon, so that there may be a pair or two.
+    // Bytes at the end of a delay pass quickly, so there may be a pair or two.
     let is_empty = ran.stdout.contains("nothing was measured");
     assert_eq!(ran.status, Some(if is_empty { 69 } else { 0 }), "{ran:?}");
     assert_eq!(ran.stderr.contains("nothing was measured"), is_empty, "{ran:?}");
 }
 
 #[test]
-fn what_cannot_be_measured_is_64() {
+fn an_invalid_bench_is_64() {
     let world = World::of(1);
     for (words, says) in [
         (["--duration", "0s"], "from 10ms to 1h"),
@@ -334,7 +334,7 @@ fn what_cannot_be_measured_is_64() {
 fn the_longest_key_and_the_most_locks_are_possible() {
     let world = World::of(1);
     bench(&world, &["--key-size", "65536"]).expect(0);
-    // So many answers at once take more than a second where the machine is busy.
+    // On a busy machine this many answers take more than a second.
     let patient = ["-c", "4096", "--json", "--response-timeout", "20s"];
     let json = as_json(&bench(&world, &patient).expect(0));
     assert_eq!(json["nodes"][0]["fails"]["backlog"], Value::Null, "{}", json["nodes"]);

@@ -14,7 +14,7 @@ fn commands(seconds: u64, both: bool) -> CommandsResult {
 }
 
 #[test]
-fn nobody_meets_a_command_of_a_redbolt_that_was_killed_or_stopped() {
+fn sections_never_overlap_when_one_process_of_redbolt_is_killed_or_stopped() {
     let result = commands(12, false);
     assert!(result.holds(), "{:?}", result.overlaps);
 }

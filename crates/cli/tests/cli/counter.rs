@@ -1,4 +1,4 @@
-//! The lock at work: processes that would lose updates without it.
+//! The lock in use: processes that would lose updates without it.
 
 use std::fs;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `--fencing`: the number that a paused holder cannot have again.
+//! `--fencing`: a token that a paused holder cannot get again.
 
 use redbolt_test_servers::{Reply, Server};
 
@@ -16,7 +16,7 @@ fn each_holder_has_a_larger_token_than_the_one_before() {
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
 }
 
-/// A counter that is ahead of all clocks is not forgotten, whichever nodes are asked.
+/// A counter ahead of all clocks is respected, whichever nodes form the quorum.
 #[test]
 fn a_counter_that_is_ahead_is_followed() {
     let world = World::of(3);
@@ -24,7 +24,7 @@ fn a_counter_that_is_ahead_is_followed() {
     let ahead = first + 3_600_000_000;
     let put = world.nodes[1].cmd(&format!("SET redbolt:fence:job {ahead}"));
     assert_eq!(put, Reply::Status("OK".to_owned()));
-    // A majority that leaves this node out has not seen it, and need not.
+    // A majority without this node has not seen its counter, and need not.
     world.nodes[0].pause();
     let tokens = [token(&world), token(&world)];
     world.nodes[0].resume();
@@ -32,11 +32,14 @@ fn a_counter_that_is_ahead_is_followed() {
     world.nodes[1].pause();
     let last = token(&world);
     world.nodes[1].resume();
-    assert!(tokens[1] < last, "{last} after {tokens:?}: it was written back to the others");
+    assert!(
+        tokens[1] < last,
+        "{last} after {tokens:?}: the token was written back to the other nodes"
+    );
 }
 
 #[test]
-fn without_it_the_command_has_no_token_not_even_another_lock_s() {
+fn without_fencing_the_command_has_no_token() {
     let world = World::of(1);
     let show = ["job", "-c", "echo token=$REDBOLT_FENCING_TOKEN"];
     let mut command = world.redbolt(&[&["lock"], &show[..]].concat());
@@ -48,7 +51,7 @@ fn without_it_the_command_has_no_token_not_even_another_lock_s() {
 }
 
 #[test]
-fn what_fencing_needs_is_said() {
+fn fencing_reports_what_it_needs() {
     let world = World::of(1);
     for options in [&["--restart-guard", "off"][..], &["--max-ttl", "10s"]] {
         let words = [&["lock", "--fencing"], options, &["job", "--", "touch", "ran"]].concat();
@@ -58,7 +61,8 @@ fn what_fencing_needs_is_said() {
     assert!(!world.path("ran").exists());
 }
 
-/// A counter is lost with its node's memory; the clocks have passed it before the node votes again.
+/// A counter is lost with its node's memory, but the clocks pass its value before the node votes
+/// again.
 #[test]
 fn the_nodes_clocks_overtake_a_counter_that_was_lost() {
     let mut world = World::with_max_ttl(3, "11s");

@@ -1,11 +1,11 @@
-//! Nodes on which commands are forbidden that locks need: every command says so at once, and none leaves
-//! anything there.
+//! Nodes that forbid commands which locks need: every subcommand says so at once, and none leaves a
+//! key there.
 
 use redbolt_test_servers::{Reply, Server};
 
 use crate::harness::World;
 
-/// One whose scripts are renamed away, and good ones before it.
+/// One node whose scripts are renamed away, and good ones before it.
 fn world(good: usize) -> World {
     let mut nodes = redbolt_test_servers::servers(good);
     nodes.push(Server::with(&["--rename-command", "EVAL", ""]));

@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use redbolt_test_servers::{Mode, Proxy, Reply, Server, servers};
 use tempfile::TempDir;
 
-/// Nodes, and a directory for what commands leave behind.
+/// Nodes, and a directory for the files that commands leave.
 pub(crate) struct World {
     pub(crate) nodes: Vec<Server>,
     max_ttl: Option<&'static str>,
@@ -29,19 +29,19 @@ impl World {
         world
     }
 
-    /// As [`of`](Self::of), with a `max_ttl` of their own.
+    /// As [`of`](Self::of), with another `max_ttl`.
     pub(crate) fn with_max_ttl(nodes: usize, max_ttl: &'static str) -> Self {
         let world = Self::with_limits(nodes, max_ttl);
         world.init();
         world
     }
 
-    /// Nodes that nobody has used, for a `max_ttl` of their own.
+    /// New nodes, with another `max_ttl`.
     pub(crate) fn with_limits(nodes: usize, max_ttl: &'static str) -> Self {
         Self { max_ttl: Some(max_ttl), ..Self::fresh(nodes) }
     }
 
-    /// Nodes that nobody has used.
+    /// New nodes.
     pub(crate) fn fresh(nodes: usize) -> Self {
         Self::on(servers(nodes))
     }
@@ -59,7 +59,7 @@ impl World {
         self.at_home(redbolt(words))
     }
 
-    /// Another program that may call `redbolt`, in the same surroundings.
+    /// Another program that may call `redbolt`, in the same environment.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = redbolt_test_servers::program(program);
         command.stdin(Stdio::null());
@@ -76,7 +76,7 @@ impl World {
         run(self.redbolt(words))
     }
 
-    /// Proxies before the nodes, which add so much to each round trip.
+    /// Proxies in front of the nodes, which add this to each round trip.
     pub(crate) fn far(&self, round_trip: Duration) -> Vec<Proxy> {
         let before = |node: &Server| {
             let proxy = Proxy::before(&node.address());
@@ -86,7 +86,7 @@ impl World {
         self.nodes.iter().map(before).collect()
     }
 
-    /// Runs `redbolt` with the nodes behind these proxies.
+    /// Runs `redbolt` through these proxies.
     pub(crate) fn run_through(&self, proxies: &[Proxy], words: &[&str]) -> Ran {
         let addresses: Vec<_> = proxies.iter().map(Proxy::address).collect();
         let mut command = self.redbolt(words);
@@ -107,7 +107,7 @@ impl World {
         self.home.path().join(file)
     }
 
-    /// What a command wrote to a file, once it is there.
+    /// The file that a command writes, once it exists.
     pub(crate) fn written(&self, file: &str) -> String {
         let path = self.path(file);
         eventually(&format!("{file} is written"), || {
@@ -116,17 +116,17 @@ impl World {
         fs::read_to_string(path).unwrap().trim().to_owned()
     }
 
-    /// The process whose number a command wrote to a file.
+    /// The process whose id a command writes to a file.
     pub(crate) fn process(&self, file: &str) -> i32 {
         self.written(file).parse().unwrap()
     }
 
-    /// On how many nodes the key is.
+    /// On how many nodes the key exists.
     pub(crate) fn held_on(&self, key: &str) -> usize {
         self.nodes.iter().filter(|node| node.run(&[b"GET", key.as_bytes()]) != Reply::Nil).count()
     }
 
-    /// Gives the key to somebody else, on every node and without end.
+    /// Gives the key to another owner, on every node and without a TTL.
     pub(crate) fn take(&self, key: &str) {
         (0..self.nodes.len()).for_each(|node| self.take_on(node, key));
     }
@@ -142,7 +142,7 @@ impl World {
     }
 }
 
-/// What the first node tells of itself.
+/// A section of the first node's INFO.
 pub(crate) fn info(world: &World, section: &str) -> String {
     match world.nodes[0].cmd(&format!("INFO {section}")) {
         Reply::Bulk(text) => String::from_utf8(text).unwrap(),
@@ -150,7 +150,7 @@ pub(crate) fn info(world: &World, section: &str) -> String {
     }
 }
 
-/// `redbolt` without the environment of whoever runs the tests.
+/// `redbolt` without the environment of the test's caller.
 pub(crate) fn redbolt(words: &[&str]) -> Command {
     let mut command = redbolt_test_servers::program(env!("CARGO_BIN_EXE_redbolt"));
     command.args(words);
@@ -168,7 +168,6 @@ pub(crate) fn run(command: Command) -> Ran {
     Running::start(command).end()
 }
 
-/// A program that has ended.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) status: Option<i32>,
@@ -191,13 +190,13 @@ impl Ran {
     }
 }
 
-/// A program that runs. It is killed when this is dropped.
+/// A running program. Dropping this kills it.
 pub(crate) struct Running {
     child: Child,
     since: Instant,
     stderr: Arc<Mutex<Vec<u8>>>,
     told: Option<thread::JoinHandle<()>>,
-    /// What nobody reads.
+    /// A pipe that is never read.
     unread: Option<PipeReader>,
 }
 
@@ -215,7 +214,7 @@ impl Running {
         Self { child, since: Instant::now(), stderr, told: Some(told), unread: None }
     }
 
-    /// Starts a program whose standard error takes nothing: a pipe that is full, and that nobody reads.
+    /// Starts a program whose standard error blocks: a full pipe that nobody reads.
     pub(crate) fn start_unheard(mut command: Command) -> Self {
         let (unread, full) = full_pipe();
         let child = command.stdout(Stdio::piped()).stderr(full).spawn().unwrap();
@@ -223,7 +222,7 @@ impl Running {
         Self { child, since, stderr, told: None, unread: Some(unread) }
     }
 
-    /// What it has written to its standard error so far.
+    /// Its standard error so far.
     pub(crate) fn said(&self) -> String {
         String::from_utf8_lossy(&self.stderr.lock().unwrap()).into_owned()
     }
@@ -236,7 +235,7 @@ impl Running {
         kill(Pid::from_raw(self.pid()), signal).unwrap();
     }
 
-    /// The inner process of `redbolt lock`, once it is there.
+    /// The inner process of `redbolt lock`, once it exists.
     #[track_caller]
     pub(crate) fn inner(&self) -> i32 {
         let find = || children(self.pid()).into_iter().find(|&pid| is_inner(pid));
@@ -270,7 +269,7 @@ impl Drop for Running {
     }
 }
 
-/// Both ends of a pipe into which nothing more fits, for whoever writes to it with patience.
+/// Both ends of a full pipe, on which a blocking write waits.
 fn full_pipe() -> (PipeReader, PipeWriter) {
     let (reader, mut writer) = io::pipe().unwrap();
     fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
@@ -292,7 +291,7 @@ fn drain(mut stream: impl Read + Send + 'static) -> thread::JoinHandle<String> {
     })
 }
 
-/// Waits until `condition` holds, for as long as a busy machine may need.
+/// Waits for a condition, for as long as a busy machine may need.
 #[track_caller]
 pub(crate) fn eventually(what: &str, condition: impl FnMut() -> bool) {
     within(PATIENCE, what, condition);
@@ -302,12 +301,12 @@ pub(crate) fn eventually(what: &str, condition: impl FnMut() -> bool) {
 fn within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) {
     let until = Instant::now() + limit;
     while !condition() {
-        assert!(Instant::now() < until, "in {limit:?} it did not happen that {what}");
+        assert!(Instant::now() < until, "not within {limit:?}: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Whether a process is there, and not only its remains.
+/// Whether a process exists and is no zombie.
 pub(crate) fn lives(pid: i32) -> bool {
     let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
     stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap().trim_start().starts_with('Z'))
@@ -330,7 +329,7 @@ fn is_inner(pid: i32) -> bool {
     line.split(|&byte| byte == 0).nth(1) == Some(b"__inner")
 }
 
-/// Sends a signal to a process that need not be there any more.
+/// Sends a signal to a process, which may have ended.
 pub(crate) fn send(pid: i32, signal: Signal) {
     let _ = kill(Pid::from_raw(pid), signal);
 }

@@ -1,4 +1,4 @@
-//! `acquire`, `extend` and `release`: a lock that a script holds over several commands.
+//! `acquire`, `extend` and `release`: a script holds a lock over several commands.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -36,13 +36,13 @@ fn pttl(node: &Server) -> i64 {
     }
 }
 
-/// Where the program is.
+/// The directory of the program.
 fn bin() -> String {
     let folder = Path::new(env!("CARGO_BIN_EXE_redbolt")).parent().unwrap();
     folder.to_str().unwrap().to_owned()
 }
 
-/// The script of the help, with steps of ours.
+/// The script of the help, with the test's steps.
 fn script(world: &World, dump: &str, upload: &str) -> Command {
     let help = world.run(&["acquire", "--help"]).expect(0).stdout;
     let (_, script) = help.split_once("Example:\n").unwrap();
@@ -64,7 +64,7 @@ fn assert_nothing_is_left(world: &World) {
 }
 
 #[test]
-fn the_script_of_the_help_says_what_became_of_the_lock() {
+fn the_script_of_the_help_reports_the_end_of_the_lock() {
     let world = World::of(1);
     let delete = format!("redis-cli -p {} del nightly", world.nodes[0].port());
     for (dump, upload, status) in [
@@ -86,7 +86,7 @@ fn the_script_of_the_help_says_what_became_of_the_lock() {
 }
 
 #[test]
-fn the_script_of_the_help_lets_go_when_it_is_told_to_stop() {
+fn the_script_of_the_help_releases_on_a_signal() {
     let world = World::of(1);
     for (signal, status) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130)] {
         let wait = "touch up; while [ ! -e go ]; do sleep 0.02; done";
@@ -119,9 +119,9 @@ fn a_script_holds_a_lock_over_several_commands() {
     world.run(&["lock", "--try", "job", "--", "true"]).expect(75);
     assert_eq!(extend(&world, &["--ttl", "25s"]).expect(0).stderr, "");
     for node in &world.nodes {
-        assert!(pttl(node) > 10_000, "all nodes have heard of it");
+        assert!(pttl(node) > 10_000, "all nodes have the extension");
     }
-    assert_eq!(files(&world), [FILE], "no draft is left");
+    assert_eq!(files(&world), [FILE], "no temporary file is left");
     assert_eq!(release(&world).expect(0).stderr, "");
     assert_eq!(world.held_on("job"), 0);
     assert!(files(&world).is_empty());
@@ -129,7 +129,7 @@ fn a_script_holds_a_lock_over_several_commands() {
 }
 
 #[test]
-fn the_lock_is_the_script_s_and_its_token_is_nobody_s() {
+fn the_label_names_the_script_and_the_token_stays_secret() {
     let world = World::of(1);
     let mut said = acquire(&world, &[]).expect(0);
     let status = world.run(&["status", "job"]).expect(0).stdout;
@@ -145,7 +145,11 @@ fn the_lock_is_the_script_s_and_its_token_is_nobody_s() {
         fs::write(world.path(FILE), broken).unwrap();
         said.stderr += &release(&world).expect(64).stderr;
         said.stderr += &acquire(&world, &["-n"]).expect(64).stderr;
-        assert_eq!(fs::read_to_string(world.path(FILE)).unwrap(), broken, "it is not overwritten");
+        assert_eq!(
+            fs::read_to_string(world.path(FILE)).unwrap(),
+            broken,
+            "the broken file is not overwritten"
+        );
     }
     assert!(said.stderr.contains("cut off") && said.stderr.contains("no lock record"), "{said:?}");
     assert!(!said.stderr.contains(&secret[..8]), "{said:?}");
@@ -222,9 +226,9 @@ fn nothing_is_read_through_a_link_or_from_a_pipe() {
     release(&world).expect(0);
 }
 
-/// Of two that go on with one file, the second waits for the first.
+/// Of two commands on one file, the second waits for the first.
 #[test]
-fn an_extension_that_a_release_was_faster_than_says_lost() {
+fn an_extension_after_a_release_says_lost() {
     let world = World::of(3);
     acquire(&world, &["--ttl", "25s"]).expect(0);
     let file = fs::File::open(world.path(FILE)).unwrap();
@@ -241,7 +245,7 @@ fn an_extension_that_a_release_was_faster_than_says_lost() {
     assert!(files(&world).is_empty());
 }
 
-/// A name that leaves no room for that of a draft beside it stands for a disk that is full.
+/// A name without room for a temporary name beside it simulates a full disk.
 #[test]
 fn a_release_needs_no_room_on_the_disk() {
     let world = World::of(3);
@@ -253,7 +257,7 @@ fn a_release_needs_no_room_on_the_disk() {
     assert!(files(&world).is_empty());
 }
 
-/// What a minority has heard of the extension is written down, so that the release undoes it.
+/// The file notes an extension that only a minority has received, so that the release undoes it.
 #[test]
 fn an_extension_without_a_quorum_is_known_to_the_release() {
     let world = World::with_max_ttl(3, "90s");
@@ -267,7 +271,7 @@ fn an_extension_without_a_quorum_is_known_to_the_release() {
     eventually("the key of the minority is gone too", || world.held_on("job") == 0);
 }
 
-/// Of two that are told to write the same file, the second lets go of what it has.
+/// Of two commands that write the same file, the second releases its lock.
 #[test]
 fn a_file_that_appears_during_the_wait_is_not_overwritten() {
     let world = World::of(3);
@@ -283,7 +287,7 @@ fn a_file_that_appears_during_the_wait_is_not_overwritten() {
 }
 
 #[test]
-fn where_no_file_can_be_written_no_lock_is_taken() {
+fn no_lock_is_taken_if_the_file_cannot_be_written() {
     let world = World::of(1);
     let words = ["acquire", "--token-file", "no/such/folder/file", "job"];
     world.run(&words).expect(71).expect_says("no/such/folder/file: ");
@@ -297,7 +301,7 @@ fn a_lock_that_was_deleted_is_lost() {
     acquire(&world, &[]).expect(0);
     world.delete("job");
     extend(&world, &[]).expect(70).expect_says("the lock is lost: its key is gone");
-    assert_eq!(files(&world), [FILE], "it is not let go by an extension");
+    assert_eq!(files(&world), [FILE], "a failed extension keeps the file");
     release(&world).expect(70).expect_says("the lock is lost");
     assert!(files(&world).is_empty());
 }
@@ -314,7 +318,7 @@ fn a_lock_that_was_taken_is_lost_and_stays_with_the_taker() {
     }
 }
 
-/// On every network, and not only where the nodes are next door.
+/// On every network, not only beside the nodes.
 #[test]
 fn a_lock_that_was_lost_is_lost_over_any_distance() {
     for distance in [5, 80].map(Duration::from_millis) {
@@ -338,7 +342,8 @@ fn a_lock_that_was_lost_is_lost_over_any_distance() {
     }
 }
 
-/// A round trip takes longer than a sixth of the TTL, and so longer than a look at the lock.
+/// A round trip takes longer than a sixth of the TTL, and so longer than the inspection of the
+/// lock.
 #[test]
 fn a_release_that_does_not_learn_whether_the_lock_was_held_does_not_say_so() {
     let world = World::of(3);
@@ -354,7 +359,7 @@ fn a_release_that_does_not_learn_whether_the_lock_was_held_does_not_say_so() {
     assert!(files(&world).is_empty());
 }
 
-/// Whoever has the file may need longer than a moment: too few of its nodes answer.
+/// A command that has the file may need a while, because too few of its nodes answer.
 #[test]
 fn a_release_waits_for_an_extension_that_takes_its_time() {
     let world = World::of(3);
@@ -367,7 +372,7 @@ fn a_release_waits_for_an_extension_that_takes_its_time() {
     release.end().expect(0);
 }
 
-/// An extension that finds too few keys leaves the others: they protect whatever goes on.
+/// An extension that finds too few keys leaves the others: they protect the work that goes on.
 #[test]
 fn an_extension_that_fails_deletes_nothing() {
     let world = World::of(3);
@@ -408,7 +413,7 @@ fn without_a_quorum_the_file_stays_and_can_be_tried_again() {
 }
 
 #[test]
-fn a_minority_that_is_down_is_not_felt() {
+fn a_minority_that_is_down_does_no_harm() {
     let mut world = World::of(3);
     acquire(&world, &["--ttl", "20s"]).expect(0);
     world.nodes[1].kill();
@@ -417,9 +422,9 @@ fn a_minority_that_is_down_is_not_felt() {
     release(&world).expect(0);
 }
 
-/// It takes part in nothing that is waited for, though a connection to it could take a minute.
+/// No command waits for this node, though a connection to it could take a minute.
 #[test]
-fn a_node_that_hangs_is_waited_for_by_nobody() {
+fn no_command_waits_for_a_hanging_node() {
     let world = World::with_max_ttl(3, "20m");
     world.nodes[1].pause();
     let ran = |words: &[&str]| run(in_a_minute(&world, words));
@@ -457,7 +462,7 @@ fn other_nodes_are_refused_and_named() {
 }
 
 #[test]
-fn a_lock_that_is_not_had_leaves_no_file() {
+fn a_refused_lock_leaves_no_file() {
     let mut world = World::of(3);
     world.take("job");
     acquire(&world, &["--try"]).expect(75).expect_says("job is held by other data");
@@ -498,9 +503,9 @@ fn a_fencing_token_is_printed() {
     }
 }
 
-/// Whoever does not get the token does not get the lock.
+/// If the token cannot be printed, the lock is released.
 #[test]
-fn a_fencing_token_that_nobody_reads_is_a_lock_that_is_let_go() {
+fn a_lock_is_released_if_its_fencing_token_cannot_be_printed() {
     let world = World::of(1);
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut command = world.redbolt(&["acquire", "--token-file", FILE, "--fencing", "job"]);
@@ -532,7 +537,7 @@ fn a_ttl_over_the_limit_is_refused() {
     release(&world).expect(0);
 }
 
-/// Neither writes a restart guard: that is for those who ask.
+/// Neither command writes a restart guard; only commands that request locks do.
 #[test]
 fn extending_and_releasing_need_no_restart_guard() {
     let world = World::of(3);

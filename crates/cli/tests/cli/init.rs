@@ -1,4 +1,4 @@
-//! `redbolt init`: nodes that are new, and nodes that move to other limits.
+//! `redbolt init`: new nodes, and nodes that change to other limits.
 
 use redbolt_test_servers::Reply;
 
@@ -20,12 +20,12 @@ fn new_nodes_vote_at_once() {
 }
 
 #[test]
-fn nodes_are_new_once() {
+fn init_works_only_once() {
     let world = World::of(3);
     let before = guards(&world);
     let again = world.run(&["init"]).expect(64).expect_says("not new: nothing was written");
     again.expect_says("remembers every lock").expect_says("in use");
-    // One that was emptied since is not new either, however it looks.
+    // A node that was flushed since is not new either, though it looks new.
     world.nodes[0].cmd("FLUSHALL");
     world.run(&["init"]).expect(64).expect_says("not new");
     assert_eq!(guards(&world)[0], Reply::Nil);
@@ -45,7 +45,7 @@ fn all_nodes_must_answer_or_nothing_is_written() {
 }
 
 #[test]
-fn a_key_of_somebody_else_is_left_alone() {
+fn init_leaves_a_foreign_key_alone() {
     let world = World::fresh(1);
     world.nodes[0].cmd("SET redbolt:guard precious");
     world.run(&["init"]).expect(64).expect_says("--restart-guard-key");
@@ -62,7 +62,7 @@ fn a_set_moves_to_another_max_ttl() {
     let said = world.run(&["init", "--change", "--max-ttl", "2s"]).expect(0).stdout;
     assert_eq!(said.matches("quarantined 2 s").count(), 3, "{said}");
     assert!(said.contains("max_ttl of 2.0 s; locks can be attached "), "{said}");
-    // Whoever was not told of it has no vote, and is told now.
+    // A client with the old limits gets no votes, and is told why.
     let old = world.run(&["lock", "--ttl", "1s", "job", "--", "touch", "ran"]).expect(69);
     let limits = "set up for 3 nodes and a max_ttl of 2s, this client for 3 and 1s";
     assert_eq!(old.stderr.matches(limits).count(), 3, "{old:?}");
@@ -71,7 +71,7 @@ fn a_set_moves_to_another_max_ttl() {
     let new = ["lock", "--max-ttl", "2s", "--ttl", "2s", "job", "--", "true"];
     let new = world.run(&new).expect(0).expect_says("for the quarantine to end");
     assert!(!new.stderr.contains("redbolt init"), "these nodes are not new: {new:?}");
-    // Again is harmless.
+    // Repeating it is harmless.
     let again = world.run(&["init", "--change", "--max-ttl", "2s"]).expect(0).stdout;
     assert_eq!(again.matches("remembers every lock").count(), 3, "{again}");
 }
@@ -87,7 +87,7 @@ fn a_change_leaves_everything_as_it_is_unless_all_nodes_answer() {
     assert_eq!(guards(&world)[1..], before[1..]);
 }
 
-/// Others have read the old limits on their connections.
+/// Other clients have read the old limits on their connections.
 #[test]
 fn a_change_that_may_not_close_connections_says_what_is_missing() {
     let world = World::with_max_ttl(1, "1s");

@@ -1,4 +1,4 @@
-//! `status`, `node` and `demo`: looking, without taking part.
+//! `status`, `node` and `demo`: commands that take no locks of their own.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::harness::{World, info, redbolt, run};
 
 #[test]
-fn status_tells_who_holds_the_lock_on_each_node() {
+fn status_shows_the_holder_on_each_node() {
     let world = World::of(3);
     let free = world.run(&["status", "job"]).expect(0).stdout;
     assert_eq!(free.lines().filter(|line| line.contains("  free")).count(), 3, "{free}");
@@ -29,7 +29,7 @@ fn status_tells_who_holds_the_lock_on_each_node() {
 }
 
 #[test]
-fn status_tells_why_a_node_does_not_answer() {
+fn status_shows_why_a_node_does_not_answer() {
     let mut world = World::of(3);
     world.nodes[0].kill();
     let two = world.run(&["status", "job"]).expect(0).stdout;
@@ -93,7 +93,7 @@ fn a_name_is_shown_on_one_line_whatever_is_in_it() {
 }
 
 #[test]
-fn json_tells_all_bytes_of_a_name() {
+fn json_contains_all_bytes_of_a_name() {
     let world = World::of(1);
     let json = |name: &[u8]| -> Value {
         let mut command = world.redbolt(&["status", "--json"]);
@@ -108,7 +108,7 @@ fn json_tells_all_bytes_of_a_name() {
 
 /// As in `redbolt status job | true`.
 #[test]
-fn whoever_closes_the_pipe_early_changes_no_status() {
+fn a_pipe_closed_early_changes_no_status() {
     let world = World::of(1);
     for words in [
         &["status", "job"][..],
@@ -127,7 +127,7 @@ fn whoever_closes_the_pipe_early_changes_no_status() {
 }
 
 #[test]
-fn status_without_a_name_tells_how_the_nodes_are() {
+fn status_without_a_name_shows_the_nodes() {
     let mut world = World::fresh(3);
     let new = world.run(&["status"]).expect(69).stdout;
     assert_eq!(
@@ -172,7 +172,7 @@ fn status_without_a_name_tells_how_the_nodes_are() {
     assert_eq!(nodes[2]["restart_guard"]["state"], "missing");
 }
 
-/// Nothing is left behind by looking whether nodes tell.
+/// Checking for notifications leaves nothing behind.
 #[test]
 fn status_of_nodes_writes_nothing() {
     let world = World::of(1);
@@ -186,7 +186,7 @@ fn status_of_nodes_writes_nothing() {
 }
 
 #[test]
-fn status_tells_what_else_is_under_the_name() {
+fn status_shows_other_data_under_the_name() {
     let world = World::of(3);
     world.nodes[0].cmd("RPUSH job 1 2");
     world.nodes[1].cmd("ZADD job 1 a");
@@ -224,13 +224,13 @@ fn status_writes_nothing() {
         world.run(&["status", "job"]).expect(0);
         let stats = info(&world, "commandstats");
         assert!(stats.contains("cmdstat_pttl"), "{stats}");
-        // What is called in vain, to find out whether it is allowed, is no write.
+        // Probing permissions is no write.
         assert_eq!(changes(&world), before);
         assert!(!stats.contains("cmdstat_pexpire"), "{stats}");
     }
 }
 
-/// How many writes the first node has done.
+/// How many writes the first node has executed.
 fn changes(world: &World) -> String {
     let info = info(world, "persistence");
     let line = info.lines().find(|line| line.starts_with("rdb_changes_since_last_save:"));
@@ -238,7 +238,7 @@ fn changes(world: &World) -> String {
 }
 
 #[test]
-fn a_node_from_memory_serves_locks() {
+fn an_embedded_node_serves_locks() {
     let mut command = redbolt(&["node", "--port", "0"]);
     let mut node = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(node.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -258,7 +258,7 @@ fn a_node_from_memory_serves_locks() {
 }
 
 #[test]
-fn the_demo_tells_its_story() {
+fn the_demo_runs_to_its_end() {
     let told = run(redbolt(&["demo"])).expect(0).stdout;
     for line in [
         "redbolt init",

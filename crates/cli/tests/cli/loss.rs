@@ -8,10 +8,10 @@ use nix::unistd::Pid;
 
 use crate::harness::{Running, World, eventually, lives, send};
 
-/// Says who it is, and does not listen to SIGTERM.
+/// Writes its process id, and ignores SIGTERM.
 const STUBBORN: &str = "trap 'echo term >> term' TERM; echo $$ > pid; while :; do sleep 0.05; done";
 
-/// Has a child of its own, and one that left the process group and the session.
+/// Has a child, and one that left the process group and the session.
 const FAMILY: &str = "sleep 600 & echo $! > child; \
     setsid sh -c 'echo $$ > stranger; exec sleep 600' & \
     echo $$ > pid; wait";
@@ -52,7 +52,7 @@ fn everything_that_the_command_started_ends_with_it() {
 }
 
 #[test]
-fn who_ignores_sigterm_is_killed_after_the_grace() {
+fn a_command_that_ignores_sigterm_is_killed_after_the_grace_period() {
     let world = World::of(1);
     let words = ["lock", "--ttl", "2s", "--kill-after", "400ms", "job", "-c", STUBBORN];
     let running = world.start(&words);
@@ -81,7 +81,7 @@ fn without_a_majority_the_command_ends_before_the_lease() {
 }
 
 #[test]
-fn a_minority_that_fails_is_not_felt() {
+fn a_minority_that_fails_does_no_harm() {
     let mut world = World::of(3);
     let running =
         world.start(&["lock", "--ttl", "1s", "job", "-c", "echo > up; sleep 2.5; exit 4"]);
@@ -137,7 +137,7 @@ fn a_command_that_dies_of_sigterm_is_not_waited_for_until_sigkill() {
 }
 
 #[test]
-fn who_slept_through_the_lease_kills_at_once() {
+fn a_redbolt_stopped_past_the_lease_kills_at_once() {
     let world = World::of(1);
     let running = world.start(&["lock", "--ttl", "1s", "job", "-c", STUBBORN]);
     let pid = world.process("pid");
@@ -151,7 +151,7 @@ fn who_slept_through_the_lease_kills_at_once() {
 }
 
 #[test]
-fn a_killed_redbolt_takes_its_command_along_and_lets_go() {
+fn a_killed_redbolt_ends_its_command_and_releases() {
     let world = World::of(3);
     let words = [
         "lock",
@@ -170,7 +170,7 @@ fn a_killed_redbolt_takes_its_command_along_and_lets_go() {
 }
 
 #[test]
-fn children_that_were_there_before_are_no_family() {
+fn earlier_children_of_the_shell_are_left_alone() {
     let world = World::of(1);
     let mut command = redbolt_test_servers::program("sh");
     let program = env!("CARGO_BIN_EXE_redbolt");

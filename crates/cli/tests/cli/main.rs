@@ -1,7 +1,7 @@
 //! The program as a user runs it, against real servers.
 //!
-//! One binary for all, so that it is linked once. What is on the nodes is the word of
-//! `redbolt-test-servers`, which knows nothing of redbolt.
+//! One binary for all tests, so that it is linked once. `redbolt-test-servers`, which knows nothing
+//! of redbolt, reads the nodes' state.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the way to report")]

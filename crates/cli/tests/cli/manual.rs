@@ -1,9 +1,9 @@
-//! The commands of the READMEs and of the manual, run as they stand there.
+//! Runs the commands of the READMEs and of the manual as they are written.
 //!
-//! A block that says ```` ```sh ```` is a script and has to succeed. One that says ```` ```console ```` has the
-//! output of its commands behind them, in which figures may differ. Lines of ```` ```crontab ```` and the
-//! `ExecStart=` of ```` ```ini ```` are run as well. Each block has three servers of its own in the place of
-//! 10.0.0.1 to 10.0.0.3, and scripts that do nothing in the place of the user's.
+//! A block marked ```` ```sh ```` is a script and has to succeed. In one marked ```` ```console
+//! ```` each command is followed by its output, in which figures may differ. Lines of ````
+//! ```crontab ```` and the `ExecStart=` of ```` ```ini ```` are run as well. Each block gets three
+//! servers in place of 10.0.0.1 to 10.0.0.3, and scripts that do nothing in place of the user's.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::{Ran, World, redbolt, run};
 
-/// Where a page has commands.
+/// A block of commands, and its place.
 struct Block {
     place: String,
     kind: String,
@@ -52,7 +52,7 @@ fn blocks(page: &str, text: &str) -> Vec<Block> {
     blocks
 }
 
-/// What surrounds a block: servers, and everything that its commands call.
+/// The environment of a block: servers, and everything that its commands call.
 fn world_of(block: &Block) -> World {
     let sets_up = block.text.contains("redbolt init") && !block.text.contains("init --change");
     let world = if sets_up { World::fresh(3) } else { World::of(3) };
@@ -70,14 +70,14 @@ fn executable(path: &Path, line: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// These cannot be run from here: they build this program, run this test, or `redbolt demo`.
+/// Replaces cargo: its commands would build this program, run this test, or run `redbolt demo`.
 const CARGO: &str = r#"
 case "$*" in
   "xtask demo" | "xtask test" | "install redbolt-cli") ;;
   *) echo "cargo $*?" >&2; exit 1 ;;
 esac"#;
 
-/// The text with our servers in it.
+/// The text with the test's servers in it.
 fn at_home(world: &World, text: &str) -> String {
     let mut text = text.to_owned();
     for (number, node) in (1..).zip(&world.nodes) {
@@ -88,7 +88,7 @@ fn at_home(world: &World, text: &str) -> String {
     if text.contains("7001") {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         text = text.replace("7001", &port.to_string());
-        // It ends also if the script does not come to the line that ends it.
+        // The node also ends if the script does not reach the line that ends it.
         text = text.replace("redbolt node", "timeout 60 redbolt node");
     }
     text
@@ -106,14 +106,14 @@ fn shell(world: &World, options: &str, script: &str) -> Ran {
     run(shell)
 }
 
-/// What is wrong with a script, if anything.
+/// The fault of a script, if any.
 fn script_fails(block: &Block, script: &str) -> Option<String> {
     let world = world_of(block);
     let ran = shell(&world, "-eu", &at_home(&world, script));
     (ran.status != Some(0)).then(|| format!("{}: {ran:?}\n{script}", block.place))
 }
 
-/// Where a console says something else.
+/// Where the output of a console differs.
 fn console_differs(block: &Block) -> Option<String> {
     let world = world_of(block);
     let mut script = String::new();
@@ -131,12 +131,12 @@ fn console_differs(block: &Block) -> Option<String> {
     let said: Vec<&str> = ran.stdout.split(&format!("{MARK}\n")).collect();
     let same = said.len() == expected.len() + 1
         && expected.iter().zip(&said).all(|(expected, said)| shape(expected) == shape(said));
-    (!same).then(|| format!("{}: it says\n{}", block.place, said.concat()))
+    (!same).then(|| format!("{}: the output is\n{}", block.place, said.concat()))
 }
 
 const MARK: &str = "=-=-=";
 
-/// A text without what differs from run to run: times, addresses, processes and hashes.
+/// A text without what differs between runs: times, addresses, processes and hashes.
 fn shape(text: &str) -> Vec<Vec<&str>> {
     text.lines().map(|line| shapes(&line.split_whitespace().collect::<Vec<_>>())).collect()
 }
@@ -171,11 +171,11 @@ fn commands_of_the_manual_do_what_it_says() {
             faults.extend(found);
         }
     }
-    assert!(count > 15, "{count} blocks with commands: is that the manual?");
+    assert!(count > 15, "the manual has only {count} blocks with commands");
     assert!(faults.is_empty(), "{} of {count} blocks:\n{}", faults.len(), faults.join("\n"));
 }
 
-/// The commands of a crontab, without the five fields in front.
+/// The commands of a crontab, without the five time fields.
 fn without_times(crontab: &str) -> String {
     let commands = crontab.lines().map(|line| line.split_whitespace().skip(5).collect::<Vec<_>>());
     commands.map(|words| words.join(" ") + "\n").collect()
@@ -186,7 +186,7 @@ fn started(unit: &str) -> String {
     unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("a service").to_owned()
 }
 
-/// The words of a page's prose that are code, and those of its blocks of commands.
+/// The code spans of a page's prose, and the words of its command blocks.
 fn code(page: &str, text: &str) -> String {
     let commands = ["sh", "console", "crontab", "ini"];
     let of_blocks = blocks(page, text).into_iter().filter(|block| commands.contains(&&*block.kind));
@@ -216,12 +216,12 @@ fn options_and_subcommands_of_the_manual_exist() {
         let code = code(&page, &text);
         let named = code.split(|c| !is_of_option(c)).filter(|word| word.len() > 2);
         for option in named.filter(|word| word.starts_with("--")) {
-            assert!(options.contains(option), "{page}: {option} is no option");
+            assert!(options.contains(option), "{page}: there is no option {option}");
         }
         let calls =
             code.split("redbolt ").skip(1).filter_map(|rest| rest.split_whitespace().next());
         for name in calls.filter(|name| name.chars().all(|c| c.is_ascii_lowercase())) {
-            assert!(known.contains(name), "{page}: redbolt {name} is no subcommand");
+            assert!(known.contains(name), "{page}: there is no subcommand redbolt {name}");
         }
     }
 }

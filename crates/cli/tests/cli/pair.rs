@@ -1,4 +1,5 @@
-//! `redbolt lock` is two processes. Whichever of them is left ends the command before the lock ends.
+//! `redbolt lock` is two processes. If one of them dies, the other ends the command before the lock
+//! ends.
 
 use std::process::Command;
 use std::thread;
@@ -10,18 +11,18 @@ use redbolt_test_servers::{Mode, Proxy, Reply, Server};
 
 use crate::harness::{Running, World, eventually, info, lives, run, send};
 
-/// A job with a child, and one that left the process group and the session. It does not listen to SIGTERM.
+/// A job with a child, and one that left the process group and the session. It ignores SIGTERM.
 const STUBBORN: &str = "trap '' TERM; sleep 600 & echo $! > child; \
     setsid sh -c 'echo $$ > stranger; exec sleep 600' & \
     echo $$ > pid; wait";
 
-/// As a user's: a script whose work is done by others.
+/// Like a user's script whose work is done by other processes.
 const JOB: &str = "sleep 600 & echo $! > child; setsid sh -c 'echo $$ > stranger; exec sleep 600' & \
     echo $$ > pid; wait";
 
 const FAMILY: [&str; 3] = ["pid", "child", "stranger"];
 
-/// What the next holder runs: it says who of the family before it is still there.
+/// The next holder's command: it prints the processes of the previous job that still exist.
 const WITNESS: &str = "for pid in $(cat pid child stranger); do \
     grep -s '^State:\t[^ZX]' /proc/$pid/status && echo $pid; done; true";
 
@@ -31,11 +32,11 @@ fn lock(world: &World, ttl: &str, line: &str) -> Running {
     running
 }
 
-/// Runs the next holder, and sees that it is alone.
+/// Runs the next holder, and checks that it is alone.
 #[track_caller]
 fn next_holder_is_alone(world: &World) {
     let ran = world.run(&["lock", "--ttl", "1s", "job", "-c", WITNESS]);
-    assert_eq!(ran.stdout, "", "processes of the holder before it go on: {ran:?}");
+    assert_eq!(ran.stdout, "", "processes of the previous holder still run: {ran:?}");
 }
 
 #[test]
@@ -51,12 +52,12 @@ fn a_killed_redbolt_is_followed_by_its_whole_family_before_the_next_holder_comes
 
 /// As with `redbolt lock … 2>&1 | less`, where nobody scrolls.
 #[test]
-fn words_that_nobody_reads_do_not_save_the_command_of_a_killed_inner_process() {
+fn unread_messages_do_not_save_the_command_of_a_killed_inner_process() {
     kill_unheard(Running::inner, Some(70));
 }
 
 #[test]
-fn words_that_nobody_reads_do_not_save_the_command_of_a_killed_redbolt() {
+fn unread_messages_do_not_save_the_command_of_a_killed_redbolt() {
     kill_unheard(Running::pid, None);
 }
 
@@ -74,7 +75,7 @@ fn kill_unheard(victim: fn(&Running) -> i32, status: Option<i32>) {
 }
 
 #[test]
-fn a_warning_that_nobody_reads_does_not_cost_the_lock() {
+fn an_unread_warning_does_not_cost_the_lock() {
     let mut world = World::of(3);
     let line = "echo $$ > pid; until [ -e go ]; do sleep 0.05; done; exit 4";
     let command = world.redbolt(&["lock", "--ttl", "3s", "job", "-c", line]);
@@ -83,15 +84,15 @@ fn a_warning_that_nobody_reads_does_not_cost_the_lock() {
     world.nodes[2].kill();
     let until = Instant::now() + Duration::from_secs(6);
     while Instant::now() < until {
-        assert!(lives(pid), "a word that nobody reads has ended the command");
+        assert!(lives(pid), "an unread message has ended the command");
         thread::sleep(Duration::from_millis(20));
     }
     std::fs::write(world.path("go"), "").unwrap();
     running.end().expect(4);
 }
 
-/// The lease was extended by two nodes, and then one of them loses the key: what is left is the lease of the
-/// third, which has heard of no extension.
+/// Two nodes extended the lease, and then one of them loses the key: what remains is the lease of
+/// the third, which has not received the extension.
 #[test]
 fn a_lease_that_got_shorter_ends_the_command_of_a_stopped_inner_process_sooner() {
     let world = World::of(3);
@@ -103,7 +104,7 @@ fn a_lease_that_got_shorter_ends_the_command_of_a_stopped_inner_process_sooner()
     let running = Running::start(command);
     FAMILY.iter().for_each(|file| assert!(lives(world.process(file))));
     assert_eq!(world.held_on("job"), 3);
-    // It ends the command itself where all of this takes too long on a busy machine.
+    // The inner process ends the command itself if all of this takes too long on a busy machine.
     let inner = running.inner();
     far.set(Mode::Stall);
     eventually("it is extended", || pttl(&world.nodes[0]) > 5_000 && pttl(&world.nodes[2]) < 4_500);
@@ -123,9 +124,9 @@ fn pttl(node: &Server) -> i64 {
     }
 }
 
-/// With a TTL that nobody would wait for, the lock is let go.
+/// The TTL is so long that only a release explains the freed lock.
 #[test]
-fn a_killed_redbolt_lets_go_of_the_lock() {
+fn a_killed_redbolt_releases_the_lock() {
     let world = World::with_max_ttl(3, "1h");
     let words = ["lock", "--ttl", "1h", "job", "-c", "echo $$ > pid; exec sleep 600"];
     let running = world.start(&words);
@@ -173,12 +174,12 @@ fn a_stopped_redbolt_keeps_its_lock_and_its_command() {
     }
     running.signal(Signal::SIGCONT);
     thread::sleep(Duration::from_millis(100));
-    assert!(lives(pid), "a late look at the lease is not the end of it");
+    assert!(lives(pid), "a late check of the lease does not end it");
     std::fs::write(world.path("go"), "").unwrap();
     running.end().expect(4);
 }
 
-/// There is no more than the kernel's parent-death signal then, and the help says so.
+/// Then only the kernel's parent-death signal is left, and the help says so.
 #[test]
 fn when_both_are_killed_at_once_the_command_itself_gets_sigterm() {
     let world = World::of(1);
@@ -193,7 +194,7 @@ fn when_both_are_killed_at_once_the_command_itself_gets_sigterm() {
 }
 
 #[test]
-fn a_waiter_that_is_killed_leaves_the_line() {
+fn a_killed_waiter_leaves_the_queue() {
     let world = World::of(3);
     world.take("job");
     let waiter = world.start(&["lock", "job", "--", "touch", "ran"]);
@@ -225,7 +226,7 @@ fn a_signal_to_the_inner_process_reaches_the_command_too() {
     assert_eq!(world.written("got"), "hup");
 }
 
-/// Once directly, and once from redbolt: not from each of its processes.
+/// Once directly, and once from redbolt, not once from each of its processes.
 #[test]
 fn a_signal_to_the_whole_group_is_passed_on_once() {
     let world = World::of(1);
@@ -237,7 +238,7 @@ fn a_signal_to_the_whole_group_is_passed_on_once() {
     world.process("pid");
     killpg(Pid::from_raw(running.pid()), Signal::SIGTERM).unwrap();
     world.written("got");
-    // What may come behind it has come by then.
+    // A second signal would have arrived by then.
     thread::sleep(Duration::from_millis(500));
     std::fs::write(world.path("go"), "").unwrap();
     running.end().expect(0);
@@ -276,7 +277,7 @@ fn with_at_least_a_killed_redbolt_leaves_the_lock_to_its_ttl() {
 }
 
 #[test]
-fn the_command_inherits_what_the_caller_gave_and_nothing_of_redbolt() {
+fn the_command_inherits_only_the_caller_s_descriptors_and_environment() {
     let world = World::of(1);
     let line = "for fd in /proc/$$/fd/*; do echo ${fd##*/}; done; \
         tr '\\0' '\\n' < /proc/$$/environ | sed 's/=.*//' | sort";
@@ -288,16 +289,17 @@ fn the_command_inherits_what_the_caller_gave_and_nothing_of_redbolt() {
     assert_eq!(run(under).expect(0).stdout, direct.stdout);
 }
 
-/// Such signals have no name, and the system's own tools have forgotten them at times.
+/// These signals have no name, and some system tools do not know them.
 #[test]
-fn a_command_that_dies_of_a_real_time_signal_tells_so() {
+fn a_real_time_signal_is_passed_on_in_the_status() {
     let world = World::of(1);
     world.run(&["lock", "job", "-c", "kill -40 $$"]).expect(128 + 40);
     assert_eq!(world.held_on("job"), 0);
 }
 
-/// Nobody can set the clock of a test machine. What is seen here is that both processes have a timer on the
-/// time of day (clock 0) which the kernel cancels when it is set (flags 1 and 2): then they look at the lease.
+/// A test cannot set the machine's clock. It checks that both processes have a timer on the wall
+/// clock (clock 0) which the kernel cancels when the clock is set (flags 1 and 2): then they check
+/// the lease.
 #[test]
 fn both_processes_wake_when_the_wall_clock_is_set() {
     let world = World::of(1);

@@ -1,4 +1,4 @@
-//! Nodes that may have forgotten locks do not vote, and whoever meets them understands why.
+//! Nodes that may have forgotten locks do not vote, and the messages explain why.
 
 use nix::sys::signal::Signal;
 use redbolt_test_servers::{Reply, Server};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::harness::{World, eventually, info, redbolt, run};
 
-/// What was said, with no number of seconds in it.
+/// The messages, without their numbers of seconds.
 fn timeless(said: &str) -> Vec<String> {
     let words = |line: &str| {
         let is_number = |word: &str| word.parse::<u64>().is_ok();
@@ -21,9 +21,9 @@ fn timeless(said: &str) -> Vec<String> {
     said.lines().map(words).collect()
 }
 
-/// The newcomer's path: fresh nodes, a lock that is refused, the command that it names, the lock.
+/// A newcomer's steps: new nodes, a refused lock, the command that the refusal suggests, the lock.
 #[test]
-fn a_newcomer_is_told_why_the_first_lock_waits_and_what_to_do() {
+fn a_newcomer_learns_why_the_first_lock_waits_and_what_to_do() {
     let world = World::fresh(3);
     let nodes: Vec<_> = world.nodes.iter().map(Server::address).collect();
     let options: String = nodes.iter().map(|node| format!(" --node {node}")).collect();
@@ -75,7 +75,7 @@ fn a_wait_that_ends_before_the_quarantine_is_69() {
 }
 
 #[test]
-fn a_waiter_leaves_a_quarantine_when_it_is_told_to() {
+fn a_waiter_in_a_quarantine_ends_on_a_signal() {
     let world = World::fresh(1);
     let waiter = world.start(&["lock", "job", "--", "touch", "ran"]);
     eventually("the node has its restart guard", || {
@@ -87,7 +87,7 @@ fn a_waiter_leaves_a_quarantine_when_it_is_told_to() {
     assert!(!world.path("ran").exists());
 }
 
-/// Whoever reads the hint types it into another shell.
+/// A user copies the hint into another shell.
 #[test]
 fn init_lets_a_waiter_in_before_the_quarantine_is_over() {
     let world = World::with_limits(3, "600s");
@@ -100,17 +100,17 @@ fn init_lets_a_waiter_in_before_the_quarantine_is_over() {
 }
 
 #[test]
-fn new_nodes_can_be_said_to_be_new_by_the_first_lock() {
+fn the_first_lock_can_declare_nodes_new() {
     let world = World::fresh(3);
     let words = ["lock", "--try", "--new-nodes", "job", "--", "true"];
     assert_eq!(world.run(&words).expect(0).stderr, "");
-    // Of nodes that were emptied later it is not believed.
+    // Nodes that were flushed later do not count as new.
     world.nodes[..2].iter().for_each(|node| drop(node.cmd("FLUSHALL")));
     world.run(&words).expect(69).expect_says("quarantined");
 }
 
-/// Two of three nodes forget a lock that is held. With the restart guard nobody gets it, and without it
-/// somebody does.
+/// Two of three nodes lose a held lock. With the restart guard no other caller is granted it;
+/// without, one is.
 #[test]
 fn a_lock_that_nodes_forgot_is_not_granted_again() {
     let mut world = World::of(3);
@@ -136,16 +136,16 @@ fn a_durable_node_is_believed_after_a_restart() {
     world.nodes[0].restart();
     let lock =
         |trust: &[&str]| world.run(&[&["lock", "-n"], trust, &["job", "--", "true"]].concat());
-    // A server that syncs may take its time.
+    // Syncing may take a while.
     eventually("its restart guard is believed", || {
         lock(&["--restart-trust", "durable"]).status == Some(0)
     });
     let strict = lock(&[]).expect(69).expect_says("restarted: its run id changed");
-    assert!(!strict.stderr.contains("redbolt init"), "it is known not to be new: {strict:?}");
+    assert!(!strict.stderr.contains("redbolt init"), "the node is known not to be new: {strict:?}");
 }
 
 #[test]
-fn a_user_without_info_needs_a_word() {
+fn a_user_without_info_needs_restart_trust() {
     let world = World::fresh(1);
     world.nodes[0].cmd("ACL SETUSER limited on >pw ~* +@all -info");
     let lock = |trust: &[&str]| {
@@ -159,7 +159,7 @@ fn a_user_without_info_needs_a_word() {
 }
 
 #[test]
-fn trust_is_one_word_or_one_for_each_node() {
+fn restart_trust_is_one_value_or_one_for_each_node() {
     let world = World::of(3);
     let lock =
         |words: &str| world.run(&["lock", "-n", "--restart-trust", words, "job", "--", "true"]);
@@ -199,7 +199,7 @@ fn status_shows_each_restart_guard() {
         assert!(line.contains(&format!("  free  {words}")), "{words:?} is missing in {line:?}");
     }
     assert!(ran.contains("no lock can be taken now: 1 of 6 nodes vote, 4 must"), "{ran}");
-    assert_eq!(missing.cmd("GET redbolt:guard"), Reply::Nil, "a look writes nothing");
+    assert_eq!(missing.cmd("GET redbolt:guard"), Reply::Nil, "status writes nothing");
 
     let json = world.run(&["status", "--json", "job"]).expect(0).stdout;
     let json: Value = serde_json::from_str(&json).unwrap();
@@ -215,7 +215,7 @@ fn status_shows_each_restart_guard() {
     assert!(!off.contains("restart_guard") && !off.contains("no lock can be taken"), "{off}");
 }
 
-/// What a client of `nodes` nodes expects of this one.
+/// The restart guard that a client of `nodes` nodes expects on this one.
 fn ours(server: &Server, nodes: usize) -> String {
     let Reply::Bulk(text) = server.cmd("INFO server") else { panic!("no INFO") };
     let text = String::from_utf8(text).unwrap();
@@ -236,10 +236,10 @@ fn the_restart_guard_is_written_once() {
         let value = sets.split([':', ',']).find_map(|pair| pair.strip_prefix(field));
         value.and_then(|value| value.parse().ok()).unwrap()
     };
-    // The handshake tries a SET that fails.
+    // The handshake includes a SET that fails.
     assert_eq!(
         count("calls=") - count("failed_calls="),
         3,
-        "the locks, and no restart guard: {sets}"
+        "SETs of locks, and none of a restart guard: {sets}"
     );
 }

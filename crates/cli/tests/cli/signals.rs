@@ -1,4 +1,4 @@
-//! What is sent to redbolt reaches the command, and what the caller chose stays as it was.
+//! Signals to redbolt reach the command, and the caller's signal dispositions stay as they were.
 
 use nix::sys::signal::Signal;
 
@@ -27,7 +27,7 @@ fn signals_are_passed_on_once_and_the_command_decides() {
 }
 
 #[test]
-fn a_command_that_dies_of_a_signal_that_was_passed_on_tells_so() {
+fn the_status_shows_a_signal_that_was_passed_on() {
     let world = World::of(1);
     for (signal, status) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143), (Signal::SIGHUP, 129)] {
         let file = format!("pid-{status}");
@@ -41,7 +41,7 @@ fn a_command_that_dies_of_a_signal_that_was_passed_on_tells_so() {
 }
 
 #[test]
-fn the_command_blocks_and_ignores_what_its_caller_did() {
+fn the_command_inherits_blocked_and_ignored_signals() {
     let world = World::of(1);
     let masks = "grep -E '^Sig(Blk|Ign)' /proc/self/status";
     let direct = redbolt_test_servers::program("sh").args(["-c", masks]).output().unwrap();
@@ -58,7 +58,7 @@ fn the_command_blocks_and_ignores_what_its_caller_did() {
 }
 
 #[test]
-fn a_caller_that_blocks_them_all_keeps_them_blocked_in_the_command() {
+fn signals_that_the_caller_blocks_stay_blocked_in_the_command() {
     let world = World::of(1);
     let mask = |words: &[&str]| {
         let mut command = world.command("env");
@@ -71,7 +71,7 @@ fn a_caller_that_blocks_them_all_keeps_them_blocked_in_the_command() {
 }
 
 #[test]
-fn a_shell_that_kills_its_own_group_does_not_hear_it_twice() {
+fn a_shell_that_signals_its_own_group_gets_the_signal_once() {
     let world = World::of(1);
     let line = "trap 'echo term >> got' TERM; kill -TERM 0; sleep 0.2; cat got";
     let mut command = redbolt_test_servers::program("setsid");

@@ -1,4 +1,4 @@
-//! Every exit status of `redbolt lock`, and what the command finds.
+//! Every exit status of `redbolt lock`, and the environment of its command.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use redbolt_test_servers::{Mode, Proxy, Reply, Server};
 use crate::harness::{Running, World, eventually, redbolt, run};
 
 #[test]
-fn the_status_of_the_command_is_passed_on_and_the_lock_let_go() {
+fn the_status_of_the_command_is_passed_on_and_the_lock_released() {
     let world = World::of(3);
     for status in [0, 1, 3, 64, 75, 255] {
         world.run(&["lock", "job", "--", "sh", "-c", &format!("exit {status}")]).expect(status);
@@ -45,7 +45,7 @@ fn a_command_that_cannot_be_run_is_126_or_127_and_says_why() {
 const OTHER_DATA: &str = "job is held by other data, a string of 13 bytes #";
 
 #[test]
-fn whoever_is_refused_is_told_who_holds_the_lock() {
+fn a_refusal_names_the_holder() {
     let mut world = World::of(3);
     let holder = world.start(&["lock", "job", "-c", "echo $PPID > redbolt; exec sleep 600"]);
     world.process("redbolt");
@@ -55,7 +55,7 @@ fn whoever_is_refused_is_told_who_holds_the_lock() {
         let ran = world.run(&words).expect(75).expect_says("job is held by ");
         assert!(ran.stderr.ends_with(&label), "{ran:?}");
     }
-    // Nobody has a majority of what can be seen.
+    // No value has a majority of the visible nodes.
     world.nodes[0].kill();
     world.nodes[1].cmd("DEL job");
     world.take_on(1, "job");
@@ -104,7 +104,7 @@ fn no_quorum_is_69_with_a_line_for_each_node() {
 }
 
 #[test]
-fn a_minority_that_cannot_vote_is_told_of_once_and_not_if_quiet() {
+fn a_minority_without_votes_is_warned_about_once_and_not_if_quiet() {
     let mut world = World::of(3);
     let lock = |world: &World, options: &[&str], line: &str| {
         world.run(&[&["lock", "--ttl", "6s"], options, &["job", "-c", line]].concat()).expect(0)
@@ -117,23 +117,24 @@ fn a_minority_that_cannot_vote_is_told_of_once_and_not_if_quiet() {
         "redbolt: warning: 1 of 3 nodes does not vote; locks end if one more fails\n\
          redbolt: node 2 {address}: connection refused\n"
     );
-    assert_eq!(said, expected, "once, though it is extended several times");
+    assert_eq!(said, expected, "one warning, though the lock is extended several times");
     assert_eq!(lock(&world, &["--quiet"], "sleep 0.5").stderr, "");
     world.run(&["acquire", "--token-file", "file", "other"]).expect(0).expect_says("1 of 3 nodes");
     world.run(&["acquire", "-q", "--token-file", "two", "another"]).expect(0);
-    // One that was emptied stays away for its quarantine.
+    // A node that was restarted empty does not vote during its quarantine.
     world.nodes[1].restart();
     let said = lock(&world, &[], "sleep 0.5").stderr;
     assert_eq!(said.matches("does not vote").count(), 1, "{said}");
     assert!(said.contains("quarantined"), "{said}");
-    // It goes while the command runs.
+    // The node goes down while the command runs.
     let line = format!("kill -9 {}; sleep 1", world.nodes[1].pid());
     world.run(&["lock", "five", "-c", &line]).expect(0);
 }
 
-/// It leaves before the node is known to hang, and so it says at once what it has not heard of.
+/// It ends before the node is known to hang, so it reports at once the nodes that have not
+/// answered.
 #[test]
-fn whoever_acquires_is_told_of_a_node_that_hangs() {
+fn acquire_warns_about_a_hanging_node() {
     let world = World::of(3);
     let said = world.run(&["acquire", "--token-file", "one", "job"]).expect(0).stderr;
     assert_eq!(said, "", "all vote");
@@ -145,9 +146,9 @@ fn whoever_acquires_is_told_of_a_node_that_hangs() {
     world.nodes[1].resume();
 }
 
-/// To look at the lock takes as long as it took to be refused.
+/// Looking up the holder may take as long as the refusal took.
 #[test]
-fn whoever_is_refused_is_told_by_whom_over_any_distance() {
+fn a_refusal_names_the_holder_over_any_distance() {
     let world = World::of(3);
     world.take("job");
     let before = |server: &Server| {
@@ -157,14 +158,15 @@ fn whoever_is_refused_is_told_by_whom_over_any_distance() {
     };
     let proxies: Vec<_> = world.nodes.iter().map(before).collect();
     let addresses: Vec<_> = proxies.iter().map(Proxy::address).collect();
-    // A busy machine makes the way longer still; the look goes by the way.
+    // A busy machine makes the round trip longer still; the lookup's timeout follows the round
+    // trip.
     let mut command = redbolt(&["lock", "--try", "--response-timeout", "20s", "job", "--", "true"]);
     command.env("REDBOLT_NODES", addresses.join(","));
     run(command).expect(75).expect_says(OTHER_DATA);
 }
 
 #[test]
-fn a_wrong_port_is_said_soon_though_the_wait_has_no_limit() {
+fn a_wrong_port_is_reported_soon_in_a_wait_without_limit() {
     let waiter = Running::start(redbolt(&["lock", "--node", "127.0.0.1:1", "job", "--", "true"]));
     eventually("it says so", || waiter.said().contains("127.0.0.1:1: connection refused"));
     waiter.signal(Signal::SIGTERM);
@@ -174,7 +176,7 @@ fn a_wrong_port_is_said_soon_though_the_wait_has_no_limit() {
 }
 
 #[test]
-fn what_only_an_operator_can_mend_is_69_at_once_though_the_wait_has_no_limit() {
+fn a_fault_for_an_operator_is_69_at_once_in_a_wait_without_limit() {
     let [primary, replica] = [Server::start(), Server::start()];
     replica.cmd(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
     let world = World::on(vec![replica]);
@@ -182,7 +184,7 @@ fn what_only_an_operator_can_mend_is_69_at_once_though_the_wait_has_no_limit() {
 }
 
 #[test]
-fn a_wrong_password_is_69_and_stays_unsaid() {
+fn a_wrong_password_is_69_and_is_not_shown() {
     let world = World::on(vec![Server::with(&["--requirepass", "right"])]);
     let address = |password: &str| format!("redis://:{password}@{}", world.nodes[0].address());
     let lock = |password: &str| {
@@ -226,14 +228,14 @@ fn a_release_that_nobody_confirms_is_a_warning_only() {
     let world = World::of(3);
     let pids: Vec<_> = world.nodes.iter().map(|node| node.pid().to_string()).collect();
     let line = format!("kill -STOP {}; exit 5", pids[..2].join(" "));
-    // Also if it is to be quiet: the lock may stay taken.
+    // Even with -q, because the lock may stay taken.
     world.run(&["lock", "-q", "job", "-c", &line]).expect(5).expect_says("warning");
     world.nodes.iter().for_each(Server::resume);
 }
 
 #[test]
-fn a_minority_that_is_stopped_is_told_of_the_release_all_the_same() {
-    // The TTL alone would take longer than this test waits.
+fn a_stopped_minority_still_gets_the_release() {
+    // The test does not wait as long as the TTL.
     let world = World::with_max_ttl(3, "90s");
     let line = format!("kill -STOP {}", world.nodes[0].pid());
     let words = ["lock", "--ttl", "90s", "job", "-c", &line];

@@ -1,4 +1,4 @@
-//! At a terminal: the command has it, as it would without redbolt.
+//! On a terminal: the command controls it, as it would without redbolt.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use nix::pty::openpty;
 
 use crate::harness::{World, eventually};
 
-/// A program in a session of its own, at a terminal that the test holds.
+/// A program in a session of its own, on a terminal that the test controls.
 struct Session {
     program: Child,
     keyboard: File,
@@ -19,7 +19,7 @@ struct Session {
 }
 
 impl Session {
-    /// `setsid --ctty` makes the terminal the controlling one, which takes unsafe code otherwise.
+    /// `setsid --ctty` sets the controlling terminal, which would take unsafe code here.
     fn start(world: &World, words: &[&str]) -> Self {
         let pty = openpty(None, None).unwrap();
         let side = || Stdio::from(pty.slave.try_clone().unwrap());
@@ -28,7 +28,7 @@ impl Session {
         command.env("REDBOLT_NODES", world.addresses()).env("PS1", "$ ");
         command.current_dir(world.path("")).stdin(side()).stdout(side()).stderr(side());
         let program = command.spawn().unwrap();
-        // The command keeps copies of the terminal's side; the screen ends when all are closed.
+        // The command has copies of the terminal's descriptor; the screen ends when all are closed.
         drop(command);
         let keyboard = File::from(pty.master);
         let screen = Arc::new(Mutex::new(String::new()));
@@ -67,7 +67,7 @@ impl Drop for Session {
     }
 }
 
-/// Reading fails when nobody is left at the other side.
+/// A read fails when the other side is closed.
 fn watch(mut terminal: File, screen: Arc<Mutex<String>>) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         let mut bytes = [0; 4096];
@@ -123,7 +123,7 @@ fn a_command_that_dies_of_ctrl_c_is_130_and_the_lock_is_let_go() {
 fn a_shell_stops_and_continues_the_job() {
     let world = World::of(1);
     let mut shell = Session::start(&world, &["bash", "--norc", "--noprofile", "-i"]);
-    // What is typed before the job has the terminal again might go to the shell.
+    // Text that is typed before the job has the terminal again might go to the shell.
     let line =
         "echo rea\"\"dy; until [ -e go ]; do sleep 0.05; done; echo ag\"\"ain; read x; echo got $x";
     shell.types(&format!("{REDBOLT} lock job -c '{line}'\n"));
@@ -141,7 +141,7 @@ fn a_shell_stops_and_continues_the_job() {
 }
 
 #[test]
-fn a_job_that_was_stopped_for_longer_than_the_lease_is_killed_when_it_continues() {
+fn a_job_stopped_past_its_lease_is_killed_when_it_continues() {
     let world = World::of(1);
     let mut shell = Session::start(&world, &["bash", "--norc", "--noprofile", "-i"]);
     shell.types(&format!("{REDBOLT} lock --ttl 1s job -c 'echo rea\"\"dy; sleep 600'\n"));
@@ -184,7 +184,7 @@ fn a_waiter_at_a_terminal_sees_how_long_a_quarantine_lasts_and_can_leave() {
 }
 
 #[test]
-fn bench_shows_its_progress_and_takes_it_away() {
+fn bench_shows_its_progress_and_removes_it() {
     let world = World::of(1);
     let words = ["env", "TERM=xterm", REDBOLT, "bench", "--duration", "1h", "-c", "2"];
     let mut session = Session::start(&world, &words);

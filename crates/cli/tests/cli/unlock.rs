@@ -1,4 +1,4 @@
-//! `unlock`: an operator breaks a lock.
+//! `unlock`: an operator force-unlocks a resource.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use redbolt_test_servers::{Reply, Server};
 use crate::harness::{World, eventually};
 
 #[test]
-fn without_force_it_shows_whose_lock_it_is_and_does_nothing() {
+fn unlock_without_force_shows_the_holder_and_does_nothing() {
     let world = World::of(3);
     let holder = world.start(&["lock", "job", "-c", "echo $PPID > redbolt; exec sleep 600"]);
     world.process("redbolt");
@@ -20,7 +20,7 @@ fn without_force_it_shows_whose_lock_it_is_and_does_nothing() {
 }
 
 #[test]
-fn with_force_it_says_whose_lock_it_broke_and_the_holder_stops() {
+fn unlock_with_force_names_the_holder_who_then_stops() {
     let world = World::of(3);
     let words = ["lock", "--ttl", "1s", "job", "-c", "echo $PPID > redbolt; exec sleep 600"];
     let holder = world.start(&words);
@@ -49,9 +49,9 @@ fn with_force_it_says_whose_lock_it_broke_and_the_holder_stops() {
     world.run(&["lock", "-n", "job", "--", "true"]).expect(0);
 }
 
-/// `redbolt unlock --force session:42` deleted a user's session.
+/// Regression: `redbolt unlock --force session:42` deleted a user's session.
 #[test]
-fn an_application_s_data_is_not_deleted_unless_it_is_called_foreign() {
+fn an_application_s_data_is_deleted_only_with_foreign() {
     let world = World::of(3);
     let session: &[&[u8]] = &[b"SET", b"session:42", b"{\"user\":1}"];
     let cart: &[&[u8]] = &[b"HSET", b"cart", b"7", b"1"];
@@ -89,7 +89,7 @@ fn where_some_nodes_have_other_data_only_the_lock_is_force_unlocked() {
     drop(holder);
 }
 
-/// The lock is broken all the same.
+/// The lock is deleted nevertheless.
 #[test]
 fn a_report_that_nobody_reads_changes_no_status() {
     let world = World::of(3);
@@ -120,7 +120,7 @@ fn too_few_nodes_are_69_each_with_its_reason() {
 }
 
 #[test]
-fn what_belongs_to_redbolt_and_is_no_lock_is_never_deleted() {
+fn restart_guards_and_counters_are_never_deleted() {
     let world = World::of(1);
     for key in ["redbolt:guard", "redbolt:fence:job"] {
         world.run(&["unlock", "--force", key]).expect(64);
@@ -138,7 +138,7 @@ fn a_script_s_lock_is_force_unlocked_and_the_script_learns_of_it() {
     world.run(&["release", "--token-file", "file"]).expect(70);
 }
 
-/// Nodes that nobody has set up get no restart guard from a look or a break.
+/// `status` and `unlock` write no restart guard on new nodes.
 #[test]
 fn no_restart_guard_is_written() {
     let world = World::fresh(1);

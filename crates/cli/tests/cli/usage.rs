@@ -1,4 +1,4 @@
-//! What is refused before anything is sent, and what helps a newcomer.
+//! Errors before any command is sent, and help for newcomers.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ fn ran(words: &[&str]) -> crate::harness::Ran {
 }
 
 #[test]
-fn without_arguments_it_helps() {
+fn without_arguments_the_help_is_shown() {
     let ran = ran(&[]).expect(64).expect_says("redbolt demo");
     assert!(ran.stderr.contains("redbolt lock --node"));
 }
@@ -31,7 +31,7 @@ fn help_and_version_are_no_errors() {
 }
 
 #[test]
-fn help_tells_of_each_subcommand_as_its_own_option_does() {
+fn help_subcommand_equals_the_help_option() {
     assert_eq!(ran(&["help"]).expect(0).stdout, ran(&["--help"]).expect(0).stdout);
     let subcommands = [
         "lock",
@@ -56,7 +56,7 @@ fn help_tells_of_each_subcommand_as_its_own_option_does() {
 }
 
 #[test]
-fn wrong_words_are_64() {
+fn wrong_arguments_are_64() {
     let wrong: [&[&str]; 13] = [
         &["lick"],
         &["lock"],
@@ -85,7 +85,7 @@ fn a_bare_number_is_no_duration() {
 }
 
 #[test]
-fn no_nodes_says_how_to_name_them_and_how_to_do_without() {
+fn no_nodes_suggests_how_to_name_or_start_some() {
     for words in [
         &["lock", "job", "--", "true"][..],
         &["status", "job"],
@@ -100,7 +100,7 @@ fn no_nodes_says_how_to_name_them_and_how_to_do_without() {
 }
 
 #[test]
-fn a_ttl_that_cannot_be_is_refused() {
+fn an_invalid_ttl_is_refused() {
     let lock = |ttl: &str, more: &[&str]| {
         let words = [&["lock", "--node", "127.0.0.1:1", "--ttl", ttl], more];
         ran(&[&words.concat()[..], &["job", "--", "true"]].concat())
@@ -111,9 +111,9 @@ fn a_ttl_that_cannot_be_is_refused() {
     lock("2ms", &[]).expect(64).expect_says("drift");
 }
 
-/// A wrong REDBOLT_MAX_TTL was blamed on --max-ttl, which nobody had typed.
+/// Regression: a wrong REDBOLT_MAX_TTL was blamed on --max-ttl, which nobody had typed.
 #[test]
-fn a_wrong_variable_is_called_by_its_name() {
+fn a_wrong_environment_variable_is_named() {
     let status = |variable: &str, value: &str, options: &[&str]| {
         let mut command = redbolt(&[&["status", "job"], options].concat());
         command.env("REDBOLT_NODES", "127.0.0.1:1").env(variable, value);
@@ -144,9 +144,9 @@ fn a_wrong_variable_is_called_by_its_name() {
     }
 }
 
-/// `redbolt lock` reads them in its inner process, behind words of its own.
+/// The inner process of `redbolt lock` reads them, behind arguments of its own.
 #[test]
-fn what_was_typed_is_not_blamed_on_an_environment_that_says_the_same() {
+fn an_argument_is_not_blamed_on_an_equal_environment_variable() {
     for words in
         [&["status", "--max-ttl", "5"][..], &["lock", "--max-ttl", "5", "job", "--", "true"]]
     {
@@ -191,7 +191,7 @@ fn nodes_come_from_a_file_that_others_cannot_read() {
     assert!(!said.stderr.contains("hunter2"), "{said:?}");
     fs::write(&file, "# nobody\n").unwrap();
     option().expect(64).expect_says("it names no node");
-    // What does not fit is not left out.
+    // A file that is too long is refused, not truncated.
     let long = format!("{}\n{}\n#{}\n{}", nodes[0], nodes[1], "-".repeat(256 << 10), nodes[2]);
     fs::write(&file, long).unwrap();
     option().expect(64).expect_says("nodes: longer than 256 KiB");
@@ -199,7 +199,7 @@ fn nodes_come_from_a_file_that_others_cannot_read() {
     option().expect(64).expect_says("nodes: No such file");
 }
 
-/// Whoever lists the processes of this user would see it, and whatever the command runs.
+/// Other processes of this user could see it, and everything that the command runs.
 #[test]
 fn the_command_does_not_inherit_a_password() {
     let world = World::of(1);
@@ -263,7 +263,7 @@ fn each_subcommand_has_a_manual_page() {
     expected.sort();
     assert!(expected.len() > 10, "{help}");
     assert_eq!(names, expected);
-    // The exit statuses are in it, which `--help` has below the options.
+    // The page has the exit statuses, which `--help` shows below the options.
     let page = fs::read_to_string(pages.join("redbolt-lock.1")).unwrap();
     for status in ["64", "69", "70", "75", "126", "127"] {
         assert!(page.contains(status), "{status} is missing in:\n{page}");
@@ -289,6 +289,6 @@ fn each_shell_gets_its_completions() {
         ] {
             assert!(script.contains(word), "{shell}, {word}:\n{script}");
         }
-        assert!(!script.contains("__exec"), "the shim is nobody's business");
+        assert!(!script.contains("__exec"), "the hidden subcommand appears in the completions");
     }
 }

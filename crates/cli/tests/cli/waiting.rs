@@ -1,4 +1,4 @@
-//! Standing in line.
+//! Waiting in line.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use redbolt_test_servers::{Mode, Proxy, Server};
 use crate::harness::{World, eventually, info, lives, run};
 
 #[test]
-fn a_waiter_gets_the_lock_when_it_is_let_go() {
+fn a_waiter_gets_the_released_lock() {
     let world = World::of(3);
     let holder = world.start(&["lock", "job", "-c", "echo $$ > holder; sleep 0.5"]);
     let first = world.process("holder");
@@ -31,12 +31,12 @@ fn a_waiter_gets_the_lock_of_a_holder_that_vanished() {
 }
 
 #[test]
-fn a_waiter_leaves_when_it_is_told_to_and_nothing_stays_behind() {
+fn a_waiter_ends_on_a_signal_and_leaves_nothing() {
     let world = World::of(3);
     world.take("job");
     for (signal, status) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143), (Signal::SIGHUP, 129)] {
         let waiter = world.start(&["lock", "job", "--", "touch", "ran"]);
-        // Its connections are what can be seen of a waiter from outside.
+        // From outside, a waiter shows only by its connections.
         eventually("the waiter asks", || clients(&world) > 1);
         waiter.signal(signal);
         waiter.end().expect(status);
@@ -84,7 +84,7 @@ fn a_queued_waiter_outlives_a_short_outage() {
     said.expect_says("for the quarantine to end");
 }
 
-/// Longer than any outage that it would once have borne, and from the first moment on.
+/// Longer than any outage that an earlier version survived, and from the first moment on.
 #[test]
 fn a_wait_without_a_limit_outlasts_nodes_that_refuse_from_the_start() {
     let mut world = World::with_max_ttl(3, "2s");
@@ -93,7 +93,7 @@ fn a_wait_without_a_limit_outlasts_nodes_that_refuse_from_the_start() {
     eventually("it says so", || waiter.said().contains("connection refused"));
     std::thread::sleep(Duration::from_secs(3));
     assert_eq!(waiter.said().matches("waiting for nodes to come back").count(), 1);
-    // Their quarantines are waited out as well.
+    // The waiter also waits for the end of their quarantines.
     world.nodes.iter_mut().for_each(Server::restart);
     assert_eq!(world.written("ran"), "ran");
     waiter.end().expect(0);
@@ -120,9 +120,9 @@ fn a_holder_that_was_seen_is_waited_for_through_an_outage_of_any_length() {
     waiter.end().expect(0).expect_says("waiting for nodes to come back");
 }
 
-/// All nodes can vote, and that is what is said of them.
+/// All nodes can vote, and the report says so.
 #[test]
-fn a_wait_that_is_shorter_than_the_way_says_so() {
+fn a_wait_shorter_than_the_round_trip_is_reported() {
     let world = World::of(3);
     let far = world.far(Duration::from_millis(200));
     let words = ["lock", "--wait", "20ms", "job", "--", "true"];
@@ -152,7 +152,7 @@ fn nodes_that_are_far_away_grant_extend_and_release() {
     run(impatient).expect(69).expect_says("200ms");
 }
 
-/// How many clients the first node has, the asking one included.
+/// How many clients the first node has, including the one that asks.
 fn clients(world: &World) -> usize {
     let info = info(world, "clients");
     let count = info.lines().find_map(|line| line.strip_prefix("connected_clients:"));
