@@ -1,12 +1,12 @@
-//! The life of a lock on the calling thread: taken, refused to another, extended, released.
+//! The life of a lock on the calling thread: taken, refused to another client, extended, released.
 //!
 //! ```text
 //! cargo run --example blocking
 //! cargo run --example blocking -- --node 10.0.0.1 --node 10.0.0.2 --node 10.0.0.3
 //! ```
 //!
-//! Without `--node` it starts three embedded nodes of its own. It ends with 0 if all went well, with 1
-//! and the reason if not, and with 2 if the command line is wrong.
+//! Without `--node` it starts three embedded nodes. Exit status: 0 on success; 1 on failure, with
+//! the reason; 2 if the command line is wrong.
 
 use std::env;
 use std::error::Error;
@@ -32,23 +32,23 @@ fn main() -> ExitCode {
 }
 
 fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
-    // They serve for as long as this value lives.
+    // The nodes run as long as this value lives.
     let embedded = if addresses.is_empty() { embedded_nodes(3)? } else { Vec::new() };
     addresses.extend(embedded.iter().map(|node| node.address().to_string()));
     let config = configure(&addresses)?;
     println!("{} of {} nodes make a lock", config.quorum(), config.node_count());
 
-    // A node that cannot be reached is no error here: the others may be enough.
+    // An unreachable node is no error here: the others may be enough.
     let client = Client::new(config.clone())?;
     println!("nodes: {}", client.warm_up(Duration::from_secs(2)));
 
-    // If somebody else has it, wait for up to five seconds. The nodes forget it after ten, should
-    // this process die.
+    // If another client holds the lock, wait up to five seconds. If this process dies, the nodes
+    // delete the key after ten.
     let request = LockRequest::new(RESOURCE).ttl(Duration::from_secs(10));
     let mut lock = client.acquire(request.clone().wait(Wait::UpTo(Duration::from_secs(5))))?;
     println!("held for {:.1?} more", lock.remaining());
 
-    // Another client cannot have it meanwhile, and is told why.
+    // Meanwhile another client is refused, and the refusal says why.
     let other = Client::new(config)?;
     match other.acquire(request.clone()) {
         Err(AcquireError::Refused(report)) => println!("refused to another: {report}"),
@@ -56,8 +56,8 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
         Ok(_) => return Err("two clients hold the same lock".into()),
     }
 
-    // Nothing extends a lock behind our back. Whoever works for longer asks for more in time, and
-    // looks before each step whether the lock still holds.
+    // Nothing extends this lock in the background. Longer work has to extend in time, and to check
+    // before each step that the lock is still valid.
     for step in 1..=3 {
         lock.extend(Duration::from_secs(10))?;
         if !lock.is_valid() {
@@ -66,30 +66,31 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
         println!("step {step} done, {:.1?} left", lock.remaining());
     }
 
-    // Letting go tells whether it was held to the end. Dropping the guard would do it silently.
+    // The outcome of a release says whether the lock was held to the end. Dropping the guard
+    // releases it without saying so.
     println!("{}", lock.release());
 
-    // The same for a piece of code. It is released also if the code panics.
+    // The same for a closure. The lock is released even if the closure panics.
     let held = other.with(request, |lock| format!("worked with {:.1?} left", lock.remaining()))?;
     println!("{}; {}", held.value, held.outcome);
     Ok(())
 }
 
 fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
-    // How long a node may take to answer before the others decide without it. On a network of your
-    // own it is less.
+    // A node that takes longer than this to answer fails its vote. On a network of your own, choose
+    // less.
     let mut builder = Config::builder().response_timeout(Duration::from_millis(500));
     for address in addresses {
         builder = builder.node(address)?;
     }
-    // Nodes that nobody has called new do not vote before the longest lock would be over. A program for
-    // real nodes leaves this to an operator, who runs `redbolt init` once.
+    // This declares the nodes new; otherwise they would not vote until the longest possible lock
+    // had ended. A program for real nodes leaves that to an operator, who runs `redbolt init` once.
     builder = builder.new_nodes();
-    // What an operator sees who looks at the lock.
+    // An operator who inspects the lock sees this label.
     builder.label(b"example").build()
 }
 
-/// What follows each `--node`; `None` if there is anything else.
+/// The addresses after `--node`; `None` if there is any other argument.
 fn addresses(mut args: impl Iterator<Item = String>) -> Option<Vec<String>> {
     let mut addresses = Vec::new();
     while let Some(arg) = args.next() {

@@ -1,12 +1,13 @@
-//! Threads that share one engine: they take turns, are told of a loss, and are let go at the end.
+//! Threads that share one engine: they take turns, learn of a loss, and release their locks at the
+//! end.
 //!
 //! ```text
 //! cargo run --example engine
 //! cargo run --example engine -- --node 10.0.0.1 --node 10.0.0.2 --node 10.0.0.3
 //! ```
 //!
-//! Without `--node` it starts three embedded nodes of its own. It ends with 0 if all went well, with 1
-//! and the reason if not, and with 2 if the command line is wrong.
+//! Without `--node` it starts three embedded nodes. Exit status: 0 on success; 1 on failure, with
+//! the reason; 2 if the command line is wrong.
 
 use std::env;
 use std::error::Error;
@@ -36,17 +37,18 @@ fn main() -> ExitCode {
 }
 
 fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
-    // They serve for as long as this value lives.
+    // The nodes run as long as this value lives.
     let embedded = if addresses.is_empty() { embedded_nodes(3)? } else { Vec::new() };
     addresses.extend(embedded.iter().map(|node| node.address().to_string()));
-    // One thread stands behind it, for all threads of the program. Each gets a clone of the handle.
+    // The engine has one thread, for all threads of the program. Each of these gets a clone of the
+    // handle.
     let engine = Engine::start(configure(&addresses)?, EngineLimits::default())?;
 
     run_scheduled(&engine)?;
     keep(&engine)?;
     be_told(&engine)?;
 
-    // Whatever is still held at the end is released, and its holder told.
+    // A shutdown releases every lock that is still held, and reports the loss to its holder.
     let guard = engine.acquire(LockRequest::new(RESOURCE)).wait()?;
     let report = engine.shutdown(Duration::from_secs(2));
     println!("{report}");
@@ -60,11 +62,11 @@ fn run_scheduled(engine: &Engine) -> Result<(), Box<dyn Error>> {
         .map(|number| {
             let engine = engine.clone();
             thread::spawn(move || -> Result<(), AcquireError> {
-                // How long to wait for the lock, and how long to have it, are two things.
+                // The time to wait for the lock and its TTL are independent.
                 let request = LockRequest::new(RESOURCE).ttl(Duration::from_secs(10));
                 let guard = engine.acquire_timeout(request, Duration::from_secs(20)).wait()?;
                 println!("thread {number} holds it for {:.0?} more", guard.remaining());
-                // Dropping the guard releases the lock, and does not wait for the nodes.
+                // Dropping the guard releases the lock without waiting for the nodes.
                 drop(guard);
                 Ok(())
             })
@@ -76,7 +78,8 @@ fn run_scheduled(engine: &Engine) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A lock that is auto-extended until it is released: the TTL only says how soon it ends without this process.
+/// A lock that is auto-extended until it is released. Its TTL only determines how soon it ends if
+/// this process dies.
 fn keep(engine: &Engine) -> Result<(), Box<dyn Error>> {
     let request = LockRequest::new(RESOURCE)
         .ttl(Duration::from_secs(1))
@@ -88,12 +91,12 @@ fn keep(engine: &Engine) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A holder that does not extend its lock loses it, and hears of it.
+/// A holder that does not extend its lock loses it, and is notified.
 fn be_told(engine: &Engine) -> Result<(), Box<dyn Error>> {
     let request = LockRequest::new(RESOURCE).ttl(Duration::from_millis(300));
     let guard = engine.acquire(request.wait(Wait::UpTo(Duration::from_secs(5)))).wait()?;
     let (tell, told) = mpsc::channel();
-    // It runs on the engine's thread: let it do no more than pass the news on.
+    // The callback runs on the engine's thread, so it should only pass the news on.
     guard.on_loss(move |cause| {
         let _ = tell.send(cause);
     });
@@ -103,17 +106,17 @@ fn be_told(engine: &Engine) -> Result<(), Box<dyn Error>> {
 }
 
 fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
-    // How long a node may take to answer before the others decide without it. On a network of your
-    // own it is less.
+    // A node that takes longer than this to answer fails its vote. On a network of your own, choose
+    // less.
     let mut builder = Config::builder().response_timeout(Duration::from_millis(500));
     for address in addresses {
         builder = builder.node(address)?;
     }
-    // For nodes that were just made. On real ones an operator runs `redbolt init`, once.
+    // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
     builder.new_nodes().label(b"example").build()
 }
 
-/// What follows each `--node`; `None` if there is anything else.
+/// The addresses after `--node`; `None` if there is any other argument.
 fn addresses(mut args: impl Iterator<Item = String>) -> Option<Vec<String>> {
     let mut addresses = Vec::new();
     while let Some(arg) = args.next() {

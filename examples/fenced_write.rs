@@ -1,15 +1,15 @@
-//! What no lease can prevent, and a fencing token does: a holder is paused past its lease, and writes
-//! when another has taken over.
+//! What no lease can prevent, and a fencing token does: a holder is paused past its lease, and
+//! writes after another has taken over.
 //!
 //! ```text
 //! cargo run --example fenced_write
 //! cargo run --example fenced_write -- --node 10.0.0.1 --node 10.0.0.2 --node 10.0.0.3
 //! ```
 //!
-//! The story is told twice: of a store that takes every write, which loses the newer one, and of a store
-//! that remembers the largest token and refuses a smaller one. Without `--node` it starts three embedded
-//! nodes of its own. It ends with 0 if both stories ended like that, with 1 and the reason if not, and
-//! with 2 if the command line is wrong.
+//! The program runs the story twice: with a store that takes every write, which loses the newer
+//! one, and with a store that remembers the largest token and refuses smaller ones. Without
+//! `--node` it starts three embedded nodes. Exit status: 0 if both stories ended as described; 1 if
+//! not, with the reason; 2 if the command line is wrong.
 
 use std::env;
 use std::error::Error;
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
 }
 
 fn tell(mut addresses: Vec<String>) -> Result<(), Failure> {
-    // They serve for as long as this value lives.
+    // The nodes run as long as this value lives.
     let embedded = if addresses.is_empty() { embedded_nodes(3)? } else { Vec::new() };
     addresses.extend(embedded.iter().map(|node| node.address().to_string()));
     let config = configure(&addresses)?;
@@ -60,12 +60,12 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the lock protects. Whoever protects more than a string asks the same question where the write
-/// is made: in the transaction, or in the server of the resource.
+/// The protected resource. A real one makes the same comparison where the write happens: in its
+/// transaction, or in its server.
 #[derive(Default)]
 struct Store {
     value: String,
-    /// `None` for a store that looks at no token.
+    /// `None` for a store that ignores tokens.
     largest: Option<u64>,
 }
 
@@ -83,7 +83,7 @@ impl Store {
     }
 }
 
-/// Two holders of one lock, one after the other; returns what the store says in the end.
+/// Two holders of one lock, one after the other; returns the store's final value.
 fn story(config: &Config, store: Store) -> Result<String, Failure> {
     let store = Mutex::new(store);
     let (paused, when_paused) = channel();
@@ -97,8 +97,9 @@ fn story(config: &Config, store: Store) -> Result<String, Failure> {
     Ok(store.into_inner().map_err(|_| "a writer panicked")?.value)
 }
 
-/// Does everything right: it looks at its lease just before it writes. Between the two it is stopped, as
-/// every process can be: by a page fault, a collector, a virtual machine that is moved.
+/// Does everything right: it checks its lease just before it writes. Between check and write it is
+/// paused, as any process can be: by a page fault, a garbage collector, the migration of a virtual
+/// machine.
 fn be_slow(
     config: &Config,
     store: &Mutex<Store>,
@@ -120,12 +121,12 @@ fn be_slow(
         Ok(()) => println!("  slow wakes up and writes"),
         Err(stale) => println!("  slow wakes up, and is refused: {stale}"),
     }
-    // Too late to do anything about it.
+    // The write cannot be taken back now.
     println!("  slow: {}", lock.release());
     Ok(())
 }
 
-/// Waits for the lock, which comes when the lease of the other is over.
+/// Waits for the lock, which is free when the other's lease has ended.
 fn be_quick(
     config: &Config,
     store: &Mutex<Store>,
@@ -158,12 +159,12 @@ fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
     for address in addresses {
         builder = builder.node(address)?;
     }
-    // Nodes that nobody has called new do not vote before the longest lock would be over. A program for
-    // real nodes leaves this to an operator, who runs `redbolt init` once.
+    // This declares the nodes new; otherwise they would not vote until the longest possible lock
+    // had ended. A program for real nodes leaves that to an operator, who runs `redbolt init` once.
     builder.new_nodes().build()
 }
 
-/// The store's reason not to write.
+/// The store's reason for refusing a write.
 #[derive(Debug)]
 struct Stale {
     token: u64,
@@ -178,7 +179,7 @@ impl fmt::Display for Stale {
 
 impl Error for Stale {}
 
-/// What follows each `--node`; `None` if there is anything else.
+/// The addresses after `--node`; `None` if there is any other argument.
 fn addresses(mut args: impl Iterator<Item = String>) -> Option<Vec<String>> {
     let mut addresses = Vec::new();
     while let Some(arg) = args.next() {
@@ -198,7 +199,7 @@ type Failure = Box<dyn Error + Send + Sync>;
 
 const RESOURCE: &[u8] = b"redbolt-example-fenced";
 
-/// Short, so that the story is. Locks for work have seconds.
+/// Short, so that the example is. Real work uses seconds.
 const TTL: Duration = Duration::from_millis(300);
 
 const PATIENCE: Duration = Duration::from_secs(10);

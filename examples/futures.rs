@@ -1,13 +1,13 @@
 //! Locks in tasks, on tokio: awaited, given up by a timeout, and watched beside the work that they
-//! protect. Nothing of it is about tokio: any executor will do.
+//! protect. Any other executor would do.
 //!
 //! ```text
 //! cargo run --example futures
 //! cargo run --example futures -- --node 10.0.0.1 --node 10.0.0.2 --node 10.0.0.3
 //! ```
 //!
-//! Without `--node` it starts three embedded nodes of its own. It ends with 0 if all went well, with 1
-//! and the reason if not, and with 2 if the command line is wrong.
+//! Without `--node` it starts three embedded nodes. Exit status: 0 on success; 1 on failure, with
+//! the reason; 2 if the command line is wrong.
 
 use std::env;
 use std::error::Error;
@@ -35,7 +35,7 @@ async fn main() -> ExitCode {
 }
 
 async fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
-    // They serve for as long as this value lives.
+    // The nodes run as long as this value lives.
     let embedded = if addresses.is_empty() { embedded_nodes(3)? } else { Vec::new() };
     addresses.extend(embedded.iter().map(|node| node.address().to_string()));
     let engine = Engine::start(configure(&addresses)?, EngineLimits::default())?;
@@ -44,7 +44,8 @@ async fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     let guard = engine.acquire(request.clone()).await?;
     println!("held for {:.0?} more", guard.remaining());
 
-    // Another task would wait for ever. A future that is dropped is cancelled, here and on the nodes.
+    // A second task would wait until the lock is released. Dropping its future cancels the wait,
+    // here and on the nodes.
     let second = engine.acquire(request.clone());
     match timeout(Duration::from_millis(200), second).await {
         Ok(_) => return Err("two tasks hold the same lock".into()),
@@ -55,7 +56,7 @@ async fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     println!("extended: held for {:.0?} more", guard.remaining());
     println!("{}", guard.release().await);
 
-    // Work that takes longer than its lease, and is stopped where the lease ends.
+    // Work that takes longer than its lease, and is cancelled when the lease ends.
     let guard = engine.acquire(request.ttl(Duration::from_millis(300))).await?;
     tokio::select! {
         () = work() => return Err("the work ended before the lease".into()),
@@ -66,7 +67,7 @@ async fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     }
     println!("{}", guard.release().await);
 
-    // Many locks at once go to the nodes together: in one write each, as far as it goes.
+    // Many requests are sent together: one write to each node, as far as they fit.
     let names: Vec<String> = (0..100).map(|at| format!("redbolt-example-{at}")).collect();
     let asked: Vec<_> =
         names.iter().map(|name| engine.acquire(LockRequest::new(name.as_bytes()))).collect();
@@ -77,7 +78,7 @@ async fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     println!("{} locks held at once", guards.len());
     drop(guards);
 
-    // It blocks, so it is not for a thread of the executor.
+    // The shutdown blocks, so it must not run on an executor's thread.
     let report =
         tokio::task::spawn_blocking(move || engine.shutdown(Duration::from_secs(2))).await?;
     if report.is_clean() { Ok(()) } else { Err(report.to_string().into()) }
@@ -88,17 +89,17 @@ async fn work() {
 }
 
 fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
-    // How long a node may take to answer before the others decide without it. On a network of your
-    // own it is less.
+    // A node that takes longer than this to answer fails its vote. On a network of your own, choose
+    // less.
     let mut builder = Config::builder().response_timeout(Duration::from_millis(500));
     for address in addresses {
         builder = builder.node(address)?;
     }
-    // For nodes that were just made. On real ones an operator runs `redbolt init`, once.
+    // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
     builder.new_nodes().label(b"example").build()
 }
 
-/// What follows each `--node`; `None` if there is anything else.
+/// The addresses after `--node`; `None` if there is any other argument.
 fn addresses(mut args: impl Iterator<Item = String>) -> Option<Vec<String>> {
     let mut addresses = Vec::new();
     while let Some(arg) = args.next() {

@@ -1,4 +1,4 @@
-//! Whoever has the lock leads: it is auto-extended until the leader steps down, and the leader hears of its
+//! Leader election: the holder of an auto-extended lock leads until it steps down, and learns of a
 //! loss in time to stop.
 //!
 //! ```text
@@ -6,11 +6,12 @@
 //! cargo run --example leader -- --node 10.0.0.1 --node 10.0.0.2 --node 10.0.0.3
 //! ```
 //!
-//! Two candidates want the same lock, as two processes would. The first one leads until its term is over,
-//! for no leader may lead for longer than four seconds here; the second one steps down by itself.
+//! Two candidates want the same lock, as two processes would. The first leads until its term is
+//! over, because here nobody may lead for longer than four seconds; the second steps down on its
+//! own.
 //!
-//! Without `--node` it starts three embedded nodes of its own. It ends with 0 if all went well, with 1
-//! and the reason if not, and with 2 if the command line is wrong.
+//! Without `--node` it starts three embedded nodes. Exit status: 0 on success; 1 on failure, with
+//! the reason; 2 if the command line is wrong.
 
 use std::env;
 use std::error::Error;
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
 }
 
 fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
-    // They serve for as long as this value lives.
+    // The nodes run as long as this value lives.
     let embedded = if addresses.is_empty() { embedded_nodes(3)? } else { Vec::new() };
     addresses.extend(embedded.iter().map(|node| node.address().to_string()));
     let config = configure(&addresses)?;
@@ -51,11 +52,11 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     let second = Candidate::start("second", config)?;
     thread::scope(|scope| {
         let waiting = scope.spawn(|| {
-            // It sleeps meanwhile: a node tells it when the lock is free.
+            // The candidate sleeps until a node notifies it that the lock is free.
             let office = second.run_for_office().map_err(|error| error.to_string())?;
             second.lead(office, Some(3)).map_err(|error| error.to_string())
         });
-        // It does not think of stepping down, and has to.
+        // The first leader does not step down on its own; the end of its term makes it.
         let outcome = first.lead(office, None)?;
         if !matches!(outcome, ReleaseOutcome::Lost(_)) {
             return Err(format!("the first leader's term did not end: {outcome}").into());
@@ -79,9 +80,10 @@ impl Candidate {
         Ok(Self { name, engine: Engine::start(config, EngineLimits::default())? })
     }
 
-    /// Waits for the lock, and has it auto-extended from then on.
+    /// Waits for the lock, which is auto-extended from then on.
     fn run_for_office(&self) -> Result<OwnedGuard, Box<dyn Error>> {
-        // How long the nodes keep it if this process dies, and how long it may lead if it lives.
+        // The TTL: how long the nodes keep the lock if this process dies. `max_hold`: how long the
+        // leader may lead.
         let keep = AutoExtend::until_released().max_hold(TERM);
         let request = LockRequest::new(RESOURCE).ttl(TTL).auto_extend(keep);
         let office = self.engine.acquire(request.wait(Wait::UpTo(PATIENCE))).wait()?;
@@ -89,7 +91,7 @@ impl Candidate {
         Ok(office)
     }
 
-    /// Works in steps until it has done as many as it wants to, or has lost the lock.
+    /// Works in steps until it has done all of them, or has lost the lock.
     fn lead(
         &self,
         office: OwnedGuard,
@@ -101,8 +103,8 @@ impl Candidate {
         });
         let mut done = 0;
         while steps.is_none_or(|steps| done < steps) {
-            // The work, which is interrupted by a loss. That is told before the validity is over, so
-            // that there is a moment left to stop in.
+            // The work. A loss interrupts it, and is reported before the validity ends, so that a
+            // moment is left to stop in.
             match told.recv_timeout(STEP) {
                 Ok(cause) => {
                     println!("{} stops: {cause}", self.name);
@@ -120,17 +122,17 @@ impl Candidate {
 }
 
 fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
-    // How long a node may take to answer before the others decide without it. On a network of your
-    // own it is less.
+    // A node that takes longer than this to answer fails its vote. On a network of your own, choose
+    // less.
     let mut builder = Config::builder().response_timeout(Duration::from_millis(500));
     for address in addresses {
         builder = builder.node(address)?;
     }
-    // For nodes that were just made. On real ones an operator runs `redbolt init`, once.
+    // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
     builder.new_nodes().label(b"example").build()
 }
 
-/// What follows each `--node`; `None` if there is anything else.
+/// The addresses after `--node`; `None` if there is any other argument.
 fn addresses(mut args: impl Iterator<Item = String>) -> Option<Vec<String>> {
     let mut addresses = Vec::new();
     while let Some(arg) = args.next() {
@@ -149,9 +151,9 @@ fn embedded_nodes(count: usize) -> io::Result<Vec<Node>> {
 const RESOURCE: &[u8] = b"redbolt-example-leader";
 /// How long the nodes keep the lock of a leader that has died.
 const TTL: Duration = Duration::from_secs(2);
-/// How long one may lead.
+/// The longest that a leader may lead.
 const TERM: Duration = Duration::from_secs(4);
 /// How long a candidate waits.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What a leader does between two looks at its office.
+/// The length of a step of work.
 const STEP: Duration = Duration::from_millis(100);

@@ -1,13 +1,13 @@
-//! What a client counts, and what it tells a log: locks taken and refused, and a node that is stopped.
+//! The metrics of a client, and its log: locks granted and refused, and a node that is stopped.
 //!
 //! ```text
 //! cargo run --example metrics
 //! cargo run --example metrics -- --node 10.0.0.1 --node 10.0.0.2 --node 10.0.0.3
 //! ```
 //!
-//! Without `--node` it starts three embedded nodes of its own, and stops one of them on the way. The log
-//! goes to the standard error, the text for Prometheus to the standard output. It ends with 0 if all went
-//! well, with 1 and the reason if not, and with 2 if the command line is wrong.
+//! Without `--node` it starts three embedded nodes, and stops one of them on the way. The log goes
+//! to standard error, the text for Prometheus to standard output. Exit status: 0 on success; 1 on
+//! failure, with the reason; 2 if the command line is wrong.
 
 use std::env;
 use std::error::Error;
@@ -23,7 +23,7 @@ use redbolt::{
 };
 use redbolt_node::{Memory, Node};
 
-/// A program with a logging crate calls that here.
+/// A program with a logging crate calls that crate here.
 struct Stderr;
 
 impl Log for Stderr {
@@ -49,14 +49,14 @@ fn main() -> ExitCode {
 }
 
 fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
-    // They serve for as long as this value lives.
+    // The nodes run as long as this value lives.
     let mut embedded = if addresses.is_empty() { embedded_nodes(3)? } else { Vec::new() };
     addresses.extend(embedded.iter().map(|node| node.address().to_string()));
     let client = Client::new(configure(&addresses)?)?;
     client.warm_up(Duration::from_secs(2));
 
     for _ in 0..100 {
-        // What a lock is for would be done here.
+        // The protected work would be done here.
         let _ = client.acquire(LockRequest::new(RESOURCE))?.release();
     }
     let held = client.acquire(LockRequest::new(RESOURCE))?;
@@ -65,7 +65,7 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     }
     drop(held);
 
-    // Two of three are enough. The log says which one is missed, and why.
+    // Two of three nodes are enough. The log says which one is missing, and why.
     if let Some(node) = embedded.first_mut() {
         node.stop(Memory::Lost);
     }
@@ -73,12 +73,12 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
 
     let report = client.metrics();
     sum_up(&report);
-    // What a program would answer to `GET /metrics`, as `text/plain; version=0.0.4`.
+    // A program's answer to `GET /metrics`, as `text/plain; version=0.0.4`.
     print!("{}", report.to_prometheus());
     Ok(())
 }
 
-/// The same numbers, read as a struct.
+/// The same counters, read as a struct.
 fn sum_up(report: &MetricsReport) {
     let counted = &report.metrics;
     let (granted, refused) = (counted.grants, counted.refusals.total());
@@ -100,7 +100,7 @@ fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
     builder.new_nodes().log(Arc::new(Stderr)).build()
 }
 
-/// What follows each `--node`; `None` if there is anything else.
+/// The addresses after `--node`; `None` if there is any other argument.
 fn addresses(mut args: impl Iterator<Item = String>) -> Option<Vec<String>> {
     let mut addresses = Vec::new();
     while let Some(arg) = args.next() {

@@ -1,22 +1,23 @@
-//! A program whose event loop knows nothing of redbolt: locks are one more file descriptor in it, and one
-//! more deadline. The loop is that of `calloop`, and any other will do.
+//! A program whose event loop knows nothing of redbolt: locks add one file descriptor and one
+//! deadline to it. The loop is that of `calloop`, and any other will do.
 //!
 //! ```text
 //! cargo run --example own_epoll_fd
 //! cargo run --example own_epoll_fd -- --listen 127.0.0.1:7000 --node 10.0.0.1 --node 10.0.0.2 ...
 //! ```
 //!
-//! It runs jobs, each under a lock of its name that is auto-extended until the job is done, so that a job runs
-//! once at a time on all the machines that do the same. It is told of them by UDP:
+//! It runs jobs, each under a lock of its name that is auto-extended until the job is done. So a
+//! job runs on one machine at a time, if all machines run this program. Jobs are requested over
+//! UDP:
 //!
 //! ```text
 //! RUN job       RUNNING job, then DONE job, or STOPPED job and reason the lock was lost;
 //!               REFUSED job and reason, after at most ten seconds
 //! ```
 //!
-//! Without `--node` it starts three embedded nodes of its own. With `--listen` it serves until it is
-//! killed; without, two sockets of its own put it through its paces, and it ends with 0 if every answer
-//! was as it should be.
+//! Without `--node` it starts three embedded nodes. With `--listen` it serves until it is killed.
+//! Without, two sockets of its own send it requests, and it exits with 0 if every answer was as
+//! expected.
 
 use std::collections::HashMap;
 use std::env;
@@ -50,11 +51,11 @@ fn main() -> ExitCode {
 }
 
 fn run(mut options: Options) -> Result<(), Box<dyn Error>> {
-    // They serve for as long as this value lives.
+    // The nodes run as long as this value lives.
     let embedded = if options.nodes.is_empty() { embedded_nodes(3)? } else { Vec::new() };
     options.nodes.extend(embedded.iter().map(|node| node.address().to_string()));
-    // The nodes are its own, or were made for it: they have granted nothing. A server for real ones
-    // leaves this to an operator, who runs `redbolt init` once.
+    // These nodes are new: they are embedded, or were created for this example. A server for real
+    // nodes leaves `new_nodes` to an operator, who runs `redbolt init` once.
     let mut builder = Config::builder().response_timeout(Duration::from_millis(500)).new_nodes();
     for node in &options.nodes {
         builder = builder.node(node)?;
@@ -72,7 +73,7 @@ fn run(mut options: Options) -> Result<(), Box<dyn Error>> {
     let (stop, stopped) = make_ping()?;
     event_loop.handle().insert_source(stopped, |(), _, host| host.is_over = true)?;
     thread::scope(|scope| {
-        // It ends the loop, whether it went well or not.
+        // This thread ends the loop, whatever the outcome.
         let story = scope.spawn(move || {
             let outcome = tell(address);
             stop.ping();
@@ -83,7 +84,7 @@ fn run(mut options: Options) -> Result<(), Box<dyn Error>> {
     })
 }
 
-/// Somebody else's server. All that it needs of redbolt is in `driver`.
+/// The host's server. Everything that it needs of redbolt is in `driver`.
 struct Host {
     driver: Driver,
     socket: UdpSocket,
@@ -95,7 +96,7 @@ struct Host {
 struct Job {
     name: String,
     caller: SocketAddr,
-    /// Its work, while it runs: a timer of the host's loop.
+    /// The running work: a timer of the host's loop.
     work: Option<RegistrationToken>,
 }
 
@@ -107,8 +108,8 @@ impl Host {
     ) -> Result<Self, Box<dyn Error>> {
         let driver = Driver::new(config)?;
         let own_loop = event_loop.handle();
-        // Whatever the driver waits for, on however many connections, is behind one descriptor. There is
-        // nothing to do here: each round of the loop ends with a turn.
+        // One descriptor stands for all connections that the driver waits for. Its callback has
+        // nothing to do, because each iteration of the loop ends with `process`.
         let locks = driver.as_fd().try_clone_to_owned()?;
         own_loop.insert_source(Generic::new(locks, Interest::READ, Mode::Level), |_, _, _| {
             Ok(PostAction::Continue)
@@ -122,12 +123,12 @@ impl Host {
         Ok(Self { driver, socket, own_loop, jobs: HashMap::new(), is_over: false })
     }
 
-    /// The loop. Redbolt has three lines in it.
+    /// The loop. Redbolt needs three lines in it.
     fn serve(&mut self, event_loop: &mut EventLoop<'static, Self>) -> Result<(), Box<dyn Error>> {
         while !self.is_over {
-            // One: sleep no longer than the locks can wait.
+            // One: sleep no longer than the driver's deadline.
             event_loop.dispatch(self.driver.deadline(), self)?;
-            // Two: let it do what is due.
+            // Two: do the driver's work.
             self.driver.process();
             // Three: take the outcomes.
             while let Some(event) = self.driver.poll_event() {
@@ -137,7 +138,7 @@ impl Host {
         self.finish(event_loop)
     }
 
-    /// Reads to the end of what is there.
+    /// Reads all datagrams that have arrived.
     fn converse(&mut self) -> io::Result<()> {
         let mut piece = [0; 512];
         loop {
@@ -147,7 +148,7 @@ impl Host {
                     self.obey(caller, &line);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // One that has gone away before it was answered.
+                // A caller has gone away before its answer was sent.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(error) => return Err(error),
             }
@@ -158,8 +159,8 @@ impl Host {
         let Some(name) = line.strip_prefix("RUN ") else {
             return self.send(caller, "WHAT? RUN job");
         };
-        // Should this process die, the others can have it after two seconds. The driver extends it for as
-        // long as it takes its turns.
+        // If this process dies, others can have the lock after two seconds. The driver extends it
+        // as long as the loop calls `process`.
         let request = LockRequest::new(name.as_bytes()).ttl(TTL).wait(Wait::UpTo(PATIENCE));
         match self.driver.acquire(request.auto_extend(AutoExtend::until_released())) {
             Ok(id) => {
@@ -178,18 +179,19 @@ impl Host {
                 self.end(id, "REFUSED", &reason);
             }
             Event::Lost(id, cause) => {
-                // It has a moment left: it is told before the validity is over.
+                // A loss is reported before the validity ends, so there is a moment left to stop
+                // in.
                 self.end(id, "STOPPED", &cause.to_string());
                 self.driver.release(id);
             }
             Event::Released(id, confirmed) => self.end(id, "DONE", &confirmed.to_string()),
-            // Nodes that come and go, and extensions that succeed or are tried again.
+            // Nodes that come and go, and extensions that succeed or are repeated.
             _ => {}
         }
         Ok(())
     }
 
-    /// Begins to work, and lets go of the lock when that is done.
+    /// Begins the work, which releases the lock at its end.
     fn begin(&mut self, id: LockId) -> Result<(), Box<dyn Error>> {
         let Some(job) = self.jobs.get_mut(&id) else { return Ok(()) };
         let timer = Timer::from_duration(WORK);
@@ -205,18 +207,18 @@ impl Host {
     fn end(&mut self, id: LockId, word: &str, more: &str) {
         let Some(job) = self.jobs.remove(&id) else { return };
         if let Some(work) = job.work {
-            // Nothing to be removed if it has come to its end.
+            // A timer that has fired is gone already.
             self.own_loop.remove(work);
         }
         self.send(job.caller, &format!("{word} {} {more}", job.name));
     }
 
     fn send(&self, caller: SocketAddr, line: &str) {
-        // UDP: what is not heard was lost.
+        // UDP: an answer may get lost.
         let _ = self.socket.send_to(line.as_bytes(), caller);
     }
 
-    /// Lets go of everything, and gives the nodes a moment to hear of it.
+    /// Releases everything, and waits a moment for the nodes.
     fn finish(&mut self, event_loop: &mut EventLoop<'static, Self>) -> Result<(), Box<dyn Error>> {
         self.jobs.keys().for_each(|id| self.driver.release(*id));
         let until = Instant::now() + PATIENCE;
@@ -229,12 +231,12 @@ impl Host {
     }
 }
 
-/// Two callers, and what each hears.
+/// Two callers, and the answers that each expects.
 fn tell(address: SocketAddr) -> io::Result<()> {
     let (ann, ben) = (Caller::new("ann", address)?, Caller::new("ben", address)?);
     ann.say("RUN redbolt-example-job")?;
     ann.hear("RUNNING redbolt-example-job")?;
-    // Ben waits, and the loop goes on meanwhile: another job runs beside it.
+    // Ben waits, and the loop goes on: another job runs meanwhile.
     ben.say("RUN redbolt-example-job")?;
     ann.say("RUN redbolt-example-other-job")?;
     ann.hear("RUNNING redbolt-example-other-job")?;
@@ -244,7 +246,7 @@ fn tell(address: SocketAddr) -> io::Result<()> {
     ben.hear("DONE redbolt-example-job")
 }
 
-/// One who wants jobs to be run.
+/// A caller that requests jobs.
 struct Caller {
     name: &'static str,
     socket: UdpSocket,
@@ -275,7 +277,6 @@ impl Caller {
     }
 }
 
-/// The command line.
 #[derive(Default)]
 struct Options {
     listen: Option<SocketAddr>,
@@ -302,7 +303,7 @@ fn embedded_nodes(count: usize) -> io::Result<Vec<Node>> {
 
 /// How long RUN waits.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a job takes, which is longer than the nodes keep its lock unless that is extended.
+/// How long a job takes: longer than the TTL of its lock.
 const WORK: Duration = Duration::from_millis(2500);
-/// How long the nodes keep a lock that nobody extends.
+/// How long the nodes keep a lock that is not extended.
 const TTL: Duration = Duration::from_secs(2);

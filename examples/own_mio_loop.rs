@@ -1,24 +1,24 @@
-//! A server with a mio loop of its own that takes locks in that loop, without a thread for them.
+//! A server with a mio loop of its own that takes locks in that loop, without another thread.
 //!
 //! ```text
 //! cargo run --example own_mio_loop
 //! cargo run --example own_mio_loop -- --listen 127.0.0.1:7000 --node 10.0.0.1 --node 10.0.0.2 ...
 //! ```
 //!
-//! It serves lines over TCP. A lock belongs to the connection that took it, and ends with it:
+//! It serves lines over TCP. A lock belongs to the connection that requested it, and ends with it:
 //!
 //! ```text
-//! LOCK key      GRANTED key ... or REFUSED key ..., after at most two seconds; LOST key, if it comes to that
+//! LOCK key      GRANTED key ... or REFUSED key ..., after at most two seconds; LOST key, if the lock is lost
 //! UNLOCK key    RELEASED key ... or UNKNOWN key
-//! STATUS        STATUS ..., which nodes can vote, and how many tell those who wait
+//! STATUS        STATUS ..., which nodes can vote, and how many notify waiters
 //! ```
 //!
-//! Connections of this server that want the same key get it in the order in which they came. A key that
-//! somebody elsewhere has is waited for without asking again and again: a node tells when it has changed.
+//! Connections of this server that want the same key get it in the order of their requests. If a
+//! client elsewhere holds the key, the server does not poll: a node notifies it of the change.
 //!
-//! Without `--node` it starts three embedded nodes of its own. With `--listen` it serves until it is
-//! killed; without, two connections of its own and a client elsewhere put it through its paces, and it
-//! ends with 0 if every answer was as it should be.
+//! Without `--node` it starts three embedded nodes. With `--listen` it serves until it is killed.
+//! Without, two connections of its own and a client elsewhere send it requests, and it exits with 0
+//! if every answer was as expected.
 
 use std::collections::HashMap;
 use std::env;
@@ -52,11 +52,11 @@ fn main() -> ExitCode {
 }
 
 fn run(mut options: Options) -> Result<(), Box<dyn Error>> {
-    // They serve for as long as this value lives.
+    // The nodes run as long as this value lives.
     let embedded = if options.nodes.is_empty() { embedded_nodes(3)? } else { Vec::new() };
     options.nodes.extend(embedded.iter().map(|node| node.address().to_string()));
-    // The nodes are its own, or were made for it: they have granted nothing. A server for real ones
-    // leaves this to an operator, who runs `redbolt init` once.
+    // These nodes are new: they are embedded, or were created for this example. A server for real
+    // nodes leaves `new_nodes` to an operator, who runs `redbolt init` once.
     let mut builder = Config::builder().response_timeout(Duration::from_millis(500)).new_nodes();
     for node in &options.nodes {
         builder = builder.node(node)?;
@@ -72,7 +72,7 @@ fn run(mut options: Options) -> Result<(), Box<dyn Error>> {
     }
     let waker = Waker::new(host.poll.registry(), STOP)?;
     thread::scope(|scope| {
-        // It ends the loop, whether it went well or not.
+        // This thread ends the loop, whatever the outcome.
         let story = scope.spawn(|| {
             let outcome = tell(address, config);
             let _ = waker.wake();
@@ -83,14 +83,14 @@ fn run(mut options: Options) -> Result<(), Box<dyn Error>> {
     })
 }
 
-/// Somebody else's server. All that it needs of redbolt is in `driver`.
+/// The host's server. Everything that it needs of redbolt is in `driver`.
 struct Host {
     poll: Poll,
     listener: TcpListener,
     driver: Driver,
     clients: HashMap<mio::Token, Client>,
     next_client: usize,
-    /// Who asked for a lock or has it.
+    /// The connection behind each requested or held lock.
     locks: HashMap<LockId, (mio::Token, String)>,
 }
 
@@ -99,29 +99,29 @@ impl Host {
         let poll = Poll::new()?;
         let mut listener = TcpListener::bind(listen)?;
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-        // The host gives away a range of its tokens, and its own go on behind it.
+        // The driver gets a range of the host's tokens, and the host uses those after it.
         let end = FIRST_FREE + Driver::tokens_needed(&config);
         let driver = Driver::in_registry(config, poll.registry(), FIRST_FREE..end)?;
         let (clients, locks) = (HashMap::new(), HashMap::new());
         Ok(Self { poll, listener, driver, clients, next_client: end, locks })
     }
 
-    /// The loop. Redbolt has four lines in it.
+    /// The loop. Redbolt needs four lines in it.
     fn serve(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(64);
         loop {
-            // One: sleep no longer than the locks can wait.
+            // One: sleep no longer than the driver's deadline.
             sleep(&mut self.poll, &mut events, self.driver.deadline())?;
             for event in &events {
                 match event.token() {
-                    // Two: hand over what is for the locks.
+                    // Two: pass the driver's events on.
                     _ if self.driver.on_event(event) => {}
                     STOP => return self.finish(),
                     LISTENER => self.accept()?,
                     client => self.converse(client),
                 }
             }
-            // Three: let it do what is due.
+            // Three: do the driver's work.
             self.driver.process();
             // Four: take the outcomes.
             while let Some(event) = self.driver.poll_event() {
@@ -130,7 +130,7 @@ impl Host {
         }
     }
 
-    /// Commands return at once; what comes of them is an event of a later turn.
+    /// Commands return at once; their outcomes are events of a later iteration.
     fn obey(&mut self, client: mio::Token, line: &str) {
         match line.split_once(' ') {
             Some(("LOCK", key)) if self.lock_of(client, key).is_some() => {
@@ -166,7 +166,7 @@ impl Host {
             }
             Event::Released(id, confirmed) => (id, "RELEASED", confirmed.to_string()),
             Event::Lost(id, cause) => {
-                // Nothing was sent at the loss; what is left of it on the nodes goes now.
+                // The loss sent nothing. This deletes the keys that are left on the nodes.
                 self.driver.release(id);
                 (id, "LOST", cause.to_string())
             }
@@ -186,7 +186,7 @@ impl Host {
     }
 
     fn accept(&mut self) -> io::Result<()> {
-        // An error of `accept` concerns one connection, or passes.
+        // An error of `accept` concerns one connection, or is temporary.
         while let Ok((mut stream, _)) = self.listener.accept() {
             let token = mio::Token(self.next_client);
             self.next_client += 1;
@@ -197,7 +197,7 @@ impl Host {
         Ok(())
     }
 
-    /// Reads what a client has sent and obeys each line.
+    /// Reads what a client has sent and executes each line.
     fn converse(&mut self, token: mio::Token) {
         let Some(client) = self.clients.get_mut(&token) else { return };
         let open = client.receive().is_ok() && client.flush().is_ok();
@@ -213,14 +213,14 @@ impl Host {
     }
 
     fn send(&mut self, client: mio::Token, line: &str) {
-        // One that is gone, or that goes now, is noticed when it is read.
+        // The next read notices a client that has disconnected.
         let Some(client) = self.clients.get_mut(&client) else { return };
         client.unsent.extend_from_slice(line.as_bytes());
         client.unsent.push(b'\n');
         let _ = client.flush();
     }
 
-    /// Lets go of everything, and gives the nodes a moment to hear of it.
+    /// Releases everything, and waits a moment for the nodes.
     fn finish(&mut self) -> io::Result<()> {
         self.locks.keys().for_each(|id| self.driver.release(*id));
         let until = Instant::now() + PATIENCE;
@@ -237,7 +237,7 @@ impl Host {
     }
 }
 
-/// A signal that wakes us is no error.
+/// A signal that interrupts the poll is no error.
 fn sleep(poll: &mut Poll, events: &mut Events, longest: Option<Duration>) -> io::Result<()> {
     match poll.poll(events, longest) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
@@ -245,7 +245,7 @@ fn sleep(poll: &mut Poll, events: &mut Events, longest: Option<Duration>) -> io:
     }
 }
 
-/// One connection of the host.
+/// A connection of a client.
 struct Client {
     stream: TcpStream,
     received: Vec<u8>,
@@ -253,8 +253,8 @@ struct Client {
 }
 
 impl Client {
-    /// Reads to the end of what is there. The end of the stream is an error, and so is a client that
-    /// sends no line ends or reads no answers.
+    /// Reads all that has arrived. The end of the stream is an error, and so is a client that sends
+    /// no line ends or reads no answers.
     fn receive(&mut self) -> io::Result<()> {
         let mut piece = [0; 512];
         while self.received.len() + self.unsent.len() < MAX_KEPT {
@@ -288,7 +288,7 @@ impl Client {
     }
 }
 
-/// Two connections and a client elsewhere, and what each hears.
+/// Two connections and a client elsewhere, and the answers that each expects.
 fn tell(address: SocketAddr, config: Config) -> Result<(), String> {
     tell_of_two(address).map_err(|error| error.to_string())?;
     let elsewhere = redbolt::Client::new(config).map_err(|error| error.to_string())?;
@@ -301,7 +301,7 @@ fn tell(address: SocketAddr, config: Config) -> Result<(), String> {
     told.map_err(|error| error.to_string())
 }
 
-/// Ann waits, which costs nobody anything, until a node tells that the key has changed.
+/// Ann waits, without polling, until a node notifies that the key has changed.
 fn tell_of_one_who_is_told(address: SocketAddr, release: impl FnOnce()) -> io::Result<()> {
     let mut ann = Caller::new("ann", address)?;
     ann.say("LOCK redbolt-example")?;
@@ -309,7 +309,8 @@ fn tell_of_one_who_is_told(address: SocketAddr, release: impl FnOnce()) -> io::R
     loop {
         ann.say("STATUS")?;
         match ann.hear("STATUS told of changes") {
-            // Servers before Redis 6, and users who may not subscribe: then pauses alone end the wait.
+            // Redis before version 6, or a user who may not subscribe: then only the timer ends the
+            // wait.
             Err(error) if Instant::now() > until => println!("nobody tells: {error}"),
             Err(_) => {
                 thread::sleep(Duration::from_millis(20));
@@ -327,19 +328,19 @@ fn tell_of_two(address: SocketAddr) -> io::Result<()> {
     let (mut ann, mut ben) = (Caller::new("ann", address)?, Caller::new("ben", address)?);
     ann.say("LOCK redbolt-example")?;
     ann.hear("GRANTED redbolt-example")?;
-    // Ben waits, and the loop goes on meanwhile.
+    // Ben waits, and the loop goes on.
     ben.say("LOCK redbolt-example")?;
     ann.say("STATUS")?;
     ann.hear("STATUS")?;
     ann.say("UNLOCK redbolt-example")?;
     ann.hear("RELEASED redbolt-example")?;
     ben.hear("GRANTED redbolt-example")?;
-    // Now ann waits in vain.
+    // Now ann's wait runs out.
     ann.say("LOCK redbolt-example")?;
     ann.hear("REFUSED redbolt-example")?;
     ann.say("UNLOCK redbolt-example")?;
     ann.hear("UNKNOWN redbolt-example")?;
-    // What ben holds ends with ben.
+    // Ben's lock ends with ben's connection.
     ben.leave();
     ann.say("LOCK redbolt-example")?;
     ann.hear("GRANTED redbolt-example")?;
@@ -347,7 +348,7 @@ fn tell_of_two(address: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// One end of a connection to the host.
+/// A client's end of a connection to the host.
 struct Caller {
     name: &'static str,
     stream: BufReader<std::net::TcpStream>,
@@ -380,7 +381,6 @@ impl Caller {
     }
 }
 
-/// The command line.
 #[derive(Default)]
 struct Options {
     listen: Option<SocketAddr>,
@@ -407,7 +407,7 @@ fn embedded_nodes(count: usize) -> io::Result<Vec<Node>> {
 
 /// How long LOCK waits.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The most bytes that are kept for a client.
+/// The most bytes that are buffered for a client.
 const MAX_KEPT: usize = 64 << 10;
 
 const LISTENER: mio::Token = mio::Token(0);

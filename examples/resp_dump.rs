@@ -74,7 +74,7 @@ fn limits(mut args: impl Iterator<Item = String>) -> Result<Limits, Box<dyn Erro
     Ok(limits)
 }
 
-/// Prints the stream, and returns what is wrong with its end, if anything is.
+/// Prints the stream. Returns the error at its end, if any.
 fn dump(
     mut input: impl Read,
     mut output: impl Write,
@@ -140,7 +140,7 @@ fn write_text(output: &mut impl Write, kind: &str, payload: &[u8]) -> io::Result
     output.write_all(b"\"\n")
 }
 
-/// The part of the stream that is in memory: at most one element and one read.
+/// The part of the stream in memory: at most one element and one read.
 #[derive(Default)]
 struct Window {
     buffer: Vec<u8>,

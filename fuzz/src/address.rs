@@ -1,8 +1,8 @@
-//! Addresses as people write them: what is accepted survives being printed, and what is refused
-//! is refused without repeating a secret.
+//! Node addresses as users write them: an accepted one survives printing and parsing, and the error
+//! of a refused one repeats no secret.
 //!
-//! An even first byte takes the rest as text. An odd one takes it as the parts of an address, which
-//! are written down in a form that has to be accepted.
+//! If the first byte is even, the rest is the address as text. If it is odd, the rest chooses the
+//! parts of a well-formed address, which must be accepted.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,7 +11,7 @@ use redbolt::proto::{Credentials, Secret};
 
 use crate::input::Input;
 
-/// An address, arbitrary or well formed.
+/// Checks an address, arbitrary or well formed.
 pub fn body(input: &[u8]) {
     let mut input = Input::new(input);
     if input.byte() & 1 == 0 {
@@ -33,18 +33,18 @@ fn arbitrary(text: &str) {
     }
 }
 
-/// The address as text that can be read again.
+/// The address as text that parses again.
 fn written(address: &Address) -> String {
     match address {
         Address::Unix(path) => {
-            let path = path.to_str().expect("made of text");
+            let path = path.to_str().expect("the path was made of text");
             format!("unix://{}", encoded(path.as_bytes(), b"/"))
         }
         address => address.to_string(),
     }
 }
 
-/// What stands before the last `@` is not in the error, nor is anything that moves a cursor.
+/// The error contains no text before the last `@`, and no control characters.
 fn tells_nothing(text: &str, error: &AddressError) {
     let told = error.to_string();
     assert!(!told.contains(char::is_control), "{told:?}");
@@ -60,14 +60,15 @@ fn tells_nothing(text: &str, error: &AddressError) {
     }
 }
 
-/// Where a password would be, if it is long enough to be recognized and stands nowhere else.
+/// The text at the place of a password, if it is long enough to be recognised and occurs nowhere
+/// else.
 fn user_info(text: &str) -> Option<&str> {
     let (before, _) = text.rsplit_once('@')?;
     let secret = match before.split_once("://") {
         Some((scheme, rest)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => rest,
         _ => before,
     };
-    // Errors escape what they show, and an escape may look like the secret, too.
+    // Errors escape what they show, and an escape sequence may look like the secret, too.
     let plain = secret.escape_debug().eq(secret.chars());
     let escaped = text.escape_debug().to_string();
     let alone = occurrences(text, secret) == 1 && occurrences(&escaped, secret) == 1;
@@ -78,7 +79,8 @@ fn occurrences(text: &str, part: &str) -> usize {
     text.as_bytes().windows(part.len().max(1)).filter(|window| *window == part.as_bytes()).count()
 }
 
-/// Any user, password, host, port and database, percent-encoded as little or as much as one likes.
+/// Any user, password, host, port and database, with as little or as much percent-encoding as
+/// possible.
 fn well_formed(input: &mut Input<'_>) {
     let scheme = input.choose(&["redis", "valkey"]);
     let bare: &[u8] = input.choose(&[&b""[..], b"@", b"!$&'()*+,;=~", b"/?#[]@"]);
@@ -108,7 +110,7 @@ fn host(input: &mut Input<'_>, port: u16) -> Address {
             let letter = |&byte: &u8| char::from(HOST_LETTERS[usize::from(byte) % 38]);
             let len = usize::from(input.byte());
             let name: String = input.bytes(len.min(200)).iter().map(letter).collect();
-            // A number at the end could make it an IP address.
+            // A number at the end could make the name an IP address.
             Address::Name(name + "x", port)
         }
         1 => {
@@ -141,7 +143,7 @@ fn encoded(bytes: &[u8], bare: &[u8]) -> String {
 
 const HOST_LETTERS: &[u8; 38] = b"abcdefghijklmnopqrstuvwxyz0123456789-.";
 
-/// Shorter ones occur by chance.
+/// Shorter texts occur by chance.
 const SHORTEST_SECRET: usize = 4;
 
 /// Longer than the longest host name and the longest socket path.

@@ -1,8 +1,8 @@
-//! The committed corpora: inputs that are run by `cargo test`, and from which a fuzzer starts.
+//! The committed corpora: inputs that `cargo test` runs, and from which a fuzzer starts.
 //!
-//! One file per target in `corpus/`, a pack as `resp_tests::pack` describes. An input with a name in
-//! words is there for what it shows, often a fault that was found; it stays. One whose name is a
-//! number was met by chance and is there for the code that it reaches, as long as no other reaches it.
+//! One file per target in `corpus/`, a pack as described in `resp_tests::pack`. An input named in
+//! words shows something, often a former fault, and stays. An input named by a number was found by
+//! chance. It stays as long as no other input reaches the same code.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::Target;
 ///
 /// # Panics
 ///
-/// There is none, or the file is damaged.
+/// If the file is missing or damaged.
 #[must_use]
 pub fn read(target: &Target) -> BTreeMap<String, Vec<u8>> {
     let named = |Entry { names, stream, .. }: Entry| {
@@ -30,7 +30,7 @@ pub fn read(target: &Target) -> BTreeMap<String, Vec<u8>> {
 ///
 /// # Panics
 ///
-/// The file cannot be written.
+/// If the file cannot be written.
 pub fn write(target: &Target, inputs: BTreeMap<String, Vec<u8>>) {
     let entry = |(name, stream)| Entry { names: vec![name], stream, text: String::new() };
     let entries: Vec<_> = inputs.into_iter().map(entry).collect();
@@ -38,13 +38,13 @@ pub fn write(target: &Target, inputs: BTreeMap<String, Vec<u8>>) {
     pack::write(&path(target), &head, &entries);
 }
 
-/// Whether an input was met by chance: its name is the beginning of its digest.
+/// Whether an input was found by chance: its name is the beginning of its digest.
 #[must_use]
 pub fn by_chance(name: &str) -> bool {
     name.len() == DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The name of an input that was met by chance.
+/// The name of an input that was found by chance.
 #[must_use]
 pub fn digest(input: &[u8]) -> String {
     let mut name = sha1_smol::Sha1::from(input).digest().to_string();
@@ -57,5 +57,5 @@ fn path(target: &Target) -> PathBuf {
     corpora.join(target.name).with_extension("txt")
 }
 
-/// Hexadecimal digits that tell the inputs of a corpus apart.
+/// Enough hexadecimal digits to distinguish the inputs of a corpus.
 const DIGITS: usize = 12;

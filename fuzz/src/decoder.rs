@@ -1,12 +1,13 @@
-//! The RESP2 decoders, of tokens and of frames, against the oracle, under limits and cuts that the input chooses.
+//! The RESP2 decoders of tokens and of frames compared with the oracle, under limits and splits
+//! that the input chooses.
 //!
-//! The first byte of an input chooses the limits, the second how the stream is cut; the rest is
+//! The first byte of an input chooses the limits, the second how the stream is split; the rest is
 //! the stream.
 
 use redbolt::resp::Limits;
 use resp_tests::{feed, frames, oracle};
 
-/// Decoders and oracle find the same in the stream, whole and cut.
+/// Decoders and oracle return the same for the stream, whole and split.
 pub fn body(input: &[u8]) {
     let [limits, step, stream @ ..] = input else { return };
     let limits = choose(*limits);
@@ -20,7 +21,7 @@ pub fn body(input: &[u8]) {
     assert_eq!(frames::decode(stream, &limits, cuts), expected, "frames in pieces of {step}");
 }
 
-/// The default, or bounds so small that a short stream meets them.
+/// The default limits, or limits so small that a short stream reaches them.
 fn choose(byte: u8) -> Limits {
     let mut limits = Limits::default();
     if byte & 1 == 1 {
@@ -34,5 +35,5 @@ fn choose(byte: u8) -> Limits {
     limits
 }
 
-/// Long enough for every construction of the grammar, short enough for many runs a second.
+/// Long enough for every construct of the grammar, short enough for many runs per second.
 pub const MAX_LEN: usize = 256;

@@ -1,6 +1,6 @@
-//! A fuzz input, read as choices byte by byte.
+//! A fuzz input, read byte by byte as choices.
 
-/// What is left of an input.
+/// The rest of an input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Input<'i>(&'i [u8]);
 
@@ -16,7 +16,7 @@ impl<'i> Input<'i> {
         Some(first)
     }
 
-    /// The next byte; zero behind the end, so that the last choice of an input is never cut off.
+    /// The next byte; zero past the end, so that the last choice of an input is complete.
     pub(crate) fn byte(&mut self) -> u8 {
         self.next().unwrap_or(0)
     }
@@ -28,7 +28,7 @@ impl<'i> Input<'i> {
         taken
     }
 
-    /// Everything that is left.
+    /// All remaining bytes.
     pub(crate) fn rest(&mut self) -> &'i [u8] {
         self.bytes(self.0.len())
     }

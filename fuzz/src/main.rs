@@ -1,8 +1,8 @@
-//! `fuzz`: builds the targets with coverage counters, runs them, and sums up.
+//! `fuzz`: builds the targets with coverage counters, runs them, and prints a summary.
 //!
-//! libFuzzer works on the stable toolchain: counting edges is a flag of LLVM that `rustc` passes
-//! through. The address sanitizer, which would need a nightly compiler, has nothing to find in
-//! code without `unsafe`; overflow checks and debug assertions are on instead.
+//! libFuzzer works on the stable toolchain: counting edges is an LLVM flag that `rustc` passes
+//! through. The address sanitizer, which would need a nightly compiler, has nothing to find in code
+//! without `unsafe`; overflow checks and debug assertions are on instead.
 
 use std::error::Error;
 use std::fs;
@@ -21,8 +21,8 @@ struct Args {
     /// Stop a target after this many executions; 0 runs the corpus alone
     #[arg(long)]
     runs: Option<u64>,
-    /// Afterwards, let the committed corpus be the inputs with names in words, and the fewest others
-    /// that reach as much
+    /// Afterwards, reduce the committed corpus to the inputs named in words, and the fewest others
+    /// that reach as much code
     #[arg(long)]
     keep: bool,
     /// Targets to run; all if none is named
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether every target survived.
+/// Runs the targets. Whether none crashed.
 fn run(args: &Args) -> Result<bool, Box<dyn Error>> {
     let mut survived = true;
     for target in chosen(&args.targets)? {
@@ -61,15 +61,16 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Target>, String> {
     }
     let find = |name: &String| {
         let target = TARGETS.iter().find(|target| target.name == name);
-        target.ok_or_else(|| format!("no target is called {name}"))
+        target.ok_or_else(|| format!("no target has the name {name}"))
     };
     names.iter().map(find).collect()
 }
 
-/// Builds a target, instrumented, in a target directory of its own, and says where it is.
+/// Builds an instrumented target in a target directory of its own, and returns its path.
 fn build(target: &Target) -> Result<PathBuf, Box<dyn Error>> {
     let (name, triple) = (target.name, host()?);
-    // Targets with other flags would build each other's dependencies again and again.
+    // Otherwise targets with different flags would rebuild each other's dependencies again and
+    // again.
     let (folder, flags) = if target.compares {
         (scratch(), [FLAGS, TRACE_COMPARES].concat())
     } else {
@@ -77,7 +78,7 @@ fn build(target: &Target) -> Result<PathBuf, Box<dyn Error>> {
     };
     let status = cargo()
         .args(["build", "--release", "--features", "libfuzzer", "--bin", name])
-        // With a target named, build scripts and macros are built without the flags.
+        // With an explicit target, build scripts and macros are built without the flags.
         .args(["--target", &triple, "--target-dir"])
         .arg(&folder)
         .current_dir(home())
@@ -94,7 +95,7 @@ fn host() -> Result<String, Box<dyn Error>> {
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-/// What a run of one target came to.
+/// The result of one target's run.
 struct Fuzzed {
     name: &'static str,
     executions: u64,
@@ -145,21 +146,21 @@ impl std::fmt::Display for Fuzzed {
     }
 }
 
-/// The number behind the last occurrence of `label`.
+/// The number after the last occurrence of `label`.
 fn number_behind(log: &str, label: &str) -> u64 {
     let behind = log.rsplit_once(label).map_or("", |(_, behind)| behind);
     let digits = behind.split_whitespace().next().unwrap_or("");
     digits.parse().unwrap_or(0)
 }
 
-/// Makes the committed corpus the fewest inputs that reach what it and the last run reached, and
-/// keeps what has a name in words.
+/// Replaces the committed corpus by the fewest inputs that reach what it and the last run reached;
+/// inputs named in words stay.
 fn keep(target: &Target, program: &Path) -> Result<(), Box<dyn Error>> {
     let seeds = unpacked(target, &scratch().join("seeds"), |_| true)?;
     let mut inputs = corpus::read(target);
     let before = inputs.len();
     inputs.retain(|name, _| !corpus::by_chance(name));
-    // A merge adds to its first folder what reaches more.
+    // A merge adds to its first folder the inputs that reach more.
     let merged = unpacked(target, &scratch().join("merged"), |name| !corpus::by_chance(name))?;
     let status = Command::new(program)
         .arg("-set_cover_merge=1")
@@ -203,7 +204,7 @@ fn fresh(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
     Ok(folder.to_owned())
 }
 
-/// What the last run found worth keeping.
+/// The inputs that the last run kept.
 fn found(target: &Target) -> PathBuf {
     scratch().join("corpus").join(target.name)
 }
@@ -212,7 +213,7 @@ fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Where this package is.
+/// This package's folder.
 fn home() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -223,7 +224,7 @@ fn scratch() -> PathBuf {
     target.map_or_else(|| home().join("../target"), PathBuf::from).join("fuzz")
 }
 
-/// Edge counters, as libFuzzer wants them, and every check of a debug build.
+/// Edge counters for libFuzzer, and every check of a debug build.
 const FLAGS: &[&str] = &[
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -234,5 +235,5 @@ const FLAGS: &[&str] = &[
     "-Coverflow-checks=on",
 ];
 
-/// Tells libFuzzer what the code compares.
+/// Lets libFuzzer trace comparisons.
 const TRACE_COMPARES: &[&str] = &["-Cllvm-args=-sanitizer-coverage-trace-compares"];

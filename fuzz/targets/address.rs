@@ -1,4 +1,4 @@
-//! libFuzzer's way into [`redbolt_fuzz::address`].
+//! libFuzzer's entry point for [`redbolt_fuzz::address`].
 
 #![no_main]
 

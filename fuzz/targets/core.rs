@@ -1,4 +1,4 @@
-//! libFuzzer's way into [`redbolt_fuzz::core`].
+//! libFuzzer's entry point for [`redbolt_fuzz::core`].
 
 #![no_main]
 

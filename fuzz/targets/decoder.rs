@@ -1,4 +1,4 @@
-//! libFuzzer's way into [`redbolt_fuzz::decoder`].
+//! libFuzzer's entry point for [`redbolt_fuzz::decoder`].
 
 #![no_main]
 

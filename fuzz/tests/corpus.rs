@@ -1,4 +1,4 @@
-//! Every body survives its committed corpus.
+//! No target's body panics on its committed corpus.
 
 use std::panic::catch_unwind;
 
@@ -14,11 +14,11 @@ fn every_body_survives_its_corpus() {
             }
         }
     }
-    assert!(died.is_empty(), "the targets died of these inputs: {died:#?}");
+    assert!(died.is_empty(), "the targets panic on these inputs: {died:#?}");
 }
 
 #[test]
-fn inputs_met_by_chance_are_called_after_what_is_in_them() {
+fn inputs_found_by_chance_are_named_by_their_digest() {
     for target in TARGETS {
         for (name, input) in corpus::read(target) {
             if corpus::by_chance(&name) {

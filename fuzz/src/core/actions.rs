@@ -1,6 +1,7 @@
-//! What can happen to a core, and how an input spells it.
+//! The actions on a core, and how an input encodes them.
 //!
-//! The low half of a byte is the action, the high half its first choice; some actions read more.
+//! The low half of a byte is the action, the high half its first choice; some actions read more
+//! bytes.
 
 use std::time::Duration;
 
@@ -10,7 +11,6 @@ use super::peer;
 use super::world::World;
 use crate::input::{Input, pick};
 
-/// Carries out one action.
 pub(super) fn act(world: &mut World, code: u8, input: &mut Input<'_>) {
     let choice = code >> 4;
     match code & 15 {
@@ -85,7 +85,7 @@ fn acquire(world: &mut World, keys: usize, fenced: bool, choice: u8) {
     world.acquire(keys, fenced, ttl, pick(&waits, choice >> 2));
 }
 
-/// The first four are for asks, all for extensions.
+/// The first four are for lock requests, all for extensions.
 fn ttl(world: &World, choice: u8) -> Duration {
     let (ms, most) = (Duration::from_millis, world.longest_ttl());
     pick(
@@ -103,7 +103,7 @@ fn ttl(world: &World, choice: u8) -> Duration {
     )
 }
 
-/// Time that passes unnoticed, and clocks that do what clocks should not.
+/// Time that passes without timeouts, and clocks that misbehave.
 fn odd_time(world: &mut World, choice: u8) {
     const HOUR: u64 = 3_600_000_000_000;
     let wall = world.wall();

@@ -1,7 +1,7 @@
-//! Every lock that was asked for: where its life stands by what the core told, and which votes its
-//! nodes really gave.
+//! Every requested lock: the phase of its life according to the core's events, and the votes that
+//! its nodes really gave.
 //!
-//! Votes are those of delivered answers, so they may be ahead of what the core counts and never
+//! Votes are those of delivered answers, so they may be ahead of what the core counts, but never
 //! behind: each check is that the core claims no more than this.
 
 use std::time::Duration;
@@ -14,10 +14,10 @@ use redbolt::proto::{
 
 use super::wire::Received;
 
-/// All locks, in the order in which they were asked for.
+/// All locks, in the order of their requests.
 pub(super) struct Ledger {
     pub(super) locks: Vec<Lock>,
-    /// The places of those that have not ended, as far as [`check`](Self::check) has looked.
+    /// The indices of locks that have not ended, as of the last [`check`](Self::check).
     live: Vec<usize>,
     /// The time that the core has seen.
     pub(super) now: ClockReading,
@@ -25,42 +25,42 @@ pub(super) struct Ledger {
     quorum: usize,
 }
 
-/// One lock.
 pub(super) struct Lock {
     pub(super) id: LockId,
     pub(super) phase: Phase,
     ttl: Duration,
     fenced: bool,
-    /// What the newest attempt proposes, what its nodes have counted, and what was written back.
+    /// The newest attempt's proposal, its nodes' counters, and the written-back value.
     proposed: Option<u64>,
     counters: Vec<(usize, u64)>,
     asked: ClockReading,
-    /// When the present phase is over at the latest.
+    /// When the present phase must be over.
     due: Option<Timestamp>,
-    /// When the round of its extension may be over, at the soonest.
+    /// The earliest time at which the round of its extension may be over.
     over_from: Timestamp,
     deadline: Option<Timestamp>,
-    /// Of all attempts, the newest last.
+    /// The tokens of all attempts, the newest last.
     tokens: Vec<Vec<u8>>,
     /// When the newest token was first seen.
     attempted: Timestamp,
-    /// What nodes said to the newest attempt, and to any.
+    /// The nodes' answers to the newest attempt, and to any attempt.
     granted: u32,
     denied: u32,
     ever_granted: u32,
     ever_denied: u32,
-    /// Nodes that were told to undo the newest attempt, and those that did.
+    /// Nodes that were sent the newest attempt's undo, and those that confirmed it.
     undone: u32,
     confirmed: u32,
-    /// The present extension, and what nodes said to it.
     /// Extensions without an outcome.
     extensions: u32,
+    /// The newest extension, and the nodes' answers to it.
     round: usize,
     extend_ttl: Duration,
     extend_asked: Timestamp,
     extended: u32,
     gone: u32,
-    /// A node has said so at any time: what it had granted counts no more, and the lease may get shorter.
+    /// A node has ever answered that its key is gone: its grant does not count any more, and the
+    /// lease may get shorter.
     is_gone: bool,
     lease: Option<Lease>,
     let_go: bool,
@@ -75,13 +75,13 @@ pub(super) enum Phase {
     Ended,
 }
 
-/// What the core sends.
+/// The core's requests.
 impl Ledger {
     pub(super) fn new(nodes: usize, quorum: usize) -> Self {
         Self { locks: Vec::new(), live: Vec::new(), now: ClockReading::default(), nodes, quorum }
     }
 
-    /// An ask: of the lock's newest attempt, or the first of a new one.
+    /// A lock request: one of the lock's newest attempt, or the first of a new attempt.
     pub(super) fn asks(
         &mut self,
         keys: &[&[u8]],
@@ -94,8 +94,12 @@ impl Ledger {
         let lock = &mut self.locks[at];
         assert_eq!(ttl, lock.ttl.as_millis() as u64, "the TTL of an ask");
         if lock.tokens.last().is_none_or(|newest| newest != token) {
-            assert!(lock.tokens.iter().all(|old| old != token), "a token was used again");
-            assert_eq!(lock.phase, Phase::Asking, "an attempt for a lock that is not asked for");
+            assert!(lock.tokens.iter().all(|old| old != token), "a token was reused");
+            assert_eq!(
+                lock.phase,
+                Phase::Asking,
+                "an attempt of a lock that is not being requested"
+            );
             lock.tokens.push(token.to_vec());
             lock.attempted = now;
             lock.proposed = proposed;
@@ -104,16 +108,16 @@ impl Ledger {
         }
         assert_eq!((lock.proposed, lock.fenced), (proposed, proposed.is_some()), "one proposal");
         let asks = matches!(lock.phase, Phase::Asking | Phase::Held | Phase::Extending);
-        assert!(asks, "an ask for a lock that is {:?}", lock.phase);
+        assert!(asks, "a request for a lock that is {:?}", lock.phase);
         (at, lock.tokens.len() - 1)
     }
 
     pub(super) fn extends(&mut self, keys: &[&[u8]], token: &[u8], ttl: u64) -> (usize, usize) {
         let at = place(keys);
         let lock = &self.locks[at];
-        // Where a quorum has been faster than a link, the rest is extended all the same.
+        // A quorum may be faster than a link. The remaining nodes still get their extension.
         let extends = matches!(lock.phase, Phase::Extending | Phase::Held);
-        assert!(extends, "an extension that nobody asked for");
+        assert!(extends, "an extension without a call");
         assert_eq!(ttl, lock.extend_ttl.as_millis() as u64, "the TTL of an extension");
         assert_eq!(lock.attempt_of(token), lock.tokens.len() - 1, "the attempt that is extended");
         (at, lock.round)
@@ -130,9 +134,10 @@ impl Ledger {
     }
 }
 
-/// What the core writes back.
+/// The core's write-backs.
 impl Ledger {
-    /// Only nodes that granted this attempt and are behind are told, and of nothing that none has.
+    /// Only nodes that granted this attempt and are behind get a write-back, and only of a value
+    /// that a node has counted.
     pub(super) fn writes_back(
         &mut self,
         keys: &[&[u8]],
@@ -146,7 +151,10 @@ impl Ledger {
         assert_eq!((lock.phase, attempt), (Phase::Asking, lock.tokens.len() - 1));
         let counter = |of| lock.counters.iter().find(|(node, _)| *node == of).map(|(_, c)| *c);
         assert!(counter(node).is_some_and(|counter| counter < target), "behind {target}");
-        assert!(lock.counters.iter().any(|&(_, counter)| counter == target), "whose is {target}?");
+        assert!(
+            lock.counters.iter().any(|&(_, counter)| counter == target),
+            "no node has counted {target}"
+        );
         (at, attempt)
     }
 
@@ -161,7 +169,7 @@ impl Ledger {
         let lock = &mut self.locks[lock];
         if attempt + 1 == lock.tokens.len() {
             match token {
-                // The lock is somebody else's there by now.
+                // By now another client has the lock there.
                 Received::Int(0) => lock.denied |= 1 << node,
                 Received::Int(_) => lock.counters.push((node, target)),
                 _ => {}
@@ -171,7 +179,7 @@ impl Ledger {
     }
 }
 
-/// What nodes answer.
+/// The nodes' answers.
 impl Ledger {
     pub(super) fn ask_answered(
         &mut self,
@@ -208,7 +216,7 @@ impl Ledger {
         if round == lock.round {
             match token {
                 Received::Int(0) => lock.gone |= 1 << node,
-                // A key that came with a grant which did not count is no part of the lock.
+                // A key from a grant that did not count is no part of the lock.
                 Received::Int(_) => lock.extended |= lock.granted & (1 << node),
                 _ => {}
             }
@@ -229,7 +237,7 @@ impl Ledger {
     }
 }
 
-/// What the caller asks for.
+/// The caller's commands.
 impl Ledger {
     pub(super) fn acquired(
         &mut self,
@@ -238,7 +246,7 @@ impl Ledger {
         due: Option<Timestamp>,
         wait: bool,
     ) {
-        assert!(self.locks.iter().all(|lock| lock.id != id), "a lock's name was used again");
+        assert!(self.locks.iter().all(|lock| lock.id != id), "a lock's id was reused");
         self.live.push(self.locks.len());
         self.locks.push(Lock {
             id,
@@ -271,7 +279,7 @@ impl Ledger {
         });
     }
 
-    /// An extension was accepted at the door.
+    /// An extension was accepted.
     pub(super) fn extending(&mut self, at: usize, ttl: Duration, longest: Duration) {
         let now = self.now.boot;
         let lock = &mut self.locks[at];
@@ -286,10 +294,14 @@ impl Ledger {
         (lock.extended, lock.gone) = (0, 0);
     }
 
-    /// It is the same lock under another name. Whatever was under way about it counts no more.
+    /// The same lock under another id. Earlier requests about it do not count any more.
     pub(super) fn handed_on(&mut self, at: usize, id: LockId) {
         let lock = &mut self.locks[at];
-        assert!(matches!(lock.phase, Phase::Held | Phase::Extending), "{:?} and out", lock.phase);
+        assert!(
+            matches!(lock.phase, Phase::Held | Phase::Extending),
+            "{:?}, and detached",
+            lock.phase
+        );
         (lock.id, lock.phase, lock.due) = (id, Phase::Held, None);
         (lock.extensions, lock.extended, lock.gone) = (0, 0, 0);
         lock.round += 1;
@@ -305,7 +317,7 @@ impl Ledger {
     }
 }
 
-/// What the core tells.
+/// The core's events.
 impl Ledger {
     pub(super) fn granted(&mut self, id: LockId, core: &Core) {
         let (now, quorum) = (self.now, self.quorum);
@@ -318,7 +330,7 @@ impl Ledger {
         assert_eq!(mask(votes.grants()) & !lock.granted, 0, "a grant that no node gave");
         assert_eq!(mask(votes.denies()) & !lock.denied, 0, "a denial that no node gave");
         let lease = *core.lease(id).expect("a lock that was just granted has a lease");
-        assert!(!lease.remaining(now).is_zero(), "granted, and over");
+        assert!(!lease.remaining(now).is_zero(), "the lease of a granted lock is over");
         let spent = now.boot.since(lock.attempted) + lease.remaining(now);
         assert!(spent < lock.ttl, "a validity of {spent:?} out of {:?}", lock.ttl);
         lock.phase = Phase::Held;
@@ -330,18 +342,18 @@ impl Ledger {
         let now = self.now;
         let lock = self.told(id);
         assert_eq!(lock.phase, Phase::Asking, "what was refused");
-        // An attempt that was cut short gives way to the one before.
+        // An attempt that was cut short reports the votes of the one before.
         let (granted, denied) = (lock.ever_granted, lock.ever_denied);
         assert_eq!(mask(refusal.votes.grants()) & !granted, 0, "a grant that no node gave");
         assert_eq!(mask(refusal.votes.denies()) & !denied, 0, "a denial that no node gave");
         match refusal.reason {
-            RefusalReason::Cancelled => assert!(lock.let_go, "cancelled by nobody"),
+            RefusalReason::Cancelled => assert!(lock.let_go, "cancelled without a release"),
             RefusalReason::Contended => assert!(refusal.votes.is_contended()),
             RefusalReason::NoQuorum => assert_eq!(refusal.votes.verdict(), Verdict::NoQuorum),
             RefusalReason::OutOfTime => {
                 assert!(lock.deadline.is_some_and(|deadline| deadline <= now.boot))
             }
-            RefusalReason::Expired => assert_ne!(now, lock.asked, "over before it began"),
+            RefusalReason::Expired => assert_ne!(now, lock.asked, "expired at once"),
             _ => panic!("an unknown reason"),
         }
         lock.phase = Phase::Ended;
@@ -363,7 +375,7 @@ impl Ledger {
         assert!(lease == before || spent < lock.extend_ttl, "{spent:?} of {:?}", lock.extend_ttl);
     }
 
-    /// An extension that is found over by the next command ends before that begins.
+    /// An extension that the next command finds over ends before that command begins.
     pub(super) fn not_extended(&mut self, id: LockId) {
         let lock = self.told(id);
         let left = lock.extensions.checked_sub(1);
@@ -374,7 +386,7 @@ impl Ledger {
         }
     }
 
-    /// A lock that is found over when its holder lets go is lost, too.
+    /// A lock that is found expired on release is lost, too.
     pub(super) fn lost(&mut self, id: LockId, cause: LossCause) {
         let (now, most) = (self.now, self.nodes - self.quorum);
         let lock = self.told(id);
@@ -384,9 +396,9 @@ impl Ledger {
             LossCause::Expired => {
                 let lease = lock.lease.expect("held before");
                 let is_over = lease.remaining(now).is_zero();
-                // The end of a record that is attached is beyond what this clock can show.
+                // The end of a detached lock may be beyond what this clock can show.
                 let is_beyond = now.wall.0 > u64::MAX / 2;
-                assert!(is_over || lock.is_gone || is_beyond, "lost ahead of its time");
+                assert!(is_over || lock.is_gone || is_beyond, "lost before its lease ended");
             }
             LossCause::Gone => assert!(count(lock.gone) > most, "gone from {:b}", lock.gone),
             _ => panic!("an unknown cause"),
@@ -405,11 +417,11 @@ impl Ledger {
 
     fn told(&mut self, id: LockId) -> &mut Lock {
         let lock = self.locks.iter_mut().rev().find(|lock| lock.id == id);
-        lock.expect("an event of a lock that nobody asked for")
+        lock.expect("an event of an unknown lock")
     }
 }
 
-/// What has to be true at all times.
+/// Invariants at all times.
 impl Ledger {
     pub(super) fn check(&mut self, core: &Core) {
         let Self { locks, live, .. } = self;
@@ -418,26 +430,33 @@ impl Ledger {
             let lock = &mut locks[at];
             let lease = core.lease(lock.id).copied();
             if let (Some(before), Some(lease), true) = (lock.lease, lease, lock.is_gone) {
-                assert!(lease.remaining(now) <= before.remaining(now), "longer without a word");
+                assert!(
+                    lease.remaining(now) <= before.remaining(now),
+                    "a validity grew without an event"
+                );
                 lock.lease = Some(lease);
             }
             match lock.phase {
                 Phase::Held | Phase::Extending => {
-                    assert_eq!(lease, lock.lease, "a validity changed without a word");
+                    assert_eq!(lease, lock.lease, "a validity changed without an event");
                 }
                 _ => assert_eq!(lease, None, "a lease of a lock that is {:?}", lock.phase),
             }
             if lock.phase == Phase::Held {
                 let votes = core.votes(lock.id);
-                // A node that has confirmed the undo and grants all the same is beyond help.
+                // A node that has confirmed the undo and then grants nevertheless cannot be helped.
                 let undone = lock.undone & !lock.confirmed;
-                assert_eq!(mask(votes.grants()) & undone, 0, "held by a node told to undo it");
+                assert_eq!(
+                    mask(votes.grants()) & undone,
+                    0,
+                    "a node that was sent the undo counts as a grant"
+                );
             }
             lock.phase != Phase::Ended
         });
     }
 
-    /// After a timeout, everything whose time is over is over.
+    /// After a timeout, everything whose time is over has ended.
     pub(super) fn check_dues(&self) {
         let now = ClockReading { boot: self.now.boot, wall: Timestamp::default() };
         for lock in self.live.iter().map(|&at| &self.locks[at]) {
@@ -452,25 +471,25 @@ impl Ledger {
 }
 
 impl Lock {
-    /// A token is what a quorum has counted, or has confirmed since.
+    /// A quorum has counted the token, or has confirmed it since.
     fn check_token(&self, core: &Core, quorum: usize) {
         let token = core.fencing_token(self.id).map(|token| token.get());
-        assert_eq!(token.is_some(), self.fenced, "a token for those who asked for it");
+        assert_eq!(token.is_some(), self.fenced, "exactly fenced locks have a token");
         if let Some(token) = token {
             let has = |node| self.counters.contains(&(node, token));
             let nodes = (0..32).filter(|&node| has(node)).count();
             assert!(nodes >= quorum, "{token} is the token of {nodes} nodes");
-            assert!(is_exclusive(token), "{token} is no token of one who holds it alone");
+            assert!(is_exclusive(token), "{token} is not the token of an exclusive lock");
         }
     }
 
     fn attempt_of(&self, token: &[u8]) -> usize {
         let attempt = self.tokens.iter().rposition(|known| known == token);
-        attempt.expect("a token that was asked with")
+        attempt.expect("a token of an attempt")
     }
 }
 
-/// Which lock a command is for: the first key is its name.
+/// The lock of a command: the first key is its name.
 fn place(keys: &[&[u8]]) -> usize {
     let digits = keys[0].strip_prefix(b"k").expect("a lock's key");
     usize::try_from(super::wire::integer(digits)).expect("a lock's number")

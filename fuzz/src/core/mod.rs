@@ -1,15 +1,15 @@
 //! The lock core under arbitrary bytes, times and disconnects.
 //!
 //! An input is a configuration followed by actions (`actions`). The core runs in a `World` that
-//! plays its driver and its nodes, and holds it to what it promises: `wire` reads every byte that
-//! it sends and matches every answer to its request, `ledger` keeps each lock's life and the
-//! votes that were really delivered. After the last action everything is let go and a fresh lock
-//! is taken: whatever was done to the core, nothing may be left and it must still work.
+//! plays its driver and its nodes, and checks its promises: `wire` parses every byte that the core
+//! sends and matches every answer to its request, `ledger` tracks each lock's life and the votes
+//! that were really delivered. After the last action everything is released and a fresh lock is
+//! taken: whatever happened before, nothing may be left and the core must still work.
 //!
-//! The model is not a second core. It never says what the core has to do next, only what it can
-//! never do. It shares with other tests how requests are read and which script is which; what each request may be,
-//! how the core is driven and what nodes answer it keeps for itself, because inputs of the corpus choose from
-//! that. Not here: nodes that keep keys, which the simulation has.
+//! The model is not a second core. It never says what the core has to do next, only what it may
+//! never do. It shares with other tests the parser of requests and the table of scripts. The
+//! meaning of each request, the driver and the nodes' answers are its own, because the inputs of
+//! the corpus choose from them. Not here: nodes that keep keys, which the simulator has.
 
 mod actions;
 mod ledger;
@@ -22,7 +22,7 @@ use crate::input::Input;
 
 use self::world::World;
 
-/// The core keeps its promises, whatever it is told.
+/// Checks that the core keeps its promises, whatever bytes it gets.
 pub fn body(input: &[u8]) {
     let mut input = Input::new(input);
     let mut world = World::new(setup::choose(&mut input));
@@ -33,5 +33,5 @@ pub fn body(input: &[u8]) {
     world.start_afresh();
 }
 
-/// Long enough for a few locks through their whole lives.
+/// Long enough for the whole lives of a few locks.
 pub const MAX_LEN: usize = 256;

@@ -1,28 +1,28 @@
-//! What nodes answer: what an honest one would, and what some node might.
+//! The nodes' answers: those of an honest node, and those of other nodes.
 
 use super::wire::{Kind, Request, Step};
 
-/// A node, as its answers tell of it.
+/// A node, as described by its answers.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) node: usize,
-    /// What a restart guard says behind the run id.
+    /// The part of a restart guard behind the run id.
     pub(super) limits: String,
-    /// Whether a restart guard of other limits may be written over.
+    /// Whether a restart guard of other limits may be overwritten.
     pub(super) may_change: bool,
     /// Whether every enrolment begins a quarantine.
     pub(super) quarantines: bool,
 }
 
 impl Place {
-    /// The restart guard of a server's run.
+    /// The restart guard of one process of the server.
     fn restart_guard(&self, era: char) -> String {
         run_id(self.node, era) + &self.limits
     }
 }
 
-/// The answer of a node that does as it is told. `refuse` is its other opinion: held, gone, or of
-/// the wrong kind.
+/// The answer of a well-behaved node. `refuse` chooses the negative one: held, gone, or of the
+/// wrong type.
 pub(super) fn honest(request: Request, place: &Place, refuse: bool, era: char) -> String {
     match request {
         Request::Handshake(step) | Request::Look(step) => handshake(step, place, refuse, era),
@@ -44,7 +44,7 @@ pub(super) fn honest(request: Request, place: &Place, refuse: bool, era: char) -
     }
 }
 
-/// The restart guard's TTL behind an ask.
+/// The restart guard's TTL behind a lock request.
 pub(super) fn check(refuse: bool) -> &'static str {
     if refuse { ":-2\r\n" } else { ":60000\r\n" }
 }
@@ -71,7 +71,7 @@ fn handshake(step: Step, place: &Place, refuse: bool, era: char) -> String {
     }
 }
 
-/// The server on a node's address. It is another process in each era.
+/// The server at a node's address. Each era is another process.
 fn server(node: usize, era: char) -> String {
     bulk(&format!("redis_mode:standalone\r\nrun_id:{}\r\n", run_id(node, era)))
 }
@@ -80,7 +80,7 @@ fn run_id(node: usize, era: char) -> String {
     node.to_string().repeat(20) + &era.to_string().repeat(20)
 }
 
-/// Something that a server says to somebody.
+/// A reply that some server could send.
 pub(super) fn plausible(code: u8, place: &Place) -> String {
     if let Some(at) = usize::from(code).checked_sub(usize::from(FIRST_OF_RESTART_GUARD)) {
         return of_restart_guard(at, place);
@@ -102,7 +102,7 @@ pub(super) fn plausible(code: u8, place: &Place) -> String {
     }
 }
 
-/// What may be said of a restart guard, or of fencing counters.
+/// An answer about a restart guard or a fencing counter.
 fn of_restart_guard(at: usize, place: &Place) -> String {
     match OF_RESTART_GUARD.get(at) {
         Some(text) => (*text).into(),
@@ -121,13 +121,13 @@ fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 
-/// Server processes are named by the letter that their run id ends in.
+/// Server processes are identified by the last letter of their run id.
 pub(super) const ERA: char = 'a';
 pub(super) const NEXT_ERA: char = 'b';
-/// Of the servers that are there after everything; no input knows of it.
+/// The era of the servers at the end; no input can name it.
 pub(super) const LAST_ERA: char = 'f';
 
-/// From here on a code is an answer about a restart guard or a counter.
+/// From this code on, an answer is about a restart guard or a counter.
 const FIRST_OF_RESTART_GUARD: u8 = 224;
 
 const OF_RESTART_GUARD: &[&str] = &[

@@ -1,4 +1,4 @@
-//! The configuration that an input chooses.
+//! Chooses a configuration from the input.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use redbolt::proto::{
 
 use crate::input::Input;
 
-/// Two bytes: how many nodes, which quorum, and what happens to nodes without a restart guard; then spans and
-/// flags.
+/// Two bytes choose the number of nodes, the quorum, and what happens to nodes without a restart
+/// guard; then follow durations and flags.
 pub(super) fn choose(input: &mut Input<'_>) -> Core {
     let (size, flags) = (input.byte(), input.byte());
     let nodes = usize::from(size % 5) + 1;
@@ -25,7 +25,7 @@ pub(super) fn choose(input: &mut Input<'_>) -> Core {
     settings.label = if flags & 8 != 0 { b"host 1:42".to_vec() } else { Vec::new() };
     settings.wake = WakeStrategy::Timer;
     choose_spans(&mut settings, flags & 3);
-    let config = Config::new(settings).expect("every choice is in range");
+    let config = Config::new(settings).expect("every choice is valid");
     Core::new(Arc::new(config), entropy(size ^ flags))
 }
 
@@ -44,7 +44,7 @@ fn node_settings(node: usize, flags: u8) -> NodeSettings {
     settings
 }
 
-/// The defaults, everything short, everything long and odd, a hold that is soon too long.
+/// The defaults, everything short, everything long and odd, or a `max_hold` that is soon exceeded.
 fn choose_spans(settings: &mut Settings, choice: u8) {
     let ms = Duration::from_millis;
     match choice {
@@ -74,8 +74,8 @@ fn choose_spans(settings: &mut Settings, choice: u8) {
     }
 }
 
-/// Every other word is drawn, so that no two tokens are equal; the words between are extremes.
-/// Its own and not the test kit's: inputs of the corpus mean what these bytes make of them.
+/// Every other word is drawn, so that no two tokens are equal; the words between are extremes. Not
+/// the test kit's generator, because inputs of the corpus depend on these bytes.
 fn entropy(seed: u8) -> impl FnMut(&mut [u8]) + Send + 'static {
     let mut state = u64::from(seed);
     move |pool| {

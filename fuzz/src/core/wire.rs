@@ -1,7 +1,8 @@
-//! One link as its other end sees it: which requests it was sent, and which of them it answered.
+//! The other end of a link: the requests that the core has sent on it, and which of them are
+//! answered.
 //!
-//! Requests are known from the moment that the core has their bytes. Answers are matched to them
-//! by order alone, as the core has to.
+//! A request is known once the core has its bytes. Answers are matched to requests by order alone,
+//! as the core has to do.
 
 use std::collections::VecDeque;
 
@@ -14,7 +15,7 @@ use redbolt_testkit::{Script, request};
 use super::ledger::Ledger;
 use super::peer::{self, Place};
 
-/// What the driver knows of a link.
+/// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Closed,
@@ -22,7 +23,7 @@ pub(super) enum State {
     Open,
 }
 
-/// One command of the handshake.
+/// A command of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
     Auth,
@@ -40,13 +41,13 @@ pub(super) enum Step {
     RestartGuardTtl,
 }
 
-/// A command, as far as its answer matters. Locks are named by their place in the ledger.
+/// A command, as far as its answer matters. A lock is named by its index in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Handshake(Step),
     /// The restart guard is read again.
     Look(Step),
-    /// With its check behind it, if that is a command of its own.
+    /// With its check behind it, if that is a separate command.
     Ask {
         lock: usize,
         attempt: usize,
@@ -74,7 +75,7 @@ pub(super) enum Request {
     },
 }
 
-/// How a lock is asked for.
+/// The form of a lock request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Plain,
@@ -86,47 +87,47 @@ pub(super) struct Wire {
     pub(super) link: Option<LinkId>,
     pub(super) state: State,
     pub(super) place: Place,
-    /// The restart guard's key, where nodes are guarded.
+    /// The restart guard's key, if restart guards are on.
     restart_guard: Option<Vec<u8>>,
-    /// Counts connections.
+    /// The number of connections so far.
     pub(super) connection: u32,
-    /// The bytes that the socket has not taken.
+    /// The bytes that the socket has not accepted.
     unsent: Vec<u8>,
     /// Requests and the lengths of their commands, in the order of the stream, without those that
     /// were sent and answered.
     requests: VecDeque<(Request, usize)>,
     sent: usize,
     answered: usize,
-    /// Bytes of the first unsent request that were sent.
+    /// How many bytes of the first unsent request were sent.
     cut: usize,
     /// The scripts whose text was sent on this connection.
     loaded: [bool; Script::ALL.len()],
-    /// The run of the server as this connection was told of it.
+    /// The server's run id, as this connection has read it.
     run_id: Vec<u8>,
-    /// The restart guard's value when it was read last; empty for none.
+    /// The restart guard's value as last read; empty for none.
     value: Vec<u8>,
-    /// That value is the one that lets the node vote.
+    /// By that value the node votes.
     is_ours: bool,
-    /// The answer to the oldest ask, whose check is still to be answered.
+    /// The answer to the oldest lock request, whose check is not answered yet.
     half: Option<Received>,
     /// The last request, answered or not.
     last: Option<Request>,
-    /// Whether `AUTH` or `SELECT` has to come before everything else, and whether it ever did.
+    /// Whether `AUTH` or `SELECT` has to precede everything else, and whether it ever succeeded.
     must_be_proven: bool,
     proven: bool,
     refused: bool,
     handshake_done: bool,
     decoder: Decoder,
-    /// Received bytes that make no token yet.
+    /// Received bytes that form no complete token yet.
     pub(super) partial: Vec<u8>,
 }
 
-/// What an answer is to the request that it belongs to.
+/// How an answer relates to its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It was asked for, by bytes that were sent.
+    /// The request was sent.
     Sent,
-    /// It was asked for, by bytes that were not sent yet.
+    /// The request was not sent yet.
     Early,
     /// It cannot be an answer: the connection has to end.
     Fatal,
@@ -160,7 +161,7 @@ impl Wire {
         }
     }
 
-    /// The connection is gone, and everything that belonged to it.
+    /// The connection is gone, with all its state.
     pub(super) fn reset(&mut self, state: State) {
         self.state = state;
         self.connection += 1;
@@ -182,17 +183,17 @@ impl Wire {
         self.requests.get(self.answered).map(|&(request, _)| request)
     }
 
-    /// Whether the oldest request is an ask of which only the check is still to be answered.
+    /// Whether the oldest request is a lock request of which only the check is still unanswered.
     pub(super) fn is_half(&self) -> bool {
         self.half.is_some()
     }
 
-    /// Requests that were sent and wait for their answer.
+    /// How many requests were sent and not answered.
     pub(super) fn waiting(&self) -> usize {
         self.sent.saturating_sub(self.answered)
     }
 
-    /// What an honest node answers to one of these, or what is left of that.
+    /// An honest node's answer to one of these, or the rest of it.
     pub(super) fn honest(&self, at: usize, era: char) -> String {
         let request = self.requests[self.answered + at].0;
         let is_checked = matches!(request, Request::Ask { kind: Kind::Plain, .. });
@@ -212,7 +213,7 @@ impl Wire {
         self.decoder.next(&self.partial[at..]).map_err(|_| Cause::Violation)
     }
 
-    /// The socket took so many bytes.
+    /// The socket accepted this many bytes.
     pub(super) fn took(&mut self, bytes: usize) {
         self.unsent.drain(..bytes);
         self.cut += bytes;
@@ -233,7 +234,7 @@ impl Wire {
         }
     }
 
-    /// Learns what the core wants to send by now. Only asks are ever taken back, and only untouched
+    /// Learns what the core wants to send now. Only lock requests may be withdrawn, and only unsent
     /// ones; everything else is appended.
     pub(super) fn sync(&mut self, unsent: &[u8], ledger: &mut Ledger) {
         if self.unsent == unsent {
@@ -259,7 +260,7 @@ impl Wire {
         self.unsent.extend_from_slice(unsent);
     }
 
-    /// Drops the requests that were taken back; says how many bytes of the others are still there.
+    /// Drops the withdrawn requests; returns how many bytes of the others are left.
     fn keep(&mut self, unsent: &[u8]) -> usize {
         let (mut old, mut new) = (0, 0);
         let mut at = self.sent;
@@ -271,9 +272,9 @@ impl Wire {
                 new += bytes.len();
                 at += 1;
             } else {
-                assert!(matches!(request, Request::Ask { .. }), "{request:?} was taken back");
+                assert!(matches!(request, Request::Ask { .. }), "{request:?} was withdrawn");
                 let is_whole = cut == 0 && (at > self.answered || self.half.is_none());
-                assert!(is_whole && at >= self.answered, "an ask was taken back in the middle");
+                assert!(is_whole && at >= self.answered, "a partly sent request was withdrawn");
                 self.requests.remove(at);
             }
         }
@@ -299,7 +300,7 @@ impl Wire {
             (Request::Handshake(step), Some(last)) => panic!("{step:?} behind {last:?}"),
             _ => {
                 let proven = self.proven || !self.must_be_proven || self.handshake_done;
-                assert!(proven, "{request:?} as who, and in which database?");
+                assert!(proven, "{request:?} before AUTH or SELECT has succeeded");
             }
         }
         request
@@ -344,14 +345,14 @@ impl Wire {
             }
             [b"EVALSHA", digest, count, args @ ..] => {
                 let script = Script::of_digest(digest).expect(KNOWN);
-                assert!(self.loaded[script as usize], "{script:?} by a digest unknown there");
+                assert!(self.loaded[script as usize], "{script:?} by its digest before its text");
                 self.script(script, integer(count), args, ledger)
             }
             _ => panic!("an unknown command: {}", words.concat().escape_ascii()),
         }
     }
 
-    /// In the handshake first, and again whenever it is to be looked at.
+    /// In the handshake first, and again whenever the guard is to be read.
     fn reads_restart_guard(&self, command: &[u8]) -> Request {
         let step = match command {
             b"GET" => Step::RestartGuardValue,
@@ -366,7 +367,7 @@ impl Wire {
         }
     }
 
-    /// What of a token is the attempt's; the rest is the node's number, which must be right.
+    /// The attempt's part of a token; the rest is the node's number, which must be right.
     fn random_of<'t>(&self, token: &'t [u8]) -> &'t [u8] {
         let (random, rest) = token.split_at(32);
         let number = format!("{:02x}", self.place.node);
@@ -423,18 +424,18 @@ impl Wire {
         keys
     }
 
-    /// Only a restart guard that was read, and that is not ours, is written over; one of other limits only
-    /// where that was asked for.
+    /// Only a restart guard that was read, and by which the node does not vote, is overwritten; one
+    /// of other limits only if the configuration asks for it.
     fn enrols(&self, seen: &[u8], value: &[u8], px: u64) {
-        assert_eq!(seen, self.value, "the value that was read");
+        assert_eq!(seen, self.value, "the enrolment names the value that was read");
         let expected = [&self.run_id, self.place.limits.as_bytes()].concat();
-        assert_eq!(value, expected, "the value that speaks for this run");
-        assert!(px >= BIG_MS, "a restart guard that lives long enough");
+        assert_eq!(value, expected, "the enrolment writes this run's value");
+        assert!(px >= BIG_MS, "the restart guard lives long enough");
         let limits = |value| Value::parse(value).map(|value| (value.max_ttl_ms, value.nodes));
         if !self.place.may_change {
             assert!(
                 seen.is_empty() || limits(seen) == limits(value),
-                "other limits are written over"
+                "a guard of other limits is overwritten"
             );
         }
         if self.place.quarantines {
@@ -484,7 +485,7 @@ impl Wire {
         Some(answer)
     }
 
-    /// What an ask was answered, if the restart guard lets that count.
+    /// The answer to a lock request, if the restart guard lets it count.
     fn vote(&mut self, kind: Kind, last: Received) -> Option<Received> {
         if self.restart_guard.is_none() {
             return Some(last);
@@ -513,7 +514,7 @@ impl Wire {
         self.looked(step, token);
     }
 
-    /// What was read of the server and its restart guard. The bytes of the answer are in `partial` no more:
+    /// The server and its restart guard as read. The answer's bytes are not in `partial` any more:
     /// [`remember`](Self::remember) has kept them.
     fn looked(&mut self, step: Step, token: Received) {
         if step == Step::RestartGuardValue {
@@ -526,7 +527,7 @@ impl Wire {
         }
     }
 
-    /// Keeps what a bulk string says, where the oldest request is one about that.
+    /// Keeps the text of a bulk string, if the oldest request needs it.
     pub(super) fn remember(&mut self, at: usize, len: usize) {
         let Some(Request::Handshake(step) | Request::Look(step)) = self.oldest() else { return };
         let text = &self.partial[at..at + len];
@@ -540,9 +541,9 @@ impl Wire {
     }
 }
 
-/// The command at the front of what the core wants to write, and its length. It writes whole ones.
+/// The command at the front of the core's output, and its length. The core writes whole commands.
 fn parse(bytes: &[u8]) -> (Vec<&[u8]>, usize) {
-    request::first(bytes).expect("a whole command")
+    request::first(bytes).expect("the core writes whole commands")
 }
 
 /// A number in a command's argument.
@@ -553,7 +554,7 @@ pub(super) fn integer(word: &[u8]) -> u64 {
 
 const KNOWN: &str = "a script of the library";
 
-/// The resources of a script that raises counters: they follow, in the same order.
+/// The resources of a script that raises counters: the counters follow, in the same order.
 fn but_counters<'k, 'w>(keys: &'k [&'w [u8]], count: &[u8]) -> &'k [&'w [u8]] {
     let (resources, counters) = keys.split_at(keys.len() / 2);
     assert_eq!(integer(count), resources.len() as u64, "the number of resources");
@@ -562,14 +563,14 @@ fn but_counters<'k, 'w>(keys: &'k [&'w [u8]], count: &[u8]) -> &'k [&'w [u8]] {
     resources
 }
 
-/// What follows `run_id:` on a line of its own.
+/// The text after `run_id:` on its line.
 fn run_id(info: &[u8]) -> Vec<u8> {
     let mut lines = info.split(|&byte| byte == b'\n');
     let line = lines.find_map(|line| line.strip_prefix(b"run_id:"));
     line.map_or_else(Vec::new, |line| line.trim_ascii_end().to_vec())
 }
 
-/// A token, as far as the model looks into it.
+/// A token, as far as the model parses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Received {
     Array,
@@ -620,8 +621,8 @@ impl Received {
         self == Self::Error
     }
 
-    /// Whether this is of a type that the request can be answered with. `half`: what is asked for is
-    /// the check of an ask.
+    /// Whether the request can be answered with this type. `half`: only the check of a lock request
+    /// is unanswered.
     fn can_answer(self, request: Request, half: bool, guarded: bool) -> bool {
         let is_status = matches!(self, Self::Ok | Self::OkWith(_) | Self::Guarded | Self::Clock);
         self.is_error()
@@ -654,8 +655,7 @@ impl Received {
     }
 }
 
-/// Those of the core, which are its own affair; no input is long enough to tell the larger ones
-/// apart.
+/// The core's own limits; no input is long enough to distinguish the larger ones.
 fn limits() -> Limits {
     let mut limits = Limits::default();
     (limits.bulk, limits.line, limits.reply) = (64 << 10, 64 << 10, 1 << 20);

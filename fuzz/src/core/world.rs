@@ -1,4 +1,4 @@
-//! The core's driver and the other ends of its links.
+//! The core's driver, and the other ends of its links.
 
 use std::time::Duration;
 
@@ -15,12 +15,11 @@ pub(super) struct World {
     core: Core,
     pub(super) wires: Vec<Wire>,
     ledger: Ledger,
-    /// Inspections without an outcome.
+    /// Inspections without a result.
     views: Vec<ViewId>,
-    /// The time.
     boot: u64,
     wall: u64,
-    /// How far the boot clock is behind itself.
+    /// How far the core's boot clock is set back.
     pub(super) back: u64,
 }
 
@@ -33,7 +32,7 @@ impl World {
         Self { core, wires, ledger, views: Vec::new(), boot: BOOT, wall: WALL, back: 0 }
     }
 
-    /// The time as the core is told it, which is noted.
+    /// The time as passed to the core, which the ledger notes.
     fn now(&mut self) -> ClockReading {
         let now =
             ClockReading { boot: Timestamp(self.boot - self.back), wall: Timestamp(self.wall) };
@@ -46,7 +45,7 @@ impl World {
         settings.restart_guard == RestartGuard::On && settings.max_ttl >= fence::MIN_MAX_TTL
     }
 
-    /// A lock on `keys` resources, whose first names it.
+    /// Requests a lock on `keys` resources, the first of which names it.
     pub(super) fn acquire(&mut self, keys: usize, fenced: bool, ttl: Duration, wait: Wait) {
         if self.ledger.locks.len() >= MOST_LOCKS {
             return;
@@ -62,13 +61,13 @@ impl World {
                 let (due, waits) = self.end_of(wait, fenced);
                 self.ledger.acquired(id, (ttl, fenced), due, waits);
             }
-            // Turned away at the door, before anybody looked at the time.
+            // Refused before the core read the time.
             Err(_) => self.ledger.now = before,
         }
         self.settle();
     }
 
-    /// When an acquisition has to end, if ever, and whether it makes more than one attempt.
+    /// When an acquisition must end, if ever, and whether it makes more than one attempt.
     fn end_of(&self, wait: Wait, fenced: bool) -> (Option<Timestamp>, bool) {
         let settings = self.core.config().settings();
         let (span, waits) = match wait {
@@ -76,7 +75,7 @@ impl World {
             Wait::Forever => return (None, true),
             _ => {
                 let attempt = settings.response_timeout.max(settings.connect_timeout);
-                // A token may be written back, and a clock set right.
+                // There may be a write-back, and an attempt with a corrected clock.
                 let longest = 2 * (attempt + settings.response_timeout);
                 (if fenced { longest } else { attempt }, false)
             }
@@ -89,8 +88,8 @@ impl World {
         let now = self.now();
         match self.core.extend(self.ledger.locks[at].id, ttl, now) {
             Ok(()) => {
-                // A sixth of the TTL, so that there are several rounds, where a quorum of the nodes is near:
-                // whether it is, is the core's to know.
+                // A round takes a sixth of the TTL, so that there are several, if a quorum of nodes
+                // is near. Only the core knows whether it is.
                 let longest = self.core.config().settings().response_timeout;
                 self.ledger.extending(at, ttl, longest);
             }
@@ -107,13 +106,14 @@ impl World {
         self.release_at(at);
     }
 
-    /// A lock leaves the core as text, and comes back as it would to another one.
+    /// Detaches a lock as text, and attaches it as another core would.
     pub(super) fn hand_on(&mut self, lock: u8) {
         let Some(at) = self.lock(lock) else { return };
         let now = self.now();
         if let Some(detached) = self.core.detach(self.ledger.locks[at].id, now) {
-            let detached: DetachedLock = detached.to_text().parse().expect("what was written");
-            let id = self.core.attach(&detached, now).expect("a lock of its own");
+            let detached: DetachedLock =
+                detached.to_text().parse().expect("a detached lock parses from its own text");
+            let id = self.core.attach(&detached, now).expect("the core attaches its own lock");
             self.ledger.handed_on(at, id);
         }
         self.settle();
@@ -127,7 +127,7 @@ impl World {
         self.settle();
     }
 
-    /// A lock by a number: the newest is zero.
+    /// A lock by its number: the newest is zero.
     fn lock(&self, number: u8) -> Option<usize> {
         let locks = self.ledger.locks.len();
         let back = usize::from(number).checked_rem(locks)?;
@@ -168,14 +168,14 @@ impl World {
         self.wall
     }
 
-    /// Waits for as long as the core wants.
+    /// Waits until the core's next timer is due.
     pub(super) fn pass_until_due(&mut self) {
         if let Some(due) = self.core.poll_timeout() {
             self.pass(Duration::from_nanos(due.0.saturating_sub(self.boot)));
         }
     }
 
-    /// A timeout; once it is handled nothing is due any longer.
+    /// Fires timeouts until no timer is due.
     pub(super) fn tick(&mut self) {
         for _ in 0..MOST_TICKS {
             let now = self.now();
@@ -215,7 +215,7 @@ impl World {
         self.settle();
     }
 
-    /// The socket takes up to so many bytes.
+    /// The socket accepts up to this many bytes.
     pub(super) fn transmit(&mut self, at: usize, most: usize) {
         let Some(link) = self.wires[at].link else { return };
         let bytes = self.core.transmit(link).len().min(most);
@@ -223,8 +223,8 @@ impl World {
         self.core.transmitted(link, bytes);
     }
 
-    /// Delivers bytes: in one piece as far as they answer what was sent, otherwise answer by
-    /// answer, because each may change what the next one belongs to.
+    /// Delivers bytes: in one piece as far as they answer sent requests, otherwise answer by
+    /// answer, because each may change which request the next one belongs to.
     pub(super) fn deliver(&mut self, at: usize, bytes: &[u8]) {
         if self.wires[at].state != State::Open {
             return self.feed(at, bytes);
@@ -244,7 +244,7 @@ impl World {
             }
             seen += len;
             if wire.waiting() == 0 {
-                // The answers before it may take a request back, or be followed by one.
+                // The earlier answers may withdraw a request, or cause another one.
                 self.feed_up_to(at, fed, seen - len, 0);
                 fed = fed.max(seen - len);
                 if self.wires[at].connection != connection {
@@ -265,7 +265,7 @@ impl World {
         }
     }
 
-    /// Gives the core the partial bytes of `from..to`, and forgets those before `done`.
+    /// Passes the partial bytes of `from..to` to the core, and drops those before `done`.
     fn feed_up_to(&mut self, at: usize, from: usize, to: usize, done: usize) {
         let wire = &mut self.wires[at];
         let to = to.min(wire.partial.len());
@@ -280,10 +280,10 @@ impl World {
         }
     }
 
-    /// Gives the core bytes that end the connection.
+    /// Passes bytes to the core that must end the connection.
     fn feed_last(&mut self, at: usize, from: usize, connection: u32) {
         self.feed_up_to(at, from, usize::MAX, 0);
-        assert_ne!(self.wires[at].connection, connection, "nonsense, and the link stays open");
+        assert_ne!(self.wires[at].connection, connection, "the link stays open after garbage");
     }
 
     fn feed(&mut self, at: usize, bytes: &[u8]) {
@@ -306,7 +306,7 @@ impl World {
         }
     }
 
-    /// Lets an honest node do everything that it is asked, as long as it is asked.
+    /// Answers all requests as an honest node would, including those that follow.
     pub(super) fn serve(&mut self, at: usize, era: char) {
         for _ in 0..MOST_FLIGHTS {
             if self.wires[at].state == State::Opening {
@@ -329,9 +329,9 @@ impl World {
     }
 }
 
-/// What the core wants and tells.
+/// The core's outputs.
 impl World {
-    /// Takes every output of the core and compares.
+    /// Takes every output of the core and checks it.
     pub(super) fn settle(&mut self) {
         self.link_ops();
         for wire in &mut self.wires {
@@ -383,7 +383,11 @@ impl World {
     }
 
     fn viewed(&mut self, id: ViewId) {
-        let at = self.views.iter().position(|&view| view == id).expect("asked for, and not told");
+        let at = self
+            .views
+            .iter()
+            .position(|&view| view == id)
+            .expect("the result is of an open inspection");
         self.views.swap_remove(at);
         let view = self.core.take_view(id).expect("a view that is complete");
         assert_eq!(view.nodes.len(), self.wires.len());
@@ -393,7 +397,7 @@ impl World {
 
 /// The end.
 impl World {
-    /// Lets go of every lock and every link, twice, and waits until every TTL is over.
+    /// Releases every lock and ends every link, twice, and waits until every TTL is over.
     pub(super) fn let_go(&mut self) {
         for _ in 0..2 {
             for at in 0..self.ledger.locks.len() {
@@ -421,7 +425,7 @@ impl World {
     }
 
     fn acquire_last(&mut self) {
-        // All have ended.
+        // All earlier locks have ended.
         self.ledger.locks.truncate(MOST_LOCKS - 1);
         self.acquire(1, false, Duration::from_millis(500), Wait::No);
     }
@@ -435,7 +439,7 @@ impl World {
     }
 }
 
-/// A link to a node, and what its restart guard has to say.
+/// A link to a node, and the node's restart guard.
 fn wire(settings: &Settings, at: usize) -> Wire {
     let node = &settings.nodes[at];
     let max_ttl = settings.max_ttl.as_millis();
@@ -450,13 +454,13 @@ fn wire(settings: &Settings, at: usize) -> Wire {
     Wire::new(place, restart_guard, node.credentials.is_some() || node.database != 0)
 }
 
-/// Enough to get into each other's way; more would only take time.
+/// Enough for locks to conflict; more would only take time.
 const MOST_LOCKS: usize = 6;
 
-/// So often a timeout may lead to another one at the same moment.
+/// The most timeouts in a row at the same moment.
 const MOST_TICKS: usize = 3;
 
-/// An honest node is asked no more often than that without time passing.
+/// The most flights to an honest node without time passing.
 const MOST_FLIGHTS: usize = 8;
 
 const LONG: Duration = Duration::from_secs(100);
