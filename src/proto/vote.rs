@@ -497,6 +497,7 @@ mod tests {
         assert_eq!(votes.verdict(), Verdict::Undecided);
         votes.cast(NodeId(0), Vote::Fail(Cause::NoAnswer));
         assert_eq!((votes.grants().len(), votes.fails().len()), (0, 1));
+        assert!(votes.has_failed_by(Cause::NoAnswer) && !votes.has_failed_by(Cause::ClockSkew));
     }
 
     #[test]

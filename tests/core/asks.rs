@@ -1,8 +1,10 @@
 //! Lock requests and undos: which grants count, and which nodes must get the undo.
 
-use redbolt::proto::{Event, LockRequest, RefusalReason, Verdict, Vote, Wait, WakeStrategy};
+use redbolt::proto::{
+    Event, LockRequest, NodeState, RefusalReason, Verdict, Vote, Wait, WakeStrategy,
+};
 
-use crate::world::{Ran, World, error, ms, secs};
+use crate::world::{Accept, Ran, World, error, ms, secs};
 
 #[test]
 fn a_majority_grants_and_late_grants_take_part() {
@@ -242,4 +244,20 @@ fn an_ask_is_withdrawn_from_a_node_that_is_left() {
         told.into_iter().all(|ran| ran.token() != others),
         "the node never received the request"
     );
+}
+
+/// The others have granted long before.
+#[test]
+fn an_ask_that_has_waited_too_long_for_a_link_is_not_sent() {
+    let mut world = World::new(3).warm();
+    world.servers[2].accept = Accept::Silent;
+    world.hang_up(2);
+    world.run(ms(100));
+    let id = world.lock(b"job", secs(10));
+    world.run(ms(100));
+    world.servers[2].accept = Accept::Yes;
+    world.run(secs(1));
+    assert!(world.is_granted(id));
+    assert_eq!(world.state(2), NodeState::Ready);
+    assert_eq!(world.holders(b"job"), [true, true, false]);
 }

@@ -497,3 +497,15 @@ fn a_jump_of_the_wall_clock_past_the_lease_is_a_loss() {
     assert_eq!(cause, LossCause::Expired);
     assert_eq!(extensions(&world), 0);
 }
+
+/// Together only where that is not much earlier.
+#[test]
+fn locks_whose_extensions_are_far_apart_are_not_extended_for_each_other() {
+    let mut world = world();
+    keep(&mut world, b"first");
+    world.run(ms(450));
+    keep(&mut world, b"second");
+    world.run(secs(20));
+    let extended = extended(&world, 0, 0).len();
+    assert!((38..=50).contains(&extended), "{extended} of two locks in 20 s");
+}

@@ -240,3 +240,15 @@ fn a_detached_lock_carries_what_its_lease_rests_on() {
         is_honest(&mut world, taken);
     }
 }
+
+/// Nothing is to be done about the lock for a while, and less is remembered of it.
+#[test]
+fn what_each_node_keeps_is_remembered_while_nothing_happens() {
+    let (mut world, id) = uneven();
+    world.extend(id, secs(5));
+    world.run(secs(1));
+    world.delete(0, JOB);
+    world.extend(id, secs(5));
+    assert_eq!(world.remaining(id), secs(10) - drift(secs(10)) - secs(1));
+    is_honest(&mut world, id);
+}

@@ -9,7 +9,7 @@ use redbolt::proto::{
 };
 use redbolt_node::model::Denial;
 
-use crate::world::{World, Written, error, ms, secs};
+use crate::world::{World, Written, bulk, error, ms, secs};
 
 const DENIALS: [Denial; 2] = [Denial::Forbidden, Denial::RenamedAway];
 
@@ -220,6 +220,40 @@ fn scripts_that_were_forbidden_between_two_connections_leave_no_key() {
     assert_eq!(world.holders(b"job"), [false]);
 }
 
+/// The ask rides with the handshake, which has not told yet what is allowed now.
+#[test]
+fn nor_does_an_ask_that_rides_with_the_next_handshake() {
+    let mut world = World::new(1).warm();
+    let id = world.lock(b"job", secs(20));
+    world.release(id);
+    world.run(ms(100));
+    world.cut(0, 0, Written::Runs);
+    let mut world = lacking(world, 0, &["eval", "evalsha"], Denial::Forbidden);
+    world.log.clear();
+    let id = world.lock(b"job", secs(20));
+    world.run(ms(10));
+    assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::ScriptsForbidden)));
+    assert!(world.log.iter().any(|ran| ran.is_ask()), "it did ride with it");
+    assert_eq!(world.holders(b"job"), [false]);
+}
+
+/// An undo that has found nothing shows nothing of what the user may delete.
+#[test]
+fn with_a_password_whoever_was_denied_is_asked_by_script_again() {
+    let mut world = World::with(1, 1, |settings| {
+        settings.nodes[0].credentials = Some(credentials());
+    });
+    world.servers[0].store.require_password("sesame");
+    world.set(0, b"first", b"theirs", 60_000);
+    let first = world.lock(b"first", secs(20));
+    assert_eq!(world.vote(first, 0), Some(Vote::Deny));
+    assert_eq!(world.kept(0), (0, 0));
+    let begun = world.log.len();
+    let second = world.lock(b"second", secs(20));
+    assert!(world.is_granted(second));
+    assert!(!world.log[begun..].iter().any(|ran| ran.is_ask() && ran.words[0] == b"SET"));
+}
+
 // The missing command is named, and nothing is written.
 
 #[test]
@@ -415,7 +449,7 @@ fn a_server_that_is_too_old_says_its_version() {
         Some(b"ID") => error("ERR Syntax error, try CLIENT (LIST | KILL | GETNAME | SETNAME)"),
         Some(b"server") => {
             let info = format!("redis_version:4.0.14\r\nrun_id:{:040}\r\n", 0);
-            crate::world::bulk(&info)
+            bulk(&info)
         }
         _ => None,
     });
@@ -453,4 +487,47 @@ fn many_first_asks_are_granted_in_one_flight() {
     let requests: Vec<_> = world.log.iter().filter(|ran| ran.is_ask()).collect();
     assert_eq!(requests.len(), 3 * LOCKS);
     assert!(requests.iter().all(|ran| ran.at == begun + Duration::as_nanos(&ms(30)) as u64));
+}
+
+/// It is looked at once a second, and each look takes a while.
+#[test]
+fn a_node_that_takes_no_writes_says_so_while_it_is_looked_at() {
+    let mut world = World::new(1).warm();
+    world.servers[0].delay = ms(10).as_nanos() as u64;
+    take_no_writes(&mut world, 0, NOREPLICAS);
+    world.lock(b"job", secs(10));
+    world.run(ms(100));
+    for _ in 0..400 {
+        world.run(ms(5));
+        assert_eq!(world.state(0), NodeState::Down(Cause::NoReplicas));
+    }
+}
+
+#[test]
+fn a_node_that_is_no_voter_is_left_at_once_if_it_owes_nothing() {
+    let mut world = World::new(1);
+    world.answer(0, |args| {
+        (args.get(1) == Some(&&b"replication"[..])).then(|| bulk("role:slave\r\n")).flatten()
+    });
+    world.run(ms(1));
+    assert_eq!(world.state(0), NodeState::Down(Cause::Replica));
+    assert_eq!(world.connections(0), 0);
+}
+
+#[test]
+fn a_server_that_talks_nonsense_at_first_is_not_taken_for_a_port_for_tls() {
+    let mut world = World::new(1);
+    world.pause(0);
+    world.run(ms(1));
+    world.say(0, 0, b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    assert_eq!(world.state(0), NodeState::Down(Cause::Violation));
+}
+
+/// The second refusal says something else.
+#[test]
+fn the_words_of_a_refusal_are_those_of_its_cause() {
+    let mut world = lacking(World::new(1), 0, &["info", "eval"], Denial::Forbidden);
+    world.run(ms(1));
+    assert_eq!(world.state(0), NodeState::Down(Cause::NoPermission));
+    assert!(detail(&world, 0, Cause::NoPermission).contains("'info"));
 }

@@ -524,19 +524,21 @@ fn a_clock_is_set_right_once_in_a_call() {
 /// same proposal every attempt would end like that.
 #[test]
 fn a_client_whose_clock_suits_one_of_two_nodes_is_set_right_for_both() {
-    for (own, taker) in [(5, 0), (5, 2), (-5, 0), (-5, 2)] {
+    let cases = [(5, 0), (5, 2), (-5, 0), (-5, 2)];
+    for ((own, taker), hours) in cases.into_iter().flat_map(|it| [0, 1, -1].map(|h| (it, h))) {
         let mut world = World::new(3);
         let nearer = 300_000 * i64::signum(own);
         world.set_clock(taker, nearer);
         world.set_clock(2 - taker, -nearer);
         let mut world = world.warm();
         // The node accepted proposals before, which means nothing after the step.
+        world.wall_ahead = hours * crate::world::HOUR;
         let id = lock(&mut world);
         world.release(id);
         world.stop(1);
-        world.wall_ahead = own * SECOND as i64;
+        world.wall_ahead += own * SECOND as i64;
         let id = lock(&mut world);
-        assert!(world.is_granted(id), "{own} {taker}: {:?}", world.outcomes(id));
+        assert!(world.is_granted(id), "{own} {taker} {hours}: {:?}", world.outcomes(id));
     }
 }
 

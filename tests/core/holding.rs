@@ -8,7 +8,7 @@ use redbolt::proto::{
 };
 use redbolt_node::Memory;
 
-use crate::world::{Accept, World, Written, ms, secs};
+use crate::world::{Accept, World, Written, error, ms, secs};
 
 fn slow(world: &mut World, millis: u64) {
     for server in &mut world.servers {
@@ -437,5 +437,46 @@ fn whoever_lets_go_of_everything_keeps_nothing() {
     }
     assert_eq!(world.refusal(waiting).reason, RefusalReason::Cancelled);
     assert_eq!([world.holders(b"job"), world.holders(b"other")], [[false; 3]; 2]);
+    assert_eq!(world.kept(0), (0, 0));
+}
+
+/// What was asked for meanwhile found that they take no writes. The extension that was under way finds that the
+/// key is gone there.
+#[test]
+fn a_key_that_is_gone_is_heard_of_from_nodes_that_are_left() {
+    let mut world = World::new(3).warm().forgetful();
+    let id = world.lock(b"job", secs(10));
+    for node in [1, 2] {
+        world.answer(node, |args| (args[0] == b"SET").then(|| error("READONLY no")).flatten());
+        world.pause(node);
+    }
+    world.lock(b"other", secs(10));
+    world.extend(id, secs(10));
+    let now = world.server_now();
+    for node in [1, 2] {
+        world.servers[node].observe(&[b"DEL", b"job"], now);
+        world.resume(node);
+    }
+    match world.outcomes(id)[1..] {
+        [Event::NotExtended(_, refusal), Event::Lost(_, LossCause::Gone)] => {
+            let vote = refusal.votes.of(world.node(2));
+            assert_eq!(vote, Some(Vote::Fail(Cause::ReadOnly)), "without a wait");
+        }
+        ref other => panic!("{other:?}"),
+    }
+}
+
+/// It overtakes an extension, which finds that the keys are gone.
+#[test]
+fn a_release_stays_one_whatever_an_extension_finds() {
+    let mut world = World::new(3).warm().forgetful();
+    let id = world.lock(b"job", secs(10));
+    [1, 2].iter().for_each(|&node| world.pause(node));
+    world.extend(id, secs(10));
+    let now = world.server_now();
+    [1, 2].iter().for_each(|&node| drop(world.servers[node].observe(&[b"DEL", b"job"], now)));
+    world.release(id);
+    [1, 2].iter().for_each(|&node| world.resume(node));
+    assert!(matches!(world.outcomes(id)[1..], [Event::Released(_, c)] if c.nodes >= 2));
     assert_eq!(world.kept(0), (0, 0));
 }

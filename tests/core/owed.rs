@@ -340,3 +340,18 @@ fn many_refused_undos_are_probed_by_one() {
     assert_eq!(world.kept(0), (0, 0), "the others are sent once that one is confirmed");
     assert!((0..100).all(|at| world.value(2, &[at]).is_empty()));
 }
+
+/// Its release was lost with the connection, and has to come before the next ask.
+#[test]
+fn a_lock_that_was_let_go_is_not_in_the_way_of_the_next() {
+    let mut world = World::new(1).warm();
+    let id = world.lock(b"job", secs(20));
+    world.run(ms(100));
+    world.pause(0);
+    world.release(id);
+    world.cut(0, 0, Written::Vanishes);
+    world.resume(0);
+    let id = world.lock(b"job", secs(20));
+    world.run(ms(50));
+    assert!(world.is_granted(id), "{:?}", world.outcomes(id));
+}

@@ -300,3 +300,30 @@ fn a_wait_outlives_lost_connections() {
     world.run(secs(2));
     assert!(world.is_granted(id));
 }
+
+/// All nodes hang when the key is over.
+#[test]
+fn a_wait_goes_on_after_an_attempt_that_nobody_answers() {
+    let mut world = World::new(3).warm();
+    foreign(&mut world, &[300, 300, 300]);
+    let id = world.wait_for(b"job", secs(10));
+    world.run(ms(200));
+    (0..3).for_each(|node| world.pause(node));
+    world.run(ms(300));
+    (0..3).for_each(|node| world.resume(node));
+    world.run_until(secs(3), |world| world.is_granted(id));
+}
+
+/// As many keys as grants are missing.
+#[test]
+fn a_refusal_says_when_the_way_is_free() {
+    let mut world = World::with(3, 1, patient).warm();
+    foreign(&mut world, &[9_000, 4_000]);
+    // The grant comes first.
+    [0, 1].iter().for_each(|&node| world.servers[node].delay = 100_000);
+    let request = LockRequest::new(b"job").wait(Wait::UpTo(ms(500)));
+    let id = world.acquire(0, &request, &[b"job"]);
+    world.run(secs(1));
+    let left = world.refusal(id).remaining.expect("one key has to end");
+    assert!((ms(3_500)..ms(3_520)).contains(&left), "{left:?}");
+}

@@ -226,12 +226,14 @@ mod tests {
     #[test]
     fn a_link_that_was_just_lost_may_return_and_one_that_was_lost_again_may_not() {
         let mut link = CommandLink::new();
-        assert!(!link.may_return() && !link.is_settled() && link.has_not_failed());
+        assert!(!link.may_return() && !link.is_settled());
+        assert!(link.has_not_failed() && !link.was_tried());
         link.opening(at(0), at(100));
         link.connected(at(100), true);
         assert!(link.takes_asks() && link.opens() && !link.is_settled());
         link.ready();
         assert!(link.lost(Cause::ConnectionReset, at(50)) && link.may_return());
+        assert!(!link.has_not_failed() && link.was_tried());
         assert!(!link.lost(Cause::Io, at(60)), "it was lost before");
         assert_eq!(link.cause(), Cause::ConnectionReset);
         link.opening(at(60), at(160));
@@ -267,5 +269,14 @@ mod tests {
         link.quarantined(Cause::Quarantined, at(300));
         assert_eq!(link.backoff(range).as_millis(), 10);
         assert!(link.takes_extensions() && !link.takes_asks());
+    }
+
+    #[test]
+    fn what_a_node_is_is_not_known_while_it_is_looked_at() {
+        let mut link = CommandLink::new();
+        link.quarantined(Cause::Quarantined, Timestamp::NEVER);
+        assert!(!link.is_settled());
+        link.quarantined(Cause::Quarantined, at(300));
+        assert!(link.is_settled());
     }
 }

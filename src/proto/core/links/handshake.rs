@@ -273,6 +273,7 @@ fn field<'i>(info: &'i [u8], name: &[u8]) -> Option<&'i [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::config::{Credentials, Secret};
 
     const SERVER: &[u8] = b"# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n\
         run_id:0123456789012345678901234567890123456789\r\n";
@@ -351,5 +352,65 @@ mod tests {
         assert_eq!((handshake.refused, handshake.run_id), (None, None));
         handshake.answer(Step::RestartGuardTtl, denied, &node, &settings).unwrap();
         assert_eq!(handshake.refused, Some(Cause::NoPermission));
+    }
+
+    fn answers(steps: &[(Step, Token<'_>)]) -> (Option<Cause>, Ability) {
+        let (mut handshake, node) = (Handshake::default(), NodeSettings::default());
+        for &(step, answer) in steps {
+            handshake.answer(step, answer, &node, &Settings::default()).unwrap();
+        }
+        (handshake.refused, handshake.capabilities.writes)
+    }
+
+    const NOREPLICAS: Token<'_> = Token::Error(b"NOREPLICAS Not enough good replicas to write.");
+    const BUSY: Token<'_> = Token::Error(b"BUSY Redis is busy running a script.");
+    const NOPERM: Token<'_> = Token::Error(b"NOPERM this user has no permissions to run it");
+
+    #[test]
+    fn an_error_that_passes_is_not_taken_for_a_lack() {
+        for step in [Step::ClientId, Step::SetName, Step::Eval] {
+            assert_eq!(answers(&[(step, BUSY)]).0, Some(Cause::Busy), "{step:?}");
+        }
+        assert_eq!(answers(&[(Step::Eval, NOPERM)]).0, Some(Cause::ScriptsForbidden));
+        assert_eq!(answers(&[(Step::SetName, NOPERM)]).0, None, "it does without a name");
+    }
+
+    #[test]
+    fn a_node_that_may_not_write_is_refused_and_one_that_cannot_for_now_is_not() {
+        for step in [Step::Set, Step::Del] {
+            assert_eq!(answers(&[(step, NOPERM)]), (Some(Cause::NoPermission), Ability::Unknown));
+        }
+        let usage = Token::Error(b"ERR wrong number of arguments for 'del' command");
+        let told = answers(&[(Step::Set, NOREPLICAS), (Step::Del, usage)]);
+        assert_eq!(told, (None, Ability::Refused(Cause::NoReplicas)), "whatever DEL says");
+    }
+
+    /// What other servers call an error of the arguments.
+    #[test]
+    fn a_server_that_runs_what_is_tried_writes() {
+        let told = answers(&[(Step::Set, Token::NilBulk), (Step::Del, Token::Int(0))]);
+        assert_eq!(told, (None, Ability::Given));
+    }
+
+    #[test]
+    fn the_oldest_version_will_do() {
+        let info = |version| [&b"redis_version:"[..], version, b"\r\n", SERVER].concat();
+        for (version, refused) in [(&b"5.0.0"[..], None), (b"4.0.14", Some(Cause::TooOld))] {
+            assert_eq!(handshake(&info(version), b"role:master\r\n", b"").refused, refused);
+        }
+    }
+
+    #[test]
+    fn a_user_is_named_before_the_password() {
+        let auth = |user: Option<&[u8]>| {
+            let credentials =
+                Credentials::new(user.map(<[u8]>::to_vec), Secret::new(b"pw".to_vec()));
+            let node = NodeSettings { credentials: Some(credentials), ..NodeSettings::default() };
+            let mut out = Vec::new();
+            Step::Auth.encode(&mut out, &node, &Settings::default());
+            out
+        };
+        assert_eq!(auth(None), b"*2\r\n$4\r\nAUTH\r\n$2\r\npw\r\n");
+        assert_eq!(auth(Some(b"me")), b"*3\r\n$4\r\nAUTH\r\n$2\r\nme\r\n$2\r\npw\r\n");
     }
 }

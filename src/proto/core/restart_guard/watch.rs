@@ -252,6 +252,8 @@ mod tests {
         assert!(read(103_000, 900_000));
         assert!(!read(104_000, -1), "no TTL");
         assert!(!read(105_000, 898_000), "it goes on from where it was set to");
+        assert!(!read(106_000, 896_988), "all of the drift of a second, and a rounding");
+        assert!(read(107_000, 895_975), "and a millisecond more");
     }
 
     #[test]
@@ -263,5 +265,21 @@ mod tests {
         assert!(!watch.is_ours() && watch.is_alone());
         watch.value_read(Found::Missing);
         assert!(!watch.is_alone(), "others may have read it since");
+    }
+
+    #[test]
+    fn what_was_found_last_is_told_until_it_is_ours_for_the_first_time() {
+        let mut watch = Watch::default();
+        watch.value_read(Found::Ours);
+        assert_eq!(watch.found(), Some(Found::Ours));
+        watch.value_read(Found::OtherRun);
+        assert_eq!(watch.found(), Some(Found::OtherRun));
+    }
+
+    #[test]
+    fn a_doubt_is_over_at_its_end() {
+        let mut watch = Watch::default();
+        watch.is_doubted_until(at(10));
+        assert!(watch.is_doubted(at(9)) && !watch.is_doubted(at(10)));
     }
 }

@@ -368,4 +368,85 @@ mod tests {
         pause.notified(NodeId(1));
         assert!(pause.has_heard_enough(WakeStrategy::Quorum));
     }
+
+    #[test]
+    fn it_is_short_behind_a_split_long_where_nodes_tell_and_grows_otherwise() {
+        let mut pause = Pause::new();
+        let range = (8 * MS, 100 * MS);
+        pause.refused(true, 1);
+        assert_eq!(pause.span(3 * MS, true, range), (Duration::ZERO, 12 * MS));
+        pause.refused(false, 1);
+        assert_eq!(pause.span(3 * MS, true, range), (1_500 * MS, 2_000 * MS));
+        for most in [8, 16, 32, 64, 100] {
+            assert_eq!(pause.span(3 * MS, false, range), (MS, most * MS));
+        }
+    }
+
+    #[test]
+    fn a_new_acquisition_remembers_nothing_of_the_last_one() {
+        let mut pause = Pause::new();
+        pause.refused(true, 1);
+        pause.span(MS, false, (8 * MS, 100 * MS));
+        pause.listen_to(NodeSet::first(2));
+        pause.notified(NodeId(1));
+        pause.key_lives(NodeId(0), None, at(5));
+        pause.mute_until(at(50));
+        assert!(pause.wake(at(5)) && pause.follows_split());
+        pause.begin();
+        assert!(pause.is_quiet() && !pause.is_woken() && !pause.follows_split());
+        assert_eq!((pause.leads(), pause.way_free_at(1)), (NodeSet::default(), None));
+        assert_eq!(pause.span(MS, false, (8 * MS, 100 * MS)).1, 8 * MS);
+        pause.lasts_until(at(1_000));
+        pause.wake(at(10));
+        assert_eq!(pause.until(), at(10), "it listens");
+    }
+
+    #[test]
+    fn it_is_quiet_until_a_lead_has_told_or_it_was_woken() {
+        let mut pause = Pause::new();
+        pause.listen_to(NodeId(1).into());
+        pause.notified(NodeId(0));
+        assert!(pause.is_quiet() && !pause.is_woken());
+        pause.notified(NodeId(1));
+        assert!(!pause.is_quiet() && !pause.is_woken());
+        pause.looks_until(at(100));
+        assert!(pause.is_quiet());
+        pause.wake(at(1));
+        assert!(!pause.is_quiet() && pause.is_woken());
+    }
+
+    /// Its leads are taken to have told of the others, and it sits out a turn.
+    #[test]
+    fn a_turn_that_is_left_to_others_is_sat_out_once() {
+        let mut pause = Pause::new();
+        pause.leaves_turn(NodeSet::first(2), 5 * MS);
+        assert_eq!((pause.leads(), pause.heard()), (NodeSet::first(2), NodeSet::first(2)));
+        assert!(pause.is_woken() && pause.is_late());
+        assert_eq!((pause.take_sit_out(), pause.take_sit_out()), (5 * MS, Duration::ZERO));
+        pause.leaves_turn(NodeSet::default(), 5 * MS);
+        assert!(!pause.is_woken() && !pause.is_late(), "nobody tells");
+        pause.sits_out_until(at(20));
+        pause.sits_out_until(at(10));
+        pause.lasts_until(at(1_000));
+        pause.wake(at(5));
+        assert_eq!((pause.until(), pause.is_late()), (at(20), true));
+    }
+
+    #[test]
+    fn a_key_that_is_gone_ends_it_nearly_at_once() {
+        let mut pause = Pause::new();
+        pause.attempt_begins(16 * MS);
+        pause.key_lives(NodeId(0), None, at(10));
+        assert_eq!(pause.way_free_at(1), Some(at(12)));
+    }
+
+    #[test]
+    fn it_has_rested_when_nothing_was_in_vain_for_longer_than_half_a_second() {
+        let mut pause = Pause::new();
+        for (since, backoff) in [(1, MS), (501, 2 * MS), (502, MS)] {
+            pause.wake(at(since));
+            assert_eq!(pause.was_woken_in_vain(at(since), 8 * MS), Some(backoff), "{since}");
+            pause.mute_until(at(1));
+        }
+    }
 }
