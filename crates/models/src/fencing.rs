@@ -5,8 +5,11 @@
 //! is lost is one that never runs, and so is an answer. Not here: the clock that proposes a counter
 //! (it only makes counters grow faster), validity, and the restart guard.
 //!
-//! A token is judged when it is committed: no other attempt may have committed the same, and it must
-//! be above all that were committed before its own attempt began.
+//! A token is judged when it is committed. That of an attempt which holds the resource alone must be
+//! above all that were committed before the attempt began, and nobody else may have committed the
+//! same. That of one which shares it must be above those of whoever held it alone before: that is what
+//! a store can check, which refuses a write below the largest token it has seen and a read below
+//! the largest even one.
 
 use std::fmt;
 
@@ -33,6 +36,12 @@ pub struct Fencing<const N: usize, const A: usize> {
     pub bump_on_deny: bool,
     /// A grant raises the counter to the next even number, not by one.
     pub even: bool,
+    /// The attempts that share the resource with each other, one bit each.
+    pub shared: u8,
+    /// Those among them that want no token, and touch no counter.
+    pub without_token: u8,
+    /// What a grant to one that shares does to the counter.
+    pub odd: Odd,
     /// Leaves out what can only make less happen: see [`Model::thin`].
     pub lean: bool,
 }
@@ -59,6 +68,19 @@ pub enum Late {
     Any,
 }
 
+/// What a grant to one that shares does to the counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Odd {
+    /// An odd one stays, an even one goes up by one: the rule.
+    Kept,
+    /// It goes up to the next odd number.
+    Raised,
+    /// An odd one stays, and an even one goes up only where nobody else is present.
+    RaisedByFirst,
+    /// Nothing.
+    Untouched,
+}
+
 impl<const N: usize, const A: usize> Fencing<N, A> {
     const QUORUM: usize = N / 2 + 1;
 
@@ -72,6 +94,9 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
         seeded: false,
         bump_on_deny: false,
         even: true,
+        shared: 0,
+        without_token: 0,
+        odd: Odd::Kept,
         lean: true,
     };
 }
@@ -87,13 +112,11 @@ pub struct State<const N: usize, const A: usize> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Node<const A: usize> {
     counter: u8,
-    /// The attempt that holds the key, or `FREE`.
-    owner: u8,
+    /// The attempts that have the key, one bit each.
+    holders: u8,
     /// What is under way between each attempt and this node.
     mail: [Mail; A],
 }
-
-const FREE: u8 = u8::MAX;
 
 /// The ways to name three clients.
 const ORDERS: [[usize; 3]; 6] = [SAME_ORDER, [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
@@ -188,7 +211,7 @@ impl<const N: usize, const A: usize> Model for Fencing<N, A> {
     type Step = Step;
 
     fn begins(&self) -> Vec<State<N, A>> {
-        let node = |counter| Node { counter, owner: FREE, mail: [Mail::Nothing; A] };
+        let node = |counter| Node { counter, holders: 0, mail: [Mail::Nothing; A] };
         let attempts = [Attempt { phase: Phase::Idle, token: 0, floor: 0 }; A];
         let values = usize::from(self.most_at_first) + 1;
         let begins = (0..values.pow(N as u32)).map(|code| {
@@ -213,15 +236,15 @@ impl<const N: usize, const A: usize> Model for Fencing<N, A> {
             }
         }
         for node in 0..N {
-            if state.nodes[node].owner != FREE {
+            for by in (0..A).filter(|&by| state.nodes[node].has(by)) {
                 let mut next = *state;
-                next.nodes[node].owner = FREE;
+                next.nodes[node].disown(by);
                 found(Step::Expires { node }, next);
             }
             if state.wipes > 0 {
                 let mut next = *state;
                 next.wipes -= 1;
-                next.nodes[node].owner = FREE;
+                next.nodes[node].holders = 0;
                 next.nodes[node].counter = if self.seeded { state.highest() } else { 0 };
                 found(Step::Wiped { node }, next);
             }
@@ -231,14 +254,15 @@ impl<const N: usize, const A: usize> Model for Fencing<N, A> {
     fn wrong(&self, state: &State<N, A>) -> Option<&'static str> {
         let committed = |a: &Attempt| a.phase == Phase::Committed;
         for (at, attempt) in state.attempts.iter().enumerate().filter(|(_, a)| committed(a)) {
-            if !attempt.token.is_multiple_of(2) {
+            if !self.shares(at) && !attempt.token.is_multiple_of(2) {
                 return Some("the token of one who holds it alone is odd");
             }
             if attempt.token < attempt.floor {
                 return Some("a token is not above one that was held before it was asked for");
             }
-            let mut others = state.attempts[at + 1..].iter().filter(|a| committed(a));
-            if others.any(|other| other.token == attempt.token) {
+            let others = (at + 1..A).filter(|&by| committed(&state.attempts[by]));
+            let mut others = others.filter(|&by| !(self.shares(at) && self.shares(by)));
+            if others.any(|by| state.attempts[by].token == attempt.token) {
                 return Some("two holders have the same token");
             }
         }
@@ -266,10 +290,12 @@ impl<const N: usize, const A: usize> Model for Fencing<N, A> {
                 Phase::GaveUp | Phase::Committed => self.thin_ended(&mut state, by),
             }
         }
-        state.gather_ghosts();
+        for kind in [self.without_token, self.shared & !self.without_token, !self.shared] {
+            state.gather_ghosts(kind);
+        }
         // A counter that may yet begin at 0 again is not one of those that only grow.
         if state.wipes == 0 {
-            state.forget_low_tokens();
+            state.forget_low_tokens(u8::from(self.shared == 0));
         }
         state
     }
@@ -280,8 +306,11 @@ impl<const N: usize, const A: usize> Model for Fencing<N, A> {
         if state.wipes == 0 {
             state.lower();
         }
-        let orders =
-            ORDERS.iter().filter(|order| order[self.clients..] == SAME_ORDER[self.clients..]);
+        let orders = ORDERS.iter().filter(|order| {
+            let of_clients = order[self.clients..] == SAME_ORDER[self.clients..];
+            let kind = |by: usize| (self.shares(by), self.wants_token(by));
+            of_clients && (0..A).all(|by| kind(by) == kind(self.named(by, order)))
+        });
         let renamed = orders.map(|order| {
             let mut renamed = self.renamed(&state, order);
             renamed.nodes.sort_unstable();
@@ -316,7 +345,9 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
                 Phase::GaveUp | Phase::Committed => {}
             }
         }
-        let held = state.attempts.iter().filter(|a| a.phase == Phase::Committed);
+        let bind = |other: &usize| !self.shares(by) || !self.shares(*other);
+        let others = (0..A).filter(bind).map(|other| state.attempts[other]);
+        let held = others.filter(|a| a.phase == Phase::Committed);
         next.attempts[by].floor = held.map(|a| a.token + 1).max().unwrap_or(0);
         next.attempts[by].phase = Phase::Asking;
         next.nodes.iter_mut().for_each(|node| node.mail[by] = Mail::Ask);
@@ -391,9 +422,31 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
         }
     }
 
-    fn raised(&self, counter: u8) -> u8 {
-        let more = counter + 1;
-        if self.even { more.next_multiple_of(2) } else { more }
+    fn shares(&self, by: usize) -> bool {
+        self.shared >> by & 1 == 1
+    }
+
+    fn wants_token(&self, by: usize) -> bool {
+        self.without_token >> by & 1 == 0
+    }
+
+    /// The counter after a grant.
+    fn raised(&self, node: &Node<A>, by: usize) -> u8 {
+        let more = node.counter + 1;
+        let odd = node.counter | 1;
+        match self.odd {
+            _ if !self.shares(by) && self.even => more.next_multiple_of(2),
+            _ if !self.shares(by) => more,
+            _ if !self.wants_token(by) => node.counter,
+            Odd::Kept => odd,
+            Odd::Raised => more | 1,
+            Odd::RaisedByFirst if node.holders == 0 => odd,
+            Odd::RaisedByFirst | Odd::Untouched => node.counter,
+        }
+    }
+
+    fn is_free(&self, node: &Node<A>, by: usize) -> bool {
+        node.holders == 0 || self.shares(by) && node.holders & !self.shared == 0
     }
 
     fn node_steps(
@@ -403,15 +456,20 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
         node: usize,
         found: &mut impl FnMut(Step, State<N, A>),
     ) {
-        let Node { counter, owner, mail } = state.nodes[node];
+        let Node { counter, mail, .. } = state.nodes[node];
+        let present = state.nodes[node];
         let ended = state.attempts[by].phase.has_ended();
         match mail[by] {
-            Mail::Ask if owner == FREE => {
-                let answer = if self.lean { Mail::Granted } else { Mail::Grant };
-                let counter = self.raised(counter);
-                let mut next = state.with_mail(by, node, answer(counter));
+            Mail::Ask if self.is_free(&present, by) => {
+                let counter = self.raised(&present, by);
+                let answer = match self.wants_token(by) {
+                    true if self.lean => Mail::Granted(counter),
+                    true => Mail::Grant(counter),
+                    false => Mail::Nothing,
+                };
+                let mut next = state.with_mail(by, node, answer);
                 next.nodes[node].counter = counter;
-                next.nodes[node].owner = by as u8;
+                next.nodes[node].holders |= 1 << by;
                 found(Step::Runs { by, node, counter: Some(counter) }, next);
             }
             Mail::Ask if !self.lean || self.bump_on_deny => {
@@ -423,7 +481,7 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
                 let next = state.with_mail(by, node, Mail::Granted(counter));
                 found(Step::Heard { by, node, counter }, next);
             }
-            Mail::WriteBack if owner == by as u8 || self.write_back != WriteBack::Checked => {
+            Mail::WriteBack if present.has(by) || self.write_back != WriteBack::Checked => {
                 let answer = if self.lean { Mail::Confirmed } else { Mail::WrittenBack };
                 let mut next = state.with_mail(by, node, answer);
                 next.nodes[node].counter = counter.max(state.attempts[by].token);
@@ -479,27 +537,27 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
 
     /// Whether a write-back is under way that may still run.
     fn may_write(&self, node: &Node<A>, by: usize) -> bool {
-        let runs = node.owner == by as u8 || self.write_back == WriteBack::Unconditional;
+        let runs = node.has(by) || self.write_back == WriteBack::Unconditional;
         node.mail[by] == Mail::WriteBack && runs
     }
 
     /// The same with other names for the clients.
     fn renamed(&self, state: &State<N, A>, order: &[usize; 3]) -> State<N, A> {
-        let new =
-            |by: usize| order[by / self.per_client()] * self.per_client() + by % self.per_client();
         let mut renamed = *state;
+        renamed.nodes.iter_mut().for_each(|node| node.holders = 0);
         for by in 0..A {
-            renamed.attempts[new(by)] = state.attempts[by];
+            let new = self.named(by, order);
+            renamed.attempts[new] = state.attempts[by];
             for (to, from) in renamed.nodes.iter_mut().zip(&state.nodes) {
-                to.mail[new(by)] = from.mail[by];
-            }
-        }
-        for node in &mut renamed.nodes {
-            if node.owner != FREE {
-                node.owner = new(node.owner.into()) as u8;
+                to.mail[new] = from.mail[by];
+                to.holders |= u8::from(from.has(by)) << new;
             }
         }
         renamed
+    }
+
+    fn named(&self, by: usize, order: &[usize; 3]) -> usize {
+        order[by / self.per_client()] * self.per_client() + by % self.per_client()
     }
 
     fn per_client(&self) -> usize {
@@ -508,10 +566,12 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
 }
 
 impl<const A: usize> Node<A> {
+    fn has(&self, by: usize) -> bool {
+        self.holders >> by & 1 == 1
+    }
+
     fn disown(&mut self, by: usize) {
-        if self.owner == by as u8 {
-            self.owner = FREE;
-        }
+        self.holders &= !(1 << by);
     }
 }
 
@@ -529,9 +589,10 @@ impl<const N: usize, const A: usize> State<N, A> {
         next
     }
 
-    /// Forgets tokens and floors that no token to come can be at or below.
-    fn forget_low_tokens(&mut self) {
-        let counters = self.nodes.iter().map(|node| node.counter + 1);
+    /// Forgets tokens and floors that no token to come can be at or below. The next one of a node
+    /// is above its counter by this.
+    fn forget_low_tokens(&mut self, next: u8) {
+        let counters = self.nodes.iter().map(|node| node.counter + next);
         let written = self.attempts.iter().filter(|a| a.phase == Phase::Writing).map(|a| a.token);
         let lowest = counters.chain(self.grants()).chain(written).min().unwrap_or(0);
         for attempt in &mut self.attempts {
@@ -544,8 +605,10 @@ impl<const N: usize, const A: usize> State<N, A> {
         }
     }
 
-    fn gather_ghosts(&mut self) {
-        let ended: [bool; A] = std::array::from_fn(|by| self.attempts[by].phase.has_ended());
+    /// Asks of attempts that have ended are alike, if the attempts are of one kind.
+    fn gather_ghosts(&mut self, kind: u8) {
+        let is_of_kind = |by: usize| kind >> by & 1 == 1 && self.attempts[by].phase.has_ended();
+        let ended: [bool; A] = std::array::from_fn(is_of_kind);
         for node in &mut self.nodes {
             let is_ghost = |by: &usize, mail: Mail| ended[*by] && mail == Mail::Ask;
             let mut ghosts = (0..A).filter(|by| is_ghost(by, node.mail[*by])).count();
@@ -562,7 +625,8 @@ impl<const N: usize, const A: usize> State<N, A> {
     fn lower(&mut self) {
         let counters = self.nodes.iter().map(|node| node.counter);
         let tokens = self.attempts.iter().flat_map(|attempt| [attempt.token, attempt.floor]);
-        let tokens = tokens.filter(|&token| token > 0).chain(self.grants()).map(|token| token - 1);
+        let tokens = tokens.filter(|&token| token > 0).chain(self.grants());
+        let tokens = tokens.map(|token| token.saturating_sub(1));
         let by = counters.chain(tokens).min().unwrap_or(0) & !1;
         for node in &mut self.nodes {
             node.counter -= by;

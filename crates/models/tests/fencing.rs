@@ -2,7 +2,7 @@
 
 mod told;
 
-use redbolt_models::fencing::{Fencing, Late, WriteBack};
+use redbolt_models::fencing::{Fencing, Late, Odd, WriteBack};
 
 use self::told::{clean, wrong};
 
@@ -54,6 +54,70 @@ fn a_denial_may_raise_the_counter() {
 fn a_lost_counter_that_begins_above_all_others() {
     let seeded = OneEach { wipes: 1, seeded: true, ..FULL };
     clean("fencing, a wiped counter begins above all", &seeded);
+}
+
+/// A reader and a writer, and what two readers make of a counter for a writer.
+#[test]
+fn readers_take_odd_tokens() {
+    clean("fencing, a reader and a writer, nothing left out", &OneEach { shared: 0b01, ..FULL });
+    clean("fencing, a reader and a writer", &OneEach { shared: 0b01, ..LEAN });
+    let each = TwoEach { shared: 0b0110, ..TwoEach::RULES };
+    clean("fencing, each reads and writes, in either order", &each);
+    for (who, shared) in [("two readers and a writer", 0b011), ("a reader and two writers", 0b001)]
+    {
+        let three = Fencing::<3, 3> { clients: 3, most_at_first: 1, shared, ..Fencing::RULES };
+        clean(&format!("fencing, {who}, counters 0..1"), &three);
+    }
+}
+
+/// Safe too, but readers who are there at once disagree, and pay the write-back.
+#[test]
+fn readers_may_raise_the_counter_each() {
+    let raised = OneEach { shared: 0b01, odd: Odd::Raised, ..LEAN };
+    clean("fencing, each reader raises", &raised);
+}
+
+#[test]
+#[ignore = "a minute: cargo xtask models --all"]
+fn readers_on_five_nodes_in_threes_and_twice() {
+    clean("fencing, a reader and a writer, twice", &TwoEach { shared: 0b0011, ..TwoEach::RULES });
+    let five = Fencing::<5, 2> { most_at_first: 1, shared: 0b01, ..Fencing::RULES };
+    clean("fencing, five nodes, a reader and a writer, counters 0..1", &five);
+    for (who, shared) in [("two readers and a writer", 0b011), ("a reader and two writers", 0b001)]
+    {
+        let three = Fencing::<3, 3> { clients: 3, most_at_first: 2, shared, ..Fencing::RULES };
+        clean(&format!("fencing, {who}, counters 0..2"), &three);
+    }
+}
+
+#[test]
+fn broken_by_readers_that_never_raise() {
+    let shared = 0b01;
+    let never = OneEach { shared, odd: Odd::Untouched, ..LEAN };
+    wrong("fencing, readers never raise", &never, SAME);
+}
+
+/// The first reader present may have come without a token.
+#[test]
+fn broken_if_only_the_first_reader_raises() {
+    let kept = Fencing::<3, 3> {
+        clients: 3,
+        shared: 0b110,
+        without_token: 0b010,
+        lean: false,
+        ..Fencing::RULES
+    };
+    clean("fencing, a reader without a token", &Fencing { lean: true, ..kept });
+    let first = Fencing { odd: Odd::RaisedByFirst, ..kept };
+    wrong("fencing, the first reader raises", &first, SAME);
+}
+
+#[test]
+fn broken_write_backs_of_readers_and_writers() {
+    for (name, write_back) in [("unowned", WriteBack::Unconditional), ("none", WriteBack::None)] {
+        let model = TwoEach { shared: 0b0110, write_back, ..TwoEach::RULES };
+        wrong(&format!("fencing, readers and writers, write-back {name}"), &model, SAME);
+    }
 }
 
 /// The first grants differ, and each client takes the higher one.
