@@ -12,6 +12,7 @@
 pub mod extend;
 pub mod fencing;
 pub mod ghosts;
+pub mod line;
 pub mod read_write;
 pub mod restart_guard;
 pub mod search;

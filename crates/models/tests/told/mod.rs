@@ -1,8 +1,9 @@
 //! Runs a search, and tells how far it went.
 
-use redbolt_models::search::{Model, Outcome, search};
+use redbolt_models::search::{Model, Outcome, Progress, STUCK, search, search_for_progress};
 
 /// Every state is as it should be.
+#[allow(dead_code, reason = "where progress matters it is searched for too")]
 pub(crate) fn clean(name: &str, model: &impl Model) {
     let outcome = run(name, model);
     assert!(outcome.violation.is_none(), "{name}: {outcome}");
@@ -18,4 +19,20 @@ fn run(name: &str, model: &impl Model) -> Outcome {
     let outcome = search(model);
     println!("{name}: {outcome}");
     outcome
+}
+
+/// Every state is as it should be, and leads to a settled one.
+#[allow(dead_code, reason = "not every model is about progress")]
+pub(crate) fn progresses(name: &str, model: &impl Progress) {
+    let outcome = search_for_progress(model);
+    println!("{name}: {outcome}");
+    assert!(outcome.violation.is_none(), "{name}: {outcome}");
+}
+
+/// Some state is one from which nobody gets any further.
+#[allow(dead_code, reason = "not every model is about progress")]
+pub(crate) fn stuck(name: &str, model: &impl Progress) {
+    let outcome = search_for_progress(model);
+    println!("{name}: {outcome}");
+    assert_eq!(outcome.violation.map(|violation| violation.what), Some(STUCK), "{name}");
 }

@@ -1,0 +1,185 @@
+//! The line of waiters with the rules as they are meant, and with each rule broken.
+
+mod told;
+
+use redbolt_models::line::{Closing, Door, Faults, Line, Mode, Order, Placing};
+
+use self::told::{progresses, stuck, wrong};
+
+type Two = Line<3, 2>;
+type Three = Line<3, 3>;
+
+/// A process that waits, and one that comes twice and could pass it.
+const TWO: Two = Two { comes: [1, 2], ..Two::RULES };
+
+/// Three, on as few nodes as there may be.
+const THREE: Three = Three { down: 1, ..Three::RULES };
+
+const PASSED: &str = "a newcomer passed";
+
+const NONE: Faults = TWO.faults;
+const DEATH: Faults = Faults { deaths: 1, ..NONE };
+
+/// The ways to keep newcomers out.
+const DOORS: [(&str, Door); 3] = [
+    ("every ask reads the line", Door::Script),
+    ("a closed key", CLOSED),
+    ("a read behind the ask", Door::ReadBehind),
+];
+
+const CLOSED: Door = Door::Closed(Closing::ALWAYS);
+
+#[test]
+fn nobody_newer_passes_the_door_and_all_get_in() {
+    for (name, door) in DOORS {
+        let model = Two { door, down: 1, ..TWO };
+        progresses(&format!("line, once and twice, one down, {name}"), &model);
+    }
+}
+
+#[test]
+fn nobody_newer_passes_where_a_process_dies() {
+    for (name, door) in DOORS {
+        let model = Two { door, down: 1, faults: DEATH, ..TWO };
+        progresses(&format!("line, once and twice, one down, a death, {name}"), &model);
+    }
+}
+
+/// Unlike the restart guard: whoever began after the door reads after it too.
+#[test]
+fn the_line_may_be_read_before_the_ask() {
+    let model = Two { door: Door::ReadBefore, down: 1, faults: DEATH, ..TWO };
+    progresses("line, once and twice, one down, a death, a read before the ask", &model);
+}
+
+/// Somebody's clock is ahead, so that the nodes say alike at once, or do not.
+#[test]
+fn clocks_may_differ() {
+    for clocks in [[3, 3], [3, 1], [1, 3]] {
+        let model = Two { clocks, down: 1, ..TWO };
+        progresses(&format!("line, once and twice, one down, clocks {clocks:?}"), &model);
+    }
+}
+
+#[test]
+fn a_try_respects_the_line() {
+    for (name, door) in DOORS {
+        let waits = [true, true, false];
+        let model = Three { door, waits, ..THREE };
+        progresses(&format!("line, two wait and one tries, one down, {name}"), &model);
+    }
+}
+
+#[test]
+fn readers_and_writers_stand_in_one_line() {
+    for (name, door) in DOORS {
+        let modes = [Mode::Exclusive, Mode::Shared];
+        let model = Two { door, modes, comes: [2; 2], down: 1, ..TWO };
+        progresses(&format!("line, a writer and a reader twice, one down, {name}"), &model);
+    }
+}
+
+#[test]
+#[ignore = "minutes: cargo xtask models --all"]
+fn all_three_nodes() {
+    for (name, door) in DOORS {
+        progresses(&format!("line, two once, {name}"), &Two { door, ..Two::RULES });
+        progresses(&format!("line, once and twice, {name}"), &Two { door, ..TWO });
+        let model = Two { door, faults: DEATH, ..Two::RULES };
+        progresses(&format!("line, two once, a death, {name}"), &model);
+    }
+}
+
+#[test]
+#[ignore = "minutes: cargo xtask models --all"]
+fn three_processes() {
+    for (name, door) in DOORS {
+        progresses(&format!("line, three once, one down, {name}"), &Three { door, ..THREE });
+    }
+}
+
+#[test]
+fn broken_by_a_plain_ask() {
+    wrong("line, a plain first ask", &Two { door: Door::Open, down: 1, ..TWO }, PASSED);
+}
+
+#[test]
+fn broken_by_a_key_that_is_not_closed() {
+    for (name, closing, faults) in [
+        ("release", Closing { release: false, ..Closing::ALWAYS }, NONE),
+        ("undo", Closing { undo: false, ..Closing::ALWAYS }, NONE),
+        ("ask", Closing { ask: false, ..Closing::ALWAYS }, DEATH),
+        ("expiry", Closing { expiry: false, ..Closing::ALWAYS }, DEATH),
+        ("ending", Closing { lasts: false, ..Closing::ALWAYS }, NONE),
+    ] {
+        let door = Door::Closed(closing);
+        let model = Three { door, faults, ..THREE };
+        wrong(&format!("line, closed but for {name}"), &model, PASSED);
+    }
+}
+
+#[test]
+fn broken_by_an_order_of_each_node() {
+    stuck("line, each node's own order", &Two { order: Order::EachNode, down: 1, ..TWO });
+}
+
+#[test]
+fn broken_by_clocks_as_stamps() {
+    let clocks = [2, 1];
+    wrong("line, clocks as stamps", &Two { order: Order::Clocks, clocks, ..TWO }, PASSED);
+}
+
+#[test]
+fn broken_by_a_stamp_that_is_raised_behind_the_door() {
+    let order = Order::RaisedBehindDoor;
+    wrong("line, T raised behind the door", &Two { order, ..TWO }, PASSED);
+}
+
+#[test]
+fn broken_by_a_stamp_that_is_sent_before_a_quorum() {
+    wrong("line, T before a quorum", &Two { order: Order::BeforeQuorum, ..TWO }, PASSED);
+}
+
+#[test]
+#[ignore = "minutes: cargo xtask models --all"]
+fn broken_by_a_stamp_that_is_lowered() {
+    wrong("line, T lowered", &Two { order: Order::Lowered, ..TWO }, PASSED);
+}
+
+#[test]
+fn broken_by_a_ticket_that_goes_with_a_grant() {
+    wrong("line, ticket dropped by a grant", &Two { keeps_ticket: false, ..TWO }, PASSED);
+}
+
+#[test]
+fn broken_if_a_grant_comes_before_the_raise() {
+    let placing = Placing::RaisesWhereDenied;
+    stuck("line, T raises where it denies only", &Two { placing, down: 1, ..TWO });
+}
+
+#[test]
+fn broken_if_a_grant_does_not_tell_the_stamp() {
+    stuck("line, a grant tells no stamp", &Two { grant_tells: false, down: 1, ..TWO });
+}
+
+/// A ticket that an ask without T has written behind T, after the first was skipped, stays there.
+#[test]
+fn broken_by_a_stamp_that_only_raises_where_tickets_are_lost() {
+    let placing = Placing::Raises;
+    progresses("line, T raises", &Two { placing, down: 1, ..TWO });
+    let faults = Faults { skips: 1, ..NONE };
+    let model = Two { placing, faults, promises: false, down: 1, ..TWO };
+    stuck("line, T raises, a skip", &model);
+}
+
+/// What a skip and a lost line cost: places, never exclusion or progress.
+#[test]
+fn a_skip_and_a_lost_line_cost_places() {
+    for (name, faults) in
+        [("skip", Faults { skips: 1, ..NONE }), ("loss", Faults { losses: 1, ..NONE })]
+    {
+        wrong(&format!("line, a {name}"), &Two { faults, ..TWO }, PASSED);
+        let unpromised = Two { promises: false, faults, down: 1, ..TWO };
+        progresses(&format!("line, a {name}, without the promise"), &unpromised);
+    }
+}
