@@ -1,4 +1,4 @@
-//! Tells the program how it was built, for its report.
+//! Passes build settings on to the program, for its report.
 
 use std::env;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
 }
 
-/// Cargo tells only which profile ours inherits. Its name is a folder above what we make.
+/// Cargo tells only the inherited profile. The name of ours is a folder above the output.
 fn profile() -> Option<String> {
     let ours = env::var_os("OUT_DIR")?;
     let above = Path::new(&ours).ancestors().find(|folder| folder.ends_with("build"))?.parent()?;

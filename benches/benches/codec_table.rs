@@ -1,9 +1,9 @@
-//! The codec beside its contenders as a table of ratios, in Markdown.
+//! The codec beside other codecs as a table of ratios, in Markdown.
 //!
-//! The contenders of a shape run in turns, a slice of at least 50 microseconds each, so that
-//! whatever else the machine does meets all of them alike. A ratio is taken within a turn; the
-//! table gives the median over all turns and, in brackets, the first and third quartile.
-//! Arguments choose the rows whose names contain one of them.
+//! The contenders of a shape take turns, each for at least 50 microseconds, so that other load on
+//! the machine affects all of them alike. A ratio is computed within a turn; the table shows the
+//! median of all turns and, in brackets, the first and third quartile. Arguments select the rows
+//! whose names contain one of them.
 
 use std::env;
 use std::hint::black_box;
@@ -67,7 +67,7 @@ fn row(name: &str, replies: usize, contenders: &mut [impl FnMut() -> usize]) {
     println!();
 }
 
-/// One outside of `cargo bench`, where the point is that the contenders agree to run at all.
+/// One turn outside of `cargo bench`, which only checks that all contenders run.
 fn turns_wanted() -> usize {
     if env::args().any(|arg| arg == "--bench") { TURNS } else { 1 }
 }
@@ -88,7 +88,7 @@ fn time(contender: &mut impl FnMut() -> usize, calls: u32) -> Duration {
     start.elapsed()
 }
 
-/// The first quartile, the median and the third.
+/// The first quartile, the median and the third quartile.
 fn spread(values: impl Iterator<Item = f64>) -> (f64, f64, f64) {
     let mut values: Vec<_> = values.collect();
     values.sort_by(f64::total_cmp);

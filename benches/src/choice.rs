@@ -1,36 +1,36 @@
-//! What the command line chose, as the parts ask for it. Not here: parsing the command line.
+//! The selection of the command line, as the parts use it. Not here: parsing the command line.
 
 use crate::placement::Placement;
 
-/// What is measured, of whom, and where.
+/// What is measured, of which contenders, and in which placement.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
     /// Fewer and shorter rounds: all parts together take less than two minutes.
     pub quick: bool,
-    /// How many nodes. Empty: what the part takes by itself.
+    /// The numbers of nodes. Empty: the part's own.
     pub nodes: Vec<usize>,
-    /// Where client and nodes run. Empty: what the part takes by itself.
+    /// The placements of client and nodes. Empty: the part's own.
     pub placements: Vec<Placement>,
-    /// Parts of the names of contenders. Empty: all.
+    /// Parts of the contenders' names. Empty: all contenders.
     pub contenders: Vec<String>,
-    /// The cores that may be used, asked for before anything was placed.
+    /// The usable cores, read before any affinity was set.
     pub cores: Vec<usize>,
 }
 
 impl Choice {
-    /// Whether this contender was chosen, by its name.
+    /// Whether the contender of this name is selected.
     #[must_use]
     pub fn wants(&self, name: &str) -> bool {
         self.contenders.is_empty() || self.contenders.iter().any(|part| name.contains(part))
     }
 
-    /// How many nodes were chosen, or else the part's own.
+    /// The selected numbers of nodes, or else the part's own.
     #[must_use]
     pub fn nodes_or(&self, own: &[usize]) -> Vec<usize> {
         or(&self.nodes, own)
     }
 
-    /// The placements that were chosen, or else the part's own.
+    /// The selected placements, or else the part's own.
     #[must_use]
     pub fn placements_or(&self, own: &[Placement]) -> Vec<Placement> {
         or(&self.placements, own)

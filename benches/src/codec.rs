@@ -1,8 +1,8 @@
-//! The codec's shapes and contenders.
+//! The codec benchmarks: shapes and contenders.
 //!
-//! A decoding contender decodes a stream of whole replies and adds up what it found, so that no
-//! work can be left out. An encoding contender appends one command to a buffer that it reuses.
-//! The floors are the least code that can do the job on input that it trusts.
+//! A decoding contender decodes a stream of whole replies and sums up what it finds, so that no
+//! work can be optimised away. An encoding contender appends one command to a reused buffer. The
+//! floors are the least code that can do the job on trusted input.
 
 use std::hint::black_box;
 use std::io::{self, Read};
@@ -17,17 +17,17 @@ use redis_protocol::resp2::types::{BorrowedFrame, BytesFrame, RangeFrame};
 /// A stream to decode.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// What one reply of it is.
+    /// The name of one of its replies.
     pub name: &'static str,
     /// The replies.
     pub stream: Vec<u8>,
-    /// How many they are.
+    /// The number of replies.
     pub replies: usize,
-    /// The length of the pieces in which it arrives.
+    /// The length of the pieces in which the stream arrives.
     pub piece: usize,
 }
 
-/// Decodes a shape's stream and adds up what it found.
+/// Decodes a shape's stream and sums up what it finds.
 pub type Decode = fn(&Shape) -> Box<dyn FnMut() -> u64>;
 
 /// The decoding contenders, the two floors first.
@@ -42,7 +42,7 @@ pub const DECODERS: &[(&str, Decode)] = &[
     ("redis", with_redis),
 ];
 
-/// Everything that is decoded, with the mixed pipeline also in pieces of 7 bytes.
+/// All shapes, with the mixed pipeline also in pieces of 7 bytes.
 #[must_use]
 pub fn shapes() -> Vec<Shape> {
     let whole = |name, replies: Vec<Vec<u8>>| {
@@ -84,7 +84,7 @@ fn message() -> Vec<u8> {
     [b"*3\r\n".to_vec(), bulk(b"message"), bulk(b"locks:free"), bulk(b"job:4711")].concat()
 }
 
-/// What a lock client gets: grants, denials, times to live, releases, tokens, errors, lists.
+/// The replies that a lock client gets: grants, denials, TTLs, releases, tokens, errors, lists.
 fn mixed() -> Vec<Vec<u8>> {
     let of_eight = [
         b"+OK\r\n".to_vec(),
@@ -132,8 +132,8 @@ fn with_callback(
     })
 }
 
-/// The floor: takes tokens apart and trusts that they are well formed and not too large. Returns
-/// the length of the complete ones.
+/// The floor: parses tokens and trusts that they are well formed and not too large. Returns the
+/// length of the complete ones.
 #[inline]
 fn byte_loop(
     bytes: &[u8],
@@ -190,7 +190,7 @@ fn number(rest: &[u8]) -> Option<(i64, usize)> {
     }
 }
 
-/// The other floor: finds the end of a line first and reads it then. Trusts as much.
+/// The other floor: finds the end of a line first and then reads the line. It trusts as much.
 #[inline]
 fn line_loop(
     bytes: &[u8],
@@ -243,7 +243,7 @@ fn with_redbolt(shape: &Shape) -> Box<dyn FnMut() -> u64> {
         let (mut sum, mut at) = (0, 0);
         for arrived in shape.arrivals() {
             while let Some((token, len)) =
-                decoder.next(&shape.stream[at..arrived]).expect("a valid stream")
+                decoder.next(&shape.stream[at..arrived]).expect("the stream is valid")
             {
                 add(&mut sum, token);
                 at += len;
@@ -253,7 +253,7 @@ fn with_redbolt(shape: &Shape) -> Box<dyn FnMut() -> u64> {
     })
 }
 
-/// It consumes its buffer, as [`with_bytes_mut`] does.
+/// This decoder consumes its buffer, as [`with_bytes_mut`] does.
 fn with_frames(shape: &Shape) -> Box<dyn FnMut() -> u64> {
     let shape = shape.clone();
     let (mut decoder, mut buffer) = (FrameDecoder::new(Limits::default()), BytesMut::new());
@@ -262,7 +262,7 @@ fn with_frames(shape: &Shape) -> Box<dyn FnMut() -> u64> {
         for arrived in shape.arrivals() {
             buffer.extend_from_slice(&shape.stream[seen..arrived]);
             seen = arrived;
-            while let Some(frame) = decoder.next(&mut buffer).expect("a valid stream") {
+            while let Some(frame) = decoder.next(&mut buffer).expect("the stream is valid") {
                 sum += sum_of_frame(&frame);
             }
         }
@@ -285,7 +285,7 @@ fn with_range(shape: &Shape) -> Box<dyn FnMut() -> u64> {
         let (mut sum, mut at) = (0, 0);
         for arrived in shape.arrivals() {
             while let Some((frame, len)) =
-                decode_range(&shape.stream[at..arrived]).expect("a valid stream")
+                decode_range(&shape.stream[at..arrived]).expect("the stream is valid")
             {
                 sum += sum_of_range(&frame);
                 at += len;
@@ -308,7 +308,7 @@ fn sum_of_range(frame: &RangeFrame) -> u64 {
     }
 }
 
-/// It consumes its buffer, so filling that again is part of the work, as reading a socket is.
+/// This decoder consumes its buffer, so refilling it is part of the work, as reading a socket is.
 fn with_bytes_mut(shape: &Shape) -> Box<dyn FnMut() -> u64> {
     let shape = shape.clone();
     let mut buffer = BytesMut::new();
@@ -317,7 +317,9 @@ fn with_bytes_mut(shape: &Shape) -> Box<dyn FnMut() -> u64> {
         for arrived in shape.arrivals() {
             buffer.extend_from_slice(&shape.stream[seen..arrived]);
             seen = arrived;
-            while let Some((frame, ..)) = decode_bytes_mut(&mut buffer).expect("a valid stream") {
+            while let Some((frame, ..)) =
+                decode_bytes_mut(&mut buffer).expect("the stream is valid")
+            {
                 sum += sum_of_bytes(&frame);
             }
         }
@@ -337,13 +339,13 @@ fn sum_of_bytes(frame: &BytesFrame) -> u64 {
     }
 }
 
-/// One parser for all replies, as its connections have.
+/// One parser for all replies, like that of a connection.
 fn with_redis(shape: &Shape) -> Box<dyn FnMut() -> u64> {
     let shape = shape.clone();
     let mut parser = Parser::new();
     Box::new(move || {
         let mut pieces = Pieces { bytes: &shape.stream, most: shape.piece };
-        let value = |_| parser.parse_value(&mut pieces).expect("a valid stream");
+        let value = |_| parser.parse_value(&mut pieces).expect("the stream is valid");
         (0..shape.replies).map(value).map(|value| sum_of_value(&value)).sum()
     })
 }
@@ -361,7 +363,7 @@ fn sum_of_value(value: &Value) -> u64 {
     }
 }
 
-/// A socket that delivers at most so many bytes at a time.
+/// A socket that delivers at most this many bytes at a time.
 struct Pieces<'b> {
     bytes: &'b [u8],
     most: usize,
@@ -375,7 +377,7 @@ impl Read for Pieces<'_> {
 }
 
 impl Shape {
-    /// The lengths of the stream that have arrived, one after the other.
+    /// How much of the stream has arrived, after each read.
     fn arrivals(&self) -> impl Iterator<Item = usize> {
         let len = self.stream.len();
         (1..=len.div_ceil(self.piece)).map(move |pieces| (pieces * self.piece).min(len))
@@ -395,7 +397,7 @@ fn add(sum: &mut u64, token: Token<'_>) {
 /// A command to encode.
 #[derive(Clone, Copy, Debug)]
 pub enum Command {
-    /// `SET key token NX PX ttl`: an ask.
+    /// `SET key token NX PX ttl`: a lock request.
     Set,
     /// `EVALSHA` with one key and two arguments: an extension.
     Evalsha,
@@ -413,7 +415,7 @@ pub const ENCODERS: &[(&str, Encode)] = &[
     ("redis", encode_redis),
 ];
 
-/// What varies from call to call.
+/// The arguments, which vary from call to call.
 #[derive(Clone, Copy)]
 struct Inputs {
     key: &'static [u8],
@@ -422,7 +424,7 @@ struct Inputs {
     ttl: u64,
 }
 
-/// The compiler must not know the inputs, or it encodes them itself.
+/// `black_box` hides the inputs, or the compiler would encode them itself.
 fn inputs() -> Inputs {
     black_box(Inputs {
         key: b"orders:4711",
@@ -432,8 +434,8 @@ fn inputs() -> Inputs {
     })
 }
 
-/// The floor: someone who knows the command writes it down piece by piece, with the constant
-/// pieces joined and only the lengths and numbers formatted.
+/// The floor: appends the command piece by piece, with the constant pieces joined and only the
+/// lengths and numbers formatted.
 fn by_hand(command: Command) -> Box<dyn FnMut() -> usize> {
     into_reused(move |out| {
         let Inputs { key, token, sha, ttl } = inputs();
@@ -496,7 +498,7 @@ fn encode_redbolt(name: Command) -> Box<dyn FnMut() -> usize> {
     })
 }
 
-/// What no encoder can do: the bytes are there already.
+/// Copies bytes that are already encoded, which no encoder can do.
 fn one_copy(name: Command) -> Box<dyn FnMut() -> usize> {
     let mut encoded = Vec::new();
     let Inputs { key, token, sha, ttl } = inputs();

@@ -1,4 +1,4 @@
-//! How often the nodes ran a command, by their own count: what a waiter asked for cannot be hidden.
+//! How often the nodes ran a command, by their own count, which no client can hide.
 
 use anyhow::{Context, Result, bail};
 use redbolt_test_servers::{Connection, Reply, Server};
@@ -9,17 +9,17 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Connects to all of them.
+    /// Connects to all nodes.
     #[must_use]
     pub fn of(servers: &[Server]) -> Self {
         Self { connections: servers.iter().map(Server::connect).collect() }
     }
 
-    /// How many `SET`s each node has run since it started, those of scripts included.
+    /// How many `SET`s each node has run since its start, including those of scripts.
     ///
     /// # Errors
     ///
-    /// A node says something else.
+    /// A node gives another reply.
     pub fn sets(&mut self) -> Result<Vec<u64>> {
         self.connections.iter_mut().map(sets).collect()
     }

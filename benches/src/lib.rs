@@ -1,4 +1,4 @@
-//! Side-by-side benchmarks: what is measured, so that several programs can measure it.
+//! Side-by-side benchmarks: the measurements, shared by several programs.
 
 #![deny(missing_docs, unsafe_code)]
 

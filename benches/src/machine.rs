@@ -1,4 +1,4 @@
-//! What the figures were measured on, with what, and what else the machine had to do.
+//! The environment of the figures: machine, software, and other load.
 
 use std::env;
 use std::fs;
@@ -7,15 +7,15 @@ use std::process::Command;
 use rustix::system::uname;
 use serde_json::{Value, json};
 
-/// What says as much about a figure as the code.
+/// The environment, which says as much about a figure as the code.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// What each line is about, and the line.
+    /// The name and the text of each line.
     lines: Vec<(&'static str, String)>,
 }
 
 impl Machine {
-    /// Asks the system. Do it before anything is measured: it tells the load of before.
+    /// Queries the system. Call this before measuring, because it includes the load so far.
     #[must_use]
     pub fn now(cores: usize) -> Self {
         let system = uname();
@@ -37,7 +37,7 @@ impl Machine {
         Self { lines }
     }
 
-    /// As a list in Markdown.
+    /// A list in Markdown.
     #[must_use]
     pub fn list(&self) -> String {
         self.lines.iter().map(|(name, line)| format!("- {name}: {line}\n")).collect()
@@ -65,7 +65,7 @@ fn nodes() -> String {
     version.map_or_else(|| text.clone(), |version| format!("redis {version}"))
 }
 
-/// How it was built, which is told by whoever built it.
+/// The build profile, as passed on by the build script.
 fn profile() -> String {
     let slow =
         if cfg!(debug_assertions) { "; NOT OPTIMISED: the figures mean nothing" } else { "" };
@@ -81,7 +81,7 @@ fn date() -> String {
     said(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]))
 }
 
-/// The first line of what a program says; nothing where it cannot be run.
+/// The first line of a program's output; empty if the program does not run.
 fn said(command: &mut Command) -> String {
     let output = command.output().map(|output| output.stdout).unwrap_or_default();
     String::from_utf8_lossy(&output).lines().next().unwrap_or_default().to_owned()

@@ -1,7 +1,7 @@
-//! Which core the client runs on, and which the nodes.
+//! The cores of the client and of the nodes.
 //!
-//! It decides everything on a small machine: a wake-up on the same core costs a fraction of one
-//! that crosses cores. Figures of different placements are not to be compared.
+//! They decide everything on a small machine: a wake-up on the same core costs a fraction of one
+//! that crosses cores. Figures of different placements are not comparable.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,14 +11,14 @@ use redbolt_test_servers::Server;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Where client and nodes run.
+/// The cores of client and nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// All on the same core.
     OneCore,
     /// The client on one core, the nodes on the others.
     Split,
-    /// Wherever the kernel likes.
+    /// Wherever the kernel schedules them.
     Unpinned,
 }
 
@@ -27,7 +27,7 @@ impl Placement {
     pub const ALL: [(&'static str, Self); 3] =
         [("one-core", Self::OneCore), ("split", Self::Split), ("unpinned", Self::Unpinned)];
 
-    /// Its name.
+    /// Its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -37,12 +37,12 @@ impl Placement {
         }
     }
 
-    /// Places this thread, and those that it will start, and the nodes, on the `usable` cores.
-    /// Returns what it did, in words.
+    /// Sets the affinity of this thread, of those that it will start, and of the nodes, on the
+    /// `usable` cores. Returns a description.
     ///
     /// # Errors
     ///
-    /// There are too few cores, or the system does not allow it.
+    /// There are too few cores, or the system does not permit it.
     pub fn apply(self, usable: &[usize], servers: &[Server]) -> Result<String> {
         let (client, nodes) = match self {
             Self::OneCore => (&usable[usable.len() - 1..], &usable[usable.len() - 1..]),
@@ -81,7 +81,7 @@ impl FromStr for Placement {
     }
 }
 
-/// The cores that this thread may run on. Ask before it is placed.
+/// The cores that this thread may run on. Call this before any affinity is set.
 ///
 /// # Errors
 ///
@@ -95,7 +95,7 @@ fn list(cores: &[usize]) -> String {
     cores.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Redis runs commands on its main thread.
+/// The main thread, on which Redis runs commands.
 fn pid(server: &Server) -> Pid {
     // A process id fits, and is never zero.
     Pid::from_raw(server.pid() as i32).expect("a running server has a process id")

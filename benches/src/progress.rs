@@ -1,20 +1,20 @@
-//! What runs and how long it will still take, for people who wait. Only on a terminal.
+//! The progress of a run and its remaining time, on a terminal only.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A bar on standard error while that is a terminal, and nothing otherwise.
+/// A bar on standard error if that is a terminal, and nothing otherwise.
 pub struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// A bar that shows itself where somebody looks.
+    /// A visible bar.
     #[must_use]
     pub fn new() -> Self {
         Self::on(ProgressDrawTarget::stderr_with_hz(REDRAWN_PER_SECOND))
     }
 
-    /// One that shows nothing.
+    /// A hidden bar.
     #[must_use]
     pub fn hidden() -> Self {
         Self::on(ProgressDrawTarget::hidden())
@@ -27,34 +27,34 @@ impl Progress {
         Self { bar }
     }
 
-    /// Which part of how many comes next.
+    /// Shows which part of how many comes next.
     pub fn part(&self, at: usize, of: usize) {
         self.bar.set_prefix(format!("part {at} of {of}"));
     }
 
-    /// Something of so many steps begins.
+    /// Begins a task of this many steps.
     pub fn begin(&self, steps: u64, what: &str) {
         self.bar.reset();
         self.bar.set_length(steps);
         self.say(what);
     }
 
-    /// One of the steps is done.
+    /// Marks a step as done.
     pub fn step(&self) {
         self.bar.inc(1);
     }
 
-    /// What runs now.
+    /// Shows what runs now.
     pub fn say(&self, what: &str) {
         self.bar.set_message(what.to_owned());
     }
 
-    /// Says something on standard output, without leaving a piece of the bar in it.
+    /// Prints to standard output without leaving fragments of the bar in it.
     pub fn print(&self, text: &str) {
         self.bar.suspend(|| println!("{text}"));
     }
 
-    /// Nothing more comes: the line is free for others.
+    /// Removes the bar.
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }
@@ -66,6 +66,6 @@ impl Default for Progress {
     }
 }
 
-/// Not by a thread of its own, which would take part in the measurement.
+/// Without a thread of its own, which would take part in the measurement.
 const REDRAWN_PER_SECOND: u8 = 5;
 const STYLE: &str = "{prefix} [{bar:30}] {eta:>4} left  {wide_msg}";

@@ -1,7 +1,8 @@
-//! What all parts found, as one document: for the terminal, and as files. Not here: what a part says.
+//! The report of all parts as one document: for the terminal, and as files. Not here: the text of a
+//! part.
 //!
-//! `RESULTS.md` has the tables that answer most questions. The full run is a page that needs no other file:
-//! all tables, with the charts drawn between them.
+//! `RESULTS.md` has the main tables. The full run is a self-contained page with all tables and
+//! charts.
 
 use std::fmt::Write;
 use std::fs;
@@ -17,11 +18,11 @@ use crate::table::Table;
 
 /// The outcome of one run of the suite.
 pub struct Report {
-    /// What it ran on.
+    /// Its environment.
     pub machine: Machine,
-    /// What was typed.
+    /// The command that the user typed.
     pub command: String,
-    /// The names of the parts, and what they handed over.
+    /// The names of the parts, and their sections.
     pub sections: Vec<(&'static str, Section)>,
 }
 
@@ -101,18 +102,18 @@ impl Report {
     }
 }
 
-/// Makes the folders, so that it is known beforehand that the report can be written.
+/// Creates the folders, so that it is known before the run that the report can be written.
 ///
 /// # Errors
 ///
-/// They cannot be made.
+/// They cannot be created.
 pub fn prepare(folder: &Path) -> Result<()> {
     let page = folder.join(FULL_RUN);
     let results = page.parent().unwrap_or(folder);
     fs::create_dir_all(results).with_context(|| results.display().to_string())
 }
 
-/// All that a part says, with each of its charts where the part wants it, or below.
+/// The whole text of a part, with its charts where the part refers to them, or below.
 fn with_its_charts(section: &Section) -> String {
     let mut out = section.text.trim().to_owned();
     for link in section.charts.iter().map(Chart::link) {
@@ -123,7 +124,7 @@ fn with_its_charts(section: &Section) -> String {
     out
 }
 
-/// The Markdown as HTML, with each chart drawn where its picture is.
+/// The Markdown as HTML, with each chart in the place of its picture.
 fn page(markdown: &str, charts: &[&Chart]) -> String {
     let drawn = |event| match event {
         Event::Start(Tag::Image { dest_url, .. }) => {
@@ -132,7 +133,7 @@ fn page(markdown: &str, charts: &[&Chart]) -> String {
             Event::InlineHtml(format!("<span class=\"chart\" id=\"{name}\">{svg}").into())
         }
         Event::End(TagEnd::Image) => Event::InlineHtml("</span>".into()),
-        // The style sheet says it once, not each cell.
+        // The style sheet has the alignment once, instead of each cell.
         Event::Start(Tag::Table(_)) => Event::Start(Tag::Table(Vec::new())),
         other => other,
     };
@@ -141,13 +142,13 @@ fn page(markdown: &str, charts: &[&Chart]) -> String {
     out
 }
 
-/// A section for a terminal, which shows no pictures.
+/// A section for a terminal, without pictures.
 #[must_use]
 pub fn plain(section: &Section) -> String {
     let mut out = format!("## {}\n\n", section.title);
     let mut empty = false;
     for line in section.text.trim().lines().filter(|line| !line.starts_with("![")) {
-        // Nor the gaps around them.
+        // Without the gaps around the pictures, too.
         if !(line.is_empty() && empty) {
             out += &wrapped(line);
         }
@@ -159,7 +160,7 @@ pub fn plain(section: &Section) -> String {
     out
 }
 
-/// A paragraph in lines that can be read. A table stays as it is.
+/// A paragraph, wrapped. A table stays as it is.
 fn wrapped(line: &str) -> String {
     let (mut out, mut width) = (String::new(), 0);
     if line.starts_with('|') {
@@ -191,7 +192,7 @@ fn table(targets: &[&Target]) -> Table {
     table
 }
 
-/// Where the page of the full run is.
+/// The page of the full run.
 const FULL_RUN: &str = "results/full-run.html";
 
 const HEAD: &str = "<!doctype html>
@@ -209,10 +210,12 @@ td + td, th + th { text-align: right; }
 
 const LINE: usize = 100;
 
-const PLACEMENT: &str = "Placement decides everything on a small machine: with `one-core` client and nodes share a core and \
-only the work itself is seen, with `split` the client has a core and the nodes have the others, so that each wake-up \
-crosses cores, and `unpinned` leaves it to the kernel. Ratios are made within one placement, and within one round of \
-contenders that take turns; figures of two placements, or of two runs, are not to be compared.";
+const PLACEMENT: &str = "\
+The placement decides everything on a small machine: with `one-core` client and nodes share a \
+core and only the work itself is visible, with `split` the client has a core and the nodes have \
+the others, so that each wake-up crosses cores, and `unpinned` leaves it to the kernel. Ratios \
+are computed within one placement, and within one round of contenders that take turns; figures of \
+two placements, or of two runs, are not comparable.";
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,9 @@
-//! The measurement: contenders take turns in rounds, so that what disturbs the machine disturbs all.
+//! The measurement: contenders take turns in rounds, so that disturbances of the machine affect all
+//! of them.
 //!
-//! A round runs the contenders in order and then in reverse order (ABBA), each for a block of pairs.
-//! Ratios are made within a round and then summed up, so a slow second makes one round slow, not
-//! one contender. A contender that fails is out, and the others go on. Not here: printing.
+//! A round runs the contenders in order and then in reverse order (ABBA), each for a block of
+//! pairs. Ratios are computed within a round, so a slow second affects one round, not one
+//! contender. A contender that fails is out, and the others go on. Not here: printing.
 
 use std::time::Duration;
 
@@ -12,20 +13,20 @@ use hdrhistogram::Histogram;
 use crate::contender::{Contender, Timings};
 use crate::stats::{histogram, usage, usage_since};
 
-/// How much is measured.
+/// The extent of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Rounds, each of two blocks for each contender.
     pub rounds: usize,
     /// Pairs of acquire and release in a block.
     pub block: usize,
-    /// When a block ends with fewer pairs: whoever is slow takes no more of the time than that.
+    /// The time limit of a block: a slow contender has fewer pairs in it.
     pub block_time: Duration,
-    /// Blocks before anything is measured.
+    /// Blocks before the measurement.
     pub warm_up: usize,
 }
 
-/// What was measured of one contender. All times are in nanoseconds.
+/// The figures of a contender. All times are in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Figures {
     /// From the start of the acquire to the end of the release.
@@ -36,17 +37,17 @@ pub struct Figures {
     pub release: Histogram<u64>,
     /// The median pair of each round.
     pub p50s: Vec<u64>,
-    /// The pair of each round that one in a hundred exceeded.
+    /// The 99th percentile of the pair in each round.
     pub p99s: Vec<u64>,
-    /// The mean CPU time of a pair in each round, of the process that the client is in.
+    /// The mean CPU time of a pair in each round, of the client's process.
     pub cpu: Vec<u64>,
-    /// How often a core went from that process to another, in all.
+    /// How often the client's process was switched out, in all.
     pub switches: u64,
-    /// How long all pairs took.
+    /// The time of all pairs.
     pub total: Duration,
 }
 
-/// A contender by its name, and what became of it: its error in words if it failed.
+/// A contender's name, and its figures or its error.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Its name.
@@ -55,7 +56,8 @@ pub struct Outcome {
     pub figures: Result<Figures, String>,
 }
 
-/// Runs the plan with those that could be started. The outcomes come in the order of the contenders.
+/// Runs the plan with the contenders that could be started. The outcomes are in the order of the
+/// contenders.
 ///
 /// # Errors
 ///
@@ -87,7 +89,7 @@ pub fn run(
     Ok(all.into_iter().map(Competitor::outcome).collect())
 }
 
-/// Who takes part: a contender, or why it no longer does.
+/// A contender that takes part, or the error that ended it.
 struct Competitor {
     name: &'static str,
     state: Result<Box<dyn Contender>, String>,
@@ -107,7 +109,7 @@ impl Competitor {
     }
 }
 
-/// Figures, and the round that is under way.
+/// The figures so far, and the present round.
 struct Measure {
     figures: Figures,
     round: Histogram<u64>,
@@ -134,7 +136,7 @@ impl Measure {
         let Self { figures, round, cpu, timings } = self;
         timings.acquire.clear();
         timings.release.clear();
-        // Room beforehand: to ask for it between two pairs would be measured.
+        // Allocates beforehand, because an allocation between two pairs would be measured.
         timings.acquire.reserve(plan.block);
         timings.release.reserve(plan.block);
         timings.outside = None;
@@ -183,7 +185,7 @@ mod tests {
     struct Fake {
         name: char,
         calls: Rc<RefCell<String>>,
-        /// After so many calls it fails.
+        /// After this many calls it fails.
         lasts: usize,
     }
 

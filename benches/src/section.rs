@@ -1,5 +1,5 @@
-//! What a part hands over: text, figures, charts, and how it compares with what was aimed at.
-//! Not here: where it is printed and written to, see `report`.
+//! The result of a part: text, figures, charts, and the comparison with its targets. Not here:
+//! where it is printed and written, see `report`.
 
 use serde_json::Value;
 
@@ -10,62 +10,63 @@ pub struct Section {
     pub title: String,
     /// All tables and notes, in Markdown.
     pub text: String,
-    /// Those of them that answer most questions. Empty if that is all of them.
+    /// The main tables. Empty if there are no others.
     pub summary: String,
-    /// The same figures and more of them.
+    /// All figures.
     pub json: Value,
     /// In the order in which they are shown, below the text.
     pub charts: Vec<Chart>,
-    /// What was aimed at, as far as this part measured it.
+    /// The targets that this part measures.
     pub targets: Vec<Target>,
 }
 
-/// A drawing.
+/// A chart.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// What tells it from others. It begins with the part's name.
+    /// A unique name, which begins with the part's name.
     pub name: String,
     /// What it shows, in a line.
     pub caption: String,
-    /// The drawing itself.
+    /// The SVG.
     pub svg: String,
 }
 
 impl Chart {
-    /// As a picture in the text. The page of the full run has the drawing there.
+    /// The link to it in the text, which the page of the full run replaces by the chart.
     #[must_use]
     pub fn link(&self) -> String {
         format!("![{}]({})", self.caption, self.name)
     }
 }
 
-/// Who failed and why, for below a table.
+/// The contenders that failed, and their errors, for below a table.
 pub fn failures<'a>(failed: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let mut out = String::new();
     for (name, error) in failed {
         let lead = if out.is_empty() { "\n" } else { "" };
-        // In one line, as a list wants it.
+        // In one line, because it is a list item.
         let error = error.split_whitespace().collect::<Vec<_>>().join(" ");
         out += &format!("{lead}- **{name}** failed: {error}\n");
     }
     out
 }
 
-/// A bound that is aimed at, and what was measured.
+/// A bound that is aimed at, and the measured value.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// What is measured, of whom, and where: `pair p50, N = 3, one core, redbolt driver / raw epoll`.
+    /// The figure, the contender and the conditions: `pair p50, N = 3, one core, redbolt driver /
+    /// raw epoll`.
     pub what: String,
     /// The largest value that reaches the target.
     pub bound: f64,
-    /// What was measured; nothing where that failed.
+    /// The measured value; `None` if the measurement failed.
     pub measured: Option<f64>,
-    /// The same with its unit and spread, or why there is nothing.
+    /// The value with its unit and spread, or the reason why there is none.
     pub text: String,
 }
 
 impl Target {
-    /// In a word.
+    /// In one word.
     #[must_use]
     pub fn verdict(&self) -> &'static str {
         match self.measured {

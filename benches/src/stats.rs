@@ -1,4 +1,4 @@
-//! What all measurements count with: histograms of nanoseconds, ratios made within a round, CPU time.
+//! Shared statistics: histograms of nanoseconds, ratios computed within a round, CPU time.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::contender::Usage;
 
-/// How a figure compares with the floor's of the same round, over all rounds.
+/// A figure divided by the floor's of the same round, over all rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// The median of the rounds.
     pub median: f64,
-    /// The round at a tenth.
+    /// The round at the tenth percentile.
     pub low: f64,
-    /// The round at nine tenths.
+    /// The round at the ninetieth percentile.
     pub high: f64,
 }
 
@@ -29,7 +29,7 @@ impl Ratio {
         ratios.sort_by(f64::total_cmp);
         let last = ratios.len().saturating_sub(1);
         let at = |index: usize| ratios.get(index).copied().unwrap_or(f64::NAN);
-        // Of few rounds the worse one, so that the worst cannot hide.
+        // With few rounds the worse one counts, so that the worst cannot hide.
         Self {
             median: at((last * 5).div_ceil(10)),
             low: at(last / 10),
@@ -56,7 +56,7 @@ pub fn histogram() -> Result<Histogram<u64>> {
     Ok(Histogram::new_with_bounds(1, LONGEST.as_nanos() as u64, 3)?)
 }
 
-/// Counts a span in nanoseconds.
+/// Records a span in nanoseconds.
 pub fn record(histogram: &mut Histogram<u64>, span: Duration) {
     histogram.saturating_record(span.as_nanos() as u64);
 }
@@ -68,7 +68,7 @@ pub fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// What all threads of this process have spent since it had spent `before`.
+/// The usage of all threads of this process since it was `before`.
 ///
 /// # Errors
 ///
@@ -83,7 +83,7 @@ pub fn usage_since(before: &Usage) -> Result<Usage> {
     })
 }
 
-/// What all threads of this process have spent.
+/// The usage of all threads of this process.
 ///
 /// # Errors
 ///
@@ -99,7 +99,7 @@ pub fn usage() -> Result<Usage> {
     })
 }
 
-/// The value in the middle; zero of none.
+/// The median; zero for an empty list.
 #[must_use]
 pub fn median(values: &[u64]) -> u64 {
     let mut sorted = values.to_vec();
@@ -113,7 +113,7 @@ pub fn micros(nanos: u64) -> String {
     format!("{:.1}", nanos as f64 / 1e3)
 }
 
-/// Whatever takes longer is counted as this.
+/// Longer times are recorded as this.
 pub const LONGEST: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! A table in Markdown, as wide as its cells, so that it is readable as it is.
+//! A Markdown table whose columns are as wide as their cells, so that it is readable as text.
 
 use std::fmt;
 
-/// Rows below headings. The first column is to the left, the others to the right.
+/// Rows below headings. The first column is left-aligned, the others right-aligned.
 pub struct Table {
     rows: Vec<Vec<String>>,
 }
@@ -14,7 +14,7 @@ impl Table {
         Self { rows: vec![headings.iter().map(ToString::to_string).collect()] }
     }
 
-    /// Adds a row, of as many cells as there are headings.
+    /// Adds a row, with as many cells as there are headings.
     pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }

@@ -1,7 +1,7 @@
-//! What the floors stand on: non-blocking sockets, requests as bytes, replies known by their length.
+//! The base of the floors: non-blocking sockets, requests as bytes, replies of known length.
 //!
-//! No libc, no clock, no parser: a reply is cut off by how long it must be, and its first bytes say
-//! yes or no. Not here: `contender::raw_epoll` writes to its sockets without a queue.
+//! No libc, no clock, no parser: a reply is split off by its length, and its first bytes say yes or
+//! no. Not here: `contender::raw_epoll` writes to its sockets without a queue.
 
 use std::collections::VecDeque;
 use std::net::TcpStream;
@@ -38,7 +38,7 @@ pub(crate) fn open(node: &Node) -> Result<Connection> {
     })
 }
 
-/// Loads the script that deletes what is ours, on all nodes. Returns its digest.
+/// Loads the undo script on all nodes. Returns its digest.
 pub(crate) fn load_undo(nodes: &[Node]) -> Result<Vec<u8>> {
     let mut digest = Vec::new();
     for node in nodes {
@@ -62,7 +62,7 @@ pub(crate) fn write_restart_guards(nodes: &[Node]) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the socket takes bytes again: the node has fallen so far behind that it is full.
+/// Waits until the socket is writable again: the node has fallen so far behind that it is full.
 #[cold]
 pub(crate) fn await_room(socket: &OwnedFd) -> Result<()> {
     let timeout = Timespec { tv_sec: 10, tv_nsec: 0 };
@@ -71,7 +71,7 @@ pub(crate) fn await_room(socket: &OwnedFd) -> Result<()> {
     Ok(())
 }
 
-/// A socket with a queue of bytes to write and one of replies that are due.
+/// A socket with a queue of bytes to write and one of due replies.
 pub(crate) struct Wire {
     socket: OwnedFd,
     outbox: Vec<u8>,
@@ -79,14 +79,14 @@ pub(crate) struct Wire {
     due: VecDeque<Due>,
 }
 
-/// A reply that has not come.
+/// A reply that has not arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Due {
-    /// Its bytes.
+    /// Its length.
     pub(crate) len: usize,
-    /// Which lock it is for.
+    /// The index of its lock.
     pub(crate) slot: usize,
-    /// Which request of that lock.
+    /// The number of that lock's request.
     pub(crate) number: u64,
 }
 
@@ -104,7 +104,7 @@ impl Wire {
         replies.into_iter().for_each(|due| self.due.push_back(due));
     }
 
-    /// Writes what is queued, all of it.
+    /// Writes the whole queue.
     #[inline]
     pub(crate) fn flush(&mut self) -> Result<()> {
         let mut written = 0;
@@ -119,7 +119,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Reads what has come, and passes on each whole reply with its bytes.
+    /// Reads what has arrived, and passes on each complete reply.
     #[inline]
     pub(crate) fn hear(&mut self, mut each: impl FnMut(Due, &[u8])) -> Result<()> {
         while self.read()? {}
@@ -134,7 +134,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Reads what has come, of which nothing is due, and returns how many bytes it was.
+    /// Reads what has arrived while nothing is due, and returns the number of bytes.
     pub(crate) fn hear_bytes(&mut self) -> Result<usize> {
         while self.read()? {}
         let heard = self.inbox.len();
@@ -142,8 +142,8 @@ impl Wire {
         Ok(heard)
     }
 
-    /// Reads into the inbox, and tells whether there may be more: a read that did not fill the space
-    /// was the last one.
+    /// Reads into the inbox. Whether there may be more: a read that does not fill the buffer was
+    /// the last one.
     #[inline]
     fn read(&mut self) -> Result<bool> {
         self.inbox.reserve(SPACE);
@@ -170,14 +170,14 @@ pub(crate) struct Expected {
     pub(crate) len: usize,
 }
 
-/// The reply to an ask and to the restart guard's TTL behind it.
+/// The reply to a lock request and to the restart-guard check behind it.
 pub(crate) const GRANT: Expected = Expected { begins: b"+OK\r\n:1261", len: 20 };
 
-/// A key of its own: redbolt's holds another value.
+/// A key of its own, because redbolt's holds another value.
 pub(crate) const GUARD: &[u8] = b"raw-epo:guard";
 
-/// Of the length of redbolt's tokens without a label.
+/// As long as redbolt's tokens without a label.
 pub(crate) const TOKEN: &[u8; 34] = b"00112233445566778899aabbccddeeff00";
 
-/// The least room for a read.
+/// The least buffer space for a read.
 const SPACE: usize = 16 << 10;

@@ -1,4 +1,4 @@
-//! The program that counts: what must be nothing is nothing, and what is known to be something is seen.
+//! The counting program: what must be zero is zero, and known costs are found.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::process::Command;
@@ -15,9 +15,9 @@ fn count(contender: &str, nodes: &str) -> Value {
 }
 
 #[test]
-fn a_pair_of_redbolts_client_allocates_as_much_as_the_floors_nothing() {
+fn a_pair_of_redbolts_client_allocates_nothing_like_the_floor() {
     for contender in ["raw epoll", "redbolt client", "redbolt driver"] {
-        // No other node can lag behind.
+        // A single node, so that none can lag behind.
         let counts = count(contender, "1");
         assert_eq!(counts["allocations"], 0.0, "{counts:#}");
         assert_eq!(counts["bytes"], 0.0, "{counts:#}");
@@ -25,7 +25,7 @@ fn a_pair_of_redbolts_client_allocates_as_much_as_the_floors_nothing() {
 }
 
 #[test]
-fn what_allocates_is_seen_to_do_so() {
+fn known_allocations_are_counted() {
     let counts = count("rslock", "1");
     assert!(counts["allocations"].as_f64() > Some(1.0), "{counts:#}");
     assert!(counts["bytes"].as_f64() > Some(100.0), "{counts:#}");

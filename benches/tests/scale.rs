@@ -1,5 +1,5 @@
-//! The part that scales runs with small sizes and judges each table. What is in them is not looked at: a machine that
-//! runs tests is not one to measure on.
+//! The part `scale` runs with small sizes and judges each table. The figures are not checked,
+//! because a machine that runs tests is too busy to measure on.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::process::Command;

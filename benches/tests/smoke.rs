@@ -1,5 +1,5 @@
-//! Each part runs with few contenders and hands over its tables. What is in them is hardly looked at: a machine
-//! that runs tests is not one to measure on.
+//! Each part runs with few contenders and returns its tables. The figures are hardly checked,
+//! because a machine that runs tests is too busy to measure on.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs;
@@ -11,7 +11,7 @@ use redbolt_benches::contender;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// What a run has left: its tables, its figures, its page, and the names of the charts in it.
+/// The output of a run: its tables, its figures, its page, and the names of its charts.
 struct Results {
     text: String,
     markdown: String,
@@ -97,7 +97,7 @@ fn hung_has_a_row_for_each_way_to_hang_and_finds_no_intruder() {
 #[test]
 fn inflight_has_a_row_for_each_client() {
     let results = bench("inflight --placement unpinned --contender driver --contender rustis");
-    // Of two numbers of locks in flight all figures, and in the table of all numbers one.
+    // All figures of two numbers of locks in flight, and one in the table of all numbers.
     for name in ["raw epoll", "redbolt driver", "rustis"] {
         let rows = results.rows(name);
         assert_eq!(rows.len(), 3, "{}", results.text);
@@ -131,7 +131,7 @@ fn pair_prints_a_row_for_each_contender_and_writes_three_kinds_of_files() {
 }
 
 #[test]
-fn bad_options_are_refused_at_the_door_with_what_is_possible() {
+fn bad_options_are_refused_with_the_valid_ones() {
     let bench = |options: &str| {
         let mut bench = Command::new(env!("CARGO_BIN_EXE_bench"));
         let output = bench.args(options.split_whitespace()).output().unwrap();
@@ -162,7 +162,7 @@ fn an_interrupted_run_leaves_no_node_behind() {
         .unwrap();
     let pid = Pid::from_child(&bench);
     let nodes = wait_for(|| Some(nodes_of(pid)).filter(|nodes| nodes.len() == 3));
-    // To the program alone: a terminal would tell all of its processes.
+    // Only to the program itself: a terminal would signal all of its processes.
     kill_process(pid, Signal::INT).unwrap();
     assert!(!bench.wait().unwrap().success());
     wait_for(|| nodes.iter().all(|node| !is_node(node)).then_some(()));
@@ -178,7 +178,7 @@ fn nodes_of(pid: Pid) -> Vec<String> {
 }
 
 fn is_node(pid: &str) -> bool {
-    // Empty for one that is dead and was not waited for.
+    // Empty for a zombie.
     let name = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     name.contains("redis-server")
 }

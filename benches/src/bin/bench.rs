@@ -1,4 +1,4 @@
-//! The one command: runs the parts that were chosen, prints their tables, and writes them down.
+//! The main program: runs the selected parts, prints their tables, and writes the report.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,22 +25,22 @@ use serde_json::json;
 struct Options {
     #[command(subcommand)]
     role: Option<Role>,
-    /// What to measure; everything if it is left out
+    /// What to measure; everything if omitted
     #[arg(value_parser = PossibleValuesParser::new(PARTS.iter().map(possible)))]
     part: Vec<String>,
     /// Fewer and shorter rounds: less than two minutes in all
     #[arg(long)]
     quick: bool,
-    /// How many nodes; may be repeated
+    /// The number of nodes; may be repeated
     #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(1..=MOST_NODES))]
     nodes: Vec<usize>,
     /// Where client and nodes run: one-core, split or unpinned; may be repeated
     #[arg(long)]
     placement: Vec<Placement>,
-    /// Only contenders whose name contains this, and the floor; may be repeated
+    /// Only the floor, and contenders whose name contains this; may be repeated
     #[arg(long)]
     contender: Vec<String>,
-    /// The folder that RESULTS.md, results/full-run.html and results.json are written to
+    /// The folder for RESULTS.md, results/full-run.html and results.json
     #[arg(long, default_value = "target/bench")]
     out: PathBuf,
 }
@@ -72,12 +72,16 @@ fn main() -> Result<ExitCode> {
 }
 
 impl Options {
-    /// What would otherwise be noticed after minutes, or not at all.
+    /// Checks for errors that would otherwise show after minutes, or never.
     fn check(&self, cores: &[usize]) -> Result<()> {
         let names = names();
         for part in &self.contender {
             let known = names.iter().any(|name| name.contains(part.as_str()));
-            ensure!(known, "no contender is called {part:?}. There are: {}", names.join("; "));
+            ensure!(
+                known,
+                "no contender has {part:?} in its name. There are: {}",
+                names.join("; ")
+            );
         }
         let split = self.placement.contains(&Placement::Split);
         ensure!(!split || cores.len() > 1, "--placement split needs two cores, and there is one");
@@ -101,7 +105,7 @@ impl Options {
     }
 }
 
-/// Runs all parts, and says how many failed. A part that fails voids itself alone.
+/// Runs all parts. Returns their sections, and how many failed. A failure voids only its own part.
 fn run(parts: &[&'static Part], choice: &Choice) -> (Vec<(&'static str, Section)>, usize) {
     let (progress, mut sections, mut failed) = (Progress::new(), Vec::new(), 0);
     for (at, part) in parts.iter().enumerate() {
@@ -123,7 +127,7 @@ fn run(parts: &[&'static Part], choice: &Choice) -> (Vec<(&'static str, Section)
 }
 
 fn run_one(part: &Part, choice: &Choice, progress: &Progress) -> Result<Section> {
-    // The part before may have been placed.
+    // The previous part may have set an affinity.
     Placement::Unpinned.apply(&choice.cores, &[])?;
     match catch_unwind(AssertUnwindSafe(|| (part.run)(choice, progress))) {
         Ok(outcome) => outcome.context(part.name),
@@ -137,13 +141,13 @@ fn words(panic: &(dyn Any + Send)) -> anyhow::Error {
     anyhow!("{}", text.unwrap_or("it panicked"))
 }
 
-/// As it was typed, by the name under which it is known.
+/// The command as the user typed it.
 fn command() -> String {
     let arguments = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     std::iter::once("cargo xtask bench".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
 }
 
-/// Of whoever takes part in anything.
+/// The names of all contenders of all parts.
 fn names() -> Vec<&'static str> {
     let pair = contender::ALL.iter().map(|entry| entry.name);
     let waiting = waiting::ALL.iter().map(|entry| entry.name);

@@ -1,10 +1,10 @@
-//! Counts what one contender asks of the allocator and of the system for a pair of acquire and release, on
-//! real nodes that it starts itself. Times are not looked at.
+//! Counts the allocations and system calls of a contender's acquire and release, on real nodes that
+//! it starts itself. Times are not measured.
 //!
-//! Allocations are those of the whole process, with all its threads, in the least of some runs. System calls are counted by strace, which
-//! runs this program once with so many pairs and once with twice as many: what the second one did more
-//! is theirs, without start and end. It slows each call down, so replies are always ready, and a thread that
-//! spins does so less often.
+//! Allocations are those of the whole process with all its threads, in the run with the fewest.
+//! strace counts the system calls. It runs this program once with a number of pairs and once with
+//! twice as many: the difference belongs to the pairs, without start and end. strace slows each
+//! call down, so replies are always ready, and a spinning thread makes fewer calls.
 
 use std::alloc::System;
 use std::collections::BTreeMap;
@@ -27,19 +27,19 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// Allocations and system calls of an acquire and a release, as JSON.
 #[derive(Clone, Parser)]
 struct Options {
-    /// Who: its whole name.
+    /// The contender's full name
     #[arg(long)]
     contender: String,
-    /// How many nodes.
+    /// The number of nodes
     #[arg(long, default_value_t = 3)]
     nodes: usize,
-    /// Unix sockets instead of TCP.
+    /// Unix sockets instead of TCP
     #[arg(long)]
     unix: bool,
-    /// Over how many pairs.
+    /// The number of pairs
     #[arg(long, default_value_t = 500)]
     pairs: usize,
-    /// Nodes that run already, for the program that strace runs: it counts nothing and prints nothing.
+    /// Running nodes, for the program under strace: it counts nothing and prints nothing
     #[arg(long, hide = true)]
     at: Vec<String>,
 }
@@ -80,7 +80,7 @@ fn main() -> Result<()> {
 fn start(options: &Options) -> Result<Box<dyn Contender>> {
     let found = ALL.iter().find(|entry| entry.name == options.contender);
     let names = || ALL.map(|entry: Entry| entry.name).join("; ");
-    let entry = found.with_context(|| format!("nobody of that name: {}", names()))?;
+    let entry = found.with_context(|| format!("no contender of that name: {}", names()))?;
     let node = |address: &String| match address.starts_with('/') {
         true => Node::Unix(address.clone()),
         false => Node::Tcp(address.clone()),
@@ -89,7 +89,7 @@ fn start(options: &Options) -> Result<Box<dyn Contender>> {
     (entry.start)(&Task { nodes, resource: "redbolt-bench-00".into(), ttl: TTL })
 }
 
-/// Does so many pairs, and returns what was allocated for them: how often, and how many bytes.
+/// Runs this many pairs, and returns the number and the bytes of their allocations.
 fn spent(contender: &mut dyn Contender, pairs: usize) -> Result<Option<(u64, u64)>> {
     let mut timings = Timings::with_room(pairs);
     let before = ALLOCATOR.stats();
@@ -103,8 +103,8 @@ fn spent(contender: &mut dyn Contender, pairs: usize) -> Result<Option<(u64, u64
     })
 }
 
-/// Of some runs the least: a node that lags behind as none has before makes the lists of what is open grow
-/// once more, and that is not a pair's.
+/// The run with the fewest allocations: a node that lags further than before makes lists grow once
+/// more, which does not belong to a pair.
 fn memory(options: &Options) -> Result<Option<(u64, u64)>> {
     let mut contender = start(options)?;
     spent(&mut *contender, WARM_UP)?;
@@ -120,8 +120,8 @@ fn system_calls(options: &Options) -> Result<Calls> {
     more(&once, &twice, options.pairs as u64)
 }
 
-/// What the second run called more than the first. A thread that spins may have called far less, and then
-/// none of it is known; what a start takes may differ by a little.
+/// The calls that the second run made in addition. A spinning thread may have made far fewer, and
+/// then no number is known; the calls of a start may differ by a few.
 fn more(once: &Calls, twice: &Calls, pairs: u64) -> Result<Calls> {
     let before = |name: &String| once.get(name).copied().unwrap_or(0);
     for (name, &calls) in twice {
@@ -159,7 +159,7 @@ fn trace(options: &Options, pairs: usize) -> Result<Calls> {
     Ok(read_table(&read_to_string(&table)?))
 }
 
-/// Reads strace's table: share, seconds, microseconds for each call, calls, errors if there were any, name.
+/// Parses strace's table: share, seconds, microseconds per call, calls, errors if any, name.
 fn read_table(table: &str) -> Calls {
     let row = |line: &str| {
         let cells: Vec<_> = line.split_whitespace().collect();
@@ -170,9 +170,9 @@ fn read_table(table: &str) -> Calls {
 }
 
 const TTL: Duration = Duration::from_secs(10);
-/// Pairs until nothing grows any more.
+/// Enough pairs for all memory to reach its final size.
 const WARM_UP: usize = 200;
-/// Of which the least is told.
+/// The run with the fewest allocations counts.
 const RUNS: usize = 3;
 /// For all pairs of a run.
 const PATIENCE: Duration = Duration::from_secs(60);

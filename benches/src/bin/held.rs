@@ -1,4 +1,5 @@
-//! What held locks weigh. A program of its own, for counting the heap's bytes takes an allocator that counts.
+//! The cost of held locks. A program of its own, because counting the heap's bytes needs another
+//! allocator.
 
 use std::alloc::System;
 use std::time::Duration;
@@ -17,16 +18,16 @@ struct Options {
     /// `host:port` of a node; may be repeated
     #[arg(long, required = true)]
     node: Vec<String>,
-    /// How many locks are held, from few to many; may be repeated
+    /// The number of held locks, in ascending order; may be repeated
     #[arg(long, required = true)]
     held: Vec<usize>,
-    /// They are asked for with a wait
+    /// Request the locks with a wait
     #[arg(long)]
     waits: bool,
-    /// Pairs of acquire and release while they are
+    /// Pairs of acquire and release beside the held locks
     #[arg(long, default_value_t = 10_000)]
     pairs: usize,
-    /// For how many milliseconds nothing is done
+    /// The length of the idle period, in milliseconds
     #[arg(long, default_value_t = 3_000)]
     idle_ms: u64,
 }

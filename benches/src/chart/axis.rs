@@ -1,10 +1,10 @@
-//! An axis that knows where its ticks are: even or logarithmic, with round numbers, or with names of its own.
+//! A linear or logarithmic axis with ticks at round numbers, or with named ticks.
 
 use std::ops::Range;
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 
-/// From the least to the greatest value, and what is written along it.
+/// The range of the axis, and its ticks.
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
     log: bool,
@@ -14,26 +14,26 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// Long enough for all values, with ticks at round numbers. An even axis begins at zero.
+    /// Long enough for all values, with ticks at round numbers. A linear axis begins at zero.
     pub(super) fn of(values: impl Iterator<Item = f64>, log: bool) -> Self {
         let fits = |value: &f64| value.is_finite() && (!log || *value > 0.0);
         let (least, most) =
             values.filter(fits).fold((f64::INFINITY, 0.0_f64), |(least, most), value| {
                 (least.min(value), most.max(value))
             });
-        // Of nothing at all, something that can be drawn.
+        // An empty range still has to be drawable.
         let (least, most) = if most > 0.0 { (least, most) } else { (1.0, 1.0) };
         if log { Self::log(least, most) } else { Self::even(most) }
     }
 
-    /// With ticks that are given. The first is where it begins, the last where it ends.
+    /// With given ticks. The first is the begin of the axis, the last its end.
     pub(super) fn named(ticks: Vec<(f64, String)>) -> Self {
         let low = ticks.first().map_or(1.0, |tick| tick.0);
         let high = ticks.last().map_or(10.0, |tick| tick.0);
         Self { log: true, low, high, ticks }
     }
 
-    /// Where it begins.
+    /// The begin of the axis.
     pub(super) fn start(&self) -> f64 {
         self.low
     }
@@ -60,7 +60,7 @@ impl Axis {
         Self { log: true, low, high, ticks: ticks.map(|tick| (tick, label(tick))).collect() }
     }
 
-    /// How far along the axis, from 0 to 1.
+    /// The position on the axis, from 0 to 1.
     fn part(&self, value: f64) -> f64 {
         match self.log {
             true => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
@@ -78,7 +78,7 @@ impl Ranged for Axis {
     }
 
     fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
-        // No lines between the ticks.
+        // No minor grid lines.
         let wanted = if hint.weight().allow_light_points() { 0 } else { self.ticks.len() };
         self.ticks.iter().take(wanted).map(|tick| tick.0).collect()
     }
@@ -102,7 +102,7 @@ fn round_step(least: f64) -> f64 {
     step.unwrap_or(10.0) * power
 }
 
-/// A number as people write it: `0.5`, `20`, `3 000`, `2 M`.
+/// A number for people: `0.5`, `20`, `3 000`, `2 M`.
 fn label(value: f64) -> String {
     match value {
         _ if value >= 1e6 => format!("{} M", short(value / 1e6)),
@@ -112,7 +112,7 @@ fn label(value: f64) -> String {
 }
 
 fn short(value: f64) -> String {
-    // Enough digits for a tick, and none that only come from adding up.
+    // Enough digits for a tick, without rounding errors.
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

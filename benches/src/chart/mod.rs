@@ -1,7 +1,7 @@
-//! Drawings of figures, as SVG. Not here: what is drawn, and where it is written to.
+//! Charts as SVG. Not here: their data, and their files.
 //!
-//! All look alike: the legend beside the drawing, floors (names that begin with `raw`) in grey and dashed, redbolt
-//! in warm colours and the others in cold ones.
+//! All look alike: the legend is beside the chart, floors (names that begin with `raw`) are grey
+//! and dashed, redbolt has warm colours, and the others have cold ones.
 
 mod axis;
 
@@ -13,44 +13,44 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use self::axis::Axis;
 
-/// Lines through points.
+/// A line chart.
 #[derive(Clone, Debug, Default)]
 pub struct Lines {
-    /// Above the drawing.
+    /// The heading.
     pub title: String,
-    /// What goes to the right, with its unit.
+    /// The label of the horizontal axis, with its unit.
     pub x: String,
-    /// What goes up, with its unit.
+    /// The label of the vertical axis, with its unit.
     pub y: String,
     /// Whether `x` is logarithmic.
     pub log_x: bool,
     /// Whether `y` is logarithmic.
     pub log_y: bool,
-    /// A name and points for each line, the points from left to right.
+    /// The name and the points of each line, from left to right.
     pub series: Vec<(String, Vec<(f64, f64)>)>,
 }
 
-/// Bars from the left, each with its name before it.
+/// A bar chart with horizontal bars, each labelled.
 #[derive(Clone, Debug, Default)]
 pub struct Bars {
-    /// Above the drawing.
+    /// The heading.
     pub title: String,
-    /// What goes to the right, with its unit.
+    /// The label of the horizontal axis, with its unit.
     pub x: String,
     /// Whether it is logarithmic.
     pub log_x: bool,
-    /// A name, a value, and between what it was, from the top.
+    /// The name, the value and its range, from the top.
     pub rows: Vec<(String, f64, (f64, f64))>,
 }
 
-/// How times are spread: what part of all took no longer.
+/// The distribution of times, by percentile.
 #[derive(Clone, Debug, Default)]
 pub struct Percentiles {
-    /// Above the drawing.
+    /// The heading.
     pub title: String,
-    /// What goes up, with its unit. It is logarithmic.
+    /// The label of the vertical axis, with its unit. It is logarithmic.
     pub y: String,
-    /// A name and `(percentile, value)` for each line.
+    /// The name and the `(percentile, value)` points of each line.
     pub series: Vec<(String, Vec<(f64, f64)>)>,
 }
 
@@ -66,7 +66,7 @@ pub fn lines(chart: &Lines) -> Result<String> {
     draw_queues(chart, x, y, true)
 }
 
-/// Draws how times are spread.
+/// Draws the distribution of times.
 ///
 /// # Errors
 ///
@@ -122,7 +122,8 @@ fn draw_queues(chart: &Lines, x: Axis, y: Axis, dots: bool) -> Result<String> {
     Ok(svg)
 }
 
-/// Draws bars. On a logarithmic axis, where the length of a bar says nothing, a dot at its end.
+/// Draws bars. On a logarithmic axis, where a bar's length means nothing, it draws a dot at its
+/// end.
 ///
 /// # Errors
 ///
@@ -161,7 +162,7 @@ pub fn bars(chart: &Bars) -> Result<String> {
             if !value.is_finite() {
                 continue;
             }
-            // Seen across a bar, and not across a dot.
+            // Visible across a bar, but not across a dot.
             let spread = PathElement::new([(*low, middle), (*high, middle)], BLACK.stroke_width(1));
             if chart.log_x {
                 let dot = Circle::new((*value, middle), 5, color.filled());
@@ -187,7 +188,7 @@ fn page(svg: &mut String, height: u32) -> Result<Page<'_>> {
     Ok(root)
 }
 
-/// How a line is drawn.
+/// The style of a line.
 #[derive(Clone, Copy)]
 struct Look {
     color: RGBColor,
@@ -195,7 +196,7 @@ struct Look {
 }
 
 impl Look {
-    /// Each kind has colours of its own, which do not depend on how many there are of the others.
+    /// Each kind has its own colours, no matter how many lines the others have.
     fn of<T>(series: &[(String, T)], at: usize) -> Self {
         let kind = Kind::of(&series[at].0);
         let before = series[..at].iter().filter(|(other, _)| Kind::of(other) == kind).count();
@@ -226,7 +227,7 @@ impl Look {
     }
 }
 
-/// Who a name belongs to, as one sees at a glance.
+/// The kind of a contender, visible by its colour.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Floor,

@@ -1,8 +1,8 @@
-//! What the contenders over drivers' futures share: all nodes are asked at once, and a majority's
-//! answer is enough.
+//! The common part of the contenders that use a driver's futures: they ask all nodes at once, and
+//! return at a majority's answer.
 //!
-//! A driver may leave out a command whose future was dropped, so the futures of the others are kept, and
-//! are polled along with the next call's. Not here: what a driver is told, see `redis_async`,
+//! A driver may skip a command whose future was dropped, so the futures of slow nodes are kept, and
+//! polled together with those of the next call. Not here: the drivers' commands, see `redis_async`,
 //! `fred_client` and `rustis_client`.
 
 use std::future::{Ready, ready};
@@ -15,14 +15,14 @@ use tokio::runtime::Runtime;
 
 use super::Contender;
 
-/// What all nodes are asked.
+/// The command for all nodes.
 #[derive(Clone, Copy)]
 pub(super) enum Call {
     Acquire,
     Release,
 }
 
-/// A driver's client for each node. `call` makes the future that says whether a node answered yes.
+/// A driver's client for each node. `call` makes the future of a node's yes or no.
 pub(super) fn start<N, F>(
     runtime: Runtime,
     nodes: Vec<N>,
@@ -36,7 +36,8 @@ where
 }
 
 struct AtOnce<N, F: Future, C> {
-    /// Of this call and of earlier ones, with the number of theirs. Dropped before the runtime.
+    /// The futures of this call and of earlier ones, with the call's number. Dropped before the
+    /// runtime.
     open: FuturesUnordered<Join<Ready<u64>, F>>,
     runtime: Runtime,
     nodes: Vec<N>,

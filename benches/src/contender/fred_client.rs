@@ -1,4 +1,4 @@
-//! fred, on tokio's current_thread runtime: what a lock would cost at least that somebody writes over it.
+//! fred, on tokio's current_thread runtime: the least cost of a lock written with it.
 
 use anyhow::{Context, Result};
 use fred::clients::Client;

@@ -1,10 +1,10 @@
-//! hiredis, in a program of its own in C, which is compiled when it is started.
+//! hiredis, in a C program of its own, which is compiled at the start.
 //!
-//! That program does whole blocks and measures them, so the pipes to it are in no figure. It is told an
-//! order of three numbers of 64 bits: what to do (a letter), how many pairs, and for how many nanoseconds.
-//! It answers with the number of pairs, two times for each, and the five numbers of what it has used; or with the
-//! highest number, and the length and the text of what went wrong. It ends when its input does. Not
-//! here: the lock, see `hiredis.c`.
+//! That program runs and measures whole blocks, so the pipes to it are in no figure. An order to it
+//! has three 64-bit numbers: the operation (a letter), the number of pairs, and a time limit in
+//! nanoseconds. The answer has the number of pairs, two times for each, and the five numbers of its
+//! resource usage; or `u64::MAX`, and the length and the text of an error. The program ends when
+//! its input does. Not here: the lock, see `hiredis.c`.
 
 use std::fmt::Display;
 use std::fs::write;
@@ -31,9 +31,9 @@ pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
         .stdout(Stdio::piped())
         .spawn()?;
     let orders = child.stdin.take();
-    let answers = BufReader::new(child.stdout.take().context("a child without an output")?);
+    let answers = BufReader::new(child.stdout.take().context("the child has no output")?);
     let mut hiredis = Hiredis { orders, answers, child, _folder: folder };
-    ensure!(hiredis.number()? == 0, "it begins with times");
+    ensure!(hiredis.number()? == 0, "the first answer is not empty");
     Ok(Box::new(hiredis))
 }
 
@@ -47,12 +47,14 @@ fn compile(folder: &TempDir) -> Result<()> {
         .arg("-lhiredis")
         .output();
     let output = match compiler {
-        Err(error) if error.kind() == ErrorKind::NotFound => bail!(missing("there is no cc")),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            bail!(missing("no C compiler was found"))
+        }
         outcome => outcome?,
     };
     let complaint = String::from_utf8_lossy(&output.stderr);
     if ["hiredis/hiredis.h: No such", "-lhiredis"].iter().any(|sign| complaint.contains(sign)) {
-        bail!(missing("the library is not there"));
+        bail!(missing("hiredis was not found"));
     }
     ensure!(output.status.success() && complaint.is_empty(), "cc: {complaint}");
     Ok(())
@@ -67,7 +69,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 struct Hiredis {
-    /// Taken to tell it to end.
+    /// Taken to make the program end.
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
     child: Child,
@@ -92,7 +94,7 @@ impl Hiredis {
     fn obey(&mut self, what: u8, pairs: u64, until: Duration, out: &mut Timings) -> Result<()> {
         let until = u64::try_from(until.as_nanos()).unwrap_or(u64::MAX);
         let order = [u64::from(what), pairs, until].map(u64::to_ne_bytes).concat();
-        self.orders.as_mut().context("it was told to end")?.write_all(&order)?;
+        self.orders.as_mut().context("the program has been told to end")?.write_all(&order)?;
         for _ in 0..self.number()? {
             let [acquire, release] = [self.number()?, self.number()?].map(Duration::from_nanos);
             out.push(acquire, release);
@@ -113,7 +115,7 @@ impl Hiredis {
         })
     }
 
-    /// A number, unless it begins a complaint.
+    /// A number, unless it begins an error.
     fn number(&mut self) -> Result<u64> {
         match self.raw_number()? {
             u64::MAX => {
@@ -135,7 +137,7 @@ impl Hiredis {
 impl Drop for Hiredis {
     fn drop(&mut self) {
         drop(self.orders.take());
-        // It ends by itself, and what it says by that is of no interest.
+        // The program ends by itself, and its status does not matter.
         let _ = self.child.wait();
     }
 }

@@ -1,8 +1,8 @@
-//! Who is measured: one file for each, all with the same two calls.
+//! The contenders: one file for each, all with the same two calls.
 //!
-//! A contender takes one lock and lets it go, on the same nodes, with the same TTL, a resource of the
-//! same length and an owner value of the same length as all others. To add one: a file beside these,
-//! and a line in [`ALL`]. Not here: when it is called and what is measured of it, see `rounds`.
+//! A contender acquires and releases one lock, on the same nodes, with the same TTL, and with a
+//! resource and an owner value of the same length as all others. To add one: a file beside these,
+//! and a line in [`ALL`]. Not here: the measurement, see `rounds`.
 
 mod at_once;
 mod fred_client;
@@ -34,23 +34,24 @@ use redis::io::tcp::TcpSettings;
 pub(crate) use redbolt_client::config as redbolt_config;
 pub use timings::{Timings, Usage};
 
-/// A way to take a lock and to let it go.
+/// A client that acquires and releases a lock.
 pub trait Contender {
-    /// Takes the lock, and returns as soon as a majority has granted it.
+    /// Acquires the lock, and returns as soon as a majority has granted it.
     ///
     /// # Errors
     ///
-    /// It was not granted: nobody competes for it, so the measurement is void.
+    /// The lock was not granted. No other client competes for it, so the measurement is void.
     fn acquire(&mut self) -> Result<()>;
 
-    /// Lets the lock go, and returns as soon as a majority has confirmed that.
+    /// Releases the lock, and returns as soon as a majority has confirmed that.
     ///
     /// # Errors
     ///
-    /// It was not held, so the measurement is void.
+    /// The lock was not held, so the measurement is void.
     fn release(&mut self) -> Result<()>;
 
-    /// Does so many pairs, one after another, and begins none after `until`. Adds their times to `out`.
+    /// Runs this many pairs, one after another, and begins none after `until`. Adds their times to
+    /// `out`.
     ///
     /// # Errors
     ///
@@ -72,7 +73,7 @@ pub trait Contender {
     }
 }
 
-/// A contender cannot be there: this machine lacks something. It says how to install that.
+/// This machine lacks what a contender needs. The text says how to install it.
 #[derive(Debug)]
 pub struct NotInstalled(String);
 
@@ -84,18 +85,18 @@ impl Display for NotInstalled {
 
 impl Error for NotInstalled {}
 
-/// What a contender is told.
+/// A contender's configuration.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Where the nodes listen.
+    /// The nodes' addresses.
     pub nodes: Vec<Node>,
-    /// The name of the lock. Each contender has its own, all of the same length.
+    /// The resource. Each contender has its own, all of the same length.
     pub resource: String,
     /// The lock's TTL.
     pub ttl: Duration,
 }
 
-/// Where a node listens.
+/// The address of a node.
 #[derive(Clone, Debug)]
 pub enum Node {
     /// `host:port`
@@ -104,8 +105,8 @@ pub enum Node {
     Unix(String),
 }
 
-/// Clients of the redis crate, with the option that all contenders have: it has Nagle's algorithm on
-/// otherwise.
+/// Clients of the redis crate with TCP_NODELAY, which all contenders set; its default is Nagle's
+/// algorithm.
 pub(crate) fn redis_clients(nodes: &[Node]) -> Result<Vec<redis::Client>> {
     let client = |node: &Node| {
         let info = redis_address(node).into_connection_info()?;
@@ -115,7 +116,7 @@ pub(crate) fn redis_clients(nodes: &[Node]) -> Result<Vec<redis::Client>> {
     nodes.iter().map(client).collect()
 }
 
-/// As most clients want to be told it.
+/// The address in the form that most clients expect.
 fn redis_address(node: &Node) -> String {
     match node {
         Node::Tcp(address) => format!("redis://{address}"),
@@ -123,29 +124,29 @@ fn redis_address(node: &Node) -> String {
     }
 }
 
-/// For an answer of a node: what a machine with other work to do needs.
+/// The longest wait for a node's answer, on a machine with other work to do.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// For how long the busy-polls read before they sleep.
+/// How long the busy-polling contenders read before they sleep.
 const BUSY: Duration = Duration::from_micros(100);
 
-/// A contender, before it has connected.
+/// A contender that has not connected yet.
 #[derive(Clone, Copy)]
 pub struct Entry {
     /// Its name in tables and on the command line.
     pub name: &'static str,
-    /// What it does otherwise than the floor, in a line.
+    /// How it differs from the floor, in a line.
     pub about: &'static str,
     /// Connects it. The error may be a [`NotInstalled`].
     pub start: fn(&Task) -> Result<Box<dyn Contender>>,
 }
 
-/// All contenders, the floor first: the others are compared with it.
+/// All contenders. The first is the floor, with which the others are compared.
 pub const ALL: [Entry; 19] = [
     Entry {
         name: "raw epoll",
-        about: "bytes encoded beforehand, one token for ever, no clock, no timeout; \
-                the restart guard's TTL behind each ask, as all guarded ones",
+        about: "bytes encoded beforehand, a fixed token, no clock, no timeout; \
+                with the restart guard's TTL read behind each request",
         start: raw_epoll::start_guarded,
     },
     Entry {
@@ -165,7 +166,7 @@ pub const ALL: [Entry; 19] = [
     },
     Entry {
         name: "raw spin",
-        about: "as the floor, but never sleeps: of use where the nodes have other cores",
+        about: "as the floor, but never sleeps: useful where the nodes have other cores",
         start: raw_spin::start,
     },
     Entry { name: "redbolt client", about: "the blocking API", start: redbolt_client::start },
@@ -186,7 +187,7 @@ pub const ALL: [Entry; 19] = [
     },
     Entry {
         name: "redbolt engine",
-        about: "its own thread talks to the nodes, the caller blocks",
+        about: "its own thread serves the nodes, the caller blocks",
         start: redbolt_engine::start,
     },
     Entry {
@@ -208,14 +209,14 @@ pub const ALL: [Entry; 19] = [
     },
     Entry {
         name: "redis",
-        about: "the driver alone, one token for ever, blocking: writes to all before it reads, \
+        about: "the driver alone, a fixed token, blocking: writes to all before it reads, \
                 node by node, so it waits for all",
         start: redis_sync::start,
     },
     Entry {
         name: "redis, current_thread",
-        about: "the driver alone, one token for ever; all nodes at once, a majority is waited for, \
-                the others' futures are kept",
+        about: "the driver alone, a fixed token; all nodes at once, waits for a majority, and \
+                keeps the futures of the others",
         start: redis_async::start_current_thread,
     },
     Entry {
@@ -235,8 +236,8 @@ pub const ALL: [Entry; 19] = [
     },
     Entry {
         name: "hiredis",
-        about: "the library alone, in C, in a process of its own; one token for ever; pipelined to all \
-                nodes at once, poll, a majority is waited for",
+        about: "the library alone, in C, in a process of its own; a fixed token; pipelined to all \
+                nodes at once, poll, waits for a majority",
         start: hiredis::start,
     },
 ];
@@ -287,7 +288,7 @@ mod tests {
     }
 
     fn holding(servers: &[Server], name: &str) -> usize {
-        // Two choose the length of their tokens themselves.
+        // These two choose the length of their tokens themselves.
         let len = if ["rslock", "redlock"].contains(&name) { 20 } else { TOKEN.len() };
         let holds = |server: &&Server| match server.run(&[b"GET", name.as_bytes()]) {
             Reply::Bulk(token) => token.len() == len,

@@ -1,12 +1,12 @@
-//! What the floors share: the least that a program must do to take and release a lock on a majority of
-//! nodes, but for how it waits.
+//! The common part of the floors: the least that a program must do to acquire and release a lock on
+//! a majority of nodes, apart from waiting.
 //!
-//! Requests are encoded once. Replies are known to the byte, so they are counted, not parsed: a node
-//! has answered when as many bytes have come as were due. The restart guard's TTL is read, and what it means is
-//! not looked at. System calls are made without libc, there
-//! is no timeout and no clock. What no lock client could leave out is in it and nothing else, so it
-//! is not one: whatever is not a grant or a confirmation ends the measurement. Not here: waiting, of
-//! which each floor has its own way.
+//! Requests are encoded once. Replies are known to the byte, so they are counted, not parsed: a
+//! node has answered when as many bytes have arrived as were due. The restart guard's TTL is read
+//! but not evaluated. System calls are made without libc, and there is no timeout and no clock. A
+//! floor has only what no lock client can leave out, so it is not a lock client: anything but a
+//! grant or a confirmation ends the measurement. Not here: waiting, which differs between the
+//! floors.
 
 use std::os::fd::OwnedFd;
 
@@ -20,7 +20,8 @@ use crate::wire::{
     Expected, GRANT, GUARD, TOKEN, await_room, connect, load_undo, write_restart_guards,
 };
 
-/// A floor that reads the restart guard behind each ask. `wait` makes its way to wait of its links.
+/// A floor that reads the restart guard behind each request. `wait` creates its way of waiting from
+/// its links.
 pub(super) fn start_guarded<W: Wait + 'static>(
     task: &Task,
     wait: impl FnOnce(&Links) -> Result<W>,
@@ -30,7 +31,7 @@ pub(super) fn start_guarded<W: Wait + 'static>(
     start(task, wait, request, GRANT)
 }
 
-/// The same, which does not read the restart guard.
+/// The same without reading the restart guard.
 pub(super) fn start_unguarded<W: Wait + 'static>(
     task: &Task,
     wait: impl FnOnce(&Links) -> Result<W>,
@@ -59,12 +60,11 @@ fn start<W: Wait + 'static>(
 
 /// How a floor waits for replies.
 pub(super) trait Wait {
-    /// Returns when a majority has answered to the request that was written last. The others' replies
-    /// are read with the next ones.
+    /// Returns when a majority has answered the last written request. The others' replies are read
+    /// with the next ones.
     fn majority(&mut self, links: &mut Links, reply: Expected) -> Result<()>;
 }
 
-/// Connections to all nodes.
 pub(super) struct Links {
     pub(super) all: Vec<Link>,
     pub(super) quorum: usize,
@@ -73,7 +73,7 @@ pub(super) struct Links {
 
 pub(super) struct Link {
     pub(super) socket: OwnedFd,
-    /// Bytes of replies that have not come.
+    /// Bytes of replies that have not arrived.
     due: usize,
 }
 
@@ -111,13 +111,13 @@ impl Links {
         Ok(())
     }
 
-    /// Reads what has come from a node, and tells whether the last reply that is due was in it.
+    /// Reads what a node has sent. Whether its last due reply is complete.
     #[inline]
     pub(super) fn hear(&mut self, at: usize, reply: Expected) -> Result<bool> {
         self.all[at].hear(&mut self.space, reply)
     }
 
-    /// Asks each node that owes a reply whether it has come, and returns how many now owe none.
+    /// Reads from each node that owes a reply. Returns how many now owe none.
     #[inline]
     pub(super) fn hear_all(&mut self, reply: Expected) -> Result<usize> {
         let mut answered = 0;
@@ -142,8 +142,8 @@ impl Link {
         Ok(())
     }
 
-    /// Reads what has come, and tells whether the last reply that is due was in it. A read that did
-    /// not fill the space was the last one.
+    /// Reads what has arrived. Whether the last due reply is complete. A read that does not fill
+    /// the buffer was the last one.
     #[inline]
     fn hear(&mut self, space: &mut [u8], reply: Expected) -> Result<bool> {
         loop {

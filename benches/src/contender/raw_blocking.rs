@@ -1,5 +1,4 @@
-//! The floor of those who know no more than a blocking socket: waits for each node in turn, and so for
-//! the slowest.
+//! The floor of blocking sockets: waits for each node in turn, and so for the slowest.
 
 use std::time::Duration;
 
@@ -31,7 +30,7 @@ impl Wait for Blocking {
             let mut reads = 0;
             while !links.hear(at, reply)? {
                 reads += 1;
-                // A read that the timeout ended counts too.
+                // A read that ended by the timeout counts too.
                 ensure!(reads < READS, "a node does not answer");
             }
         }
@@ -39,7 +38,7 @@ impl Wait for Blocking {
     }
 }
 
-/// For a read.
+/// The timeout of a read.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A reply of a few bytes comes in one read, or in a few.
+/// A reply of a few bytes arrives in one read, or in a few.
 const READS: usize = 4;

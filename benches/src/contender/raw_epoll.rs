@@ -25,7 +25,7 @@ pub(super) struct Epoll {
 }
 
 impl Epoll {
-    /// The sockets will not block from now on.
+    /// Makes the sockets non-blocking.
     pub(super) fn new(links: &Links) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         for (at, link) in links.all.iter().enumerate() {
@@ -37,7 +37,7 @@ impl Epoll {
         Ok(Self { epoll, events: Vec::with_capacity(links.all.len()) })
     }
 
-    /// Waits until the answers of as many nodes have come.
+    /// Waits until this many nodes have answered.
     #[inline]
     pub(super) fn hear(&mut self, nodes: usize, links: &mut Links, reply: Expected) -> Result<()> {
         let mut answered = 0;

@@ -1,4 +1,5 @@
-//! The floor with a bounded busy-poll: reads for as long as redbolt's own does, and then sleeps in epoll.
+//! The floor with bounded busy-polling: reads for as long as redbolt's own busy-poll does, and then
+//! sleeps in epoll.
 
 use anyhow::Result;
 

@@ -1,6 +1,6 @@
-//! The floor for those who have a core to spare: never sleeps, and reads until a majority has answered.
+//! The floor with a core to spare: never sleeps, and reads until a majority has answered.
 //!
-//! Nodes that share its core answer only when the system takes the core away from it.
+//! Nodes that share its core answer only when the system preempts it.
 
 use std::time::{Duration, Instant};
 
@@ -29,8 +29,7 @@ impl Wait for Spin {
     }
 }
 
-/// Reads for so long that a majority has answered, or until the time is over. Returns how many have
-/// answered.
+/// Reads until a majority has answered, or the time is over. Returns how many have answered.
 #[inline]
 pub(super) fn spin(bound: Duration, links: &mut Links, reply: Expected) -> Result<usize> {
     let (start, mut answered) = (Instant::now(), 0);

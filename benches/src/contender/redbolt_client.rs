@@ -9,7 +9,7 @@ pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
     connect(task, config(task)?.build()?)
 }
 
-/// Tries to read for a while before it sleeps.
+/// Spins on reads for a while before it sleeps.
 pub(super) fn start_busy(task: &Task) -> Result<Box<dyn Contender>> {
     connect(task, config(task)?.busy_poll(BUSY).build()?)
 }
@@ -22,7 +22,7 @@ fn connect(task: &Task, config: Config) -> Result<Box<dyn Contender>> {
     Ok(Box::new(RedboltClient { client, task: task.clone(), held: None }))
 }
 
-/// The defaults, but for the patience that a machine with other work to do needs.
+/// The defaults, except for longer timeouts, because the machine may have other work to do.
 pub(crate) fn config(task: &Task) -> Result<ConfigBuilder> {
     let builder =
         Config::builder().response_timeout(PATIENCE).dead_peer_timeout(2 * PATIENCE).new_nodes();

@@ -1,4 +1,4 @@
-//! redbolt's embedded API in a host's mio loop that has nothing else to do.
+//! redbolt's embedded API in a host's mio loop that has no other work.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
     connect(task, config(task)?.build()?)
 }
 
-/// Its host tries to read for a while before it sleeps.
+/// Its host spins on reads for a while before it sleeps.
 pub(super) fn start_busy(task: &Task) -> Result<Box<dyn Contender>> {
     connect(task, config(task)?.busy_poll(BUSY).build()?)
 }
@@ -73,7 +73,7 @@ impl Host {
     }
 
     fn process(&mut self) -> Result<()> {
-        // Does nothing for who is not busy.
+        // Does nothing without busy-polling.
         if self.driver.process_busy() {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! redbolt's engine: a thread of its own for the nodes, and a caller that blocks until it is told.
+//! redbolt's engine: a thread for the nodes, and a caller that blocks until the outcome.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
     Ok(Box::new(Caller { engine: engine(task)?, task: task.clone(), held: None }))
 }
 
-/// An engine that is ready on all nodes.
+/// An engine with all nodes ready.
 pub(super) fn engine(task: &Task) -> Result<Engine> {
     let engine = Engine::start(config(task)?.build()?, EngineLimits::default())?;
     let until = Instant::now() + PATIENCE;

@@ -1,5 +1,4 @@
-//! The redis crate's multiplexed connections: what a lock would cost at least that somebody writes over
-//! them.
+//! The redis crate's multiplexed connections: the least cost of a lock written with them.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The redis crate's blocking connections.
 //!
-//! Its queries wait for their answer, and so would go from node to node. It lets a caller write and read
-//! by themselves, though, and who has several nodes to ask does that.
+//! Its queries wait for their answers, and so would go from node to node. But a caller may write
+//! and read separately, and a lock on several nodes would do that.
 
 use anyhow::{Result, ensure};
 use redis::{Client, Cmd, Connection, Pipeline, Value, cmd, pipe};
@@ -22,7 +22,7 @@ pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
     Ok(Box::new(Redis { connections, ask, undo }))
 }
 
-/// What a lock asks of each node.
+/// A lock's requests to each node.
 pub(super) struct Requests {
     pub(super) ask: Pipeline,
     pub(super) undo: Cmd,

@@ -1,4 +1,4 @@
-//! rustis, on tokio's current_thread runtime: what a lock would cost at least that somebody writes over it.
+//! rustis, on tokio's current_thread runtime: the least cost of a lock written with it.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ async fn connect(node: &Node) -> Result<Client> {
     Ok(Client::connect(config).await?)
 }
 
-/// What the commands say, as text: bytes would be taken for a list of numbers.
+/// The arguments of the commands as text: rustis would send bytes as a list of numbers.
 struct Words {
     resource: String,
     token: String,

@@ -1,30 +1,30 @@
-//! What a block of pairs took.
+//! The times of a block of pairs.
 
 use std::time::Duration;
 
-/// The times of a block, in nanoseconds. The two lists are of the same length.
+/// The times of a block, in nanoseconds. The two lists have the same length.
 #[derive(Clone, Debug, Default)]
 pub struct Timings {
     /// From the start of each acquire to its end.
     pub acquire: Vec<u64>,
     /// From there to the end of the release.
     pub release: Vec<u64>,
-    /// What another process spent on it, if it was done there. This process then did nothing but wait.
+    /// The usage of another process, if the block ran there. This process then only waited.
     pub outside: Option<Usage>,
 }
 
-/// What a process spent on a block.
+/// The resource usage of a process during a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// CPU time of all threads, in the system too.
+    /// CPU time of all threads, including system time.
     pub cpu: Duration,
     /// How often it slept.
     pub voluntary_switches: u64,
-    /// How often the core was taken away from it.
+    /// How often it was preempted.
     pub involuntary_switches: u64,
-    /// How often it asked for memory, if it can count that.
+    /// The number of allocations, if it can count them.
     pub allocations: Option<u64>,
-    /// For how many bytes.
+    /// The bytes of these allocations.
     pub bytes: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ impl Usage {
 }
 
 impl Timings {
-    /// With room for so many pairs.
+    /// With room for this many pairs.
     #[must_use]
     pub fn with_room(pairs: usize) -> Self {
         let room = || Vec::with_capacity(pairs);

@@ -1,8 +1,8 @@
-//! Many processes that want the same lock again and again, and one file that nobody may touch at the same
-//! time as another.
+//! Many processes that want the same lock again and again, and a shared file that only the holder
+//! may touch.
 //!
-//! The processes are workers ([`worker`]): the program starts itself so many times. All connect, all
-//! begin at the same moment. Not here: printing, and the floor, which is a hand-off.
+//! The processes are workers ([`worker`]): the program starts itself this many times. All connect,
+//! and all begin at the same moment. Not here: printing, and the floor, which is a hand-off.
 
 pub mod worker;
 
@@ -20,55 +20,55 @@ use crate::counts::Counts;
 use crate::waiting::Entry;
 use worker::{Order, Report, Shared, monotonic};
 
-/// What a crowd is to do.
+/// What a crowd does.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// How many processes.
+    /// The number of processes.
     pub processes: usize,
     /// How often each takes the lock.
     pub times: usize,
     /// How long each holds it.
     pub section: Duration,
-    /// How long all of it may take.
+    /// The time limit of the whole crowd.
     pub limit: Duration,
 }
 
-/// What came of one crowd. Times are in nanoseconds.
+/// The result of a crowd. Times are in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// From the start to the last process's end.
     pub total: u64,
-    /// How long each acquisition waited.
+    /// The wait of each acquisition.
     pub waits: Vec<u64>,
     /// From the begin of each release to the next grant.
     pub hand_offs: Vec<u64>,
-    /// When each process had done its part, from the start.
+    /// When each process was done, from the start.
     pub finished: Vec<u64>,
-    /// How often a process found another one inside.
+    /// How often a process found another one in its section.
     pub trespasses: u64,
-    /// How many sections the shared file has seen too few: each was overwritten by another.
+    /// How many updates of the shared file are missing: each was overwritten by another.
     pub overwritten: u64,
     /// How many `SET`s each node ran.
     pub sets: Vec<u64>,
-    /// What went wrong with a worker, if anything did: it has not taken the lock as often as it should.
+    /// The errors of workers. A failed worker has taken the lock less often than it should.
     pub failures: Vec<String>,
 }
 
 impl Outcome {
-    /// How many locks were taken.
+    /// How often the lock was granted.
     #[must_use]
     pub fn grants(&self) -> usize {
         self.waits.len()
     }
 
-    /// How often all nodes were asked, for each grant: the node that ran the fewest `SET`s was asked only
-    /// then. It cannot be told apart from asks of the lead alone if there is one node.
+    /// How often all nodes were asked, per grant: the node with the fewest `SET`s was asked only
+    /// then. With one node this cannot be distinguished from requests to the lead alone.
     #[must_use]
     pub fn full_asks(&self) -> f64 {
         self.sets.iter().copied().min().unwrap_or(0) as f64 / self.grants().max(1) as f64
     }
 
-    /// How often one node was asked alone, for each grant: whatever the nodes ran beyond that.
+    /// How often one node was asked alone, per grant: the nodes' further `SET`s.
     #[must_use]
     pub fn lead_asks(&self) -> f64 {
         let fewest = self.sets.iter().copied().min().unwrap_or(0);
@@ -77,14 +77,14 @@ impl Outcome {
     }
 }
 
-/// Runs one crowd against the nodes. `file` is made anew.
+/// Runs one crowd on the nodes. Recreates `file`.
 ///
 /// # Errors
 ///
 /// A worker could not be started, or did not connect.
 pub fn run(servers: &[Server], entry: &Entry, plan: Plan, file: &Path) -> Result<Outcome> {
     let mut counts = Counts::of(servers);
-    // A crowd that was broken off may have left it taken.
+    // An aborted crowd may have left the lock held.
     for server in servers {
         server.run(&[b"DEL", worker::RESOURCE.as_bytes()]);
     }
@@ -100,8 +100,8 @@ pub fn run(servers: &[Server], entry: &Entry, plan: Plan, file: &Path) -> Result
     Ok(outcome)
 }
 
-/// As [`run`], without a look at the nodes, on which nothing may be left of another crowd. When all processes
-/// have connected, `begin` is called before they are told to begin.
+/// As [`run`], without querying the nodes, on which no key of another crowd may be left. Calls
+/// `begin` when all processes have connected, before they start.
 ///
 /// # Errors
 ///
@@ -169,7 +169,7 @@ fn gather(lines: &Receiver<(usize, String)>, plan: Plan, start: u64) -> Result<O
     Ok(outcome)
 }
 
-/// From the end of each hold to the next one's begin, in order of their length.
+/// From the end of each hold to the begin of the next, sorted.
 fn hand_offs(mut holds: Vec<(u64, u64)>) -> Vec<u64> {
     holds.sort_unstable();
     let pairs = holds.windows(2);
@@ -178,7 +178,7 @@ fn hand_offs(mut holds: Vec<(u64, u64)>) -> Vec<u64> {
     hand_offs
 }
 
-/// A worker's process. Dropping it ends it.
+/// The process of a worker. Dropping it kills it.
 struct Worker {
     process: Child,
     input: Option<ChildStdin>,
@@ -214,7 +214,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Nothing to be done about a failure here: it may have ended by itself.
+        // A failure here cannot be handled; the process may have ended by itself.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,4 +1,4 @@
-//! One process of a crowd: takes the lock, touches the file, releases; so many times.
+//! One process of a crowd: takes the lock, updates the file, releases; this many times.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -16,28 +16,28 @@ use serde_json::{Value, json};
 use crate::contender::{Contender, Node, Task};
 use crate::waiting;
 
-/// What a worker is told on its command line.
+/// A worker's arguments.
 #[derive(Args, Clone, Debug)]
 pub struct Order {
-    /// How it waits: a name of [`waiting::ALL`].
+    /// The name of its contender, from [`waiting::ALL`].
     #[arg(long)]
     pub contender: String,
-    /// Where the nodes listen.
+    /// The nodes' addresses.
     #[arg(long = "node")]
     pub nodes: Vec<String>,
     /// How often it takes the lock.
     #[arg(long)]
     pub times: usize,
-    /// How long it holds it.
+    /// How long it holds the lock.
     #[arg(long, value_parser = micros)]
     pub section: Duration,
-    /// What nobody may touch without the lock.
+    /// The file that only the holder may touch.
     #[arg(long)]
     pub file: PathBuf,
 }
 
 impl Order {
-    /// As arguments of this program.
+    /// The same as arguments of this program.
     pub(super) fn arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = vec![COMMAND.into()];
         let mut pair = |name: &str, value: OsString| arguments.extend([name.into(), value]);
@@ -49,15 +49,16 @@ impl Order {
         arguments
     }
 
-    /// Does it, with one line on standard output when it is connected and one at the end, and a line from
-    /// standard input between them.
+    /// Runs the worker. It prints a line when it is connected, waits for a line, and prints its
+    /// report at the end.
     ///
     /// # Errors
     ///
-    /// It could not connect, or could not read or write its lines or the file.
+    /// The worker could not connect, or could not read or write its lines or the file.
     pub fn carry_out(&self) -> Result<()> {
         let entry = waiting::ALL.iter().find(|entry| entry.name == self.contender);
-        let entry = entry.with_context(|| format!("nobody is called {}", self.contender))?;
+        let entry =
+            entry.with_context(|| format!("no contender has the name {}", self.contender))?;
         let nodes = self.nodes.iter().cloned().map(Node::Tcp).collect();
         let task = Task { nodes, resource: RESOURCE.to_owned(), ttl: TTL };
         let mut contender = (entry.start)(&task)?;
@@ -92,7 +93,7 @@ impl Order {
     }
 }
 
-/// The file that nobody may touch without the lock: a number, one more for each section.
+/// The shared file: a number that each section increments.
 pub(super) struct Shared(File);
 
 impl Shared {
@@ -111,7 +112,8 @@ impl Shared {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Reads the number, takes its time, writes one more. Returns whether it was alone when it came.
+    /// Reads the number, waits for the length of a section, writes the number plus one. Whether no
+    /// other process was in a section.
     fn touch(&self, section: Duration) -> Result<bool> {
         let alone = flock(&self.0, FlockOperation::NonBlockingLockExclusive).is_ok();
         let sections = self.sections()?;
@@ -122,13 +124,13 @@ impl Shared {
     }
 }
 
-/// What a worker says at its end. Times are in nanoseconds.
+/// A worker's report. Times are in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Report {
     pub(super) waits: Vec<u64>,
-    /// From each grant to the begin of its release, on the clock that all processes share.
+    /// From each grant to the begin of its release, on the machine's monotonic clock.
     pub(super) holds: Vec<(u64, u64)>,
-    /// On the clock that all processes share.
+    /// On the machine's monotonic clock.
     pub(super) finished: u64,
     pub(super) trespasses: u64,
     pub(super) failure: Option<String>,
@@ -163,7 +165,7 @@ impl Report {
     }
 }
 
-/// The clock that all processes share.
+/// The machine's monotonic clock, which all processes share.
 pub(super) fn monotonic() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -173,7 +175,7 @@ fn micros(text: &str) -> Result<Duration, std::num::ParseIntError> {
     text.parse().map(Duration::from_micros)
 }
 
-/// The subcommand that makes a process a worker.
+/// The subcommand of a worker.
 pub const COMMAND: &str = "worker";
 
 pub(super) const READY: &str = "ready";
@@ -206,7 +208,7 @@ mod tests {
         while alone && !other.is_finished() && Instant::now() < until {
             alone = first.touch(Duration::ZERO).unwrap();
         }
-        // Whoever comes second notices, and that can be either.
+        // The second to arrive notices, and that can be either.
         let other_alone = other.join().unwrap();
         assert!(!alone || !other_alone);
     }

@@ -1,4 +1,4 @@
-//! Plain drivers: what a lock would cost at least that somebody writes over redis, fred or rustis.
+//! Plain drivers: the least cost of a lock written with redis, fred or rustis.
 
 use std::time::Duration;
 
@@ -211,7 +211,7 @@ async fn rustis_ask(node: &RustisClient, resource: &str, ttl: u64) -> Result<boo
 }
 
 pub(crate) fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("it is written in ASCII")
+    std::str::from_utf8(bytes).expect("the text is ASCII")
 }
 
 fn host_and_port(node: &Node) -> Result<(&str, u16)> {
@@ -226,5 +226,5 @@ fn prepare(task: &Task) -> Result<String> {
     Ok(String::from_utf8(load_undo(&task.nodes)?)?)
 }
 
-/// Its default of half a second is too short for a thousand locks on a machine that is busy.
+/// The default of half a second is too short for a thousand locks on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,5 +1,5 @@
-//! Locks per second, and what each costs the client's processor. Contenders take turns in rounds, forward
-//! and back, as in `rounds`; one that fails is out, and the others go on.
+//! Locks per second, and the CPU time of each. Contenders take turns in rounds, forward and back,
+//! as in `rounds`; one that fails is out, and the others go on.
 
 use std::time::{Duration, Instant};
 
@@ -8,31 +8,31 @@ use anyhow::Error;
 use super::{Entry, Flight, Task};
 use crate::stats::cpu_time;
 
-/// How much is measured.
+/// The extent of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Rounds at most, each of two blocks for each contender.
+    /// The most rounds, each of two blocks for each contender.
     pub rounds: usize,
     /// Locks in a block.
     pub block: usize,
-    /// After how long no further round begins, once there are a few.
+    /// After this time no further round begins, once there are a few.
     pub within: Duration,
 }
 
-/// What was measured of one contender: nanoseconds for each lock, in each round.
+/// The figures of a contender: nanoseconds per lock, in each round.
 #[derive(Default)]
 pub struct Figures {
-    /// Of the clock on the wall.
+    /// Elapsed time.
     pub wall: Vec<u64>,
-    /// Of the processor, all threads of this process.
+    /// CPU time of all threads of this process.
     pub cpu: Vec<u64>,
-    /// Why there are no more of them, if it failed.
+    /// The error, if it failed.
     pub failure: Option<String>,
     round: (Duration, Duration),
 }
 
-/// Runs the plan. The figures come in the order of the entries. `turn` is called after each contender's
-/// turn in a round.
+/// Runs the plan. The figures are in the order of the entries. `turn` is called after each
+/// contender's turn in a round.
 pub fn run(
     entries: &[Entry],
     task: impl Fn(usize) -> Task,
@@ -56,7 +56,7 @@ pub fn run(
     contenders.into_iter().map(|contender| contender.figures).collect()
 }
 
-/// Somebody who takes part until he fails.
+/// A contender that takes part until it fails.
 struct Contender {
     flight: Option<Box<dyn Flight>>,
     figures: Figures,
@@ -100,7 +100,7 @@ impl Contender {
     }
 }
 
-/// So many rounds there are, however slow the machine is.
+/// The fewest rounds, however slow the machine is.
 const FEWEST_ROUNDS: usize = 3;
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
-//! Many locks in flight at a time, each on a key of its own, over one connection to each node.
+//! Many locks in flight, each on a key of its own, over one connection to each node.
 //!
-//! A contender flies a number of locks, so many of them at a time: each is acquired on a majority and
-//! released on a majority, and the next begins in its place. To add one: a file beside these, and a line in
-//! [`ALL`].
+//! A contender keeps a number of locks in flight: each is acquired on a majority and released on a
+//! majority, and then the next begins. To add one: a file beside these, and a line in [`ALL`].
 
 pub(crate) mod drivers;
 pub mod measure;
@@ -20,59 +19,59 @@ use crate::contender::Node;
 
 /// A client with many locks in flight.
 pub trait Flight {
-    /// Takes and releases `locks` locks. Returns when all are released.
+    /// Acquires and releases `locks` locks. Returns when all are released.
     ///
     /// # Errors
     ///
-    /// One was not granted: nobody competes for it, so the measurement is void.
+    /// A lock was not granted. No other client competes for it, so the measurement is void.
     fn fly(&mut self, locks: usize) -> Result<()>;
 }
 
-/// What a contender is told.
+/// A contender's configuration.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Where the nodes listen.
+    /// The nodes' addresses.
     pub nodes: Vec<Node>,
-    /// The names of the locks, one for each that is in flight. Each contender has its own, all of the
-    /// same length.
+    /// The resources, one for each lock in flight. Each contender has its own, all of the same
+    /// length.
     pub resources: Vec<String>,
     /// The locks' TTL.
     pub ttl: Duration,
 }
 
-/// A contender, before it has connected.
+/// A contender that has not connected yet.
 #[derive(Clone, Copy)]
 pub struct Entry {
     /// Its name in tables and on the command line.
     pub name: &'static str,
-    /// What it does otherwise than the floor, in a line.
+    /// How it differs from the floor, in a line.
     pub about: &'static str,
     /// Connects it.
     pub start: fn(&Task) -> Result<Box<dyn Flight>>,
 }
 
-/// All contenders, the floor first: the others are compared with it.
+/// All contenders. The first is the floor, with which the others are compared.
 pub const ALL: [Entry; 10] = [
     Entry {
         name: "raw epoll",
-        about: "one thread, bytes encoded beforehand, one token for ever, no clock, no timeout; the \
-                guard's TTL behind each ask; what a turn brought goes out in one write for each node",
+        about: "one thread, bytes encoded beforehand, a fixed token, no clock, no timeout; the restart \
+                guard's TTL read behind each request; one write per node and loop iteration",
         start: raw::start_floor,
     },
     Entry {
         name: "raw, fresh tokens",
-        about: "the floor with a random token for each lock, and one that names its node for each node",
+        about: "the floor with a random token for each lock, which includes the node's number",
         start: raw::start_fresh,
     },
     Entry {
         name: "redbolt driver",
-        about: "the embedded API in a host's mio loop, a fresh token for each lock and node; what a \
-                turn's events lead to goes out together",
+        about: "the embedded API in a host's mio loop, a fresh token for each lock and node; all \
+                output of a loop iteration is written together",
         start: redbolt_driver::start,
     },
     Entry {
         name: "redbolt engine",
-        about: "one thread that keeps all locks open and waits for the oldest, and the engine's own",
+        about: "one thread that keeps all locks in flight and waits for the oldest, and the engine's own thread",
         start: redbolt_engine::start_blocking,
     },
     Entry {
@@ -83,8 +82,8 @@ pub const ALL: [Entry; 10] = [
     Entry {
         name: "redis",
         about: "the driver alone: redis 1.8, multiplexed, a task for each lock in flight on tokio's \
-                current_thread; one token for ever; SET and PTTL in a pipeline, EVALSHA, and each waits \
-                for all nodes, for a command that is dropped may not have been sent",
+                current_thread; a fixed token; SET and PTTL in a pipeline, EVALSHA, and each waits \
+                for all nodes, because a dropped command may not have been sent",
         start: drivers::start_redis,
     },
     Entry {
@@ -140,7 +139,7 @@ mod tests {
                 flight.fly(locks).unwrap();
             }
             drop(flight);
-            // The node that was not needed for a majority may be behind.
+            // A node that was not needed for a majority may be behind.
             let until = Instant::now() + Duration::from_secs(10);
             let state = || {
                 let after = crate::counts::Counts::of(&servers).sets().unwrap();

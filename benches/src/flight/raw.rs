@@ -1,8 +1,8 @@
-//! The floor: what no client with many locks in flight could leave out.
+//! The floor: what no client with many locks in flight can leave out.
 //!
-//! Requests are encoded once for each lock. Replies are cut off by their length and matched in order.
-//! Not here: a clock, a timeout, a look at what the restart guard's TTL means, and in the floor itself a
-//! token of its own for each lock. What those cost the second form tells.
+//! Requests are encoded once for each lock. Replies are split by their length and matched in order.
+//! Not here: a clock, a timeout, the evaluation of the restart guard's TTL, and in the floor itself
+//! a token for each lock. The second form shows what tokens cost.
 
 use std::fs::File;
 use std::io::Read;
@@ -49,26 +49,25 @@ struct Raw {
     links: Vec<Wire>,
     events: Vec<epoll::Event>,
     crowd: Crowd,
-    /// Where each lock gets its own from, if it does.
+    /// The source of each lock's own token, if locks have their own.
     tokens: Option<Tokens>,
 }
 
 struct Crowd {
     slots: Vec<Slot>,
     quorum: usize,
-    /// Whose request has just got its majority.
+    /// The locks whose requests have just got their majority.
     ready: Vec<usize>,
 }
 
-/// A lock in flight.
 struct Slot {
     set: Vec<u8>,
     undo: Vec<u8>,
-    /// Where the token is in these two.
+    /// The position of the token in both requests.
     token_at: [usize; 2],
-    /// The present one of each node.
+    /// The present token of each node.
     tokens: Vec<[u8; TOKEN.len()]>,
-    /// Which request the votes are for.
+    /// The number of the request that the votes are for.
     number: u64,
     yes: usize,
     held: bool,
@@ -102,7 +101,7 @@ impl Flight for Raw {
 }
 
 impl Raw {
-    /// Asks for the lock, or releases it if it is held.
+    /// Requests the lock, or releases it if it is held.
     #[inline]
     fn say(&mut self, at: usize) -> Result<()> {
         let slot = &mut self.crowd.slots[at];
@@ -124,7 +123,7 @@ impl Raw {
         Ok(())
     }
 
-    /// Writes what is to be said, and hears what has come.
+    /// Writes the queued requests, and reads the replies that have arrived.
     #[inline]
     fn turn(&mut self) -> Result<()> {
         self.links.iter_mut().try_for_each(Wire::flush)?;
@@ -142,7 +141,7 @@ impl Raw {
 }
 
 impl Crowd {
-    /// Counts a vote, and tells whether it is a yes.
+    /// Counts a vote. Whether it is a yes.
     #[inline]
     fn count(&mut self, due: Due, reply: &[u8]) -> bool {
         let slot = &mut self.slots[due.slot];
@@ -177,7 +176,8 @@ impl Slot {
     }
 }
 
-/// Tokens as redbolt's are: 16 random bytes for each lock, in hexadecimal digits, and the node's number.
+/// Tokens like redbolt's: 16 random bytes for each lock, in hexadecimal digits, and the node's
+/// number.
 struct Tokens {
     source: File,
     pool: [u8; POOL],
@@ -207,7 +207,7 @@ impl Tokens {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// As many random bytes are drawn at a time.
+/// How many random bytes are drawn at a time.
 const POOL: usize = 1 << 10;
 
 const RELEASED: &[u8] = b":1\r\n";

@@ -1,4 +1,4 @@
-//! redbolt's embedded API in a host's mio loop that has nothing else to do.
+//! redbolt's embedded API in a host's mio loop that has no other work.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -37,11 +37,11 @@ struct Host {
     slots: Slots,
 }
 
-/// For which resource each lock is in flight.
+/// The index of the resource of each lock in flight.
 type Slots = HashMap<LockId, usize, BuildHasherDefault<Folded>>;
 
-/// A host that has many locks open finds its own by their number: no more than a multiplication may stand
-/// between them, for the floor has the place in its queue.
+/// A host with many locks in flight looks them up by their ids. A single multiplication is the
+/// whole hash, because the floor finds its lock in a queue.
 #[derive(Default)]
 struct Folded(u64);
 
@@ -76,7 +76,7 @@ impl Flight for Host {
         })?;
         while flown.ended < locks {
             self.process()?;
-            // What the events of a turn lead to goes out in one write for each node.
+            // Everything that these events lead to is sent in one write to each node.
             let Self { driver, task, slots, .. } = self;
             driver.batch(|driver| flown.go_on(driver, task, slots))?;
         }
@@ -108,7 +108,7 @@ impl Flown {
         Ok(())
     }
 
-    /// Releases what was granted, and begins anew where a lock was released.
+    /// Releases granted locks, and requests new ones for those released.
     fn go_on(&mut self, driver: &mut Driver, task: &Task, slots: &mut Slots) -> Result<()> {
         while let Some(event) = driver.poll_event() {
             match event {
@@ -119,7 +119,7 @@ impl Flown {
                 }
                 Event::Released(id, _) => {
                     self.ended += 1;
-                    let slot = slots.remove(&id).context("it is in flight")?;
+                    let slot = slots.remove(&id).context("the lock is in flight")?;
                     self.begin(slot, driver, task, slots)?;
                 }
                 other => bail!("{other:?}"),

@@ -1,4 +1,4 @@
-//! redbolt's engine, fed by one thread that blocks, and by tasks on an executor.
+//! redbolt's engine, used by one blocking thread, and by tasks on an executor.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -35,13 +35,13 @@ fn engine(task: &Task) -> Result<Engine> {
     Ok(engine)
 }
 
-/// A thread that keeps as many calls open as it may, and waits for the oldest.
+/// A thread that keeps as many calls in flight as the plan permits, and waits for the oldest.
 struct Producer {
     engine: Engine,
     task: Task,
 }
 
-/// The call that is open for a resource.
+/// The call in flight for a resource.
 enum Call {
     Acquire(AcquireFuture),
     Release(ReleaseFuture),

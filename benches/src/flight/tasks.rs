@@ -17,8 +17,8 @@ pub(super) fn many_threads() -> Result<Runtime> {
     Ok(Builder::new_multi_thread().enable_all().build()?)
 }
 
-/// Spreads `locks` locks over one task for each resource. `lock` makes the task that takes and releases so
-/// many locks on one resource.
+/// Distributes `locks` locks over one task for each resource. `lock` makes the task that acquires
+/// and releases this many locks on one resource.
 pub(super) fn fly<F>(
     runtime: &Runtime,
     resources: &[String],

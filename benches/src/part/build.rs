@@ -1,4 +1,5 @@
-//! What a client weighs in the build. Not here: the programs, and how they are built, see `crate::weight`.
+//! The cost of a client in the build. Not here: the programs, and how they are built, see
+//! `crate::weight`.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::weight::{ALL, Package, Program, Weight};
 
 pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     let (ours, others) = ALL.split_at(OURS);
-    // In a hurry only these: of the others some take a minute.
+    // With `--quick` only the floor and redbolt: some of the others take a minute.
     let others = others.iter().filter(|program| !choice.quick && choice.wants(program.name));
     let programs: Vec<_> = ours.iter().chain(others).copied().collect();
     progress.begin(programs.len() as u64, "build");
@@ -128,7 +129,7 @@ fn targets(rows: &[Row]) -> Vec<Target> {
     ]
 }
 
-/// The fastest, the middle and the slowest build.
+/// The fastest, the median and the slowest build.
 fn seconds(weight: &Weight) -> (f64, f64, f64) {
     let mut all: Vec<_> = weight.clean.iter().map(Duration::as_secs_f64).collect();
     all.sort_by(f64::total_cmp);
@@ -136,11 +137,13 @@ fn seconds(weight: &Weight) -> (f64, f64, f64) {
     (at(0), at(all.len() / 2), at(all.len().saturating_sub(1)))
 }
 
-const NOTE: &str = "A program that takes one lock on three nodes and lets it go, in a package of its own, with the \
-versions of this workspace's `Cargo.lock`. Each has run once, on real nodes, before it counts. Crates are the \
-packages that cargo compiles for it, those of build scripts and macros among them, the program itself not. The build \
-is `cargo build --release --offline` with an empty target folder and everything downloaded before; the size is that \
-with `strip = true`. No other setting of the profile is touched.";
+const NOTE: &str = "\
+A program that acquires and releases one lock on three nodes, in a package of its own, with the \
+versions of this workspace's `Cargo.lock`. Each has run once, on real nodes, before it counts. \
+Crates are the packages that cargo compiles for it, including those of build scripts and macros, \
+excluding the program itself. The build is `cargo build --release --offline` with an empty target \
+folder and everything downloaded before; the size is that with `strip = true`. All other settings \
+of the profile are the defaults.";
 
 /// The floor and redbolt come first, and are built several times.
 const OURS: usize = 2;
@@ -148,7 +151,7 @@ const BUILDS: usize = 3;
 const JUDGED: &str = "redbolt";
 const NODES: usize = 3;
 
-/// What is aimed at.
+/// The targets.
 const CRATES: f64 = 12.0;
 const SECONDS: f64 = 6.0;
 

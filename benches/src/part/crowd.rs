@@ -1,4 +1,4 @@
-//! Many processes that compete for one lock, and how long that takes beside the ideal: sections laid end to end,
+//! Many processes that compete for one lock, compared with the ideal: sections laid end to end,
 //! each with one hand-off of the raw floor.
 
 use std::path::Path;
@@ -56,7 +56,7 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     Ok(Section { title, text, json: json!({ "runs": runs }), ..Section::default() })
 }
 
-/// Those who can wait for other processes.
+/// The selected contenders that can wait for other processes.
 fn chosen(choice: &Choice) -> Vec<Entry> {
     let wanted = |entry: &Entry| match choice.contenders.is_empty() {
         true => DEFAULT.contains(&entry.name),
@@ -66,7 +66,7 @@ fn chosen(choice: &Choice) -> Vec<Entry> {
     ALL.into_iter().filter(waits).collect()
 }
 
-/// As many sections for a small crowd as for a large one.
+/// The same number of sections for small and large crowds.
 fn plan(processes: usize, quick: bool) -> Plan {
     Plan {
         processes,
@@ -76,7 +76,7 @@ fn plan(processes: usize, quick: bool) -> Plan {
     }
 }
 
-/// One hand-off of the floor, at its median.
+/// The median hand-off of the floor.
 fn floor(servers: &[Server]) -> Result<Duration> {
     let plan =
         hand_off::Plan { rounds: 3, block: 8, slow_block: 1, within: Duration::from_secs(3) };
@@ -89,17 +89,17 @@ fn floor(servers: &[Server]) -> Result<Duration> {
     Ok(Duration::from_nanos(floor[0].hand_off.value_at_quantile(0.5)))
 }
 
-/// What is measured on one set of nodes with so many processes.
+/// The crowds of one size on one set of nodes.
 struct Group {
     nodes: usize,
     plan: Plan,
     hand_off: Duration,
-    /// For each contender the outcome of each round.
+    /// The outcome of each round, for each contender.
     outcomes: Vec<Vec<Outcome>>,
 }
 
 impl Group {
-    /// Strategies take turns in rounds. One that failed a whole crowd is not asked for another.
+    /// Contenders take turns in rounds. One whose whole crowd failed is out.
     fn measure(
         &mut self,
         servers: &[Server],
@@ -153,7 +153,7 @@ impl Group {
             self.plan.processes.to_string(),
             format!("{:.0}", self.hand_off.as_nanos() as f64 / 1e3),
             format!("{:.2}", self.ideal().as_secs_f64()),
-            // Who did not get through has no total.
+            // A crowd that did not finish has no total.
             match outcomes.iter().all(|outcome| outcome.failures.is_empty()) {
                 true => Ratio::of(&totals, &ideal).cell(),
                 false => "-".to_owned(),
@@ -211,7 +211,7 @@ impl Group {
     }
 }
 
-/// A crowd that could not even begin is one in which nobody got anything.
+/// A crowd that could not begin counts as one without any grant.
 fn attempt(servers: &[Server], entry: &Entry, plan: Plan, file: &Path) -> Outcome {
     crowd::run(servers, entry, plan, file).unwrap_or_else(|error| Outcome {
         failures: vec![format!("{error:#}")],
@@ -219,7 +219,8 @@ fn attempt(servers: &[Server], entry: &Entry, plan: Plan, file: &Path) -> Outcom
     })
 }
 
-/// One client before all others: the restart guards of new nodes are to be written once, not by all at a time.
+/// Connects one client before all others, so that the restart guards of new nodes are written once,
+/// not by all clients at a time.
 fn set_up(servers: &[Server]) -> Result<()> {
     let nodes = servers.iter().map(|server| Node::Tcp(server.address())).collect();
     let task =
@@ -232,7 +233,7 @@ fn set_up(servers: &[Server]) -> Result<()> {
     Ok(())
 }
 
-/// Of sorted nanoseconds, where so large a part of them is not larger.
+/// The quantile of sorted nanoseconds.
 fn part_of(sorted: &[u64], part: f64) -> u64 {
     let last = sorted.len().saturating_sub(1);
     sorted.get((last as f64 * part).ceil() as usize).copied().unwrap_or(0)
@@ -246,7 +247,7 @@ fn seconds(sorted: &[u64], part: f64) -> String {
     format!("{:.2}", part_of(sorted, part) as f64 / 1e9)
 }
 
-/// What is measured if nobody is chosen.
+/// The contenders without a selection.
 const DEFAULT: [&str; 3] = ["redbolt, lead", "rslock", "redlock"];
 
 const HEADINGS: [&str; 14] = [
@@ -267,17 +268,21 @@ const HEADINGS: [&str; 14] = [
 ];
 
 const INTRO: &str = "\
-The program starts itself as so many processes, each with a client of its own, which all want one lock, and ask again as soon as \
-they have let go. What it takes is compared with the ideal: all sections, 5 ms of sleep each, laid end to end, each with one \
-hand-off of the raw floor, which is measured with two threads on the same nodes just before. Waking up is part of the price.
+The program starts this many processes of itself, each with its own client. All want one lock, \
+and request it again as soon as they have released it. Their total time is compared with the \
+ideal: all sections, 5 ms of sleep each, laid end to end, each with one hand-off of the raw \
+floor, which two threads measure on the same nodes just before. Waking up is part of the cost.
 
 ";
 
 const NOTE: &str = "\
-- *full asks* and *lead asks* are for each grant, by the nodes' counts of SETs: the node that ran the fewest was asked only when all \
-were; what the others ran beyond that were asks of one node. With one node the two cannot be told apart.
-- *wait*: of all acquisitions, the first of each process included. *finished*: when the first process, the one in the middle and the \
-last had done their part. A wide spread says that some were served before others, not that it took longer.
-- *intruders*: inside the section each process locks a file without waiting and adds one to a number in it. A file that is locked, or a \
-number that is too small at the end, is an intruder; one is too many.
+- *full asks* and *lead asks* are per grant, by the nodes' counts of SETs: the node with the \
+fewest was asked only when all were, and further SETs of the others were requests to one node. \
+With one node the two cannot be distinguished.
+- *wait*: of all acquisitions, including the first of each process. *finished*: when the first \
+process, the median one and the last were done. A wide spread means that some were served before \
+others, not that the crowd took longer.
+- *intruders*: inside the section each process locks a file without waiting and increments a \
+number in it. A locked file, or a number that is too small at the end, shows an intruder; one is \
+too many.
 ";

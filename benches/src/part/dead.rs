@@ -1,5 +1,5 @@
-//! Acquire + release while as many nodes are dead as may be: what that costs beside the same client, on the same
-//! nodes, a moment before.
+//! Acquire + release while the largest possible minority of nodes is dead, compared with the same
+//! client on the same nodes a moment before.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     let (mut nodes, placements) =
         (choice.nodes_or(own), choice.placements_or(&[Placement::OneCore]));
     nodes.retain(|&n| n > 2);
-    ensure!(!nodes.is_empty(), "of fewer than 3 nodes none may be dead");
+    ensure!(!nodes.is_empty(), "with fewer than 3 nodes, none may die");
     let (entries, plan) = (chosen(choice), plan(choice.quick));
     let deaths: &[Death] =
         if choice.quick { &[Death::Refused, Death::Blackholed] } else { &Death::ALL };
@@ -71,7 +71,7 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     Ok(section)
 }
 
-/// The floor, and whoever was chosen.
+/// The floor, and the selected contenders.
 fn chosen(choice: &Choice) -> Vec<Entry> {
     let (floor, others) = ALL.split_at(1);
     floor.iter().chain(others.iter().filter(|entry| choice.wants(entry.name))).copied().collect()
@@ -82,7 +82,7 @@ fn plan(quick: bool) -> Plan {
     Plan { rounds, healthy: Duration::from_millis(healthy), dead: Duration::from_millis(dead) }
 }
 
-/// All contenders, on so many nodes of which the greatest minority dies in all ways.
+/// All contenders on `n` nodes, of which the largest minority dies in each way.
 struct Run<'a> {
     n: usize,
     placement: &'static str,
@@ -132,7 +132,7 @@ impl Run<'_> {
         table
     }
 
-    /// A dot for p99, a line from what it was to the longest pair right after the death.
+    /// A dot for p99, and a line from p99 before the death to the longest pair right after it.
     fn chart(&self) -> Result<Chart> {
         let mut rows = Vec::new();
         for (death, figures) in &self.deaths {
@@ -201,7 +201,7 @@ impl Run<'_> {
     }
 }
 
-/// The worst of redbolt's APIs, on however many nodes and wherever they ran.
+/// The worst of redbolt's APIs, over all numbers of nodes and placements.
 fn target(death: Death, runs: &[Run<'_>]) -> Target {
     let what = format!(
         "p99 of a pair with f nodes {}, less p99 on healthy nodes, in ms: the worst of redbolt's APIs",
@@ -233,7 +233,7 @@ fn target(death: Death, runs: &[Run<'_>]) -> Target {
     Target { what, bound: 2.0, measured, text }
 }
 
-/// What death adds to p99, made within each round, in ms.
+/// What the death adds to p99, computed within each round, in ms.
 struct Difference {
     median: f64,
     least: f64,
@@ -279,17 +279,21 @@ const HEADINGS: [&str; 8] = [
 ];
 
 const INTRO: &str = "\
-One client takes and releases one lock without a pause, on nodes of its own, and while it does so the greatest minority of them dies: \
-1 of 3, 2 of 5. Each is compared with itself before the death. Nodes die in three ways: *refused* is a process that is killed, so \
-connections end and new ones are refused; *stopped* is a process that is stopped (SIGSTOP), so the kernel takes bytes and connections \
-and nobody answers; *blackholed* is a stopped process whose queue of connections is full, so a SYN is not answered either. \
-The difference is made within a session; shown are the median, the least and the most of them.
+One client acquires and releases one lock without a pause, on its own nodes, while the largest \
+minority of them dies: 1 of 3, 2 of 5. Each client is compared with itself before the death. \
+Nodes die in three ways: *refused* is a killed process, so connections end and new ones are \
+refused; *stopped* is a process stopped with SIGSTOP, so the kernel accepts bytes and connections \
+and no answer comes; *blackholed* is a stopped process whose accept queue is full, so that a SYN \
+gets no answer either. The difference is computed within a session; the tables show the median, \
+the smallest and the largest.
 
 ";
 
 const NOTE: &str = "\
-- *longest of first 50*: of the pairs that ended after the death, the one that was under way included, in the worst session.
-- *failed*: pairs after the death that did not get the lock or could not release it; what they took counts as well. A client that takes \
-more than a second for a pair is asked for no further one, and a pair is broken off after 2 s: some wait for ever. redlock 2.0 has no \
-timeout and cannot be broken off, so it is not here.
+- *longest of first 50*: of the pairs that ended after the death, including the one in progress, \
+in the worst session.
+- *failed*: pairs after the death that did not get the lock or could not release it; their times \
+count as well. A client that takes more than a second for a pair has no further session, and a \
+pair is aborted after 2 s, because some clients wait for ever. redlock 2.0 has no timeout and \
+cannot be aborted, so it is not here.
 ";

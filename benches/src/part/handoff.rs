@@ -1,4 +1,5 @@
-//! The hand-off: from the start of a release to the waiter holding, beside what pub/sub can do at best.
+//! The hand-off: from the start of a release until the waiter holds the lock, compared with plain
+//! pub/sub.
 
 use std::time::Duration;
 
@@ -52,8 +53,8 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     Ok(section)
 }
 
-/// The ways to let go, and how much of each is measured. Releases by others are looked at on three nodes: how
-/// many there are makes no difference to them that the first way does not show.
+/// The ways to release, and the extent of each measurement. Releases by others are measured on
+/// three nodes: the number of nodes affects them as it affects the first way.
 fn ways(quick: bool, all: bool) -> Vec<(ReleasedBy, Plan)> {
     let plan = |rounds, block, seconds| Plan {
         rounds,
@@ -74,8 +75,8 @@ fn ways(quick: bool, all: bool) -> Vec<(ReleasedBy, Plan)> {
     }
 }
 
-/// The floor waits only for its own kind: it stands beside the releases of others for comparison, and has
-/// nothing to say of a key that expires.
+/// The floor can wait only for releases of its own kind. It is measured beside the releases by
+/// others for comparison, and not where keys expire.
 fn waiting_for(by: ReleasedBy, entries: &[Entry]) -> Vec<Entry> {
     let waits = |(at, entry): &(usize, &Entry)| match by {
         ReleasedBy::Own => true,
@@ -85,7 +86,7 @@ fn waiting_for(by: ReleasedBy, entries: &[Entry]) -> Vec<Entry> {
     entries.iter().enumerate().filter(waits).map(|(_, &entry)| entry).collect()
 }
 
-/// Everybody who waits for one way to let go, on the same nodes.
+/// All waiters for one way to release, on the same nodes.
 struct Run {
     n: usize,
     by: ReleasedBy,
@@ -138,7 +139,7 @@ impl Run {
         table
     }
 
-    /// To the floor, where there is one.
+    /// The ratio to the floor, where there is one.
     fn ratio(&self, own: &Figures) -> Option<Ratio> {
         let floor = &self.figures[0].medians;
         let comparable =
@@ -146,7 +147,7 @@ impl Run {
         comparable.then(|| Ratio::of(&own.medians, floor))
     }
 
-    /// That of the defaults, on three nodes.
+    /// The target of the default settings, on three nodes.
     fn target(&self, targets: &mut Vec<Target>) {
         let lead = self.entries.iter().position(|entry| entry.name == LEAD);
         let (3, Some(at)) = (self.n, lead) else { return };
@@ -218,23 +219,25 @@ fn in_words(by: ReleasedBy) -> &'static str {
     }
 }
 
-/// The client at its defaults.
+/// The client with default settings.
 const LEAD: &str = "redbolt, lead";
 
 const HEADINGS: [&str; 8] =
     ["waiter", "hand-offs", "p50", "p90", "p99", "max", "p50 / floor, by round", "failed asks"];
 
 const INTRO: &str = "\
-How long it takes from the start of a release until a waiter holds the lock. Holder and waiter are two threads with \
-connections of their own. The waiter has been refused and has said to whom it listens before the release begins, 10 to 30 ms \
-before, evenly spread; one that asks at intervals has waited for 20 to 220 ms, so that the release falls anywhere in its interval. \
-Everybody holds the same way: TTL 10 s, a key of its own of the same length, TCP_NODELAY. Ratios are made within a round; shown are \
-the median of the rounds, and between which tenths the others were.
+The time from the start of a release until a waiter holds the lock. Holder and waiter are two \
+threads with their own connections. The waiter has been refused and has subscribed 10 to 30 ms \
+before the release, evenly distributed; one that retries at intervals has waited for 20 to 220 \
+ms, so that the release falls at any point of an interval. All hold the lock alike: TTL 10 s, a \
+key of their own of the same length, TCP_NODELAY. Ratios are computed within a round; the tables \
+show the median of the rounds, and their first and ninth decile.
 
 ";
 
 const NOTE: &str = "\
-*failed asks*: SETs for each node and hand-off, by the nodes' own count, beyond the two that were granted. The first ask of a waiter, \
-which finds the lock held, is one of them; so 1 is the least.
+*failed asks*: SETs per node and hand-off, by the nodes' own count, beyond the two that were \
+granted. A waiter's first request, which finds the lock held, is one of them; so 1 is the \
+minimum.
 
 ";

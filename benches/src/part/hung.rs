@@ -1,5 +1,5 @@
-//! Many processes that want one lock while as many nodes hang as may: what that costs beside the same crowd with
-//! all nodes alive, a moment before and after.
+//! Many processes that want one lock while the largest possible minority of nodes hangs, compared
+//! with the same crowd with all nodes alive, a moment before and after.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     let (mut nodes, placements) =
         (choice.nodes_or(own), choice.placements_or(&[Placement::Unpinned]));
     nodes.retain(|&n| n > 2);
-    ensure!(!nodes.is_empty(), "of fewer than 3 nodes none may hang");
+    ensure!(!nodes.is_empty(), "with fewer than 3 nodes, none may hang");
     let (entries, hangs, rounds) = (chosen(choice), Hang::chosen(choice.quick), rounds(choice));
     let crowds =
         placements.len() * nodes.len() * hangs.len() * entries.len() * rounds * TURNS.len();
@@ -62,10 +62,10 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     })
 }
 
-/// How nodes are no longer there.
+/// How nodes stop answering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hang {
-    /// As the others, for comparison: they are known to be gone at once.
+    /// For comparison: connections to such nodes fail at once.
     Killed,
     Stopped,
     Blackholed,
@@ -104,7 +104,7 @@ impl Hang {
     }
 }
 
-/// One crowd with all nodes alive and with nodes that hang, in turns.
+/// A crowd with all nodes alive and with hanging nodes, in turns.
 struct Pair {
     entry: Entry,
     n: usize,
@@ -138,13 +138,13 @@ impl Pair {
         self.alive.iter().chain(&self.hung).any(|outcome| !outcome.failures.is_empty())
     }
 
-    /// Of the time that each crowd took, in pairs as they ran.
+    /// The ratio of the crowds' times, in pairs as they ran.
     fn whole(&self) -> Ratio {
         let totals = |of: &[Outcome]| of.iter().map(|outcome| outcome.total).collect::<Vec<_>>();
         Ratio::of(&totals(&self.hung), &totals(&self.alive))
     }
 
-    /// Of the slowest hundredth of hand-offs, of all crowds together.
+    /// The ratio of the slowest hundredth of hand-offs, over all crowds.
     fn p99(&self) -> f64 {
         part_of(&self.hung, 0.99) as f64 / part_of(&self.alive, 0.99).max(1) as f64
     }
@@ -202,8 +202,8 @@ impl Pair {
     }
 }
 
-/// A crowd on nodes of its own. Those that hang are the first, which those who wait would listen to, and they
-/// hang when all have connected.
+/// A crowd on nodes of its own. The first nodes hang, which waiters would choose as leads, once all
+/// processes have connected.
 fn crowd(
     entry: Entry,
     n: usize,
@@ -239,7 +239,8 @@ fn crowd(
     Ok((outcome, placed))
 }
 
-/// One client before all others: the restart guards of new nodes are to be written once, not by all at a time.
+/// Connects one client before all others, so that the restart guards of new nodes are written once,
+/// not by all clients at a time.
 fn set_up(nodes: &[String]) -> Result<()> {
     let nodes = nodes.iter().cloned().map(Node::Tcp).collect();
     let task =
@@ -252,7 +253,7 @@ fn set_up(nodes: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// redbolt, and whoever was asked for.
+/// redbolt, and the selected contenders.
 fn chosen(choice: &Choice) -> Vec<Entry> {
     let wanted = |entry: &Entry| match choice.contenders.is_empty() {
         true => entry.name == DEFAULT,
@@ -272,7 +273,7 @@ fn plan(quick: bool) -> Plan {
     Plan { processes, times, section: Duration::from_millis(section), limit }
 }
 
-/// The worst of redbolt's, with however many nodes and wherever they ran.
+/// The worst of redbolt's, over all numbers of nodes and placements.
 fn targets_of(hang: Hang, pairs: &[Pair]) -> [Target; 2] {
     let own =
         pairs.iter().filter(|pair| pair.hang == hang && pair.entry.name.starts_with("redbolt"));
@@ -298,7 +299,7 @@ fn targets_of(hang: Hang, pairs: &[Pair]) -> [Target; 2] {
     ]
 }
 
-/// Where so large a part of all hand-offs is not longer.
+/// The quantile of all hand-offs.
 fn part_of(outcomes: &[Outcome], part: f64) -> u64 {
     let mut all: Vec<u64> =
         outcomes.iter().flat_map(|outcome| &outcome.hand_offs).copied().collect();
@@ -307,7 +308,7 @@ fn part_of(outcomes: &[Outcome], part: f64) -> u64 {
     all.get((last as f64 * part).ceil() as usize).copied().unwrap_or(0)
 }
 
-/// With nodes that hang or not: what changes slowly on the machine meets both.
+/// Whether nodes hang in each turn: the order spreads slow changes of the machine over both.
 const TURNS: [bool; 4] = [false, true, true, false];
 
 /// Longer than any crowd.
@@ -315,7 +316,7 @@ const PAUSE: &str = "CLIENT PAUSE 600000";
 
 const BOUND: f64 = 1.2;
 
-/// Who is measured if nobody is chosen.
+/// The contender without a selection.
 const DEFAULT: &str = "redbolt, lead";
 
 const HEADINGS: [&str; 10] = [
@@ -332,17 +333,19 @@ const HEADINGS: [&str; 10] = [
 ];
 
 const INTRO: &str = "\
-Eight processes want one lock again and again and hold it for 5 ms each time, as in the crowd; when all have connected, the greatest \
-minority of the nodes hangs, those first in the order, which those who wait would listen to. *stopped* is a process that is stopped \
-(SIGSTOP), *blackholed* one whose queue of connections is full as well, *paused* one that was told `CLIENT PAUSE`; *killed* is for \
-comparison, for such a node is known to be gone at once. Crowds with all alive and with nodes that hang take turns, alive, hung, hung, \
-alive, each on new nodes.
+Eight processes want one lock again and again and hold it for 5 ms each time, as in the crowd. \
+When all have connected, the largest minority of the nodes hangs: the first nodes, which waiters \
+would choose as leads. *stopped* is a process stopped with SIGSTOP, *blackholed* one whose accept \
+queue is full as well, *paused* one that got `CLIENT PAUSE`; *killed* is for comparison, because \
+connections to such a node fail at once. Crowds with all nodes alive and with hanging nodes take \
+turns, alive, hung, hung, alive, each on new nodes.
 
 ";
 
 const NOTE: &str = "\
-- *hand-off*: from the begin of a release to the next grant, whoever gets it, in all crowds of a kind together.
+- *hand-off*: from the begin of a release to the next grant, by whichever process, in all crowds \
+of a kind together.
 - *intruders*: as in the crowd; one is too many.
-- All that are left have to grant, so the slowest of them counts, and not the one in the middle. That is in the ratios, also in that of \
-nodes that were killed.
+- All remaining nodes have to grant, so the slowest of them counts, and not the median. The \
+ratios include that, also the ratio with killed nodes.
 ";

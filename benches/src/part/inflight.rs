@@ -1,4 +1,4 @@
-//! Many locks in flight at a time: what each costs the client's processor, and how many there are in a second.
+//! Many locks in flight: the CPU time of each, and the locks per second.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     Ok(section)
 }
 
-/// So many locks at a time, and how long that is looked at.
+/// A number of locks in flight, and the length of its measurement.
 struct Crowd {
     locks: usize,
     block: usize,
@@ -98,7 +98,8 @@ impl Run<'_> {
     ) -> Vec<Figures> {
         let nodes: Vec<_> = servers.iter().map(|server| Node::Tcp(server.address())).collect();
         let task = |at| {
-            // Not those of the crowd before: whoever ends leaves undos unsent on the slowest node.
+            // New resources for each crowd: a client that ends may leave undos unsent on the
+            // slowest node.
             let resource = |lock| format!("redbolt-bench-{at:02}-{locks:04}-{lock:04}");
             Task { nodes: nodes.clone(), resources: (0..locks).map(resource).collect(), ttl: TTL }
         };
@@ -179,7 +180,7 @@ impl Run<'_> {
         Ok(Chart { name, caption, svg })
     }
 
-    /// 64 in flight on three nodes, wherever that was measured.
+    /// The target: 64 in flight on three nodes, in any placement.
     fn targets(&self, locks: usize, figures: &[Figures], targets: &mut Vec<Target>) {
         if self.n != 3 || locks != 64 {
             return;
@@ -244,7 +245,7 @@ fn micros(nanos: u64) -> String {
     format!("{:.2}", nanos as f64 / 1e3)
 }
 
-/// Blocks are so long that what is left open at their ends weighs little.
+/// Blocks are long, so that the locks left in flight at their ends weigh little.
 const CROWDS: [Crowd; 5] = [
     Crowd { locks: 1, block: 256, seconds: 6, quick: true },
     Crowd { locks: 8, block: 512, seconds: 6, quick: false },
@@ -253,7 +254,7 @@ const CROWDS: [Crowd; 5] = [
     Crowd { locks: 1_000, block: 6_000, seconds: 10, quick: true },
 ];
 
-/// Of which all figures are shown.
+/// The numbers of locks whose figures are all shown.
 const SHOWN: [usize; 2] = [64, 1_000];
 
 const HEADINGS: [&str; 6] = [
@@ -266,19 +267,21 @@ const HEADINGS: [&str; 6] = [
 ];
 
 const INTRO: &str = "\
-What a lock costs the client's processor, and how many there are in a second, with so many locks under way at a time \
-on keys of their own, over one connection to each node. Each is acquired on a majority, released on a majority, and \
-the next begins in its place. CPU is that of the client's process with all its threads; the nodes are other processes. \
-It depends on how many replies a wake-up finds, and so on how fast the nodes are beside the client: compare only figures \
-of one placement and one number of locks in flight. Ratios are made within a round; shown are the median of the rounds, and \
-between which tenths the others were.
+The client's CPU time per lock, and the locks per second, with this many locks in flight on keys \
+of their own, over one connection to each node. Each lock is acquired on a majority and released \
+on a majority, and then the next begins. CPU is that of the client's process with all its \
+threads; the nodes are other processes. It depends on how many replies a wake-up finds, and so on \
+the speed of the nodes: compare only figures of one placement and one number of locks in flight. \
+Ratios are computed within a round; the tables show the median of the rounds, and their first and \
+ninth decile.
 
 ";
 
 const NOTE: &str = "\
-The floor writes, reads and counts what no client could leave out: SET with the restart guard's PTTL behind it, the script that releases, \
-one write for each node and turn. The drivers alone send the same commands for each lock, with one token for ever, and say what a lock \
-client on top of them would cost at least.
+The floor writes, reads and counts what no client can leave out: SET with the restart guard's \
+PTTL behind it, the script that releases, and one write per node and loop iteration. The plain \
+drivers send the same commands for each lock, with a fixed token, and show the least cost of a \
+lock client on top of them.
 
 ";
 

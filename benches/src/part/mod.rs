@@ -1,7 +1,7 @@
-//! The parts of the suite: each measures one thing and hands over a section.
+//! The parts of the suite: each measures one thing and returns a section.
 //!
-//! To add one: a file beside these with a `run`, and a line in [`PARTS`]. A part starts its own nodes and
-//! ends them. Not here: the command line, and what becomes of the sections.
+//! To add one: a file beside these with a `run`, and a line in [`PARTS`]. A part starts and ends
+//! its own nodes. Not here: the command line, and the output of the sections.
 
 mod build;
 mod crowd;
@@ -18,7 +18,7 @@ use crate::choice::Choice;
 use crate::progress::Progress;
 use crate::section::Section;
 
-/// One thing that is measured.
+/// A part of the suite.
 pub struct Part {
     /// Its name on the command line.
     pub name: &'static str,
@@ -28,7 +28,7 @@ pub struct Part {
     pub run: fn(&Choice, &Progress) -> Result<Section>,
 }
 
-/// In the order in which they run and are reported.
+/// All parts, in the order in which they run and are reported.
 pub const PARTS: &[Part] = &[
     Part { name: "pair", about: "acquire + release by one client", run: pair::run },
     Part { name: "handoff", about: "from a release to the next holder", run: handoff::run },

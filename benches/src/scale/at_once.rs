@@ -1,7 +1,7 @@
-//! Many locks at once: all are asked for, all are held, and all are released.
+//! Many locks at once: all are requested, all are held, and all are released.
 //!
-//! A link takes no more than [`MAX_PIPELINE`] asks that are not answered yet. Up to so many are under way at the same
-//! time; a host that wants more than those asks in portions, as this one does.
+//! A link accepts at most [`MAX_PIPELINE`] unanswered requests. A host that wants more sends them
+//! in portions, as this one does.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use redbolt::{Config, Event, Wait};
 use super::host::{Host, Like, PATIENCE};
 use crate::stats::cpu_time;
 
-/// Where locks are taken, so many at once.
+/// A driver that acquires many locks at once.
 pub struct AtOnce {
     host: Host,
 }
@@ -20,14 +20,14 @@ pub struct AtOnce {
 /// Nanoseconds for all locks of a call, each acquired and released once.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// Of this process's processor time.
+    /// CPU time of this process.
     pub cpu: u64,
-    /// Of the clock on the wall.
+    /// Elapsed time.
     pub wall: u64,
 }
 
 impl AtOnce {
-    /// Connects to nodes that are new.
+    /// Connects to new nodes.
     ///
     /// # Errors
     ///
@@ -37,11 +37,11 @@ impl AtOnce {
         Ok(Self { host: Host::connect(patient, nodes)? })
     }
 
-    /// Takes so many locks, and lets them go.
+    /// Acquires this many locks, and releases them.
     ///
     /// # Errors
     ///
-    /// One was not granted: nobody competes for it, so the measurement is void.
+    /// A lock was not granted. No other client competes for it, so the measurement is void.
     pub fn take(&mut self, locks: usize) -> Result<Cost> {
         let mut held = Vec::with_capacity(locks);
         let (start, cpu) = (Instant::now(), cpu_time());
@@ -64,12 +64,12 @@ impl AtOnce {
         Ok(Cost { cpu: cost.0.as_nanos() as u64, wall: cost.1.as_nanos() as u64 })
     }
 
-    /// Asks for so many in one go, whatever a link takes. Returns how many were granted, and how many were refused
-    /// for the links had too much under way.
+    /// Requests this many locks at once, even if that is more than a link accepts. Returns how many
+    /// were granted, and how many were refused because the links had too many requests in flight.
     ///
     /// # Errors
     ///
-    /// One was refused for another reason.
+    /// A lock was refused for another reason.
     pub fn take_too_many(&mut self, locks: usize) -> Result<(usize, usize)> {
         self.host.request(0..locks, LIKE)?;
         let (mut held, mut refused) = (Vec::new(), 0);
@@ -95,7 +95,7 @@ impl AtOnce {
         Ok((held.len(), refused))
     }
 
-    /// The next portion finds links on which nothing is under way.
+    /// Waits until the links have nothing in flight, for the next portion.
     fn catch_up(&mut self, held: &[redbolt::LockId]) -> Result<()> {
         let last = held.last().copied();
         while last.is_some_and(|id| self.host.driver.awaits_answers(id)) {
@@ -116,7 +116,7 @@ impl AtOnce {
 
 const LIKE: Like = Like { ttl: Duration::from_secs(30), wait: Wait::No };
 
-/// Well below what a link takes, for a node that no quorum needs may be behind.
+/// Well below the limit of a link, because a node that no quorum needs may be behind.
 const PORTION: usize = MAX_PIPELINE * 3 / 4;
 
 #[cfg(test)]

@@ -1,24 +1,24 @@
-//! Whether a cost grows as it should: its slope, and its cliffs.
+//! Judges how a cost grows: its slope, and its cliffs.
 //!
-//! The slope is that of a line through the logarithms of size and cost, by least squares: 0 is a constant cost, 1 a
-//! linear one, 2 a quadratic one. A cliff is a step at which the cost of a unit more than doubles against what the
-//! step before leads to expect.
+//! The slope is that of a line through the logarithms of size and cost, by least squares: 0 is a
+//! constant cost, 1 a linear one, 2 a quadratic one. A cliff is a step at which the unit cost more
+//! than doubles compared with the trend of the step before.
 
 use std::fmt;
 
 /// How a cost may grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// Not at all: it is that of one thing beside so many others.
+    /// Not at all: the cost of one thing beside this many others.
     Constant,
-    /// As the size does, which is that of the work.
+    /// With the size, which is that of the work.
     Linear,
 }
 
 /// A cost at growing sizes.
 #[derive(Clone, Debug)]
 pub struct Growth {
-    /// What costs, and in relation to what.
+    /// The cost, and the size it is related to.
     pub what: String,
     /// How it may grow.
     pub expected: Expected,
@@ -27,13 +27,13 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// Over all sizes.
+    /// The slope over all sizes.
     #[must_use]
     pub fn slope(&self) -> f64 {
         slope(&self.points)
     }
 
-    /// Over the larger half of the sizes, where what is paid once no longer hides what grows.
+    /// The slope over the larger half of the sizes, where fixed costs no longer hide the growth.
     #[must_use]
     pub fn last_slope(&self) -> f64 {
         let half = self.points.len() / 2;
@@ -46,7 +46,7 @@ impl Growth {
         self.slope().max(self.last_slope())
     }
 
-    /// The steepest that is still as expected.
+    /// The steepest slope that is still as expected.
     #[must_use]
     pub fn bound(&self) -> f64 {
         match self.expected {
@@ -55,7 +55,7 @@ impl Growth {
         }
     }
 
-    /// The sizes that the cliffs lead to.
+    /// The sizes right after a cliff.
     #[must_use]
     pub fn cliffs(&self) -> Vec<f64> {
         let units: Vec<_> = self.points.iter().map(|&point| (point.0, self.unit(point))).collect();
@@ -63,14 +63,14 @@ impl Growth {
         let is_cliff = |at: &usize| {
             let ((size, unit), (next_size, next)) = (units[*at], units[at + 1]);
             let neighbour = at.checked_sub(1).unwrap_or(at + 1);
-            // What is paid once makes the first units dear: that they get cheaper promises nothing.
+            // Fixed costs make the first units expensive: that units get cheaper predicts nothing.
             let trend = steps.get(neighbour).map_or(0.0, |trend| trend.clamp(0.0, 1.0));
             next > 2.0 * unit * (next_size / size).powf(trend)
         };
         (0..steps.len()).filter(is_cliff).map(|at| units[at + 1].0).collect()
     }
 
-    /// Whether it grows as it should.
+    /// Whether it grows as expected.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.steepest() <= self.bound() && self.cliffs().is_empty()
@@ -103,7 +103,7 @@ impl fmt::Display for Growth {
     }
 }
 
-/// By least squares of the logarithms; not a number of fewer than two points.
+/// The slope by least squares of the logarithms; NaN for fewer than two points.
 fn slope(points: &[(f64, f64)]) -> f64 {
     let count = points.len() as f64;
     let logs = || points.iter().map(|&(size, cost)| (size.ln(), cost.max(f64::MIN_POSITIVE).ln()));
@@ -115,7 +115,7 @@ fn slope(points: &[(f64, f64)]) -> f64 {
     over / under
 }
 
-/// Of fewer points at the end the noise would speak.
+/// With fewer points at the end, noise would dominate.
 const MIN_POINTS: usize = 3;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Locks that are held and left alone: what they weigh, and what the others pay for them.
+//! Held locks without work: their memory, and their cost for other locks.
 //!
-//! With the default settings: with a longer patience the driver's timers would be set off so seldom that what they
-//! cost would not show. Not here: who counts the heap's bytes, for that takes the place of the whole program's
-//! allocator; see `bin/held.rs`.
+//! With default settings: longer timeouts would make the driver's timers so rare that their cost
+//! would not show. Not here: counting the heap's bytes, which needs an allocator for the whole
+//! program; see `bin/held.rs`.
 
 use std::time::{Duration, Instant};
 
@@ -14,42 +14,42 @@ use serde_json::{Value, json};
 use super::host::{Host, Like, PATIENCE};
 use crate::stats::{cpu_time, histogram, median, record};
 
-/// What is measured.
+/// The extent of the measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// `host:port` of each node.
     pub nodes: Vec<String>,
-    /// How many locks are held, from few to many.
+    /// The numbers of held locks, in ascending order.
     pub held: Vec<usize>,
-    /// Whether they were asked for with a wait, and so stand in line.
+    /// Whether they are requested with a wait, and so queue.
     pub waits: bool,
-    /// Pairs of acquire and release while they are.
+    /// Pairs of acquire and release beside the held locks.
     pub pairs: usize,
-    /// For how long nothing is done.
+    /// The length of the idle period.
     pub idle: Duration,
 }
 
-/// What so many held locks cost.
+/// The cost of a number of held locks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// How many are held.
+    /// The number of held locks.
     pub held: u64,
-    /// Bytes of heap, in all, more than with none held.
+    /// Bytes of heap, in all, above those without held locks.
     pub heap: u64,
-    /// Resident bytes of the process, more than with none held.
+    /// Resident bytes of the process, above those without held locks.
     pub resident: u64,
-    /// Nanoseconds of the processor for a pair of acquire and release of another lock.
+    /// Nanoseconds of CPU time for a pair of acquire and release of another lock.
     pub pair_cpu: u64,
-    /// Nanoseconds that a pair takes, at the median.
+    /// The median time of a pair, in nanoseconds.
     pub pair_p50: u64,
-    /// Nanoseconds that 99 of 100 pairs take at most.
+    /// The 99th percentile of a pair, in nanoseconds.
     pub pair_p99: u64,
-    /// Nanoseconds of the processor in a second without work.
+    /// Nanoseconds of CPU time in a second without work.
     pub idle_cpu: u64,
 }
 
 impl Figures {
-    /// As a line that [`read`](Self::read) understands.
+    /// As a line for [`read`](Self::read).
     #[must_use]
     pub fn json(&self) -> Value {
         json!({
@@ -63,11 +63,11 @@ impl Figures {
         })
     }
 
-    /// What [`json`](Self::json) wrote.
+    /// Parses the output of [`json`](Self::json).
     ///
     /// # Errors
     ///
-    /// It is something else.
+    /// The line is something else.
     pub fn read(line: &str) -> Result<Self> {
         let value: Value = serde_json::from_str(line)?;
         let of = |name: &str| value[name].as_u64().with_context(|| format!("no {name}: {line}"));
@@ -83,7 +83,7 @@ impl Figures {
     }
 }
 
-/// Holds more and more locks. `heap` tells how many bytes of it are in use.
+/// Holds more and more locks. `heap` returns how many bytes of heap are in use.
 ///
 /// # Errors
 ///
@@ -110,8 +110,8 @@ pub fn climb(plan: &Plan, heap: impl Fn() -> u64) -> Result<Vec<Figures>> {
     Ok(all)
 }
 
-/// Takes locks until `count` are held. In portions, for a node has little time to answer each. On a busy machine one
-/// is refused now and then, and another is asked for.
+/// Acquires locks until `count` are held, in portions, because a node has little time to answer
+/// each. On a busy machine one is refused now and then, and another is requested.
 fn hold(host: &mut Host, count: usize, waits: bool, held: &mut Vec<LockId>) -> Result<()> {
     let wait = if waits { Wait::UpTo(PATIENCE) } else { Wait::No };
     let mut asked = held.len();
@@ -128,7 +128,7 @@ fn hold(host: &mut Host, count: usize, waits: bool, held: &mut Vec<LockId>) -> R
                 event => host.void(event)?,
             }
         }
-        // The nodes that no quorum needed may be behind.
+        // Nodes that no quorum needed may be behind.
         while held[first..].iter().any(|&id| host.driver.awaits_answers(id)) {
             host.process(PATIENCE)?;
         }
@@ -136,7 +136,7 @@ fn hold(host: &mut Host, count: usize, waits: bool, held: &mut Vec<LockId>) -> R
     Ok(())
 }
 
-/// Pairs in several blocks: the processor's time of the middle one, and how long each took.
+/// Pairs in several blocks: the CPU time of the median block, and the time of each pair.
 fn blocks(host: &mut Host, times: usize) -> Result<(u64, Histogram<u64>)> {
     let (mut all, mut cpu) = (histogram()?, Vec::new());
     for _ in 0..BLOCKS {
@@ -148,7 +148,7 @@ fn blocks(host: &mut Host, times: usize) -> Result<(u64, Histogram<u64>)> {
     Ok((median(&cpu), all))
 }
 
-/// Takes and releases another lock, again and again.
+/// Acquires and releases another lock, again and again.
 fn pairs(host: &mut Host, times: usize) -> Result<Histogram<u64>> {
     let (mut spans, mut refused) = (histogram()?, 0);
     while spans.len() < times as u64 {
@@ -173,7 +173,7 @@ fn pairs(host: &mut Host, times: usize) -> Result<Histogram<u64>> {
     Ok(spans)
 }
 
-/// A loop that has nothing to do. Returns what it cost.
+/// A loop without work. Returns its CPU time.
 fn idle(host: &mut Host, span: Duration) -> Result<Duration> {
     let (before, until) = (cpu_time(), Instant::now() + span);
     loop {
@@ -185,7 +185,7 @@ fn idle(host: &mut Host, span: Duration) -> Result<Duration> {
     }
 }
 
-/// Bytes of this process that are in memory.
+/// The resident bytes of this process.
 fn resident() -> Result<u64> {
     let text = std::fs::read_to_string("/proc/self/status")?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -193,7 +193,7 @@ fn resident() -> Result<u64> {
     Ok(kilobytes.parse::<u64>()? * 1024)
 }
 
-/// The name of the lock that is free.
+/// The resource of the free lock.
 const FREE: &[u8; 16] = b"redbolt-pair-of:";
 
 const HELD_TTL: Duration = Duration::from_secs(600);

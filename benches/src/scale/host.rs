@@ -1,4 +1,4 @@
-//! A driver in a host's mio loop that has nothing else to do.
+//! A driver in a host's mio loop that has no other work.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Connects to nodes that are new. Returns when all of them vote.
+    /// Connects to new nodes. Returns when all of them vote.
     pub(super) fn connect(builder: ConfigBuilder, nodes: &[String]) -> Result<Self> {
         let builder = builder.new_nodes();
         let config = nodes.iter().try_fold(builder, |builder, node| builder.node(node))?.build()?;
@@ -49,7 +49,7 @@ impl Host {
         }
     }
 
-    /// One turn of the loop, which sleeps for up to `longest`.
+    /// One iteration of the loop, which sleeps for up to `longest`.
     pub(super) fn process(&mut self, longest: Duration) -> Result<()> {
         let wait = self.driver.deadline().map_or(longest, |due| due.min(longest));
         self.poll.poll(&mut self.events, Some(wait))?;
@@ -60,7 +60,7 @@ impl Host {
         Ok(())
     }
 
-    /// Takes a lock and lets it go.
+    /// Acquires and releases a lock.
     pub(super) fn pair(&mut self, resource: &[u8], ttl: Duration) -> Result<()> {
         let id = self.driver.acquire(LockRequest::new(resource).ttl(ttl))?;
         loop {
@@ -72,7 +72,7 @@ impl Host {
         }
     }
 
-    /// Asks for locks with these numbers, all in one write to each node.
+    /// Requests locks with these numbers, all in one write to each node.
     pub(super) fn request(&mut self, numbers: std::ops::Range<usize>, request: Like) -> Result<()> {
         self.driver.batch(|driver| {
             numbers.into_iter().try_for_each(|number| {
@@ -83,7 +83,8 @@ impl Host {
         })
     }
 
-    /// Lets go of these, all in one write to each node, and returns when a quorum has confirmed each.
+    /// Releases these locks, all in one write to each node, and returns when a quorum has confirmed
+    /// each.
     pub(super) fn release(&mut self, locks: &[LockId]) -> Result<()> {
         self.driver.batch(|driver| locks.iter().for_each(|&id| driver.release(id)));
         let mut open = locks.len();
@@ -96,7 +97,7 @@ impl Host {
         Ok(())
     }
 
-    /// An event that should not have come.
+    /// The error for an event that should not have come.
     pub(super) fn void(&self, event: Event) -> Result<()> {
         match event {
             Event::Refused(_, refusal) => Err(anyhow!("{}", self.driver.report(&refusal))),
@@ -105,14 +106,14 @@ impl Host {
     }
 }
 
-/// What all locks of a call have in common.
+/// The common settings of all locks of a call.
 #[derive(Clone, Copy)]
 pub(super) struct Like {
     pub(super) ttl: Duration,
     pub(super) wait: Wait,
 }
 
-/// The name of the lock with this number: 16 bytes.
+/// The resource with this number: 16 bytes.
 pub(super) fn key(number: usize) -> [u8; 16] {
     let mut key = *b"redbolt-00000000";
     let mut rest = number;

@@ -1,4 +1,4 @@
-//! One lock after the other, of a growing name or on a growing number of nodes.
+//! One lock after another, with a longer and longer name or on more and more nodes.
 
 use std::time::{Duration, Instant};
 
@@ -8,23 +8,23 @@ use redbolt::Config;
 use super::host::{Host, PATIENCE};
 use crate::stats::{cpu_time, histogram, record};
 
-/// A driver that takes pairs.
+/// A driver that runs pairs.
 pub struct Pairs {
     host: Host,
     resource: Vec<u8>,
 }
 
-/// What a pair costs.
+/// The cost of a pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// Nanoseconds of this process's processor time.
+    /// Nanoseconds of this process's CPU time.
     pub cpu: u64,
-    /// Nanoseconds that it takes, at the median.
+    /// The median time of a pair, in nanoseconds.
     pub p50: u64,
 }
 
 impl Pairs {
-    /// Connects to nodes that are new. Its resource has a name of so many bytes.
+    /// Connects to new nodes. The resource's name has this many bytes.
     ///
     /// # Errors
     ///
@@ -34,11 +34,11 @@ impl Pairs {
         Ok(Self { host: Host::connect(patient, nodes)?, resource: vec![b'k'; bytes] })
     }
 
-    /// Takes and releases the lock so many times.
+    /// Acquires and releases the lock this many times.
     ///
     /// # Errors
     ///
-    /// It was not granted: nobody competes for it, so the measurement is void.
+    /// The lock was not granted. No other client competes for it, so the measurement is void.
     pub fn take(&mut self, times: usize) -> Result<Cost> {
         let (mut spans, cpu) = (histogram()?, cpu_time());
         for _ in 0..times {

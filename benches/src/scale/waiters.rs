@@ -1,7 +1,7 @@
-//! Many who wait for one resource: each gets it, lets it go at once, and the next has it.
+//! Many waiters for one resource: each is granted it, releases it at once, and the next follows.
 //!
-//! All are in one process, so that nobody has to be told by a node: in one driver, where they stand in line, and as
-//! tasks over one engine. Waiters in other processes are in `waiting` and `crowd`.
+//! All are in one process, so no node has to notify anybody: in one driver, where they queue, and
+//! as tasks on one engine. Waiters in other processes are in `waiting` and `crowd`.
 
 use std::time::{Duration, Instant};
 
@@ -16,13 +16,13 @@ use super::at_once::Cost;
 use super::host::{Host, PATIENCE};
 use crate::stats::cpu_time;
 
-/// Where so many wait in one driver.
+/// A driver in which many wait.
 pub struct Line {
     host: Host,
 }
 
 impl Line {
-    /// Connects to nodes that are new.
+    /// Connects to new nodes.
     ///
     /// # Errors
     ///
@@ -31,11 +31,11 @@ impl Line {
         Ok(Self { host: Host::connect(patient(), nodes)? })
     }
 
-    /// So many ask for it at once. Returns when each has had it, and what all that cost.
+    /// This many request the lock at once. Returns the cost of all when each has had it.
     ///
     /// # Errors
     ///
-    /// One did not get it.
+    /// One was not granted the lock.
     pub fn wait(&mut self, waiters: usize) -> Result<Cost> {
         let (start, cpu) = (Instant::now(), cpu_time());
         self.host
@@ -53,14 +53,14 @@ impl Line {
     }
 }
 
-/// Where so many tasks wait over one engine.
+/// An engine on which many tasks wait.
 pub struct Tasks {
     runtime: Runtime,
     engine: Engine,
 }
 
 impl Tasks {
-    /// Connects to nodes that are new.
+    /// Connects to new nodes.
     ///
     /// # Errors
     ///
@@ -77,11 +77,11 @@ impl Tasks {
         Ok(Self { runtime: Builder::new_current_thread().build()?, engine })
     }
 
-    /// So many ask for it at once. Returns when each has had it, and what all that cost.
+    /// This many request the lock at once. Returns the cost of all when each has had it.
     ///
     /// # Errors
     ///
-    /// One did not get it.
+    /// One was not granted the lock.
     pub fn wait(&mut self, waiters: usize) -> Result<Cost> {
         let (start, cpu) = (Instant::now(), cpu_time());
         let one = || async {
@@ -122,7 +122,7 @@ mod tests {
         let servers = servers(1);
         let nodes = [servers[0].address()];
         Line::connect(&nodes).unwrap().wait(5).unwrap();
-        // The restart guard is written as well.
+        // The restart guard is written by a `SET` as well.
         let before = Counts::of(&servers).sets().unwrap();
         Tasks::connect(&nodes).unwrap().wait(7).unwrap();
         let after = Counts::of(&servers).sets().unwrap();

@@ -1,4 +1,5 @@
-//! Clients that wait for all nodes: rslock, and what is written first over a driver.
+//! Clients that wait for all nodes: rslock, and the first version of a lock that a user would write
+//! with a driver.
 
 use anyhow::{Result, bail, ensure};
 use futures_util::future::{join_all, try_join_all};
@@ -19,7 +20,7 @@ fn runtime() -> Result<Runtime> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-/// Runs a pair, and breaks it off at the limit: some wait for ever.
+/// Runs a pair, and aborts it at the limit: some clients wait for ever.
 fn within_limit(runtime: &Runtime, pair: impl Future<Output = Result<()>>) -> Result<()> {
     runtime.block_on(async {
         match timeout(LIMIT, pair).await {

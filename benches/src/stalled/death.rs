@@ -1,7 +1,7 @@
-//! The ways in which a node can be gone, done to real servers on loopback.
+//! The ways in which a node can die, applied to real servers on loopback.
 //!
-//! Not here: a network that loses packets of connections that are open. A peer whose process is stopped looks
-//! the same from the client's side but for the kernel's acknowledgements, which no client looks at.
+//! Not here: a network that loses the packets of open connections. To a client, a stopped process
+//! looks the same except for the kernel's acknowledgements, which no client sees.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -9,19 +9,20 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use redbolt_test_servers::{Server, servers};
 
-/// How a node is gone.
+/// How a node dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
     /// The process is killed: connections end, and new ones are refused.
     Refused,
-    /// The process is stopped and nothing answers to a SYN either: its queue of connections is full.
+    /// The process is stopped and its accept queue is full, so that a SYN gets no answer.
     Blackholed,
-    /// The process is stopped (SIGSTOP): the kernel takes bytes and connections, and nobody answers.
+    /// The process is stopped (SIGSTOP): the kernel accepts bytes and connections, but no answer
+    /// comes.
     Stopped,
 }
 
 impl Death {
-    /// All, in the order in which they are shown.
+    /// All ways, in the order in which they are shown.
     pub const ALL: [Self; 3] = [Self::Refused, Self::Blackholed, Self::Stopped];
 
     /// Its name.
@@ -39,13 +40,13 @@ impl Death {
     pub fn servers(self, n: usize) -> Vec<Server> {
         match self {
             Self::Refused | Self::Stopped => servers(n),
-            // The shorter the queue, the sooner it is full.
+            // A short queue fills up sooner.
             Self::Blackholed => (0..n).map(|_| Server::with(&["--tcp-backlog", BACKLOG])).collect(),
         }
     }
 }
 
-/// Nodes that are going to die. Dropping them ends them for good.
+/// Nodes that will die. Dropping them kills them for good.
 pub struct Victims {
     death: Death,
     servers: Vec<Server>,
@@ -54,17 +55,17 @@ pub struct Victims {
 }
 
 impl Victims {
-    /// They live on until they are told.
+    /// They stay alive until [`die`](Self::die).
     #[must_use]
     pub fn new(death: Death, servers: Vec<Server>) -> Self {
         Self { death, servers, queued: Vec::new() }
     }
 
-    /// Lets all of them die, one after the other, within milliseconds.
+    /// Lets all of them die, one after another, within milliseconds.
     ///
     /// # Errors
     ///
-    /// A queue does not fill up: this system does not do as Linux does.
+    /// A queue does not fill up, because this system does not behave like Linux.
     pub fn die(&mut self) -> Result<()> {
         match self.death {
             Death::Refused => self.servers.iter_mut().for_each(Server::kill),
@@ -79,7 +80,7 @@ impl Victims {
     }
 }
 
-/// Connects until nobody answers.
+/// Connects until no connection is accepted any more.
 fn fill(address: SocketAddr) -> Result<Vec<TcpStream>> {
     let mut queued = Vec::new();
     while let Ok(stream) = TcpStream::connect_timeout(&address, UNANSWERED) {
@@ -92,11 +93,11 @@ fn fill(address: SocketAddr) -> Result<Vec<TcpStream>> {
     Ok(queued)
 }
 
-/// Enough for those who connect while the nodes are alive.
+/// Enough for the clients that connect while the nodes are alive.
 const BACKLOG: &str = "4";
 const MOST: usize = 64;
 
-/// On loopback a SYN is answered in microseconds or never.
+/// On loopback a SYN is answered within microseconds, or never.
 const UNANSWERED: Duration = Duration::from_millis(30);
 
 #[cfg(test)]

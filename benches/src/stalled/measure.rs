@@ -1,7 +1,7 @@
-//! What a dying minority costs: pairs before and after, by the same client on the same nodes.
+//! The cost of a dying minority: pairs before and after, by the same client on the same nodes.
 //!
-//! A session has nodes of its own and one client. It takes and releases without a pause, and while it does so the
-//! nodes die. Contenders take turns in rounds of one session each. Not here: printing.
+//! A session has nodes of its own and one client, which acquires and releases without a pause while
+//! the nodes die. Contenders take turns in rounds of one session each. Not here: printing.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,49 +15,50 @@ use super::{Contender, Entry};
 use crate::contender::{Node, Task};
 use crate::stats::{histogram, record};
 
-/// How much is measured.
+/// The extent of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Sessions of each contender.
     pub rounds: usize,
     /// How long the nodes live in a session.
     pub healthy: Duration,
-    /// How long it goes on without them.
+    /// How long a session lasts after their death.
     pub dead: Duration,
 }
 
-/// What was measured of one contender. Times are in nanoseconds.
+/// The figures of a contender. Times are in nanoseconds.
 pub struct Figures {
     /// Pairs that ended before the nodes died.
     pub healthy: Histogram<u64>,
     /// Pairs that ended afterwards.
     pub dead: Histogram<u64>,
-    /// Each session by itself.
+    /// The figures of each session.
     pub rounds: Vec<Round>,
     /// How many pairs failed after the nodes had died.
     pub failed: u64,
-    /// The first of those failures, or why there is nothing.
+    /// The first of those failures, or why there are no figures.
     pub failure: Option<String>,
 }
 
-/// One session. Times are in nanoseconds.
+/// A session. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Round {
-    /// The pair at 99 of 100 before the nodes died.
+    /// The 99th percentile of the pair before the nodes died.
     pub healthy_p99: u64,
     /// The same afterwards.
     pub dead_p99: u64,
-    /// The longest of the first [`FIRST`] pairs that ended after the nodes had died, the one that was under way
-    /// included.
+    /// The longest of the first [`FIRST`] pairs that ended after the nodes had died, including the
+    /// one in progress.
     pub first: u64,
 }
 
-/// Runs the plan: of `n` nodes the greatest minority dies. `place` places the nodes, and this thread with all
-/// that it starts. The figures come in the order of the entries. `turn` is called after each session.
+/// Runs the plan: of `n` nodes the largest minority dies. `place` sets the affinity of the nodes,
+/// of this thread and of all that it starts. The figures are in the order of the entries. `turn` is
+/// called after each session.
 ///
 /// # Errors
 ///
-/// There is no memory. Who cannot take part says so in his figures.
+/// There is no memory. A contender that cannot take part says so in its figures.
 pub fn run(
     entries: &[Entry],
     death: Death,
@@ -88,7 +89,7 @@ impl Figures {
         Ok(Self { healthy, dead, rounds: Vec::new(), failed: 0, failure: None })
     }
 
-    /// Whether the time of more sessions is better left to others.
+    /// Whether further sessions would take too much time.
     fn has_stalled(&self) -> bool {
         self.dead.max() > STALLED.as_nanos() as u64 || (self.failure.is_some() && self.failed == 0)
     }
@@ -120,7 +121,7 @@ impl Figures {
     }
 }
 
-/// What came of a session.
+/// The pairs of a session.
 struct Pairs {
     all: Vec<Pair>,
     /// The moment before the first node died.
@@ -154,12 +155,12 @@ fn session(
     let killer = thread::Builder::new().name("killer".to_owned()).spawn(move || {
         thread::sleep(plan.healthy);
         let died = Instant::now();
-        // The nodes are to stay dead while others measure.
+        // The nodes stay dead while other contenders measure.
         victims.die().map(|()| (died, victims))
     })?;
     let (all, failure) = pairs(&mut *contender, begun + plan.healthy + plan.dead);
     let (died, victims) = killer.join().map_err(|_| anyhow!("a node would not die"))??;
-    // They end last: a client that says goodbye is to find them as they were.
+    // The nodes end last, so that a client finds them unchanged when it disconnects.
     drop(contender);
     drop(victims);
     let early = all.iter().find(|pair| !pair.well && pair.end < died);
@@ -169,7 +170,8 @@ fn session(
     }
 }
 
-/// Pairs until then, or until one has taken so long that the client is stuck. Returns the first failure too.
+/// Runs pairs until then, or until one has taken so long that the client is stuck. Also returns the
+/// first failure.
 fn pairs(contender: &mut dyn Contender, until: Instant) -> (Vec<Pair>, Option<String>) {
     let (mut all, mut failure) = (Vec::with_capacity(ROOM), None);
     loop {
@@ -186,15 +188,15 @@ fn pairs(contender: &mut dyn Contender, until: Instant) -> (Vec<Pair>, Option<St
     }
 }
 
-/// So many pairs after the death are looked at one by one.
+/// How many pairs after the death are examined one by one.
 pub const FIRST: u64 = 50;
 
 const WARM_UP: usize = 100;
 
-/// Memory for the pairs of a session is there before it begins.
+/// Memory for the pairs of a session is allocated before it begins.
 const ROOM: usize = 1 << 17;
 
-/// Whoever takes longer for a pair is not asked for another session.
+/// A contender that takes longer for a pair has no further session.
 const STALLED: Duration = Duration::from_secs(1);
 
 /// Longer than any pair.
@@ -228,14 +230,14 @@ mod tests {
             let nodes = servers.iter().map(|server| Node::Tcp(server.address())).collect();
             let task = Task { nodes, resource: entry.name.to_owned(), ttl: TTL };
             let mut contender = (entry.start)(&task).unwrap();
-            // A key that stayed behind would stand in the way of the next.
+            // A key that was left behind would block the next pair.
             for _ in 0..10 {
                 contender.pair().unwrap_or_else(|error| panic!("{}: {error:#}", entry.name));
             }
         }
     }
 
-    /// How long anything takes is not for a test.
+    /// No test asserts how long a pair takes.
     #[test]
     fn redbolt_and_the_floor_go_on_without_a_minority() {
         let plan = Plan {

@@ -1,7 +1,8 @@
-//! One lock, taken and released again and again while a minority of the nodes dies.
+//! One lock, acquired and released again and again while a minority of the nodes dies.
 //!
-//! A contender takes the lock and lets it go in one call. What it does about a node that is dead is its own
-//! affair: that is what is measured. To add one: a file beside these, and a line in [`ALL`]. Not here: printing.
+//! A contender acquires and releases the lock in one call. How it handles a dead node is its own
+//! affair, and what is measured. To add one: a file beside these, and a line in [`ALL`]. Not here:
+//! printing.
 
 mod clients;
 pub mod death;
@@ -15,22 +16,22 @@ use anyhow::Result;
 
 use crate::contender::Task;
 
-/// A client that takes one lock and lets it go.
+/// A client that acquires and releases one lock.
 pub trait Contender {
-    /// Does it once.
+    /// Runs a pair.
     ///
     /// # Errors
     ///
-    /// The lock was not granted or not released, which counts as a pair that failed.
+    /// The lock was not granted or not released, which counts as a failed pair.
     fn pair(&mut self) -> Result<()>;
 }
 
-/// A contender, before it has connected.
+/// A contender that has not connected yet.
 #[derive(Clone, Copy)]
 pub struct Entry {
     /// Its name in tables and on the command line.
     pub name: &'static str,
-    /// What it does about dead nodes, in a line.
+    /// How it handles dead nodes, in a line.
     pub about: &'static str,
     /// Connects it. All nodes are alive.
     pub start: fn(&Task) -> Result<Box<dyn Contender>>,
@@ -40,14 +41,14 @@ pub struct Entry {
 pub const ALL: [Entry; 7] = [
     Entry {
         name: "raw epoll",
-        about: "the floor: bytes encoded beforehand, returns at the majority, and has nothing more to do with \
-                a node whose connection ended or takes no more bytes",
+        about: "the floor: bytes encoded beforehand, returns at the majority, and ignores a node \
+                whose connection ended or is full",
         start: raw::start,
     },
     Entry {
         name: "redbolt client",
-        about: "the blocking API; a connection is given up after 250 ms of silence instead of 10 s, so that \
-                connecting anew is in what is measured",
+        about: "the blocking API; gives up a connection after 250 ms of silence instead of 10 s, so that \
+                reconnecting is measured as well",
         start: redbolt_apis::start_client,
     },
     Entry {
@@ -57,22 +58,22 @@ pub const ALL: [Entry; 7] = [
     },
     Entry {
         name: "redbolt engine",
-        about: "the engine, called by a thread that blocks, in the same way",
+        about: "the engine, called by a blocking thread, in the same way",
         start: redbolt_apis::start_engine,
     },
     Entry {
         name: "rslock",
-        about: "rslock 0.10 at its defaults: waits for all nodes, and connects anew on its way",
+        about: "rslock 0.10 with default settings: waits for all nodes, and reconnects meanwhile",
         start: clients::start_rslock,
     },
     Entry {
         name: "redis",
-        about: "what is written first over redis 1.8 on tokio's current_thread: all nodes at once, wait for all, \
+        about: "a simple lock on redis 1.8, on tokio's current_thread: all nodes at once, wait for all, \
                 count the grants; the driver's own timeouts",
         start: clients::start_redis,
     },
-    Entry { name: "rustis", about: "the same over rustis 0.27", start: clients::start_rustis },
+    Entry { name: "rustis", about: "the same on rustis 0.27", start: clients::start_rustis },
 ];
 
-/// After how long a pair is broken off, where its client has no limit of its own.
+/// When a pair is aborted, if its client has no timeout of its own.
 pub const LIMIT: Duration = Duration::from_secs(2);

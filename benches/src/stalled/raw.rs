@@ -1,6 +1,6 @@
-//! The floor: what no client could leave out that goes on without a dead minority.
+//! The floor: what no client can leave out that continues without a dead minority.
 //!
-//! As `contender::raw_epoll`, but a node that is lost is left out from then on. Not here: connecting again.
+//! Like `contender::raw_epoll`, but a lost node is left out from then on. Not here: reconnecting.
 
 use std::os::fd::OwnedFd;
 
@@ -45,7 +45,7 @@ struct Raw {
 
 struct Nodes {
     epoll: OwnedFd,
-    /// Those that are not lost.
+    /// The nodes that are not lost.
     links: Vec<Option<Link>>,
     quorum: usize,
     events: Vec<epoll::Event>,
@@ -54,7 +54,7 @@ struct Nodes {
 
 struct Link {
     socket: OwnedFd,
-    /// Bytes of replies that have not come.
+    /// Bytes of replies that have not arrived.
     due: usize,
 }
 
@@ -66,8 +66,8 @@ impl Contender for Raw {
 }
 
 impl Nodes {
-    /// Sends the request to all nodes and waits for the reply of a majority. The others' replies are
-    /// read with the next call's.
+    /// Sends the request to all nodes and waits for the replies of a majority. The others' replies
+    /// are read in the next call.
     fn ask(&mut self, request: &[u8], reply: Expected) -> Result<()> {
         for place in &mut self.links {
             if place.as_mut().is_some_and(|link| link.say(request, reply).is_err()) {
@@ -100,7 +100,7 @@ impl Link {
         Ok(())
     }
 
-    /// Reads what has come, and tells whether the last reply that is due was in it.
+    /// Reads what has arrived. Whether the last due reply is complete.
     fn hear(&mut self, space: &mut [u8], reply: Expected) -> Result<bool> {
         loop {
             let len = match recv(&self.socket, &mut *space, RecvFlags::empty()) {

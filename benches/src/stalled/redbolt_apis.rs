@@ -1,4 +1,4 @@
-//! redbolt's APIs, at their defaults but for the silence after which a connection is given up.
+//! redbolt's APIs with default settings, except for `dead_peer_timeout`.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use redbolt::{
 use super::Contender;
 use crate::contender::{Node, Task};
 
-/// The patience that the other measurements need would hide what a dead node costs.
+/// The long timeouts of the other measurements would hide the cost of a dead node.
 fn config(task: &Task) -> Result<Config> {
     let builder = Config::builder().dead_peer_timeout(Duration::from_millis(250)).new_nodes();
     let builder = task.nodes.iter().try_fold(builder, |builder, node| match node {

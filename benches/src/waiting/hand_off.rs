@@ -1,8 +1,9 @@
-//! A hand-off: one holds, the other waits on a thread and on connections of its own, the first lets go.
+//! A hand-off: one client holds the lock, another waits on its own thread and connections, and the
+//! first releases.
 //!
-//! Contenders take turns in rounds, forward and back, as in `rounds`, and ratios are made within a
-//! round. One that fails is out, and the others go on. What the nodes counted tells how often it was asked
-//! in vain. Not here: printing.
+//! Contenders take turns in rounds, forward and back, as in `rounds`, and ratios are computed
+//! within a round. One that fails is out, and the others go on. The nodes' counters show how many
+//! requests were in vain. Not here: printing.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -18,28 +19,28 @@ use crate::contender::{Node, Task};
 use crate::counts::Counts;
 use crate::stats::{histogram, record};
 
-/// How much is measured.
+/// The extent of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Rounds, each of two blocks for each contender.
     pub rounds: usize,
     /// Hand-offs in a block.
     pub block: usize,
-    /// Hand-offs in a block of a contender that waits by timer, which takes its time.
+    /// Hand-offs in a block of a contender that waits by timer, which is slow.
     pub slow_block: usize,
-    /// After how long no further round begins, once there is one.
+    /// After this time no further round begins, once there is one.
     pub within: Duration,
 }
 
-/// What was measured of one contender. Times are in nanoseconds.
+/// The figures of a contender. Times are in nanoseconds.
 pub struct Figures {
-    /// From the start of the release to the waiter holding.
+    /// From the start of the release until the waiter holds the lock.
     pub hand_off: Histogram<u64>,
     /// The median of each round.
     pub medians: Vec<u64>,
-    /// How many `SET`s a node ran for each hand-off, on average, beyond the two that are needed.
+    /// How many `SET`s a node ran per hand-off, on average, beyond the two that are needed.
     pub failed_asks: f64,
-    /// Why there are no more of them, if it failed.
+    /// The error, if it failed.
     pub failure: Option<String>,
     sets: u64,
     round: Histogram<u64>,
@@ -54,13 +55,14 @@ struct Pair {
     times: u32,
 }
 
-/// Runs the plan: everybody in `entries` waits, and what they wait for is `released_by`. The floor, which
-/// waits only for its own kind, always releases itself. The figures come in the order of the entries. `turn` is
-/// called after each contender's turn in a round.
+/// Runs the plan: each of `entries` waits, and `released_by` says how its waits end. The floor,
+/// which can wait only for its own kind, always releases itself. The figures are in the order of
+/// the entries. `turn` is called after each contender's turn in a round.
 ///
 /// # Errors
 ///
-/// The nodes do not tell what they have counted, or there is no memory. Who cannot take part says so in his figures.
+/// The nodes do not report their counters, or there is no memory. A contender that cannot take part
+/// says so in its figures.
 pub fn run(
     servers: &[Server],
     entries: &[Entry],
@@ -120,7 +122,7 @@ impl Figures {
         Ok(())
     }
 
-    /// What was measured of the round that is under way does not count.
+    /// The figures of the present round do not count.
     fn fail(&mut self, error: &anyhow::Error) {
         self.failure = Some(format!("{error:#}"));
         self.round.reset();
@@ -176,8 +178,8 @@ impl Pair {
         Ok(held.saturating_duration_since(released))
     }
 
-    /// How long the waiter has waited before the lock is let go: until it is told of it, or, if it asks at
-    /// intervals, for a span that falls anywhere in them.
+    /// How long the waiter waits before the release: until it is subscribed, or, if it retries at
+    /// intervals, for a span that ends at any point of an interval.
     fn settle(&mut self) -> Duration {
         self.times += 1;
         let (least, range) = match self.woken_by {
@@ -188,7 +190,7 @@ impl Pair {
     }
 }
 
-/// A contender that waits, on a thread of its own.
+/// A waiting contender, on a thread of its own.
 struct Waiter {
     begin: Option<Sender<()>>,
     moments: Receiver<Result<Instant>>,
@@ -212,12 +214,12 @@ impl Waiter {
         Ok(self.begin.as_ref().context("it has not been told to end")?.send(())?)
     }
 
-    /// When it got the lock.
+    /// When it was granted the lock.
     fn held(&self) -> Result<Instant> {
         self.moment()
     }
 
-    /// When it had released it.
+    /// When it had released the lock.
     fn ended(&self) -> Result<Instant> {
         self.moment()
     }
@@ -231,13 +233,14 @@ impl Drop for Waiter {
     fn drop(&mut self) {
         self.begin = None;
         if let Some(thread) = self.thread.take() {
-            // A panic was heard as silence.
+            // A panic already showed as a missing message.
             let _ = thread.join();
         }
     }
 }
 
-/// Tells when it is connected, and for each order when it holds and when it has released.
+/// Reports when it is connected, and for each order when it holds the lock and when it has released
+/// it.
 fn wait_and_release(
     entry: Entry,
     task: &Task,
@@ -260,5 +263,5 @@ fn wait_and_release(
     }
 }
 
-/// Longer than any wait: nobody is woken by it, but where the keys are to expire.
+/// Longer than any wait, except where the keys are to expire.
 const TTL: Duration = Duration::from_secs(10);

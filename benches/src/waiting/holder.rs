@@ -1,6 +1,6 @@
-//! Who holds the lock while somebody waits, and how that ends.
+//! The holder of the lock while another client waits, and how the hold ends.
 //!
-//! A contender that releases its own lock, another program that deletes the key, or nobody.
+//! A contender releases its own lock, another program deletes the key, or the key expires.
 
 use std::io::Write;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -13,7 +13,7 @@ use redbolt_test_servers::{Connection, Reply, Server};
 use super::PATIENCE;
 use crate::contender::Contender;
 
-/// Holds the lock, and lets it go.
+/// Holds the lock, and releases it.
 pub trait Holder {
     /// Takes the lock, which is free.
     ///
@@ -22,7 +22,7 @@ pub trait Holder {
     /// It was not free.
     fn take(&mut self) -> Result<()>;
 
-    /// Lets it go, and tells since when it has been on its way to the next one.
+    /// Releases it. Returns the time from which the hand-off counts.
     ///
     /// # Errors
     ///
@@ -35,17 +35,18 @@ pub trait Holder {
 pub enum ReleasedBy {
     /// The holder is of the waiter's kind and releases. Counted from the start of its release.
     Own,
-    /// Another program says `DEL` to all nodes over its open connections. Counted from its first byte.
+    /// Another program sends `DEL` to all nodes on its open connections. Counted from its first
+    /// byte.
     Del,
-    /// One `redis-cli` for each node, started before, is told `DEL` on its standard input. Counted from
-    /// before the first is told.
+    /// One `redis-cli` for each node, started before, gets `DEL` on its standard input. Counted
+    /// from before the first write.
     RedisCli,
-    /// Nobody: the keys expire. Counted from the TTL after the first SET was begun.
+    /// The keys expire. Counted from the TTL after the begin of the first SET.
     Nobody,
 }
 
 impl ReleasedBy {
-    /// All, with their names on the command line.
+    /// All ways, with their names on the command line.
     pub const ALL: [(&'static str, Self); 4] = [
         ("own", Self::Own),
         ("del", Self::Del),
@@ -91,12 +92,12 @@ impl Holder for Own {
     }
 }
 
-/// A program of another kind, with a key on each node.
+/// Another kind of program, with a key on each node.
 pub(super) struct Other {
     connections: Vec<Connection>,
     resource: String,
     how: How,
-    /// How often it has held.
+    /// How often it has held the lock.
     times: u32,
     expires: Option<Instant>,
 }
@@ -120,8 +121,8 @@ impl Other {
         Ok(Self { connections, resource: resource.to_owned(), how, times: 0, expires: None })
     }
 
-    /// What ended before may still be on its way to the slowest node: a `DEL`, or the undo of whoever waited.
-    /// Looked at by other means than `SET`, which is counted.
+    /// Waits until the lock is free: a `DEL`, or the undo of a waiter, may still be in flight to
+    /// the slowest node. It does not use `SET`, which is counted.
     fn await_free(&mut self) -> Result<()> {
         let (until, exists) = (Instant::now() + PATIENCE, format!("EXISTS {}", self.resource));
         for connection in &mut self.connections {
@@ -201,15 +202,15 @@ impl Cli {
 impl Drop for Cli {
     fn drop(&mut self) {
         self.input = None;
-        // Nothing to be done about a failure here: it may have ended by itself.
+        // A failure here cannot be handled; the program may have ended by itself.
         let _ = self.program.kill();
         let _ = self.program.wait();
     }
 }
 
-/// A span between `least` and `least + range`, evenly spread over the times that it is asked for.
+/// A span between `least` and `least + range`, evenly distributed over successive calls.
 pub(super) fn spread(times: u32, least: Duration, range: Duration) -> Duration {
-    // Multiples of the golden ratio fall nowhere near one another.
+    // Multiples of the golden ratio are far apart from one another.
     least + range.mul_f64((f64::from(times) * 0.618_033_988_749_895).fract())
 }
 

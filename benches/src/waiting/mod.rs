@@ -1,7 +1,7 @@
-//! Those who wait for a lock that somebody else holds: the raw floor and the clients.
+//! Waiters for a lock that another client holds: the raw floor and the clients.
 //!
 //! A contender of this registry waits in `acquire`, for at most [`PATIENCE`]. To add one: a file
-//! beside these, and a line in [`ALL`]. Not here: what is measured, see `hand_off` and `crowd`.
+//! beside these, and a line in [`ALL`]. Not here: the measurements, see `hand_off` and `crowd`.
 
 pub mod hand_off;
 pub mod holder;
@@ -16,14 +16,14 @@ use redbolt::config::WakeStrategy;
 
 use crate::contender::{Contender, Task};
 
-/// One way to wait, before it has connected.
+/// A waiting contender that has not connected yet.
 #[derive(Clone, Copy)]
 pub struct Entry {
     /// Its name in tables and on the command line.
     pub name: &'static str,
-    /// What it does otherwise than the others, in a line.
+    /// How it differs from the others, in a line.
     pub about: &'static str,
-    /// What ends its waiting.
+    /// What ends its wait.
     pub woken_by: WokenBy,
     /// Connects it. It stays on the thread that started it.
     pub start: fn(&Task) -> Result<Box<dyn Contender>>,
@@ -34,19 +34,19 @@ pub struct Entry {
 pub enum WokenBy {
     /// A message that only its own kind sends on release: it cannot wait for other programs.
     OwnMessage,
-    /// A push of the nodes, whoever let go.
+    /// A notification of the nodes, whoever released the lock.
     Push,
     /// A timer.
     Timer,
 }
 
-/// All who wait, the floor first: the others are compared with it.
+/// All waiters. The first is the floor, with which the others are compared.
 pub const ALL: [Entry; 10] = [
     Entry {
         name: "raw, quorum",
         about: "the floor: bytes encoded beforehand over epoll; the release is a script and a PUBLISH \
-                to every node, the waiter asks all when a quorum has told it; one token for ever, no \
-                guard, no timer worth the name",
+                to every node, the waiter asks all when a quorum has notified it; a fixed token, no \
+                guard, practically no timer",
         woken_by: WokenBy::OwnMessage,
         start: pub_sub::start_at_quorum,
     },
@@ -58,32 +58,32 @@ pub const ALL: [Entry; 10] = [
     },
     Entry {
         name: "redbolt, lead",
-        about: "the blocking client at its defaults: a push makes it ask the node that pushed, and the \
-                others once that one has granted",
+        about: "the blocking client with default settings: after a notification it asks the node that \
+                sent it, and the others once that one has granted",
         woken_by: WokenBy::Push,
         start: |task| redbolt_client::start(task, WakeStrategy::Lead),
     },
     Entry {
         name: "redbolt, all",
-        about: "a push makes it ask all nodes",
+        about: "after a notification it asks all nodes",
         woken_by: WokenBy::Push,
         start: |task| redbolt_client::start(task, WakeStrategy::All),
     },
     Entry {
         name: "redbolt, quorum",
-        about: "the pushes of a quorum make it ask all nodes",
+        about: "after notifications of a quorum it asks all nodes",
         woken_by: WokenBy::Push,
         start: |task| redbolt_client::start(task, WakeStrategy::Quorum),
     },
     Entry {
         name: "redbolt, timer",
-        about: "no pushes: pauses, and the keys' remaining TTL",
+        about: "no notifications: pauses, and the keys' remaining TTL",
         woken_by: WokenBy::Timer,
         start: |task| redbolt_client::start(task, WakeStrategy::Timer),
     },
     Entry {
         name: "redbolt engine",
-        about: "the engine at its defaults, called by a thread that blocks",
+        about: "the engine with default settings, called by a blocking thread",
         woken_by: WokenBy::Push,
         start: redbolt_client::start_engine,
     },
@@ -95,14 +95,14 @@ pub const ALL: [Entry; 10] = [
     },
     Entry {
         name: "rslock",
-        about: "rslock 0.10 at its defaults, on a current_thread runtime: a random pause of up to 200 ms \
+        about: "rslock 0.10 with default settings, on a current_thread runtime: a random pause of up to 200 ms \
                 between attempts; no restart guard",
         woken_by: WokenBy::Timer,
         start: pollers::start_rslock,
     },
     Entry {
         name: "redlock",
-        about: "redlock 2.0 at its defaults: node after node, a connection for each command, a random \
+        about: "redlock 2.0 with default settings: node after node, a connection for each command, a random \
                 pause of up to 200 ms after each attempt; no restart guard",
         woken_by: WokenBy::Timer,
         start: pollers::start_redlock,
@@ -119,5 +119,5 @@ pub fn chosen(parts: &[String]) -> Vec<Entry> {
     floor.iter().chain(others.iter().filter(named)).copied().collect()
 }
 
-/// How long anybody waits before the measurement is void.
+/// The longest wait; after it the measurement is void.
 pub const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! Lock clients that ask again after a pause: rslock and redlock, at their defaults.
+//! Lock clients that retry after a pause: rslock and redlock, with default settings.
 
 use std::time::Instant;
 
@@ -58,7 +58,7 @@ struct Redlock {
 }
 
 impl Contender for Redlock {
-    /// Its own `acquire` is this loop, without an end.
+    /// Its own `acquire` is this loop, without a limit.
     fn acquire(&mut self) -> Result<()> {
         let (until, ttl) = (Instant::now() + PATIENCE, self.task.ttl.as_millis() as usize);
         while Instant::now() < until {
@@ -67,7 +67,7 @@ impl Contender for Redlock {
                 return Ok(());
             }
         }
-        bail!("nobody let go");
+        bail!("the lock was never released");
     }
 
     fn release(&mut self) -> Result<()> {

@@ -1,7 +1,8 @@
-//! The floor of a hand-off: the releaser tells every node, each node tells the waiter, the waiter asks.
+//! The floor of a hand-off: the holder publishes to every node, each node notifies the waiter, and
+//! the waiter requests the lock.
 //!
-//! Both sides are this: connected and subscribed before anything is measured, requests encoded once.
-//! A lost message would be noticed after a second, which does not happen here.
+//! Both sides are this code: connected and subscribed before the measurement, with requests encoded
+//! once. A lost message would cost a second, which does not happen here.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -68,7 +69,7 @@ fn start(task: &Task, wake_at: usize) -> Result<Box<dyn Contender>> {
     Ok(Box::new(side))
 }
 
-/// Of the length of redbolt's tokens without a label, and another one for each side.
+/// As long as redbolt's tokens without a label, and different for each side.
 fn token() -> Vec<u8> {
     static SIDES: AtomicU64 = AtomicU64::new(0);
     format!("{:034x}", SIDES.fetch_add(1, Ordering::Relaxed)).into_bytes()
@@ -76,25 +77,25 @@ fn token() -> Vec<u8> {
 
 struct PubSub {
     epoll: OwnedFd,
-    /// For commands, one for each node.
+    /// For commands, one per node.
     links: Vec<Wire>,
-    /// Subscribed, one for each node.
+    /// Subscribed, one per node.
     ears: Vec<Wire>,
     events: Vec<epoll::Event>,
     quorum: usize,
-    /// How many nodes must have told that the lock is free.
+    /// How many nodes must have notified that the lock is free.
     wake_at: usize,
     set: Vec<u8>,
     undo: Vec<u8>,
     release: Vec<u8>,
-    /// Which nodes have told since this wait began.
+    /// Which nodes have notified since this wait began.
     told: Vec<bool>,
-    /// Whether one has since the last ask.
+    /// Whether one has since the last request.
     news: bool,
     vote: Vote,
 }
 
-/// What the nodes have said to the latest request.
+/// The nodes' answers to the latest request.
 #[derive(Default)]
 struct Vote {
     number: u64,
@@ -133,7 +134,7 @@ enum Request {
 }
 
 impl PubSub {
-    /// Sends the request to all nodes and waits until a quorum said yes, or none can any more.
+    /// Sends the request to all nodes and waits until a quorum has said yes, or cannot any more.
     fn ask(&mut self, request: Request) -> Result<()> {
         self.tell(request)?;
         let until = Instant::now() + PATIENCE;
@@ -148,9 +149,9 @@ impl PubSub {
     fn tell(&mut self, request: Request) -> Result<()> {
         self.vote = Vote { number: self.vote.number + 1, yes: 0, no: 0 };
         let due = |len| Due { len, slot: 0, number: self.vote.number };
-        // A reply that nobody counts.
+        // A reply that is not counted.
         let unheeded = |len| Due { len, slot: 0, number: 0 };
-        // +OK or $-1; :1 or :0; :1 and how many were told.
+        // +OK or $-1; :1 or :0; :1 and the number of notified subscribers.
         let (bytes, dues) = match request {
             Request::Set => (&self.set, [Some(due(5)), None]),
             Request::Undo => (&self.undo, [Some(unheeded(4)), None]),
@@ -163,11 +164,11 @@ impl PubSub {
         Ok(())
     }
 
-    /// Waits until so many nodes have told, and one of them since the last ask.
+    /// Waits until this many nodes have notified, and one of them since the last request.
     fn await_messages(&mut self, nodes: usize, until: Instant) -> Result<()> {
         let patience = Instant::now() + Duration::from_secs(1);
         while !self.news || self.told.iter().filter(|&&told| told).count() < nodes {
-            ensure!(Instant::now() < until, "nobody let go");
+            ensure!(Instant::now() < until, "the lock was never released");
             if Instant::now() > patience {
                 return Ok(());
             }

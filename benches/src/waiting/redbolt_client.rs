@@ -1,4 +1,5 @@
-//! redbolt's blocking API, waiting, and its engine, called by a thread that blocks and awaited by a task.
+//! redbolt's blocking API as a waiter, and its engine, called by a blocking thread and awaited by a
+//! task.
 
 use anyhow::{Context, Result, anyhow, ensure};
 use redbolt::{

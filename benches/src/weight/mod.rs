@@ -1,8 +1,9 @@
-//! What a client weighs in the build: a program that takes one lock and lets it go, for each way to do that in Rust.
+//! The cost of a client in the build: a program that acquires and releases one lock, for each way
+//! to do that in Rust.
 //!
-//! Each is a source in `programs` and a manifest that is made here: a package apart from this workspace, so that no
-//! feature is on that it does not ask for itself, with the versions of this workspace's lock file. Not here: the table,
-//! see `part/build.rs`.
+//! Each is a source in `programs` and a manifest that is generated here: a package apart from this
+//! workspace, so that only features which it asks for are on, with the versions of this workspace's
+//! lock file. Not here: the table, see `part/build.rs`.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -21,14 +22,14 @@ use crate::counts::Counts;
 pub struct Program {
     /// Its name in tables and on the command line.
     pub name: &'static str,
-    /// What it stands on, in a line.
+    /// Its dependencies, in a line.
     pub about: &'static str,
-    /// Names and options of its dependencies.
+    /// The names and options of its dependencies.
     dependencies: &'static [(&'static str, &'static str)],
     source: &'static str,
 }
 
-/// All of them, the floor first.
+/// All programs, the floor first.
 pub const ALL: [Program; 8] = [
     Program {
         name: "raw mio",
@@ -53,13 +54,13 @@ pub const ALL: [Program; 8] = [
     },
     Program {
         name: "redlock",
-        about: "as it comes",
+        about: "with its default features",
         dependencies: &[("redlock", "")],
         source: include_str!("programs/redlock.rs"),
     },
     Program {
         name: "redis sync",
-        about: "the driver without its default features, and thirty lines of a lock",
+        about: "the driver without its default features, and thirty lines for a lock",
         dependencies: &[("redis", ", default-features = false")],
         source: include_str!("programs/redis_sync.rs"),
     },
@@ -92,12 +93,13 @@ pub const ALL: [Program; 8] = [
     },
 ];
 
-/// What a program weighs.
+/// The cost of a program.
 #[derive(Clone, Debug)]
 pub struct Weight {
-    /// Packages that were compiled for it, build scripts' and macros' among them, itself not.
+    /// Packages that were compiled for it, including those of build scripts and macros, excluding
+    /// itself.
     pub crates: usize,
-    /// Of a clean build, each time.
+    /// The time of each clean build.
     pub clean: Vec<Duration>,
     /// Bytes of the stripped program.
     pub size: u64,
@@ -109,7 +111,7 @@ pub struct Package {
 }
 
 impl Package {
-    /// Writes it down, and sees to it that all it needs is on this machine.
+    /// Writes the package, and makes sure that all its dependencies are on this machine.
     ///
     /// # Errors
     ///
@@ -117,13 +119,13 @@ impl Package {
     pub fn write(program: Program) -> Result<Self> {
         let (folder, root) = (tempfile::tempdir()?, root());
         let lock = std::fs::read_to_string(root.join("Cargo.lock"))
-            .context("the workspace that this was built from is gone")?;
+            .context("the workspace of this build is gone")?;
         std::fs::create_dir(folder.path().join("src"))?;
         std::fs::write(folder.path().join("Cargo.toml"), program.manifest(&lock, &root)?)?;
         std::fs::write(folder.path().join("Cargo.lock"), lock)?;
         std::fs::write(folder.path().join("src/main.rs"), program.source)?;
         let package = Self { folder };
-        // What the machine has it does not ask for.
+        // Uses the network only if a dependency is missing.
         if package.cargo(&["fetch", "--offline"]).output()?.status.success() {
             return Ok(package);
         }
@@ -131,11 +133,11 @@ impl Package {
         Ok(package)
     }
 
-    /// Builds it from nothing so many times, and lets it take a lock on these nodes.
+    /// Builds it this many times from scratch, and lets it take a lock on these nodes.
     ///
     /// # Errors
     ///
-    /// It does not build, or does not do what it is for.
+    /// It does not build, or does not work.
     pub fn weigh(&self, builds: usize, servers: &[Server]) -> Result<Weight> {
         let (mut clean, mut crates) = (Vec::new(), 0);
         for _ in 0..builds.max(1) {
@@ -164,7 +166,7 @@ impl Package {
     fn cargo(&self, arguments: &[&str]) -> Command {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null());
-        // What was meant for the build of this program.
+        // These variables are meant for the build of the bench program.
         for name in
             ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"]
         {
@@ -199,7 +201,7 @@ impl Program {
     }
 }
 
-/// The newest of this name in a lock file, which is the one that is asked for by name.
+/// The newest version of this name in a lock file, which is the one that the name alone refers to.
 fn version<'l>(lock: &'l str, name: &str) -> Option<&'l str> {
     let begin = format!("name = \"{name}\"\n");
     let versions = lock.split("[[package]]\n").filter_map(|entry| {
@@ -209,7 +211,7 @@ fn version<'l>(lock: &'l str, name: &str) -> Option<&'l str> {
     versions.last()
 }
 
-/// The packages among cargo's messages, without the program itself.
+/// The number of packages in cargo's messages, without the program itself.
 fn crates_of(messages: &str) -> Result<usize> {
     let mut packages = HashSet::new();
     for line in messages.lines() {
@@ -222,7 +224,7 @@ fn crates_of(messages: &str) -> Result<usize> {
     Ok(packages.len())
 }
 
-/// Whether the program takes its lock on a majority, and leaves nothing behind.
+/// Checks that the program acquires its lock on a majority, and leaves nothing behind.
 fn prove(binary: &Path, servers: &[Server]) -> Result<()> {
     let before = Counts::of(servers).sets()?;
     let mut program = Command::new(binary);
@@ -240,7 +242,7 @@ fn prove(binary: &Path, servers: &[Server]) -> Result<()> {
     let until = Instant::now() + PATIENCE;
     let is_left = |server: &Server| server.run(&[b"EXISTS", RESOURCE]) != Reply::Int(0);
     while servers.iter().filter(|server| is_left(server)).count() > servers.len() / 2 {
-        ensure!(Instant::now() < until, "it did not let go of its lock");
+        ensure!(Instant::now() < until, "it did not release its lock");
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(())
@@ -258,7 +260,7 @@ fn ended(program: &mut Child) -> Result<()> {
     }
 }
 
-/// What a command printed.
+/// The output of a command that must succeed.
 fn done(what: &str, mut command: Command) -> Result<String> {
     let output = command.output().context("cargo cannot be started")?;
     let words = String::from_utf8_lossy(&output.stderr);
@@ -274,7 +276,7 @@ fn root() -> PathBuf {
 
 const PACKAGE: &str = "one-lock";
 
-/// What all programs lock.
+/// The resource of all programs.
 const RESOURCE: &[u8] = b"redbolt-weight-0";
 
 const MIO: &str = r#", default-features = false, features = ["net", "os-poll"]"#;
@@ -311,7 +313,7 @@ mod tests {
         let weight = package.weigh(1, &servers).unwrap();
         assert!((1..=6).contains(&weight.crates), "{weight:?}");
         assert!(weight.size > 10_000 && weight.clean.len() == 1, "{weight:?}");
-        // One that did not get the lock does not count.
+        // A program that is refused the lock does not count.
         servers.iter().for_each(|server| {
             server.run(&[b"SET", RESOURCE, b"somebody else"]);
         });

@@ -1,5 +1,4 @@
-//! On what the pair is measured, and what was measured there: one placement, one number of nodes, one kind
-//! of sockets. Figures of two cells are never made into a ratio.
+//! A cell: one placement, one number of nodes, one kind of sockets. No ratio compares two cells.
 
 use std::fmt;
 
@@ -14,7 +13,7 @@ use crate::placement::Placement;
 use crate::rounds::{Figures, Outcome};
 use crate::stats::{Ratio, median};
 
-/// What is the same for all contenders that are compared.
+/// The conditions that all compared contenders share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
     pub(super) placement: Placement,
@@ -28,12 +27,12 @@ pub(super) enum Sockets {
     Unix,
 }
 
-/// The cells that were chosen. Unix sockets are measured with three nodes.
+/// The selected cells. Unix sockets are measured with three nodes.
 pub(super) fn cells(choice: &Choice) -> Vec<Cell> {
     let nodes = choice.nodes_or(&[1, 3, 5]);
     let mut cells = Vec::new();
     for placement in choice.placements_or(&placements(choice)) {
-        // In a hurry, the placements beside the first are measured where a target says something of them.
+        // With `--quick`, further placements are measured only where a target needs them.
         let briefly = choice.quick && choice.placements.is_empty() && !cells.is_empty();
         let wanted = |n: &usize| !briefly || *n == MIDDLE;
         let tcp = |nodes| Cell { placement, nodes, sockets: Sockets::Tcp };
@@ -45,7 +44,7 @@ pub(super) fn cells(choice: &Choice) -> Vec<Cell> {
     cells
 }
 
-/// Those that the machine has cores for.
+/// The placements for which the machine has enough cores.
 fn placements(choice: &Choice) -> Vec<Placement> {
     let all = Placement::ALL.into_iter().map(|(_, placement)| placement);
     let possible = |placement: &Placement| match placement {
@@ -57,13 +56,13 @@ fn placements(choice: &Choice) -> Vec<Placement> {
 }
 
 impl Cell {
-    /// Whoever spins needs a core to itself.
+    /// A spinning contender needs a core to itself.
     pub(super) fn suits(self, name: &str) -> bool {
         let spins = SPINNING.iter().any(|part| name.contains(part));
         !spins || self.placement == Placement::Split
     }
 
-    /// For people who have read the placement already.
+    /// The name of the cell without its placement, which the heading shows.
     pub(super) fn short(self) -> String {
         format!("N = {}, {}", self.nodes, self.sockets)
     }
@@ -93,10 +92,10 @@ impl fmt::Display for Sockets {
     }
 }
 
-/// What was measured in a cell.
+/// The figures of a cell.
 pub(super) struct Run {
     pub(super) cell: Cell,
-    /// The placement in words.
+    /// The placement, described.
     pub(super) about: String,
     pub(super) outcomes: Vec<Outcome>,
 }
@@ -107,7 +106,7 @@ impl Run {
         outcome.figures.as_ref().ok()
     }
 
-    /// Of all who did not fail.
+    /// The figures of all contenders that did not fail.
     pub(super) fn measured(&self) -> impl Iterator<Item = (&'static str, &Figures)> {
         let figures = |outcome: &'_ Outcome| outcome.name;
         self.outcomes.iter().filter_map(move |outcome| {
@@ -115,7 +114,7 @@ impl Run {
         })
     }
 
-    /// How a contender compares with the floor, round by round.
+    /// The ratio of a contender to the floor, round by round.
     pub(super) fn ratio(&self, own: &Figures, of: fn(&Figures) -> &Vec<u64>) -> Ratio {
         let floor = self.figures(floor()).map_or(&[][..], |floor| of(floor));
         Ratio::of(of(own), floor)
@@ -186,10 +185,10 @@ fn quantiles(histogram: &Histogram<u64>) -> Value {
     })
 }
 
-/// The number of nodes that most have.
+/// The most common number of nodes.
 pub(super) const MIDDLE: usize = 3;
 
-/// Parts of the names of those who spin.
+/// Parts of the names of spinning contenders.
 const SPINNING: [&str; 2] = ["spin", "busy"];
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Allocations and system calls of a pair, from a program apart: to count them is to slow them down.
+//! Allocations and system calls of a pair. A program of its own counts them, because counting slows
+//! it down.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,13 +11,13 @@ use super::cell::MIDDLE;
 use crate::contender::Entry;
 use crate::progress::Progress;
 
-/// What was counted of one contender, for each pair.
+/// The counts of a contender, per pair.
 pub(super) struct Counted {
     pub(super) name: &'static str,
     pub(super) outcome: Result<Counts, String>,
 }
 
-/// Nothing where it cannot be counted.
+/// `None` where it cannot be counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Counts {
     pub(super) allocations: Option<f64>,
@@ -36,13 +37,13 @@ impl Counted {
     }
 }
 
-/// Those to count for; in a hurry only those that a target says something of.
+/// The contenders to count; with `--quick` only those with a target.
 pub(super) fn wanted(entries: &[Entry], quick: bool) -> Vec<Entry> {
     let wanted = |entry: &&Entry| !quick || entry.name.starts_with("redbolt");
     entries.iter().filter(wanted).copied().collect()
 }
 
-/// Counts for each of them, one after another.
+/// Counts for each contender, one after another.
 pub(super) fn count(entries: &[Entry], progress: &Progress) -> Vec<Counted> {
     let one = |entry: &Entry| {
         progress.say(&format!("pair: counting {}", entry.name));
@@ -64,7 +65,7 @@ fn counts(name: &str) -> Result<Counts> {
         .stderr(Stdio::piped())
         .spawn()?;
     let until = Instant::now() + PATIENCE;
-    // It says one line, which the pipe has room for.
+    // The counter prints one line, which fits into the pipe.
     while counter.try_wait()?.is_none() {
         if Instant::now() > until {
             counter.kill()?;
@@ -79,7 +80,7 @@ fn counts(name: &str) -> Result<Counts> {
 }
 
 fn read(line: &[u8]) -> Result<Counts> {
-    let value: Value = serde_json::from_slice(line).context("the counter said something else")?;
+    let value: Value = serde_json::from_slice(line).context("the counter's output is not JSON")?;
     Ok(Counts { allocations: value["allocations"].as_f64(), syscalls: value["syscalls"].as_f64() })
 }
 

@@ -1,7 +1,7 @@
-//! The pair of acquire and release, beside a raw floor.
+//! The pair of acquire and release, compared with a raw floor.
 //!
-//! It is the pair, because whoever returns at the majority leaves the replies of the slower nodes to its
-//! next call. Not here: how the contenders take turns, see `rounds`.
+//! A client that returns at the majority leaves the replies of the slower nodes to its next call,
+//! so only the pair is comparable. Not here: how the contenders take turns, see `rounds`.
 
 mod cell;
 mod counted;
@@ -79,7 +79,7 @@ fn measure(
     Ok(Run { cell, about, outcomes })
 }
 
-/// The floors, and whoever was chosen.
+/// The floors, and the selected contenders.
 fn entries(choice: &Choice) -> Vec<Entry> {
     let (floor, others) = ALL.split_at(1);
     floor.iter().chain(others.iter().filter(|entry| choice.wants(entry.name))).copied().collect()
@@ -90,5 +90,5 @@ fn floor() -> &'static str {
     ALL[0].name
 }
 
-/// Longer than any pair takes: no contender is hurried by it.
+/// Longer than any pair takes, so that no contender has to extend.
 const TTL: Duration = Duration::from_secs(10);

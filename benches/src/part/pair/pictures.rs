@@ -1,4 +1,5 @@
-//! The pair as drawings: how the times are spread, what a node more costs, and who is how far from the floor.
+//! The charts of the pair: the distribution of times, the cost of each further node, and the
+//! distance from the floor.
 
 use anyhow::Result;
 
@@ -8,7 +9,7 @@ use crate::chart::{self, Bars, Lines, Percentiles};
 use crate::rounds::Figures;
 use crate::section::Chart;
 
-/// For each placement, as far as there is something to draw.
+/// The charts of each placement, as far as there are figures.
 pub(super) fn charts(runs: &[Run]) -> Result<Vec<Chart>> {
     let mut charts = Vec::new();
     let tcp: Vec<&Run> = runs.iter().filter(|run| run.cell.sockets == Sockets::Tcp).collect();

@@ -1,4 +1,5 @@
-//! The pair in words: one table of all ratios for each placement, then one for each cell with everything.
+//! The text of the pair: one table of ratios for each placement, then one table for each cell with
+//! all figures.
 
 use std::fmt::Write;
 
@@ -44,7 +45,7 @@ pub(super) fn text(
     out
 }
 
-/// The ratios of all placements, and what is allocated and asked of the system.
+/// The ratios of all placements, with allocations and system calls.
 pub(super) fn summary(runs: &[Run], entries: &[Entry], counts: &[Counted], plan: Plan) -> String {
     let mut out = introduction(plan);
     for (placement, here) in placements(runs) {
@@ -64,10 +65,10 @@ fn placed(placement: Placement, here: &[&Run], entries: &[Entry]) -> String {
 
 fn introduction(plan: Plan) -> String {
     format!(
-        "One client takes a lock and lets it go, again and again; nobody competes. The *pair* is from the start \
-         of the acquire to the end of the release. All have the same TTL (10 s), a key of the same length, and \
-         TCP_NODELAY where it can be set. Contenders take turns: {} rounds forward and back, in blocks of {} \
-         pairs or {} ms, whatever ends first.\n",
+        "One client acquires and releases a lock, again and again, without competition. The *pair* is from the \
+         start of the acquire to the end of the release. All have the same TTL (10 s), a key of the same \
+         length, and TCP_NODELAY where it can be set. Contenders take turns: {} rounds forward and back, in \
+         blocks of {} pairs or {} ms, whichever ends first.\n",
         plan.rounds,
         plan.block,
         plan.block_time.as_millis()
@@ -168,7 +169,8 @@ const HEADINGS: [&str; 14] = [
     "switches",
 ];
 
-const RATIOS: &str = "A ratio is made within each round: the median of the rounds, and in brackets between which \
-tenths the others were.\n";
+const RATIOS: &str = "\
+A ratio is computed within each round: the table shows the median of the rounds, and in brackets \
+their first and ninth decile.\n";
 
 const COUNTED: &str = "Allocations and system calls, N = 3, TCP";

@@ -1,4 +1,4 @@
-//! What is aimed at with the pair, and how far redbolt is.
+//! The targets of the pair, and how far redbolt is from them.
 
 use super::cell::{Cell, Run, Sockets, p50s, p99s};
 use super::counted::Counted;
@@ -7,7 +7,7 @@ use crate::placement::Placement;
 use crate::rounds::Figures;
 use crate::section::Target;
 
-/// Those that the runs can say something of.
+/// The targets for which the runs have figures.
 pub(super) fn targets(runs: &[Run], counts: &[Counted]) -> Vec<Target> {
     let of_cell = |aim: &Aim| {
         let run = runs.iter().find(|run| run.cell == aim.cell)?;
@@ -17,7 +17,7 @@ pub(super) fn targets(runs: &[Run], counts: &[Counted]) -> Vec<Target> {
     pairs.chain(counts.iter().filter_map(allocations)).collect()
 }
 
-/// A ratio to the floor that is not to be exceeded.
+/// The largest ratio to the floor that is aimed at.
 struct Aim {
     cell: Cell,
     percentile: &'static str,
@@ -27,7 +27,7 @@ struct Aim {
 }
 
 impl Aim {
-    /// Nothing for who did not take part.
+    /// `None` for a contender that did not take part.
     fn target(&self, run: &Run, name: &str) -> Option<Target> {
         let outcome = run.outcomes.iter().find(|outcome| outcome.name == name)?;
         let what = format!("pair {}, {}: {name} / {}", self.percentile, self.cell, floor());
@@ -65,7 +65,7 @@ const fn aim(nodes: usize, percentile: &'static str, of: fn(&Figures) -> &Vec<u6
 
 const FRONTS: [&str; 2] = ["redbolt client", "redbolt driver"];
 const BUSY: [&str; 2] = ["redbolt client, busy-poll", "redbolt driver, busy-poll"];
-/// The table of the same cell says why.
+/// The table of the same cell has the reason.
 const FAILED: &str = "failed";
 const NO_ALLOCATIONS: [&str; 2] = FRONTS;
 

@@ -1,7 +1,7 @@
-//! Cost as work grows: nothing worse than linear, and no cliff.
+//! Cost as work grows: nothing may be worse than linear, and there may be no cliff.
 //!
-//! Each table has one size that grows. Not here: the work, see `crate::scale`, and what a slope and a cliff are, see
-//! `crate::scale::growth`.
+//! Each table has one size that grows. Not here: the work, see `crate::scale`; slopes and cliffs,
+//! see `crate::scale::growth`.
 
 mod resting;
 mod sweep;
@@ -40,7 +40,7 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     Ok(section)
 }
 
-/// All tables in one placement. One that fails voids itself alone.
+/// All tables in one placement. A failure voids only its own table.
 struct Run {
     placement: Placement,
     resting: Result<Resting, String>,
@@ -71,7 +71,7 @@ impl Run {
         resting.chain(self.measured().flat_map(Sweep::growths)).collect()
     }
 
-    /// Held locks. How all tables grow is among the targets.
+    /// The held locks. The growth of all tables is among the targets.
     fn summary(&self) -> String {
         let held = self.resting.as_ref().map_or_else(String::clone, Resting::text);
         format!("### {}\n\n{held}", self.placement)
@@ -140,7 +140,9 @@ impl Run {
     }
 }
 
-const NOTE: &str = "redbolt alone, over TCP, N = 3 unless N is what grows. The slope is that of the whole cost \
-over the size, both logarithmic: 1 is linear, 0 is constant. It is given over all sizes, and over the larger half of \
-them, where what is paid once no longer hides what grows. A cliff is a step at which the cost of a unit more than \
-doubles against the trend of the step before. CPU is that of the client's process; the nodes are other processes.\n";
+const NOTE: &str = "\
+redbolt alone, over TCP, N = 3 unless N is what grows. The slope is that of the whole cost over \
+the size, both logarithmic: 1 is linear, 0 is constant. It is given over all sizes, and over the \
+larger half of them, where fixed costs no longer hide the growth. A cliff is a step at which the \
+unit cost more than doubles compared with the trend of the step before. CPU is that of the \
+client's process; the nodes are other processes.\n";

@@ -1,4 +1,4 @@
-//! Locks that are held and left alone. They are in a process of their own, whose allocator counts.
+//! Held locks without work. They are in a process of their own, whose allocator counts.
 
 use std::process::Command;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::scale::held::Figures;
 use crate::section::{Chart, Target};
 use crate::table::Table;
 
-/// What so many held locks cost, from few to many.
+/// The cost of held locks, by their number.
 pub(super) struct Resting {
     rows: Vec<Figures>,
-    /// Of as many as the last row has, that were asked for with a wait.
+    /// The same number as in the last row, requested with a wait.
     waiting: Figures,
 }
 
@@ -42,7 +42,7 @@ impl Resting {
             rows.map(|row| (row.held as f64, of(row) as f64)).collect()
         };
         [
-            // Below that it is the pages that count, and what a core has for itself.
+            // Below this number whole pages count, and the memory that a core needs for itself.
             Growth {
                 what: "heap against held locks".to_owned(),
                 expected: Expected::Linear,
@@ -72,7 +72,7 @@ impl Resting {
         }
         let [memory, pair] = self.growths();
         format!(
-            "{table}\n{memory}; {pair}. {NOTE} Asked for with a wait, so that they stand in line: {} B of heap each.\n\n",
+            "{table}\n{memory}; {pair}. {NOTE} Requested with a wait, and so with queues: {} B of heap each.\n\n",
             each(self.waiting.heap, self.waiting.held),
         )
     }
@@ -125,7 +125,7 @@ pub(super) fn target(measured: Option<f64>, text: String) -> Target {
     Target { what, bound: BYTES + KEY as f64, measured, text }
 }
 
-/// Runs the program that counts.
+/// Runs the counting program.
 fn climb(
     placement: Placement,
     choice: &Choice,
@@ -166,14 +166,16 @@ const HEADINGS: [&str; 7] = [
     "idle CPU ms/s",
 ];
 
-const NOTE: &str = "Held by one driver with its default settings, TTL 10 minutes, names of 16 bytes, nobody touches \
-them. The heap's bytes are as they were asked for, with what the collections keep in reserve; resident is what the \
-kernel counts. The pairs are of another lock, while these are held; idle is the host's loop with nothing to do.";
+const NOTE: &str = "\
+One driver with default settings holds the locks, with a TTL of 10 minutes and names of 16 bytes; \
+nothing is done with them. The heap's bytes are those requested, including the reserve of \
+collections; resident is the kernel's count. The pairs are of another lock, while these are held; \
+idle is the host's loop without work.";
 
 /// Beside the bench program.
 const PROGRAM: &str = "held";
 
-/// Bytes that a held lock may weigh beside its name.
+/// The most bytes of a held lock, without its name.
 const BYTES: f64 = 256.0;
 const KEY: usize = 16;
 

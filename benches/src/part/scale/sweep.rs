@@ -1,4 +1,4 @@
-//! One size that grows, and what the work costs at each.
+//! One size that grows, and the cost of the work at each size.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -11,26 +11,26 @@ use crate::table::Table;
 
 /// A table with a chart.
 pub(super) struct Sweep {
-    /// What the file of its chart is called.
+    /// The name of the chart's file.
     pub(super) name: &'static str,
     /// What grows, as a heading: `waiters`.
     pub(super) size: &'static str,
-    /// What the costs are given for: `hand-over`.
+    /// The unit of the costs: `hand-over`.
     pub(super) per: &'static str,
-    /// Whether there are as many of these as the size says.
+    /// Whether the size is the number of these units.
     pub(super) is_many: bool,
-    /// What else is to be known.
+    /// Notes for the reader.
     pub(super) about: String,
     pub(super) rows: Vec<Row>,
 }
 
-/// What the work of one size costs, all in all.
+/// The whole cost of the work of one size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) size: usize,
-    /// Nanoseconds of the processor.
+    /// Nanoseconds of CPU time.
     pub(super) cpu: f64,
-    /// Nanoseconds of the clock on the wall.
+    /// Nanoseconds of elapsed time.
     pub(super) wall: f64,
 }
 

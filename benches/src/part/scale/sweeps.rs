@@ -1,5 +1,5 @@
-//! The sizes, and who does the work. Each figure is the median of some rounds, which go through all sizes there and
-//! back; only nodes are started anew for each size.
+//! The sizes, and their work. Each figure is the median of some rounds, which go through all sizes
+//! there and back; only the nodes are restarted for each size.
 
 use anyhow::Result;
 use redbolt::proto::MAX_PIPELINE;
@@ -36,10 +36,9 @@ fn at_once(placement: Placement, choice: &Choice) -> Result<Sweep> {
     let (granted, refused) = at_once.take_too_many(many)?;
     drop(servers);
     let about = format!(
-        "All are asked for in one write to each node, all are held, all are released. A link takes \
-         {MAX_PIPELINE} asks that are not answered yet, so more locks than that are asked for in portions, until all \
-         are held. Of {many} asked for in one go {granted} were granted, and {refused} refused at once: too many \
-         requests under way."
+        "All are requested in one write to each node, all are held, all are released. A link accepts \
+         {MAX_PIPELINE} unanswered requests, so more locks are requested in portions, until all are held. Of {many} \
+         requested at once {granted} were granted, and {refused} were refused: too many requests in flight."
     );
     let (name, size, per) = ("at-once", "locks at once", "lock");
     Ok(Sweep { name, size, per, is_many: true, about, rows })
@@ -60,8 +59,7 @@ fn nodes(placement: Placement, choice: &Choice) -> Result<Sweep> {
         drop(servers);
     }
     rows.sort_by_key(|row| row.size);
-    let about =
-        "One lock after the other by one driver; the time is that at the median.".to_owned();
+    let about = "One lock after another by one driver; the time is the median.".to_owned();
     Ok(Sweep { name: "nodes", size: "nodes", per: "pair", is_many: false, about, rows })
 }
 
@@ -75,12 +73,12 @@ fn keys(placement: Placement, choice: &Choice) -> Result<Sweep> {
     let mut all = sizes.iter().map(connect).collect::<Result<Vec<_>>>()?;
     let rows = rounds(sizes, choice, 0, |size| {
         let (_, pairs) =
-            all.iter_mut().find(|(bytes, _)| *bytes == size).expect("each size has its own");
+            all.iter_mut().find(|(bytes, _)| *bytes == size).expect("each size has its own driver");
         take(pairs, choice)
     })?;
     drop(servers);
-    let about =
-        "As above. The name goes to each node twice, with the ask and with the release.".to_owned();
+    let about = "As above. Each node gets the name twice, with the request and with the release."
+        .to_owned();
     Ok(Sweep { name: "keys", size: "bytes of the name", per: "pair", is_many: false, about, rows })
 }
 
@@ -89,8 +87,7 @@ fn waiting_in_the_queue(placement: Placement, choice: &Choice) -> Result<Sweep> 
     let mut line = Line::connect(&addresses)?;
     let rows = rounds(waiters(choice), choice, hand_overs(choice), |size| line.wait(size))?;
     drop(servers);
-    let about =
-        "All wait for one resource, in one driver; whoever gets it lets it go at once.".to_owned();
+    let about = "All wait for one resource, in one driver; each releases it at once.".to_owned();
     let (name, size, per) = ("line", "waiters in a driver", "hand-over");
     Ok(Sweep { name, size, per, is_many: true, about, rows })
 }
@@ -100,12 +97,12 @@ fn waiting_tasks(placement: Placement, choice: &Choice) -> Result<Sweep> {
     let mut tasks = Tasks::connect(&addresses)?;
     let rows = rounds(waiters(choice), choice, hand_overs(choice), |size| tasks.wait(size))?;
     drop(servers);
-    let about = "The same as tasks over one engine, on tokio's current_thread.".to_owned();
+    let about = "The same with tasks on one engine, on tokio's current_thread.".to_owned();
     let (name, size, per) = ("tasks", "waiting tasks", "hand-over");
     Ok(Sweep { name, size, per, is_many: true, about, rows })
 }
 
-/// New nodes in their place, and where they listen.
+/// New nodes with their affinity set, and their addresses.
 fn start(placement: Placement, choice: &Choice, n: usize) -> Result<(Vec<Server>, Vec<String>)> {
     let servers = servers(n);
     placement.apply(&choice.cores, &servers)?;
@@ -113,7 +110,7 @@ fn start(placement: Placement, choice: &Choice, n: usize) -> Result<(Vec<Server>
     Ok((servers, addresses))
 }
 
-/// There and back through the sizes. What is small is repeated until there are `least` of it.
+/// There and back through the sizes. Small work is repeated until there are `least` units of it.
 fn rounds(
     sizes: &[usize],
     choice: &Choice,
@@ -164,12 +161,12 @@ fn hand_overs(choice: &Choice) -> usize {
     if choice.quick { 400 } else { 6_000 }
 }
 
-/// How many nodes there are where something else grows.
+/// The number of nodes where something else grows.
 pub(super) fn few(choice: &Choice) -> usize {
     choice.nodes_or(&[3])[0]
 }
 
-/// Bytes of a resource's name where something else grows.
+/// The length of a resource's name in bytes where something else grows.
 const NAME: usize = 16;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Takes one lock and lets it go: a lock as somebody writes it over fred.
+//! Acquires and releases one lock, written with fred.
 
 use std::error::Error;
 

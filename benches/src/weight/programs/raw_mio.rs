@@ -1,4 +1,4 @@
-//! Takes one lock and lets it go: no more than that takes over sockets in a mio loop.
+//! Acquires and releases one lock, with as little code as possible over sockets in a mio loop.
 
 use std::error::Error;
 use std::io::{ErrorKind, Read, Write};
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if granted < quorum || released < quorum { Err("no majority".into()) } else { Ok(()) }
 }
 
-/// Asks all nodes, and returns how many said yes.
+/// Sends the request to all nodes, and returns how many said yes.
 fn ask(
     poll: &mut Poll,
     nodes: &mut [TcpStream],
@@ -37,7 +37,7 @@ fn ask(
     let (mut said, mut answers) = (vec![false; nodes.len()], vec![Vec::new(); nodes.len()]);
     loop {
         for (at, node) in nodes.iter_mut().enumerate() {
-            // It is connected once it takes bytes.
+            // The socket is connected once it is writable.
             if !said[at] && node.peer_addr().is_ok() {
                 match node.write(request) {
                     Ok(written) if written == request.len() => said[at] = true,

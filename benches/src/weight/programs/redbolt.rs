@@ -1,4 +1,4 @@
-//! Takes one lock and lets it go: redbolt.
+//! Acquires and releases one lock with redbolt.
 
 use std::error::Error;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Takes one lock and lets it go: a lock as somebody writes it over the redis crate.
+//! Acquires and releases one lock, written with the redis crate.
 
 use std::error::Error;
 

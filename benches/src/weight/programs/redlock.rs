@@ -1,4 +1,4 @@
-//! Takes one lock and lets it go: redlock.
+//! Acquires and releases one lock with redlock.
 
 use std::error::Error;
 

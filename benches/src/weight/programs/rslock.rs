@@ -1,4 +1,4 @@
-//! Takes one lock and lets it go: rslock.
+//! Acquires and releases one lock with rslock.
 
 use std::error::Error;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Takes one lock and lets it go: a lock as somebody writes it over rustis.
+//! Acquires and releases one lock, written with rustis.
 
 use std::error::Error;
 
