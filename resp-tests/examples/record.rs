@@ -1,14 +1,14 @@
-//! Records the replies of a real server to `recorded/commands.txt`.
+//! Records a real server's replies to `recorded/commands.txt`.
 //!
 //! ```text
 //! cargo run -p resp-tests --example record
 //! ```
 //!
-//! starts the `redis-server` of the search path, and replaces what is recorded of its version in the
-//! packs of `recorded/` by its reply to each named line. It finds the end of a reply without parsing: behind
-//! each line it sends a PING with a text that occurs nowhere else, and reads until that is back.
+//! starts the `redis-server` in `PATH`, and replaces the recordings of its version in the packs of
+//! `recorded/` by its reply to each named line. It finds the end of a reply without parsing: after
+//! each line it sends a PING with a unique text, and reads until that text comes back.
 
-// A program for the tree's own use reports by panicking.
+// A program of this repository may report errors by panicking.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -78,7 +78,7 @@ impl Recorder {
         self.read_to(&mark)
     }
 
-    /// Reads until the reply to the PING, in either mode of a connection, and leaves that away.
+    /// Reads up to the reply to the PING, in either mode of a connection, and drops that reply.
     fn read_to(&mut self, mark: &str) -> Vec<u8> {
         let pong = format!("${}\r\n{mark}\r\n", mark.len());
         let subscribed = format!("*2\r\n$4\r\npong\r\n{pong}");

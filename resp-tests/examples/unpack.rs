@@ -1,4 +1,4 @@
-//! Writes each vector and each recorded reply to a file of its own, for programs that read files.
+//! Writes each vector and each recorded reply to a separate file, for programs that read files.
 //!
 //! ```text
 //! cargo run -p resp-tests --example unpack -- FOLDER
@@ -6,7 +6,7 @@
 //!
 //! makes `FOLDER/vectors/NAME.resp` and `FOLDER/recorded/SERVER/NAME.resp`.
 
-// A program for the tree's own use reports by panicking.
+// A program of this repository may report errors by panicking.
 #![allow(clippy::unwrap_used)]
 
 use std::env;
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use resp_tests::{case, recorded};
 
 fn main() {
-    let folder = PathBuf::from(env::args_os().nth(1).expect("the folder to write to"));
+    let folder = PathBuf::from(env::args_os().nth(1).expect("usage: unpack FOLDER"));
     let vectors =
         case::vectors().into_iter().map(|case| (format!("vectors/{}", case.name), case.stream));
     let recorded =

@@ -1,8 +1,8 @@
-//! The vectors: streams of bytes, each with the text that it must decode to.
+//! The vectors: byte streams, each with the text that it must decode to.
 //!
-//! Apart from the tests because several of them go over all vectors. `vectors.txt` is a pack, see
-//! `pack.rs`, that people write. The text of a vector is the canonical one, after an optional first
-//! line `limits NAME VALUE…` for the limits that are not the default.
+//! Apart from the tests because several of them use all vectors. `vectors.txt` is a hand-written
+//! pack, see `pack.rs`. The text of a vector is the canonical one, after an optional first line
+//! `limits NAME VALUE…` for limits that differ from the default.
 
 use std::path::{Path, PathBuf};
 
@@ -13,19 +13,19 @@ use crate::pack::{self, Entry};
 /// A stream and what it must decode to.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What it is called in `vectors.txt`.
+    /// Its name in `vectors.txt`.
     pub name: String,
     /// The bytes.
     pub stream: Vec<u8>,
     /// The limits to decode with.
     pub limits: Limits,
-    /// The limits that are not the default, by name.
+    /// The limits that differ from the default, by name.
     pub set_limits: Vec<(String, u64)>,
     /// The canonical text.
     pub expected: String,
 }
 
-/// All vectors, in the order of their names.
+/// All vectors, sorted by name.
 #[must_use]
 pub fn vectors() -> Vec<Case> {
     let mut cases: Vec<_> = pack::read(&here("vectors.txt")).into_iter().map(Case::new).collect();
@@ -51,7 +51,7 @@ impl Case {
     }
 }
 
-/// `bulk 3 line 9`
+/// Parses `bulk 3 line 9`.
 fn pairs(text: &str) -> Vec<(String, u64)> {
     let words: Vec<_> = text.split_whitespace().collect();
     let pair = |pair: &[&str]| (pair[0].into(), pair[1].parse().expect("a number"));
@@ -68,7 +68,7 @@ fn limits(set: &[(String, u64)]) -> Limits {
             "elements" => limits.elements = u32::try_from(*value).expect("a u32"),
             "line" => limits.line = small,
             "reply" => limits.reply = *value,
-            _ => panic!("no limit is called {name}"),
+            _ => panic!("no limit has the name {name}"),
         }
     }
     limits

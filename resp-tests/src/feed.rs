@@ -1,13 +1,13 @@
-//! Ways to give a stream to the decoder: whole, cut once, cut everywhere.
+//! Ways to feed a stream to the decoder: whole, split once, split everywhere.
 //!
-//! Each way must decode to the same; that is what the tests compare. Apart from the tests because
-//! all of them and the fuzz targets feed alike.
+//! All ways must decode to the same, which the tests compare. Apart from the tests because the fuzz
+//! targets feed alike.
 
 use redbolt::resp::{Decoder, Limits};
 
 use crate::{Decoded, End};
 
-/// Decodes `stream` as if it had arrived in pieces that end at `cuts`, which ascend, and at its
+/// Decodes `stream` as if it had arrived in pieces that end at the ascending `cuts`, and at its
 /// end.
 #[must_use]
 pub fn decode<'b>(
@@ -27,12 +27,19 @@ pub fn decode<'b>(
                 }
                 Ok(None) => break,
                 Err(violation) => {
-                    assert_eq!(decoder.next(b"+OK\r\n"), Err(violation), "it must stick");
+                    assert_eq!(
+                        decoder.next(b"+OK\r\n"),
+                        Err(violation),
+                        "the decoder keeps its violation"
+                    );
                     return Decoded { tokens, end: End::Violation(violation) };
                 }
             }
         }
-        assert!(arrived - at < limits.buffered(), "the decoder wants more than it may");
+        assert!(
+            arrived - at < limits.buffered(),
+            "the decoder wants more bytes than its limits permit"
+        );
     }
     let between = decoder.depth() == 0 && at == stream.len();
     Decoded { tokens, end: if between { End::Complete } else { End::Incomplete } }

@@ -1,13 +1,13 @@
-//! Frames: what the tokens of a stream amount to, and ways to feed the decoder of frames.
+//! Frames: the trees of a stream's tokens, and feeding the decoder of frames.
 //!
-//! The tokens are the oracle's, and it takes a few lines of recursion to make trees of them, so the two share
-//! nothing with the decoder but the type of the result.
+//! The tokens are the oracle's, and a few lines of recursion make trees of them. So they share only
+//! the type of the result with the decoder.
 
 use redbolt::resp::{BytesMut, Frame, FrameDecoder, Limits, Token};
 
 use crate::{Decoded, End};
 
-/// The frames whose tokens are all there.
+/// The complete frames.
 #[must_use]
 pub fn of(decoded: &Decoded<'_>) -> Vec<Frame> {
     let mut tokens = decoded.tokens.iter().map(|&(_, token)| token);
@@ -28,7 +28,8 @@ fn frame<'b>(tokens: &mut impl Iterator<Item = Token<'b>>) -> Option<Frame> {
     })
 }
 
-/// Decodes `stream` as if it had arrived in pieces that end at `cuts`, which ascend, and at its end.
+/// Decodes `stream` as if it had arrived in pieces that end at the ascending `cuts`, and at its
+/// end.
 #[must_use]
 pub fn decode(
     stream: &[u8],
@@ -45,13 +46,24 @@ pub fn decode(
                 Ok(Some(frame)) => frames.push(frame),
                 Ok(None) => break,
                 Err(violation) => {
-                    assert_eq!(decoder.next(&mut buffer), Err(violation), "it must stick");
+                    assert_eq!(
+                        decoder.next(&mut buffer),
+                        Err(violation),
+                        "the decoder keeps its violation"
+                    );
                     return (frames, End::Violation(violation));
                 }
             }
         }
-        assert!(buffer.len() < limits.buffered(), "the decoder wants more than it may");
-        assert_eq!(decoder.offset(), (at - buffer.len()) as u64, "it is where its buffer begins");
+        assert!(
+            buffer.len() < limits.buffered(),
+            "the decoder wants more bytes than its limits permit"
+        );
+        assert_eq!(
+            decoder.offset(),
+            (at - buffer.len()) as u64,
+            "the offset is that of the buffer"
+        );
     }
     let between = decoder.depth() == 0 && buffer.is_empty();
     (frames, if between { End::Complete } else { End::Incomplete })

@@ -1,8 +1,8 @@
-//! What the tests of redbolt's RESP2 codec share: an oracle, a text form, and ways to feed.
+//! The shared parts of the RESP2 codec's tests: an oracle, a text form, and ways to feed.
 //!
-//! A crate of its own because its tests need other parsers, a real server and an allocator that
-//! counts, none of which the library may depend on; and because the fuzz targets use the same
-//! oracle. Not here: anything that a lock client needs. `README.md` says what is proven, and how.
+//! A crate of its own because its tests need other parsers, a real server and a counting allocator,
+//! none of which the library may depend on, and because the fuzz targets use the same oracle. Not
+//! here: anything that a lock client needs. `README.md` says what is shown, and how.
 
 #![deny(missing_docs, unsafe_code)]
 
@@ -16,19 +16,19 @@ pub mod text;
 
 use redbolt::resp::{Token, Violation};
 
-/// All that a stream decodes to.
+/// Everything that a stream decodes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded<'b> {
     /// The tokens in order, each with the number of arrays around it.
     pub tokens: Vec<(usize, Token<'b>)>,
-    /// How the stream ends.
+    /// The end of the stream.
     pub end: End,
 }
 
 /// How a stream ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Behind a complete reply, or before the first.
+    /// After a complete reply, or before the first.
     Complete,
     /// Inside a reply.
     Incomplete,

@@ -1,8 +1,8 @@
-//! The oracle: RESP2 once more, written to be believed by reading.
+//! The oracle: a second RESP2 decoder, simple enough to be checked by reading.
 //!
-//! It has the whole stream in one slice, recurses into arrays, looks at one byte at a time and
-//! keeps nothing between calls. It is the specification of the decoder, which may do none of
-//! that; the two share the words of the result and not a line of the work.
+//! It gets the whole stream in one slice, recurses into arrays, looks at one byte at a time and
+//! keeps no state between calls. It specifies the decoder, which may do none of that. The two share
+//! the types of the result, and no code.
 
 use redbolt::resp::{Limits, MAX_DEPTH, Rule, Token, Violation};
 
@@ -35,7 +35,7 @@ struct Oracle<'b, 'l> {
     limits: &'l Limits,
     tokens: Vec<(usize, Token<'b>)>,
     reply_start: usize,
-    /// Elements that the arrays of this reply have announced.
+    /// How many elements the arrays of this reply have announced.
     elements: u64,
 }
 
@@ -44,7 +44,7 @@ enum Stop {
     Broken(usize, Rule),
 }
 
-/// Each parser takes the offset where it begins and gives the one where it ended.
+/// Each parser takes the offset of its begin and returns that of its end.
 impl<'b> Oracle<'b, '_> {
     fn byte(&self, at: usize) -> Result<u8, Stop> {
         self.stream.get(at).copied().ok_or(Stop::OutOfBytes)
@@ -61,7 +61,7 @@ impl<'b> Oracle<'b, '_> {
         }
     }
 
-    /// A token is complete; it counts if the reply may be as long as that.
+    /// A token is complete; it counts if the reply may be this long.
     fn push(
         &mut self,
         start: usize,
@@ -105,7 +105,7 @@ impl<'b> Oracle<'b, '_> {
     fn integer(&mut self, start: usize, depth: usize) -> Result<usize, Stop> {
         let (least, most) = (i64::MIN.into(), i64::MAX.into());
         let (value, end) = self.number(start + 1, (least, Rule::Range), (most, Rule::Range))?;
-        let value = i64::try_from(value).expect("within the bounds just given");
+        let value = i64::try_from(value).expect("the number is within the given bounds");
         self.push(start, end, depth, Token::Int(value))?;
         Ok(end)
     }
@@ -117,7 +117,8 @@ impl<'b> Oracle<'b, '_> {
             self.push(start, payload, depth, Token::NilBulk)?;
             return Ok(payload);
         }
-        let cr = payload + usize::try_from(len).expect("not negative, within a usize limit");
+        let cr = payload
+            + usize::try_from(len).expect("the length is not negative, and within a usize limit");
         self.fits(start, cr + 2)?;
         if self.byte(cr)? != b'\r' {
             return Err(Stop::Broken(cr, Rule::BulkEnd));
@@ -134,7 +135,7 @@ impl<'b> Oracle<'b, '_> {
             self.push(start, at, depth, Token::NilArray)?;
             return Ok(at);
         }
-        let len = u32::try_from(len).expect("not negative, within a u32 limit");
+        let len = u32::try_from(len).expect("the length is not negative, and within a u32 limit");
         self.push(start, at, depth, Token::Array(len))?;
         self.elements += u64::from(len);
         for _ in 0..len {
@@ -143,7 +144,7 @@ impl<'b> Oracle<'b, '_> {
         Ok(at)
     }
 
-    /// A number whose only sign is that of `-1`.
+    /// A number whose only permitted sign is that of `-1`.
     fn length(&self, at: usize, most: (i128, Rule)) -> Result<(i128, usize), Stop> {
         if self.byte(at)? == b'+' {
             return Err(Stop::Broken(at, Rule::Digit));
@@ -151,7 +152,7 @@ impl<'b> Oracle<'b, '_> {
         self.number(at, (-1, Rule::NegativeLength), most)
     }
 
-    /// A number, with the rules that one below `least` and one above `most` break.
+    /// A number, with the rules that are broken below `least` and above `most`.
     fn number(
         &self,
         start: usize,
@@ -188,7 +189,7 @@ impl<'b> Oracle<'b, '_> {
         }
     }
 
-    /// The LF behind the CR at `cr`.
+    /// The LF after the CR at `cr`.
     fn line_end(&self, cr: usize, rule: Rule) -> Result<usize, Stop> {
         if self.byte(cr + 1)? == b'\n' { Ok(cr + 2) } else { Err(Stop::Broken(cr + 1, rule)) }
     }

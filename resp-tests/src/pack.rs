@@ -1,7 +1,7 @@
-//! Packs: text files that each hold many byte streams, every one under a name of its own.
+//! Packs: text files with many byte streams, each under a name of its own.
 //!
-//! One file per stream would be two thousand files that nobody opens. A pack is read, searched by
-//! name, edited by hand and compared by `git diff`:
+//! One file per stream would be two thousand files that nobody opens. A pack can be read, searched
+//! by name, edited by hand and compared with `git diff`:
 //!
 //! ```text
 //! # A comment. Comments stand before the first entry.
@@ -17,12 +17,13 @@
 //! bulk 3 "abc"
 //! ```
 //!
-//! An entry has one name or more, then lines. Those that begin with a quotation mark are its
-//! stream, in pieces, quoted as `text::quoted` does it; `"x" * 65536` repeats a piece. The others
-//! are its text. An empty line ends the entry. Names are unique within a file, and a file that
-//! breaks any of this is refused with the line: a pack never loses an entry silently.
+//! An entry has one name or more, then lines. Lines that begin with a quotation mark are its
+//! stream, in pieces, quoted as by `text::quoted`; `"x" * 65536` repeats a piece. The other lines
+//! are its text. An empty line ends the entry. Names are unique within a file. A file that breaks
+//! any of these rules is refused, with the number of the line: a pack never loses an entry
+//! silently.
 //!
-//! Not here: what the text of an entry means, see `case.rs`.
+//! Not here: the meaning of an entry's text, see `case.rs`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -34,7 +35,7 @@ use crate::text::{quoted, unquoted};
 /// One entry of a pack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is called. Entries with equal contents may share one place under several names.
+    /// Its names. Entries with equal contents may share one entry under several names.
     pub names: Vec<String>,
     /// The bytes.
     pub stream: Vec<u8>,
@@ -42,11 +43,11 @@ pub struct Entry {
     pub text: String,
 }
 
-/// The entries of a file, in its order.
+/// The entries of a file, in order.
 ///
 /// # Panics
 ///
-/// The file cannot be read, or is no pack.
+/// If the file cannot be read, or is no pack.
 #[must_use]
 pub fn read(path: &Path) -> Vec<Entry> {
     let shown = path.display();
@@ -54,18 +55,18 @@ pub fn read(path: &Path) -> Vec<Entry> {
     parse(&pack).unwrap_or_else(|fault| panic!("{shown}:{fault}"))
 }
 
-/// Replaces a file: `head`, a comment, and the entries in their order.
+/// Replaces a file: `head` as a comment, and the entries in order.
 ///
 /// # Panics
 ///
-/// The file cannot be written, or the entries could not be read again.
+/// If the file cannot be written, or the entries would not parse again.
 pub fn write(path: &Path, head: &str, entries: &[Entry]) {
     let pack = render(head, entries);
-    assert_eq!(parse(&pack).as_deref(), Ok(entries), "a pack is read as it was written");
+    assert_eq!(parse(&pack).as_deref(), Ok(entries), "a pack parses as it was written");
     fs::write(path, pack).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-/// The entries of a pack, or the number of the line that is wrong, and why.
+/// The entries of a pack, or the number of the wrong line, and why it is wrong.
 fn parse(pack: &str) -> Result<Vec<Entry>, String> {
     let (mut entries, mut seen) = (Vec::new(), BTreeSet::new());
     let mut open: Option<Entry> = None;
@@ -132,8 +133,8 @@ impl Entry {
     }
 }
 
-/// A stream in pieces that fill a line each, with how often each is repeated. A piece ends behind a
-/// line feed of the stream where that is possible.
+/// A stream in pieces that fill a line each, with the number of repetitions. If possible, a piece
+/// ends behind a line feed of the stream.
 fn pieces(mut stream: &[u8]) -> Vec<(&[u8], usize)> {
     let mut pieces = Vec::new();
     while let [first, rest @ ..] = stream {
@@ -160,10 +161,10 @@ fn filling(stream: &[u8]) -> usize {
     stream.len()
 }
 
-/// Characters between the quotation marks of a line.
+/// The most characters between the quotation marks of a line.
 const WIDTH: usize = 98;
 
-/// Equal bytes that are written as a repetition.
+/// From this many equal bytes on, a piece is written as a repetition.
 const LONG_RUN: usize = 1000;
 
 #[cfg(test)]
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pack_is_refused_with_its_line() {
+    fn an_invalid_pack_is_refused_with_its_line() {
         for (pack, fault) in [
             ("= a\n\"x\"\n\n= a\n\"y\"\n", "4: this name is taken: = a"),
             ("= a\n\"x\"\n= b\n", "3: an empty line must end the entry above: = b"),

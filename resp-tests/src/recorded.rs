@@ -1,16 +1,16 @@
-//! Replies that real servers gave, in the packs of `recorded/`.
+//! Replies of real servers, in the packs of `recorded/`.
 //!
-//! A reply is called after its server and its line in `recorded/commands.txt`, as in
-//! `redis-7.0.15/ping`. Most are the same whichever server gave them, so equal replies to one line
-//! share an entry; long ones have a file of their own, so that the others can be read. Not here:
-//! asking a server, which `examples/record.rs` does.
+//! A reply is named after its server and its line in `recorded/commands.txt`, as in
+//! `redis-7.0.15/ping`. Most replies are the same from all servers, so equal replies to one line
+//! share an entry. Long replies have a file of their own, so that the others stay readable. Not
+//! here: recording, which `examples/record.rs` does.
 
 use std::collections::BTreeMap;
 
 use crate::case::here;
 use crate::pack::{self, Entry};
 
-/// All recorded replies with their names, in the order of these.
+/// All recorded replies with their names, sorted by name.
 #[must_use]
 pub fn read() -> Vec<(String, Vec<u8>)> {
     let files = FILES.map(|(file, _)| pack::read(&here(file)));
@@ -24,7 +24,7 @@ pub fn read() -> Vec<(String, Vec<u8>)> {
     replies
 }
 
-/// Replaces what is recorded of a server with `replies`, by the names of their lines.
+/// Replaces the recordings of a server by `replies`, which are named by their lines.
 pub fn replace(server: &str, replies: Vec<(String, Vec<u8>)>) {
     let mut all = read();
     all.retain(|(name, _)| parts(name).0 != server);
@@ -35,7 +35,7 @@ pub fn replace(server: &str, replies: Vec<(String, Vec<u8>)>) {
     }
 }
 
-/// The entries of both files: by line, then by the first server that gave the reply.
+/// The entries of both files, sorted by line, then by the first server with this reply.
 fn packed(replies: &[(String, Vec<u8>)]) -> [Vec<Entry>; 2] {
     let mut lines: BTreeMap<&str, Vec<Entry>> = BTreeMap::new();
     for (name, reply) in replies {
@@ -53,9 +53,9 @@ fn packed(replies: &[(String, Vec<u8>)]) -> [Vec<Entry>; 2] {
     [short, long]
 }
 
-/// The server and the line of a name.
+/// The server and the line in a name.
 fn parts(name: &str) -> (&str, &str) {
-    name.split_once('/').expect("a server and a line")
+    name.split_once('/').expect("the name has a server and a line")
 }
 
 const FILES: [(&str, &str); 2] = [
@@ -67,7 +67,7 @@ const HEAD: &str = "\
 Written by `cargo run -p resp-tests --example record`; src/pack.rs says how to read it.
 Where servers gave the same reply to a line, all their names stand above it.";
 
-/// Bytes of a reply that fills more than a screen.
+/// From this many bytes on a reply fills more than a screen.
 const LONG: usize = 4096;
 
 #[cfg(test)]

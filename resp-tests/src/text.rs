@@ -1,8 +1,8 @@
-//! The canonical text: one line per token, then one for the end if it is not a complete one.
+//! The canonical text: one line per token, then a line for an incomplete or invalid end.
 //!
-//! The vectors are written in it and `examples/resp_dump.rs` of the library prints it, from its
-//! own code; the head of that file defines it. Packs quote their streams in the same way. Apart from the oracle, so that the oracle stays
-//! free of formatting.
+//! The vectors are written in it, and the library's `examples/resp_dump.rs` prints it with code of
+//! its own; the head of that file defines it. Packs quote their streams in the same way. Apart from
+//! the oracle, so that the oracle stays free of formatting.
 
 use std::fmt::Write as _;
 
@@ -39,8 +39,8 @@ fn line(token: &Token<'_>) -> String {
     }
 }
 
-/// Bytes between quotation marks: what is printable stands for itself, `\r`, `\n`, `\t`, `\"` and
-/// `\\` are written so, and everything else as `\x00`.
+/// Bytes in quotation marks: printable characters stand for themselves, `\r`, `\n`, `\t`, `\"` and
+/// `\\` are escaped, and everything else is written as `\x00`.
 #[must_use]
 pub fn quoted(bytes: &[u8]) -> String {
     let mut out = String::from("\"");
@@ -58,7 +58,8 @@ pub fn quoted(bytes: &[u8]) -> String {
     out
 }
 
-/// What [`quoted`] made `text` of, at its beginning, and what stands behind the closing mark.
+/// Parses the output of [`quoted`] at the beginning of `text`. Returns the bytes and the rest of
+/// the text.
 #[must_use]
 pub fn unquoted(text: &str) -> Option<(Vec<u8>, &str)> {
     let mut rest = text.strip_prefix('"')?;
@@ -84,7 +85,7 @@ pub fn unquoted(text: &str) -> Option<(Vec<u8>, &str)> {
 }
 
 fn hex(digits: &str) -> Option<u8> {
-    // A sign would be accepted as well.
+    // The parser would also accept a sign.
     let all = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     u8::from_str_radix(digits, 16).ok().filter(|_| all)
 }

@@ -1,11 +1,12 @@
-//! The decoder beside the parsers that people would otherwise use: hiredis, redis, redis-protocol.
+//! The decoder compared with the parsers that people would otherwise use: hiredis, redis,
+//! redis-protocol.
 //!
-//! Each parser either accepts a stream as whole replies, waits for more, or rejects it. On
-//! streams that the decoder accepts the others must accept the same replies. Where they judge
-//! others differently, the table `DISAGREEMENTS.md` says why; it is made here (set
-//! `WRITE_DISAGREEMENTS` to make it again) and the test fails if it is not up to date.
+//! Each parser accepts a stream as whole replies, waits for more, or rejects it. Where the decoder
+//! accepts a stream, the others must find the same replies. Where they disagree about other
+//! streams, the table `DISAGREEMENTS.md` says why. This test generates the table (set
+//! `WRITE_DISAGREEMENTS` to write it) and fails if it is out of date.
 //!
-//! Vectors with limits of their own are left out: the others have no such limits.
+//! Vectors with limits of their own are left out, because the others have no such limits.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -62,7 +63,7 @@ fn every_disagreement_on_a_vector_is_in_the_table() {
     report(&format!("{agreed} vectors are the same to 3 other parsers, {disagreed} in the table"));
 }
 
-/// Why ours is right.
+/// The reason why our verdict is right.
 fn reason(vector: &Case) -> &'static str {
     let rule = match feed::decode(&vector.stream, &Limits::default(), []).end {
         End::Violation(violation) => violation.rule,
@@ -88,7 +89,7 @@ fn reason(vector: &Case) -> &'static str {
     }
 }
 
-/// The valid vectors that another parser reads differently, which are few enough to be named.
+/// The few valid vectors that another parser reads differently, by name.
 fn reason_to_accept(name: &str) -> &'static str {
     match name {
         "error/high-bytes" | "simple/nul-and-high-bytes" => {
@@ -181,13 +182,13 @@ fn ours(stream: &[u8]) -> Verdict {
     }
 }
 
-/// What hiredis said to a stream.
+/// hiredis's verdict on a stream.
 fn verdict(hiredis: &BTreeMap<String, Verdict>, folder: &str, name: &str) -> Verdict {
     let verdict = hiredis.get(&format!("{folder}/{name}.resp"));
-    *verdict.unwrap_or_else(|| panic!("hiredis was not asked about {name}, see verdicts.c"))
+    *verdict.unwrap_or_else(|| panic!("no verdict of hiredis on {name}, see verdicts.c"))
 }
 
-/// What `hiredis/verdicts.txt` says.
+/// The verdicts in `hiredis/verdicts.txt`.
 fn recorded_verdicts() -> BTreeMap<String, Verdict> {
     let text = fs::read_to_string(case::here("hiredis/verdicts.txt")).unwrap();
     let verdict = |line: &str| {
@@ -196,7 +197,7 @@ fn recorded_verdicts() -> BTreeMap<String, Verdict> {
             "accepts" => Verdict::Accepts(u64::from_str_radix(words[2], 16).unwrap()),
             "rejects" => Verdict::Rejects,
             "waits" => Verdict::Waits,
-            other => panic!("no verdict is called {other}"),
+            other => panic!("unknown verdict: {other}"),
         };
         (words[0].to_owned(), verdict)
     };
@@ -233,8 +234,8 @@ fn add_frame(digest: &mut Digest, frame: &RangeFrame, stream: &[u8], depth: usiz
     }
 }
 
-/// The parser reads ahead and does not say how far. Whether a stream ends behind a reply shows in
-/// what it makes of one more.
+/// The parser reads ahead and does not say how far. Whether a stream ends after a reply shows when
+/// one more reply is appended.
 fn redis(stream: &[u8]) -> Verdict {
     let one_more = [stream, b"+one more\r\n"].concat();
     let last = Value::SimpleString("one more".into());
@@ -249,7 +250,7 @@ fn redis(stream: &[u8]) -> Verdict {
     }
 }
 
-/// The replies up to the end of the stream, and what ended them earlier.
+/// The replies up to the end of the stream, and what ended them earlier, if anything.
 fn redis_replies(mut stream: &[u8]) -> (Vec<Value>, Option<Verdict>) {
     let (mut parser, mut replies) = (Parser::new(), Vec::new());
     loop {

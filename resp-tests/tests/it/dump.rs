@@ -74,14 +74,14 @@ fn run(program: &Path, vector: &Case) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // It may end at a violation before it has read everything.
+    // The process may end at a violation before it has read everything.
     if let Err(error) = dump.stdin.take().unwrap().write_all(&vector.stream) {
         assert_eq!(error.kind(), ErrorKind::BrokenPipe, "{}", vector.name);
     }
     dump.wait_with_output().unwrap()
 }
 
-/// The lines of the elements, and the line of the end if it is not a complete one.
+/// The lines of the elements, and the line of an incomplete or invalid end.
 fn parts(expected: &str) -> (&str, Option<&str>) {
     let body = expected.strip_suffix('\n').unwrap_or(expected);
     let last = body.rfind('\n').map_or(0, |at| at + 1);
@@ -89,7 +89,7 @@ fn parts(expected: &str) -> (&str, Option<&str>) {
     if complains { (&expected[..last], Some(&body[last..])) } else { (expected, None) }
 }
 
-/// Builds the example in the profile and target directory of this test, and says where it is.
+/// Builds the example in this test's profile and target directory, and returns its path.
 fn build() -> PathBuf {
     let test = env::current_exe().unwrap();
     let target = test.parent().and_then(Path::parent).unwrap();

@@ -1,4 +1,4 @@
-//! What the encoder writes, a real server takes and gives back byte for byte.
+//! A real server accepts everything that the encoder writes, and returns it byte for byte.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -115,7 +115,7 @@ impl Peer {
                 }
             }
         }
-        assert_eq!(buffer, [], "the server said more than was asked");
+        assert_eq!(buffer, [], "the server sent more than the expected replies");
         tokens
     }
 }

@@ -1,8 +1,8 @@
-//! Peers that want memory, stack or time: the named limits are all they get.
+//! Peers that try to use up memory, stack or time get no more than the named limits.
 //!
 //! A small client reads each stream into a buffer of exactly [`Limits::buffered`] bytes, on a
-//! thread with a small stack, under an allocator that counts. Peak memory is that buffer and
-//! nothing more.
+//! thread with a small stack, under a counting allocator. Peak memory is that buffer and nothing
+//! more.
 
 use std::io::Read;
 use std::thread;
@@ -67,7 +67,7 @@ fn an_announced_array_of_frames_costs_nothing_until_it_arrives() {
 }
 
 #[test]
-fn frames_nest_as_deep_as_the_limit_and_a_small_stack_bears_them() {
+fn frames_nest_up_to_the_limit_on_a_small_stack() {
     let mut limits = Limits::default();
     limits.depth = MAX_DEPTH;
     let run = move || {
@@ -84,8 +84,8 @@ fn frames_nest_as_deep_as_the_limit_and_a_small_stack_bears_them() {
     thread::Builder::new().stack_size(STACK).spawn(run).unwrap().join().unwrap();
 }
 
-/// What a peer can make a program hold: the reply's bytes, and for each element a frame, twice while the array
-/// grows.
+/// The most memory that a peer can make a program hold: the reply's bytes, and a frame for each
+/// element, twice while the array grows.
 #[test]
 fn a_reply_of_the_most_elements_is_bounded_by_the_limits() {
     let mut limits = Limits::default();
@@ -114,7 +114,7 @@ fn a_million_empty_arrays_are_a_million_replies() {
 
 #[test]
 fn announcements_add_up() {
-    // Each array announces two more; the depth limit is out of the way, the elements are not.
+    // Each array announces two more; the depth limit is far away, the limit of elements is not.
     let mut limits = Limits::default();
     limits.elements = 1000;
     let stream = b"*999\r\n".chain(Endless::new(b"*1\r\n+a\r\n").take(1 << 20));
@@ -148,7 +148,7 @@ fn endless_digits_end_where_no_number_can_go_on() {
 }
 
 #[test]
-fn alternate_types_without_end_take_no_memory() {
+fn an_endless_mix_of_types_takes_no_memory() {
     let replies = b"+a\r\n-b\r\n:1\r\n$1\r\nc\r\n$-1\r\n*-1\r\n*0\r\n*2\r\n*1\r\n:1\r\n+d\r\n";
     let stream = Endless::new(replies).take(replies.len() as u64 * 200_000);
     assert_eq!(end_of(stream, Limits::default()), End::Complete);
@@ -197,7 +197,7 @@ fn drive(mut stream: impl Read, limits: Limits) -> End {
             Ok(None) => {
                 buffer.copy_within(at..held, 0);
                 (at, held) = (0, held - at);
-                assert!(held < buffer.len(), "the decoder wants more than it may");
+                assert!(held < buffer.len(), "the decoder wants more bytes than its limits permit");
                 match stream.read(&mut buffer[held..]).unwrap() {
                     0 if held == 0 && decoder.depth() == 0 => return End::Complete,
                     0 => return End::Incomplete,

@@ -1,12 +1,12 @@
-//! Trickled input costs what whole input costs, times a small constant: counted, not timed.
+//! Input in small pieces costs as much as whole input, times a small constant: counted, not timed.
 //!
-//! What makes a parser quadratic is looking again at bytes that it has already seen. Whether a
-//! call looked at an old byte is decided by changing that byte before the call: if any change of
-//! it changes what the call returns or what the decoder remembers, the call looked; if none does,
-//! the byte might as well not be there. So the old bytes that each call examines are counted
-//! exactly, through the public interface and in the code that ships. New bytes count once each.
-//! (Within one call they are passed over at most twice, once by the short cut and once by the
-//! long way; both go forward only.)
+//! A parser becomes quadratic by examining bytes again that it has already seen. To find out
+//! whether a call examined an old byte, the test changes that byte before the call. If any change
+//! affects the result of the call or the state of the decoder, the call examined the byte; if none
+//! does, it did not. So the old bytes that each call examines are counted exactly, through the
+//! public interface and in the shipping code. New bytes count once each. (Within one call they are
+//! passed over at most twice, once by the fast path and once by the slow one; both only go
+//! forward.)
 
 use redbolt::resp::{Decoder, Limits, Token};
 use resp_tests::case;
@@ -39,7 +39,7 @@ fn a_long_token_costs_per_byte_what_a_short_one_does() {
     }
 }
 
-/// New and old bytes that the decoder looks at while the stream arrives byte by byte.
+/// How many new and old bytes the decoder examines while the stream arrives byte by byte.
 fn examined_byte_by_byte(stream: &[u8], limits: &Limits) -> usize {
     let mut decoder = Decoder::new(*limits);
     let (mut at, mut examined) = (0, 0);
@@ -47,7 +47,7 @@ fn examined_byte_by_byte(stream: &[u8], limits: &Limits) -> usize {
         let mut buf = stream[at..arrived].to_vec();
         examined += 1;
         examined += (0..buf.len() - 1).filter(|old| looks_at(&decoder, &mut buf, *old)).count();
-        // A byte completes at most one token, so what is left then is empty.
+        // A byte completes at most one token, so the rest is empty then.
         match decoder.next(&buf) {
             Ok(Some((_, len))) => at += len,
             Ok(None) => {}
@@ -69,7 +69,8 @@ fn looks_at(decoder: &Decoder, buf: &mut [u8], old: usize) -> bool {
     differs
 }
 
-/// All that a call comes to, but for the bytes of a payload, which are handed through unseen.
+/// The whole result of a call, except for the bytes of a payload, which are passed through
+/// unexamined.
 fn call(decoder: &Decoder, buf: &[u8]) -> (Decoder, String) {
     let mut decoder = decoder.clone();
     let outcome = match decoder.next(buf) {
@@ -81,9 +82,9 @@ fn call(decoder: &Decoder, buf: &[u8]) -> (Decoder, String) {
     (decoder, outcome)
 }
 
-/// One byte of each kind that a parser can tell from another.
+/// One byte of each kind that a parser can distinguish.
 const POISONS: &[u8] = b"\r\n-+0179*$:x\xff";
 
-/// The new byte, the type byte, and the sign of a number. Where a call also looks again at a CR
-/// that waits for its LF, the first bytes of the token have cost less.
+/// The new byte, the type byte, and the sign of a number. A call that also examines a CR which
+/// waits for its LF has examined less of the token's first bytes.
 const MOST_PER_BYTE: usize = 3;

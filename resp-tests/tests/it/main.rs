@@ -1,7 +1,7 @@
-//! The conformance of redbolt's RESP2 codec, one file per way of proving it.
+//! The conformance tests of redbolt's RESP2 codec, one file per method.
 //!
-//! Every test prints what it went over, past the harness's capture, because a count that
-//! silently fell to zero would be a test that asserts nothing.
+//! Every test prints its counts past the harness's capture, because a test whose count silently
+//! fell to zero would assert nothing.
 
 // A test reports by panicking.
 #![allow(clippy::unwrap_used)]
@@ -18,7 +18,7 @@ mod vectors;
 
 use std::io::Write as _;
 
-/// Prints a line that the harness does not swallow.
+/// Prints a line that the harness does not capture.
 fn report(line: &str) {
     writeln!(std::io::stderr().lock(), "resp-tests: {line}").expect("standard error takes a line");
 }

@@ -1,4 +1,4 @@
-//! The decoder against the oracle on streams that nobody thought of.
+//! The decoder compared with the oracle on generated streams.
 
 use std::ops::Range;
 
@@ -85,7 +85,7 @@ fn run<S: Strategy>(what: &str, strategy: S, test: impl Fn(S::Value) -> Result<(
     report(&format!("{CASES} proptest cases: {what}"));
 }
 
-/// Decoder and oracle say the same, in one piece, byte by byte and cut at `cuts`.
+/// Decoder and oracle agree: in one piece, byte by byte, and split at `cuts`.
 fn agree(stream: &[u8], limits: &Limits, cuts: &[Index]) -> Result<(), TestCaseError> {
     let expected = oracle::decode(stream, limits);
     prop_assert_eq!(&feed::decode(stream, limits, []), &expected);
@@ -174,7 +174,7 @@ fn frame() -> impl Strategy<Value = Frame> {
     leaf.prop_recursive(6, 40, 5, |inner| vec(inner, 0..5).prop_map(Frame::Array))
 }
 
-/// What a line may hold: long enough to reach past the byte loop into the vector search.
+/// The bytes of a line: long enough to reach past the byte loop into the vector search.
 fn text() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>().prop_filter("a line", |byte| !b"\r\n".contains(byte)), 0..50)
 }
@@ -183,7 +183,7 @@ fn integer() -> impl Strategy<Value = i64> {
     prop_oneof![any::<i64>(), select(EDGES), -1000..1000i64]
 }
 
-/// Bytes that mean something to a parser, and any others.
+/// Bytes with a meaning to a parser, and any others.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let pieces: Vec<_> = PIECES.split('|').collect();
     let piece = prop_oneof![
@@ -261,6 +261,6 @@ const CASES: u32 = 5000;
 
 const EDGES: &[i64] = &[0, 1, -1, -2, 9, 10, i64::MAX, i64::MIN, i64::MAX - 1, i64::MIN + 1];
 
-/// `|` parts them.
+/// Separated by `|`.
 const PIECES: &str = "+|-|:|$|*|\r\n|\r|\n|0|1|2|3|9|-1|+OK\r\n|$-1\r\n|*1\r\n|*2\r\n|$2\r\n|$0\r\n|+a\r\n|:1\r\n|\
     $1\r\na\r\n|922337203685477580";

@@ -1,4 +1,4 @@
-//! Replies recorded from real servers decode completely, wherever they are cut.
+//! Replies recorded from real servers decode completely, wherever they are split.
 
 use redbolt::resp::{Decoder, Limits};
 use resp_tests::{End, feed, frames, oracle, recorded};
@@ -26,8 +26,9 @@ fn recorded_replies_decode_as_the_oracle_says() {
     report(&format!("{replies} recorded replies in {streams} streams"));
 }
 
-/// A cut matters only to the token that it falls into. So each token is cut at each of its bytes,
-/// and the decoder must be left as if it had not been: then all that follows is the same too.
+/// A split only affects the token that it falls into. So each token is split at each of its bytes,
+/// and the decoder's state afterwards must be the same as without the split. Then everything that
+/// follows is the same, too.
 #[test]
 fn no_split_changes_what_a_recorded_reply_decodes_to() {
     let mut splits = 0;

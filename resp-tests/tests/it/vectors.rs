@@ -1,4 +1,4 @@
-//! Every vector decodes to its text, by the decoder and by the oracle, wherever it is cut.
+//! Every vector decodes to its text, by the decoder and by the oracle, wherever it is split.
 
 use redbolt::resp::Rule;
 use resp_tests::case::{self, Case};
@@ -28,7 +28,7 @@ fn the_oracle_agrees_on_every_vector() {
 }
 
 #[test]
-fn the_frames_of_a_vector_are_what_its_tokens_amount_to() {
+fn the_frames_of_a_vector_are_the_trees_of_its_tokens() {
     let mut found = 0;
     for Case { stream, limits, name, .. } in case::vectors() {
         let decoded = oracle::decode(&stream, &limits);
@@ -54,7 +54,7 @@ fn every_rule_has_a_vector() {
     }
 }
 
-/// One cut at every byte; cuts at all of them; and for short vectors, two cuts at every pair.
+/// Splits at every single byte, at all bytes, and for short vectors at every pair of bytes.
 fn every_split(vector: &Case) -> usize {
     let Case { stream, limits, name, .. } = vector;
     let whole = feed::decode(stream, limits, []);
